@@ -1,0 +1,12 @@
+/* clock.h - the only place that reads a clock.
+ *
+ * Ownership: none.
+ * Units:     microseconds. boottime counts through suspend and is what deadlines use; realtime is
+ * for people. Errors:    none. Threads:   any.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+uint64_t clock_boottime_usec(void);
+uint64_t clock_realtime_usec(void);

@@ -1,0 +1,55 @@
+/* error.c - see error.h. */
+#include "base/error.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void error_vset(Error *err, int r, const char *format, va_list ap)
+{
+    assert(r < 0);
+
+    err->code = r;
+    (void)vsnprintf(err->text, sizeof(err->text), format, ap); /* truncation is fine */
+}
+
+int error_set(Error *err, int r, const char *format, ...)
+{
+    if (err) {
+        va_list ap;
+        va_start(ap, format);
+        error_vset(err, r, format, ap);
+        va_end(ap);
+    }
+    return r;
+}
+
+int error_errno(Error *err, int r, const char *format, ...)
+{
+    if (err) {
+        va_list ap;
+        va_start(ap, format);
+        error_vset(err, r, format, ap);
+        va_end(ap);
+
+        char reason[128];
+        size_t used = strlen(err->text);
+        (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s",
+                       strerror_r(-r, reason, sizeof(reason)));
+    }
+    return r;
+}
+
+int error_prefix(Error *err, int r, const char *format, ...)
+{
+    if (err) {
+        Error inner = *err;
+        va_list ap;
+        va_start(ap, format);
+        error_vset(err, r, format, ap);
+        va_end(ap);
+
+        size_t used = strlen(err->text);
+        (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s", inner.text);
+    }
+    return r;
+}

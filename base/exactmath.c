@@ -1,0 +1,152 @@
+/* exactmath.c - see exactmath.h.
+ *
+ * exp: x = k ln2 + r, |r| <= ln2/2, Taylor series of degree 13 in r by Horner, scaled by 2^k.
+ * log: x = 2^k m, m in [sqrt(1/2), sqrt(2)), log m = 2 atanh(s), s = (m-1)/(m+1), odd series to
+ * s^23. sin, cos: x = k pi/2 + r by a three-part pi/2 (Cody and Waite), Taylor series to degree 17
+ * / 18. */
+#include "base/exactmath.h"
+
+#include <math.h>
+#include <string.h>
+
+static double from_bits(uint64_t bits)
+{
+    double x;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+static uint64_t to_bits(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof(bits));
+    return bits;
+}
+
+/* Round to nearest by the classic constant: exact for |x| < 2^51 and the same on every IEEE
+ * machine. */
+static double nearest(double x)
+{
+    const double magic = 0x1.8p52;
+    volatile double shifted = x + magic; /* volatile: no compiler may fold the two additions */
+    return shifted - magic;
+}
+
+static const double ln2_high =
+    0x1.62e42fefa3800p-1; /* ln 2 to 42 bits, so that k * ln2_high is exact */
+static const double ln2_low = 0x1.ef35793c76730p-45;
+
+double exact_exp(double x)
+{
+    if (x != x)
+        return x;
+    if (x > 708.0)
+        return INFINITY;
+    if (x < -708.0)
+        return 0.0;
+
+    double k = nearest(x * 0x1.71547652b82fep+0);
+    double r = (x - k * ln2_high) - k * ln2_low;
+
+    static const double inverse_factorial[] = {1.0 / 6227020800.0, 1.0 / 479001600.0,
+                                               1.0 / 39916800.0,   1.0 / 3628800.0,
+                                               1.0 / 362880.0,     1.0 / 40320.0,
+                                               1.0 / 5040.0,       1.0 / 720.0,
+                                               1.0 / 120.0,        1.0 / 24.0,
+                                               1.0 / 6.0,          0.5};
+    double p = inverse_factorial[0];
+    for (size_t i = 1; i < ELEMENTSOF(inverse_factorial); i++)
+        p = p * r + inverse_factorial[i];
+    double y = 1.0 + (r + r * r * p);
+    return y * from_bits((uint64_t)((int64_t)k + 1023) << 52);
+}
+
+double exact_log(double x)
+{
+    if (x != x)
+        return x;
+    assert(x >= 0x1p-1022);
+
+    uint64_t bits = to_bits(x);
+    int64_t k = (int64_t)(bits >> 52) - 1023;
+    double m = from_bits((bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1023) << 52);
+    if (m > 0x1.6a09e667f3bcdp+0) {
+        m *= 0.5;
+        k++;
+    }
+    double s = (m - 1.0) / (m + 1.0);
+    double s2 = s * s;
+    double p = 1.0 / 23.0;
+    for (int odd = 21; odd >= 3; odd -= 2)
+        p = p * s2 + 1.0 / (double)odd;
+    double tail = 2.0 * s * s2 * p;
+    return (double)k * ln2_high + (2.0 * s + (tail + (double)k * ln2_low));
+}
+
+/* sin and cos of r in [-pi/4, pi/4]. */
+static double sin_reduced(double r)
+{
+    static const double c[] = {
+        1.0 / 355687428096000.0, -1.0 / 1307674368000.0, 1.0 / 6227020800.0, -1.0 / 39916800.0,
+        1.0 / 362880.0,          -1.0 / 5040.0,          1.0 / 120.0,        -1.0 / 6.0};
+    double r2 = r * r;
+    double p = c[0];
+    for (size_t i = 1; i < ELEMENTSOF(c); i++)
+        p = p * r2 + c[i];
+    return r + r * r2 * p;
+}
+
+static double cos_reduced(double r)
+{
+    static const double c[] = {
+        -1.0 / 6402373705728000.0, 1.0 / 20922789888000.0, -1.0 / 87178291200.0, 1.0 / 479001600.0,
+        -1.0 / 3628800.0,          1.0 / 40320.0,          -1.0 / 720.0,         1.0 / 24.0};
+    double r2 = r * r;
+    double p = c[0];
+    for (size_t i = 1; i < ELEMENTSOF(c); i++)
+        p = p * r2 + c[i];
+    return 1.0 - (0.5 * r2 - r2 * r2 * p);
+}
+
+static double reduce(double x, int *quadrant)
+{
+    static const double part1 = 0x1.921fb54400000p+0; /* pi/2 in parts of 33 bits */
+    static const double part2 = 0x1.0b4611a600000p-34;
+    static const double part3 = 0x1.3198a2e037073p-69;
+    double k = nearest(x * 0x1.45f306dc9c883p-1);
+    *quadrant = (int)((int64_t)k & 3);
+    return ((x - k * part1) - k * part2) - k * part3;
+}
+
+double exact_sin(double x)
+{
+    if (x != x)
+        return x;
+    assert(x >= -1e5 && x <= 1e5);
+
+    int q;
+    double r = reduce(x, &q);
+    double y = (q & 1) ? cos_reduced(r) : sin_reduced(r);
+    return (q & 2) ? -y : y;
+}
+
+double exact_cos(double x)
+{
+    if (x != x)
+        return x;
+    assert(x >= -1e5 && x <= 1e5);
+
+    int q;
+    double r = reduce(x, &q);
+    double y = (q & 1) ? sin_reduced(r) : cos_reduced(r);
+    return (q == 1 || q == 2) ? -y : y;
+}
+
+void exact_normal_pair(uint32_t word0, uint32_t word1, float ret[2])
+{
+    double u = ((double)word0 + 0.5) * 0x1p-32; /* in (0, 1): the logarithm is finite */
+    double angle = ((double)word1 + 0.5) * (0x1p-32 * 0x1.921fb54442d18p+2);
+    double radius = sqrt(-2.0 * exact_log(u));
+    ret[0] = (float)(radius * exact_cos(angle));
+    ret[1] = (float)(radius * exact_sin(angle));
+}

@@ -1,0 +1,22 @@
+/* exactmath.h - elementary functions whose bits do not depend on libm, CPU or compiler.
+ *
+ * libm's sin and exp give other bits with and without FMA, and between versions. Whatever reaches a
+ * weight (noise, initial weights, the noise schedule, the time embedding) uses these: only +, -, *,
+ * / and sqrt of IEEE doubles, in a fixed order, compiled without contraction.
+ *
+ * Ownership: none.
+ * Units:     radians.
+ * Errors:    none. Arguments beyond the ranges below are a caller's bug, except NaN, which comes
+ * back. Threads:   any; pure.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+double exact_exp(double x); /* error under 2 ulp; |x| > 708 clamps to 0 or infinity */
+double exact_log(double x); /* x > 0, normal; error under 2 ulp */
+double exact_sin(double x); /* |x| <= 1e5; absolute error under 1e-15 */
+double exact_cos(double x); /* |x| <= 1e5; absolute error under 1e-15 */
+
+/* Box-Muller: two words give two independent draws of N(0, 1), rounded to float. */
+void exact_normal_pair(uint32_t word0, uint32_t word1, float ret[2]);

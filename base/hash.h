@@ -1,0 +1,36 @@
+/* hash.h - XXH3-128 for identity and integrity, CRC-32C for what S3 checks.
+ *
+ * Ownership: HashState is a value owned by the caller; hash_new/hash_free for the streaming form.
+ * Units:     bytes. The text form of a Hash is 32 lower-case hexadecimal digits, high half first.
+ * Errors:    hash_parse returns -EINVAL.
+ * Threads:   any; a Hasher belongs to one thread.
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/macro.h"
+
+enum { HASH_TEXT_BYTES = 33 };
+
+typedef struct Hash {
+    uint64_t high, low;
+} Hash;
+
+typedef struct Hasher Hasher;
+
+Hash hash_bytes(const void *data, size_t n_bytes);
+uint64_t hash64_bytes(const void *data, size_t n_bytes, uint64_t seed);
+bool hash_equal(Hash a, Hash b);
+
+/* Writes the text form into text and returns it. */
+const char *hash_format(Hash hash, char text[HASH_TEXT_BYTES]);
+int hash_parse(const char *text, Hash *ret);
+
+int hasher_new(Hasher **ret);
+Hasher *hasher_free(Hasher *hasher);
+DEFINE_CLEANUP(Hasher, hasher_free)
+void hasher_update(Hasher *hasher, const void *data, size_t n_bytes);
+Hash hasher_digest(const Hasher *hasher);
+
+/* CRC-32C (Castagnoli, RFC 3720); pass 0 to begin and the last result to continue. */
+uint32_t crc32c(uint32_t crc, const void *data, size_t n_bytes);

@@ -1,0 +1,278 @@
+/* json.c - see json.h. */
+#include "base/json.h"
+
+#include "base/file.h"
+
+#include <math.h>
+#include <string.h>
+
+int json_parse(const char *source, const char *text, size_t n_bytes, json_t **ret, Error *err)
+{
+    json_error_t e;
+    _cleanup_json_ json_t *root = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &e);
+    if (!root)
+        return error_set(err, -EINVAL, "%s: line %d, column %d: %s", source, e.line, e.column,
+                         e.text);
+    if (!json_is_object(root))
+        return error_set(err, -EINVAL, "%s: expected a JSON object", source);
+    *ret = TAKE_PTR(root);
+    return 0;
+}
+
+int json_read_file(const char *path, size_t max_bytes, json_t **ret, Error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    size_t n_bytes;
+    int r = file_read(path, max_bytes, &text, &n_bytes, err);
+    if (r < 0)
+        return r;
+    return json_parse(path, text, n_bytes, ret, err);
+}
+
+JsonReader json_open(const char *source, json_t *object, JsonMode mode, Error *err)
+{
+    return (JsonReader){.source = source, .object = object, .mode = mode, .error = err};
+}
+
+static void refuse_v(JsonReader *r, const char *key, const char *format, va_list ap)
+{
+    if (r->r < 0)
+        return;
+
+    char what[320];
+    (void)vsnprintf(what, sizeof(what), format, ap); /* truncation is fine */
+    r->r = error_set(r->error, -EINVAL, "%s: %s%s%s: %s", r->source, r->path, *r->path ? "." : "",
+                     key, what);
+}
+
+void json_refuse(JsonReader *r, const char *key, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    refuse_v(r, key, format, ap);
+    va_end(ap);
+}
+
+static bool was_asked(const JsonReader *r, const char *key)
+{
+    for (size_t i = 0; i < r->n_asked; i++)
+        if (strcmp(r->asked[i], key) == 0)
+            return true;
+    return false;
+}
+
+int json_close(JsonReader *r)
+{
+    const char *key;
+    json_t *value;
+    if (r->r == 0 && r->mode == JSON_KNOWN_KEYS && r->object)
+        json_object_foreach (r->object, key, value)
+            if (!was_asked(r, key)) {
+                json_refuse(r, key, "unknown key");
+                break;
+            }
+    if (r->r < 0 && r->parent && r->parent->r == 0)
+        r->parent->r = r->r;
+    return r->r;
+}
+
+static json_t *find(JsonReader *r, const char *key, JsonNeed need)
+{
+    if (r->r < 0)
+        return NULL;
+    if (!was_asked(r, key)) {
+        assert(r->n_asked < JSON_KEYS_MAX);
+        r->asked[r->n_asked++] = key;
+    }
+    json_t *value = r->object ? json_object_get(r->object, key) : NULL;
+    if (value && !json_is_null(value))
+        return value;
+    if (need == JSON_REQUIRED)
+        json_refuse(r, key, "missing");
+    return NULL;
+}
+
+static const char *value_text(json_t *value, char *text, size_t size)
+{
+    _cleanup_free_ char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    (void)snprintf(text, size, "%.80s", dump ? dump : "?");
+    return text;
+}
+
+static void refuse_type(JsonReader *r, const char *key, json_t *value, const char *expected)
+{
+    char text[96];
+    json_refuse(r, key, "expected %s, got %s", expected, value_text(value, text, sizeof(text)));
+}
+
+bool json_get_int(JsonReader *r, const char *key, JsonNeed need, int64_t min, int64_t max,
+                  int64_t *ret)
+{
+    json_t *value = find(r, key, need);
+    if (!value)
+        return false;
+
+    int64_t v;
+    if (json_is_integer(value)) {
+        v = json_integer_value(value);
+    } else if (json_is_real(value) && json_real_value(value) == floor(json_real_value(value)) &&
+               fabs(json_real_value(value)) < 0x1p53) {
+        v = (int64_t)json_real_value(value);
+    } else {
+        refuse_type(r, key, value, "an integer");
+        return false;
+    }
+    if (v < min || v > max) {
+        if (max == INT64_MAX)
+            json_refuse(r, key, "%lld is less than %lld", (long long)v, (long long)min);
+        else
+            json_refuse(r, key, "%lld is not in %lld..%lld", (long long)v, (long long)min,
+                        (long long)max);
+        return false;
+    }
+    *ret = v;
+    return true;
+}
+
+bool json_get_double(JsonReader *r, const char *key, JsonNeed need, double min, double max,
+                     double *ret)
+{
+    json_t *value = find(r, key, need);
+    if (!value)
+        return false;
+    if (!json_is_number(value)) {
+        refuse_type(r, key, value, "a number");
+        return false;
+    }
+    double v = json_number_value(value);
+    if (!(v >= min && v <= max)) {
+        json_refuse(r, key, "%g is not in %g..%g", v, min, max);
+        return false;
+    }
+    *ret = v;
+    return true;
+}
+
+bool json_get_bool(JsonReader *r, const char *key, JsonNeed need, bool *ret)
+{
+    json_t *value = find(r, key, need);
+    if (!value)
+        return false;
+    if (!json_is_boolean(value)) {
+        refuse_type(r, key, value, "true or false");
+        return false;
+    }
+    *ret = json_is_true(value);
+    return true;
+}
+
+bool json_get_string(JsonReader *r, const char *key, JsonNeed need, const char **ret)
+{
+    json_t *value = find(r, key, need);
+    if (!value)
+        return false;
+    if (!json_is_string(value)) {
+        refuse_type(r, key, value, "a string");
+        return false;
+    }
+    if (strlen(json_string_value(value)) != json_string_length(value)) {
+        json_refuse(r, key, "a NUL character inside a string");
+        return false;
+    }
+    *ret = json_string_value(value);
+    return true;
+}
+
+bool json_get_text(JsonReader *r, const char *key, JsonNeed need, char *ret, size_t size)
+{
+    const char *text;
+    if (!json_get_string(r, key, need, &text))
+        return false;
+    if (strlen(text) >= size) {
+        json_refuse(r, key, "%.40s... is longer than %zu bytes", text, size - 1);
+        return false;
+    }
+    memcpy(ret, text, strlen(text) + 1);
+    return true;
+}
+
+bool json_get_choice(JsonReader *r, const char *key, JsonNeed need, const char *const *names,
+                     size_t n, int *ret)
+{
+    const char *text;
+    if (!json_get_string(r, key, need, &text))
+        return false;
+
+    char all[200] = "";
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(names[i], text) == 0) {
+            *ret = (int)i;
+            return true;
+        }
+        size_t used = strlen(all);
+        (void)snprintf(all + used, sizeof(all) - used, "%s%s", i ? ", " : "", names[i]);
+    }
+    json_refuse(r, key, "%.60s is not one of %s", text, all);
+    return false;
+}
+
+bool json_get_array(JsonReader *r, const char *key, JsonNeed need, size_t max, json_t **ret)
+{
+    json_t *value = find(r, key, need);
+    if (!value)
+        return false;
+    if (!json_is_array(value)) {
+        refuse_type(r, key, value, "an array");
+        return false;
+    }
+    if (json_array_size(value) > max) {
+        json_refuse(r, key, "%zu elements, at most %zu are allowed", json_array_size(value), max);
+        return false;
+    }
+    *ret = value;
+    return true;
+}
+
+bool json_get_any(JsonReader *r, const char *key, JsonNeed need, json_t **ret)
+{
+    json_t *value = find(r, key, need);
+    if (!value)
+        return false;
+    *ret = value;
+    return true;
+}
+
+static JsonReader child(JsonReader *r, json_t *object)
+{
+    return (JsonReader){.object = object,
+                        .parent = r,
+                        .source = r->source,
+                        .mode = r->mode,
+                        .error = r->error,
+                        .r = r->r};
+}
+
+JsonReader json_get_object(JsonReader *r, const char *key, JsonNeed need)
+{
+    json_t *value = find(r, key, need);
+    if (value && !json_is_object(value)) {
+        refuse_type(r, key, value, "an object");
+        value = NULL;
+    }
+    JsonReader c = child(r, value);
+    (void)snprintf(c.path, sizeof(c.path), "%s%s%s", r->path, *r->path ? "." : "", key);
+    return c;
+}
+
+JsonReader json_get_element(JsonReader *r, const char *key, json_t *array, size_t i)
+{
+    json_t *value = r->r < 0 ? NULL : json_array_get(array, i);
+    if (value && !json_is_object(value)) {
+        refuse_type(r, key, value, "an array of objects");
+        value = NULL;
+    }
+    JsonReader c = child(r, value);
+    (void)snprintf(c.path, sizeof(c.path), "%.40s%s%.40s[%zu]", r->path, *r->path ? "." : "", key,
+                   i);
+    return c;
+}

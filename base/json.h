@@ -1,0 +1,79 @@
+/* json.h - reading JSON that people and other programs wrote, with errors that name file, key and
+ * value.
+ *
+ * A JsonReader walks one object. The first error sticks: later reads do nothing, json_close()
+ * returns it. json_close() also refuses keys that nobody asked for, unless the reader was opened
+ * JSON_ANY_KEYS (etcd records keep unknown fields; files that people write do not).
+ *
+ *     JsonReader r = json_open("job.json", root, JSON_KNOWN_KEYS, err);
+ *     json_get_int(&r, "steps", JSON_REQUIRED, 1, INT64_MAX, &steps);
+ *     JsonReader t = json_get_object(&r, "train", JSON_REQUIRED);
+ *     ...
+ *     json_close(&t);             // passes its error on to r
+ *     return json_close(&r);
+ *
+ * Ownership: readers borrow the json_t. json_parse and json_read_file give the caller a reference
+ *            (json_decref, or _cleanup_json_).
+ * Units:     as each key says.
+ * Errors:    -EINVAL with "<source>: <path.to.key>: <what is wrong with which value>".
+ * Threads:   a reader belongs to one thread.
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+#include <jansson.h>
+
+typedef enum JsonMode { JSON_KNOWN_KEYS, JSON_ANY_KEYS } JsonMode;
+typedef enum JsonNeed { JSON_OPTIONAL, JSON_REQUIRED } JsonNeed;
+
+enum { JSON_KEYS_MAX = 64 };
+
+typedef struct JsonReader JsonReader;
+struct JsonReader {
+    json_t *object; /* NULL when the object is absent; every get then finds nothing */
+    JsonReader *parent;
+    const char *source; /* file or etcd key, borrowed */
+    char path[96];      /* "train.optimizer", "" at the root */
+    JsonMode mode;
+    Error *error;
+    int r; /* first error */
+    const char *asked[JSON_KEYS_MAX];
+    size_t n_asked;
+};
+
+static inline void json_decref_p(json_t **json) { json_decref(*json); }
+#define _cleanup_json_ _cleanup_(json_decref_p)
+
+/* The text must be one JSON object; duplicate keys are refused. */
+int json_parse(const char *source, const char *text, size_t n_bytes, json_t **ret, Error *err);
+int json_read_file(const char *path, size_t max_bytes, json_t **ret, Error *err);
+
+JsonReader json_open(const char *source, json_t *object, JsonMode mode, Error *err);
+int json_close(JsonReader *reader);
+
+/* Each returns true when the key is present and good; otherwise *ret is untouched, so it can hold
+ * the default. A JSON null counts as absent. */
+bool json_get_int(JsonReader *r, const char *key, JsonNeed need, int64_t min, int64_t max,
+                  int64_t *ret);
+bool json_get_double(JsonReader *r, const char *key, JsonNeed need, double min, double max,
+                     double *ret);
+bool json_get_bool(JsonReader *r, const char *key, JsonNeed need, bool *ret);
+/* Borrowed from the json_t. */
+bool json_get_string(JsonReader *r, const char *key, JsonNeed need, const char **ret);
+/* Copied; an error when it does not fit. */
+bool json_get_text(JsonReader *r, const char *key, JsonNeed need, char *ret, size_t size);
+/* Index into names[n]; the error lists them. */
+bool json_get_choice(JsonReader *r, const char *key, JsonNeed need, const char *const *names,
+                     size_t n, int *ret);
+/* Borrowed; any number of elements up to max. */
+bool json_get_array(JsonReader *r, const char *key, JsonNeed need, size_t max, json_t **ret);
+/* Borrowed; whatever type it has. */
+bool json_get_any(JsonReader *r, const char *key, JsonNeed need, json_t **ret);
+JsonReader json_get_object(JsonReader *r, const char *key, JsonNeed need);
+/* The i-th element of an array that json_get_array found under key; it must be an object. */
+JsonReader json_get_element(JsonReader *r, const char *key, json_t *array, size_t i);
+
+/* For checks that span keys: records "<source>: <path.key>: <text>" as the reader's error. */
+void json_refuse(JsonReader *r, const char *key, const char *format, ...) _printf_(3, 4);
