@@ -1,0 +1,171 @@
+/* etcd.h - libetcd: the etcd v3 API over gRPC's C core and protobuf-c, on an sd-event loop.
+ *
+ * One Etcd is one channel to any number of endpoints. gRPC's completion queue is drained by one
+ * thread that hands results to the loop through an eventfd; every callback runs on the loop's
+ * thread.
+ *
+ * Ownership: etcd_new() gives the caller an Etcd; it borrows the sd_event. Requests borrow their
+ * arguments only for the call. Responses and events passed to a callback are valid until it
+ * returns. A returned EtcdCall, EtcdWatch, EtcdLease or EtcdElection is owned by the caller; free
+ * cancels. An EtcdCall frees itself after its callback; only free it to cancel. Units:     *_usec
+ * is CLOCK_BOOTTIME microseconds; ttl_sec is whole seconds, etcd's unit. Errors:    callbacks get
+ * r: 0, or -ETIMEDOUT (deadline), -ECONNREFUSED (no endpoint answers), -EACCES (authentication),
+ * -ESTALE (lease or revision gone), -EIO (anything else), with the text of the server in *err. A
+ * transaction that ended in -ETIMEDOUT, -ECONNREFUSED or -EIO is neither done nor not done: read
+ * again before deciding anything. Threads:   loop thread only. Not fork-safe once an Etcd exists:
+ * children exec at once. Source:    etcd API reference v3.4; github.com/etcd-io/etcd
+ * api/etcdserverpb.
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+#include <systemd/sd-event.h>
+
+typedef struct Etcd Etcd;
+typedef struct EtcdCall EtcdCall;
+typedef struct EtcdWatch EtcdWatch;
+typedef struct EtcdLease EtcdLease;
+typedef struct EtcdElection EtcdElection;
+
+typedef struct EtcdOptions {
+    const char *endpoints; /* "host:port,host:port"; http:// and https:// prefixes are accepted */
+    const char *ca_file, *cert_file,
+        *key_file;        /* PEM; TLS when ca_file is set, mTLS with the other two */
+    const char *tls_name; /* a name that every member's certificate holds; "localhost" when NULL */
+    const char *user, *password; /* etcd authentication; NULL for none */
+    uint64_t timeout_usec;       /* deadline of every unary call; 5 s when 0 */
+} EtcdOptions;
+
+/* SDTRAIN_ETCD, SDTRAIN_ETCD_CA, _CERT, _KEY, _USER, _PASSWORD_FILE; strings live until exit.
+ * endpoints is NULL when SDTRAIN_ETCD is unset. */
+int etcd_options_from_environment(EtcdOptions *ret, Error *err);
+
+int etcd_new(sd_event *event, const EtcdOptions *options, Etcd **ret, Error *err);
+Etcd *etcd_free(Etcd *etcd); /* cancels everything; callbacks do not run any more */
+DEFINE_CLEANUP(Etcd, etcd_free)
+
+/* ---- keys and values ---- */
+
+typedef struct EtcdKeyValue {
+    const char *key;   /* NUL-terminated */
+    const char *value; /* NUL-terminated after n_value bytes */
+    size_t n_value;
+    int64_t create_revision, mod_revision, version, lease;
+} EtcdKeyValue;
+
+typedef struct EtcdRange {
+    const EtcdKeyValue *kvs;
+    size_t n_kvs;
+    int64_t revision; /* of the store when it was read */
+} EtcdRange;
+
+typedef void (*EtcdRangeHandler)(int r, const Error *err, const EtcdRange *range, void *userdata);
+
+/* One key (prefix false) or all keys that begin with key, in key order; linearizable; paged inside.
+ */
+int etcd_get(Etcd *etcd, const char *key, bool prefix, EtcdRangeHandler handler, void *userdata,
+             EtcdCall **ret);
+
+typedef enum EtcdCompareTarget {
+    ETCD_CREATE_REVISION,
+    ETCD_MOD_REVISION,
+    ETCD_VERSION
+} EtcdCompareTarget;
+
+typedef struct EtcdCompare {
+    const char *key;
+    EtcdCompareTarget target;
+    int64_t equals; /* 0 = the key does not exist */
+} EtcdCompare;
+
+typedef enum EtcdOpKind { ETCD_PUT, ETCD_DELETE, ETCD_DELETE_PREFIX, ETCD_GET } EtcdOpKind;
+
+typedef struct EtcdOp {
+    EtcdOpKind kind;
+    const char *key;
+    const char *value; /* ETCD_PUT; n_value bytes, or strlen when n_value is 0 */
+    size_t n_value;
+    int64_t lease; /* ETCD_PUT; 0 for none */
+} EtcdOp;
+
+typedef struct EtcdTxnResult {
+    bool succeeded;          /* all compares held and every op is done; else nothing is */
+    int64_t revision;        /* mod revision of what was put, when succeeded */
+    const EtcdKeyValue *kvs; /* results of ETCD_GET ops, in order, all together */
+    size_t n_kvs;
+} EtcdTxnResult;
+
+typedef void (*EtcdTxnHandler)(int r, const Error *err, const EtcdTxnResult *result,
+                               void *userdata);
+
+/* At most 120 ops. n_compares may be 0: then it is a plain put, delete or multi-put. */
+int etcd_txn(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
+             size_t n_ops, EtcdTxnHandler handler, void *userdata, EtcdCall **ret);
+
+EtcdCall *etcd_call_free(EtcdCall *call); /* cancels; the handler does not run */
+
+/* ---- watch ---- */
+
+typedef enum EtcdEventKind { ETCD_EVENT_PUT, ETCD_EVENT_DELETE } EtcdEventKind;
+
+typedef struct EtcdEvent {
+    EtcdEventKind kind;
+    EtcdKeyValue kv; /* of a delete: key and the revision of the delete as mod_revision */
+} EtcdEvent;
+
+/* Called with all events of one store revision at a time, in order, each change exactly once. The
+ * first call carries the whole present state (as puts; possibly none) with initial = true. After a
+ * disconnect, leader change or compaction the watch re-lists, compares create and mod revisions
+ * with what it delivered, makes up the deletes (and delete+put for a key that was deleted and
+ * reborn), and goes on. */
+typedef void (*EtcdWatchHandler)(const EtcdEvent *events, size_t n_events, int64_t revision,
+                                 bool initial, void *userdata);
+
+int etcd_watch_prefix(Etcd *etcd, const char *prefix, EtcdWatchHandler handler, void *userdata,
+                      EtcdWatch **ret);
+EtcdWatch *etcd_watch_free(EtcdWatch *watch);
+DEFINE_CLEANUP(EtcdWatch, etcd_watch_free)
+bool etcd_watch_connected(const EtcdWatch *watch); /* the stream is up and has caught up */
+
+/* ---- lease ---- */
+
+typedef enum EtcdLeaseState {
+    ETCD_LEASE_GRANTED,
+    ETCD_LEASE_RENEWED,
+    ETCD_LEASE_LOST
+} EtcdLeaseState;
+
+/* GRANTED once per lease; RENEWED at each acknowledged keep-alive; LOST when the server says that
+ * the lease is gone, after which the next GRANTED brings a new id. Silence is not LOST: the caller
+ * compares etcd_lease_deadline_usec() with its clock. */
+typedef void (*EtcdLeaseHandler)(EtcdLeaseState state, int64_t lease, void *userdata);
+
+/* Grants (retrying for ever, bounded back-off), renews each ttl/4 of the granted TTL, grants anew
+ * when lost. */
+int etcd_lease_new(Etcd *etcd, int64_t ttl_sec, EtcdLeaseHandler handler, void *userdata,
+                   EtcdLease **ret);
+int64_t etcd_lease_id(const EtcdLease *lease);      /* 0 while none is held */
+int64_t etcd_lease_ttl_sec(const EtcdLease *lease); /* as granted */
+uint64_t
+etcd_lease_deadline_usec(const EtcdLease *lease); /* send time of the last acknowledged + TTL */
+EtcdLease *etcd_lease_free(EtcdLease *lease);     /* stops renewing; the lease runs out by itself */
+DEFINE_CLEANUP(EtcdLease, etcd_lease_free)
+/* Revokes at once (best effort, one call) so that its keys vanish now; then free. */
+int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata);
+
+/* ---- election ---- */
+
+/* won: this candidate leads; term = create revision of its key, the guard of every write
+ * (EtcdCompare{election key, ETCD_CREATE_REVISION, term}). lost: it does not lead any more; it
+ * campaigns again by itself. */
+typedef void (*EtcdElectionHandler)(bool leading, const char *key, int64_t term, void *userdata);
+
+/* Candidates put <prefix><lease in hex> with value; the lowest create revision leads. */
+int etcd_election_new(Etcd *etcd, const char *prefix, const char *value, EtcdLease *lease,
+                      EtcdElectionHandler handler, void *userdata, EtcdElection **ret);
+/* The lease handler of the owner forwards grants and losses here. */
+void etcd_election_lease_changed(EtcdElection *election, EtcdLeaseState state, int64_t lease);
+EtcdElection *etcd_election_free(EtcdElection *election);
+DEFINE_CLEANUP(EtcdElection, etcd_election_free)

@@ -1,0 +1,64 @@
+/* store.h - objects under a URI: one interface, file:// today, s3:// behind it later.
+ *
+ * An object is written whole and never changed. Keys are relative to the store's URI, use '/', and
+ * hold no
+ * "." or ".." part. "LATEST"-like pointers do not exist: readers list.
+ *
+ * Ownership: store_open() gives the caller a Store; store_free() accepts NULL. Buffers returned are
+ * free()d by the caller. Units:     bytes. Errors:    -ENOENT no such object; -EEXIST put-if-absent
+ * found one; -ENOSPC, -EIO and other -errno as they came; -EINVAL a bad URI or key. The text names
+ * the object's URI. A put that fails leaves either nothing or the whole object. Threads:   calls on
+ * one Store may come from several threads. Calls block; each is bounded by the store's own
+ * timeouts.
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+#include <sys/uio.h>
+
+typedef struct Store Store;
+
+typedef enum StorePutFlags {
+    STORE_IF_ABSENT = 1 << 0, /* -EEXIST when the key is there; nothing is changed */
+} StorePutFlags;
+
+typedef struct StoreObject {
+    char *key; /* relative to the store */
+    uint64_t n_bytes;
+    uint64_t modified_usec; /* realtime */
+} StoreObject;
+
+typedef struct StoreList {
+    StoreObject *objects; /* in key order */
+    size_t n_objects;
+} StoreList;
+
+/* "file:///absolute/folder", a plain path (made absolute), later "s3://bucket/prefix". Creates
+ * nothing. */
+int store_open(const char *uri, Store **ret, Error *err);
+Store *store_free(Store *store);
+DEFINE_CLEANUP(Store, store_free)
+const char *store_uri(const Store *store); /* normalised, without a trailing slash */
+
+/* The object is durable when put returns. The iovecs are its parts in order. */
+int store_put(Store *store, const char *key, const struct iovec *parts, size_t n_parts,
+              StorePutFlags flags, Error *err);
+/* -EFBIG when the object is larger than max_bytes. The buffer has a NUL after its last byte. */
+int store_get(Store *store, const char *key, size_t max_bytes, char **ret, size_t *ret_bytes,
+              Error *err);
+/* Exactly n_bytes from offset into a buffer of the caller's; -EIO when the object is shorter. */
+int store_get_range(Store *store, const char *key, uint64_t offset, size_t n_bytes, void *buffer,
+                    Error *err);
+int store_head(Store *store, const char *key, uint64_t *ret_bytes, Error *err);
+/* All objects whose key begins with prefix; at most max objects, else -E2BIG. */
+int store_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err);
+void store_list_clear(StoreList *list);
+/* A missing object is success. */
+int store_delete(Store *store, const char *key, Error *err);
+/* Removes temporaries of writers that died, older than older_than_usec. */
+int store_sweep(Store *store, uint64_t older_than_usec, size_t *ret_removed, Error *err);
+
+/* For readers that can use a file directly (mmap of a shard): the local path, or -EOPNOTSUPP. */
+int store_local_path(Store *store, const char *key, char *ret, size_t size, Error *err);

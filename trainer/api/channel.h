@@ -1,0 +1,114 @@
+/* channel.h - what a daemon and a trainer say to each other over a SOCK_SEQPACKET socketpair.
+ *
+ * One message is one packet: a JSON object of at most 64 KiB with "type". The trainer's end is
+ * descriptor 3 (SDTRAIN_CHANNEL=3). An unknown type is skipped with a warning, so that versions can
+ * mix.
+ *
+ *   daemon -> trainer   assign go alive checkpoint stop committed refused
+ *   trainer -> daemon   hello rendezvous ready stage step saved error done
+ *
+ * Ownership: strings inside a ChannelMessage are fixed buffers, except spec and text, which
+ * channel_receive() allocates and channel_message_clear() frees; senders borrow. Units:     *_usec
+ * is CLOCK_BOOTTIME microseconds. Errors:    -EAGAIN nothing there (non-blocking receive); -EPIPE
+ * the other side is gone; -EBADMSG a packet that is not a message (the text says why); -EMSGSIZE
+ * too long. Threads:   one sender and one receiver at a time per end; the two may be different
+ * threads.
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/hash.h"
+
+enum {
+    CHANNEL_FD = 3,
+    CHANNEL_PACKET_MAX = 64 * 1024,
+    CHANNEL_URI_MAX = 512,
+    CHANNEL_ADDRESS_MAX = 128,
+    CHANNEL_TEXT_MAX = 512,
+};
+
+typedef enum ChannelType {
+    /* daemon -> trainer */
+    CHANNEL_ASSIGN,     /* job spec, generation, rank, world, resume manifest */
+    CHANNEL_GO,         /* rendezvous address: join now */
+    CHANNEL_ALIVE,      /* re-arms the dead-man timer for alive_usec */
+    CHANNEL_CHECKPOINT, /* save after this step and go on */
+    CHANNEL_STOP,       /* finish the step, save, exit 0 (to rank 0 only) */
+    CHANNEL_COMMITTED,  /* the record of `step` is in etcd */
+    CHANNEL_REFUSED,    /* the guard did not hold: this world is over */
+    /* trainer -> daemon */
+    CHANNEL_HELLO,      /* pid; the process runs */
+    CHANNEL_RENDEZVOUS, /* rank 0: address of its rendezvous store */
+    CHANNEL_READY,      /* state restored; waits for go */
+    CHANNEL_STAGE,      /* step and stage, before each collective; coalesced to 20/s */
+    CHANNEL_STEP,       /* rank 0, each step: loss, samples/s */
+    CHANNEL_SAVED, /* rank 0: manifest URI, hash, digest of step; answer with committed or refused
+                    */
+    CHANNEL_ERROR, /* why this process will exit, with its exit code */
+    CHANNEL_DONE,  /* last step reached, or left on request; digest */
+    CHANNEL_TYPES,
+} ChannelType;
+
+/* Stages of a step, in the order a rank passes them; a hang's culprit is the smallest (step,
+ * stage). */
+typedef enum TrainStage {
+    STAGE_STARTING,
+    STAGE_RESTORING,
+    STAGE_READY,
+    STAGE_JOINING,
+    STAGE_LOADING,
+    STAGE_COMPUTING,
+    STAGE_REDUCING,
+    STAGE_UPDATING,
+    STAGE_GATHERING,
+    STAGE_SAVING,
+    STAGE_LEAVING,
+    STAGE_COUNT,
+} TrainStage;
+
+const char *train_stage_name(TrainStage stage); /* "computing", ... */
+
+typedef struct ChannelMessage {
+    ChannelType type;
+    int64_t generation; /* every message carries it, except hello */
+    int64_t step; /* go: none; stage, step, saved, committed, refused, error, done: the step */
+
+    /* assign */
+    int rank, world_size;
+    char job[64], node[64];
+    char *spec;                       /* the job file's text */
+    char resume_uri[CHANNEL_URI_MAX]; /* manifest; empty: start from step 0 */
+    Hash resume_hash;
+    bool adopt; /* resume_uri is another job's (job start --resume): take state, not history */
+    char bind_address[CHANNEL_ADDRESS_MAX]; /* this node's address for collectives */
+    char numerics[1024]; /* JSON of the job's numerics; empty before they are chosen */
+
+    uint64_t alive_usec;               /* alive: time until SIGKILL unless re-armed */
+    char address[CHANNEL_ADDRESS_MAX]; /* rendezvous, go */
+    int pid;                           /* hello */
+
+    TrainStage stage; /* stage, error */
+    double loss;      /* step */
+    double samples_per_sec;
+    int64_t samples_seen;
+    int64_t steps;    /* step: the last one of the job */
+    double step_sec;  /* step: how long it took */
+    int slowest_rank; /* step; -1 unknown */
+
+    char uri[CHANNEL_URI_MAX]; /* saved: the manifest's */
+    Hash hash;                 /* saved: the manifest's */
+    Hash digest;               /* saved, done: of the training state */
+
+    int exit_code;               /* error */
+    char text[CHANNEL_TEXT_MAX]; /* error: for people; done: "finished" or "left" */
+} ChannelMessage;
+
+int channel_send(int fd, const ChannelMessage *message, Error *err);
+/* ret must be zeroed or cleared before. */
+int channel_receive(int fd, ChannelMessage *ret, Error *err);
+/* The codec alone, for tests and the fuzzer. *ret is allocated. */
+int channel_encode(const ChannelMessage *message, char **ret, size_t *ret_bytes, Error *err);
+int channel_decode(const char *packet, size_t n_bytes, ChannelMessage *ret, Error *err);
+void channel_message_clear(ChannelMessage *message);
+const char *channel_type_name(ChannelType type);

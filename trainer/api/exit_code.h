@@ -1,0 +1,24 @@
+/* exit_code.h - how a trainer ended, in one byte that the daemon classifies.
+ *
+ * Ownership: none.
+ * Units:     process exit codes.
+ * Errors:    none.
+ * Threads:   any.
+ */
+#pragma once
+
+typedef enum ExitCode {
+    EXIT_DONE = 0,
+    EXIT_RETRY = 75,        /* transient; start again */
+    EXIT_NEVER_RETRY = 78,  /* the job itself is bad */
+    EXIT_DEVICE_FAULT = 80, /* this slot's device failed */
+    EXIT_PEER_LOST = 81,    /* a collective failed: somebody else is guilty */
+    EXIT_DATA_CORRUPT = 82, /* a shard, sample or manifest did not verify */
+    EXIT_STORE_UNREACHABLE = 83,
+    EXIT_NON_FINITE = 84, /* loss or gradient is not finite; the same on every rank */
+    EXIT_NUMERICS = 85,   /* the canned grain's hash differs: this node can't run this job */
+} ExitCode;
+
+/* "done", "retry", "never-retry", "device-fault", "peer-lost", "data-corrupt", "store-unreachable",
+ * "non-finite", "numerics"; "signal" for negative values, "exit" for others. */
+const char *exit_code_class(int code);

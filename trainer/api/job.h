@@ -1,0 +1,100 @@
+/* job.h - the job file: what a person writes, checked and with every default filled in.
+ *
+ * Ownership: job_parse() gives the caller a Job; job_free() accepts NULL. All strings belong to the
+ * Job. Units:     samples, steps, seconds as named. Errors:    -EINVAL with "<source>:
+ * <path.to.key>: <what is wrong with which value>". Unknown keys are errors. Threads:   immutable
+ * after parsing; any. Source:    ARCHITECTURE.md, "The job file".
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/hash.h"
+
+enum {
+    JOB_NAME_MAX = 63,
+    JOB_STREAMS_MAX = 64,
+    JOB_TEXT_MAX = 1 << 20,
+};
+
+typedef enum Precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 } Precision;
+typedef enum Reduction { REDUCTION_EXACT, REDUCTION_EXACT64, REDUCTION_FLOAT } Reduction;
+typedef enum Prediction { PREDICTION_EPSILON, PREDICTION_V } Prediction;
+typedef enum ModelInit { INIT_RANDOM, INIT_SAFETENSORS, INIT_CHECKPOINT } ModelInit;
+
+typedef struct JobStream {
+    char *uri;
+    double proportion;
+} JobStream;
+
+typedef struct Job {
+    char name[JOB_NAME_MAX + 1]; /* [a-z0-9][a-z0-9-]*, as it appears in keys and cgroups */
+
+    struct {
+        int min, max;
+    } world;
+
+    struct {
+        char *config_uri; /* model.config: a diffusers config.json */
+        ModelInit init;
+        char *init_uri; /* safetensors file, or checkpoint manifest */
+        bool init_optimizer;
+    } model;
+
+    struct {
+        JobStream streams[JOB_STREAMS_MAX];
+        size_t n_streams;
+        char *latents, *text; /* column names; "latents" and "text" by default */
+        double latent_scale;
+        char *empty_text_uri; /* NULL only when caption_drop is 0 */
+        int64_t shuffle_window;
+        char *cache_dir;     /* NULL: read in place */
+        int64_t cache_bytes; /* bound of cache_dir */
+    } data;
+
+    struct {
+        int64_t global_batch, grain, steps;
+        int64_t n_grains; /* global_batch / grain: G */
+        uint64_t seed;
+        Precision precision;
+        Reduction reduction;
+        int zero_stage; /* 0, 1, 2 */
+        int threads;    /* OpenMP threads a rank */
+        struct {
+            double lr, beta1, beta2, eps, weight_decay;
+            int64_t warmup_steps;
+            double clip_norm; /* 0: no clipping */
+        } optimizer;
+        struct {
+            bool enabled;
+            double decay;
+            int64_t start_step;
+        } ema;
+        double caption_drop;
+        Prediction prediction;
+        struct {
+            double beta_start, beta_end; /* scaled_linear */
+            int steps;
+        } noise_schedule;
+    } train;
+
+    struct {
+        char *uri;
+        int64_t every_steps, keep_last, keep_every; /* keep_every 0: none are kept for ever */
+    } checkpoint;
+
+    struct {
+        int max_failures_at_same_step;
+        int64_t grow_interval_sec;
+    } recovery;
+
+    /* Hash of everything that may change a bit: all but name, world, zero_stage, checkpoint,
+     * recovery and the cache. Two jobs with equal identities train the same weights. */
+    Hash identity;
+} Job;
+
+/* source names the text in errors (a path or an etcd key). */
+int job_parse(const char *source, const char *text, size_t n_bytes, Job **ret, Error *err);
+int job_read_file(const char *path, Job **ret, Error *err);
+Job *job_free(Job *job);
+DEFINE_CLEANUP(Job, job_free)
