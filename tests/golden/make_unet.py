@@ -51,7 +51,7 @@ CASES = {
                     up_block_types=["CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"],
                     attention_head_dim=2, use_linear_projection=False)),
     "one-level": dict(
-        n=3, h=5, w=7, tokens=1, prediction="epsilon", clip=1000.0,
+        n=3, h=5, w=7, tokens=3, prediction="epsilon", clip=1000.0,
         config=dict(COMMON, in_channels=3, out_channels=3, block_out_channels=[8], layers_per_block=2,
                     down_block_types=["CrossAttnDownBlock2D"], up_block_types=["CrossAttnUpBlock2D"],
                     attention_head_dim=[1], use_linear_projection=True,
