@@ -1,0 +1,266 @@
+/* kernels.h - the one list of numeric operations; kernels/cpu and kernels/cuda implement it.
+ *
+ * Layout: activations are NHWC, so that an image is also its tokens: [N][H*W][C]. They have the
+ * device's compute type (fp32 on CPUs; bf16 or fp16 on GPUs). Parameters and gradients are fp32 in
+ * diffusers' layout (OIHW, [out][in]); what a kernel wants instead is packed once per weight
+ * update. Operations with shapes that need planning (Conv, Linear, Attention, ...) are objects made
+ * once; running them neither allocates nor synchronises. The workspace may be shared by all
+ * operations of one stream.
+ *
+ * Ownership: *_new() gives the caller the object, *_free() accepts NULL and returns NULL; objects
+ * borrow their Device. All data pointers are device memory, borrowed, 64-byte aligned where they
+ * are activations, packed weights or workspace. Units:     shapes in elements, workspace in bytes.
+ * Errors:    *_new(): 0 or -errno with text; running is void: what can go wrong on a GPU is sticky
+ * and comes out of device_synchronise(). Threads:   one stream per Device; one thread at a time.
+ * Exactness: the same inputs give the same bits on every run, for the same numerics
+ * (device_numerics()). No result depends on neighbours in memory, alignment or time; sums have a
+ * fixed tree.
+ *
+ * Both C and nvcc read this file: no restrict, a[static N], _Atomic, _Static_assert, designators
+ * out of order.
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum DataType { DATA_F32, DATA_BF16, DATA_F16 } DataType;
+
+size_t data_type_bytes(DataType type);
+
+/* ---- device ---- */
+
+typedef struct Device Device;
+
+typedef enum DeviceKind { DEVICE_CPU, DEVICE_CUDA } DeviceKind;
+
+typedef struct DeviceOptions {
+    DeviceKind kind;
+    int index;       /* which GPU */
+    int threads;     /* CPU: OpenMP threads, 1 or more */
+    const char *isa; /* CPU: cap, "avx2" or "avx512"; NULL: what the CPU has */
+    DataType type;   /* of activations */
+} DeviceOptions;
+
+int device_open(const DeviceOptions *options, Device **ret, Error *err);
+Device *device_free(Device *device);
+DEFINE_CLEANUP(Device, device_free)
+DataType device_type(const Device *device);
+int device_threads(const Device *device);
+
+/* What bits depend on, as canonical JSON text: backend, device model or ISA, threads, library
+ * versions, kernel build id, plan choices. Caller frees. */
+int device_numerics(const Device *device, char **ret);
+
+int device_allocate(Device *device, size_t n_bytes, void **ret,
+                    Error *err); /* 64-byte aligned, zeroed */
+void device_release(Device *device, void *memory);
+void device_upload(Device *device, void *to, const void *from, size_t n_bytes);
+void device_download(Device *device, void *to, const void *from, size_t n_bytes);
+int device_synchronise(Device *device, Error *err);
+
+/* ---- convolution, 3x3 (padding 1, stride 1 or 2) and 1x1 ---- */
+
+typedef struct ConvShape {
+    int n, h, w; /* of the input */
+    int c_in, c_out;
+    int kernel; /* 3 or 1 */
+    int stride; /* 1 or 2 */
+} ConvShape;
+
+typedef struct Conv Conv;
+
+int conv_new(Device *device, const ConvShape *shape, Conv **ret, Error *err);
+Conv *conv_free(Conv *conv);
+DEFINE_CLEANUP(Conv, conv_free)
+size_t conv_packed_bytes(const Conv *conv);
+size_t conv_workspace_bytes(const Conv *conv);
+/* weight: [c_out][c_in][k][k]. Called after each weight update, before the next forward. */
+void conv_pack(Conv *conv, const float *weight, void *packed);
+/* y[n][h'][w'][c_out] = conv(x) + bias[c_out] + per_image[n][c_out] + residual (like y). The last
+ * two may be NULL. residual may be y itself. */
+void conv_forward(Conv *conv, const void *x, const void *packed, const float *bias,
+                  const void *per_image, const void *residual, void *y, void *workspace);
+/* dx = or += the gradient of x. */
+void conv_backward_data(Conv *conv, const void *dy, const void *packed, void *dx, bool accumulate,
+                        void *workspace);
+/* Overwrites dweight [c_out][c_in][k][k] and, unless NULL, dbias [c_out]. */
+void conv_backward_weight(Conv *conv, const void *x, const void *dy, float *dweight, float *dbias,
+                          void *workspace);
+
+/* ---- linear: y[rows][out] = x[rows][in] * weight[out][in]^T ---- */
+
+typedef struct LinearShape {
+    int64_t rows;
+    int in, out;
+} LinearShape;
+
+typedef struct Linear Linear;
+
+int linear_new(Device *device, const LinearShape *shape, Linear **ret, Error *err);
+Linear *linear_free(Linear *linear);
+DEFINE_CLEANUP(Linear, linear_free)
+size_t linear_packed_bytes(const Linear *linear); /* may be 0: the weight is used as it lies */
+size_t linear_workspace_bytes(const Linear *linear);
+void linear_pack(Linear *linear, const float *weight, void *packed);
+/* bias and residual [rows][out] may be NULL; residual may be y. weight is the fp32 parameter; a
+ * backend uses it or packed. */
+void linear_forward(Linear *linear, const void *x, const float *weight, const void *packed,
+                    const float *bias, const void *residual, void *y, void *workspace);
+void linear_backward_data(Linear *linear, const void *dy, const float *weight, const void *packed,
+                          void *dx, bool accumulate, void *workspace);
+void linear_backward_weight(Linear *linear, const void *x, const void *dy, float *dweight,
+                            float *dbias, void *workspace);
+
+/* ---- attention: softmax(q k^T / sqrt(d)) v, no mask ---- */
+
+typedef struct AttentionShape {
+    int n, heads, head_dim;
+    int64_t q_tokens, kv_tokens;
+    int q_stride, kv_stride; /* elements from token to token; heads lie side by side: heads *
+                                head_dim, or more when q, k, v share rows */
+} AttentionShape;
+
+typedef struct Attention Attention;
+
+int attention_new(Device *device, const AttentionShape *shape, Attention **ret, Error *err);
+Attention *attention_free(Attention *attention);
+DEFINE_CLEANUP(Attention, attention_free)
+size_t attention_workspace_bytes(const Attention *attention);
+size_t attention_saved_bytes(const Attention *attention); /* what forward keeps for backward */
+/* out[n][q_tokens][heads * head_dim], dense. */
+void attention_forward(Attention *attention, const void *q, const void *k, const void *v, void *out,
+                       void *saved, void *workspace);
+/* dq has q's strides, dk and dv have k's; all overwritten. */
+void attention_backward(Attention *attention, const void *q, const void *k, const void *v,
+                        const void *out, const void *saved, const void *dout, void *dq, void *dk,
+                        void *dv, void *workspace);
+
+/* ---- normalisation ---- */
+
+typedef struct GroupNormShape {
+    int n, h, w, c, groups;
+    double eps;
+    bool silu; /* y = silu(norm(x)) */
+} GroupNormShape;
+
+/* saved: mean and 1/sqrt(var + eps), [n][groups][2] floats. */
+void group_norm_forward(Device *device, const GroupNormShape *shape, const void *x,
+                        const float *gamma, const float *beta, void *y, float *saved);
+/* dgamma, dbeta [c] overwritten. workspace: group_norm_workspace_bytes(). */
+void group_norm_backward(Device *device, const GroupNormShape *shape, const void *x,
+                         const float *gamma, const float *beta, const float *saved, const void *dy,
+                         void *dx, bool accumulate, float *dgamma, float *dbeta, void *workspace);
+size_t group_norm_workspace_bytes(const Device *device, const GroupNormShape *shape);
+
+typedef struct LayerNormShape {
+    int64_t rows;
+    int c;
+    double eps;
+} LayerNormShape;
+
+/* saved: [rows][2] floats. */
+void layer_norm_forward(Device *device, const LayerNormShape *shape, const void *x,
+                        const float *gamma, const float *beta, void *y, float *saved);
+void layer_norm_backward(Device *device, const LayerNormShape *shape, const void *x,
+                         const float *gamma, const float *saved, const void *dy, void *dx,
+                         bool accumulate, float *dgamma, float *dbeta, void *workspace);
+size_t layer_norm_workspace_bytes(const Device *device, const LayerNormShape *shape);
+
+/* ---- elementwise and data movement ---- */
+
+/* rows of [hidden | gate], 2 * f wide -> hidden * gelu(gate), f wide; gelu by erf. */
+void geglu_forward(Device *device, int64_t rows, int f, const void *x, void *y);
+void geglu_backward(Device *device, int64_t rows, int f, const void *x, const void *dy, void *dx);
+
+void silu_forward(Device *device, int64_t n, const void *x, void *y);
+void silu_backward(Device *device, int64_t n, const void *x, const void *dy, void *dx,
+                   bool accumulate);
+
+void add_forward(Device *device, int64_t n, const void *a, const void *b,
+                 void *y);                                          /* y may be a or b */
+void accumulate(Device *device, int64_t n, const void *x, void *y); /* y += x */
+
+/* y[rows][ca + cb] = [a | b], and back: da, db overwritten (or added to). */
+void concat_forward(Device *device, int64_t rows, int ca, int cb, const void *a, const void *b,
+                    void *y);
+void concat_backward(Device *device, int64_t rows, int ca, int cb, const void *dy, void *da,
+                     bool accumulate_a, void *db, bool accumulate_b);
+
+/* Nearest neighbour, twice as high and wide. */
+void upsample_forward(Device *device, int n, int h, int w, int c, const void *x, void *y);
+void upsample_backward(Device *device, int n, int h, int w, int c, const void *dy, void *dx,
+                       bool accumulate);
+
+/* sum over h and w: dper_image[n][c] (the gradient of conv_forward's per_image); overwritten. */
+void spatial_sum(Device *device, int n, int64_t pixels, int c, const void *dy, void *dper_image);
+
+/* The sinusoid of diffusers' Timesteps: y[n][c], [cos | sin] when flip, fp32 frequencies by exact
+ * functions. */
+void time_embedding(Device *device, int n, int c, bool flip_sin_to_cos, double freq_shift,
+                    const int32_t *timesteps, void *y);
+
+/* fp32 <-> compute type. */
+void cast_from_f32(Device *device, int64_t n, const float *x, void *y);
+void cast_to_f32(Device *device, int64_t n, const void *x, float *y);
+
+/* ---- diffusion ---- */
+
+/* noise[n][n_each]: sample i's element j is draw j % 4 of Philox block j / 4 at counter
+ * (position_i, block) under key, through exact_normal_pair. */
+void normal_noise(Device *device, uint64_t key, int n, int64_t n_each, const int64_t *positions,
+                  float *noise);
+
+/* x_t = a[t] x0 + b[t] noise; target = noise (epsilon) or a[t] noise - b[t] x0 (v). a, b: [n_steps]
+ * floats. */
+void diffuse(Device *device, int n, int64_t n_each, const float *x0, const float *noise,
+             const int32_t *timesteps, const float *a, const float *b, bool v_prediction, void *x_t,
+             float *target);
+
+/* *loss = mean (prediction - target)^2 over n as one double by a fixed tree; dprediction = scale *
+ * 2 / n * (prediction - target). */
+void mse_loss(Device *device, int64_t n, const void *prediction, const float *target, float scale,
+              double *loss, void *dprediction, void *workspace);
+size_t mse_loss_workspace_bytes(int64_t n);
+
+/* ---- training state: fp32 flat ranges; every one elementwise or with a tree fixed by n alone ----
+ */
+
+/* *max = the larger of itself and the largest sign-cleared bit pattern of g (so NaN > infinity >
+ * finite). */
+void absolute_max(Device *device, int64_t n, const float *g, uint32_t *max);
+
+/* sum[i] += rint(g[i] * 2^exponent), wrapping; round half to even. |g * 2^exponent| < 2^31 (2^62
+ * for 64 bits) is the caller's to ensure; what is beyond saturates, and non-finite counts as 0 (the
+ * maxima tell). */
+void quantise_add(Device *device, int64_t n, const float *g, int exponent, int32_t *sum);
+void quantise_add64(Device *device, int64_t n, const float *g, int exponent, int64_t *sum);
+/* g[i] = sum[i] * 2^-exponent * scale, computed in double, rounded once. */
+void dequantise(Device *device, int64_t n, const int32_t *sum, int exponent, double scale,
+                float *g);
+void dequantise64(Device *device, int64_t n, const int64_t *sum, int exponent, double scale,
+                  float *g);
+
+/* *sum = sum of squares in double, by a tree that n alone determines. */
+void sum_of_squares(Device *device, int64_t n, const float *g, double *sum);
+
+typedef struct AdamW {
+    float lr, beta1, beta2, eps, weight_decay;
+    float gradient_scale;           /* clipping: g is multiplied by it first */
+    float correction1, correction2; /* 1 - beta1^t, 1 - beta2^t, computed by the caller in double */
+} AdamW;
+
+/* torch.optim.AdamW: w -= lr * weight_decay * w; m, v moments; w -= lr / correction1 * m / (sqrt(v
+ * / correction2) + eps). */
+void adamw_update(Device *device, const AdamW *adamw, int64_t n, const float *g, float *w, float *m,
+                  float *v);
+/* ema = decay * ema + (1 - decay) * w */
+void ema_update(Device *device, float decay, int64_t n, const float *w, float *ema);
+
+#ifdef __cplusplus
+}
+#endif

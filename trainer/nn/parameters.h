@@ -1,0 +1,62 @@
+/* parameters.h - the network's parameters as one flat buffer in walk order, named as diffusers
+ * names them.
+ *
+ * The walk: conv_in, time embedding, then the blocks as data flows through them (a resnet, its
+ * attention, the next resnet, ...), inside a module in diffusers' order. So to_q, to_k and to_v lie
+ * side by side, and backward finishes the buffer roughly from its end to its start.
+ *
+ * Ownership: unet_parameters() gives the caller a ParameterList; parameter_list_free() accepts
+ * NULL.
+ * Units:     elements of fp32; offsets count from the start of the flat buffer, without gaps.
+ * Errors:    -ENOMEM, -EINVAL as UnetConfig's checks missed nothing.
+ * Threads:   immutable after creation; any.
+ * Source:    diffusers UNet2DConditionModel: names, shapes (OIHW, [out][in]) and default
+ * initialisation.
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "trainer/api/unet_config.h"
+
+enum { PARAMETER_NAME_MAX = 128, PARAMETER_DIMS_MAX = 4 };
+
+typedef enum ParameterKind {
+    PARAMETER_WEIGHT,
+    PARAMETER_BIAS,
+    PARAMETER_NORM_WEIGHT,
+    PARAMETER_NORM_BIAS
+} ParameterKind;
+
+typedef struct Parameter {
+    char name[PARAMETER_NAME_MAX]; /* "down_blocks.0.resnets.0.conv1.weight" */
+    ParameterKind kind;
+    int n_dims;
+    int64_t dims[PARAMETER_DIMS_MAX];
+    int64_t n_elements;
+    int64_t offset;
+    int64_t fan_in; /* of the layer, for the default initialisation of weight and bias */
+} Parameter;
+
+typedef struct ParameterList {
+    Parameter *items;
+    size_t n_items;
+    int64_t n_elements;
+} ParameterList;
+
+int unet_parameters(const UnetConfig *config, ParameterList **ret, Error *err);
+ParameterList *parameter_list_free(ParameterList *list);
+DEFINE_CLEANUP(ParameterList, parameter_list_free)
+/* -ENOENT when there is none. */
+int parameter_find(const ParameterList *list, const char *name, const Parameter **ret);
+
+/* For whoever builds a list: an empty one, and one more parameter at its end. The name is prefix +
+ * suffix; dims ends with the first 0. -ENAMETOOLONG, -ENOMEM. */
+int parameter_list_new(ParameterList **ret);
+int parameter_list_add(ParameterList *list, ParameterKind kind, const char *prefix,
+                       const char *suffix, const int64_t dims[PARAMETER_DIMS_MAX], int64_t fan_in);
+
+/* PyTorch's defaults: uniform(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases of layers, 1
+ * and 0 for norms; from Philox at counter (tensor index, block), key hash("initial weights", seed).
+ * flat is host memory. */
+void parameters_initialise(const ParameterList *list, uint64_t seed, float *flat);
