@@ -361,7 +361,10 @@ static int cache_path(Store *store, const char *cache_dir, char *ret, size_t siz
     return 0;
 }
 
-static int build_at(Store *store, const char *path, const Hash *source, Index **ret, Error *err)
+/* Builds it and keeps it in the first folder that takes it. Ranks may do this at the same time:
+ * each renames the same bytes into place. */
+static int build_and_keep(Store *store, char (*paths)[PATH_MAX], size_t n_paths, const Hash *source,
+                          Index **ret, Error *err)
 {
     _cleanup_free_ char *bytes = NULL;
     size_t n_bytes;
@@ -369,9 +372,14 @@ static int build_at(Store *store, const char *path, const Hash *source, Index **
     int r = index_build(store, false, NULL, NULL, &bytes, &n_bytes, err);
     if (r < 0)
         return r;
-    /* Ranks may do this at the same time: each renames the same bytes into place. */
-    r = file_write(path, bytes, n_bytes, FILE_SYNC, err);
-    return r < 0 ? r : index_map(path, source, ret, err);
+    r = error_set(err, -EINVAL, "there is no local folder for it");
+    for (size_t i = 0; i < n_paths; i++) {
+        r = file_write(paths[i], bytes, n_bytes, FILE_SYNC, err);
+        if (r == 0)
+            return index_map(paths[i], source, ret, err);
+    }
+    return error_prefix(err, r, "%s: its compact index cannot be kept; set data.cache_dir",
+                        store_uri(store));
 }
 
 static int hash_source(Store *store, Hash *ret, Error *err)
@@ -418,16 +426,5 @@ int index_open(Store *store, const char *cache_dir, Index **ret, Error *err)
         if (r != -ENOENT)
             log_warning("%s", err ? err->text : "a compact index is not usable");
     }
-    for (size_t i = 0; i < n_paths; i++) {
-        r = build_at(store, paths[i], &source, ret, err);
-        if (r != -EACCES && r != -EROFS && r != -EPERM && r != -ENOSPC)
-            return r;
-    }
-    if (n_paths == 0)
-        return error_set(err, -EINVAL,
-                         "%s: its compact index needs a local folder: set "
-                         "data.cache_dir",
-                         store_uri(store));
-    return error_prefix(err, r, "%s: its compact index cannot be kept; set data.cache_dir",
-                        store_uri(store));
+    return build_and_keep(store, paths, n_paths, &source, ret, err);
 }
