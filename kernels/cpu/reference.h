@@ -23,6 +23,7 @@ enum { GUARD_FLOATS = 32 };
 /* n floats, 64-byte aligned, guarded behind. */
 static inline float *floats_new(size_t n)
 {
+    assert(n > 0 && n < (size_t)1 << 30);
     float *p = aligned_alloc(64, ROUND_UP((n + GUARD_FLOATS) * sizeof(float), (size_t)64));
     assert_non_null(p);
     for (size_t i = 0; i < n + GUARD_FLOATS; i++)

@@ -64,9 +64,9 @@ static void case_free(Case *c)
                             for (int i = 0; i < (c)->s.c_in; i++) {                                \
                                 int yi = ((n * (c)->ho + oy) * (c)->wo + ox) * (c)->s.c_out + o;   \
                                 int xi = ((n * (c)->s.h + iy) * (c)->s.w + ix) * (c)->s.c_in + i;  \
-                                int wi = ((o * (c)->s.c_in + i) * (c)->s.kernel + ky) *            \
-                                             (c)->s.kernel +                                       \
-                                         kx;                                                       \
+                                int wi =                                                           \
+                                    ((o * (c)->s.c_in + i) * (c)->s.kernel + ky) * (c)->s.kernel + \
+                                    kx;                                                            \
                                 body;                                                              \
                             }                                                                      \
                     }
