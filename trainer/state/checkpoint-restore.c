@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { PIECE_BYTES = 16 << 20 };
+enum { PIECE_BYTES = 16 << 20, SMALL_BYTES_MAX = 64 << 20 };
 
 typedef struct Restore {
     Store *store;
@@ -77,6 +77,24 @@ static int check_size(const Restore *rs, const ObjectRecord *o)
     return 0;
 }
 
+static int check_small(const Restore *rs, const ObjectRecord *o)
+{
+    int r = check_size(rs, o);
+    if (r < 0)
+        return r;
+    if (o->n_bytes > SMALL_BYTES_MAX)
+        return error_set(rs->err, -EBADMSG, "%s/%s/%s: too large", store_uri(rs->store), rs->folder,
+                         o->key);
+    _cleanup_free_ char *text = malloc((size_t)o->n_bytes + 1);
+    if (!text)
+        return error_set(rs->err, -ENOMEM, "%s: out of memory", o->key);
+    r = read_piece(rs, o, 0, (size_t)o->n_bytes, text);
+    if (r < 0)
+        return r;
+    Hash found = hash_bytes(text, (size_t)o->n_bytes);
+    return hash_equal(found, o->hash) ? 0 : bad_object(rs, o, found);
+}
+
 /* Where restored weights go: device memory of a state, or plain host memory. */
 typedef struct Target {
     Device *device; /* NULL: host */
@@ -92,20 +110,30 @@ static void target_write(const Target *t, uint64_t byte, const void *from, size_
         memcpy(to, from, n_bytes);
 }
 
-static int restore_header(const Restore *rs, const ObjectRecord *o, size_t header_bytes,
-                          Hasher *hasher)
+/* *ret_bytes: where the data begin. hasher may be NULL. */
+static int check_header(const Restore *rs, const ObjectRecord *o, Hasher *hasher,
+                        uint64_t *ret_bytes)
 {
-    _cleanup_free_ char *header = malloc(header_bytes);
-    if (!header)
-        return error_set(rs->err, -ENOMEM, "%s: out of memory", o->key);
-    int r = read_piece(rs, o, 0, header_bytes, header);
+    int r = check_size(rs, o);
     if (r < 0)
         return r;
-    hasher_update(hasher, header, header_bytes);
-
+    /* manifest_parse() saw to it that there is a header in front of the data. */
+    const uint64_t n_bytes = o->n_bytes - (uint64_t)o->count * sizeof(float);
     char source[CHECKPOINT_URI_MAX];
     (void)snprintf(source, sizeof(source), "%s/%s/%s", store_uri(rs->store), rs->folder, o->key);
-    return weight_file_check(source, rs->parameters, o, header, header_bytes, rs->err);
+    if (n_bytes > SAFETENSORS_HEADER_MAX + sizeof(uint64_t))
+        return error_set(rs->err, -EBADMSG, "%s: too large a header", source);
+
+    _cleanup_free_ char *header = malloc((size_t)n_bytes);
+    if (!header)
+        return error_set(rs->err, -ENOMEM, "%s: out of memory", source);
+    r = read_piece(rs, o, 0, (size_t)n_bytes, header);
+    if (r < 0)
+        return r;
+    if (hasher)
+        hasher_update(hasher, header, (size_t)n_bytes);
+    *ret_bytes = n_bytes;
+    return weight_file_check(source, rs->parameters, o, header, (size_t)n_bytes, rs->err);
 }
 
 static int restore_weight_file(const Restore *rs, const ObjectRecord *o, const Target *target)
@@ -113,20 +141,12 @@ static int restore_weight_file(const Restore *rs, const ObjectRecord *o, const T
     _cleanup_(hasher_freep) Hasher *hasher = NULL;
     if (hasher_new(&hasher) < 0)
         return error_set(rs->err, -ENOMEM, "%s: out of memory", o->key);
-    int r = check_size(rs, o);
+    uint64_t header_bytes;
+    int r = check_header(rs, o, hasher, &header_bytes);
     if (r < 0)
         return r;
 
-    /* manifest_parse() saw to it that there is a header in front of the data. */
     const uint64_t data_bytes = (uint64_t)o->count * sizeof(float);
-    const uint64_t header_bytes = o->n_bytes - data_bytes;
-    if (header_bytes > SAFETENSORS_HEADER_MAX + sizeof(uint64_t))
-        return error_set(rs->err, -EBADMSG, "%s/%s/%s: too large a header", store_uri(rs->store),
-                         rs->folder, o->key);
-    r = restore_header(rs, o, (size_t)header_bytes, hasher);
-    if (r < 0)
-        return r;
-
     for (uint64_t at = 0; at < data_bytes;) {
         size_t n = (size_t)MIN(data_bytes - at, (uint64_t)rs->piece_bytes);
         r = read_piece(rs, o, header_bytes + at, n, rs->piece);
@@ -221,18 +241,31 @@ static int restore_chunks(const Restore *rs, TrainState *state)
 {
     for (size_t i = 0; i < rs->manifest->n_objects; i++) {
         const ObjectRecord *o = &rs->manifest->objects[i];
-        int r = 0;
-        if (o->kind == OBJECT_EMA_WEIGHTS)
-            r = check_size(rs, o);
-        if (r < 0)
-            return r;
         if (o->kind != OBJECT_MOMENTS || !train_state_chunk(state, state->m, o->part))
             continue;
-        r = restore_moments(rs, o, state);
+        int r = restore_moments(rs, o, state);
         if (r == 0 && rs->manifest->ema)
             r = restore_ema(rs, o->part, state);
         if (r == 0)
             r = verify_chunk(rs, o->part, state);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* What other programs read beside the weights, and the headers of the EMA files: nothing here
+ * needs them, but a checkpoint verifies as a whole. */
+static int check_rest(const Restore *rs)
+{
+    for (size_t i = 0; i < rs->manifest->n_objects; i++) {
+        const ObjectRecord *o = &rs->manifest->objects[i];
+        uint64_t header_bytes;
+        int r = 0;
+        if (o->kind == OBJECT_EMA_WEIGHTS)
+            r = check_header(rs, o, NULL, &header_bytes);
+        else if (o->kind != OBJECT_WEIGHTS && o->kind != OBJECT_MOMENTS)
+            r = check_small(rs, o);
         if (r < 0)
             return r;
     }
@@ -280,8 +313,10 @@ int checkpoint_restore(Store *store, const Manifest *manifest, TrainState *state
     state->scalars.maxima = maxima;
     state->ema_active = manifest->ema;
 
-    r = restore_weights(&rs, OBJECT_WEIGHTS,
-                        &(Target){.device = state->device, .flat = state->weights});
+    r = check_rest(&rs);
+    if (r == 0)
+        r = restore_weights(&rs, OBJECT_WEIGHTS,
+                            &(Target){.device = state->device, .flat = state->weights});
     return r < 0 ? r : restore_chunks(&rs, state);
 }
 

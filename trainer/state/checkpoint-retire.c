@@ -95,8 +95,9 @@ static void decide(Retire *t)
         char folder[CHECKPOINT_FOLDER_MAX];
         history_at(t, k, folder);
         CheckpointName name;
-        if (checkpoint_name_parse(folder, &name) == 0)
-            oldest_step = name.step;
+        int r = checkpoint_name_parse(folder, &name);
+        assert(r == 0); /* manifest_parse() let no other in */
+        oldest_step = name.step;
         size_t i = find_folder(t, folder);
         if (i == SIZE_MAX || !t->catalogue.folders[i].has_manifest)
             continue; /* retired before, perhaps half */

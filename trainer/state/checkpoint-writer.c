@@ -371,11 +371,15 @@ int checkpoint_begin(CheckpointWriter *w, const TrainState *state, const char *m
     assert(w->rank != 0 || metrics);
 
     uint64_t begun = clock_boottime_usec();
-    if (w->rank == 0 && checkpoint_busy(w))
-        return error_set(err, -EBUSY, "the checkpoint before is not finished");
     writer_lock(w);
+    if (w->rank == 0 && w->task == TASK_SAVE) {
+        writer_unlock(w);
+        return error_set(err, -EBUSY, "the checkpoint before is being written");
+    }
     writer_wait_idle(w);
     writer_unlock(w);
+    if (w->written)
+        return error_set(err, -EBUSY, "the checkpoint before is not settled");
 
     /* Nobody but this thread looks at the snapshot while there is no task. */
     int r = take_snapshot(w, state, metrics, metrics_first, metrics_last, err);

@@ -124,11 +124,12 @@ DEFINE_CLEANUP(CheckpointWriter, checkpoint_writer_free)
 /* All ranks, at the same step. Copies this rank's part and returns; the thread does the rest.
  * metrics (rank 0; NULL elsewhere): one line for each step in [metrics_first, metrics_last], those
  * since the last committed checkpoint; metrics_last = metrics_first - 1 and "" when there are none.
- * -EBUSY while checkpoint_busy() is true on rank 0; other ranks may lag behind rank 0 by a
- * message's time, and wait for their thread. */
+ * -EBUSY on rank 0 while the one before is written or not settled. Waits for retention, and on
+ * other ranks for the end of the save before, which may come a message's time after rank 0's. */
 int checkpoint_begin(CheckpointWriter *writer, const TrainState *state, const char *metrics,
                      int64_t metrics_first, int64_t metrics_last, Error *err);
-/* A save is being written, waits for settle (rank 0), or old checkpoints are being removed. */
+/* A save is being written, waits for settle (rank 0), or old checkpoints are being removed: rank 0
+ * asks this before it gives the word for a checkpoint that may as well be skipped. */
 bool checkpoint_busy(CheckpointWriter *writer);
 /* WRITTEN and FAILED are reported once; then IDLE. */
 void checkpoint_poll(CheckpointWriter *writer, CheckpointResult *ret);
