@@ -317,7 +317,7 @@ static void faulty_shards_stop_clearly(void **state)
                 loader_fails(&f, dataset, -EBADMSG, "shard.00007.mds", "its xxh3_64 is ");
             } else {
                 assert_int_equal(unlink(path), 0);
-                loader_fails(&f, dataset, -ENOENT, "shard.00007.mds", "No such file");
+                loader_fails(&f, dataset, -ENOENT, "shard.00007.mds", "o such ");
             }
             dataset_free(dataset);
             scratch_remove(&f.scratch);
