@@ -282,21 +282,29 @@ static int select_valid(Index *index, const IndexColumn *column, uint64_t valid,
     return error_set(err, -EBADMSG, "%s: the ranks of a column contradict its bits", index->path);
 }
 
-int index_locate(Index *index, size_t column, uint64_t valid, IndexPlace *ret, Error *err)
+int index_place(Index *index, uint64_t sample, IndexPlace *ret, Error *err)
 {
-    assert(valid < index_n_valid(index, column));
-    uint64_t sample = valid, shard = 0, first = 0;
-    int r = 0;
-    if (index->columns[column].bits)
-        r = select_valid(index, &index->columns[column], valid, &sample, err);
-    if (r == 0)
-        r = search(index, index->header.first, index->header.n_shards, sample, &shard, err);
+    assert(sample < index->header.n_samples);
+    uint64_t shard = 0, first = 0;
+    int r = search(index, index->header.first, index->header.n_shards, sample, &shard, err);
     if (r == 0)
         r = word_at(index, index->header.first, shard, &first, err);
     if (r < 0)
         return r;
     *ret = (IndexPlace){.shard = shard, .sample = (uint32_t)(sample - first)};
     return 0;
+}
+
+int index_locate(Index *index, size_t column, uint64_t valid, IndexPlace *ret, Error *err)
+{
+    assert(valid < index_n_valid(index, column));
+    uint64_t sample = valid;
+    if (index->columns[column].bits) {
+        int r = select_valid(index, &index->columns[column], valid, &sample, err);
+        if (r < 0)
+            return r;
+    }
+    return index_place(index, sample, ret, err);
 }
 
 int index_shard(Index *index, uint64_t shard, IndexShard *ret, Error *err)
