@@ -68,7 +68,6 @@ static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
 static int compute_grains(Loop *l, int64_t step, Error *err)
 {
     Session *s = l->session;
-    update_begin(s->update);
     for (int64_t k = 0; k < s->share; k++) {
         int r;
         if (k < s->n_grains) {
@@ -97,6 +96,7 @@ static int refuse_non_finite(Loop *l, int64_t step, const UpdateResult *result, 
 /* Computes until the exponents fit: twice at most. */
 static int compute_step(Loop *l, int64_t step, UpdateResult *ret, Error *err)
 {
+    update_begin(l->session->update);
     for (int try = 0;; try++) {
         UpdateVerdict verdict;
         int r = compute_grains(l, step, err);

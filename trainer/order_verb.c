@@ -12,8 +12,10 @@
 static void help(void)
 {
     printf("usage: sdtrainer order --job FILE --step N [--world W]\n\n"
-           "Prints one line for each sample of step N (1 is the first): position, grain, rank that trains it in a\n"
-           "world of W ranks (1 by default), timestep, whether its caption is dropped, stream, pass, sample.\n");
+           "Prints one line for each sample of step N (1 is the first): position, grain, rank that "
+           "trains it in a\n"
+           "world of W ranks (1 by default), timestep, whether its caption is dropped, stream, "
+           "pass, sample.\n");
 }
 
 static void print_step(const Job *job, const Dataset *dataset, int64_t step, int world)
@@ -27,9 +29,11 @@ static void print_step(const Job *job, const Dataset *dataset, int64_t step, int
             OrderSample sample = order_at(dataset_order(dataset), position);
             char name[160];
             bool drop = draw_caption_drop(job->train.seed, position, job->train.caption_drop);
-            printf("%lld %lld %d %d %s %d %lld %lld %s\n", (long long)position, (long long)(i / job->train.grain), rank,
-                   draw_timestep(job->train.seed, position, job->train.noise_schedule.steps), drop ? "dropped" : "kept",
-                   sample.stream, (long long)sample.pass, (long long)sample.sample,
+            printf("%lld %lld %d %d %s %d %lld %lld %s\n", (long long)position,
+                   (long long)(i / job->train.grain), rank,
+                   draw_timestep(job->train.seed, position, job->train.noise_schedule.steps),
+                   drop ? "dropped" : "kept", sample.stream, (long long)sample.pass,
+                   (long long)sample.sample,
                    dataset_sample_name(dataset, sample, name, sizeof(name)));
         }
     }
@@ -79,8 +83,8 @@ int verb_order(int argc, char **argv)
     _cleanup_(dataset_freep) Dataset *dataset = NULL;
     int r = job_read_file(path, &job, &err);
     if (r == 0 && world > job->train.n_grains)
-        r = error_set(&err, -EINVAL, "--world %lld is more than the %lld grains of a step", (long long)world,
-                      (long long)job->train.n_grains);
+        r = error_set(&err, -EINVAL, "--world %lld is more than the %lld grains of a step",
+                      (long long)world, (long long)job->train.n_grains);
     if (r == 0)
         r = dataset_open(job, &dataset, &err);
     if (r < 0) {

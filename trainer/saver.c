@@ -212,9 +212,6 @@ int saver_save(Saver *s, int64_t step, uint32_t word, Error *err)
     if (r < 0)
         return r;
     for (int try = 0; try < TRIES; try++) {
-        r = checkpoint_wait_idle(s->session->writer, WRITE_TIMEOUT_SEC * USEC_PER_SEC);
-        if (r < 0)
-            return error_errno(err, r, "waiting for old checkpoints to be removed");
         r = begin(s, step, err);
         if (r == 0)
             r = drain(s, &phase, err);
