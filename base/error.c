@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void error_vset(Error *err, int r, const char *format, va_list ap)
+_printf_(3, 0) static void error_vset(Error *err, int r, const char *format, va_list ap)
 {
     assert(r < 0);
 
