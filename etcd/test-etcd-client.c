@@ -284,6 +284,7 @@ static void test_tls(void **state _unused_)
     }
 
     EtcdOptions wrong[] = {good, good, good, good};
+    const char *texts[] = {"certificate verify failed", NULL, NULL, "another.example"};
     wrong[0].ca_file = stranger;
     wrong[1].cert_file = wrong[1].key_file = NULL;
     wrong[2].cert_file = stranger;
@@ -295,6 +296,8 @@ static void test_tls(void **state _unused_)
         int r = put(client, &err);
         if (r != -ECONNREFUSED && r != -ETIMEDOUT)
             fail_msg("case %zu: %d %s", i, r, err.text);
+        if (texts[i] && !strstr(err.text, texts[i]))
+            fail_msg("\"%s\" is not in \"%s\"", texts[i], err.text);
     }
 }
 
