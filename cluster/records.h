@@ -113,7 +113,10 @@ typedef struct WorldRecord {
 /* Rank -> node and slot. -ENOENT when out of range. */
 int world_rank_place(const WorldRecord *world, int rank, size_t *ret_run, int *ret_slot);
 
-/* ---- phases/<job> ---- */
+/* ---- phases/<job> ----
+ *
+ * A node kills what it still runs of a job whose phase is pending, stopped, succeeded or failed,
+ * and the ranks of every generation older than worlds/<job>. */
 
 typedef enum JobPhase {
     PHASE_PENDING,
