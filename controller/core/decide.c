@@ -40,7 +40,6 @@ void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason
     d->phase.leave = false;
     d->phase.since_usec = c->real_usec;
     text_copy(d->phase.reason, sizeof(d->phase.reason), reason);
-    d->phase.furthest_step = MAX(job->phase.furthest_step, job_reached_step(c, job));
     if (job->phase.started_usec && c->real_usec > job->phase.started_usec)
         d->phase.goodput = useful_until(c, job, job_reached_step(c, job)) /
                            ((double)(c->real_usec - job->phase.started_usec) / 1e6);
@@ -49,12 +48,11 @@ void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason
     d->world_revision = job->world_stamp.mod;
 }
 
-/* A phase in which the job's processes end: whatever was asked for until now has been dealt with.
- */
-static void end_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d)
+void decide_end(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d)
 {
     decide_phase(c, job, phase, reason, d);
     d->phase.go = false;
+    d->phase.furthest_step = MAX(job->phase.furthest_step, job_reached_step(c, job));
     d->phase.tried_revision = c->seen_revision;
     d->desired_revision = job->desired_stamp.mod;
 }
@@ -91,8 +89,7 @@ bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Deci
         if (job->phase_stamp.mod && job->phase.phase == PHASE_PENDING &&
             text_equal(job->phase.reason, why) && !d->put_incident)
             return false;
-        decide_phase(c, job, PHASE_PENDING, why, d);
-        d->phase.go = false;
+        decide_end(c, job, PHASE_PENDING, why, d);
         return true;
     }
 
@@ -100,7 +97,8 @@ bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Deci
     const CheckpointsRecord *checkpoints = d->put_checkpoints ? &d->checkpoints : &job->checkpoints;
     memset(world, 0, sizeof(*world));
     if (!find_resume(job, checkpoints, &world->resume)) {
-        end_phase(c, job, PHASE_FAILED, "checkpoint-corrupt: no checkpoint of the job verifies", d);
+        decide_end(c, job, PHASE_FAILED, "checkpoint-corrupt: no checkpoint of the job verifies",
+                   d);
         return true;
     }
     world->generation = MAX(job->world.generation, job->phase.generation) + 1;
@@ -110,6 +108,11 @@ bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Deci
     world->decided_usec = c->real_usec;
     text_copy(world->reason, sizeof(world->reason), reason);
     const Incident *open = incident_find_open(c, job);
+    if (!d->put_incident && open && open->record.generation == job->world.generation) {
+        d->incident = open->record; /* the job waited for slots since */
+        d->incident_revision = open->stamp.mod;
+        d->put_incident = true;
+    }
     if (d->put_incident) {
         d->incident.lost_steps = MAX(0, job_reached_step(c, job) - world->resume.step);
         text_copy(world->incident, sizeof(world->incident), d->incident.id);
@@ -117,14 +120,11 @@ bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Deci
         text_copy(world->incident, sizeof(world->incident), open->record.id);
     }
 
-    decide_phase(c, job, phase, reason, d);
+    decide_end(c, job, phase, reason, d);
     d->put_world = true;
     d->checkpoints_revision = job->checkpoints_stamp.mod;
-    d->desired_revision = job->desired_stamp.mod;
     d->phase.generation = world->generation;
-    d->phase.go = false;
     d->phase.useful_sec = useful_until(c, job, world->resume.step);
-    d->phase.tried_revision = c->seen_revision;
     if (d->phase.started_usec == 0)
         d->phase.started_usec = c->real_usec;
     return true;
@@ -141,7 +141,7 @@ static bool wants_to_run(const Job *job)
 static bool decide_pending(Cluster *c, Job *job, Decision *d)
 {
     if (job->desired.state == DESIRED_STOPPED) {
-        end_phase(c, job, PHASE_STOPPED, "stopped", d);
+        decide_end(c, job, PHASE_STOPPED, "stopped", d);
         return true;
     }
     for (int i = 0; i < c->n_by_arrival; i++) {
@@ -180,7 +180,7 @@ static bool decide_removal(Cluster *c, Job *job, Decision *d)
 {
     int node;
     if (is_active(job->phase.phase)) {
-        end_phase(c, job, PHASE_STOPPED, "deleted", d);
+        decide_end(c, job, PHASE_STOPPED, "deleted", d);
         return true;
     }
     if (job_has_older_ranks_alive(c, job, INT64_MAX, &node))
@@ -214,7 +214,7 @@ static bool decide_go(Cluster *c, Job *job, Decision *d)
 {
     int node;
     if (job->desired.state == DESIRED_STOPPED) {
-        end_phase(c, job, PHASE_STOPPED, "stopped before its first step", d);
+        decide_end(c, job, PHASE_STOPPED, "stopped before its first step", d);
         return true;
     }
     if (!all_ready(c, job) || job_has_older_ranks_alive(c, job, job->world.generation, &node))
@@ -369,7 +369,7 @@ static bool has_left(const Cluster *c, const Job *job)
 static bool decide_left(Cluster *c, Job *job, Decision *d)
 {
     if (job->desired.state == DESIRED_STOPPED) {
-        end_phase(c, job, PHASE_STOPPED, "stopped", d);
+        decide_end(c, job, PHASE_STOPPED, "stopped", d);
         return true;
     }
     return decide_world(c, job, PHASE_STARTING,
@@ -397,7 +397,7 @@ static bool decide_active(Cluster *c, Job *job, Decision *d)
 {
     const Report *rank0 = job_rank0_report(c, job);
     if (rank0 && rank0->finished) {
-        end_phase(c, job, PHASE_SUCCEEDED, "finished", d);
+        decide_end(c, job, PHASE_SUCCEEDED, "finished", d);
         const Incident *incident = incident_find_open(c, job);
         if (incident)
             incident_resolve(c, job, incident, d);
@@ -433,7 +433,7 @@ bool decide_job(Cluster *c, Job *job, Decision *d)
     if (job->facts.refused[0]) {
         if (job->phase.phase == PHASE_FAILED)
             return false;
-        end_phase(c, job, PHASE_FAILED, job->facts.refused, d);
+        decide_end(c, job, PHASE_FAILED, job->facts.refused, d);
         return true;
     }
     switch (job->phase.phase) {

@@ -252,6 +252,18 @@ static uint64_t wait_for_blame(const Cluster *c, Cause cause)
     }
 }
 
+/* A node of the world has vanished, and it is too early to say for good: no world is made without
+ * it, whatever else happened. Bounded by the grace, or by the hold. */
+static bool absence_is_open(Cluster *c, const Job *job)
+{
+    bool open = false;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Node *node = &c->nodes[job_runs(c, job)[i].node];
+        open |= !node->present && !node_is_lost(c, node);
+    }
+    return open;
+}
+
 bool failure_find(Cluster *c, Job *job, Failure *ret)
 {
     Failure best = {.node = -1, .rank = -1, .at_usec = UINT64_MAX};
@@ -263,6 +275,8 @@ bool failure_find(Cluster *c, Job *job, Failure *ret)
             consider_ranks(job, run, &c->reports[run->report], &best, &best_stage);
     }
     consider_older_ranks(c, job, &best);
+    if (absence_is_open(c, job))
+        return false;
     if (best.cause == CAUSE_NONE) {
         job->failing_usec = 0;
         return false;

@@ -133,13 +133,6 @@ static void say_failure(const Cluster *c, const Failure *f, Text *t)
     }
 }
 
-static void fail_job(Cluster *c, const Job *job, const char *reason, Decision *d)
-{
-    decide_phase(c, job, PHASE_FAILED, reason, d);
-    d->phase.go = false;
-    d->phase.tried_revision = c->seen_revision;
-}
-
 bool decide_failure(Cluster *c, Job *job, const Failure *f, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
@@ -157,19 +150,20 @@ bool decide_failure(Cluster *c, Job *job, const Failure *f, Decision *d)
 
     if (is_final(job, f, d)) {
         say_failure(c, f, &t);
-        fail_job(c, job, reason, d);
+        decide_end(c, job, PHASE_FAILED, reason, d);
     } else if (failures >= job->facts.max_failures) {
         text_add_int(&t, failures);
         text_add(&t, " generations in a row did not pass step ");
         text_add_int(&t, MAX(job->phase.furthest_step, job_reached_step(c, job)));
         text_add(&t, "; ");
         say_failure(c, f, &t);
-        fail_job(c, job, reason, d);
+        decide_end(c, job, PHASE_FAILED, reason, d);
     } else if (job->phase.phase == PHASE_STOPPING || job->desired.state == DESIRED_STOPPED) {
         text_add(&t, "stopped without a last checkpoint: ");
         say_failure(c, f, &t);
-        fail_job(c, job, reason, d);
-        d->phase.phase = PHASE_STOPPED;
+        decide_end(c, job, PHASE_STOPPED, reason, d);
+        d->incident.state = INCIDENT_RESOLVED; /* nothing is to be recovered */
+        d->incident.resolved_usec = c->real_usec;
     } else {
         say_failure(c, f, &t);
         (void)decide_world(c, job, PHASE_RECOVERING, reason, d); /* it always decides here */

@@ -206,5 +206,7 @@ bool incident_add_replay(Cluster *c, const Job *job, Decision *d);
 bool decide_job(Cluster *c, Job *job, Decision *d);
 bool decide_failure(Cluster *c, Job *job, const Failure *failure, Decision *d);
 bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Decision *d);
+/* As decide_phase(), where the generation ends: whatever was asked for until now is dealt with. */
+void decide_end(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d);
 void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d);
 bool decide_house(Cluster *c, Decision *d);
