@@ -164,6 +164,7 @@ typedef enum Cause {
     CAUSE_TRAINER_DIED,
     CAUSE_HANG,
     CAUSE_START_TIMEOUT,
+    CAUSE_SLOT_LOST,
     CAUSE_NODE_LEFT,
     CAUSE_NODE_RESTARTED,
     CAUSE_NODE_LOST,
@@ -187,6 +188,7 @@ typedef struct Failure {
 } Failure;
 
 const char *cause_name(Cause cause);
+Cause cause_of_exit(const Job *job, const Report *report, const Rank *rank);
 /* Of the job's present world. False while nothing failed, or while it is not clear yet who is to
  * blame and waiting is bounded. */
 bool failure_find(Cluster *c, Job *job, Failure *ret);
