@@ -8,7 +8,7 @@
 #include "trainer/api/channel.h"
 #include "trainer/api/exit_code.h"
 
-static const char *const cause_names[CAUSES] = {
+static const char cause_names[CAUSES][20] = {
     [CAUSE_NONE] = "none",
     [CAUSE_PEER_LOST] = "peer-lost",
     [CAUSE_RANKS_LOST] = "ranks-lost",
@@ -174,7 +174,7 @@ static bool is_ready(const Cluster *c, const Run *run)
     for (int i = 0; i < report->n_ranks; i++)
         if (report->ranks[i].state != RANK_READY && report->ranks[i].state != RANK_RUNNING)
             return false;
-    return report->n_ranks == __builtin_popcountll(run->slots);
+    return report->n_ranks == slots_count(run->slots);
 }
 
 static bool start_is_late(Cluster *c, const Job *job)

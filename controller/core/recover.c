@@ -63,7 +63,7 @@ static void leave_out_late(Cluster *c, const Job *job)
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
         const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
-        bool ready = report && report->n_ranks == __builtin_popcountll(run->slots);
+        bool ready = report && report->n_ranks == slots_count(run->slots);
         for (int k = 0; ready && k < report->n_ranks; k++)
             ready = report->ranks[k].state == RANK_READY || report->ranks[k].state == RANK_RUNNING;
         if (!ready)
