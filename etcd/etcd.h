@@ -33,17 +33,20 @@ typedef struct EtcdOptions {
     const char *endpoints; /* "host:port,host:port"; http:// and https:// prefixes are accepted */
     const char *ca_file, *cert_file,
         *key_file;        /* PEM; TLS when ca_file is set, mTLS with the other two */
-    const char *tls_name; /* a name that every member's certificate holds; "localhost" when NULL */
+    const char *tls_name; /* a name that every member's certificate holds; each endpoint's own host
+                             when NULL */
     const char *user, *password; /* etcd authentication; NULL for none */
     uint64_t timeout_usec;       /* deadline of every unary call; 5 s when 0 */
 } EtcdOptions;
 
-/* SDTRAIN_ETCD, SDTRAIN_ETCD_CA, _CERT, _KEY, _USER, _PASSWORD_FILE; strings live until exit.
- * endpoints is NULL when SDTRAIN_ETCD is unset. */
+/* SDTRAIN_ETCD, SDTRAIN_ETCD_CA, _CERT, _KEY, _TLS_NAME, _USER, _PASSWORD_FILE; strings live until
+ * exit. endpoints is NULL when SDTRAIN_ETCD is unset. */
 int etcd_options_from_environment(EtcdOptions *ret, Error *err);
 
 int etcd_new(sd_event *event, const EtcdOptions *options, Etcd **ret, Error *err);
-Etcd *etcd_free(Etcd *etcd); /* cancels everything; callbacks do not run any more */
+/* Cancels everything; callbacks do not run any more. Watches, leases and elections may be freed
+ * before or after. Not from within a callback. */
+Etcd *etcd_free(Etcd *etcd);
 DEFINE_CLEANUP(Etcd, etcd_free)
 
 /* ---- keys and values ---- */
@@ -152,7 +155,8 @@ uint64_t
 etcd_lease_deadline_usec(const EtcdLease *lease); /* send time of the last acknowledged + TTL */
 EtcdLease *etcd_lease_free(EtcdLease *lease);     /* stops renewing; the lease runs out by itself */
 DEFINE_CLEANUP(EtcdLease, etcd_lease_free)
-/* Revokes at once (best effort, one call) so that its keys vanish now; then free. */
+/* Revokes at once so that its keys vanish now, and stops renewing; free the lease before or after
+ * done (may be NULL) has run. -ESTALE: none is held. */
 int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata);
 
 /* ---- election ---- */
