@@ -76,6 +76,7 @@ typedef struct Conv Conv;
 
 int conv_new(Device *device, const ConvShape *shape, Conv **ret, Error *err);
 Conv *conv_free(Conv *conv);
+DEFINE_CLEANUP(Conv, conv_free)
 size_t conv_packed_bytes(const Conv *conv);
 size_t conv_workspace_bytes(const Conv *conv);
 /* weight: [c_out][c_in][k][k]. Called after each weight update, before the next forward. */
@@ -102,6 +103,7 @@ typedef struct Linear Linear;
 
 int linear_new(Device *device, const LinearShape *shape, Linear **ret, Error *err);
 Linear *linear_free(Linear *linear);
+DEFINE_CLEANUP(Linear, linear_free)
 size_t linear_packed_bytes(const Linear *linear); /* may be 0: the weight is used as it lies */
 size_t linear_workspace_bytes(const Linear *linear);
 void linear_pack(Linear *linear, const float *weight, void *packed);
@@ -127,6 +129,7 @@ typedef struct Attention Attention;
 
 int attention_new(Device *device, const AttentionShape *shape, Attention **ret, Error *err);
 Attention *attention_free(Attention *attention);
+DEFINE_CLEANUP(Attention, attention_free)
 size_t attention_workspace_bytes(const Attention *attention);
 size_t attention_saved_bytes(const Attention *attention); /* what forward keeps for backward */
 /* out[n][q_tokens][heads * head_dim], dense. */

@@ -1,0 +1,187 @@
+/* elementwise.c - activations, sums, copies: every element by itself, so threads take ranges. */
+#include "kernels/cpu/device.h"
+#include "kernels/cpu/sum.h"
+#include "kernels/cpu/vectormath.h"
+#include "kernels/kernels.h"
+
+#include <string.h>
+
+enum { RANGE = 8192 }; /* elements of one task */
+
+void geglu_forward(Device *device, int64_t rows, int f, const void *x, void *y)
+{
+    const int team = device_team(device, rows * f * 8);
+    const size_t width = (size_t)f;
+
+#pragma omp parallel for num_threads(team) schedule(static)
+    for (int64_t row = 0; row < rows; row++) {
+        const float *hidden = (const float *)x + (size_t)row * 2 * width, *gate = hidden + width;
+        float *to = (float *)y + (size_t)row * width;
+        for (size_t i = 0; i < width; i++) {
+            float density, distribution;
+            vector_normal(gate[i], &density, &distribution);
+            to[i] = hidden[i] * (gate[i] * distribution);
+        }
+    }
+}
+
+void geglu_backward(Device *device, int64_t rows, int f, const void *x, const void *dy, void *dx)
+{
+    const int team = device_team(device, rows * f * 8);
+    const size_t width = (size_t)f;
+
+#pragma omp parallel for num_threads(team) schedule(static)
+    for (int64_t row = 0; row < rows; row++) {
+        const float *hidden = (const float *)x + (size_t)row * 2 * width, *gate = hidden + width;
+        const float *slope = (const float *)dy + (size_t)row * width;
+        float *dhidden = (float *)dx + (size_t)row * 2 * width, *dgate = dhidden + width;
+        for (size_t i = 0; i < width; i++) {
+            float density, distribution, g = gate[i], v = hidden[i], s = slope[i];
+            vector_normal(g, &density, &distribution);
+            dhidden[i] = s * (g * distribution);
+            dgate[i] = s * v * (distribution + g * density);
+        }
+    }
+}
+
+/* Runs `body` for the elements first..end-1 of each range, ranges shared among threads. */
+#define FOR_RANGES(device, n, weight, body)                                                        \
+    do {                                                                                           \
+        const int team = device_team(device, (n) * (weight));                                      \
+        _Pragma("omp parallel for num_threads(team) schedule(static)") for (int64_t first = 0;     \
+                                                                            first < (n);           \
+                                                                            first += RANGE)        \
+        {                                                                                          \
+            const int64_t end = MIN(first + RANGE, (n));                                           \
+            for (int64_t i = first; i < end; i++) {                                                \
+                body;                                                                              \
+            }                                                                                      \
+        }                                                                                          \
+    } while (0)
+
+void silu_forward(Device *device, int64_t n, const void *x, void *y)
+{
+    const float *from = x;
+    float *to = y;
+    FOR_RANGES(device, n, 4, to[i] = vector_silu(from[i]));
+}
+
+void silu_backward(Device *device, int64_t n, const void *x, const void *dy, void *dx,
+                   bool accumulate_dx)
+{
+    const float *from = x, *slope = dy;
+    float *to = dx;
+    if (accumulate_dx)
+        FOR_RANGES(device, n, 4, to[i] += slope[i] * vector_silu_slope(from[i]));
+    else
+        FOR_RANGES(device, n, 4, to[i] = slope[i] * vector_silu_slope(from[i]));
+}
+
+void add_forward(Device *device, int64_t n, const void *a, const void *b, void *y)
+{
+    const float *left = a, *right = b;
+    float *to = y;
+    FOR_RANGES(device, n, 1, to[i] = left[i] + right[i]);
+}
+
+void accumulate(Device *device, int64_t n, const void *x, void *y)
+{
+    const float *from = x;
+    float *to = y;
+    FOR_RANGES(device, n, 1, to[i] += from[i]);
+}
+
+static void add_row(size_t n, const float *from, float *to)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] += from[i];
+}
+
+void concat_forward(Device *device, int64_t rows, int ca, int cb, const void *a, const void *b,
+                    void *y)
+{
+    const size_t left = (size_t)ca, right = (size_t)cb;
+    const int team = device_team(device, rows * (ca + cb));
+
+#pragma omp parallel for num_threads(team) schedule(static)
+    for (int64_t row = 0; row < rows; row++) {
+        float *to = (float *)y + (size_t)row * (left + right);
+        memcpy(to, (const float *)a + (size_t)row * left, left * sizeof(float));
+        memcpy(to + left, (const float *)b + (size_t)row * right, right * sizeof(float));
+    }
+}
+
+void concat_backward(Device *device, int64_t rows, int ca, int cb, const void *dy, void *da,
+                     bool accumulate_a, void *db, bool accumulate_b)
+{
+    const size_t left = (size_t)ca, right = (size_t)cb;
+    const int team = device_team(device, rows * (ca + cb));
+
+#pragma omp parallel for num_threads(team) schedule(static)
+    for (int64_t row = 0; row < rows; row++) {
+        const float *from = (const float *)dy + (size_t)row * (left + right);
+        float *to_a = (float *)da + (size_t)row * left, *to_b = (float *)db + (size_t)row * right;
+        if (accumulate_a)
+            add_row(left, from, to_a);
+        else
+            memcpy(to_a, from, left * sizeof(float));
+        if (accumulate_b)
+            add_row(right, from + left, to_b);
+        else
+            memcpy(to_b, from + left, right * sizeof(float));
+    }
+}
+
+void upsample_forward(Device *device, int n, int h, int w, int c, const void *x, void *y)
+{
+    const size_t width = (size_t)c, columns = (size_t)w;
+    const int64_t rows = (int64_t)n * h;
+    const int team = device_team(device, rows * w * c * 4);
+
+#pragma omp parallel for num_threads(team) schedule(static)
+    for (int64_t row = 0; row < rows; row++) {
+        const float *from = (const float *)x + (size_t)row * columns * width;
+        float *to = (float *)y + (size_t)row * columns * width * 4;
+        for (size_t i = 0; i < 2 * columns; i++)
+            memcpy(to + i * width, from + i / 2 * width, width * sizeof(float));
+        memcpy(to + 2 * columns * width, to, 2 * columns * width * sizeof(float));
+    }
+}
+
+void upsample_backward(Device *device, int n, int h, int w, int c, const void *dy, void *dx,
+                       bool accumulate_dx)
+{
+    const size_t width = (size_t)c, columns = (size_t)w;
+    const int64_t rows = (int64_t)n * h;
+    const int team = device_team(device, rows * w * c * 4);
+
+#pragma omp parallel for num_threads(team) schedule(static)
+    for (int64_t row = 0; row < rows; row++) {
+        const float *upper = (const float *)dy + (size_t)row * columns * width * 4;
+        const float *lower = upper + 2 * columns * width;
+        float *to = (float *)dx + (size_t)row * columns * width;
+        for (size_t x = 0; x < columns; x++)
+            for (size_t i = 0; i < width; i++) {
+                const size_t left = 2 * x * width + i, right = left + width;
+                float sum = (upper[left] + upper[right]) + (lower[left] + lower[right]);
+                to[x * width + i] = accumulate_dx ? to[x * width + i] + sum : sum;
+            }
+    }
+}
+
+void spatial_sum(Device *device, int n, int64_t pixels, int c, const void *dy, void *dper_image)
+{
+    sum_columns(device, n, pixels, c, dy, dper_image);
+}
+
+void cast_from_f32(Device *device, int64_t n, const float *x, void *y)
+{
+    (void)device;
+    memcpy(y, x, (size_t)n * sizeof(float));
+}
+
+void cast_to_f32(Device *device, int64_t n, const void *x, float *y)
+{
+    (void)device;
+    memcpy(y, x, (size_t)n * sizeof(float));
+}
