@@ -140,7 +140,7 @@ typedef struct PhaseRecord {
     bool leave; /* resize, drain, stop: rank 0 is told to finish the step, save and leave */
     char reason[RECORD_TEXT_MAX + 1];
     uint64_t since_usec;
-    int64_t furthest_step; /* the job's furthest completed step as far as the leader knows */
+    int64_t furthest_step; /* the job's furthest completed step when this generation began */
     int failures_without_progress; /* generations in a row that did not pass it */
     double goodput;                /* training time that counts / wall time since start */
     double useful_sec;             /* training time that counts, up to since_usec */

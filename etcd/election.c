@@ -141,7 +141,7 @@ static void on_campaign(int r, const Error *err, const EtcdTxnResult *result _un
             try_later(election, LOOK_AGAIN_MSEC * USEC_PER_MSEC);
         return;
     }
-    if (election->n_failures == 0)
+    if (election->n_failures == 0 && r != -ESTALE) /* a lost lease is told elsewhere */
         log_warning("cannot stand for election under %s: %s", election->prefix, err->text);
     try_later(election, backoff_usec(election->n_failures++));
 }

@@ -1,20 +1,23 @@
 /* etcd.h - libetcd: the etcd v3 API over gRPC's C core and protobuf-c, on an sd-event loop.
  *
- * One Etcd is one channel to any number of endpoints. gRPC's completion queue is drained by one
- * thread that hands results to the loop through an eventfd; every callback runs on the loop's
- * thread.
+ * An Etcd stays with one of its endpoints and leaves it, with all its streams, when it refuses, has
+ * no leader or is silent. gRPC's completion queue is drained by one thread that hands results to
+ * the loop through an eventfd; every callback runs on the loop's thread, never from within the call
+ * that asked for it.
  *
- * Ownership: etcd_new() gives the caller an Etcd; it borrows the sd_event. Requests borrow their
- * arguments only for the call. Responses and events passed to a callback are valid until it
- * returns. A returned EtcdCall, EtcdWatch, EtcdLease or EtcdElection is owned by the caller; free
- * cancels. An EtcdCall frees itself after its callback; only free it to cancel. Units:     *_usec
- * is CLOCK_BOOTTIME microseconds; ttl_sec is whole seconds, etcd's unit. Errors:    callbacks get
- * r: 0, or -ETIMEDOUT (deadline), -ECONNREFUSED (no endpoint answers), -EACCES (authentication),
- * -ESTALE (lease or revision gone), -EIO (anything else), with the text of the server in *err. A
- * transaction that ended in -ETIMEDOUT, -ECONNREFUSED or -EIO is neither done nor not done: read
- * again before deciding anything. Threads:   loop thread only. Not fork-safe once an Etcd exists:
- * children exec at once. Source:    etcd API reference v3.4; github.com/etcd-io/etcd
- * api/etcdserverpb.
+ * Ownership: etcd_new() gives the caller an Etcd; it holds a reference on the sd_event. Requests
+ *            borrow their arguments only for the call. Responses and events passed to a callback
+ *            are valid until it returns. A returned EtcdCall, EtcdWatch, EtcdLease or EtcdElection
+ *            is owned by the caller; free cancels, also from within its own callback. An EtcdCall
+ *            frees itself after its callback; only free it to cancel.
+ * Units:     *_usec is CLOCK_BOOTTIME microseconds; ttl_sec is whole seconds, etcd's unit.
+ * Errors:    callbacks get r: 0, or -ETIMEDOUT (deadline, or the endpoint fell silent),
+ *            -ECONNREFUSED (no endpoint answers), -EACCES (authentication), -ESTALE (lease or
+ *            revision gone), -EIO (anything else), with the text of the server in *err. A
+ *            transaction that ended in -ETIMEDOUT, -ECONNREFUSED or -EIO is neither done nor not
+ *            done: read again before deciding anything.
+ * Threads:   loop thread only. Not fork-safe once an Etcd exists: children exec at once.
+ * Source:    etcd API reference v3.4; github.com/etcd-io/etcd api/etcdserverpb.
  */
 #pragma once
 

@@ -229,6 +229,26 @@ void testing_etcd_kill(TestingEtcd *etcd, size_t i)
     member->frozen = false;
 }
 
+void testing_etcd_isolate(TestingEtcd *etcd, size_t i)
+{
+    Member *member = &etcd->members[i];
+    char *args[ARGS_MAX] = {NULL};
+
+    assert(i < etcd->n_members && etcd->flags & TESTING_ETCD_TLS);
+    testing_etcd_kill(etcd, i);
+    for (size_t j = 0; member->args[j]; j++)
+        args[j] = member->args[j];
+    _cleanup_free_ char *cert = text("--peer-cert-file=%s/stranger.pem", etcd->folder);
+    _cleanup_free_ char *key = text("--peer-key-file=%s/stranger.key", etcd->folder);
+    _cleanup_free_ char *ca = text("--peer-trusted-ca-file=%s/stranger.pem", etcd->folder);
+    for (size_t j = 0; args[j]; j++)
+        args[j] = !strncmp(args[j], "--peer-cert-file", 16)         ? cert
+                  : !strncmp(args[j], "--peer-key-file", 15)        ? key
+                  : !strncmp(args[j], "--peer-trusted-ca-file", 22) ? ca
+                                                                    : args[j];
+    member->pid = spawn(etcd, args, member->log);
+}
+
 static void signal_member(TestingEtcd *etcd, size_t i, int number, int expect)
 {
     siginfo_t info;
@@ -299,7 +319,8 @@ static void certificates_make(const TestingEtcd *etcd)
              "$new -subj /CN=$name -keyout $name.key -out $name.csr\n"
              "openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 30 "
              "-extfile extensions -out $name.pem\n"
-             "done\n",
+             "done\n"
+             "$new -x509 -days 30 -subj /CN=stranger -keyout stranger.key -out stranger.pem\n",
              etcd->folder);
     shell(etcd, script);
 }
@@ -402,9 +423,11 @@ void testing_etcd_compact(TestingEtcd *etcd)
 
 /* ---- life ---- */
 
+static pid_t owner;
+
 static void stop_all(void)
 {
-    while (instances)
+    while (instances && getpid() == owner) /* not in a test's own children */
         (void)testing_etcd_stop(instances);
 }
 
@@ -436,6 +459,7 @@ TestingEtcd *testing_etcd_start(size_t n_members, TestingEtcdFlags flags)
     if (!registered)
         (void)atexit(stop_all); /* PDEATHSIG is there for the rest */
     registered = true;
+    owner = getpid();
     etcd->next = instances;
     instances = etcd;
     etcd->flags = flags;
@@ -531,4 +555,17 @@ pid_t testing_etcd_pid(const TestingEtcd *etcd, size_t member)
 {
     assert(member < etcd->n_members);
     return etcd->members[member].pid;
+}
+
+uint64_t testing_deadline_usec(void) { return clock_boottime_usec() + READY_SEC * USEC_PER_SEC; }
+
+void testing_run_once(sd_event *event, uint64_t until_usec, const char *file, int line,
+                      const char *condition)
+{
+    int r = sd_event_run(event, 100 * USEC_PER_MSEC);
+
+    if (r < 0)
+        give_up(instances, "%s:%d: the loop: %s", file, line, strerror(-r));
+    if (clock_boottime_usec() > until_usec)
+        give_up(instances, "%s:%d: not within %d s: %s", file, line, READY_SEC, condition);
 }

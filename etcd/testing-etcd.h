@@ -46,9 +46,25 @@ void testing_etcd_thaw(TestingEtcd *etcd, size_t member);
 void testing_etcd_wait_healthy(TestingEtcd *etcd, size_t member);
 size_t testing_etcd_leader(TestingEtcd *etcd);
 
+/* For TLS clusters: restarts it with a certificate that its peers do not take. It serves clients
+ * but never sees a leader, until it is killed and restarted. */
+void testing_etcd_isolate(TestingEtcd *etcd, size_t member);
+
 /* Runs etcdctl against the live members; arguments end with NULL. Ends the test when it fails. */
 void testing_etcd_ctl(TestingEtcd *etcd, ...) __attribute__((sentinel));
 /* As above, against one member, giving what it prints (to be freed); NULL when it fails. */
 char *testing_etcd_ask(TestingEtcd *etcd, size_t member, ...) __attribute__((sentinel));
 /* Forgets all revisions before the present one. */
 void testing_etcd_compact(TestingEtcd *etcd);
+
+/* Serves the loop until condition holds; ends the test when that takes a minute. */
+#define TESTING_RUN_UNTIL(event, condition)                                                        \
+    do {                                                                                           \
+        uint64_t _until = testing_deadline_usec();                                                 \
+        while (!(condition))                                                                       \
+            testing_run_once((event), _until, __FILE__, __LINE__, #condition);                     \
+    } while (0)
+
+uint64_t testing_deadline_usec(void);
+void testing_run_once(sd_event *event, uint64_t until_usec, const char *file, int line,
+                      const char *condition);
