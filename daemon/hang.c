@@ -31,7 +31,7 @@ static void declare_hung(Rank *rank, uint64_t now_usec)
     Team *team = rank->team;
     RankReport *report = &team_seat_of(team, rank)->report;
     report->hung = true;
-    report->step = rank->watchdog.step;
+    report->step = MAX(report->step, rank->watchdog.step);
     report->stage = (int)rank->watchdog.stage;
     log_warning("hangs at step %lld in %s for %.1f s JOB=%s GENERATION=%lld RANK=%d",
                 (long long)report->step, train_stage_name(rank->watchdog.stage),

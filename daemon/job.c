@@ -145,6 +145,7 @@ void job_set_rendezvous(Job *job, int64_t generation, const RendezvousRecord *re
 static void start_pending(Team *team)
 {
     Manager *m = team->job->manager;
+    bool changed = false;
     for (size_t i = 0; i < team->n_seats; i++) {
         Seat *seat = &team->seats[i];
         if (!seat->pending)
@@ -154,12 +155,15 @@ static void start_pending(Team *team)
         if (tenant && !tenant->lost)
             continue; /* it is being killed; its end brings us back */
         seat->pending = false;
+        changed = true;
         int r = tenant ? error_set(&err, -EBUSY, "slot %d holds process %d, which survives SIGKILL",
                                    seat->slot, (int)tenant->pid)
                        : rank_start(team, seat, &err);
         if (r < 0)
             team_seat_failed(team, seat, err.text);
     }
+    if (changed)
+        team_report(team); /* all of them in one write */
 }
 
 static void send_go(Team *team)

@@ -87,7 +87,7 @@ static void note_answer(Manager *m, const char *name, int status, const char *te
 }
 
 static int on_end(_unused_ sd_event_source *source, _unused_ int fd, _unused_ uint32_t revents,
-                   void *userdata)
+                  void *userdata)
 {
     Manager *m = userdata;
     Probes *p = &m->probes;

@@ -289,7 +289,6 @@ int rank_start(Team *team, Seat *seat, Error *err)
     rank_send_alive(rank, manager_alive_usec(m));
     log_info("started as process %d in slot %d JOB=%s GENERATION=%lld RANK=%d", (int)rank->pid,
              rank->slot, rank->job, (long long)rank->generation, rank->rank);
-    team_report(team);
     return 0;
 }
 

@@ -98,7 +98,7 @@ int team_new(Job *job, const WorldRecord *world, int64_t revision, const PlanSea
                                 .report = {.slot = seats[i].slot,
                                            .rank = seats[i].rank,
                                            .state = RANK_STARTING,
-                                           .step = -1,
+                                           .step = world->resume.step,
                                            .at_usec = clock_realtime_usec()}};
     post_init(&team->report, team, true, encode_ranks, on_reported);
     (void)key_ranks(cluster, job->name, team->generation, job->manager->config.node,
@@ -222,7 +222,6 @@ void team_seat_failed(Team *team, Seat *seat, const char *text)
     seat->report.exit_code = EXIT_RETRY;
     seat->report.at_usec = clock_realtime_usec();
     (void)snprintf(seat->report.text, sizeof(seat->report.text), "%.255s", text);
-    team_report(team);
 }
 
 void team_note_exit(Team *team, const Rank *rank, const ExitVerdict *verdict)

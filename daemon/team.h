@@ -22,7 +22,7 @@ void team_kill(Team *team, const char *why);
 bool team_is_dead(const Team *team);
 /* Gives each rank that said hello its part, once the job file is there. */
 void team_assign(Team *team);
-/* The seat's rank could not be started. */
+/* The seat's rank could not be started; the caller reports. */
 void team_seat_failed(Team *team, Seat *seat, const char *text);
 /* A rank's process ended: notes it in its seat and reports at once. */
 void team_note_exit(Team *team, const Rank *rank, const ExitVerdict *verdict);
