@@ -17,7 +17,7 @@ typedef struct LastWords { /* what the trainer said over its channel before it e
 
 typedef struct ExitVerdict {
     int code; /* exit code, or -signal */
-    bool finished, left;
+    bool finished, left, hung;
     char text[256];
 } ExitVerdict;
 

@@ -172,6 +172,14 @@ static void note_exit(Rank *rank, const siginfo_t *info)
     ExitVerdict verdict =
         exit_judge(info->si_code, info->si_status, &rank->words, rank_log_last_line(rank->log),
                    rank->killing ? rank->why : NULL);
+    uint64_t still_usec = clock_boottime_usec() - rank->watchdog.changed_usec;
+    if (verdict.code == -SIGKILL && !rank->killing &&
+        still_usec > manager_alive_usec(rank->manager) * 3 / 4) {
+        verdict.hung = true; /* SIGSTOP looks like this when hang_floor_sec is above the lease */
+        (void)snprintf(verdict.text, sizeof(verdict.text),
+                       "stood still for %.1f s; its dead-man timer ended it",
+                       (double)still_usec / 1e6);
+    }
     log_info("exited %d: %s JOB=%s GENERATION=%lld RANK=%d", verdict.code, verdict.text, rank->job,
              (long long)rank->generation, rank->rank);
     if (rank->team)
@@ -196,10 +204,18 @@ void rank_look(Rank *rank)
         manager_slot_clear(rank->manager, rank);
 }
 
-static int on_exit_or_cgroup(_unused_ sd_event_source *source, _unused_ int fd,
-                             _unused_ uint32_t revents, void *userdata)
+static int on_exit_event(_unused_ sd_event_source *source, _unused_ int fd,
+                         _unused_ uint32_t revents, void *userdata)
 {
     rank_look(userdata);
+    return 0;
+}
+
+static int on_cgroup_event(_unused_ sd_event_source *source, int fd, _unused_ uint32_t revents,
+                           void *userdata)
+{
+    if (cgroup_is_populated(fd) == 0) /* read in any case: it stays readable until then */
+        rank_look(userdata);
     return 0;
 }
 
@@ -208,15 +224,14 @@ static int on_exit_or_cgroup(_unused_ sd_event_source *source, _unused_ int fd,
 static int watch(Rank *rank)
 {
     sd_event *event = rank->manager->event;
-    int r =
-        sd_event_add_io(event, &rank->exit_source, rank->pidfd, EPOLLIN, on_exit_or_cgroup, rank);
+    int r = sd_event_add_io(event, &rank->exit_source, rank->pidfd, EPOLLIN, on_exit_event, rank);
     if (r >= 0)
         r = sd_event_source_set_priority(rank->exit_source, SD_EVENT_PRIORITY_IMPORTANT);
     if (r >= 0)
         r = sd_event_add_io(event, &rank->channel_source, rank->channel, EPOLLIN, on_channel, rank);
     if (r >= 0 && rank->cgroup_events >= 0)
         r = sd_event_add_io(event, &rank->cgroup_source, rank->cgroup_events, EPOLLPRI,
-                            on_exit_or_cgroup, rank);
+                            on_cgroup_event, rank);
     return r;
 }
 

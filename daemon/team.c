@@ -231,7 +231,8 @@ void team_note_exit(Team *team, const Rank *rank, const ExitVerdict *verdict)
     RankReport *report = &seat->report;
     report->state = RANK_EXITED;
     report->exit_code = verdict->code;
-    report->killed = rank->killing && !report->hung;
+    report->hung = report->hung || verdict->hung;
+    report->killed = rank->killing && !report->hung && !rank->words.error;
     report->at_usec = clock_realtime_usec();
     (void)snprintf(report->text, sizeof(report->text), "%.255s", verdict->text);
     if (!team->over)
