@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "daemon/drain.h"
 #include "daemon/job.h"
 #include "daemon/manager.h"
 
@@ -45,6 +46,7 @@ static void post_retry_later(Post *post)
 static void on_written(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     Post *post = userdata;
+    Manager *m = post->team->job->manager;
     post->call = NULL; /* it frees itself */
     if (r < 0) {
         log_debug("%s: %s; trying again", post->key, err->text);
@@ -52,7 +54,7 @@ static void on_written(int r, const Error *err, const EtcdTxnResult *result, voi
         return;
     }
 
-    manager_note_contact(post->team->job->manager);
+    manager_note_contact(m);
     post->retry_usec = 0;
     if (!result->succeeded) {
         team_refused(post->team, post->key);
@@ -64,6 +66,7 @@ static void on_written(int r, const Error *err, const EtcdTxnResult *result, voi
         post_write(post);
     else if (post->done)
         post->done(post->team);
+    drain_advance(m); /* it waits for what is written */
 }
 
 static void post_write(Post *post)
