@@ -316,13 +316,14 @@ static double reference_step(const Rank *rank, Reference *ref, int64_t step)
     norm = sqrt(norm);
     double clip = fmin(1, o->clip_norm / (norm + 1e-6));
     double lr = o->lr * fmin(1, (double)step / (double)o->warmup_steps);
+    double beta1 = (double)(float)o->beta1, beta2 = (double)(float)o->beta2;
     for (int64_t i = 0; i < n; i++) {
         double g = ref->g[i] * clip;
         ref->w[i] -= lr * o->weight_decay * ref->w[i];
-        ref->m[i] = o->beta1 * ref->m[i] + (1 - o->beta1) * g;
-        ref->v[i] = o->beta2 * ref->v[i] + (1 - o->beta2) * g * g;
-        ref->w[i] -= lr * (ref->m[i] / (1 - pow(o->beta1, (double)step))) /
-                     (sqrt(ref->v[i] / (1 - pow(o->beta2, (double)step))) + o->eps);
+        ref->m[i] = beta1 * ref->m[i] + (1 - beta1) * g;
+        ref->v[i] = beta2 * ref->v[i] + (1 - beta2) * g * g;
+        ref->w[i] -= lr * (ref->m[i] / (1 - pow(beta1, (double)step))) /
+                     (sqrt(ref->v[i] / (1 - pow(beta2, (double)step))) + o->eps);
         if (step == EMA_START)
             ref->ema[i] = ref->w[i];
         else if (step > EMA_START)
