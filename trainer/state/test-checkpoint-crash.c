@@ -80,6 +80,7 @@ static int life(World *world, Comm *comm, void *arg)
     const LifeCase *c = arg;
     Error err = ERROR_INIT;
     log_set_level(LOG_LEVEL_ERROR);
+    world_check(comm_barrier(comm, &err) == 0, "%s", err.text); /* the peer may die from here on */
     if (c->point && world->rank == c->rank) {
         char setting[96];
         (void)snprintf(setting, sizeof(setting), "%s=kill@%d", c->point, c->visit);
@@ -92,7 +93,7 @@ static int life(World *world, Comm *comm, void *arg)
     _cleanup_(store_freep) Store *store = NULL;
     world_check(store_open(uri, &store, &err) == 0, "%s", err.text);
     _cleanup_(checkpoint_writer_freep) CheckpointWriter *writer =
-        testing_writer(&fixture, store, comm, c->generation, 100000);
+        testing_writer(&fixture, store, comm, c->generation, 20000);
     _cleanup_(train_state_freep) TrainState *state =
         resume(store, writer, world->rank, world->size);
 
@@ -300,7 +301,7 @@ int main(void)
     /* Memory where there is some: a SIGKILL loses nothing that was written, synced or not. */
     (void)snprintf(folder, sizeof(folder), "%s/test-crash-%d",
                    access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (int)getpid());
-    fixture_open(&fixture);
+    fixture_open(FIXTURE_SMALL, &fixture);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     fixture_close(&fixture);
     (void)folder_remove(folder, NULL); /* a failed case leaves it */

@@ -254,7 +254,7 @@ static void test_damaged_do_not_count(void **state)
     CheckpointResult three = life_save(&l, 3, 3);
     char key[CHECKPOINT_URI_MAX];
     (void)snprintf(key, sizeof(key), "%s", three.uri + strlen(store_uri(l.store)) + 1);
-    (void)snprintf(strrchr(key, '/'), 64, "/moments/c000003.bin");
+    (void)snprintf(strrchr(key, '/'), 64, "/moments/c000002.bin");
     assert_int_equal(store_delete(l.store, key, &err), 0);
     checkpoint_settle(l.writer, true);
     assert_kept(&l, "3.1 2.1 1.1");
@@ -310,7 +310,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_long_history, setup, teardown),
     };
     log_set_level(LOG_LEVEL_ERROR);
-    fixture_open(&fixture);
+    fixture_open(FIXTURE_SMALL, &fixture);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     fixture_close(&fixture);
     return failed;
