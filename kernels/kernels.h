@@ -49,6 +49,7 @@ typedef struct DeviceOptions {
 int device_open(const DeviceOptions *options, Device **ret, Error *err);
 Device *device_free(Device *device);
 DEFINE_CLEANUP(Device, device_free)
+DeviceKind device_kind(const Device *device); /* DEVICE_CPU: device memory is host memory */
 DataType device_type(const Device *device);
 int device_threads(const Device *device);
 
@@ -61,6 +62,8 @@ int device_allocate(Device *device, size_t n_bytes, void **ret,
 void device_release(Device *device, void *memory);
 void device_upload(Device *device, void *to, const void *from, size_t n_bytes);
 void device_download(Device *device, void *to, const void *from, size_t n_bytes);
+void device_copy(Device *device, void *to, const void *from, size_t n_bytes);
+void device_clear(Device *device, void *memory, size_t n_bytes);
 int device_synchronise(Device *device, Error *err);
 
 /* ---- convolution, 3x3 (padding 1, stride 1 or 2) and 1x1 ---- */
