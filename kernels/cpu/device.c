@@ -57,6 +57,12 @@ Device *device_free(Device *device)
     return NULL;
 }
 
+DeviceKind device_kind(const Device *device)
+{
+    (void)device; /* the only one here */
+    return DEVICE_CPU;
+}
+
 DataType device_type(const Device *device)
 {
     (void)device; /* the only one here */
@@ -107,6 +113,18 @@ void device_download(Device *device, void *to, const void *from, size_t n_bytes)
 {
     (void)device;
     memcpy(to, from, n_bytes);
+}
+
+void device_copy(Device *device, void *to, const void *from, size_t n_bytes)
+{
+    (void)device;
+    memcpy(to, from, n_bytes);
+}
+
+void device_clear(Device *device, void *memory, size_t n_bytes)
+{
+    (void)device;
+    memset(memory, 0, n_bytes);
 }
 
 int device_synchronise(Device *device, Error *err)

@@ -1,0 +1,71 @@
+/* comm.h - collectives among the ranks of one world: gloo (CPU), nccl (later), self (one rank).
+ *
+ * Every call is collective: all ranks make the same calls in the same order. A comm belongs to one
+ * generation; once any call has failed, every later one fails at once, and a new world opens a new
+ * comm.
+ *
+ * Ownership: comm_open_*() gives the caller a Comm; comm_free() accepts NULL. Buffers are host
+ *            memory, borrowed.
+ * Units:     counts are elements of the given type; *_usec is CLOCK_BOOTTIME microseconds.
+ * Errors:    -ETIMEDOUT the deadline of the comm passed; -ECONNRESET a peer is gone (its rank in
+ *            the text); -ECANCELED comm_abort(); -EIO what the library said, in the text. A peer
+ *            that times out first closes its connections, so that others may see -ECONNRESET.
+ * Threads:   one thread at a time, except comm_abort(), which may come from any. The process must
+ *            ignore SIGPIPE before it opens a gloo comm.
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+typedef struct Comm Comm;
+
+typedef enum CommType { COMM_I32, COMM_I64, COMM_U32, COMM_F32 } CommType;
+typedef enum CommOp { COMM_SUM, COMM_MAX } CommOp; /* MAX: COMM_U32 only; integer sums wrap */
+
+typedef struct CommOptions {
+    int rank, size;
+    const char *rendezvous;   /* "host:port" of rank 0's rendezvous store */
+    const char *prefix;       /* keeps comms apart on one store: "g3/train", "g3/report" */
+    const char *bind_address; /* this node's own address */
+    uint64_t connect_usec;    /* bound of opening; a peer that vanishes in the middle of it costs up
+                                 to half as much again */
+    uint64_t timeout_usec;    /* bound of each call */
+} CommOptions;
+
+int comm_open_self(Comm **ret, Error *err);
+int comm_open_gloo(const CommOptions *options, Comm **ret, Error *err);
+Comm *comm_free(Comm *comm);
+DEFINE_CLEANUP(Comm, comm_free)
+int comm_rank(const Comm *comm);
+int comm_size(const Comm *comm);
+
+int comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err);
+/* in: size * n elements; out: the n that are this rank's, summed; out may be in + rank * n. */
+int comm_reduce_scatter(Comm *comm, CommType type, void *in, void *out, size_t n, Error *err);
+/* out: size * n_bytes, in rank order; in may be out + rank * n_bytes. */
+int comm_all_gather(Comm *comm, const void *in, void *out, size_t n_bytes, Error *err);
+
+/* The same over a buffer that is dealt out piece by piece: piece i (the last one may be shorter)
+ * belongs to rank i mod size. Sums the pieces of this rank over all ranks, in place or, unless out
+ * is NULL, into out, one after another; what is left of the other ranks' pieces is unspecified. */
+int comm_reduce_scatter_dealt(Comm *comm, CommType type, void *data, size_t n, size_t piece,
+                              void *out, Error *err);
+/* In: each rank has its own pieces; out: every rank has all. */
+int comm_all_gather_dealt(Comm *comm, void *data, size_t n_bytes, size_t piece_bytes, Error *err);
+
+int comm_broadcast(Comm *comm, int root, void *data, size_t n_bytes, Error *err);
+int comm_barrier(Comm *comm, Error *err);
+/* Makes the call in progress and all later ones fail with -ECANCELED. */
+void comm_abort(Comm *comm);
+
+/* ---- rendezvous store: a small key-value server on rank 0 that only opening a comm needs ---- */
+
+typedef struct Rendezvous Rendezvous;
+
+/* Listens on bind_address at a free port and serves from a thread of its own until freed. Holds at
+ * most 4 world_size^2 + 1024 keys with values up to 64 KiB; connections are bounded too. */
+int rendezvous_new(const char *bind_address, int world_size, Rendezvous **ret, Error *err);
+Rendezvous *rendezvous_free(Rendezvous *rendezvous);
+DEFINE_CLEANUP(Rendezvous, rendezvous_free)
+const char *rendezvous_address(const Rendezvous *rendezvous); /* "host:port" */
