@@ -94,7 +94,8 @@ static json_t *find(JsonReader *r, const char *key, JsonNeed need)
 
 static const char *value_text(json_t *value, char *text, size_t size)
 {
-    _cleanup_free_ char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    _cleanup_free_ char *dump =
+        json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
     (void)snprintf(text, size, "%.80s", dump ? dump : "?");
     return text;
 }

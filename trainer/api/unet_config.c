@@ -80,7 +80,8 @@ static void check_fixed_keys(JsonReader *reader)
         _cleanup_json_ json_t *wanted = json_loads(fixed[i].value, JSON_DECODE_ANY, NULL);
         if (wanted && json_same(value, wanted))
             continue;
-        _cleanup_free_ char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        _cleanup_free_ char *text =
+            json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
         json_refuse(reader, fixed[i].key, "%.80s is not supported, only %s", text ? text : "?",
                     fixed[i].value);
     }
