@@ -400,17 +400,18 @@ static void backward_residual(const Tape *tape, const Operation *op)
                    tape_gradient(tape, op->out), tape_gradient(tape, op->in[IN_RESIDUAL]));
 }
 
-void tape_backward(const Tape *tape, float *gradients,
+void tape_backward(Tape *tape, float *gradients,
                    void (*on_ready)(int64_t offset, int64_t n_elements, void *userdata),
                    void *userdata)
 {
+    tape->parameter_gradients = gradients;
     for (size_t i = tape->n_operations; i-- > 0;) {
         const Operation *op = &tape->operations[i];
         if (!op->runs_backward)
             continue;
         uint64_t start = profile_start(tape);
         backward_residual(tape, op);
-        op->kind->backward(tape, op, gradients);
+        op->kind->backward(tape, op);
         if (tape->profile)
             profile_stop(tape, start, &tape->profile[i].backward_usec);
         if (on_ready && op->layer.n_elements > 0)
