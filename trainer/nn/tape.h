@@ -96,9 +96,9 @@ struct OperationKind {
 
 enum { BACKWARD_READS_OUT = 1u << INPUTS_MAX };
 
-typedef struct TapeProfile {
-    uint64_t pack_usec, forward_usec, backward_usec;
-} TapeProfile;
+/* Told after every step, for profiles and tests. */
+typedef enum TapePhase { TAPE_PACK, TAPE_FORWARD, TAPE_BACKWARD } TapePhase;
+typedef void (*TapeObserver)(const Tape *tape, TapePhase phase, size_t operation, void *userdata);
 
 struct Tape {
     Device *device; /* NULL until tape_plan() */
@@ -114,8 +114,9 @@ struct Tape {
     char *arena, *workspace, *packed; /* device memory */
     const float *weights;             /* flat, as last set */
     float *parameter_gradients;       /* flat, of the backward that runs */
-    TapeProfile *profile;             /* [n_operations] or NULL: time every step */
-    int r;                            /* first error while emitting */
+    TapeObserver observer;            /* or NULL */
+    void *observer_userdata;
+    int r; /* first error while emitting */
 };
 
 int tape_new(Tape **ret);
