@@ -282,21 +282,29 @@ static int select_valid(Index *index, const IndexColumn *column, uint64_t valid,
     return error_set(err, -EBADMSG, "%s: the ranks of a column contradict its bits", index->path);
 }
 
-int index_locate(Index *index, size_t column, uint64_t valid, IndexPlace *ret, Error *err)
+int index_place(Index *index, uint64_t sample, IndexPlace *ret, Error *err)
 {
-    assert(valid < index_n_valid(index, column));
-    uint64_t sample = valid, shard = 0, first = 0;
-    int r = 0;
-    if (index->columns[column].bits)
-        r = select_valid(index, &index->columns[column], valid, &sample, err);
-    if (r == 0)
-        r = search(index, index->header.first, index->header.n_shards, sample, &shard, err);
+    assert(sample < index->header.n_samples);
+    uint64_t shard = 0, first = 0;
+    int r = search(index, index->header.first, index->header.n_shards, sample, &shard, err);
     if (r == 0)
         r = word_at(index, index->header.first, shard, &first, err);
     if (r < 0)
         return r;
     *ret = (IndexPlace){.shard = shard, .sample = (uint32_t)(sample - first)};
     return 0;
+}
+
+int index_locate(Index *index, size_t column, uint64_t valid, IndexPlace *ret, Error *err)
+{
+    assert(valid < index_n_valid(index, column));
+    uint64_t sample = valid;
+    if (index->columns[column].bits) {
+        int r = select_valid(index, &index->columns[column], valid, &sample, err);
+        if (r < 0)
+            return r;
+    }
+    return index_place(index, sample, ret, err);
 }
 
 int index_shard(Index *index, uint64_t shard, IndexShard *ret, Error *err)
@@ -361,7 +369,10 @@ static int cache_path(Store *store, const char *cache_dir, char *ret, size_t siz
     return 0;
 }
 
-static int build_at(Store *store, const char *path, const Hash *source, Index **ret, Error *err)
+/* Builds it and keeps it in the first folder that takes it. Ranks may do this at the same time:
+ * each renames the same bytes into place. */
+static int build_and_keep(Store *store, char (*paths)[PATH_MAX], size_t n_paths, const Hash *source,
+                          Index **ret, Error *err)
 {
     _cleanup_free_ char *bytes = NULL;
     size_t n_bytes;
@@ -369,9 +380,14 @@ static int build_at(Store *store, const char *path, const Hash *source, Index **
     int r = index_build(store, false, NULL, NULL, &bytes, &n_bytes, err);
     if (r < 0)
         return r;
-    /* Ranks may do this at the same time: each renames the same bytes into place. */
-    r = file_write(path, bytes, n_bytes, FILE_SYNC, err);
-    return r < 0 ? r : index_map(path, source, ret, err);
+    r = error_set(err, -EINVAL, "there is no local folder for it");
+    for (size_t i = 0; i < n_paths; i++) {
+        r = file_write(paths[i], bytes, n_bytes, FILE_SYNC, err);
+        if (r == 0)
+            return index_map(paths[i], source, ret, err);
+    }
+    return error_prefix(err, r, "%s: its compact index cannot be kept; set data.cache_dir",
+                        store_uri(store));
 }
 
 static int hash_source(Store *store, Hash *ret, Error *err)
@@ -418,16 +434,5 @@ int index_open(Store *store, const char *cache_dir, Index **ret, Error *err)
         if (r != -ENOENT)
             log_warning("%s", err ? err->text : "a compact index is not usable");
     }
-    for (size_t i = 0; i < n_paths; i++) {
-        r = build_at(store, paths[i], &source, ret, err);
-        if (r != -EACCES && r != -EROFS && r != -EPERM && r != -ENOSPC)
-            return r;
-    }
-    if (n_paths == 0)
-        return error_set(err, -EINVAL,
-                         "%s: its compact index needs a local folder: set "
-                         "data.cache_dir",
-                         store_uri(store));
-    return error_prefix(err, r, "%s: its compact index cannot be kept; set data.cache_dir",
-                        store_uri(store));
+    return build_and_keep(store, paths, n_paths, &source, ret, err);
 }

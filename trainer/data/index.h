@@ -65,6 +65,8 @@ uint64_t index_n_samples(const Index *index);
 /* Samples whose payload in a column is not empty. */
 uint64_t index_n_valid(const Index *index, size_t column);
 
+/* Where a sample lies; sample < index_n_samples(). */
+int index_place(Index *index, uint64_t sample, IndexPlace *ret, Error *err);
 int index_shard(Index *index, uint64_t shard, IndexShard *ret, Error *err);
 /* Where the valid-th sample that has something in column lies; valid < index_n_valid(). */
 int index_locate(Index *index, size_t column, uint64_t valid, IndexPlace *ret, Error *err);

@@ -284,7 +284,7 @@ static int put_shard(MdsWriter *w, const struct iovec *parts, size_t n_parts, Er
     if (!*w->compression) {
         r = text_format(text, ", \"zip_data\": null}");
         return r < 0 ? error_set(err, r, "out of memory")
-                     : store_put(w->store, raw_name, parts, n_parts, 0, err);
+                     : store_put(w->store, raw_name, parts, n_parts, STORE_DEFER, err);
     }
     (void)snprintf(zip_name, sizeof(zip_name), "%s.zstd", raw_name);
     _cleanup_free_ void *zip = NULL;
@@ -298,7 +298,7 @@ static int put_shard(MdsWriter *w, const struct iovec *parts, size_t n_parts, Er
         r = text_add(text, "}", 1);
     if (r < 0)
         return r;
-    return store_put(w->store, zip_name, &part, 1, 0, err);
+    return store_put(w->store, zip_name, &part, 1, STORE_DEFER, err);
 }
 
 static int flush_shard(MdsWriter *w, Error *err)
@@ -385,6 +385,8 @@ int mds_writer_add(MdsWriter *w, const MdsField *fields, Error *err)
 int mds_writer_finish(MdsWriter *w, Error *err)
 {
     int r = w->n_samples ? flush_shard(w, err) : 0;
+    if (r == 0)
+        r = store_flush(w->store, err);
     if (r == 0)
         r = text_format(&w->index, "], \"version\": 2}");
     if (r < 0)
