@@ -35,3 +35,6 @@ int client_watch(Client *client, ClientEventHandler handler, void *userdata, uin
 
 /* Says the error on standard error and gives its exit code. */
 int ctl_fail(const Error *err, int r);
+
+/* The live view of a job until it ends (job_watch.c); an exit code. */
+int job_watch(const ClientOptions *options, const char *name);

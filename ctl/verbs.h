@@ -30,6 +30,14 @@ extern const int ctl_n_verbs;
 /* Prints "usage: sdctl NOUN VERB ARGUMENTS", about, and what common options mean. */
 void ctl_help(const char *noun, const char *name);
 
+int job_start(int argc, char **argv);
+int job_status(int argc, char **argv);
+int job_list(int argc, char **argv);
+int job_wait(int argc, char **argv);
+int job_resize(int argc, char **argv);
+int job_stop(int argc, char **argv);
+int job_delete(int argc, char **argv);
+
 int dev_up(int argc, char **argv);
 int dev_down(int argc, char **argv);
 int dev_status(int argc, char **argv);
