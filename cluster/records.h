@@ -5,9 +5,11 @@
  * record (the *_encode functions take the old text and write over it).
  *
  * Ownership: records are values with fixed arrays or allocated parts that *_clear() frees;
- * *_decode() writes a zeroed record; *_encode() gives the caller a string to free. Units: *_usec is
- * CLOCK_REALTIME microseconds (records cross machines); *_sec seconds. Errors:    -EINVAL with
- * "<key>: <path>: <what is wrong>"; -EPROTONOSUPPORT for an unknown version. Threads:   any.
+ *            *_decode() overwrites *ret (left empty on failure); *_encode() gives the caller a
+ *            string to free.
+ * Units:     *_usec is CLOCK_REALTIME microseconds (records cross machines); *_sec seconds.
+ * Errors:    -EINVAL with "<key>: <path>: <what is wrong>"; -EPROTONOSUPPORT for a newer "v".
+ * Threads:   any.
  * Source:    ARCHITECTURE.md, "Records in etcd".
  */
 #pragma once
@@ -26,7 +28,7 @@ enum {
     RECORD_SLOTS_MAX = 64,    /* slots of one node */
     RECORD_RANKS_MAX = 16384, /* ranks of one world */
     RECORD_COMMITS_MAX = 16,  /* kept in checkpoints/<job> */
-    RECORD_FAILURE_PHASES = 6,
+    RECORD_INCIDENT_MAX = 95, /* "<job>-<generation>" */
 };
 
 /* ---- nodes/<node>: written by the node under its lease ---- */
@@ -92,8 +94,8 @@ typedef struct WorldRun { /* consecutive ranks on one node */
 typedef struct ResumePoint {
     int64_t step;
     char uri[RECORD_URI_MAX + 1]; /* of manifest.json; empty: start at step 0 */
-    Hash hash;
-    bool adopt; /* another job's checkpoint */
+    Hash hash;                    /* of manifest.json; zero with adopt: not known, not checked */
+    bool adopt;                   /* another job's checkpoint */
 } ResumePoint;
 
 typedef struct WorldRecord {
@@ -102,7 +104,8 @@ typedef struct WorldRecord {
     WorldRun *runs;
     size_t n_runs;
     ResumePoint resume;
-    char incident[32]; /* id of the incident that made it; empty: start, resize, growth */
+    char incident[RECORD_INCIDENT_MAX +
+                  1]; /* id of the incident that made it; empty: start, resize, growth */
     char reason[RECORD_TEXT_MAX + 1];
     uint64_t decided_usec;
 } WorldRecord;
@@ -110,7 +113,10 @@ typedef struct WorldRecord {
 /* Rank -> node and slot. -ENOENT when out of range. */
 int world_rank_place(const WorldRecord *world, int rank, size_t *ret_run, int *ret_slot);
 
-/* ---- phases/<job> ---- */
+/* ---- phases/<job> ----
+ *
+ * A node kills what it still runs of a job whose phase is pending, stopped, succeeded or failed, of
+ * a job without worlds/<job>, and the ranks of every generation older than that. */
 
 typedef enum JobPhase {
     PHASE_PENDING,
@@ -134,12 +140,21 @@ typedef struct PhaseRecord {
     bool leave; /* resize, drain, stop: rank 0 is told to finish the step, save and leave */
     char reason[RECORD_TEXT_MAX + 1];
     uint64_t since_usec;
-    int64_t furthest_step; /* the job's furthest completed step as far as the leader knows */
+    int64_t furthest_step; /* the job's furthest completed step when this generation began */
     int failures_without_progress; /* generations in a row that did not pass it */
     double goodput;                /* training time that counts / wall time since start */
+    double useful_sec;             /* training time that counts, up to since_usec */
+    uint64_t started_usec;         /* when the job's first world was decided */
+    uint64_t grown_usec;           /* when growth was last planned */
+    int64_t tried_revision; /* newest desired or cordon revision that a leave was tried for */
 } PhaseRecord;
 
-/* ---- ranks/<job>/<gen>/<node>: written by the node under its lease, on change only ---- */
+/* ---- ranks/<job>/<gen>/<node>: written by the node under its lease, on change only ----
+ *
+ * When a new world is decided, a node that still has ranks of an older one reports them EXITED in
+ * their own record (guarded by the new world's mod revision) once they are confirmed dead; a node
+ * that is in both worlds may instead set killed_usec in the new generation's record. A node that
+ * takes a new lease puts its node record and its ranks records back in one transaction. */
 
 typedef enum RankState { RANK_STARTING, RANK_READY, RANK_RUNNING, RANK_EXITED } RankState;
 
@@ -158,6 +173,7 @@ typedef struct RankReport {
 
 typedef struct RanksRecord {
     char node[NODE_NAME_MAX + 1];
+    uint64_t incarnation; /* of the node's record */
     int64_t generation;
     int64_t world_revision;
     RankReport *ranks;
@@ -212,7 +228,7 @@ typedef struct ProgressRecord {
 typedef enum IncidentState { INCIDENT_OPEN, INCIDENT_RESOLVED } IncidentState;
 
 typedef struct IncidentRecord {
-    char id[32]; /* "<job>-<generation>" */
+    char id[RECORD_INCIDENT_MAX + 1]; /* "<job>-<generation>": of the world that failed */
     IncidentState state;
     char job[RECORD_JOB_MAX + 1];
     char

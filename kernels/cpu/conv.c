@@ -390,23 +390,33 @@ void conv_backward_data(Conv *conv, const void *dy, const void *packed, void *dx
 
 /* ---- backward by weight ---- */
 
+/* Panels lie a cache line further apart than their size, else those of a power of two of pixels
+ * would all fall into one set of the cache. */
 typedef struct Gradient {
     const Conv *conv;
-    float *x;    /* [panel of in][pixel of in][16] */
-    float *dy;   /* [six of out][pixel of out][6] */
-    Tile *tiles; /* [panel of in][six of out][tap] */
+    size_t x_stride, dy_stride; /* from panel to panel */
+    float *x;                   /* [panel of in][pixel of in][16] */
+    float *dy;                  /* [six of out][pixel of out][6] */
+    Tile *tiles;                /* [panel of in][six of out][tap] */
 } Gradient;
 
 static Gradient gradient_layout(const Conv *conv, void *workspace, size_t *ret_bytes)
 {
     char *at = workspace;
-    const size_t x = floats_bytes(panels(conv->in.c) * pixels(conv, conv->in) * TILE_COLUMNS);
-    const size_t dy = floats_bytes(sixes(conv->out.c) * pixels(conv, conv->out) * TILE_ROWS);
+    Gradient g = {.conv = conv,
+                  .x_stride = (pixels(conv, conv->in) + 1) * TILE_COLUMNS,
+                  .dy_stride = pixels(conv, conv->out) * TILE_ROWS + TILE_COLUMNS};
+    const size_t x = floats_bytes(panels(conv->in.c) * g.x_stride);
+    const size_t dy = floats_bytes(sixes(conv->out.c) * g.dy_stride);
     const size_t tiles = panels(conv->in.c) * sixes(conv->out.c) * (size_t)conv->taps;
 
     *ret_bytes = x + dy + tiles * sizeof(Tile);
-    return (Gradient){conv, (float *)at, at ? (float *)(at + x) : NULL,
-                      at ? (Tile *)(at + x + dy) : NULL};
+    if (workspace) {
+        g.x = (float *)at;
+        g.dy = (float *)(at + x);
+        g.tiles = (Tile *)(at + x + dy);
+    }
+    return g;
 }
 
 size_t conv_workspace_bytes(const Conv *conv)
@@ -490,8 +500,7 @@ static void gradient_chunk(const Gradient *g, size_t panel, size_t first_six, si
 {
     const Conv *conv = g->conv;
     const size_t blocks = gradient_blocks(conv), taps = (size_t)conv->taps;
-    const float *right = g->x + panel * pixels(conv, conv->in) * TILE_COLUMNS;
-    const size_t six_floats = pixels(conv, conv->out) * TILE_ROWS;
+    const float *right = g->x + panel * g->x_stride;
     Segment segments[RUN_ROWS];
 
     for (size_t block = 0; block < blocks; block++) {
@@ -499,7 +508,7 @@ static void gradient_chunk(const Gradient *g, size_t panel, size_t first_six, si
             size_t depth = 0, n = locate_runs(g, block, (int)t, segments, &depth);
             for (size_t six = first_six; six < end_six; six++) {
                 Tile *sum = g->tiles + (panel * sixes(conv->out.c) + six) * taps + t, tile;
-                tile_multiply(segments, n, six * six_floats, TILE_ROWS, right,
+                tile_multiply(segments, n, six * g->dy_stride, TILE_ROWS, right,
                               (size_t)TILE_COLUMNS * (size_t)conv->shape.stride, depth,
                               block == 0 ? sum : &tile);
                 if (block == 0)
@@ -528,12 +537,12 @@ void conv_backward_weight(Conv *conv, const void *x, const void *dy, float *dwei
     {
 #pragma omp for schedule(dynamic) nowait
         for (size_t first = 0; first < n_in; first += PACK_PIXELS)
-            pack_panels(n_in, (size_t)conv->in.c, x, (size_t)conv->in.c, TILE_COLUMNS, first,
-                        MIN(first + PACK_PIXELS, n_in), g.x);
+            pack_panels((size_t)conv->in.c, x, (size_t)conv->in.c, TILE_COLUMNS, first,
+                        MIN(first + PACK_PIXELS, n_in), g.x, g.x_stride);
 #pragma omp for schedule(dynamic)
         for (size_t first = 0; first < n_out; first += PACK_PIXELS)
-            pack_panels(n_out, (size_t)conv->out.c, dy, (size_t)conv->out.c, TILE_ROWS, first,
-                        MIN(first + PACK_PIXELS, n_out), g.dy);
+            pack_panels((size_t)conv->out.c, dy, (size_t)conv->out.c, TILE_ROWS, first,
+                        MIN(first + PACK_PIXELS, n_out), g.dy, g.dy_stride);
 #pragma omp for collapse(2) schedule(dynamic)
         for (size_t i = 0; i < n_panels; i++)
             for (size_t j = 0; j < groups; j++)

@@ -92,19 +92,20 @@ static inline void tile_multiply(const Segment *segments, size_t n_segments, siz
 }
 #endif
 
-/* to[panel][row][width] = rows first..end-1 of from[rows][columns] in panels of width columns, the
- * last one padded with zeros. */
-static inline void pack_panels(size_t rows, size_t columns, const float *from, size_t stride,
-                               size_t width, size_t first, size_t end, float *to)
+/* to[panel * panel_stride + row * width + j] = rows first..end-1 of from[rows][columns] in panels
+ * of width columns, the last one padded with zeros. */
+static inline void pack_panels(size_t columns, const float *from, size_t stride, size_t width,
+                               size_t first, size_t end, float *to, size_t panel_stride)
 {
     const size_t whole = columns / width, rest = columns % width;
 
     for (size_t row = first; row < end; row++) {
         const float *in = from + row * stride;
         for (size_t panel = 0; panel < whole; panel++)
-            memcpy(to + (panel * rows + row) * width, in + panel * width, width * sizeof(float));
+            memcpy(to + panel * panel_stride + row * width, in + panel * width,
+                   width * sizeof(float));
         if (rest > 0) {
-            float *out = to + (whole * rows + row) * width;
+            float *out = to + whole * panel_stride + row * width;
             memcpy(out, in + whole * width, rest * sizeof(float));
             memset(out + rest, 0, (width - rest) * sizeof(float));
         }

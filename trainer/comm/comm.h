@@ -33,6 +33,8 @@ typedef struct CommOptions {
     uint64_t timeout_usec;    /* bound of each call */
 } CommOptions;
 
+size_t comm_type_bytes(CommType type);
+
 int comm_open_self(Comm **ret, Error *err);
 int comm_open_gloo(const CommOptions *options, Comm **ret, Error *err);
 Comm *comm_free(Comm *comm);

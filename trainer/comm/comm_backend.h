@@ -27,5 +27,3 @@ struct Comm {
     atomic_bool aborted;
     Error failure; /* of the first call that failed */
 };
-
-size_t comm_type_bytes(CommType type);

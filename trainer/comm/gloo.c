@@ -130,15 +130,16 @@ static int gather_post(GlooComm *gloo, const Deal *deal, const BufferSet *set, u
 {
     Range own = deal_block(deal, row, gloo->comm.rank, 0, deal->piece);
     int r = 0;
+    for (int k = 1; k < gloo->comm.size && r >= 0 && own.length > 0; k++) {
+        int peer = peer_at(gloo, k);
+        r = gloo_buffer_send(set->items[peer], slot + row, own.begin, own.length, err);
+        sent[peer]++;
+    }
     for (int k = 1; k < gloo->comm.size && r >= 0; k++) {
         int peer = peer_at(gloo, k);
         Range theirs = deal_block(deal, row, peer, 0, deal->piece);
         if (theirs.length > 0)
             r = gloo_buffer_receive(set->items[peer], slot + row, theirs.begin, theirs.length, err);
-        if (r >= 0 && own.length > 0) {
-            r = gloo_buffer_send(set->items[peer], slot + row, own.begin, own.length, err);
-            sent[peer]++;
-        }
     }
     return r;
 }
@@ -220,15 +221,17 @@ static int scatter_post(Scatter *s, size_t turn, Error *err)
     for (int k = 1; k < gloo->comm.size && r >= 0; k++) {
         int peer = peer_at(gloo, k);
         Range theirs = scatter_block(s, turn, peer);
-        if (own.length > 0)
-            r = gloo_buffer_receive(s->incoming.items[scatter_index(s, turn, peer)], s->slot + turn,
-                                    0, own.length * s->element_bytes, err);
-        if (r >= 0 && theirs.length > 0) {
-            r = gloo_buffer_send(s->outgoing.items[peer], s->slot + turn,
-                                 theirs.begin * s->element_bytes, theirs.length * s->element_bytes,
-                                 err);
-            s->sent[peer]++;
-        }
+        if (theirs.length == 0)
+            continue;
+        r = gloo_buffer_send(s->outgoing.items[peer], s->slot + turn,
+                             theirs.begin * s->element_bytes, theirs.length * s->element_bytes,
+                             err);
+        s->sent[peer]++;
+    }
+    for (int k = 1; k < gloo->comm.size && r >= 0 && own.length > 0; k++) {
+        size_t i = scatter_index(s, turn, peer_at(gloo, k));
+        r = gloo_buffer_receive(s->incoming.items[i], s->slot + turn, 0,
+                                own.length * s->element_bytes, err);
     }
     return r;
 }

@@ -8,10 +8,12 @@
 
 #include "trainer/comm/gloo_shim.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -22,6 +24,7 @@
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
 extern "C" {
@@ -71,6 +74,81 @@ class FastLoop : public tcp::Handler
     int fd_;
 };
 
+struct Message {
+    gloo::transport::UnboundBuffer *buffer;
+    int peer;
+    uint64_t slot;
+    size_t offset, n_bytes;
+    bool send;
+};
+
+/* Has Gloo's thread post messages. If another thread did, Gloo's would, while the connection's lock
+ * is taken, poll in a loop: with fewer cores than threads it burns the time that the holder of the
+ * lock needs. Must outlive the device, which never forgets it. */
+class Poster : public tcp::Handler
+{
+  public:
+    explicit Poster(tcp::Device &device) : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
+    {
+        if (fd_ < 0)
+            throw std::system_error(errno, std::system_category(), "eventfd");
+        device.registerDescriptor(fd_, EPOLLIN, this);
+    }
+    ~Poster() override { (void)fd_close(fd_); }
+    Poster(const Poster &) = delete;
+    Poster &operator=(const Poster &) = delete;
+
+    void add(const Message &message)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        queue_.push_back(message);
+        pending_ = true;
+    }
+    void flush()
+    {
+        if (!pending_.exchange(false))
+            return;
+        uint64_t one = 1;
+        (void)!::write(fd_, &one, sizeof(one)); /* fails only when it is ready to read anyway */
+    }
+    /* Messages of this buffer that are still queued are dropped. */
+    void forget(const gloo::transport::UnboundBuffer *buffer)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        queue_.erase(std::remove_if(queue_.begin(), queue_.end(),
+                                    [&](const Message &m) { return m.buffer == buffer; }),
+                     queue_.end());
+    }
+    void handleEvents(int) override
+    {
+        uint64_t count;
+        (void)!::read(fd_, &count, sizeof(count)); /* only the turn counts */
+        std::lock_guard<std::mutex> lock(mutex_);
+        for (const Message &message : queue_)
+            post(message);
+        queue_.clear();
+    }
+
+  private:
+    /* A failure means that the connection broke: who waits for this message looks at that. */
+    static void post(const Message &message)
+    {
+        try {
+            if (message.send)
+                message.buffer->send(message.peer, message.slot, message.offset, message.n_bytes);
+            else
+                message.buffer->recv(message.peer, message.slot, message.offset, message.n_bytes);
+        } catch (...) {
+            message.buffer->abortWaitRecv();
+            message.buffer->abortWaitSend();
+        }
+    }
+    int fd_;
+    std::mutex mutex_;
+    std::vector<Message> queue_;
+    std::atomic<bool> pending_{false};
+};
+
 struct MeshContext : gloo::Context {
     MeshContext(int own_rank, int world_size, std::shared_ptr<gloo::transport::Device> device,
                 milliseconds timeout)
@@ -90,6 +168,7 @@ struct MeshContext : gloo::Context {
 
 struct GlooMesh {
     std::unique_ptr<FastLoop> fast;
+    std::unique_ptr<Poster> poster;
     std::shared_ptr<tcp::Device> device;
     std::unique_ptr<MeshContext> context;
     std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> sentinels;
@@ -180,6 +259,7 @@ int gloo_mesh_new(int rank, int size, const char *host, uint64_t pair_timeout_us
         tcp::attr attr(host);
         mesh->device = std::dynamic_pointer_cast<tcp::Device>(tcp::CreateDevice(attr));
         mesh->fast = std::make_unique<FastLoop>(*mesh->device);
+        mesh->poster = std::make_unique<Poster>(*mesh->device);
         /* Gloo waits five times what it is told for a peer to connect. */
         auto timeout = milliseconds(pair_timeout_usec / 1000 / 5 + 1);
         mesh->context = std::make_unique<MeshContext>(rank, size, mesh->device, timeout);
@@ -239,25 +319,32 @@ int gloo_buffer_new(GlooMesh *mesh, int peer, void *memory, size_t n_bytes, Gloo
 
 GlooBuffer *gloo_buffer_free(GlooBuffer *buffer)
 {
-    delete buffer;
+    if (buffer) {
+        buffer->mesh->poster->forget(buffer->buffer.get());
+        delete buffer;
+    }
     return nullptr;
+}
+
+static int post(GlooBuffer *buffer, const char *what, uint64_t slot, size_t offset, size_t n_bytes,
+                bool send, Error *err)
+{
+    return guarded(err, what, buffer->peer, [&] {
+        buffer->mesh->poster->add(
+            {buffer->buffer.get(), buffer->peer, slot, offset, n_bytes, send});
+        return 0;
+    });
 }
 
 int gloo_buffer_send(GlooBuffer *buffer, uint64_t slot, size_t offset, size_t n_bytes, Error *err)
 {
-    return guarded(err, "gloo: sending to", buffer->peer, [&] {
-        buffer->buffer->send(buffer->peer, slot, offset, n_bytes);
-        return 0;
-    });
+    return post(buffer, "gloo: sending to", slot, offset, n_bytes, true, err);
 }
 
 int gloo_buffer_receive(GlooBuffer *buffer, uint64_t slot, size_t offset, size_t n_bytes,
                         Error *err)
 {
-    return guarded(err, "gloo: receiving from", buffer->peer, [&] {
-        buffer->buffer->recv(buffer->peer, slot, offset, n_bytes);
-        return 0;
-    });
+    return post(buffer, "gloo: receiving from", slot, offset, n_bytes, false, err);
 }
 
 /* wait(timeout) is waitRecv or waitSend: true when a message is through, false when the ticker woke
@@ -267,6 +354,7 @@ static int wait_ticking(GlooBuffer *buffer, const char *what, uint64_t deadline_
                         Error *err)
 {
     GlooMesh *mesh = buffer->mesh;
+    mesh->poster->flush();
     for (;;) {
         if (mesh->aborted)
             return error_set(err, -ECANCELED, "%s rank %d: aborted", what, buffer->peer);

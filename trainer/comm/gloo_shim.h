@@ -42,6 +42,7 @@ void gloo_mesh_abort(GlooMesh *mesh);
 int gloo_buffer_new(GlooMesh *mesh, int peer, void *memory, size_t n_bytes, GlooBuffer **ret,
                     Error *err);
 GlooBuffer *gloo_buffer_free(GlooBuffer *buffer);
+/* Messages are queued, and on their way when somebody waits. */
 int gloo_buffer_send(GlooBuffer *buffer, uint64_t slot, size_t offset, size_t n_bytes, Error *err);
 int gloo_buffer_receive(GlooBuffer *buffer, uint64_t slot, size_t offset, size_t n_bytes,
                         Error *err);

@@ -223,51 +223,87 @@ static int compare_row(const void *a, const void *b)
     return x->usec > y->usec ? -1 : x->usec < y->usec;
 }
 
-/* Every operation by itself, and then the sums by kind. */
+typedef struct Profile {
+    uint64_t last_usec;
+    uint64_t (*usec)[3]; /* of every operation, by phase */
+} Profile;
+
+/* The time since the step before is this step's; waiting for the device makes it so. */
+static void profile_step(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
+{
+    Profile *p = userdata;
+    (void)device_synchronise(tape->device, NULL); /* an error is sticky; run() sees it */
+    uint64_t now = clock_boottime_usec();
+    p->usec[operation][phase] += now - p->last_usec;
+    p->last_usec = now;
+}
+
+static void profile_run(Step *s, Profile *p)
+{
+    p->last_usec = clock_boottime_usec();
+    network_forward(s->network, s->latents, s->timesteps, s->text, s->prediction);
+    mse_loss(s->device, s->n_latents, s->prediction, s->target, 1.0f, s->loss, s->dprediction,
+             s->workspace);
+    p->last_usec = clock_boottime_usec();
+    network_backward(s->network, s->dprediction, s->gradients, NULL, NULL);
+    p->last_usec = clock_boottime_usec();
+    network_set_weights(s->network, s->weights);
+}
+
+static void format_row(Row *row, const uint64_t usec[3], int steps, const char *text)
+{
+    row->usec = usec[TAPE_PACK] + usec[TAPE_FORWARD] + usec[TAPE_BACKWARD];
+    (void)snprintf(row->text, sizeof(row->text), "%8.3f %8.3f %8.3f  %s",
+                   1e-3 * (double)usec[TAPE_PACK] / steps,
+                   1e-3 * (double)usec[TAPE_FORWARD] / steps,
+                   1e-3 * (double)usec[TAPE_BACKWARD] / steps, text);
+}
+
+/* The sums by kind, after the rows of all operations. */
+static void print_kinds(const Tape *tape, const Profile *p, int steps)
+{
+    for (size_t i = 0; i < tape->n_operations; i++) {
+        const OperationKind *kind = tape->operations[i].kind;
+        uint64_t sums[3] = {0};
+        bool is_first = true;
+        for (size_t j = 0; j < tape->n_operations; j++) {
+            if (tape->operations[j].kind != kind)
+                continue;
+            is_first &= j >= i;
+            for (int phase = 0; phase < 3; phase++)
+                sums[phase] += p->usec[j][phase];
+        }
+        Row row;
+        format_row(&row, sums, steps, kind->name);
+        if (is_first)
+            printf("%s, all\n", row.text);
+    }
+}
+
 static int print_profile(Step *s, int steps)
 {
     Tape *tape = network_tape(s->network);
-    _cleanup_free_ TapeProfile *profile = calloc(tape->n_operations, sizeof(*profile));
     _cleanup_free_ Row *rows = calloc(tape->n_operations, sizeof(*rows));
-    if (!profile || !rows)
+    _cleanup_free_ uint64_t(*usec)[3] = calloc(tape->n_operations, sizeof(*usec));
+    if (!rows || !usec)
         return -ENOMEM;
-    tape->profile = profile;
-    for (int i = 1; i <= steps; i++)
-        step_run(s, WARM_UP + i);
-    tape->profile = NULL;
+    Profile profile = {.usec = usec};
+    tape->observer = profile_step;
+    tape->observer_userdata = &profile;
+    for (int i = 0; i < steps; i++)
+        profile_run(s, &profile);
+    tape->observer = NULL;
 
-    Row kinds[16] = {0};
-    TapeProfile sums[16] = {0};
-    size_t n_kinds = 0;
     for (size_t i = 0; i < tape->n_operations; i++) {
-        const TapeProfile *p = &profile[i];
         char text[256];
         tape_describe(tape, i, text, sizeof(text));
-        rows[i].usec = p->pack_usec + p->forward_usec + p->backward_usec;
-        (void)snprintf(rows[i].text, sizeof(rows[i].text), "%8.3f %8.3f %8.3f  %s",
-                       1e-3 * (double)p->pack_usec / steps, 1e-3 * (double)p->forward_usec / steps,
-                       1e-3 * (double)p->backward_usec / steps, text);
-        const char *name = tape->operations[i].kind->name;
-        size_t k = 0;
-        while (k < n_kinds && strcmp(kinds[k].text, name) != 0)
-            k++;
-        if (k == ELEMENTSOF(kinds))
-            continue;
-        if (k == n_kinds)
-            (void)snprintf(kinds[n_kinds++].text, sizeof(kinds[k].text), "%s", name);
-        kinds[k].usec += rows[i].usec;
-        sums[k].pack_usec += p->pack_usec;
-        sums[k].forward_usec += p->forward_usec;
-        sums[k].backward_usec += p->backward_usec;
+        format_row(&rows[i], usec[i], steps, text);
     }
     qsort(rows, tape->n_operations, sizeof(*rows), compare_row);
-    printf("  pack ms   fwd ms   bwd ms\n");
+    printf(" pack ms   fwd ms   bwd ms\n");
     for (size_t i = 0; i < tape->n_operations; i++)
         printf("%s\n", rows[i].text);
-    for (size_t k = 0; k < n_kinds; k++)
-        printf("%8.3f %8.3f %8.3f  all %s\n", 1e-3 * (double)sums[k].pack_usec / steps,
-               1e-3 * (double)sums[k].forward_usec / steps,
-               1e-3 * (double)sums[k].backward_usec / steps, kinds[k].text);
+    print_kinds(tape, &profile, steps);
     return 0;
 }
 

@@ -508,7 +508,7 @@ static void test_full_disk(void **unused)
 static int setup(void **unused)
 {
     (void)unused;
-    fixture_open(&fixture);
+    fixture_open(FIXTURE_MEDIUM, &fixture);
     return mkdtemp(folder) ? 0 : -1;
 }
 

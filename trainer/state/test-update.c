@@ -316,13 +316,14 @@ static double reference_step(const Rank *rank, Reference *ref, int64_t step)
     norm = sqrt(norm);
     double clip = fmin(1, o->clip_norm / (norm + 1e-6));
     double lr = o->lr * fmin(1, (double)step / (double)o->warmup_steps);
+    double beta1 = (double)(float)o->beta1, beta2 = (double)(float)o->beta2;
     for (int64_t i = 0; i < n; i++) {
         double g = ref->g[i] * clip;
         ref->w[i] -= lr * o->weight_decay * ref->w[i];
-        ref->m[i] = o->beta1 * ref->m[i] + (1 - o->beta1) * g;
-        ref->v[i] = o->beta2 * ref->v[i] + (1 - o->beta2) * g * g;
-        ref->w[i] -= lr * (ref->m[i] / (1 - pow(o->beta1, (double)step))) /
-                     (sqrt(ref->v[i] / (1 - pow(o->beta2, (double)step))) + o->eps);
+        ref->m[i] = beta1 * ref->m[i] + (1 - beta1) * g;
+        ref->v[i] = beta2 * ref->v[i] + (1 - beta2) * g * g;
+        ref->w[i] -= lr * (ref->m[i] / (1 - pow(beta1, (double)step))) /
+                     (sqrt(ref->v[i] / (1 - pow(beta2, (double)step))) + o->eps);
         if (step == EMA_START)
             ref->ema[i] = ref->w[i];
         else if (step > EMA_START)
@@ -379,11 +380,219 @@ static void steps_follow_adamw(void **state)
     }
 }
 
+/* ---- planted bugs: each must change a bit or end in an error ---- */
+
+typedef enum Plant { PLANT_NONE, PLANT_LOCAL_MAXIMUM, PLANT_LOST_RANK } Plant;
+static Plant plant; /* set before the fork */
+
+int __real_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err);
+int __wrap_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err);
+
+/* Stands between update and comm (ld --wrap). */
+int __wrap_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err)
+{
+    if (plant == PLANT_LOCAL_MAXIMUM && op == COMM_MAX)
+        return 0; /* each rank decides from its own grains alone */
+    if (plant == PLANT_LOST_RANK && op == COMM_SUM && comm_rank(comm) == 1)
+        memset(data, 0, n * comm_type_bytes(type));
+    return __real_comm_all_reduce(comm, type, op, data, n, err);
+}
+
+static void planted_bugs_are_found(void **state)
+{
+    (void)state;
+    Run *alone = world_share(sizeof(Run)), *run = world_share(sizeof(Run));
+    const Case c = {4, 0, REDUCTION_EXACT, EMA_START, 1.0};
+    run_world(1, &c, alone);
+    for (plant = PLANT_NONE; plant <= PLANT_LOST_RANK; plant++) {
+        memset(run, 0, sizeof(*run));
+        run->c = c;
+        World world = {.size = 2, .timeout_usec = USEC_PER_SEC, .run = run_steps, .arg = run};
+        int failed = world_run(&world, 60);
+        bool same = failed == 0 && memcmp(run->records, alone->records, sizeof(run->records)) == 0;
+        assert_int_equal(same, plant == PLANT_NONE);
+    }
+    plant = PLANT_NONE;
+}
+
+/* ---- one tensor of known gradients ---- */
+
+typedef struct Small {
+    Rank rank;
+    Comm *comm;
+} Small;
+
+static void small_open(Small *small, const Case *c)
+{
+    Error err = ERROR_INIT;
+    *small = (Small){0};
+    assert_int_equal(comm_open_self(&small->comm, &err), 0);
+    rank_open(&small->rank, c, small->comm);
+    small->rank.job.train.optimizer.beta1 = 0; /* so that m is the gradient */
+}
+
+static void small_close(Small *small)
+{
+    rank_close(&small->rank);
+    small->comm = comm_free(small->comm);
+}
+
+static UpdateVerdict small_pass(Small *small, float g, UpdateResult *result)
+{
+    Error err = ERROR_INIT;
+    Rank *rank = &small->rank;
+    for (int64_t i = 0; i < rank->list.n_elements; i++)
+        rank->gradients[i] = g;
+    for (int64_t grain = 0; grain < rank->job.train.n_grains; grain++)
+        assert_int_equal(update_add_grain(rank->update, grain, rank->gradients, 1, &err), 0);
+    return decide(rank, result);
+}
+
+static void small_apply(Small *small, UpdateResult *result)
+{
+    Error err = ERROR_INIT;
+    uint32_t word;
+    assert_int_equal(update_apply(small->rank.update, 0, &word, result, &err), 0);
+}
+
+/* All grains alike and as large as can be: nothing that is accepted wraps. */
+static void growth_is_redone_before_it_overflows(void **state)
+{
+    (void)state;
+    static const float growths[] = {0,     1,    1.999f, 3.99f, 4.01f,  7.99f,  8.01f, 15.9f,
+                                    16.1f, 1000, 1e10f,  1e30f, 1e-10f, 1e-38f, 4e36f};
+    for (int64_t n_grains = 1; n_grains <= 9; n_grains++) {
+        for (size_t i = 0; i < ELEMENTSOF(growths); i++) {
+            Small small;
+            const Case c = {n_grains, 0, REDUCTION_EXACT, 0, 0};
+            small_open(&small, &c);
+            UpdateResult result;
+            update_begin(small.rank.update);
+            assert_int_equal(small_pass(&small, 1, &result), UPDATE_REDO);
+            assert_int_equal(small_pass(&small, 1, &result), UPDATE_ACCEPT);
+            small_apply(&small, &result);
+
+            update_begin(small.rank.update);
+            UpdateVerdict verdict = small_pass(&small, growths[i], &result);
+            if (growths[i] < 4)
+                assert_int_equal(verdict, UPDATE_ACCEPT);
+            if (growths[i] >= 16)
+                assert_int_equal(verdict, UPDATE_REDO);
+            if (verdict == UPDATE_REDO)
+                assert_int_equal(small_pass(&small, growths[i], &result), UPDATE_ACCEPT);
+            assert_int_equal(result.redone, verdict == UPDATE_REDO);
+            small_apply(&small, &result);
+            for (int64_t k = 0; k < small.rank.list.n_elements; k += 97)
+                assert_true(fabs((double)small.rank.state->m[k] - (double)growths[i]) <=
+                            fmax(0x1p-20 * (double)growths[i], 0x1p-24));
+            small_close(&small);
+        }
+    }
+}
+
+static void a_redone_step_must_repeat_its_gradients(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    Small small;
+    const Case c = {2, 0, REDUCTION_EXACT, 0, 0};
+    small_open(&small, &c);
+    UpdateResult result;
+    update_begin(small.rank.update);
+    assert_int_equal(small_pass(&small, 1, &result), UPDATE_REDO);
+    for (int64_t i = 0; i < small.rank.list.n_elements; i++)
+        small.rank.gradients[i] = 1.5f;
+    for (int64_t grain = 0; grain < 2; grain++)
+        assert_int_equal(update_add_grain(small.rank.update, grain, small.rank.gradients, 1, &err),
+                         0);
+    UpdateVerdict verdict;
+    assert_int_equal(update_decide(small.rank.update, &verdict, &result, &err), -EBADMSG);
+    small_close(&small);
+}
+
+/* Infinite, too large to be summed in fp32, a loss that is no number: never redone. */
+static void non_finite_is_never_redone(void **state)
+{
+    (void)state;
+    Small small;
+    const Case c = {9, 1, REDUCTION_EXACT, 0, 0};
+    small_open(&small, &c);
+    UpdateResult result;
+    const float bad[] = {INFINITY, -INFINITY, NAN, -NAN, 0x1p124f};
+    for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
+        update_begin(small.rank.update);
+        assert_int_equal(small_pass(&small, bad[i], &result), UPDATE_NON_FINITE);
+        assert_int_equal(result.bad_grain, 0);
+        assert_string_equal(result.bad_tensor, "tensor.0");
+        assert_int_equal(small.rank.state->scalars.step, 0);
+    }
+    Error err = ERROR_INIT;
+    update_begin(small.rank.update);
+    memset(small.rank.gradients, 0, (size_t)small.rank.list.n_elements * sizeof(float));
+    for (int64_t grain = 0; grain < 9; grain++)
+        assert_int_equal(update_add_grain(small.rank.update, grain, small.rank.gradients,
+                                          grain >= 7 ? NAN : 1, &err),
+                         0);
+    assert_int_equal(decide(&small.rank, &result), UPDATE_NON_FINITE);
+    assert_int_equal(result.bad_grain, 7);
+    assert_string_equal(result.bad_tensor, "loss");
+    small_close(&small);
+}
+
+/* The exponents of a step come from the 16 steps before, no more and no fewer. */
+static void the_window_is_sixteen_steps(void **state)
+{
+    (void)state;
+    Small small;
+    const Case c = {2, 0, REDUCTION_EXACT, 0, 0};
+    small_open(&small, &c);
+    UpdateResult result;
+    for (int step = 1; step <= 40; step++) {
+        float g = step == 1 || step == 17 || step == 34 ? 100.0f : 1.0f;
+        update_begin(small.rank.update);
+        UpdateVerdict verdict = small_pass(&small, g, &result);
+        /* 17 still sees 1; 34 sees 18..33 alone, all 1. */
+        assert_int_equal(verdict, step == 1 || step == 34 ? UPDATE_REDO : UPDATE_ACCEPT);
+        if (verdict == UPDATE_REDO)
+            assert_int_equal(small_pass(&small, g, &result), UPDATE_ACCEPT);
+        small_apply(&small, &result);
+        assert_int_equal(small.rank.state->scalars.n_maxima, MIN(step, MAXIMA_WINDOW));
+        assert_int_equal(small.rank.state->scalars.n_accepted, step);
+        assert_int_equal(small.rank.state->scalars.position, step * 2 * GRAIN_SAMPLES);
+    }
+    small_close(&small);
+}
+
+static void shares_cover_all_grains(void **state)
+{
+    (void)state;
+    for (int64_t n_grains = 1; n_grains < 40; n_grains++) {
+        for (int world = 1; world <= n_grains; world++) {
+            int64_t next = 0, first, n, share, largest = 0;
+            for (int rank = 0; rank < world; rank++) {
+                grain_share(n_grains, rank, world, &first, &n, &share);
+                assert_int_equal(first, next);
+                assert_true(n >= 1 && n <= share);
+                next += n;
+                largest = MAX(largest, n);
+            }
+            assert_int_equal(next, n_grains);
+            assert_int_equal(largest, share);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shares_cover_all_grains),
         cmocka_unit_test(bits_do_not_depend_on_the_world),
+        cmocka_unit_test(planted_bugs_are_found),
         cmocka_unit_test(steps_follow_adamw),
+        cmocka_unit_test(growth_is_redone_before_it_overflows),
+        cmocka_unit_test(a_redone_step_must_repeat_its_gradients),
+        cmocka_unit_test(non_finite_is_never_redone),
+        cmocka_unit_test(the_window_is_sixteen_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,10 +12,15 @@
 
 typedef struct Fixture {
     Device *device;
-    ParameterList *parameters; /* 41,043 elements: 11 chunks, the last one short */
+    ParameterList *parameters;
 } Fixture;
 
-void fixture_open(Fixture *ret);
+typedef enum FixtureSize {
+    FIXTURE_SMALL,  /* 10,692 elements: 3 chunks, the last one short */
+    FIXTURE_MEDIUM, /* 41,043 elements: 11 chunks, the last one short */
+} FixtureSize;
+
+void fixture_open(FixtureSize size, Fixture *ret);
 void fixture_close(Fixture *fixture);
 
 /* The state of that step as rank `rank` of `world_size` holds it. */

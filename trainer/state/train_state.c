@@ -47,17 +47,23 @@ int64_t shard_slots(const ChunkLayout *layout, int world_size)
 }
 
 /* ZeRO 0 keeps every chunk, in chunk order: the layout of a world of one. */
-static int sharding(const TrainState *state)
+int train_state_shards(const TrainState *state)
 {
     return state->zero_stage == 0 ? 1 : state->world_size;
+}
+
+bool train_state_keeps(const TrainState *state, int64_t chunk)
+{
+    int n_shards = train_state_shards(state);
+    return chunk_owner(chunk, n_shards) == state->rank % n_shards;
 }
 
 static int buffers_allocate(TrainState *state, bool ema, Error *err)
 {
     size_t whole = (size_t)state->layout.n_elements * sizeof(float);
-    size_t shard =
-        (size_t)(shard_slots(&state->layout, sharding(state)) * state->layout.chunk_elements) *
-        sizeof(float);
+    size_t shard = (size_t)(shard_slots(&state->layout, train_state_shards(state)) *
+                            state->layout.chunk_elements) *
+                   sizeof(float);
     int r = device_allocate(state->device, whole, (void **)&state->weights, err);
     if (r >= 0)
         r = device_allocate(state->device, shard, (void **)&state->m, err);
@@ -113,10 +119,9 @@ TrainState *train_state_free(TrainState *state)
 float *train_state_chunk(const TrainState *state, float *shard, int64_t chunk)
 {
     assert(chunk >= 0 && chunk < state->layout.n_chunks);
-    int n_shards = sharding(state);
-    if (!shard || chunk_owner(chunk, n_shards) != state->rank % n_shards)
+    if (!shard || !train_state_keeps(state, chunk))
         return NULL;
-    return shard + chunk / n_shards * state->layout.chunk_elements;
+    return shard + chunk / train_state_shards(state) * state->layout.chunk_elements;
 }
 
 static int hash_floats(const TrainState *state, Hasher *hasher, const float *values, int64_t n,
