@@ -68,6 +68,7 @@ static int node_encode(const Manager *m, char **ret)
     (void)snprintf(record.address, sizeof(record.address), "%s", m->config.address);
     (void)snprintf(record.version, sizeof(record.version), "%s", SDTRAIN_VERSION);
     (void)snprintf(record.evidence, sizeof(record.evidence), "%s", node->evidence);
+    (void)snprintf(record.log_dir, sizeof(record.log_dir), "%s", m->config.log_dir);
     if (m->draining && record.verdict < NODE_DRAIN) {
         record.verdict = NODE_DRAIN;
         (void)snprintf(record.evidence, sizeof(record.evidence), "sdtraind is told to stop");
