@@ -115,8 +115,8 @@ int world_rank_place(const WorldRecord *world, int rank, size_t *ret_run, int *r
 
 /* ---- phases/<job> ----
  *
- * A node kills what it still runs of a job whose phase is pending, stopped, succeeded or failed,
- * and the ranks of every generation older than worlds/<job>. */
+ * A node kills what it still runs of a job whose phase is pending, stopped, succeeded or failed, of
+ * a job without worlds/<job>, and the ranks of every generation older than that. */
 
 typedef enum JobPhase {
     PHASE_PENDING,

@@ -4,10 +4,11 @@
  * The queue has no descriptor, so a thread blocks in it, appends what ended to a list and writes an
  * eventfd. That is all that ever happens off the loop's thread. */
 #include "base/file.h"
+#include "base/log.h"
 #include "etcd/internal.h"
 
 #include <grpc/grpc_security.h>
-#include <grpc/support/alloc.h>
+#include <grpc/support/log.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -278,6 +279,12 @@ static int open_all(Etcd *etcd, const EtcdOptions *options, Error *err)
     return 0;
 }
 
+/* gRPC writes a line for each connection that fails; what matters of it comes back as a status. */
+static void grpc_log(gpr_log_func_args *args)
+{
+    log_debug("grpc: %s:%d: %s", args->file, args->line, args->message);
+}
+
 int etcd_new(sd_event *event, const EtcdOptions *options, Etcd **ret, Error *err)
 {
     Etcd *etcd = calloc(1, sizeof(*etcd));
@@ -294,6 +301,10 @@ int etcd_new(sd_event *event, const EtcdOptions *options, Etcd **ret, Error *err
     };
     /* Three endpoints fit into one deadline. */
     etcd->silence_usec = MAX(etcd->timeout_usec / 3, SILENCE_MIN_MSEC * USEC_PER_MSEC);
+    gpr_set_log_function(grpc_log);
+    /* getaddrinfo, as everything else on the host, instead of c-ares (which leaks a "localhost").
+     */
+    (void)setenv("GRPC_DNS_RESOLVER", "native", 0); /* without memory for it c-ares does as well */
     grpc_init();
     int r = open_all(etcd, options, err);
     if (r < 0) {

@@ -104,6 +104,7 @@ static void get_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessa
         return;
     }
     Pb__RangeResponse *page = (Pb__RangeResponse *)message;
+    /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers it is */
     Pb__RangeResponse **pages = reallocarray(get->pages, get->n_pages + 1, sizeof(*get->pages));
     if (!pages)
         abort(); /* as gRPC does when memory ends */

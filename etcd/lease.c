@@ -138,8 +138,8 @@ static void on_ended(void *userdata, const RpcStatus *status)
     if (!lease->waiting)
         return; /* the next renewal opens a new one */
     lease->waiting = false;
-    timer_set(lease,
-              clock_boottime_usec() + MIN(backoff_usec(lease->n_failures++), ttl_usec(lease) / 8));
+    uint64_t pause_usec = backoff_usec(lease->n_failures++);
+    timer_set(lease, clock_boottime_usec() + MIN(pause_usec, ttl_usec(lease) / 8));
 }
 
 static const RpcEvents keep_alive_events = {.message = on_message, .ended = on_ended};

@@ -48,7 +48,10 @@ void message_free(ProtobufCMessage *message)
 static void batch_start(Rpc *rpc, const grpc_op *ops, size_t n_ops, RpcStage stage)
 {
     rpc->n_pending++;
+    /* gRPC orders this before the thread's writes; the lock says so to ThreadSanitizer, too. */
+    pthread_mutex_lock(&rpc->etcd->lock);
     rpc->completions[stage] = (Completion){.rpc = rpc, .stage = stage};
+    pthread_mutex_unlock(&rpc->etcd->lock);
     grpc_call_error error =
         grpc_call_start_batch(rpc->call, ops, n_ops, &rpc->completions[stage], NULL);
     assert(error == GRPC_CALL_OK); /* anything else is a misuse of the API */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 typedef struct Told {
-    char text[1 << 16];
+    char text[1 << 17];
     size_t n_calls, n_initial, n_events, n_bytes;
     int64_t revision; /* of the last call */
     EtcdWatch **free_in_handler;
@@ -159,11 +159,11 @@ static void test_empty_then_freed_by_its_handler(void **state _unused_)
     assert_int_equal(client->told.n_calls, 1);
 }
 
-/* The loop does not run while megabytes are written, so that the member has to send them late and
- * in fragments. */
+/* The loop does not run while megabytes are written, so that the member has to send most of them
+ * late, many revisions in one answer, and in fragments that end within a revision. */
 static void test_large_backlog(void **state _unused_)
 {
-    enum { REVISIONS = 24, OPS = 10, VALUE_BYTES = 100000 };
+    enum { REVISIONS = 600, OPS = 6, VALUE_BYTES = 3000 };
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);
     EtcdOptions options = testing_etcd_options(server);
     _cleanup_(client_freep) Client *client = watcher_new(&options);

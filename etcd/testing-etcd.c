@@ -434,13 +434,15 @@ static void stop_all(void)
 /* Folders of test programs that were killed. */
 static void leftovers_remove(void)
 {
+    const char *prefix = "sdtrain-etcd-";
     DIR *folder = opendir("/tmp");
     struct dirent *entry;
 
     while (folder && (entry = readdir(folder))) {
-        int pid;
-        if (sscanf(entry->d_name, "sdtrain-etcd-%d-", &pid) != 1 || kill(pid, 0) == 0 ||
-            errno != ESRCH)
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0)
+            continue;
+        pid_t pid = (pid_t)strtol(entry->d_name + strlen(prefix), NULL, 10);
+        if (pid <= 0 || kill(pid, 0) == 0 || errno != ESRCH)
             continue;
         _cleanup_free_ char *path = text("/tmp/%s", entry->d_name);
         (void)folder_remove(path, NULL); /* best effort; another test may do the same now */

@@ -313,6 +313,7 @@ static void deliver_held(EtcdWatch *watch, bool more)
         free(held);
         return;
     }
+    /* NOLINTNEXTLINE(bugprone-sizeof-expression) */
     memmove(held, held + used, (n_held - used) * sizeof(*held));
     watch->held = held;
     watch->n_held = n_held - used;
@@ -348,8 +349,10 @@ static void on_message(void *userdata, ProtobufCMessage *message)
         message_free(message);
         return;
     }
+    /* NOLINTBEGIN(bugprone-sizeof-expression): an array of pointers it is */
     watch->held =
         memory_or_abort(reallocarray(watch->held, watch->n_held + 1, sizeof(*watch->held)));
+    /* NOLINTEND(bugprone-sizeof-expression) */
     watch->held[watch->n_held++] = response;
     deliver_held(watch, response->fragment);
 }

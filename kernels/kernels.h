@@ -49,6 +49,7 @@ typedef struct DeviceOptions {
 int device_open(const DeviceOptions *options, Device **ret, Error *err);
 Device *device_free(Device *device);
 DEFINE_CLEANUP(Device, device_free)
+DeviceKind device_kind(const Device *device); /* DEVICE_CPU: device memory is host memory */
 DataType device_type(const Device *device);
 int device_threads(const Device *device);
 
@@ -61,6 +62,8 @@ int device_allocate(Device *device, size_t n_bytes, void **ret,
 void device_release(Device *device, void *memory);
 void device_upload(Device *device, void *to, const void *from, size_t n_bytes);
 void device_download(Device *device, void *to, const void *from, size_t n_bytes);
+void device_copy(Device *device, void *to, const void *from, size_t n_bytes);
+void device_clear(Device *device, void *memory, size_t n_bytes);
 int device_synchronise(Device *device, Error *err);
 
 /* ---- convolution, 3x3 (padding 1, stride 1 or 2) and 1x1 ---- */
@@ -249,7 +252,8 @@ void dequantise64(Device *device, int64_t n, const int64_t *sum, int exponent, d
 void sum_of_squares(Device *device, int64_t n, const float *g, double *sum);
 
 typedef struct AdamW {
-    float lr, beta1, beta2, eps, weight_decay;
+    float lr, eps, weight_decay;
+    double beta1, beta2;            /* double, as 1 - beta is taken of them before rounding */
     float gradient_scale;           /* clipping: g is multiplied by it first */
     float correction1, correction2; /* 1 - beta1^t, 1 - beta2^t, computed by the caller in double */
 } AdamW;
@@ -259,7 +263,7 @@ typedef struct AdamW {
 void adamw_update(Device *device, const AdamW *adamw, int64_t n, const float *g, float *w, float *m,
                   float *v);
 /* ema = decay * ema + (1 - decay) * w */
-void ema_update(Device *device, float decay, int64_t n, const float *w, float *ema);
+void ema_update(Device *device, double decay, int64_t n, const float *w, float *ema);
 
 #ifdef __cplusplus
 }

@@ -26,7 +26,7 @@ static void check_world(const Cluster *c, const Job *job)
         const Run *run = &job_runs(c, job)[i];
         assert(run->slots && run->node >= 0 && c->nodes[run->node].used);
         assert(run->first_rank == size);
-        size += __builtin_popcountll(run->slots);
+        size += slots_count(run->slots);
         for (int k = 0; k < i; k++)
             assert(job_runs(c, job)[k].node != run->node);
         if (run->report >= 0)

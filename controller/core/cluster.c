@@ -169,6 +169,8 @@ void cluster_step(Cluster *c, const Event *ev, Actions *ret)
     c->wake_usec = USEC_INFINITY;
     memset(ret, 0, sizeof(*ret));
 
+    if (ev->stalled) /* keep observing, stop acting */
+        c->observe_until_usec = MAX(c->observe_until_usec, c->now_usec + c->config.grace_usec);
     if (ev->kind == EVENT_OUTCOME)
         learn_outcome(c, ev);
     else if (ev->kind == EVENT_LEADING)

@@ -84,7 +84,8 @@ enum { CLUSTER_NAME_BYTES = 96 };
 typedef struct Event {
     EventKind kind;
     uint64_t now_usec, real_usec;
-    bool more; /* another event of the same moment follows; decide nothing yet */
+    bool more;    /* another event of the same moment follows; decide nothing yet */
+    bool stalled; /* the shell came late: a node that seems absent may have come back unseen */
 
     int64_t term;                  /* LEADING */
     int64_t id;                    /* OUTCOME */

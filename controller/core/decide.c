@@ -201,7 +201,7 @@ static bool all_ready(const Cluster *c, const Job *job)
         if (run->report < 0)
             return false;
         const Report *report = &c->reports[run->report];
-        if (report->gone || report->n_ranks != __builtin_popcountll(run->slots))
+        if (report->gone || report->n_ranks != slots_count(run->slots))
             return false;
         for (int k = 0; k < report->n_ranks; k++)
             if (report->ranks[k].state != RANK_READY && report->ranks[k].state != RANK_RUNNING)

@@ -8,7 +8,7 @@
 #include "trainer/api/channel.h"
 #include "trainer/api/exit_code.h"
 
-static const char *const cause_names[CAUSES] = {
+static const char cause_names[CAUSES][20] = {
     [CAUSE_NONE] = "none",
     [CAUSE_PEER_LOST] = "peer-lost",
     [CAUSE_RANKS_LOST] = "ranks-lost",
@@ -17,6 +17,7 @@ static const char *const cause_names[CAUSES] = {
     [CAUSE_TRAINER_DIED] = "trainer-died",
     [CAUSE_HANG] = "hang",
     [CAUSE_START_TIMEOUT] = "start-timeout",
+    [CAUSE_SLOT_LOST] = "slot-lost",
     [CAUSE_NODE_LEFT] = "node-left",
     [CAUSE_NODE_RESTARTED] = "node-restarted",
     [CAUSE_NODE_LOST] = "node-lost",
@@ -88,7 +89,7 @@ static bool blames_checkpoint(const Job *job, const Report *report, const Rank *
     return rank->stage == STAGE_RESTORING;
 }
 
-static Cause cause_of_exit(const Job *job, const Report *report, const Rank *rank)
+Cause cause_of_exit(const Job *job, const Report *report, const Rank *rank)
 {
     if (rank->hung)
         return CAUSE_HANG;
@@ -173,7 +174,7 @@ static bool is_ready(const Cluster *c, const Run *run)
     for (int i = 0; i < report->n_ranks; i++)
         if (report->ranks[i].state != RANK_READY && report->ranks[i].state != RANK_RUNNING)
             return false;
-    return report->n_ranks == __builtin_popcountll(run->slots);
+    return report->n_ranks == slots_count(run->slots);
 }
 
 static bool start_is_late(Cluster *c, const Job *job)
@@ -216,6 +217,10 @@ static void consider_node(Cluster *c, const Job *job, const Run *run, Failure *b
     } else if (node->record.verdict == NODE_ISOLATE) {
         f.cause = CAUSE_NODE_UNHEALTHY;
         text_copy(f.evidence, sizeof(f.evidence), node->record.evidence);
+    } else if (node->record.lost_slots & run->slots) {
+        f.cause = CAUSE_SLOT_LOST;
+        text_copy(f.evidence, sizeof(f.evidence),
+                  "a process of an older generation survives SIGKILL");
     } else if (report_is_missing(c, job, run)) {
         f.cause = CAUSE_RANKS_LOST;
         text_copy(f.evidence, sizeof(f.evidence), "the node does not run its ranks any more");
@@ -288,6 +293,8 @@ bool failure_find(Cluster *c, Job *job, Failure *ret)
     uint64_t wait = wait_for_blame(c, best.cause);
     if (wait && !job_all_exited(c, job) && !cluster_due(c, job->failing_usec + wait))
         return false;
+    if (best.cause == CAUSE_PEER_LOST)
+        best.node = -1; /* whoever says so is a victim */
     best.step = best.rank >= 0 && best.step > 0 ? best.step : job_reached_step(c, job);
     *ret = best;
     return true;

@@ -215,7 +215,7 @@ static void observe_world(Cluster *c, Job *job, const WorldRecord *world)
                                                 .incarnation = world->runs[i].incarnation,
                                                 .slots = world->runs[i].slots,
                                                 .first_rank = rank};
-        rank += __builtin_popcountll(world->runs[i].slots);
+        rank += slots_count(world->runs[i].slots);
     }
     attach_reports(c, job);
 }

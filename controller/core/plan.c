@@ -76,7 +76,7 @@ void plan_world(Cluster *c, const Job *job, Plan *ret)
     *ret = (Plan){0};
     find_free_slots(c, job);
     for (int i = 0; i < c->limits.nodes; i++)
-        ret->available += __builtin_popcountll(c->free_slots[i]);
+        ret->available += slots_count(c->free_slots[i]);
     int size = MIN(plan_wanted(job), ret->available);
     if (size < plan_needed(job) || size == 0)
         return;
@@ -85,7 +85,7 @@ void plan_world(Cluster *c, const Job *job, Plan *ret)
     for (int i = 0; i < n; i++) {
         int node = c->plan_nodes[i];
         c->free_slots[node] = lowest_slots(c->free_slots[node], left);
-        left -= __builtin_popcountll(c->free_slots[node]);
+        left -= slots_count(c->free_slots[node]);
     }
     assert(left == 0);
     for (int i = 0; i < c->n_by_name; i++) {

@@ -25,10 +25,9 @@ void presence_update_hold(Cluster *c)
         fresh += !node->present && c->now_usec < node->changed_usec + c->config.ttl_usec;
     }
     if (c->now_usec < c->hold_until_usec) {
-        if (!are_many(absent, present))
-            c->hold_until_usec = c->now_usec;
-        else
-            (void)cluster_due(c, c->hold_until_usec); /* wakes the shell then */
+        if (!are_many(absent, present)) /* the stragglers get one more TTL */
+            c->hold_until_usec = MIN(c->hold_until_usec, c->now_usec + c->config.ttl_usec);
+        (void)cluster_due(c, c->hold_until_usec); /* wakes the shell then */
     } else if (are_many(fresh, present)) {
         c->hold_until_usec = c->now_usec + HOLD_TTLS * c->config.ttl_usec;
     }

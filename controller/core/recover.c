@@ -63,11 +63,26 @@ static void leave_out_late(Cluster *c, const Job *job)
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
         const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
-        bool ready = report && report->n_ranks == __builtin_popcountll(run->slots);
+        bool ready = report && report->n_ranks == slots_count(run->slots);
         for (int k = 0; ready && k < report->n_ranks; k++)
             ready = report->ranks[k].state == RANK_READY || report->ranks[k].state == RANK_RUNNING;
         if (!ready)
             c->nodes[run->node].left_out = true;
+    }
+}
+
+/* All nodes that say the same, so that each does not cost a generation. */
+static void quarantine_all(Cluster *c, const Job *job, const Failure *f, Decision *d)
+{
+    const Job *refused_job = f->cause == CAUSE_NUMERICS ? job : NULL;
+    quarantine(c, f->node, f->evidence, refused_job, 0, d);
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+        for (int k = 0; report && k < report->n_ranks; k++)
+            if (report->ranks[k].state == RANK_EXITED && !c->nodes[run->node].left_out &&
+                cause_of_exit(job, report, &report->ranks[k]) == f->cause)
+                quarantine(c, run->node, report->text, refused_job, 0, d);
     }
 }
 
@@ -80,10 +95,8 @@ static void blame(Cluster *c, const Job *job, const Failure *f, Decision *d)
         break;
     case CAUSE_DEVICE_FAULT:
     case CAUSE_NODE_UNHEALTHY:
-        quarantine(c, f->node, f->evidence, NULL, 0, d);
-        break;
     case CAUSE_NUMERICS:
-        quarantine(c, f->node, f->evidence, job, 0, d);
+        quarantine_all(c, job, f, d);
         break;
     case CAUSE_START_TIMEOUT:
         if (f->rank <

@@ -120,6 +120,15 @@ struct Cluster {
     uint64_t *free_slots;
 };
 
+/* By hand: the built-in calls libgcc where the processor lacks the instruction. */
+static inline int slots_count(uint64_t slots)
+{
+    slots -= slots >> 1 & UINT64_C(0x5555555555555555);
+    slots = (slots & UINT64_C(0x3333333333333333)) + (slots >> 2 & UINT64_C(0x3333333333333333));
+    slots = (slots + (slots >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+    return (int)(slots * UINT64_C(0x0101010101010101) >> 56);
+}
+
 /* ---- cluster.c ---- */
 /* Whether the time has come; else the shell is woken then. */
 bool cluster_due(Cluster *c, uint64_t at_usec);
@@ -159,11 +168,12 @@ typedef enum Cause {
     /* in rising order of how much they explain */
     CAUSE_PEER_LOST,
     CAUSE_RANKS_LOST,
+    CAUSE_START_TIMEOUT,
     CAUSE_STORE_UNREACHABLE,
     CAUSE_RETRY,
     CAUSE_TRAINER_DIED,
     CAUSE_HANG,
-    CAUSE_START_TIMEOUT,
+    CAUSE_SLOT_LOST,
     CAUSE_NODE_LEFT,
     CAUSE_NODE_RESTARTED,
     CAUSE_NODE_LOST,
@@ -187,6 +197,7 @@ typedef struct Failure {
 } Failure;
 
 const char *cause_name(Cause cause);
+Cause cause_of_exit(const Job *job, const Report *report, const Rank *rank);
 /* Of the job's present world. False while nothing failed, or while it is not clear yet who is to
  * blame and waiting is bounded. */
 bool failure_find(Cluster *c, Job *job, Failure *ret);

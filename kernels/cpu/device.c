@@ -57,6 +57,12 @@ Device *device_free(Device *device)
     return NULL;
 }
 
+DeviceKind device_kind(const Device *device)
+{
+    (void)device; /* the only one here */
+    return DEVICE_CPU;
+}
+
 DataType device_type(const Device *device)
 {
     (void)device; /* the only one here */
@@ -79,7 +85,7 @@ int device_numerics(const Device *device, char **ret)
 int device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
 {
     (void)device;
-    if (n_bytes > SIZE_MAX - WORKSPACE_ALIGNMENT)
+    if (n_bytes > PTRDIFF_MAX - WORKSPACE_ALIGNMENT) /* beyond what any allocator gives */
         return error_set(err, -ENOMEM, "no memory for %zu bytes", n_bytes);
 
     size_t rounded = MAX(ROUND_UP(n_bytes, (size_t)WORKSPACE_ALIGNMENT), (size_t)64);
@@ -107,6 +113,18 @@ void device_download(Device *device, void *to, const void *from, size_t n_bytes)
 {
     (void)device;
     memcpy(to, from, n_bytes);
+}
+
+void device_copy(Device *device, void *to, const void *from, size_t n_bytes)
+{
+    (void)device;
+    memcpy(to, from, n_bytes);
+}
+
+void device_clear(Device *device, void *memory, size_t n_bytes)
+{
+    (void)device;
+    memset(memory, 0, n_bytes);
 }
 
 int device_synchronise(Device *device, Error *err)

@@ -134,7 +134,7 @@ static void what_we_do_not_build_is_refused_by_name(void **state)
         {"cross_attention_norm", "\"layer_norm\"", "layer_norm"},
         {"down_block_types", "[\"DownBlock2D\", \"AttnDownBlock2D\", \"DownBlock2D\", \"x\"]",
          "AttnDownBlock2D"},
-        {"dropout", "0.1", "0.1 is not supported"},
+        {"dropout", "0.1", "is not supported, only 0"},
         {"dual_cross_attention", "true", "true is not supported"},
         {"encoder_hid_dim", "768", "768 is not supported"},
         {"layers_per_block", "[1, 2, 2, 2]", "expected an integer"},

@@ -5,10 +5,13 @@
  * comm.
  *
  * Ownership: comm_open_*() gives the caller a Comm; comm_free() accepts NULL. Buffers are host
- * memory, borrowed. Units:     counts are elements of the given type; *_usec is CLOCK_BOOTTIME
- * microseconds. Errors:    -ETIMEDOUT the deadline of the comm passed; -ECONNRESET a peer is gone
- * (its rank in the text when known); -ECANCELED comm_abort(); the text carries what the library
- * said. Threads:   one thread at a time, except comm_abort(), which may come from any.
+ *            memory, borrowed.
+ * Units:     counts are elements of the given type; *_usec is CLOCK_BOOTTIME microseconds.
+ * Errors:    -ETIMEDOUT the deadline of the comm passed; -ECONNRESET a peer is gone (its rank in
+ *            the text); -ECANCELED comm_abort(); -EIO what the library said, in the text. A peer
+ *            that times out first closes its connections, so that others may see -ECONNRESET.
+ * Threads:   one thread at a time, except comm_abort(), which may come from any. The process must
+ *            ignore SIGPIPE before it opens a gloo comm.
  */
 #pragma once
 
@@ -25,9 +28,12 @@ typedef struct CommOptions {
     const char *rendezvous;   /* "host:port" of rank 0's rendezvous store */
     const char *prefix;       /* keeps comms apart on one store: "g3/train", "g3/report" */
     const char *bind_address; /* this node's own address */
-    uint64_t connect_usec;    /* bound of opening */
+    uint64_t connect_usec;    /* bound of opening; a peer that vanishes in the middle of it costs up
+                                 to half as much again */
     uint64_t timeout_usec;    /* bound of each call */
 } CommOptions;
+
+size_t comm_type_bytes(CommType type);
 
 int comm_open_self(Comm **ret, Error *err);
 int comm_open_gloo(const CommOptions *options, Comm **ret, Error *err);
@@ -41,6 +47,15 @@ int comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, 
 int comm_reduce_scatter(Comm *comm, CommType type, void *in, void *out, size_t n, Error *err);
 /* out: size * n_bytes, in rank order; in may be out + rank * n_bytes. */
 int comm_all_gather(Comm *comm, const void *in, void *out, size_t n_bytes, Error *err);
+
+/* The same over a buffer that is dealt out piece by piece: piece i (the last one may be shorter)
+ * belongs to rank i mod size. Sums the pieces of this rank over all ranks, in place or, unless out
+ * is NULL, into out, one after another; what is left of the other ranks' pieces is unspecified. */
+int comm_reduce_scatter_dealt(Comm *comm, CommType type, void *data, size_t n, size_t piece,
+                              void *out, Error *err);
+/* In: each rank has its own pieces; out: every rank has all. */
+int comm_all_gather_dealt(Comm *comm, void *data, size_t n_bytes, size_t piece_bytes, Error *err);
+
 int comm_broadcast(Comm *comm, int root, void *data, size_t n_bytes, Error *err);
 int comm_barrier(Comm *comm, Error *err);
 /* Makes the call in progress and all later ones fail with -ECANCELED. */
@@ -50,9 +65,8 @@ void comm_abort(Comm *comm);
 
 typedef struct Rendezvous Rendezvous;
 
-/* Listens on bind_address at a free port and serves from a thread of its own until freed. At most 4
- * * world_size^2
- * + 1024 keys, values up to 64 KiB, a bounded number of connections. */
+/* Listens on bind_address at a free port and serves from a thread of its own until freed. Holds at
+ * most 4 world_size^2 + 1024 keys with values up to 64 KiB; connections are bounded too. */
 int rendezvous_new(const char *bind_address, int world_size, Rendezvous **ret, Error *err);
 Rendezvous *rendezvous_free(Rendezvous *rendezvous);
 DEFINE_CLEANUP(Rendezvous, rendezvous_free)

@@ -24,14 +24,14 @@ static const float *bias(const Tape *tape, const Operation *op)
     return op->layer.bias < 0 ? NULL : tape->weights + op->layer.bias;
 }
 
-static float *weight_gradient(const Operation *op, float *gradients)
+static float *weight_gradient(const Tape *tape, const Operation *op)
 {
-    return gradients + op->layer.weight;
+    return tape->parameter_gradients + op->layer.weight;
 }
 
-static float *bias_gradient(const Operation *op, float *gradients)
+static float *bias_gradient(const Tape *tape, const Operation *op)
 {
-    return op->layer.bias < 0 ? NULL : gradients + op->layer.bias;
+    return op->layer.bias < 0 ? NULL : tape->parameter_gradients + op->layer.bias;
 }
 
 static void *in_data(const Tape *tape, const Operation *op, int i)
@@ -89,7 +89,7 @@ static void conv_run_forward(const Tape *tape, const Operation *op)
                  tape->workspace);
 }
 
-static void conv_run_backward(const Tape *tape, const Operation *op, float *gradients)
+static void conv_run_backward(const Tape *tape, const Operation *op)
 {
     const Value *out = &tape->values[op->out];
     void *dy = out_gradient(tape, op), *dx = in_gradient(tape, op, IN_X);
@@ -98,9 +98,8 @@ static void conv_run_backward(const Tape *tape, const Operation *op, float *grad
     assert(!op->accumulate[IN_SECOND]); /* a projection of the time serves one convolution */
     if (dper_image)
         spatial_sum(tape->device, out->n, (int64_t)out->h * out->w, out->c, dy, dper_image);
-    conv_backward_weight(op->kernel.conv, in_data(tape, op, IN_X), dy,
-                         weight_gradient(op, gradients), bias_gradient(op, gradients),
-                         tape->workspace);
+    conv_backward_weight(op->kernel.conv, in_data(tape, op, IN_X), dy, weight_gradient(tape, op),
+                         bias_gradient(tape, op), tape->workspace);
     if (dx)
         conv_backward_data(op->kernel.conv, dy, packed(tape, op), dx, op->accumulate[IN_X],
                            tape->workspace);
@@ -173,12 +172,11 @@ static void linear_run_forward(const Tape *tape, const Operation *op)
                    tape->workspace);
 }
 
-static void linear_run_backward(const Tape *tape, const Operation *op, float *gradients)
+static void linear_run_backward(const Tape *tape, const Operation *op)
 {
     void *dy = out_gradient(tape, op), *dx = in_gradient(tape, op, IN_X);
     linear_backward_weight(op->kernel.linear, in_data(tape, op, IN_X), dy,
-                           weight_gradient(op, gradients), bias_gradient(op, gradients),
-                           tape->workspace);
+                           weight_gradient(tape, op), bias_gradient(tape, op), tape->workspace);
     if (dx)
         linear_backward_data(op->kernel.linear, dy, weight(tape, op), packed(tape, op), dx,
                              op->accumulate[IN_X], tape->workspace);
@@ -243,9 +241,8 @@ static void attention_run_forward(const Tape *tape, const Operation *op)
                       tape->workspace);
 }
 
-static void attention_run_backward(const Tape *tape, const Operation *op, float *gradients)
+static void attention_run_backward(const Tape *tape, const Operation *op)
 {
-    (void)gradients; /* no parameters */
     Heads h = attention_heads(tape, op, in_data(tape, op, IN_X), in_data(tape, op, IN_SECOND));
     Heads d =
         attention_heads(tape, op, in_gradient(tape, op, IN_X), in_gradient(tape, op, IN_SECOND));
@@ -325,13 +322,12 @@ static void group_norm_run_forward(const Tape *tape, const Operation *op)
                        weight(tape, op), bias(tape, op), out_data(tape, op), tape_saved(tape, op));
 }
 
-static void group_norm_run_backward(const Tape *tape, const Operation *op, float *gradients)
+static void group_norm_run_backward(const Tape *tape, const Operation *op)
 {
     group_norm_backward(tape->device, &op->shape.group_norm, in_data(tape, op, IN_X),
                         weight(tape, op), bias(tape, op), tape_saved(tape, op),
                         out_gradient(tape, op), in_gradient(tape, op, IN_X), op->accumulate[IN_X],
-                        weight_gradient(op, gradients), bias_gradient(op, gradients),
-                        tape->workspace);
+                        weight_gradient(tape, op), bias_gradient(tape, op), tape->workspace);
 }
 
 static const OperationKind group_norm_kind = {
@@ -371,13 +367,12 @@ static void layer_norm_run_forward(const Tape *tape, const Operation *op)
                        weight(tape, op), bias(tape, op), out_data(tape, op), tape_saved(tape, op));
 }
 
-static void layer_norm_run_backward(const Tape *tape, const Operation *op, float *gradients)
+static void layer_norm_run_backward(const Tape *tape, const Operation *op)
 {
     layer_norm_backward(tape->device, &op->shape.layer_norm, in_data(tape, op, IN_X),
                         weight(tape, op), tape_saved(tape, op), out_gradient(tape, op),
                         in_gradient(tape, op, IN_X), op->accumulate[IN_X],
-                        weight_gradient(op, gradients), bias_gradient(op, gradients),
-                        tape->workspace);
+                        weight_gradient(tape, op), bias_gradient(tape, op), tape->workspace);
 }
 
 static const OperationKind layer_norm_kind = {
@@ -409,9 +404,8 @@ static void geglu_run_forward(const Tape *tape, const Operation *op)
     geglu_forward(tape->device, rows_of(y), y->c, in_data(tape, op, IN_X), out_data(tape, op));
 }
 
-static void geglu_run_backward(const Tape *tape, const Operation *op, float *gradients)
+static void geglu_run_backward(const Tape *tape, const Operation *op)
 {
-    (void)gradients; /* no parameters */
     const Value *y = &tape->values[op->out];
     assert(!op->accumulate[IN_X]); /* the kernel overwrites */
     geglu_backward(tape->device, rows_of(y), y->c, in_data(tape, op, IN_X), out_gradient(tape, op),
@@ -442,9 +436,8 @@ static void silu_run_forward(const Tape *tape, const Operation *op)
                  out_data(tape, op));
 }
 
-static void silu_run_backward(const Tape *tape, const Operation *op, float *gradients)
+static void silu_run_backward(const Tape *tape, const Operation *op)
 {
-    (void)gradients; /* no parameters */
     silu_backward(tape->device, value_elements(&tape->values[op->out]), in_data(tape, op, IN_X),
                   out_gradient(tape, op), in_gradient(tape, op, IN_X), op->accumulate[IN_X]);
 }
@@ -473,9 +466,8 @@ static void concat_run_forward(const Tape *tape, const Operation *op)
                    in_data(tape, op, IN_SECOND), out_data(tape, op));
 }
 
-static void concat_run_backward(const Tape *tape, const Operation *op, float *gradients)
+static void concat_run_backward(const Tape *tape, const Operation *op)
 {
-    (void)gradients; /* no parameters */
     const Value *a = in_value(tape, op, IN_X), *b = in_value(tape, op, IN_SECOND);
     concat_backward(tape->device, rows_of(a), a->c, b->c, out_gradient(tape, op),
                     in_gradient(tape, op, IN_X), op->accumulate[IN_X],
@@ -508,9 +500,8 @@ static void upsample_run_forward(const Tape *tape, const Operation *op)
                      out_data(tape, op));
 }
 
-static void upsample_run_backward(const Tape *tape, const Operation *op, float *gradients)
+static void upsample_run_backward(const Tape *tape, const Operation *op)
 {
-    (void)gradients; /* no parameters */
     const Value *x = in_value(tape, op, IN_X);
     upsample_backward(tape->device, x->n, x->h, x->w, x->c, out_gradient(tape, op),
                       in_gradient(tape, op, IN_X), op->accumulate[IN_X]);

@@ -44,8 +44,8 @@ static size_t lowest_gap(PlannedBuffer *const *placed, size_t n_placed, const Pl
 
 int planner_place(PlannedBuffer *buffers, size_t n_buffers, size_t *ret_bytes)
 {
-    _cleanup_free_ PlannedBuffer **order = calloc(MAX(n_buffers, 1), sizeof(*order));
-    _cleanup_free_ PlannedBuffer **placed = calloc(MAX(n_buffers, 1), sizeof(*placed));
+    _cleanup_free_ PlannedBuffer **order = calloc(MAX(n_buffers, 1), sizeof(void *));
+    _cleanup_free_ PlannedBuffer **placed = calloc(MAX(n_buffers, 1), sizeof(void *));
     if (!order || !placed)
         return -ENOMEM;
 
@@ -53,7 +53,7 @@ int planner_place(PlannedBuffer *buffers, size_t n_buffers, size_t *ret_bytes)
     for (size_t i = 0; i < n_buffers; i++)
         if (is_used(&buffers[i]))
             order[n_order++] = &buffers[i];
-    qsort(order, n_order, sizeof(*order), compare_bytes);
+    qsort(order, n_order, sizeof(void *), compare_bytes);
 
     for (size_t i = 0; i < n_order; i++) {
         PlannedBuffer *b = order[i];
@@ -63,7 +63,7 @@ int planner_place(PlannedBuffer *buffers, size_t n_buffers, size_t *ret_bytes)
         size_t at = n_placed;
         while (at > 0 && placed[at - 1]->offset > b->offset)
             at--;
-        memmove(&placed[at + 1], &placed[at], (n_placed - at) * sizeof(*placed));
+        memmove(&placed[at + 1], &placed[at], (n_placed - at) * sizeof(void *));
         placed[at] = b;
         n_placed++;
     }

@@ -2,8 +2,6 @@
  * operations.c. */
 #include "trainer/nn/tape.h"
 
-#include "base/clock.h"
-
 #include <limits.h>
 #include <string.h>
 
@@ -353,16 +351,10 @@ void *tape_gradient(const Tape *tape, ValueId id)
 
 void *tape_saved(const Tape *tape, const Operation *op) { return buffer_address(tape, op->saved); }
 
-/* Timing stops the pipeline, so it happens only on request. */
-static uint64_t profile_start(const Tape *tape)
+static void observe(const Tape *tape, TapePhase phase, size_t operation)
 {
-    return tape->profile ? clock_boottime_usec() : 0;
-}
-
-static void profile_stop(const Tape *tape, uint64_t start, uint64_t *usec)
-{
-    (void)device_synchronise(tape->device, NULL); /* an error is sticky, its owner will see it */
-    *usec += clock_boottime_usec() - start;
+    if (tape->observer)
+        tape->observer(tape, phase, operation, tape->observer_userdata);
 }
 
 void tape_set_weights(Tape *tape, const float *weights)
@@ -372,10 +364,8 @@ void tape_set_weights(Tape *tape, const float *weights)
         const Operation *op = &tape->operations[i];
         if (op->packed_bytes == 0)
             continue;
-        uint64_t start = profile_start(tape);
         op->kind->pack(tape, op);
-        if (tape->profile)
-            profile_stop(tape, start, &tape->profile[i].pack_usec);
+        observe(tape, TAPE_PACK, i);
     }
 }
 
@@ -384,10 +374,8 @@ void tape_forward(const Tape *tape)
     assert(tape->weights || tape->parameters->n_items == 0);
     for (size_t i = 0; i < tape->n_operations; i++) {
         const Operation *op = &tape->operations[i];
-        uint64_t start = profile_start(tape);
         op->kind->forward(tape, op);
-        if (tape->profile)
-            profile_stop(tape, start, &tape->profile[i].forward_usec);
+        observe(tape, TAPE_FORWARD, i);
     }
 }
 
@@ -400,19 +388,18 @@ static void backward_residual(const Tape *tape, const Operation *op)
                    tape_gradient(tape, op->out), tape_gradient(tape, op->in[IN_RESIDUAL]));
 }
 
-void tape_backward(const Tape *tape, float *gradients,
+void tape_backward(Tape *tape, float *gradients,
                    void (*on_ready)(int64_t offset, int64_t n_elements, void *userdata),
                    void *userdata)
 {
+    tape->parameter_gradients = gradients;
     for (size_t i = tape->n_operations; i-- > 0;) {
         const Operation *op = &tape->operations[i];
         if (!op->runs_backward)
             continue;
-        uint64_t start = profile_start(tape);
         backward_residual(tape, op);
-        op->kind->backward(tape, op, gradients);
-        if (tape->profile)
-            profile_stop(tape, start, &tape->profile[i].backward_usec);
+        op->kind->backward(tape, op);
+        observe(tape, TAPE_BACKWARD, i);
         if (on_ready && op->layer.n_elements > 0)
             on_ready(op->layer.weight, op->layer.n_elements, userdata);
     }

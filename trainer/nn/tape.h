@@ -89,16 +89,16 @@ struct OperationKind {
     int (*plan)(Tape *tape, Operation *op, Error *err);  /* kernel objects and sizes; may be NULL */
     void (*pack)(const Tape *tape, const Operation *op); /* may be NULL */
     void (*forward)(const Tape *tape, const Operation *op);
-    void (*backward)(const Tape *tape, const Operation *op, float *gradients); /* may be NULL */
-    void (*release)(Operation *op);                                            /* may be NULL */
+    void (*backward)(const Tape *tape, const Operation *op); /* may be NULL */
+    void (*release)(Operation *op);                          /* may be NULL */
     void (*describe)(const Tape *tape, const Operation *op, char *text, size_t size);
 };
 
 enum { BACKWARD_READS_OUT = 1u << INPUTS_MAX };
 
-typedef struct TapeProfile {
-    uint64_t pack_usec, forward_usec, backward_usec;
-} TapeProfile;
+/* Told after every step, for profiles and tests. */
+typedef enum TapePhase { TAPE_PACK, TAPE_FORWARD, TAPE_BACKWARD } TapePhase;
+typedef void (*TapeObserver)(const Tape *tape, TapePhase phase, size_t operation, void *userdata);
 
 struct Tape {
     Device *device; /* NULL until tape_plan() */
@@ -113,8 +113,10 @@ struct Tape {
     size_t arena_bytes, workspace_bytes, packed_bytes;
     char *arena, *workspace, *packed; /* device memory */
     const float *weights;             /* flat, as last set */
-    TapeProfile *profile;             /* [n_operations] or NULL: time every step */
-    int r;                            /* first error while emitting */
+    float *parameter_gradients;       /* flat, of the backward that runs */
+    TapeObserver observer;            /* or NULL */
+    void *observer_userdata;
+    int r; /* first error while emitting */
 };
 
 int tape_new(Tape **ret);
@@ -174,7 +176,7 @@ void tape_set_weights(Tape *tape, const float *weights);
 void tape_forward(const Tape *tape);
 /* After tape_forward(), with the same inputs still in place. Overwrites all gradients (flat).
  * on_ready is told the range of every operation's parameters once they are final. */
-void tape_backward(const Tape *tape, float *gradients,
+void tape_backward(Tape *tape, float *gradients,
                    void (*on_ready)(int64_t offset, int64_t n_elements, void *userdata),
                    void *userdata);
 

@@ -542,6 +542,56 @@ static void the_plan_of_a_network_never_overlaps(void **state)
     }
 }
 
+static int time_of(const Tape *tape, TapePhase phase, size_t operation)
+{
+    int n = (int)tape->n_operations, i = (int)operation;
+    return phase == TAPE_FORWARD ? i : 2 * n - 1 - i;
+}
+
+/* Fills everything that no later step may read with NaNs: all of the arena but the buffers that
+ * were written and will be touched again, and the whole workspace. */
+static void poison_the_dead(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
+{
+    char *keep = userdata;
+    if (phase == TAPE_PACK)
+        return;
+    int now = time_of(tape, phase, operation);
+    memcpy(keep, tape->arena, tape->arena_bytes);
+    memset(tape->arena, 0xff, tape->arena_bytes);
+    memset(tape->workspace, 0xff, tape->workspace_bytes);
+    for (size_t i = 0; i < tape->n_buffers; i++) {
+        const PlannedBuffer *b = &tape->buffers[i];
+        if (b->first <= now && b->last > now)
+            memcpy(tape->arena + b->offset, keep + b->offset, b->bytes);
+    }
+}
+
+/* Every read is declared, every first writer overwrites, and no kernel looks beyond its operands:
+ * else a NaN gets into the gradients. */
+static void no_step_reads_dead_memory(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ELEMENTSOF(golden_names); i++) {
+        _cleanup_(golden_close) Golden g = golden_open(golden_names[i]);
+        _cleanup_(bench_close) Bench b = bench_golden(&g, true);
+        _cleanup_free_ float *weights = golden_flat(&g, "weights", b.list);
+        Tape *tape = network_tape(b.network);
+        _cleanup_free_ char *keep = malloc(tape->arena_bytes);
+        assert_non_null(keep);
+        set_weights(&b, weights);
+        load_step(&b, &g, 0);
+        (void)forward_backward(&b, NULL, NULL);
+        _cleanup_free_ float *plain = download(&b, b.gradients, b.n_parameters);
+
+        memset(tape->arena, 0xff, tape->arena_bytes);
+        tape->observer = poison_the_dead;
+        tape->observer_userdata = keep;
+        (void)forward_backward(&b, NULL, NULL);
+        _cleanup_free_ float *poisoned = download(&b, b.gradients, b.n_parameters);
+        assert_memory_equal(plain, poisoned, (size_t)b.n_parameters * sizeof(float));
+    }
+}
+
 static void bad_shapes_are_refused(void **state)
 {
     (void)state;
@@ -568,6 +618,7 @@ int main(void)
         cmocka_unit_test(inference_gives_the_training_bits_in_less_memory),
         cmocka_unit_test(every_gradient_is_told_once_and_final),
         cmocka_unit_test(the_plan_of_a_network_never_overlaps),
+        cmocka_unit_test(no_step_reads_dead_memory),
         cmocka_unit_test(bad_shapes_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

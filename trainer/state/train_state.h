@@ -66,6 +66,10 @@ int train_state_new(Device *device, const ParameterList *parameters, int rank, i
 TrainState *train_state_free(TrainState *state);
 DEFINE_CLEANUP(TrainState, train_state_free)
 
+/* How many shards m, v and ema are cut into: 1 with ZeRO 0, else one a rank. */
+int train_state_shards(const TrainState *state);
+/* Does this rank keep m, v and ema of the chunk? */
+bool train_state_keeps(const TrainState *state, int64_t chunk);
 /* Where chunk c of m, v, ema lies on this rank, or NULL when it is another rank's. */
 float *train_state_chunk(const TrainState *state, float *shard, int64_t chunk);
 

@@ -1,0 +1,406 @@
+/* gloo_shim.cc - see gloo_shim.h.
+ *
+ * Gloo's own collectives are not used: a wait inside them can be ended by nobody, a timeout of one
+ * tears down all connections, and their order of float additions depends on the message size. Here
+ * every wait is woken by a ticker thread each 20 ms and looks by itself whether to go on. That also
+ * covers what Gloo forgets: when a connection breaks, it tells the buffers whose messages have not
+ * begun, but not the one whose message is half through. */
+
+#include "trainer/comm/gloo_shim.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include <gloo/common/error.h>
+#include <gloo/context.h>
+#include <gloo/transport/context.h>
+#include <gloo/transport/pair.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+
+extern "C" {
+#include "base/cleanup.h"
+#include "base/clock.h"
+}
+
+namespace
+{
+
+using std::chrono::milliseconds;
+namespace tcp = gloo::transport::tcp;
+
+constexpr milliseconds tick_period(20);
+/* Longer than any deadline: Gloo's own timeout would close every connection of the mesh. */
+constexpr milliseconds far_away(std::chrono::hours(24));
+constexpr uint64_t sentinel_slot = UINT64_MAX;
+
+/* While it is armed, Gloo's loop turns every 200 us. Connecting and closing wait for turns of the
+ * loop, and of itself it turns each 10 ms. Must outlive the device, which never forgets it. */
+class FastLoop : public tcp::Handler
+{
+  public:
+    explicit FastLoop(tcp::Device &device)
+        : fd_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC))
+    {
+        if (fd_ >= 0) /* without it everything is merely slow */
+            device.registerDescriptor(fd_, EPOLLIN, this);
+    }
+    ~FastLoop() override { (void)fd_close(fd_); }
+    FastLoop(const FastLoop &) = delete;
+    FastLoop &operator=(const FastLoop &) = delete;
+
+    void arm(bool on)
+    {
+        long period_nsec = on ? 200000 : 0;
+        struct itimerspec period = {{0, period_nsec}, {0, period_nsec}};
+        (void)timerfd_settime(fd_, 0, &period, nullptr); /* as above */
+    }
+    void handleEvents(int) override
+    {
+        uint64_t expirations;
+        (void)!::read(fd_, &expirations, sizeof(expirations)); /* only the turn counts */
+    }
+
+  private:
+    int fd_;
+};
+
+struct Message {
+    gloo::transport::UnboundBuffer *buffer;
+    int peer;
+    uint64_t slot;
+    size_t offset, n_bytes;
+    bool send;
+};
+
+/* Has Gloo's thread post messages. If another thread did, Gloo's would, while the connection's lock
+ * is taken, poll in a loop: with fewer cores than threads it burns the time that the holder of the
+ * lock needs. Must outlive the device, which never forgets it. */
+class Poster : public tcp::Handler
+{
+  public:
+    explicit Poster(tcp::Device &device) : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
+    {
+        if (fd_ < 0)
+            throw std::system_error(errno, std::system_category(), "eventfd");
+        device.registerDescriptor(fd_, EPOLLIN, this);
+    }
+    ~Poster() override { (void)fd_close(fd_); }
+    Poster(const Poster &) = delete;
+    Poster &operator=(const Poster &) = delete;
+
+    void add(const Message &message)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        queue_.push_back(message);
+        pending_ = true;
+    }
+    void flush()
+    {
+        if (!pending_.exchange(false))
+            return;
+        uint64_t one = 1;
+        (void)!::write(fd_, &one, sizeof(one)); /* fails only when it is ready to read anyway */
+    }
+    /* Messages of this buffer that are still queued are dropped. */
+    void forget(const gloo::transport::UnboundBuffer *buffer)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        queue_.erase(std::remove_if(queue_.begin(), queue_.end(),
+                                    [&](const Message &m) { return m.buffer == buffer; }),
+                     queue_.end());
+    }
+    void handleEvents(int) override
+    {
+        uint64_t count;
+        (void)!::read(fd_, &count, sizeof(count)); /* only the turn counts */
+        std::lock_guard<std::mutex> lock(mutex_);
+        for (const Message &message : queue_)
+            post(message);
+        queue_.clear();
+    }
+
+  private:
+    /* A failure means that the connection broke: who waits for this message looks at that. */
+    static void post(const Message &message)
+    {
+        try {
+            if (message.send)
+                message.buffer->send(message.peer, message.slot, message.offset, message.n_bytes);
+            else
+                message.buffer->recv(message.peer, message.slot, message.offset, message.n_bytes);
+        } catch (...) {
+            message.buffer->abortWaitRecv();
+            message.buffer->abortWaitSend();
+        }
+    }
+    int fd_;
+    std::mutex mutex_;
+    std::vector<Message> queue_;
+    std::atomic<bool> pending_{false};
+};
+
+struct MeshContext : gloo::Context {
+    MeshContext(int own_rank, int world_size, std::shared_ptr<gloo::transport::Device> device,
+                milliseconds timeout)
+        : gloo::Context(own_rank, world_size)
+    {
+        device_ = std::move(device);
+        transportContext_ = device_->createContext(own_rank, world_size);
+        transportContext_->setTimeout(timeout);
+        for (int peer = 0; peer < world_size; peer++)
+            if (peer != own_rank)
+                transportContext_->createPair(peer);
+    }
+    gloo::transport::Pair &pair(int peer) { return *getPair(peer); }
+};
+
+} // namespace
+
+struct GlooMesh {
+    std::unique_ptr<FastLoop> fast;
+    std::unique_ptr<Poster> poster;
+    std::shared_ptr<tcp::Device> device;
+    std::unique_ptr<MeshContext> context;
+    std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> sentinels;
+    std::atomic<bool> aborted{false};
+
+    std::mutex mutex;
+    std::condition_variable wake;
+    gloo::transport::UnboundBuffer *waiting = nullptr; /* whom the ticker wakes */
+    bool ending = false;
+    std::thread ticker;
+
+    void tick()
+    {
+        std::unique_lock<std::mutex> lock(mutex);
+        while (!wake.wait_for(lock, tick_period, [&] { return ending; })) {
+            if (waiting) {
+                waiting->abortWaitRecv();
+                waiting->abortWaitSend();
+            }
+        }
+    }
+    void set_waiting(gloo::transport::UnboundBuffer *buffer)
+    {
+        std::lock_guard<std::mutex> lock(mutex);
+        waiting = buffer;
+    }
+    /* Each connection has one receive outstanding for ever, which Gloo fails when it breaks. */
+    void post_sentinel(int peer)
+    {
+        sentinels[peer] = context->createUnboundBuffer(nullptr, 0);
+        sentinels[peer]->recv(peer, sentinel_slot, 0, 0);
+    }
+    bool closed(int peer)
+    {
+        try {
+            sentinels[peer]->abortWaitRecv(); /* so that the next line does not wait */
+            (void)sentinels[peer]->waitRecv(nullptr, far_away); /* always false */
+            return false;
+        } catch (const gloo::IoException &) {
+            return true;
+        }
+    }
+    ~GlooMesh()
+    {
+        if (ticker.joinable()) {
+            {
+                std::lock_guard<std::mutex> lock(mutex);
+                ending = true;
+            }
+            wake.notify_all();
+            ticker.join();
+        }
+        if (fast)
+            fast->arm(true);
+        sentinels.clear();
+        context.reset();
+        device.reset();
+    }
+};
+
+struct GlooBuffer {
+    GlooMesh *mesh;
+    int peer;
+    std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
+};
+
+/* Runs body, which returns 0 or -errno, and turns what it throws into an Error. */
+template <typename Body> static int guarded(Error *err, const char *what, int peer, Body body)
+{
+    try {
+        return body();
+    } catch (const gloo::IoException &e) {
+        return error_set(err, -ECONNRESET, "%s rank %d: %s", what, peer, e.what());
+    } catch (const std::bad_alloc &) {
+        return error_set(err, -ENOMEM, "%s rank %d: out of memory", what, peer);
+    } catch (const std::exception &e) {
+        return error_set(err, -EIO, "%s rank %d: %s", what, peer, e.what());
+    } catch (...) {
+        return error_set(err, -EIO, "%s rank %d: unknown exception", what, peer);
+    }
+}
+
+int gloo_mesh_new(int rank, int size, const char *host, uint64_t pair_timeout_usec, GlooMesh **ret,
+                  Error *err)
+{
+    return guarded(err, "gloo: listening as", rank, [&] {
+        auto mesh = std::make_unique<GlooMesh>();
+        tcp::attr attr(host);
+        mesh->device = std::dynamic_pointer_cast<tcp::Device>(tcp::CreateDevice(attr));
+        mesh->fast = std::make_unique<FastLoop>(*mesh->device);
+        mesh->poster = std::make_unique<Poster>(*mesh->device);
+        /* Gloo waits five times what it is told for a peer to connect. */
+        auto timeout = milliseconds(pair_timeout_usec / 1000 / 5 + 1);
+        mesh->context = std::make_unique<MeshContext>(rank, size, mesh->device, timeout);
+        mesh->sentinels.resize(size);
+        mesh->ticker = std::thread(&GlooMesh::tick, mesh.get());
+        *ret = mesh.release();
+        return 0;
+    });
+}
+
+GlooMesh *gloo_mesh_free(GlooMesh *mesh)
+{
+    (void)guarded(nullptr, "gloo: closing", 0, [&] { /* nobody can act on a failed close */
+                                                     delete mesh;
+                                                     return 0;
+    });
+    return nullptr;
+}
+
+int gloo_mesh_address(GlooMesh *mesh, int peer, char ret[GLOO_ADDRESS_MAX], size_t *ret_bytes,
+                      Error *err)
+{
+    return guarded(err, "gloo: address for", peer, [&] {
+        std::vector<char> bytes = mesh->context->pair(peer).address().bytes();
+        assert(bytes.size() <= GLOO_ADDRESS_MAX);
+        std::copy(bytes.begin(), bytes.end(), ret);
+        *ret_bytes = bytes.size();
+        return 0;
+    });
+}
+
+int gloo_mesh_connect(GlooMesh *mesh, int peer, const char *address, size_t n_bytes, Error *err)
+{
+    return guarded(err, "gloo: connecting to", peer, [&] {
+        mesh->fast->arm(true);
+        mesh->context->pair(peer).connect(std::vector<char>(address, address + n_bytes));
+        mesh->fast->arm(false);
+        mesh->post_sentinel(peer);
+        return 0;
+    });
+}
+
+void gloo_mesh_abort(GlooMesh *mesh) { mesh->aborted = true; }
+
+int gloo_buffer_new(GlooMesh *mesh, int peer, void *memory, size_t n_bytes, GlooBuffer **ret,
+                    Error *err)
+{
+    return guarded(err, "gloo: buffer for", peer, [&] {
+        auto buffer = std::make_unique<GlooBuffer>();
+        buffer->mesh = mesh;
+        buffer->peer = peer;
+        buffer->buffer = mesh->context->createUnboundBuffer(memory, n_bytes);
+        *ret = buffer.release();
+        return 0;
+    });
+}
+
+GlooBuffer *gloo_buffer_free(GlooBuffer *buffer)
+{
+    if (buffer) {
+        buffer->mesh->poster->forget(buffer->buffer.get());
+        delete buffer;
+    }
+    return nullptr;
+}
+
+static int post(GlooBuffer *buffer, const char *what, uint64_t slot, size_t offset, size_t n_bytes,
+                bool send, Error *err)
+{
+    return guarded(err, what, buffer->peer, [&] {
+        buffer->mesh->poster->add(
+            {buffer->buffer.get(), buffer->peer, slot, offset, n_bytes, send});
+        return 0;
+    });
+}
+
+int gloo_buffer_send(GlooBuffer *buffer, uint64_t slot, size_t offset, size_t n_bytes, Error *err)
+{
+    return post(buffer, "gloo: sending to", slot, offset, n_bytes, true, err);
+}
+
+int gloo_buffer_receive(GlooBuffer *buffer, uint64_t slot, size_t offset, size_t n_bytes,
+                        Error *err)
+{
+    return post(buffer, "gloo: receiving from", slot, offset, n_bytes, false, err);
+}
+
+/* wait(timeout) is waitRecv or waitSend: true when a message is through, false when the ticker woke
+ * it, an exception when the connection broke or the timeout passed. */
+template <typename Wait>
+static int wait_ticking(GlooBuffer *buffer, const char *what, uint64_t deadline_usec, Wait wait,
+                        Error *err)
+{
+    GlooMesh *mesh = buffer->mesh;
+    mesh->poster->flush();
+    for (;;) {
+        if (mesh->aborted)
+            return error_set(err, -ECANCELED, "%s rank %d: aborted", what, buffer->peer);
+        if (clock_boottime_usec() >= deadline_usec)
+            return error_set(err, -ETIMEDOUT, "%s rank %d: the deadline passed", what,
+                             buffer->peer);
+        mesh->set_waiting(buffer->buffer.get());
+        if (wait(far_away))
+            return 0;
+        if (!mesh->closed(buffer->peer))
+            continue;
+        /* What came before the end of the connection counts. With the ticker off, one wait may
+         * still see an old tick; the second returns true or throws. */
+        mesh->set_waiting(nullptr);
+        try {
+            if (wait(milliseconds(0)) || wait(milliseconds(0)))
+                return 0;
+        } catch (const gloo::IoException &) { /* the text would tell of a timeout of 0 ms */
+        }
+        return error_set(err, -ECONNRESET, "%s rank %d: the connection is closed", what,
+                         buffer->peer);
+    }
+}
+
+static int buffer_wait(GlooBuffer *buffer, const char *what, uint64_t deadline_usec, bool sent,
+                       Error *err)
+{
+    int r = guarded(err, what, buffer->peer, [&] {
+        return wait_ticking(
+            buffer, what, deadline_usec,
+            [&](milliseconds timeout) {
+                return sent ? buffer->buffer->waitSend(nullptr, timeout)
+                            : buffer->buffer->waitRecv(nullptr, timeout);
+            },
+            err);
+    });
+    buffer->mesh->set_waiting(nullptr);
+    return r;
+}
+
+int gloo_buffer_wait_sent(GlooBuffer *buffer, uint64_t deadline_usec, Error *err)
+{
+    return buffer_wait(buffer, "gloo: sending to", deadline_usec, true, err);
+}
+
+int gloo_buffer_wait_received(GlooBuffer *buffer, uint64_t deadline_usec, Error *err)
+{
+    return buffer_wait(buffer, "gloo: receiving from", deadline_usec, false, err);
+}

@@ -1,0 +1,32 @@
+/* exponent.h - how finely a tensor's gradients are counted, and whether their sum could overflow.
+ *
+ * A gradient g becomes the integer rint(g 2^e), |g| at most the tensor's largest over all grains,
+ * M. With Q = rint(M 2^e), any sum over any of the G grains, in any order and on any rank, is at
+ * most G Q in magnitude, because rint is monotone and odd. So G Q <= limit proves that neither one
+ * value saturates nor any partial sum overflows, and it is known to all ranks alike from M alone.
+ *
+ * Ownership: none.
+ * Units:     maxima are the bit patterns of |g| as float: they order like the values, infinity and
+ *            NaN above all finite ones. An exponent e stands for 2^e.
+ * Errors:    none.
+ * Threads:   any; pure.
+ * Source:    ARCHITECTURE.md, "Same bits everywhere", item 4.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+enum { EXPONENT_MIN = -100, EXPONENT_MAX = 120 };
+
+/* Bits of the integer: 32, 64, whose sums stay within 2^31 - 1, 2^62. */
+typedef enum SumWidth { SUM_32 = 32, SUM_64 = 64 } SumWidth;
+
+/* The exponent at which n_grains gradients of up to four times the maximum still fit. */
+int exponent_choose(uint32_t maximum, int64_t n_grains, SumWidth width);
+
+/* Could the sum of n_grains gradients of up to `maximum`, finite, overflow at this exponent? */
+bool exponent_overflows(int exponent, uint32_t maximum, int64_t n_grains, SumWidth width);
+
+/* From here on a gradient counts as infinite: at 2^128 / G the sum could leave fp32. Every smaller
+ * one fits at some exponent that is allowed, by far. */
+uint32_t exponent_infinite(int64_t n_grains);

@@ -1,0 +1,424 @@
+/* update.c - see update.h.
+ *
+ * What is decided is decided from numbers that all ranks have alike: the maxima over all grains and
+ * the reports of all grains. */
+
+#include "trainer/state/update.h"
+
+#include "trainer/state/exponent.h"
+#include "trainer/state/gradient_sum.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { BAD_NONE = -1, BAD_LOSS = -2 }; /* else the index of a tensor */
+
+/* What each rank tells the others about one of its grains. */
+typedef struct GrainReport {
+    double loss;
+    int64_t bad;
+} GrainReport;
+
+struct Update {
+    TrainState *state;
+    const Job *job;
+    DeviceComm dc;
+    GradientSum *sum;
+    int64_t n_tensors;
+    int64_t first, n_own, share; /* grains */
+    SumWidth width;
+    uint32_t infinite; /* a maximum from here on is no number */
+    int *exponents;    /* of tensors, in this pass */
+
+    /* Device memory. */
+    uint32_t *maxima;   /* [share][tensors] */
+    double *chunk_sums; /* of squares, by slot */
+
+    /* Host memory. */
+    uint32_t *grain_maxima;   /* [share][tensors] */
+    uint32_t *global_maxima;  /* [tensors] */
+    uint32_t *first_maxima;   /* of the pass that was redone */
+    GrainReport *reports;     /* [world][share] */
+    GrainReport *own_reports; /* [share] */
+    uint64_t *gathered;       /* [world][1 + slots]: word, then sums of squares */
+
+    bool measuring; /* there is no history: this pass finds the maxima alone */
+    bool redone, decided;
+    int64_t n_added; /* in this pass, missing ones counted */
+};
+
+void grain_share(int64_t n_grains, int rank, int world_size, int64_t *ret_first, int64_t *ret_n,
+                 int64_t *ret_share)
+{
+    assert(rank >= 0 && rank < world_size && n_grains >= world_size);
+    *ret_first = rank * n_grains / world_size;
+    *ret_n = (rank + 1) * n_grains / world_size - *ret_first;
+    *ret_share = DIV_ROUND_UP(n_grains, world_size);
+}
+
+/* ---- creation ---- */
+
+static int allocate(Update *update, Error *err)
+{
+    TrainState *state = update->state;
+    size_t world = (size_t)state->world_size, share = (size_t)update->share;
+    size_t tensors = (size_t)update->n_tensors;
+    size_t slots = (size_t)shard_slots(&state->layout, state->world_size);
+    update->exponents = calloc(tensors, sizeof(*update->exponents));
+    update->grain_maxima = calloc(share * tensors, sizeof(*update->grain_maxima));
+    update->global_maxima = calloc(tensors, sizeof(*update->global_maxima));
+    update->first_maxima = calloc(tensors, sizeof(*update->first_maxima));
+    update->reports = calloc(world * share, sizeof(*update->reports));
+    update->own_reports = calloc(share, sizeof(*update->own_reports));
+    update->gathered = calloc(world * (1 + slots), sizeof(*update->gathered));
+    if (!update->exponents || !update->grain_maxima || !update->global_maxima ||
+        !update->first_maxima || !update->reports || !update->own_reports || !update->gathered)
+        return error_set(err, -ENOMEM, "out of memory");
+    int r = device_allocate(state->device, share * tensors * sizeof(*update->maxima),
+                            (void **)&update->maxima, err);
+    if (r < 0)
+        return r;
+    return device_allocate(state->device, slots * sizeof(*update->chunk_sums),
+                           (void **)&update->chunk_sums, err);
+}
+
+int update_new(TrainState *state, Comm *comm, const Job *job, Update **ret, Error *err)
+{
+    assert(comm_rank(comm) == state->rank && comm_size(comm) == state->world_size);
+    _cleanup_(update_freep) Update *update = calloc(1, sizeof(*update));
+    if (!update)
+        return error_set(err, -ENOMEM, "update: out of memory");
+    update->state = state;
+    update->job = job;
+    update->n_tensors = (int64_t)state->parameters->n_items;
+    update->width = job->train.reduction == REDUCTION_EXACT64 ? SUM_64 : SUM_32;
+    update->infinite = exponent_infinite(job->train.n_grains);
+    grain_share(job->train.n_grains, state->rank, state->world_size, &update->first, &update->n_own,
+                &update->share);
+    size_t weight_bytes = (size_t)state->layout.n_elements * sizeof(float);
+    size_t sum_bytes = gradient_sum_comm_bytes(state, job->train.reduction);
+    int r = device_comm_open(state->device, comm, MAX(weight_bytes, sum_bytes), &update->dc, err);
+    if (r >= 0)
+        r = gradient_sum_new(state, &update->dc, job->train.reduction, job->train.n_grains,
+                             &update->sum, err);
+    if (r >= 0)
+        r = allocate(update, err);
+    if (r < 0)
+        return error_prefix(err, r, "update");
+    *ret = TAKE_PTR(update);
+    return 0;
+}
+
+Update *update_free(Update *update)
+{
+    if (!update)
+        return NULL;
+    Device *device = update->state->device;
+    update->sum = gradient_sum_free(update->sum);
+    device_comm_close(&update->dc);
+    device_release(device, update->maxima);
+    device_release(device, update->chunk_sums);
+    free(update->exponents);
+    free(update->grain_maxima);
+    free(update->global_maxima);
+    free(update->first_maxima);
+    free(update->reports);
+    free(update->own_reports);
+    free(update->gathered);
+    free(update);
+    return NULL;
+}
+
+/* ---- a pass over the grains ---- */
+
+static void pass_begin(Update *update)
+{
+    update->n_added = 0;
+    update->decided = false;
+    device_clear(update->state->device, update->maxima,
+                 (size_t)(update->share * update->n_tensors) * sizeof(*update->maxima));
+    gradient_sum_begin(update->sum, update->measuring ? NULL : update->exponents);
+}
+
+int update_add_grain(Update *update, int64_t grain, const float *gradients, double loss, Error *err)
+{
+    assert(update->n_added < update->share);
+    assert(gradients ? grain == update->first + update->n_added : update->n_added >= update->n_own);
+    update->own_reports[update->n_added] = (GrainReport){.loss = loss, .bad = BAD_NONE};
+    int r = gradient_sum_add(update->sum, gradients,
+                             update->maxima + update->n_added * update->n_tensors, err);
+    update->n_added++;
+    return r < 0 ? error_prefix(err, r, "reducing grain %" PRId64, grain) : 0;
+}
+
+/* ---- the verdict ---- */
+
+static uint32_t window_maximum(const TrainScalars *scalars, int64_t tensor)
+{
+    uint32_t maximum = 0;
+    for (int64_t i = 0; i < scalars->n_maxima; i++) {
+        int64_t slot = (scalars->n_accepted - 1 - i) % MAXIMA_WINDOW;
+        maximum = MAX(maximum, scalars->maxima[tensor * MAXIMA_WINDOW + slot]);
+    }
+    return maximum;
+}
+
+static void window_push(TrainScalars *scalars, int64_t n_tensors, const uint32_t *maxima)
+{
+    int64_t slot = scalars->n_accepted % MAXIMA_WINDOW;
+    for (int64_t tensor = 0; tensor < n_tensors; tensor++)
+        scalars->maxima[tensor * MAXIMA_WINDOW + slot] = maxima[tensor];
+    scalars->n_accepted++;
+    scalars->n_maxima = MIN(scalars->n_maxima + 1, (int64_t)MAXIMA_WINDOW);
+}
+
+/* The EMA becomes the master once start_step steps are done. */
+static void ema_start_if_due(Update *update)
+{
+    TrainState *state = update->state;
+    if (!state->ema || state->ema_active || state->scalars.step < update->job->train.ema.start_step)
+        return;
+    for (int64_t chunk = 0; chunk < state->layout.n_chunks; chunk++) {
+        if (train_state_keeps(state, chunk))
+            device_copy(state->device, train_state_chunk(state, state->ema, chunk),
+                        state->weights + chunk_begin(&state->layout, chunk),
+                        (size_t)chunk_length(&state->layout, chunk) * sizeof(float));
+    }
+    state->ema_active = true;
+}
+
+void update_begin(Update *update)
+{
+    const TrainScalars *scalars = &update->state->scalars;
+    ema_start_if_due(update);
+    update->dc.usec = 0;
+    update->redone = false;
+    update->measuring = scalars->n_maxima == 0 && update->job->train.reduction != REDUCTION_FLOAT;
+    for (int64_t tensor = 0; tensor < update->n_tensors; tensor++)
+        update->exponents[tensor] = exponent_choose(window_maximum(scalars, tensor),
+                                                    update->job->train.n_grains, update->width);
+    pass_begin(update);
+}
+
+/* This rank's maxima over its grains, and which of them are no numbers. */
+static void report_grains(Update *update)
+{
+    memset(update->global_maxima, 0, (size_t)update->n_tensors * sizeof(*update->global_maxima));
+    for (int64_t i = 0; i < update->n_own; i++) {
+        const uint32_t *maxima = update->grain_maxima + i * update->n_tensors;
+        GrainReport *report = &update->own_reports[i];
+        report->bad = isfinite(report->loss) ? BAD_NONE : BAD_LOSS;
+        for (int64_t tensor = update->n_tensors - 1; tensor >= 0; tensor--) {
+            update->global_maxima[tensor] = MAX(update->global_maxima[tensor], maxima[tensor]);
+            if (maxima[tensor] >= update->infinite)
+                report->bad = tensor;
+        }
+    }
+}
+
+static int exchange_reports(Update *update, Error *err)
+{
+    size_t n = (size_t)(update->share * update->n_tensors);
+    device_download(update->state->device, update->grain_maxima, update->maxima,
+                    n * sizeof(*update->maxima));
+    int r = device_synchronise(update->state->device, err);
+    if (r < 0)
+        return r;
+    report_grains(update);
+    uint64_t t = clock_boottime_usec();
+    r = comm_all_reduce(update->dc.comm, COMM_U32, COMM_MAX, update->global_maxima,
+                        (size_t)update->n_tensors, err);
+    if (r >= 0)
+        r = comm_all_gather(update->dc.comm, update->own_reports, update->reports,
+                            (size_t)update->share * sizeof(GrainReport), err);
+    return device_comm_timed(&update->dc, t, r);
+}
+
+/* The mean loss in grain order, and the first grain that is no number. */
+static void read_reports(Update *update, UpdateResult *result)
+{
+    const ParameterList *list = update->state->parameters;
+    double loss = 0;
+    for (int rank = 0; rank < update->state->world_size; rank++) {
+        int64_t first, n, share;
+        grain_share(update->job->train.n_grains, rank, update->state->world_size, &first, &n,
+                    &share);
+        for (int64_t i = 0; i < n; i++) {
+            const GrainReport *report = &update->reports[rank * share + i];
+            loss += report->loss;
+            if (report->bad == BAD_NONE || result->bad_grain >= 0)
+                continue;
+            result->bad_grain = first + i;
+            (void)snprintf(result->bad_tensor, sizeof(result->bad_tensor), "%s",
+                           report->bad == BAD_LOSS ? "loss" : list->items[report->bad].name);
+        }
+    }
+    result->loss = loss / (double)update->job->train.n_grains;
+}
+
+static bool any_overflow(const Update *update)
+{
+    for (int64_t tensor = 0; tensor < update->n_tensors; tensor++) {
+        if (exponent_overflows(update->exponents[tensor], update->global_maxima[tensor],
+                               update->job->train.n_grains, update->width))
+            return true;
+    }
+    return false;
+}
+
+int update_decide(Update *update, UpdateVerdict *ret, UpdateResult *ret_result, Error *err)
+{
+    assert(update->n_added == update->share && !update->decided);
+    int r = exchange_reports(update, err);
+    if (r < 0)
+        return error_prefix(err, r, "deciding on step %" PRId64, update->state->scalars.step + 1);
+
+    UpdateResult result = {.bad_grain = -1, .redone = update->redone};
+    read_reports(update, &result);
+    size_t maxima_bytes = (size_t)update->n_tensors * sizeof(*update->global_maxima);
+    UpdateVerdict verdict = UPDATE_ACCEPT;
+    if (result.bad_grain >= 0) {
+        verdict = UPDATE_NON_FINITE;
+    } else if (update->redone) {
+        if (memcmp(update->first_maxima, update->global_maxima, maxima_bytes) != 0)
+            return error_set(err, -EBADMSG,
+                             "step %" PRId64 ": the same grains gave other gradients when they "
+                             "were computed again",
+                             update->state->scalars.step + 1);
+        assert(!any_overflow(update)); /* exponent_infinite() saw to it */
+    } else if (update->job->train.reduction != REDUCTION_FLOAT &&
+               (update->measuring || any_overflow(update))) {
+        verdict = UPDATE_REDO;
+        update->redone = true;
+        update->measuring = false;
+        memcpy(update->first_maxima, update->global_maxima, maxima_bytes);
+        for (int64_t tensor = 0; tensor < update->n_tensors; tensor++)
+            update->exponents[tensor] = exponent_choose(update->global_maxima[tensor],
+                                                        update->job->train.n_grains, update->width);
+        pass_begin(update);
+    }
+    update->decided = verdict == UPDATE_ACCEPT;
+    *ret = verdict;
+    *ret_result = result;
+    return 0;
+}
+
+/* ---- the step ---- */
+
+/* Squares of the owned chunks, gathered, added in chunk order; rank 0's word comes along. */
+static int gather_norm(Update *update, uint32_t word, uint32_t *ret_word, double *ret_norm,
+                       Error *err)
+{
+    TrainState *state = update->state;
+    int world = state->world_size;
+    size_t slots = (size_t)shard_slots(&state->layout, world);
+    for (int64_t chunk = state->rank; chunk < state->layout.n_chunks; chunk += world)
+        sum_of_squares(state->device, chunk_length(&state->layout, chunk),
+                       gradient_sum_chunk(update->sum, chunk), &update->chunk_sums[chunk / world]);
+    uint64_t *own = update->gathered + (size_t)state->rank * (1 + slots);
+    own[0] = word;
+    device_download(state->device, own + 1, update->chunk_sums, slots * sizeof(double));
+    int r = device_synchronise(state->device, err);
+    if (r < 0)
+        return r;
+    uint64_t t = clock_boottime_usec();
+    r = comm_all_gather(update->dc.comm, own, update->gathered, (1 + slots) * sizeof(*own), err);
+    r = device_comm_timed(&update->dc, t, r);
+    if (r < 0)
+        return r;
+    double sum = 0;
+    for (int64_t chunk = 0; chunk < state->layout.n_chunks; chunk++) {
+        double square;
+        memcpy(&square,
+               &update->gathered[(size_t)chunk_owner(chunk, world) * (1 + slots) + 1 +
+                                 (size_t)(chunk / world)],
+               sizeof(square));
+        sum += square;
+    }
+    *ret_word = (uint32_t)update->gathered[0];
+    *ret_norm = sqrt(sum);
+    return 0;
+}
+
+/* By squaring: multiplications alone, so the bits are no libm's. */
+static double power(double base, int64_t n)
+{
+    double result = 1;
+    for (; n > 0; n >>= 1, base *= base) {
+        if (n & 1)
+            result *= base;
+    }
+    return result;
+}
+
+static AdamW adamw_of_step(const Update *update, double lr, double norm, double mean)
+{
+    const typeof(update->job->train.optimizer) *o = &update->job->train.optimizer;
+    int64_t t = update->state->scalars.adam_t + 1;
+    double clip = o->clip_norm > 0 ? MIN(1.0, o->clip_norm / (norm + 1e-6)) : 1.0;
+    /* The corrections undo what the moments do, whose betas are floats. */
+    float beta1 = (float)o->beta1, beta2 = (float)o->beta2;
+    return (AdamW){
+        .lr = (float)lr,
+        .beta1 = beta1,
+        .beta2 = beta2,
+        .eps = (float)o->eps,
+        .weight_decay = (float)o->weight_decay,
+        .gradient_scale = (float)(clip * mean),
+        .correction1 = (float)(1 - power((double)beta1, t)),
+        .correction2 = (float)(1 - power((double)beta2, t)),
+    };
+}
+
+static void update_chunk(Update *update, const AdamW *adamw, int64_t chunk)
+{
+    TrainState *state = update->state;
+    int64_t n = chunk_length(&state->layout, chunk);
+    float *weights = state->weights + chunk_begin(&state->layout, chunk);
+    adamw_update(state->device, adamw, n, gradient_sum_chunk(update->sum, chunk), weights,
+                 train_state_chunk(state, state->m, chunk),
+                 train_state_chunk(state, state->v, chunk));
+    if (state->ema_active)
+        ema_update(state->device, (float)update->job->train.ema.decay, n, weights,
+                   train_state_chunk(state, state->ema, chunk));
+}
+
+int update_apply(Update *update, uint32_t word, uint32_t *ret_word, UpdateResult *result,
+                 Error *err)
+{
+    assert(update->decided);
+    TrainState *state = update->state;
+    const Job *job = update->job;
+    int64_t step = state->scalars.step + 1;
+    double norm = 0;
+    int r = gradient_sum_reduce(update->sum, err);
+    if (r >= 0)
+        r = gather_norm(update, word, ret_word, &norm, err);
+    if (r < 0)
+        return error_prefix(err, r, "reducing the gradients of step %" PRId64, step);
+
+    double mean =
+        update->job->train.reduction == REDUCTION_FLOAT ? 1.0 / (double)job->train.n_grains : 1.0;
+    int64_t warmup = job->train.optimizer.warmup_steps;
+    result->gradient_norm = norm * mean;
+    result->lr = job->train.optimizer.lr * (step < warmup ? (double)step / (double)warmup : 1.0);
+    AdamW adamw = adamw_of_step(update, result->lr, result->gradient_norm, mean);
+    for (int64_t chunk = 0; chunk < state->layout.n_chunks; chunk++) {
+        if (train_state_keeps(state, chunk))
+            update_chunk(update, &adamw, chunk);
+    }
+    state->scalars.step = step;
+    state->scalars.position = step * job->train.global_batch;
+    state->scalars.adam_t++;
+    window_push(&state->scalars, update->n_tensors, update->global_maxima);
+    ema_start_if_due(update);
+    update->decided = false;
+    if (state->zero_stage > 0)
+        r = device_comm_all_gather_dealt(&update->dc, state->weights,
+                                         (size_t)state->layout.n_elements * sizeof(float),
+                                         (size_t)state->layout.chunk_elements * sizeof(float), err);
+    return r < 0 ? error_prefix(err, r, "gathering the weights of step %" PRId64, step) : 0;
+}
+
+uint64_t update_comm_usec(const Update *update) { return update->dc.usec; }
