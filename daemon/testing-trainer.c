@@ -94,7 +94,7 @@ static void fail_here(Fake *f)
     } else if (strcmp(f->what, "stop") == 0) {
         (void)raise(SIGSTOP);
     } else if (strncmp(f->what, "exit", 4) == 0) {
-        (void)fprintf(stderr, "something\nwent wrong\n");
+        (void)fprintf(stderr, "something\nwent wrong \xff\n");
         _exit(code);
     } else if (strncmp(f->what, "error", 5) == 0) {
         say(&error);
