@@ -412,6 +412,20 @@ bool lab_has_commits(Lab *lab, const void *commits)
 
 /* ---- processes ---- */
 
+int64_t lab_resident_bytes(const LabNode *node)
+{
+    char path[64], line[256];
+    long long kib = -1;
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)node->pid);
+    _cleanup_file_ FILE *f = fopen(path, "re");
+    assert_non_null(f);
+    while (kib < 0 && fgets(line, sizeof(line), f))
+        if (sscanf(line, "VmRSS: %lld kB", &kib) != 1)
+            kib = -1;
+    assert_true(kib > 0);
+    return (int64_t)kib * 1024;
+}
+
 size_t lab_marked(const LabNode *node, int *ret_pidfds, size_t max)
 {
     DIR *proc = opendir("/proc");
