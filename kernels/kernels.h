@@ -252,7 +252,8 @@ void dequantise64(Device *device, int64_t n, const int64_t *sum, int exponent, d
 void sum_of_squares(Device *device, int64_t n, const float *g, double *sum);
 
 typedef struct AdamW {
-    float lr, beta1, beta2, eps, weight_decay;
+    float lr, eps, weight_decay;
+    double beta1, beta2;            /* double, as 1 - beta is taken of them before rounding */
     float gradient_scale;           /* clipping: g is multiplied by it first */
     float correction1, correction2; /* 1 - beta1^t, 1 - beta2^t, computed by the caller in double */
 } AdamW;
@@ -262,7 +263,7 @@ typedef struct AdamW {
 void adamw_update(Device *device, const AdamW *adamw, int64_t n, const float *g, float *w, float *m,
                   float *v);
 /* ema = decay * ema + (1 - decay) * w */
-void ema_update(Device *device, float decay, int64_t n, const float *w, float *ema);
+void ema_update(Device *device, double decay, int64_t n, const float *w, float *ema);
 
 #ifdef __cplusplus
 }

@@ -14,7 +14,7 @@
 #endif
 
 enum {
-    FORWARD_QUERIES = 48, /* a multiple of TILE_ROWS */
+    FORWARD_QUERIES = 24, /* a multiple of TILE_ROWS */
     QUERIES = 96,         /* of a backward block; a multiple of TILE_ROWS */
     KEYS = 192,           /* of a backward block; a multiple of TILE_ROWS and TILE_COLUMNS */
 };
@@ -310,7 +310,8 @@ void attention_forward(Attention *attention, const void *q, const void *k, const
         float *to = (float *)out + (h.out - (const float *)out);
 
         pack_columns(h.keys, h.d, h.k, h.kv_stride, space.k_columns);
-        pack_panels(h.keys, h.d, h.v, h.kv_stride, TILE_COLUMNS, 0, h.d_panels, space.v_panels);
+        pack_panels(h.d, h.v, h.kv_stride, TILE_COLUMNS, 0, h.keys, space.v_panels,
+                    h.keys * TILE_COLUMNS);
         for (size_t first = 0; first < h.queries; first += FORWARD_QUERIES)
             forward_block(&h, &space, first, MIN((size_t)FORWARD_QUERIES, h.queries - first), to);
     }
@@ -391,10 +392,12 @@ static void backward_head(const Head *h, const BackwardSpace *space, float *dq, 
 {
     pack_columns(h->keys, h->d, h->k, h->kv_stride, space->k_columns);
     pack_columns(h->keys, h->d, h->v, h->kv_stride, space->v_columns);
-    pack_panels(h->keys, h->d, h->k, h->kv_stride, TILE_COLUMNS, 0, h->d_panels, space->k_panels);
-    pack_panels(h->queries, h->d, h->q, h->q_stride, TILE_COLUMNS, 0, h->d_panels, space->q_panels);
-    pack_panels(h->queries, h->d, h->dout, h->out_stride, TILE_COLUMNS, 0, h->d_panels,
-                space->do_panels);
+    pack_panels(h->d, h->k, h->kv_stride, TILE_COLUMNS, 0, h->keys, space->k_panels,
+                h->keys * TILE_COLUMNS);
+    pack_panels(h->d, h->q, h->q_stride, TILE_COLUMNS, 0, h->queries, space->q_panels,
+                h->queries * TILE_COLUMNS);
+    pack_panels(h->d, h->dout, h->out_stride, TILE_COLUMNS, 0, h->queries, space->do_panels,
+                h->queries * TILE_COLUMNS);
     for (size_t row = 0; row < h->queries; row++) {
         float lane[LANES] = {0};
         for (size_t i = 0; i < h->d; i++)

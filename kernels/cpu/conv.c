@@ -18,11 +18,13 @@
 enum {
     MAX_TAPS = 9,
     MAX_PASSES = 4,
-    CHUNK_TILES = 16,    /* tiles whose left rows stay in the cache while panels go by */
-    GROUP_PANELS = 4,    /* panels of the right side that one task takes */
-    BLOCK_VALUES = 2304, /* taps * channels of one chain */
-    RUN_PIXELS = 1024,   /* pixels of one chain of the gradient of the weights */
+    CHUNK_TILES = 16,     /* tiles whose left rows stay in the cache while panels go by */
+    GROUP_PANELS = 4,     /* panels of the right side that one task takes, or more */
+    CACHE_FLOATS = 32768, /* of the right side, kept while tiles go by */
+    BLOCK_VALUES = 2304,  /* taps * channels of one chain */
+    RUN_PIXELS = 1024,    /* pixels of one chain of the gradient of the weights */
     RUN_ROWS = 64,
+    PACK_PIXELS = 256,
     GROUP_SIXES = 16, /* tiles' heights of the gradient that one task takes */
 };
 
@@ -290,7 +292,24 @@ static inline void store_tile(const Product *p, const Tile *tile, const Rows *ro
     }
 }
 
-/* One task: a chunk of tiles times a group of panels. */
+/* One tile: block [at, at + n) of the channels, one panel. */
+static inline void multiply_tile(const Product *p, const Segment *segments, const Rows *rows,
+                                 size_t panel, size_t at, size_t n)
+{
+    const size_t depth = (size_t)p->from.c, column = panel * TILE_COLUMNS;
+    const size_t columns = MIN((size_t)TILE_COLUMNS, (size_t)p->to.c - column);
+    const float *right = p->packed + (panel * (size_t)p->conv->taps * depth + at) * TILE_COLUMNS;
+    Tile tile;
+
+    tile_multiply(segments, (size_t)p->pass->n_taps, at, 1, right, TILE_COLUMNS, n, &tile);
+    if (columns == TILE_COLUMNS)
+        store_tile(p, &tile, rows, column, TILE_COLUMNS, at == 0, at + n == depth);
+    else
+        store_tile(p, &tile, rows, column, columns, at == 0, at + n == depth);
+}
+
+/* One task: a chunk of tiles times a group of panels. Where the group fits the cache it goes by
+ * each tile, so that target rows are written from end to end; else the tiles go by each panel. */
 static void multiply_chunk(const Product *p, size_t first_row, size_t end_row, size_t first_panel,
                            size_t end_panel)
 {
@@ -299,25 +318,20 @@ static void multiply_chunk(const Product *p, size_t first_row, size_t end_row, s
     const size_t tiles = DIV_ROUND_UP(end_row - first_row, (size_t)TILE_ROWS);
     const size_t depth = (size_t)p->from.c, taps = (size_t)p->conv->taps;
     const size_t block = (size_t)BLOCK_VALUES / taps;
+    const bool fits = (end_panel - first_panel) * taps * depth * TILE_COLUMNS <= CACHE_FLOATS;
 
     for (size_t i = 0; i < tiles; i++)
         locate_rows(p, first_row + i * TILE_ROWS, end_row, segments[i], &rows[i]);
     for (size_t at = 0; at < depth; at += block) {
         const size_t n = MIN(block, depth - at);
-        for (size_t panel = first_panel; panel < end_panel; panel++) {
-            const float *right = p->packed + (panel * taps * depth + at) * TILE_COLUMNS;
-            const size_t column = panel * TILE_COLUMNS;
-            const size_t columns = MIN((size_t)TILE_COLUMNS, (size_t)p->to.c - column);
-            for (size_t i = 0; i < tiles; i++) {
-                Tile tile;
-                tile_multiply(segments[i], (size_t)p->pass->n_taps, at, 1, right, TILE_COLUMNS, n,
-                              &tile);
-                if (columns == TILE_COLUMNS)
-                    store_tile(p, &tile, &rows[i], column, TILE_COLUMNS, at == 0, at + n == depth);
-                else
-                    store_tile(p, &tile, &rows[i], column, columns, at == 0, at + n == depth);
-            }
-        }
+        if (fits)
+            for (size_t i = 0; i < tiles; i++)
+                for (size_t panel = first_panel; panel < end_panel; panel++)
+                    multiply_tile(p, segments[i], &rows[i], panel, at, n);
+        else
+            for (size_t panel = first_panel; panel < end_panel; panel++)
+                for (size_t i = 0; i < tiles; i++)
+                    multiply_tile(p, segments[i], &rows[i], panel, at, n);
     }
 }
 
@@ -326,14 +340,16 @@ static void multiply(const Product *p)
     const size_t rows = (size_t)p->conv->shape.n * (size_t)p->pass->h * (size_t)p->pass->w;
     const size_t chunk = (size_t)CHUNK_TILES * TILE_ROWS, n_panels = panels(p->to.c);
     const size_t chunks = DIV_ROUND_UP(rows, chunk);
-    const size_t groups = DIV_ROUND_UP(n_panels, (size_t)GROUP_PANELS);
+    const size_t panel_floats = (size_t)p->conv->taps * (size_t)p->from.c * TILE_COLUMNS;
+    const size_t group = MAX((size_t)GROUP_PANELS, (size_t)CACHE_FLOATS / panel_floats);
+    const size_t groups = DIV_ROUND_UP(n_panels, group);
     const int team = device_team(p->conv->device, (int64_t)rows * p->to.c * p->from.c);
 
 #pragma omp parallel for collapse(2) num_threads(team) schedule(dynamic)
     for (size_t i = 0; i < chunks; i++)
         for (size_t j = 0; j < groups; j++)
-            multiply_chunk(p, i * chunk, MIN((i + 1) * chunk, rows), j * GROUP_PANELS,
-                           MIN((j + 1) * GROUP_PANELS, n_panels));
+            multiply_chunk(p, i * chunk, MIN((i + 1) * chunk, rows), j * group,
+                           MIN((j + 1) * group, n_panels));
 }
 
 void conv_forward(Conv *conv, const void *x, const void *packed, const float *bias,
@@ -374,23 +390,33 @@ void conv_backward_data(Conv *conv, const void *dy, const void *packed, void *dx
 
 /* ---- backward by weight ---- */
 
+/* Panels lie a cache line further apart than their size, else those of a power of two of pixels
+ * would all fall into one set of the cache. */
 typedef struct Gradient {
     const Conv *conv;
-    float *x;    /* [panel of in][pixel of in][16] */
-    float *dy;   /* [six of out][pixel of out][6] */
-    Tile *tiles; /* [panel of in][six of out][tap] */
+    size_t x_stride, dy_stride; /* from panel to panel */
+    float *x;                   /* [panel of in][pixel of in][16] */
+    float *dy;                  /* [six of out][pixel of out][6] */
+    Tile *tiles;                /* [panel of in][six of out][tap] */
 } Gradient;
 
 static Gradient gradient_layout(const Conv *conv, void *workspace, size_t *ret_bytes)
 {
     char *at = workspace;
-    const size_t x = floats_bytes(panels(conv->in.c) * pixels(conv, conv->in) * TILE_COLUMNS);
-    const size_t dy = floats_bytes(sixes(conv->out.c) * pixels(conv, conv->out) * TILE_ROWS);
+    Gradient g = {.conv = conv,
+                  .x_stride = (pixels(conv, conv->in) + 1) * TILE_COLUMNS,
+                  .dy_stride = pixels(conv, conv->out) * TILE_ROWS + TILE_COLUMNS};
+    const size_t x = floats_bytes(panels(conv->in.c) * g.x_stride);
+    const size_t dy = floats_bytes(sixes(conv->out.c) * g.dy_stride);
     const size_t tiles = panels(conv->in.c) * sixes(conv->out.c) * (size_t)conv->taps;
 
     *ret_bytes = x + dy + tiles * sizeof(Tile);
-    return (Gradient){conv, (float *)at, at ? (float *)(at + x) : NULL,
-                      at ? (Tile *)(at + x + dy) : NULL};
+    if (workspace) {
+        g.x = (float *)at;
+        g.dy = (float *)(at + x);
+        g.tiles = (Tile *)(at + x + dy);
+    }
+    return g;
 }
 
 size_t conv_workspace_bytes(const Conv *conv)
@@ -474,8 +500,7 @@ static void gradient_chunk(const Gradient *g, size_t panel, size_t first_six, si
 {
     const Conv *conv = g->conv;
     const size_t blocks = gradient_blocks(conv), taps = (size_t)conv->taps;
-    const float *right = g->x + panel * pixels(conv, conv->in) * TILE_COLUMNS;
-    const size_t six_floats = pixels(conv, conv->out) * TILE_ROWS;
+    const float *right = g->x + panel * g->x_stride;
     Segment segments[RUN_ROWS];
 
     for (size_t block = 0; block < blocks; block++) {
@@ -483,7 +508,7 @@ static void gradient_chunk(const Gradient *g, size_t panel, size_t first_six, si
             size_t depth = 0, n = locate_runs(g, block, (int)t, segments, &depth);
             for (size_t six = first_six; six < end_six; six++) {
                 Tile *sum = g->tiles + (panel * sixes(conv->out.c) + six) * taps + t, tile;
-                tile_multiply(segments, n, six * six_floats, TILE_ROWS, right,
+                tile_multiply(segments, n, six * g->dy_stride, TILE_ROWS, right,
                               (size_t)TILE_COLUMNS * (size_t)conv->shape.stride, depth,
                               block == 0 ? sum : &tile);
                 if (block == 0)
@@ -504,21 +529,20 @@ void conv_backward_weight(Conv *conv, const void *x, const void *dy, float *dwei
     size_t bytes;
     const Gradient g = gradient_layout(conv, workspace, &bytes);
     const size_t n_panels = panels(conv->in.c), n_sixes = sixes(conv->out.c);
+    const size_t n_in = pixels(conv, conv->in), n_out = pixels(conv, conv->out);
     const size_t groups = DIV_ROUND_UP(n_sixes, (size_t)GROUP_SIXES);
-    const int team =
-        device_team(conv->device, (int64_t)pixels(conv, conv->out) * conv->in.c * conv->out.c);
+    const int team = device_team(conv->device, (int64_t)n_out * conv->in.c * conv->out.c);
 
 #pragma omp parallel num_threads(team)
     {
+#pragma omp for schedule(dynamic) nowait
+        for (size_t first = 0; first < n_in; first += PACK_PIXELS)
+            pack_panels((size_t)conv->in.c, x, (size_t)conv->in.c, TILE_COLUMNS, first,
+                        MIN(first + PACK_PIXELS, n_in), g.x, g.x_stride);
 #pragma omp for schedule(dynamic)
-        for (size_t task = 0; task < n_panels + n_sixes; task++) {
-            if (task < n_panels)
-                pack_panels(pixels(conv, conv->in), (size_t)conv->in.c, x, (size_t)conv->in.c,
-                            TILE_COLUMNS, task, task + 1, g.x);
-            else
-                pack_panels(pixels(conv, conv->out), (size_t)conv->out.c, dy, (size_t)conv->out.c,
-                            TILE_ROWS, task - n_panels, task - n_panels + 1, g.dy);
-        }
+        for (size_t first = 0; first < n_out; first += PACK_PIXELS)
+            pack_panels((size_t)conv->out.c, dy, (size_t)conv->out.c, TILE_ROWS, first,
+                        MIN(first + PACK_PIXELS, n_out), g.dy, g.dy_stride);
 #pragma omp for collapse(2) schedule(dynamic)
         for (size_t i = 0; i < n_panels; i++)
             for (size_t j = 0; j < groups; j++)
@@ -526,5 +550,5 @@ void conv_backward_weight(Conv *conv, const void *x, const void *dy, float *dwei
                                dweight);
     }
     if (dbias)
-        sum_columns(conv->device, 1, (int64_t)pixels(conv, conv->out), conv->out.c, dy, dbias);
+        sum_columns(conv->device, 1, (int64_t)n_out, conv->out.c, dy, dbias);
 }

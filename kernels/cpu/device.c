@@ -85,7 +85,7 @@ int device_numerics(const Device *device, char **ret)
 int device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
 {
     (void)device;
-    if (n_bytes > SIZE_MAX - WORKSPACE_ALIGNMENT)
+    if (n_bytes > PTRDIFF_MAX - WORKSPACE_ALIGNMENT) /* beyond what any allocator gives */
         return error_set(err, -ENOMEM, "no memory for %zu bytes", n_bytes);
 
     size_t rounded = MAX(ROUND_UP(n_bytes, (size_t)WORKSPACE_ALIGNMENT), (size_t)64);

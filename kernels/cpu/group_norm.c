@@ -150,6 +150,20 @@ static Channels channels_at(const Groups *g, int at, int n, const float *gamma, 
     return ch;
 }
 
+/* The gradient before SiLU and the normalised value of n channels of one pixel. */
+static inline void pixel_slopes(int n, bool silu, const Channels *restrict ch,
+                                const float *restrict x, const float *restrict dy,
+                                float *restrict dz, float *restrict normal)
+{
+    for (int j = 0; j < n; j++)
+        normal[j] = (x[j] - ch->mean[j]) * ch->inverse[j];
+    if (silu)
+        for (int j = 0; j < n; j++)
+            dz[j] = dy[j] * vector_silu_slope(normal[j] * ch->gamma[j] + ch->beta[j]);
+    else
+        memcpy(dz, dy, (size_t)n * sizeof(float));
+}
+
 /* sums[0][channel] = sum over pixels of dz, sums[1][channel] = of dz * normalised x, where z is
  * what SiLU took. */
 static void sum_slopes(const Groups *g, const float *gamma, const float *beta, float *sums)
@@ -161,13 +175,12 @@ static void sum_slopes(const Groups *g, const float *gamma, const float *beta, f
         for (size_t first = 0; first < g->pixels; first += CHAIN) {
             float part[2][CHANNELS] = {0};
             for (size_t p = first; p < MIN(first + CHAIN, g->pixels); p++) {
-                const float *x = g->x + p * g->c + at, *dy = g->dy + p * g->c + at;
+                float dz[CHANNELS], normal[CHANNELS];
+                pixel_slopes(n, g->shape->silu, &ch, g->x + p * g->c + at, g->dy + p * g->c + at,
+                             dz, normal);
                 for (int j = 0; j < n; j++) {
-                    float normal = (x[j] - ch.mean[j]) * ch.inverse[j], dz = dy[j];
-                    if (g->shape->silu)
-                        dz *= vector_silu_slope(normal * ch.gamma[j] + ch.beta[j]);
-                    part[0][j] += dz;
-                    part[1][j] += dz * normal;
+                    part[0][j] += dz[j];
+                    part[1][j] += dz[j] * normal[j];
                 }
             }
             for (int j = 0; j < n; j++) {
@@ -202,15 +215,17 @@ static void store_slopes(const Groups *g, const float *gamma, const float *beta,
             mean1[j] = (float)(group_sum[1][(at + j) / g->size - g->first] / size);
         }
         for (size_t p = 0; p < g->pixels; p++) {
-            const float *x = g->x + p * g->c + at, *dy = g->dy + p * g->c + at;
-            float *to = dx + p * g->c + at;
-            for (int j = 0; j < n; j++) {
-                float normal = (x[j] - ch.mean[j]) * ch.inverse[j], dz = dy[j];
-                if (g->shape->silu)
-                    dz *= vector_silu_slope(normal * ch.gamma[j] + ch.beta[j]);
-                float d = ch.inverse[j] * ((dz * ch.gamma[j] - mean0[j]) - normal * mean1[j]);
-                to[j] = accumulate_dx ? to[j] + d : d;
-            }
+            float dz[CHANNELS], normal[CHANNELS];
+            float *restrict to = dx + p * g->c + at;
+            pixel_slopes(n, g->shape->silu, &ch, g->x + p * g->c + at, g->dy + p * g->c + at, dz,
+                         normal);
+            for (int j = 0; j < n; j++)
+                dz[j] = ch.inverse[j] * ((dz[j] * ch.gamma[j] - mean0[j]) - normal[j] * mean1[j]);
+            if (accumulate_dx)
+                for (int j = 0; j < n; j++)
+                    to[j] += dz[j];
+            else
+                memcpy(to, dz, (size_t)n * sizeof(float));
         }
     }
 }

@@ -76,8 +76,9 @@ static void row_means(const float *x, const float *dy, const float *gamma, size_
 }
 
 /* One row: dx, and its share of the gradients of gamma and beta in sums[2][c]. */
-static void backward_row(const float *x, const float *dy, const float *gamma, size_t c,
-                         const float *saved, float *dx, bool accumulate_dx, float *sums)
+static void backward_row(const float *restrict x, const float *restrict dy,
+                         const float *restrict gamma, size_t c, const float *saved,
+                         float *restrict dx, bool accumulate_dx, float *restrict sums)
 {
     const float mean = saved[0], inverse = saved[1];
     float means[2];

@@ -151,15 +151,16 @@ void adamw_update(Device *device, const AdamW *adamw, int64_t n, const float *g,
 {
     const int team = device_team(device, n * 4);
     const AdamW a = *adamw;
-    const float rest1 = (float)(1.0 - (double)a.beta1), rest2 = (float)(1.0 - (double)a.beta2);
+    const float beta1 = (float)a.beta1, beta2 = (float)a.beta2;
+    const float rest1 = (float)(1.0 - a.beta1), rest2 = (float)(1.0 - a.beta2);
     const float decay = a.lr * a.weight_decay, rate = a.lr / a.correction1;
 
 #pragma omp parallel for num_threads(team) schedule(static)
     for (int64_t first = 0; first < n; first += RANGE) {
         for (int64_t i = first; i < MIN(first + RANGE, n); i++) {
             float gradient = g[i] * a.gradient_scale, weight = w[i] - decay * w[i];
-            float mean = a.beta1 * m[i] + rest1 * gradient;
-            float square = a.beta2 * v[i] + rest2 * (gradient * gradient);
+            float mean = beta1 * m[i] + rest1 * gradient;
+            float square = beta2 * v[i] + rest2 * (gradient * gradient);
             m[i] = mean;
             v[i] = square;
             w[i] = weight - rate * (mean / (sqrtf(square / a.correction2) + a.eps));
@@ -167,13 +168,13 @@ void adamw_update(Device *device, const AdamW *adamw, int64_t n, const float *g,
     }
 }
 
-void ema_update(Device *device, float decay, int64_t n, const float *w, float *ema)
+void ema_update(Device *device, double decay, int64_t n, const float *w, float *ema)
 {
     const int team = device_team(device, n);
-    const float rest = (float)(1.0 - (double)decay);
+    const float keep = (float)decay, rest = (float)(1.0 - decay);
 
 #pragma omp parallel for num_threads(team) schedule(static)
     for (int64_t first = 0; first < n; first += RANGE)
         for (int64_t i = first; i < MIN(first + RANGE, n); i++)
-            ema[i] = decay * ema[i] + rest * w[i];
+            ema[i] = keep * ema[i] + rest * w[i];
 }

@@ -92,21 +92,22 @@ static inline void tile_multiply(const Segment *segments, size_t n_segments, siz
 }
 #endif
 
-/* to[panel][row][width] = the columns of from in panels of width, the last one padded with zeros.
- */
-static inline void pack_panels(size_t rows, size_t columns, const float *from, size_t stride,
-                               size_t width, size_t first_panel, size_t end_panel, float *to)
+/* to[panel * panel_stride + row * width + j] = rows first..end-1 of from[rows][columns] in panels
+ * of width columns, the last one padded with zeros. */
+static inline void pack_panels(size_t columns, const float *from, size_t stride, size_t width,
+                               size_t first, size_t end, float *to, size_t panel_stride)
 {
-    for (size_t panel = first_panel; panel < end_panel; panel++) {
-        size_t first = panel * width, n = MIN(width, columns - first);
-        for (size_t row = 0; row < rows; row++) {
-            float *out = to + (panel * rows + row) * width;
-            if (n == width) {
-                memcpy(out, from + row * stride + first, width * sizeof(float));
-            } else {
-                memcpy(out, from + row * stride + first, n * sizeof(float));
-                memset(out + n, 0, (width - n) * sizeof(float));
-            }
+    const size_t whole = columns / width, rest = columns % width;
+
+    for (size_t row = first; row < end; row++) {
+        const float *in = from + row * stride;
+        for (size_t panel = 0; panel < whole; panel++)
+            memcpy(to + panel * panel_stride + row * width, in + panel * width,
+                   width * sizeof(float));
+        if (rest > 0) {
+            float *out = to + whole * panel_stride + row * width;
+            memcpy(out, in + whole * width, rest * sizeof(float));
+            memset(out + rest, 0, (width - rest) * sizeof(float));
         }
     }
 }

@@ -1,0 +1,244 @@
+/* kernels-bits.c - runs every operation on fixed inputs and prints a digest of what each wrote.
+ *
+ *     kernels-bits THREADS OFFSET
+ *
+ * test-bits compares what this prints for other numbers of threads, other alignments (inputs and
+ * outputs lie OFFSET floats behind a 64-byte boundary), other neighbours (random, here) and the
+ * library built without vectors. */
+#include "base/hash.h"
+#include "base/philox.h"
+#include "kernels/kernels.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BUFFERS = 8, BUFFER_FLOATS = 1 << 18 };
+
+typedef struct Space {
+    Device *device;
+    float *memory[BUFFERS], *b[BUFFERS]; /* memory as allocated; as used, OFFSET behind */
+    void *packed, *workspace;
+} Space;
+
+static void fill(Space *s)
+{
+    for (int i = 0; i < BUFFERS; i++)
+        for (size_t j = 0; j < BUFFER_FLOATS; j++)
+            s->b[i][j] = 2 * philox_uniform(philox4x32(99, (uint64_t)i, j).word[0]) - 1;
+}
+
+static void print(const char *name, const void *data, size_t n_bytes)
+{
+    char text[HASH_TEXT_BYTES];
+    printf("%s %s\n", name, hash_format(hash_bytes(data, n_bytes), text));
+}
+
+static void print_floats(const char *name, const float *data, size_t n)
+{
+    print(name, data, n * sizeof(float));
+}
+
+static void stop(const Error *err)
+{
+    (void)fprintf(stderr, "kernels-bits: %s\n", err->text);
+    exit(EXIT_FAILURE);
+}
+
+static void run_conv(Space *s, const ConvShape *shape)
+{
+    _cleanup_(conv_freep) Conv *conv = NULL;
+    Error err = ERROR_INIT;
+    const size_t taps = (size_t)(shape->kernel * shape->kernel);
+    const size_t n_x = (size_t)(shape->n * shape->h * shape->w * shape->c_in);
+    const size_t ho = (size_t)((shape->h - 1) / shape->stride + 1);
+    const size_t wo = (size_t)((shape->w - 1) / shape->stride + 1);
+    const size_t n_y = (size_t)shape->n * ho * wo * (size_t)shape->c_out;
+
+    if (conv_new(s->device, shape, &conv, &err) < 0)
+        stop(&err);
+    fill(s);
+    conv_pack(conv, s->b[1], s->packed);
+    conv_forward(conv, s->b[0], s->packed, s->b[2], s->b[3], s->b[4], s->b[5], s->workspace);
+    print_floats("conv forward", s->b[5], n_y);
+    conv_backward_data(conv, s->b[4], s->packed, s->b[6], true, s->workspace);
+    print_floats("conv backward by data", s->b[6], n_x);
+    conv_backward_weight(conv, s->b[0], s->b[4], s->b[7], s->b[3], s->workspace);
+    print_floats("conv backward by weight", s->b[7],
+                 taps * (size_t)shape->c_in * (size_t)shape->c_out);
+    print_floats("conv bias", s->b[3], (size_t)shape->c_out);
+}
+
+static void run_attention(Space *s, const AttentionShape *shape)
+{
+    _cleanup_(attention_freep) Attention *attention = NULL;
+    Error err = ERROR_INIT;
+    const size_t n_q = (size_t)(shape->n * shape->q_tokens) * (size_t)shape->q_stride;
+    const size_t n_kv = (size_t)(shape->n * shape->kv_tokens) * (size_t)shape->kv_stride;
+
+    if (attention_new(s->device, shape, &attention, &err) < 0)
+        stop(&err);
+    fill(s);
+    attention_forward(attention, s->b[0], s->b[1], s->b[2], s->b[3], s->b[4], s->workspace);
+    print_floats("attention forward", s->b[3], n_q);
+    attention_backward(attention, s->b[0], s->b[1], s->b[2], s->b[3], s->b[4], s->b[5], s->b[6],
+                       s->b[7], s->packed, s->workspace);
+    print_floats("attention dq", s->b[6], n_q);
+    print_floats("attention dk", s->b[7], n_kv);
+    print_floats("attention dv", s->packed, n_kv);
+}
+
+static void run_norms(Space *s)
+{
+    const GroupNormShape group = {3, 9, 11, 120, 12, 1e-5, true};
+    const LayerNormShape layer = {211, 93, 1e-5};
+    const size_t n_group = 3 * 9 * 11 * 120, n_layer = 211 * 93;
+
+    fill(s);
+    group_norm_forward(s->device, &group, s->b[0], s->b[1], s->b[2], s->b[3], s->b[4]);
+    print_floats("group norm forward", s->b[3], n_group);
+    group_norm_backward(s->device, &group, s->b[0], s->b[1], s->b[2], s->b[4], s->b[3], s->b[5],
+                        false, s->b[6], s->b[7], s->workspace);
+    print_floats("group norm dx", s->b[5], n_group);
+    print_floats("group norm dgamma", s->b[6], 120);
+    print_floats("group norm dbeta", s->b[7], 120);
+    fill(s);
+    layer_norm_forward(s->device, &layer, s->b[0], s->b[1], s->b[2], s->b[3], s->b[4]);
+    print_floats("layer norm forward", s->b[3], n_layer);
+    layer_norm_backward(s->device, &layer, s->b[0], s->b[1], s->b[4], s->b[3], s->b[5], true,
+                        s->b[6], s->b[7], s->workspace);
+    print_floats("layer norm dx", s->b[5], n_layer);
+    print_floats("layer norm dgamma", s->b[6], 93);
+    print_floats("layer norm dbeta", s->b[7], 93);
+}
+
+static void run_elementwise(Space *s)
+{
+    const int64_t n = 100003;
+    const size_t size = (size_t)n;
+
+    fill(s);
+    for (int64_t i = 0; i < n; i++)
+        s->b[0][i] *= 20;
+    geglu_forward(s->device, 331, 151, s->b[0], s->b[2]);
+    print_floats("geglu forward", s->b[2], 331 * 151);
+    geglu_backward(s->device, 331, 151, s->b[0], s->b[1], s->b[2]);
+    print_floats("geglu backward", s->b[2], 2 * 331 * 151);
+    silu_forward(s->device, n, s->b[0], s->b[2]);
+    print_floats("silu forward", s->b[2], size);
+    silu_backward(s->device, n, s->b[0], s->b[1], s->b[3], true);
+    print_floats("silu backward", s->b[3], size);
+    add_forward(s->device, n, s->b[0], s->b[1], s->b[2]);
+    print_floats("add", s->b[2], size);
+    upsample_backward(s->device, 3, 9, 11, 67, s->b[0], s->b[4], true);
+    print_floats("upsample backward", s->b[4], 3 * 9 * 11 * 67);
+    spatial_sum(s->device, 5, 199, 37, s->b[0], s->b[5]);
+    print_floats("spatial sum", s->b[5], 5 * 37);
+}
+
+static void run_diffusion(Space *s)
+{
+    const int64_t positions[] = {5, 6, INT64_C(1) << 33};
+    const int32_t timesteps[] = {3, 999, 77};
+    double loss;
+
+    normal_noise(s->device, 12345, 3, 4093, positions, s->b[0]);
+    print_floats("noise", s->b[0], (size_t)3 * 4093);
+    fill(s);
+    diffuse(s->device, 3, 4093, s->b[0], s->b[1], timesteps, s->b[2], s->b[3], true, s->b[4],
+            s->b[5]);
+    print_floats("noised", s->b[4], (size_t)3 * 4093);
+    print_floats("target", s->b[5], (size_t)3 * 4093);
+    mse_loss(s->device, 100003, s->b[0], s->b[1], 0.37f, &loss, s->b[6], s->workspace);
+    print("loss", &loss, sizeof(loss));
+    print_floats("slope of the loss", s->b[6], 100003);
+    time_embedding(s->device, 3, 320, true, 0, timesteps, s->b[0]);
+    print_floats("time embedding", s->b[0], (size_t)3 * 320);
+}
+
+static void run_state(Space *s)
+{
+    const int64_t n = 100003;
+    const size_t size = (size_t)n;
+    const AdamW adamw = {.lr = 1e-3f,
+                         .eps = 1e-8f,
+                         .weight_decay = 0.01f,
+                         .beta1 = 0.9,
+                         .beta2 = 0.999,
+                         .gradient_scale = 0.7f,
+                         .correction1 = 0.19f,
+                         .correction2 = 0.002f};
+    double sum;
+    uint32_t max = 0;
+
+    fill(s);
+    for (size_t i = 0; i < size; i++)
+        s->b[3][i] = s->b[3][i] * s->b[3][i];
+    adamw_update(s->device, &adamw, n, s->b[0], s->b[1], s->b[2], s->b[3]);
+    print_floats("weights", s->b[1], size);
+    print_floats("first moments", s->b[2], size);
+    print_floats("second moments", s->b[3], size);
+    ema_update(s->device, 0.9999, n, s->b[1], s->b[4]);
+    print_floats("ema", s->b[4], size);
+    sum_of_squares(s->device, n, s->b[0], &sum);
+    print("sum of squares", &sum, sizeof(sum));
+    absolute_max(s->device, n, s->b[0], &max);
+    print("absolute maximum", &max, sizeof(max));
+    memset(s->packed, 0, size * sizeof(int64_t));
+    quantise_add(s->device, n, s->b[0], 29, s->packed);
+    print("quantised", s->packed, size * sizeof(int32_t));
+    dequantise(s->device, n, s->packed, 29, 1.0 / 3, s->b[5]);
+    print_floats("dequantised", s->b[5], size);
+    memset(s->packed, 0, size * sizeof(int64_t));
+    quantise_add64(s->device, n, s->b[0], 57, s->packed);
+    print("quantised to 64 bits", s->packed, size * sizeof(int64_t));
+    dequantise64(s->device, n, s->packed, 57, 1.0 / 3, s->b[5]);
+    print_floats("dequantised from 64 bits", s->b[5], size);
+}
+
+int main(int argc, char **argv)
+{
+    static const ConvShape convs[] = {{2, 9, 11, 30, 50, 3, 1}, {1, 16, 16, 64, 64, 3, 1},
+                                      {2, 10, 7, 20, 33, 3, 2}, {1, 1, 1100, 37, 65, 1, 1},
+                                      {1, 8, 8, 4, 64, 3, 1},   {3, 5, 5, 270, 17, 3, 1}};
+    static const AttentionShape attentions[] = {{2, 3, 20, 130, 77, 60, 60},
+                                                {1, 2, 16, 100, 210, 32, 32}};
+    Space s = {0};
+    Error err = ERROR_INIT;
+
+    if (argc != 3) {
+        (void)fprintf(stderr, "usage: kernels-bits THREADS OFFSET\n");
+        return EXIT_FAILURE;
+    }
+    const DeviceOptions options = {.kind = DEVICE_CPU, .threads = atoi(argv[1]), .type = DATA_F32};
+    const int offset = atoi(argv[2]);
+    const size_t bytes = (BUFFER_FLOATS + 16) * sizeof(float);
+    if (device_open(&options, &s.device, &err) < 0)
+        stop(&err);
+    for (int i = 0; i < BUFFERS; i++) {
+        void *memory;
+        if (device_allocate(s.device, bytes, &memory, &err) < 0)
+            stop(&err);
+        s.memory[i] = memory;
+        s.b[i] = s.memory[i] + offset;
+    }
+    if (device_allocate(s.device, 8 * bytes, &s.packed, &err) < 0 ||
+        device_allocate(s.device, 32 * bytes, &s.workspace, &err) < 0)
+        stop(&err);
+
+    for (size_t i = 0; i < ELEMENTSOF(convs); i++)
+        run_conv(&s, &convs[i]);
+    for (size_t i = 0; i < ELEMENTSOF(attentions); i++)
+        run_attention(&s, &attentions[i]);
+    run_norms(&s);
+    run_elementwise(&s);
+    run_diffusion(&s);
+    run_state(&s);
+
+    for (int i = 0; i < BUFFERS; i++)
+        device_release(s.device, s.memory[i]);
+    device_release(s.device, s.packed);
+    device_release(s.device, s.workspace);
+    s.device = device_free(s.device);
+    return 0;
+}
