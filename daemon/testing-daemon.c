@@ -142,6 +142,9 @@ Lab *lab_stop(Lab *lab)
             _cleanup_fd_ int lock = -EBADF;
             if (remains_lock(node->run_dir, &lock, &err) < 0)
                 (void)fprintf(stderr, "%s\n", err.text);
+            if (lab_log_has(node, "keeper: ")) /* I12: something outlived its owner */
+                show_logs(lab);
+            assert_false(lab_log_has(node, "keeper: "));
         }
     }
     lab->watch = etcd_watch_free(lab->watch);
