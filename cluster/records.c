@@ -52,11 +52,11 @@
         .name = key, .type = FIELD_OBJECT, .need = how, AT(T, member), .fields = table,            \
         .n_fields = ELEMENTSOF(table)                                                              \
     }
-#define ELEMENTS(T, kind, key, member, count, E, table, most, id)                                  \
+#define ELEMENTS(T, kind, key, member, count, how, E, table, most, id)                             \
     {                                                                                              \
-        .name = key, .type = kind, .need = JSON_REQUIRED, AT(T, member),                           \
-        .count_offset = offsetof(T, count), .size = most, .fields = table,                         \
-        .n_fields = ELEMENTSOF(table), .element_bytes = sizeof(E), .identity = id                  \
+        .name = key, .type = kind, .need = how, AT(T, member), .count_offset = offsetof(T, count), \
+        .size = most, .fields = table, .n_fields = ELEMENTSOF(table), .element_bytes = sizeof(E),  \
+        .identity = id                                                                             \
     }
 
 #define NEEDED JSON_REQUIRED
@@ -97,6 +97,7 @@ static const Field node_fields[] = {
     INT64(NodeRecord, "world_revision", world_revision, MAYBE),
     INT64(NodeRecord, "generation", generation, MAYBE),
     SLOTS(NodeRecord, "lost_slots", lost_slots, MAYBE),
+    TEXT(NodeRecord, "log_dir", log_dir, MAYBE),
 };
 
 static const Field cordon_fields[] = {
@@ -143,12 +144,20 @@ static const Field world_fields[] = {
      .min = 1,
      .max = INT64_MAX},
     INT(WorldRecord, "size", size, NEEDED, 1, RECORD_RANKS_MAX),
-    ELEMENTS(WorldRecord, FIELD_LIST, "runs", runs, n_runs, WorldRun, run_fields, RECORD_RANKS_MAX,
+    ELEMENTS(WorldRecord, FIELD_LIST, "runs", runs, n_runs, NEEDED, WorldRun, run_fields, RECORD_RANKS_MAX,
              NULL),
     OBJECT(WorldRecord, "resume", resume, NEEDED, resume_fields),
     TEXT(WorldRecord, "incident", incident, MAYBE),
     TEXT(WorldRecord, "reason", reason, MAYBE),
     INT64(WorldRecord, "decided_usec", decided_usec, MAYBE),
+};
+
+static const Field past_world_fields[] = {
+    INT64(PastWorld, "generation", generation, NEEDED),
+    INT(PastWorld, "size", size, NEEDED, 1, RECORD_RANKS_MAX),
+    INT64(PastWorld, "step", step, MAYBE),
+    INT64(PastWorld, "decided_usec", decided_usec, MAYBE),
+    TEXT(PastWorld, "reason", reason, MAYBE),
 };
 
 static const Field phase_fields[] = {
@@ -165,6 +174,8 @@ static const Field phase_fields[] = {
     INT64(PhaseRecord, "started_usec", started_usec, MAYBE),
     INT64(PhaseRecord, "grown_usec", grown_usec, MAYBE),
     INT64(PhaseRecord, "tried_revision", tried_revision, MAYBE),
+    ELEMENTS(PhaseRecord, FIELD_ARRAY, "worlds", worlds, n_worlds, MAYBE, PastWorld,
+             past_world_fields, RECORD_PAST_WORLDS_MAX, "generation"),
 };
 
 static const Field report_fields[] = {
@@ -189,7 +200,7 @@ static const Field ranks_fields[] = {
     INT64(RanksRecord, "incarnation", incarnation, NEEDED),
     INT64(RanksRecord, "generation", generation, NEEDED),
     INT64(RanksRecord, "world_revision", world_revision, NEEDED),
-    ELEMENTS(RanksRecord, FIELD_LIST, "ranks", ranks, n_ranks, RankReport, report_fields,
+    ELEMENTS(RanksRecord, FIELD_LIST, "ranks", ranks, n_ranks, NEEDED, RankReport, report_fields,
              RECORD_SLOTS_MAX, "slot"),
     INT64(RanksRecord, "killed_usec", killed_usec, MAYBE),
     INT64(RanksRecord, "first_step", first_step, MAYBE),
@@ -213,7 +224,7 @@ static const Field commit_fields[] = {
 };
 
 static const Field checkpoints_fields[] = {
-    ELEMENTS(CheckpointsRecord, FIELD_ARRAY, "commits", commits, n_commits, CheckpointCommit,
+    ELEMENTS(CheckpointsRecord, FIELD_ARRAY, "commits", commits, n_commits, NEEDED, CheckpointCommit,
              commit_fields, RECORD_COMMITS_MAX, "uri"),
 };
 

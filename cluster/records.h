@@ -29,6 +29,7 @@ enum {
     RECORD_RANKS_MAX = 16384, /* ranks of one world */
     RECORD_COMMITS_MAX = 16,  /* kept in checkpoints/<job> */
     RECORD_INCIDENT_MAX = 95, /* "<job>-<generation>" */
+    RECORD_PAST_WORLDS_MAX = 64,
 };
 
 /* ---- nodes/<node>: written by the node under its lease ---- */
@@ -51,6 +52,7 @@ typedef struct NodeRecord {
     int64_t world_revision;       /* mod revision of the worlds/<job> that it runs */
     int64_t generation;
     uint64_t lost_slots; /* bit i: slot i holds a process that SIGKILL did not end */
+    char log_dir[512];   /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */
 } NodeRecord;
 
 /* ---- cordons/<node> ---- */
@@ -133,6 +135,14 @@ typedef enum JobPhase {
 
 const char *job_phase_name(JobPhase phase);
 
+typedef struct PastWorld {
+    int64_t generation;
+    int size;     /* ranks */
+    int64_t step; /* that it went on from */
+    uint64_t decided_usec;
+    char reason[96]; /* cut to fit */
+} PastWorld;
+
 typedef struct PhaseRecord {
     JobPhase phase;
     int64_t generation;
@@ -147,6 +157,8 @@ typedef struct PhaseRecord {
     uint64_t started_usec;         /* when the job's first world was decided */
     uint64_t grown_usec;           /* when growth was last planned */
     int64_t tried_revision; /* newest desired or cordon revision that a leave was tried for */
+    PastWorld worlds[RECORD_PAST_WORLDS_MAX]; /* the newest, oldest first, with the present one */
+    size_t n_worlds;
 } PhaseRecord;
 
 /* ---- ranks/<job>/<gen>/<node>: written by the node under its lease, on change only ----

@@ -140,7 +140,8 @@ static void every_record_survives_a_round_trip(void **state)
                        .job = "a",
                        .world_revision = 5,
                        .generation = 3,
-                       .lost_slots = 5};
+                       .lost_slots = 5,
+                       .log_dir = "/var/log/sdtrain"};
     ASSERT_ROUND_TRIP(NodeRecord, node_record, &node);
     CordonRecord cordon = {.node = "n1",
                            .mode = CORDON_QUARANTINE,
@@ -155,19 +156,23 @@ static void every_record_survives_a_round_trip(void **state)
     ASSERT_ROUND_TRIP(SpecRecord, spec_record, &spec);
     DesiredRecord desired = {.state = DESIRED_STOPPED, .min = 1, .max = 4, .target = 2};
     ASSERT_ROUND_TRIP(DesiredRecord, desired_record, &desired);
-    PhaseRecord phase = {.phase = PHASE_RESIZING,
-                         .generation = 3,
-                         .go = true,
-                         .leave = true,
-                         .reason = "r",
-                         .since_usec = 1,
-                         .furthest_step = 100,
-                         .failures_without_progress = 2,
-                         .goodput = 0.97,
-                         .useful_sec = 1.5,
-                         .started_usec = 4,
-                         .grown_usec = 5,
-                         .tried_revision = 6};
+    PhaseRecord phase = {
+        .phase = PHASE_RESIZING,
+        .generation = 3,
+        .go = true,
+        .leave = true,
+        .reason = "r",
+        .since_usec = 1,
+        .furthest_step = 100,
+        .failures_without_progress = 2,
+        .goodput = 0.97,
+        .useful_sec = 1.5,
+        .started_usec = 4,
+        .grown_usec = 5,
+        .tried_revision = 6,
+        .worlds = {{.generation = 2, .size = 3, .step = 10, .decided_usec = 7, .reason = "starts"},
+                   {.generation = 3, .size = 2, .step = 20, .decided_usec = 8}},
+        .n_worlds = 2};
     ASSERT_ROUND_TRIP(PhaseRecord, phase_record, &phase);
     RankReport reports[2] = {{.slot = 0,
                               .rank = 4,

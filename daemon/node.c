@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cluster/keys.h"
+#include "daemon/exit.h"
 #include "daemon/manager.h"
 #include "daemon/team.h"
 
@@ -68,10 +69,12 @@ static int node_encode(const Manager *m, char **ret)
     (void)snprintf(record.address, sizeof(record.address), "%s", m->config.address);
     (void)snprintf(record.version, sizeof(record.version), "%s", SDTRAIN_VERSION);
     (void)snprintf(record.evidence, sizeof(record.evidence), "%s", node->evidence);
+    (void)snprintf(record.log_dir, sizeof(record.log_dir), "%s", m->config.log_dir);
     if (m->draining && record.verdict < NODE_DRAIN) {
         record.verdict = NODE_DRAIN;
         (void)snprintf(record.evidence, sizeof(record.evidence), "sdtraind is told to stop");
     }
+    exit_repair_text(record.evidence);
     const Team *team = running_team(m);
     if (team) {
         (void)snprintf(record.job, sizeof(record.job), "%s", team->job->name);

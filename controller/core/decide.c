@@ -79,6 +79,23 @@ static bool find_resume(const Job *job, const CheckpointsRecord *checkpoints, Re
     return true;
 }
 
+/* The newest worlds stay with the phase: worlds/<job> holds only the present one, reports show all.
+ */
+static void remember_world(const WorldRecord *world, PhaseRecord *phase)
+{
+    if (phase->n_worlds == RECORD_PAST_WORLDS_MAX) {
+        memmove(&phase->worlds[0], &phase->worlds[1],
+                sizeof(phase->worlds[0]) * (RECORD_PAST_WORLDS_MAX - 1));
+        phase->n_worlds--;
+    }
+    PastWorld *past = &phase->worlds[phase->n_worlds++];
+    past->generation = world->generation;
+    past->size = world->size;
+    past->step = world->resume.step;
+    past->decided_usec = world->decided_usec;
+    text_copy(past->reason, sizeof(past->reason), world->reason);
+}
+
 bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Decision *d)
 {
     char why[RECORD_TEXT_MAX + 1];
@@ -125,6 +142,7 @@ bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Deci
     d->checkpoints_revision = job->checkpoints_stamp.mod;
     d->phase.generation = world->generation;
     d->phase.useful_sec = useful_until(c, job, world->resume.step);
+    remember_world(world, &d->phase);
     if (d->phase.started_usec == 0)
         d->phase.started_usec = c->real_usec;
     return true;

@@ -15,6 +15,7 @@
  *   rendezvous JOB GEN
  *   commit JOB STEP GEN | progress JOB GEN STEP
  *   request ID KIND TARGET
+ *   history JOB                      says which worlds the job's phase record remembers
  *   refuse | unknown | unknown-done  what becomes of the next decision
  *   tick                             time passes, nothing else
  *
@@ -427,6 +428,21 @@ static void depose(Story *s) { replay_lead(s->replay, 0); }
 static void refuse(Story *s) { replay_set_outcome(s->replay, OUTCOME_REFUSED, false); }
 static void unknown(Story *s) { replay_set_outcome(s->replay, OUTCOME_UNKNOWN, false); }
 static void unknown_done(Story *s) { replay_set_outcome(s->replay, OUTCOME_UNKNOWN, true); }
+static void history(Story *s)
+{
+    const ReplayEntry *entry = replay_find(s->replay, EVENT_PHASE, word(s, 2), 0, NULL);
+    if (!entry || !entry->record)
+        broken(s, "the job has no phase");
+    const PhaseRecord *phase = entry->record;
+    for (size_t i = 0; i < phase->n_worlds; i++) {
+        const PastWorld *w = &phase->worlds[i];
+        begin_line(s);
+        say(s, "%s had world %lld: %d ranks from step %lld at %.3f \"%s\"\n", word(s, 2),
+            (long long)w->generation, w->size, (long long)w->step,
+            (double)(w->decided_usec - REPLAY_EPOCH_USEC) / 1e6, w->reason);
+    }
+}
+
 static void tick(Story *s) { replay_tick(s->replay); }
 
 static void uncordon(Story *s)
@@ -463,6 +479,7 @@ static const struct {
     {"refuse", refuse},
     {"unknown", unknown},
     {"unknown-done", unknown_done},
+    {"history", history},
     {"tick", tick},
 };
 
