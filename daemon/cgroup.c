@@ -11,8 +11,9 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
-enum { DESTROY_MSEC = 2000 };
+enum { DESTROY_MSEC = 2000, ROUND_MSEC = 100 };
 
 /* Mount point of cgroup v2, from mountinfo: "... <mount point> <options> - cgroup2 ...". */
 static int find_mount(char *ret, size_t size)
@@ -108,14 +109,25 @@ static int wait_empty(const char *folder)
     if (events < 0)
         return errno == ENOENT ? 0 : -errno;
 
-    for (int left = DESTROY_MSEC / 100; left > 0; left--) {
+    for (int left = DESTROY_MSEC / ROUND_MSEC; left > 0; left--) {
         int r = cgroup_is_populated(events);
         if (r <= 0)
             return r;
         struct pollfd p = {.fd = events, .events = POLLPRI};
-        (void)poll(&p, 1, 100); /* woken by the change; else we look again */
+        (void)poll(&p, 1, ROUND_MSEC); /* woken by the change; else we look again */
     }
     return -ETIMEDOUT;
+}
+
+static void remove_slots(const CgroupBase *base)
+{
+    DIR *folder = opendir(base->path);
+    struct dirent *entry;
+    while (folder && (entry = readdir(folder)))
+        if (entry->d_type == DT_DIR && strncmp(entry->d_name, "slot", 4) == 0)
+            (void)unlinkat(dirfd(folder), entry->d_name, AT_REMOVEDIR); /* the base's rmdir tells */
+    if (folder)
+        (void)closedir(folder);
 }
 
 int cgroup_destroy(const CgroupBase *base, Error *err)
@@ -129,17 +141,16 @@ int cgroup_destroy(const CgroupBase *base, Error *err)
     if (r < 0)
         return error_errno(err, r, "%s: cannot end what runs inside", base->path);
 
-    DIR *folder = opendir(base->path);
-    if (!folder)
-        return errno == ENOENT ? 0 : error_errno(err, -errno, "%s: cannot open it", base->path);
-    struct dirent *entry;
-    while ((entry = readdir(folder)))
-        if (entry->d_type == DT_DIR && strncmp(entry->d_name, "slot", 4) == 0)
-            (void)unlinkat(dirfd(folder), entry->d_name, AT_REMOVEDIR); /* rmdir below tells */
-    (void)closedir(folder);
-    if (rmdir(base->path) < 0 && errno != ENOENT)
-        return error_errno(err, -errno, "%s: cannot remove it", base->path);
-    return 0;
+    /* busy: what has just been killed is still being taken apart */
+    for (int left = DESTROY_MSEC / ROUND_MSEC; left > 0; left--) {
+        remove_slots(base);
+        r = rmdir(base->path) < 0 && errno != ENOENT ? -errno : 0;
+        if (r != -EBUSY)
+            break;
+        const struct timespec pause = {.tv_nsec = ROUND_MSEC * 1000 * 1000};
+        (void)nanosleep(&pause, NULL); /* no event says when rmdir would work */
+    }
+    return r < 0 ? error_errno(err, r, "%s: cannot remove it", base->path) : 0;
 }
 
 static void slot_path(const CgroupBase *base, int slot, char ret[560])

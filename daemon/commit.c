@@ -91,7 +91,9 @@ static void commit_write(Commit *commit, const CheckpointsRecord *old, const cha
     CheckpointsRecord record = *old;
     checkpoints_append(&record, &commit->line);
     _cleanup_free_ char *text = NULL;
-    int r = checkpoints_record_encode(&record, old_text, &text);
+    int r = fault("commit-write");
+    if (r == 0)
+        r = checkpoints_record_encode(&record, old_text, &text);
     EtcdOp put = {.kind = ETCD_PUT, .key = record_key, .value = text};
     if (r == 0)
         r = etcd_txn(team->job->manager->etcd, guards, ELEMENTSOF(guards), &put, 1, on_written,

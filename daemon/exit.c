@@ -3,10 +3,20 @@
 
 #include "trainer/api/exit_code.h"
 
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+
+void exit_repair_text(char *text)
+{
+    json_t *valid = json_string(text);
+    for (char *c = text; !valid && *c; c++)
+        if ((unsigned char)*c >= 0x80)
+            *c = '?';
+    json_decref(valid);
+}
 
 static void say(ExitVerdict *v, const char *text)
 {
@@ -41,7 +51,8 @@ ExitVerdict exit_judge(int code, int value, const LastWords *words, const char *
     if (*last_line) {
         say(&v, last_line);
     } else if (v.code < 0) {
-        (void)snprintf(v.text, sizeof(v.text), "killed by SIG%s%s", sigabbrev_np(-v.code),
+        const char *name = sigabbrev_np(-v.code); /* NULL: a real-time signal */
+        (void)snprintf(v.text, sizeof(v.text), "killed by SIG%s%s", name ? name : "RT",
                        code == CLD_DUMPED ? ", core dumped" : "");
     } else {
         (void)snprintf(v.text, sizeof(v.text), "exited %d (%s) without a word", v.code,

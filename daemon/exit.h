@@ -21,6 +21,10 @@ typedef struct ExitVerdict {
     char text[256];
 } ExitVerdict;
 
+/* Records are UTF-8: a text that is not (a trainer printed bytes, or a cut split a letter) keeps
+ * its ASCII and gets '?' for the rest. */
+void exit_repair_text(char *text);
+
 /* status as waitid gives it: code is CLD_EXITED, CLD_KILLED or CLD_DUMPED, value the exit code or
  * signal. last_line: of what it printed. killed_why: NULL, or why the daemon killed it. */
 ExitVerdict exit_judge(int code, int value, const LastWords *words, const char *last_line,

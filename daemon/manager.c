@@ -195,6 +195,9 @@ static int on_child(_unused_ sd_event_source *source, _unused_ const struct sign
             break;
         if (child.si_pid == m->probes.pid)
             break; /* its own source takes it; the others are met at the next signal */
+        if (child.si_pid == m->keeper)
+            log_warning("the keeper was killed; orphans will wait for the next sdtraind NODE=%s",
+                        m->config.node);
         Rank *rank = NULL;
         for (size_t i = 0; i < ELEMENTSOF(m->slots) && !rank; i++)
             if (m->slots[i] && !m->slots[i]->exited && m->slots[i]->pid == child.si_pid)
@@ -271,7 +274,7 @@ static int prepare(Manager *m, Error *err)
     if (r == 0 && *m->cgroups.path)
         r = cgroup_open(&m->cgroups, c->run_dir, err); /* clearing took the folder too */
     if (r == 0)
-        r = remains_keep(c->run_dir, &m->cgroups, err);
+        r = remains_keep(c->run_dir, &m->cgroups, &m->keeper, err);
     if (r < 0)
         return r;
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)

@@ -30,6 +30,7 @@ struct Manager {
     CgroupBase cgroups;
     uint64_t incarnation;
     int lock;
+    pid_t keeper;
 
     Rank *slots[RECORD_SLOTS_MAX]; /* what lives in each, or could not be killed */
     uint64_t lost_slots;

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cluster/keys.h"
+#include "daemon/exit.h"
 #include "daemon/manager.h"
 #include "daemon/team.h"
 
@@ -73,6 +74,7 @@ static int node_encode(const Manager *m, char **ret)
         record.verdict = NODE_DRAIN;
         (void)snprintf(record.evidence, sizeof(record.evidence), "sdtraind is told to stop");
     }
+    exit_repair_text(record.evidence);
     const Team *team = running_team(m);
     if (team) {
         (void)snprintf(record.job, sizeof(record.job), "%s", team->job->name);

@@ -140,7 +140,7 @@ static _noreturn_ void keep(pid_t parent, int parent_fd, const char *run_dir,
     _exit(0);
 }
 
-int remains_keep(const char *run_dir, const CgroupBase *cgroups, Error *err)
+int remains_keep(const char *run_dir, const CgroupBase *cgroups, pid_t *ret_pid, Error *err)
 {
     pid_t parent = getpid();
     _cleanup_fd_ int parent_fd = (int)syscall(SYS_pidfd_open, parent, 0);
@@ -151,6 +151,7 @@ int remains_keep(const char *run_dir, const CgroupBase *cgroups, Error *err)
         return error_errno(err, -errno, "cannot start the keeper");
     if (pid == 0)
         keep(parent, parent_fd, run_dir, cgroups);
+    *ret_pid = pid;
     return 0;
 }
 

@@ -30,8 +30,8 @@ int remains_clear(const char *run_dir, const CgroupBase *cgroups, Error *err);
 /* Takes the lock of run_dir for the life of this process and its keeper. Waits up to 5 s for the
  * keeper of an earlier life; -EBUSY: another sdtraind lives. */
 int remains_lock(const char *run_dir, int *ret_fd, Error *err);
-/* Starts the keeper. */
-int remains_keep(const char *run_dir, const CgroupBase *cgroups, Error *err);
+/* Starts the keeper; ret_pid is a child of ours for as long as we live. */
+int remains_keep(const char *run_dir, const CgroupBase *cgroups, pid_t *ret_pid, Error *err);
 
 /* SIGKILL to the children that were handed to us (a rank's orphans) and carry the slot's mark; how
  * many there were. */

@@ -23,6 +23,7 @@ static int encode_ranks(Team *team, char **ret)
     size_t n_done = 0, n_left = 0;
     for (size_t i = 0; i < team->n_seats; i++) {
         reports[i] = team->seats[i].report;
+        exit_repair_text(reports[i].text);
         bool ended_well = reports[i].state == RANK_EXITED && reports[i].exit_code == EXIT_DONE;
         n_done += ended_well && strcmp(reports[i].text, "finished") == 0;
         n_left += ended_well && strcmp(reports[i].text, "left") == 0;

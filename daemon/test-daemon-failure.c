@@ -48,13 +48,13 @@ static RankReport exited_report(Lab *lab, int64_t generation)
     return (RankReport){0};
 }
 
-static const LabWhere here = {"a", 1, 0, 0};
+static const LabWhere here_running = {"a", 1, 0, RANK_RUNNING};
 
 static void test_killed_rank_is_reported_at_once(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
     (void)start_training(lab, 2, ENDLESS, "", NULL);
-    lab_wait(lab, lab_has_first_step, &here);
+    lab_wait(lab, lab_all_in_state, &here_running);
     RanksRecord ranks;
     assert_true(lab_ranks(lab, "a", 1, 0, &ranks));
 
@@ -128,7 +128,7 @@ static void expect_no_grandchild(const char *child, const char *settings)
     char environment[128];
     (void)snprintf(environment, sizeof(environment), ENDLESS ", \"FAKE_CHILD=%s\"", child);
     LabNode *node = start_training(lab, 1, environment, settings, NULL);
-    lab_wait(lab, lab_has_first_step, &here);
+    lab_wait(lab, lab_all_in_state, &here_running);
     int pidfds[8];
     size_t n = lab_marked(node, pidfds, ELEMENTSOF(pidfds));
     assert_int_equal(n, 2);
@@ -170,7 +170,7 @@ static void expect_no_orphan(int signal, const char *settings)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
     LabNode *node = start_training(lab, 2, ENDLESS ", \"FAKE_CHILD=session\"", settings, NULL);
-    lab_wait(lab, lab_has_first_step, &here);
+    lab_wait(lab, lab_all_in_state, &here_running);
     int pidfds[8];
     size_t n = lab_marked(node, pidfds, ELEMENTSOF(pidfds));
     assert_int_equal(n, 4);
@@ -194,14 +194,14 @@ static void test_no_orphan_after_kill_without_cgroup(_unused_ void **state)
     expect_no_orphan(SIGKILL, "\"cgroup\": \"off\"");
 }
 
-static void test_no_orphan_after_crash(_unused_ void **state) { expect_no_orphan(SIGSEGV, ""); }
+static void test_no_orphan_after_crash(_unused_ void **state) { expect_no_orphan(SIGABRT, ""); }
 
 /* A frozen daemon cannot fence: the dead-man timers of its ranks do. */
 static void test_frozen_daemon_ends_its_ranks(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
     LabNode *node = start_training(lab, 2, ENDLESS, "", NULL);
-    lab_wait(lab, lab_has_first_step, &here);
+    lab_wait(lab, lab_all_in_state, &here_running);
     int pidfds[8];
     size_t n = lab_marked(node, pidfds, ELEMENTSOF(pidfds));
     assert_int_equal(n, 2);
@@ -264,7 +264,7 @@ static void test_unconfirmed_kill_loses_the_slot(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
     LabNode *node = start_training(lab, 1, ENDLESS, "", "kill-confirm=eio@*");
-    lab_wait(lab, lab_has_first_step, &here);
+    lab_wait(lab, lab_all_in_state, &here_running);
     (void)lab_put_world(lab, "a", 2, (LabRun[]){{0, 1}}, 1);
     const uint64_t lost = 1;
     lab_wait(lab, has_lost_slot, &lost);
@@ -292,7 +292,7 @@ static void test_log_is_bounded(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
     LabNode *node = start_training(lab, 1, "\"FAKE_PRINT=1000000\"", "\"log_bytes\": 65536", NULL);
-    lab_wait(lab, lab_is_finished, &here);
+    lab_wait(lab, lab_is_finished, &here_running);
     assert_true(log_is_bounded(node, 65536));
 }
 

@@ -193,6 +193,17 @@ static void test_exit_is_judged(_unused_ void **state)
     assert_false(v.finished);
 }
 
+static void test_text_is_made_utf8(_unused_ void **state)
+{
+    char good[] = "gr\xc3\xbc\xc3\x9f", cut[] = "gr\xc3", bytes[] = "a\xff\xfe z";
+    exit_repair_text(good);
+    exit_repair_text(cut);
+    exit_repair_text(bytes);
+    assert_string_equal(good, "gr\xc3\xbc\xc3\x9f");
+    assert_string_equal(cut, "gr?");
+    assert_string_equal(bytes, "a?? z");
+}
+
 /* ---- fence ---- */
 
 static void test_fence_is_due(_unused_ void **state)
@@ -216,6 +227,7 @@ int main(void)
         cmocka_unit_test(test_plan_gives_ranks_in_slot_order),
         cmocka_unit_test(test_plan_refuses_impossible_worlds),
         cmocka_unit_test(test_exit_is_judged),
+        cmocka_unit_test(test_text_is_made_utf8),
         cmocka_unit_test(test_fence_is_due),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

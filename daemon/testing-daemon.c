@@ -142,6 +142,9 @@ Lab *lab_stop(Lab *lab)
             _cleanup_fd_ int lock = -EBADF;
             if (remains_lock(node->run_dir, &lock, &err) < 0)
                 (void)fprintf(stderr, "%s\n", err.text);
+            if (lab_log_has(node, "keeper: ")) /* I12: something outlived its owner */
+                show_logs(lab);
+            assert_false(lab_log_has(node, "keeper: "));
         }
     }
     lab->watch = etcd_watch_free(lab->watch);
@@ -411,6 +414,20 @@ bool lab_has_commits(Lab *lab, const void *commits)
 }
 
 /* ---- processes ---- */
+
+int64_t lab_resident_bytes(const LabNode *node)
+{
+    char path[64], line[256];
+    long long kib = -1;
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)node->pid);
+    _cleanup_file_ FILE *f = fopen(path, "re");
+    assert_non_null(f);
+    while (kib < 0 && fgets(line, sizeof(line), f))
+        if (sscanf(line, "VmRSS: %lld kB", &kib) != 1)
+            kib = -1;
+    assert_true(kib > 0);
+    return (int64_t)kib * 1024;
+}
 
 size_t lab_marked(const LabNode *node, int *ret_pidfds, size_t max)
 {

@@ -100,6 +100,8 @@ bool lab_has_commits(Lab *lab, const void *commits); /* at least n */
 
 /* ---- processes ---- */
 
+/* VmRSS of the daemon. */
+int64_t lab_resident_bytes(const LabNode *node);
 /* pidfds of every process that carries the mark of that node; at most max. */
 size_t lab_marked(const LabNode *node, int *ret_pidfds, size_t max);
 /* Closes them; whether all ended within msec. */

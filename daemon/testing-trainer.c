@@ -89,11 +89,12 @@ static void fail_here(Fake *f)
     if (strcmp(f->what, "kill") == 0) {
         (void)raise(SIGKILL);
     } else if (strcmp(f->what, "segv") == 0) {
+        (void)signal(SIGSEGV, SIG_DFL); /* not the sanitizer's */
         (void)raise(SIGSEGV);
     } else if (strcmp(f->what, "stop") == 0) {
         (void)raise(SIGSTOP);
     } else if (strncmp(f->what, "exit", 4) == 0) {
-        (void)fprintf(stderr, "something\nwent wrong\n");
+        (void)fprintf(stderr, "something\nwent wrong \xff\n");
         _exit(code);
     } else if (strncmp(f->what, "error", 5) == 0) {
         say(&error);
@@ -257,5 +258,6 @@ int main(void)
     while (!f.gone)
         listen_for(&f, -1);
     train(&f);
+    channel_message_clear(&f.assign);
     return 0;
 }

@@ -104,7 +104,9 @@ static void on_events(const EtcdEvent *events, size_t n_events, _unused_ int64_t
         const char *rest;
         if (key_parse(m->config.cluster, events[i].kv.key, &kind, &rest) < 0)
             continue; /* somebody else's key under our prefix */
-        if (kind == KEY_WORLDS)
+        if ((kind == KEY_WORLDS || kind == KEY_PHASES) && !name_is_valid(rest))
+            log_error("%s: not the name of a job; skipped", events[i].kv.key);
+        else if (kind == KEY_WORLDS)
             on_world(m, &events[i], rest);
         else if (kind == KEY_PHASES)
             on_phase(m, &events[i], rest);

@@ -64,8 +64,58 @@ static int sync_folder(const char *folder)
     return fsync(fd) < 0 ? -errno : 0;
 }
 
-/* mkdir -p whose new names are on the disk when it returns. folder is changed and restored. */
-static int make_folder(char *folder)
+/* ---- what waits for flush ---- */
+
+/* Keeps fd (or none, when only a name in the folder is new); false when there is no room. */
+static bool defer(FileStore *files, int fd, const char *folder)
+{
+    char *copy = strdup(folder);
+    bool kept = false;
+    (void)pthread_mutex_lock(&files->lock); /* cannot fail for a default mutex */
+    if (copy && files->n_deferred < DEFERRED_MAX) {
+        files->deferred[files->n_deferred++] = (Deferred){.fd = fd, .folder = copy};
+        kept = true;
+    }
+    (void)pthread_mutex_unlock(&files->lock); /* as above */
+    if (!kept)
+        free(copy);
+    return kept;
+}
+
+/* The first sync makes the journal commit what all of them changed; the others find it done. */
+static int flush(Store *store, Error *err)
+{
+    FileStore *files = file_store(store);
+    int r = 0;
+
+    (void)pthread_mutex_lock(&files->lock); /* cannot fail for a default mutex */
+    for (size_t i = 0; i < files->n_deferred; i++) {
+        const Deferred *d = &files->deferred[i];
+        if (d->fd >= 0 && fsync(d->fd) < 0 && r == 0)
+            r = error_errno(err, -errno, "cannot write an object in %s to the disk", d->folder);
+    }
+    const char *synced = "";
+    for (size_t i = 0; i < files->n_deferred; i++) {
+        const char *folder = files->deferred[i].folder;
+        if (strcmp(folder, synced) == 0)
+            continue;
+        synced = folder;
+        int q = sync_folder(folder);
+        if (q < 0 && r == 0)
+            r = error_errno(err, q, "cannot write folder %s to the disk", folder);
+    }
+    for (size_t i = 0; i < files->n_deferred; i++) {
+        (void)fd_close(files->deferred[i].fd); /* synced, or reported */
+        free(files->deferred[i].folder);
+    }
+    files->n_deferred = 0;
+    (void)pthread_mutex_unlock(&files->lock); /* as above */
+    return r;
+}
+
+/* mkdir -p. A new name is on the disk when it returns, or in the list of what is deferred. folder
+ * is changed and restored. */
+static int make_folder(FileStore *files, char *folder, StorePutFlags flags)
 {
     struct stat st;
     if (stat(folder, &st) == 0)
@@ -76,7 +126,7 @@ static int make_folder(char *folder)
         return mkdir(folder, 0755) < 0 && errno != EEXIST ? -errno : 0;
 
     *slash = '\0';
-    int r = make_folder(folder);
+    int r = make_folder(files, folder, flags);
     *slash = '/';
     if (r < 0)
         return r;
@@ -84,7 +134,8 @@ static int make_folder(char *folder)
         return errno == EEXIST ? 0 : -errno;
 
     *slash = '\0';
-    r = sync_folder(folder);
+    if (!(flags & STORE_DEFER) || !defer(files, -EBADF, folder))
+        r = sync_folder(folder);
     *slash = '/';
     return r;
 }
@@ -124,7 +175,8 @@ static int write_parts(int fd, const struct iovec *parts, size_t n_parts)
 }
 
 /* A new temporary in folder, which is made when it is not there. */
-static int open_temporary(char *folder, char temporary[static PATH_MAX])
+static int open_temporary(FileStore *files, char *folder, StorePutFlags flags,
+                          char temporary[static PATH_MAX])
 {
     for (int tries = 0; tries < FOLDER_TRIES; tries++) {
         (void)snprintf(temporary, PATH_MAX, "%s/" STORE_TEMPORARY "XXXXXX", folder);
@@ -133,27 +185,11 @@ static int open_temporary(char *folder, char temporary[static PATH_MAX])
             return fd;
         if (errno != ENOENT)
             return -errno;
-        int r = make_folder(folder);
+        int r = make_folder(files, folder, flags);
         if (r < 0 && r != -ENOENT) /* -ENOENT: a deletion took the parent meanwhile */
             return r;
     }
     return -EBUSY;
-}
-
-/* Keeps fd for flush; false when there is no room. */
-static bool defer(FileStore *files, int fd, const char *folder)
-{
-    char *copy = strdup(folder);
-    bool kept = false;
-    (void)pthread_mutex_lock(&files->lock); /* cannot fail for a default mutex */
-    if (copy && files->n_deferred < DEFERRED_MAX) {
-        files->deferred[files->n_deferred++] = (Deferred){.fd = fd, .folder = copy};
-        kept = true;
-    }
-    (void)pthread_mutex_unlock(&files->lock); /* as above */
-    if (!kept)
-        free(copy);
-    return kept;
 }
 
 static int put(Store *store, const char *key, const struct iovec *parts, size_t n_parts,
@@ -169,7 +205,7 @@ static int put(Store *store, const char *key, const struct iovec *parts, size_t 
     if (r < 0)
         return refuse(store, key, r, "write", err);
 
-    _cleanup_fd_ int fd = open_temporary(folder, temporary);
+    _cleanup_fd_ int fd = open_temporary(files, folder, flags, temporary);
     if (fd < 0)
         return error_errno(err, fd, "cannot write %s/%s", store->uri, key);
 
@@ -190,6 +226,8 @@ static int put(Store *store, const char *key, const struct iovec *parts, size_t 
         return error_errno(err, r, "cannot write %s/%s", store->uri, key);
 
     if (flags & STORE_DEFER) {
+        /* Begins to write, waits for nothing; flush finds most of it done. A hint that may fail. */
+        (void)sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
         if (defer(files, fd, folder))
             fd = -EBADF;
         else if (fsync(fd) < 0)
@@ -204,36 +242,6 @@ static int put(Store *store, const char *key, const struct iovec *parts, size_t 
         return error_errno(err, r, "cannot write %s/%s", store->uri, key);
     }
     return 0;
-}
-
-static int flush(Store *store, Error *err)
-{
-    FileStore *files = file_store(store);
-    int r = 0;
-
-    (void)pthread_mutex_lock(&files->lock); /* cannot fail for a default mutex */
-    for (size_t i = 0; i < files->n_deferred; i++)
-        if (fsync(files->deferred[i].fd) < 0 && r == 0)
-            r = error_errno(err, -errno, "cannot write %s to the disk", files->deferred[i].folder);
-
-    const char *synced = "";
-    for (size_t i = 0; i < files->n_deferred; i++) {
-        const char *folder = files->deferred[i].folder;
-        if (strcmp(folder, synced) == 0)
-            continue;
-        synced = folder;
-        int q = sync_folder(folder);
-        if (q < 0 && r == 0)
-            r = error_errno(err, q, "cannot write folder %s to the disk", folder);
-    }
-
-    for (size_t i = 0; i < files->n_deferred; i++) {
-        (void)fd_close(files->deferred[i].fd); /* synced, or reported */
-        free(files->deferred[i].folder);
-    }
-    files->n_deferred = 0;
-    (void)pthread_mutex_unlock(&files->lock); /* as above */
-    return r;
 }
 
 /* ---- get, head ---- */

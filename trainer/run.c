@@ -118,7 +118,8 @@ static int run_under_daemon(int fd)
                            .rank = assign.rank,
                            .world_size = assign.world_size,
                            .resume_uri = assign.resume_uri,
-                           .resume_hash = *assign.resume_uri ? &assign.resume_hash : NULL,
+                           .resume_hash =
+                               *assign.resume_uri && !assign.adopt ? &assign.resume_hash : NULL,
                            .bind_address = assign.bind_address};
     int code = train_and_report(host, &a);
     channel_message_clear(&assign);

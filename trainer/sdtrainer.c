@@ -13,6 +13,7 @@ static const struct {
 } verbs[] = {
     {"run", verb_run, "train: one rank under sdtraind, or a whole job with --job"},
     {"order", verb_order, "print which samples a step trains"},
+    {"sample", verb_sample, "draw a grid of images from the newest checkpoint"},
 };
 
 static int usage(FILE *to, int code)

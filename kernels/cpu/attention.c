@@ -14,7 +14,7 @@
 #endif
 
 enum {
-    FORWARD_QUERIES = 48, /* a multiple of TILE_ROWS */
+    FORWARD_QUERIES = 24, /* a multiple of TILE_ROWS */
     QUERIES = 96,         /* of a backward block; a multiple of TILE_ROWS */
     KEYS = 192,           /* of a backward block; a multiple of TILE_ROWS and TILE_COLUMNS */
 };

@@ -27,7 +27,8 @@ static void compare(const char *program, int threads, int offset)
 {
     static char expected[TEXT_BYTES], text[TEXT_BYTES];
 
-    run("kernels-bits", 1, 0, expected);
+    if (!expected[0])
+        run("kernels-bits", 1, 0, expected);
     run(program, threads, offset, text);
     assert_string_equal(text, expected);
 }

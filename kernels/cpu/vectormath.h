@@ -1,7 +1,8 @@
 /* vectormath.h - elementary functions of fp32 that compilers turn into vector code.
  *
- * Only +, -, *, / and integer operations on the bits, in a fixed order and without branches: the
- * same bits from every compiler and vector width, unlike libm's.
+ * Only +, -, *, /, fma and integer operations on the bits, in a fixed order and without branches:
+ * the same bits from every compiler and vector width, unlike libm's. Polynomials are summed in
+ * pairs (Estrin), as a chain of Horner's length would leave the CPU waiting.
  *
  * Ownership: none.
  * Units:     none.
@@ -12,6 +13,7 @@
 
 #include "base/macro.h"
 
+#include <math.h>
 #include <string.h>
 
 static inline uint32_t float_bits(float x)
@@ -35,15 +37,13 @@ static inline float float_from_bits(uint32_t bits)
 static inline float vector_exp(float x)
 {
     float clamped = x > 88.0f ? 88.0f : x;
-    float shifted = clamped * 0x1.715476p+0f + 0x1.8p+23f;
+    float shifted = fmaf(clamped, 0x1.715476p+0f, 0x1.8p+23f);
     float k = shifted - 0x1.8p+23f;
-    float r = (clamped - k * 0x1.62e4p-1f) - k * 0x1.7f7d1cp-20f;
-    float p = 0.001392632562f;
-    p = p * r + 0.008363292753f;
-    p = p * r + 0.04166655376f;
-    p = p * r + 0.1666657631f;
-    p = p * r + 0.5f;
-    float y = 1.0f + (r + r * r * p);
+    float r = fmaf(k, -0x1.7f7d1cp-20f, fmaf(k, -0x1.62e4p-1f, clamped));
+    float r2 = r * r;
+    float high =
+        fmaf(fmaf(0.001392632562f, r, 0.008363292753f), r2, fmaf(0.04166655376f, r, 0.1666657631f));
+    float y = fmaf(fmaf(high, r, 0.5f), r2, r + 1.0f);
     y *= float_from_bits((float_bits(shifted) + 127) << 23);
     return x < -87.0f ? 0.0f : y;
 }
@@ -56,7 +56,7 @@ static inline float vector_silu(float x) { return x / (1.0f + vector_exp(-x)); }
 static inline float vector_silu_slope(float x)
 {
     float s = vector_sigmoid(x);
-    return s * (1.0f + x * (1.0f - s));
+    return s * fmaf(x, 1.0f - s, 1.0f);
 }
 
 /* The standard normal's density and distribution at x; gelu(x) = x * distribution.
@@ -68,17 +68,13 @@ static inline void vector_normal(float x, float *density, float *distribution)
 {
     float a = float_from_bits(float_bits(x) & 0x7fffffffu);
     float e = vector_exp(-0.5f * x * x);
-    float u = 1.0f / (1.0f + 0.3f * a);
-    float q = -0.02091435973f;
-    q = q * u + 0.1140402721f;
-    q = q * u - 0.2320384829f;
-    q = q * u + 0.196940677f;
-    q = q * u - 0.08374254902f;
-    q = q * u + 0.09848074018f;
-    q = q * u + 0.07758906438f;
-    q = q * u + 0.1104051798f;
-    q = q * u + 0.1195517632f;
-    q = q * u + 0.1196876931f;
+    float u = 1.0f / fmaf(a, 0.3f, 1.0f);
+    float u2 = u * u, u4 = u2 * u2;
+    float q01 = fmaf(0.1195517632f, u, 0.1196876931f), q23 = fmaf(0.07758906438f, u, 0.1104051798f);
+    float q45 = fmaf(-0.08374254902f, u, 0.09848074018f),
+          q67 = fmaf(-0.2320384829f, u, 0.196940677f);
+    float q89 = fmaf(-0.02091435973f, u, 0.1140402721f);
+    float q = fmaf(fmaf(q89, u4, fmaf(q67, u2, q45)), u4, fmaf(q23, u2, q01));
     float tail = e * (q * u);
     *density = 0.3989422804f * e;
     *distribution = x > 0.0f ? 1.0f - tail : tail;

@@ -11,7 +11,8 @@ static int check_entry(void *context, size_t shard, const MdsEntry *entry, Error
     (void)shard;
     assert(entry->schema.n_columns >= 1 && entry->schema.n_columns <= MDS_COLUMNS_MAX);
     assert(entry->n_hashes <= MDS_HASHES_MAX && *entry->raw.basename);
-    assert(!strstr(entry->raw.basename, "../") && *entry->raw.basename != '/');
+    assert(!strstr(entry->raw.basename, "/../") && strncmp(entry->raw.basename, "../", 3) != 0);
+    assert(*entry->raw.basename != '/');
     return shard < 1000 ? 0 : error_set(err, -E2BIG, "enough");
 }
 

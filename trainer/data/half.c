@@ -1,8 +1,10 @@
 /* half.c - see half.h. */
 #include "trainer/data/half.h"
 
+#include <stdatomic.h>
 #include <string.h>
 #ifdef __x86_64__
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -51,6 +53,22 @@ uint16_t half_from_float(float value)
 }
 
 #ifdef __x86_64__
+/* By cpuid, as clang 14's __builtin_cpu_supports does not know f16c; once, as a virtual machine
+ * traps on it. */
+static bool cpu_has_f16c(void)
+{
+    static atomic_int answer; /* 0: not asked yet; else 1 no, 2 yes */
+    int known = atomic_load_explicit(&answer, memory_order_relaxed);
+    if (known == 0) {
+        unsigned a, b, c, d;
+        bool has =
+            __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) && __builtin_cpu_supports("avx");
+        known = 1 + has;
+        atomic_store_explicit(&answer, known, memory_order_relaxed);
+    }
+    return known == 2;
+}
+
 __attribute__((target("avx,f16c"))) static size_t expand_f16c(const uint8_t *p, size_t n,
                                                               float *ret)
 {
@@ -68,7 +86,7 @@ void half_expand(const void *halves, size_t n, float *ret)
     const uint8_t *p = halves;
     size_t i = 0;
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("f16c") && __builtin_cpu_supports("avx"))
+    if (cpu_has_f16c())
         i = expand_f16c(p, n, ret);
 #endif
     for (; i < n; i++) {

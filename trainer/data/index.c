@@ -94,7 +94,7 @@ static int parse_config(Index *index, Error *err)
                 json_refuse(&j, "hashes", "element %zu is not known", i);
                 break;
             }
-            (void)strcpy(index->hashes[index->n_hashes++], name);
+            memcpy(index->hashes[index->n_hashes++], name, strlen(name) + 1);
             index->hash_bytes += (size_t)size;
         }
     return json_close(&j);
@@ -104,6 +104,10 @@ static int parse_config(Index *index, Error *err)
 static int check_sections(Index *index, Error *err)
 {
     const IndexHeader *h = &index->header;
+    /* With these bounds no offset below can overflow. */
+    if (h->first > h->body_bytes || h->records > h->body_bytes || h->names > h->body_bytes ||
+        h->hashes > h->body_bytes || h->n_shards > h->body_bytes || h->n_samples > INT64_MAX / 16)
+        return error_set(err, -EBADMSG, "%s: a section leads out of the file", index->path);
     if (index->schema.n_columns != h->n_columns ||
         h->record_bytes != ROUND_UP(sizeof(IndexRecord) + 2 * index->hash_bytes, (size_t)8))
         return error_set(err, -EBADMSG, "%s: its header contradicts its config", index->path);
@@ -112,6 +116,12 @@ static int check_sections(Index *index, Error *err)
     if (!columns)
         return -EBADMSG;
     memcpy(index->columns, columns, h->n_columns * sizeof(IndexColumn));
+    for (uint32_t i = 0; i < h->n_columns; i++) {
+        const IndexColumn *c = &index->columns[i];
+        if (c->n_valid > h->n_samples || (!c->bits && c->n_valid < h->n_samples) ||
+            c->bits > h->body_bytes || c->ranks > h->body_bytes)
+            return error_set(err, -EBADMSG, "%s: column %u is broken", index->path, i);
+    }
     return 0;
 }
 
@@ -226,7 +236,8 @@ uint64_t index_n_valid(const Index *index, size_t column)
 /* One element of an array section. */
 static int word_at(Index *index, uint64_t section, uint64_t i, uint64_t *ret, Error *err)
 {
-    const void *p = body_at(index, section + 8 * i, 8, err);
+    /* An i beyond the file is as far out as one that would overflow. */
+    const void *p = body_at(index, section + 8 * MIN(i, index->header.body_bytes), 8, err);
     if (!p)
         return -EBADMSG;
     memcpy(ret, p, sizeof(*ret));
@@ -277,7 +288,9 @@ static int select_valid(Index *index, const IndexColumn *column, uint64_t valid,
         for (; valid > 0; valid--)
             bits &= bits - 1;
         *ret = w * 64 + (unsigned)__builtin_ctzll(bits);
-        return 0;
+        if (*ret < index->header.n_samples)
+            return 0;
+        break;
     }
     return error_set(err, -EBADMSG, "%s: the ranks of a column contradict its bits", index->path);
 }
@@ -285,12 +298,16 @@ static int select_valid(Index *index, const IndexColumn *column, uint64_t valid,
 int index_place(Index *index, uint64_t sample, IndexPlace *ret, Error *err)
 {
     assert(sample < index->header.n_samples);
-    uint64_t shard = 0, first = 0;
+    uint64_t shard = 0, first = 0, next = 0;
     int r = search(index, index->header.first, index->header.n_shards, sample, &shard, err);
     if (r == 0)
         r = word_at(index, index->header.first, shard, &first, err);
+    if (r == 0)
+        r = word_at(index, index->header.first, shard + 1, &next, err);
     if (r < 0)
         return r;
+    if (sample < first || sample >= next || next - first > UINT32_MAX)
+        return error_set(err, -EBADMSG, "%s: shard %" PRIu64 " is broken", index->path, shard);
     *ret = (IndexPlace){.shard = shard, .sample = (uint32_t)(sample - first)};
     return 0;
 }

@@ -53,14 +53,16 @@ static int bytes_add(Bytes *b, const void *data, size_t n)
     return 0;
 }
 
+static void bytes_clear(Bytes *b) { free(b->data); }
+
 static void build_clear(Build *b)
 {
-    free(b->first.data);
-    free(b->records.data);
-    free(b->names.data);
-    free(b->hashes.data);
+    bytes_clear(&b->first);
+    bytes_clear(&b->records);
+    bytes_clear(&b->names);
+    bytes_clear(&b->hashes);
     for (size_t i = 0; i < MDS_COLUMNS_MAX; i++)
-        free(b->bits[i].data);
+        bytes_clear(&b->bits[i]);
 }
 
 /* A column whose payload may be empty although it should hold something: bytes of latents where a
@@ -235,9 +237,8 @@ static int assemble(Build *b, IndexHeader *h, char **ret, size_t *ret_bytes, Err
     int r = format_config(b, &config, err);
     if (r < 0)
         return r;
-    Bytes body = {0};
+    _cleanup_(bytes_clear) Bytes body = {0};
     r = lay_out(b, config, &body, h);
-    _cleanup_free_ uint8_t *body_data = body.data;
     if (r < 0)
         return error_set(err, r, "out of memory indexing %s", store_uri(b->store));
 

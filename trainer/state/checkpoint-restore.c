@@ -17,10 +17,12 @@ typedef struct Restore {
     const Manifest *manifest;
     const ParameterList *parameters;
     char folder[CHECKPOINT_FOLDER_MAX];
-    char *piece; /* PIECE_BYTES, or one chunk's if that is larger */
+    char *piece; /* owned: PIECE_BYTES, or one chunk's moments if they are larger */
     size_t piece_bytes;
     Error *err;
 } Restore;
+
+static void restore_clear(Restore *rs) { free(rs->piece); }
 
 static int restore_open(Restore *rs)
 {
@@ -291,12 +293,11 @@ static int check_model(const Restore *rs, int64_t n_elements, int64_t chunk_elem
 
 int checkpoint_restore(Store *store, const Manifest *manifest, TrainState *state, Error *err)
 {
-    Restore rs = {.store = store,
-                  .manifest = manifest,
-                  .parameters = state->parameters,
-                  .err = err};
+    _cleanup_(restore_clear) Restore rs = {.store = store,
+                                           .manifest = manifest,
+                                           .parameters = state->parameters,
+                                           .err = err};
     int r = restore_open(&rs);
-    _cleanup_free_ char *piece = rs.piece;
     if (r < 0)
         return r;
     r = check_model(&rs, state->layout.n_elements, state->layout.chunk_elements);
@@ -323,9 +324,9 @@ int checkpoint_restore(Store *store, const Manifest *manifest, TrainState *state
 int checkpoint_restore_weights(Store *store, const Manifest *manifest, bool ema,
                                const ParameterList *parameters, float *flat, Error *err)
 {
-    Restore rs = {.store = store, .manifest = manifest, .parameters = parameters, .err = err};
+    _cleanup_(restore_clear)
+        Restore rs = {.store = store, .manifest = manifest, .parameters = parameters, .err = err};
     int r = restore_open(&rs);
-    _cleanup_free_ char *piece = rs.piece;
     if (r < 0)
         return r;
     r = check_model(&rs, parameters->n_elements, manifest->layout.chunk_elements);

@@ -18,7 +18,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
-static const uint64_t weight_file_bytes_default = UINT64_C(1) << 30;
+enum { WEIGHT_FILE_BYTES = 1 << 30, EMA_AT_ONCE_BYTES = 64 << 20 };
 
 const ObjectTable *writer_table(const CheckpointWriter *w)
 {
@@ -188,7 +188,7 @@ static int reports_reserve(CheckpointWriter *w)
 
 static int writer_allocate(CheckpointWriter *w, const CheckpointOptions *options)
 {
-    uint64_t file_bytes = options->weight_file_bytes ?: weight_file_bytes_default;
+    uint64_t file_bytes = options->weight_file_bytes ?: WEIGHT_FILE_BYTES;
     w->options.unet_config = strdup(options->unet_config);
     if (!w->options.unet_config)
         return -ENOMEM;
@@ -220,6 +220,7 @@ int checkpoint_writer_new(const CheckpointOptions *options, CheckpointWriter **r
     w->options.unet_config = NULL;
     w->rank = comm_rank(options->reports);
     w->size = comm_size(options->reports);
+    w->ema_at_once_bytes = EMA_AT_ONCE_BYTES;
     w->layout = chunk_layout(options->parameters->n_elements);
     int r = writer_allocate(w, options);
     if (r < 0)

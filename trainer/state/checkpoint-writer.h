@@ -51,10 +51,11 @@ struct CheckpointWriter {
     size_t report_bytes;   /* of one RankReport, the same on all ranks */
     RankReport *reports;   /* [size] of report_bytes each */
     Snapshot snapshot;
-    float *scratch;    /* one chunk, for what passes by */
-    bool swept;        /* rank 0: leftovers of dead writers are gone */
-    Manifest *written; /* rank 0: waits for settle */
-    Manifest *latest;  /* rank 0: the newest committed one: the history */
+    float *scratch;           /* one chunk, for what passes by */
+    size_t ema_at_once_bytes; /* a larger EMA is gathered chunk by chunk; tests set it to 0 */
+    bool swept;               /* rank 0: leftovers of dead writers are gone */
+    Manifest *written;        /* rank 0: waits for settle */
+    Manifest *latest;         /* rank 0: the newest committed one: the history */
 
     pthread_t thread;
     bool thread_runs;
