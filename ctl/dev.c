@@ -353,9 +353,11 @@ static _noreturn_ void child(const char *log, char *const *arguments)
 
 int dev_start(Dev *dev, DevProcess *p, Error *err)
 {
-    char folder[PATH_MAX + 32], log[PATH_MAX + 40];
-    (void)snprintf(folder, sizeof(folder), "%s/%s", dev->folder, p->name);
-    (void)snprintf(log, sizeof(log), "%s/log", folder);
+    char folder[PATH_MAX + 40], log[PATH_MAX + 40];
+    /* What ranks print: there before the node looks at its disk. */
+    (void)snprintf(folder, sizeof(folder), "%s/%s%s", dev->folder, p->name,
+                   p->kind == DEV_NODE ? "/logs" : "");
+    (void)snprintf(log, sizeof(log), "%s/%s/log", dev->folder, p->name);
     int r = folder_make(folder, err);
     if (r < 0)
         return r;

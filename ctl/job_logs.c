@@ -4,7 +4,6 @@
  * it (daemon/logs.h). Those of nodes of this machine are read; of the others it is said where they
  * are. With --follow, what is added is shown as it comes, over changes of the world too, until the
  * job has ended. */
-#include "base/file.h"
 #include "ctl/arguments.h"
 #include "ctl/model.h"
 
@@ -45,11 +44,13 @@ static void close_files(Logs *l)
 /* Nodes of one machine share its boot id, whatever they are called. */
 static int read_boot_id(Logs *l, Error *err)
 {
-    _cleanup_free_ char *text = NULL;
-    int r = file_read("/proc/sys/kernel/random/boot_id", 64, &text, NULL, err);
-    if (r < 0)
-        return r;
-    (void)snprintf(l->boot_id, sizeof(l->boot_id), "%.*s", (int)strcspn(text, "\n"), text);
+    static const char path[] = "/proc/sys/kernel/random/boot_id";
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, l->boot_id, sizeof(l->boot_id) - 1);
+    if (n < 0)
+        return error_errno(err, -errno, "cannot read %s", path);
+    l->boot_id[n] = '\0';
+    l->boot_id[strcspn(l->boot_id, "\n")] = '\0';
     return 0;
 }
 

@@ -400,6 +400,20 @@ bool model_has_ended(const ModelJob *job)
     return phase == PHASE_SUCCEEDED || phase == PHASE_FAILED || phase == PHASE_STOPPED;
 }
 
+/* Seconds of a step of the present world, over all that it has made; 0 unknown. */
+static double mean_step_sec(const ModelJob *job)
+{
+    const ProgressRecord *p = &job->progress;
+    for (size_t i = 0; i < job->n_ranks; i++) {
+        const RanksRecord *r = &job->ranks[i];
+        if (r->generation == p->generation && r->first_step > 0 && p->step > r->first_step &&
+            p->at_usec > r->first_step_usec)
+            return (double)(p->at_usec - r->first_step_usec) * 1e-6 /
+                   (double)(p->step - r->first_step);
+    }
+    return 0;
+}
+
 /* The leader writes it when a phase changes; in between, the steps since the world began count on.
  */
 double model_goodput(const ModelJob *job)
@@ -408,9 +422,10 @@ double model_goodput(const ModelJob *job)
     const PhaseRecord *phase = &job->phase;
     if (!job->has_phase || phase->started_usec == 0)
         return NAN;
+    const double step_sec = mean_step_sec(job);
     if (phase->phase == PHASE_RUNNING && job->has_world && progress_is_present(job) &&
-        p->at_usec > MAX(phase->started_usec, phase->since_usec) && p->step_sec > 0) {
-        double kept = (double)MAX(0, p->step - job->world.resume.step) * p->step_sec;
+        p->at_usec > MAX(phase->started_usec, phase->since_usec) && step_sec > 0) {
+        double kept = (double)MAX(0, p->step - job->world.resume.step) * step_sec;
         double wall = (double)(p->at_usec - phase->started_usec) * 1e-6;
         return MIN(1.0, (phase->useful_sec + kept) / wall);
     }

@@ -62,14 +62,17 @@ static void print_line(json_t *j)
 {
     json_t *cordon = json_object_get(j, "cordon"), *ranks = json_object_get(j, "ranks");
     const char *mode = json_text(cordon, "mode");
-    char health[48], used[24];
+    char health[48], used[24], why[400];
     (void)snprintf(health, sizeof(health), "%s%s%s", json_text(j, "verdict"),
                    *mode && strcmp(mode, "none") != 0 ? ", " : "",
                    *mode && strcmp(mode, "none") != 0 ? mode : "");
     (void)snprintf(used, sizeof(used), "%zu/%lld", json_array_size(ranks), json_count(j, "slots"));
+    (void)snprintf(why, sizeof(why), "%s%s",
+                   json_count(cordon, "strikes") > 0 && strcmp(mode, "none") == 0 ? "strike: " : "",
+                   json_text(cordon, "reason"));
     printf("%-20s %-6s %-7s %-20s %-16s %s\n", json_text(j, "node"), json_text(j, "state"), used,
            health, json_array_size(ranks) ? json_text(json_array_get(ranks, 0), "job") : "-",
-           *json_text(j, "evidence") ? json_text(j, "evidence") : json_text(cordon, "reason"));
+           *json_text(j, "evidence") ? json_text(j, "evidence") : why);
 }
 
 /* All names: of records, and of cordons without one. */

@@ -37,9 +37,10 @@ const IncidentRecord *report_next_incident(const Report *report, size_t *i);
 /* The end of the job, or now. */
 uint64_t report_end_usec(const Report *report);
 
-enum { RECOVERY_PHASES = 6 };
+enum { RECOVERY_PHASES = 7 };
 extern const char *const recovery_phase_name[RECOVERY_PHASES];
-/* Seconds of the phases; < 0: unknown. */
+/* Seconds of the phases; < 0: unknown. Those that the record has, and between restore and replay
+ * what is left until the first step: joining, and the step. */
 void recovery_phases(const IncidentRecord *incident, double ret[RECOVERY_PHASES]);
 
 /* Loss by step, with checkpoints, failures, what was trained again, and resizes. */

@@ -11,11 +11,12 @@ enum {
     WIDTH = 1000,
     LEFT = 64,
     RIGHT = 984,
-    TOP = 26,
+    TOP = 44,         /* room for two rows of marks */
     POINTS_MAX = 800, /* more steps are drawn as the range of each bucket */
     BARS_MAX = 40,
     BAR_HEIGHT = 18,
     BAR_PITCH = 34,
+    LABEL_WIDTH = 60,
 };
 
 /* From values to units of the drawing. */
@@ -63,7 +64,7 @@ static void draw_y_axis(FILE *to, const Axis *y)
                     draw_y_tick(to, y, power * digit);
         return;
     }
-    double distance = tick_distance(y->high - y->low, 5);
+    double distance = tick_distance(y->high - y->low, 7);
     for (double v = ceil(y->low / distance) * distance; v <= y->high * (1 + 1e-9); v += distance)
         draw_y_tick(to, y, fabs(v) < distance / 1e6 ? 0 : v);
 }
@@ -188,7 +189,7 @@ static void draw_failures(FILE *to, const Report *r, const Axis *x, double botto
                     from, TOP, px - from, bottom - TOP, (long long)n->lost_steps);
         fprintf(to, "<g class=\"failure\"><line x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%.1f\"/>",
                 px, px, TOP, bottom);
-        fprintf(to, "<path d=\"M%.1f %dl8 8m0 -8l-8 8\"/><title>", px - 4, TOP - 14);
+        fprintf(to, "<path d=\"M%.1f %dl8 8m0 -8l-8 8\"/><title>", px - 4, TOP - 36);
         report_put_text(to, n->cause);
         fprintf(to, " at step %lld", (long long)n->step);
         if (*n->node)
@@ -203,18 +204,25 @@ static void draw_failures(FILE *to, const Report *r, const Axis *x, double botto
 static void draw_resizes(FILE *to, const Report *r, const Axis *x, double bottom)
 {
     const PhaseRecord *p = &r->job->phase;
+    double free_from = LEFT; /* where the next label has room */
     for (size_t i = 1; i < p->n_worlds; i++) {
         const PastWorld *w = &p->worlds[i];
         if (incident_before(r, w->generation) || w->size == p->worlds[i - 1].size)
             continue;
         double px = at(x, (double)w->step);
-        fprintf(to,
-                "<g class=\"resize\"><line x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%.1f\"/>"
-                "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d \xe2\x86\x92 "
-                "%d</text><title>",
-                px, px, TOP, bottom, px, TOP - 8, p->worlds[i - 1].size, w->size);
+        fprintf(to, "<g class=\"resize\"><line x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%.1f\"/>", px,
+                px, TOP, bottom);
+        if (px >= free_from) {
+            fprintf(to,
+                    "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%d "
+                    "\xe2\x86\x92 %d</text>",
+                    px, TOP - 8, p->worlds[i - 1].size, w->size);
+            free_from = px + LABEL_WIDTH;
+        }
+        fprintf(to, "<title>%d to %d ranks at step %lld: ", p->worlds[i - 1].size, w->size,
+                (long long)w->step);
         report_put_text(to, w->reason);
-        fprintf(to, " at step %lld</title></g>\n", (long long)w->step);
+        fprintf(to, "</title></g>\n");
     }
 }
 
@@ -314,7 +322,7 @@ static void draw_gaps(FILE *to, const Report *r, const Axis *x, double bottom, u
 
 void report_draw_worlds(FILE *to, const Report *r)
 {
-    enum { HEIGHT = 240, BOTTOM = HEIGHT - 48 };
+    enum { HEIGHT = 250, BOTTOM = HEIGHT - 48 };
     const PhaseRecord *p = &r->job->phase;
     if (p->n_worlds == 0)
         return;

@@ -7,28 +7,27 @@
 #include <math.h>
 #include <string.h>
 
-const char *const recovery_phase_name[RECOVERY_PHASES] = {"detect", "decide",  "stop",
-                                                          "start",  "restore", "replay"};
+const char *const recovery_phase_name[RECOVERY_PHASES] = {"detect",  "decide",     "stop",  "start",
+                                                          "restore", "first step", "replay"};
 
 static const char style[] =
     ":root{color-scheme:light dark;--bg:#fcfcfb;--card:#fff;--ink:#0b0b0b;--soft:#52514e;"
     "--faint:#898781;--grid:#e8e7e3;--rule:#c3c2b7;--line:#2a78d6;--bad:#d03b3b;--again:#d03b3b22;"
     "--move:#4a3aa7;--ok:#00701a;--p0:#e87ba4;--p1:#4a3aa7;--p2:#eb6834;--p3:#2a78d6;--p4:#1baf7a;"
-    "--p5:#eda100}\n"
+    "--p5:#7d8fa8;--p6:#eda100}\n"
     "@media(prefers-color-scheme:dark){:root{--bg:#111110;--card:#1a1a19;--ink:#fff;--soft:#c3c2b7;"
     "--faint:#898781;--grid:#2c2c2a;--rule:#4a4946;--line:#3987e5;--bad:#e66767;--again:#e6676730;"
     "--move:#9085e9;--ok:#35b25a;--p0:#d55181;--p1:#9085e9;--p2:#d95926;--p3:#3987e5;--p4:#199e70;"
-    "--p5:#c98500}}\n"
+    "--p5:#7f8ea3;--p6:#c98500}}\n"
     "body{background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,-apple-system,\"Segoe UI\","
     "sans-serif;margin:0 auto;max-width:1080px;padding:28px 20px 60px}\n"
     "h1{font-size:26px;margin:0}h2{font-size:17px;margin:0 0 2px}\n"
     ".sub{color:var(--soft);margin:2px 0 20px}\n"
     ".state{font-weight:600}.good{color:var(--ok)}.bad{color:var(--bad)}\n"
-    ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(140px,1fr));gap:12px;"
-    "margin-bottom:16px}\n"
+    ".tiles{display:flex;flex-wrap:wrap;gap:12px;margin-bottom:16px}\n"
     ".tile,section{background:var(--card);border:1px solid var(--grid);border-radius:10px}\n"
-    ".tile{padding:10px 14px}.tile b{display:block;font-size:23px;font-weight:600;"
-    "line-height:1.3}.tile span{color:var(--soft);font-size:13px}\n"
+    ".tile{padding:9px 14px;flex:1 1 auto;white-space:nowrap}.tile b{display:block;font-size:21px;"
+    "font-weight:600;line-height:1.35}.tile span{color:var(--soft);font-size:13px}\n"
     "section{padding:16px 18px;margin-bottom:16px;overflow-x:auto}\n"
     ".legend{color:var(--soft);font-size:13px;margin:0 0 8px}.legend i{display:inline-block;"
     "width:11px;height:11px;border-radius:3px;margin:0 5px 0 14px;vertical-align:-1px}"
@@ -44,7 +43,7 @@ static const char style[] =
     ".failure line,.failure path{stroke:var(--bad);stroke-width:1.5;fill:none}"
     ".resize line{stroke:var(--move);stroke-width:1.5;stroke-dasharray:5 4}\n"
     ".p0{fill:var(--p0)}.p1{fill:var(--p1)}.p2{fill:var(--p2)}.p3{fill:var(--p3)}"
-    ".p4{fill:var(--p4)}.p5{fill:var(--p5)}\n"
+    ".p4{fill:var(--p4)}.p5{fill:var(--p5)}.p6{fill:var(--p6)}\n"
     "table{border-collapse:collapse;width:100%;font-size:14px}"
     "th{color:var(--soft);font-weight:500;text-align:left;font-size:13px}"
     "th,td{padding:5px 14px 5px 0;border-bottom:1px solid var(--grid);vertical-align:top}"
@@ -91,9 +90,14 @@ uint64_t report_end_usec(const Report *r)
 
 void recovery_phases(const IncidentRecord *n, double ret[RECOVERY_PHASES])
 {
-    const double phases[RECOVERY_PHASES] = {n->detect_sec, n->decide_sec,  n->stop_sec,
-                                            n->start_sec,  n->restore_sec, n->replay_sec};
-    memcpy(ret, phases, sizeof(phases));
+    const double known[] = {n->detect_sec, n->decide_sec, n->stop_sec, n->start_sec,
+                            n->restore_sec};
+    double left = n->first_step_usec ? model_recovery_sec(n) : -1;
+    for (size_t i = 0; i < ELEMENTSOF(known); i++)
+        left -= MAX(known[i], 0);
+    memcpy(ret, known, sizeof(known));
+    ret[ELEMENTSOF(known)] = left;
+    ret[ELEMENTSOF(known) + 1] = n->replay_sec;
 }
 
 void report_clear(Report *r)
