@@ -35,6 +35,8 @@ JsonReader json_open(const char *source, json_t *object, JsonMode mode, Error *e
 }
 
 _printf_(3, 0) static void refuse_v(JsonReader *r, const char *key, const char *format, va_list ap)
+    _printf_(3, 0);
+static void refuse_v(JsonReader *r, const char *key, const char *format, va_list ap)
 {
     if (r->r < 0)
         return;

@@ -240,5 +240,7 @@ int loop_run(Session *session, LoopResult *ret, ExitCode *ret_exit, Error *err)
         r = publish_metrics(&loop, err);
     if (r == -ESTALE || r == -EPIPE)
         *ret_exit = EXIT_RETRY;
+    if (r == -ECONNRESET)
+        *ret_exit = EXIT_PEER_LOST;
     return r;
 }

@@ -109,6 +109,7 @@ static void drop_lines(Saver *s, int64_t step)
     if (end) {
         s->n_lines_bytes -= (size_t)(end - s->lines);
         memmove(s->lines, end, s->n_lines_bytes);
+        s->lines[s->n_lines_bytes] = '\0';
     }
     s->committed_step = step;
 }
@@ -219,6 +220,8 @@ int saver_save(Saver *s, int64_t step, uint32_t word, Error *err)
             return r;
         if (phase == CHECKPOINT_WRITTEN)
             return 0;
+        if (err->code == -ECONNRESET || err->code == -ECANCELED)
+            return err->code; /* a peer is gone: no try of ours can help */
     }
     return error_prefix(err, -EIO, "step %lld could not be saved in %d tries", (long long)step,
                         TRIES);

@@ -118,7 +118,7 @@ def check_functions(path, lines):
         if line.rstrip() == "{":
             begin = number
         elif line.rstrip() == "}" and begin is not None:
-            if number - begin > 90:
+            if number - begin > (120 if path.name.startswith("test") else 90):
                 complain(path, begin, f"a function of {number - begin} lines")
             begin = None
 
@@ -126,7 +126,7 @@ def check_functions(path, lines):
 def check_purity():
     for build_object in BUILD.rglob("*.o"):
         name = build_object.relative_to(BUILD).as_posix()
-        if "test" in name or "trace" in build_object.name:
+        if "test" in name or build_object.name == "replay.c.o":
             continue
         pure = any((key in name if "/" in key else build_object.name == key) and folder in name
                    for key, folder in PURE.items())

@@ -45,7 +45,7 @@ static int list(DIR *dir, CacheFile **ret, size_t *ret_n)
                 return -ENOMEM;
             files = grown;
         }
-        (void)strcpy(files[n].name, e->d_name);
+        memcpy(files[n].name, e->d_name, strlen(e->d_name) + 1);
         files[n].n_bytes = (uint64_t)st.st_size;
         files[n++].used = st.st_mtim;
     }

@@ -94,7 +94,7 @@ static int parse_config(Index *index, Error *err)
                 json_refuse(&j, "hashes", "element %zu is not known", i);
                 break;
             }
-            (void)strcpy(index->hashes[index->n_hashes++], name);
+            memcpy(index->hashes[index->n_hashes++], name, strlen(name) + 1);
             index->hash_bytes += (size_t)size;
         }
     return json_close(&j);

@@ -17,7 +17,7 @@
 
 enum {
     INDEX_VERSION = 1,
-    INDEX_BLOCK_BYTES = 1 << 16,
+    INDEX_BLOCK_BYTES = 4096,
     INDEX_RANK_BITS = 512, /* samples per entry of a bitmap's ranks */
 };
 

@@ -120,7 +120,7 @@ static void parse_hash_names(JsonReader *j, MdsEntry *entry)
                         name ? name : "?");
             return;
         }
-        (void)strcpy(entry->hashes[i], name);
+        memcpy(entry->hashes[i], name, strlen(name) + 1);
         entry->n_hashes++;
     }
 }

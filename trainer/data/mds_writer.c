@@ -148,7 +148,7 @@ static int take_options(MdsWriter *w, const MdsWriterOptions *options, Error *er
         if (w->level < 1 || w->level > 22 || (end && *end) || strlen(zip) >= sizeof(w->compression))
             return error_set(err, -EINVAL,
                              "compression \"%.40s\": zstd or zstd:<1..22> is possible", zip);
-        (void)strcpy(w->compression, zip);
+        memcpy(w->compression, zip, strlen(zip) + 1);
     }
 
     if (options->n_hashes > MDS_HASHES_MAX)
@@ -160,7 +160,7 @@ static int take_options(MdsWriter *w, const MdsWriterOptions *options, Error *er
                              options->hashes[i]);
         if (i > 0 && strcmp(options->hashes[i - 1], options->hashes[i]) >= 0)
             return error_set(err, -EINVAL, "hash algorithms must be in sorted order");
-        (void)strcpy(w->hashes[i], options->hashes[i]);
+        memcpy(w->hashes[i], options->hashes[i], strlen(options->hashes[i]) + 1);
     }
     w->n_hashes = options->n_hashes;
     return 0;
