@@ -15,7 +15,10 @@
 /* Gloo is not instrumented: its reference counts, which order the end of a buffer after its last
  * use, are not seen. */
 const char *__tsan_default_suppressions(void);
-const char *__tsan_default_suppressions(void) { return "race:libgloo.so\n"; }
+const char *__tsan_default_suppressions(void)
+{
+    return "race:libgloo.so\nrace:gloo_buffer_free\nrace:gloo_mesh_free\n";
+}
 #endif
 
 #define DEFAULT_USEC (10 * USEC_PER_SEC)
