@@ -14,3 +14,5 @@ static uint64_t clock_read_usec(clockid_t id)
 uint64_t clock_boottime_usec(void) { return clock_read_usec(CLOCK_BOOTTIME); }
 
 uint64_t clock_realtime_usec(void) { return clock_read_usec(CLOCK_REALTIME); }
+
+uint64_t clock_monotonic_usec(void) { return clock_read_usec(CLOCK_MONOTONIC); }

@@ -10,3 +10,5 @@
 
 uint64_t clock_boottime_usec(void);
 uint64_t clock_realtime_usec(void);
+/* The only clock that a condition variable's deadline can name beside realtime. */
+uint64_t clock_monotonic_usec(void);

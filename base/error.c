@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+_printf_(3, 0) static void error_vset(Error *err, int r, const char *format, va_list ap)
+    _printf_(3, 0);
 static void error_vset(Error *err, int r, const char *format, va_list ap)
 {
     assert(r < 0);

@@ -34,6 +34,8 @@ JsonReader json_open(const char *source, json_t *object, JsonMode mode, Error *e
     return (JsonReader){.source = source, .object = object, .mode = mode, .error = err};
 }
 
+_printf_(3, 0) static void refuse_v(JsonReader *r, const char *key, const char *format, va_list ap)
+    _printf_(3, 0);
 static void refuse_v(JsonReader *r, const char *key, const char *format, va_list ap)
 {
     if (r->r < 0)
@@ -94,7 +96,8 @@ static json_t *find(JsonReader *r, const char *key, JsonNeed need)
 
 static const char *value_text(json_t *value, char *text, size_t size)
 {
-    _cleanup_free_ char *dump = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    _cleanup_free_ char *dump =
+        json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
     (void)snprintf(text, size, "%.80s", dump ? dump : "?");
     return text;
 }

@@ -1,20 +1,23 @@
 /* etcd.h - libetcd: the etcd v3 API over gRPC's C core and protobuf-c, on an sd-event loop.
  *
- * One Etcd is one channel to any number of endpoints. gRPC's completion queue is drained by one
- * thread that hands results to the loop through an eventfd; every callback runs on the loop's
- * thread.
+ * An Etcd stays with one of its endpoints and leaves it, with all its streams, when it refuses, has
+ * no leader or is silent. gRPC's completion queue is drained by one thread that hands results to
+ * the loop through an eventfd; every callback runs on the loop's thread, never from within the call
+ * that asked for it.
  *
- * Ownership: etcd_new() gives the caller an Etcd; it borrows the sd_event. Requests borrow their
- * arguments only for the call. Responses and events passed to a callback are valid until it
- * returns. A returned EtcdCall, EtcdWatch, EtcdLease or EtcdElection is owned by the caller; free
- * cancels. An EtcdCall frees itself after its callback; only free it to cancel. Units:     *_usec
- * is CLOCK_BOOTTIME microseconds; ttl_sec is whole seconds, etcd's unit. Errors:    callbacks get
- * r: 0, or -ETIMEDOUT (deadline), -ECONNREFUSED (no endpoint answers), -EACCES (authentication),
- * -ESTALE (lease or revision gone), -EIO (anything else), with the text of the server in *err. A
- * transaction that ended in -ETIMEDOUT, -ECONNREFUSED or -EIO is neither done nor not done: read
- * again before deciding anything. Threads:   loop thread only. Not fork-safe once an Etcd exists:
- * children exec at once. Source:    etcd API reference v3.4; github.com/etcd-io/etcd
- * api/etcdserverpb.
+ * Ownership: etcd_new() gives the caller an Etcd; it holds a reference on the sd_event. Requests
+ *            borrow their arguments only for the call. Responses and events passed to a callback
+ *            are valid until it returns. A returned EtcdCall, EtcdWatch, EtcdLease or EtcdElection
+ *            is owned by the caller; free cancels, also from within its own callback. An EtcdCall
+ *            frees itself after its callback; only free it to cancel.
+ * Units:     *_usec is CLOCK_BOOTTIME microseconds; ttl_sec is whole seconds, etcd's unit.
+ * Errors:    callbacks get r: 0, or -ETIMEDOUT (deadline, or the endpoint fell silent),
+ *            -ECONNREFUSED (no endpoint answers), -EACCES (authentication), -ESTALE (lease or
+ *            revision gone), -EIO (anything else), with the text of the server in *err. A
+ *            transaction that ended in -ETIMEDOUT, -ECONNREFUSED or -EIO is neither done nor not
+ *            done: read again before deciding anything.
+ * Threads:   loop thread only. Not fork-safe once an Etcd exists: children exec at once.
+ * Source:    etcd API reference v3.4; github.com/etcd-io/etcd api/etcdserverpb.
  */
 #pragma once
 
@@ -33,17 +36,20 @@ typedef struct EtcdOptions {
     const char *endpoints; /* "host:port,host:port"; http:// and https:// prefixes are accepted */
     const char *ca_file, *cert_file,
         *key_file;        /* PEM; TLS when ca_file is set, mTLS with the other two */
-    const char *tls_name; /* a name that every member's certificate holds; "localhost" when NULL */
+    const char *tls_name; /* a name that every member's certificate holds; each endpoint's own host
+                             when NULL */
     const char *user, *password; /* etcd authentication; NULL for none */
     uint64_t timeout_usec;       /* deadline of every unary call; 5 s when 0 */
 } EtcdOptions;
 
-/* SDTRAIN_ETCD, SDTRAIN_ETCD_CA, _CERT, _KEY, _USER, _PASSWORD_FILE; strings live until exit.
- * endpoints is NULL when SDTRAIN_ETCD is unset. */
+/* SDTRAIN_ETCD, SDTRAIN_ETCD_CA, _CERT, _KEY, _TLS_NAME, _USER, _PASSWORD_FILE; strings live until
+ * exit. endpoints is NULL when SDTRAIN_ETCD is unset. */
 int etcd_options_from_environment(EtcdOptions *ret, Error *err);
 
 int etcd_new(sd_event *event, const EtcdOptions *options, Etcd **ret, Error *err);
-Etcd *etcd_free(Etcd *etcd); /* cancels everything; callbacks do not run any more */
+/* Cancels everything; callbacks do not run any more. Watches, leases and elections may be freed
+ * before or after. Not from within a callback. */
+Etcd *etcd_free(Etcd *etcd);
 DEFINE_CLEANUP(Etcd, etcd_free)
 
 /* ---- keys and values ---- */
@@ -152,7 +158,8 @@ uint64_t
 etcd_lease_deadline_usec(const EtcdLease *lease); /* send time of the last acknowledged + TTL */
 EtcdLease *etcd_lease_free(EtcdLease *lease);     /* stops renewing; the lease runs out by itself */
 DEFINE_CLEANUP(EtcdLease, etcd_lease_free)
-/* Revokes at once (best effort, one call) so that its keys vanish now; then free. */
+/* Revokes at once so that its keys vanish now, and stops renewing; free the lease before or after
+ * done (may be NULL) has run. -ESTALE: none is held. */
 int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata);
 
 /* ---- election ---- */

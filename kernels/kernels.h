@@ -42,7 +42,7 @@ typedef struct DeviceOptions {
     DeviceKind kind;
     int index;       /* which GPU */
     int threads;     /* CPU: OpenMP threads, 1 or more */
-    const char *isa; /* CPU: cap, "avx2" or "avx512"; NULL: what the CPU has */
+    const char *isa; /* CPU: cap, "avx2" or "avx512"; NULL: what the CPU has. Changes no bit */
     DataType type;   /* of activations */
 } DeviceOptions;
 
@@ -53,8 +53,9 @@ DeviceKind device_kind(const Device *device); /* DEVICE_CPU: device memory is ho
 DataType device_type(const Device *device);
 int device_threads(const Device *device);
 
-/* What bits depend on, as canonical JSON text: backend, device model or ISA, threads, library
- * versions, kernel build id, plan choices. Caller frees. */
+/* What bits depend on, as canonical JSON text; the caller frees it. GPU: device model, library
+ * versions, plan choices. CPU: the build id of the kernels' sources alone, as neither threads nor
+ * ISA nor compiler change a bit. */
 int device_numerics(const Device *device, char **ret);
 
 int device_allocate(Device *device, size_t n_bytes, void **ret,

@@ -1,15 +1,19 @@
 /* store.h - objects under a URI: one interface, file:// today, s3:// behind it later.
  *
- * An object is written whole and never changed. Keys are relative to the store's URI, use '/', and
- * hold no
- * "." or ".." part. "LATEST"-like pointers do not exist: readers list.
+ * An object is written whole and never changed. Keys are relative to the store's URI, use '/', hold
+ * no empty, "." or ".." part, and no part that begins with ".put-" (temporaries of file://).
+ * "LATEST"-like pointers do not exist: readers list. Folders do not exist either: they appear with
+ * their first object and go with their last.
  *
  * Ownership: store_open() gives the caller a Store; store_free() accepts NULL. Buffers returned are
- * free()d by the caller. Units:     bytes. Errors:    -ENOENT no such object; -EEXIST put-if-absent
- * found one; -ENOSPC, -EIO and other -errno as they came; -EINVAL a bad URI or key. The text names
- * the object's URI. A put that fails leaves either nothing or the whole object. Threads:   calls on
- * one Store may come from several threads. Calls block; each is bounded by the store's own
- * timeouts.
+ *            free()d by the caller.
+ * Units:     bytes.
+ * Errors:    -ENOENT no such object; -EEXIST put-if-absent found one; -ENOSPC, -EIO and other
+ *            -errno as they came; -EINVAL a bad URI or key. The text names the object's URI. A put
+ *            that fails leaves either nothing or the whole object.
+ * Threads:   calls on one Store may come from several threads, except that STORE_DEFER and
+ *            store_flush() belong to one of them. Calls block; each is bounded by the store's own
+ *            timeouts.
  */
 #pragma once
 
@@ -22,6 +26,7 @@ typedef struct Store Store;
 
 typedef enum StorePutFlags {
     STORE_IF_ABSENT = 1 << 0, /* -EEXIST when the key is there; nothing is changed */
+    STORE_DEFER = 1 << 1,     /* visible at once, durable only when store_flush() has returned */
 } StorePutFlags;
 
 typedef struct StoreObject {
@@ -42,9 +47,11 @@ Store *store_free(Store *store);
 DEFINE_CLEANUP(Store, store_free)
 const char *store_uri(const Store *store); /* normalised, without a trailing slash */
 
-/* The object is durable when put returns. The iovecs are its parts in order. */
+/* The object is durable when put returns, unless deferred. The iovecs are its parts in order. */
 int store_put(Store *store, const char *key, const struct iovec *parts, size_t n_parts,
               StorePutFlags flags, Error *err);
+/* Makes every deferred put durable. When it fails, any of them may be lost or torn. */
+int store_flush(Store *store, Error *err);
 /* -EFBIG when the object is larger than max_bytes. The buffer has a NUL after its last byte. */
 int store_get(Store *store, const char *key, size_t max_bytes, char **ret, size_t *ret_bytes,
               Error *err);
@@ -57,7 +64,8 @@ int store_list(Store *store, const char *prefix, size_t max, StoreList *ret, Err
 void store_list_clear(StoreList *list);
 /* A missing object is success. */
 int store_delete(Store *store, const char *key, Error *err);
-/* Removes temporaries of writers that died, older than older_than_usec. */
+/* Removes what writers that died left behind (temporaries, empty folders) and that nobody touched
+ * for older_than_usec. ret_removed may be NULL. */
 int store_sweep(Store *store, uint64_t older_than_usec, size_t *ret_removed, Error *err);
 
 /* For readers that can use a file directly (mmap of a shard): the local path, or -EOPNOTSUPP. */

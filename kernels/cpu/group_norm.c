@@ -165,8 +165,9 @@ static inline void pixel_slopes(int n, bool silu, const Channels *restrict ch,
 }
 
 /* sums[0][channel] = sum over pixels of dz, sums[1][channel] = of dz * normalised x, where z is
- * what SiLU took. */
-static void sum_slopes(const Groups *g, const float *gamma, const float *beta, float *sums)
+ * what SiLU took. Keeps dz unless keep is NULL. */
+static void sum_slopes(const Groups *g, const float *gamma, const float *beta, float *sums,
+                       float *keep)
 {
     for (int at = g->first * g->size; at < g->end * g->size; at += CHANNELS) {
         const int n = MIN((int)CHANNELS, g->end * g->size - at);
@@ -182,6 +183,8 @@ static void sum_slopes(const Groups *g, const float *gamma, const float *beta, f
                     part[0][j] += dz[j];
                     part[1][j] += dz[j] * normal[j];
                 }
+                if (keep)
+                    memcpy(keep + p * g->c + at, dz, (size_t)n * sizeof(float));
             }
             for (int j = 0; j < n; j++) {
                 total[0][j] += (double)part[0][j];
@@ -195,7 +198,8 @@ static void sum_slopes(const Groups *g, const float *gamma, const float *beta, f
     }
 }
 
-/* dx = inverse * (gamma dz - mean of gamma dz - normalised x * mean of gamma dz normalised x). */
+/* dx = inverse * (gamma dz - mean of gamma dz - normalised x * mean of gamma dz normalised x).
+ * Unless it accumulates, dx holds dz already. */
 static void store_slopes(const Groups *g, const float *gamma, const float *beta, const float *sums,
                          float *dx, bool accumulate_dx)
 {
@@ -216,8 +220,9 @@ static void store_slopes(const Groups *g, const float *gamma, const float *beta,
         }
         for (size_t p = 0; p < g->pixels; p++) {
             float dz[CHANNELS], normal[CHANNELS];
-            float *restrict to = dx + p * g->c + at;
-            pixel_slopes(n, g->shape->silu, &ch, g->x + p * g->c + at, g->dy + p * g->c + at, dz,
+            float *to = dx + p * g->c + at;
+            const float *slope = accumulate_dx ? g->dy + p * g->c + at : to;
+            pixel_slopes(n, g->shape->silu && accumulate_dx, &ch, g->x + p * g->c + at, slope, dz,
                          normal);
             for (int j = 0; j < n; j++)
                 dz[j] = ch.inverse[j] * ((dz[j] * ch.gamma[j] - mean0[j]) - normal[j] * mean1[j]);
@@ -251,9 +256,9 @@ void group_norm_backward(Device *device, const GroupNormShape *shape, const void
             const Groups g = groups_of(shape, image, block, x, dy, (float *)saved);
             float *image_sums = sums + (size_t)image * stride;
 
-            sum_slopes(&g, gamma, beta, image_sums);
-            store_slopes(&g, gamma, beta, image_sums, (float *)dx + (g.x - (const float *)x),
-                         accumulate_dx);
+            float *image_dx = (float *)dx + (g.x - (const float *)x);
+            sum_slopes(&g, gamma, beta, image_sums, accumulate_dx ? NULL : image_dx);
+            store_slopes(&g, gamma, beta, image_sums, image_dx, accumulate_dx);
         }
     }
     for (int c = 0; c < shape->c; c += SUM_COLUMNS) {

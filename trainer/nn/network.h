@@ -5,9 +5,12 @@
  * backward.
  *
  * Ownership: network_new() gives the caller a Network; it borrows the Device. Buffers are device
- * memory. Units:     latents NHWC in the device's compute type; timesteps int32; text
- * [grain][tokens][dim] compute type. Errors:    -EINVAL for shapes that the config can't take (odd
- * sizes at a downsampler, ...), -ENOMEM. Threads:   the device's.
+ * memory.
+ * Units:     latents NHWC in the device's compute type; timesteps int32; text
+ * [grain][tokens][dim] compute type.
+ * Errors:    -EINVAL for shapes that the config can't take (odd sizes at a downsampler, ...),
+ * -ENOMEM.
+ * Threads:   the device's.
  */
 #pragma once
 
@@ -15,6 +18,7 @@
 #include "trainer/nn/parameters.h"
 
 typedef struct Network Network;
+struct Tape;
 
 typedef struct NetworkShape {
     int grain, height, width; /* of the latents */
@@ -27,14 +31,22 @@ int network_new(Device *device, const UnetConfig *config, const NetworkShape *sh
 Network *network_free(Network *network);
 DEFINE_CLEANUP(Network, network_free)
 
+Device *network_device(const Network *network);
+const UnetConfig *network_config(const Network *network);
+const NetworkShape *network_shape(const Network *network);
 const ParameterList *network_parameters(const Network *network);
+/* What the network holds on the device beside parameters: activations, workspace and packed
+ * weights. */
 size_t network_arena_bytes(const Network *network);
 /* Fusion and recompute policy, for the numerics record; static text. */
 const char *network_policy(const Network *network);
+/* For profiles and tests; see tape.h. */
+struct Tape *network_tape(Network *network);
 
 /* flat: all parameters, fp32, device memory; must stay valid and unchanged until the next call. */
 void network_set_weights(Network *network, const float *flat);
-/* prediction [grain][h][w][out_channels] in the compute type; valid until the next forward. */
+/* prediction [grain][h][w][out_channels] in the compute type. All four must stay in place and
+ * unchanged until the backward that follows is done. */
 void network_forward(Network *network, const void *latents, const int32_t *timesteps,
                      const void *text, void *prediction);
 /* After a forward: writes the gradient of every parameter into gradients (flat, fp32; overwritten

@@ -1,8 +1,13 @@
 /* parameters.h - the network's parameters as one flat buffer in walk order, named as diffusers
  * names them.
  *
+ * The walk: conv_in, time embedding, then the blocks as data flows through them (a resnet, its
+ * attention, the next resnet, ...), inside a module in diffusers' order. So to_q, to_k and to_v lie
+ * side by side, and backward finishes the buffer roughly from its end to its start.
+ *
  * Ownership: unet_parameters() gives the caller a ParameterList; parameter_list_free() accepts
- * NULL. Units:     elements of fp32; offsets count from the start of the flat buffer, without gaps.
+ * NULL.
+ * Units:     elements of fp32; offsets count from the start of the flat buffer, without gaps.
  * Errors:    -ENOMEM, -EINVAL as UnetConfig's checks missed nothing.
  * Threads:   immutable after creation; any.
  * Source:    diffusers UNet2DConditionModel: names, shapes (OIHW, [out][in]) and default
@@ -45,6 +50,13 @@ DEFINE_CLEANUP(ParameterList, parameter_list_free)
 /* -ENOENT when there is none. */
 int parameter_find(const ParameterList *list, const char *name, const Parameter **ret);
 
+/* For whoever builds a list: an empty one, and one more parameter at its end. The name is prefix +
+ * suffix; dims ends with the first 0. -ENAMETOOLONG, -ENOMEM. */
+int parameter_list_new(ParameterList **ret);
+int parameter_list_add(ParameterList *list, ParameterKind kind, const char *prefix,
+                       const char *suffix, const int64_t dims[PARAMETER_DIMS_MAX], int64_t fan_in);
+
 /* PyTorch's defaults: uniform(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases of layers, 1
- * and 0 for norms; from Philox at counter (tensor index, block). */
+ * and 0 for norms; from Philox at counter (tensor index, block), key hash("initial weights", seed).
+ * flat is host memory. */
 void parameters_initialise(const ParameterList *list, uint64_t seed, float *flat);

@@ -2,65 +2,84 @@
  * always.
  *
  * A checkpoint is a folder of immutable objects under the job's checkpoint URI:
- *   step-<step, 10 digits>-g<generation>-<attempt>/
- *     manifest.json                                       written last, put-if-absent
- *     unet/config.json, unet/diffusion_pytorch_model*.safetensors (+ index)      what diffusers
- * loads unet_ema/...                                        once the EMA is active moments/c<chunk,
- * 6 digits>.bin                      m then v of one chunk, fp32 little-endian
- *   metrics/metrics-<first>-<last>-g<generation>-<attempt>.jsonl    listed in the manifest, never
- * removed with it
+ *   step-<step, 10 digits>-g<generation>-<attempt, 8 hex digits>/
+ *     manifest.json            written last, put-if-absent
+ *     unet/config.json, unet/diffusion_pytorch_model*.safetensors (+ index)   as diffusers loads it
+ *     unet_ema/...             the same, once the EMA is active
+ *     moments/c<chunk, 6 digits>.bin   m then v of one chunk, fp32 little-endian
+ *   metrics/metrics-<first>-<last>-g<generation>-<attempt>.jsonl   listed in the manifest of this
+ *                              and of every later checkpoint of the history
  *
- * Ownership: as each function says; borrows Store, Comm and Job.
- * Units:     bytes, steps.
+ * Life of one save, the same on all ranks: checkpoint_begin() at the same step; the writer's thread
+ * uploads, the reports are gathered, rank 0 writes the manifest and tells all; checkpoint_poll()
+ * gives WRITTEN (same uri, hash, digest on every rank) or FAILED (on every rank: then there is no
+ * manifest). After WRITTEN rank 0 asks its daemon to commit, and calls checkpoint_settle() with the
+ * answer; committed starts retention in the writer's thread.
+ *
+ * Ownership: as each function says.
+ * Units:     bytes, steps; *_usec is CLOCK_BOOTTIME microseconds.
  * Errors:    -EBADMSG something does not verify (the text names object, expected and found hash);
- * -ENOENT no such checkpoint; -ENOSPC and others from the store. A failed save leaves no manifest.
- * Threads:   the writer has one thread of its own and a comm of its own; the rest is the training
- * thread's.
+ *            -ENOENT no such checkpoint; -EOPNOTSUPP a manifest of another version (nothing is
+ *            wrong with it: don't strike it out); -ENOSPC and others from the store.
+ * Threads:   the writer has one thread of its own and a comm of its own; the functions are the
+ *            training thread's.
  */
 #pragma once
 
 #include "store/store.h"
-#include "trainer/api/job.h"
 #include "trainer/comm/comm.h"
 #include "trainer/state/train_state.h"
 
-enum { CHECKPOINT_URI_MAX = 512, CHECKPOINT_NUMERICS_MAX = 1024 };
+enum {
+    CHECKPOINT_URI_MAX = 512,
+    CHECKPOINT_NUMERICS_MAX = 1024,
+    CHECKPOINT_FOLDER_MAX = 64,
+};
 
 /* What a manifest records besides the state; the same on all ranks. */
 typedef struct CheckpointFacts {
     char job[64];
     Hash job_identity;
     Hash dataset_digest;
+    int64_t order_algorithm;     /* ORDER_ALGORITHM */
+    int64_t reduction_algorithm; /* version of update.c's reduction */
     int64_t generation;
     char numerics[CHECKPOINT_NUMERICS_MAX]; /* canonical JSON */
     Hash canned_grain; /* hash of the canned grain's result under these numerics */
 } CheckpointFacts;
 
-typedef struct Manifest Manifest; /* parsed manifest.json */
+typedef struct Manifest Manifest; /* parsed manifest.json, consistent in itself */
 
-/* Reads <store>/<key>/manifest.json or a manifest URI, checks its own hash when expected is not
- * NULL, and its form. */
+/* Reads <store>/<folder>/manifest.json; checks its hash when expected is not NULL, its form, that
+ * its objects cover the state exactly, and its state digest. */
 int manifest_read(Store *store, const char *folder, const Hash *expected, Manifest **ret,
                   Error *err);
+/* The same from ".../<folder>/manifest.json"; opens the store too. */
+int manifest_read_uri(const char *uri, const Hash *expected, Store **ret_store, Manifest **ret,
+                      Error *err);
 Manifest *manifest_free(Manifest *manifest);
 DEFINE_CLEANUP(Manifest, manifest_free)
 const CheckpointFacts *manifest_facts(const Manifest *manifest);
 int64_t manifest_step(const Manifest *manifest);
-Hash manifest_digest(const Manifest *manifest);
-Hash manifest_hash(const Manifest *manifest);
+Hash manifest_digest(const Manifest *manifest); /* of the state */
+Hash manifest_hash(const Manifest *manifest);   /* of manifest.json */
+bool manifest_has_ema(const Manifest *manifest);
+/* -EBADMSG, naming the first difference, unless job identity, data and algorithms are those of
+ * facts. (job, generation and numerics may differ: the caller decides about the last.) */
+int manifest_check_facts(const Manifest *manifest, const CheckpointFacts *facts, Error *err);
 
-/* Folders that hold a manifest, newest step first. Caller frees with store_list_clear (keys are
- * folders). */
+/* Folders that hold a manifest, newest step (then generation) first. Caller frees with
+ * store_list_clear; keys are folders, sizes and times the manifests'. */
 int checkpoint_list(Store *store, StoreList *ret, Error *err);
 
-/* Fills *state (all weights, own chunks, scalars) from a manifest that was read; verifies every
- * hash and the state digest (with comm: each rank hashes its chunks, gathered). */
-int checkpoint_restore(Store *store, const Manifest *manifest, Comm *comm, TrainState *state,
-                       Error *err);
+/* Fills *state (all weights, own chunks, scalars), of any world size and ZeRO stage, from a
+ * manifest that was read. Verifies every weight file, every own moment and the hash of every own
+ * chunk; together the ranks verify all. No rank waits for another. On failure *state is undefined.
+ */
+int checkpoint_restore(Store *store, const Manifest *manifest, TrainState *state, Error *err);
 /* Weights only (init from another run, sampling): unet or, when ema, unet_ema; flat host memory. */
 int checkpoint_restore_weights(Store *store, const Manifest *manifest, bool ema,
                                const ParameterList *parameters, float *flat, Error *err);
-bool manifest_has_ema(const Manifest *manifest);
 
 /* ---- writer ---- */
 
@@ -84,40 +103,59 @@ typedef struct CheckpointResult {
     uint64_t write_usec;
 } CheckpointResult;
 
-/* reports: the second, small comm, used by the writer's thread alone from now on. */
-int checkpoint_writer_new(Store *store, Comm *reports, const UnetConfig *config,
-                          const ParameterList *parameters, const ChunkLayout *layout,
-                          const CheckpointFacts *facts, CheckpointWriter **ret, Error *err);
+typedef struct CheckpointOptions {
+    Store *store;  /* borrowed; STORE_DEFER on it is the writer's from now on */
+    Comm *reports; /* borrowed; the second, small comm, used by the writer's thread alone from now
+                      on. Its timeout bounds how much longer the slowest rank may upload than the
+                      fastest */
+    const ParameterList *parameters; /* borrowed */
+    const char *unet_config;         /* config.json's text (unet_config_format()); copied */
+    CheckpointFacts facts;
+    int64_t keep_last;          /* committed checkpoints that stay, at least 2 */
+    int64_t keep_every;         /* and those whose step it divides; 0: none */
+    uint64_t weight_file_bytes; /* a weight file is cut before it grows larger; 0: 1 GiB */
+} CheckpointOptions;
+
+int checkpoint_writer_new(const CheckpointOptions *options, CheckpointWriter **ret, Error *err);
+/* A save in progress is abandoned: its comm is aborted. Retention in progress is finished. */
 CheckpointWriter *checkpoint_writer_free(CheckpointWriter *writer);
 DEFINE_CLEANUP(CheckpointWriter, checkpoint_writer_free)
 
-/* All ranks, at the same step, while the writer is idle. Copies this rank's part and returns; the
- * thread does the rest. metrics: rank 0's lines since the last committed checkpoint (copied);
- * earlier: segment keys that a reader concatenates before it, kept by the writer from one commit to
- * the next (restored from the manifest). */
+/* All ranks, at the same step. Copies this rank's part and returns; the thread does the rest.
+ * metrics (rank 0; NULL elsewhere): one line for each step in [metrics_first, metrics_last], those
+ * since the last committed checkpoint; metrics_last = metrics_first - 1 and "" when there are none.
+ * -EBUSY on rank 0 while the one before is written or not settled. Waits for retention, and on
+ * other ranks for the end of the save before, which may come a message's time after rank 0's. */
 int checkpoint_begin(CheckpointWriter *writer, const TrainState *state, const char *metrics,
                      int64_t metrics_first, int64_t metrics_last, Error *err);
-/* Rank 0 learns WRITTEN when the manifest is there; other ranks when their own part of the work is
- * over. WRITTEN and FAILED are reported once; then IDLE. */
+/* A save is being written, waits for settle (rank 0), or old checkpoints are being removed: rank 0
+ * asks this before it gives the word for a checkpoint that may as well be skipped. */
+bool checkpoint_busy(CheckpointWriter *writer);
+/* WRITTEN and FAILED are reported once; then IDLE. */
 void checkpoint_poll(CheckpointWriter *writer, CheckpointResult *ret);
-int checkpoint_wait(CheckpointWriter *writer, uint64_t timeout_usec,
-                    CheckpointResult *ret); /* -ETIMEDOUT */
+/* Waits until poll has WRITTEN or FAILED, or IDLE; -ETIMEDOUT. */
+int checkpoint_wait(CheckpointWriter *writer, uint64_t timeout_usec, CheckpointResult *ret);
 /* Readable when checkpoint_poll has news, so that a waiting loop can poll(2) it beside the channel.
  */
 int checkpoint_writer_fd(const CheckpointWriter *writer);
-/* Rank 0, after the daemon's answer: committed makes the metrics segment part of the history;
- * refused forgets it. */
+/* Rank 0, after the daemon's answer to WRITTEN: committed makes the checkpoint and its metrics part
+ * of the history, and starts retention; refused forgets them. */
 void checkpoint_settle(CheckpointWriter *writer, bool committed);
-/* Segments of a restored manifest become the beginning of this writer's history. */
+/* Rank 0, before the first begin: the restored manifest and what was committed before it become the
+ * beginning of this writer's history. (Not for a manifest of another job.) */
 int checkpoint_adopt_history(CheckpointWriter *writer, const Manifest *manifest, Error *err);
 
-/* Rank 0 after a commit: keeps the newest keep_last and every step that keep_every divides; removes
- * manifests first, then their objects, then folders without a manifest of older generations; at
- * least two verified checkpoints always remain. committed: steps' folders that the record in etcd
- * names, never removed while listed among the last two. */
-int checkpoint_retire(Store *store, int64_t keep_last, int64_t keep_every, int64_t generation,
-                      Error *err);
+/* ---- retention; the writer does it by itself ---- */
+
+/* Removes what the history that ends with latest does not need; manifests before their objects.
+ * Stays: the newest keep_last (at least 2) checkpoints of the history that are whole, every step
+ * that keep_every divides, and all that belongs to a newer generation. Goes: the rest of the
+ * history's checkpoints, those of older or this generation that are not in it (never committed, or
+ * struck out), folders without a manifest, metrics that the history does not list. Nothing goes
+ * when a newer generation has written anything. */
+int checkpoint_retire(Store *store, const Manifest *latest, int64_t keep_last, int64_t keep_every,
+                      size_t *ret_removed, Error *err);
 
 /* All committed metrics of a manifest, one line per step, into `key` (metrics.jsonl), once, at the
- * end. */
-int checkpoint_publish_metrics(Store *store, const Manifest *manifest, Error *err);
+ * end; success when it is there already with the same bytes. */
+int checkpoint_publish_metrics(Store *store, const Manifest *manifest, const char *key, Error *err);

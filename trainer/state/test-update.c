@@ -316,7 +316,7 @@ static double reference_step(const Rank *rank, Reference *ref, int64_t step)
     norm = sqrt(norm);
     double clip = fmin(1, o->clip_norm / (norm + 1e-6));
     double lr = o->lr * fmin(1, (double)step / (double)o->warmup_steps);
-    double beta1 = (double)(float)o->beta1, beta2 = (double)(float)o->beta2;
+    double beta1 = o->beta1, beta2 = o->beta2;
     for (int64_t i = 0; i < n; i++) {
         double g = ref->g[i] * clip;
         ref->w[i] -= lr * o->weight_decay * ref->w[i];

@@ -357,17 +357,15 @@ static AdamW adamw_of_step(const Update *update, double lr, double norm, double 
     const typeof(update->job->train.optimizer) *o = &update->job->train.optimizer;
     int64_t t = update->state->scalars.adam_t + 1;
     double clip = o->clip_norm > 0 ? MIN(1.0, o->clip_norm / (norm + 1e-6)) : 1.0;
-    /* The corrections undo what the moments do, whose betas are floats. */
-    float beta1 = (float)o->beta1, beta2 = (float)o->beta2;
     return (AdamW){
         .lr = (float)lr,
-        .beta1 = beta1,
-        .beta2 = beta2,
+        .beta1 = o->beta1,
+        .beta2 = o->beta2,
         .eps = (float)o->eps,
         .weight_decay = (float)o->weight_decay,
         .gradient_scale = (float)(clip * mean),
-        .correction1 = (float)(1 - power((double)beta1, t)),
-        .correction2 = (float)(1 - power((double)beta2, t)),
+        .correction1 = (float)(1 - power(o->beta1, t)),
+        .correction2 = (float)(1 - power(o->beta2, t)),
     };
 }
 

@@ -1,0 +1,314 @@
+/* codec.c - see codec.h. */
+#include "cluster/codec.h"
+
+#include "base/hash.h"
+#include "cluster/records.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *slots_format(uint64_t slots, char ret[SLOTS_TEXT_MAX])
+{
+    size_t used = 0;
+    ret[0] = '\0';
+    for (int i = 0; i < 64; i++) {
+        if (!(slots >> i & 1))
+            continue;
+        int last = i;
+        while (last < 63 && slots >> (last + 1) & 1)
+            last++;
+        const char *comma = used ? "," : "";
+        int n = last > i ? snprintf(ret + used, SLOTS_TEXT_MAX - used, "%s%d-%d", comma, i, last)
+                         : snprintf(ret + used, SLOTS_TEXT_MAX - used, "%s%d", comma, i);
+        used += (size_t)n;
+        assert(used < SLOTS_TEXT_MAX); /* 32 runs of at most 3 bytes, 10 two-digit pairs */
+        i = last;
+    }
+    return ret;
+}
+
+static const char *take_slot(const char *p, int *ret)
+{
+    int value = 0, n = 0;
+    for (; *p >= '0' && *p <= '9' && n < 2; p++, n++)
+        value = value * 10 + (*p - '0');
+    *ret = value;
+    return n > 0 && value < RECORD_SLOTS_MAX ? p : NULL;
+}
+
+int slots_parse(const char *text, uint64_t *ret)
+{
+    uint64_t slots = 0;
+    for (const char *p = text; *p;) {
+        int first, last;
+        p = take_slot(p, &first);
+        if (!p)
+            return -EINVAL;
+        last = first;
+        if (*p == '-')
+            p = take_slot(p + 1, &last);
+        if (!p || last < first || (*p && *p != ',') || (*p == ',' && !p[1]))
+            return -EINVAL;
+        if (*p == ',')
+            p++;
+        for (int i = first; i <= last; i++)
+            slots |= UINT64_C(1) << i;
+    }
+    *ret = slots;
+    return 0;
+}
+
+/* ---- reading ---- */
+
+static void decode_fields(JsonReader *r, const Field *fields, size_t n_fields, char *record);
+
+static void decode_double(JsonReader *r, const Field *f, double *ret)
+{
+    if (r->object && json_is_null(json_object_get(r->object, f->name)))
+        *ret = NAN;
+    else
+        json_get_double(r, f->name, f->need, -INFINITY, INFINITY, ret);
+}
+
+static void decode_string(JsonReader *r, const Field *f, char **ret)
+{
+    const char *text;
+    if (!json_get_string(r, f->name, f->need, &text))
+        return;
+    *ret = strdup(text);
+    if (!*ret)
+        json_refuse(r, f->name, "out of memory");
+}
+
+static void decode_coded(JsonReader *r, const Field *f, void *ret)
+{
+    const char *text;
+    if (!json_get_string(r, f->name, f->need, &text))
+        return;
+    int error = f->type == FIELD_HASH ? hash_parse(text, ret) : slots_parse(text, ret);
+    if (error < 0)
+        json_refuse(r, f->name, "\"%.40s\" is not %s", text,
+                    f->type == FIELD_HASH ? "a hash" : "a list of slots like 0-3,6");
+}
+
+static void decode_elements(JsonReader *r, const Field *f, char *record)
+{
+    json_t *array;
+    if (!json_get_array(r, f->name, f->need, f->size, &array))
+        return;
+    size_t n = json_array_size(array);
+    char *elements = record + f->offset;
+    if (f->type == FIELD_LIST) {
+        elements = calloc(MAX(n, (size_t)1), f->element_bytes);
+        *(char **)(record + f->offset) = elements;
+        if (!elements) {
+            json_refuse(r, f->name, "out of memory");
+            return;
+        }
+    }
+    *(size_t *)(record + f->count_offset) = n;
+    for (size_t i = 0; i < n; i++) {
+        JsonReader element = json_get_element(r, f->name, array, i);
+        decode_fields(&element, f->fields, f->n_fields, elements + i * f->element_bytes);
+        (void)json_close(&element); /* passed on to r */
+    }
+}
+
+static void decode_field(JsonReader *r, const Field *f, char *record)
+{
+    void *at = record + f->offset;
+    int64_t integer;
+    switch (f->type) {
+    case FIELD_TEXT:
+        json_get_text(r, f->name, f->need, at, f->size);
+        break;
+    case FIELD_STRING:
+        decode_string(r, f, at);
+        break;
+    case FIELD_INT:
+        if (json_get_int(r, f->name, f->need, f->min, f->max, &integer))
+            *(int *)at = (int)integer;
+        break;
+    case FIELD_INT64:
+        json_get_int(r, f->name, f->need, f->min, f->max, at);
+        break;
+    case FIELD_DOUBLE:
+        decode_double(r, f, at);
+        break;
+    case FIELD_BOOL:
+        json_get_bool(r, f->name, f->need, at);
+        break;
+    case FIELD_CHOICE:
+        json_get_choice(r, f->name, f->need, f->names, f->n_names, at);
+        break;
+    case FIELD_HASH:
+    case FIELD_SLOTS:
+        decode_coded(r, f, at);
+        break;
+    case FIELD_OBJECT: {
+        JsonReader inner = json_get_object(r, f->name, f->need);
+        decode_fields(&inner, f->fields, f->n_fields, at);
+        (void)json_close(&inner); /* passed on to r */
+        break;
+    }
+    case FIELD_LIST:
+    case FIELD_ARRAY:
+        decode_elements(r, f, record);
+        break;
+    }
+}
+
+static void decode_fields(JsonReader *r, const Field *fields, size_t n_fields, char *record)
+{
+    if (!r->object) /* an optional object that is not there */
+        return;
+    for (size_t i = 0; i < n_fields; i++)
+        decode_field(r, &fields[i], record);
+}
+
+int codec_decode(const char *source, const char *text, size_t n_bytes, const Field *fields,
+                 size_t n_fields, void *record, Error *err)
+{
+    _cleanup_json_ json_t *root = NULL;
+    int r = json_parse(source, text, n_bytes, &root, err);
+    if (r < 0)
+        return r;
+
+    int64_t version = 0;
+    JsonReader reader = json_open(source, root, JSON_ANY_KEYS, err);
+    json_get_int(&reader, "v", JSON_REQUIRED, 1, INT64_MAX, &version);
+    if (reader.r == 0 && version > RECORD_VERSION)
+        return error_set(err, -EPROTONOSUPPORT,
+                         "%s: v: record version %lld is newer than %d, which this program knows; "
+                         "upgrade it",
+                         source, (long long)version, RECORD_VERSION);
+    decode_fields(&reader, fields, n_fields, record);
+    return json_close(&reader);
+}
+
+/* ---- writing ---- */
+
+static int encode_fields(json_t *object, const Field *fields, size_t n_fields, const char *record);
+
+/* The old element that has the same identity, to write over; a new object otherwise. */
+static json_t *element_to_write(const Field *f, json_t *old_array, const char *element)
+{
+    _cleanup_json_ json_t *probe = json_object();
+    if (!f->identity || !json_is_array(old_array) || !probe ||
+        encode_fields(probe, f->fields, f->n_fields, element) < 0)
+        return json_object();
+
+    size_t i;
+    json_t *old;
+    json_array_foreach (old_array, i, old)
+        if (json_equal(json_object_get(old, f->identity), json_object_get(probe, f->identity)))
+            return json_copy(old);
+    return json_object();
+}
+
+static json_t *encode_elements(json_t *object, const Field *f, const char *record)
+{
+    const char *elements =
+        f->type == FIELD_LIST ? *(char *const *)(record + f->offset) : record + f->offset;
+    size_t n = *(const size_t *)(record + f->count_offset);
+    json_t *old_array = json_object_get(object, f->name);
+    _cleanup_json_ json_t *array = json_array();
+    for (size_t i = 0; array && i < n; i++) {
+        const char *element = elements + i * f->element_bytes;
+        json_t *value = element_to_write(f, old_array, element);
+        if (!value || encode_fields(value, f->fields, f->n_fields, element) < 0 ||
+            json_array_append(array, value) < 0) {
+            json_decref(value);
+            return NULL;
+        }
+        json_decref(value);
+    }
+    return TAKE_PTR(array);
+}
+
+static json_t *encode_object(json_t *object, const Field *f, const char *record)
+{
+    json_t *old = json_object_get(object, f->name);
+    _cleanup_json_ json_t *value = json_is_object(old) ? json_copy(old) : json_object();
+    if (!value || encode_fields(value, f->fields, f->n_fields, record + f->offset) < 0)
+        return NULL;
+    return TAKE_PTR(value);
+}
+
+/* Last words of a process may be cut inside a character or be no UTF-8 at all. */
+static json_t *encode_text(const char *text)
+{
+    json_t *value = json_string(text);
+    if (value)
+        return value;
+    _cleanup_free_ char *ascii = strdup(text);
+    for (char *p = ascii; p && *p; p++)
+        if ((unsigned char)*p >= 0x80)
+            *p = '?';
+    return ascii ? json_string(ascii) : NULL;
+}
+
+static json_t *encode_field(json_t *object, const Field *f, const char *record)
+{
+    const void *at = record + f->offset;
+    char text[MAX((int)SLOTS_TEXT_MAX, (int)HASH_TEXT_BYTES)];
+    switch (f->type) {
+    case FIELD_TEXT:
+        return encode_text(at);
+    case FIELD_STRING:
+        return encode_text(*(char *const *)at ? *(char *const *)at : "");
+    case FIELD_INT:
+        return json_integer(*(const int *)at);
+    case FIELD_INT64:
+        return json_integer(*(const int64_t *)at);
+    case FIELD_DOUBLE:
+        return isfinite(*(const double *)at) ? json_real(*(const double *)at) : json_null();
+    case FIELD_BOOL:
+        return json_boolean(*(const bool *)at);
+    case FIELD_CHOICE:
+        assert((size_t) * (const int *)at < f->n_names);
+        return json_string(f->names[*(const int *)at]);
+    case FIELD_HASH:
+        return json_string(hash_format(*(const Hash *)at, text));
+    case FIELD_SLOTS:
+        return json_string(slots_format(*(const uint64_t *)at, text));
+    case FIELD_OBJECT:
+        return encode_object(object, f, record);
+    case FIELD_LIST:
+    case FIELD_ARRAY:
+        return encode_elements(object, f, record);
+    }
+    return NULL;
+}
+
+static int encode_fields(json_t *object, const Field *fields, size_t n_fields, const char *record)
+{
+    for (size_t i = 0; i < n_fields; i++)
+        if (json_object_set_new(object, fields[i].name, encode_field(object, &fields[i], record)) <
+            0)
+            return -ENOMEM;
+    return 0;
+}
+
+int codec_encode(const void *record, const Field *fields, size_t n_fields, const char *old_text,
+                 char **ret)
+{
+    json_t *old = old_text ? json_loads(old_text, 0, NULL) : NULL;
+    _cleanup_json_ json_t *root = json_is_object(old) ? old : json_object();
+    if (old && old != root)
+        json_decref(old);
+    if (!root || json_object_set_new(root, "v", json_integer(RECORD_VERSION)) < 0)
+        return -ENOMEM;
+    int r = encode_fields(root, fields, n_fields, record);
+    if (r < 0)
+        return r;
+    *ret = json_dumps(root, JSON_COMPACT);
+    return *ret ? 0 : -ENOMEM;
+}
+
+void codec_clear(void *record, const Field *fields, size_t n_fields)
+{
+    for (size_t i = 0; i < n_fields; i++)
+        if (fields[i].type == FIELD_STRING || fields[i].type == FIELD_LIST)
+            free(*(void **)((char *)record + fields[i].offset));
+}

@@ -1,0 +1,70 @@
+/* fuzz-records.c - any bytes as any record: refused with a text, or read, written and read again.
+ */
+#include "cluster/keys.h"
+#include "cluster/records.h"
+
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define TRY(Type, prefix)                                                                          \
+    do {                                                                                           \
+        Type record, again;                                                                        \
+        Error err = ERROR_INIT;                                                                    \
+        _cleanup_free_ char *written = NULL;                                                       \
+        if (prefix##_decode("key", text, n, &record, &err) < 0) {                                  \
+            assert(err.text[0]);                                                                   \
+            break;                                                                                 \
+        }                                                                                          \
+        assert(prefix##_encode(&record, NULL, &written) == 0);                                     \
+        assert(prefix##_decode("key", written, strlen(written), &again, &err) == 0);               \
+        prefix##_clear(&again);                                                                    \
+        prefix##_clear(&record);                                                                   \
+    } while (0)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0)
+        return 0;
+    const char *text = (const char *)data + 1;
+    size_t n = size - 1;
+    switch (data[0] % 12) {
+    case 0:
+        TRY(NodeRecord, node_record);
+        break;
+    case 1:
+        TRY(CordonRecord, cordon_record);
+        break;
+    case 2:
+        TRY(SpecRecord, spec_record);
+        break;
+    case 3:
+        TRY(DesiredRecord, desired_record);
+        break;
+    case 4:
+        TRY(WorldRecord, world_record);
+        break;
+    case 5:
+        TRY(PhaseRecord, phase_record);
+        break;
+    case 6:
+        TRY(RanksRecord, ranks_record);
+        break;
+    case 7:
+        TRY(RendezvousRecord, rendezvous_record);
+        break;
+    case 8:
+        TRY(CheckpointsRecord, checkpoints_record);
+        break;
+    case 9:
+        TRY(ProgressRecord, progress_record);
+        break;
+    case 10:
+        TRY(IncidentRecord, incident_record);
+        break;
+    default:
+        TRY(RequestRecord, request_record);
+        break;
+    }
+    return 0;
+}

@@ -1,0 +1,369 @@
+/* records.c - the tables behind the codecs of records.h, and the few questions asked of records. */
+#include "cluster/records.h"
+
+#include "cluster/codec.h"
+#include "cluster/keys.h"
+#include "trainer/api/channel.h"
+
+#include <string.h>
+
+/* One line a field: the member's name is the key, unless it carries a unit. */
+#define AT(T, member) .offset = offsetof(T, member)
+#define SIZE_OF(T, member) sizeof(((T *)NULL)->member)
+#define TEXT(T, key, member, how)                                                                  \
+    {                                                                                              \
+        .name = key, .type = FIELD_TEXT, .need = how, AT(T, member), .size = SIZE_OF(T, member)    \
+    }
+#define STRING(T, key, member, how)                                                                \
+    {                                                                                              \
+        .name = key, .type = FIELD_STRING, .need = how, AT(T, member)                              \
+    }
+#define INT(T, key, member, how, lo, hi)                                                           \
+    {                                                                                              \
+        .name = key, .type = FIELD_INT, .need = how, AT(T, member), .min = lo, .max = hi           \
+    }
+#define INT64(T, key, member, how)                                                                 \
+    {                                                                                              \
+        .name = key, .type = FIELD_INT64, .need = how, AT(T, member), .min = 0, .max = INT64_MAX   \
+    }
+#define DOUBLE(T, key, member)                                                                     \
+    {                                                                                              \
+        .name = key, .type = FIELD_DOUBLE, .need = JSON_OPTIONAL, AT(T, member)                    \
+    }
+#define BOOL(T, key, member)                                                                       \
+    {                                                                                              \
+        .name = key, .type = FIELD_BOOL, .need = JSON_OPTIONAL, AT(T, member)                      \
+    }
+#define HASH(T, key, member)                                                                       \
+    {                                                                                              \
+        .name = key, .type = FIELD_HASH, .need = JSON_OPTIONAL, AT(T, member)                      \
+    }
+#define SLOTS(T, key, member, how)                                                                 \
+    {                                                                                              \
+        .name = key, .type = FIELD_SLOTS, .need = how, AT(T, member)                               \
+    }
+#define CHOICE(T, key, member, how, words)                                                         \
+    {                                                                                              \
+        .name = key, .type = FIELD_CHOICE, .need = how, AT(T, member), .names = words,             \
+        .n_names = ELEMENTSOF(words)                                                               \
+    }
+#define OBJECT(T, key, member, how, table)                                                         \
+    {                                                                                              \
+        .name = key, .type = FIELD_OBJECT, .need = how, AT(T, member), .fields = table,            \
+        .n_fields = ELEMENTSOF(table)                                                              \
+    }
+#define ELEMENTS(T, kind, key, member, count, how, E, table, most, id)                             \
+    {                                                                                              \
+        .name = key, .type = kind, .need = how, AT(T, member), .count_offset = offsetof(T, count), \
+        .size = most, .fields = table, .n_fields = ELEMENTSOF(table), .element_bytes = sizeof(E),  \
+        .identity = id                                                                             \
+    }
+
+#define NEEDED JSON_REQUIRED
+#define MAYBE JSON_OPTIONAL
+
+_Static_assert(sizeof(NodeState) == sizeof(int), "FIELD_CHOICE writes an int");
+
+static const char *const node_state[] = {"up", "left"};
+static const char *const node_verdict[] = {"healthy", "suspect", "drain", "isolate"};
+static const char *const cordon_mode[] = {"none", "cordon", "drain", "quarantine"};
+static const char *const desired_state[] = {"running", "stopped", "deleted"};
+static const char *const rank_state[] = {"starting", "ready", "running", "exited"};
+static const char *const incident_state[] = {"open", "resolved"};
+static const char *const job_phase[PHASE_COUNT] = {
+    "pending",  "starting", "running",   "recovering", "resizing",
+    "stopping", "stopped",  "succeeded", "failed",
+};
+
+const char *job_phase_name(JobPhase phase)
+{
+    assert(phase < PHASE_COUNT);
+    return job_phase[phase];
+}
+
+/* clang-format off */
+static const Field node_fields[] = {
+    TEXT(NodeRecord, "name", name, NEEDED),
+    TEXT(NodeRecord, "machine_id", machine_id, NEEDED),
+    TEXT(NodeRecord, "boot_id", boot_id, MAYBE),
+    INT64(NodeRecord, "incarnation", incarnation, NEEDED),
+    TEXT(NodeRecord, "address", address, MAYBE),
+    INT(NodeRecord, "slots", n_slots, NEEDED, 0, RECORD_SLOTS_MAX),
+    TEXT(NodeRecord, "version", version, MAYBE),
+    CHOICE(NodeRecord, "state", state, NEEDED, node_state),
+    CHOICE(NodeRecord, "verdict", verdict, MAYBE, node_verdict),
+    TEXT(NodeRecord, "evidence", evidence, MAYBE),
+    TEXT(NodeRecord, "job", job, MAYBE),
+    INT64(NodeRecord, "world_revision", world_revision, MAYBE),
+    INT64(NodeRecord, "generation", generation, MAYBE),
+    SLOTS(NodeRecord, "lost_slots", lost_slots, MAYBE),
+    TEXT(NodeRecord, "log_dir", log_dir, MAYBE),
+};
+
+static const Field cordon_fields[] = {
+    TEXT(CordonRecord, "node", node, NEEDED),
+    CHOICE(CordonRecord, "mode", mode, NEEDED, cordon_mode),
+    TEXT(CordonRecord, "reason", reason, MAYBE),
+    TEXT(CordonRecord, "job", job, MAYBE),
+    INT64(CordonRecord, "since_usec", since_usec, MAYBE),
+    INT64(CordonRecord, "until_usec", until_usec, MAYBE),
+    INT(CordonRecord, "strikes", strikes, MAYBE, 0, INT32_MAX),
+};
+
+static const Field spec_fields[] = {
+    STRING(SpecRecord, "spec", spec, NEEDED),
+    TEXT(SpecRecord, "resume", resume_uri, MAYBE),
+    INT64(SpecRecord, "submitted_usec", submitted_usec, MAYBE),
+};
+
+static const Field desired_fields[] = {
+    CHOICE(DesiredRecord, "state", state, NEEDED, desired_state),
+    INT(DesiredRecord, "min", min, NEEDED, 1, RECORD_RANKS_MAX),
+    INT(DesiredRecord, "max", max, NEEDED, 1, RECORD_RANKS_MAX),
+    INT(DesiredRecord, "target", target, MAYBE, 0, RECORD_RANKS_MAX),
+};
+
+static const Field run_fields[] = {
+    TEXT(WorldRun, "node", node, NEEDED),
+    INT64(WorldRun, "incarnation", incarnation, NEEDED),
+    SLOTS(WorldRun, "slots", slots, NEEDED),
+};
+
+static const Field resume_fields[] = {
+    INT64(ResumePoint, "step", step, NEEDED),
+    TEXT(ResumePoint, "uri", uri, NEEDED),
+    HASH(ResumePoint, "hash", hash),
+    BOOL(ResumePoint, "adopt", adopt),
+};
+
+static const Field world_fields[] = {
+    {.name = "generation",
+     .type = FIELD_INT64,
+     .need = NEEDED,
+     AT(WorldRecord, generation),
+     .min = 1,
+     .max = INT64_MAX},
+    INT(WorldRecord, "size", size, NEEDED, 1, RECORD_RANKS_MAX),
+    ELEMENTS(WorldRecord, FIELD_LIST, "runs", runs, n_runs, NEEDED, WorldRun, run_fields, RECORD_RANKS_MAX,
+             NULL),
+    OBJECT(WorldRecord, "resume", resume, NEEDED, resume_fields),
+    TEXT(WorldRecord, "incident", incident, MAYBE),
+    TEXT(WorldRecord, "reason", reason, MAYBE),
+    INT64(WorldRecord, "decided_usec", decided_usec, MAYBE),
+};
+
+static const Field past_world_fields[] = {
+    INT64(PastWorld, "generation", generation, NEEDED),
+    INT(PastWorld, "size", size, NEEDED, 1, RECORD_RANKS_MAX),
+    INT64(PastWorld, "step", step, MAYBE),
+    INT64(PastWorld, "decided_usec", decided_usec, MAYBE),
+    TEXT(PastWorld, "reason", reason, MAYBE),
+};
+
+static const Field phase_fields[] = {
+    CHOICE(PhaseRecord, "phase", phase, NEEDED, job_phase),
+    INT64(PhaseRecord, "generation", generation, NEEDED),
+    BOOL(PhaseRecord, "go", go),
+    BOOL(PhaseRecord, "leave", leave),
+    TEXT(PhaseRecord, "reason", reason, MAYBE),
+    INT64(PhaseRecord, "since_usec", since_usec, MAYBE),
+    INT64(PhaseRecord, "furthest_step", furthest_step, MAYBE),
+    INT(PhaseRecord, "failures_without_progress", failures_without_progress, MAYBE, 0, INT32_MAX),
+    DOUBLE(PhaseRecord, "goodput", goodput),
+    DOUBLE(PhaseRecord, "useful_sec", useful_sec),
+    INT64(PhaseRecord, "started_usec", started_usec, MAYBE),
+    INT64(PhaseRecord, "grown_usec", grown_usec, MAYBE),
+    INT64(PhaseRecord, "tried_revision", tried_revision, MAYBE),
+    ELEMENTS(PhaseRecord, FIELD_ARRAY, "worlds", worlds, n_worlds, MAYBE, PastWorld,
+             past_world_fields, RECORD_PAST_WORLDS_MAX, "generation"),
+};
+
+static const Field report_fields[] = {
+    INT(RankReport, "slot", slot, NEEDED, 0, RECORD_SLOTS_MAX - 1),
+    INT(RankReport, "rank", rank, NEEDED, 0, RECORD_RANKS_MAX - 1),
+    INT(RankReport, "pid", pid, MAYBE, 0, INT32_MAX),
+    CHOICE(RankReport, "state", state, NEEDED, rank_state),
+    INT(RankReport, "exit_code", exit_code, MAYBE, -128, 255),
+    INT64(RankReport, "step", step, MAYBE),
+    INT(RankReport, "stage", stage, MAYBE, 0, STAGE_COUNT - 1),
+    BOOL(RankReport, "hung", hung),
+    BOOL(RankReport, "killed", killed),
+    TEXT(RankReport, "text", text, MAYBE),
+    INT64(RankReport, "at_usec", at_usec, MAYBE),
+    INT64(RankReport, "started_usec", started_usec, MAYBE),
+    INT64(RankReport, "ready_usec", ready_usec, MAYBE),
+    INT64(RankReport, "joined_usec", joined_usec, MAYBE),
+};
+
+static const Field ranks_fields[] = {
+    TEXT(RanksRecord, "node", node, NEEDED),
+    INT64(RanksRecord, "incarnation", incarnation, NEEDED),
+    INT64(RanksRecord, "generation", generation, NEEDED),
+    INT64(RanksRecord, "world_revision", world_revision, NEEDED),
+    ELEMENTS(RanksRecord, FIELD_LIST, "ranks", ranks, n_ranks, NEEDED, RankReport, report_fields,
+             RECORD_SLOTS_MAX, "slot"),
+    INT64(RanksRecord, "killed_usec", killed_usec, MAYBE),
+    INT64(RanksRecord, "first_step", first_step, MAYBE),
+    INT64(RanksRecord, "first_step_usec", first_step_usec, MAYBE),
+    BOOL(RanksRecord, "left", left),
+    BOOL(RanksRecord, "finished", finished),
+};
+
+static const Field rendezvous_fields[] = {
+    TEXT(RendezvousRecord, "address", address, NEEDED),
+};
+
+static const Field commit_fields[] = {
+    INT64(CheckpointCommit, "step", step, NEEDED),
+    INT64(CheckpointCommit, "generation", generation, NEEDED),
+    TEXT(CheckpointCommit, "uri", uri, NEEDED),
+    HASH(CheckpointCommit, "hash", hash),
+    HASH(CheckpointCommit, "digest", digest),
+    BOOL(CheckpointCommit, "struck_out", struck_out),
+    INT64(CheckpointCommit, "at_usec", at_usec, MAYBE),
+};
+
+static const Field checkpoints_fields[] = {
+    ELEMENTS(CheckpointsRecord, FIELD_ARRAY, "commits", commits, n_commits, NEEDED, CheckpointCommit,
+             commit_fields, RECORD_COMMITS_MAX, "uri"),
+};
+
+static const Field progress_fields[] = {
+    INT64(ProgressRecord, "generation", generation, NEEDED),
+    INT64(ProgressRecord, "step", step, NEEDED),
+    INT64(ProgressRecord, "steps", steps, MAYBE),
+    DOUBLE(ProgressRecord, "loss", loss),
+    DOUBLE(ProgressRecord, "samples_per_s", samples_per_sec),
+    DOUBLE(ProgressRecord, "step_s", step_sec),
+    INT64(ProgressRecord, "samples_seen", samples_seen, MAYBE),
+    INT(ProgressRecord, "slowest_rank", slowest_rank, MAYBE, -1, RECORD_RANKS_MAX - 1),
+    INT64(ProgressRecord, "at_usec", at_usec, MAYBE),
+};
+
+static const Field incident_fields[] = {
+    TEXT(IncidentRecord, "id", id, NEEDED),
+    CHOICE(IncidentRecord, "state", state, NEEDED, incident_state),
+    TEXT(IncidentRecord, "job", job, NEEDED),
+    TEXT(IncidentRecord, "cause", cause, NEEDED),
+    TEXT(IncidentRecord, "node", node, MAYBE),
+    INT(IncidentRecord, "rank", rank, MAYBE, -1, RECORD_RANKS_MAX - 1),
+    INT64(IncidentRecord, "generation", generation, MAYBE),
+    INT64(IncidentRecord, "step", step, MAYBE),
+    TEXT(IncidentRecord, "evidence", evidence, MAYBE),
+    INT64(IncidentRecord, "at_usec", at_usec, MAYBE),
+    INT64(IncidentRecord, "resolved_usec", resolved_usec, MAYBE),
+    INT64(IncidentRecord, "lost_steps", lost_steps, MAYBE),
+    DOUBLE(IncidentRecord, "detect_s", detect_sec),
+    DOUBLE(IncidentRecord, "decide_s", decide_sec),
+    DOUBLE(IncidentRecord, "stop_s", stop_sec),
+    DOUBLE(IncidentRecord, "start_s", start_sec),
+    DOUBLE(IncidentRecord, "restore_s", restore_sec),
+    DOUBLE(IncidentRecord, "replay_s", replay_sec),
+    INT64(IncidentRecord, "first_step_usec", first_step_usec, MAYBE),
+};
+
+static const Field request_fields[] = {
+    TEXT(RequestRecord, "id", id, NEEDED),
+    TEXT(RequestRecord, "kind", kind, NEEDED),
+    TEXT(RequestRecord, "target", target, MAYBE),
+    TEXT(RequestRecord, "answer", answer, MAYBE),
+    INT64(RequestRecord, "at_usec", at_usec, MAYBE),
+};
+
+/* clang-format on */
+
+/* What a table cannot say: every rank has a slot. */
+static int world_check(const char *source, const WorldRecord *world, Error *err)
+{
+    int size = 0;
+    for (size_t i = 0; i < world->n_runs; i++) {
+        if (!name_is_valid(world->runs[i].node))
+            return error_set(err, -EINVAL, "%s: runs[%zu].node: \"%s\" is not a node's name",
+                             source, i, world->runs[i].node);
+        size += __builtin_popcountll(world->runs[i].slots);
+    }
+    if (size != world->size)
+        return error_set(err, -EINVAL, "%s: size: %d, but the runs hold %d slots", source,
+                         world->size, size);
+    return 0;
+}
+
+static int unchecked(const char *source, const void *record, Error *err)
+{
+    (void)source;
+    (void)record;
+    (void)err;
+    return 0;
+}
+
+#define DEFINE_RECORD(Type, prefix, table, check)                                                  \
+    int prefix##_decode(const char *source, const char *text, size_t n_bytes, Type *ret,           \
+                        Error *err)                                                                \
+    {                                                                                              \
+        memset(ret, 0, sizeof(*ret));                                                              \
+        int r = codec_decode(source, text, n_bytes, table, ELEMENTSOF(table), ret, err);           \
+        r = r < 0 ? r : check(source, ret, err);                                                   \
+        if (r < 0)                                                                                 \
+            prefix##_clear(ret);                                                                   \
+        return r;                                                                                  \
+    }                                                                                              \
+    int prefix##_encode(const Type *record, const char *old_text, char **ret)                      \
+    {                                                                                              \
+        return codec_encode(record, table, ELEMENTSOF(table), old_text, ret);                      \
+    }                                                                                              \
+    void prefix##_clear(Type *record)                                                              \
+    {                                                                                              \
+        codec_clear(record, table, ELEMENTSOF(table));                                             \
+        memset(record, 0, sizeof(*record));                                                        \
+    }
+
+DEFINE_RECORD(NodeRecord, node_record, node_fields, unchecked)
+DEFINE_RECORD(CordonRecord, cordon_record, cordon_fields, unchecked)
+DEFINE_RECORD(SpecRecord, spec_record, spec_fields, unchecked)
+DEFINE_RECORD(DesiredRecord, desired_record, desired_fields, unchecked)
+DEFINE_RECORD(WorldRecord, world_record, world_fields, world_check)
+DEFINE_RECORD(PhaseRecord, phase_record, phase_fields, unchecked)
+DEFINE_RECORD(RanksRecord, ranks_record, ranks_fields, unchecked)
+DEFINE_RECORD(RendezvousRecord, rendezvous_record, rendezvous_fields, unchecked)
+DEFINE_RECORD(CheckpointsRecord, checkpoints_record, checkpoints_fields, unchecked)
+DEFINE_RECORD(ProgressRecord, progress_record, progress_fields, unchecked)
+DEFINE_RECORD(IncidentRecord, incident_record, incident_fields, unchecked)
+DEFINE_RECORD(RequestRecord, request_record, request_fields, unchecked)
+
+int world_rank_place(const WorldRecord *world, int rank, size_t *ret_run, int *ret_slot)
+{
+    int first = 0;
+    for (size_t i = 0; rank >= 0 && i < world->n_runs; i++) {
+        uint64_t slots = world->runs[i].slots;
+        int n = __builtin_popcountll(slots);
+        if (rank >= first + n) {
+            first += n;
+            continue;
+        }
+        for (; first < rank; first++)
+            slots &= slots - 1;
+        *ret_run = i;
+        *ret_slot = __builtin_ctzll(slots);
+        return 0;
+    }
+    return -ENOENT;
+}
+
+const CheckpointCommit *checkpoints_latest(const CheckpointsRecord *record)
+{
+    for (size_t i = record->n_commits; i-- > 0;)
+        if (!record->commits[i].struck_out)
+            return &record->commits[i];
+    return NULL;
+}
+
+void checkpoints_append(CheckpointsRecord *record, const CheckpointCommit *commit)
+{
+    assert(record->n_commits <= RECORD_COMMITS_MAX);
+    if (record->n_commits == RECORD_COMMITS_MAX) {
+        memmove(&record->commits[0], &record->commits[1],
+                sizeof(record->commits[0]) * (RECORD_COMMITS_MAX - 1));
+        record->n_commits--;
+    }
+    record->commits[record->n_commits++] = *commit;
+}

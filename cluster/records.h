@@ -1,0 +1,291 @@
+/* records.h - what the cluster keeps in etcd: one struct and one codec per kind of record.
+ *
+ * Keys lie under /sdtrain/<cluster>/, kind first (keys.h). Values are JSON with "v": 1. A reader
+ * refuses a higher "v" by name of key; fields it does not know are kept by whoever rewrites the
+ * record (the *_encode functions take the old text and write over it).
+ *
+ * Ownership: records are values with fixed arrays or allocated parts that *_clear() frees;
+ *            *_decode() overwrites *ret (left empty on failure); *_encode() gives the caller a
+ *            string to free.
+ * Units:     *_usec is CLOCK_REALTIME microseconds (records cross machines); *_sec seconds.
+ * Errors:    -EINVAL with "<key>: <path>: <what is wrong>"; -EPROTONOSUPPORT for a newer "v".
+ * Threads:   any.
+ * Source:    ARCHITECTURE.md, "Records in etcd".
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/hash.h"
+
+enum {
+    RECORD_VERSION = 1,
+    CLUSTER_NAME_MAX = 63,
+    NODE_NAME_MAX = 63,
+    RECORD_JOB_MAX = 63,
+    RECORD_TEXT_MAX = 255,
+    RECORD_URI_MAX = 511,
+    RECORD_SLOTS_MAX = 64,    /* slots of one node */
+    RECORD_RANKS_MAX = 16384, /* ranks of one world */
+    RECORD_COMMITS_MAX = 16,  /* kept in checkpoints/<job> */
+    RECORD_INCIDENT_MAX = 95, /* "<job>-<generation>" */
+    RECORD_PAST_WORLDS_MAX = 64,
+};
+
+/* ---- nodes/<node>: written by the node under its lease ---- */
+
+typedef enum NodeState { NODE_UP, NODE_LEFT } NodeState;
+typedef enum NodeVerdict { NODE_HEALTHY, NODE_SUSPECT, NODE_DRAIN, NODE_ISOLATE } NodeVerdict;
+
+typedef struct NodeRecord {
+    char name[NODE_NAME_MAX + 1];
+    char machine_id[33], boot_id[37];
+    uint64_t incarnation; /* start of this sdtraind, realtime usec: survives a lost lease, not a
+                             restart */
+    char address[128];    /* where its ranks can be reached */
+    int n_slots;
+    char version[32];
+    NodeState state;
+    NodeVerdict verdict;
+    char evidence[RECORD_TEXT_MAX + 1];
+    char job[RECORD_JOB_MAX + 1]; /* what it runs; empty: nothing */
+    int64_t world_revision;       /* mod revision of the worlds/<job> that it runs */
+    int64_t generation;
+    uint64_t lost_slots; /* bit i: slot i holds a process that SIGKILL did not end */
+    char log_dir[512];   /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */
+} NodeRecord;
+
+/* ---- cordons/<node> ---- */
+
+typedef enum CordonMode { CORDON_NONE, CORDON_CORDON, CORDON_DRAIN, CORDON_QUARANTINE } CordonMode;
+
+typedef struct CordonRecord {
+    char node[NODE_NAME_MAX + 1];
+    CordonMode mode;
+    char reason[RECORD_TEXT_MAX + 1];
+    char job[RECORD_JOB_MAX + 1];    /* refused for this job alone (numerics); empty: for all */
+    uint64_t since_usec, until_usec; /* until 0: until somebody uncordons */
+    int strikes;
+} CordonRecord;
+
+/* ---- specs/<job>: the job file, verbatim in "spec"; desired/<job> ---- */
+
+typedef struct SpecRecord {
+    char *spec;                          /* the job file's text */
+    char resume_uri[RECORD_URI_MAX + 1]; /* job start --resume: manifest to adopt; empty: none */
+    uint64_t submitted_usec;
+} SpecRecord;
+
+typedef enum DesiredState { DESIRED_RUNNING, DESIRED_STOPPED, DESIRED_DELETED } DesiredState;
+
+typedef struct DesiredRecord {
+    DesiredState state;
+    int min, max;
+    int target; /* exact world size wanted by a resize; 0: as many as min..max and the slots allow
+                 */
+} DesiredRecord;
+
+/* ---- worlds/<job>: written once per generation by the leader ---- */
+
+typedef struct WorldRun { /* consecutive ranks on one node */
+    char node[NODE_NAME_MAX + 1];
+    uint64_t incarnation; /* of the node's record when this world was decided */
+    uint64_t slots;       /* bit mask; ranks take them in rising order */
+} WorldRun;
+
+typedef struct ResumePoint {
+    int64_t step;
+    char uri[RECORD_URI_MAX + 1]; /* of manifest.json; empty: start at step 0 */
+    Hash hash;                    /* of manifest.json; zero with adopt: not known, not checked */
+    bool adopt;                   /* another job's checkpoint */
+} ResumePoint;
+
+typedef struct WorldRecord {
+    int64_t generation;
+    int size; /* ranks */
+    WorldRun *runs;
+    size_t n_runs;
+    ResumePoint resume;
+    char incident[RECORD_INCIDENT_MAX +
+                  1]; /* id of the incident that made it; empty: start, resize, growth */
+    char reason[RECORD_TEXT_MAX + 1];
+    uint64_t decided_usec;
+} WorldRecord;
+
+/* Rank -> node and slot. -ENOENT when out of range. */
+int world_rank_place(const WorldRecord *world, int rank, size_t *ret_run, int *ret_slot);
+
+/* ---- phases/<job> ----
+ *
+ * A node kills what it still runs of a job whose phase is pending, stopped, succeeded or failed, of
+ * a job without worlds/<job>, and the ranks of every generation older than that. */
+
+typedef enum JobPhase {
+    PHASE_PENDING,
+    PHASE_STARTING,
+    PHASE_RUNNING,
+    PHASE_RECOVERING,
+    PHASE_RESIZING,
+    PHASE_STOPPING,
+    PHASE_STOPPED,
+    PHASE_SUCCEEDED,
+    PHASE_FAILED,
+    PHASE_COUNT,
+} JobPhase;
+
+const char *job_phase_name(JobPhase phase);
+
+typedef struct PastWorld {
+    int64_t generation;
+    int size;     /* ranks */
+    int64_t step; /* that it went on from */
+    uint64_t decided_usec;
+    char reason[96]; /* cut to fit */
+} PastWorld;
+
+typedef struct PhaseRecord {
+    JobPhase phase;
+    int64_t generation;
+    bool go;    /* the old generation is dead or excluded: this one may join */
+    bool leave; /* resize, drain, stop: rank 0 is told to finish the step, save and leave */
+    char reason[RECORD_TEXT_MAX + 1];
+    uint64_t since_usec;
+    int64_t furthest_step; /* the job's furthest completed step when this generation began */
+    int failures_without_progress; /* generations in a row that did not pass it */
+    double goodput;                /* training time that counts / wall time since start */
+    double useful_sec;             /* training time that counts, up to since_usec */
+    uint64_t started_usec;         /* when the job's first world was decided */
+    uint64_t grown_usec;           /* when growth was last planned */
+    int64_t tried_revision; /* newest desired or cordon revision that a leave was tried for */
+    PastWorld worlds[RECORD_PAST_WORLDS_MAX]; /* the newest, oldest first, with the present one */
+    size_t n_worlds;
+} PhaseRecord;
+
+/* ---- ranks/<job>/<gen>/<node>: written by the node under its lease, on change only ----
+ *
+ * When a new world is decided, a node that still has ranks of an older one reports them EXITED in
+ * their own record (guarded by the new world's mod revision) once they are confirmed dead; a node
+ * that is in both worlds may instead set killed_usec in the new generation's record. A node that
+ * takes a new lease puts its node record and its ranks records back in one transaction. */
+
+typedef enum RankState { RANK_STARTING, RANK_READY, RANK_RUNNING, RANK_EXITED } RankState;
+
+typedef struct RankReport {
+    int slot, rank, pid;
+    RankState state;
+    int exit_code;                  /* EXITED: exit code, or -signal */
+    int64_t step;                   /* last (step, stage) it spoke of */
+    int stage;                      /* TrainStage */
+    bool hung;                      /* the progress watchdog killed it */
+    bool killed;                    /* the daemon killed it on purpose (new world, fence, stop) */
+    char text[RECORD_TEXT_MAX + 1]; /* its own last words */
+    uint64_t at_usec; /* of the last change: ready, running (first step done) or exit */
+    uint64_t started_usec, ready_usec, joined_usec; /* phases of recovery; 0 unknown */
+} RankReport;
+
+typedef struct RanksRecord {
+    char node[NODE_NAME_MAX + 1];
+    uint64_t incarnation; /* of the node's record */
+    int64_t generation;
+    int64_t world_revision;
+    RankReport *ranks;
+    size_t n_ranks;
+    uint64_t killed_usec; /* when the previous generation's ranks on this node were confirmed dead;
+                             0: none ran */
+    int64_t first_step;   /* rank 0's node: first step this generation completed; 0: none yet */
+    uint64_t first_step_usec;
+    bool left;     /* all ranks exited 0 on request */
+    bool finished; /* the job's last step is done and committed */
+} RanksRecord;
+
+/* ---- rendezvous/<job>/<gen> ---- */
+
+typedef struct RendezvousRecord {
+    char address[128];
+} RendezvousRecord;
+
+/* ---- checkpoints/<job>: appended by rank 0's node, struck out by the leader ---- */
+
+typedef struct CheckpointCommit {
+    int64_t step, generation;
+    char uri[RECORD_URI_MAX + 1];
+    Hash hash, digest;
+    bool struck_out;
+    uint64_t at_usec;
+} CheckpointCommit;
+
+typedef struct CheckpointsRecord {
+    CheckpointCommit commits[RECORD_COMMITS_MAX]; /* oldest first */
+    size_t n_commits;
+} CheckpointsRecord;
+
+/* The newest that is not struck out, or NULL. */
+const CheckpointCommit *checkpoints_latest(const CheckpointsRecord *record);
+/* Appends, dropping the oldest beyond RECORD_COMMITS_MAX. */
+void checkpoints_append(CheckpointsRecord *record, const CheckpointCommit *commit);
+
+/* ---- progress/<job>: rank 0's node, at most 1/s (and at once for a world's first step) ---- */
+
+typedef struct ProgressRecord {
+    int64_t generation, step, steps;
+    double loss;
+    double samples_per_sec, step_sec;
+    int64_t samples_seen;
+    int slowest_rank;
+    uint64_t at_usec;
+} ProgressRecord;
+
+/* ---- incidents/<id> ---- */
+
+typedef enum IncidentState { INCIDENT_OPEN, INCIDENT_RESOLVED } IncidentState;
+
+typedef struct IncidentRecord {
+    char id[RECORD_INCIDENT_MAX + 1]; /* "<job>-<generation>": of the world that failed */
+    IncidentState state;
+    char job[RECORD_JOB_MAX + 1];
+    char
+        cause[48]; /* "trainer-died", "node-lost", "hang", "non-finite-loss", "data-corrupt", ... */
+    char node[NODE_NAME_MAX + 1];
+    int rank; /* -1 unknown */
+    int64_t generation, step;
+    char evidence[RECORD_TEXT_MAX + 1];
+    uint64_t at_usec, resolved_usec;
+    int64_t lost_steps;
+    /* -1 unknown. detect: fault to known; decide: to the new world's record; stop: to old ranks
+     * dead; start: to processes up; restore: to all ready; replay: from first step to where the old
+     * world was. */
+    double detect_sec, decide_sec, stop_sec, start_sec, restore_sec, replay_sec;
+    uint64_t
+        first_step_usec; /* realtime of the first step that the next world completed; 0: not yet */
+} IncidentRecord;
+
+/* ---- requests/<id> ---- */
+
+typedef struct RequestRecord {
+    char id[40];
+    char kind[24];                    /* "checkpoint" */
+    char target[64];                  /* job or node */
+    char answer[RECORD_TEXT_MAX + 1]; /* empty: not answered yet */
+    uint64_t at_usec;
+} RequestRecord;
+
+/* ---- codecs: source is the key, for errors; old_text (may be NULL) keeps unknown fields ---- */
+
+#define DECLARE_RECORD(Type, prefix)                                                               \
+    int prefix##_decode(const char *source, const char *text, size_t n_bytes, Type *ret,           \
+                        Error *err);                                                               \
+    int prefix##_encode(const Type *record, const char *old_text, char **ret);                     \
+    void prefix##_clear(Type *record);
+
+DECLARE_RECORD(NodeRecord, node_record)
+DECLARE_RECORD(CordonRecord, cordon_record)
+DECLARE_RECORD(SpecRecord, spec_record)
+DECLARE_RECORD(DesiredRecord, desired_record)
+DECLARE_RECORD(WorldRecord, world_record)
+DECLARE_RECORD(PhaseRecord, phase_record)
+DECLARE_RECORD(RanksRecord, ranks_record)
+DECLARE_RECORD(RendezvousRecord, rendezvous_record)
+DECLARE_RECORD(CheckpointsRecord, checkpoints_record)
+DECLARE_RECORD(ProgressRecord, progress_record)
+DECLARE_RECORD(IncidentRecord, incident_record)
+DECLARE_RECORD(RequestRecord, request_record)

@@ -1,0 +1,49 @@
+/* config.h - what sdcontroller is told: a JSON file, then the command line over it.
+ *
+ * Every key of the file is an option of the command line ("lease_sec", --lease-sec); unknown keys
+ * are refused by name.
+ *
+ * Ownership: config_load() fills a Config of fixed buffers.
+ * Units:     *_sec seconds.
+ * Errors:    -EINVAL with "<file or 'command line'>: <key>: <what is wrong with which value>".
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "controller/core/cluster.h"
+#include "etcd/etcd.h"
+
+#include <jansson.h>
+
+enum { CONFIG_PATH_MAX = 512 };
+
+typedef struct Config {
+    char cluster[64], name[64];
+    char etcd[1024]; /* endpoints, as SDTRAIN_ETCD */
+    char etcd_ca[CONFIG_PATH_MAX], etcd_cert[CONFIG_PATH_MAX], etcd_key[CONFIG_PATH_MAX];
+    char etcd_tls_name[256], etcd_user[128], etcd_password_file[CONFIG_PATH_MAX];
+    char etcd_password[256]; /* read from the file */
+    int64_t lease_sec;       /* the nodes' TTL and this controller's */
+    int64_t start_deadline_sec, leave_deadline_sec;
+    int64_t max_strikes, strike_window_sec, quarantine_sec;
+    int64_t incidents_kept, max_nodes, max_jobs;
+    char record[CONFIG_PATH_MAX]; /* append every input event to this file; empty: do not */
+} Config;
+
+typedef struct ConfigCall {
+    const char *file;  /* --config; NULL: none */
+    bool check;        /* --check-config */
+    json_t *overrides; /* owned: what else the command line says */
+} ConfigCall;
+
+/* -ECANCELED after --help or --version, which print and are done. */
+int config_parse_arguments(int argc, char *argv[], ConfigCall *ret, Error *err);
+void config_call_clear(ConfigCall *call);
+
+int config_load(const ConfigCall *call, Config *ret, Error *err);
+
+/* Borrows the strings. */
+EtcdOptions config_etcd(const Config *config);
+ClusterConfig config_cluster(const Config *config);
+ClusterLimits config_limits(const Config *config);

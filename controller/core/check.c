@@ -1,0 +1,55 @@
+/* check.c - the invariants of ARCHITECTURE.md that can be read off the core's state. */
+#include "controller/core/state.h"
+#include "controller/core/text.h"
+
+/* I6, and I3's "a slot never runs two": worlds of active jobs do not overlap. */
+static void check_slots(const Cluster *c)
+{
+    for (int j = 0; j < c->limits.jobs; j++)
+        for (int k = j + 1; k < c->limits.jobs; k++) {
+            const Job *a = &c->jobs[j], *b = &c->jobs[k];
+            if (!a->used || !b->used || a->phase.phase < PHASE_STARTING ||
+                a->phase.phase > PHASE_STOPPING || b->phase.phase < PHASE_STARTING ||
+                b->phase.phase > PHASE_STOPPING)
+                continue;
+            for (int x = 0; x < a->n_runs; x++)
+                for (int y = 0; y < b->n_runs; y++)
+                    assert(job_runs(c, a)[x].node != job_runs(c, b)[y].node ||
+                           !(job_runs(c, a)[x].slots & job_runs(c, b)[y].slots));
+        }
+}
+
+static void check_world(const Cluster *c, const Job *job)
+{
+    int size = 0;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        assert(run->slots && run->node >= 0 && c->nodes[run->node].used);
+        assert(run->first_rank == size);
+        size += slots_count(run->slots);
+        for (int k = 0; k < i; k++)
+            assert(job_runs(c, job)[k].node != run->node);
+        if (run->report >= 0)
+            assert(c->reports[run->report].used &&
+                   c->reports[run->report].generation == job->world.generation);
+    }
+    assert(job->n_runs == 0 || size <= job->world.size);
+}
+
+void cluster_check(const Cluster *c)
+{
+    check_slots(c);
+    for (int j = 0; j < c->limits.jobs; j++) {
+        const Job *job = &c->jobs[j];
+        if (!job->used)
+            continue;
+        check_world(c, job);
+        /* I7 */
+        if (job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING &&
+            job->facts.max_failures > 0)
+            assert(job->phase.failures_without_progress < job->facts.max_failures);
+    }
+    for (int i = 1; i < c->n_by_name; i++)
+        assert(text_compare(c->nodes[c->by_name[i - 1]].record.name,
+                            c->nodes[c->by_name[i]].record.name) < 0);
+}

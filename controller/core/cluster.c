@@ -1,0 +1,196 @@
+/* cluster.c - memory and the order of a step: observe, settle, decide once, say when to wake.
+ *
+ * Entry points: cluster_init(), cluster_step(). Guarantees: total; at most one decision a step; at
+ * most one decision under way per job and one for the rest of the cluster. */
+#include "controller/core/state.h"
+#include "controller/core/text.h"
+
+#include <string.h>
+
+const ClusterConfig cluster_config_default = {
+    .ttl_usec = 10 * USEC_PER_SEC,
+    .grace_usec = 500 * USEC_PER_MSEC,
+    .start_deadline_usec = 60 * USEC_PER_SEC,
+    .leave_deadline_usec = 120 * USEC_PER_SEC,
+    .hang_wait_usec = 2 * USEC_PER_SEC,
+    .max_strikes = 5,
+    .strike_window_usec = 600 * USEC_PER_SEC,
+    .quarantine_usec = 3600 * USEC_PER_SEC,
+    .incidents_kept = 100,
+};
+
+/* Hands out parts of the caller's memory; with a NULL base it only counts. */
+typedef struct Parts {
+    char *base;
+    size_t used;
+} Parts;
+
+static void *take(Parts *parts, size_t n, size_t bytes)
+{
+    size_t at = ROUND_UP(parts->used, (size_t)16);
+    parts->used = at + n * bytes;
+    return parts->base ? parts->base + at : NULL;
+}
+
+static void lay_out(Cluster *c, Parts *parts, const ClusterLimits *l)
+{
+    size_t nodes = (size_t)l->nodes, jobs = (size_t)l->jobs;
+    c->nodes = take(parts, nodes, sizeof(Node));
+    c->by_name = take(parts, nodes, sizeof(int));
+    c->jobs = take(parts, jobs, sizeof(Job));
+    c->by_arrival = take(parts, jobs, sizeof(int));
+    c->runs = take(parts, nodes * jobs, sizeof(Run));
+    c->reports = take(parts, (size_t)l->reports, sizeof(Report));
+    c->incidents = take(parts, (size_t)l->incidents, sizeof(Incident));
+    c->requests = take(parts, (size_t)l->requests, sizeof(Request));
+    c->plan_runs = take(parts, nodes, sizeof(WorldRun));
+    c->plan_nodes = take(parts, nodes, sizeof(int));
+    c->free_slots = take(parts, nodes, sizeof(uint64_t));
+}
+
+size_t cluster_bytes(const ClusterLimits *limits)
+{
+    Cluster nowhere;
+    Parts parts = {.used = sizeof(Cluster)};
+    lay_out(&nowhere, &parts, limits);
+    return parts.used;
+}
+
+Cluster *cluster_init(void *memory, const ClusterLimits *limits, const ClusterConfig *config)
+{
+    assert(limits->nodes > 0 && limits->jobs > 0 && limits->reports > 0);
+    assert(limits->incidents > config->incidents_kept && limits->requests > 0);
+    memset(memory, 0, cluster_bytes(limits));
+    Cluster *c = memory;
+    Parts parts = {.base = memory, .used = sizeof(Cluster)};
+    lay_out(c, &parts, limits);
+    c->limits = *limits;
+    c->config = *config;
+    return c;
+}
+
+int64_t cluster_dropped(const Cluster *c) { return c->dropped; }
+
+uint64_t cluster_hold_until(const Cluster *c)
+{
+    return c->now_usec < c->hold_until_usec ? c->hold_until_usec : 0;
+}
+
+bool cluster_due(Cluster *c, uint64_t at_usec)
+{
+    if (c->now_usec >= at_usec)
+        return true;
+    c->wake_usec = MIN(c->wake_usec, at_usec);
+    return false;
+}
+
+Run *job_runs(const Cluster *c, const Job *job)
+{
+    return &c->runs[(size_t)job_index(c, job) * (size_t)c->limits.nodes];
+}
+
+int job_index(const Cluster *c, const Job *job)
+{
+    assert(job >= c->jobs && job < c->jobs + c->limits.jobs);
+    return (int)(job - c->jobs);
+}
+
+/* What was written must come back through the watch before anything is decided on top of it. */
+static bool is_settled(const Cluster *c, int64_t in_flight, int64_t awaited)
+{
+    return in_flight == 0 && awaited <= c->seen_revision;
+}
+
+/* The slots of a world under way are not in the records yet: nobody else may plan meanwhile. */
+static bool another_plans(const Cluster *c, const Job *job)
+{
+    for (int i = 0; i < c->limits.jobs; i++) {
+        const Job *other = &c->jobs[i];
+        if (other != job && other->used && other->planning &&
+            !is_settled(c, other->in_flight, other->awaited_revision))
+            return true;
+    }
+    return false;
+}
+
+static bool decide(Cluster *c, Decision *d)
+{
+    for (int i = 0; i < c->n_by_arrival; i++) {
+        Job *job = &c->jobs[c->by_arrival[i]];
+        if (!is_settled(c, job->in_flight, job->awaited_revision) || another_plans(c, job) ||
+            !decide_job(c, job, d))
+            continue;
+        job->in_flight = d->id = ++c->last_id;
+        job->planning = d->put_world;
+        job->removing = d->remove_generation;
+        text_copy(d->job, sizeof(d->job), job->name);
+        return true;
+    }
+    if (is_settled(c, c->house_in_flight, c->house_awaited) && decide_house(c, d)) {
+        c->house_in_flight = d->id = ++c->last_id;
+        return true;
+    }
+    return false;
+}
+
+static void learn_outcome(Cluster *c, const Event *ev)
+{
+    bool done = ev->outcome == OUTCOME_DONE;
+    if (c->house_in_flight == ev->id) {
+        c->house_in_flight = 0;
+        c->house_awaited = done ? ev->revision : c->house_awaited;
+        return;
+    }
+    for (int i = 0; i < c->limits.jobs; i++) {
+        Job *job = &c->jobs[i];
+        if (!job->used || job->in_flight != ev->id)
+            continue;
+        job->in_flight = 0;
+        job->awaited_revision = done ? ev->revision : job->awaited_revision;
+        if (done && job->removing && job->removing == job->oldest_generation)
+            job->oldest_generation++;
+    }
+}
+
+static void learn_leadership(Cluster *c, int64_t term)
+{
+    c->term = term;
+    c->observe_until_usec = c->now_usec + c->config.ttl_usec;
+    c->house_in_flight = 0;
+    for (int i = 0; i < c->limits.jobs; i++)
+        c->jobs[i].in_flight = 0; /* decisions of an earlier term lose by its guard */
+}
+
+void cluster_step(Cluster *c, const Event *ev, Actions *ret)
+{
+    assert(ev->kind < EVENT_KINDS);
+    c->now_usec = MAX(c->now_usec, ev->now_usec);
+    c->real_usec = ev->real_usec;
+    c->wake_usec = USEC_INFINITY;
+    memset(ret, 0, sizeof(*ret));
+
+    if (ev->stalled) /* keep observing, stop acting */
+        c->observe_until_usec = MAX(c->observe_until_usec, c->now_usec + c->config.grace_usec);
+    if (ev->kind == EVENT_OUTCOME)
+        learn_outcome(c, ev);
+    else if (ev->kind == EVENT_LEADING)
+        learn_leadership(c, ev->term);
+    else if (ev->kind == EVENT_DEPOSED)
+        learn_leadership(c, 0);
+    else if (ev->kind != EVENT_TICK)
+        observe(c, ev);
+
+    if (!ev->more) {
+        observe_settle(c);
+        presence_update_hold(c);
+        if (c->term != 0) {
+            ret->decision.world_revision = ret->decision.phase_revision = REVISION_ANY;
+            ret->decision.checkpoints_revision = ret->decision.desired_revision = REVISION_ANY;
+            ret->decision.term = c->term;
+            ret->again = decide(c, &ret->decision);
+            if (!ret->again)
+                ret->decision.id = 0;
+        }
+    }
+    ret->wake_usec = ret->again ? c->now_usec : c->wake_usec;
+}

@@ -1,0 +1,468 @@
+/* decide.c - one job's next decision: start, go, run, resize, drain, grow, stop, end, remove.
+ *
+ * Entry point: decide_job(), called only when no decision of the job is under way and everything
+ * that was written has been seen again. Every decision puts the phase record under a guard on the
+ * one it was derived from, so two leaders, or one that lags, cannot both succeed. */
+#include "controller/core/state.h"
+#include "controller/core/text.h"
+
+#include <string.h>
+
+static bool is_active(JobPhase phase) { return phase >= PHASE_STARTING && phase <= PHASE_STOPPING; }
+
+/* ---- phase records ---- */
+
+/* Seconds that a step of the present world takes, as measured; 0 unknown. */
+static double step_seconds(const Cluster *c, const Job *job)
+{
+    const Report *rank0 = job_rank0_report(c, job);
+    const ProgressRecord *p = &job->progress;
+    if (p->generation != job->world.generation)
+        return 0;
+    if (rank0 && rank0->first_step > 0 && p->step > rank0->first_step &&
+        p->at_usec > rank0->first_step_usec)
+        return (double)(p->at_usec - rank0->first_step_usec) / 1e6 /
+               (double)(p->step - rank0->first_step);
+    return p->step_sec > 0 ? p->step_sec : 0;
+}
+
+static double useful_until(const Cluster *c, const Job *job, int64_t step)
+{
+    int64_t kept = step - job->world.resume.step;
+    return job->phase.useful_sec + (kept > 0 ? (double)kept * step_seconds(c, job) : 0);
+}
+
+void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d)
+{
+    d->put_phase = true;
+    d->phase = job->phase;
+    d->phase.phase = phase;
+    d->phase.leave = false;
+    d->phase.since_usec = c->real_usec;
+    text_copy(d->phase.reason, sizeof(d->phase.reason), reason);
+    if (job->phase.started_usec && c->real_usec > job->phase.started_usec)
+        d->phase.goodput = useful_until(c, job, job_reached_step(c, job)) /
+                           ((double)(c->real_usec - job->phase.started_usec) / 1e6);
+    d->phase.goodput = MIN(d->phase.goodput, 1.0);
+    d->phase_revision = job->phase_stamp.mod;
+    d->world_revision = job->world_stamp.mod;
+}
+
+void decide_end(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d)
+{
+    decide_phase(c, job, phase, reason, d);
+    d->phase.go = false;
+    d->phase.furthest_step = MAX(job->phase.furthest_step, job_reached_step(c, job));
+    d->phase.tried_revision = c->seen_revision;
+    d->desired_revision = job->desired_stamp.mod;
+}
+
+/* ---- worlds ---- */
+
+/* The newest checkpoint that is not struck out, else the one to adopt, else the beginning. */
+static bool find_resume(const Job *job, const CheckpointsRecord *checkpoints, ResumePoint *ret)
+{
+    memset(ret, 0, sizeof(*ret));
+    for (size_t i = checkpoints->n_commits; i-- > 0;) {
+        const CheckpointCommit *commit = &checkpoints->commits[i];
+        if (commit->struck_out)
+            continue;
+        ret->step = commit->step;
+        ret->hash = commit->hash;
+        text_copy(ret->uri, sizeof(ret->uri), commit->uri);
+        return true;
+    }
+    if (checkpoints->n_commits > 0)
+        return false;
+    text_copy(ret->uri, sizeof(ret->uri), job->facts.resume_uri);
+    ret->adopt = ret->uri[0] != '\0';
+    return true;
+}
+
+/* The newest worlds stay with the phase: worlds/<job> holds only the present one, reports show all.
+ */
+static void remember_world(const WorldRecord *world, PhaseRecord *phase)
+{
+    if (phase->n_worlds == RECORD_PAST_WORLDS_MAX) {
+        memmove(&phase->worlds[0], &phase->worlds[1],
+                sizeof(phase->worlds[0]) * (RECORD_PAST_WORLDS_MAX - 1));
+        phase->n_worlds--;
+    }
+    PastWorld *past = &phase->worlds[phase->n_worlds++];
+    past->generation = world->generation;
+    past->size = world->size;
+    past->step = world->resume.step;
+    past->decided_usec = world->decided_usec;
+    text_copy(past->reason, sizeof(past->reason), world->reason);
+}
+
+bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Decision *d)
+{
+    char why[RECORD_TEXT_MAX + 1];
+    Plan plan;
+    plan_world(c, job, &plan);
+    if (plan.size == 0) {
+        plan_explain(c, job, &plan, why, sizeof(why));
+        if (job->phase_stamp.mod && job->phase.phase == PHASE_PENDING &&
+            text_equal(job->phase.reason, why) && !d->put_incident)
+            return false;
+        decide_end(c, job, PHASE_PENDING, why, d);
+        return true;
+    }
+
+    WorldRecord *world = &d->world;
+    const CheckpointsRecord *checkpoints = d->put_checkpoints ? &d->checkpoints : &job->checkpoints;
+    memset(world, 0, sizeof(*world));
+    if (!find_resume(job, checkpoints, &world->resume)) {
+        decide_end(c, job, PHASE_FAILED, "checkpoint-corrupt: no checkpoint of the job verifies",
+                   d);
+        return true;
+    }
+    world->generation = MAX(job->world.generation, job->phase.generation) + 1;
+    world->size = plan.size;
+    world->runs = c->plan_runs;
+    world->n_runs = (size_t)plan.n_runs;
+    world->decided_usec = c->real_usec;
+    text_copy(world->reason, sizeof(world->reason), reason);
+    const Incident *open = incident_find_open(c, job);
+    if (!d->put_incident && open && open->record.generation == job->world.generation) {
+        d->incident = open->record; /* the job waited for slots since */
+        d->incident_revision = open->stamp.mod;
+        d->put_incident = true;
+    }
+    if (d->put_incident) {
+        d->incident.lost_steps = MAX(0, job_reached_step(c, job) - world->resume.step);
+        text_copy(world->incident, sizeof(world->incident), d->incident.id);
+    } else if (open) {
+        text_copy(world->incident, sizeof(world->incident), open->record.id);
+    }
+
+    decide_end(c, job, phase, reason, d);
+    d->put_world = true;
+    d->checkpoints_revision = job->checkpoints_stamp.mod;
+    d->phase.generation = world->generation;
+    d->phase.useful_sec = useful_until(c, job, world->resume.step);
+    remember_world(world, &d->phase);
+    if (d->phase.started_usec == 0)
+        d->phase.started_usec = c->real_usec;
+    return true;
+}
+
+/* ---- not running ---- */
+
+static bool wants_to_run(const Job *job)
+{
+    return job->spec_stamp.mod && job->desired_stamp.mod && job->desired.state == DESIRED_RUNNING &&
+           !job->facts.refused[0];
+}
+
+static bool decide_pending(Cluster *c, Job *job, Decision *d)
+{
+    if (job->desired.state == DESIRED_STOPPED) {
+        decide_end(c, job, PHASE_STOPPED, "stopped", d);
+        return true;
+    }
+    for (int i = 0; i < c->n_by_arrival; i++) {
+        const Job *earlier = &c->jobs[c->by_arrival[i]];
+        if (earlier == job)
+            break;
+        if (earlier->phase.phase != PHASE_PENDING || !wants_to_run(earlier))
+            continue;
+        char why[RECORD_TEXT_MAX + 1];
+        Text t = text_begin(why, sizeof(why));
+        text_add(&t, "waits for job ");
+        text_add(&t, earlier->name);
+        text_add(&t, ", which came earlier");
+        if (job->phase_stamp.mod && text_equal(job->phase.reason, why))
+            return false;
+        decide_phase(c, job, PHASE_PENDING, why, d);
+        return true;
+    }
+    bool again = job->world.generation > 0;
+    return decide_world(c, job, incident_find_open(c, job) ? PHASE_RECOVERING : PHASE_STARTING,
+                        again ? "starts again" : "starts", d);
+}
+
+/* A new word from the user takes a job out of stopped and failed. */
+static bool decide_restart(Cluster *c, Job *job, Decision *d)
+{
+    if (!wants_to_run(job) || job->desired_stamp.mod <= job->phase.tried_revision)
+        return false;
+    decide_phase(c, job, PHASE_PENDING, "starts again", d);
+    d->phase.failures_without_progress = 0;
+    d->desired_revision = job->desired_stamp.mod;
+    return true;
+}
+
+static bool decide_removal(Cluster *c, Job *job, Decision *d)
+{
+    int node;
+    if (is_active(job->phase.phase)) {
+        decide_end(c, job, PHASE_STOPPED, "deleted", d);
+        return true;
+    }
+    if (job_has_older_ranks_alive(c, job, INT64_MAX, &node))
+        return false;
+    d->remove_job = true;
+    d->desired_revision = job->desired_stamp.mod;
+    d->phase_revision = job->phase_stamp.mod;
+    d->world_revision = job->world_stamp.mod;
+    return true;
+}
+
+/* ---- a world comes up ---- */
+
+static bool all_ready(const Cluster *c, const Job *job)
+{
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        if (run->report < 0)
+            return false;
+        const Report *report = &c->reports[run->report];
+        if (report->gone || report->n_ranks != slots_count(run->slots))
+            return false;
+        for (int k = 0; k < report->n_ranks; k++)
+            if (report->ranks[k].state != RANK_READY && report->ranks[k].state != RANK_RUNNING)
+                return false;
+    }
+    return job->n_runs > 0;
+}
+
+static bool decide_go(Cluster *c, Job *job, Decision *d)
+{
+    int node;
+    if (job->desired.state == DESIRED_STOPPED) {
+        decide_end(c, job, PHASE_STOPPED, "stopped before its first step", d);
+        return true;
+    }
+    if (!all_ready(c, job) || job_has_older_ranks_alive(c, job, job->world.generation, &node))
+        return false; /* I3 */
+    decide_phase(c, job, job->phase.phase, job->phase.reason, d);
+    d->phase.go = true;
+    return true;
+}
+
+static bool decide_first_step(Cluster *c, Job *job, Decision *d)
+{
+    const Report *rank0 = job_rank0_report(c, job);
+    if (!rank0 || rank0->first_step == 0)
+        return false;
+    decide_phase(c, job, PHASE_RUNNING, job->phase.reason, d);
+    const Incident *incident = incident_find_open(c, job);
+    if (incident)
+        incident_resolve(c, job, incident, d);
+    return true;
+}
+
+/* ---- a world runs ---- */
+
+static bool ask_to_leave(Cluster *c, const Job *job, JobPhase phase, const char *reason,
+                         Decision *d)
+{
+    decide_phase(c, job, phase, reason, d);
+    d->phase.leave = true;
+    d->phase.tried_revision = c->seen_revision;
+    d->desired_revision = job->desired_stamp.mod;
+    return true;
+}
+
+static bool decide_drain(Cluster *c, Job *job, Decision *d)
+{
+    for (int i = 0; i < job->n_runs; i++) {
+        const Node *node = &c->nodes[job_runs(c, job)[i].node];
+        bool cordoned = node_is_cordoned(c, node, job) && node->cordon.mode != CORDON_CORDON &&
+                        node->cordon_stamp.mod > job->phase.tried_revision;
+        if (!cordoned && node->drain_revision <= job->phase.tried_revision)
+            continue;
+        char reason[RECORD_TEXT_MAX + 1];
+        Text t = text_begin(reason, sizeof(reason));
+        text_add(&t, "drains ");
+        text_add(&t, node->record.name);
+        const char *why = cordoned ? node->cordon.reason : node->record.evidence;
+        if (*why) {
+            text_add(&t, ": ");
+            text_add(&t, why);
+        }
+        return ask_to_leave(c, job, PHASE_RESIZING, reason, d);
+    }
+    return false;
+}
+
+static void say_sizes(Text *t, const char *verb, int from, int to)
+{
+    text_add(t, verb);
+    text_add(t, " from ");
+    text_add_int(t, from);
+    text_add(t, " to ");
+    text_add_int(t, to);
+}
+
+static bool somebody_waits(const Cluster *c, const Job *job)
+{
+    for (int i = 0; i < c->limits.jobs; i++)
+        if (c->jobs[i].used && &c->jobs[i] != job && c->jobs[i].phase.phase == PHASE_PENDING &&
+            wants_to_run(&c->jobs[i]))
+            return true;
+    return false;
+}
+
+/* A node that has just appeared may vanish again: growth waits until every free one has stayed. */
+static bool nodes_have_stayed(Cluster *c)
+{
+    bool stayed = true;
+    for (int i = 0; i < c->limits.nodes; i++)
+        if (c->nodes[i].used && c->nodes[i].present)
+            stayed &= cluster_due(c, c->nodes[i].changed_usec + c->config.ttl_usec);
+    return stayed;
+}
+
+static bool may_grow_now(Cluster *c, const Job *job)
+{
+    uint64_t next = job->phase.grown_usec + job->facts.grow_interval_usec;
+    if (job->phase.grown_usec && next > c->real_usec)
+        return cluster_due(c, c->now_usec + (next - c->real_usec));
+    return nodes_have_stayed(c);
+}
+
+static bool decide_resize(Cluster *c, Job *job, Decision *d)
+{
+    char reason[RECORD_TEXT_MAX + 1];
+    Text t = text_begin(reason, sizeof(reason));
+    bool asked = job->desired_stamp.mod > job->phase.tried_revision;
+    if (!asked && job->world.size >= plan_wanted(job))
+        return false;
+
+    Plan plan;
+    plan_world(c, job, &plan);
+    if (plan.size == 0 || plan.size == job->world.size)
+        return false;
+    if (asked) {
+        say_sizes(&t, "resizes", job->world.size, plan.size);
+        return ask_to_leave(c, job, PHASE_RESIZING, reason, d);
+    }
+    if (plan.size < job->world.size || somebody_waits(c, job) || !may_grow_now(c, job))
+        return false;
+    say_sizes(&t, "grows", job->world.size, plan.size);
+    (void)ask_to_leave(c, job, PHASE_RESIZING, reason, d);
+    d->phase.grown_usec = c->real_usec;
+    return true;
+}
+
+static bool decide_upkeep(Cluster *c, Job *job, Decision *d)
+{
+    const Incident *incident = incident_find_open(c, job);
+    if (incident) {
+        incident_resolve(c, job, incident, d);
+        return true;
+    }
+    if (incident_add_replay(c, job, d))
+        return true;
+    if (job->oldest_generation == 0 || job->oldest_generation >= job->world.generation - 1)
+        return false;
+    int node;
+    if (job_has_older_ranks_alive(c, job, job->oldest_generation + 1, &node))
+        return false;
+    d->remove_generation = job->oldest_generation++;
+    d->world_revision = job->world_stamp.mod;
+    return true;
+}
+
+static bool decide_running(Cluster *c, Job *job, Decision *d)
+{
+    if (job->desired.state == DESIRED_STOPPED && job->desired_stamp.mod > job->phase.tried_revision)
+        return ask_to_leave(c, job, PHASE_STOPPING, "stops", d);
+    return decide_drain(c, job, d) ||
+           (job->desired.state == DESIRED_RUNNING && decide_resize(c, job, d)) ||
+           decide_upkeep(c, job, d);
+}
+
+/* ---- a world leaves ---- */
+
+static bool has_left(const Cluster *c, const Job *job)
+{
+    const Report *rank0 = job_rank0_report(c, job);
+    return rank0 && rank0->left && !rank0->gone;
+}
+
+static bool decide_left(Cluster *c, Job *job, Decision *d)
+{
+    if (job->desired.state == DESIRED_STOPPED) {
+        decide_end(c, job, PHASE_STOPPED, "stopped", d);
+        return true;
+    }
+    return decide_world(c, job, PHASE_STARTING,
+                        job->phase.leave ? job->phase.reason : "starts again", d);
+}
+
+static bool decide_leaving(Cluster *c, Job *job, Decision *d)
+{
+    if (!cluster_due(c, job->phase_usec + c->config.leave_deadline_usec))
+        return decide_upkeep(c, job, d);
+    char reason[RECORD_TEXT_MAX + 1];
+    Text t = text_begin(reason, sizeof(reason));
+    text_add(&t, "goes on: it had not left ");
+    text_add_int(&t, (int64_t)(c->config.leave_deadline_usec / USEC_PER_SEC));
+    text_add(&t, " s after being asked (");
+    text_add(&t, job->phase.reason);
+    text_add(&t, ")");
+    decide_phase(c, job, PHASE_RUNNING, reason, d);
+    return true;
+}
+
+/* ---- one job ---- */
+
+static bool decide_active(Cluster *c, Job *job, Decision *d)
+{
+    const Report *rank0 = job_rank0_report(c, job);
+    if (rank0 && rank0->finished) {
+        decide_end(c, job, PHASE_SUCCEEDED, "finished", d);
+        const Incident *incident = incident_find_open(c, job);
+        if (incident)
+            incident_resolve(c, job, incident, d);
+        return true;
+    }
+    if (job->phase.go && has_left(c, job))
+        return decide_left(c, job, d);
+
+    Failure failure;
+    if (failure_find(c, job, &failure))
+        return decide_failure(c, job, &failure, d);
+    if (!job->phase.go)
+        return decide_go(c, job, d);
+    switch (job->phase.phase) {
+    case PHASE_STARTING:
+    case PHASE_RECOVERING:
+        return decide_first_step(c, job, d);
+    case PHASE_RUNNING:
+        return decide_running(c, job, d);
+    default:
+        return decide_leaving(c, job, d);
+    }
+}
+
+bool decide_job(Cluster *c, Job *job, Decision *d)
+{
+    for (int i = 0; i < c->limits.nodes; i++)
+        c->nodes[i].left_out = false;
+    if (job->desired_stamp.mod && job->desired.state == DESIRED_DELETED)
+        return decide_removal(c, job, d);
+    if (!job->spec_stamp.mod || !job->desired_stamp.mod)
+        return false; /* half written, or being removed */
+    if (job->facts.refused[0]) {
+        if (job->phase.phase == PHASE_FAILED)
+            return false;
+        decide_end(c, job, PHASE_FAILED, job->facts.refused, d);
+        return true;
+    }
+    switch (job->phase.phase) {
+    case PHASE_PENDING:
+        return decide_pending(c, job, d);
+    case PHASE_STOPPED:
+    case PHASE_FAILED:
+        return decide_restart(c, job, d);
+    case PHASE_SUCCEEDED:
+        return false;
+    default:
+        return decide_active(c, job, d);
+    }
+}

@@ -1,0 +1,301 @@
+/* failure.c - whether the present world of a job has failed, why, and who is to blame.
+ *
+ * Entry point: failure_find(). The most telling sign wins: a device fault explains a lost peer, not
+ * the other way round. "Peer lost" blames nobody, so it waits, bounded, for the sign that does; a
+ * hang waits for the other reports, for its culprit is the rank with the smallest (step, stage). */
+#include "controller/core/state.h"
+#include "controller/core/text.h"
+#include "trainer/api/channel.h"
+#include "trainer/api/exit_code.h"
+
+static const char cause_names[CAUSES][20] = {
+    [CAUSE_NONE] = "none",
+    [CAUSE_PEER_LOST] = "peer-lost",
+    [CAUSE_RANKS_LOST] = "ranks-lost",
+    [CAUSE_STORE_UNREACHABLE] = "store-unreachable",
+    [CAUSE_RETRY] = "retry",
+    [CAUSE_TRAINER_DIED] = "trainer-died",
+    [CAUSE_HANG] = "hang",
+    [CAUSE_START_TIMEOUT] = "start-timeout",
+    [CAUSE_SLOT_LOST] = "slot-lost",
+    [CAUSE_NODE_LEFT] = "node-left",
+    [CAUSE_NODE_RESTARTED] = "node-restarted",
+    [CAUSE_NODE_LOST] = "node-lost",
+    [CAUSE_NODE_UNHEALTHY] = "node-unhealthy",
+    [CAUSE_DATA_CORRUPT] = "data-corrupt",
+    [CAUSE_CHECKPOINT_CORRUPT] = "checkpoint-corrupt",
+    [CAUSE_NON_FINITE] = "non-finite-loss",
+    [CAUSE_BAD_JOB] = "bad-job",
+    [CAUSE_NUMERICS] = "numerics",
+    [CAUSE_DEVICE_FAULT] = "device-fault",
+};
+
+const char *cause_name(Cause cause)
+{
+    assert(cause < CAUSES);
+    return cause_names[cause];
+}
+
+const Report *job_rank0_report(const Cluster *c, const Job *job)
+{
+    if (job->n_runs == 0 || job_runs(c, job)[0].report < 0)
+        return NULL;
+    return &c->reports[job_runs(c, job)[0].report];
+}
+
+/* A rank that speaks of step s, past joining, has seen s - 1 completed. */
+int64_t job_reached_step(const Cluster *c, const Job *job)
+{
+    int64_t reached = job->world.resume.step;
+    if (job->progress.generation == job->world.generation)
+        reached = MAX(reached, job->progress.step);
+    for (size_t i = 0; i < job->checkpoints.n_commits; i++)
+        if (job->checkpoints.commits[i].generation == job->world.generation)
+            reached = MAX(reached, job->checkpoints.commits[i].step);
+    for (int i = 0; i < job->n_runs; i++) {
+        if (job_runs(c, job)[i].report < 0)
+            continue;
+        const Report *report = &c->reports[job_runs(c, job)[i].report];
+        reached = MAX(reached, report->first_step);
+        for (int k = 0; k < report->n_ranks; k++)
+            if (report->ranks[k].stage > STAGE_JOINING)
+                reached = MAX(reached, report->ranks[k].step - 1);
+    }
+    return reached;
+}
+
+bool job_all_exited(const Cluster *c, const Job *job)
+{
+    for (int i = 0; i < job->n_runs; i++) {
+        if (job_runs(c, job)[i].report < 0)
+            return false;
+        const Report *report = &c->reports[job_runs(c, job)[i].report];
+        for (int k = 0; k < report->n_ranks; k++)
+            if (report->ranks[k].state != RANK_EXITED)
+                return false;
+    }
+    return true;
+}
+
+/* A rank that cannot verify what it restores says so before it is ready, or names the checkpoint.
+ */
+static bool blames_checkpoint(const Job *job, const Report *report, const Rank *rank)
+{
+    size_t n = text_folder(job->world.resume.uri);
+    if (n == 0)
+        return false;
+    if (report->worst == rank->rank && text_contains(report->text, job->world.resume.uri, n))
+        return true;
+    return rank->stage == STAGE_RESTORING;
+}
+
+Cause cause_of_exit(const Job *job, const Report *report, const Rank *rank)
+{
+    if (rank->hung)
+        return CAUSE_HANG;
+    if (rank->killed)
+        return CAUSE_RANKS_LOST;
+    switch (rank->exit_code) {
+    case EXIT_DONE:
+        return CAUSE_NONE;
+    case EXIT_RETRY:
+        return CAUSE_RETRY;
+    case EXIT_NEVER_RETRY:
+        return CAUSE_BAD_JOB;
+    case EXIT_DEVICE_FAULT:
+        return CAUSE_DEVICE_FAULT;
+    case EXIT_PEER_LOST:
+        return CAUSE_PEER_LOST;
+    case EXIT_DATA_CORRUPT:
+        return blames_checkpoint(job, report, rank) ? CAUSE_CHECKPOINT_CORRUPT : CAUSE_DATA_CORRUPT;
+    case EXIT_STORE_UNREACHABLE:
+        return CAUSE_STORE_UNREACHABLE;
+    case EXIT_NON_FINITE:
+        return CAUSE_NON_FINITE;
+    case EXIT_NUMERICS:
+        return CAUSE_NUMERICS;
+    default:
+        return CAUSE_TRAINER_DIED;
+    }
+}
+
+static void describe_exit(const Report *report, const Rank *rank, char *ret, size_t size)
+{
+    Text t = text_begin(ret, size);
+    text_add(&t, rank->exit_code < 0 ? "signal " : "exit ");
+    text_add_int(&t, rank->exit_code < 0 ? -rank->exit_code : rank->exit_code);
+    if (rank->hung) {
+        text_add(&t, ", no progress at step ");
+        text_add_int(&t, rank->step);
+        text_add(&t, ", stage ");
+        text_add_int(&t, rank->stage);
+    }
+    if (report->worst == rank->rank) {
+        text_add(&t, ": ");
+        text_add(&t, report->text);
+    }
+}
+
+/* The more telling one; among hangs the rank that is furthest behind; else the earliest. */
+static bool outranks(const Failure *a, int a_stage, const Failure *b, int b_stage)
+{
+    if (a->cause != b->cause)
+        return a->cause > b->cause;
+    if (a->cause == CAUSE_HANG && (a->step != b->step || a_stage != b_stage))
+        return a->step != b->step ? a->step < b->step : a_stage < b_stage;
+    return a->at_usec < b->at_usec;
+}
+
+static void consider_ranks(const Job *job, const Run *run, const Report *report, Failure *best,
+                           int *best_stage)
+{
+    for (int i = 0; i < report->n_ranks; i++) {
+        const Rank *rank = &report->ranks[i];
+        if (rank->state != RANK_EXITED)
+            continue;
+        Failure f = {.cause = cause_of_exit(job, report, rank),
+                     .node = run->node,
+                     .rank = rank->rank,
+                     .step = rank->step,
+                     .at_usec = rank->at_usec};
+        if (f.cause == CAUSE_NONE || !outranks(&f, rank->stage, best, *best_stage))
+            continue;
+        describe_exit(report, rank, f.evidence, sizeof(f.evidence));
+        *best = f;
+        *best_stage = rank->stage;
+    }
+}
+
+static bool is_ready(const Cluster *c, const Run *run)
+{
+    if (run->report < 0)
+        return false;
+    const Report *report = &c->reports[run->report];
+    for (int i = 0; i < report->n_ranks; i++)
+        if (report->ranks[i].state != RANK_READY && report->ranks[i].state != RANK_RUNNING)
+            return false;
+    return report->n_ranks == slots_count(run->slots);
+}
+
+static bool start_is_late(Cluster *c, const Job *job)
+{
+    return !job->phase.go && cluster_due(c, job->world_usec + c->config.start_deadline_usec);
+}
+
+/* The key of a report that was there is missing although its node is here: the node was away and
+ * does not know these ranks any more. */
+static bool report_is_missing(Cluster *c, const Job *job, const Run *run)
+{
+    const Node *node = &c->nodes[run->node];
+    if (run->report < 0)
+        return job->phase.go &&
+               cluster_due(c, MAX(job->phase_usec, node->changed_usec) + 2 * c->config.grace_usec);
+    const Report *report = &c->reports[run->report];
+    return report->gone &&
+           cluster_due(c, MAX(report->gone_usec, node->changed_usec) + 2 * c->config.grace_usec);
+}
+
+static void consider_node(Cluster *c, const Job *job, const Run *run, Failure *best)
+{
+    const Node *node = &c->nodes[run->node];
+    Failure f = {.node = run->node, .rank = run->first_rank, .at_usec = c->real_usec};
+    if (!node->present) {
+        if (!node_is_lost(c, node))
+            return;
+        f.cause = node->record.state == NODE_LEFT ? CAUSE_NODE_LEFT : CAUSE_NODE_LOST;
+        f.at_usec = node->vanished_real_usec;
+        if (job->progress.at_usec && job->progress.at_usec < f.at_usec &&
+            job->progress.generation == job->world.generation)
+            f.at_usec = job->progress.at_usec; /* it ran until about then */
+        text_copy(f.evidence, sizeof(f.evidence), "its lease ran out");
+    } else if (node->record.incarnation != run->incarnation) {
+        f.cause = CAUSE_NODE_RESTARTED;
+        text_copy(f.evidence, sizeof(f.evidence), "its daemon was restarted");
+    } else if (node->record.state == NODE_LEFT) {
+        f.cause = CAUSE_NODE_LEFT;
+        text_copy(f.evidence, sizeof(f.evidence), "its daemon was stopped");
+    } else if (node->record.verdict == NODE_ISOLATE) {
+        f.cause = CAUSE_NODE_UNHEALTHY;
+        text_copy(f.evidence, sizeof(f.evidence), node->record.evidence);
+    } else if (node->record.lost_slots & run->slots) {
+        f.cause = CAUSE_SLOT_LOST;
+        text_copy(f.evidence, sizeof(f.evidence),
+                  "a process of an older generation survives SIGKILL");
+    } else if (report_is_missing(c, job, run)) {
+        f.cause = CAUSE_RANKS_LOST;
+        text_copy(f.evidence, sizeof(f.evidence), "the node does not run its ranks any more");
+    } else if (!is_ready(c, run) && start_is_late(c, job)) {
+        f.cause = CAUSE_START_TIMEOUT;
+        text_copy(f.evidence, sizeof(f.evidence), "not ready when the start deadline passed");
+    }
+    if (f.cause != CAUSE_NONE && outranks(&f, 0, best, 0))
+        *best = f;
+}
+
+/* Ranks of an older generation whose end a present node does not confirm. */
+static void consider_older_ranks(Cluster *c, const Job *job, Failure *best)
+{
+    int node;
+    if (best->cause != CAUSE_NONE || job->phase.go ||
+        !job_has_older_ranks_alive(c, job, job->world.generation, &node) || !start_is_late(c, job))
+        return;
+    *best =
+        (Failure){.cause = CAUSE_START_TIMEOUT, .node = node, .rank = -1, .at_usec = c->real_usec};
+    text_copy(best->evidence, sizeof(best->evidence),
+              "did not confirm the end of an older generation");
+}
+
+static uint64_t wait_for_blame(const Cluster *c, Cause cause)
+{
+    switch (cause) {
+    case CAUSE_PEER_LOST:
+        return c->config.ttl_usec + 2 * c->config.grace_usec;
+    case CAUSE_HANG:
+        return c->config.hang_wait_usec;
+    default:
+        return 0;
+    }
+}
+
+/* A node of the world has vanished, and it is too early to say for good: no world is made without
+ * it, whatever else happened. Bounded by the grace, or by the hold. */
+static bool absence_is_open(Cluster *c, const Job *job)
+{
+    bool open = false;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Node *node = &c->nodes[job_runs(c, job)[i].node];
+        open |= !node->present && !node_is_lost(c, node);
+    }
+    return open;
+}
+
+bool failure_find(Cluster *c, Job *job, Failure *ret)
+{
+    Failure best = {.node = -1, .rank = -1, .at_usec = UINT64_MAX};
+    int best_stage = 0;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        consider_node(c, job, run, &best);
+        if (run->report >= 0)
+            consider_ranks(job, run, &c->reports[run->report], &best, &best_stage);
+    }
+    consider_older_ranks(c, job, &best);
+    if (absence_is_open(c, job))
+        return false;
+    if (best.cause == CAUSE_NONE) {
+        job->failing_usec = 0;
+        return false;
+    }
+    if (job->failing_usec == 0) {
+        job->failing_usec = c->now_usec;
+        job->failing_real_usec = c->real_usec;
+    }
+    uint64_t wait = wait_for_blame(c, best.cause);
+    if (wait && !job_all_exited(c, job) && !cluster_due(c, job->failing_usec + wait))
+        return false;
+    if (best.cause == CAUSE_PEER_LOST)
+        best.node = -1; /* whoever says so is a victim */
+    best.step = best.rank >= 0 && best.step > 0 ? best.step : job_reached_step(c, job);
+    *ret = best;
+    return true;
+}

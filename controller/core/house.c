@@ -1,0 +1,169 @@
+/* house.c - decisions about the cluster rather than a job: cordons that follow from what nodes say,
+ * the page about nodes vanishing in numbers, caps on incidents and requests. */
+#include "controller/core/state.h"
+#include "controller/core/text.h"
+
+#include <string.h>
+
+enum { REQUEST_KEPT_SEC = 3600 };
+
+static const char hold_cause[] = "nodes-vanished";
+
+static bool decide_hold_page(Cluster *c, Decision *d)
+{
+    const Incident *open = NULL;
+    for (int i = 0; i < c->limits.incidents; i++)
+        if (c->incidents[i].used && c->incidents[i].record.state == INCIDENT_OPEN &&
+            text_equal(c->incidents[i].record.cause, hold_cause))
+            open = &c->incidents[i];
+    bool holding = c->now_usec < c->hold_until_usec;
+    if (holding == (open != NULL))
+        return false;
+    d->put_incident = true;
+    if (open) {
+        d->incident = open->record;
+        d->incident.state = INCIDENT_RESOLVED;
+        d->incident.resolved_usec = c->real_usec;
+        d->incident_revision = open->stamp.mod;
+        return true;
+    }
+    memset(&d->incident, 0, sizeof(d->incident));
+    Text id = text_begin(d->incident.id, sizeof(d->incident.id));
+    text_add(&id, "cluster-");
+    text_add_int(&id, c->seen_revision);
+    text_copy(d->incident.cause, sizeof(d->incident.cause), hold_cause);
+    text_copy(d->incident.evidence, sizeof(d->incident.evidence),
+              "more than a quarter of the nodes vanished within one TTL: the store or the network "
+              "is suspected, and nobody is replaced until it is known");
+    d->incident.rank = -1;
+    d->incident.at_usec = c->real_usec;
+    d->incident.detect_sec = d->incident.decide_sec = d->incident.stop_sec = -1;
+    d->incident.start_sec = d->incident.restore_sec = d->incident.replay_sec = -1;
+    return true;
+}
+
+static bool decide_cordon(Cluster *c, const Node *node, Decision *d)
+{
+    const CordonRecord *old = &node->cordon;
+    CordonRecord cordon = {.since_usec = c->real_usec, .strikes = old->strikes};
+    bool cordoned = node_is_cordoned(c, node, NULL);
+    if (node->present && node->record.verdict == NODE_ISOLATE &&
+        !(cordoned && old->mode == CORDON_QUARANTINE)) {
+        cordon.mode = CORDON_QUARANTINE;
+        text_copy(cordon.reason, sizeof(cordon.reason), node->record.evidence);
+    } else if (node->present && node->record.lost_slots && !cordoned) {
+        cordon.mode = CORDON_CORDON;
+        text_copy(cordon.reason, sizeof(cordon.reason), "a process of it survives SIGKILL");
+    } else if (old->mode != CORDON_NONE && old->until_usec && old->until_usec <= c->real_usec) {
+        cordon.strikes = 0; /* it has served its time */
+    } else if (old->mode == CORDON_NONE && old->strikes > 0 &&
+               c->real_usec >= old->since_usec + c->config.strike_window_usec) {
+        cordon.strikes = 0;
+    } else {
+        return false;
+    }
+    text_copy(cordon.node, sizeof(cordon.node), node->record.name);
+    d->cordons[0] = cordon;
+    d->cordon_revisions[0] = node->cordon_stamp.mod;
+    d->n_cordons = 1;
+    return true;
+}
+
+static void wake_for_cordon(Cluster *c, const Node *node)
+{
+    const CordonRecord *cordon = &node->cordon;
+    uint64_t end = cordon->mode != CORDON_NONE ? cordon->until_usec
+                   : cordon->strikes           ? cordon->since_usec + c->config.strike_window_usec
+                                               : 0;
+    if (end > c->real_usec)
+        (void)cluster_due(c, c->now_usec + (end - c->real_usec));
+}
+
+static bool decide_cordons(Cluster *c, Decision *d)
+{
+    for (int i = 0; i < c->n_by_name; i++) {
+        const Node *node = &c->nodes[c->by_name[i]];
+        if (decide_cordon(c, node, d))
+            return true;
+        wake_for_cordon(c, node);
+    }
+    return false;
+}
+
+static bool job_exists(const Cluster *c, const char *name)
+{
+    for (int i = 0; i < c->limits.jobs; i++)
+        if (c->jobs[i].used && text_equal(c->jobs[i].name, name))
+            return true;
+    return false;
+}
+
+/* Resolved ones go first, oldest first. */
+static bool goes_before(const IncidentRecord *a, const IncidentRecord *b)
+{
+    if (a->state != b->state)
+        return a->state == INCIDENT_RESOLVED;
+    return a->at_usec < b->at_usec;
+}
+
+static bool decide_incident_cap(Cluster *c, Decision *d)
+{
+    const IncidentRecord *first = NULL;
+    int n = 0;
+    for (int i = 0; i < c->limits.incidents; i++) {
+        const IncidentRecord *record = &c->incidents[i].record;
+        if (!c->incidents[i].used)
+            continue;
+        if (record->job[0] && !job_exists(c, record->job)) {
+            text_copy(d->remove_incident, sizeof(d->remove_incident), record->id);
+            return true;
+        }
+        n++;
+        if (!first || goes_before(record, first))
+            first = record;
+    }
+    if (n <= c->config.incidents_kept)
+        return false;
+    text_copy(d->remove_incident, sizeof(d->remove_incident), first->id);
+    return true;
+}
+
+static const char *refusal_of_request(const Cluster *c, const RequestRecord *request)
+{
+    if (!text_equal(request->kind, "checkpoint"))
+        return NULL; /* its addressee answers */
+    for (int i = 0; i < c->limits.jobs; i++)
+        if (c->jobs[i].used && text_equal(c->jobs[i].name, request->target))
+            return c->jobs[i].phase.phase == PHASE_RUNNING ? NULL : "refused: the job does not run";
+    return "refused: there is no such job";
+}
+
+static bool decide_requests(Cluster *c, Decision *d)
+{
+    for (int i = 0; i < c->limits.requests; i++) {
+        const Request *request = &c->requests[i];
+        if (!request->used)
+            continue;
+        d->request = request->record;
+        d->request_revision = request->stamp.mod;
+        uint64_t end = request->record.at_usec + REQUEST_KEPT_SEC * USEC_PER_SEC;
+        if (end <= c->real_usec) {
+            d->remove_request = true;
+            return true;
+        }
+        (void)cluster_due(c, c->now_usec + (end - c->real_usec));
+        const char *refusal = refusal_of_request(c, &request->record);
+        if (refusal && !request->record.answer[0]) {
+            text_copy(d->request.answer, sizeof(d->request.answer), refusal);
+            d->put_request = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool decide_house(Cluster *c, Decision *d)
+{
+    return decide_hold_page(c, d) || decide_cordons(c, d) || decide_incident_cap(c, d) ||
+           decide_requests(c, d);
+}

@@ -1,0 +1,136 @@
+/* incident.c - what went wrong, to whom, and how long each phase of the recovery took.
+ *
+ * An incident is opened with the decision that answers it and resolved when a later world of the
+ * job completes its first step. Its id is "<job>-<generation>" of the world that failed. */
+#include "controller/core/state.h"
+#include "controller/core/text.h"
+
+#include <string.h>
+
+static double seconds_between(uint64_t from_usec, uint64_t to_usec)
+{
+    return to_usec > from_usec ? (double)(to_usec - from_usec) / 1e6 : 0;
+}
+
+static int64_t incident_mod(const Cluster *c, const char *id)
+{
+    for (int i = 0; i < c->limits.incidents; i++)
+        if (c->incidents[i].used && text_equal(c->incidents[i].record.id, id))
+            return c->incidents[i].stamp.mod;
+    return 0;
+}
+
+void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision *d)
+{
+    IncidentRecord *record = &d->incident;
+    memset(record, 0, sizeof(*record));
+    Text id = text_begin(record->id, sizeof(record->id));
+    text_add(&id, job->name);
+    text_add(&id, "-");
+    text_add_int(&id, job->world.generation);
+    record->state = INCIDENT_OPEN;
+    text_copy(record->job, sizeof(record->job), job->name);
+    text_copy(record->cause, sizeof(record->cause), cause_name(failure->cause));
+    if (failure->node >= 0)
+        text_copy(record->node, sizeof(record->node), c->nodes[failure->node].record.name);
+    record->rank = failure->rank;
+    record->generation = job->world.generation;
+    record->step = failure->step;
+    text_copy(record->evidence, sizeof(record->evidence), failure->evidence);
+    record->at_usec = MIN(failure->at_usec, c->real_usec);
+    record->detect_sec = seconds_between(record->at_usec, job->failing_real_usec);
+    record->decide_sec =
+        seconds_between(MAX(record->at_usec, job->failing_real_usec), c->real_usec);
+    record->stop_sec = record->start_sec = record->restore_sec = record->replay_sec = -1;
+    d->put_incident = true;
+    d->incident_revision = incident_mod(c, record->id);
+}
+
+const Incident *incident_find_open(const Cluster *c, const Job *job)
+{
+    const Incident *newest = NULL;
+    for (int i = 0; i < c->limits.incidents; i++) {
+        const Incident *incident = &c->incidents[i];
+        if (incident->used && incident->record.state == INCIDENT_OPEN &&
+            text_equal(incident->record.job, job->name) &&
+            (!newest || incident->record.generation > newest->record.generation))
+            newest = incident;
+    }
+    return newest;
+}
+
+typedef struct Milestones {
+    uint64_t stopped_usec, started_usec, ready_usec;
+} Milestones;
+
+static void find_milestones(const Cluster *c, const Job *job, Milestones *ret)
+{
+    *ret = (Milestones){0};
+    for (int i = 0; i < c->limits.reports; i++) {
+        const Report *report = &c->reports[i];
+        if (!report->used || report->job != job_index(c, job))
+            continue;
+        bool present = report->generation == job->world.generation;
+        if (present)
+            ret->stopped_usec = MAX(ret->stopped_usec, report->killed_usec);
+        for (int k = 0; k < report->n_ranks; k++) {
+            const Rank *rank = &report->ranks[k];
+            if (present) {
+                ret->started_usec = MAX(ret->started_usec, rank->started_usec);
+                ret->ready_usec = MAX(ret->ready_usec, rank->ready_usec);
+            } else if (rank->state == RANK_EXITED) {
+                ret->stopped_usec = MAX(ret->stopped_usec, rank->at_usec);
+            }
+        }
+    }
+}
+
+/* The phases follow each other; what overlapped an earlier one counts as none. */
+static void time_phases(const Cluster *c, const Job *job, IncidentRecord *record)
+{
+    Milestones m;
+    find_milestones(c, job, &m);
+    uint64_t decided = job->world.decided_usec;
+    uint64_t stopped = MAX(decided, m.stopped_usec), started = MAX(stopped, m.started_usec);
+    uint64_t known = record->at_usec + (uint64_t)(record->detect_sec * 1e6);
+    record->decide_sec = seconds_between(known, decided);
+    record->stop_sec = seconds_between(decided, stopped);
+    record->start_sec = seconds_between(stopped, started);
+    record->restore_sec = seconds_between(started, m.ready_usec);
+}
+
+void incident_resolve(Cluster *c, const Job *job, const Incident *incident, Decision *d)
+{
+    d->incident = incident->record;
+    d->incident.state = INCIDENT_RESOLVED;
+    d->incident.resolved_usec = c->real_usec;
+    d->put_incident = true;
+    d->incident_revision = incident->stamp.mod;
+    const Report *rank0 = job_rank0_report(c, job);
+    if (!rank0 || !text_equal(job->world.incident, incident->record.id))
+        return; /* an earlier failure of the same recovery: its phases ended with it */
+    time_phases(c, job, &d->incident);
+    d->incident.first_step_usec = rank0->first_step_usec;
+    if (incident->record.lost_steps == 0)
+        d->incident.replay_sec = 0;
+}
+
+/* Replay ends when the new world is where the old one was. */
+bool incident_add_replay(Cluster *c, const Job *job, Decision *d)
+{
+    for (int i = 0; i < c->limits.incidents; i++) {
+        const IncidentRecord *record = &c->incidents[i].record;
+        if (!c->incidents[i].used || record->state != INCIDENT_RESOLVED ||
+            record->replay_sec >= 0 || record->first_step_usec == 0 ||
+            !text_equal(record->id, job->world.incident) ||
+            job->progress.generation != job->world.generation ||
+            job->progress.step < job->world.resume.step + record->lost_steps)
+            continue;
+        d->incident = *record;
+        d->incident.replay_sec = seconds_between(record->first_step_usec, job->progress.at_usec);
+        d->put_incident = true;
+        d->incident_revision = c->incidents[i].stamp.mod;
+        return true;
+    }
+    return false;
+}

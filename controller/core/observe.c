@@ -1,0 +1,474 @@
+/* observe.c - records into state.
+ *
+ * Entry points: observe(), observe_settle(). Guarantees: an older copy of a record never replaces a
+ * newer one; records of unknown jobs and nodes get a place when there is one. Nothing is decided
+ * here. */
+#include "controller/core/state.h"
+#include "controller/core/text.h"
+#include "trainer/api/exit_code.h"
+
+#include <string.h>
+
+/* True when the event is news. */
+static bool stamp(Stamp *s, const Event *ev)
+{
+    if (ev->revision < s->seen)
+        return false;
+    s->seen = ev->revision;
+    s->mod = ev->record ? ev->revision : 0;
+    return true;
+}
+
+/* ---- places ---- */
+
+static bool node_is_needed(const Cluster *c, int n)
+{
+    const Node *node = &c->nodes[n];
+    if (node->present || node->cordon_stamp.mod)
+        return true;
+    for (int i = 0; i < c->limits.reports; i++)
+        if (c->reports[i].used && c->reports[i].node == n)
+            return true;
+    for (int j = 0; j < c->limits.jobs; j++)
+        for (int i = 0; c->jobs[j].used && i < c->jobs[j].n_runs; i++)
+            if (job_runs(c, &c->jobs[j])[i].node == n)
+                return true;
+    return false;
+}
+
+static void forget_node(Cluster *c, int n)
+{
+    int kept = 0;
+    for (int i = 0; i < c->n_by_name; i++)
+        if (c->by_name[i] != n)
+            c->by_name[kept++] = c->by_name[i];
+    c->n_by_name = kept;
+    memset(&c->nodes[n], 0, sizeof(Node));
+}
+
+static int free_node(Cluster *c)
+{
+    for (int i = 0; i < c->limits.nodes; i++)
+        if (!c->nodes[i].used)
+            return i;
+    for (int i = 0; i < c->limits.nodes; i++)
+        if (!node_is_needed(c, i)) {
+            forget_node(c, i);
+            return i;
+        }
+    c->dropped++;
+    return -1;
+}
+
+/* The node of that name, -1 when the table is full. */
+static int intern_node(Cluster *c, const char *name)
+{
+    int at = 0;
+    while (at < c->n_by_name && text_compare(c->nodes[c->by_name[at]].record.name, name) < 0)
+        at++;
+    if (at < c->n_by_name && text_equal(c->nodes[c->by_name[at]].record.name, name))
+        return c->by_name[at];
+
+    int n = free_node(c);
+    if (n < 0)
+        return -1;
+    for (at = 0; at < c->n_by_name; at++) /* making room may have moved it */
+        if (text_compare(c->nodes[c->by_name[at]].record.name, name) > 0)
+            break;
+    memmove(&c->by_name[at + 1], &c->by_name[at], sizeof(int) * (size_t)(c->n_by_name - at));
+    c->by_name[at] = n;
+    c->n_by_name++;
+    Node *node = &c->nodes[n];
+    node->used = true;
+    node->changed_usec = c->now_usec;
+    node->vanished_real_usec = c->real_usec;
+    text_copy(node->record.name, sizeof(node->record.name), name);
+    return n;
+}
+
+/* Jobs in order of submission; names break ties. */
+static void sort_jobs(Cluster *c)
+{
+    c->n_by_arrival = 0;
+    for (int j = 0; j < c->limits.jobs; j++) {
+        if (!c->jobs[j].used)
+            continue;
+        int at = c->n_by_arrival++;
+        for (; at > 0; at--) {
+            const Job *before = &c->jobs[c->by_arrival[at - 1]], *job = &c->jobs[j];
+            uint64_t a = before->facts.submitted_usec, b = job->facts.submitted_usec;
+            if (a < b || (a == b && text_compare(before->name, job->name) < 0))
+                break;
+            c->by_arrival[at] = c->by_arrival[at - 1];
+        }
+        c->by_arrival[at] = j;
+    }
+}
+
+static Job *intern_job(Cluster *c, const char *name)
+{
+    Job *free_job = NULL;
+    for (int i = 0; i < c->limits.jobs; i++) {
+        Job *job = &c->jobs[i];
+        if (job->used && text_equal(job->name, name))
+            return job;
+        if (!job->used && !free_job)
+            free_job = job;
+    }
+    if (!free_job) {
+        c->dropped++;
+        return NULL;
+    }
+    memset(free_job, 0, sizeof(*free_job));
+    free_job->used = true;
+    text_copy(free_job->name, sizeof(free_job->name), name);
+    sort_jobs(c);
+    return free_job;
+}
+
+static void forget_job_if_empty(Cluster *c, Job *job)
+{
+    if (job->spec_stamp.mod || job->desired_stamp.mod || job->world_stamp.mod ||
+        job->phase_stamp.mod || job->checkpoints_stamp.mod || job->progress_stamp.mod)
+        return;
+    for (int i = 0; i < c->limits.reports; i++)
+        if (c->reports[i].used && c->reports[i].job == job_index(c, job))
+            return;
+    job->used = false;
+    sort_jobs(c);
+}
+
+/* ---- nodes ---- */
+
+static void observe_node(Cluster *c, const Event *ev)
+{
+    int n = intern_node(c, ev->name);
+    if (n < 0 || !stamp(&c->nodes[n].stamp, ev))
+        return;
+    Node *node = &c->nodes[n];
+    const NodeRecord *record = ev->node_record;
+    if (!record) {
+        if (node->present)
+            node->vanished_real_usec = c->real_usec;
+        if (node->present || node->changed_usec == 0)
+            node->changed_usec = c->now_usec;
+        node->present = false;
+        return;
+    }
+    if (!node->present || node->record.incarnation != record->incarnation)
+        node->changed_usec = c->now_usec;
+    if (record->verdict != NODE_DRAIN)
+        node->drain_revision = 0;
+    else if (node->drain_revision == 0)
+        node->drain_revision = ev->revision;
+    node->present = true;
+    node->record = *record;
+    text_copy(node->record.name, sizeof(node->record.name), ev->name);
+}
+
+static void observe_cordon(Cluster *c, const Event *ev)
+{
+    int n = intern_node(c, ev->name);
+    if (n < 0 || !stamp(&c->nodes[n].cordon_stamp, ev))
+        return;
+    if (ev->cordon)
+        c->nodes[n].cordon = *ev->cordon;
+    else
+        memset(&c->nodes[n].cordon, 0, sizeof(CordonRecord));
+}
+
+/* ---- jobs ---- */
+
+static void attach_reports(Cluster *c, Job *job)
+{
+    Run *runs = job_runs(c, job);
+    for (int i = 0; i < job->n_runs; i++) {
+        runs[i].report = -1;
+        for (int k = 0; k < c->limits.reports; k++) {
+            const Report *report = &c->reports[k];
+            if (report->used && report->job == job_index(c, job) && report->node == runs[i].node &&
+                report->generation == job->world.generation &&
+                report->world_revision == job->world_stamp.mod)
+                runs[i].report = k;
+        }
+    }
+}
+
+static void observe_world(Cluster *c, Job *job, const WorldRecord *world)
+{
+    job->n_runs = 0;
+    job->failing_usec = 0;
+    job->world_usec = c->now_usec;
+    if (!world) {
+        memset(&job->world, 0, sizeof(job->world));
+        return;
+    }
+    job->world = *world;
+    job->world.runs = NULL;
+    int rank = 0;
+    for (size_t i = 0; i < world->n_runs && job->n_runs < c->limits.nodes; i++) {
+        int n = intern_node(c, world->runs[i].node);
+        if (n < 0)
+            continue;
+        job_runs(c, job)[job->n_runs++] = (Run){.node = n,
+                                                .report = -1,
+                                                .incarnation = world->runs[i].incarnation,
+                                                .slots = world->runs[i].slots,
+                                                .first_rank = rank};
+        rank += slots_count(world->runs[i].slots);
+    }
+    attach_reports(c, job);
+}
+
+static void note_generation(Job *job, int64_t generation)
+{
+    if (job->oldest_generation == 0 || generation < job->oldest_generation)
+        job->oldest_generation = generation;
+}
+
+static void observe_job(Cluster *c, const Event *ev)
+{
+    Job *job = intern_job(c, ev->name);
+    if (!job)
+        return;
+    switch (ev->kind) {
+    case EVENT_SPEC:
+        if (!stamp(&job->spec_stamp, ev))
+            return;
+        job->facts = ev->spec ? *ev->spec : (JobFacts){0};
+        sort_jobs(c);
+        break;
+    case EVENT_DESIRED:
+        if (!stamp(&job->desired_stamp, ev))
+            return;
+        job->desired = ev->desired ? *ev->desired : (DesiredRecord){0};
+        break;
+    case EVENT_WORLD:
+        if (ev->revision == job->world_stamp.seen || !stamp(&job->world_stamp, ev))
+            return; /* a copy must not restart the world's deadlines */
+        observe_world(c, job, ev->world);
+        break;
+    case EVENT_PHASE:
+        if (ev->revision == job->phase_stamp.seen || !stamp(&job->phase_stamp, ev))
+            return;
+        job->phase_usec = c->now_usec;
+        job->phase = ev->phase ? *ev->phase : (PhaseRecord){0};
+        break;
+    case EVENT_CHECKPOINTS:
+        if (!stamp(&job->checkpoints_stamp, ev))
+            return;
+        job->checkpoints = ev->checkpoints ? *ev->checkpoints : (CheckpointsRecord){0};
+        break;
+    case EVENT_PROGRESS:
+        if (!stamp(&job->progress_stamp, ev))
+            return;
+        job->progress = ev->progress ? *ev->progress : (ProgressRecord){0};
+        break;
+    case EVENT_RENDEZVOUS:
+        if (ev->record)
+            note_generation(job, ev->generation);
+        break;
+    default:
+        assert(false);
+    }
+    forget_job_if_empty(c, job);
+}
+
+/* ---- ranks ---- */
+
+static Report *find_report(Cluster *c, const Job *job, int node, int64_t generation)
+{
+    for (int i = 0; i < c->limits.reports; i++) {
+        Report *report = &c->reports[i];
+        if (report->used && report->job == job_index(c, job) && report->node == node &&
+            report->generation == generation)
+            return report;
+    }
+    return NULL;
+}
+
+static Report *new_report(Cluster *c, const Job *job, int node, int64_t generation)
+{
+    for (int i = 0; i < c->limits.reports; i++)
+        if (!c->reports[i].used) {
+            c->reports[i] = (Report){.used = true,
+                                     .job = job_index(c, job),
+                                     .node = node,
+                                     .generation = generation};
+            return &c->reports[i];
+        }
+    c->dropped++;
+    return NULL;
+}
+
+/* Last words are kept of one rank: one that exited by itself, with an error of its own at best. */
+static int worth_quoting(const RankReport *rank)
+{
+    if (rank->state != RANK_EXITED || rank->exit_code == 0 || !rank->text[0])
+        return 0;
+    return rank->exit_code == EXIT_PEER_LOST || rank->killed ? 1 : 2;
+}
+
+static void fill_report(Report *report, const RanksRecord *record)
+{
+    report->gone = false;
+    report->world_revision = record->world_revision;
+    report->incarnation = record->incarnation;
+    report->killed_usec = record->killed_usec;
+    report->first_step = record->first_step;
+    report->first_step_usec = record->first_step_usec;
+    report->left = record->left;
+    report->finished = record->finished;
+    report->n_ranks = MIN((int)record->n_ranks, RECORD_SLOTS_MAX);
+    report->worst = -1;
+    report->text[0] = '\0';
+    int best = 0;
+    for (int i = 0; i < report->n_ranks; i++) {
+        const RankReport *r = &record->ranks[i];
+        report->ranks[i] = (Rank){.slot = r->slot,
+                                  .rank = r->rank,
+                                  .exit_code = r->exit_code,
+                                  .stage = r->stage,
+                                  .state = r->state,
+                                  .hung = r->hung,
+                                  .killed = r->killed,
+                                  .step = r->step,
+                                  .at_usec = r->at_usec,
+                                  .started_usec = r->started_usec,
+                                  .ready_usec = r->ready_usec};
+        if (worth_quoting(r) > best) {
+            best = worth_quoting(r);
+            report->worst = r->rank;
+            text_copy(report->text, sizeof(report->text), r->text);
+        }
+    }
+}
+
+static void observe_ranks(Cluster *c, const Event *ev)
+{
+    Job *job = intern_job(c, ev->name);
+    int node = job ? intern_node(c, ev->node) : -1;
+    if (node < 0)
+        return;
+    Report *report = find_report(c, job, node, ev->generation);
+    if (!report && ev->ranks)
+        report = new_report(c, job, node, ev->generation);
+    if (!report || !stamp(&report->stamp, ev))
+        return;
+    if (!ev->ranks) {
+        report->gone = true;
+        report->gone_usec = c->now_usec;
+        return;
+    }
+    note_generation(job, ev->generation);
+    fill_report(report, ev->ranks);
+    attach_reports(c, job);
+}
+
+static bool gone_report_is_over(Cluster *c, const Report *report)
+{
+    const Node *node = &c->nodes[report->node];
+    if (!report_is_alive(c, report))
+        return true;
+    if (!node->present)
+        return node_is_lost(c, node);
+    /* The node is here. It was away and has not put this report back yet: its record says whether
+     * it still runs the generation. It never was away: the key was removed on purpose. */
+    if (node->stamp.mod < report->stamp.seen)
+        return true;
+    return !(text_equal(node->record.job, c->jobs[report->job].name) &&
+             node->record.generation == report->generation);
+}
+
+void observe_settle(Cluster *c)
+{
+    for (int i = 0; i < c->limits.reports; i++) {
+        Report *report = &c->reports[i];
+        if (!report->used || !report->gone || !gone_report_is_over(c, report))
+            continue;
+        Job *job = &c->jobs[report->job];
+        report->used = false;
+        attach_reports(c, job);
+        forget_job_if_empty(c, job);
+    }
+}
+
+/* ---- incidents and requests ---- */
+
+static void observe_incident(Cluster *c, const Event *ev)
+{
+    Incident *place = NULL;
+    for (int i = 0; i < c->limits.incidents; i++) {
+        Incident *incident = &c->incidents[i];
+        if (incident->used && text_equal(incident->record.id, ev->name)) {
+            place = incident;
+            break;
+        }
+        if (!incident->used && !place)
+            place = incident;
+    }
+    if (!place || (!place->used && !ev->incident)) {
+        c->dropped += ev->incident != NULL;
+        return;
+    }
+    if (!place->used)
+        place->stamp = (Stamp){0};
+    if (!stamp(&place->stamp, ev))
+        return;
+    place->used = ev->incident != NULL;
+    if (place->used) {
+        place->record = *ev->incident;
+        text_copy(place->record.id, sizeof(place->record.id), ev->name);
+    }
+}
+
+static void observe_request(Cluster *c, const Event *ev)
+{
+    Request *place = NULL;
+    for (int i = 0; i < c->limits.requests; i++) {
+        Request *request = &c->requests[i];
+        if (request->used && text_equal(request->record.id, ev->name)) {
+            place = request;
+            break;
+        }
+        if (!request->used && !place)
+            place = request;
+    }
+    if (!place || (!place->used && !ev->request)) {
+        c->dropped += ev->request != NULL;
+        return;
+    }
+    if (!place->used)
+        place->stamp = (Stamp){0};
+    if (!stamp(&place->stamp, ev))
+        return;
+    place->used = ev->request != NULL;
+    if (place->used) {
+        place->record = *ev->request;
+        text_copy(place->record.id, sizeof(place->record.id), ev->name);
+    }
+}
+
+void observe(Cluster *c, const Event *ev)
+{
+    c->seen_revision = MAX(c->seen_revision, ev->revision);
+    switch (ev->kind) {
+    case EVENT_NODE:
+        observe_node(c, ev);
+        break;
+    case EVENT_CORDON:
+        observe_cordon(c, ev);
+        break;
+    case EVENT_RANKS:
+        observe_ranks(c, ev);
+        break;
+    case EVENT_INCIDENT:
+        observe_incident(c, ev);
+        break;
+    case EVENT_REQUEST:
+        observe_request(c, ev);
+        break;
+    default:
+        observe_job(c, ev);
+    }
+}

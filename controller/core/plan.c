@@ -1,0 +1,133 @@
+/* plan.c - which slots the next world of a job gets.
+ *
+ * Deterministic: nodes that ran the job before come first, then the others, each in name order; the
+ * ranks of the result are numbered in name order. A slot that another job's world holds, or where a
+ * process of another job may still run, is not free (I6). */
+#include "controller/core/state.h"
+#include "controller/core/text.h"
+
+#include <string.h>
+
+static bool holds_slots(const Job *job)
+{
+    return job->used && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
+}
+
+static void find_free_slots(Cluster *c, const Job *job)
+{
+    for (int i = 0; i < c->limits.nodes; i++) {
+        const Node *node = &c->nodes[i];
+        int n = node->used && !node_refusal(c, node, job) ? node->record.n_slots : 0;
+        c->free_slots[i] = n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+        c->free_slots[i] &= ~node->record.lost_slots;
+    }
+    for (int j = 0; j < c->limits.jobs; j++) {
+        const Job *other = &c->jobs[j];
+        for (int i = 0; other != job && holds_slots(other) && i < other->n_runs; i++)
+            c->free_slots[job_runs(c, other)[i].node] &= ~job_runs(c, other)[i].slots;
+    }
+    for (int i = 0; i < c->limits.reports; i++) {
+        const Report *report = &c->reports[i];
+        if (!report->used || report->job == job_index(c, job) || !report_is_alive(c, report))
+            continue;
+        for (int k = 0; k < report->n_ranks; k++)
+            if (report->ranks[k].state != RANK_EXITED)
+                c->free_slots[report->node] &= ~(UINT64_C(1) << report->ranks[k].slot);
+    }
+}
+
+static bool ran_before(const Cluster *c, const Job *job, int node)
+{
+    for (int i = 0; i < job->n_runs; i++)
+        if (job_runs(c, job)[i].node == node)
+            return true;
+    return false;
+}
+
+int plan_wanted(const Job *job)
+{
+    int64_t wanted = job->desired.target > 0 ? job->desired.target : job->desired.max;
+    return (int)MIN(wanted, job->facts.n_grains);
+}
+
+int plan_needed(const Job *job) { return MIN(job->desired.min, plan_wanted(job)); }
+
+static uint64_t lowest_slots(uint64_t slots, int n)
+{
+    uint64_t taken = 0;
+    for (; n > 0 && slots; n--, slots &= slots - 1)
+        taken |= slots & -slots;
+    return taken;
+}
+
+/* Nodes in order of preference. */
+static int order_nodes(Cluster *c, const Job *job)
+{
+    int n = 0;
+    for (int before = 1; before >= 0; before--)
+        for (int i = 0; i < c->n_by_name; i++)
+            if (ran_before(c, job, c->by_name[i]) == before)
+                c->plan_nodes[n++] = c->by_name[i];
+    return n;
+}
+
+void plan_world(Cluster *c, const Job *job, Plan *ret)
+{
+    *ret = (Plan){0};
+    find_free_slots(c, job);
+    for (int i = 0; i < c->limits.nodes; i++)
+        ret->available += slots_count(c->free_slots[i]);
+    int size = MIN(plan_wanted(job), ret->available);
+    if (size < plan_needed(job) || size == 0)
+        return;
+
+    int left = size, n = order_nodes(c, job);
+    for (int i = 0; i < n; i++) {
+        int node = c->plan_nodes[i];
+        c->free_slots[node] = lowest_slots(c->free_slots[node], left);
+        left -= slots_count(c->free_slots[node]);
+    }
+    assert(left == 0);
+    for (int i = 0; i < c->n_by_name; i++) {
+        const Node *node = &c->nodes[c->by_name[i]];
+        if (!c->free_slots[c->by_name[i]])
+            continue;
+        WorldRun *run = &c->plan_runs[ret->n_runs++];
+        memset(run, 0, sizeof(*run));
+        text_copy(run->node, sizeof(run->node), node->record.name);
+        run->incarnation = node->record.incarnation;
+        run->slots = c->free_slots[c->by_name[i]];
+    }
+    ret->size = size;
+}
+
+void plan_explain(Cluster *c, const Job *job, const Plan *plan, char *ret, size_t size)
+{
+    enum { NAMED_MAX = 4 };
+    Text t = text_begin(ret, size);
+    int needed = plan_needed(job), named = 0;
+    text_add(&t, "needs ");
+    text_add_int(&t, needed);
+    text_add(&t, needed == 1 ? " slot, " : " slots, ");
+    text_add_int(&t, plan->available);
+    text_add(&t, plan->available == 1 ? " is free" : " are free");
+    for (int i = 0; i < c->n_by_name; i++) {
+        const Node *node = &c->nodes[c->by_name[i]];
+        const char *why = node_refusal(c, node, job);
+        if (!why || ++named > NAMED_MAX)
+            continue;
+        text_add(&t, "; ");
+        text_add(&t, node->record.name);
+        text_add(&t, " ");
+        text_add(&t, why);
+        if (node_is_cordoned(c, node, job) && node->cordon.reason[0]) {
+            text_add(&t, ": ");
+            text_add(&t, node->cordon.reason);
+        }
+    }
+    if (named > NAMED_MAX) {
+        text_add(&t, "; and ");
+        text_add_int(&t, named - NAMED_MAX);
+        text_add(&t, " more");
+    }
+}

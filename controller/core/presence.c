@@ -1,0 +1,116 @@
+/* presence.c - which nodes and processes count as dead, and since when.
+ *
+ * A vanished node key means unknown, not dead: it may come back within the grace, a new leader
+ * observes for one TTL first, and when nodes vanish in numbers the store or the network is the
+ * suspect and absence is not acted upon for at most ten TTL (ARCHITECTURE.md, "Liveness"). */
+#include "controller/core/state.h"
+#include "controller/core/text.h"
+
+enum { HOLD_NODES_MIN = 4, HOLD_SHARE = 4 /* one in four */, HOLD_TTLS = 10 };
+
+static bool are_many(int absent, int present)
+{
+    return absent >= HOLD_NODES_MIN && absent * HOLD_SHARE > present + absent;
+}
+
+void presence_update_hold(Cluster *c)
+{
+    int present = 0, absent = 0, fresh = 0;
+    for (int i = 0; i < c->limits.nodes; i++) {
+        const Node *node = &c->nodes[i];
+        if (!node->used || node->stamp.seen == 0 || node->record.state == NODE_LEFT)
+            continue;
+        present += node->present;
+        absent += !node->present;
+        fresh += !node->present && c->now_usec < node->changed_usec + c->config.ttl_usec;
+    }
+    if (c->now_usec < c->hold_until_usec) {
+        if (!are_many(absent, present)) /* the stragglers get one more TTL */
+            c->hold_until_usec = MIN(c->hold_until_usec, c->now_usec + c->config.ttl_usec);
+        (void)cluster_due(c, c->hold_until_usec); /* wakes the shell then */
+    } else if (are_many(fresh, present)) {
+        c->hold_until_usec = c->now_usec + HOLD_TTLS * c->config.ttl_usec;
+    }
+}
+
+bool node_is_lost(Cluster *c, const Node *node)
+{
+    if (node->present)
+        return false;
+    if (node->record.state == NODE_LEFT)
+        return true;
+    uint64_t at = node->changed_usec + c->config.grace_usec;
+    return cluster_due(c, MAX(at, MAX(c->observe_until_usec, c->hold_until_usec)));
+}
+
+bool node_is_cordoned(Cluster *c, const Node *node, const Job *job)
+{
+    const CordonRecord *cordon = &node->cordon;
+    if (cordon->mode == CORDON_NONE || (cordon->until_usec && cordon->until_usec <= c->real_usec))
+        return false;
+    return !cordon->job[0] || (job && text_equal(cordon->job, job->name));
+}
+
+const char *node_refusal(Cluster *c, const Node *node, const Job *job)
+{
+    if (!node->present)
+        return "is absent";
+    if (node->record.state == NODE_LEFT)
+        return "has left";
+    if (node_is_cordoned(c, node, job))
+        return node->cordon.job[0]                      ? "is refused for this job"
+               : node->cordon.mode == CORDON_QUARANTINE ? "is quarantined"
+               : node->cordon.mode == CORDON_DRAIN      ? "is drained"
+                                                        : "is cordoned";
+    if (node->record.verdict == NODE_DRAIN)
+        return "asks to be drained";
+    if (node->record.verdict == NODE_ISOLATE)
+        return "is unhealthy";
+    if (node->left_out)
+        return "is left out";
+    return NULL;
+}
+
+/* A quarantined node is excluded: what may still run there cannot join or commit any more. */
+static bool node_is_excluded(Cluster *c, const Node *node)
+{
+    return node_is_cordoned(c, node, NULL) && node->cordon.mode == CORDON_QUARANTINE;
+}
+
+static bool newer_report_says_killed(const Cluster *c, const Report *report)
+{
+    for (int i = 0; i < c->limits.reports; i++) {
+        const Report *newer = &c->reports[i];
+        if (newer->used && newer->job == report->job && newer->node == report->node &&
+            newer->generation > report->generation && newer->killed_usec)
+            return true;
+    }
+    return false;
+}
+
+bool report_is_alive(Cluster *c, const Report *report)
+{
+    const Node *node = &c->nodes[report->node];
+    int running = 0;
+    for (int i = 0; i < report->n_ranks; i++)
+        running += report->ranks[i].state != RANK_EXITED &&
+                   !(node->record.lost_slots >> report->ranks[i].slot & 1);
+    if (running == 0 || node_is_lost(c, node))
+        return false;
+    if (node->present && node->record.incarnation != report->incarnation)
+        return false;
+    return !newer_report_says_killed(c, report);
+}
+
+bool job_has_older_ranks_alive(Cluster *c, const Job *job, int64_t before, int *ret_node)
+{
+    for (int i = 0; i < c->limits.reports; i++) {
+        const Report *report = &c->reports[i];
+        if (!report->used || report->job != job_index(c, job) || report->generation >= before ||
+            node_is_excluded(c, &c->nodes[report->node]) || !report_is_alive(c, report))
+            continue;
+        *ret_node = report->node;
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,223 @@
+/* state.h - what the core knows; private to controller/core.
+ *
+ * Ownership: all arrays lie behind the Cluster in the caller's memory.
+ * Units:     as cluster.h. *_usec without "real" in the name are boottime.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/cluster.h"
+
+/* A key's last change. Events older than seen are late copies and are ignored. */
+typedef struct Stamp {
+    int64_t mod;  /* what a guard compares; 0: the key does not exist */
+    int64_t seen; /* revision of the last event */
+} Stamp;
+
+typedef struct Node {
+    bool used, present;
+    NodeRecord record; /* the last one, also after it vanished; name is always set */
+    Stamp stamp;
+    uint64_t changed_usec; /* when it appeared or vanished */
+    uint64_t vanished_real_usec;
+    int64_t drain_revision; /* when its verdict became drain; 0: it is not */
+    CordonRecord cordon;
+    Stamp cordon_stamp;
+    bool left_out; /* by the decision being made */
+} Node;
+
+typedef struct Rank {
+    int slot, rank, exit_code, stage;
+    RankState state;
+    bool hung, killed;
+    int64_t step;
+    uint64_t at_usec, started_usec, ready_usec; /* realtime */
+} Rank;
+
+/* ranks/<job>/<generation>/<node> */
+typedef struct Report {
+    bool used;
+    bool gone;          /* the key vanished; the processes may still run */
+    uint64_t gone_usec; /* when */
+    int job, node;
+    int64_t generation, world_revision;
+    uint64_t incarnation;
+    Stamp stamp;
+    uint64_t killed_usec, first_step_usec; /* realtime */
+    int64_t first_step;
+    bool left, finished;
+    int n_ranks;
+    Rank ranks[RECORD_SLOTS_MAX];
+    int worst; /* the rank whose last words text holds */
+    char text[RECORD_TEXT_MAX + 1];
+} Report;
+
+typedef struct Run {
+    int node, report; /* report of the present generation, -1 before there is one */
+    uint64_t incarnation, slots;
+    int first_rank;
+} Run;
+
+typedef struct Job {
+    bool used;
+    char name[RECORD_JOB_MAX + 1];
+    Stamp spec_stamp, desired_stamp, world_stamp, phase_stamp, checkpoints_stamp, progress_stamp;
+    JobFacts facts;
+    DesiredRecord desired;
+    WorldRecord world; /* .runs unused: they are c->runs[job * limits.nodes ...] */
+    PhaseRecord phase; /* zero without one: pending, generation 0 */
+    CheckpointsRecord checkpoints;
+    ProgressRecord progress;
+    int n_runs;
+    uint64_t world_usec, phase_usec; /* when this world, this phase was learnt */
+    uint64_t failing_usec;           /* first sign that the world fails; 0: none */
+    uint64_t failing_real_usec;
+    int64_t oldest_generation; /* the lowest with records of its own; 0: none known */
+    int64_t in_flight;         /* id of the decision under way; 0: none */
+    int64_t awaited_revision;  /* of what was written, until the watch has shown it */
+    bool planning;             /* that is a world: its slots are taken already */
+    int64_t removing;          /* that removes this generation */
+} Job;
+
+typedef struct Incident {
+    bool used;
+    IncidentRecord record;
+    Stamp stamp;
+} Incident;
+
+typedef struct Request {
+    bool used;
+    RequestRecord record;
+    Stamp stamp;
+} Request;
+
+struct Cluster {
+    ClusterLimits limits;
+    ClusterConfig config;
+    uint64_t now_usec, real_usec;
+    uint64_t wake_usec; /* of the step being made */
+    int64_t seen_revision;
+    int64_t term;                /* 0: not leading */
+    uint64_t observe_until_usec; /* a new leader does not act on absence before */
+    uint64_t hold_until_usec;
+    int64_t last_id;
+    int64_t house_in_flight, house_awaited;
+    int64_t dropped;
+    Node *nodes;
+    int *by_name; /* used nodes in name order */
+    int n_by_name;
+    Job *jobs;
+    int *by_arrival;
+    int n_by_arrival;
+    Run *runs;
+    Report *reports;
+    Incident *incidents;
+    Request *requests;
+    /* scratch of one decision */
+    WorldRun *plan_runs;
+    int *plan_nodes;
+    uint64_t *free_slots;
+};
+
+/* By hand: the built-in calls libgcc where the processor lacks the instruction. */
+static inline int slots_count(uint64_t slots)
+{
+    slots -= slots >> 1 & UINT64_C(0x5555555555555555);
+    slots = (slots & UINT64_C(0x3333333333333333)) + (slots >> 2 & UINT64_C(0x3333333333333333));
+    slots = (slots + (slots >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+    return (int)(slots * UINT64_C(0x0101010101010101) >> 56);
+}
+
+/* ---- cluster.c ---- */
+/* Whether the time has come; else the shell is woken then. */
+bool cluster_due(Cluster *c, uint64_t at_usec);
+Run *job_runs(const Cluster *c, const Job *job);
+int job_index(const Cluster *c, const Job *job);
+
+/* ---- observe.c: records into state ---- */
+void observe(Cluster *c, const Event *ev);
+/* Forgets reports whose processes are known to be dead, once a batch of events is complete. */
+void observe_settle(Cluster *c);
+
+/* ---- presence.c: which nodes and processes count as dead, and since when ---- */
+void presence_update_hold(Cluster *c);
+bool node_is_lost(Cluster *c, const Node *node);
+bool node_is_cordoned(Cluster *c, const Node *node, const Job *job);
+/* Why no rank of the job may be placed there; NULL when it may. */
+const char *node_refusal(Cluster *c, const Node *node, const Job *job);
+/* Processes that may still run: nobody reported their end, and their node is not known dead. */
+bool report_is_alive(Cluster *c, const Report *report);
+bool job_has_older_ranks_alive(Cluster *c, const Job *job, int64_t before, int *ret_node);
+
+/* ---- plan.c ---- */
+typedef struct Plan {
+    int size;      /* 0: not enough */
+    int available; /* slots that the job could take */
+    int n_runs;    /* in c->plan_runs, sorted by name */
+} Plan;
+void plan_world(Cluster *c, const Job *job, Plan *ret);
+int plan_wanted(const Job *job);
+int plan_needed(const Job *job);
+/* "needs 2 slots, 1 is free; n2 is absent" */
+void plan_explain(Cluster *c, const Job *job, const Plan *plan, char *ret, size_t size);
+
+/* ---- failure.c ---- */
+typedef enum Cause {
+    CAUSE_NONE,
+    /* in rising order of how much they explain */
+    CAUSE_PEER_LOST,
+    CAUSE_RANKS_LOST,
+    CAUSE_START_TIMEOUT,
+    CAUSE_STORE_UNREACHABLE,
+    CAUSE_RETRY,
+    CAUSE_TRAINER_DIED,
+    CAUSE_HANG,
+    CAUSE_SLOT_LOST,
+    CAUSE_NODE_LEFT,
+    CAUSE_NODE_RESTARTED,
+    CAUSE_NODE_LOST,
+    CAUSE_NODE_UNHEALTHY,
+    CAUSE_DATA_CORRUPT,
+    CAUSE_CHECKPOINT_CORRUPT,
+    CAUSE_NON_FINITE,
+    CAUSE_BAD_JOB,
+    CAUSE_NUMERICS,
+    CAUSE_DEVICE_FAULT,
+    CAUSES,
+} Cause;
+
+typedef struct Failure {
+    Cause cause;
+    int node; /* index, -1 none */
+    int rank; /* -1 none */
+    int64_t step;
+    uint64_t at_usec; /* realtime of the fault */
+    char evidence[RECORD_TEXT_MAX + 1];
+} Failure;
+
+const char *cause_name(Cause cause);
+Cause cause_of_exit(const Job *job, const Report *report, const Rank *rank);
+/* Of the job's present world. False while nothing failed, or while it is not clear yet who is to
+ * blame and waiting is bounded. */
+bool failure_find(Cluster *c, Job *job, Failure *ret);
+/* Furthest step that the present generation completed, as far as reports say. */
+int64_t job_reached_step(const Cluster *c, const Job *job);
+const Report *job_rank0_report(const Cluster *c, const Job *job);
+bool job_all_exited(const Cluster *c, const Job *job);
+
+/* ---- incident.c ---- */
+void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision *d);
+/* The newest open one of the job, or NULL. */
+const Incident *incident_find_open(const Cluster *c, const Job *job);
+void incident_resolve(Cluster *c, const Job *job, const Incident *incident, Decision *d);
+bool incident_add_replay(Cluster *c, const Job *job, Decision *d);
+
+/* ---- decide.c, house.c: each fills the decision and returns true when there is one ---- */
+bool decide_job(Cluster *c, Job *job, Decision *d);
+bool decide_failure(Cluster *c, Job *job, const Failure *failure, Decision *d);
+bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Decision *d);
+/* As decide_phase(), where the generation ends: whatever was asked for until now is dealt with. */
+void decide_end(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d);
+void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d);
+bool decide_house(Cluster *c, Decision *d);

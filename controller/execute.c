@@ -1,0 +1,192 @@
+/* execute.c - see execute.h. No policy here: every guard and every write is named by the decision.
+ */
+#include "controller/execute.h"
+
+#include "cluster/keys.h"
+
+#include <string.h>
+
+enum { COMPARES_MAX = 8 + DECISION_CORDONS_MAX, OPS_MAX = 16 + DECISION_CORDONS_MAX };
+
+/* A transaction under construction; owns its keys and values. */
+typedef struct Draft {
+    const Target *target;
+    EtcdCompare compares[COMPARES_MAX];
+    EtcdOp ops[OPS_MAX];
+    size_t n_compares, n_ops;
+    char keys[COMPARES_MAX + OPS_MAX][KEY_MAX];
+    size_t n_keys;
+    char *values[OPS_MAX];
+    size_t n_values;
+    int r;
+} Draft;
+
+static Draft *draft_free(Draft *draft)
+{
+    if (!draft)
+        return NULL;
+    for (size_t i = 0; i < draft->n_values; i++)
+        free(draft->values[i]);
+    free(draft);
+    return NULL;
+}
+DEFINE_CLEANUP(Draft, draft_free)
+
+static char *new_key(Draft *d)
+{
+    assert(d->n_keys < ELEMENTSOF(d->keys));
+    return d->keys[d->n_keys++];
+}
+
+static const char *key_for(Draft *d, KeyKind kind, const char *name)
+{
+    return key_of(d->target->cluster, kind, name, new_key(d));
+}
+
+static void guard(Draft *d, KeyKind kind, const char *name, int64_t revision)
+{
+    if (revision == REVISION_ANY)
+        return;
+    assert(d->n_compares < COMPARES_MAX);
+    d->compares[d->n_compares++] = (EtcdCompare){.key = key_for(d, kind, name),
+                                                 .target = ETCD_MOD_REVISION,
+                                                 .equals = revision};
+}
+
+static void add_op(Draft *d, EtcdOpKind kind, const char *key, const char *value)
+{
+    assert(d->n_ops < OPS_MAX);
+    d->ops[d->n_ops++] = (EtcdOp){.kind = kind, .key = key, .value = value};
+}
+
+/* r: what the encoder said; takes the value. */
+static void put(Draft *d, const char *key, int r, char *value)
+{
+    if (r < 0) {
+        d->r = r;
+        return;
+    }
+    assert(d->n_values < OPS_MAX);
+    d->values[d->n_values++] = value;
+    add_op(d, ETCD_PUT, key, value);
+}
+
+static void put_cordons(Draft *draft, const Decision *d)
+{
+    for (int i = 0; i < d->n_cordons; i++) {
+        const CordonRecord *cordon = &d->cordons[i];
+        guard(draft, KEY_CORDONS, cordon->node, d->cordon_revisions[i]);
+        const char *key = key_for(draft, KEY_CORDONS, cordon->node);
+        if (cordon->mode == CORDON_NONE && cordon->strikes == 0) {
+            add_op(draft, ETCD_DELETE, key, NULL);
+            continue;
+        }
+        char *value = NULL;
+        int r = cordon_record_encode(cordon, feed_text(draft->target->feed, key), &value);
+        put(draft, key, r, value);
+    }
+}
+
+static void put_job(Draft *draft, const Decision *d)
+{
+    const Feed *feed = draft->target->feed;
+    char *value = NULL;
+    if (d->put_world) { /* a new one each time: nothing of the old is kept */
+        int r = world_record_encode(&d->world, NULL, &value);
+        put(draft, key_for(draft, KEY_WORLDS, d->job), r, value);
+    }
+    if (d->put_phase) {
+        const char *key = key_for(draft, KEY_PHASES, d->job);
+        int r = phase_record_encode(&d->phase, feed_text(feed, key), &value);
+        put(draft, key, r, value);
+    }
+    if (d->put_checkpoints) {
+        const char *key = key_for(draft, KEY_CHECKPOINTS, d->job);
+        int r = checkpoints_record_encode(&d->checkpoints, feed_text(feed, key), &value);
+        put(draft, key, r, value);
+    }
+}
+
+static void put_incident(Draft *draft, const Decision *d)
+{
+    if (d->remove_incident[0])
+        add_op(draft, ETCD_DELETE, key_for(draft, KEY_INCIDENTS, d->remove_incident), NULL);
+    if (!d->put_incident)
+        return;
+    guard(draft, KEY_INCIDENTS, d->incident.id, d->incident_revision);
+    const char *key = key_for(draft, KEY_INCIDENTS, d->incident.id);
+    char *value = NULL;
+    int r = incident_record_encode(&d->incident, feed_text(draft->target->feed, key), &value);
+    put(draft, key, r, value);
+}
+
+static void put_request(Draft *draft, const Decision *d)
+{
+    if (!d->put_request && !d->remove_request)
+        return;
+    guard(draft, KEY_REQUESTS, d->request.id, d->request_revision);
+    const char *key = key_for(draft, KEY_REQUESTS, d->request.id);
+    if (d->remove_request) {
+        add_op(draft, ETCD_DELETE, key, NULL);
+        return;
+    }
+    char *value = NULL;
+    int r = request_record_encode(&d->request, feed_text(draft->target->feed, key), &value);
+    put(draft, key, r, value);
+}
+
+static void remove_generation(Draft *draft, const char *job, int64_t generation)
+{
+    char *key = new_key(draft);
+    /* "ranks/<job>/<generation>/": the prefix of every node's record */
+    (void)key_ranks(draft->target->cluster, job, generation, "", key);
+    add_op(draft, ETCD_DELETE_PREFIX, key, NULL);
+    key = new_key(draft);
+    add_op(draft, ETCD_DELETE, key_rendezvous(draft->target->cluster, job, generation, key), NULL);
+}
+
+static void remove_job(Draft *draft, const char *job)
+{
+    static const KeyKind single[] = {KEY_SPECS,  KEY_DESIRED,     KEY_WORLDS,
+                                     KEY_PHASES, KEY_CHECKPOINTS, KEY_PROGRESS};
+    static const KeyKind many[] = {KEY_RANKS, KEY_RENDEZVOUS};
+    char folder[RECORD_JOB_MAX + 2];
+    (void)snprintf(folder, sizeof(folder), "%s/", job);
+    for (size_t i = 0; i < ELEMENTSOF(single); i++)
+        add_op(draft, ETCD_DELETE, key_for(draft, single[i], job), NULL);
+    for (size_t i = 0; i < ELEMENTSOF(many); i++)
+        add_op(draft, ETCD_DELETE_PREFIX, key_for(draft, many[i], folder), NULL);
+}
+
+int execute(const Target *target, const Decision *d, EtcdTxnHandler handler, void *userdata,
+            Error *err)
+{
+    _cleanup_(draft_freep) Draft *draft = calloc(1, sizeof(*draft));
+    if (!draft)
+        return error_set(err, -ENOMEM, "out of memory");
+    draft->target = target;
+    draft->compares[draft->n_compares++] = (EtcdCompare){.key = target->leader_key,
+                                                         .target = ETCD_CREATE_REVISION,
+                                                         .equals = d->term}; /* I1 */
+    if (d->job[0]) {
+        guard(draft, KEY_WORLDS, d->job, d->world_revision);
+        guard(draft, KEY_PHASES, d->job, d->phase_revision);
+        guard(draft, KEY_CHECKPOINTS, d->job, d->checkpoints_revision);
+        guard(draft, KEY_DESIRED, d->job, d->desired_revision);
+    }
+    put_job(draft, d);
+    put_incident(draft, d);
+    put_cordons(draft, d);
+    put_request(draft, d);
+    if (d->remove_generation)
+        remove_generation(draft, d->job, d->remove_generation);
+    if (d->remove_job)
+        remove_job(draft, d->job);
+    if (draft->r < 0)
+        return error_set(err, draft->r, "cannot write the records of a decision");
+
+    EtcdCall *call;
+    int r = etcd_txn(target->etcd, draft->compares, draft->n_compares, draft->ops, draft->n_ops,
+                     handler, userdata, &call);
+    return r < 0 ? error_errno(err, r, "cannot begin a transaction") : 0;
+}

@@ -1,0 +1,22 @@
+/* execute.h - a decision of the core as one guarded transaction.
+ *
+ * Ownership: borrows the client and the feed, which must outlive the call. The decision is copied.
+ * Units:     none.
+ * Errors:    -ENOMEM, or what etcd_txn() says; then the handler does not run.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "controller/core/cluster.h"
+#include "controller/feed.h"
+#include "etcd/etcd.h"
+
+typedef struct Target {
+    Etcd *etcd;
+    const Feed *feed;       /* old texts, whose unknown fields are kept */
+    const char *cluster;    /* its name */
+    const char *leader_key; /* the election key; the term is its create revision */
+} Target;
+
+int execute(const Target *target, const Decision *decision, EtcdTxnHandler handler, void *userdata,
+            Error *err);

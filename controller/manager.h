@@ -1,0 +1,21 @@
+/* manager.h - sdcontroller as one object: election, watch, the core, transactions under way.
+ *
+ * Ownership: manager_new() gives the caller a Manager; it borrows the loop and the Config.
+ * Units:     *_usec is CLOCK_BOOTTIME microseconds.
+ * Errors:    -errno with the text. Later failures are logged and tried again; only signals end it.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "controller/config.h"
+
+#include <systemd/sd-event.h>
+
+typedef struct Manager Manager;
+
+int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err);
+Manager *manager_free(Manager *manager);
+DEFINE_CLEANUP(Manager, manager_free)
+
+/* Gives leadership up at once and ends the loop, after two seconds at the latest. */
+void manager_leave(Manager *manager);

@@ -1,0 +1,90 @@
+/* sdcontroller.c - the program: settings, signals, loop. */
+#include "base/log.h"
+#include "controller/config.h"
+#include "controller/manager.h"
+
+#include <signal.h>
+#include <string.h>
+#include <systemd/sd-daemon.h>
+
+static int on_signal(_unused_ sd_event_source *source, const struct signalfd_siginfo *si,
+                     void *userdata)
+{
+    log_info("%s: leaving", strsignal((int)si->ssi_signo));
+    manager_leave(userdata);
+    return 0;
+}
+
+static int add_signals(sd_event *event, Manager *manager, Error *err)
+{
+    static const int numbers[] = {SIGTERM, SIGINT};
+    for (size_t i = 0; i < ELEMENTSOF(numbers); i++) {
+        int r = sd_event_add_signal(event, NULL, numbers[i], on_signal, manager);
+        if (r < 0)
+            return error_errno(err, r, "cannot handle signals");
+    }
+    return 0;
+}
+
+static int run(const Config *config, Error *err)
+{
+    sd_event *event = NULL;
+    int r = sd_event_default(&event);
+    if (r < 0)
+        return error_errno(err, r, "cannot make an event loop");
+    Manager *manager = NULL;
+    r = sd_event_set_watchdog(event, true);
+    if (r >= 0)
+        r = manager_new(event, config, &manager, err);
+    if (r >= 0)
+        r = add_signals(event, manager, err);
+    if (r >= 0)
+        r = sd_event_loop(event);
+    manager = manager_free(manager);
+    event = sd_event_unref(event);
+    return r;
+}
+
+/* Before any thread exists, so that every thread inherits it. */
+static int block_signals(Error *err)
+{
+    sigset_t set;
+    (void)sigemptyset(&set); /* these three cannot fail with valid numbers */
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+        return error_errno(err, -errno, "cannot block signals");
+    return 0;
+}
+
+int main(int argc, char *argv[])
+{
+    log_open("sdcontroller");
+    Error err = ERROR_INIT;
+    ConfigCall call;
+    Config config;
+    int r = config_parse_arguments(argc, argv, &call, &err);
+    if (r == -ECANCELED)
+        return EXIT_SUCCESS;
+    if (r == 0) {
+        r = config_load(&call, &config, &err);
+        bool check = call.check;
+        config_call_clear(&call);
+        if (r == 0 && check) {
+            printf("the settings are good\n");
+            return EXIT_SUCCESS;
+        }
+    }
+    if (r < 0) {
+        log_error("%s", err.text);
+        return 2;
+    }
+    r = block_signals(&err);
+    if (r == 0)
+        r = run(&config, &err);
+    if (r < 0) {
+        log_error("%s", err.text);
+        return EXIT_FAILURE;
+    }
+    return r;
+}

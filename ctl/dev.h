@@ -1,0 +1,55 @@
+/* dev.h - a whole cluster on this machine, in one folder: etcd, controllers, nodes.
+ *
+ * The folder holds dev.json (ports, counts, and each process with its pid and start time, so that a
+ * pid that was used again is never taken for ours), and a sub-folder per process with its
+ * configuration, state and log.
+ *
+ * Ownership: dev_open() and dev_create() give the caller a Dev.
+ * Units:     pids, ports; *_usec is CLOCK_BOOTTIME microseconds.
+ * Errors:    -ENOENT no instance in that folder; -EBUSY somebody else works on it; texts name
+ * folder and process. Threads:   the main thread.
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+#include <limits.h>
+#include <sys/types.h>
+
+enum { DEV_PROCESSES_MAX = 72, DEV_NODES_MAX = 64 };
+
+typedef enum DevKind { DEV_ETCD, DEV_CONTROLLER, DEV_NODE } DevKind;
+
+typedef struct DevProcess {
+    DevKind kind;
+    char name[24];        /* "etcd", "controller1", "node1" */
+    pid_t pid;            /* 0: not started */
+    uint64_t start_ticks; /* of /proc/<pid>/stat */
+} DevProcess;
+
+typedef struct Dev {
+    char folder[PATH_MAX]; /* absolute */
+    int lock_fd;           /* held while a verb works on the instance */
+    int client_port, peer_port;
+    int n_nodes, n_slots, n_controllers;
+    DevProcess processes[DEV_PROCESSES_MAX];
+    size_t n_processes;
+} Dev;
+
+/* folder: --dir, else SDTRAIN_DEV, else ./sdtrain-dev. */
+int dev_folder(const char *option, char ret[PATH_MAX], Error *err);
+int dev_open(const char *folder, Dev *ret, Error *err);
+int dev_create(const char *folder, int n_nodes, int n_slots, int n_controllers, Dev *ret,
+               Error *err);
+void dev_close(Dev *dev);
+int dev_save(const Dev *dev, Error *err);
+
+bool dev_process_alive(const DevProcess *process);
+DevProcess *dev_find(Dev *dev, const char *name);
+/* Starts one process in a session of its own, its output appended to <folder>/<name>/log, and
+ * records it. */
+int dev_start(Dev *dev, DevProcess *process, Error *err);
+/* SIGTERM or SIGKILL, then waits until it is gone; after timeout_usec SIGKILL. Success when it was
+ * gone before. */
+int dev_stop(Dev *dev, DevProcess *process, int signal_number, uint64_t timeout_usec, Error *err);

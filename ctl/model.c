@@ -1,0 +1,328 @@
+/* model.c - see model.h. */
+#include "ctl/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int model_new(const char *cluster, Model **ret)
+{
+    Model *m = calloc(1, sizeof(*m));
+    if (!m)
+        return -ENOMEM;
+    (void)snprintf(m->cluster, sizeof(m->cluster), "%s", cluster);
+    *ret = m;
+    return 0;
+}
+
+static void job_clear(ModelJob *job)
+{
+    spec_record_clear(&job->spec);
+    desired_record_clear(&job->desired);
+    world_record_clear(&job->world);
+    phase_record_clear(&job->phase);
+    checkpoints_record_clear(&job->checkpoints);
+    progress_record_clear(&job->progress);
+    for (size_t i = 0; i < job->n_ranks; i++)
+        ranks_record_clear(&job->ranks[i]);
+    free(job->ranks);
+}
+
+Model *model_free(Model *m)
+{
+    if (!m)
+        return NULL;
+    for (size_t i = 0; i < m->n_jobs; i++)
+        job_clear(&m->jobs[i]);
+    for (size_t i = 0; i < m->n_nodes; i++)
+        node_record_clear(&m->nodes[i]);
+    for (size_t i = 0; i < m->n_cordons; i++)
+        cordon_record_clear(&m->cordons[i]);
+    for (size_t i = 0; i < m->n_incidents; i++)
+        incident_record_clear(&m->incidents[i]);
+    free(m->jobs);
+    free(m->nodes);
+    free(m->cordons);
+    free(m->incidents);
+    free(m);
+    return NULL;
+}
+
+ModelJob *model_job(const Model *m, const char *name)
+{
+    for (size_t i = 0; i < m->n_jobs; i++)
+        if (strcmp(m->jobs[i].name, name) == 0)
+            return &m->jobs[i];
+    return NULL;
+}
+
+const NodeRecord *model_node(const Model *m, const char *name)
+{
+    for (size_t i = 0; i < m->n_nodes; i++)
+        if (strcmp(m->nodes[i].name, name) == 0)
+            return &m->nodes[i];
+    return NULL;
+}
+
+const CordonRecord *model_cordon(const Model *m, const char *node)
+{
+    for (size_t i = 0; i < m->n_cordons; i++)
+        if (strcmp(m->cordons[i].node, node) == 0)
+            return &m->cordons[i];
+    return NULL;
+}
+
+/* One more element at index `at` of an array; the others move up. */
+static void *insert(void **array, size_t *n, size_t size, size_t at)
+{
+    char *grown = realloc(*array, (*n + 1) * size);
+    if (!grown)
+        return NULL;
+    memmove(grown + (at + 1) * size, grown + at * size, (*n - at) * size);
+    memset(grown + at * size, 0, size);
+    *array = grown;
+    (*n)++;
+    return grown + at * size;
+}
+
+static void drop(void *array, size_t *n, size_t size, size_t at)
+{
+    char *a = array;
+    memmove(a + at * size, a + (at + 1) * size, (*n - at - 1) * size);
+    (*n)--;
+}
+
+static ModelJob *job_of(Model *m, const char *name)
+{
+    ModelJob *job = model_job(m, name);
+    if (job)
+        return job;
+    size_t at = 0;
+    while (at < m->n_jobs && strcmp(m->jobs[at].name, name) < 0)
+        at++;
+    job = insert((void **)&m->jobs, &m->n_jobs, sizeof(*job), at);
+    if (job)
+        (void)snprintf(job->name, sizeof(job->name), "%s", name);
+    return job;
+}
+
+typedef struct Fed { /* one event, taken apart */
+    const EtcdEvent *event;
+    const char *key, *text;
+    size_t n;
+    bool put;
+    Error err;
+} Fed;
+
+#define DECODE(prefix, at)                                                                         \
+    ({                                                                                             \
+        prefix##_clear(at);                                                                        \
+        memset(at, 0, sizeof(*(at)));                                                              \
+        f->put ? prefix##_decode(f->key, f->text, f->n, at, &f->err) : 0;                          \
+    })
+
+static int feed_ranks(Model *m, Fed *f, const char *rest)
+{
+    char name[RECORD_JOB_MAX + 1], node[NODE_NAME_MAX + 1];
+    int64_t generation;
+    int r = key_parse_ranks(rest, name, sizeof(name), &generation, node, sizeof(node));
+    if (r < 0)
+        return r;
+    ModelJob *job = job_of(m, name);
+    if (!job)
+        return -ENOMEM;
+    size_t i = 0;
+    while (i < job->n_ranks &&
+           (job->ranks[i].generation != generation || strcmp(job->ranks[i].node, node) != 0))
+        i++;
+    if (!f->put) {
+        if (i < job->n_ranks) {
+            ranks_record_clear(&job->ranks[i]);
+            drop(job->ranks, &job->n_ranks, sizeof(*job->ranks), i);
+        }
+        return 0;
+    }
+    if (i == job->n_ranks && !insert((void **)&job->ranks, &job->n_ranks, sizeof(*job->ranks), i))
+        return -ENOMEM;
+    return DECODE(ranks_record, &job->ranks[i]);
+}
+
+static int feed_node(Model *m, Fed *f, const char *name)
+{
+    size_t at = 0;
+    while (at < m->n_nodes && strcmp(m->nodes[at].name, name) < 0)
+        at++;
+    bool known = at < m->n_nodes && strcmp(m->nodes[at].name, name) == 0;
+    if (!f->put) {
+        if (known)
+            drop(m->nodes, &m->n_nodes, sizeof(*m->nodes), at);
+        return 0;
+    }
+    if (!known && !insert((void **)&m->nodes, &m->n_nodes, sizeof(*m->nodes), at))
+        return -ENOMEM;
+    int r = DECODE(node_record, &m->nodes[at]);
+    if (r < 0)
+        (void)snprintf(m->nodes[at].name, sizeof(m->nodes[at].name), "%s", name);
+    return r;
+}
+
+static int feed_cordon(Model *m, Fed *f, const char *name)
+{
+    size_t i = 0;
+    while (i < m->n_cordons && strcmp(m->cordons[i].node, name) != 0)
+        i++;
+    if (!f->put) {
+        if (i < m->n_cordons)
+            drop(m->cordons, &m->n_cordons, sizeof(*m->cordons), i);
+        return 0;
+    }
+    if (i == m->n_cordons && !insert((void **)&m->cordons, &m->n_cordons, sizeof(*m->cordons), i))
+        return -ENOMEM;
+    return DECODE(cordon_record, &m->cordons[i]);
+}
+
+static int feed_incident(Model *m, Fed *f, const char *id)
+{
+    size_t i = 0;
+    while (i < m->n_incidents && strcmp(m->incidents[i].id, id) != 0)
+        i++;
+    if (i < m->n_incidents) {
+        incident_record_clear(&m->incidents[i]);
+        drop(m->incidents, &m->n_incidents, sizeof(*m->incidents), i);
+    }
+    if (!f->put)
+        return 0;
+
+    IncidentRecord record = {0};
+    int r = incident_record_decode(f->key, f->text, f->n, &record, &f->err);
+    if (r < 0)
+        return r;
+    size_t at = 0;
+    while (at < m->n_incidents && m->incidents[at].at_usec <= record.at_usec)
+        at++;
+    IncidentRecord *to = insert((void **)&m->incidents, &m->n_incidents, sizeof(record), at);
+    if (!to)
+        return -ENOMEM;
+    *to = record;
+    return 0;
+}
+
+static int feed_job(Model *m, Fed *f, KeyKind kind, const char *name)
+{
+    ModelJob *job = job_of(m, name);
+    if (!job)
+        return -ENOMEM;
+
+    switch (kind) {
+    case KEY_SPECS:
+        job->has_spec = f->put;
+        job->spec_revision = f->put ? f->event->kv.mod_revision : 0;
+        return DECODE(spec_record, &job->spec);
+    case KEY_DESIRED:
+        job->has_desired = f->put;
+        job->desired_revision = f->put ? f->event->kv.mod_revision : 0;
+        return DECODE(desired_record, &job->desired);
+    case KEY_WORLDS:
+        job->has_world = f->put;
+        return DECODE(world_record, &job->world);
+    case KEY_PHASES:
+        job->has_phase = f->put;
+        return DECODE(phase_record, &job->phase);
+    case KEY_CHECKPOINTS:
+        return DECODE(checkpoints_record, &job->checkpoints);
+    case KEY_PROGRESS:
+        job->has_progress = f->put;
+        return DECODE(progress_record, &job->progress);
+    default:
+        return 0;
+    }
+}
+
+/* The lowest create revision leads; the watch gives keys in revision order, so the first live one
+ * does. */
+static void feed_leader(Model *m, const Fed *f)
+{
+    if (f->put && (!*m->leader || f->event->kv.create_revision <= m->leader_revision)) {
+        (void)snprintf(m->leader, sizeof(m->leader), "%.*s", (int)MIN(f->n, (size_t)127), f->text);
+        m->leader_revision = f->event->kv.create_revision;
+    }
+}
+
+int model_feed(Model *m, const EtcdEvent *event)
+{
+    KeyKind kind;
+    const char *rest;
+    if (key_parse(m->cluster, event->kv.key, &kind, &rest) < 0)
+        return 0;
+    Fed fed = {.event = event,
+               .key = event->kv.key,
+               .text = event->kv.value,
+               .n = event->kv.n_value,
+               .put = event->kind == ETCD_EVENT_PUT};
+    int r = 0;
+    switch (kind) {
+    case KEY_LEADER:
+        feed_leader(m, &fed);
+        break;
+    case KEY_NODES:
+        r = feed_node(m, &fed, rest);
+        break;
+    case KEY_CORDONS:
+        r = feed_cordon(m, &fed, rest);
+        break;
+    case KEY_RANKS:
+        r = feed_ranks(m, &fed, rest);
+        break;
+    case KEY_INCIDENTS:
+        r = feed_incident(m, &fed, rest);
+        break;
+    case KEY_RENDEZVOUS:
+    case KEY_ALERTS:
+    case KEY_REQUESTS:
+        break;
+    default:
+        r = feed_job(m, &fed, kind, rest);
+    }
+    if (r < 0 && r != -ENOMEM) {
+        (void)snprintf(m->complaint, sizeof(m->complaint), "%.250s", fed.err.text);
+        r = 0;
+    }
+    return r;
+}
+
+int model_read(Client *client, Model **ret, Error *err)
+{
+    char prefix[KEY_MAX];
+    _cleanup_(etcd_answer_freep) EtcdAnswer *answer = NULL;
+    _cleanup_(model_freep) Model *m = NULL;
+    int r =
+        etcd_get_wait(client->etcd, key_prefix(client->cluster, -1, prefix), true, &answer, err);
+    if (r < 0)
+        return error_prefix(err, r == -ETIMEDOUT ? -ECONNREFUSED : r, "etcd at %s",
+                            client->endpoints);
+    r = model_new(client->cluster, &m);
+    for (size_t i = 0; i < answer->n_kvs && r == 0; i++)
+        r = model_feed(m, &(EtcdEvent){.kind = ETCD_EVENT_PUT, .kv = answer->kvs[i]});
+    if (r < 0)
+        return error_errno(err, r, "cannot hold the cluster's records");
+    *ret = TAKE_PTR(m);
+    return 0;
+}
+
+const RankReport *model_rank(const ModelJob *job, int rank)
+{
+    for (size_t i = 0; i < job->n_ranks; i++)
+        for (size_t k = 0;
+             job->ranks[i].generation == job->world.generation && k < job->ranks[i].n_ranks; k++)
+            if (job->ranks[i].ranks[k].rank == rank)
+                return &job->ranks[i].ranks[k];
+    return NULL;
+}
+
+int64_t model_step(const ModelJob *job)
+{
+    const CheckpointCommit *commit = checkpoints_latest(&job->checkpoints);
+    int64_t saved = commit ? commit->step : 0;
+    bool present =
+        job->has_progress && (!job->has_world || job->progress.generation == job->world.generation);
+    return present ? MAX(job->progress.step, saved) : saved;
+}

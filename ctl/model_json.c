@@ -1,0 +1,110 @@
+/* model_json.c - the JSON that `job status` and `job list` print. */
+#include "ctl/model.h"
+#include "trainer/api/channel.h"
+#include "trainer/api/exit_code.h"
+#include "trainer/api/job.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *rank_state_name(const RankReport *r)
+{
+    if (!r)
+        return "unknown";
+    switch (r->state) {
+    case RANK_STARTING:
+        return "starting";
+    case RANK_READY:
+        return "ready";
+    case RANK_RUNNING:
+        return "running";
+    case RANK_EXITED:
+        return exit_code_class(r->exit_code);
+    }
+    return "unknown";
+}
+
+static json_t *real_or_null(double v) { return isfinite(v) && v >= 0 ? json_real(v) : json_null(); }
+
+static json_t *world_json(const ModelJob *job)
+{
+    json_t *ranks = json_array();
+    for (int rank = 0; job->has_world && rank < job->world.size; rank++) {
+        size_t run;
+        int slot;
+        if (world_rank_place(&job->world, rank, &run, &slot) < 0)
+            break;
+        const RankReport *report = model_rank(job, rank);
+        int64_t step = report ? report->step : 0;
+        if (report && report->state == RANK_RUNNING && job->has_progress)
+            step = MAX(step, job->progress.step);
+        json_array_append_new(ranks, json_pack("{s:i, s:s, s:i, s:i, s:s, s:I}", "rank", rank,
+                                               "node", job->world.runs[run].node, "slot", slot,
+                                               "pid", report ? report->pid : 0, "state",
+                                               rank_state_name(report), "step", (json_int_t)step));
+    }
+    return json_pack("{s:i, s:o}", "size", job->has_world ? job->world.size : 0, "ranks", ranks);
+}
+
+static json_t *checkpoint_json(const ModelJob *job)
+{
+    const CheckpointCommit *c = checkpoints_latest(&job->checkpoints);
+    char digest[HASH_TEXT_BYTES];
+    if (!c)
+        return json_null();
+    return json_pack("{s:I, s:s, s:s}", "step", (json_int_t)c->step, "uri", c->uri, "digest",
+                     hash_format(c->digest, digest));
+}
+
+static json_t *incident_json(const IncidentRecord *i)
+{
+    json_t *phases =
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "detect_s", real_or_null(i->detect_sec),
+                  "decide_s", real_or_null(i->decide_sec), "stop_s", real_or_null(i->stop_sec),
+                  "start_s", real_or_null(i->start_sec), "restore_s", real_or_null(i->restore_sec),
+                  "replay_s", real_or_null(i->replay_sec));
+    return json_pack("{s:s, s:f, s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:b, s:o, s:o}", "id", i->id,
+                     "at", (double)i->at_usec * 1e-6, "cause", i->cause, "node", i->node, "rank",
+                     i->rank, "evidence", i->evidence, "generation", (json_int_t)i->generation,
+                     "step", (json_int_t)i->step, "lost_steps", (json_int_t)i->lost_steps,
+                     "resolved", i->state == INCIDENT_RESOLVED, "first_step_at",
+                     i->first_step_usec ? json_real((double)i->first_step_usec * 1e-6)
+                                        : json_null(),
+                     "phases", phases);
+}
+
+static json_t *incidents_json(const Model *m, const ModelJob *job)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < m->n_incidents; i++)
+        if (strcmp(m->incidents[i].job, job->name) == 0)
+            json_array_append_new(all, incident_json(&m->incidents[i]));
+    return all;
+}
+
+json_t *model_job_json(const Model *m, const ModelJob *job)
+{
+    Error ignored = ERROR_INIT;
+    _cleanup_(job_freep) Job *spec = NULL;
+    if (job->has_spec && job->spec.spec)
+        (void)job_parse(job->name, job->spec.spec, strlen(job->spec.spec), &spec,
+                        &ignored); /* it was checked at start */
+
+    const int64_t step = model_step(job), steps = spec ? spec->train.steps : job->progress.steps;
+    const bool running = job->has_progress && job->has_phase && job->phase.phase == PHASE_RUNNING;
+    const double step_sec = job->progress.samples_per_sec > 0 && spec
+                                ? (double)spec->train.global_batch / job->progress.samples_per_sec
+                                : NAN;
+    return json_pack(
+        "{s:s, s:s, s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "job", job->name,
+        "phase", job_phase_name(job->has_phase ? job->phase.phase : PHASE_PENDING), "reason",
+        job->has_phase ? job->phase.reason : "no controller has looked at it yet", "generation",
+        (json_int_t)(job->has_world ? job->world.generation : 0), "world", world_json(job), "step",
+        (json_int_t)step, "steps", (json_int_t)steps, "loss",
+        job->has_progress ? real_or_null(job->progress.loss) : json_null(), "samples_seen",
+        (json_int_t)(spec ? step * spec->train.global_batch : 0), "samples_per_s",
+        running ? real_or_null(job->progress.samples_per_sec) : json_null(), "eta_s",
+        running ? real_or_null((double)(steps - step) * step_sec) : json_null(), "checkpoint",
+        checkpoint_json(job), "incidents", incidents_json(m, job), "goodput",
+        job->has_phase && job->phase.goodput > 0 ? json_real(job->phase.goodput) : json_null());
+}

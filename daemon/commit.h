@@ -1,0 +1,34 @@
+/* commit.h - makes a saved checkpoint count: one line more in checkpoints/<job>.
+ *
+ * Read worlds/<job> and checkpoints/<job> together; if the world is still ours, append under the
+ * guard of both mod revisions. Whatever the write answers but success, known or unknown, read again
+ * before deciding: our line is there = committed; the world has moved = refused; else try once
+ * more. It ends with the world: a rank that cannot commit trains on until the fence or the leader
+ * ends it.
+ *
+ * Ownership: part of a Team.
+ * Units:     as records.h.
+ * Errors:    -EBUSY from commit_begin(): one is under way (a trainer saves one at a time).
+ * Threads:   loop thread only.
+ * Invariant: I3 (no two generations can both commit), I4 (the latest never regresses).
+ */
+#pragma once
+
+#include "cluster/records.h"
+#include "etcd/etcd.h"
+#include "trainer/api/channel.h"
+
+typedef struct Team Team;
+
+typedef struct Commit {
+    Team *team;
+    bool busy;
+    CheckpointCommit line;
+    EtcdCall *call;
+    sd_event_source *retry;
+    unsigned attempts;
+} Commit;
+
+void commit_init(Commit *commit, Team *team);
+void commit_clear(Commit *commit);
+int commit_begin(Commit *commit, const ChannelMessage *saved);

@@ -1,0 +1,59 @@
+/* config.h - what sdtraind is told: a JSON file, then the command line over it.
+ *
+ * Every key of the file is an option of the command line ("lease_sec", --lease-sec); unknown keys
+ * are refused by name.
+ *
+ * Ownership: config_load() fills a Config; config_clear() frees its lists and accepts a zeroed one.
+ * Units:     *_sec seconds, *_bytes bytes.
+ * Errors:    -EINVAL with "<file or 'command line'>: <key>: <what is wrong with which value>".
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <jansson.h>
+
+enum {
+    CONFIG_PATH_MAX = 512,
+    CONFIG_SLOTS_MAX = 64,
+    CONFIG_ENVIRONMENT_MAX = 32,
+    CONFIG_LABELS_MAX = 32,
+};
+
+typedef enum CgroupMode { CGROUP_AUTO, CGROUP_OFF } CgroupMode;
+
+typedef struct Config {
+    char cluster[64], node[64], machine_id[33];
+    char etcd[1024]; /* endpoints, as SDTRAIN_ETCD */
+    char etcd_ca[CONFIG_PATH_MAX], etcd_cert[CONFIG_PATH_MAX], etcd_key[CONFIG_PATH_MAX];
+    char etcd_tls_name[256], etcd_user[128], etcd_password_file[CONFIG_PATH_MAX];
+    char etcd_password[256]; /* read from the file */
+    char address[128];       /* where the other nodes' ranks reach ours */
+    int64_t slots;
+    int64_t lease_sec, fence_sec, drain_sec;
+    char run_dir[CONFIG_PATH_MAX], log_dir[CONFIG_PATH_MAX], trainer[CONFIG_PATH_MAX];
+    int64_t log_bytes; /* of one rank in one generation */
+    int cgroup;        /* CgroupMode */
+    double hang_floor_sec, hang_factor, startup_sec, save_sec;
+    int64_t health_sec, disk_min_bytes;
+    json_t *trainer_environment; /* array of "KEY=VALUE"; NULL: none */
+    json_t *labels;              /* object of strings; NULL: none */
+} Config;
+
+typedef struct ConfigCall {
+    const char *file;  /* --config; NULL: none */
+    bool check;        /* --check-config */
+    const char *probe; /* --probe NAME: run one health probe and print what it found */
+    json_t *overrides; /* owned: what else the command line says, under the file's keys */
+} ConfigCall;
+
+/* -ECANCELED after --help or --version, which print and are done. */
+int config_parse_arguments(int argc, char *argv[], ConfigCall *ret, Error *err);
+void config_call_clear(ConfigCall *call);
+
+int config_load(const ConfigCall *call, Config *ret, Error *err);
+void config_clear(Config *config);
+
+/* SIGHUP: takes over what can change while ranks run; logs the keys that need a restart. */
+void config_reload(Config *config, Config *fresh);

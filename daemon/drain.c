@@ -1,0 +1,74 @@
+/* drain.c - see drain.h. */
+#include "daemon/drain.h"
+
+#include "base/log.h"
+#include "daemon/manager.h"
+
+#include <systemd/sd-daemon.h>
+
+static int on_deadline(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    Manager *m = userdata;
+    m->drain_timer = sd_event_source_disable_unref(m->drain_timer);
+    log_warning("drain_sec has passed; killing what still runs NODE=%s", m->config.node);
+    manager_kill_all(m, "sdtraind stops, and drain_sec has passed");
+    drain_advance(m);
+    return 0;
+}
+
+void drain_signal(Manager *m, const char *name)
+{
+    if (m->draining) {
+        log_warning("%s again: leaving at once NODE=%s", name, m->config.node);
+        manager_kill_all(m, "sdtraind was told twice to stop");
+        drain_advance(m);
+        return;
+    }
+    m->draining = true;
+    log_info("%s: draining for at most %lld s NODE=%s", name, (long long)m->config.drain_sec,
+             m->config.node);
+    (void)sd_notify(0, "STOPPING=1\nSTATUS=draining"); /* nobody listens outside systemd */
+    manager_add_timer(m, (uint64_t)m->config.drain_sec * USEC_PER_SEC, on_deadline, m,
+                      &m->drain_timer);
+    manager_touch_node(m);
+    drain_advance(m);
+}
+
+static bool are_reports_written(const Manager *m)
+{
+    for (const Job *job = m->jobs; job; job = job->next) {
+        if (job->team && (job->team->report.wanted || job->team->report.call))
+            return false;
+        for (const Team *t = job->over; t; t = t->next)
+            if (t->report.wanted || t->report.call)
+                return false;
+    }
+    return true;
+}
+
+static int on_too_late(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    Manager *m = userdata;
+    log_warning("etcd does not answer; leaving without a last word NODE=%s", m->config.node);
+    return sd_event_exit(m->event, 0);
+}
+
+void drain_advance(Manager *m)
+{
+    if (!m->draining || !manager_is_idle(m))
+        return;
+    if (!m->is_idle) {
+        m->is_idle = true; /* from here on it takes DRAIN_LAST_WORDS_SEC at most */
+        manager_add_timer(m, DRAIN_LAST_WORDS_SEC * USEC_PER_SEC, on_too_late, m, &m->drain_timer);
+    }
+    if (!m->leaving && (are_reports_written(m) || !m->node.registered)) {
+        m->leaving = true;
+        m->node.state = NODE_LEFT;
+        manager_touch_node(m);
+        return;
+    }
+    if (m->leaving && node_is_settled(m)) {
+        log_info("left NODE=%s", m->config.node);
+        (void)sd_event_exit(m->event, 0); /* fails only when it is exiting already */
+    }
+}

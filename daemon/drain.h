@@ -1,0 +1,20 @@
+/* drain.h - how sdtraind ends when it is told to.
+ *
+ * SIGTERM or SIGINT: the node's record says drain, the leader tells rank 0 to save and leave, the
+ * ranks here exit, their reports are written, then `state: left`. After drain_sec the ranks are
+ * killed; at a second signal, at once.
+ *
+ * Ownership: part of the Manager.
+ * Units:     seconds.
+ * Errors:    an etcd that does not answer costs DRAIN_LAST_WORDS_SEC at most.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+typedef struct Manager Manager;
+
+enum { DRAIN_LAST_WORDS_SEC = 2 };
+
+void drain_signal(Manager *m, const char *name);
+/* Does the next part that can be done now; cheap, called after every write and every death. */
+void drain_advance(Manager *m);

@@ -1,0 +1,22 @@
+/* fence.c - see fence.h. */
+#include "daemon/fence.h"
+
+#include "base/log.h"
+#include "daemon/manager.h"
+
+bool fence_is_due(uint64_t now_usec, uint64_t contact_usec, uint64_t fence_usec,
+                  uint64_t stood_still_usec)
+{
+    return stood_still_usec == 0 && now_usec > contact_usec && now_usec - contact_usec > fence_usec;
+}
+
+void fence_check(Manager *m, uint64_t now_usec, uint64_t stood_still_usec)
+{
+    uint64_t fence_usec = (uint64_t)m->config.fence_sec * USEC_PER_SEC;
+    if (m->fenced || !fence_is_due(now_usec, m->contact_usec, fence_usec, stood_still_usec))
+        return;
+    m->fenced = true;
+    log_error("no word from etcd for %lld s (fence_sec): stopping what runs here NODE=%s",
+              (long long)m->config.fence_sec, m->config.node);
+    manager_kill_all(m, "no word from etcd for fence_sec");
+}

@@ -1,0 +1,17 @@
+/* hang.h - looks at every rank's progress, a few times a second.
+ *
+ * A rank that exceeds its bound (watchdog.h) is reported hung with its (step, stage) and killed. Of
+ * a team's ranks on this node only those furthest behind are: the others wait for them.
+ *
+ * Ownership: none.
+ * Units:     CLOCK_BOOTTIME microseconds.
+ * Errors:    none.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+typedef struct Manager Manager;
+
+void hang_check(Manager *m, uint64_t now_usec, uint64_t stood_still_usec);

@@ -1,0 +1,34 @@
+/* logs.h - what one rank prints, kept on disk within a bound.
+ *
+ * <log_dir>/<job>/g<generation>/rank<r>.log; at half the bound the file becomes rank<r>.log.1 and a
+ * new one begins, so the end is always there. The last line is kept in memory as evidence.
+ *
+ * Ownership: rank_log_new() gives the caller a RankLog and takes the reading end.
+ * Units:     bytes.
+ * Errors:    -errno. A disk that fails or is full costs lines, never the rank: the pipe is always
+ *            emptied.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+#include <systemd/sd-event.h>
+
+typedef struct RankLog RankLog;
+
+enum { RANK_LOG_LINE_MAX = 255, RANK_LOG_GENERATIONS_KEPT = 16 };
+
+int rank_log_new(sd_event *event, const char *log_dir, const char *job, int64_t generation,
+                 int rank, int64_t max_bytes, int *ret_write_fd, RankLog **ret, Error *err);
+RankLog *rank_log_free(RankLog *log);
+DEFINE_CLEANUP(RankLog, rank_log_free)
+
+/* Takes what is in the pipe now. */
+void rank_log_drain(RankLog *log);
+/* The last whole or begun line that is not empty; "" when there is none. */
+const char *rank_log_last_line(const RankLog *log);
+
+/* Removes the folders of the oldest generations of a job beyond RANK_LOG_GENERATIONS_KEPT. */
+void rank_log_prune(const char *log_dir, const char *job);

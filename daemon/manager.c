@@ -1,0 +1,383 @@
+/* manager.c - see manager.h. */
+#include "daemon/manager.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/drain.h"
+#include "daemon/fence.h"
+#include "daemon/hang.h"
+#include "daemon/rank.h"
+#include "daemon/remains.h"
+#include "daemon/team.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <systemd/sd-daemon.h>
+
+enum { STOOD_STILL_MSEC = 1000, TIMER_ACCURACY_USEC = 1000, END_WAIT_MSEC = 2000 };
+
+/* ---- timers ---- */
+
+void manager_add_timer(Manager *m, uint64_t after_usec, sd_event_time_handler_t handler,
+                       void *userdata, sd_event_source **source)
+{
+    *source = sd_event_source_disable_unref(*source);
+    int r = sd_event_add_time_relative(m->event, source, CLOCK_BOOTTIME, after_usec,
+                                       TIMER_ACCURACY_USEC, handler, userdata);
+    if (r < 0) {
+        Error err = ERROR_INIT;
+        (void)error_errno(&err, r, "cannot arm a timer"); /* kept by manager_fail */
+        manager_fail(m, &err);
+    }
+}
+
+static int on_alive(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    Manager *m = userdata;
+    uint64_t alive_usec = manager_alive_usec(m);
+    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
+        if (m->slots[i])
+            rank_send_alive(m->slots[i], alive_usec);
+    manager_add_timer(m, alive_usec / 4, on_alive, m, &m->alive_timer);
+    return 0;
+}
+
+static int on_hang_tick(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    Manager *m = userdata;
+    uint64_t now_usec = clock_boottime_usec(), gap_usec = now_usec - m->hang_tick_usec;
+    uint64_t stood_still_usec = gap_usec > STOOD_STILL_MSEC * USEC_PER_MSEC ? gap_usec : 0;
+    m->hang_tick_usec = now_usec;
+    if (stood_still_usec > 0)
+        log_warning("sdtraind itself stood still for %.1f s NODE=%s", (double)gap_usec / 1e6,
+                    m->config.node);
+
+    hang_check(m, now_usec, stood_still_usec);
+    fence_check(m, now_usec, stood_still_usec);
+    manager_add_timer(m, HANG_TICK_MSEC * USEC_PER_MSEC, on_hang_tick, m, &m->hang_timer);
+    /* after everything that is pending: what ranks said counts before their silence does */
+    return sd_event_source_set_priority(m->hang_timer, SD_EVENT_PRIORITY_IDLE);
+}
+
+uint64_t manager_alive_usec(const Manager *m)
+{
+    int64_t ttl_sec = m->lease ? etcd_lease_ttl_sec(m->lease) : 0;
+    return (uint64_t)(ttl_sec > 0 ? ttl_sec : m->config.lease_sec) * USEC_PER_SEC;
+}
+
+/* ---- slots ---- */
+
+Rank *manager_rank_of(const Team *team, const Seat *seat)
+{
+    Rank *rank = seat ? team->job->manager->slots[seat->slot] : NULL;
+    return rank && rank->team == team && !rank->exited ? rank : NULL;
+}
+
+static void advance_jobs(Manager *m)
+{
+    for (Job *job = m->jobs, *next; job; job = next) {
+        next = job->next;
+        job_advance(job);
+    }
+    drain_advance(m);
+}
+
+void manager_slot_clear(Manager *m, Rank *rank)
+{
+    uint64_t bit = UINT64_C(1) << rank->slot;
+    int slot = rank->slot;
+    assert(m->slots[slot] == rank);
+    if (m->lost_slots & bit)
+        log_info("slot %d is clear again NODE=%s", slot, m->config.node);
+    m->lost_slots &= ~bit;
+    m->slots[slot] = NULL;
+    (void)rank_free(rank); /* NULL always */
+    if (*m->cgroups.path) {
+        int r = cgroup_remove_slot(&m->cgroups, slot);
+        if (r < 0 && r != -ENOENT)
+            log_warning("slot %d: cannot remove its cgroup: %s", slot, strerror(-r));
+    }
+    advance_jobs(m);
+}
+
+void manager_slot_lost(Manager *m, Rank *rank)
+{
+    log_error("slot %d is lost: process %d survives SIGKILL JOB=%s GENERATION=%lld RANK=%d",
+              rank->slot, (int)rank->pid, rank->job, (long long)rank->generation, rank->rank);
+    m->lost_slots |= UINT64_C(1) << rank->slot;
+    Seat *seat = rank->team ? team_seat_of(rank->team, rank) : NULL;
+    if (seat && seat->report.state != RANK_EXITED) {
+        ExitVerdict verdict = {.code = -SIGKILL, .text = "it survives SIGKILL; the slot is lost"};
+        team_note_exit(rank->team, rank, &verdict);
+    }
+    advance_jobs(m);
+}
+
+void manager_kill_all(Manager *m, const char *why)
+{
+    for (Job *job = m->jobs; job; job = job->next)
+        if (job->team)
+            team_kill(job->team, why);
+    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
+        if (m->slots[i])
+            rank_kill(m->slots[i], "%s", why);
+}
+
+bool manager_is_idle(const Manager *m)
+{
+    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
+        if (m->slots[i] && !m->slots[i]->lost)
+            return false;
+    for (const Job *job = m->jobs; job; job = job->next)
+        if (job->team && team_is_live(job->team))
+            return false;
+    return true;
+}
+
+/* ---- etcd ---- */
+
+void manager_note_contact(Manager *m)
+{
+    m->contact_usec = clock_boottime_usec();
+    m->fenced = false;
+}
+
+int64_t manager_lease(const Manager *m) { return m->lease ? etcd_lease_id(m->lease) : 0; }
+
+void manager_touch_node(Manager *m)
+{
+    node_update(m);
+    if (m->leaving)
+        drain_advance(m);
+}
+
+static void on_lease(EtcdLeaseState state, _unused_ int64_t lease, void *userdata)
+{
+    node_lease_changed(userdata, state);
+}
+
+/* ---- signals ---- */
+
+static int on_terminate(_unused_ sd_event_source *source, const struct signalfd_siginfo *info,
+                        void *userdata)
+{
+    drain_signal(userdata, info->ssi_signo == SIGINT ? "SIGINT" : "SIGTERM");
+    return 0;
+}
+
+static int on_hangup(_unused_ sd_event_source *source, _unused_ const struct signalfd_siginfo *info,
+                     void *userdata)
+{
+    Manager *m = userdata;
+    _cleanup_(config_clear) Config fresh = {0};
+    Error err = ERROR_INIT;
+    if (config_load(m->call, &fresh, &err) < 0) {
+        log_error("configuration is not reloaded: %s", err.text);
+        return 0;
+    }
+    config_reload(&m->config, &fresh);
+    log_info("configuration reloaded NODE=%s", m->config.node);
+    manager_touch_node(m);
+    return 0;
+}
+
+/* Children that are nobody's: a rank's orphans, handed to us as the subreaper, and the keeper. */
+static int on_child(_unused_ sd_event_source *source, _unused_ const struct signalfd_siginfo *info,
+                    void *userdata)
+{
+    Manager *m = userdata;
+    for (;;) {
+        siginfo_t child = {0};
+        if (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) < 0 || child.si_pid == 0)
+            break;
+        if (child.si_pid == m->probes.pid)
+            break; /* its own source takes it; the others are met at the next signal */
+        if (child.si_pid == m->keeper)
+            log_warning("the keeper was killed; orphans will wait for the next sdtraind NODE=%s",
+                        m->config.node);
+        Rank *rank = NULL;
+        for (size_t i = 0; i < ELEMENTSOF(m->slots) && !rank; i++)
+            if (m->slots[i] && !m->slots[i]->exited && m->slots[i]->pid == child.si_pid)
+                rank = m->slots[i];
+        if (rank)
+            rank_look(rank);
+        else
+            (void)waitid(P_PID, (id_t)child.si_pid, &child, WEXITED | WNOHANG); /* as just seen */
+    }
+    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
+        if (m->slots[i] && m->slots[i]->exited)
+            rank_look(m->slots[i]);
+    return 0;
+}
+
+static int add_signals(Manager *m, Error *err)
+{
+    static const struct {
+        int signal;
+        sd_event_signal_handler_t handler;
+    } all[] = {{SIGTERM, on_terminate},
+               {SIGINT, on_terminate},
+               {SIGHUP, on_hangup},
+               {SIGCHLD, on_child}};
+    for (size_t i = 0; i < ELEMENTSOF(all); i++) {
+        int r =
+            sd_event_add_signal(m->event, &m->signal_sources[i], all[i].signal, all[i].handler, m);
+        if (r < 0)
+            return error_errno(err, r, "cannot take signal %d", all[i].signal);
+    }
+    return 0;
+}
+
+/* ---- made and ended ---- */
+
+static int open_etcd(Manager *m, Error *err)
+{
+    const Config *c = &m->config;
+    EtcdOptions options;
+    int r = etcd_options_from_environment(&options, err);
+    if (r < 0)
+        return r;
+    options.endpoints = c->etcd;
+    options.ca_file = *c->etcd_ca ? c->etcd_ca : options.ca_file;
+    options.cert_file = *c->etcd_cert ? c->etcd_cert : options.cert_file;
+    options.key_file = *c->etcd_key ? c->etcd_key : options.key_file;
+    options.tls_name = *c->etcd_tls_name ? c->etcd_tls_name : options.tls_name;
+    options.user = *c->etcd_user ? c->etcd_user : options.user;
+    options.password = *c->etcd_password ? c->etcd_password : options.password;
+
+    r = etcd_new(m->event, &options, &m->etcd, err);
+    if (r < 0)
+        return r;
+    m->contact_usec = clock_boottime_usec();
+    r = etcd_lease_new(m->etcd, c->lease_sec, on_lease, m, &m->lease);
+    if (r < 0)
+        return error_errno(err, r, "cannot ask for a lease");
+    return watches_open(m, err);
+}
+
+/* What must be there before the first thread: the lock, a clean slate, the keeper. */
+static int prepare(Manager *m, Error *err)
+{
+    const Config *c = &m->config;
+    int r = remains_lock(c->run_dir, &m->lock, err);
+    if (r < 0)
+        return r;
+    if (c->cgroup == CGROUP_AUTO) {
+        Error why = ERROR_INIT;
+        if (cgroup_open(&m->cgroups, c->run_dir, &why) < 0)
+            log_info("%s; process groups must do NODE=%s", why.text, c->node);
+    }
+    r = remains_clear(c->run_dir, &m->cgroups, err);
+    if (r == 0 && *m->cgroups.path)
+        r = cgroup_open(&m->cgroups, c->run_dir, err); /* clearing took the folder too */
+    if (r == 0)
+        r = remains_keep(c->run_dir, &m->cgroups, &m->keeper, err);
+    if (r < 0)
+        return r;
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+        return error_errno(err, -errno, "cannot become the reaper of orphans");
+    return 0;
+}
+
+int manager_new(const ConfigCall *call, Manager **ret, Error *err)
+{
+    Manager *made = malloc(sizeof(*made));
+    if (!made)
+        return error_set(err, -ENOMEM, "out of memory");
+    *made = (Manager){.call = call,
+                      .lock = -EBADF,
+                      .incarnation = clock_realtime_usec(),
+                      .hang_tick_usec = clock_boottime_usec(),
+                      .probes = {.pidfd = -EBADF, .output = -EBADF}};
+    _cleanup_(manager_freep) Manager *m = made;
+
+    int r = config_load(call, &m->config, err);
+    if (r == 0)
+        r = prepare(m, err);
+    if (r == 0)
+        r = node_open(&m->node, err);
+    if (r < 0)
+        return r;
+    r = sd_event_new(&m->event);
+    if (r < 0)
+        return error_errno(err, r, "cannot make an event loop");
+    r = add_signals(m, err);
+    if (r < 0)
+        return r;
+    (void)sd_event_set_watchdog(m->event, true); /* a no-op unless systemd asks for it */
+    r = open_etcd(m, err);
+    if (r < 0)
+        return r;
+    (void)on_alive(NULL, 0, m);     /* arms itself */
+    (void)on_hang_tick(NULL, 0, m); /* arms itself */
+    probes_start(m);
+    *ret = TAKE_PTR(m);
+    return 0;
+}
+
+/* The last resort when the loop does not run any more: SIGKILL, and a bounded wait. */
+static void end_ranks(Manager *m)
+{
+    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
+        if (m->slots[i])
+            rank_kill(m->slots[i], "sdtraind ends");
+    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
+        Rank *rank = m->slots[i];
+        if (!rank)
+            continue;
+        struct pollfd p = {.fd = rank->pidfd, .events = POLLIN};
+        if (!rank->lost)
+            (void)poll(&p, 1, END_WAIT_MSEC); /* the keeper takes what is left */
+        m->slots[i] = rank_free(rank);
+    }
+}
+
+Manager *manager_free(Manager *m)
+{
+    if (!m)
+        return NULL;
+    end_ranks(m);
+    while (m->jobs) {
+        Job *next = m->jobs->next;
+        (void)job_free(m->jobs); /* NULL always */
+        m->jobs = next;
+    }
+    m->alive_timer = sd_event_source_disable_unref(m->alive_timer);
+    m->hang_timer = sd_event_source_disable_unref(m->hang_timer);
+    m->drain_timer = sd_event_source_disable_unref(m->drain_timer);
+    for (size_t i = 0; i < ELEMENTSOF(m->signal_sources); i++)
+        m->signal_sources[i] = sd_event_source_disable_unref(m->signal_sources[i]);
+    probes_clear(&m->probes);
+    watches_clear(&m->watches);
+    node_clear(&m->node);
+    m->lease = etcd_lease_free(m->lease);
+    m->etcd = etcd_free(m->etcd);
+    m->event = sd_event_unref(m->event);
+    Error err = ERROR_INIT;
+    if (cgroup_destroy(&m->cgroups, &err) < 0)
+        log_warning("%s", err.text);
+    m->lock = fd_close(m->lock);
+    config_clear(&m->config);
+    free(m);
+    return NULL;
+}
+
+void manager_fail(Manager *m, const Error *err)
+{
+    if (m->error.code == 0)
+        m->error = *err;
+    (void)sd_event_exit(m->event, err->code); /* fails only when it is exiting already */
+}
+
+int manager_run(Manager *m, Error *err)
+{
+    int r = sd_event_loop(m->event);
+    if (m->error.code != 0)
+        *err = m->error;
+    else if (r < 0)
+        (void)error_errno(err, r, "the event loop failed"); /* returned below */
+    return r;
+}

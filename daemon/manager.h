@@ -1,0 +1,77 @@
+/* manager.h - sdtraind's one object: the loop, the client, the slots and everything that has a
+ * source on the loop.
+ *
+ * Ownership: manager_new() gives the caller a Manager; manager_free() accepts NULL and half-built
+ *            ones, and kills what still runs.
+ * Units:     *_usec is CLOCK_BOOTTIME microseconds; incarnation is CLOCK_REALTIME microseconds.
+ * Errors:    -errno with text.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "daemon/cgroup.h"
+#include "daemon/config.h"
+#include "daemon/job.h"
+#include "daemon/node.h"
+#include "daemon/probes.h"
+#include "daemon/watch.h"
+
+enum { HANG_TICK_MSEC = 200 };
+
+struct Manager {
+    Config config;
+    const ConfigCall *call; /* for a reload */
+    sd_event *event;
+    Etcd *etcd;
+    EtcdLease *lease;
+    Watches watches;
+    Node node;
+    Probes probes;
+    CgroupBase cgroups;
+    uint64_t incarnation;
+    int lock;
+    pid_t keeper;
+
+    Rank *slots[RECORD_SLOTS_MAX]; /* what lives in each, or could not be killed */
+    uint64_t lost_slots;
+    Job *jobs;
+    size_t n_jobs;
+
+    sd_event_source *alive_timer, *hang_timer, *drain_timer, *signal_sources[5];
+    uint64_t hang_tick_usec; /* when the hang check last ran */
+    uint64_t contact_usec;   /* when etcd last answered */
+    Error error;             /* why the loop was ended, if it was */
+    bool fenced;             /* it has been silent for too long */
+    bool draining;
+    bool is_idle; /* draining, and nothing runs any more */
+    bool leaving; /* the record that says `left` is under way */
+};
+
+/* call must outlive the Manager. */
+int manager_new(const ConfigCall *call, Manager **ret, Error *err);
+Manager *manager_free(Manager *m);
+DEFINE_CLEANUP(Manager, manager_free)
+/* Until it is told to end. 0: left in an orderly way. */
+int manager_run(Manager *m, Error *err);
+/* Ends the loop with that error. */
+void manager_fail(Manager *m, const Error *err);
+
+/* One shot, CLOCK_BOOTTIME; replaces what *source is. Out of memory here ends the program: an
+ * event that is never seen is worse. */
+void manager_add_timer(Manager *m, uint64_t after_usec, sd_event_time_handler_t handler,
+                       void *userdata, sd_event_source **source);
+
+/* etcd answered something. */
+void manager_note_contact(Manager *m);
+int64_t manager_lease(const Manager *m); /* 0: none held, or its loss is not yet mended */
+uint64_t manager_alive_usec(const Manager *m);
+
+/* The living rank of that seat, or NULL. seat may be NULL. */
+Rank *manager_rank_of(const Team *team, const Seat *seat);
+void manager_slot_clear(Manager *m, Rank *rank); /* frees the rank; whoever waits may start */
+void manager_slot_lost(Manager *m, Rank *rank);
+void manager_kill_all(Manager *m, const char *why);
+bool manager_is_idle(const Manager *m); /* no rank lives or waits, but for lost slots */
+
+/* What the node's record says may have changed. */
+void manager_touch_node(Manager *m);

@@ -1,0 +1,276 @@
+/* node.c - see node.h. */
+#include "daemon/node.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "cluster/keys.h"
+#include "daemon/exit.h"
+#include "daemon/manager.h"
+#include "daemon/team.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <systemd/sd-daemon.h>
+
+enum { RETRY_MSEC = 200, TOGETHER_MAX = RECORD_SLOTS_MAX };
+
+static void node_put(Manager *m);
+
+int node_open(Node *node, Error *err)
+{
+    const char *path = "/proc/sys/kernel/random/boot_id";
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, node->boot_id, sizeof(node->boot_id) - 1);
+    if (n < 0)
+        return error_errno(err, -errno, "cannot read %s", path);
+    node->boot_id[strcspn(node->boot_id, "\n")] = '\0';
+    return 0;
+}
+
+void node_clear(Node *node)
+{
+    node->call = etcd_call_free(node->call);
+    node->retry = sd_event_source_disable_unref(node->retry);
+    free(node->text);
+    node->text = NULL;
+}
+
+/* ---- what it says ---- */
+
+static const Team *running_team(const Manager *m)
+{
+    for (const Job *job = m->jobs; job; job = job->next)
+        if (job->team && team_is_live(job->team))
+            return job->team;
+    return NULL;
+}
+
+/* {"labels": {...}}: a field that the codec does not know and therefore keeps. */
+static char *labels_text(const Manager *m)
+{
+    if (!m->config.labels)
+        return NULL;
+    _cleanup_json_ json_t *root = json_pack("{sO}", "labels", m->config.labels);
+    return root ? json_dumps(root, JSON_COMPACT) : NULL;
+}
+
+static int node_encode(const Manager *m, char **ret)
+{
+    const Node *node = &m->node;
+    NodeRecord record = {.incarnation = m->incarnation,
+                         .n_slots = (int)m->config.slots,
+                         .state = node->state,
+                         .verdict = node->verdict,
+                         .lost_slots = m->lost_slots};
+    (void)snprintf(record.name, sizeof(record.name), "%s", m->config.node);
+    (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s", m->config.machine_id);
+    (void)snprintf(record.boot_id, sizeof(record.boot_id), "%s", node->boot_id);
+    (void)snprintf(record.address, sizeof(record.address), "%s", m->config.address);
+    (void)snprintf(record.version, sizeof(record.version), "%s", SDTRAIN_VERSION);
+    (void)snprintf(record.evidence, sizeof(record.evidence), "%s", node->evidence);
+    (void)snprintf(record.log_dir, sizeof(record.log_dir), "%s", m->config.log_dir);
+    if (m->draining && record.verdict < NODE_DRAIN) {
+        record.verdict = NODE_DRAIN;
+        (void)snprintf(record.evidence, sizeof(record.evidence), "sdtraind is told to stop");
+    }
+    exit_repair_text(record.evidence);
+    const Team *team = running_team(m);
+    if (team) {
+        (void)snprintf(record.job, sizeof(record.job), "%s", team->job->name);
+        record.world_revision = team->world_revision;
+        record.generation = team->generation;
+    }
+    _cleanup_free_ char *labels = labels_text(m);
+    return node_record_encode(&record, labels, ret);
+}
+
+/* ---- putting it ---- */
+
+static int on_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    Manager *m = userdata;
+    m->node.retry = sd_event_source_disable_unref(m->node.retry);
+    node_put(m);
+    return 0;
+}
+
+static void retry_later(Manager *m)
+{
+    if (!m->node.retry)
+        manager_add_timer(m, RETRY_MSEC * USEC_PER_MSEC, on_retry, m, &m->node.retry);
+}
+
+/* Somebody's record lies under our name: ours of an earlier life or an earlier lease, or another
+ * machine's. */
+static void judge_tenant(Manager *m, const EtcdKeyValue *kv)
+{
+    NodeRecord record;
+    Error err = ERROR_INIT;
+    int r = node_record_decode(kv->key, kv->value, kv->n_value, &record, &err);
+    if (r == 0 && strcmp(record.machine_id, m->config.machine_id) != 0)
+        r = error_set(&err, -EEXIST,
+                      "%s: machine %s (%s) is registered under this name; this one is %s. Give the "
+                      "node another name, or wait until that one's lease has run out",
+                      kv->key, record.machine_id, record.address, m->config.machine_id);
+    else if (r == 0 && record.incarnation > m->incarnation)
+        r = error_set(&err, -EEXIST, "%s: a later sdtraind of this machine runs under this name",
+                      kv->key);
+    if (r < 0) {
+        manager_kill_all(m, "the node's name belongs to another");
+        manager_fail(m, &err);
+        return;
+    }
+    m->node.revision = kv->mod_revision;
+    node_put(m);
+}
+
+static void on_looked(int r, const Error *err, const EtcdRange *range, void *userdata)
+{
+    Manager *m = userdata;
+    m->node.call = NULL; /* it frees itself */
+    if (r < 0) {
+        log_debug("cannot read this node's record: %s; trying again", err->text);
+        retry_later(m);
+        return;
+    }
+    manager_note_contact(m);
+    m->node.revision = 0;
+    if (range->n_kvs > 0)
+        judge_tenant(m, &range->kvs[0]);
+    else
+        node_put(m);
+}
+
+static void node_look(Manager *m)
+{
+    char key[KEY_MAX];
+    int r = etcd_get(m->etcd, key_of(m->config.cluster, KEY_NODES, m->config.node, key), false,
+                     on_looked, m, &m->node.call);
+    if (r < 0)
+        retry_later(m);
+}
+
+static void on_put(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
+{
+    Manager *m = userdata;
+    Node *node = &m->node;
+    node->call = NULL; /* it frees itself */
+    node->with_ranks = false;
+    if (r < 0 || !result->succeeded) {
+        if (r < 0)
+            log_debug("cannot put this node's record: %s; reading again", err->text);
+        node->lease = 0;
+        node->wanted = true;
+        node_look(m);
+        return;
+    }
+
+    manager_note_contact(m);
+    node->revision = result->revision;
+    if (!node->registered) {
+        node->registered = true;
+        log_info("registered NODE=%s", m->config.node);
+        (void)sd_notifyf(0, "READY=1\nSTATUS=registered as %s in cluster %s", m->config.node,
+                         m->config.cluster); /* nobody listens outside systemd */
+    }
+    if (node->wanted)
+        node_put(m);
+    manager_touch_node(m);
+}
+
+/* The node and what runs on it come back together, so that nobody sees one without the other. */
+static size_t add_ranks(Manager *m, int64_t lease, EtcdCompare *guards, EtcdOp *ops, char **texts,
+                        char (*keys)[KEY_MAX])
+{
+    size_t n = 0;
+    for (Job *job = m->jobs; job && n < TOGETHER_MAX; job = job->next) {
+        Team *team = job->team;
+        if (!team || team->over || team->report.encode(team, &texts[n]) < 0)
+            continue;
+        guards[n] = (EtcdCompare){key_of(m->config.cluster, KEY_WORLDS, job->name, keys[n]),
+                                  ETCD_MOD_REVISION, team->world_revision};
+        ops[n] =
+            (EtcdOp){.kind = ETCD_PUT, .key = team->report.key, .value = texts[n], .lease = lease};
+        n++;
+    }
+    return n;
+}
+
+static void node_put(Manager *m)
+{
+    Node *node = &m->node;
+    int64_t lease = etcd_lease_id(m->lease);
+    if (node->call || node->retry || lease == 0) {
+        node->wanted = true;
+        return;
+    }
+
+    char key[KEY_MAX], keys[TOGETHER_MAX][KEY_MAX];
+    char *texts[TOGETHER_MAX] = {0};
+    EtcdCompare guards[1 + TOGETHER_MAX];
+    EtcdOp ops[1 + TOGETHER_MAX];
+    _cleanup_free_ char *text = NULL;
+    int r = node_encode(m, &text);
+    guards[0] = (EtcdCompare){key_of(m->config.cluster, KEY_NODES, m->config.node, key),
+                              ETCD_MOD_REVISION, node->revision};
+    ops[0] = (EtcdOp){.kind = ETCD_PUT, .key = key, .value = text, .lease = lease};
+    size_t n = node->with_ranks ? add_ranks(m, lease, guards + 1, ops + 1, texts, keys) : 0;
+    if (r == 0)
+        r = etcd_txn(m->etcd, guards, 1 + n, ops, 1 + n, on_put, m, &node->call);
+    for (size_t i = 0; i < n; i++)
+        free(texts[i]);
+    if (r < 0) {
+        log_warning("cannot put this node's record: %s", strerror(-r));
+        node->wanted = true;
+        retry_later(m);
+        return;
+    }
+    node->wanted = false;
+    node->lease = lease;
+    free(node->text);
+    node->text = TAKE_PTR(text);
+}
+
+void node_update(Manager *m)
+{
+    Node *node = &m->node;
+    if (!m->lease)
+        return;
+    _cleanup_free_ char *text = NULL;
+    if (node_encode(m, &text) < 0)
+        return; /* out of memory: the next change tries again */
+    if (node->lease == 0 || !node->text || strcmp(text, node->text) != 0)
+        node_put(m);
+}
+
+bool node_is_settled(const Manager *m)
+{
+    const Node *node = &m->node;
+    return !node->call && !node->retry && !node->wanted && node->lease != 0;
+}
+
+void node_lease_changed(Manager *m, EtcdLeaseState state)
+{
+    Node *node = &m->node;
+    manager_note_contact(m);
+    if (state == ETCD_LEASE_LOST) {
+        log_warning("the lease is gone; taking a new one, ranks run on NODE=%s", m->config.node);
+        node->revision = 0;
+        node->lease = 0;
+        return;
+    }
+    if (state != ETCD_LEASE_GRANTED)
+        return;
+
+    node->lease = 0;
+    node->with_ranks = node->registered;
+    node_put(m);
+    for (Job *job = m->jobs; job; job = job->next) { /* each for itself too: guards may differ */
+        if (job->team)
+            team_report(job->team);
+        for (Team *t = job->over; t; t = t->next)
+            if (t->killed_usec)
+                team_report(t);
+    }
+}

@@ -1,0 +1,40 @@
+/* node.h - this node's record, nodes/<node>, under its lease.
+ *
+ * Put with a compare, so that a live key of another machine is never overwritten. When the lease
+ * was lost, a new one is taken and the record put back with the same incarnation, together with the
+ * records of the ranks that run on.
+ *
+ * Ownership: part of the Manager.
+ * Units:     none.
+ * Errors:    another machine holds the name: the program ends (manager_fail).
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "cluster/records.h"
+#include "etcd/etcd.h"
+
+typedef struct Manager Manager;
+
+typedef struct Node {
+    char boot_id[37];
+    bool registered; /* once at least */
+    NodeState state;
+    NodeVerdict verdict; /* of the probes */
+    char evidence[RECORD_TEXT_MAX + 1];
+
+    int64_t revision; /* of our key as last seen; 0: there is none */
+    int64_t lease;    /* that it was put under; 0: it must be put */
+    char *text;       /* as last put */
+    EtcdCall *call;
+    sd_event_source *retry;
+    bool wanted, with_ranks;
+} Node;
+
+int node_open(Node *node, Error *err);
+void node_clear(Node *node);
+/* Puts the record if its content has changed since the last put. */
+void node_update(Manager *m);
+void node_lease_changed(Manager *m, EtcdLeaseState state);
+/* Our last record is in etcd as it should be. */
+bool node_is_settled(const Manager *m);

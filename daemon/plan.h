@@ -1,0 +1,21 @@
+/* plan.h - which seats a world gives this node.
+ *
+ * Ownership: values.
+ * Units:     slots are counted from 0.
+ * Errors:    -EINVAL for a world that gives a slot which this node does not have, or gives it
+ *            twice.
+ * Threads:   any; pure.
+ */
+#pragma once
+
+#include "cluster/records.h"
+
+typedef struct PlanSeat {
+    int slot, rank;
+} PlanSeat;
+
+/* Only runs that name this incarnation count: a world that was decided for an earlier life of the
+ * node is not for this one. Ranks of a run take its slots in rising order. ret has room for
+ * RECORD_SLOTS_MAX; *ret_n may be 0. */
+int plan_seats(const WorldRecord *world, const char *node, uint64_t incarnation, int n_slots,
+               PlanSeat *ret, size_t *ret_n, Error *err);

@@ -1,0 +1,25 @@
+/* progress.h - progress/<job>, written by rank 0's node at most once a second.
+ *
+ * The first step of a world goes out at once.
+ *
+ * Ownership: part of a Team.
+ * Units:     steps, samples, seconds.
+ * Errors:    as post.h.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "cluster/records.h"
+#include "daemon/post.h"
+#include "trainer/api/channel.h"
+
+typedef struct Progress {
+    Post post;
+    ProgressRecord record;
+    uint64_t sent_usec; /* boottime; 0: never */
+    sd_event_source *timer;
+} Progress;
+
+void progress_init(Progress *progress, Team *team);
+void progress_clear(Progress *progress);
+void progress_note(Progress *progress, const ChannelMessage *step);

@@ -1,0 +1,56 @@
+/* requests.c - see requests.h. */
+#include "daemon/requests.h"
+
+#include "base/log.h"
+#include "daemon/manager.h"
+#include "daemon/rank.h"
+
+#include <string.h>
+
+static void on_answered(int r, const Error *err, _unused_ const EtcdTxnResult *result,
+                        _unused_ void *userdata)
+{
+    if (r < 0)
+        log_warning("an answer to a request may be lost: %s", err->text);
+}
+
+static void answer(Manager *m, const EtcdKeyValue *kv, RequestRecord *request, const char *text)
+{
+    _cleanup_free_ char *value = NULL;
+    (void)snprintf(request->answer, sizeof(request->answer), "%s", text);
+    EtcdCompare guard = {.key = kv->key, .target = ETCD_MOD_REVISION, .equals = kv->mod_revision};
+    int r = request_record_encode(request, kv->value, &value);
+    EtcdOp put = {.kind = ETCD_PUT, .key = kv->key, .value = value};
+    if (r == 0)
+        r = etcd_txn(m->etcd, &guard, 1, &put, 1, on_answered, NULL, NULL);
+    if (r < 0)
+        log_warning("%s: cannot answer: %s", kv->key, strerror(-r));
+}
+
+void requests_on_event(Manager *m, const EtcdEvent *event)
+{
+    RequestRecord request;
+    Error err = ERROR_INIT;
+    if (event->kind == ETCD_EVENT_DELETE)
+        return;
+    if (request_record_decode(event->kv.key, event->kv.value, event->kv.n_value, &request, &err) <
+        0) {
+        log_error("%s", err.text);
+        return;
+    }
+
+    Job *job = !*request.answer && strcmp(request.kind, "checkpoint") == 0
+                   ? job_find(m, request.target)
+                   : NULL;
+    Seat *seat = job && job->team ? team_rank0(job->team) : NULL;
+    Rank *rank = seat ? manager_rank_of(job->team, seat) : NULL;
+    if (rank && rank->has_gone) {
+        ChannelMessage save = {.type = CHANNEL_CHECKPOINT, .generation = job->team->generation};
+        rank_send(rank, &save);
+        log_info("rank 0 is asked for a checkpoint JOB=%s", job->name);
+        answer(m, &event->kv, &request, "rank 0 saves after its present step");
+    } else if (seat) {
+        answer(m, &event->kv, &request, "the job is not training now");
+    }
+    request_record_clear(&request);
+}

@@ -1,0 +1,30 @@
+/* spawn.h - starts a program as a child that cannot outlive this process.
+ *
+ * The child is the leader of its own session and process group, dies by SIGKILL when its parent
+ * does (PR_SET_PDEATHSIG), begins inside its cgroup where one is given, and holds descriptors 0 to
+ * 3 alone. Between clone3 and exec it makes system calls only, so the threads of this process don't
+ * matter.
+ *
+ * Ownership: borrows everything for the call; the caller owns pid (waitid) and pidfd.
+ * Units:     none.
+ * Errors:    -errno of clone3. A program that cannot be executed exits 127 and says so on its
+ *            standard error.
+ * Threads:   call it from the main thread: PR_SET_PDEATHSIG follows the thread that called.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <sys/types.h>
+
+enum { SPAWN_EXEC_FAILED = 127 };
+
+typedef struct SpawnRequest {
+    char *const *argv; /* argv[0] is the path */
+    char *const *environment;
+    int output;  /* standard output and error; negative: this process's own */
+    int channel; /* descriptor 3; negative: none */
+    int cgroup;  /* folder of a cgroup v2; negative: stay where we are */
+} SpawnRequest;
+
+int spawn_process(const SpawnRequest *request, pid_t *ret_pid, int *ret_pidfd, Error *err);

@@ -1,0 +1,155 @@
+/* test-daemon-run.c - the normal life of a world, told from the leader's side. */
+#include "daemon/testing-daemon.h"
+
+#include "base/file.h"
+
+#include <signal.h>
+#include <string.h>
+
+/* Two nodes, three ranks: start, ready, go, steps, saved, finished. */
+static void test_world_from_start_to_finish(_unused_ void **state)
+{
+    _cleanup_(lab_stopp) Lab *lab = lab_start();
+    const char *settings = "\"slots\": 2, \"labels\": {\"rack\": \"r7\"}, "
+                           "\"trainer_environment\": [\"FAKE_SAVE_EVERY=4\"]";
+    (void)lab_start_node(lab, 0, settings, NULL);
+    (void)lab_start_node(lab, 1, settings, NULL);
+    NodeRecord node;
+    assert_true(lab_node_record(lab, 0, &node));
+    assert_int_equal(node.n_slots, 2);
+    assert_string_equal(node.address, "127.0.0.1");
+    assert_non_null(strstr(lab_value(lab, "/sdtrain/lab/nodes/node0"), "r7"));
+
+    lab_put_spec(lab, "a");
+    int64_t revision = lab_put_world(lab, "a", 1, (LabRun[]){{0, 3}, {1, 2}}, 2);
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 0, RANK_READY});
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 1, RANK_READY});
+    RanksRecord ranks;
+    assert_true(lab_ranks(lab, "a", 1, 1, &ranks));
+    assert_int_equal(ranks.n_ranks, 1);
+    assert_int_equal(ranks.ranks[0].rank, 2);
+    assert_int_equal(ranks.ranks[0].slot, 1);
+    assert_int_equal(ranks.world_revision, revision);
+    assert_true(ranks.ranks[0].pid > 0);
+    assert_true(lab_node_record(lab, 1, &node));
+    assert_string_equal(node.job, "a");
+    assert_int_equal(node.world_revision, revision);
+
+    lab_put_phase(lab, "a", 1, PHASE_STARTING, true, false);
+    lab_wait(lab, lab_has_first_step, &(LabWhere){"a", 1, 0, 0});
+    lab_wait(lab, lab_is_finished, &(LabWhere){"a", 1, 0, 0});
+    lab_wait(lab, lab_is_finished, &(LabWhere){"a", 1, 1, 0});
+    assert_true(lab_ranks(lab, "a", 1, 0, &ranks));
+    assert_int_equal(ranks.first_step, 1);
+    assert_int_equal(ranks.ranks[0].exit_code, 0);
+    assert_true(ranks.ranks[0].started_usec > 0);
+    assert_true(ranks.ranks[0].ready_usec >= ranks.ranks[0].started_usec);
+    assert_true(ranks.ranks[0].joined_usec >= ranks.ranks[0].ready_usec);
+
+    CheckpointsRecord checkpoints;
+    assert_true(lab_checkpoints(lab, "a", &checkpoints));
+    assert_int_equal(checkpoints.n_commits, 3); /* 4, 8 and the last */
+    assert_int_equal(checkpoints.commits[2].step, 10);
+    assert_int_equal(checkpoints.commits[2].generation, 1);
+    assert_string_equal(checkpoints.commits[0].uri, "file:///fake/step4-g1/manifest.json");
+    const char *progress = lab_value(lab, "/sdtrain/lab/progress/a");
+    assert_non_null(progress);
+}
+
+/* The world moves while ranks train: the old are dead before the new are ready, and reported so. */
+static void test_world_moves(_unused_ void **state)
+{
+    _cleanup_(lab_stopp) Lab *lab = lab_start();
+    const char *settings = "\"slots\": 2, \"trainer_environment\": [\"FAKE_STEPS=1000000\"]";
+    (void)lab_start_node(lab, 0, settings, NULL);
+    (void)lab_start_node(lab, 1, settings, NULL);
+    lab_put_spec(lab, "a");
+    (void)lab_put_world(lab, "a", 1, (LabRun[]){{0, 3}, {1, 3}}, 2);
+    lab_put_phase(lab, "a", 1, PHASE_STARTING, true, false);
+    lab_wait(lab, lab_has_first_step, &(LabWhere){"a", 1, 0, 0});
+    RanksRecord old;
+    assert_true(lab_ranks(lab, "a", 1, 0, &old));
+    int old_pid = old.ranks[0].pid;
+
+    /* node1 is in no new world: it must say that its old ranks are dead all the same */
+    (void)lab_put_world(lab, "a", 2, (LabRun[]){{0, 3}}, 1);
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 2, 0, RANK_READY});
+    lab_wait(lab, lab_is_killed, &(LabWhere){"a", 2, 0, 0});
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 1, RANK_EXITED});
+    lab_wait(lab, lab_is_killed, &(LabWhere){"a", 1, 1, 0});
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 0, RANK_EXITED});
+    assert_int_equal(kill(old_pid, 0), -1);
+    RanksRecord ranks;
+    assert_true(lab_ranks(lab, "a", 2, 0, &ranks));
+    assert_true(ranks.killed_usec > 0);
+    assert_true(lab_ranks(lab, "a", 1, 1, &ranks));
+    assert_true(ranks.ranks[0].killed);
+    assert_int_equal(ranks.ranks[0].exit_code, -SIGKILL);
+
+    /* go of the old generation means nothing to the new one */
+    lab_put_phase(lab, "a", 2, PHASE_STARTING, true, false);
+    lab_wait(lab, lab_has_first_step, &(LabWhere){"a", 2, 0, 0});
+    lab_put_phase(lab, "a", 2, PHASE_STOPPED, true, false);
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 2, 0, RANK_EXITED});
+}
+
+/* leave: rank 0 alone is told; it saves, and says that it left. A request for a checkpoint works.
+ */
+static void test_leave_and_checkpoint_request(_unused_ void **state)
+{
+    _cleanup_(lab_stopp) Lab *lab = lab_start();
+    (void)lab_start_node(lab, 0, "\"trainer_environment\": [\"FAKE_STEPS=1000000\"]", NULL);
+    lab_put_spec(lab, "a");
+    (void)lab_put_world(lab, "a", 1, (LabRun[]){{0, 1}}, 1);
+    lab_put_phase(lab, "a", 1, PHASE_STARTING, true, false);
+    lab_wait(lab, lab_has_first_step, &(LabWhere){"a", 1, 0, 0});
+
+    RequestRecord request = {.id = "r1", .kind = "checkpoint", .target = "a"};
+    _cleanup_free_ char *text = NULL;
+    assert_int_equal(request_record_encode(&request, NULL, &text), 0);
+    lab_put(lab, "/sdtrain/lab/requests/r1", text);
+    lab_wait(lab, lab_has_commits, &(LabCommits){"a", 1});
+    lab_put_phase(lab, "a", 1, PHASE_STOPPING, true, true);
+    lab_wait(lab, lab_has_left, &(LabWhere){"a", 1, 0, 0});
+    CheckpointsRecord record;
+    RanksRecord ranks;
+    assert_true(lab_checkpoints(lab, "a", &record));
+    assert_true(lab_ranks(lab, "a", 1, 0, &ranks));
+    assert_false(ranks.finished);
+    assert_int_equal(checkpoints_latest(&record)->step, ranks.ranks[0].step);
+    assert_string_equal(ranks.ranks[0].text, "left");
+    assert_non_null(strstr(lab_value(lab, "/sdtrain/lab/requests/r1"), "saves"));
+}
+
+/* Sixteen ranks that speak at every step: what sdtraind needs stays small. */
+static void test_resident_memory(_unused_ void **state)
+{
+    _cleanup_(lab_stopp) Lab *lab = lab_start();
+    LabNode *node = lab_start_node(lab, 0,
+                                   "\"slots\": 16, \"trainer_environment\": [\"FAKE_STEPS=200\", "
+                                   "\"FAKE_SAVE_EVERY=20\", \"FAKE_PRINT=100000\"]",
+                                   NULL);
+    lab_put_spec(lab, "a");
+    for (int64_t generation = 1; generation <= 3; generation++) {
+        (void)lab_put_world(lab, "a", generation, (LabRun[]){{0, 0xffff}}, 1);
+        lab_put_phase(lab, "a", generation, PHASE_STARTING, true, false);
+        lab_wait(lab, lab_all_in_state, &(LabWhere){"a", generation, 0, RANK_RUNNING});
+    }
+    lab_wait(lab, lab_is_finished, &(LabWhere){"a", 3, 0, 0});
+    int64_t bytes = lab_resident_bytes(node);
+    print_message("resident: %.1f MB\n", (double)bytes / 1e6);
+#ifndef __SANITIZE_ADDRESS__
+    assert_true(bytes <= 30 * 1000 * 1000);
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_world_from_start_to_finish),
+        cmocka_unit_test(test_world_moves),
+        cmocka_unit_test(test_leave_and_checkpoint_request),
+        cmocka_unit_test(test_resident_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,138 @@
+/* watch.c - see watch.h. */
+#include "daemon/watch.h"
+
+#include "base/log.h"
+#include "cluster/keys.h"
+#include "daemon/manager.h"
+#include "daemon/rank.h"
+#include "daemon/requests.h"
+
+#include <string.h>
+
+static void on_world(Manager *m, const EtcdEvent *e, const char *name)
+{
+    if (e->kind == ETCD_EVENT_DELETE) {
+        Job *job = job_find(m, name);
+        if (job)
+            job_set_world(job, NULL, e->kv.mod_revision);
+        return;
+    }
+    WorldRecord world;
+    Error err = ERROR_INIT;
+    if (world_record_decode(e->kv.key, e->kv.value, e->kv.n_value, &world, &err) < 0) {
+        log_error("%s; this node takes no part in that world", err.text);
+        return;
+    }
+    Job *job = job_get(m, name);
+    if (job)
+        job_set_world(job, &world, e->kv.mod_revision);
+    world_record_clear(&world);
+}
+
+static void on_phase(Manager *m, const EtcdEvent *e, const char *name)
+{
+    PhaseRecord phase;
+    Error err = ERROR_INIT;
+    if (e->kind == ETCD_EVENT_DELETE) {
+        Job *job = job_find(m, name);
+        if (job)
+            job_set_phase(job, NULL);
+        return;
+    }
+    if (phase_record_decode(e->kv.key, e->kv.value, e->kv.n_value, &phase, &err) < 0) {
+        log_error("%s", err.text);
+        return;
+    }
+    Job *job = job_get(m, name);
+    if (job)
+        job_set_phase(job, &phase);
+    phase_record_clear(&phase);
+}
+
+static void on_rendezvous(Manager *m, const EtcdEvent *e, const char *rest)
+{
+    char name[RECORD_JOB_MAX + 1];
+    int64_t generation;
+    if (key_parse_rendezvous(rest, name, sizeof(name), &generation) < 0)
+        return;
+    if (e->kind == ETCD_EVENT_DELETE) {
+        Job *job = job_find(m, name);
+        if (job)
+            job_set_rendezvous(job, generation, NULL);
+        return;
+    }
+    RendezvousRecord record;
+    Error err = ERROR_INIT;
+    if (rendezvous_record_decode(e->kv.key, e->kv.value, e->kv.n_value, &record, &err) < 0) {
+        log_error("%s", err.text);
+        return;
+    }
+    Job *job = job_get(m, name);
+    if (job)
+        job_set_rendezvous(job, generation, &record);
+    rendezvous_record_clear(&record);
+}
+
+/* Quarantine is the one order that doesn't wait for a new world: what runs here may be wrong. */
+static void on_cordon(Manager *m, const EtcdEvent *e, const char *name)
+{
+    CordonRecord cordon;
+    Error err = ERROR_INIT;
+    if (strcmp(name, m->config.node) != 0 || e->kind == ETCD_EVENT_DELETE)
+        return;
+    if (cordon_record_decode(e->kv.key, e->kv.value, e->kv.n_value, &cordon, &err) < 0) {
+        log_error("%s", err.text);
+        return;
+    }
+    if (cordon.mode == CORDON_QUARANTINE)
+        for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
+            if (m->slots[i] && (!*cordon.job || strcmp(cordon.job, m->slots[i]->job) == 0))
+                rank_kill(m->slots[i], "node is quarantined: %.100s", cordon.reason);
+    cordon_record_clear(&cordon);
+}
+
+static const KeyKind watched[WATCHED_KINDS] = {KEY_WORLDS, KEY_PHASES, KEY_RENDEZVOUS, KEY_CORDONS,
+                                               KEY_REQUESTS};
+
+static void on_events(const EtcdEvent *events, size_t n_events, _unused_ int64_t revision,
+                      _unused_ bool initial, void *userdata)
+{
+    Manager *m = userdata;
+    manager_note_contact(m);
+    for (size_t i = 0; i < n_events; i++) {
+        KeyKind kind;
+        const char *rest;
+        if (key_parse(m->config.cluster, events[i].kv.key, &kind, &rest) < 0)
+            continue; /* somebody else's key under our prefix */
+        if ((kind == KEY_WORLDS || kind == KEY_PHASES) && !name_is_valid(rest))
+            log_error("%s: not the name of a job; skipped", events[i].kv.key);
+        else if (kind == KEY_WORLDS)
+            on_world(m, &events[i], rest);
+        else if (kind == KEY_PHASES)
+            on_phase(m, &events[i], rest);
+        else if (kind == KEY_RENDEZVOUS)
+            on_rendezvous(m, &events[i], rest);
+        else if (kind == KEY_CORDONS)
+            on_cordon(m, &events[i], rest);
+        else if (kind == KEY_REQUESTS)
+            requests_on_event(m, &events[i]);
+    }
+}
+
+int watches_open(Manager *m, Error *err)
+{
+    for (size_t i = 0; i < WATCHED_KINDS; i++) {
+        char prefix[KEY_MAX];
+        (void)key_prefix(m->config.cluster, (int)watched[i], prefix);
+        int r = etcd_watch_prefix(m->etcd, prefix, on_events, m, &m->watches.watch[i]);
+        if (r < 0)
+            return error_errno(err, r, "cannot watch %s", prefix);
+    }
+    return 0;
+}
+
+void watches_clear(Watches *watches)
+{
+    for (size_t i = 0; i < WATCHED_KINDS; i++)
+        watches->watch[i] = etcd_watch_free(watches->watch[i]);
+}

@@ -1,0 +1,43 @@
+/* watchdog.h - whether a rank still makes progress, judged by its own recent steps.
+ *
+ * A rank speaks of (step, stage) before each collective, rank 0 also of each finished step. The
+ * bound on silence is factor x the median of the last steps, at least floor; a rank inside a
+ * collective waits for others and gets twice that, so that the one it waits for is reported first.
+ * Starting, restoring, joining and saving have bounds of their own; waiting for the leader's go has
+ * none (the leader's deadlines cover it).
+ *
+ * Ownership: values.
+ * Units:     *_usec is CLOCK_BOOTTIME microseconds.
+ * Errors:    none.
+ * Threads:   any; pure.
+ */
+#pragma once
+
+#include "base/macro.h"
+#include "trainer/api/channel.h"
+
+enum { WATCHDOG_WINDOW = 15, WATCHDOG_STEPS_MIN = 3 };
+
+typedef struct WatchdogLimits {
+    uint64_t floor_usec, startup_usec, save_usec;
+    double factor;
+} WatchdogLimits;
+
+typedef struct Watchdog {
+    int64_t step, done_step; /* last spoken of; last finished (rank 0 alone), -1: none */
+    TrainStage stage;
+    uint64_t changed_usec, step_usec; /* last change of any; of the step that steps are timed by */
+    uint64_t took_usec[WATCHDOG_WINDOW];
+    size_t n_took; /* ever; the window holds the last ones */
+} Watchdog;
+
+void watchdog_start(Watchdog *w, uint64_t now_usec);
+/* The rank is about to do `stage` of `step`. */
+void watchdog_note_stage(Watchdog *w, int64_t step, TrainStage stage, uint64_t now_usec);
+/* The rank finished `step`. */
+void watchdog_note_step(Watchdog *w, int64_t step, uint64_t now_usec);
+/* USEC_INFINITY: it may be silent for ever. */
+uint64_t watchdog_bound_usec(const Watchdog *w, const WatchdogLimits *limits);
+bool watchdog_is_hung(const Watchdog *w, const WatchdogLimits *limits, uint64_t now_usec);
+/* The observer itself stood still: nothing of that time counts against the rank. */
+void watchdog_forgive(Watchdog *w, uint64_t usec);

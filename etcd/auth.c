@@ -1,0 +1,82 @@
+/* auth.c - user and password to token.
+ *
+ * etcd's simple tokens run out after five minutes without use and are lost when a member restarts;
+ * then a request is refused, the token forgotten and the next attempt comes here again. */
+#include "etcd/internal.h"
+
+#include <string.h>
+
+static const RpcMethod authenticate = {
+    .path = "/etcdserverpb.Auth/Authenticate",
+    .purpose = "authentication",
+    .response = &pb__authenticate_response__descriptor,
+    .unary = true,
+};
+
+bool auth_token_refused(const RpcStatus *status)
+{
+    return (status->code == GRPC_STATUS_UNAUTHENTICATED &&
+            strstr(status->text, "invalid auth token")) ||
+           (status->code == GRPC_STATUS_INVALID_ARGUMENT &&
+            (strstr(status->text, "revision of auth store is old") ||
+             strstr(status->text, "user name is empty")));
+}
+
+void auth_forget(Etcd *etcd)
+{
+    free(etcd->token);
+    etcd->token = NULL;
+}
+
+/* The calls that waited in this round go on, or end when the server refused us. */
+static void round_end(Etcd *etcd, int r, const Error *err)
+{
+    unsigned round = etcd->auth_round++;
+    EtcdCall *call;
+
+    do {
+        LIST_FOREACH(call, &etcd->calls, list)
+        if (call->state == CALL_TOKENLESS && call->auth_round == round)
+            break;
+        if (call && r == 0)
+            call_attempt(call);
+        else if (call)
+            call_fail(call, r, err); /* its handler may free others: begin anew */
+    } while (call);
+}
+
+static void authenticated(EtcdCall *call, int r, const Error *err, ProtobufCMessage *message)
+{
+    Etcd *etcd = call->etcd;
+
+    etcd->authenticating = NULL;
+    if (r == 0) {
+        const Pb__AuthenticateResponse *answer = (const Pb__AuthenticateResponse *)message;
+        etcd->token = strdup(answer->token);
+    } else if (strstr(err->text, "authentication is not enabled")) {
+        etcd->token = strdup("");
+        r = 0;
+    }
+    message_free(message);
+    round_end(etcd, r, err);
+}
+
+bool auth_ready(Etcd *etcd)
+{
+    if (!etcd->user || etcd->token)
+        return true;
+    if (etcd->authenticating)
+        return false;
+
+    Pb__AuthenticateRequest request = PB__AUTHENTICATE_REQUEST__INIT;
+    request.name = etcd->user;
+    request.password = etcd->password;
+    /* On failure the caller's own deadline ends the wait. */
+    if (call_new(etcd, &authenticate, &request.base, authenticated, NULL, &etcd->authenticating) <
+        0)
+        return false;
+    etcd->authenticating->anonymous = true;
+    etcd->authenticating->repeatable = true;
+    call_start(etcd->authenticating);
+    return false;
+}

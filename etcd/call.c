@@ -1,0 +1,288 @@
+/* call.c - one request under a deadline.
+ *
+ * A request that may run twice (reads, lease grants) is tried on one endpoint after the other until
+ * its deadline. A transaction is tried again only when the last attempt cannot have reached etcd:
+ * no connection came up, the member refused it unseen for lack of a leader, or it refused the
+ * token. Everything else is reported, because it may have been done. */
+#include "etcd/internal.h"
+
+#include <string.h>
+
+enum {
+    PAUSE_MSEC = 100,         /* between two tries of the same endpoint */
+    REFUSED_AVOID_MSEC = 500, /* an endpoint that takes no connection */
+    LEADERLESS_AVOID_MSEC = 1000,
+    TOKENS_MAX = 3, /* of one call: a token may be younger than the member that is asked */
+};
+
+uint64_t backoff_usec(unsigned n_failures)
+{
+    return MIN(UINT64_C(50) << MIN(n_failures, 5u), UINT64_C(1000)) * USEC_PER_MSEC;
+}
+
+ProtobufCBinaryData bytes_of(const char *text)
+{
+    return (ProtobufCBinaryData){.data = (uint8_t *)text, .len = strlen(text)};
+}
+
+ProtobufCBinaryData range_end(const char *prefix, char *ret)
+{
+    size_t n = strlen(prefix);
+
+    memcpy(ret, prefix, n + 1);
+    while (n > 0 && (uint8_t)ret[n - 1] == 0xff)
+        n--;
+    if (n == 0) { /* "\0" stands for the end of all keys */
+        ret[0] = 0;
+        return (ProtobufCBinaryData){.data = (uint8_t *)ret, .len = 1};
+    }
+    ret[n - 1]++;
+    return (ProtobufCBinaryData){.data = (uint8_t *)ret, .len = n};
+}
+
+EtcdKeyValue key_value_view(const Pb__KeyValue *kv)
+{
+    return (EtcdKeyValue){
+        .key = kv->key.data ? (const char *)kv->key.data : "",
+        .value = kv->value.data ? (const char *)kv->value.data : "",
+        .n_value = kv->value.len,
+        .create_revision = kv->create_revision,
+        .mod_revision = kv->mod_revision,
+        .version = kv->version,
+        .lease = kv->lease,
+    };
+}
+
+/* ---- what a status means ---- */
+
+static bool says(const RpcStatus *status, const char *text) { return strstr(status->text, text); }
+
+/* No connection came up, so nothing was sent. */
+static bool never_sent(const RpcStatus *status)
+{
+    return status->code == GRPC_STATUS_UNAVAILABLE &&
+           (says(status, "failed to connect to all addresses") ||
+            says(status, "DNS resolution failed"));
+}
+
+/* The member has no leader and refused the request before it looked at it. */
+static bool leaderless(const RpcStatus *status)
+{
+    return status->code == GRPC_STATUS_UNAVAILABLE && says(status, "etcdserver: no leader");
+}
+
+static int status_errno(const RpcStatus *status)
+{
+    if (status->silent)
+        return -ETIMEDOUT;
+    switch (status->code) {
+    case GRPC_STATUS_OK:
+        return 0;
+    case GRPC_STATUS_DEADLINE_EXCEEDED:
+        return -ETIMEDOUT;
+    case GRPC_STATUS_UNAVAILABLE:
+        return says(status, "etcdserver:") ? -ETIMEDOUT : -ECONNREFUSED;
+    case GRPC_STATUS_UNAUTHENTICATED:
+    case GRPC_STATUS_PERMISSION_DENIED:
+        return -EACCES;
+    case GRPC_STATUS_INVALID_ARGUMENT:
+        return says(status, "authentication failed") || says(status, "user name") ? -EACCES : -EIO;
+    case GRPC_STATUS_NOT_FOUND:
+    case GRPC_STATUS_OUT_OF_RANGE:
+        return -ESTALE;
+    default:
+        return -EIO;
+    }
+}
+
+static bool worth_repeating(const RpcStatus *status)
+{
+    return status->silent || status->code == GRPC_STATUS_UNAVAILABLE ||
+           status->code == GRPC_STATUS_INTERNAL || status->code == GRPC_STATUS_ABORTED;
+}
+
+static void judge_endpoint(const RpcStatus *status)
+{
+    if (never_sent(status))
+        endpoint_avoid(status->endpoint, REFUSED_AVOID_MSEC * USEC_PER_MSEC);
+    else if (status->code == GRPC_STATUS_UNAVAILABLE)
+        endpoint_avoid(status->endpoint, LEADERLESS_AVOID_MSEC * USEC_PER_MSEC);
+}
+
+void stream_ended(Etcd *etcd, const RpcStatus *status)
+{
+    judge_endpoint(status);
+    if (auth_token_refused(status))
+        auth_forget(etcd);
+}
+
+/* ---- the life of a call ---- */
+
+static void call_release(EtcdCall *call)
+{
+    LIST_REMOVE(call, list);
+    call->rpc = rpc_cancel(call->rpc);
+    sd_event_source_disable_unref(call->timer);
+    if (call->etcd->authenticating == call)
+        call->etcd->authenticating = NULL;
+    if (call->context_free)
+        call->context_free(call->context);
+    grpc_byte_buffer_destroy(call->request);
+    message_free(call->answer);
+    free(call);
+}
+
+EtcdCall *etcd_call_free(EtcdCall *call)
+{
+    /* Within its own handler it goes anyway, right after. */
+    if (call && call->state != CALL_ANSWERED)
+        call_release(call);
+    return NULL;
+}
+
+static void call_answer(EtcdCall *call, int r, const Error *err, ProtobufCMessage *message)
+{
+    call->state = CALL_ANSWERED;
+    call->handler(call, r, err, message);
+    if (call->state == CALL_ANSWERED)
+        call_release(call);
+}
+
+void call_fail(EtcdCall *call, int r, const Error *err)
+{
+    Error copy = *err; /* it may be the call's own */
+    call_answer(call, r, &copy, NULL);
+}
+
+static void call_timeout(EtcdCall *call)
+{
+    Error err = ERROR_INIT;
+    double sec = (double)call->etcd->timeout_usec / (double)USEC_PER_SEC;
+    int r = call->error.code ? call->error.code : -ETIMEDOUT;
+
+    (void)error_set(&err, r, "etcd at %s: no %s within %.1f s%s%s", call->etcd->endpoint_list,
+                    call->method->purpose, sec, call->error.code ? ", lastly: " : "",
+                    call->error.text);
+    call_fail(call, r, &err);
+}
+
+static void call_wait(EtcdCall *call, CallState state, uint64_t until_usec)
+{
+    call->state = state;
+    /* These fail only when the loop has finished; then the call ends with its Etcd. */
+    (void)sd_event_source_set_time(call->timer, MIN(until_usec, call->deadline_usec));
+    (void)sd_event_source_set_enabled(call->timer, SD_EVENT_ONESHOT);
+}
+
+static void call_pause(EtcdCall *call)
+{
+    bool fresh = ++call->n_attempts % call->etcd->n_endpoints != 0;
+    uint64_t now = clock_boottime_usec();
+
+    call_wait(call, CALL_PAUSING, fresh ? now : now + PAUSE_MSEC * USEC_PER_MSEC);
+}
+
+static void on_message(void *userdata, ProtobufCMessage *message)
+{
+    EtcdCall *call = userdata;
+
+    message_free(call->answer); /* a unary call has one answer; the last counts */
+    call->answer = message;
+}
+
+static void on_ended(void *userdata, const RpcStatus *status)
+{
+    EtcdCall *call = userdata;
+    int r = status_errno(status);
+
+    call->rpc = NULL;
+    if (r == 0 && call->answer) {
+        call_answer(call, 0, &ERROR_INIT, TAKE_PTR(call->answer));
+        return;
+    }
+    if (r == 0)
+        r = -EIO;
+    (void)error_set(&call->error, r, "etcd at %s: %s: %s", status->endpoint->address,
+                    call->method->purpose,
+                    status->silent  ? "it is silent"
+                    : *status->text ? status->text
+                                    : "no answer");
+    judge_endpoint(status);
+    if (!call->anonymous && auth_token_refused(status) && ++call->n_tokens <= TOKENS_MAX) {
+        auth_forget(call->etcd);
+        call_pause(call);
+    } else if (never_sent(status) || leaderless(status) ||
+               (call->repeatable && worth_repeating(status)))
+        call_pause(call);
+    else if (status->code == GRPC_STATUS_DEADLINE_EXCEEDED) {
+        endpoint_avoid(status->endpoint, LEADERLESS_AVOID_MSEC * USEC_PER_MSEC);
+        call->error = ERROR_INIT;
+        call_timeout(call);
+    } else
+        call_fail(call, r, &call->error);
+}
+
+static const RpcEvents call_events = {.message = on_message, .ended = on_ended};
+
+void call_attempt(EtcdCall *call)
+{
+    if (!call->anonymous && !auth_ready(call->etcd)) {
+        call->auth_round = call->etcd->auth_round;
+        call_wait(call, CALL_TOKENLESS, call->deadline_usec);
+        return;
+    }
+    call->state = CALL_IN_FLIGHT;
+    call->attempt_usec = clock_boottime_usec();
+    (void)sd_event_source_set_enabled(call->timer, SD_EVENT_OFF);
+    call->rpc = rpc_start(call->etcd, endpoint_pick(call->etcd), call->method, call->request,
+                          call->deadline_usec, &call_events, call);
+}
+
+static int on_timer(sd_event_source *source _unused_, uint64_t usec _unused_, void *userdata)
+{
+    EtcdCall *call = userdata;
+
+    if (clock_boottime_usec() >= call->deadline_usec)
+        call_timeout(call);
+    else if (call->state == CALL_PAUSING)
+        call_attempt(call);
+    return 0;
+}
+
+int call_new(Etcd *etcd, const RpcMethod *method, const ProtobufCMessage *request,
+             CallHandler handler, void *context, EtcdCall **ret)
+{
+    if (etcd->closed)
+        return -ESHUTDOWN;
+    EtcdCall *call = calloc(1, sizeof(*call));
+    if (!call)
+        return -ENOMEM;
+    *call = (EtcdCall){.etcd = etcd, .method = method, .handler = handler, .context = context};
+    int r = sd_event_add_time(etcd->event, &call->timer, CLOCK_BOOTTIME, 0, 1, on_timer, call);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(call->timer, SD_EVENT_OFF);
+    if (r < 0) {
+        sd_event_source_disable_unref(call->timer);
+        free(call);
+        return r;
+    }
+    call->request = message_pack(request);
+    LIST_INSERT_HEAD(&etcd->calls, call, list);
+    *ret = call;
+    return 0;
+}
+
+void call_start(EtcdCall *call)
+{
+    call->deadline_usec = clock_boottime_usec() + call->etcd->timeout_usec;
+    call_attempt(call);
+}
+
+void call_again(EtcdCall *call, const ProtobufCMessage *request)
+{
+    assert(call->state == CALL_ANSWERED);
+    grpc_byte_buffer_destroy(call->request);
+    call->request = message_pack(request);
+    call->error = ERROR_INIT;
+    call_start(call);
+}

@@ -1,0 +1,265 @@
+/* election.c - one leader among the candidates under a prefix.
+ *
+ * A candidate is a key <prefix><lease in hex> bound to its lease; the lowest create revision leads.
+ * All of it is read from one watch, so what a candidate believes may be old: the term (its key's
+ * create revision) guards every write of a leader. */
+#include "base/log.h"
+#include "etcd/internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { LOOK_AGAIN_MSEC = 500 };
+
+typedef struct Candidate {
+    char *key;
+    int64_t create_revision;
+} Candidate;
+
+struct EtcdElection {
+    Etcd *etcd;
+    char *prefix, *value;
+    EtcdElectionHandler handler;
+    void *userdata;
+
+    EtcdWatch *watch;
+    EtcdCall *campaign;
+    sd_event_source *timer; /* the next try to put the key */
+    int64_t lease;
+    char *key; /* of this lease; NULL without one */
+    bool leading;
+    int64_t term;
+    unsigned n_failures;
+    bool *freed; /* on the stack of whoever calls the handler */
+
+    Candidate *candidates;
+    size_t n_candidates;
+};
+
+static void campaign(EtcdElection *election);
+
+static Candidate *candidate_find(EtcdElection *election, const char *key)
+{
+    for (size_t i = 0; i < election->n_candidates; i++)
+        if (!strcmp(election->candidates[i].key, key))
+            return &election->candidates[i];
+    return NULL;
+}
+
+static void candidate_remove(EtcdElection *election, const char *key)
+{
+    Candidate *candidate = candidate_find(election, key);
+    if (!candidate)
+        return;
+    free(candidate->key);
+    *candidate = election->candidates[--election->n_candidates];
+}
+
+static void candidate_add(EtcdElection *election, const EtcdKeyValue *kv)
+{
+    Candidate *candidate = candidate_find(election, kv->key);
+    if (!candidate) {
+        Candidate *list = reallocarray(election->candidates, election->n_candidates + 1,
+                                       sizeof(*election->candidates));
+        char *key = strdup(kv->key);
+        if (!list || !key)
+            abort(); /* as gRPC does when memory ends */
+        election->candidates = list;
+        candidate = &list[election->n_candidates++];
+        candidate->key = key;
+    }
+    candidate->create_revision = kv->create_revision;
+}
+
+/* False when the handler freed the election. */
+static bool tell(EtcdElection *election, bool leading, const char *key, int64_t term)
+{
+    bool freed = false;
+
+    election->leading = leading;
+    election->term = term;
+    election->freed = &freed;
+    election->handler(leading, key, term, election->userdata);
+    if (freed)
+        return false;
+    election->freed = NULL;
+    return true;
+}
+
+/* Compares what is so with what was told. */
+static void judge(EtcdElection *election)
+{
+    const Candidate *own = election->key ? candidate_find(election, election->key) : NULL;
+    int64_t lowest = INT64_MAX;
+
+    for (size_t i = 0; i < election->n_candidates; i++)
+        lowest = MIN(lowest, election->candidates[i].create_revision);
+    if (election->key && !own && !election->campaign)
+        campaign(election); /* somebody deleted it */
+    int64_t term = own && own->create_revision == lowest ? lowest : 0;
+
+    /* A key that was deleted and put again is another term. */
+    if (election->leading && term != election->term &&
+        !tell(election, false, election->key ? election->key : "", election->term))
+        return;
+    if (!election->leading && term != 0)
+        (void)tell(election, true, election->key, term); /* the election may be gone now */
+}
+
+static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision _unused_,
+                     bool initial _unused_, void *userdata)
+{
+    EtcdElection *election = userdata;
+
+    for (size_t i = 0; i < n_events; i++) {
+        if (events[i].kind == ETCD_EVENT_DELETE)
+            candidate_remove(election, events[i].kv.key);
+        else
+            candidate_add(election, &events[i].kv);
+    }
+    judge(election);
+}
+
+static void try_later(EtcdElection *election, uint64_t after_usec)
+{
+    /* These fail only when the loop has finished. */
+    (void)sd_event_source_set_time(election->timer, clock_boottime_usec() + after_usec);
+    (void)sd_event_source_set_enabled(election->timer, SD_EVENT_ONESHOT);
+}
+
+static void on_campaign(int r, const Error *err, const EtcdTxnResult *result _unused_,
+                        void *userdata)
+{
+    EtcdElection *election = userdata;
+
+    election->campaign = NULL;
+    if (r == 0) {
+        /* The watch tells the rest, also of a key that was there; unless the key was deleted before
+         * this answer came, hence a look later. */
+        election->n_failures = 0;
+        if (!candidate_find(election, election->key))
+            try_later(election, LOOK_AGAIN_MSEC * USEC_PER_MSEC);
+        return;
+    }
+    if (election->n_failures == 0 && r != -ESTALE) /* a lost lease is told elsewhere */
+        log_warning("cannot stand for election under %s: %s", election->prefix, err->text);
+    try_later(election, backoff_usec(election->n_failures++));
+}
+
+static void campaign(EtcdElection *election)
+{
+    EtcdCompare absent = {.key = election->key, .target = ETCD_CREATE_REVISION, .equals = 0};
+    EtcdOp put = {.kind = ETCD_PUT,
+                  .key = election->key,
+                  .value = election->value,
+                  .lease = election->lease};
+
+    int r =
+        etcd_txn(election->etcd, &absent, 1, &put, 1, on_campaign, election, &election->campaign);
+    if (r < 0) {
+        Error err = ERROR_INIT;
+        (void)error_errno(&err, r, "etcd: transaction");
+        on_campaign(r, &err, NULL, election);
+    }
+}
+
+static int on_timer(sd_event_source *source _unused_, uint64_t usec _unused_, void *userdata)
+{
+    EtcdElection *election = userdata;
+
+    if (!election->etcd->closed && election->key && !election->campaign &&
+        !candidate_find(election, election->key))
+        campaign(election);
+    return 0;
+}
+
+static void withdraw(EtcdElection *election)
+{
+    if (!election->etcd->closed)
+        election->campaign = etcd_call_free(election->campaign);
+    (void)sd_event_source_set_enabled(election->timer, SD_EVENT_OFF);
+    free(election->key);
+    election->key = NULL;
+    election->lease = 0;
+}
+
+static void stand(EtcdElection *election, int64_t lease)
+{
+    if (lease == election->lease)
+        return;
+    withdraw(election);
+    if (asprintf(&election->key, "%s%" PRIx64, election->prefix, (uint64_t)lease) < 0)
+        abort();
+    election->lease = lease;
+    election->n_failures = 0;
+    campaign(election);
+}
+
+void etcd_election_lease_changed(EtcdElection *election, EtcdLeaseState state, int64_t lease)
+{
+    if (!election || election->etcd->closed)
+        return;
+    switch (state) {
+    case ETCD_LEASE_GRANTED:
+        stand(election, lease);
+        break;
+    case ETCD_LEASE_RENEWED:
+        break;
+    case ETCD_LEASE_LOST:
+        if (lease != election->lease)
+            break;
+        if (election->leading) {
+            _cleanup_free_ char *key = TAKE_PTR(election->key);
+            withdraw(election);
+            (void)tell(election, false, key, election->term); /* the election may be gone now */
+        } else
+            withdraw(election);
+        break;
+    }
+}
+
+int etcd_election_new(Etcd *etcd, const char *prefix, const char *value, EtcdLease *lease,
+                      EtcdElectionHandler handler, void *userdata, EtcdElection **ret)
+{
+    _cleanup_(etcd_election_freep) EtcdElection *election = calloc(1, sizeof(*election));
+    if (!election)
+        return -ENOMEM;
+    election->etcd = etcd_ref(etcd);
+    election->handler = handler;
+    election->userdata = userdata;
+    election->prefix = strdup(prefix);
+    election->value = strdup(value);
+    if (!election->prefix || !election->value)
+        return -ENOMEM;
+    int r =
+        sd_event_add_time(etcd->event, &election->timer, CLOCK_BOOTTIME, 0, 1, on_timer, election);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(election->timer, SD_EVENT_OFF);
+    if (r >= 0)
+        r = etcd_watch_prefix(etcd, prefix, on_watch, election, &election->watch);
+    if (r < 0)
+        return r;
+    if (etcd_lease_id(lease) != 0)
+        stand(election, etcd_lease_id(lease));
+    *ret = TAKE_PTR(election);
+    return 0;
+}
+
+EtcdElection *etcd_election_free(EtcdElection *election)
+{
+    if (!election)
+        return NULL;
+    if (election->freed)
+        *election->freed = true;
+    (void)etcd_watch_free(election->watch);
+    withdraw(election);
+    sd_event_source_disable_unref(election->timer);
+    for (size_t i = 0; i < election->n_candidates; i++)
+        free(election->candidates[i].key);
+    free(election->candidates);
+    free(election->prefix);
+    free(election->value);
+    (void)etcd_unref(election->etcd);
+    free(election);
+    return NULL;
+}

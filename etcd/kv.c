@@ -1,0 +1,310 @@
+/* kv.c - reads and transactions. */
+#include "etcd/internal.h"
+
+#include <string.h>
+
+enum {
+    PAGE_KEYS = 512, /* halved when a page does not fit into a message */
+    OPS_MAX = 120,   /* etcd takes 128 */
+};
+
+/* ---- get ---- */
+
+static const RpcMethod range_method = {
+    .path = "/etcdserverpb.KV/Range",
+    .purpose = "read",
+    .response = &pb__range_response__descriptor,
+    .unary = true,
+};
+
+/* The pages so far; their messages hold what kvs point to. */
+typedef struct Get {
+    char *key, *end;
+    ProtobufCBinaryData end_bytes;
+    int64_t limit, revision;
+    Pb__RangeResponse **pages;
+    size_t n_pages, n_kvs;
+} Get;
+
+static void get_forget_pages(Get *get)
+{
+    for (size_t i = 0; i < get->n_pages; i++)
+        message_free(&get->pages[i]->base);
+    free(get->pages);
+    get->pages = NULL;
+    get->n_pages = get->n_kvs = 0;
+    get->revision = 0;
+}
+
+static void get_free(void *context)
+{
+    Get *get = context;
+
+    get_forget_pages(get);
+    free(get->key);
+    free(get->end);
+    free(get);
+}
+
+/* The request for the first page, or for the one after the last key that we have. */
+static Pb__RangeRequest get_request(const Get *get)
+{
+    Pb__RangeRequest request = PB__RANGE_REQUEST__INIT;
+
+    request.key = *get->key ? bytes_of(get->key) : (ProtobufCBinaryData){1, (uint8_t *)get->key};
+    request.range_end = get->end_bytes;
+    request.limit = get->end_bytes.len ? get->limit : 0;
+    request.revision = get->revision;
+    if (get->n_kvs > 0) {
+        const Pb__RangeResponse *last = get->pages[get->n_pages - 1];
+        request.key = last->kvs[last->n_kvs - 1]->key;
+        request.key.len++; /* the NUL behind it: the next key possible */
+    }
+    return request;
+}
+
+static void get_done(EtcdCall *call, const Get *get)
+{
+    size_t n = 0;
+    _cleanup_free_ EtcdKeyValue *kvs = calloc(MAX(get->n_kvs, (size_t)1), sizeof(*kvs));
+
+    if (!kvs) {
+        Error err = ERROR_INIT;
+        int r = error_errno(&err, -ENOMEM, "etcd: read of %s", get->key);
+        call->user.range(r, &err, NULL, call->userdata);
+        return;
+    }
+    for (size_t i = 0; i < get->n_pages; i++)
+        for (size_t j = 0; j < get->pages[i]->n_kvs; j++)
+            kvs[n++] = key_value_view(get->pages[i]->kvs[j]);
+    EtcdRange range = {.kvs = kvs, .n_kvs = n, .revision = get->revision};
+    call->user.range(0, &ERROR_INIT, &range, call->userdata);
+}
+
+static void get_failed(EtcdCall *call, Get *get, int r, const Error *err)
+{
+    if (strstr(err->text, "larger than max") && get->limit > 1) {
+        get->limit /= 2;
+    } else if (r == -ESTALE && get->n_pages > 0) {
+        get_forget_pages(get); /* compacted between two pages: begin anew at a later revision */
+    } else {
+        call->user.range(r, err, NULL, call->userdata);
+        return;
+    }
+    Pb__RangeRequest request = get_request(get);
+    call_again(call, &request.base);
+}
+
+static void get_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessage *message)
+{
+    Get *get = call->context;
+
+    if (r < 0) {
+        get_failed(call, get, r, err);
+        return;
+    }
+    Pb__RangeResponse *page = (Pb__RangeResponse *)message;
+    /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers it is */
+    Pb__RangeResponse **pages = reallocarray(get->pages, get->n_pages + 1, sizeof(*get->pages));
+    if (!pages)
+        abort(); /* as gRPC does when memory ends */
+    get->pages = pages;
+    get->pages[get->n_pages++] = page;
+    get->n_kvs += page->n_kvs;
+    if (get->revision == 0 && page->header)
+        get->revision = page->header->revision;
+    if (page->more && page->n_kvs > 0) {
+        Pb__RangeRequest request = get_request(get);
+        call_again(call, &request.base);
+        return;
+    }
+    get_done(call, get);
+}
+
+int etcd_get(Etcd *etcd, const char *key, bool prefix, EtcdRangeHandler handler, void *userdata,
+             EtcdCall **ret)
+{
+    EtcdCall *call;
+
+    if (!prefix && !*key)
+        return -EINVAL;
+    Get *get = calloc(1, sizeof(*get));
+    if (!get)
+        return -ENOMEM;
+    get->limit = PAGE_KEYS;
+    get->key = strdup(key);
+    get->end = calloc(1, strlen(key) + 1);
+    if (!get->key || !get->end) {
+        get_free(get);
+        return -ENOMEM;
+    }
+    if (prefix)
+        get->end_bytes = range_end(key, get->end);
+    Pb__RangeRequest request = get_request(get);
+    int r = call_new(etcd, &range_method, &request.base, get_answered, get, &call);
+    if (r < 0) {
+        get_free(get);
+        return r;
+    }
+    call->context_free = get_free;
+    call->repeatable = true;
+    call->user.range = handler;
+    call->userdata = userdata;
+    call_start(call);
+    if (ret)
+        *ret = call;
+    return 0;
+}
+
+/* ---- transaction ---- */
+
+static const RpcMethod txn_method = {
+    .path = "/etcdserverpb.KV/Txn",
+    .purpose = "transaction",
+    .response = &pb__txn_response__descriptor,
+    .unary = true,
+};
+
+static void txn_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessage *message)
+{
+    if (r < 0) {
+        call->user.txn(r, err, NULL, call->userdata);
+        return;
+    }
+    Pb__TxnResponse *answer = (Pb__TxnResponse *)message;
+    size_t n = 0;
+    for (size_t i = 0; i < answer->n_responses; i++)
+        if (answer->responses[i]->response_case == PB__RESPONSE_OP__RESPONSE_RANGE)
+            n += answer->responses[i]->range->n_kvs;
+
+    _cleanup_free_ EtcdKeyValue *kvs = calloc(MAX(n, (size_t)1), sizeof(*kvs));
+    if (!kvs)
+        abort();
+    EtcdTxnResult result = {
+        .succeeded = answer->succeeded,
+        .revision = answer->header ? answer->header->revision : 0,
+        .kvs = kvs,
+    };
+    for (size_t i = 0; i < answer->n_responses; i++) {
+        const Pb__ResponseOp *op = answer->responses[i];
+        for (size_t j = 0;
+             op->response_case == PB__RESPONSE_OP__RESPONSE_RANGE && j < op->range->n_kvs; j++)
+            kvs[result.n_kvs++] = key_value_view(op->range->kvs[j]);
+    }
+    call->user.txn(0, &ERROR_INIT, &result, call->userdata);
+    message_free(message);
+}
+
+static Pb__Compare compare_pack(const EtcdCompare *compare)
+{
+    Pb__Compare ret = PB__COMPARE__INIT;
+
+    ret.result = PB__COMPARE__RESULT__EQUAL;
+    ret.key = bytes_of(compare->key);
+    switch (compare->target) {
+    case ETCD_CREATE_REVISION:
+        ret.target = PB__COMPARE__TARGET__CREATE;
+        ret.operand_case = PB__COMPARE__OPERAND_CREATE_REVISION;
+        ret.create_revision = compare->equals;
+        break;
+    case ETCD_MOD_REVISION:
+        ret.target = PB__COMPARE__TARGET__MOD;
+        ret.operand_case = PB__COMPARE__OPERAND_MOD_REVISION;
+        ret.mod_revision = compare->equals;
+        break;
+    case ETCD_VERSION:
+        ret.target = PB__COMPARE__TARGET__VERSION;
+        ret.operand_case = PB__COMPARE__OPERAND_VERSION;
+        ret.version = compare->equals;
+        break;
+    }
+    return ret;
+}
+
+/* One operation with the storage that its message points to. */
+typedef struct PackedOp {
+    Pb__RequestOp op;
+    union {
+        Pb__PutRequest put;
+        Pb__DeleteRangeRequest delete_range;
+        Pb__RangeRequest range;
+    } request;
+    char *end;
+} PackedOp;
+
+static int op_pack(const EtcdOp *op, PackedOp *ret)
+{
+    pb__request_op__init(&ret->op);
+    switch (op->kind) {
+    case ETCD_PUT:
+        pb__put_request__init(&ret->request.put);
+        ret->request.put.key = bytes_of(op->key);
+        ret->request.put.value = bytes_of(op->value ? op->value : "");
+        if (op->n_value > 0)
+            ret->request.put.value.len = op->n_value;
+        ret->request.put.lease = op->lease;
+        ret->op.request_case = PB__REQUEST_OP__REQUEST_PUT;
+        ret->op.put = &ret->request.put;
+        return 0;
+    case ETCD_GET:
+        pb__range_request__init(&ret->request.range);
+        ret->request.range.key = bytes_of(op->key);
+        ret->op.request_case = PB__REQUEST_OP__REQUEST_RANGE;
+        ret->op.range = &ret->request.range;
+        return 0;
+    case ETCD_DELETE:
+    case ETCD_DELETE_PREFIX:
+        pb__delete_range_request__init(&ret->request.delete_range);
+        ret->request.delete_range.key = bytes_of(op->key);
+        if (op->kind == ETCD_DELETE_PREFIX) {
+            ret->end = malloc(strlen(op->key) + 1);
+            if (!ret->end)
+                return -ENOMEM;
+            ret->request.delete_range.range_end = range_end(op->key, ret->end);
+        }
+        ret->op.request_case = PB__REQUEST_OP__REQUEST_DELETE_RANGE;
+        ret->op.delete_range = &ret->request.delete_range;
+        return 0;
+    }
+    return -EINVAL;
+}
+
+int etcd_txn(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
+             size_t n_ops, EtcdTxnHandler handler, void *userdata, EtcdCall **ret)
+{
+    if (n_ops > OPS_MAX || n_compares > OPS_MAX)
+        return -E2BIG;
+
+    Pb__Compare packed_compares[OPS_MAX], *compare_list[OPS_MAX];
+    Pb__RequestOp *op_list[OPS_MAX];
+    _cleanup_free_ PackedOp *packed_ops = calloc(MAX(n_ops, (size_t)1), sizeof(*packed_ops));
+    Pb__TxnRequest request = PB__TXN_REQUEST__INIT;
+    EtcdCall *call = NULL;
+    int r = packed_ops ? 0 : -ENOMEM;
+
+    for (size_t i = 0; i < n_compares; i++) {
+        packed_compares[i] = compare_pack(&compares[i]);
+        compare_list[i] = &packed_compares[i];
+        r = *compares[i].key ? r : -EINVAL;
+    }
+    for (size_t i = 0; i < n_ops && r == 0; i++) {
+        op_list[i] = &packed_ops[i].op;
+        r = *ops[i].key ? op_pack(&ops[i], &packed_ops[i]) : -EINVAL;
+    }
+    request.n_compare = n_compares;
+    request.compare = compare_list;
+    request.n_success = n_ops;
+    request.success = op_list;
+    if (r == 0)
+        r = call_new(etcd, &txn_method, &request.base, txn_answered, NULL, &call);
+    for (size_t i = 0; packed_ops && i < n_ops; i++)
+        free(packed_ops[i].end);
+    if (r < 0)
+        return r;
+    call->user.txn = handler;
+    call->userdata = userdata;
+    call_start(call);
+    if (ret)
+        *ret = call;
+    return 0;
+}

@@ -1,0 +1,270 @@
+/* lease.c - a lease that is granted, renewed and, when lost, granted anew.
+ *
+ * One keep-alive is outstanding at a time, so that the answer tells which send it acknowledges. One
+ * that is not answered within a quarter of the TTL moves to another member; the rest of the TTL is
+ * left for two more tries. Only the server's word (TTL 0) is a loss. */
+#include "etcd/internal.h"
+
+#include <string.h>
+
+enum {
+    ANSWER_MIN_MSEC = 300,
+    SLOW_AVOID_MSEC = 2000,
+};
+
+struct EtcdLease {
+    Etcd *etcd;
+    int64_t wanted_ttl_sec;
+    EtcdLeaseHandler handler;
+    void *userdata;
+
+    int64_t id, ttl_sec; /* id is 0 while none is held */
+    uint64_t deadline_usec;
+    EtcdCall *granting;
+    Rpc *stream;
+    sd_event_source *timer;
+    uint64_t sent_usec; /* of the last keep-alive */
+    bool waiting;       /* for its answer */
+    bool revoked;
+    unsigned n_failures;
+};
+
+static const RpcMethod grant_method = {
+    .path = "/etcdserverpb.Lease/LeaseGrant",
+    .purpose = "lease grant",
+    .response = &pb__lease_grant_response__descriptor,
+    .unary = true,
+};
+static const RpcMethod revoke_method = {
+    .path = "/etcdserverpb.Lease/LeaseRevoke",
+    .purpose = "lease revocation",
+    .response = &pb__lease_revoke_response__descriptor,
+    .unary = true,
+};
+static const RpcMethod keep_alive_method = {
+    .path = "/etcdserverpb.Lease/LeaseKeepAlive",
+    .purpose = "lease renewal",
+    .response = &pb__lease_keep_alive_response__descriptor,
+};
+
+static void timer_set(EtcdLease *lease, uint64_t at_usec)
+{
+    /* These fail only when the loop has finished. */
+    (void)sd_event_source_set_time(lease->timer, at_usec);
+    (void)sd_event_source_set_enabled(lease->timer, SD_EVENT_ONESHOT);
+}
+
+static uint64_t ttl_usec(const EtcdLease *lease) { return (uint64_t)lease->ttl_sec * USEC_PER_SEC; }
+
+static uint64_t answer_usec(const EtcdLease *lease)
+{
+    return MAX(ttl_usec(lease) / 4, ANSWER_MIN_MSEC * USEC_PER_MSEC);
+}
+
+/* ---- grant ---- */
+
+static void grant_again(EtcdLease *lease)
+{
+    timer_set(lease, clock_boottime_usec() + backoff_usec(lease->n_failures++));
+}
+
+static void granted(EtcdCall *call, int r, const Error *err _unused_, ProtobufCMessage *message)
+{
+    EtcdLease *lease = call->context;
+    Pb__LeaseGrantResponse *answer = (Pb__LeaseGrantResponse *)message;
+
+    lease->granting = NULL;
+    if (r == 0 && answer->id != 0 && answer->ttl > 0) {
+        lease->id = answer->id;
+        lease->ttl_sec = answer->ttl;
+        lease->n_failures = 0;
+        lease->sent_usec = call->attempt_usec;
+        lease->waiting = false;
+        lease->deadline_usec = lease->sent_usec + ttl_usec(lease);
+        timer_set(lease, lease->sent_usec + ttl_usec(lease) / 4);
+        message_free(message);
+        lease->handler(ETCD_LEASE_GRANTED, lease->id, lease->userdata); /* may free the lease */
+        return;
+    }
+    message_free(message);
+    grant_again(lease);
+}
+
+static int grant_start(EtcdLease *lease)
+{
+    Pb__LeaseGrantRequest request = PB__LEASE_GRANT_REQUEST__INIT;
+
+    request.ttl = lease->wanted_ttl_sec;
+    int r = call_new(lease->etcd, &grant_method, &request.base, granted, lease, &lease->granting);
+    if (r < 0)
+        return r;
+    lease->granting->repeatable = true; /* one granted twice runs out by itself */
+    call_start(lease->granting);
+    return 0;
+}
+
+/* ---- renewal ---- */
+
+static void on_message(void *userdata, ProtobufCMessage *message)
+{
+    EtcdLease *lease = userdata;
+    Pb__LeaseKeepAliveResponse *answer = (Pb__LeaseKeepAliveResponse *)message;
+    int64_t id = answer->id, ttl = answer->ttl;
+
+    message_free(message);
+    if (id != lease->id || !lease->waiting)
+        return;
+    lease->waiting = false;
+    lease->n_failures = 0;
+    if (ttl > 0) {
+        lease->ttl_sec = ttl;
+        lease->deadline_usec = lease->sent_usec + ttl_usec(lease);
+        timer_set(lease, lease->sent_usec + ttl_usec(lease) / 4);
+        lease->handler(ETCD_LEASE_RENEWED, id, lease->userdata); /* may free the lease */
+        return;
+    }
+    lease->id = 0;
+    lease->stream = rpc_cancel(lease->stream);
+    timer_set(lease, clock_boottime_usec());
+    lease->handler(ETCD_LEASE_LOST, id, lease->userdata); /* may free the lease */
+}
+
+static void on_ended(void *userdata, const RpcStatus *status)
+{
+    EtcdLease *lease = userdata;
+
+    lease->stream = NULL;
+    stream_ended(lease->etcd, status);
+    if (!lease->waiting)
+        return; /* the next renewal opens a new one */
+    lease->waiting = false;
+    uint64_t pause_usec = backoff_usec(lease->n_failures++);
+    timer_set(lease, clock_boottime_usec() + MIN(pause_usec, ttl_usec(lease) / 8));
+}
+
+static const RpcEvents keep_alive_events = {.message = on_message, .ended = on_ended};
+
+static void renew(EtcdLease *lease)
+{
+    Pb__LeaseKeepAliveRequest request = PB__LEASE_KEEP_ALIVE_REQUEST__INIT;
+
+    if (lease->waiting) { /* too long */
+        endpoint_avoid(lease->stream->endpoint, SLOW_AVOID_MSEC * USEC_PER_MSEC);
+        lease->stream = rpc_cancel(lease->stream);
+        lease->waiting = false;
+    }
+    if (!lease->stream && !auth_ready(lease->etcd)) {
+        timer_set(lease, clock_boottime_usec() + ttl_usec(lease) / 16);
+        return;
+    }
+    request.id = lease->id;
+    lease->sent_usec = clock_boottime_usec();
+    lease->waiting = true;
+    timer_set(lease, lease->sent_usec + answer_usec(lease));
+    if (lease->stream) {
+        /* -EBUSY: the last one has not even left; the timer then finds no answer. */
+        (void)rpc_send(lease->stream, &request.base);
+        return;
+    }
+    grpc_byte_buffer *buffer = message_pack(&request.base);
+    lease->stream = rpc_start(lease->etcd, endpoint_pick(lease->etcd), &keep_alive_method, buffer,
+                              USEC_INFINITY, &keep_alive_events, lease);
+    grpc_byte_buffer_destroy(buffer);
+}
+
+static int on_timer(sd_event_source *source _unused_, uint64_t usec _unused_, void *userdata)
+{
+    EtcdLease *lease = userdata;
+
+    if (lease->etcd->closed || lease->revoked)
+        return 0;
+    if (lease->id != 0)
+        renew(lease);
+    else if (!lease->granting && grant_start(lease) < 0)
+        grant_again(lease);
+    return 0;
+}
+
+/* ---- life ---- */
+
+int etcd_lease_new(Etcd *etcd, int64_t ttl_sec, EtcdLeaseHandler handler, void *userdata,
+                   EtcdLease **ret)
+{
+    if (ttl_sec <= 0)
+        return -EINVAL;
+    _cleanup_(etcd_lease_freep) EtcdLease *lease = calloc(1, sizeof(*lease));
+    if (!lease)
+        return -ENOMEM;
+    lease->etcd = etcd_ref(etcd);
+    lease->wanted_ttl_sec = ttl_sec;
+    lease->handler = handler;
+    lease->userdata = userdata;
+    int r = sd_event_add_time(etcd->event, &lease->timer, CLOCK_BOOTTIME, 0, 1, on_timer, lease);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(lease->timer, SD_EVENT_OFF);
+    if (r >= 0)
+        r = grant_start(lease);
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(lease);
+    return 0;
+}
+
+int64_t etcd_lease_id(const EtcdLease *lease) { return lease->id; }
+int64_t etcd_lease_ttl_sec(const EtcdLease *lease) { return lease->ttl_sec; }
+uint64_t etcd_lease_deadline_usec(const EtcdLease *lease) { return lease->deadline_usec; }
+
+static void stop(EtcdLease *lease)
+{
+    if (!lease->etcd->closed) {
+        lease->granting = etcd_call_free(lease->granting);
+        lease->stream = rpc_cancel(lease->stream);
+    }
+    lease->waiting = false;
+    lease->id = 0;
+}
+
+EtcdLease *etcd_lease_free(EtcdLease *lease)
+{
+    if (!lease)
+        return NULL;
+    stop(lease);
+    sd_event_source_disable_unref(lease->timer);
+    (void)etcd_unref(lease->etcd);
+    free(lease);
+    return NULL;
+}
+
+static void revoked(EtcdCall *call, int r, const Error *err, ProtobufCMessage *message)
+{
+    EtcdTxnResult result = {0};
+
+    if (r == 0) {
+        const Pb__LeaseRevokeResponse *answer = (const Pb__LeaseRevokeResponse *)message;
+        result.succeeded = true;
+        result.revision = answer->header ? answer->header->revision : 0;
+    }
+    if (call->user.txn)
+        call->user.txn(r, err, r == 0 ? &result : NULL, call->userdata);
+    message_free(message);
+}
+
+int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata)
+{
+    Pb__LeaseRevokeRequest request = PB__LEASE_REVOKE_REQUEST__INIT;
+    EtcdCall *call;
+
+    request.id = lease->id;
+    lease->revoked = true;
+    stop(lease);
+    if (request.id == 0)
+        return -ESTALE;
+    int r = call_new(lease->etcd, &revoke_method, &request.base, revoked, NULL, &call);
+    if (r < 0)
+        return r;
+    call->repeatable = true;
+    call->user.txn = done;
+    call->userdata = userdata;
+    call_start(call);
+    return 0;
+}

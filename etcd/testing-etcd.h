@@ -1,0 +1,70 @@
+/* testing-etcd.h - real etcd members on loopback, for tests.
+ *
+ *     TestingEtcd *etcd = testing_etcd_start(3, TESTING_ETCD_TLS);
+ *     EtcdOptions options = testing_etcd_options(etcd);
+ *     testing_etcd_kill(etcd, testing_etcd_leader(etcd));
+ *
+ * Members live in a temporary folder, on free ports of 127.0.0.1, with a heartbeat of 50 ms, an
+ * election timeout of 500 ms and no fsync. They die with this process (PDEATHSIG), however it ends;
+ * the folder goes with testing_etcd_stop(), or at exit.
+ *
+ * Ownership: testing_etcd_start() gives the caller a TestingEtcd; testing_etcd_stop() accepts NULL.
+ *            Strings returned live as long as it.
+ * Units:     members are counted from 0.
+ * Errors:    none: what cannot be set up ends the test with a message and the members' logs.
+ * Threads:   main thread only.
+ */
+#pragma once
+
+#include "etcd/etcd.h"
+
+#include <sys/types.h>
+
+typedef struct TestingEtcd TestingEtcd;
+
+typedef enum TestingEtcdFlags {
+    TESTING_ETCD_TLS = 1 << 0,  /* clients and members must show a certificate */
+    TESTING_ETCD_AUTH = 1 << 1, /* user "root", password "secret" */
+} TestingEtcdFlags;
+
+/* Returns when every member is healthy. */
+TestingEtcd *testing_etcd_start(size_t n_members, TestingEtcdFlags flags);
+TestingEtcd *testing_etcd_stop(TestingEtcd *etcd);
+DEFINE_CLEANUP(TestingEtcd, testing_etcd_stop)
+
+/* All that a client needs: endpoints, TLS files, user and password. */
+EtcdOptions testing_etcd_options(const TestingEtcd *etcd);
+const char *testing_etcd_endpoints(const TestingEtcd *etcd);               /* "host:port,..." */
+const char *testing_etcd_endpoint(const TestingEtcd *etcd, size_t member); /* "host:port" */
+const char *testing_etcd_folder(const TestingEtcd *etcd); /* ca.pem, client.pem, client.key; logs */
+pid_t testing_etcd_pid(const TestingEtcd *etcd, size_t member); /* 0 while it is dead */
+
+void testing_etcd_kill(TestingEtcd *etcd, size_t member);    /* SIGKILL, and gone on return */
+void testing_etcd_restart(TestingEtcd *etcd, size_t member); /* from its data; does not wait */
+void testing_etcd_freeze(TestingEtcd *etcd, size_t member);  /* SIGSTOP */
+void testing_etcd_thaw(TestingEtcd *etcd, size_t member);
+void testing_etcd_wait_healthy(TestingEtcd *etcd, size_t member);
+size_t testing_etcd_leader(TestingEtcd *etcd);
+
+/* For TLS clusters: restarts it with a certificate that its peers do not take. It serves clients
+ * but never sees a leader, until it is killed and restarted. */
+void testing_etcd_isolate(TestingEtcd *etcd, size_t member);
+
+/* Runs etcdctl against the live members; arguments end with NULL. Ends the test when it fails. */
+void testing_etcd_ctl(TestingEtcd *etcd, ...) __attribute__((sentinel));
+/* As above, against one member, giving what it prints (to be freed); NULL when it fails. */
+char *testing_etcd_ask(TestingEtcd *etcd, size_t member, ...) __attribute__((sentinel));
+/* Forgets all revisions before the present one. */
+void testing_etcd_compact(TestingEtcd *etcd);
+
+/* Serves the loop until condition holds; ends the test when that takes a minute. */
+#define TESTING_RUN_UNTIL(event, condition)                                                        \
+    do {                                                                                           \
+        uint64_t _until = testing_deadline_usec();                                                 \
+        while (!(condition))                                                                       \
+            testing_run_once((event), _until, __FILE__, __LINE__, #condition);                     \
+    } while (0)
+
+uint64_t testing_deadline_usec(void);
+void testing_run_once(sd_event *event, uint64_t until_usec, const char *file, int line,
+                      const char *condition);

@@ -1,0 +1,477 @@
+/* watch.c - a key range as it is and as it changes.
+ *
+ * List, then watch from the revision after the list; whenever the stream ends, for whatever reason,
+ * the same again. What was delivered is known by key, create and mod revision, so that a later list
+ * is told as the difference. That covers a disconnect, a change of leader, compaction and a store
+ * restored from a backup alike.
+ *
+ * A silent stream is asked for progress; one that does not answer is set up again elsewhere. The
+ * revision in a progress answer is not used: etcd before 3.4.25 may send it ahead of the events. */
+#include "base/log.h"
+#include "etcd/internal.h"
+
+#include <string.h>
+
+enum {
+    IDLE_SEC = 5,    /* without any message, ask whether the member is alive */
+    PATIENCE_SEC = 4 /* and leave it without an answer */
+};
+
+typedef struct Known {
+    char *key;
+    int64_t create_revision, mod_revision;
+} Known;
+
+struct EtcdWatch {
+    Etcd *etcd;
+    char *prefix, *end;
+    ProtobufCBinaryData end_bytes;
+    EtcdWatchHandler handler;
+    void *userdata;
+
+    EtcdCall *listing;
+    Rpc *stream;
+    sd_event_source *timer; /* the next try, or the next look at a silent stream */
+    bool listed, connected, complained;
+    bool *freed; /* on the stack of whoever calls the handler */
+    unsigned n_failures;
+    int64_t revision; /* everything up to it is delivered */
+    uint64_t heard_usec;
+    bool asked; /* for progress, or for the watch itself, and not answered yet */
+
+    Known *known; /* by key */
+    size_t n_known, known_size;
+
+    /* The fragments of one revision until the last has come; first_held events are delivered. */
+    Pb__WatchResponse **held;
+    size_t n_held, first_held;
+};
+
+static const RpcMethod watch_method = {
+    .path = "/etcdserverpb.Watch/Watch",
+    .purpose = "watch",
+    .response = &pb__watch_response__descriptor,
+};
+
+static void *memory_or_abort(void *pointer)
+{
+    if (!pointer)
+        abort(); /* as gRPC does when memory ends; going on would lose an event */
+    return pointer;
+}
+
+/* ---- what was delivered ---- */
+
+static size_t known_find(const EtcdWatch *watch, const char *key, bool *ret_found)
+{
+    size_t low = 0, high = watch->n_known;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(watch->known[middle].key, key);
+        if (order == 0) {
+            *ret_found = true;
+            return middle;
+        }
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *ret_found = false;
+    return low;
+}
+
+static void known_update(EtcdWatch *watch, const EtcdEvent *event)
+{
+    bool found;
+    size_t at = known_find(watch, event->kv.key, &found);
+
+    if (event->kind == ETCD_EVENT_DELETE) {
+        if (found) {
+            free(watch->known[at].key);
+            watch->n_known--;
+            memmove(&watch->known[at], &watch->known[at + 1],
+                    (watch->n_known - at) * sizeof(Known));
+        }
+        return;
+    }
+    if (!found) {
+        if (watch->n_known == watch->known_size) {
+            watch->known_size = MAX(2 * watch->known_size, (size_t)16);
+            watch->known =
+                memory_or_abort(reallocarray(watch->known, watch->known_size, sizeof(Known)));
+        }
+        memmove(&watch->known[at + 1], &watch->known[at], (watch->n_known - at) * sizeof(Known));
+        watch->n_known++;
+        watch->known[at].key = memory_or_abort(strdup(event->kv.key));
+    }
+    watch->known[at].create_revision = event->kv.create_revision;
+    watch->known[at].mod_revision = event->kv.mod_revision;
+}
+
+static void known_free(Known *known, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(known[i].key);
+    free(known);
+}
+
+/* ---- delivery ---- */
+
+/* False when the handler freed the watch. */
+static bool deliver(EtcdWatch *watch, const EtcdEvent *events, size_t n, int64_t revision,
+                    bool initial)
+{
+    bool freed = false;
+
+    watch->freed = &freed;
+    watch->handler(events, n, revision, initial, watch->userdata);
+    if (freed)
+        return false;
+    watch->freed = NULL;
+    return true;
+}
+
+static EtcdEvent delete_event(const char *key, int64_t revision)
+{
+    return (EtcdEvent){.kind = ETCD_EVENT_DELETE,
+                       .kv = {.key = key, .value = "", .mod_revision = revision}};
+}
+
+static int by_revision(const void *a, const void *b)
+{
+    const EtcdEvent *x = a, *y = b;
+    return x->kv.mod_revision < y->kv.mod_revision   ? -1
+           : x->kv.mod_revision > y->kv.mod_revision ? 1
+                                                     : strcmp(x->kv.key, y->kv.key);
+}
+
+/* The deletes, then the puts by revision, that lead from what is known to the list. Both are in the
+ * order of keys. Returns how many of ret[n_known + range->n_kvs] are used. */
+static size_t difference(const EtcdWatch *watch, const EtcdRange *range, EtcdEvent *ret)
+{
+    size_t n = 0, i = 0;
+    EtcdEvent *puts = ret + watch->n_known;
+    size_t n_puts = 0;
+
+    for (size_t j = 0; j <= range->n_kvs; j++) {
+        const EtcdKeyValue *kv = j < range->n_kvs ? &range->kvs[j] : NULL;
+        for (; i < watch->n_known && (!kv || strcmp(watch->known[i].key, kv->key) < 0); i++)
+            ret[n++] = delete_event(watch->known[i].key, range->revision);
+        if (!kv)
+            break;
+        bool same_key = i < watch->n_known && !strcmp(watch->known[i].key, kv->key);
+        const Known *known = same_key ? &watch->known[i++] : NULL;
+        if (known && known->create_revision != kv->create_revision)
+            ret[n++] = delete_event(kv->key, kv->create_revision - 1); /* that or earlier */
+        if (!known || known->create_revision != kv->create_revision ||
+            known->mod_revision != kv->mod_revision)
+            puts[n_puts++] = (EtcdEvent){.kind = ETCD_EVENT_PUT, .kv = *kv};
+    }
+    qsort(puts, n_puts, sizeof(*puts), by_revision);
+    memmove(ret + n, puts, n_puts * sizeof(*puts));
+    return n + n_puts;
+}
+
+/* ---- list ---- */
+
+static void stream_start(EtcdWatch *watch);
+static void list_start(EtcdWatch *watch);
+
+static void timer_set(EtcdWatch *watch, uint64_t after_usec)
+{
+    /* These fail only when the loop has finished. */
+    (void)sd_event_source_set_time(watch->timer, clock_boottime_usec() + after_usec);
+    (void)sd_event_source_set_enabled(watch->timer, SD_EVENT_ONESHOT);
+}
+
+static void held_free(EtcdWatch *watch)
+{
+    for (size_t i = 0; i < watch->n_held; i++)
+        message_free(&watch->held[i]->base);
+    free(watch->held);
+    watch->held = NULL;
+    watch->n_held = watch->first_held = 0;
+}
+
+static void stream_drop(EtcdWatch *watch)
+{
+    watch->stream = rpc_cancel(watch->stream);
+    watch->connected = false;
+    held_free(watch);
+}
+
+static void try_again(EtcdWatch *watch, const char *reason)
+{
+    /* One line a spell, not one a try. */
+    if (!watch->complained && watch->n_failures > 0)
+        log_warning("watch of %s is down: %s", watch->prefix, reason);
+    watch->complained = watch->n_failures > 0;
+    stream_drop(watch);
+    timer_set(watch, backoff_usec(watch->n_failures++));
+}
+
+static void on_list(int r, const Error *err, const EtcdRange *range, void *userdata)
+{
+    EtcdWatch *watch = userdata;
+
+    watch->listing = NULL;
+    if (r < 0) {
+        try_again(watch, err->text);
+        return;
+    }
+    size_t n_old = watch->n_known;
+    EtcdEvent *events = memory_or_abort(calloc(n_old + range->n_kvs + 1, sizeof(*events)));
+    size_t n = difference(watch, range, events);
+
+    /* The old keys live until the events that name them are delivered. */
+    Known *old = TAKE_PTR(watch->known);
+    watch->n_known = range->n_kvs;
+    watch->known_size = range->n_kvs;
+    watch->known = memory_or_abort(calloc(MAX(range->n_kvs, (size_t)1), sizeof(Known)));
+    for (size_t i = 0; i < range->n_kvs; i++)
+        watch->known[i] = (Known){.key = memory_or_abort(strdup(range->kvs[i].key)),
+                                  .create_revision = range->kvs[i].create_revision,
+                                  .mod_revision = range->kvs[i].mod_revision};
+    watch->revision = range->revision;
+
+    bool initial = !watch->listed;
+    watch->listed = true;
+    stream_start(watch);
+    if (initial || n > 0)
+        (void)deliver(watch, events, n, range->revision, initial); /* the watch may be gone now */
+    known_free(old, n_old);
+    free(events);
+}
+
+static void list_start(EtcdWatch *watch)
+{
+    int r = etcd_get(watch->etcd, watch->prefix, true, on_list, watch, &watch->listing);
+    if (r < 0)
+        try_again(watch, strerror(-r));
+}
+
+/* ---- watch ---- */
+
+static EtcdEvent event_view(const Pb__Event *event)
+{
+    if (!event->kv) /* never sent; revision 0 is skipped as old */
+        return (EtcdEvent){.kv = {.key = "", .value = ""}};
+    return (EtcdEvent){.kind = event->type == PB__EVENT__EVENT_TYPE__DELETE ? ETCD_EVENT_DELETE
+                                                                            : ETCD_EVENT_PUT,
+                       .kv = key_value_view(event->kv)};
+}
+
+/* Delivers events[0..n), a revision at a time, but the last revision if `more` of it may follow.
+ * Returns how many are dealt with; -ECANCELED when the handler freed the watch. */
+static ssize_t deliver_revisions(EtcdWatch *watch, const EtcdEvent *events, size_t n, bool more)
+{
+    size_t from = 0;
+
+    while (from < n) {
+        int64_t revision = events[from].kv.mod_revision;
+        size_t to = from;
+        while (to < n && events[to].kv.mod_revision == revision)
+            to++;
+        if (to == n && more)
+            break;
+        if (revision > watch->revision) {
+            for (size_t i = from; i < to; i++)
+                known_update(watch, &events[i]);
+            watch->revision = revision;
+            if (!deliver(watch, &events[from], to - from, revision, false))
+                return -ECANCELED;
+        }
+        from = to;
+    }
+    return (ssize_t)from;
+}
+
+static void deliver_held(EtcdWatch *watch, bool more)
+{
+    /* Taken out, so that the handler may free the watch; what must wait is put back. */
+    Pb__WatchResponse **held = TAKE_PTR(watch->held);
+    size_t n_held = watch->n_held, skip = watch->first_held, n = 0, used = 0;
+    watch->n_held = watch->first_held = 0;
+
+    for (size_t i = 0; i < n_held; i++)
+        n += held[i]->n_events;
+    _cleanup_free_ EtcdEvent *events = memory_or_abort(calloc(n + 1, sizeof(*events)));
+    n = 0;
+    for (size_t i = 0; i < n_held; i++)
+        for (size_t j = 0; j < held[i]->n_events; j++)
+            events[n++] = event_view(held[i]->events[j]);
+
+    ssize_t done = deliver_revisions(watch, events + skip, n - skip, more);
+    size_t first = skip + (done < 0 ? 0 : (size_t)done);
+    while (used < n_held && (!more || done < 0 || held[used]->n_events <= first)) {
+        first -= MIN(held[used]->n_events, first);
+        message_free(&held[used++]->base);
+    }
+    if (used == n_held) {
+        free(held);
+        return;
+    }
+    /* NOLINTNEXTLINE(bugprone-sizeof-expression) */
+    memmove(held, held + used, (n_held - used) * sizeof(*held));
+    watch->held = held;
+    watch->n_held = n_held - used;
+    watch->first_held = first;
+}
+
+static void on_message(void *userdata, ProtobufCMessage *message)
+{
+    EtcdWatch *watch = userdata;
+    Pb__WatchResponse *response = (Pb__WatchResponse *)message;
+
+    watch->heard_usec = clock_boottime_usec();
+    watch->asked = false;
+    if (response->canceled) {
+        char reason[160];
+        (void)snprintf(reason, sizeof(reason), "%s",
+                       response->compact_revision > 0 ? "its revision is compacted"
+                                                      : response->cancel_reason);
+        /* A token that has run out reads as a refusal. */
+        if (strstr(reason, "permission denied"))
+            auth_forget(watch->etcd);
+        message_free(message);
+        try_again(watch, reason);
+        return;
+    }
+    if (response->created) {
+        watch->connected = true;
+        watch->complained = false;
+        watch->n_failures = 0;
+        timer_set(watch, IDLE_SEC * USEC_PER_SEC);
+    }
+    if (response->n_events == 0 && !watch->held) {
+        message_free(message);
+        return;
+    }
+    /* NOLINTBEGIN(bugprone-sizeof-expression): an array of pointers it is */
+    watch->held =
+        memory_or_abort(reallocarray(watch->held, watch->n_held + 1, sizeof(*watch->held)));
+    /* NOLINTEND(bugprone-sizeof-expression) */
+    watch->held[watch->n_held++] = response;
+    deliver_held(watch, response->fragment);
+}
+
+static void on_ended(void *userdata, const RpcStatus *status)
+{
+    EtcdWatch *watch = userdata;
+
+    watch->stream = NULL;
+    stream_ended(watch->etcd, status);
+    try_again(watch, status->silent ? "its member is silent" : status->text);
+}
+
+static const RpcEvents watch_events = {.message = on_message, .ended = on_ended};
+
+static void stream_start(EtcdWatch *watch)
+{
+    Pb__WatchRequest request = PB__WATCH_REQUEST__INIT;
+    Pb__WatchCreateRequest create = PB__WATCH_CREATE_REQUEST__INIT;
+
+    create.key = *watch->prefix ? bytes_of(watch->prefix)
+                                : (ProtobufCBinaryData){1, (uint8_t *)watch->prefix};
+    create.range_end = watch->end_bytes;
+    create.start_revision = watch->revision + 1;
+    create.fragment = true;
+    request.request_case = PB__WATCH_REQUEST__REQUEST_CREATE;
+    request.create = &create;
+
+    grpc_byte_buffer *buffer = message_pack(&request.base);
+    watch->stream = rpc_start(watch->etcd, endpoint_pick(watch->etcd), &watch_method, buffer,
+                              USEC_INFINITY, &watch_events, watch);
+    grpc_byte_buffer_destroy(buffer);
+    watch->heard_usec = clock_boottime_usec();
+    watch->asked = true;
+    timer_set(watch, PATIENCE_SEC * USEC_PER_SEC);
+}
+
+static void look_at_stream(EtcdWatch *watch)
+{
+    uint64_t silent_usec = clock_boottime_usec() - watch->heard_usec;
+    Pb__WatchRequest request = PB__WATCH_REQUEST__INIT;
+    Pb__WatchProgressRequest progress = PB__WATCH_PROGRESS_REQUEST__INIT;
+
+    if (watch->asked) {
+        endpoint_avoid(watch->stream->endpoint, PATIENCE_SEC * USEC_PER_SEC);
+        try_again(watch, "it is silent");
+    } else if (silent_usec < IDLE_SEC * USEC_PER_SEC) {
+        timer_set(watch, IDLE_SEC * USEC_PER_SEC - silent_usec);
+    } else {
+        request.request_case = PB__WATCH_REQUEST__REQUEST_PROGRESS;
+        request.progress = &progress;
+        /* -EBUSY: the last question has not even left; that is as good as no answer. */
+        (void)rpc_send(watch->stream, &request.base);
+        watch->asked = true;
+        timer_set(watch, PATIENCE_SEC * USEC_PER_SEC);
+    }
+}
+
+static int on_timer(sd_event_source *source _unused_, uint64_t usec _unused_, void *userdata)
+{
+    EtcdWatch *watch = userdata;
+
+    if (watch->etcd->closed)
+        return 0;
+    if (watch->stream)
+        look_at_stream(watch);
+    else if (!watch->listing)
+        list_start(watch);
+    return 0;
+}
+
+/* ---- life ---- */
+
+int etcd_watch_prefix(Etcd *etcd, const char *prefix, EtcdWatchHandler handler, void *userdata,
+                      EtcdWatch **ret)
+{
+    _cleanup_(etcd_watch_freep) EtcdWatch *watch = calloc(1, sizeof(*watch));
+    if (!watch)
+        return -ENOMEM;
+    watch->etcd = etcd_ref(etcd);
+    watch->handler = handler;
+    watch->userdata = userdata;
+    watch->prefix = strdup(prefix);
+    watch->end = malloc(strlen(prefix) + 1);
+    if (!watch->prefix || !watch->end)
+        return -ENOMEM;
+    watch->end_bytes = range_end(prefix, watch->end);
+    int r = sd_event_add_time(etcd->event, &watch->timer, CLOCK_BOOTTIME, 0, 1, on_timer, watch);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(watch->timer, SD_EVENT_OFF);
+    if (r >= 0)
+        r = etcd_get(etcd, prefix, true, on_list, watch, &watch->listing);
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(watch);
+    return 0;
+}
+
+EtcdWatch *etcd_watch_free(EtcdWatch *watch)
+{
+    if (!watch)
+        return NULL;
+    if (watch->freed)
+        *watch->freed = true;
+    if (!watch->etcd->closed) {
+        (void)etcd_call_free(watch->listing);
+        (void)rpc_cancel(watch->stream);
+    }
+    sd_event_source_disable_unref(watch->timer);
+    held_free(watch);
+    known_free(watch->known, watch->n_known);
+    free(watch->prefix);
+    free(watch->end);
+    (void)etcd_unref(watch->etcd);
+    free(watch);
+    return NULL;
+}
+
+bool etcd_watch_connected(const EtcdWatch *watch)
+{
+    return watch->connected && !watch->etcd->closed;
+}

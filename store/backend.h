@@ -1,0 +1,39 @@
+/* backend.h - what a kind of store implements; store.c checks arguments and dispatches.
+ *
+ * Ownership: a backend allocates its own struct with a Store as first member and frees it in
+ *            `free`; store.c owns uri.
+ * Units:     bytes.
+ * Errors:    as store.h; texts name the object's URI.
+ * Threads:   as store.h.
+ */
+#pragma once
+
+#include "store/store.h"
+
+enum { STORE_KEY_MAX = 1024 };
+
+#define STORE_TEMPORARY ".put-" /* no key's part begins so */
+
+typedef struct StoreBackend {
+    Store *(*free)(Store *store);
+    int (*put)(Store *store, const char *key, const struct iovec *parts, size_t n_parts,
+               StorePutFlags flags, Error *err);
+    int (*flush)(Store *store, Error *err);
+    int (*get)(Store *store, const char *key, size_t max_bytes, char **ret, size_t *ret_bytes,
+               Error *err);
+    int (*get_range)(Store *store, const char *key, uint64_t offset, size_t n_bytes, void *buffer,
+                     Error *err);
+    int (*head)(Store *store, const char *key, uint64_t *ret_bytes, Error *err);
+    int (*list)(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err);
+    int (*delete)(Store *store, const char *key, Error *err);
+    int (*sweep)(Store *store, uint64_t older_than_usec, size_t *ret_removed, Error *err);
+    int (*local_path)(Store *store, const char *key, char *ret, size_t size, Error *err);
+} StoreBackend;
+
+struct Store {
+    const StoreBackend *backend;
+    char *uri;
+};
+
+/* folder is absolute and normalised. */
+int file_store_new(const char *folder, Store **ret, Error *err);

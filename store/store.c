@@ -1,0 +1,181 @@
+/* store.c - URIs, key checks and dispatch; see store.h. */
+#include "store/backend.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* Copies path with empty and "." parts left out and no trailing slash. ".." stays: what it means
+ * depends on links. */
+static int path_normalise(const char *path, char *ret, size_t size)
+{
+    size_t used = 0;
+    for (const char *p = path; *p;) {
+        size_t n = strcspn(p, "/");
+        if (n > 0 && !(n == 1 && p[0] == '.')) {
+            if (used + 1 + n >= size)
+                return -ENAMETOOLONG;
+            ret[used++] = '/';
+            memcpy(ret + used, p, n);
+            used += n;
+        }
+        p += n + (p[n] == '/');
+    }
+    ret[used] = '\0';
+    return 0;
+}
+
+static int folder_of_uri(const char *uri, char *ret, size_t size, Error *err)
+{
+    char joined[PATH_MAX];
+    const char *path = uri;
+
+    if (strncmp(uri, "file://", 7) == 0) {
+        path = uri + 7;
+        if (path[0] != '/')
+            return error_set(err, -EINVAL, "store %s: expected file:///absolute/folder", uri);
+    } else if (strstr(uri, "://")) {
+        return error_set(err, -EINVAL, "store %s: only file:// and plain paths are supported", uri);
+    } else if (uri[0] == '\0') {
+        return error_set(err, -EINVAL, "store: the URI is empty");
+    } else if (uri[0] != '/') {
+        char cwd[PATH_MAX];
+        if (!getcwd(cwd, sizeof(cwd)))
+            return error_errno(err, -errno, "store %s: no current folder", uri);
+        if (snprintf(joined, sizeof(joined), "%s/%s", cwd, uri) >= (int)sizeof(joined))
+            return error_set(err, -ENAMETOOLONG, "store %s: too long a path", uri);
+        path = joined;
+    }
+
+    int r = path_normalise(path, ret, size);
+    if (r < 0)
+        return error_set(err, r, "store %s: too long a path", uri);
+    if (ret[0] == '\0')
+        return error_set(err, -EINVAL, "store %s: the root folder is not a store", uri);
+    return 0;
+}
+
+int store_open(const char *uri, Store **ret, Error *err)
+{
+    char folder[PATH_MAX - STORE_KEY_MAX - 32]; /* leaves room for a key and a temporary's name */
+    int r = folder_of_uri(uri, folder, sizeof(folder), err);
+    if (r < 0)
+        return r;
+
+    _cleanup_(store_freep) Store *store = NULL;
+    r = file_store_new(folder, &store, err);
+    if (r < 0)
+        return r;
+    if (asprintf(&store->uri, "file://%s", folder) < 0) {
+        store->uri = NULL;
+        return error_set(err, -ENOMEM, "out of memory opening store %s", uri);
+    }
+    *ret = TAKE_PTR(store);
+    return 0;
+}
+
+Store *store_free(Store *store)
+{
+    if (!store)
+        return NULL;
+    free(store->uri);
+    return store->backend->free(store);
+}
+
+const char *store_uri(const Store *store) { return store->uri; }
+
+static int key_refuse(const Store *store, const char *key, const char *why, Error *err)
+{
+    return error_set(err, -EINVAL, "%s/%.200s: %s", store->uri, key, why);
+}
+
+/* A prefix may end anywhere, so its last part may be empty or incomplete. */
+static int key_check(const Store *store, const char *key, bool is_prefix, Error *err)
+{
+    if (strlen(key) > STORE_KEY_MAX)
+        return key_refuse(store, key, "the key is too long", err);
+    for (const char *p = key; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            return key_refuse(store, key, "the key holds a control character", err);
+
+    for (const char *p = key;; p++) {
+        size_t n = strcspn(p, "/");
+        bool last = p[n] == '\0';
+        if (last && is_prefix)
+            return 0;
+        if (n == 0)
+            return key_refuse(store, key, "the key has an empty part", err);
+        if ((n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
+            return key_refuse(store, key, "the key has a . or .. part", err);
+        if (strncmp(p, STORE_TEMPORARY, strlen(STORE_TEMPORARY)) == 0)
+            return key_refuse(store, key, STORE_TEMPORARY " begins a temporary's name", err);
+        if (n > NAME_MAX)
+            return key_refuse(store, key, "a part of the key is too long", err);
+        if (last)
+            return 0;
+        p += n;
+    }
+}
+
+int store_put(Store *store, const char *key, const struct iovec *parts, size_t n_parts,
+              StorePutFlags flags, Error *err)
+{
+    int r = key_check(store, key, false, err);
+    return r < 0 ? r : store->backend->put(store, key, parts, n_parts, flags, err);
+}
+
+int store_flush(Store *store, Error *err) { return store->backend->flush(store, err); }
+
+int store_get(Store *store, const char *key, size_t max_bytes, char **ret, size_t *ret_bytes,
+              Error *err)
+{
+    int r = key_check(store, key, false, err);
+    return r < 0 ? r : store->backend->get(store, key, max_bytes, ret, ret_bytes, err);
+}
+
+int store_get_range(Store *store, const char *key, uint64_t offset, size_t n_bytes, void *buffer,
+                    Error *err)
+{
+    int r = key_check(store, key, false, err);
+    return r < 0 ? r : store->backend->get_range(store, key, offset, n_bytes, buffer, err);
+}
+
+int store_head(Store *store, const char *key, uint64_t *ret_bytes, Error *err)
+{
+    int r = key_check(store, key, false, err);
+    return r < 0 ? r : store->backend->head(store, key, ret_bytes, err);
+}
+
+int store_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err)
+{
+    int r = key_check(store, prefix, true, err);
+    return r < 0 ? r : store->backend->list(store, prefix, max, ret, err);
+}
+
+void store_list_clear(StoreList *list)
+{
+    for (size_t i = 0; i < list->n_objects; i++)
+        free(list->objects[i].key);
+    free(list->objects);
+    *list = (StoreList){0};
+}
+
+int store_delete(Store *store, const char *key, Error *err)
+{
+    int r = key_check(store, key, false, err);
+    return r < 0 ? r : store->backend->delete (store, key, err);
+}
+
+int store_sweep(Store *store, uint64_t older_than_usec, size_t *ret_removed, Error *err)
+{
+    size_t removed = 0;
+    int r = store->backend->sweep(store, older_than_usec, &removed, err);
+    if (r >= 0 && ret_removed)
+        *ret_removed = removed;
+    return r;
+}
+
+int store_local_path(Store *store, const char *key, char *ret, size_t size, Error *err)
+{
+    int r = key_check(store, key, false, err);
+    return r < 0 ? r : store->backend->local_path(store, key, ret, size, err);
+}

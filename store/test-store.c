@@ -1,0 +1,289 @@
+/* test-store.c - file:// through the public interface. */
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/testing.h"
+#include "store/store.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+static char folder[] = "/tmp/test-store-XXXXXX";
+
+static Store *open_store(void)
+{
+    Error err = ERROR_INIT;
+    Store *store;
+    assert_int_equal(store_open(folder, &store, &err), 0);
+    return store;
+}
+
+static int put_text(Store *store, const char *key, const char *text, StorePutFlags flags,
+                    Error *err)
+{
+    /* Two parts, so that the joint is tested too. */
+    size_t n = strlen(text) / 3;
+    struct iovec parts[] = {{(void *)(uintptr_t)text, n},
+                            {(void *)(uintptr_t)(text + n), strlen(text) - n}};
+    return store_put(store, key, parts, 2, flags, err);
+}
+
+static void assert_text(Store *store, const char *key, const char *expected)
+{
+    Error err = ERROR_INIT;
+    _cleanup_free_ char *text = NULL;
+    size_t n;
+    assert_int_equal(store_get(store, key, 1000, &text, &n, &err), 0);
+    assert_int_equal(n, strlen(expected));
+    assert_string_equal(text, expected);
+}
+
+static void test_uris(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    static const char *const bad[] = {"",  "file://", "file://host/x", "s3://bucket/x",
+                                      "/", "/./.",    "file:///",      "http://x/y"};
+    for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
+        Store *store = NULL;
+        assert_int_equal(store_open(bad[i], &store, &err), -EINVAL);
+        assert_null(store);
+        assert_non_null(strstr(err.text, "store"));
+    }
+
+    static const char *const same[] = {"/a/b", "file:///a/b", "/a//b/", "/a/./b/.", "file:////a/b"};
+    for (size_t i = 0; i < ELEMENTSOF(same); i++) {
+        _cleanup_(store_freep) Store *store = NULL;
+        assert_int_equal(store_open(same[i], &store, &err), 0);
+        assert_string_equal(store_uri(store), "file:///a/b");
+    }
+
+    _cleanup_(store_freep) Store *relative = NULL;
+    assert_int_equal(store_open("some/folder", &relative, &err), 0);
+    _cleanup_free_ char *cwd = getcwd(NULL, 0);
+    char expected[5000];
+    (void)snprintf(expected, sizeof(expected), "file://%s/some/folder", cwd);
+    assert_string_equal(store_uri(relative), expected);
+}
+
+static void test_keys(void **state)
+{
+    (void)state;
+    _cleanup_(store_freep) Store *store = open_store();
+    static const char *const bad[] = {"",    "/a",   "a/",     "a//b", ".",        "..",
+                                      "a/.", "../a", "a/../b", "a\nb", ".put-abc", "a/.put-x"};
+    for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
+        Error err = ERROR_INIT;
+        uint64_t n;
+        assert_int_equal(put_text(store, bad[i], "x", 0, &err), -EINVAL);
+        assert_int_equal(store_head(store, bad[i], &n, &err), -EINVAL);
+        assert_int_equal(store_delete(store, bad[i], &err), -EINVAL);
+    }
+    char key[2000];
+    memset(key, 'k', sizeof(key) - 1);
+    key[sizeof(key) - 1] = '\0';
+    Error err = ERROR_INIT;
+    assert_int_equal(put_text(store, key, "x", 0, &err), -EINVAL);
+    key[300] = '\0'; /* a part beyond NAME_MAX */
+    assert_int_equal(put_text(store, key, "x", 0, &err), -EINVAL);
+}
+
+static void test_put_get_delete(void **state)
+{
+    (void)state;
+    _cleanup_(store_freep) Store *store = open_store();
+    Error err = ERROR_INIT;
+    uint64_t n;
+    char buffer[8] = "";
+
+    assert_int_equal(put_text(store, "a/b/c", "0123456789", 0, &err), 0);
+    assert_text(store, "a/b/c", "0123456789");
+    assert_int_equal(store_head(store, "a/b/c", &n, &err), 0);
+    assert_int_equal(n, 10);
+    assert_int_equal(store_get_range(store, "a/b/c", 3, 4, buffer, &err), 0);
+    assert_string_equal(buffer, "3456");
+    assert_int_equal(store_get_range(store, "a/b/c", 7, 4, buffer, &err), -EIO);
+    assert_int_equal(store_get_range(store, "a/b/c", UINT64_MAX, 4, buffer, &err), -EIO);
+
+    assert_int_equal(put_text(store, "empty", "", 0, &err), 0);
+    assert_text(store, "empty", "");
+
+    char *text = NULL;
+    assert_int_equal(store_get(store, "a/b/c", 9, &text, NULL, &err), -EFBIG);
+    assert_int_equal(store_get(store, "a/b", 9, &text, NULL, &err), -ENOENT);
+    assert_int_equal(store_get(store, "a/b/c/d", 9, &text, NULL, &err), -ENOENT);
+    assert_int_equal(store_head(store, "nothing", &n, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "nothing: no such object"));
+    assert_null(text);
+
+    assert_int_equal(put_text(store, "a/b/c", "new", STORE_IF_ABSENT, &err), -EEXIST);
+    assert_text(store, "a/b/c", "0123456789");
+    assert_int_equal(put_text(store, "a/b/new", "new", STORE_IF_ABSENT, &err), 0);
+    assert_text(store, "a/b/new", "new");
+
+    char path[200];
+    assert_int_equal(store_local_path(store, "a/b/c", path, sizeof(path), &err), 0);
+    assert_int_equal(access(path, R_OK), 0);
+
+    /* The last object takes its folders along, but not the store's. */
+    assert_int_equal(store_delete(store, "a/b/new", &err), 0);
+    assert_int_equal(store_delete(store, "a/b/c", &err), 0);
+    assert_int_equal(store_delete(store, "a/b/c", &err), 0);
+    assert_int_equal(store_delete(store, "empty", &err), 0);
+    (void)snprintf(path, sizeof(path), "%s/a", folder);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(access(folder, F_OK), 0);
+}
+
+static void test_defer(void **state)
+{
+    (void)state;
+    _cleanup_(store_freep) Store *store = open_store();
+    Error err = ERROR_INIT;
+    for (int i = 0; i < 300; i++) { /* more than are kept open */
+        char key[32];
+        (void)snprintf(key, sizeof(key), "d%d/k%d", i % 3, i);
+        assert_int_equal(put_text(store, key, key, STORE_DEFER | STORE_IF_ABSENT, &err), 0);
+        assert_text(store, key, key);
+    }
+    assert_int_equal(put_text(store, "d0/k0", "x", STORE_DEFER | STORE_IF_ABSENT, &err), -EEXIST);
+    assert_int_equal(store_flush(store, &err), 0);
+    assert_int_equal(store_flush(store, &err), 0);
+
+    StoreList list = {0};
+    assert_int_equal(store_list(store, "d", 299, &list, &err), -E2BIG);
+    assert_int_equal(store_list(store, "d", 300, &list, &err), 0);
+    assert_int_equal(list.n_objects, 300);
+    for (size_t i = 0; i < list.n_objects; i++)
+        assert_int_equal(store_delete(store, list.objects[i].key, &err), 0);
+    store_list_clear(&list);
+}
+
+static void test_list(void **state)
+{
+    (void)state;
+    _cleanup_(store_freep) Store *store = open_store();
+    Error err = ERROR_INIT;
+    static const char *const keys[] = {"a-b/x", "a.b", "a/x", "a/y/z", "ab", "b/x"};
+    for (size_t i = ELEMENTSOF(keys); i-- > 0;)
+        assert_int_equal(put_text(store, keys[i], keys[i], 0, &err), 0);
+
+    /* Key order is byte order of whole keys: "a-b/x" before "a.b" before "a/x". */
+    StoreList list;
+    assert_int_equal(store_list(store, "", 100, &list, &err), 0);
+    assert_int_equal(list.n_objects, ELEMENTSOF(keys));
+    for (size_t i = 0; i < ELEMENTSOF(keys); i++) {
+        assert_string_equal(list.objects[i].key, keys[i]);
+        assert_int_equal(list.objects[i].n_bytes, strlen(keys[i]));
+        assert_true(list.objects[i].modified_usec > 0);
+    }
+    store_list_clear(&list);
+
+    static const struct {
+        const char *prefix;
+        size_t n;
+    } cases[] = {{"a", 5},      {"a/", 2}, {"a/y", 1},      {"a/y/z", 1},
+                 {"a/y/zz", 0}, {"c", 0},  {"nothing/x", 0}};
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        assert_int_equal(store_list(store, cases[i].prefix, 100, &list, &err), 0);
+        assert_int_equal(list.n_objects, cases[i].n);
+        store_list_clear(&list);
+    }
+    assert_int_equal(store_list(store, "../", 100, &list, &err), -EINVAL);
+    for (size_t i = 0; i < ELEMENTSOF(keys); i++)
+        assert_int_equal(store_delete(store, keys[i], &err), 0);
+
+    _cleanup_(store_freep) Store *absent = NULL;
+    assert_int_equal(store_open("/nonexistent/folder", &absent, &err), 0);
+    assert_int_equal(store_list(absent, "", 100, &list, &err), 0);
+    assert_int_equal(list.n_objects, 0);
+}
+
+/* Runs one put in a child under SDTRAIN_FAULT; returns its wait status. */
+static int put_under(const char *setting, const char *key, StorePutFlags flags)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        Error err = ERROR_INIT;
+        (void)setenv("SDTRAIN_FAULT", setting, 1); /* cannot fail for a valid name */
+        if (fault_open(&err) < 0)
+            _exit(99);
+        Store *store;
+        if (store_open(folder, &store, &err) < 0)
+            _exit(98);
+        int r = put_text(store, key, "some bytes", flags, &err);
+        _exit(-r);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+static void test_faults(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    _cleanup_(store_freep) Store *store = open_store();
+    uint64_t n;
+    size_t removed;
+    StoreList list;
+
+    static const char *const points[] = {"store.put.before", "store.put.half", "store.put.after"};
+    for (size_t i = 0; i < ELEMENTSOF(points); i++) {
+        char setting[64];
+        (void)snprintf(setting, sizeof(setting), "%s=enospc", points[i]);
+        int status = put_under(setting, "faulty/x", STORE_IF_ABSENT);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), ENOSPC);
+        assert_int_equal(store_head(store, "faulty/x", &n, &err), -ENOENT);
+    }
+
+    /* Killed in mid-write: nothing is seen, and the sweep takes the temporary and its folder. */
+    int status = put_under("store.put.half=kill", "killed/deep/x", 0);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(store_list(store, "", 100, &list, &err), 0);
+    assert_int_equal(list.n_objects, 0);
+    assert_int_equal(store_sweep(store, 3600 * USEC_PER_SEC, &removed, &err), 0);
+    assert_int_equal(removed, 0);
+    assert_int_equal(store_sweep(store, 0, &removed, &err), 0);
+    assert_true(removed >= 3); /* temporary, deep, killed; folders of the failed puts as well */
+    assert_int_equal(rmdir(folder), 0);
+
+    status = put_under("store.put.after=kill", "after/x", 0);
+    assert_true(WIFSIGNALED(status));
+    assert_text(store, "after/x", "some bytes");
+}
+
+static void test_unwritable(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    _cleanup_(store_freep) Store *store = NULL;
+    assert_int_equal(store_open("/dev/full/x", &store, &err), 0);
+    assert_int_equal(put_text(store, "k", "x", 0, &err), -ENOTDIR);
+    assert_non_null(strstr(err.text, "file:///dev/full/x/k"));
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    return folder_remove(folder, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_uris),           cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_put_get_delete), cmocka_unit_test(test_defer),
+        cmocka_unit_test(test_list),           cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_unwritable),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,31 @@
+/* exit_code.c - see exit_code.h. */
+#include "trainer/api/exit_code.h"
+
+const char *exit_code_class(int code)
+{
+    if (code < 0)
+        return "signal";
+
+    switch (code) {
+    case EXIT_DONE:
+        return "done";
+    case EXIT_RETRY:
+        return "retry";
+    case EXIT_NEVER_RETRY:
+        return "never-retry";
+    case EXIT_DEVICE_FAULT:
+        return "device-fault";
+    case EXIT_PEER_LOST:
+        return "peer-lost";
+    case EXIT_DATA_CORRUPT:
+        return "data-corrupt";
+    case EXIT_STORE_UNREACHABLE:
+        return "store-unreachable";
+    case EXIT_NON_FINITE:
+        return "non-finite";
+    case EXIT_NUMERICS:
+        return "numerics";
+    default:
+        return "exit";
+    }
+}

@@ -1,0 +1,145 @@
+/* test-channel.c - every message survives the wire; bad packets are told apart from a closed
+ * channel. */
+#include "base/testing.h"
+#include "trainer/api/channel.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static int pair[2];
+
+static int open_pair(void **state)
+{
+    (void)state;
+    return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair);
+}
+
+static int close_pair(void **state)
+{
+    (void)state;
+    pair[0] = fd_close(pair[0]);
+    pair[1] = fd_close(pair[1]);
+    return 0;
+}
+
+static ChannelMessage full(ChannelType type)
+{
+    return (ChannelMessage){.type = type,
+                            .generation = 7,
+                            .step = 123456789012,
+                            .rank = 2,
+                            .world_size = 3,
+                            .job = "demo",
+                            .node = "n1",
+                            .resume_uri = "file:///c/manifest.json",
+                            .resume_hash = {1, 2},
+                            .adopt = true,
+                            .bind_address = "127.0.0.1",
+                            .numerics = "{\"isa\":\"avx2\"}",
+                            .alive_usec = 2000000,
+                            .address = "127.0.0.1:4000",
+                            .pid = 42,
+                            .stage = STAGE_REDUCING,
+                            .loss = 0x1.23456789abcdep-3,
+                            .samples_per_sec = 12.5,
+                            .samples_seen = 99,
+                            .steps = 1000,
+                            .step_sec = 0.25,
+                            .slowest_rank = 1,
+                            .uri = "file:///m",
+                            .hash = {3, 4},
+                            .digest = {5, UINT64_MAX},
+                            .exit_code = 84,
+                            .text = "loss is not finite: \"nan\"\n"};
+}
+
+static void every_message_survives(void **state)
+{
+    (void)state;
+    for (int type = 0; type < CHANNEL_TYPES; type++) {
+        ChannelMessage out = full((ChannelType)type), in = {0};
+        char spec[] = "{\"name\": \"demo\"}";
+        out.spec = spec;
+        Error err = ERROR_INIT;
+        assert_int_equal(channel_send(pair[0], &out, &err), 0);
+        assert_int_equal(channel_receive(pair[1], &in, &err), 0);
+        assert_int_equal(in.type, type);
+        _cleanup_free_ char *a = NULL;
+        _cleanup_free_ char *b = NULL;
+        size_t n;
+        assert_int_equal(channel_encode(&out, &a, &n, &err), 0);
+        assert_int_equal(channel_encode(&in, &b, &n, &err), 0);
+        assert_string_equal(a, b);
+        if (type == CHANNEL_STEP)
+            assert_true(in.loss == out.loss);
+        if (type == CHANNEL_ASSIGN)
+            assert_string_equal(in.spec, spec);
+        channel_message_clear(&in);
+    }
+}
+
+static void a_loss_that_is_not_a_number_travels(void **state)
+{
+    (void)state;
+    ChannelMessage out = {.type = CHANNEL_STEP, .loss = NAN}, in = {0};
+    Error err = ERROR_INIT;
+    assert_int_equal(channel_send(pair[0], &out, &err), 0);
+    assert_int_equal(channel_receive(pair[1], &in, &err), 0);
+    assert_true(isnan(in.loss));
+}
+
+static void bad_packets_are_named(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",
+                                      "{",
+                                      "[]",
+                                      "{\"type\":\"dance\"}",
+                                      "{\"type\":\"ready\"}",
+                                      "{\"type\":\"go\",\"generation\":1,\"address\":7}"};
+    for (size_t i = 1; i < ELEMENTSOF(bad); i++) {
+        ChannelMessage in = {0};
+        Error err = ERROR_INIT;
+        assert_true(send(pair[0], bad[i], strlen(bad[i]), 0) >= 0);
+        assert_int_equal(channel_receive(pair[1], &in, &err), -EBADMSG);
+        assert_true(*err.text);
+    }
+}
+
+static void silence_and_end_differ(void **state)
+{
+    (void)state;
+    ChannelMessage in = {0};
+    Error err = ERROR_INIT;
+    assert_int_equal(channel_receive(pair[1], &in, &err), -EAGAIN);
+    pair[0] = fd_close(pair[0]);
+    assert_int_equal(channel_receive(pair[1], &in, &err), -EPIPE);
+    ChannelMessage out = {.type = CHANNEL_READY};
+    assert_int_equal(channel_send(pair[1], &out, &err), -EPIPE);
+}
+
+static void too_long_is_refused_before_sending(void **state)
+{
+    (void)state;
+    ChannelMessage out = {.type = CHANNEL_ASSIGN};
+    out.spec = malloc(CHANNEL_PACKET_MAX + 1);
+    assert_non_null(out.spec);
+    memset(out.spec, 'a', CHANNEL_PACKET_MAX);
+    out.spec[CHANNEL_PACKET_MAX] = '\0';
+    Error err = ERROR_INIT;
+    assert_int_equal(channel_send(pair[0], &out, &err), -EMSGSIZE);
+    channel_message_clear(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_message_survives, open_pair, close_pair),
+        cmocka_unit_test_setup_teardown(a_loss_that_is_not_a_number_travels, open_pair, close_pair),
+        cmocka_unit_test_setup_teardown(bad_packets_are_named, open_pair, close_pair),
+        cmocka_unit_test_setup_teardown(silence_and_end_differ, open_pair, close_pair),
+        cmocka_unit_test_setup_teardown(too_long_is_refused_before_sending, open_pair, close_pair),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

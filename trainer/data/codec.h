@@ -1,0 +1,25 @@
+/* codec.h - a fixed latent codec, 3 x H x W pictures <-> 4 x H/8 x W/8 latents, that STANDS IN FOR
+ * THE VAE in the demo.
+ *
+ * It is not Stable Diffusion's autoencoder and learns nothing: each 8 x 8 block of pixels is turned
+ * by an orthonormal transform (opponent colours, then a cosine transform) of which four
+ * coefficients are kept: the mean of luma, the means of two colour differences, and luma's first
+ * vertical wave. Each is shifted and scaled to about mean 0 and standard deviation 1 over the
+ * demo's pictures, as a VAE's scaled latents are. Decoding gives a coarse picture; encoding that
+ * gives the latents back.
+ *
+ * Ownership: the caller's buffers.
+ * Units:     pixels in [-1, 1], planes of R, G, B; latents in planes. Heights and widths are of the
+ *            picture and multiples of CODEC_BLOCK.
+ * Errors:    none.
+ * Threads:   any; pure.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+enum { CODEC_BLOCK = 8, CODEC_CHANNELS = 4 };
+
+void codec_encode(const float *pixels, int height, int width, float *ret_latents);
+/* Pixels may leave [-1, 1] a little: clamp them to show them. */
+void codec_decode(const float *latents, int height, int width, float *ret_pixels);

@@ -1,0 +1,16 @@
+/* half.h - IEEE half precision to float and back, exact, the same bits on every CPU.
+ *
+ * Ownership: none.
+ * Units:     elements. A half is its 16 bits.
+ * Errors:    none. NaNs stay NaNs, made quiet; to half, rounding is to nearest, ties to even.
+ * Threads:   any; pure.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+float half_to_float(uint16_t half);
+uint16_t half_from_float(float value);
+
+/* n halves, at any alignment; uses the CPU's conversion where it has one. */
+void half_expand(const void *halves, size_t n, float *ret);

@@ -1,0 +1,115 @@
+/* mds.h - MosaicML's shard format: columns, encodings, one sample's bytes.
+ *
+ * A shard is `u32 n; u32 offset[n + 1]; config JSON; samples`; a sample is a u32 size for each
+ * column of variable size, then all payloads, both in column order (names sorted by code point).
+ * Little-endian throughout. Encodings: bytes str int uint8..uint64 int8..int64 float16..float64
+ * str_int str_float str_decimal ndarray[:type[:d0,d1,..]] json, and pil jpeg png jpeg_array
+ * list[pil|jpeg|png] as raw bytes. pkl is refused: reading it would run what the file says.
+ *
+ * Ownership: schemas and arrays are values; fields and decoded arrays point into the sample.
+ * Units:     bytes, elements.
+ * Errors:    -EINVAL a column that cannot be; -EBADMSG a sample that contradicts itself, naming the
+ *            column (callers put file and sample in front); -ENOTSUP pkl and unknown encodings.
+ * Threads:   any; no state.
+ * Source:    mosaicml/streaming 0.13.0, streaming/base/format/mds.
+ */
+#pragma once
+
+#include "base/error.h"
+
+#include <jansson.h>
+
+enum {
+    MDS_COLUMNS_MAX = 64,
+    MDS_NAME_MAX = 95,
+    MDS_DIMS_MAX = 8, /* of arrays that we handle; the format allows 63 */
+    MDS_SAMPLE_BYTES_MAX = 256 << 20,
+    MDS_SHARD_BYTES_MAX = INT32_MAX, /* of a shard that is held in memory */
+};
+
+/* The values are the format's own codes. */
+typedef enum MdsNumber {
+    MDS_NUMBER_NONE = 0,
+    MDS_UINT8 = 8,
+    MDS_INT8 = 9,
+    MDS_UINT16 = 16,
+    MDS_INT16 = 17,
+    MDS_FLOAT16 = 18,
+    MDS_UINT32 = 32,
+    MDS_INT32 = 33,
+    MDS_FLOAT32 = 34,
+    MDS_UINT64 = 64,
+    MDS_INT64 = 65,
+    MDS_FLOAT64 = 66,
+} MdsNumber;
+
+typedef enum MdsKind {
+    MDS_BYTES,   /* bytes, and pictures and lists that are passed through */
+    MDS_TEXT,    /* str, json, str_int, str_float, str_decimal: UTF-8 */
+    MDS_SCALAR,  /* int and the fixed numbers */
+    MDS_NDARRAY, /* number and shape in the encoding or in the sample */
+} MdsKind;
+
+typedef struct MdsColumn {
+    char name[MDS_NAME_MAX + 1];
+    char encoding[MDS_NAME_MAX + 1]; /* as index.json spells it */
+    MdsKind kind;
+    MdsNumber number; /* of a scalar or array; NONE: in the sample */
+    int n_dims;       /* of an array; 0: in the sample */
+    uint64_t dims[MDS_DIMS_MAX];
+    uint32_t size; /* of the payload; 0: variable */
+} MdsColumn;
+
+typedef struct MdsSchema {
+    size_t n_columns, n_variable;
+    MdsColumn columns[MDS_COLUMNS_MAX];
+} MdsSchema;
+
+typedef struct MdsField {
+    const void *data;
+    size_t n_bytes;
+} MdsField;
+
+typedef struct MdsArray {
+    MdsNumber number;
+    int n_dims;
+    uint64_t dims[MDS_DIMS_MAX];
+    const void *values; /* at any alignment */
+    size_t n_bytes;
+} MdsArray;
+
+size_t mds_number_size(MdsNumber number);
+const char *mds_number_name(MdsNumber number); /* "float16", ... */
+MdsNumber mds_number_find(const char *name);   /* NONE when there is no such type */
+
+/* A column by its encoding; its fixed size follows from that. */
+int mds_column_init(const char *name, const char *encoding, MdsColumn *ret, Error *err);
+
+/* From column_names, column_encodings and column_sizes of an index.json entry or a shard's config;
+ * sizes must be what the encodings say. */
+int mds_schema_parse(const char *source, json_t *config, MdsSchema *ret, Error *err);
+/* From the caller's columns, in any order; sorts them. */
+int mds_schema_init(const MdsColumn *columns, size_t n_columns, MdsSchema *ret, Error *err);
+/* Index of a column, or -ENOENT with a text that lists what there is. */
+int mds_schema_find(const MdsSchema *schema, const char *name, Error *err);
+
+/* fields[n_columns] point into the sample. Every byte of it must belong to a column. */
+int mds_sample_split(const MdsSchema *schema, const void *sample, size_t n_bytes, MdsField *fields,
+                     Error *err);
+
+/* An ndarray column's payload. */
+int mds_array_decode(const MdsColumn *column, MdsField field, MdsArray *ret, Error *err);
+/* The bytes in front of the values (0 to 2 + 8 * MDS_DIMS_MAX); *ret_n their number. -EINVAL when
+ * the array is not what the column says. */
+enum { MDS_ARRAY_HEADER_MAX = 2 + 8 * MDS_DIMS_MAX };
+int mds_array_encode(const MdsColumn *column, const MdsArray *array,
+                     uint8_t ret[MDS_ARRAY_HEADER_MAX], size_t *ret_n, Error *err);
+
+/* A whole number from an integer scalar or str_int column; -ERANGE when it does not fit. */
+int mds_integer_decode(const MdsColumn *column, MdsField field, int64_t *ret, Error *err);
+/* Any scalar, str_int, str_float or str_decimal. */
+int mds_double_decode(const MdsColumn *column, MdsField field, double *ret, Error *err);
+/* Integer scalars; ret has 8 bytes, the first column->size count. -ERANGE when it does not fit. */
+int mds_integer_encode(const MdsColumn *column, int64_t value, uint8_t ret[8], Error *err);
+/* float16/32/64 scalars. */
+int mds_double_encode(const MdsColumn *column, double value, uint8_t ret[8], Error *err);

@@ -1,0 +1,18 @@
+/* init.h - where a state's first bits come from: this job's checkpoint, another one's, a weights
+ * file, or chance.
+ *
+ * Ownership: borrows everything.
+ * Units:     none.
+ * Errors:    -EBADMSG what does not verify; -EXDEV a checkpoint of another job, data or algorithm;
+ * *ret_exit says whom to blame. Threads:   the training thread.
+ */
+#pragma once
+
+#include "trainer/api/exit_code.h"
+#include "trainer/api/job.h"
+#include "trainer/state/checkpoint.h"
+
+/* state->weights hold the job's random initial weights when this is called. resume, with the store
+ * it lies in, may be NULL; else the job's identity, data and algorithms must be those of facts. */
+int init_state(const Job *job, Store *store, const Manifest *resume, const CheckpointFacts *facts,
+               TrainState *state, ExitCode *ret_exit, Error *err);

@@ -1,0 +1,549 @@
+/* operations.c - the kinds of operation that a tape can hold: for each, how it is emitted, which
+ * kernels it needs, and what its steps call. Everything else about them is the tape's.
+ *
+ * To add a kind: its emitter in tape.h, an OperationKind here, and, where it needs more than the
+ * inputs' and the output's data, what backward_reads says. */
+#include "trainer/nn/tape.h"
+
+#include <inttypes.h>
+
+static const Operation blank = {.in = {NO_VALUE, NO_VALUE, NO_VALUE}};
+
+static void *packed(const Tape *tape, const Operation *op)
+{
+    return op->packed_bytes > 0 ? tape->packed + op->packed_offset : NULL;
+}
+
+static const float *weight(const Tape *tape, const Operation *op)
+{
+    return tape->weights + op->layer.weight;
+}
+
+static const float *bias(const Tape *tape, const Operation *op)
+{
+    return op->layer.bias < 0 ? NULL : tape->weights + op->layer.bias;
+}
+
+static float *weight_gradient(const Tape *tape, const Operation *op)
+{
+    return tape->parameter_gradients + op->layer.weight;
+}
+
+static float *bias_gradient(const Tape *tape, const Operation *op)
+{
+    return op->layer.bias < 0 ? NULL : tape->parameter_gradients + op->layer.bias;
+}
+
+static void *in_data(const Tape *tape, const Operation *op, int i)
+{
+    return tape_data(tape, op->in[i]);
+}
+
+static void *in_gradient(const Tape *tape, const Operation *op, int i)
+{
+    return tape_gradient(tape, op->in[i]);
+}
+
+static void *out_data(const Tape *tape, const Operation *op) { return tape_data(tape, op->out); }
+
+static void *out_gradient(const Tape *tape, const Operation *op)
+{
+    return tape_gradient(tape, op->out);
+}
+
+static const Value *in_value(const Tape *tape, const Operation *op, int i)
+{
+    return &tape->values[op->in[i]];
+}
+
+static int64_t rows_of(const Value *value) { return (int64_t)value->n * value->h * value->w; }
+
+/* What most kinds say about themselves: the shape that goes in and the one that comes out. */
+static void describe_values(const Tape *tape, const Operation *op, char *text, size_t size)
+{
+    const Value *x = in_value(tape, op, IN_X), *y = &tape->values[op->out];
+    (void)snprintf(text, size, "%dx%dx%d %d->%d", x->n, x->h, x->w, x->c, y->c);
+}
+
+/* ---- convolution ---- */
+
+static int conv_plan(Tape *tape, Operation *op, Error *err)
+{
+    int r = conv_new(tape->device, &op->shape.conv, &op->kernel.conv, err);
+    if (r < 0)
+        return r;
+    op->packed_bytes = conv_packed_bytes(op->kernel.conv);
+    op->workspace_bytes = conv_workspace_bytes(op->kernel.conv);
+    return 0;
+}
+
+static void conv_pack_weights(const Tape *tape, const Operation *op)
+{
+    conv_pack(op->kernel.conv, weight(tape, op), packed(tape, op));
+}
+
+static void conv_run_forward(const Tape *tape, const Operation *op)
+{
+    conv_forward(op->kernel.conv, in_data(tape, op, IN_X), packed(tape, op), bias(tape, op),
+                 in_data(tape, op, IN_SECOND), in_data(tape, op, IN_RESIDUAL), out_data(tape, op),
+                 tape->workspace);
+}
+
+static void conv_run_backward(const Tape *tape, const Operation *op)
+{
+    const Value *out = &tape->values[op->out];
+    void *dy = out_gradient(tape, op), *dx = in_gradient(tape, op, IN_X);
+    void *dper_image = in_gradient(tape, op, IN_SECOND);
+
+    assert(!op->accumulate[IN_SECOND]); /* a projection of the time serves one convolution */
+    if (dper_image)
+        spatial_sum(tape->device, out->n, (int64_t)out->h * out->w, out->c, dy, dper_image);
+    conv_backward_weight(op->kernel.conv, in_data(tape, op, IN_X), dy, weight_gradient(tape, op),
+                         bias_gradient(tape, op), tape->workspace);
+    if (dx)
+        conv_backward_data(op->kernel.conv, dy, packed(tape, op), dx, op->accumulate[IN_X],
+                           tape->workspace);
+}
+
+static void conv_release(Operation *op) { op->kernel.conv = conv_free(op->kernel.conv); }
+
+static void conv_describe(const Tape *tape, const Operation *op, char *text, size_t size)
+{
+    (void)tape; /* the shape says all */
+    const ConvShape *s = &op->shape.conv;
+    (void)snprintf(text, size, "%dx%dx%d %d->%d k%d s%d", s->n, s->h, s->w, s->c_in, s->c_out,
+                   s->kernel, s->stride);
+}
+
+static const OperationKind conv_kind = {
+    .name = "conv",
+    .backward_reads = 1u << IN_X,
+    .plan = conv_plan,
+    .pack = conv_pack_weights,
+    .forward = conv_run_forward,
+    .backward = conv_run_backward,
+    .release = conv_release,
+    .describe = conv_describe,
+};
+
+ValueId tape_conv(Tape *tape, Layer layer, ValueId x, int stride, ValueId per_image,
+                  ValueId residual)
+{
+    const Value v = *tape_value(tape, x);
+    Operation op = blank;
+    op.kind = &conv_kind;
+    op.layer = layer;
+    op.in[IN_X] = x;
+    op.in[IN_SECOND] = per_image;
+    op.in[IN_RESIDUAL] = residual;
+    op.shape.conv = (ConvShape){.n = v.n,
+                                .h = v.h,
+                                .w = v.w,
+                                .c_in = layer.in,
+                                .c_out = layer.out,
+                                .kernel = layer.kernel,
+                                .stride = stride};
+    assert(tape->r < 0 || v.c == layer.in);
+    return tape_emit(tape, op, v.n, DIV_ROUND_UP(v.h, stride), DIV_ROUND_UP(v.w, stride),
+                     layer.out);
+}
+
+/* ---- linear ---- */
+
+static int linear_plan(Tape *tape, Operation *op, Error *err)
+{
+    int r = linear_new(tape->device, &op->shape.linear, &op->kernel.linear, err);
+    if (r < 0)
+        return r;
+    op->packed_bytes = linear_packed_bytes(op->kernel.linear);
+    op->workspace_bytes = linear_workspace_bytes(op->kernel.linear);
+    return 0;
+}
+
+static void linear_pack_weights(const Tape *tape, const Operation *op)
+{
+    linear_pack(op->kernel.linear, weight(tape, op), packed(tape, op));
+}
+
+static void linear_run_forward(const Tape *tape, const Operation *op)
+{
+    linear_forward(op->kernel.linear, in_data(tape, op, IN_X), weight(tape, op), packed(tape, op),
+                   bias(tape, op), in_data(tape, op, IN_RESIDUAL), out_data(tape, op),
+                   tape->workspace);
+}
+
+static void linear_run_backward(const Tape *tape, const Operation *op)
+{
+    void *dy = out_gradient(tape, op), *dx = in_gradient(tape, op, IN_X);
+    linear_backward_weight(op->kernel.linear, in_data(tape, op, IN_X), dy,
+                           weight_gradient(tape, op), bias_gradient(tape, op), tape->workspace);
+    if (dx)
+        linear_backward_data(op->kernel.linear, dy, weight(tape, op), packed(tape, op), dx,
+                             op->accumulate[IN_X], tape->workspace);
+}
+
+static void linear_release(Operation *op) { op->kernel.linear = linear_free(op->kernel.linear); }
+
+static const OperationKind linear_kind = {
+    .name = "linear",
+    .backward_reads = 1u << IN_X,
+    .plan = linear_plan,
+    .pack = linear_pack_weights,
+    .forward = linear_run_forward,
+    .backward = linear_run_backward,
+    .release = linear_release,
+    .describe = describe_values,
+};
+
+ValueId tape_linear(Tape *tape, Layer layer, ValueId x, ValueId residual)
+{
+    const Value v = *tape_value(tape, x);
+    Operation op = blank;
+    op.kind = &linear_kind;
+    op.layer = layer;
+    op.in[IN_X] = x;
+    op.in[IN_RESIDUAL] = residual;
+    op.shape.linear = (LinearShape){.rows = rows_of(&v), .in = layer.in, .out = layer.out};
+    assert(tape->r < 0 || v.c == layer.in);
+    return tape_emit(tape, op, v.n, v.h, v.w, layer.out);
+}
+
+/* ---- attention ---- */
+
+/* Where q, k and v begin: all in one value for self-attention, k and v in the second otherwise. */
+typedef struct Heads {
+    char *q, *k, *v;
+} Heads;
+
+static Heads attention_heads(const Tape *tape, const Operation *op, char *first, char *second)
+{
+    size_t c = (size_t)op->shape.attention.heads * (size_t)op->shape.attention.head_dim;
+    size_t bytes = c * tape->element_bytes;
+    if (op->in[IN_SECOND] == NO_VALUE)
+        return (Heads){first, first + bytes, first + 2 * bytes};
+    return (Heads){first, second, second + bytes};
+}
+
+static int attention_plan(Tape *tape, Operation *op, Error *err)
+{
+    int r = attention_new(tape->device, &op->shape.attention, &op->kernel.attention, err);
+    if (r < 0)
+        return r;
+    op->saved_bytes = attention_saved_bytes(op->kernel.attention);
+    op->workspace_bytes = attention_workspace_bytes(op->kernel.attention);
+    return 0;
+}
+
+static void attention_run_forward(const Tape *tape, const Operation *op)
+{
+    Heads h = attention_heads(tape, op, in_data(tape, op, IN_X), in_data(tape, op, IN_SECOND));
+    attention_forward(op->kernel.attention, h.q, h.k, h.v, out_data(tape, op), tape_saved(tape, op),
+                      tape->workspace);
+}
+
+static void attention_run_backward(const Tape *tape, const Operation *op)
+{
+    Heads h = attention_heads(tape, op, in_data(tape, op, IN_X), in_data(tape, op, IN_SECOND));
+    Heads d =
+        attention_heads(tape, op, in_gradient(tape, op, IN_X), in_gradient(tape, op, IN_SECOND));
+    assert(!op->accumulate[IN_X] && !op->accumulate[IN_SECOND]); /* the kernel overwrites */
+    attention_backward(op->kernel.attention, h.q, h.k, h.v, out_data(tape, op),
+                       tape_saved(tape, op), out_gradient(tape, op), d.q, d.k, d.v,
+                       tape->workspace);
+}
+
+static void attention_release(Operation *op)
+{
+    op->kernel.attention = attention_free(op->kernel.attention);
+}
+
+static void attention_describe(const Tape *tape, const Operation *op, char *text, size_t size)
+{
+    (void)tape; /* the shape says all */
+    const AttentionShape *s = &op->shape.attention;
+    (void)snprintf(text, size, "n%d h%d d%d %" PRId64 "x%" PRId64, s->n, s->heads, s->head_dim,
+                   s->q_tokens, s->kv_tokens);
+}
+
+static const OperationKind attention_kind = {
+    .name = "attention",
+    .backward_reads = 1u << IN_X | 1u << IN_SECOND | BACKWARD_READS_OUT,
+    .plan = attention_plan,
+    .forward = attention_run_forward,
+    .backward = attention_run_backward,
+    .release = attention_release,
+    .describe = attention_describe,
+};
+
+static ValueId emit_attention(Tape *tape, ValueId first, ValueId second, int heads)
+{
+    const Value q = *tape_value(tape, first);
+    const Value kv = second == NO_VALUE ? q : *tape_value(tape, second);
+    int c = second == NO_VALUE ? q.c / 3 : q.c;
+    Operation op = blank;
+    op.kind = &attention_kind;
+    op.in[IN_X] = first;
+    op.in[IN_SECOND] = second;
+    op.shape.attention = (AttentionShape){.n = q.n,
+                                          .heads = heads,
+                                          .head_dim = c / heads,
+                                          .q_tokens = (int64_t)q.h * q.w,
+                                          .kv_tokens = (int64_t)kv.h * kv.w,
+                                          .q_stride = q.c,
+                                          .kv_stride = kv.c};
+    assert(tape->r < 0 || (c % heads == 0 && kv.c == (second == NO_VALUE ? 3 : 2) * c));
+    return tape_emit(tape, op, q.n, q.h, q.w, c);
+}
+
+ValueId tape_self_attention(Tape *tape, ValueId qkv, int heads)
+{
+    return emit_attention(tape, qkv, NO_VALUE, heads);
+}
+
+ValueId tape_cross_attention(Tape *tape, ValueId q, ValueId kv, int heads)
+{
+    return emit_attention(tape, q, kv, heads);
+}
+
+/* ---- normalisation ---- */
+
+static int group_norm_plan(Tape *tape, Operation *op, Error *err)
+{
+    (void)err; /* nothing to fail */
+    const GroupNormShape *s = &op->shape.group_norm;
+    op->saved_bytes = (size_t)s->n * (size_t)s->groups * 2 * sizeof(float);
+    op->workspace_bytes = group_norm_workspace_bytes(tape->device, s);
+    return 0;
+}
+
+static void group_norm_run_forward(const Tape *tape, const Operation *op)
+{
+    group_norm_forward(tape->device, &op->shape.group_norm, in_data(tape, op, IN_X),
+                       weight(tape, op), bias(tape, op), out_data(tape, op), tape_saved(tape, op));
+}
+
+static void group_norm_run_backward(const Tape *tape, const Operation *op)
+{
+    group_norm_backward(tape->device, &op->shape.group_norm, in_data(tape, op, IN_X),
+                        weight(tape, op), bias(tape, op), tape_saved(tape, op),
+                        out_gradient(tape, op), in_gradient(tape, op, IN_X), op->accumulate[IN_X],
+                        weight_gradient(tape, op), bias_gradient(tape, op), tape->workspace);
+}
+
+static const OperationKind group_norm_kind = {
+    .name = "group_norm",
+    .backward_reads = 1u << IN_X,
+    .plan = group_norm_plan,
+    .forward = group_norm_run_forward,
+    .backward = group_norm_run_backward,
+    .describe = describe_values,
+};
+
+ValueId tape_group_norm(Tape *tape, Layer layer, ValueId x, int groups, double eps, bool silu)
+{
+    const Value v = *tape_value(tape, x);
+    Operation op = blank;
+    op.kind = &group_norm_kind;
+    op.layer = layer;
+    op.in[IN_X] = x;
+    op.shape.group_norm = (GroupNormShape){
+        .n = v.n, .h = v.h, .w = v.w, .c = layer.in, .groups = groups, .eps = eps, .silu = silu};
+    assert(tape->r < 0 || (v.c == layer.in && v.c % groups == 0));
+    return tape_emit(tape, op, v.n, v.h, v.w, v.c);
+}
+
+static int layer_norm_plan(Tape *tape, Operation *op, Error *err)
+{
+    (void)err; /* nothing to fail */
+    const LayerNormShape *s = &op->shape.layer_norm;
+    op->saved_bytes = (size_t)s->rows * 2 * sizeof(float);
+    op->workspace_bytes = layer_norm_workspace_bytes(tape->device, s);
+    return 0;
+}
+
+static void layer_norm_run_forward(const Tape *tape, const Operation *op)
+{
+    layer_norm_forward(tape->device, &op->shape.layer_norm, in_data(tape, op, IN_X),
+                       weight(tape, op), bias(tape, op), out_data(tape, op), tape_saved(tape, op));
+}
+
+static void layer_norm_run_backward(const Tape *tape, const Operation *op)
+{
+    layer_norm_backward(tape->device, &op->shape.layer_norm, in_data(tape, op, IN_X),
+                        weight(tape, op), tape_saved(tape, op), out_gradient(tape, op),
+                        in_gradient(tape, op, IN_X), op->accumulate[IN_X],
+                        weight_gradient(tape, op), bias_gradient(tape, op), tape->workspace);
+}
+
+static const OperationKind layer_norm_kind = {
+    .name = "layer_norm",
+    .backward_reads = 1u << IN_X,
+    .plan = layer_norm_plan,
+    .forward = layer_norm_run_forward,
+    .backward = layer_norm_run_backward,
+    .describe = describe_values,
+};
+
+ValueId tape_layer_norm(Tape *tape, Layer layer, ValueId x, double eps)
+{
+    const Value v = *tape_value(tape, x);
+    Operation op = blank;
+    op.kind = &layer_norm_kind;
+    op.layer = layer;
+    op.in[IN_X] = x;
+    op.shape.layer_norm = (LayerNormShape){.rows = rows_of(&v), .c = layer.in, .eps = eps};
+    assert(tape->r < 0 || v.c == layer.in);
+    return tape_emit(tape, op, v.n, v.h, v.w, v.c);
+}
+
+/* ---- elementwise and movement ---- */
+
+static void geglu_run_forward(const Tape *tape, const Operation *op)
+{
+    const Value *y = &tape->values[op->out];
+    geglu_forward(tape->device, rows_of(y), y->c, in_data(tape, op, IN_X), out_data(tape, op));
+}
+
+static void geglu_run_backward(const Tape *tape, const Operation *op)
+{
+    const Value *y = &tape->values[op->out];
+    assert(!op->accumulate[IN_X]); /* the kernel overwrites */
+    geglu_backward(tape->device, rows_of(y), y->c, in_data(tape, op, IN_X), out_gradient(tape, op),
+                   in_gradient(tape, op, IN_X));
+}
+
+static const OperationKind geglu_kind = {
+    .name = "geglu",
+    .backward_reads = 1u << IN_X,
+    .forward = geglu_run_forward,
+    .backward = geglu_run_backward,
+    .describe = describe_values,
+};
+
+ValueId tape_geglu(Tape *tape, ValueId x)
+{
+    const Value v = *tape_value(tape, x);
+    Operation op = blank;
+    op.kind = &geglu_kind;
+    op.in[IN_X] = x;
+    assert(tape->r < 0 || v.c % 2 == 0);
+    return tape_emit(tape, op, v.n, v.h, v.w, v.c / 2);
+}
+
+static void silu_run_forward(const Tape *tape, const Operation *op)
+{
+    silu_forward(tape->device, value_elements(&tape->values[op->out]), in_data(tape, op, IN_X),
+                 out_data(tape, op));
+}
+
+static void silu_run_backward(const Tape *tape, const Operation *op)
+{
+    silu_backward(tape->device, value_elements(&tape->values[op->out]), in_data(tape, op, IN_X),
+                  out_gradient(tape, op), in_gradient(tape, op, IN_X), op->accumulate[IN_X]);
+}
+
+static const OperationKind silu_kind = {
+    .name = "silu",
+    .backward_reads = 1u << IN_X,
+    .forward = silu_run_forward,
+    .backward = silu_run_backward,
+    .describe = describe_values,
+};
+
+ValueId tape_silu(Tape *tape, ValueId x)
+{
+    const Value v = *tape_value(tape, x);
+    Operation op = blank;
+    op.kind = &silu_kind;
+    op.in[IN_X] = x;
+    return tape_emit(tape, op, v.n, v.h, v.w, v.c);
+}
+
+static void concat_run_forward(const Tape *tape, const Operation *op)
+{
+    const Value *a = in_value(tape, op, IN_X), *b = in_value(tape, op, IN_SECOND);
+    concat_forward(tape->device, rows_of(a), a->c, b->c, in_data(tape, op, IN_X),
+                   in_data(tape, op, IN_SECOND), out_data(tape, op));
+}
+
+static void concat_run_backward(const Tape *tape, const Operation *op)
+{
+    const Value *a = in_value(tape, op, IN_X), *b = in_value(tape, op, IN_SECOND);
+    concat_backward(tape->device, rows_of(a), a->c, b->c, out_gradient(tape, op),
+                    in_gradient(tape, op, IN_X), op->accumulate[IN_X],
+                    in_gradient(tape, op, IN_SECOND), op->accumulate[IN_SECOND]);
+}
+
+static const OperationKind concat_kind = {
+    .name = "concat",
+    .forward = concat_run_forward,
+    .backward = concat_run_backward,
+    .describe = describe_values,
+};
+
+ValueId tape_concat(Tape *tape, ValueId a, ValueId b)
+{
+    const Value va = *tape_value(tape, a), vb = *tape_value(tape, b);
+    Operation op = blank;
+    op.kind = &concat_kind;
+    op.in[IN_X] = a;
+    op.in[IN_SECOND] = b;
+    assert(tape->r < 0 || (a != b && va.h == vb.h && va.w == vb.w));
+    assert(tape->r < 0 || va.wants_gradient == vb.wants_gradient);
+    return tape_emit(tape, op, va.n, va.h, va.w, va.c + vb.c);
+}
+
+static void upsample_run_forward(const Tape *tape, const Operation *op)
+{
+    const Value *x = in_value(tape, op, IN_X);
+    upsample_forward(tape->device, x->n, x->h, x->w, x->c, in_data(tape, op, IN_X),
+                     out_data(tape, op));
+}
+
+static void upsample_run_backward(const Tape *tape, const Operation *op)
+{
+    const Value *x = in_value(tape, op, IN_X);
+    upsample_backward(tape->device, x->n, x->h, x->w, x->c, out_gradient(tape, op),
+                      in_gradient(tape, op, IN_X), op->accumulate[IN_X]);
+}
+
+static const OperationKind upsample_kind = {
+    .name = "upsample",
+    .forward = upsample_run_forward,
+    .backward = upsample_run_backward,
+    .describe = describe_values,
+};
+
+ValueId tape_upsample(Tape *tape, ValueId x)
+{
+    const Value v = *tape_value(tape, x);
+    Operation op = blank;
+    op.kind = &upsample_kind;
+    op.in[IN_X] = x;
+    return tape_emit(tape, op, v.n, v.h * 2, v.w * 2, v.c);
+}
+
+static void time_run_forward(const Tape *tape, const Operation *op)
+{
+    const Value *y = &tape->values[op->out];
+    time_embedding(tape->device, y->n, y->c, op->shape.time.flip_sin_to_cos,
+                   op->shape.time.freq_shift, in_data(tape, op, IN_X), out_data(tape, op));
+}
+
+static const OperationKind time_kind = {
+    .name = "time_embedding",
+    .forward = time_run_forward,
+    .describe = describe_values,
+};
+
+ValueId tape_time_embedding(Tape *tape, ValueId timesteps, int c, bool flip_sin_to_cos,
+                            double freq_shift)
+{
+    const Value v = *tape_value(tape, timesteps);
+    Operation op = blank;
+    op.kind = &time_kind;
+    op.in[IN_X] = timesteps;
+    op.shape.time.flip_sin_to_cos = flip_sin_to_cos;
+    op.shape.time.freq_shift = freq_shift;
+    return tape_emit(tape, op, v.n, 1, 1, c);
+}

@@ -1,0 +1,192 @@
+/* tape.h - a network as a list of operations, planned once for one shape and then run many times.
+ *
+ * 1. Emit. Layers declare parameters; tape_conv() and its like append one Operation each and return
+ *    the Value it will produce. Nothing is computed and no device is needed: a tape that is only
+ *    emitted serves as the list of the network's parameters.
+ * 2. Plan. tape_plan() lays out the schedule - every operation forward in order, then, for
+ *    training, every operation backward in reverse - and finds for each buffer (a value's data, its
+ *    gradient, what an operation saves for its backward) the first and the last step that touches
+ *    it. The planner packs them into one arena, where dead memory is used again.
+ * 3. Run. tape_forward() and tape_backward() walk the schedule through kernels.h. They allocate
+ *    nothing, copy nothing, and never look at device memory from the host.
+ *
+ * Gradients need no clearing: the first writer of a gradient overwrites it, later ones add. Where
+ * an operation adds a residual, the residual's gradient is the output's gradient; when nothing was
+ * written there yet, the two are one buffer and the step costs nothing.
+ *
+ * Ownership: tape_new() gives the caller a Tape; it borrows the Device and what is bound.
+ * Units:     values are NHWC; an image is its own tokens, a text is h = 1, w = tokens.
+ * Errors:    emitting never fails by itself: the first error sticks and tape_plan() returns it.
+ * Threads:   the device's.
+ */
+#pragma once
+
+#include "kernels/kernels.h"
+#include "trainer/nn/parameters.h"
+#include "trainer/nn/planner.h"
+
+typedef struct Tape Tape;
+typedef struct Operation Operation;
+typedef struct OperationKind OperationKind;
+
+typedef int ValueId;
+enum { NO_VALUE = -1, NO_BUFFER = -1 };
+
+/* ---- what a tape consists of; read-only for others ---- */
+
+typedef struct Value {
+    int n, h, w, c;
+    bool is_bound;       /* lies where tape_bind() says, not in the arena */
+    bool wants_gradient; /* a parameter stands upstream of it */
+    int data, gradient;  /* index into Tape.buffers; NO_BUFFER when bound or not wanted */
+    void *bound, *bound_gradient;
+} Value;
+
+/* The parameters of one operation: one range of the flat buffer. */
+typedef struct Layer {
+    size_t first_parameter; /* its index in the list, for names */
+    int64_t weight;         /* offset in elements */
+    int64_t bias;           /* likewise; -1: none */
+    int64_t n_elements;     /* weight and bias together; 0: an operation without parameters */
+    int in, out, kernel;
+} Layer;
+
+/* Inputs by role. */
+enum { IN_X, IN_SECOND, IN_RESIDUAL, INPUTS_MAX };
+
+struct Operation {
+    const OperationKind *kind;
+    ValueId in[INPUTS_MAX]; /* IN_SECOND: conv's per_image, concat's b, attention's k and v */
+    ValueId out;
+    Layer layer;
+    union {
+        ConvShape conv;
+        LinearShape linear;
+        AttentionShape attention;
+        GroupNormShape group_norm;
+        LayerNormShape layer_norm;
+        struct {
+            bool flip_sin_to_cos;
+            double freq_shift;
+        } time;
+    } shape;
+    union {
+        Conv *conv;
+        Linear *linear;
+        Attention *attention;
+    } kernel;
+    size_t packed_bytes, packed_offset;
+    size_t saved_bytes, workspace_bytes;
+    int saved;                   /* buffer */
+    bool accumulate[INPUTS_MAX]; /* backward adds to the gradient of that input */
+    bool runs_backward;
+};
+
+/* One kind of operation: what the tape must know and the steps it can run. */
+struct OperationKind {
+    const char *name;
+    unsigned backward_reads; /* bit IN_*: that input's data; BACKWARD_READS_OUT: the output's */
+    int (*plan)(Tape *tape, Operation *op, Error *err);  /* kernel objects and sizes; may be NULL */
+    void (*pack)(const Tape *tape, const Operation *op); /* may be NULL */
+    void (*forward)(const Tape *tape, const Operation *op);
+    void (*backward)(const Tape *tape, const Operation *op); /* may be NULL */
+    void (*release)(Operation *op);                          /* may be NULL */
+    void (*describe)(const Tape *tape, const Operation *op, char *text, size_t size);
+};
+
+enum { BACKWARD_READS_OUT = 1u << INPUTS_MAX };
+
+/* Told after every step, for profiles and tests. */
+typedef enum TapePhase { TAPE_PACK, TAPE_FORWARD, TAPE_BACKWARD } TapePhase;
+typedef void (*TapeObserver)(const Tape *tape, TapePhase phase, size_t operation, void *userdata);
+
+struct Tape {
+    Device *device; /* NULL until tape_plan() */
+    ParameterList *parameters;
+    Value *values;
+    size_t n_values;
+    Operation *operations;
+    size_t n_operations;
+    PlannedBuffer *buffers;
+    size_t n_buffers;
+    size_t element_bytes; /* of the compute type */
+    size_t arena_bytes, workspace_bytes, packed_bytes;
+    char *arena, *workspace, *packed; /* device memory */
+    const float *weights;             /* flat, as last set */
+    float *parameter_gradients;       /* flat, of the backward that runs */
+    TapeObserver observer;            /* or NULL */
+    void *observer_userdata;
+    int r; /* first error while emitting */
+};
+
+int tape_new(Tape **ret);
+Tape *tape_free(Tape *tape);
+DEFINE_CLEANUP(Tape, tape_free)
+
+/* ---- emit: layers, in the order of the parameter list ---- */
+
+Layer tape_conv_layer(Tape *tape, const char *name, int in, int out, int kernel);
+Layer tape_linear_layer(Tape *tape, const char *name, int in, int out, bool bias);
+Layer tape_norm_layer(Tape *tape, const char *name, int c);
+/* Two linear layers without bias over one input, declared one after the other, as one whose output
+ * is [a | b]. */
+Layer tape_join(Layer a, Layer b);
+
+/* ---- emit: values and operations ---- */
+
+/* Bound from outside, no gradient. */
+ValueId tape_input(Tape *tape, int n, int h, int w, int c);
+/* From now on value lies where it is bound, and so does its gradient. Its operation must have no
+ * residual. */
+void tape_output(Tape *tape, ValueId value);
+/* Borrowed until the next value is emitted. */
+const Value *tape_value(const Tape *tape, ValueId value);
+
+/* conv(x) + bias + per_image + residual; 3x3 with padding 1. The last two may be NO_VALUE. */
+ValueId tape_conv(Tape *tape, Layer layer, ValueId x, int stride, ValueId per_image,
+                  ValueId residual);
+/* Every token or pixel by itself; a 1x1 convolution is this too. residual may be NO_VALUE. */
+ValueId tape_linear(Tape *tape, Layer layer, ValueId x, ValueId residual);
+/* Self-attention of qkv [q | k | v]. */
+ValueId tape_self_attention(Tape *tape, ValueId qkv, int heads);
+/* Attention of q to kv [k | v]. */
+ValueId tape_cross_attention(Tape *tape, ValueId q, ValueId kv, int heads);
+ValueId tape_group_norm(Tape *tape, Layer layer, ValueId x, int groups, double eps, bool silu);
+ValueId tape_layer_norm(Tape *tape, Layer layer, ValueId x, double eps);
+ValueId tape_geglu(Tape *tape, ValueId x);
+ValueId tape_silu(Tape *tape, ValueId x);
+ValueId tape_concat(Tape *tape, ValueId a, ValueId b);
+ValueId tape_upsample(Tape *tape, ValueId x);
+ValueId tape_time_embedding(Tape *tape, ValueId timesteps, int c, bool flip_sin_to_cos,
+                            double freq_shift);
+
+/* ---- plan ---- */
+
+/* Makes the kernels, plans and allocates the memory. Values that nothing reads keep their place
+ * for one step. */
+int tape_plan(Tape *tape, Device *device, bool backward, Error *err);
+
+/* ---- run ---- */
+
+void tape_bind(Tape *tape, ValueId value, const void *data);
+void tape_bind_output(Tape *tape, ValueId value, void *data);
+void tape_bind_gradient(Tape *tape, ValueId value, const void *gradient);
+/* Packs what the kernels want packed. weights: flat, device memory, used until the next call. */
+void tape_set_weights(Tape *tape, const float *weights);
+void tape_forward(const Tape *tape);
+/* After tape_forward(), with the same inputs still in place. Overwrites all gradients (flat).
+ * on_ready is told the range of every operation's parameters once they are final. */
+void tape_backward(Tape *tape, float *gradients,
+                   void (*on_ready)(int64_t offset, int64_t n_elements, void *userdata),
+                   void *userdata);
+
+/* "conv 8x32x32 64->64 k3 down_blocks.0.resnets.0.conv1" */
+void tape_describe(const Tape *tape, size_t operation, char *text, size_t size);
+
+/* ---- for operations.c ---- */
+
+ValueId tape_emit(Tape *tape, Operation op, int n, int h, int w, int c);
+void *tape_data(const Tape *tape, ValueId value);     /* NULL for NO_VALUE */
+void *tape_gradient(const Tape *tape, ValueId value); /* NULL where none is wanted */
+void *tape_saved(const Tape *tape, const Operation *op);
+int64_t value_elements(const Value *value);

@@ -1,0 +1,23 @@
+/* unet.h - the U-Net of Stable Diffusion v2, emitted onto a tape.
+ *
+ * Ownership: none; the tape is the caller's.
+ * Units:     latents in pixels of latent.
+ * Errors:    -EINVAL for latents that the levels can't halve; emitting itself as tape.h says.
+ * Threads:   any; pure but for the tape.
+ * Source:    diffusers UNet2DConditionModel.
+ */
+#pragma once
+
+#include "trainer/nn/tape.h"
+
+typedef struct UnetShape {
+    int n, height, width, text_tokens;
+} UnetShape;
+
+typedef struct UnetValues {
+    ValueId latents, timesteps, text; /* [n][h][w][in], [n] int32, [n][tokens][dim]: inputs */
+    ValueId prediction;               /* [n][h][w][out]: output */
+} UnetValues;
+
+int unet_emit(Tape *tape, const UnetConfig *config, const UnetShape *shape, UnetValues *ret,
+              Error *err);

@@ -1,0 +1,222 @@
+/* run.c - `sdtrainer run`: from the daemon's assignment, or a job file, to an exit code. */
+#include "trainer/run.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "trainer/loop.h"
+
+#include <getopt.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+enum {
+    ASSIGN_SEC = 30,
+    GO_SEC = 24 * 3600, /* the leader's start deadline ends it long before */
+};
+
+static void say_error(Host *host, const Session *s, int64_t generation, ExitCode code,
+                      const Error *err)
+{
+    log_error("%s: %s", exit_code_class((int)code), err->text);
+    ChannelMessage m = {.type = CHANNEL_ERROR,
+                        .generation = generation,
+                        .exit_code = (int)code,
+                        .stage = STAGE_STARTING};
+    if (s && s->state)
+        m.step = s->state->scalars.step;
+    (void)snprintf(m.text, sizeof(m.text), "%s", err->text);
+    (void)host_say(host, &m, NULL); /* a daemon that is gone needs no explanation */
+}
+
+static int say_ready(Host *host, const Session *s, Error *err)
+{
+    int r = 0;
+    if (s->rendezvous) {
+        ChannelMessage m = {.type = CHANNEL_RENDEZVOUS, .generation = s->generation};
+        (void)snprintf(m.address, sizeof(m.address), "%s", rendezvous_address(s->rendezvous));
+        r = host_say(host, &m, err);
+    }
+    ChannelMessage ready = {.type = CHANNEL_READY,
+                            .generation = s->generation,
+                            .step = s->state->scalars.step};
+    host_stage(host, ready.step, STAGE_READY);
+    return r < 0 ? r : host_say(host, &ready, err);
+}
+
+static int train(Host *host, const SessionAssignment *a, Session **s, ExitCode *code, Error *err)
+{
+    int r = session_open(host, a, s, code, err);
+    if (r < 0)
+        return r;
+    *code = EXIT_RETRY;
+    r = say_ready(host, *s, err);
+    if (r < 0)
+        return r;
+    char address[CHANNEL_ADDRESS_MAX] = "";
+    r = host_wait_go(host, GO_SEC * USEC_PER_SEC, address, err);
+    if (r < 0)
+        return r;
+    r = session_join(*s, address, a->bind_address, code, err);
+    if (r < 0)
+        return r;
+
+    LoopResult result;
+    r = loop_run(*s, &result, code, err);
+    if (r < 0)
+        return r;
+    host_stage(host, result.step, STAGE_LEAVING);
+    ChannelMessage done = {.type = CHANNEL_DONE,
+                           .generation = a->generation,
+                           .step = result.step,
+                           .digest = result.digest};
+    (void)snprintf(done.text, sizeof(done.text), "%s", result.finished ? "finished" : "left");
+    char digest[HASH_TEXT_BYTES];
+    log_info("%s at step %lld, digest %s STEP=%lld", done.text, (long long)result.step,
+             hash_format(result.digest, digest), (long long)result.step);
+    if (!host_is_daemon(host))
+        printf("step=%lld digest=%s\n", (long long)result.step, digest);
+    *code = EXIT_DONE;
+    return host_say(host, &done, err);
+}
+
+static int train_and_report(Host *host, const SessionAssignment *a)
+{
+    _cleanup_(session_freep) Session *s = NULL;
+    ExitCode code = EXIT_RETRY;
+    Error err = ERROR_INIT;
+    int r = train(host, a, &s, &code, &err);
+    if (r < 0) {
+        say_error(host, s, a->generation, code, &err);
+        return (int)code;
+    }
+    return EXIT_DONE;
+}
+
+static int run_under_daemon(int fd)
+{
+    Error err = ERROR_INIT;
+    _cleanup_(host_freep) Host *host = NULL;
+    ChannelMessage assign = {0};
+    int r = host_open(fd, &host, &err);
+    if (r == 0)
+        r = host_wait_assign(host, ASSIGN_SEC * USEC_PER_SEC, &assign, &err);
+    if (r < 0) {
+        log_error("%s", err.text);
+        return EXIT_RETRY;
+    }
+
+    char text[32];
+    log_set_field("JOB", assign.job);
+    (void)snprintf(text, sizeof(text), "%lld", (long long)assign.generation);
+    log_set_field("GENERATION", text);
+    (void)snprintf(text, sizeof(text), "%d", assign.rank);
+    log_set_field("RANK", text);
+    SessionAssignment a = {.job_source = "the job's spec",
+                           .job_text = assign.spec ? assign.spec : "",
+                           .generation = assign.generation,
+                           .rank = assign.rank,
+                           .world_size = assign.world_size,
+                           .resume_uri = assign.resume_uri,
+                           .resume_hash =
+                               *assign.resume_uri && !assign.adopt ? &assign.resume_hash : NULL,
+                           .bind_address = assign.bind_address};
+    int code = train_and_report(host, &a);
+    channel_message_clear(&assign);
+    return code;
+}
+
+/* Standalone: the newest checkpoint under the job's URI goes on; each start is a generation after
+ * it. */
+static int find_newest(const char *checkpoint_uri, SessionAssignment *a,
+                       char uri[CHECKPOINT_URI_MAX], Error *err)
+{
+    _cleanup_(store_freep) Store *store = NULL;
+    StoreList list = {0};
+    int r = store_open(checkpoint_uri, &store, err);
+    if (r == 0)
+        r = checkpoint_list(store, &list, err);
+    if (r < 0)
+        return r;
+    if (list.n_objects > 0) {
+        _cleanup_(manifest_freep) Manifest *manifest = NULL;
+        r = manifest_read(store, list.objects[0].key, NULL, &manifest, err);
+        if (r == 0) {
+            (void)snprintf(uri, CHECKPOINT_URI_MAX, "%s/%s/manifest.json", store_uri(store),
+                           list.objects[0].key);
+            a->generation = manifest_facts(manifest)->generation + 1;
+        }
+    }
+    store_list_clear(&list);
+    return r;
+}
+
+static int run_standalone(const char *job_path)
+{
+    Error err = ERROR_INIT;
+    _cleanup_free_ char *text = NULL;
+    _cleanup_(job_freep) Job *job = NULL;
+    _cleanup_(host_freep) Host *host = NULL;
+    char uri[CHECKPOINT_URI_MAX] = "";
+    SessionAssignment a = {.job_source = job_path,
+                           .generation = 1,
+                           .world_size = 1,
+                           .resume_uri = uri,
+                           .bind_address = "127.0.0.1"};
+    int r = file_read(job_path, JOB_TEXT_MAX, &text, NULL, &err);
+    if (r == 0)
+        r = job_parse(job_path, text, strlen(text), &job, &err);
+    if (r < 0) {
+        log_error("%s", err.text);
+        return EXIT_NEVER_RETRY;
+    }
+    r = find_newest(job->checkpoint.uri, &a, uri, &err);
+    if (r == 0)
+        r = host_open(-1, &host, &err);
+    if (r < 0) {
+        log_error("%s", err.text);
+        return r == -EBADMSG ? EXIT_DATA_CORRUPT : EXIT_STORE_UNREACHABLE;
+    }
+    a.job_text = text;
+    return train_and_report(host, &a);
+}
+
+static void help(void)
+{
+    printf(
+        "usage: sdtrainer run --job FILE\n\n"
+        "Trains the whole job in this process, on one rank, without a cluster; goes on from the "
+        "newest\n"
+        "checkpoint under checkpoint.uri. SIGINT and SIGTERM finish the step, save and leave.\n"
+        "Under sdtraind (SDTRAIN_CHANNEL is set) it is one rank of a world and takes no option.\n\n"
+        "Exit codes: 0 done or left, 75 retry, 78 bad job, 80 device fault, 81 peer lost, 82 data "
+        "corrupt,\n"
+        "83 store unreachable, 84 non-finite loss, 85 other numerics than the job's.\n");
+}
+
+int verb_run(int argc, char **argv)
+{
+    static const struct option options[] = {{"job", required_argument, NULL, 'j'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    const char *job = NULL;
+    for (int c; (c = getopt_long(argc, argv, "j:h", options, NULL)) != -1;) {
+        if (c == 'h') {
+            help();
+            return 0;
+        }
+        if (c != 'j')
+            return 2;
+        job = optarg;
+    }
+
+    (void)signal(SIGPIPE, SIG_IGN); /* cannot fail for SIGPIPE */
+    const char *channel = getenv("SDTRAIN_CHANNEL");
+    if (channel && !job)
+        return run_under_daemon(atoi(channel));
+    if (!job) {
+        fprintf(stderr, "sdtrainer run: --job FILE is needed when no daemon runs it\n");
+        return 2;
+    }
+    return run_standalone(job);
+}

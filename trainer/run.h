@@ -1,0 +1,16 @@
+/* run.h - the verbs of sdtrainer.
+ *
+ * Ownership: none.
+ * Units:     as each verb's --help says.
+ * Errors:    exit codes (exit_code.h); the text goes to standard error and, under a daemon, into
+ * the channel. Threads:   the main thread.
+ */
+#pragma once
+
+/* `run`: one rank under a daemon (SDTRAIN_CHANNEL), or `run --job F`: the whole job in this
+ * process, on one rank. */
+int verb_run(int argc, char **argv);
+/* `order --job F --step N`: which samples a step trains. */
+int verb_order(int argc, char **argv);
+/* `sample --job F --out grid.png`: a DDIM grid from the newest EMA weights. */
+int verb_sample(int argc, char **argv);

@@ -1,0 +1,228 @@
+/* saver.c - see saver.h. */
+#include "trainer/saver.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+
+#include <string.h>
+
+enum {
+    WRITE_TIMEOUT_SEC = 1800, /* the slowest upload that is waited for */
+    VERDICT_TIMEOUT_SEC =
+        1800, /* etcd without quorum: training waits only where a save must be there */
+    TRIES = 3,
+    LINE_BYTES = 320,
+};
+
+struct Saver {
+    Session *session;
+    char *lines; /* rank 0: metrics of steps (committed_step, newest] */
+    size_t n_lines_bytes, size;
+    int64_t committed_step, newest_step;
+    int64_t saving_step;      /* of the save in flight */
+    bool awaiting;            /* rank 0: `saved` is said, the verdict is not there */
+    CheckpointResult written; /* newest */
+};
+
+int saver_new(Session *session, Saver **ret, Error *err)
+{
+    Saver *s = calloc(1, sizeof(*s));
+    if (!s)
+        return error_set(err, -ENOMEM, "out of memory");
+    s->session = session;
+    s->committed_step = s->newest_step = session->state->scalars.step;
+    if (session->resume) {
+        s->written.step = manifest_step(session->resume);
+        s->written.digest = manifest_digest(session->resume);
+    }
+    *ret = s;
+    return 0;
+}
+
+Saver *saver_free(Saver *saver)
+{
+    if (saver) {
+        free(saver->lines);
+        free(saver);
+    }
+    return NULL;
+}
+
+Hash saver_digest(const Saver *saver) { return saver->written.digest; }
+
+const char *saver_uri(const Saver *saver) { return saver->written.uri; }
+
+uint32_t saver_word(Saver *s, int64_t step)
+{
+    const Job *job = s->session->job;
+    unsigned wishes = host_wishes(s->session->host, true);
+
+    if (wishes & WISH_LEAVE)
+        return WORD_SAVE | WORD_MUST | WORD_LEAVE;
+    if (step == job->train.steps)
+        return WORD_SAVE | WORD_MUST;
+    if (job->checkpoint.keep_every > 0 && step % job->checkpoint.keep_every == 0)
+        return WORD_SAVE | WORD_MUST;
+    if (step % job->checkpoint.every_steps != 0 && !(wishes & WISH_SAVE))
+        return WORD_NONE;
+    if (s->awaiting || checkpoint_busy(s->session->writer)) {
+        log_warning("step %lld is not saved: the save of step %lld is still in flight",
+                    (long long)step, (long long)s->saving_step);
+        return WORD_NONE;
+    }
+    return WORD_SAVE;
+}
+
+int saver_record(Saver *s, int64_t step, const UpdateResult *result, int64_t samples_seen,
+                 Error *err)
+{
+    if (s->size - s->n_lines_bytes < LINE_BYTES) {
+        size_t size = MAX(2 * s->size, (size_t)64 * LINE_BYTES);
+        char *lines = realloc(s->lines, size);
+        if (!lines)
+            return error_set(err, -ENOMEM, "out of memory for the metrics");
+        s->lines = lines;
+        s->size = size;
+    }
+    int n =
+        snprintf(s->lines + s->n_lines_bytes, LINE_BYTES,
+                 "{\"step\":%lld,\"loss\":%.9g,\"loss_hex\":\"%a\",\"lr\":%.9g,\"grad_norm\":%.9g,"
+                 "\"samples_seen\":%lld%s}\n",
+                 (long long)step, result->loss, result->loss, result->lr, result->gradient_norm,
+                 (long long)samples_seen, result->redone ? ",\"redone\":true" : "");
+    assert(n > 0 && n < LINE_BYTES);
+    s->n_lines_bytes += (size_t)n;
+    s->newest_step = step;
+    return 0;
+}
+
+/* The lines up to `step` are part of a committed segment. */
+static void drop_lines(Saver *s, int64_t step)
+{
+    char *end = s->lines;
+    for (int64_t k = s->committed_step; k < step && end; k++) {
+        char *newline = memchr(end, '\n', (size_t)(s->lines + s->n_lines_bytes - end));
+        assert(newline);
+        end = newline + 1;
+    }
+    if (end) {
+        s->n_lines_bytes -= (size_t)(end - s->lines);
+        memmove(s->lines, end, s->n_lines_bytes);
+        s->lines[s->n_lines_bytes] = '\0';
+    }
+    s->committed_step = step;
+}
+
+/* Rank 0: tells the daemon about a written manifest. */
+static int announce(Saver *s, const CheckpointResult *result, Error *err)
+{
+    s->written = *result;
+    if (s->session->rank != 0)
+        return 0;
+    ChannelMessage m = {.type = CHANNEL_SAVED,
+                        .generation = s->session->generation,
+                        .step = result->step,
+                        .hash = result->hash,
+                        .digest = result->digest};
+    (void)snprintf(m.uri, sizeof(m.uri), "%s", result->uri);
+    s->awaiting = true;
+    log_info("step %lld is written: blocked %.1f ms, wrote %.1f ms STEP=%lld",
+             (long long)result->step, (double)result->blocked_usec / 1e3,
+             (double)result->write_usec / 1e3, (long long)result->step);
+    int r = fault("saver.saved");
+    return r < 0 ? r : host_say(s->session->host, &m, err);
+}
+
+static int settle(Saver *s, HostVerdict verdict, Error *err)
+{
+    s->awaiting = false;
+    checkpoint_settle(s->session->writer, verdict == VERDICT_COMMITTED);
+    if (verdict != VERDICT_COMMITTED)
+        return error_set(err, -ESTALE,
+                         "the checkpoint of step %lld was refused: this world is over",
+                         (long long)s->saving_step);
+    drop_lines(s, s->saving_step);
+    return 0;
+}
+
+int saver_pump(Saver *s, Error *err)
+{
+    CheckpointResult result;
+    checkpoint_poll(s->session->writer, &result);
+    if (result.phase == CHECKPOINT_FAILED)
+        log_error("the checkpoint of step %lld failed, training goes on: %s STEP=%lld",
+                  (long long)result.step, result.error.text, (long long)result.step);
+    if (result.phase == CHECKPOINT_WRITTEN) {
+        int r = announce(s, &result, err);
+        if (r < 0)
+            return r;
+    }
+    if (!s->awaiting)
+        return 0;
+    HostVerdict verdict = host_verdict(s->session->host, s->saving_step);
+    return verdict == VERDICT_PENDING ? 0 : settle(s, verdict, err);
+}
+
+/* Until nothing is in flight: written or failed, and on rank 0 the daemon has answered. */
+static int drain(Saver *s, CheckpointPhase *ret_phase, Error *err)
+{
+    CheckpointResult result;
+    int r = checkpoint_wait(s->session->writer, WRITE_TIMEOUT_SEC * USEC_PER_SEC, &result);
+    if (r < 0)
+        return error_errno(err, r, "waiting for the checkpoint of step %lld",
+                           (long long)s->saving_step);
+    *ret_phase = result.phase;
+    if (result.phase == CHECKPOINT_FAILED) {
+        log_error("the checkpoint of step %lld failed: %s STEP=%lld", (long long)result.step,
+                  result.error.text, (long long)result.step);
+        if (err)
+            *err = result.error;
+        return 0;
+    }
+    if (result.phase == CHECKPOINT_WRITTEN) {
+        r = announce(s, &result, err);
+        if (r < 0)
+            return r;
+    }
+    if (!s->awaiting)
+        return 0;
+    HostVerdict verdict;
+    r = host_wait_verdict(s->session->host, s->saving_step, VERDICT_TIMEOUT_SEC * USEC_PER_SEC,
+                          &verdict, err);
+    return r < 0 ? r : settle(s, verdict, err);
+}
+
+static int begin(Saver *s, int64_t step, Error *err)
+{
+    s->saving_step = step;
+    bool writes_metrics = s->session->rank == 0;
+    return checkpoint_begin(s->session->writer, s->session->state,
+                            writes_metrics ? (s->lines ? s->lines : "") : NULL,
+                            s->committed_step + 1, step, err);
+}
+
+int saver_save(Saver *s, int64_t step, uint32_t word, Error *err)
+{
+    host_stage(s->session->host, step, STAGE_SAVING);
+    CheckpointPhase phase = CHECKPOINT_IDLE;
+    if (!(word & WORD_MUST))
+        return begin(s, step, err);
+
+    int r = drain(s, &phase, err); /* what is in flight */
+    if (r < 0)
+        return r;
+    for (int try = 0; try < TRIES; try++) {
+        r = begin(s, step, err);
+        if (r == 0)
+            r = drain(s, &phase, err);
+        if (r < 0)
+            return r;
+        if (phase == CHECKPOINT_WRITTEN)
+            return 0;
+        if (err->code == -ECONNRESET || err->code == -ECANCELED)
+            return err->code; /* a peer is gone: no try of ours can help */
+    }
+    return error_prefix(err, -EIO, "step %lld could not be saved in %d tries", (long long)step,
+                        TRIES);
+}

@@ -1,0 +1,38 @@
+/* saver.h - when a checkpoint is due, what happens to it until it is committed, and the metrics
+ * that ride along.
+ *
+ * Rank 0 decides before a step's update whether the step is saved; the word rides in the update's
+ * collective, so all ranks agree. A periodic save that is due while one is in flight is skipped and
+ * logged; the first, the last, a leave's and a keep_every one wait.
+ *
+ * Ownership: saver_new() gives the caller a Saver; borrows the Session.
+ * Units:     steps that are done.
+ * Errors:    -ESTALE the world is over (refused); -EPIPE the daemon is gone; a save that must be
+ * there and failed three times: its store's error. A periodic save that fails is logged and tried
+ * again when the next is due. Threads:   the training thread.
+ */
+#pragma once
+
+#include "trainer/session.h"
+
+typedef struct Saver Saver;
+
+typedef enum SaverWord { WORD_NONE = 0, WORD_SAVE = 1, WORD_MUST = 2, WORD_LEAVE = 4 } SaverWord;
+
+int saver_new(Session *session, Saver **ret, Error *err);
+Saver *saver_free(Saver *saver);
+DEFINE_CLEANUP(Saver, saver_free)
+
+/* Rank 0: what all ranks shall do after `step`, the one about to be updated. */
+uint32_t saver_word(Saver *saver, int64_t step);
+/* Rank 0: one line of metrics for a step that is done. */
+int saver_record(Saver *saver, int64_t step, const UpdateResult *result, int64_t samples_seen,
+                 Error *err);
+/* All ranks, after the update of a step whose word says save. With WORD_MUST returns when it is
+ * committed. */
+int saver_save(Saver *saver, int64_t step, uint32_t word, Error *err);
+/* Rank 0, once a step: news of the writer to the daemon, and the daemon's to the writer. */
+int saver_pump(Saver *saver, Error *err);
+/* Of the newest save that is written. */
+Hash saver_digest(const Saver *saver);
+const char *saver_uri(const Saver *saver); /* its manifest */

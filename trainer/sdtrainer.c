@@ -1,0 +1,45 @@
+/* sdtrainer.c - the trainer's program: one verb after the name. */
+#include "base/fault.h"
+#include "base/log.h"
+#include "trainer/run.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *about;
+} verbs[] = {
+    {"run", verb_run, "train: one rank under sdtraind, or a whole job with --job"},
+    {"order", verb_order, "print which samples a step trains"},
+    {"sample", verb_sample, "draw a grid of images from the newest checkpoint"},
+};
+
+static int usage(FILE *to, int code)
+{
+    fprintf(to, "usage: sdtrainer VERB [OPTIONS]\n\n");
+    for (size_t i = 0; i < ELEMENTSOF(verbs); i++)
+        fprintf(to, "  %-8s %s\n", verbs[i].name, verbs[i].about);
+    fprintf(to, "\nsdtrainer VERB --help says more.\n");
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    log_open("sdtrainer");
+    Error err = ERROR_INIT;
+    if (fault_open(&err) < 0) {
+        log_error("%s", err.text);
+        return 2;
+    }
+    if (argc < 2)
+        return usage(stderr, 2);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return usage(stdout, 0);
+    for (size_t i = 0; i < ELEMENTSOF(verbs); i++)
+        if (strcmp(argv[1], verbs[i].name) == 0)
+            return verbs[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "sdtrainer: %s is not a verb\n\n", argv[1]);
+    return usage(stderr, 2);
+}

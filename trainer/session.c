@@ -1,0 +1,387 @@
+/* session.c - see session.h. */
+#include "trainer/session.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "trainer/data/order.h"
+#include "trainer/init.h"
+
+#include <string.h>
+
+enum {
+    REDUCTION_ALGORITHM = 1,
+    CONNECT_SEC = 30,
+    COLLECTIVE_SEC = 600, /* last resort: a daemon that sees a dead peer kills long before */
+    PREFETCH_BYTES = 256 << 20,
+};
+
+static ExitCode exit_for_data(int r)
+{
+    return r == -EBADMSG || r == -ENOENT ? EXIT_DATA_CORRUPT : EXIT_STORE_UNREACHABLE;
+}
+
+static int open_resume(Session *s, const SessionAssignment *a, ExitCode *ret_exit, Error *err)
+{
+    int r = store_open(s->job->checkpoint.uri, &s->store, err);
+    if (r < 0) {
+        *ret_exit = EXIT_NEVER_RETRY;
+        return r;
+    }
+    if (!*a->resume_uri)
+        return 0;
+
+    r = manifest_read_uri(a->resume_uri, a->resume_hash, &s->resume_store, &s->resume, err);
+    if (r < 0)
+        *ret_exit = exit_for_data(r);
+    return r;
+}
+
+/* The ISA cap that the job's numerics name, or this process's own (SDTRAIN_ISA), or none. */
+static const char *isa_cap(const Session *s, char text[16])
+{
+    const char *isa = getenv("SDTRAIN_ISA");
+    if (s->resume) {
+        _cleanup_json_ json_t *numerics = json_loads(manifest_facts(s->resume)->numerics, 0, NULL);
+        const char *recorded = json_string_value(json_object_get(numerics, "isa"));
+        if (recorded)
+            isa = recorded;
+    }
+    if (!isa)
+        return NULL;
+    (void)snprintf(text, 16, "%s", isa);
+    return text;
+}
+
+static int open_network(Session *s, ExitCode *ret_exit, Error *err)
+{
+    const Job *job = s->job;
+    char isa[16];
+    DeviceOptions options = {.kind = DEVICE_CPU,
+                             .threads = job->train.threads,
+                             .isa = isa_cap(s, isa),
+                             .type = DATA_F32};
+    *ret_exit = EXIT_DEVICE_FAULT;
+    int r = device_open(&options, &s->device, err);
+    if (r < 0)
+        return r;
+
+    *ret_exit = EXIT_NEVER_RETRY;
+    r = unet_config_read(job->model.config_uri, &s->config, err);
+    if (r < 0)
+        return r;
+    const DatasetShape *data = dataset_shape(s->dataset);
+    if (data->channels != s->config.in_channels || data->text_dim != s->config.cross_attention_dim)
+        return error_set(err, -EINVAL,
+                         "%s: in_channels %d and cross_attention_dim %d do not fit the data's %d "
+                         "latent channels and "
+                         "%d text dimensions",
+                         job->model.config_uri, s->config.in_channels,
+                         s->config.cross_attention_dim, data->channels, data->text_dim);
+    NetworkShape shape = {.grain = (int)job->train.grain,
+                          .height = data->height,
+                          .width = data->width,
+                          .text_tokens = data->text_tokens,
+                          .backward = true};
+    r = network_new(s->device, &s->config, &shape, &s->network, err);
+    if (r < 0)
+        return r;
+
+    *ret_exit = EXIT_RETRY;
+    r = grain_work_new(s->device, s->network, job, data, dataset_empty_text(s->dataset), &s->work,
+                       err);
+    if (r < 0)
+        return r;
+    return device_allocate(s->device,
+                           (size_t)network_parameters(s->network)->n_elements * sizeof(float),
+                           (void **)&s->gradients, err);
+}
+
+/* What this rank computes with, in one text: equal texts and equal canned grains mean equal bits.
+ */
+static int fill_numerics(Session *s, Error *err)
+{
+    _cleanup_free_ char *device = NULL;
+    int r = device_numerics(s->device, &device);
+    if (r < 0)
+        return error_errno(err, r, "cannot describe the device");
+    _cleanup_json_ json_t *json = json_loads(device, 0, NULL);
+    assert(json);
+    json_object_set_new(json, "policy", json_string(network_policy(s->network)));
+    _cleanup_free_ char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
+    if (!text || strlen(text) >= sizeof(s->facts.numerics))
+        return error_set(err, -E2BIG, "the numerics record does not fit %zu bytes",
+                         sizeof(s->facts.numerics));
+    (void)snprintf(s->facts.numerics, sizeof(s->facts.numerics), "%s", text);
+    return 0;
+}
+
+static int check_numerics(const CheckpointFacts *mine, const CheckpointFacts *theirs,
+                          const char *whose, Error *err)
+{
+    if (strcmp(mine->numerics, theirs->numerics) != 0)
+        return error_set(err, -EXDEV, "numerics %.180s differ from %s: %.180s", mine->numerics,
+                         whose, theirs->numerics);
+    if (!hash_equal(mine->canned_grain, theirs->canned_grain)) {
+        char a[HASH_TEXT_BYTES], b[HASH_TEXT_BYTES];
+        return error_set(err, -EXDEV, "the canned grain's hash %s differs from %s: %s",
+                         hash_format(mine->canned_grain, a), whose,
+                         hash_format(theirs->canned_grain, b));
+    }
+    return 0;
+}
+
+static int open_state(Session *s, ExitCode *ret_exit, Error *err)
+{
+    const Job *job = s->job;
+    const ParameterList *parameters = network_parameters(s->network);
+    *ret_exit = EXIT_RETRY;
+    int r = train_state_new(s->device, parameters, s->rank, s->world_size, job->train.zero_stage,
+                            job->train.ema.enabled, &s->state, err);
+    if (r < 0)
+        return r;
+
+    /* The canned grain runs on the job's random initial weights, whatever is restored after it. */
+    host_stage(s->host, 0, STAGE_STARTING);
+    parameters_initialise(parameters, job->train.seed, s->state->weights);
+    network_set_weights(s->network, s->state->weights);
+    r = fill_numerics(s, err);
+    if (r < 0)
+        return r;
+    r = canned_grain(s->work, s->gradients, parameters->n_elements, &s->facts.canned_grain, err);
+    if (r < 0)
+        return r;
+
+    host_stage(s->host, s->resume ? manifest_step(s->resume) : 0, STAGE_RESTORING);
+    if (s->resume) {
+        *ret_exit = EXIT_NUMERICS;
+        r = check_numerics(&s->facts, manifest_facts(s->resume), "the job's", err);
+        if (r < 0)
+            return r;
+    }
+    return init_state(job, s->resume_store, s->resume, &s->facts, s->state, ret_exit, err);
+}
+
+static void fill_facts(Session *s)
+{
+    (void)snprintf(s->facts.job, sizeof(s->facts.job), "%s", s->job->name);
+    s->facts.job_identity = s->job->identity;
+    s->facts.dataset_digest = dataset_digest(s->dataset);
+    s->facts.generation = s->generation;
+    s->facts.order_algorithm = ORDER_ALGORITHM;
+    s->facts.reduction_algorithm = REDUCTION_ALGORITHM;
+}
+
+/* Rank 0 of several opens the store that the others will find the comm through. */
+static int open_rendezvous(Session *s, const char *bind_address, Error *err)
+{
+    if (s->rank != 0 || s->world_size == 1)
+        return 0;
+    int r = rendezvous_new(bind_address, s->world_size, &s->rendezvous, err);
+    if (r < 0)
+        return r;
+    return 0;
+}
+
+int session_open(Host *host, const SessionAssignment *a, Session **ret, ExitCode *ret_exit,
+                 Error *err)
+{
+    *ret_exit = EXIT_RETRY;
+    _cleanup_(session_freep) Session *s = calloc(1, sizeof(*s));
+    if (!s)
+        return error_set(err, -ENOMEM, "out of memory");
+    s->host = host;
+    s->generation = a->generation;
+    s->rank = a->rank;
+    s->world_size = a->world_size;
+
+    int r = job_parse(a->job_source, a->job_text, strlen(a->job_text), &s->job, err);
+    if (r < 0) {
+        *ret_exit = EXIT_NEVER_RETRY;
+        return r;
+    }
+    if (a->world_size < 1 || a->world_size > s->job->train.n_grains || a->rank < 0 ||
+        a->rank >= a->world_size) {
+        *ret_exit = EXIT_NEVER_RETRY;
+        return error_set(err, -EINVAL, "rank %d of %d cannot run a job of %lld grains", a->rank,
+                         a->world_size, (long long)s->job->train.n_grains);
+    }
+    grain_share(s->job->train.n_grains, s->rank, s->world_size, &s->first_grain, &s->n_grains,
+                &s->share);
+
+    r = open_resume(s, a, ret_exit, err);
+    if (r < 0)
+        return r;
+    r = open_rendezvous(s, a->bind_address, err);
+    if (r < 0)
+        return r;
+    r = dataset_open(s->job, &s->dataset, err);
+    if (r < 0) {
+        *ret_exit = r == -EINVAL ? EXIT_NEVER_RETRY : exit_for_data(r);
+        return r;
+    }
+    fill_facts(s);
+    r = open_network(s, ret_exit, err);
+    if (r < 0)
+        return r;
+    r = open_state(s, ret_exit, err);
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(s);
+    return 0;
+}
+
+/* ---- join ---- */
+
+static int open_comms(Session *s, const char *address, const char *bind_address, Error *err)
+{
+    if (s->world_size == 1) {
+        int r = comm_open_self(&s->train, err);
+        return r < 0 ? r : comm_open_self(&s->reports, err);
+    }
+
+    char prefix[64];
+    CommOptions options = {.rank = s->rank,
+                           .size = s->world_size,
+                           .rendezvous = address,
+                           .prefix = prefix,
+                           .bind_address = bind_address,
+                           .connect_usec = CONNECT_SEC * USEC_PER_SEC,
+                           .timeout_usec = COLLECTIVE_SEC * USEC_PER_SEC};
+    (void)snprintf(prefix, sizeof(prefix), "g%lld/train", (long long)s->generation);
+    int r = comm_open_gloo(&options, &s->train, err);
+    if (r < 0)
+        return r;
+    (void)snprintf(prefix, sizeof(prefix), "g%lld/reports", (long long)s->generation);
+    return comm_open_gloo(&options, &s->reports, err);
+}
+
+typedef struct Agreement { /* what all ranks must have in common; no padding */
+    int64_t generation, step;
+    Hash job, dataset, manifest, numerics, canned_grain, scalars;
+} Agreement;
+
+static Agreement agreement_of(const Session *s)
+{
+    const TrainScalars *scalars = &s->state->scalars;
+    const int64_t counters[] = {scalars->step, scalars->position, scalars->adam_t,
+                                scalars->n_accepted};
+    return (Agreement){.generation = s->generation,
+                       .step = scalars->step,
+                       .job = s->job->identity,
+                       .dataset = s->facts.dataset_digest,
+                       .manifest = s->resume ? manifest_hash(s->resume) : (Hash){0, 0},
+                       .numerics = hash_bytes(s->facts.numerics, strlen(s->facts.numerics)),
+                       .canned_grain = s->facts.canned_grain,
+                       .scalars = hash_bytes(counters, sizeof(counters))};
+}
+
+/* Every rank compares itself with rank 0, so that the one that differs knows that it is the one. */
+static int agree(Session *s, ExitCode *ret_exit, Error *err)
+{
+    const Agreement mine = agreement_of(s);
+    _cleanup_free_ Agreement *all = calloc((size_t)s->world_size, sizeof(mine));
+    if (!all)
+        return error_set(err, -ENOMEM, "out of memory");
+    *ret_exit = EXIT_PEER_LOST;
+    int r = comm_all_gather(s->train, &mine, all, sizeof(mine), err);
+    if (r < 0)
+        return r;
+
+    *ret_exit = EXIT_NUMERICS;
+    if (!hash_equal(mine.numerics, all[0].numerics))
+        return error_set(err, -EXDEV, "numerics %.300s differ from rank 0's", s->facts.numerics);
+    if (!hash_equal(mine.canned_grain, all[0].canned_grain))
+        return error_set(err, -EXDEV, "the canned grain's hash differs from rank 0's");
+
+    *ret_exit = EXIT_RETRY;
+    if (mine.generation != all[0].generation || mine.step != all[0].step ||
+        !hash_equal(mine.manifest, all[0].manifest) || !hash_equal(mine.scalars, all[0].scalars))
+        return error_set(err, -EXDEV,
+                         "this rank restored step %lld, rank 0 step %lld, or from another manifest",
+                         (long long)mine.step, (long long)all[0].step);
+    *ret_exit = EXIT_DATA_CORRUPT;
+    if (!hash_equal(mine.dataset, all[0].dataset))
+        return error_set(err, -EXDEV,
+                         "the dataset's digest differs from rank 0's: this node sees other data");
+    *ret_exit = EXIT_NEVER_RETRY;
+    if (!hash_equal(mine.job, all[0].job))
+        return error_set(err, -EXDEV, "the job's identity differs from rank 0's");
+
+    *ret_exit = EXIT_PEER_LOST;
+    for (int i = 1; i < s->world_size; i++)
+        if (memcmp(&all[i], &all[0], sizeof(all[0])) != 0)
+            return error_set(err, -EXDEV, "rank %d does not agree with rank 0", i);
+    return 0;
+}
+
+static int open_writer(Session *s, Error *err)
+{
+    _cleanup_free_ char *config = NULL;
+    int r = unet_config_format(&s->config, &config);
+    if (r < 0)
+        return error_errno(err, r, "cannot write the U-Net's config");
+    CheckpointOptions options = {.store = s->store,
+                                 .reports = s->reports,
+                                 .parameters = network_parameters(s->network),
+                                 .unet_config = config,
+                                 .facts = s->facts,
+                                 .keep_last = s->job->checkpoint.keep_last,
+                                 .keep_every = s->job->checkpoint.keep_every};
+    r = checkpoint_writer_new(&options, &s->writer, err);
+    if (r < 0)
+        return r;
+    /* A history that lies elsewhere stays there; this one begins with the adopted step. */
+    if (s->rank == 0 && s->resume && strcmp(store_uri(s->resume_store), store_uri(s->store)) == 0)
+        return checkpoint_adopt_history(s->writer, s->resume, err);
+    return 0;
+}
+
+int session_join(Session *s, const char *address, const char *bind_address, ExitCode *ret_exit,
+                 Error *err)
+{
+    host_stage(s->host, s->state->scalars.step, STAGE_JOINING);
+    *ret_exit = EXIT_PEER_LOST;
+    int r = open_comms(s, address, bind_address, err);
+    if (r < 0)
+        return r;
+    r = agree(s, ret_exit, err);
+    if (r < 0)
+        return r;
+    s->rendezvous = rendezvous_free(s->rendezvous); /* everybody is connected */
+
+    *ret_exit = EXIT_RETRY;
+    r = open_writer(s, err);
+    if (r < 0)
+        return r;
+    r = update_new(s->state, s->train, s->job, &s->update, err);
+    if (r < 0)
+        return r;
+    return loader_new(s->dataset, s->job, s->state->scalars.step, s->first_grain, s->n_grains,
+                      PREFETCH_BYTES, &s->loader, err);
+}
+
+Session *session_free(Session *s)
+{
+    if (!s)
+        return NULL;
+    (void)loader_free(s->loader);
+    (void)checkpoint_writer_free(s->writer);
+    (void)update_free(s->update);
+    (void)comm_free(s->reports);
+    (void)comm_free(s->train);
+    (void)rendezvous_free(s->rendezvous);
+    (void)train_state_free(s->state);
+    (void)grain_work_free(s->work);
+    (void)network_free(s->network);
+    if (s->gradients)
+        device_release(s->device, s->gradients);
+    (void)device_free(s->device);
+    (void)dataset_free(s->dataset);
+    (void)manifest_free(s->resume);
+    (void)store_free(s->resume_store);
+    (void)store_free(s->store);
+    (void)job_free(s->job);
+    free(s);
+    return NULL;
+}

@@ -1,0 +1,61 @@
+/* session.h - everything one rank holds for one generation, built in the order in which it can be
+ * checked.
+ *
+ * open: job, resume manifest, dataset, device, network, state, canned grain: all that needs no
+ * peer. join: comms, agreement of all ranks, checkpoint writer, loader.
+ *
+ * Ownership: session_open() gives the caller a Session, which owns all its parts; session_free()
+ * accepts NULL. Units:     steps, bytes. Errors:    -errno, and *ret_exit gets the exit code that
+ * says who or what is to blame (exit_code.h). Threads:   the training thread.
+ */
+#pragma once
+
+#include "trainer/api/exit_code.h"
+#include "trainer/grain.h"
+#include "trainer/host.h"
+#include "trainer/state/checkpoint.h"
+#include "trainer/state/update.h"
+
+typedef struct SessionAssignment {
+    const char *job_source; /* names the job's text in errors */
+    const char *job_text;
+    int64_t generation;
+    int rank, world_size;
+    const char *resume_uri;  /* manifest; empty: step 0 */
+    const Hash *resume_hash; /* NULL: not checked */
+    const char *bind_address;
+} SessionAssignment;
+
+typedef struct Session {
+    Host *host;
+    Job *job;
+    int64_t generation;
+    int rank, world_size;
+    int64_t first_grain, n_grains, share; /* of each step */
+
+    Store *store;        /* of checkpoint.uri */
+    Manifest *resume;    /* NULL: step 0 of a fresh job */
+    Store *resume_store; /* where it lies; another one when a moved history is adopted */
+    Dataset *dataset;
+    Device *device;
+    UnetConfig config;
+    Network *network;
+    TrainState *state;
+    GrainWork *work;
+    float *gradients;
+    CheckpointFacts facts;
+
+    Rendezvous *rendezvous; /* rank 0 of several */
+    Comm *train, *reports;
+    Update *update;
+    CheckpointWriter *writer;
+    Loader *loader;
+} Session;
+
+int session_open(Host *host, const SessionAssignment *assignment, Session **ret, ExitCode *ret_exit,
+                 Error *err);
+/* address: rank 0's rendezvous store, as the daemon's go gave it. */
+int session_join(Session *session, const char *address, const char *bind_address,
+                 ExitCode *ret_exit, Error *err);
+Session *session_free(Session *session);
+DEFINE_CLEANUP(Session, session_free)

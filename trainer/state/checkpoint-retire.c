@@ -1,0 +1,189 @@
+/* checkpoint-retire.c - which checkpoints go, and in which order.
+ *
+ * What is in the history is read from the newest committed manifest, not from the listing: a
+ * manifest that was written and never committed, or struck out later, is not in it. A checkpoint
+ * goes manifest first, so that a removal cut short leaves a folder without one, which the next
+ * retirement takes. Everything is judged by names and by the listing's sizes; the manifests of the
+ * checkpoints that count are read.
+ *
+ * Fault points: checkpoint.retire.manifest, checkpoint.retire.object (each).
+ */
+#include "trainer/state/checkpoint-list.h"
+
+#include "base/fault.h"
+#include "base/log.h"
+
+#include <string.h>
+
+typedef struct Retire {
+    Store *store;
+    const Manifest *latest;
+    int64_t keep_last, keep_every;
+    Catalogue catalogue;
+    bool *keep; /* [catalogue.n_folders] */
+    size_t removed;
+} Retire;
+
+static bool is_newer_generation(const Retire *t)
+{
+    const Catalogue *c = &t->catalogue;
+    for (size_t i = 0; i < c->n_folders; i++)
+        if (c->folders[i].name.generation > t->latest->name.generation)
+            return true;
+    for (size_t i = 0; i < c->objects.n_objects; i++) {
+        CheckpointName name;
+        int64_t first;
+        if (metrics_key_parse(c->objects.objects[i].key, &name, &first) == 0 &&
+            name.generation > t->latest->name.generation)
+            return true;
+    }
+    return false;
+}
+
+/* Its manifest reads well and every object is there with its size. */
+static bool is_whole(const Retire *t, const char *folder)
+{
+    _cleanup_(manifest_freep) Manifest *m = NULL;
+    Error err = ERROR_INIT;
+    if (manifest_read(t->store, folder, NULL, &m, &err) < 0) {
+        log_warning("checkpoint %s does not count: %s", folder, err.text);
+        return false;
+    }
+    for (size_t i = 0; i < m->n_objects; i++) {
+        char key[CHECKPOINT_FOLDER_MAX + OBJECT_KEY_MAX];
+        (void)snprintf(key, sizeof(key), "%s/%s", folder, m->objects[i].key);
+        const StoreObject *o = catalogue_find(&t->catalogue, key);
+        if (!o || o->n_bytes != m->objects[i].n_bytes) {
+            log_warning("checkpoint %s does not count: %s is %s", folder, m->objects[i].key,
+                        o ? "of another size" : "missing");
+            return false;
+        }
+    }
+    return true;
+}
+
+static size_t find_folder(const Retire *t, const char *folder)
+{
+    for (size_t i = 0; i < t->catalogue.n_folders; i++) {
+        char name[CHECKPOINT_FOLDER_MAX];
+        checkpoint_name_format(&t->catalogue.folders[i].name, name);
+        if (strcmp(name, folder) == 0)
+            return i;
+    }
+    return SIZE_MAX;
+}
+
+/* k = 0 is the newest. */
+static void history_at(const Retire *t, size_t k, char folder[CHECKPOINT_FOLDER_MAX])
+{
+    if (k == 0)
+        checkpoint_name_format(&t->latest->name, folder);
+    else
+        memcpy(folder, t->latest->committed[t->latest->n_committed - k], CHECKPOINT_FOLDER_MAX);
+}
+
+static bool is_kept_step(const Retire *t, int64_t step)
+{
+    return t->keep_every > 0 && step % t->keep_every == 0;
+}
+
+static void decide(Retire *t)
+{
+    const size_t n_history = t->latest->n_committed + 1;
+    int64_t whole = 0, oldest_step = t->latest->name.step;
+    for (size_t k = 0; k < n_history; k++) {
+        char folder[CHECKPOINT_FOLDER_MAX];
+        history_at(t, k, folder);
+        CheckpointName name;
+        int r = checkpoint_name_parse(folder, &name);
+        assert(r == 0); /* manifest_parse() let no other in */
+        oldest_step = name.step;
+        size_t i = find_folder(t, folder);
+        if (i == SIZE_MAX || !t->catalogue.folders[i].has_manifest)
+            continue; /* retired before, perhaps half */
+        t->keep[i] = whole < t->keep_last || is_kept_step(t, name.step);
+        if (whole < t->keep_last && is_whole(t, folder))
+            whole++;
+    }
+    /* The history's list is bounded: what is older than it is judged by its step alone. */
+    for (size_t i = 0; i < t->catalogue.n_folders; i++) {
+        const CatalogueFolder *f = &t->catalogue.folders[i];
+        if (f->has_manifest && f->name.step < oldest_step && is_kept_step(t, f->name.step))
+            t->keep[i] = true;
+    }
+}
+
+static int remove_key(Retire *t, const char *point, const char *key, Error *err)
+{
+    int r = fault(point);
+    if (r < 0)
+        return error_errno(err, r, "cannot remove %s", key);
+    r = store_delete(t->store, key, err);
+    if (r == 0)
+        t->removed++;
+    return r;
+}
+
+static int remove_folder(Retire *t, const CatalogueFolder *f, Error *err)
+{
+    const StoreObject *objects = t->catalogue.objects.objects;
+    int r = 0;
+    if (f->has_manifest)
+        r = remove_key(t, "checkpoint.retire.manifest", objects[f->manifest].key, err);
+    for (size_t i = f->first; r == 0 && i < f->first + f->n; i++)
+        if (!f->has_manifest || i != f->manifest)
+            r = remove_key(t, "checkpoint.retire.object", objects[i].key, err);
+    return r;
+}
+
+static bool is_listed_segment(const Manifest *m, const char *key)
+{
+    for (size_t i = 0; i < m->n_segments; i++)
+        if (strcmp(m->segments[i].key, key) == 0)
+            return true;
+    return false;
+}
+
+static int remove_all(Retire *t, Error *err)
+{
+    for (size_t i = 0; i < t->catalogue.n_folders; i++) {
+        int r = t->keep[i] ? 0 : remove_folder(t, &t->catalogue.folders[i], err);
+        if (r < 0)
+            return r;
+    }
+    for (size_t i = 0; i < t->catalogue.objects.n_objects; i++) {
+        const char *key = t->catalogue.objects.objects[i].key;
+        CheckpointName name;
+        int64_t first;
+        if (metrics_key_parse(key, &name, &first) < 0 || is_listed_segment(t->latest, key))
+            continue;
+        int r = remove_key(t, "checkpoint.retire.object", key, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int checkpoint_retire(Store *store, const Manifest *latest, int64_t keep_last, int64_t keep_every,
+                      size_t *ret_removed, Error *err)
+{
+    Retire t = {.store = store,
+                .latest = latest,
+                .keep_last = CLAMP(keep_last, 2, MANIFEST_COMMITTED_MAX),
+                .keep_every = keep_every};
+    int r = catalogue_read(store, &t.catalogue, err);
+    if (r < 0)
+        return r;
+    t.keep = calloc(t.catalogue.n_folders + 1, sizeof(*t.keep));
+    if (!t.keep)
+        r = error_set(err, -ENOMEM, "retention: out of memory");
+    if (r == 0 && !is_newer_generation(&t)) {
+        decide(&t);
+        r = remove_all(&t, err);
+    }
+    if (ret_removed)
+        *ret_removed = t.removed;
+    free(t.keep);
+    catalogue_clear(&t.catalogue);
+    return r;
+}

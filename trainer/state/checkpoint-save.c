@@ -1,0 +1,463 @@
+/* checkpoint-save.c - what the writer's thread does with one snapshot.
+ *
+ * All ranks make the same collective calls whatever goes wrong locally: attempt (broadcast by rank
+ * 0), EMA (gathered from the chunks' owners, when ranks hold only shards), reports (all-gather),
+ * outcome (broadcast by rank 0). A rank that fails keeps its error, skips its remaining writes and
+ * says so in its report; then nobody writes a manifest. Only a comm that fails ends a save early.
+ *
+ * Objects are put deferred and flushed together before they are reported, so everything that the
+ * manifest names is on the disk before the manifest is.
+ *
+ * Fault points: checkpoint.object (each), checkpoint.gathered, checkpoint.manifest.before,
+ * checkpoint.manifest.after.
+ */
+#include "trainer/state/checkpoint-writer.h"
+
+#include "base/fault.h"
+#include "base/log.h"
+
+#include <string.h>
+#include <sys/random.h>
+
+typedef struct Save {
+    CheckpointWriter *writer;
+    const ObjectTable *table;
+    CheckpointName name;
+    char folder[CHECKPOINT_FOLDER_MAX];
+    RankReport *own;
+    MetricsSegment segment; /* rank 0; key is empty when there is none */
+    Error error;            /* this rank's first failure; code 0: none so far */
+} Save;
+
+static void fail(Save *s, int r, const Error *err)
+{
+    if (s->error.code == 0)
+        s->error = err->code < 0 ? *err : (Error){.code = r, .text = "unknown failure"};
+}
+
+/* ---- agreement ---- */
+
+/* A folder nobody has written to: attempts differ even between two jobs that had one name. */
+static int agree_on_attempt(Save *s, Error *err)
+{
+    CheckpointWriter *w = s->writer;
+    uint32_t attempt = 0;
+    if (w->rank == 0) {
+        if (!w->swept) { /* nobody of this generation has begun to write yet */
+            Error sweep = ERROR_INIT;
+            if (store_sweep(w->options.store, 0, NULL, &sweep) < 0)
+                log_warning("leftovers stay: %s", sweep.text);
+            w->swept = true;
+        }
+        if (getrandom(&attempt, sizeof(attempt), 0) != sizeof(attempt)) {
+            Error random = ERROR_INIT;
+            (void)error_errno(&random, -EIO, "cannot draw an attempt's number"); /* kept below */
+            fail(s, -EIO, &random);
+        }
+    }
+    int r = comm_broadcast(w->options.reports, 0, &attempt, sizeof(attempt), err);
+    if (r < 0)
+        return error_prefix(err, r, "agreeing on the checkpoint's name");
+
+    s->name = (CheckpointName){.step = w->snapshot.scalars.step,
+                               .generation = w->options.facts.generation,
+                               .attempt = attempt};
+    checkpoint_name_format(&s->name, s->folder);
+    return 0;
+}
+
+static bool writes_ema_of(const Save *s, int64_t chunk)
+{
+    const ChunkLayout *layout = &s->writer->layout;
+    for (size_t i = 0; i < s->table->n_records; i++) {
+        const ObjectRecord *o = &s->table->records[i];
+        if (o->kind == OBJECT_EMA_WEIGHTS &&
+            object_owner(s->table, o, s->writer->size) == s->writer->rank &&
+            o->first < chunk_begin(layout, chunk + 1) &&
+            o->first + o->count > chunk_begin(layout, chunk))
+            return true;
+    }
+    return false;
+}
+
+/* Brings the EMA that this rank writes to this rank. A small one goes to all ranks at once (25
+ * chunks by 25 broadcasts took 50 ms on three ranks); of a large one each chunk does, one at a
+ * time, and those that do not write it drop it. */
+static int gather_ema(Save *s, Error *err)
+{
+    CheckpointWriter *w = s->writer;
+    const size_t n_bytes = (size_t)w->layout.n_elements * sizeof(float);
+    if (n_bytes <= w->ema_at_once_bytes) {
+        int r = comm_all_gather_dealt(w->options.reports, w->snapshot.ema, n_bytes,
+                                      (size_t)w->layout.chunk_elements * sizeof(float), err);
+        return r < 0 ? error_prefix(err, r, "gathering the EMA") : 0;
+    }
+    for (int64_t c = 0; c < w->layout.n_chunks; c++) {
+        const int owner = chunk_owner(c, w->size);
+        const bool keep = owner == w->rank || writes_ema_of(s, c);
+        float *to = keep ? w->snapshot.ema + chunk_begin(&w->layout, c) : w->scratch;
+        int r = comm_broadcast(w->options.reports, owner, to,
+                               (size_t)chunk_length(&w->layout, c) * sizeof(float), err);
+        if (r < 0)
+            return error_prefix(err, r, "gathering the EMA");
+    }
+    return 0;
+}
+
+/* ---- writing ---- */
+
+static int put_object(Save *s, const ObjectRecord *record, struct iovec *parts, size_t n_parts,
+                      ObjectReport *ret, Error *err)
+{
+    char key[CHECKPOINT_FOLDER_MAX + OBJECT_KEY_MAX];
+    (void)snprintf(key, sizeof(key), "%s/%s", s->folder, record->key);
+    int r = fault("checkpoint.object");
+    if (r < 0)
+        return error_errno(err, r, "cannot write %s", key);
+
+    _cleanup_(hasher_freep) Hasher *hasher = NULL;
+    if (hasher_new(&hasher) < 0)
+        return error_set(err, -ENOMEM, "%s: out of memory", key);
+    uint32_t crc = 0;
+    for (size_t i = 0; i < n_parts; i++) {
+        hasher_update(hasher, parts[i].iov_base, parts[i].iov_len);
+        crc = crc32c(crc, parts[i].iov_base, parts[i].iov_len);
+        ret->n_bytes += parts[i].iov_len;
+    }
+    ret->hash = hasher_digest(hasher);
+    ret->crc = crc;
+    return store_put(s->writer->options.store, key, parts, n_parts, STORE_IF_ABSENT | STORE_DEFER,
+                     err);
+}
+
+static int put_text(Save *s, const ObjectRecord *record, const char *text, ObjectReport *ret,
+                    Error *err)
+{
+    struct iovec part = {(void *)(uintptr_t)text, strlen(text)}; /* read only */
+    return put_object(s, record, &part, 1, ret, err);
+}
+
+static int put_weights(Save *s, const ObjectRecord *record, float *flat, ObjectReport *ret,
+                       Error *err)
+{
+    _cleanup_free_ char *header = NULL;
+    size_t header_bytes;
+    int r = weight_file_header(s->writer->options.parameters, record, &header, &header_bytes, err);
+    if (r < 0)
+        return r;
+    struct iovec parts[] = {{header, header_bytes},
+                            {flat + record->first, (size_t)record->count * sizeof(float)}};
+    return put_object(s, record, parts, ELEMENTSOF(parts), ret, err);
+}
+
+/* The same hash as train_state_chunk_hash(), of the copies. */
+static int snapshot_chunk_hash(const Snapshot *p, const ObjectRecord *record, Hash *ret)
+{
+    _cleanup_(hasher_freep) Hasher *hasher = NULL;
+    if (hasher_new(&hasher) < 0)
+        return -ENOMEM;
+    const size_t n_bytes = (size_t)record->count * sizeof(float);
+    hasher_update(hasher, p->weights + record->first, n_bytes);
+    hasher_update(hasher, p->m + record->first, n_bytes);
+    hasher_update(hasher, p->v + record->first, n_bytes);
+    if (p->ema_active)
+        hasher_update(hasher, p->ema + record->first, n_bytes);
+    *ret = hasher_digest(hasher);
+    return 0;
+}
+
+static int put_moments(Save *s, const ObjectRecord *record, ObjectReport *ret, Error *err)
+{
+    const Snapshot *p = &s->writer->snapshot;
+    const size_t n_bytes = (size_t)record->count * sizeof(float);
+    struct iovec parts[] = {{p->m + record->first, n_bytes}, {p->v + record->first, n_bytes}};
+    if (snapshot_chunk_hash(p, record, &ret->chunk) < 0)
+        return error_set(err, -ENOMEM, "%s: out of memory", record->key);
+    return put_object(s, record, parts, ELEMENTSOF(parts), ret, err);
+}
+
+static int put_record(Save *s, const ObjectRecord *record, ObjectReport *ret, Error *err)
+{
+    CheckpointWriter *w = s->writer;
+    switch (record->kind) {
+    case OBJECT_CONFIG:
+    case OBJECT_EMA_CONFIG:
+        return put_text(s, record, w->options.unet_config, ret, err);
+    case OBJECT_INDEX:
+    case OBJECT_EMA_INDEX: {
+        _cleanup_free_ char *index = NULL;
+        if (weight_index_format(w->options.parameters, s->table, &index) < 0)
+            return error_set(err, -ENOMEM, "%s: out of memory", record->key);
+        return put_text(s, record, index, ret, err);
+    }
+    case OBJECT_WEIGHTS:
+        return put_weights(s, record, w->snapshot.weights, ret, err);
+    case OBJECT_EMA_WEIGHTS:
+        return put_weights(s, record, w->snapshot.ema, ret, err);
+    case OBJECT_MOMENTS:
+        return put_moments(s, record, ret, err);
+    case OBJECT_KINDS:
+        break;
+    }
+    assert(false);
+    return -EINVAL;
+}
+
+static int put_metrics(Save *s, Error *err)
+{
+    CheckpointWriter *w = s->writer;
+    const Snapshot *p = &w->snapshot;
+    if (w->rank != 0 || p->metrics_last < p->metrics_first)
+        return 0;
+
+    const size_t n_bytes = strlen(p->metrics);
+    s->segment = (MetricsSegment){
+        .first = p->metrics_first,
+        .last = p->metrics_last,
+        .n_bytes = n_bytes,
+        .hash = hash_bytes(p->metrics, n_bytes),
+        .crc = crc32c(0, p->metrics, n_bytes),
+    };
+    metrics_key_format(&s->name, p->metrics_first, p->metrics_last, s->segment.key);
+    return store_put(w->options.store, s->segment.key, &(struct iovec){p->metrics, n_bytes}, 1,
+                     STORE_IF_ABSENT | STORE_DEFER, err);
+}
+
+/* All that this rank owns, on the disk when it returns. */
+static int write_objects(Save *s, Error *err)
+{
+    CheckpointWriter *w = s->writer;
+    for (size_t i = 0; i < s->table->n_records; i++) {
+        const ObjectRecord *record = &s->table->records[i];
+        if (object_owner(s->table, record, w->size) != w->rank)
+            continue;
+        ObjectReport *report = &s->own->objects[s->own->n_objects++];
+        *report = (ObjectReport){.index = i};
+        int r = put_record(s, record, report, err);
+        if (r < 0)
+            return r;
+    }
+    int r = put_metrics(s, err);
+    return r < 0 ? r : store_flush(w->options.store, err);
+}
+
+/* ---- reports ---- */
+
+/* 0 when every rank has written all of its part; else the first rank's error. */
+static int judge_reports(Save *s, Error *err)
+{
+    CheckpointWriter *w = s->writer;
+    for (int rank = 0; rank < w->size; rank++) {
+        const RankReport *report = writer_report(w, rank);
+        if (report->error.code < 0) {
+            *err = report->error;
+            return w->size == 1 ? err->code : error_prefix(err, err->code, "rank %d", rank);
+        }
+        if (report->step != s->name.step)
+            return error_set(err, -EPROTO, "rank %d saves step %lld, this rank step %lld", rank,
+                             (long long)report->step, (long long)s->name.step);
+    }
+    return 0;
+}
+
+static int gather_reports(Save *s, Error *err)
+{
+    CheckpointWriter *w = s->writer;
+    s->own->step = s->name.step;
+    s->own->error = s->error;
+    int r = comm_all_gather(w->options.reports, s->own, w->reports, w->report_bytes, err);
+    if (r < 0)
+        return error_prefix(err, r, "gathering the checkpoint's reports");
+    r = judge_reports(s, err);
+    if (r < 0)
+        fail(s, r, err);
+    return 0;
+}
+
+/* ---- the manifest (rank 0) ---- */
+
+static int take_reports(const Save *s, Manifest *m, Error *err)
+{
+    CheckpointWriter *w = s->writer;
+    size_t n_reported = 0;
+    memcpy(m->objects, s->table->records, m->n_objects * sizeof(*m->objects));
+    for (int rank = 0; rank < w->size; rank++) {
+        const RankReport *report = writer_report(w, rank);
+        for (int64_t k = 0; k < report->n_objects; k++) {
+            const ObjectReport *from = &report->objects[k];
+            if (from->index >= m->n_objects || m->objects[from->index].n_bytes > 0)
+                return error_set(err, -EPROTO, "rank %d reports object %llu of %zu", rank,
+                                 (unsigned long long)from->index, m->n_objects);
+            ObjectRecord *o = &m->objects[from->index];
+            o->n_bytes = from->n_bytes;
+            o->hash = from->hash;
+            o->crc = (uint32_t)from->crc;
+            if (o->kind == OBJECT_MOMENTS)
+                m->chunks[o->part] = from->chunk;
+            n_reported++;
+        }
+    }
+    if (n_reported != m->n_objects)
+        return error_set(err, -EPROTO, "%zu of %zu objects were reported", n_reported,
+                         m->n_objects);
+    return 0;
+}
+
+/* What was committed before, and its metrics, then this checkpoint's own. */
+static void take_history(const Save *s, Manifest *m)
+{
+    const Manifest *latest = s->writer->latest;
+    if (latest) {
+        memcpy(m->segments, latest->segments, latest->n_segments * sizeof(*m->segments));
+        m->n_segments = latest->n_segments;
+        size_t skip = latest->n_committed == MANIFEST_COMMITTED_MAX;
+        m->n_committed = latest->n_committed - skip;
+        memcpy(m->committed, latest->committed + skip, m->n_committed * sizeof(*m->committed));
+        checkpoint_name_format(&latest->name, m->committed[m->n_committed++]);
+    }
+    if (s->segment.key[0])
+        m->segments[m->n_segments++] = s->segment;
+}
+
+static int compose_manifest(const Save *s, Manifest **ret, Error *err)
+{
+    CheckpointWriter *w = s->writer;
+    const size_t n_before = w->latest ? w->latest->n_segments : 0;
+    const size_t n_maxima = w->options.parameters->n_items * MAXIMA_WINDOW;
+
+    _cleanup_(manifest_freep) Manifest *m = calloc(1, sizeof(*m));
+    if (!m)
+        return error_set(err, -ENOMEM, "manifest: out of memory");
+    m->name = s->name;
+    m->facts = w->options.facts;
+    m->layout = w->layout;
+    m->ema = w->snapshot.ema_active;
+    m->n_tensors = (int64_t)w->options.parameters->n_items;
+    m->n_objects = s->table->n_records;
+    m->scalars = w->snapshot.scalars;
+    m->scalars.maxima = calloc(n_maxima, sizeof(uint32_t));
+    m->objects = calloc(m->n_objects, sizeof(*m->objects));
+    m->chunks = calloc((size_t)m->layout.n_chunks, sizeof(*m->chunks));
+    m->segments = calloc(n_before + 1, sizeof(*m->segments));
+    m->committed = calloc(MANIFEST_COMMITTED_MAX, sizeof(*m->committed));
+    if (!m->scalars.maxima || !m->objects || !m->chunks || !m->segments || !m->committed)
+        return error_set(err, -ENOMEM, "manifest: out of memory");
+
+    memcpy(m->scalars.maxima, w->snapshot.scalars.maxima, n_maxima * sizeof(uint32_t));
+    take_history(s, m);
+    int r = take_reports(s, m, err);
+    if (r < 0)
+        return r;
+    m->digest = manifest_state_digest(m);
+    *ret = TAKE_PTR(m);
+    return 0;
+}
+
+static int write_manifest(Save *s, Error *err)
+{
+    CheckpointWriter *w = s->writer;
+    _cleanup_(manifest_freep) Manifest *m = NULL;
+    int r = compose_manifest(s, &m, err);
+    if (r < 0)
+        return r;
+    _cleanup_free_ char *text = NULL;
+    if (manifest_format(m, &text) < 0)
+        return error_set(err, -ENOMEM, "manifest: out of memory");
+    m->hash = hash_bytes(text, strlen(text));
+
+    char key[CHECKPOINT_FOLDER_MAX + 16];
+    (void)snprintf(key, sizeof(key), "%s/manifest.json", s->folder);
+    r = fault("checkpoint.manifest.before");
+    if (r < 0)
+        return error_errno(err, r, "cannot write %s", key);
+    r = store_put(w->options.store, key, &(struct iovec){text, strlen(text)}, 1, STORE_IF_ABSENT,
+                  err);
+    if (r < 0)
+        return r;
+    w->written = TAKE_PTR(m);
+    r = fault("checkpoint.manifest.after");
+    return r < 0 ? error_errno(err, r, "after writing %s", key) : 0;
+}
+
+/* A failed save leaves no manifest. */
+static void take_back_manifest(Save *s)
+{
+    CheckpointWriter *w = s->writer;
+    if (!w->written)
+        return;
+    char key[CHECKPOINT_FOLDER_MAX + 16];
+    Error err = ERROR_INIT;
+    (void)snprintf(key, sizeof(key), "%s/manifest.json", s->folder);
+    if (store_delete(w->options.store, key, &err) < 0)
+        log_warning("the manifest of a failed checkpoint stays; nobody commits it: %s", err.text);
+    w->written = manifest_free(w->written);
+}
+
+/* ---- the whole ---- */
+
+typedef struct Outcome {
+    Error error;
+    Hash hash, digest;
+} Outcome;
+
+/* Returns the comm's error; the save's own is in s->error. */
+static int save_steps(Save *s, Outcome *outcome, Error *err)
+{
+    CheckpointWriter *w = s->writer;
+    int r = agree_on_attempt(s, err);
+    if (r == 0 && w->snapshot.ema_active && !w->snapshot.ema_complete)
+        r = gather_ema(s, err);
+    if (r < 0)
+        return r;
+
+    Error local = ERROR_INIT;
+    if (s->error.code == 0) {
+        r = write_objects(s, &local);
+        if (r < 0)
+            fail(s, r, &local);
+    }
+    r = gather_reports(s, err);
+    if (r < 0)
+        return r;
+
+    r = fault("checkpoint.gathered");
+    if (r < 0) {
+        (void)error_errno(&local, r, "after gathering the checkpoint's reports"); /* kept below */
+        fail(s, r, &local);
+    }
+    if (w->rank == 0 && s->error.code == 0) {
+        r = write_manifest(s, &local);
+        if (r < 0)
+            fail(s, r, &local);
+    }
+    if (w->rank == 0) {
+        outcome->error = s->error;
+        if (w->written) {
+            outcome->hash = w->written->hash;
+            outcome->digest = w->written->digest;
+        }
+    }
+    r = comm_broadcast(w->options.reports, 0, outcome, sizeof(*outcome), err);
+    return r < 0 ? error_prefix(err, r, "announcing the checkpoint") : 0;
+}
+
+void checkpoint_save(CheckpointWriter *w, CheckpointResult *result)
+{
+    Save s = {.writer = w, .table = writer_table(w), .own = writer_report(w, w->rank)};
+    Outcome outcome = {0};
+    memset(s.own, 0, w->report_bytes);
+
+    Error err = ERROR_INIT;
+    int r = save_steps(&s, &outcome, &err);
+    if (r < 0)
+        outcome.error = err.code < 0 ? err : (Error){.code = r, .text = "a collective failed"};
+    if (outcome.error.code < 0) {
+        take_back_manifest(&s);
+        result->error = outcome.error;
+        return;
+    }
+    result->hash = outcome.hash;
+    result->digest = outcome.digest;
+    (void)snprintf(result->uri, sizeof(result->uri), "%s/%s/manifest.json",
+                   store_uri(w->options.store), s.folder); /* writer_new checked that it fits */
+}

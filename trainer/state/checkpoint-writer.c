@@ -1,0 +1,474 @@
+/* checkpoint-writer.c - what the training thread sees of the writer: begin, poll, settle.
+ *
+ * One mutex and one condition hand the writer's fields to its thread and back (`task`); the thread
+ * runs checkpoint_save() or checkpoint_retire() and never touches the TrainState. The stall of the
+ * training thread is the copy in checkpoint_begin().
+ *
+ * Fault points: checkpoint.copied, checkpoint.settle.
+ */
+#include "trainer/state/checkpoint-writer.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+enum { WEIGHT_FILE_BYTES = 1 << 30, EMA_AT_ONCE_BYTES = 64 << 20 };
+
+const ObjectTable *writer_table(const CheckpointWriter *w)
+{
+    return &w->tables[w->snapshot.ema_active];
+}
+
+/* ---- the thread ---- */
+
+static void writer_lock(CheckpointWriter *w)
+{
+    int r = pthread_mutex_lock(&w->lock);
+    assert(r == 0);
+}
+
+static void writer_unlock(CheckpointWriter *w)
+{
+    int r = pthread_mutex_unlock(&w->lock);
+    assert(r == 0);
+}
+
+/* The other side's next look at task is under the lock. */
+static void writer_set_task(CheckpointWriter *w, WriterTask task)
+{
+    w->task = task;
+    int r = pthread_cond_broadcast(&w->changed);
+    assert(r == 0);
+}
+
+static void run_save(CheckpointWriter *w)
+{
+    CheckpointResult result = {.step = w->snapshot.scalars.step};
+    checkpoint_save(w, &result);
+    result.write_usec = clock_boottime_usec() - w->begun_usec;
+    result.phase = result.error.code < 0 ? CHECKPOINT_FAILED : CHECKPOINT_WRITTEN;
+
+    writer_lock(w);
+    result.blocked_usec = w->result.blocked_usec;
+    w->result = result;
+    writer_set_task(w, TASK_NONE);
+    ssize_t n = write(w->event_fd, &(uint64_t){1}, sizeof(uint64_t));
+    assert(n == sizeof(uint64_t)); /* blocks only at 2^64 - 1 */
+    writer_unlock(w);
+}
+
+static void run_retire(CheckpointWriter *w)
+{
+    Error err = ERROR_INIT;
+    size_t removed = 0;
+    if (checkpoint_retire(w->options.store, w->latest, w->options.keep_last, w->options.keep_every,
+                          &removed, &err) < 0)
+        log_warning("old checkpoints stay for now: %s", err.text);
+    else if (removed > 0)
+        log_info("removed %zu objects of old checkpoints", removed);
+
+    writer_lock(w);
+    writer_set_task(w, TASK_NONE);
+    writer_unlock(w);
+}
+
+static void *writer_run(void *argument)
+{
+    CheckpointWriter *w = argument;
+    for (;;) {
+        writer_lock(w);
+        while (w->task == TASK_NONE) {
+            int r =
+                pthread_cond_wait(&w->changed, &w->lock); /* ends with TASK_QUIT at the latest */
+            assert(r == 0);
+        }
+        WriterTask task = w->task;
+        writer_unlock(w);
+
+        switch (task) {
+        case TASK_SAVE:
+            run_save(w);
+            break;
+        case TASK_RETIRE:
+            run_retire(w);
+            break;
+        case TASK_QUIT:
+            return NULL;
+        case TASK_NONE:
+            break;
+        }
+    }
+}
+
+/* Signals are the main thread's. */
+static int writer_start(CheckpointWriter *w)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all); /* cannot fail */
+    int r = pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (r != 0)
+        return -r;
+    r = pthread_create(&w->thread, NULL, writer_run, w);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL); /* it was accepted before */
+    if (r != 0)
+        return -r;
+    w->thread_runs = true;
+    return 0;
+}
+
+/* Bounded as the task is: by the comm's timeout and the store's. */
+static void writer_wait_idle(CheckpointWriter *w)
+{
+    while (w->task != TASK_NONE) {
+        int r = pthread_cond_wait(&w->changed, &w->lock);
+        assert(r == 0);
+    }
+}
+
+/* Under the lock: the result was told, or its successor begins. */
+static void writer_forget_result(CheckpointWriter *w)
+{
+    w->result = (CheckpointResult){.phase = CHECKPOINT_IDLE};
+    uint64_t n;
+    ssize_t got = read(w->event_fd, &n, sizeof(n));
+    assert(got == sizeof(n) || errno == EAGAIN); /* without news there is nothing to read */
+}
+
+/* ---- new, free ---- */
+
+/* Address space of the whole flat buffer; memory comes with the first touch. */
+static float *reserve_flat(const CheckpointWriter *w)
+{
+    void *p = mmap(NULL, (size_t)w->layout.n_elements * sizeof(float), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void release_flat(const CheckpointWriter *w, float *flat)
+{
+    if (flat)
+        (void)munmap(flat, (size_t)w->layout.n_elements * sizeof(float)); /* it was mapped so */
+}
+
+static int snapshot_reserve(CheckpointWriter *w)
+{
+    Snapshot *p = &w->snapshot;
+    p->weights = reserve_flat(w);
+    p->m = reserve_flat(w);
+    p->v = reserve_flat(w);
+    p->ema = reserve_flat(w);
+    p->scalars.maxima =
+        calloc(w->options.parameters->n_items * MAXIMA_WINDOW, sizeof(*p->scalars.maxima));
+    w->scratch = calloc((size_t)w->layout.chunk_elements, sizeof(float));
+    return p->weights && p->m && p->v && p->ema && p->scalars.maxima && w->scratch ? 0 : -ENOMEM;
+}
+
+/* The largest number of objects that any rank writes, which sizes everybody's report. */
+static int reports_reserve(CheckpointWriter *w)
+{
+    const ObjectTable *table = &w->tables[1];
+    _cleanup_free_ size_t *owned = calloc((size_t)w->size, sizeof(*owned));
+    if (!owned)
+        return -ENOMEM;
+    size_t most = 0;
+    for (size_t i = 0; i < table->n_records; i++) {
+        size_t *n = &owned[object_owner(table, &table->records[i], w->size)];
+        most = MAX(most, ++*n);
+    }
+    w->report_bytes = sizeof(RankReport) + most * sizeof(ObjectReport);
+    w->reports = calloc((size_t)w->size, w->report_bytes);
+    return w->reports ? 0 : -ENOMEM;
+}
+
+static int writer_allocate(CheckpointWriter *w, const CheckpointOptions *options)
+{
+    uint64_t file_bytes = options->weight_file_bytes ?: WEIGHT_FILE_BYTES;
+    w->options.unet_config = strdup(options->unet_config);
+    if (!w->options.unet_config)
+        return -ENOMEM;
+    int r = 0;
+    for (int ema = 0; r == 0 && ema <= 1; ema++)
+        r = object_table_new(options->parameters, &w->layout, file_bytes, ema, &w->tables[ema]);
+    if (r == 0)
+        r = snapshot_reserve(w);
+    if (r == 0)
+        r = reports_reserve(w);
+    return r;
+}
+
+int checkpoint_writer_new(const CheckpointOptions *options, CheckpointWriter **ret, Error *err)
+{
+    if (strlen(store_uri(options->store)) + CHECKPOINT_FOLDER_MAX + 16 >= CHECKPOINT_URI_MAX)
+        return error_set(err, -ENAMETOOLONG, "checkpoint store %s: too long a URI",
+                         store_uri(options->store));
+
+    CheckpointWriter *allocated = calloc(1, sizeof(*allocated));
+    if (!allocated)
+        return error_set(err, -ENOMEM, "checkpoint writer: out of memory");
+    (void)pthread_mutex_init(&allocated->lock, NULL);   /* default attributes cannot fail */
+    (void)pthread_cond_init(&allocated->changed, NULL); /* as above */
+    allocated->event_fd = -EBADF;
+    _cleanup_(checkpoint_writer_freep) CheckpointWriter *w = allocated;
+
+    w->options = *options;
+    w->options.unet_config = NULL;
+    w->rank = comm_rank(options->reports);
+    w->size = comm_size(options->reports);
+    w->ema_at_once_bytes = EMA_AT_ONCE_BYTES;
+    w->layout = chunk_layout(options->parameters->n_elements);
+    int r = writer_allocate(w, options);
+    if (r < 0)
+        return error_errno(err, r, "checkpoint writer");
+    w->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (w->event_fd < 0)
+        return error_errno(err, -errno, "checkpoint writer: no eventfd");
+    r = writer_start(w);
+    if (r < 0)
+        return error_errno(err, r, "checkpoint writer: no thread");
+    *ret = TAKE_PTR(w);
+    return 0;
+}
+
+static void writer_stop(CheckpointWriter *w)
+{
+    writer_lock(w);
+    if (w->task == TASK_SAVE)
+        comm_abort(w->options.reports);
+    writer_wait_idle(w);
+    writer_set_task(w, TASK_QUIT);
+    writer_unlock(w);
+    int r = pthread_join(w->thread, NULL);
+    assert(r == 0);
+}
+
+CheckpointWriter *checkpoint_writer_free(CheckpointWriter *w)
+{
+    if (!w)
+        return NULL;
+    if (w->thread_runs)
+        writer_stop(w);
+    (void)pthread_cond_destroy(&w->changed); /* nobody waits */
+    (void)pthread_mutex_destroy(&w->lock);   /* nobody holds it */
+    (void)fd_close(w->event_fd);
+
+    release_flat(w, w->snapshot.weights);
+    release_flat(w, w->snapshot.m);
+    release_flat(w, w->snapshot.v);
+    release_flat(w, w->snapshot.ema);
+    free(w->snapshot.scalars.maxima);
+    free(w->snapshot.metrics);
+    free(w->scratch);
+    free(w->reports);
+    object_table_clear(&w->tables[0]);
+    object_table_clear(&w->tables[1]);
+    free((char *)(uintptr_t)w->options.unet_config);
+    (void)manifest_free(w->written);
+    (void)manifest_free(w->latest);
+    free(w);
+    return NULL;
+}
+
+/* ---- begin ---- */
+
+/* Is chunk c part of something that this rank writes and that holds records of this kind? */
+static bool needs_chunk(const CheckpointWriter *w, ObjectKind kind, int64_t c)
+{
+    const ObjectTable *table = writer_table(w);
+    for (size_t i = 0; i < table->n_records; i++) {
+        const ObjectRecord *o = &table->records[i];
+        if (o->kind == kind && o->first < chunk_begin(&w->layout, c + 1) &&
+            o->first + o->count > chunk_begin(&w->layout, c) &&
+            object_owner(table, o, w->size) == w->rank)
+            return true;
+    }
+    return false;
+}
+
+static int copy_state(CheckpointWriter *w, const TrainState *state, Error *err)
+{
+    Snapshot *p = &w->snapshot;
+    uint32_t *maxima = p->scalars.maxima;
+    memcpy(maxima, state->scalars.maxima,
+           state->parameters->n_items * MAXIMA_WINDOW * sizeof(*maxima));
+    p->scalars = state->scalars;
+    p->scalars.maxima = maxima;
+    p->ema_active = state->ema_active;
+    p->ema_complete = state->zero_stage == 0 || w->size == 1;
+
+    for (int64_t c = 0; c < w->layout.n_chunks; c++) {
+        const int64_t at = chunk_begin(&w->layout, c);
+        const size_t n_bytes = (size_t)chunk_length(&w->layout, c) * sizeof(float);
+        const bool owned = chunk_owner(c, w->size) == w->rank;
+        if (owned || needs_chunk(w, OBJECT_WEIGHTS, c))
+            device_download(state->device, p->weights + at, state->weights + at, n_bytes);
+        if (owned) {
+            device_download(state->device, p->m + at, train_state_chunk(state, state->m, c),
+                            n_bytes);
+            device_download(state->device, p->v + at, train_state_chunk(state, state->v, c),
+                            n_bytes);
+        }
+        if (p->ema_active && (owned || (p->ema_complete && needs_chunk(w, OBJECT_EMA_WEIGHTS, c))))
+            device_download(state->device, p->ema + at, train_state_chunk(state, state->ema, c),
+                            n_bytes);
+    }
+    return device_synchronise(state->device, err);
+}
+
+static int check_metrics(const CheckpointWriter *w, int64_t step, const char *metrics,
+                         int64_t first, int64_t last, Error *err)
+{
+    int64_t n_lines = 0;
+    for (const char *p = metrics; *p; p++)
+        n_lines += *p == '\n';
+    const MetricsSegment *before = w->latest && w->latest->n_segments > 0
+                                       ? &w->latest->segments[w->latest->n_segments - 1]
+                                       : NULL;
+    const int64_t end = last >= first ? last : before ? before->last : step;
+    if (n_lines != last - first + 1 || (n_lines > 0 && metrics[strlen(metrics) - 1] != '\n'))
+        return error_set(err, -EINVAL, "metrics of steps %lld to %lld have %lld lines",
+                         (long long)first, (long long)last, (long long)n_lines);
+    if (end != step || (before && last >= first && first != before->last + 1))
+        return error_set(err, -EINVAL,
+                         "metrics of steps %lld to %lld do not lead from step %lld to step %lld",
+                         (long long)first, (long long)last, before ? (long long)before->last : -1LL,
+                         (long long)step);
+    return 0;
+}
+
+static int take_snapshot(CheckpointWriter *w, const TrainState *state, const char *metrics,
+                         int64_t metrics_first, int64_t metrics_last, Error *err)
+{
+    Snapshot *p = &w->snapshot;
+    free(p->metrics);
+    p->metrics = NULL;
+    if (w->rank == 0) {
+        int r = check_metrics(w, state->scalars.step, metrics, metrics_first, metrics_last, err);
+        if (r < 0)
+            return r;
+        p->metrics = strdup(metrics);
+        if (!p->metrics)
+            return error_set(err, -ENOMEM, "checkpoint: out of memory for the metrics");
+        p->metrics_first = metrics_first;
+        p->metrics_last = metrics_last;
+    }
+    int r = copy_state(w, state, err);
+    if (r < 0)
+        return r;
+    r = fault("checkpoint.copied");
+    return r < 0 ? error_errno(err, r, "checkpoint: after copying the state") : 0;
+}
+
+int checkpoint_begin(CheckpointWriter *w, const TrainState *state, const char *metrics,
+                     int64_t metrics_first, int64_t metrics_last, Error *err)
+{
+    assert(state->rank == w->rank && state->world_size == w->size);
+    assert(state->layout.n_elements == w->layout.n_elements);
+    assert(w->rank != 0 || metrics);
+
+    uint64_t begun = clock_boottime_usec();
+    writer_lock(w);
+    if (w->rank == 0 && w->task == TASK_SAVE) {
+        writer_unlock(w);
+        return error_set(err, -EBUSY, "the checkpoint before is being written");
+    }
+    writer_wait_idle(w);
+    writer_unlock(w);
+    if (w->written)
+        return error_set(err, -EBUSY, "the checkpoint before is not settled");
+
+    /* Nobody but this thread looks at the snapshot while there is no task. */
+    int r = take_snapshot(w, state, metrics, metrics_first, metrics_last, err);
+    if (r < 0)
+        return r;
+
+    writer_lock(w);
+    writer_forget_result(w);
+    w->begun_usec = begun;
+    w->result = (CheckpointResult){.phase = CHECKPOINT_WRITING,
+                                   .step = state->scalars.step,
+                                   .blocked_usec = clock_boottime_usec() - begun};
+    writer_set_task(w, TASK_SAVE);
+    writer_unlock(w);
+    return 0;
+}
+
+/* ---- poll, settle ---- */
+
+bool checkpoint_busy(CheckpointWriter *w)
+{
+    writer_lock(w);
+    bool busy = w->task != TASK_NONE || w->written;
+    writer_unlock(w);
+    return busy;
+}
+
+void checkpoint_poll(CheckpointWriter *w, CheckpointResult *ret)
+{
+    writer_lock(w);
+    *ret = w->result;
+    if (w->result.phase != CHECKPOINT_WRITING)
+        writer_forget_result(w);
+    writer_unlock(w);
+}
+
+int checkpoint_wait(CheckpointWriter *w, uint64_t timeout_usec, CheckpointResult *ret)
+{
+    uint64_t now = clock_boottime_usec();
+    const uint64_t deadline =
+        timeout_usec < USEC_INFINITY - now ? now + timeout_usec : USEC_INFINITY;
+    for (;;) {
+        checkpoint_poll(w, ret);
+        if (ret->phase != CHECKPOINT_WRITING)
+            return 0;
+        now = clock_boottime_usec();
+        if (now >= deadline)
+            return -ETIMEDOUT;
+        struct pollfd p = {.fd = w->event_fd, .events = POLLIN};
+        uint64_t left_msec = DIV_ROUND_UP(deadline - now, USEC_PER_MSEC);
+        if (poll(&p, 1, (int)MIN(left_msec, UINT64_C(1000))) < 0 && errno != EINTR)
+            return -errno;
+    }
+}
+
+int checkpoint_writer_fd(const CheckpointWriter *w) { return w->event_fd; }
+
+void checkpoint_settle(CheckpointWriter *w, bool committed)
+{
+    assert(w->rank == 0);
+    writer_lock(w);
+    writer_wait_idle(w);
+    assert(w->written);
+    if (committed) {
+        (void)manifest_free(w->latest);
+        w->latest = TAKE_PTR(w->written);
+        (void)fault("checkpoint.settle"); /* a commit cannot fail any more */
+        writer_set_task(w, TASK_RETIRE);
+    } else {
+        w->written = manifest_free(w->written);
+    }
+    writer_unlock(w);
+}
+
+int checkpoint_adopt_history(CheckpointWriter *w, const Manifest *manifest, Error *err)
+{
+    assert(w->rank == 0 && w->task == TASK_NONE && !w->written);
+
+    /* A copy, by way of its text. */
+    _cleanup_free_ char *text = NULL;
+    Manifest *copy = NULL;
+    if (manifest_format(manifest, &text) < 0)
+        return error_set(err, -ENOMEM, "history: out of memory");
+    int r = manifest_parse("manifest", text, strlen(text), &copy, err);
+    if (r < 0)
+        return r;
+    copy->hash = manifest->hash;
+    (void)manifest_free(w->latest);
+    w->latest = copy;
+    return 0;
+}

@@ -1,0 +1,25 @@
+/* fuzz-manifest.c - any bytes as manifest.json: refused with a text, or what is written back reads
+ * the same. */
+#include "trainer/state/manifest.h"
+
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
+{
+    _cleanup_(manifest_freep) Manifest *m = NULL, *again = NULL;
+    Error err = ERROR_INIT;
+    if (manifest_parse("fuzz", (const char *)data, n_bytes, &m, &err) < 0) {
+        assert(err.code < 0 && err.text[0]);
+        return 0;
+    }
+    _cleanup_free_ char *text = NULL, *text_again = NULL;
+    int r = manifest_format(m, &text);
+    assert(r == 0);
+    r = manifest_parse("fuzz", text, strlen(text), &again, &err);
+    assert(r == 0);
+    r = manifest_format(again, &text_again);
+    assert(r == 0 && strcmp(text, text_again) == 0);
+    return 0;
+}

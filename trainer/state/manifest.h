@@ -1,0 +1,71 @@
+/* manifest.h - what manifest.json holds, for the checkpoint's own sources; others see checkpoint.h.
+ *
+ * Ownership: a Manifest owns its arrays; manifest_free() accepts half-built ones.
+ * Units:     elements of the flat buffer, bytes, steps.
+ * Errors:    as checkpoint.h.
+ * Threads:   immutable after reading; any.
+ */
+#pragma once
+
+#include "trainer/state/checkpoint-object.h"
+#include "trainer/state/checkpoint.h"
+
+enum {
+    MANIFEST_VERSION = 1,
+    MANIFEST_DIGEST_ALGORITHM = 1, /* train_state_chunk_hash() and train_state_digest() */
+    MANIFEST_BYTES_MAX = 256 << 20,
+    MANIFEST_OBJECTS_MAX = 1 << 20,
+    MANIFEST_SEGMENTS_MAX = 1 << 20,
+    MANIFEST_COMMITTED_MAX = 64,
+    METRICS_KEY_MAX = 96,
+};
+
+/* Names one attempt at one checkpoint; its folder and its metrics carry all three. */
+typedef struct CheckpointName {
+    int64_t step, generation;
+    uint32_t attempt;
+} CheckpointName;
+
+void checkpoint_name_format(const CheckpointName *name, char folder[CHECKPOINT_FOLDER_MAX]);
+/* -EINVAL unless folder is exactly what checkpoint_name_format() writes. */
+int checkpoint_name_parse(const char *folder, CheckpointName *ret);
+
+typedef struct MetricsSegment {
+    char key[METRICS_KEY_MAX];
+    int64_t first, last; /* steps */
+    uint64_t n_bytes;
+    Hash hash;
+    uint32_t crc;
+} MetricsSegment;
+
+/* "metrics/metrics-<first>-<last>-g<generation>-<attempt>.jsonl" */
+void metrics_key_format(const CheckpointName *name, int64_t first, int64_t last,
+                        char key[METRICS_KEY_MAX]);
+/* -EINVAL; ret_name->step is the last step. */
+int metrics_key_parse(const char *key, CheckpointName *ret_name, int64_t *ret_first);
+
+struct Manifest {
+    CheckpointName name;
+    CheckpointFacts facts;
+    TrainScalars scalars; /* owns maxima */
+    int64_t n_tensors;
+    ChunkLayout layout;
+    bool ema;
+    ObjectRecord *objects; /* in the order of ObjectTable */
+    size_t n_objects;
+    Hash *chunks; /* [layout.n_chunks] */
+    Hash digest;
+    MetricsSegment *segments; /* contiguous; the last one ends at scalars.step */
+    size_t n_segments;
+    char (*committed)[CHECKPOINT_FOLDER_MAX]; /* checkpoints committed before, oldest first */
+    size_t n_committed;
+    Hash hash; /* of the text; set by reading */
+};
+
+/* The state digest that follows from the manifest's chunk hashes and scalars. */
+Hash manifest_state_digest(const Manifest *manifest);
+/* The text of manifest.json; caller frees. */
+int manifest_format(const Manifest *manifest, char **ret);
+/* source names the text in errors. Does not set hash. */
+int manifest_parse(const char *source, const char *text, size_t n_bytes, Manifest **ret,
+                   Error *err);

@@ -1,0 +1,317 @@
+/* test-checkpoint-history.c - what is committed, what is forgotten, what stays and what goes. */
+#include "base/file.h"
+#include "base/log.h"
+#include "base/testing.h"
+#include "trainer/state/manifest.h"
+#include "trainer/state/testing-state.h"
+
+#include <string.h>
+
+static Fixture fixture;
+
+/* One rank of one generation. */
+typedef struct Life {
+    char folder[64];
+    Store *store;
+    Comm *comm;
+    CheckpointWriter *writer;
+    TrainState *state;
+    int64_t generation;
+} Life;
+
+static void life_begin(Life *l, const char *folder, int64_t generation)
+{
+    Error err = ERROR_INIT;
+    *l = (Life){.generation = generation};
+    (void)snprintf(l->folder, sizeof(l->folder), "%s", folder);
+    assert_int_equal(store_open(folder, &l->store, &err), 0);
+    assert_int_equal(comm_open_self(&l->comm, &err), 0);
+    l->writer = testing_writer(&fixture, l->store, l->comm, generation, 0);
+    l->state = testing_state(&fixture, 0, 0, 1, 0, false);
+}
+
+static void life_end(Life *l)
+{
+    l->writer = checkpoint_writer_free(l->writer);
+    l->state = train_state_free(l->state);
+    l->comm = comm_free(l->comm);
+    l->store = store_free(l->store);
+}
+
+static CheckpointResult life_save(Life *l, int64_t step, int64_t metrics_first)
+{
+    l->state->scalars.step = step;
+    CheckpointResult result = testing_save(l->writer, l->state, l->generation, metrics_first);
+    assert_int_equal(result.phase, CHECKPOINT_WRITTEN);
+    assert_int_equal(result.step, step);
+    return result;
+}
+
+static CheckpointResult life_commit(Life *l, int64_t step, int64_t metrics_first)
+{
+    CheckpointResult result = life_save(l, step, metrics_first);
+    checkpoint_settle(l->writer, true);
+    return result;
+}
+
+static Manifest *life_manifest(const Life *l, const CheckpointResult *result)
+{
+    (void)l;
+    Error err = ERROR_INIT;
+    _cleanup_(store_freep) Store *store = NULL;
+    Manifest *m = NULL;
+    assert_int_equal(manifest_read_uri(result->uri, &result->hash, &store, &m, &err), 0);
+    return m;
+}
+
+static void life_resume(Life *l, const CheckpointResult *from)
+{
+    Error err = ERROR_INIT;
+    _cleanup_(manifest_freep) Manifest *m = life_manifest(l, from);
+    assert_int_equal(checkpoint_restore(l->store, m, l->state, &err), 0);
+    assert_int_equal(checkpoint_adopt_history(l->writer, m, &err), 0);
+}
+
+/* The steps (and generations) that have a manifest, as "101.2 100.1 0.1". Ends retention first. */
+static void assert_kept(Life *l, const char *expected)
+{
+    Error err = ERROR_INIT;
+    l->writer = checkpoint_writer_free(l->writer);
+    StoreList list;
+    assert_int_equal(checkpoint_list(l->store, &list, &err), 0);
+    char kept[256] = "";
+    for (size_t i = 0; i < list.n_objects; i++) {
+        CheckpointName name;
+        assert_int_equal(checkpoint_name_parse(list.objects[i].key, &name), 0);
+        size_t used = strlen(kept);
+        (void)snprintf(kept + used, sizeof(kept) - used, "%s%lld.%lld", i ? " " : "",
+                       (long long)name.step, (long long)name.generation);
+    }
+    store_list_clear(&list);
+    assert_string_equal(kept, expected);
+}
+
+static size_t count_objects(const Life *l, const char *prefix)
+{
+    Error err = ERROR_INIT;
+    StoreList list;
+    assert_int_equal(store_list(l->store, prefix, 10000, &list, &err), 0);
+    size_t n = list.n_objects;
+    store_list_clear(&list);
+    return n;
+}
+
+static void put_text(const Life *l, const char *key, const char *text)
+{
+    Error err = ERROR_INIT;
+    assert_int_equal(store_put(l->store, key,
+                               &(struct iovec){(void *)(uintptr_t)text, strlen(text)}, 1, 0, &err),
+                     0);
+}
+
+/* ---- metrics ---- */
+
+static void test_metrics(void **state)
+{
+    const char *folder = *state;
+    Error err = ERROR_INIT;
+    Life l;
+    life_begin(&l, folder, 1);
+    CheckpointResult zero = life_commit(&l, 0, 1); /* no step, no segment */
+    (void)life_commit(&l, 3, 1);
+    CheckpointResult six = life_commit(&l, 6, 4);
+    (void)life_save(&l, 8, 7);
+    checkpoint_settle(l.writer, false); /* refused: as if it had never been */
+    life_end(&l);
+
+    life_begin(&l, folder, 2);
+    life_resume(&l, &six);
+    assert_int_equal(l.state->scalars.step, 6);
+    (void)life_commit(&l, 9, 7);
+    CheckpointResult last = life_commit(&l, 10, 10);
+    CheckpointResult again = life_commit(&l, 10, 11); /* the same step once more, no lines */
+    assert_true(hash_equal(last.digest, again.digest));
+
+    _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &again);
+    assert_int_equal(m->n_segments, 4);
+    assert_int_equal(checkpoint_publish_metrics(l.store, m, "metrics.jsonl", &err), 0);
+    assert_int_equal(checkpoint_publish_metrics(l.store, m, "metrics.jsonl", &err), 0);
+    _cleanup_free_ char *text = NULL;
+    assert_int_equal(store_get(l.store, "metrics.jsonl", 10000, &text, NULL, &err), 0);
+    _cleanup_free_ char *before = testing_metrics(1, 1, 6), *after = testing_metrics(2, 7, 10);
+    char expected[1024];
+    (void)snprintf(expected, sizeof(expected), "%s%s", before, after);
+    assert_string_equal(text, expected);
+
+    /* The refused segment is gone, the listed ones are not. */
+    assert_kept(&l, "10.2 10.2 0.1");
+    assert_int_equal(count_objects(&l, "metrics/"), 4);
+    (void)zero;
+
+    put_text(&l, "metrics.jsonl", "other");
+    assert_int_equal(checkpoint_publish_metrics(l.store, m, "metrics.jsonl", &err), -EEXIST);
+    put_text(&l, m->segments[1].key, "step 4 of generation 9\n");
+    assert_true(checkpoint_publish_metrics(l.store, m, "m.jsonl", &err) < 0);
+    assert_non_null(strstr(err.text, m->segments[1].key));
+    life_end(&l);
+}
+
+static void test_bad_metrics(void **state)
+{
+    Error err = ERROR_INIT;
+    Life l;
+    life_begin(&l, *state, 1);
+    (void)life_commit(&l, 3, 1);
+    l.state->scalars.step = 5;
+    static const struct {
+        const char *text;
+        int64_t first, last;
+    } cases[] = {{"a\nb\n", 3, 4}, {"a\nb\n", 5, 6}, {"a\n", 4, 5},      {"a\nb\nc\n", 4, 5},
+                 {"a\nb", 4, 5},   {"", 4, 3},       {"a\nb\n\n", 4, 6}, {"a\nb\nc\n", 3, 5}};
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++)
+        assert_int_equal(checkpoint_begin(l.writer, l.state, cases[i].text, cases[i].first,
+                                          cases[i].last, &err),
+                         -EINVAL);
+    assert_int_equal(checkpoint_begin(l.writer, l.state, "a\nb\n", 4, 5, &err), 0);
+    assert_int_equal(checkpoint_begin(l.writer, l.state, "", 6, 5, &err), -EBUSY);
+    CheckpointResult result;
+    assert_int_equal(checkpoint_wait(l.writer, 10 * USEC_PER_SEC, &result), 0);
+    assert_int_equal(result.phase, CHECKPOINT_WRITTEN);
+    assert_true(checkpoint_busy(l.writer)); /* until it is settled */
+    assert_int_equal(checkpoint_begin(l.writer, l.state, "", 6, 5, &err), -EBUSY);
+    checkpoint_poll(l.writer, &result);
+    assert_int_equal(result.phase, CHECKPOINT_IDLE);
+    life_end(&l);
+}
+
+/* ---- retention ---- */
+
+static void test_keep(void **state)
+{
+    Life l;
+    life_begin(&l, *state, 1); /* keep_last 2, keep_every 100 */
+    static const int64_t steps[] = {0, 99, 100, 101, 102, 200, 201, 202, 203};
+    for (size_t i = 0; i < ELEMENTSOF(steps); i++)
+        (void)life_commit(&l, steps[i], i ? steps[i - 1] + 1 : 1);
+    assert_kept(&l, "203.1 202.1 200.1 100.1 0.1");
+    assert_int_equal(count_objects(&l, "metrics/"), 8);
+    life_end(&l);
+}
+
+static void test_orphans(void **state)
+{
+    Life l;
+    life_begin(&l, *state, 1);
+    (void)life_commit(&l, 10, 1);
+    CheckpointResult twenty = life_commit(&l, 20, 11);
+    (void)life_commit(&l, 30, 21); /* struck out later */
+    life_end(&l);
+
+    life_begin(&l, *state, 2);
+    life_resume(&l, &twenty);
+    put_text(&l, "step-0000000040-g1-0000abcd/unet/config.json", "a save cut short");
+    put_text(&l, "step-0000000025-g2-0000abcd/moments/c000000.bin", "one of this generation");
+    put_text(&l, "step-0000000001-g1-0000abcd/manifest.json", "not even a manifest");
+    put_text(&l, "metrics/metrics-0000000021-0000000040-g1-0000abcd.jsonl", "never committed\n");
+    put_text(&l, "notes.txt", "somebody's own");
+    put_text(&l, "step-5/notes.txt", "somebody's own");
+    (void)life_commit(&l, 29, 21);
+    assert_kept(&l, "29.2 20.1");
+    assert_int_equal(count_objects(&l, "metrics/"), 3);
+    assert_int_equal(count_objects(&l, "step-0000000040"), 0);
+    assert_int_equal(count_objects(&l, "step-0000000025"), 0);
+    assert_int_equal(count_objects(&l, "notes.txt") + count_objects(&l, "step-5/"), 2);
+    life_end(&l);
+}
+
+/* A world that does not know yet that it is over removes nothing of its successor's, nor what the
+ * successor may have resumed from. */
+static void test_newer_generation(void **state)
+{
+    Life l;
+    life_begin(&l, *state, 1);
+    for (int64_t step = 1; step <= 3; step++)
+        (void)life_commit(&l, step, step);
+    checkpoint_writer_free(TAKE_PTR(l.writer));
+    size_t before = count_objects(&l, "");
+    l.writer = testing_writer(&fixture, l.store, l.comm, 1, 0);
+    put_text(&l, "step-0000000003-g2-0000abcd/moments/c000000.bin", "being written");
+    for (int64_t step = 4; step <= 6; step++)
+        (void)life_commit(&l, step, step);
+    assert_kept(&l, "6.1 5.1 4.1 3.1 2.1");
+    assert_true(count_objects(&l, "") > before);
+    life_end(&l);
+}
+
+/* The newest two that are whole stay: a damaged one does not count. */
+static void test_damaged_do_not_count(void **state)
+{
+    Error err = ERROR_INIT;
+    Life l;
+    life_begin(&l, *state, 1);
+    (void)life_commit(&l, 1, 1);
+    (void)life_commit(&l, 2, 2);
+    CheckpointResult three = life_save(&l, 3, 3);
+    char key[CHECKPOINT_URI_MAX];
+    (void)snprintf(key, sizeof(key), "%s", three.uri + strlen(store_uri(l.store)) + 1);
+    (void)snprintf(strrchr(key, '/'), 64, "/moments/c000002.bin");
+    assert_int_equal(store_delete(l.store, key, &err), 0);
+    checkpoint_settle(l.writer, true);
+    assert_kept(&l, "3.1 2.1 1.1");
+
+    l.writer = testing_writer(&fixture, l.store, l.comm, 1, 0);
+    _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &three);
+    assert_int_equal(checkpoint_adopt_history(l.writer, m, &err), 0);
+    (void)life_commit(&l, 4, 4);
+    checkpoint_writer_free(TAKE_PTR(l.writer));
+    l.writer = NULL;
+    assert_kept(&l, "4.1 3.1 2.1");
+    life_end(&l);
+}
+
+/* The list of what was committed is bounded; what falls out of it was retired long before. */
+static void test_long_history(void **state)
+{
+    Life l;
+    life_begin(&l, *state, 1);
+    CheckpointResult last = {0};
+    for (int64_t step = 1; step <= MANIFEST_COMMITTED_MAX + 40; step++)
+        last = life_commit(&l, step, step);
+    _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &last);
+    assert_int_equal(m->n_committed, MANIFEST_COMMITTED_MAX);
+    assert_int_equal(m->n_segments, MANIFEST_COMMITTED_MAX + 40);
+    assert_kept(&l, "104.1 103.1 100.1");
+    life_end(&l);
+}
+
+static int setup(void **state)
+{
+    char folder[] = "/tmp/test-history-XXXXXX";
+    *state = mkdtemp(folder) ? strdup(folder) : NULL;
+    return *state ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    int r = folder_remove(*state, NULL);
+    free(*state);
+    return r;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_metrics, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_bad_metrics, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_keep, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_orphans, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_newer_generation, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_damaged_do_not_count, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_long_history, setup, teardown),
+    };
+    log_set_level(LOG_LEVEL_ERROR);
+    fixture_open(FIXTURE_SMALL, &fixture);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    fixture_close(&fixture);
+    return failed;
+}
