@@ -169,9 +169,10 @@ static void start_pending(Team *team)
 static void send_go(Team *team)
 {
     Job *job = team->job;
-    if (!job->phase.go || job->phase.generation != team->generation ||
-        job->rendezvous_generation != team->generation)
+    if (!job->phase.go || job->phase.generation != team->generation)
         return;
+    if (team->world_size > 1 && job->rendezvous_generation != team->generation)
+        return; /* a rank that is alone meets nobody and has no rendezvous store */
     for (size_t i = 0; i < team->n_seats; i++) {
         Rank *rank = manager_rank_of(team, &team->seats[i]);
         if (!rank || !rank->is_ready || rank->has_gone)

@@ -2,6 +2,7 @@
 #include "daemon/manager.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "daemon/drain.h"
 #include "daemon/fence.h"
@@ -263,6 +264,8 @@ static int prepare(Manager *m, Error *err)
 {
     const Config *c = &m->config;
     int r = remains_lock(c->run_dir, &m->lock, err);
+    if (r == 0)
+        r = folder_make(c->log_dir, err);
     if (r < 0)
         return r;
     if (c->cgroup == CGROUP_AUTO) {

@@ -244,7 +244,7 @@ int main(void)
         return 78;
     f.step = f.assign.step;
     fail_here(&f);
-    if (f.assign.rank == 0) {
+    if (f.assign.rank == 0 && f.assign.world_size > 1) {
         ChannelMessage rendezvous = {.type = CHANNEL_RENDEZVOUS,
                                      .generation = f.assign.generation,
                                      .address = "127.0.0.1:4711"};

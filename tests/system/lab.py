@@ -1,0 +1,317 @@
+"""What the tests of the whole system share: a folder with the programs, data and jobs of one test, runs
+without a cluster, and clusters.
+
+Everything a lab starts carries TESTLAB=<folder> in its environment; that is how what is left over is found.
+A keeper, a process of its own, waits for the test's end, kills what is left, and removes the folder, so
+that nothing stays behind a test that was killed. Waiting is always for a condition, with an end.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import dataset
+
+BIN = os.environ.get("SDTRAIN_BIN") or os.path.join(os.path.dirname(__file__), "../../build/release/bin")
+SOURCE = os.environ.get("SDTRAIN_SOURCE") or os.path.join(os.path.dirname(__file__), "../..")
+
+# In front of the real trainer: the next file of faults/<node>/ (or faults/any/) is what this life suffers.
+TRAINER = """#!/bin/sh
+node=$(tr '\\0' '\\n' </proc/$PPID/cmdline | sed -n 's,.*/\\(node[0-9]*\\)/config.json$,\\1,p')
+for fault in "$TESTLAB/faults/$node"/* "$TESTLAB"/faults/any/*; do
+    if mv "$fault" "$TESTLAB/taken/$$" 2>/dev/null; then
+        SDTRAIN_FAULT=$(cat "$TESTLAB/taken/$$")
+        export SDTRAIN_FAULT
+        break
+    fi
+done
+exec "%s" "$@"
+"""
+
+UNET = {"_class_name": "UNet2DConditionModel", "sample_size": 16, "in_channels": 4, "out_channels": 4,
+        "block_out_channels": [16, 32], "down_block_types": ["CrossAttnDownBlock2D", "DownBlock2D"],
+        "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"], "layers_per_block": 1,
+        "attention_head_dim": [2, 4], "cross_attention_dim": 32, "norm_num_groups": 8,
+        "use_linear_projection": True}
+
+
+class TimedOut(AssertionError):
+    pass
+
+
+def until(condition, what, timeout=60):
+    """Asks again every few milliseconds until the condition gives something true, which it returns."""
+    end = time.monotonic() + timeout
+    while True:
+        got = condition()
+        if got:
+            return got
+        if time.monotonic() > end:
+            raise TimedOut("not within %d s: %s" % (timeout, what))
+        time.sleep(0.01)
+
+
+def processes_of(folder):
+    """[(pid, program)] of everything that runs and was started by the lab in that folder."""
+    found, mark = [], b"TESTLAB=" + folder.encode()
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            with open("/proc/%s/environ" % name, "rb") as file:
+                ours = mark in file.read().split(b"\0")
+            if ours:
+                found.append((int(name), os.path.basename(os.readlink("/proc/%s/exe" % name))))
+        except OSError:
+            continue  # gone meanwhile, or a zombie
+    return found
+
+
+def process_state(pid):
+    try:
+        with open("/proc/%d/stat" % pid) as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return None
+
+
+def _keep(folder, pipe):
+    """The keeper's life: until the test's end of the pipe is closed, by will or by death."""
+    os.setsid()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.read(pipe, 1)
+    for _ in range(100):  # daemons first would be nicer, but nothing here needs to end nicely
+        left = processes_of(folder)
+        if not left:
+            break
+        for pid, _ in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        time.sleep(0.05)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class Lab:
+    def __init__(self):
+        base = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self.folder = tempfile.mkdtemp(prefix="sdtrain-lab-", dir=base)
+        pipe, self.keeper_pipe = os.pipe()
+        sys.stdout.flush()
+        self.keeper = os.fork()
+        if self.keeper == 0:
+            os.close(self.keeper_pipe)
+            try:
+                _keep(self.folder, pipe)
+            finally:
+                os._exit(0)
+        os.close(pipe)
+        self.environment = dict(os.environ, TESTLAB=self.folder)
+        for name in ("SDTRAIN_FAULT", "SDTRAIN_ETCD", "SDTRAIN_CLUSTER", "SDTRAIN_DEV"):
+            self.environment.pop(name, None)
+        for name in ("bin", "faults/any", "taken"):
+            os.makedirs(self.path(name))
+        # Copies, since a program looks for the others beside itself.
+        for name in ("sdctl", "sdtraind", "sdcontroller"):
+            shutil.copy(os.path.join(BIN, name), self.path("bin", name))
+        self.write("bin/sdtrainer", TRAINER % os.path.abspath(os.path.join(BIN, "sdtrainer")))
+        os.chmod(self.path("bin/sdtrainer"), 0o755)
+        self.write("unet.json", json.dumps(UNET))
+        self.clusters = 0
+
+    def close(self):
+        os.close(self.keeper_pipe)
+        os.waitpid(self.keeper, 0)
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def write(self, name, text):
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        with open(self.path(name), "w") as file:
+            file.write(text)
+        return self.path(name)
+
+    def data(self, name, n_samples, seed=1):
+        dataset.write(self.path(name), n_samples, seed)
+        return self.path(name)
+
+    def job(self, name, data=None, **changes):
+        """A job of 40 steps of 4 grains, as a dict; changes name keys as "train.steps" with '__' for '.'."""
+        data = data or self.path("data")
+        job = {"name": name, "world": {"min": 1, "max": 4}, "model": {"config": self.path("unet.json")},
+               "data": {"streams": [{"uri": data}], "empty_text": data + "/empty.npy", "shuffle_window": 32},
+               "train": {"global_batch": 4, "grain": 1, "steps": 40, "optimizer": {"lr": 1e-3, "warmup_steps": 5},
+                         "ema": {"decay": 0.99, "start_step": 10}},
+               "checkpoint": {"uri": self.path("checkpoints", name), "every_steps": 5}}
+        for key, value in changes.items():
+            *path, last = key.split("__")
+            at = job
+            for part in path:
+                at = at.setdefault(part, {})
+            at[last] = value
+        return json.loads(json.dumps(job))  # shares nothing with the changes
+
+    def job_file(self, job):
+        return self.write("jobs/%s.json" % job["name"], json.dumps(job))
+
+    def run(self, *command, fault=None, timeout=120, **options):
+        """(exit code, output and errors together); negative codes are signals."""
+        environment = dict(self.environment, **({"SDTRAIN_FAULT": fault} if fault else {}))
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, errors="replace", timeout=timeout, stdin=subprocess.DEVNULL, **options)
+        return done.returncode, done.stdout
+
+    def train(self, job, fault=None, timeout=120):
+        """One life of the job on one rank without a cluster."""
+        return self.run(os.path.join(BIN, "sdtrainer"), "run", "--job", self.job_file(job), fault=fault,
+                        timeout=timeout)
+
+    def reference(self, job):
+        """Trains undisturbed on one rank: what every other history must end with."""
+        code, text = self.train(job)
+        if code != 0:
+            raise AssertionError("the undisturbed run of %s exits %d:\n%s" % (job["name"], code, text[-4000:]))
+        return Outcome(job["name"], self.digest(job), self.metrics(job))
+
+    def digest(self, job):
+        """The state digest in the newest manifest."""
+        return self.manifests(job)[-1][1]["digest"]
+
+    def manifests(self, job):
+        """[(path, manifest)] in the order of steps."""
+        found = []
+        for folder, _, names in os.walk(job["checkpoint"]["uri"]):
+            if "manifest.json" in names:
+                with open(os.path.join(folder, "manifest.json")) as file:
+                    found.append((os.path.join(folder, "manifest.json"), json.load(file)))
+        return sorted(found, key=lambda item: (item[1]["step"], item[1]["generation"]))
+
+    def metrics(self, job):
+        """The lines of metrics.jsonl: each step exactly once, in order."""
+        with open(os.path.join(job["checkpoint"]["uri"], "metrics.jsonl")) as file:
+            lines = [json.loads(line) for line in file]
+        steps = [line["step"] for line in lines]
+        if steps != list(range(1, job["train"]["steps"] + 1)):
+            raise AssertionError("%s: metrics.jsonl has the steps %s" % (job["name"], steps))
+        return lines
+
+    def cluster(self, nodes=3, **options):
+        self.clusters += 1
+        return Cluster(self, self.path("cluster%d" % self.clusters), nodes, **options)
+
+
+class Outcome:
+    def __init__(self, name, digest, metrics):
+        self.name, self.digest, self.metrics = name, digest, metrics
+
+
+class Cluster:
+    """`sdctl dev up` in a folder of the lab."""
+
+    def __init__(self, lab, folder, nodes, controllers=1, slots=1):
+        self.lab, self.folder = lab, folder
+        self.environment = {}
+        text = self.ctl("dev", "up", "--dir", folder, "--nodes", str(nodes), "--slots", str(slots),
+                        "--controllers", str(controllers))
+        line = next(line for line in text.splitlines() if line.startswith("export "))
+        self.environment = dict(word.split("=", 1) for word in line.split()[1:])
+        self.etcd = self.environment["SDTRAIN_ETCD"]
+
+    def ctl_code(self, *arguments, timeout=90):
+        done = subprocess.run([self.lab.path("bin/sdctl"), *arguments], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=timeout, stdin=subprocess.DEVNULL,
+                              env=dict(self.lab.environment, **self.environment))
+        return done.returncode, done.stdout
+
+    def ctl(self, *arguments, timeout=90):
+        code, text = self.ctl_code(*arguments, timeout=timeout)
+        if code != 0:
+            raise AssertionError("sdctl %s exits %d: %s" % (" ".join(arguments), code, text))
+        return text
+
+    def down(self):
+        self.ctl("dev", "down", "--dir", self.folder)
+
+    def kill(self, name):
+        """SIGKILL to a process of the cluster: node2, controller1, etcd."""
+        self.ctl("dev", "kill-node", name, "--dir", self.folder)
+
+    def start(self, name):
+        self.ctl("dev", "start-node", name, "--dir", self.folder)
+
+    def submit(self, job, *options):
+        self.ctl("job", "start", "-f", self.lab.job_file(job), *options)
+
+    def status(self, job):
+        return json.loads(self.ctl("job", "status", job["name"], "-o", "json"))
+
+    def wait(self, job, wanted, timeout=60):
+        code, text = self.ctl_code("job", "wait", job["name"], "--for", wanted, "--timeout", str(timeout),
+                                   timeout=timeout + 30)
+        if code != 0:
+            raise TimedOut("job wait --for %s exits %d: %s\n%s" % (wanted, code, text, self.story()))
+
+    def finish(self, job, timeout=90):
+        """Waits for success; what the job has become."""
+        self.wait(job, "succeeded", timeout)
+        return Outcome(job["name"], self.status(job)["checkpoint"]["digest"], self.lab.metrics(job))
+
+    def fault(self, node, *settings):
+        """The next lives of the node's trainer suffer these, one each."""
+        folder = self.lab.path("faults", node)
+        os.makedirs(folder, exist_ok=True)
+        for i, setting in enumerate(settings):
+            self.lab.write("faults/%s/%02d" % (node, len(os.listdir(folder)) + i), setting)
+
+    def rank_on(self, job, node):
+        """The rank that the node trains, as `job status` shows it, once it is known."""
+        return until(lambda: next((rank for rank in self.status(job)["world"]["ranks"]
+                                   if rank["node"] == node and rank["pid"] > 0), None),
+                     "a rank of %s on %s" % (job["name"], node))
+
+    def stopped(self):
+        """The pid of a trainer that a fault has stopped: the step it is in cannot end before SIGCONT."""
+        def look():
+            return next((pid for pid, program in processes_of(self.lab.folder)
+                         if program == "sdtrainer" and process_state(pid) == "T"), None)
+        return until(look, "a trainer that is stopped")
+
+    def story(self):
+        """What is worth reading when something went wrong."""
+        text = ""
+        for folder, _, names in os.walk(self.folder):
+            for name in names:
+                path = os.path.join(folder, name)
+                if (name == "log" and "/etcd" not in folder) or name.startswith("rank"):
+                    with open(path, errors="replace") as file:
+                        text += "--- %s\n%s" % (path, "".join(file.readlines()[-40:]))
+        return text
+
+
+class LabCase(unittest.TestCase):
+    """A test with a lab of its own, and its data in <lab>/data."""
+    n_samples = 96
+
+    @classmethod
+    def setUpClass(cls):
+        cls.lab = Lab()
+        cls.addClassCleanup(cls.lab.close)
+        cls.lab.data("data", cls.n_samples)
+
+    def setUp(self):
+        shutil.rmtree(self.lab.path("faults"))
+        os.makedirs(self.lab.path("faults/any"))
+
+    def check_same(self, outcome, reference, what):
+        for a, b in zip(outcome.metrics, reference.metrics):
+            self.assertEqual(a["loss_hex"], b["loss_hex"], "%s: loss of step %d" % (what, b["step"]))
+            self.assertEqual(a, b, what)
+        self.assertEqual(outcome.digest, reference.digest, what)
