@@ -66,7 +66,10 @@ static void every_verb_explains_itself(void **state)
     assert_int_equal(ctl_run(lab, "--help"), 0);
     _cleanup_free_ char *all = strdup(lab->out);
     int n = 0;
-    for (char *line = strtok(all, "\n"); line; line = strtok(NULL, "\n")) {
+    for (char *line = all, *next; *line; line = next) {
+        next = line + strcspn(line, "\n");
+        if (*next)
+            *next++ = '\0';
         char noun[32] = "", verb[32] = "";
         if (strncmp(line, "  ", 2) != 0 || sscanf(line, " %31s %31s", noun, verb) < 1)
             continue;
