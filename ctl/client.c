@@ -99,6 +99,10 @@ static void say_silence(Watching *w, bool connected, uint64_t now)
     if (connected)
         w->heard_usec = now;
     bool silent = now > w->heard_usec + CLIENT_TIMEOUT_SEC * USEC_PER_SEC;
+    if (silent != w->silent && isatty(STDOUT_FILENO)) {
+        printf("\r\033[K");   /* a line of progress may stand there */
+        (void)fflush(stdout); /* likewise lost with it */
+    }
     if (silent != w->silent)
         fprintf(stderr, "sdctl: etcd at %s %s\n", w->client->endpoints,
                 silent ? "does not answer; waiting for it" : "answers again");

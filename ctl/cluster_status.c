@@ -48,7 +48,8 @@ static void judge_jobs(const Model *m, json_t *wrong)
 {
     for (size_t i = 0; i < m->n_incidents; i++) {
         const IncidentRecord *n = &m->incidents[i];
-        if (n->state == INCIDENT_OPEN)
+        const ModelJob *of = model_job(m, n->job);
+        if (n->state == INCIDENT_OPEN && !(of && model_phase(of) == PHASE_FAILED)) /* said below */
             add_wrong(wrong, "incident %s is open: %s%s%s: %s", n->id, n->cause,
                       *n->node ? " on " : "", n->node, n->evidence);
     }

@@ -84,27 +84,14 @@ static int feed(View *v, const EtcdEvent *event)
     return r;
 }
 
-static size_t add_bar(char *line, size_t size, double share)
-{
-    char bar[BAR_CELLS + 1];
-    int full = (int)(CLAMP(share, 0.0, 1.0) * BAR_CELLS);
-    memset(bar, '-', BAR_CELLS);
-    memset(bar, '=', (size_t)full);
-    bar[BAR_CELLS] = '\0';
-    return (size_t)snprintf(line, size, "[%s] ", bar);
-}
-
-static void format_line(const ModelJob *job, bool terminal, char line[LINE_MAX_BYTES])
+static void format_line(const ModelJob *job, char line[LINE_MAX_BYTES])
 {
     const ProgressRecord *p = &job->progress;
     const CheckpointCommit *saved = checkpoints_latest(&job->checkpoints);
     const int64_t step = model_step(job);
     char left[SPAN_TEXT_BYTES];
-    size_t n = 0;
-    if (terminal && p->steps > 0)
-        n = add_bar(line, LINE_MAX_BYTES, (double)step / (double)p->steps);
-    n += (size_t)snprintf(line + n, LINE_MAX_BYTES - n, "%s  step %lld",
-                          job_phase_name(model_phase(job)), (long long)step);
+    size_t n = (size_t)snprintf(line, LINE_MAX_BYTES, "%s  step %lld",
+                                job_phase_name(model_phase(job)), (long long)step);
     if (p->steps > 0)
         n += (size_t)snprintf(line + n, LINE_MAX_BYTES - n, "/%lld", (long long)p->steps);
     if (saved && saved->step > 0)
@@ -118,23 +105,33 @@ static void format_line(const ModelJob *job, bool terminal, char line[LINE_MAX_B
         (void)snprintf(line + n, LINE_MAX_BYTES - n, "  %s", job->phase.reason);
 }
 
-/* What does not fit the terminal would wrap, and then not be overwritten. */
-static void fit(char *line)
+/* A bar in front, where there is room; what does not fit the terminal would wrap, and then not be
+ * overwritten. */
+static void fit(const ModelJob *job, char line[LINE_MAX_BYTES])
 {
     struct winsize size = {0};
+    char bare[LINE_MAX_BYTES];
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
         size.ws_col = 80;
     if (strlen(line) >= size.ws_col)
         line[size.ws_col - 1] = '\0';
+    if (job->progress.steps == 0 || strlen(line) + BAR_CELLS + 3 >= size.ws_col)
+        return;
+    double share = (double)model_step(job) / (double)job->progress.steps;
+    int full = (int)(CLAMP(share, 0.0, 1.0) * BAR_CELLS);
+    memcpy(bare, line, sizeof(bare));
+    (void)snprintf(line, LINE_MAX_BYTES, "[%.*s%.*s] %.*s", full,
+                   "====================", BAR_CELLS - full, "--------------------",
+                   LINE_MAX_BYTES - BAR_CELLS - 4, bare);
 }
 
 static void draw(View *v, const ModelJob *job)
 {
     char line[LINE_MAX_BYTES];
     const uint64_t now = clock_boottime_usec();
-    format_line(job, v->terminal, line);
+    format_line(job, line);
     if (v->terminal)
-        fit(line);
+        fit(job, line);
     if (strcmp(line, v->line) == 0 || (!v->terminal && v->phase == (int)model_phase(job) &&
                                        !model_has_ended(job) && now < v->drawn_usec + USEC_PER_SEC))
         return;

@@ -5,6 +5,7 @@
 #include "base/log.h"
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* clang-format off */
@@ -97,7 +98,9 @@ static int usage(FILE *to, const char *noun, int code)
 int main(int argc, char **argv)
 {
     log_open("sdctl");
-    (void)signal(SIGPIPE, SIG_DFL); /* sdctl ... | head ends quietly */
+    if (!getenv("SDTRAIN_LOG"))
+        log_set_level(LOG_LEVEL_ERROR); /* verbs say what matters in their own words */
+    (void)signal(SIGPIPE, SIG_DFL);     /* sdctl ... | head ends quietly */
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
         return usage(stdout, NULL, CTL_DONE);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum { DATA_TIMEOUT_SEC = 1800 };
+#define METRICS_KEY "metrics.jsonl"
 
 typedef struct Loop {
     Session *session;
@@ -209,22 +210,35 @@ static int run(Loop *l, LoopResult *ret, Error *err)
     return 0;
 }
 
+/* The job was done when this world began: the one before may have died just before it had published
+ * and retired. */
+static int publish_again(Session *s, Error *err)
+{
+    if (strcmp(store_uri(s->resume_store), store_uri(s->store)) != 0)
+        return 0; /* a history that lies elsewhere is not ours to write to */
+    int r = checkpoint_publish_metrics(s->store, s->resume, METRICS_KEY, err);
+    if (r < 0)
+        return r;
+    return checkpoint_retire(s->store, s->resume, s->job->checkpoint.keep_last,
+                             s->job->checkpoint.keep_every, NULL, err);
+}
+
 /* The whole history in one object, beside the checkpoints. */
 static int publish_metrics(Loop *l, Error *err)
 {
     Session *s = l->session;
     if (s->rank != 0)
         return 0;
+    *l->exit = EXIT_STORE_UNREACHABLE;
+    if (!*saver_uri(l->saver))
+        return publish_again(s, err);
+
     _cleanup_(store_freep) Store *store = NULL;
     _cleanup_(manifest_freep) Manifest *manifest = NULL;
-    *l->exit = EXIT_STORE_UNREACHABLE;
-    const char *uri = *saver_uri(l->saver) ? saver_uri(l->saver) : NULL;
-    if (!uri)
-        return 0; /* the job was done when this world began */
-    int r = manifest_read_uri(uri, NULL, &store, &manifest, err);
+    int r = manifest_read_uri(saver_uri(l->saver), NULL, &store, &manifest, err);
     if (r < 0)
         return r;
-    return checkpoint_publish_metrics(store, manifest, "metrics.jsonl", err);
+    return checkpoint_publish_metrics(store, manifest, METRICS_KEY, err);
 }
 
 int loop_run(Session *session, LoopResult *ret, ExitCode *ret_exit, Error *err)

@@ -20,10 +20,10 @@ import dataset
 BIN = os.environ.get("SDTRAIN_BIN") or os.path.join(os.path.dirname(__file__), "../../build/release/bin")
 SOURCE = os.environ.get("SDTRAIN_SOURCE") or os.path.join(os.path.dirname(__file__), "../..")
 
-# In front of the real trainer: the next file of faults/<node>/ (or faults/any/) is what this life suffers.
+# In front of the real trainer: the next file of faults/<node>/ is what this life suffers.
 TRAINER = """#!/bin/sh
 node=$(tr '\\0' '\\n' </proc/$PPID/cmdline | sed -n 's,.*/\\(node[0-9]*\\)/config.json$,\\1,p')
-for fault in "$TESTLAB/faults/$node"/* "$TESTLAB"/faults/any/*; do
+for fault in "$TESTLAB/faults/$node"/*; do
     if mv "$fault" "$TESTLAB/taken/$$" 2>/dev/null; then
         SDTRAIN_FAULT=$(cat "$TESTLAB/taken/$$")
         export SDTRAIN_FAULT
@@ -31,6 +31,12 @@ for fault in "$TESTLAB/faults/$node"/* "$TESTLAB"/faults/any/*; do
     fi
 done
 exec "%s" "$@"
+"""
+
+# In front of the real sdtraind: what the test wants of this node goes over the file that dev up writes.
+DAEMON = """#!/bin/sh
+node=$(echo "$*" | sed -n 's,.*/\\(node[0-9]*\\)/config.json$,\\1,p')
+exec "%s" "$@" $(cat "$TESTLAB/options/$node" 2>/dev/null)
 """
 
 UNET = {"_class_name": "UNet2DConditionModel", "sample_size": 16, "in_channels": 4, "out_channels": 4,
@@ -116,13 +122,14 @@ class Lab:
         self.environment = dict(os.environ, TESTLAB=self.folder)
         for name in ("SDTRAIN_FAULT", "SDTRAIN_ETCD", "SDTRAIN_CLUSTER", "SDTRAIN_DEV"):
             self.environment.pop(name, None)
-        for name in ("bin", "faults/any", "taken"):
+        for name in ("bin", "faults", "taken"):
             os.makedirs(self.path(name))
         # Copies, since a program looks for the others beside itself.
-        for name in ("sdctl", "sdtraind", "sdcontroller"):
+        for name in ("sdctl", "sdcontroller"):
             shutil.copy(os.path.join(BIN, name), self.path("bin", name))
-        self.write("bin/sdtrainer", TRAINER % os.path.abspath(os.path.join(BIN, "sdtrainer")))
-        os.chmod(self.path("bin/sdtrainer"), 0o755)
+        for name, script in (("sdtrainer", TRAINER), ("sdtraind", DAEMON)):
+            self.write("bin/" + name, script % os.path.abspath(os.path.join(BIN, name)))
+            os.chmod(self.path("bin", name), 0o755)
         self.write("unet.json", json.dumps(UNET))
         self.clusters = 0
 
@@ -203,6 +210,20 @@ class Lab:
             raise AssertionError("%s: metrics.jsonl has the steps %s" % (job["name"], steps))
         return lines
 
+    def forget_faults(self):
+        shutil.rmtree(self.path("faults"))
+        os.makedirs(self.path("faults"))
+
+    def stopped(self, other_than=None):
+        """The pid of a trainer that a fault has stopped: the step it is in cannot end before SIGCONT."""
+        def look():
+            return next((pid for pid, program in processes_of(self.folder)
+                         if program == "sdtrainer" and pid != other_than and process_state(pid) == "T"), None)
+        try:
+            return until(look, "a trainer that is stopped")
+        except TimedOut as e:
+            raise TimedOut("%s; there is %s" % (e, processes_of(self.folder))) from e
+
     def cluster(self, nodes=3, **options):
         self.clusters += 1
         return Cluster(self, self.path("cluster%d" % self.clusters), nodes, **options)
@@ -216,9 +237,13 @@ class Outcome:
 class Cluster:
     """`sdctl dev up` in a folder of the lab."""
 
-    def __init__(self, lab, folder, nodes, controllers=1, slots=1):
+    def __init__(self, lab, folder, nodes, controllers=1, slots=1, patient=()):
+        """patient: nodes that bear with trainers that are stopped for some seconds."""
         self.lab, self.folder = lab, folder
         self.environment = {}
+        for i in range(1, nodes + 1):
+            name = "node%d" % i
+            lab.write("options/" + name, "--hang-floor-sec 60 --lease-sec 20" if name in patient else "")
         text = self.ctl("dev", "up", "--dir", folder, "--nodes", str(nodes), "--slots", str(slots),
                         "--controllers", str(controllers))
         line = next(line for line in text.splitlines() if line.startswith("export "))
@@ -247,6 +272,16 @@ class Cluster:
     def start(self, name):
         self.ctl("dev", "start-node", name, "--dir", self.folder)
 
+    def configure(self, name, **settings):
+        """Gives a daemon or controller other settings, which it takes with a restart."""
+        path = os.path.join(self.folder, name, "config.json")
+        with open(path) as file:
+            config = dict(json.load(file), **settings)
+        self.kill(name)
+        with open(path, "w") as file:
+            json.dump(config, file)
+        self.start(name)
+
     def submit(self, job, *options):
         self.ctl("job", "start", "-f", self.lab.job_file(job), *options)
 
@@ -265,11 +300,9 @@ class Cluster:
         return Outcome(job["name"], self.status(job)["checkpoint"]["digest"], self.lab.metrics(job))
 
     def fault(self, node, *settings):
-        """The next lives of the node's trainer suffer these, one each."""
-        folder = self.lab.path("faults", node)
-        os.makedirs(folder, exist_ok=True)
+        """The next lives of the node's trainers suffer these, one each; "": nothing."""
         for i, setting in enumerate(settings):
-            self.lab.write("faults/%s/%02d" % (node, len(os.listdir(folder)) + i), setting)
+            self.lab.write("faults/%s/%02d" % (node, i), setting)
 
     def rank_on(self, job, node):
         """The rank that the node trains, as `job status` shows it, once it is known."""
@@ -277,12 +310,8 @@ class Cluster:
                                    if rank["node"] == node and rank["pid"] > 0), None),
                      "a rank of %s on %s" % (job["name"], node))
 
-    def stopped(self):
-        """The pid of a trainer that a fault has stopped: the step it is in cannot end before SIGCONT."""
-        def look():
-            return next((pid for pid, program in processes_of(self.lab.folder)
-                         if program == "sdtrainer" and process_state(pid) == "T"), None)
-        return until(look, "a trainer that is stopped")
+    def trainers(self):
+        return [pid for pid, program in processes_of(self.lab.folder) if program == "sdtrainer"]
 
     def story(self):
         """What is worth reading when something went wrong."""
@@ -305,10 +334,6 @@ class LabCase(unittest.TestCase):
         cls.lab = Lab()
         cls.addClassCleanup(cls.lab.close)
         cls.lab.data("data", cls.n_samples)
-
-    def setUp(self):
-        shutil.rmtree(self.lab.path("faults"))
-        os.makedirs(self.lab.path("faults/any"))
 
     def check_same(self, outcome, reference, what):
         for a, b in zip(outcome.metrics, reference.metrics):

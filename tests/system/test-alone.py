@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""The promise on one rank without a cluster: killed at every fault point of the trainer, its checkpoints and its
+store, at more and more visits, and started again until the job is done."""
+import os
+import re
+import signal
+import subprocess
+import unittest
+
+from lab import BIN, SOURCE, LabCase
+
+# Each is visited in the life of a job of 12 steps that saves every two.
+POINTS = ["loop.compute", "loop.nan", "data.open", "data.read", "saver.saved", "checkpoint.copied",
+          "checkpoint.object", "checkpoint.gathered", "checkpoint.manifest.before", "checkpoint.manifest.after",
+          "checkpoint.settle", "checkpoint.retire.manifest", "checkpoint.retire.object", "store.put.before",
+          "store.put.half", "store.put.after"]
+SHORT = dict(train__steps=12, checkpoint__every_steps=2, checkpoint__keep_last=2, train__ema={"start_step": 4})
+
+
+def points_in_source():
+    found = set()
+    for folder in ("trainer", "store"):
+        for where, _, names in os.walk(os.path.join(SOURCE, folder)):
+            for name in names:
+                if name.endswith(".c") and not name.startswith(("test", "bench-", "fuzz-")):
+                    with open(os.path.join(where, name)) as file:
+                        found |= set(re.findall(r'"((?:%s)\.[a-z.]+)"' % "|".join(
+                            sorted({point.split(".")[0] for point in POINTS})), file.read()))
+                    with open(os.path.join(where, name)) as file:
+                        found |= set(re.findall(r'\bfault\("([^"]+)"\)', file.read()))
+    return found
+
+
+class Alone(LabCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.reference = cls.lab.reference(cls.lab.job("reference", **SHORT))
+
+    def outcome(self, job):
+        return type(self.reference)(job["name"], self.lab.digest(job), self.lab.metrics(job))
+
+    def check_tidy(self, job):
+        """Nothing but what the checkpoints that are left, and the history of their metrics, name."""
+        names = [os.path.join(folder, name) for folder, _, files in os.walk(job["checkpoint"]["uri"])
+                 for name in files]
+        self.assertEqual([name for name in names if os.path.basename(name).startswith(".")], [])
+        self.assertEqual(sum(name.endswith("/manifest.json") for name in names), 2)
+
+    def test_killed_at_each_point(self):
+        self.assertEqual(points_in_source() - set(POINTS), set(), "fault points that nothing here visits")
+        for point in POINTS:
+            with self.subTest(point):
+                job = self.lab.job(point.replace(".", "-"), **SHORT)
+                visit, deaths = 1, 0
+                while True:
+                    code, text = self.lab.train(job, fault="%s=kill@%d" % (point, visit))
+                    if code != -signal.SIGKILL:
+                        break
+                    deaths += 1
+                    visit *= 2
+                    self.assertLess(visit, 1 << 20)
+                self.assertEqual(code, 0, text)
+                self.assertGreater(deaths, 0, "%s is never visited" % point)
+                self.check_same(self.outcome(job), self.reference, point)
+                self.check_tidy(job)
+
+    def test_stopped_by_signals(self):
+        """SIGTERM and SIGINT in the middle of a step: it is finished and saved, and the next start goes on."""
+        job = self.lab.job("signals", **dict(SHORT, checkpoint__every_steps=100))
+        command = [os.path.join(BIN, "sdtrainer"), "run", "--job", self.lab.job_file(job)]
+        seen = 0
+        for number in (signal.SIGTERM, signal.SIGINT):
+            trainer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                       env=dict(self.lab.environment, SDTRAIN_FAULT="loop.compute=stop@14"))
+            self.assertEqual(self.lab.stopped(), trainer.pid)
+            trainer.send_signal(number)
+            trainer.send_signal(signal.SIGCONT)
+            text, _ = trainer.communicate(timeout=60)
+            self.assertEqual(trainer.returncode, 0)
+            step = int(re.match(r"step=(\d+) ", text).group(1))
+            self.assertGreater(step, seen)
+            self.assertLess(step, 12)
+            seen = step
+        code, text = self.lab.train(job)
+        self.assertEqual(code, 0, text)
+        self.check_same(self.outcome(job), self.reference, "signals")
+
+    def test_done_already(self):
+        job = self.lab.job("again", **SHORT)
+        self.lab.reference(job)
+        code, text = self.lab.train(job)
+        self.assertEqual(code, 0, text)
+        self.check_same(self.outcome(job), self.reference, "started again when it was done")
+
+    def test_store_fails_for_a_while(self):
+        """Saves that fail lose nothing: training goes on, and the last one is tried again."""
+        for fault in ("store.put.half=enospc@9", "store.put.before=eio@12", "checkpoint.manifest.before=eio@3"):
+            with self.subTest(fault):
+                job = self.lab.job("store-" + fault.split("=")[0].replace(".", "-"), **SHORT)
+                code, text = self.lab.train(job, fault=fault)
+                self.assertEqual(code, 0, text)
+                self.assertIn("failed", text)
+                self.check_same(self.outcome(job), self.reference, fault)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
