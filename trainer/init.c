@@ -139,15 +139,11 @@ static ExitCode exit_for(int r)
     return r == -EBADMSG || r == -ENOENT ? EXIT_DATA_CORRUPT : EXIT_STORE_UNREACHABLE;
 }
 
-int init_state(const Job *job, Store *store, const Manifest *resume, const CheckpointFacts *facts,
-               TrainState *state, ExitCode *ret_exit, Error *err)
+int init_state(const Job *job, Store *store, const Manifest *resume, TrainState *state,
+               ExitCode *ret_exit, Error *err)
 {
     int r;
     if (resume) {
-        *ret_exit = EXIT_NEVER_RETRY;
-        r = manifest_check_facts(resume, facts, err);
-        if (r < 0)
-            return r;
         r = checkpoint_restore(store, resume, state, err);
         *ret_exit = exit_for(r);
         return r;

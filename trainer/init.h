@@ -3,8 +3,8 @@
  *
  * Ownership: borrows everything.
  * Units:     none.
- * Errors:    -EBADMSG what does not verify; -EXDEV a checkpoint of another job, data or algorithm;
- * *ret_exit says whom to blame. Threads:   the training thread.
+ * Errors:    -EBADMSG what does not verify; *ret_exit says whom to blame.
+ * Threads:   the training thread.
  */
 #pragma once
 
@@ -13,6 +13,6 @@
 #include "trainer/state/checkpoint.h"
 
 /* state->weights hold the job's random initial weights when this is called. resume, with the store
- * it lies in, may be NULL; else the job's identity, data and algorithms must be those of facts. */
-int init_state(const Job *job, Store *store, const Manifest *resume, const CheckpointFacts *facts,
-               TrainState *state, ExitCode *ret_exit, Error *err);
+ * it lies in, may be NULL; else it is known to be of this job, its data and algorithms. */
+int init_state(const Job *job, Store *store, const Manifest *resume, TrainState *state,
+               ExitCode *ret_exit, Error *err);

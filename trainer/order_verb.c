@@ -85,8 +85,11 @@ int verb_order(int argc, char **argv)
     if (r == 0 && world > job->train.n_grains)
         r = error_set(&err, -EINVAL, "--world %lld is more than the %lld grains of a step",
                       (long long)world, (long long)job->train.n_grains);
-    if (r == 0)
-        r = dataset_open(job, &dataset, &err);
+    if (r < 0) {
+        log_error("%s", err.text);
+        return EXIT_NEVER_RETRY;
+    }
+    r = dataset_open(job, &dataset, &err);
     if (r < 0) {
         log_error("%s", err.text);
         return r == -EINVAL ? EXIT_NEVER_RETRY : EXIT_DATA_CORRUPT;

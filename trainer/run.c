@@ -134,8 +134,9 @@ static int find_newest(const char *checkpoint_uri, SessionAssignment *a,
     _cleanup_(store_freep) Store *store = NULL;
     StoreList list = {0};
     int r = store_open(checkpoint_uri, &store, err);
-    if (r == 0)
-        r = checkpoint_list(store, &list, err);
+    if (r < 0)
+        return error_prefix(err, r, "%s: checkpoint.uri", a->job_source);
+    r = checkpoint_list(store, &list, err);
     if (r < 0)
         return r;
     if (list.n_objects > 0) {
@@ -175,7 +176,9 @@ static int run_standalone(const char *job_path)
         r = host_open(-1, &host, &err);
     if (r < 0) {
         log_error("%s", err.text);
-        return r == -EBADMSG ? EXIT_DATA_CORRUPT : EXIT_STORE_UNREACHABLE;
+        return r == -EINVAL    ? EXIT_NEVER_RETRY
+               : r == -EBADMSG ? EXIT_DATA_CORRUPT
+                               : EXIT_STORE_UNREACHABLE;
     }
     a.job_text = text;
     return train_and_report(host, &a);

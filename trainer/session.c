@@ -159,7 +159,7 @@ static int open_state(Session *s, ExitCode *ret_exit, Error *err)
         if (r < 0)
             return r;
     }
-    return init_state(job, s->resume_store, s->resume, &s->facts, s->state, ret_exit, err);
+    return init_state(job, s->resume_store, s->resume, s->state, ret_exit, err);
 }
 
 static void fill_facts(Session *s)
@@ -221,6 +221,12 @@ int session_open(Host *host, const SessionAssignment *a, Session **ret, ExitCode
         return r;
     }
     fill_facts(s);
+    if (s->resume) { /* before the canned grain, which another job's seed would change too */
+        *ret_exit = EXIT_NEVER_RETRY;
+        r = manifest_check_facts(s->resume, &s->facts, err);
+        if (r < 0)
+            return r;
+    }
     r = open_network(s, ret_exit, err);
     if (r < 0)
         return r;

@@ -169,11 +169,11 @@ class Lab:
     def job_file(self, job):
         return self.write("jobs/%s.json" % job["name"], json.dumps(job))
 
-    def run(self, *command, fault=None, timeout=120, **options):
+    def run(self, *command, fault=None, timeout=120, errors=subprocess.STDOUT):
         """(exit code, output and errors together); negative codes are signals."""
         environment = dict(self.environment, **({"SDTRAIN_FAULT": fault} if fault else {}))
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, errors="replace", timeout=timeout, stdin=subprocess.DEVNULL, **options)
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True,
+                              errors="replace", timeout=timeout, stdin=subprocess.DEVNULL)
         return done.returncode, done.stdout
 
     def train(self, job, fault=None, timeout=120):
@@ -187,6 +187,16 @@ class Lab:
         if code != 0:
             raise AssertionError("the undisturbed run of %s exits %d:\n%s" % (job["name"], code, text[-4000:]))
         return Outcome(job["name"], self.digest(job), self.metrics(job))
+
+    def order(self, job, step, world=1):
+        """The rows of `sdtrainer order`, by the names of their columns."""
+        code, text = self.run(os.path.join(BIN, "sdtrainer"), "order", "--job", self.job_file(job), "--step", str(step),
+                              "--world", str(world), errors=subprocess.DEVNULL)
+        if code != 0:
+            raise AssertionError("sdtrainer order exits %d" % code)
+        head, *lines = text.splitlines()
+        names = head.split()
+        return [dict(zip(names, line.split(None, len(names) - 1))) for line in lines]
 
     def digest(self, job):
         """The state digest in the newest manifest."""

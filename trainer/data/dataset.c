@@ -301,7 +301,7 @@ static int find_column(const Stream *stream, const char *key, const char *name, 
     const MdsSchema *schema = index_schema(stream->index);
     int column = mds_schema_find(schema, name, err);
     if (column < 0)
-        return error_prefix(err, column, "data.%s: %s", key, store_uri(stream->store));
+        return error_prefix(err, -EINVAL, "data.%s: %s", key, store_uri(stream->store));
     if (schema->columns[column].kind != MDS_BYTES && schema->columns[column].kind != MDS_NDARRAY)
         return error_set(err, -EINVAL, "data.%s: %s: column %s is %s; ndarray or bytes is needed",
                          key, store_uri(stream->store), name, schema->columns[column].encoding);

@@ -1,0 +1,301 @@
+#!/usr/bin/env python3
+"""What is wrong is refused with a message that names file, key and value, with the right exit code, and nothing is
+lost: when it is put right, the job ends with the bits of the run that nothing disturbed."""
+import json
+import os
+import shutil
+import signal
+import unittest
+
+from lab import BIN, UNET, LabCase, until
+
+NEVER_RETRY, DATA_CORRUPT, STORE_UNREACHABLE = 78, 82, 83
+FAILED, UNREACHABLE = 1, 5
+
+
+def flip(path):
+    """One bit: of a manifest's state digest, of other files' last numbers."""
+    with open(path, "r+b") as file:
+        data = file.read()
+        at = data.index(b'"digest": "') + 20 if path.endswith("manifest.json") else len(data) - 40
+        file.seek(at)
+        file.write(bytes([data[at] ^ 1]))
+
+
+def error_of(text):
+    """The last error among the log's lines."""
+    return [line for line in text.splitlines() if " error " in line][-1]
+
+
+class BadJobs(LabCase):
+    def refused(self, job, *words, code=NEVER_RETRY, ctl=True):
+        """By the trainer, and by sdctl before it asks any cluster."""
+        path = job if isinstance(job, str) else self.lab.job_file(job)
+        commands = [([os.path.join(BIN, "sdtrainer"), "run", "--job", path], code)]
+        if ctl:
+            commands.append(([self.lab.path("bin/sdctl"), "job", "start", "-f", path], FAILED))
+        for command, expected in commands:
+            got, text = self.lab.run(*command)
+            with self.subTest(words, program=command[0]):
+                self.assertEqual(got, expected, text)
+                for word in words:
+                    self.assertIn(word, text)
+        self.assertFalse(os.path.exists(self.lab.path("checkpoints/bad")), "something was written")
+
+    def job(self, **changes):
+        return self.lab.job("bad", **changes)
+
+    def test_job_file(self):
+        path = self.lab.path("jobs/bad.json")
+        self.refused(self.job(train__stepz=3), path, "train.stepz", "unknown key")
+        self.refused(self.job(train__optimizer__momentum=0.9), path, "train.optimizer.momentum", "unknown key")
+        self.refused(self.job(train__steps="40"), path, "train.steps", "integer", '"40"')
+        self.refused(self.job(world=3), path, "world", "object")
+        self.refused(self.job(train__grain=3), path, "train.grain", "3 does not divide train.global_batch 4")
+        self.refused(self.job(world={"min": 3, "max": 2}), path, "world.min", "3", "world.max 2")
+        self.refused(self.job(world={"min": 1, "max": 5}), path, "world.max", "5", "4 grains")
+        self.refused(self.job(train__zero_stage=3), path, "train.zero_stage", "3")
+        self.refused(self.job(train__precision="bf16"), path, "train.precision", "fp32")
+        self.refused(self.job(train__prediction="sample"), path, "train.prediction", "sample is not one of")
+        self.refused(self.job(data__shuffle_window=0), path, "data.shuffle_window", "0")
+        self.refused(self.job(data__streams=[]), path, "data.streams")
+        self.refused(self.job(checkpoint__uri="gopher://a/b"), path, "checkpoint.uri", "gopher://a/b")
+        job = self.job()
+        del job["data"]["empty_text"]
+        self.refused(job, path, "data.empty_text", "caption_drop 0.1")
+        del job["train"]["steps"]
+        self.refused(job, path, "train.steps")
+        self.refused(dict(self.job(), name="Bad_"), self.lab.path("jobs/Bad_.json"), "name", '"Bad_"')
+        self.refused(self.lab.write("jobs/bad.json", '{"name": "bad",}'), path, "line 1")
+
+    def test_model(self):
+        for key, value in (("class_embed_type", "timestep"), ("dual_cross_attention", True),
+                           ("block_out_channels", [16, "32"]), ("norm_num_groups", 7)):
+            path = self.lab.write("unets/%s.json" % key, json.dumps(dict(UNET, **{key: value})))
+            self.refused(self.job(model__config=path), path, key)
+        self.refused(self.job(model__config=self.lab.path("nowhere.json")), self.lab.path("nowhere.json"))
+        path = self.lab.write("unets/wide.json", json.dumps(dict(UNET, cross_attention_dim=64)))
+        self.refused(self.job(model__config=path), path, "cross_attention_dim 64", "32 text", ctl=False)
+
+    def test_data_that_is_not_there(self):
+        nowhere = self.lab.path("nowhere")
+        self.refused(self.job(data__streams=[{"uri": nowhere}]), "data.streams[0]", nowhere, code=DATA_CORRUPT)
+        self.refused(self.job(data__empty_text=nowhere + ".npy"), "data.empty_text", nowhere + ".npy",
+                     code=DATA_CORRUPT, ctl=False)
+        self.refused(self.job(data__latents="pixels"), "data.latents", '"pixels"', "caption, latents, text", ctl=False)
+        self.refused(self.job(data__latent_scale=30), "data.latent_scale 30", ctl=False)
+
+    def test_etcd_is_down(self):
+        sdctl = self.lab.path("bin/sdctl")
+        for arguments in (["job", "list"], ["job", "status", "x"], ["job", "start", "-f", self.lab.job_file(self.job())]):
+            code, text = self.lab.run(sdctl, *arguments, "--etcd", "127.0.0.1:1")
+            self.assertEqual(code, UNREACHABLE, text)
+            self.assertIn("127.0.0.1:1", text)
+        code, text = self.lab.run(sdctl, "job", "list")
+        self.assertEqual(code, UNREACHABLE, text)
+        self.assertIn("SDTRAIN_ETCD", text)
+
+
+class Damage(LabCase):
+    """Data, checkpoints and disks that go bad, without a cluster."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.reference = cls.lab.reference(cls.lab.job("reference"))
+
+    def check(self, job):
+        outcome = type(self.reference)(job["name"], self.lab.digest(job), self.lab.metrics(job))
+        self.check_same(outcome, self.reference, job["name"])
+
+    def test_shards(self):
+        def truncate(folder):
+            os.truncate(folder + "/shard.00002.mds", 5000)
+
+        def remove(folder):
+            os.unlink(folder + "/shard.00002.mds")
+
+        def damage(folder):
+            flip(folder + "/shard.00002.mds")
+
+        for kind, do, words in (("truncated", truncate, ["5000"]), ("missing", remove, ["No such file"]),
+                                ("flipped", damage, ["sha256"])):
+            with self.subTest(kind):
+                folder = self.lab.path(kind)
+                shutil.copytree(self.lab.path("data"), folder)
+                job = self.lab.job(kind, data=folder)
+                do(folder)
+                code, text = self.lab.train(job)
+                self.assertEqual(code, DATA_CORRUPT, text)
+                for word in ["shard.00002.mds", "position"] + words:
+                    self.assertIn(word, error_of(text))
+                shutil.copy(self.lab.path("data/shard.00002.mds"), folder)  # put right: it goes on
+                code, text = self.lab.train(job)
+                self.assertEqual(code, 0, text)
+                self.check(job)
+
+    def test_index(self):
+        def wrong_hash(index):
+            index["shards"][0]["raw_data"]["hashes"]["sha256"] = "0" * 64
+
+        def no_list(index):
+            index["shards"] = 3
+
+        def other_version(index):
+            index["version"] = 7
+
+        for kind, do, expected, words in (
+                ("hash", wrong_hash, DATA_CORRUPT, ["shard.00000.mds", "0" * 64]),
+                ("list", no_list, NEVER_RETRY, ["index.json", "shards"]),
+                ("version", other_version, NEVER_RETRY, ["index.json", "version", "7"])):
+            with self.subTest(kind):
+                folder = self.lab.path("index-" + kind)
+                shutil.copytree(self.lab.path("data"), folder, ignore=shutil.ignore_patterns("index.sdtrain"))
+                with open(folder + "/index.json") as file:
+                    index = json.load(file)
+                do(index)
+                with open(folder + "/index.json", "w") as file:
+                    json.dump(index, file)
+                code, text = self.lab.train(self.lab.job("index-" + kind, data=folder))
+                self.assertEqual(code, expected, text)
+                for word in words:
+                    self.assertIn(word, error_of(text))
+
+    def test_checkpoints(self):
+        """A byte of the newest one: it is refused by name; put right, the job goes on."""
+        for kind in ("manifest.json", "unet/diffusion_pytorch_model.safetensors", "moments/c000002.bin"):
+            with self.subTest(kind):
+                job = self.lab.job("checkpoint-" + os.path.basename(kind).partition(".")[0].replace("_", "-"))
+                code, text = self.lab.train(job, fault="loop.compute=kill@90")
+                self.assertEqual(code, -signal.SIGKILL, text)
+                path = os.path.join(os.path.dirname(self.lab.manifests(job)[-1][0]), kind)
+                flip(path)
+                before = len(self.lab.manifests(job))
+                code, text = self.lab.train(job)
+                self.assertEqual(code, DATA_CORRUPT, text)
+                self.assertIn("/".join(path.split("/")[-3 if "/" in kind else -2:]), text)
+                self.assertEqual(len(self.lab.manifests(job)), before)
+                flip(path)
+                code, text = self.lab.train(job)
+                self.assertEqual(code, 0, text)
+                self.check(job)
+
+    def test_another_jobs_checkpoint(self):
+        job = self.lab.job("mine", train__steps=4)
+        self.lab.reference(job)
+        job["train"]["seed"] = 4711
+        code, text = self.lab.train(job)
+        self.assertEqual(code, NEVER_RETRY, text)
+        self.assertIn("job identity", error_of(text))
+
+    def test_full_disk(self):
+        job = self.lab.job("disk", checkpoint__uri=self.lab.path("small/disk"))
+        trainer = [os.path.join(BIN, "sdtrainer"), "run", "--job", self.lab.job_file(job)]
+        os.makedirs(self.lab.path("small"))
+        if self.lab.run("unshare", "--mount", "true")[0] != 0:
+            self.skipTest("mounting a small disk needs root")
+        # The mount is gone with the shell that made it.
+        code, text = self.lab.run("unshare", "--mount", "sh", "-c", """
+            small=$1; keep=$2; shift 2
+            mount -t tmpfs -o size=9m tmpfs "$small" || exit 9
+            "$@"; echo "exit=$?"
+            mount -o remount,size=200m "$small" || exit 9
+            "$@"; echo "exit=$?"
+            cp -r "$small" "$keep"
+            """, "sh", self.lab.path("small"), self.lab.path("kept"), *trainer)
+        self.assertEqual(code, 0, text)
+        full, _, roomy = text.partition("exit=%d\n" % STORE_UNREACHABLE)
+        self.assertIn("training goes on", full)
+        self.assertIn("No space left on device", full)
+        self.assertIn(self.lab.path("small"), error_of(full))
+        self.assertNotIn("step 1/40", roomy, "what had been saved was lost")
+        self.assertIn("exit=0", roomy)
+        job["checkpoint"]["uri"] = self.lab.path("kept/disk")
+        self.check(job)
+
+
+class InCluster(LabCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.reference = cls.lab.reference(cls.lab.job("reference"))
+
+    def setUp(self):
+        self.lab.forget_faults()
+        self.cluster = self.lab.cluster(nodes=2, patient=["node1", "node2"])
+        self.addCleanup(self.cluster.down)
+
+    def fails(self, job, *words):
+        self.cluster.submit(job)
+        self.cluster.wait(job, "failed")
+        status = self.cluster.status(job)
+        for word in words:
+            self.assertIn(word, status["reason"] + str(status["incidents"]))
+        return status
+
+    def test_bad_data_ends_the_job(self):
+        """At once: no retry can help. The message reaches who asks for the job's status."""
+        folder = self.lab.path("damaged")
+        shutil.copytree(self.lab.path("data"), folder)
+        flip(folder + "/shard.00001.mds")
+        status = self.fails(self.lab.job("damaged", data=folder), "shard.00001.mds", "sha256")
+        self.assertLessEqual(status["generation"], 2)
+
+        path = self.lab.write("wide.json", json.dumps(dict(UNET, cross_attention_dim=64)))
+        status = self.fails(self.lab.job("wide", model__config=path), path, "cross_attention_dim 64")
+        self.assertEqual(status["generation"], 1)
+
+    def test_checkpoint_that_does_not_verify(self):
+        """The newest committed one is damaged: it is struck out and the one before serves."""
+        for kind in ("manifest.json", "unet/diffusion_pytorch_model.safetensors", "moments/c000001.bin"):
+            with self.subTest(kind):
+                job = self.lab.job("struck-" + os.path.basename(kind).partition(".")[0].replace("_", "-"),
+                                   checkpoint__keep_every=5)
+                self.cluster.fault("node2", "loop.compute=stop@34")
+                self.cluster.submit(job)
+                pid = self.lab.stopped()
+                newest = until(lambda: self.cluster.status(job)["checkpoint"], "a commit")
+                self.assertGreaterEqual(newest["step"], 5)
+                folder = os.path.dirname(newest["uri"][len("file://"):])
+                flip(os.path.join(folder, kind))
+                os.kill(pid, signal.SIGKILL)
+                outcome = self.cluster.finish(job)
+                self.check_same(outcome, self.reference, job["name"])
+                incidents = self.cluster.status(job)["incidents"]
+                self.assertEqual(len(incidents), 2)
+                self.assertIn(os.path.basename(folder), incidents[1]["evidence"])
+                self.assertEqual(self.cluster.status(job)["generation"], 3)
+
+    def test_records_of_another_version(self):
+        """They are named in the logs and left alone, and everything else goes on."""
+        for key, value in (("nodes/strange", '{"v": 99, "slots": "many"}'), ("cordons/strange", '{"v": 1, "mode": 3}'),
+                           ("specs/strange", '{"v": 99}'), ("desired/strange", "not JSON"),
+                           ("incidents/strange", '{"v": 99}')):
+            code, text = self.lab.run("etcdctl", "--endpoints", self.cluster.etcd, "put", "/sdtrain/dev/" + key, value)
+            self.assertEqual(code, 0, text)
+        job = self.lab.job("strange-records", train__steps=4)
+        self.cluster.submit(job)
+        self.cluster.wait(job, "succeeded")
+        with open(os.path.join(self.cluster.folder, "controller1/log")) as file:
+            log = file.read()
+        for word in ("nodes/strange", "specs/strange", "desired/strange"):
+            self.assertIn(word, log)
+        self.assertIn("99", log)
+        self.assertIn(job["name"], self.cluster.ctl("job", "list"))
+        code, text = self.lab.run("etcdctl", "--endpoints", self.cluster.etcd, "get", "/sdtrain/dev/nodes/strange")
+        self.assertIn('"v": 99', text)
+
+    def test_checkpoint_uri_in_use(self):
+        """A second job would mix its history with the first one's."""
+        job = self.lab.job("first", train__steps=4)
+        self.cluster.submit(job)
+        self.cluster.wait(job, "succeeded")
+        other = dict(self.lab.job("second", train__steps=4), checkpoint=job["checkpoint"])
+        code, text = self.cluster.ctl_code("job", "start", "-f", self.lab.job_file(other))
+        self.assertEqual(code, FAILED, text)
+        self.assertIn("checkpoint.uri", text)
+        self.assertIn(job["checkpoint"]["uri"], text)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

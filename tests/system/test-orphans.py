@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Nothing outlives its owner: processes, cgroups, sockets and temporary files after a job's end, a node's death and
+the end of the cluster."""
+import os
+import signal
+import unittest
+
+from lab import LabCase, process_state, processes_of, until
+
+
+def cgroup_of(pid):
+    """The folder of a trainer's slot; None where cgroups of version 2 are not ours to make."""
+    with open("/proc/mounts") as file:
+        mounts = [line.split()[1] for line in file if line.split()[2] == "cgroup2"]
+    with open("/proc/%d/cgroup" % pid) as file:
+        path = next(line[3:].strip() for line in file if line.startswith("0::"))
+    if not mounts or "/sdtrain-" not in path:
+        return None
+    assert os.path.isdir(mounts[0] + path)
+    return mounts[0] + path
+
+
+def listening(port):
+    """Is somebody there?"""
+    wanted = ":%04X" % port
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(table) as file:
+            for line in file.readlines()[1:]:
+                fields = line.split()
+                if fields[1].endswith(wanted) and fields[3] == "0A":
+                    return True
+    return False
+
+
+def is_trainer(pid):
+    return process_state(pid) not in (None, "Z")
+
+
+class Orphans(LabCase):
+    def setUp(self):
+        self.lab.forget_faults()
+        self.cluster = self.lab.cluster(nodes=3)
+        self.addCleanup(self.cluster.down)
+
+    def temporaries(self):
+        return [os.path.join(where, name) for where, _, names in os.walk(self.lab.folder)
+                for name in names if "/etcd/" not in where and name.startswith((".put-", ".tmp"))]
+
+    def slots(self):
+        """The cgroups of the trainers that run, once all of them do."""
+        pids = until(lambda: len(self.cluster.trainers()) == 3 and self.cluster.trainers(), "three trainers")
+        return [path for path in map(cgroup_of, pids) if path]
+
+    def check_gone(self, slots, bases=False):
+        paths = {os.path.dirname(path) if bases else path for path in slots}
+        until(lambda: not any(map(os.path.exists, paths)), "the end of the cgroups %s" % paths, timeout=10)
+
+    def test_after_a_job(self):
+        self.cluster.fault("node2", "loop.compute=stop@3")
+        job = self.lab.job("ends", train__steps=6)
+        self.cluster.submit(job)
+        pid, slots = self.lab.stopped(), self.slots()
+        os.kill(pid, signal.SIGCONT)
+        self.cluster.wait(job, "succeeded")
+        until(lambda: not self.cluster.trainers(), "the end of the trainers of a job that is done")
+        self.check_gone(slots)
+        self.assertEqual(self.temporaries(), [])
+
+    def test_after_a_node(self):
+        """SIGKILL to a daemon ends its trainer too, at once and without anybody's help."""
+        self.cluster.fault("node3", "loop.compute=stop@15")
+        job = self.lab.job("node")
+        self.cluster.submit(job)
+        self.lab.stopped()
+        pids = {node: self.cluster.rank_on(job, node)["pid"] for node in ("node1", "node2", "node3")}
+        self.cluster.kill("node3")  # of which the trainer is stopped, and dies all the same
+        until(lambda: not is_trainer(pids["node3"]), "the end of a stopped trainer whose daemon died", timeout=5)
+        self.cluster.kill("node2")
+        until(lambda: not is_trainer(pids["node2"]), "the end of a trainer whose daemon died", timeout=5)
+        self.cluster.wait(job, "succeeded")
+        mine = {int(pid) for pid, _ in processes_of(self.lab.folder)}
+        self.assertFalse({pids["node2"], pids["node3"]} & mine)
+
+    def test_after_the_cluster(self):
+        """In the middle of a job, with a trainer that cannot listen."""
+        self.cluster.fault("node1", "loop.compute=stop@15")
+        job = self.lab.job("down")
+        self.cluster.submit(job)
+        stopped, slots = self.lab.stopped(), self.slots()
+        port = int(self.cluster.etcd.rpartition(":")[2])
+        self.assertTrue(listening(port))
+        self.assertIn(stopped, self.cluster.trainers())
+        self.cluster.down()
+        until(lambda: not processes_of(self.lab.folder), "the end of everything after dev down", timeout=10)
+        self.assertFalse(listening(port))
+        self.check_gone(slots, bases=True)
+        code, text = self.cluster.ctl_code("dev", "status", "--dir", self.cluster.folder)
+        self.assertEqual(code, 3, text)
+        self.cluster.down()  # is done already, and says so quietly
+
+    def test_daemons_that_are_killed_with_their_keepers(self):
+        """SIGKILL to every process of the daemons: trainers end, and the next dev up clears what is left."""
+        job = self.lab.job("killed", train__steps=4000)
+        self.cluster.submit(job)
+        self.cluster.wait(job, "step=5")
+        slots, trainers = self.slots(), self.cluster.trainers()
+        for pid, program in processes_of(self.lab.folder):
+            if program == "sdtraind":
+                os.kill(pid, signal.SIGKILL)
+        until(lambda: not any(is_trainer(pid) for pid in trainers), "the end of the trainers", timeout=10)
+        self.cluster.ctl("dev", "up", "--dir", self.cluster.folder)
+        self.cluster.wait(job, "running")
+        self.cluster.down()
+        until(lambda: not processes_of(self.lab.folder), "the end of everything", timeout=10)
+        self.check_gone(slots, bases=True)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
