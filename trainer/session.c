@@ -37,30 +37,10 @@ static int open_resume(Session *s, const SessionAssignment *a, ExitCode *ret_exi
     return r;
 }
 
-/* The ISA cap that the job's numerics name, or this process's own (SDTRAIN_ISA), or none. */
-static const char *isa_cap(const Session *s, char text[16])
-{
-    const char *isa = getenv("SDTRAIN_ISA");
-    if (s->resume) {
-        _cleanup_json_ json_t *numerics = json_loads(manifest_facts(s->resume)->numerics, 0, NULL);
-        const char *recorded = json_string_value(json_object_get(numerics, "isa"));
-        if (recorded)
-            isa = recorded;
-    }
-    if (!isa)
-        return NULL;
-    (void)snprintf(text, 16, "%s", isa);
-    return text;
-}
-
 static int open_network(Session *s, ExitCode *ret_exit, Error *err)
 {
     const Job *job = s->job;
-    char isa[16];
-    DeviceOptions options = {.kind = DEVICE_CPU,
-                             .threads = job->train.threads,
-                             .isa = isa_cap(s, isa),
-                             .type = DATA_F32};
+    DeviceOptions options = {.kind = DEVICE_CPU, .threads = job->train.threads, .type = DATA_F32};
     *ret_exit = EXIT_DEVICE_FAULT;
     int r = device_open(&options, &s->device, err);
     if (r < 0)
@@ -162,14 +142,33 @@ static int open_state(Session *s, ExitCode *ret_exit, Error *err)
     return init_state(job, s->resume_store, s->resume, s->state, ret_exit, err);
 }
 
-static void fill_facts(Session *s)
+/* What the job's text names but does not hold belongs to its identity too: the network's config and the embedding of
+ * the empty caption. */
+static int identify(const Session *s, Hash *ret, Error *err)
+{
+    const DatasetShape *data = dataset_shape(s->dataset);
+    const float *empty = dataset_empty_text(s->dataset);
+    _cleanup_free_ char *config = NULL;
+    _cleanup_(hasher_freep) Hasher *hasher = NULL;
+    if (unet_config_format(&s->config, &config) < 0 || hasher_new(&hasher) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    hasher_update(hasher, &s->job->identity, sizeof(s->job->identity));
+    hasher_update(hasher, config, strlen(config));
+    if (empty)
+        hasher_update(hasher, empty,
+                      (size_t)data->text_tokens * (size_t)data->text_dim * sizeof(float));
+    *ret = hasher_digest(hasher);
+    return 0;
+}
+
+static int fill_facts(Session *s, Error *err)
 {
     (void)snprintf(s->facts.job, sizeof(s->facts.job), "%s", s->job->name);
-    s->facts.job_identity = s->job->identity;
     s->facts.dataset_digest = dataset_digest(s->dataset);
     s->facts.generation = s->generation;
     s->facts.order_algorithm = ORDER_ALGORITHM;
     s->facts.reduction_algorithm = REDUCTION_ALGORITHM;
+    return identify(s, &s->facts.job_identity, err);
 }
 
 /* Rank 0 of several opens the store that the others will find the comm through. */
@@ -274,7 +273,7 @@ static Agreement agreement_of(const Session *s)
                                 scalars->n_accepted};
     return (Agreement){.generation = s->generation,
                        .step = scalars->step,
-                       .job = s->job->identity,
+                       .job = s->facts.job_identity,
                        .dataset = s->facts.dataset_digest,
                        .manifest = s->resume ? manifest_hash(s->resume) : (Hash){0, 0},
                        .numerics = hash_bytes(s->facts.numerics, strlen(s->facts.numerics)),

@@ -280,8 +280,8 @@ static json_t *identity_json(const Job *job)
                      (json_int_t)job->data.shuffle_window, //
                      "train", "global_batch", (json_int_t)job->train.global_batch, "grain",
                      (json_int_t)job->train.grain, "seed", (json_int_t)job->train.seed, "precision",
-                     (int)job->train.precision, "reduction", (int)job->train.reduction, "threads",
-                     job->train.threads, "prediction", (int)job->train.prediction, "caption_drop",
+                     (int)job->train.precision, "reduction", (int)job->train.reduction,
+                     "prediction", (int)job->train.prediction, "caption_drop",
                      job->train.caption_drop, "noise", "start",
                      job->train.noise_schedule.beta_start, "end",
                      job->train.noise_schedule.beta_end, "steps",
