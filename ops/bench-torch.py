@@ -8,7 +8,7 @@ counts. Prints one line of JSON with the same fields.
         [--tokens 77] [--text-dim 256] [--layers 2] [--threads 2] [--steps 20] [--channels-last] [--compile]
         [--paced]
 
-With --paced each step waits for a line on standard input and prints its milliseconds.
+With --paced it says that it is ready; then each step waits for a line on standard input and prints its milliseconds.
 """
 import argparse
 import json
@@ -69,6 +69,8 @@ def main():
         step()
     for _ in range(2):
         step()
+    if o.paced:
+        print("ready", flush=True)
     msec, cpu = [], time.process_time()
     for _ in range(o.steps):
         if o.paced:

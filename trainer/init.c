@@ -1,6 +1,7 @@
 /* init.c - see init.h. */
 #include "trainer/init.h"
 
+#include "trainer/data/half.h"
 #include "trainer/state/safetensors.h"
 
 #include <string.h>
@@ -56,16 +57,12 @@ static int init_from_checkpoint_uri(const Job *job, TrainState *state, Error *er
     return init_from_manifest(manifest, store, job->model.init_optimizer, state, err);
 }
 
-static float half_to_float(uint16_t h, bool bf16)
+static float widen(uint16_t h, bool bf16)
 {
+    if (!bf16)
+        return half_to_float(h);
     uint32_t bits = (uint32_t)h << 16;
     float f;
-    if (!bf16) {
-        uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 1023;
-        if (exponent == 0)
-            return (sign ? -1.0f : 1.0f) * (float)fraction * 0x1p-24f;
-        bits = sign | (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | fraction << 13;
-    }
     memcpy(&f, &bits, sizeof(f));
     return f;
 }
@@ -88,7 +85,7 @@ static int copy_tensor(const char *source, const Parameter *p, const Safetensors
     for (int64_t i = 0; i < p->n_elements; i++) {
         uint16_t h;
         memcpy(&h, file + e->offset + 2 * i, sizeof(h));
-        to[i] = half_to_float(h, e->type == SAFETENSORS_BF16);
+        to[i] = widen(h, e->type == SAFETENSORS_BF16);
     }
     return 0;
 }

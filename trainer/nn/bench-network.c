@@ -4,8 +4,9 @@
  *     bench-network [--channels 64,128,256] [--heads 4,8,8] [--side 32] [--grain 8] [--tokens 77]
  *                   [--text-dim 256] [--layers 2] [--threads 2] [--steps 20] [--profile] [--paced]
  *
- * With --profile a table of all operations follows, by time. With --paced each step waits for a
- * line on standard input and prints its milliseconds, so that a peer can take turns. */
+ * With --profile a table of all operations follows, by time. With --paced it says that it is
+ * ready; then each step waits for a line on standard input and prints its milliseconds, so that a
+ * peer can take turns. */
 #include "base/clock.h"
 #include "trainer/nn/network.h"
 #include "trainer/nn/tape.h"
@@ -335,6 +336,9 @@ static int run(const Options *o, Error *err)
 
     for (int i = 1; i <= WARM_UP; i++)
         step_run(&s, i);
+    if (o->paced)
+        (void)puts("ready");
+    (void)fflush(stdout);
     double cpu = cpu_msec();
     for (int i = 0; i < o->steps; i++)
         msec[i] = timed_step(&s, o, WARM_UP + 1 + i);

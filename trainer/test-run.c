@@ -1,0 +1,370 @@
+/* test-run.c - sdtrainer under a daemon that this test plays over a socketpair: what it says when,
+ * and with which code it exits. */
+#include "trainer/run.h"
+
+#include "base/file.h"
+#include "base/testing.h"
+#include "trainer/api/channel.h"
+#include "trainer/api/exit_code.h"
+#include "trainer/testing-job.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+enum { RANKS_MAX = 3, STEPS = 12, PATIENCE_MSEC = 60000 };
+
+static TestingJob files;
+static Hash reference; /* digest of the undisturbed run's last step */
+
+typedef struct Rank {
+    pid_t pid;
+    int fd;
+    ChannelMessage saved; /* newest */
+    int64_t step;         /* newest reported */
+    ChannelMessage error; /* with text, when it said one */
+} Rank;
+
+static Rank ranks[RANKS_MAX];
+
+/* ---- the daemon's side ---- */
+
+static void start(Rank *rank)
+{
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    const char *bin = getenv("SDTRAIN_BIN");
+    assert_non_null(bin);
+    char path[512];
+    (void)snprintf(path, sizeof(path), "%s/sdtrainer", bin);
+    fflush(NULL);
+    *rank = (Rank){.fd = pair[0], .pid = fork()};
+    assert_true(rank->pid >= 0);
+    if (rank->pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (dup2(pair[1], CHANNEL_FD) < 0 || setenv("SDTRAIN_CHANNEL", "3", 1) < 0)
+            _exit(126);
+        (void)fcntl(CHANNEL_FD, F_SETFD, 0); /* when it was descriptor 3 already */
+        (void)execl(path, path, "run", (char *)NULL);
+        _exit(127);
+    }
+    (void)fd_close(pair[1]);
+}
+
+static int end(Rank *rank)
+{
+    int status;
+    assert_int_equal(waitpid(rank->pid, &status, 0), rank->pid);
+    rank->pid = 0;
+    rank->fd = fd_close(rank->fd);
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static int end_all(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < RANKS_MAX; i++)
+        if (ranks[i].pid > 0) {
+            (void)kill(ranks[i].pid, SIGKILL);
+            (void)end(&ranks[i]);
+        }
+    return 0;
+}
+
+static void say(const Rank *rank, ChannelMessage m)
+{
+    Error err = ERROR_INIT;
+    if (channel_send(rank->fd, &m, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+/* The next message that is neither stage nor step, which are noted. */
+static ChannelMessage hear(Rank *rank)
+{
+    for (;;) {
+        Error err = ERROR_INIT;
+        ChannelMessage m = {0};
+        struct pollfd p = {.fd = rank->fd, .events = POLLIN};
+        if (poll(&p, 1, PATIENCE_MSEC) != 1)
+            fail_msg("process %d says nothing more after step %lld", (int)rank->pid,
+                     (long long)rank->step);
+        if (channel_receive(rank->fd, &m, &err) < 0)
+            fail_msg("%s", err.text);
+        if (m.type == CHANNEL_STEP) {
+            assert_int_equal(m.step, rank->step + 1);
+            assert_int_equal(m.steps, STEPS);
+            assert_int_equal(m.samples_seen, 4 * m.step);
+            rank->step = m.step;
+        }
+        if (m.type == CHANNEL_SAVED)
+            rank->saved = m;
+        if (m.type == CHANNEL_ERROR)
+            rank->error = m;
+        if (m.type != CHANNEL_STEP && m.type != CHANNEL_STAGE)
+            return m;
+    }
+}
+
+static ChannelMessage expect(Rank *rank, ChannelType type)
+{
+    ChannelMessage m = hear(rank);
+    if (m.type != type)
+        fail_msg("%s instead of %s: %s", channel_type_name(m.type), channel_type_name(type),
+                 m.text);
+    return m;
+}
+
+/* text: the job's; resume: the `saved` of an earlier life, or NULL. */
+static void assign(Rank *rank, const char *text, int64_t generation, int number, int size,
+                   const ChannelMessage *resume)
+{
+    ChannelMessage hello = expect(rank, CHANNEL_HELLO);
+    assert_int_equal(hello.pid, rank->pid);
+    ChannelMessage m = {.type = CHANNEL_ASSIGN,
+                        .generation = generation,
+                        .rank = number,
+                        .world_size = size,
+                        .job = "testing",
+                        .spec = (char *)text,
+                        .bind_address = "127.0.0.1"};
+    if (resume) {
+        (void)snprintf(m.resume_uri, sizeof(m.resume_uri), "%s", resume->uri);
+        m.resume_hash = resume->hash;
+    }
+    say(rank, m);
+    rank->step = resume ? resume->step : 0;
+}
+
+static void commit(Rank *rank, int64_t generation)
+{
+    say(rank, (ChannelMessage){.type = CHANNEL_COMMITTED,
+                               .generation = generation,
+                               .step = rank->saved.step});
+}
+
+/* One rank until it has been told to go. */
+static void start_alone(const char *text, int64_t generation, const ChannelMessage *resume)
+{
+    Rank *rank = &ranks[0];
+    start(rank);
+    assign(rank, text, generation, 0, 1, resume);
+    ChannelMessage ready = expect(rank, CHANNEL_READY);
+    assert_int_equal(ready.step, resume ? resume->step : 0);
+    say(rank, (ChannelMessage){.type = CHANNEL_GO, .generation = generation});
+}
+
+/* Commits what is saved until the rank is done; how it ended. */
+static ChannelMessage serve_until_done(Rank *rank, int64_t generation)
+{
+    for (;;) {
+        ChannelMessage m = hear(rank);
+        if (m.type == CHANNEL_DONE)
+            return m;
+        if (m.type != CHANNEL_SAVED)
+            fail_msg("%s: %s", channel_type_name(m.type), m.text);
+        commit(rank, generation);
+    }
+}
+
+static void check_finished(const ChannelMessage *done)
+{
+    assert_string_equal(done->text, "finished");
+    assert_int_equal(done->step, STEPS);
+    assert_true(hash_equal(done->digest, reference));
+}
+
+/* ---- cases ---- */
+
+static void a_whole_life(void **unused)
+{
+    (void)unused;
+    Rank *rank = &ranks[0];
+    start_alone(files.text, 1, NULL);
+    ChannelMessage saved = expect(rank, CHANNEL_SAVED);
+    assert_int_equal(saved.step, 0); /* before the first step, which waits for the answer */
+    assert_int_equal(rank->step, 0);
+    commit(rank, 1);
+    saved = expect(rank, CHANNEL_SAVED);
+    assert_int_equal(saved.step, STEPS);
+    assert_int_equal(rank->step, STEPS);
+    commit(rank, 1);
+    ChannelMessage done = expect(rank, CHANNEL_DONE);
+    reference = done.digest;
+    assert_true(hash_equal(saved.digest, reference));
+    check_finished(&done);
+    assert_int_equal(end(rank), EXIT_DONE);
+}
+
+static void leaves_when_told_and_goes_on(void **unused)
+{
+    (void)unused;
+    Rank *rank = &ranks[0];
+    _cleanup_free_ char *text = testing_job_text(&files, "leave", "");
+    start_alone(text, 1, NULL);
+    (void)expect(rank, CHANNEL_SAVED);
+    say(rank, (ChannelMessage){.type = CHANNEL_STOP, .generation = 1}); /* before the first step */
+    commit(rank, 1);
+    ChannelMessage done = serve_until_done(rank, 1);
+    assert_string_equal(done.text, "left");
+    assert_int_equal(done.step, 1);
+    assert_int_equal(rank->saved.step, 1);
+    assert_int_equal(end(rank), EXIT_DONE);
+
+    const ChannelMessage resume = rank->saved;
+    start_alone(text, 2, &resume);
+    done = serve_until_done(rank, 2);
+    check_finished(&done);
+    assert_int_equal(end(rank), EXIT_DONE);
+}
+
+static void saves_when_asked(void **unused)
+{
+    (void)unused;
+    Rank *rank = &ranks[0];
+    _cleanup_free_ char *text = testing_job_text(&files, "asked", "");
+    start_alone(text, 1, NULL);
+    (void)expect(rank, CHANNEL_SAVED);
+    say(rank, (ChannelMessage){.type = CHANNEL_CHECKPOINT, .generation = 1});
+    commit(rank, 1);
+    ChannelMessage saved = expect(rank, CHANNEL_SAVED);
+    assert_int_equal(saved.step, 1);
+    commit(rank, 1);
+    ChannelMessage done = serve_until_done(rank, 1);
+    check_finished(&done);
+    assert_int_equal(end(rank), EXIT_DONE);
+}
+
+static void ends_when_refused(void **unused)
+{
+    (void)unused;
+    Rank *rank = &ranks[0];
+    _cleanup_free_ char *text = testing_job_text(&files, "refused", "");
+    start_alone(text, 1, NULL);
+    (void)expect(rank, CHANNEL_SAVED);
+    say(rank, (ChannelMessage){.type = CHANNEL_REFUSED, .generation = 1, .step = 0});
+    ChannelMessage error = expect(rank, CHANNEL_ERROR);
+    assert_int_equal(error.exit_code, EXIT_RETRY);
+    assert_non_null(strstr(error.text, "refused"));
+    assert_int_equal(rank->step, 0);
+    assert_int_equal(end(rank), EXIT_RETRY);
+}
+
+static void ends_with_its_daemon(void **unused)
+{
+    (void)unused;
+    Rank *rank = &ranks[0];
+    _cleanup_free_ char *text = testing_job_text(&files, "orphan", "");
+    start(rank);
+    rank->fd = fd_close(rank->fd); /* before assign */
+    assert_int_equal(end(rank), EXIT_RETRY);
+    start(rank);
+    assign(rank, text, 1, 0, 1, NULL);
+    (void)expect(rank, CHANNEL_READY);
+    rank->fd = fd_close(rank->fd); /* before go */
+    assert_int_equal(end(rank), EXIT_RETRY);
+    start_alone(text, 1, NULL);
+    (void)expect(rank, CHANNEL_SAVED);
+    rank->fd = fd_close(rank->fd); /* instead of an answer */
+    assert_int_equal(end(rank), EXIT_RETRY);
+}
+
+/* What a rank that is assigned this says, and its exit code. */
+static void refuses(const char *text, const ChannelMessage *resume, ExitCode code, const char *word)
+{
+    Rank *rank = &ranks[0];
+    start(rank);
+    assign(rank, text, 3, 0, 1, resume);
+    ChannelMessage error = expect(rank, CHANNEL_ERROR);
+    assert_int_equal(error.exit_code, code);
+    assert_int_equal(error.generation, 3);
+    if (!strstr(error.text, word))
+        fail_msg("\"%s\" does not name %s", error.text, word);
+    assert_int_equal(end(rank), code);
+}
+
+static void says_what_is_wrong(void **unused)
+{
+    (void)unused;
+    _cleanup_free_ char *stage = testing_job_text(&files, "bad", ", \"zero_stage\": 3");
+    _cleanup_free_ char *text = testing_job_text(&files, "wrong", "");
+    _cleanup_free_ char *seed = testing_job_text(&files, "wrong", ", \"seed\": 18");
+    refuses("{", NULL, EXIT_NEVER_RETRY, "line 1");
+    refuses(stage, NULL, EXIT_NEVER_RETRY, "train.zero_stage");
+
+    start_alone(text, 3, NULL);
+    ChannelMessage resume = expect(&ranks[0], CHANNEL_SAVED);
+    (void)end_all(NULL);
+    refuses(seed, &resume, EXIT_NEVER_RETRY, "job identity");
+    resume.hash.low ^= 1;
+    refuses(text, &resume, EXIT_DATA_CORRUPT, "manifest.json");
+    (void)snprintf(resume.uri, sizeof(resume.uri), "%s/step-0000000009-g1-00000000/manifest.json",
+                   files.folder);
+    refuses(text, &resume, EXIT_DATA_CORRUPT, "step-0000000009-g1-00000000");
+}
+
+/* A world of `size` ranks until all have been told to go. */
+static void start_world(const char *text, int64_t generation, int size)
+{
+    char address[CHANNEL_ADDRESS_MAX] = "";
+    for (int i = 0; i < size; i++)
+        start(&ranks[i]);
+    for (int i = 0; i < size; i++)
+        assign(&ranks[i], text, generation, i, size, NULL);
+    ChannelMessage rendezvous = expect(&ranks[0], CHANNEL_RENDEZVOUS);
+    memcpy(address, rendezvous.address, sizeof(address));
+    ChannelMessage go = {.type = CHANNEL_GO, .generation = generation};
+    memcpy(go.address, address, sizeof(go.address));
+    for (int i = 0; i < size; i++)
+        (void)expect(&ranks[i], CHANNEL_READY);
+    for (int i = 0; i < size; i++)
+        say(&ranks[i], go);
+}
+
+static void three_ranks_train_the_same(void **unused)
+{
+    (void)unused;
+    _cleanup_free_ char *text = testing_job_text(&files, "three", ", \"zero_stage\": 2");
+    start_world(text, 1, 3);
+    for (int i = 0; i < 3; i++) {
+        ChannelMessage done = serve_until_done(&ranks[i], 1);
+        check_finished(&done);
+        assert_int_equal(end(&ranks[i]), EXIT_DONE);
+    }
+}
+
+static void a_lost_peer_is_not_ones_own_fault(void **unused)
+{
+    (void)unused;
+    _cleanup_free_ char *text = testing_job_text(&files, "lost", "");
+    start_world(text, 1, 2);
+    (void)expect(&ranks[0], CHANNEL_SAVED); /* both wait for its answer, or for each other */
+    assert_int_equal(kill(ranks[1].pid, SIGKILL), 0);
+    assert_int_equal(end(&ranks[1]), -SIGKILL);
+    commit(&ranks[0], 1);
+    ChannelMessage error = expect(&ranks[0], CHANNEL_ERROR);
+    assert_int_equal(error.exit_code, EXIT_PEER_LOST);
+    assert_int_equal(end(&ranks[0]), EXIT_PEER_LOST);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_whole_life, end_all), /* makes the reference */
+        cmocka_unit_test_teardown(leaves_when_told_and_goes_on, end_all),
+        cmocka_unit_test_teardown(saves_when_asked, end_all),
+        cmocka_unit_test_teardown(ends_when_refused, end_all),
+        cmocka_unit_test_teardown(ends_with_its_daemon, end_all),
+        cmocka_unit_test_teardown(says_what_is_wrong, end_all),
+        cmocka_unit_test_teardown(three_ranks_train_the_same, end_all),
+        cmocka_unit_test_teardown(a_lost_peer_is_not_ones_own_fault, end_all),
+    };
+    testing_job_open(&files);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    testing_job_close(&files);
+    return failed;
+}
