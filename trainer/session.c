@@ -37,20 +37,15 @@ static int open_resume(Session *s, const SessionAssignment *a, ExitCode *ret_exi
     return r;
 }
 
-static int open_network(Session *s, ExitCode *ret_exit, Error *err)
+/* The network's config, as far as the data can take it. */
+static int open_config(Session *s, ExitCode *ret_exit, Error *err)
 {
     const Job *job = s->job;
-    DeviceOptions options = {.kind = DEVICE_CPU, .threads = job->train.threads, .type = DATA_F32};
-    *ret_exit = EXIT_DEVICE_FAULT;
-    int r = device_open(&options, &s->device, err);
-    if (r < 0)
-        return r;
-
-    *ret_exit = EXIT_NEVER_RETRY;
-    r = unet_config_read(job->model.config_uri, &s->config, err);
-    if (r < 0)
-        return r;
     const DatasetShape *data = dataset_shape(s->dataset);
+    *ret_exit = EXIT_NEVER_RETRY;
+    int r = unet_config_read(job->model.config_uri, &s->config, err);
+    if (r < 0)
+        return r;
     if (data->channels != s->config.in_channels || data->text_dim != s->config.cross_attention_dim)
         return error_set(err, -EINVAL,
                          "%s: in_channels %d and cross_attention_dim %d do not fit the data's %d "
@@ -58,6 +53,20 @@ static int open_network(Session *s, ExitCode *ret_exit, Error *err)
                          "%d text dimensions",
                          job->model.config_uri, s->config.in_channels,
                          s->config.cross_attention_dim, data->channels, data->text_dim);
+    return 0;
+}
+
+static int open_network(Session *s, ExitCode *ret_exit, Error *err)
+{
+    const Job *job = s->job;
+    const DatasetShape *data = dataset_shape(s->dataset);
+    DeviceOptions options = {.kind = DEVICE_CPU, .threads = job->train.threads, .type = DATA_F32};
+    *ret_exit = EXIT_DEVICE_FAULT;
+    int r = device_open(&options, &s->device, err);
+    if (r < 0)
+        return r;
+
+    *ret_exit = EXIT_NEVER_RETRY;
     NetworkShape shape = {.grain = (int)job->train.grain,
                           .height = data->height,
                           .width = data->width,
@@ -219,7 +228,11 @@ int session_open(Host *host, const SessionAssignment *a, Session **ret, ExitCode
         *ret_exit = r == -EINVAL ? EXIT_NEVER_RETRY : exit_for_data(r);
         return r;
     }
-    fill_facts(s);
+    r = open_config(s, ret_exit, err);
+    if (r == 0)
+        r = fill_facts(s, err);
+    if (r < 0)
+        return r;
     if (s->resume) { /* before the canned grain, which another job's seed would change too */
         *ret_exit = EXIT_NEVER_RETRY;
         r = manifest_check_facts(s->resume, &s->facts, err);

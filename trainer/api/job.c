@@ -271,7 +271,7 @@ static json_t *identity_json(const Job *job)
                               json_pack("{s:f}", "proportion", job->data.streams[i].proportion));
 
     return json_pack("{s:{s:i, s:b}, s:{s:O, s:s, s:s, s:f, s:I}, s:{s:I, s:I, s:I, s:i, s:i, s:i, "
-                     "s:i, s:f, s:{s:f, s:f, s:i}}, "
+                     "s:f, s:{s:f, s:f, s:i}}, "
                      "s:{s:f, s:f, s:f, s:f, s:f, s:I, s:f}, s:{s:b, s:f, s:I}}",
                      "model", "init", (int)job->model.init, "optimizer",
                      (int)job->model.init_optimizer, //
