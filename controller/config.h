@@ -10,11 +10,9 @@
  */
 #pragma once
 
-#include "base/error.h"
+#include "base/settings.h"
 #include "controller/core/cluster.h"
 #include "etcd/etcd.h"
-
-#include <jansson.h>
 
 enum { CONFIG_PATH_MAX = 512 };
 
@@ -31,11 +29,7 @@ typedef struct Config {
     char record[CONFIG_PATH_MAX]; /* append every input event to this file; empty: do not */
 } Config;
 
-typedef struct ConfigCall {
-    const char *file;  /* --config; NULL: none */
-    bool check;        /* --check-config */
-    json_t *overrides; /* owned: what else the command line says */
-} ConfigCall;
+typedef SettingsCall ConfigCall;
 
 /* -ECANCELED after --help or --version, which print and are done. */
 int config_parse_arguments(int argc, char *argv[], ConfigCall *ret, Error *err);

@@ -1,0 +1,244 @@
+/* settings.c - see settings.h. The command line becomes a JSON object, so that it and the file are
+ * read, and refused, by the same lines. */
+#include "base/settings.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#include <getopt.h>
+#include <math.h>
+#include <string.h>
+
+enum { OPTION_CONFIG = 256, OPTION_CHECK, OPTION_HELP, OPTION_VERSION, OPTION_OWN, OPTION_FIRST };
+enum { FIXED = 4, NAME_BYTES = 40, LINE_FILE_BYTES_MAX = 4096 };
+
+/* ---- the command line ---- */
+
+static int override_append(json_t *overrides, const Setting *s, const char *value, Error *err)
+{
+    const char *equals = strchr(value, '=');
+    if (!equals || equals == value)
+        return error_set(err, -EINVAL, "command line: %s: %s is not KEY=VALUE", s->key, value);
+
+    json_t *list = json_object_get(overrides, s->key);
+    if (!list) {
+        list = s->kind == SETTING_LIST ? json_array() : json_object();
+        if (json_object_set_new(overrides, s->key, list) < 0)
+            return error_set(err, -ENOMEM, "command line: %s: not UTF-8, or no memory", s->key);
+    }
+    _cleanup_free_ char *name = strndup(value, (size_t)(equals - value));
+    int r = !name                     ? -1
+            : s->kind == SETTING_LIST ? json_array_append_new(list, json_string(value))
+                                      : json_object_set_new(list, name, json_string(equals + 1));
+    return r < 0 ? error_set(err, -EINVAL, "command line: %s: %s is not UTF-8", s->key, value) : 0;
+}
+
+static int override_set(json_t *overrides, const Setting *s, const char *value, Error *err)
+{
+    if (s->kind == SETTING_LIST || s->kind == SETTING_MAP)
+        return override_append(overrides, s, value, err);
+
+    json_t *json;
+    const char *end = value;
+    errno = 0;
+    if (s->kind == SETTING_WHOLE) {
+        json = json_integer(strtoll(value, (char **)&end, 10));
+    } else if (s->kind == SETTING_INTEGER || s->kind == SETTING_NUMBER) {
+        json = json_real(strtod(value, (char **)&end)); /* NULL unless it is finite */
+    } else {
+        json = json_string(value);
+        end = NULL;
+    }
+    if (end && (end == value || *end != '\0' || errno != 0 || !json)) {
+        json_decref(json);
+        return error_set(err, -EINVAL, "command line: %s: %s is not a %s", s->key, value,
+                         s->kind == SETTING_WHOLE ? "whole number" : "number");
+    }
+    if (json_object_set_new(overrides, s->key, json) < 0)
+        return error_set(err, -EINVAL, "command line: %s: %s is not UTF-8", s->key, value);
+    return 0;
+}
+
+static const char *option_of(const Setting *s, char ret[NAME_BYTES])
+{
+    (void)snprintf(ret, NAME_BYTES, "%s", s->key);
+    for (char *c = ret; *c; c++)
+        *c = *c == '_' ? '-' : *c;
+    return ret;
+}
+
+static void print_help(const Settings *s)
+{
+    printf("%s [OPTION...]\n\n%s\n\n"
+           "      --config FILE        read these settings from a JSON object first\n"
+           "      --check-config       say whether the settings are good, and exit\n",
+           s->program, s->purpose);
+    if (s->own)
+        printf("      %s\n", s->own_help);
+    printf("      --help, --version\n\n");
+    char name[NAME_BYTES];
+    for (size_t i = 0; i < s->n; i++)
+        printf("      --%-*s %s\n", s->help_columns, option_of(&s->table[i], name),
+               s->table[i].help);
+}
+
+static int parse_option(const Settings *s, int option, SettingsCall *call, Error *err)
+{
+    switch (option) {
+    case OPTION_CONFIG:
+        call->file = optarg;
+        return 0;
+    case OPTION_CHECK:
+        call->check = true;
+        return 0;
+    case OPTION_HELP:
+        print_help(s);
+        return -ECANCELED;
+    case OPTION_VERSION:
+        printf("%s %s\n", s->program, s->version);
+        return -ECANCELED;
+    case OPTION_OWN:
+        call->own = optarg;
+        return 0;
+    case '?':
+        return error_set(err, -EINVAL, "%s", s->refusal);
+    default:
+        return override_set(call->overrides, &s->table[option - OPTION_FIRST], optarg, err);
+    }
+}
+
+int settings_parse_arguments(const Settings *s, int argc, char *argv[], SettingsCall *ret,
+                             Error *err)
+{
+    assert(s->n <= JSON_KEYS_MAX);
+    char names[JSON_KEYS_MAX][NAME_BYTES];
+    struct option options[FIXED + JSON_KEYS_MAX + 2] = {
+        {"config", required_argument, NULL, OPTION_CONFIG},
+        {"check-config", no_argument, NULL, OPTION_CHECK},
+        {"help", no_argument, NULL, OPTION_HELP},
+        {"version", no_argument, NULL, OPTION_VERSION},
+    };
+    for (size_t i = 0; i < s->n; i++)
+        options[FIXED + i] = (struct option){option_of(&s->table[i], names[i]), required_argument,
+                                             NULL, OPTION_FIRST + (int)i};
+    options[FIXED + s->n] = (struct option){s->own, required_argument, NULL, OPTION_OWN};
+
+    SettingsCall call = {.overrides = json_object()};
+    if (!call.overrides)
+        return error_set(err, -ENOMEM, "out of memory");
+    optind = 0; /* glibc: start afresh, for a second call */
+    int option, r = 0;
+    while (r == 0 && (option = getopt_long(argc, argv, "", options, NULL)) >= 0)
+        r = parse_option(s, option, &call, err);
+    if (r == 0 && optind < argc)
+        r = error_set(err, -EINVAL, "%s%s%s", s->stray[0], argv[optind], s->stray[1]);
+    if (r < 0) {
+        json_decref(call.overrides);
+        return r;
+    }
+    *ret = call;
+    return 0;
+}
+
+/* ---- values ---- */
+
+static void keep(json_t **field, json_t *value)
+{
+    json_decref(*field);
+    *field = json_incref(value);
+}
+
+static void read_list(JsonReader *r, const Setting *s, json_t **field)
+{
+    json_t *list, *one;
+    size_t i;
+    if (!json_get_array(r, s->key, JSON_OPTIONAL, (size_t)s->max, &list))
+        return;
+    json_array_foreach (list, i, one) {
+        const char *text = json_string_value(one);
+        if (!text || !strchr(text, '=') || *text == '=') {
+            json_refuse(r, s->key, "element %zu is not a string \"KEY=VALUE\"", i);
+            return;
+        }
+    }
+    keep(field, list);
+}
+
+static void read_map(JsonReader *r, const Setting *s, json_t **field)
+{
+    json_t *map, *one;
+    const char *key;
+    if (!json_get_any(r, s->key, JSON_OPTIONAL, &map))
+        return;
+    if (!json_is_object(map) || json_object_size(map) > (size_t)s->max) {
+        json_refuse(r, s->key, "expected an object of at most %d strings", (int)s->max);
+        return;
+    }
+    json_object_foreach (map, key, one)
+        if (!json_is_string(one)) {
+            json_refuse(r, s->key, "the value of %s is not a string", key);
+            return;
+        }
+    keep(field, map);
+}
+
+/* An absent key keeps the field's default. */
+static void read_setting(JsonReader *r, const Setting *s, void *field)
+{
+    switch (s->kind) {
+    case SETTING_TEXT:
+        json_get_text(r, s->key, JSON_OPTIONAL, field, s->size);
+        break;
+    case SETTING_WHOLE:
+    case SETTING_INTEGER:
+        json_get_int(r, s->key, JSON_OPTIONAL, (int64_t)s->min, (int64_t)s->max, field);
+        break;
+    case SETTING_NUMBER:
+        json_get_double(r, s->key, JSON_OPTIONAL, s->min, s->max, field);
+        break;
+    case SETTING_CHOICE:
+        json_get_choice(r, s->key, JSON_OPTIONAL, s->choices, (size_t)s->max, field);
+        break;
+    case SETTING_LIST:
+        read_list(r, s, field);
+        break;
+    case SETTING_MAP:
+        read_map(r, s, field);
+        break;
+    }
+}
+
+static int read_settings(const Settings *s, const char *source, json_t *object, void *ret,
+                         Error *err)
+{
+    JsonReader r = json_open(source, object, JSON_KNOWN_KEYS, err);
+    for (size_t i = 0; i < s->n; i++)
+        read_setting(&r, &s->table[i], (char *)ret + s->table[i].offset);
+    return json_close(&r);
+}
+
+int settings_load(const Settings *s, const char *file, json_t *overrides, void *ret, Error *err)
+{
+    if (file) {
+        _cleanup_json_ json_t *root = NULL;
+        int r = json_read_file(file, 1 << 20, &root, err);
+        r = r < 0 ? r : read_settings(s, file, root, ret, err);
+        if (r < 0)
+            return r;
+    }
+    return read_settings(s, "command line", overrides, ret, err);
+}
+
+int settings_read_line(const char *path, char *ret, size_t size, Error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    int r = file_read(path, LINE_FILE_BYTES_MAX, &text, NULL, err);
+    if (r < 0)
+        return r;
+    text[strcspn(text, "\r\n")] = '\0';
+    if (strlen(text) >= size)
+        return error_set(err, -EINVAL, "%s: its first line is longer than %zu bytes", path,
+                         size - 1);
+    memcpy(ret, text, strlen(text) + 1);
+    return 0;
+}
