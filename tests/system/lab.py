@@ -86,12 +86,13 @@ def process_state(pid):
         return None
 
 
-def _parent(pid):
+def _is_daemons_keeper(pid):
+    """The child of sdtraind that clears up after it; it needs a moment, and ends by itself."""
     try:
-        with open("/proc/%d/stat" % pid) as file:
-            return int(file.read().rpartition(")")[2].split()[1])
+        with open("/proc/%d/comm" % pid) as file:
+            return file.read().strip() == "sdtraind-keeper"
     except OSError:
-        return 0
+        return False
 
 
 def _kill(pids):
@@ -112,8 +113,7 @@ def _keep(folder, pipe):
         left = {pid for pid, _ in processes_of(folder)}
         if not left:
             break
-        # A daemon's own keeper, its child, first gets the time to clear the daemon's cgroups.
-        _kill(left if attempt > 60 else (pid for pid in left if _parent(pid) not in left))
+        _kill(left if attempt > 100 else (pid for pid in left if not _is_daemons_keeper(pid)))
         time.sleep(0.05)
     shutil.rmtree(folder, ignore_errors=True)
 
