@@ -1,8 +1,10 @@
 /* clock.h - the only place that reads a clock.
  *
  * Ownership: none.
- * Units:     microseconds. boottime counts through suspend and is what deadlines use; realtime is
- * for people. Errors:    none. Threads:   any.
+ * Units:     microseconds. boottime counts through suspend and is what deadlines use; realtime
+ *            is for people.
+ * Errors:    none.
+ * Threads:   any.
  */
 #pragma once
 

@@ -7,7 +7,8 @@
  * Ownership: none.
  * Units:     radians.
  * Errors:    none. Arguments beyond the ranges below are a caller's bug, except NaN, which comes
- * back. Threads:   any; pure.
+ *            back.
+ * Threads:   any; pure.
  */
 #pragma once
 

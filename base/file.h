@@ -3,7 +3,8 @@
  * Ownership: file_read gives the caller a buffer to free().
  * Units:     bytes.
  * Errors:    0 or -errno, with the path in the text. -EEXIST from file_write when FILE_EXCLUSIVE
- * finds one; -EFBIG from file_read beyond max_bytes. Threads:   any.
+ *            finds one; -EFBIG from file_read beyond max_bytes.
+ * Threads:   any.
  */
 #pragma once
 

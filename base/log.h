@@ -1,14 +1,15 @@
 /* log.h - one line per state transition, on standard error.
  *
- * Format: "2026-01-31T12:00:00.123Z info sdtraind: message JOB=x GENERATION=3". Under systemd
- * (JOURNAL_STREAM set) the time and the program's name are left out and a <N> priority is put in
- * front. Fields are upper-case `KEY=value` words and stand last in the message; log_set_field()
- * adds fields that every later line of this process carries (JOB, RANK, NODE, GENERATION).
- *
+ * Format:    "2026-01-31T12:00:00.123Z info sdtraind: message JOB=x GENERATION=3". Under systemd
+ *            (JOURNAL_STREAM set) the time and the program's name are left out and a <N>
+ *            priority is put in front. Fields are upper-case `KEY=value` words and stand last in
+ *            the message; log_set_field() adds fields that every later line of this process
+ *            carries (JOB, RANK, NODE, GENERATION).
  * Ownership: log_open() keeps its own copy of the program's name.
  * Units:     none.
  * Errors:    logging never fails; a line that cannot be written is dropped. A line is at most 2
- * KiB. Threads:   any; a line is one write(2).
+ *            KiB.
+ * Threads:   any; a line is one write(2).
  */
 #pragma once
 

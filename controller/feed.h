@@ -3,10 +3,13 @@
  * Remembers which keys there are, so that a re-read can tell what is gone, and the text of records
  * that the leader rewrites, so that fields it does not know are kept.
  *
- * Ownership: feed_new() gives the caller a Feed; the record of an event belongs to the Feed until
- * the next call. Units:     none. Errors:    feed_event(): 1 an event, 0 a key that the core does
- * not look at, -EINVAL or -EPROTONOSUPPORT with the key in the text for a record that cannot be
- * read: the core keeps what it knew. Threads:   loop thread only.
+ * Ownership: feed_new() gives the caller a Feed; the record of an event belongs to the Feed
+ *            until the next call.
+ * Units:     none.
+ * Errors:    feed_event(): 1 an event, 0 a key that the core does not look at, -EINVAL or
+ *            -EPROTONOSUPPORT with the key in the text for a record that cannot be read: the
+ *            core keeps what it knew.
+ * Threads:   loop thread only.
  */
 #pragma once
 

@@ -6,9 +6,11 @@
  *   {"now":..,"real":..,"tick":true}     decide now; "stalled" when the loop came late
  *
  * Ownership: journal_new() gives the caller a Journal; journal_free() accepts NULL, and so does
- * every other function (nothing is recorded then). Units:     microseconds. Errors: journal_new():
- * -errno with the path. A line that cannot be written is dropped with one warning for all:
- * recording must not stop the cluster. Threads:   loop thread only.
+ *            every other function (nothing is recorded then).
+ * Units:     microseconds.
+ * Errors:    journal_new(): -errno with the path. A line that cannot be written is dropped with
+ *            one warning for all: recording must not stop the cluster.
+ * Threads:   loop thread only.
  */
 #pragma once
 

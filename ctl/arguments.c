@@ -1,124 +1,266 @@
 /* arguments.c - see arguments.h. */
 #include "ctl/arguments.h"
 
+#include "ctl/dev.h"
+
 #include <getopt.h>
 #include <string.h>
 
-static const struct option options[] = {
-    {"etcd", required_argument, NULL, 'e'},   {"cluster", required_argument, NULL, 'c'},
-    {"help", no_argument, NULL, 'h'},         {"output", required_argument, NULL, 'o'},
-    {"file", required_argument, NULL, 'f'},   {"watch", no_argument, NULL, 'w'},
-    {"resume", required_argument, NULL, 'r'}, {"world", required_argument, NULL, 'n'},
-    {"for", required_argument, NULL, 'F'},    {"timeout", required_argument, NULL, 't'},
-    {"rank", required_argument, NULL, 'R'},   {"out", required_argument, NULL, 'O'},
-    {"reason", required_argument, NULL, 'm'}, {NULL, 0, NULL, 0},
+typedef struct OptionText {
+    Option option;
+    const char *name;  /* without "--" */
+    char letter;       /* '\0': none */
+    int code;          /* what getopt gives */
+    const char *value; /* "FILE"; NULL: it takes none */
+    const char *about;
+} OptionText;
+
+static const OptionText texts[] = {
+    {OPTION_FILE, "file", 'f', 'f', "FILE", "the job file"},
+    {OPTION_WORLD, "world", 0, 'n', "N", "number of ranks"},
+    {OPTION_FOR, "for", 0, 'F', "PHASE|step=N", "what to wait for"},
+    {OPTION_OUT, "out", 0, 'O', "FILE", "where to write"},
+    {OPTION_RESUME, "resume", 0, 'r', "URI", "go on from this manifest.json, of any job"},
+    {OPTION_TIMEOUT, "timeout", 0, 't', "SECONDS", "give up then, with exit code 4"},
+    {OPTION_RANK, "rank", 0, 'R', "R", "of this rank alone"},
+    {OPTION_GENERATION, "generation", 0, 'g', "G",
+     "of this generation; the present one by default"},
+    {OPTION_FOLLOW, "follow", 'f', 'l', NULL, "go on with what is added, until the job ends"},
+    {OPTION_WATCH, "watch", 0, 'w', NULL, "show it live, until the job ends"},
+    {OPTION_EMA, "ema", 0, 'E', NULL, "the averaged weights"},
+    {OPTION_REASON, "reason", 0, 'm', "TEXT", "why, for those who look later"},
+    {OPTION_DEV_COUNTS, "nodes", 0, 'N', "N", "3 by default"},
+    {OPTION_DEV_COUNTS, "slots", 0, 'S', "S", "of each node; 1 by default"},
+    {OPTION_DEV_COUNTS, "controllers", 0, 'C', "C", "1 by default"},
+    {OPTION_DIR, "dir", 0, 'd', "FOLDER", "SDTRAIN_DEV by default, else ./sdtrain-dev"},
+    {OPTION_JSON, "output", 'o', 'o', "json|text", "text by default"},
+    {OPTION_CLUSTER, "etcd", 0, 'e', "HOST:PORT,...", "SDTRAIN_ETCD by default"},
+    {OPTION_CLUSTER, "cluster", 0, 'c', "NAME", "SDTRAIN_CLUSTER by default, else \"default\""},
 };
 
-static const struct {
-    int option;
-    unsigned set;
-} allowed[] = {{'o', TAKES_JSON},  {'f', TAKES_FILE},   {'w', TAKES_WATCH},   {'r', TAKES_RESUME},
-               {'n', TAKES_WORLD}, {'F', TAKES_FOR},    {'t', TAKES_TIMEOUT}, {'R', TAKES_RANK},
-               {'O', TAKES_OUT},   {'m', TAKES_REASON}, {'e', ~0u},           {'c', ~0u},
-               {'h', ~0u}};
-
-static bool is_allowed(int option, unsigned set)
+static bool is_common(const OptionText *t)
 {
-    for (size_t i = 0; i < ELEMENTSOF(allowed); i++)
-        if (allowed[i].option == option)
-            return (allowed[i].set & set) != 0 || allowed[i].set == ~0u;
-    return false;
+    return t->option == OPTION_CLUSTER || t->option == OPTION_DIR;
 }
 
-static int refuse(const char *noun, const char *name, const char *format, ...) _printf_(3, 4);
-static int refuse(const char *noun, const char *name, const char *format, ...)
+/* "-f FILE", "--world N" */
+static void print_option(FILE *to, const OptionText *t)
 {
+    if (t->letter)
+        fprintf(to, "-%c", t->letter);
+    else
+        fprintf(to, "--%s", t->name);
+    if (t->value)
+        fprintf(to, " %s", t->value);
+}
+
+void arguments_print_usage(FILE *to, const CtlVerb *verb)
+{
+    fprintf(to, "sdctl %s%s%s", verb->noun ? verb->noun : "", verb->noun ? " " : "", verb->name);
+    if (verb->operand)
+        fprintf(to, " %s", verb->operand);
+    for (size_t i = 0; i < ELEMENTSOF(texts); i++) {
+        const OptionText *t = &texts[i];
+        bool needed = (verb->needs & t->option) != 0;
+        if (!((verb->takes | verb->needs) & t->option) || is_common(t))
+            continue;
+        fprintf(to, needed ? " " : " [");
+        print_option(to, t);
+        fprintf(to, needed ? "" : "]");
+    }
+}
+
+void arguments_print_options(FILE *to, const CtlVerb *verb)
+{
+    for (size_t i = 0; i < ELEMENTSOF(texts); i++)
+        if ((verb->takes | verb->needs) & texts[i].option)
+            fprintf(to, "--%s ", texts[i].name);
+    fprintf(to, "--help");
+}
+
+static void print_help(const CtlVerb *verb)
+{
+    printf("usage: ");
+    arguments_print_usage(stdout, verb);
+    printf("\n\n%s.\n\n", verb->about);
+    for (size_t i = 0; i < ELEMENTSOF(texts); i++) {
+        const OptionText *t = &texts[i];
+        char left[48];
+        if (!((verb->takes | verb->needs) & t->option))
+            continue;
+        (void)snprintf(left, sizeof(left), "--%s%s%s", t->name, t->value ? " " : "",
+                       t->value ? t->value : "");
+        if (t->letter)
+            printf("  -%c, %-24s %s\n", t->letter, left, t->about);
+        else
+            printf("      %-24s %s\n", left, t->about);
+    }
+    printf("\nExit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 timed out, 5 cannot reach "
+           "etcd.\n");
+}
+
+int arguments_refuse(const CtlVerb *verb, const char *format, ...)
+{
+    const char *noun = verb->noun ? verb->noun : "", *space = verb->noun ? " " : "";
     va_list ap;
-    fprintf(stderr, "sdctl: %s%s%s: ", noun ? noun : "", noun ? " " : "", name);
+    fprintf(stderr, "sdctl: %s%s%s: ", noun, space, verb->name);
     va_start(ap, format);
     vfprintf(stderr, format, ap);
     va_end(ap);
-    fprintf(stderr, "; see sdctl %s%s%s --help\n", noun ? noun : "", noun ? " " : "", name);
+    fprintf(stderr, "; see sdctl %s%s%s --help\n", noun, space, verb->name);
     return CTL_USAGE;
 }
 
-static bool parse_int(const char *text, int min, int *ret)
+static bool parse_int(const char *text, int min, int max, int *ret)
 {
     char *end;
     errno = 0;
     long v = strtol(text, &end, 10);
-    if (errno || *end || end == text || v < min || v > INT32_MAX)
+    if (errno || *end || end == text || v < min || v > max)
         return false;
     *ret = (int)v;
     return true;
 }
 
 /* What is wrong with the option's value, or NULL. */
-static const char *take(int option, Arguments *a)
+static const char *take(int code, const char *value, Arguments *a)
 {
     char *end;
-    switch (option) {
+    switch (code) {
     case 'e':
-        a->client.etcd = optarg;
+        a->client.etcd = value;
         break;
     case 'c':
-        a->client.cluster = optarg;
+        a->client.cluster = value;
         break;
     case 'o':
-        a->json = strcmp(optarg, "json") == 0;
-        return a->json || strcmp(optarg, "text") == 0 ? NULL : "-o takes json or text";
+        a->json = strcmp(value, "json") == 0;
+        return a->json || strcmp(value, "text") == 0 ? NULL : "json or text";
     case 'f':
-        a->file = optarg;
+        a->file = value;
+        break;
+    case 'l':
+        a->follow = true;
         break;
     case 'w':
         a->watch = true;
         break;
+    case 'E':
+        a->ema = true;
+        break;
     case 'r':
-        a->resume = optarg;
+        a->resume = value;
         break;
     case 'n':
-        return parse_int(optarg, 1, &a->world) ? NULL
-                                               : "--world takes a number of ranks, 1 or more";
+        return parse_int(value, 1, INT32_MAX, &a->world) ? NULL : "a number of ranks, 1 or more";
     case 'F':
-        a->wanted = optarg;
+        a->wanted = value;
         break;
     case 't':
-        a->timeout_sec = strtod(optarg, &end);
-        return *end || end == optarg || !(a->timeout_sec >= 0) ? "--timeout takes seconds" : NULL;
+        a->timeout_sec = strtod(value, &end);
+        return *end || end == value || !(a->timeout_sec >= 0 && a->timeout_sec < 1e9) ? "seconds"
+                                                                                      : NULL;
     case 'R':
-        return parse_int(optarg, 0, &a->rank) ? NULL : "--rank takes a rank";
+        return parse_int(value, 0, INT32_MAX, &a->rank) ? NULL : "a rank, 0 or more";
+    case 'g':
+        return parse_int(value, 1, INT32_MAX, &a->generation) ? NULL : "a generation, 1 or more";
     case 'O':
-        a->out = optarg;
+        a->out = value;
         break;
     case 'm':
-        a->reason = optarg;
+        a->reason = value;
         break;
+    case 'd':
+        a->dir = value;
+        break;
+    case 'N':
+        return parse_int(value, 0, DEV_NODES_MAX, &a->nodes) ? NULL : "0 to 64 nodes";
+    case 'S':
+        return parse_int(value, 1, 64, &a->slots) ? NULL : "1 to 64 slots";
+    case 'C':
+        return parse_int(value, 1, 7, &a->controllers) ? NULL : "1 to 7 controllers";
+    default:
+        assert(false); /* it is in the table */
     }
     return NULL;
 }
 
-int arguments_parse(int argc, char **argv, const char *noun, unsigned set, int n_operands,
-                    Arguments *ret)
+/* Only what the verb takes goes to getopt, so that -f is what it means there. */
+static void list_options(const CtlVerb *verb, struct option *ret, char *ret_letters)
 {
-    *ret = (Arguments){.world = -1, .rank = -1, .timeout_sec = -1};
-    optind = 1;
+    *ret_letters++ = ':'; /* a missing value is told from an unknown option */
+    *ret_letters++ = 'h';
+    *ret++ = (struct option){"help", no_argument, NULL, 'h'};
+    for (size_t i = 0; i < ELEMENTSOF(texts); i++) {
+        const OptionText *t = &texts[i];
+        if (!((verb->takes | verb->needs) & t->option))
+            continue;
+        *ret++ =
+            (struct option){t->name, t->value ? required_argument : no_argument, NULL, t->code};
+        if (t->letter)
+            *ret_letters++ = t->letter;
+        if (t->letter && t->value)
+            *ret_letters++ = ':';
+    }
+    *ret = (struct option){0};
+    *ret_letters = '\0';
+}
+
+static const OptionText *find_text(const CtlVerb *verb, int code)
+{
+    for (size_t i = 0; i < ELEMENTSOF(texts); i++)
+        if (((verb->takes | verb->needs) & texts[i].option) &&
+            (texts[i].code == code || (texts[i].letter && texts[i].letter == code)))
+            return &texts[i];
+    return NULL;
+}
+
+static int check_needs(const CtlVerb *verb, const Arguments *a, unsigned given)
+{
+    for (size_t i = 0; i < ELEMENTSOF(texts); i++)
+        if ((verb->needs & texts[i].option) && !(given & texts[i].option))
+            return arguments_refuse(verb, "--%s %s is needed", texts[i].name, texts[i].value);
+    if (verb->operand && !a->operand)
+        return arguments_refuse(verb, "%s is needed", verb->operand);
+    return -1;
+}
+
+int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret)
+{
+    struct option options[ELEMENTSOF(texts) + 2];
+    char letters[2 * ELEMENTSOF(texts) + 3];
+    unsigned given = 0;
+    list_options(verb, options, letters);
+    *ret = (Arguments){.verb = verb,
+                       .world = -1,
+                       .rank = -1,
+                       .generation = -1,
+                       .nodes = -1,
+                       .slots = -1,
+                       .controllers = -1,
+                       .timeout_sec = -1};
+    optind = 0; /* glibc: afresh */
     opterr = 0;
-    for (int c; (c = getopt_long(argc, argv, "ho:f:w", options, NULL)) != -1;) {
+    for (int c; (c = getopt_long(argc, argv, letters, options, NULL)) != -1;) {
         if (c == 'h') {
-            ctl_help(noun, argv[0]);
+            print_help(verb);
             return CTL_DONE;
         }
-        if (c == '?' || !is_allowed(c, set))
-            return refuse(noun, argv[0], "%s is not an option here", argv[optind - 1]);
-        const char *wrong = take(c, ret);
-        if (wrong)
-            return refuse(noun, argv[0], "%s", wrong);
+        if (c == ':')
+            return arguments_refuse(verb, "%s needs a value", argv[optind - 1]);
+        if (c == '?' && optopt && argv[optind - 1][1] != '-')
+            return arguments_refuse(verb, "-%c is not an option here", optopt);
+        if (c == '?')
+            return arguments_refuse(verb, "%s is not an option here", argv[optind - 1]);
+        const OptionText *t = find_text(verb, c);
+        assert(t); /* getopt knows only what list_options() named */
+        const char *wanted = take(t->code, optarg, ret);
+        if (wanted)
+            return arguments_refuse(verb, "--%s takes %s, not \"%s\"", t->name, wanted, optarg);
+        given |= t->option;
     }
-    ret->n_operands = argc - optind;
-    if (ret->n_operands != n_operands)
-        return refuse(noun, argv[0], "takes %d operand%s, got %d", n_operands,
-                      n_operands == 1 ? "" : "s", ret->n_operands);
-    for (int i = 0; i < n_operands && i < OPERANDS_MAX; i++)
-        ret->operands[i] = argv[optind + i];
-    return -1;
+    if (argc - optind > (verb->operand ? 1 : 0))
+        return arguments_refuse(verb, "\"%s\" is one operand too many", argv[argc - 1]);
+    ret->operand = optind < argc ? argv[optind] : NULL;
+    return check_needs(verb, ret, given);
 }

@@ -1,40 +1,55 @@
-/* arguments.h - the options that verbs share, parsed once.
+/* arguments.h - every option of every verb, named once; parsing and help follow from the table.
  *
- * Ownership: borrows argv.
+ * Ownership: Arguments borrow argv.
  * Units:     timeout in seconds.
- * Errors:    arguments_parse() prints what is wrong and how to get help, and gives CTL_USAGE;
- * CTL_DONE after --help. Threads:   the main thread.
+ * Errors:    arguments_parse() says what is wrong and how to get help, and gives CTL_USAGE;
+ *            CTL_DONE after --help.
+ * Threads:   the main thread.
  */
 #pragma once
 
 #include "ctl/client.h"
+#include "ctl/verbs.h"
 
-enum { OPERANDS_MAX = 4 };
+#include <stdio.h>
 
-/* Which options a verb takes besides --etcd, --cluster and --help. */
-typedef enum ArgumentSet {
-    TAKES_JSON = 1 << 0,    /* -o json|text */
-    TAKES_FILE = 1 << 1,    /* -f FILE */
-    TAKES_WATCH = 1 << 2,   /* --watch */
-    TAKES_RESUME = 1 << 3,  /* --resume URI */
-    TAKES_WORLD = 1 << 4,   /* --world N */
-    TAKES_FOR = 1 << 5,     /* --for PHASE|step=N */
-    TAKES_TIMEOUT = 1 << 6, /* --timeout SECONDS */
-    TAKES_RANK = 1 << 7,    /* --rank R */
-    TAKES_OUT = 1 << 8,     /* --out FILE */
-    TAKES_REASON = 1 << 9,  /* --reason TEXT */
-} ArgumentSet;
+typedef enum Option {
+    OPTION_CLUSTER = 1 << 0,     /* --etcd, --cluster */
+    OPTION_JSON = 1 << 1,        /* -o json|text */
+    OPTION_FILE = 1 << 2,        /* -f FILE */
+    OPTION_WATCH = 1 << 3,       /* --watch */
+    OPTION_RESUME = 1 << 4,      /* --resume URI */
+    OPTION_WORLD = 1 << 5,       /* --world N */
+    OPTION_FOR = 1 << 6,         /* --for PHASE|step=N */
+    OPTION_TIMEOUT = 1 << 7,     /* --timeout SECONDS */
+    OPTION_RANK = 1 << 8,        /* --rank R */
+    OPTION_GENERATION = 1 << 9,  /* --generation G */
+    OPTION_FOLLOW = 1 << 10,     /* -f */
+    OPTION_OUT = 1 << 11,        /* --out FILE */
+    OPTION_EMA = 1 << 12,        /* --ema */
+    OPTION_REASON = 1 << 13,     /* --reason TEXT */
+    OPTION_DIR = 1 << 14,        /* --dir FOLDER */
+    OPTION_DEV_COUNTS = 1 << 15, /* --nodes, --slots, --controllers */
+} Option;
 
-typedef struct Arguments {
+struct Arguments {
+    const CtlVerb *verb;
     ClientOptions client;
-    bool json, watch;
-    const char *file, *resume, *wanted, *out, *reason;
-    int world, rank;    /* -1: not given */
-    double timeout_sec; /* < 0: not given */
-    const char *operands[OPERANDS_MAX];
-    int n_operands;
-} Arguments;
+    bool json, watch, follow, ema;
+    const char *file, *resume, *wanted, *out, *reason, *dir;
+    int world, rank, generation;   /* -1: not given */
+    int nodes, slots, controllers; /* likewise */
+    double timeout_sec;            /* < 0: not given */
+    const char *operand;           /* never NULL when the verb takes one */
+};
 
-/* -1 when the verb may go on; else the exit code to leave with. */
-int arguments_parse(int argc, char **argv, const char *noun, unsigned set, int n_operands,
-                    Arguments *ret);
+/* argv[0] is the verb. -1 when the verb may run; else the exit code to leave with. */
+int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret);
+
+/* "sdctl job start -f FILE [--watch]" */
+void arguments_print_usage(FILE *to, const CtlVerb *verb);
+/* "--watch --resume ..." of a verb, for completion. */
+void arguments_print_options(FILE *to, const CtlVerb *verb);
+
+/* "sdctl: job start: <what is wrong>; see sdctl job start --help"; CTL_USAGE. */
+int arguments_refuse(const CtlVerb *verb, const char *format, ...) _printf_(2, 3);

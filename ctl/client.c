@@ -1,9 +1,12 @@
 /* client.c - see client.h. */
 #include "ctl/client.h"
 
+#include "base/clock.h"
 #include "cluster/keys.h"
 
 #include <string.h>
+
+enum { LOOK_MSEC = 500 };
 
 int client_open(const ClientOptions *options, Client *ret, Error *err)
 {
@@ -17,6 +20,7 @@ int client_open(const ClientOptions *options, Client *ret, Error *err)
     if (!etcd.endpoints)
         return error_set(err, -EDESTADDRREQ,
                          "no etcd is named: set SDTRAIN_ETCD or give --etcd HOST:PORT");
+    etcd.timeout_usec = ret->patience_usec = CLIENT_TIMEOUT_SEC * USEC_PER_SEC;
 
     const char *cluster = options->cluster ? options->cluster : getenv("SDTRAIN_CLUSTER");
     if (!cluster)
@@ -41,53 +45,98 @@ void client_close(Client *client)
     client->event = sd_event_unref(client->event);
 }
 
+/* What libetcd said, unless it is a plain "nobody is there": then the endpoints and what to do. */
+static int judge(const Client *client, int r, Error *err)
+{
+    if (r != -ETIMEDOUT && r != -ECONNREFUSED)
+        return r;
+    return error_set(err, -ECONNREFUSED,
+                     "cannot reach etcd at %s: no answer within %d s; is it up, and is that its "
+                     "address?",
+                     client->endpoints, CLIENT_TIMEOUT_SEC);
+}
+
+int client_get(Client *client, const char *key, bool prefix, EtcdAnswer **ret, Error *err)
+{
+    int r = etcd_get_wait(client->etcd, key, prefix, ret, err);
+    return r < 0 ? judge(client, r, err) : 0;
+}
+
+int client_txn(Client *client, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
+               size_t n_ops, bool *ret_done, Error *err)
+{
+    _cleanup_(etcd_answer_freep) EtcdAnswer *answer = NULL;
+    int r = etcd_txn_wait(client->etcd, compares, n_compares, ops, n_ops, &answer, err);
+    if (r < 0)
+        return judge(client, r, err);
+    *ret_done = answer->succeeded;
+    return 0;
+}
+
 typedef struct Watching {
-    sd_event *event;
+    Client *client;
     ClientEventHandler handler;
     void *userdata;
     int r;
+    bool listed;         /* the present state is known */
+    uint64_t heard_usec; /* the stream was up then */
+    bool silent;
 } Watching;
 
-static void on_events(const EtcdEvent *events, size_t n, int64_t revision, bool initial,
-                      void *userdata)
+static void on_events(const EtcdEvent *events, size_t n, _unused_ int64_t revision,
+                      _unused_ bool initial, void *userdata)
 {
-    (void)revision;
     Watching *w = userdata;
+    w->listed = true;
     for (size_t i = 0; i < n && w->r == 0; i++)
-        w->r = w->handler(&events[i], initial, w->userdata);
+        w->r = w->handler(&events[i], w->userdata);
     if (w->r == 0)
-        w->r = w->handler(NULL, initial, w->userdata);
-    if (w->r != 0)
-        (void)sd_event_exit(w->event, 1); /* the loop is ours and runs */
+        w->r = w->handler(NULL, w->userdata);
+}
+
+static void say_silence(Watching *w, bool connected, uint64_t now)
+{
+    if (connected)
+        w->heard_usec = now;
+    bool silent = now > w->heard_usec + CLIENT_TIMEOUT_SEC * USEC_PER_SEC;
+    if (silent != w->silent && isatty(STDOUT_FILENO)) {
+        printf("\r\033[K");   /* a line of progress may stand there */
+        (void)fflush(stdout); /* likewise lost with it */
+    }
+    if (silent != w->silent)
+        fprintf(stderr, "sdctl: etcd at %s %s\n", w->client->endpoints,
+                silent ? "does not answer; waiting for it" : "answers again");
+    w->silent = silent;
 }
 
 int client_watch(Client *client, ClientEventHandler handler, void *userdata, uint64_t timeout_usec,
                  Error *err)
 {
     char prefix[KEY_MAX];
-    Watching w = {.event = client->event, .handler = handler, .userdata = userdata};
+    const uint64_t began = clock_boottime_usec();
+    Watching w = {.client = client, .handler = handler, .userdata = userdata, .heard_usec = began};
     _cleanup_(etcd_watch_freep) EtcdWatch *watch = NULL;
     int r = etcd_watch_prefix(client->etcd, key_prefix(client->cluster, -1, prefix), on_events, &w,
                               &watch);
     if (r < 0)
         return error_errno(err, r, "cannot watch %s", prefix);
 
-    uint64_t now, deadline;
-    (void)sd_event_now(client->event, CLOCK_BOOTTIME, &now); /* a valid clock */
-    deadline = timeout_usec > UINT64_MAX - now ? UINT64_MAX : now + timeout_usec;
-    while (w.r == 0 && now < deadline) {
-        r = sd_event_run(client->event, deadline == UINT64_MAX ? UINT64_MAX : deadline - now);
+    while (w.r == 0) {
+        const uint64_t now = clock_boottime_usec(), passed = now - began;
+        if (!w.listed && passed >= client->patience_usec)
+            return judge(client, -ECONNREFUSED, err);
+        if (w.listed && passed >= timeout_usec)
+            return error_set(err, -ETIMEDOUT, "timed out");
+        if (w.listed)
+            say_silence(&w, etcd_watch_connected(watch), now);
+        uint64_t left = passed < timeout_usec ? timeout_usec - passed : USEC_PER_MSEC;
+        r = sd_event_run(client->event, MIN(left, LOOK_MSEC * USEC_PER_MSEC));
         if (r < 0)
             return error_errno(err, r, "waiting for etcd");
         if (sd_event_get_state(client->event) == SD_EVENT_FINISHED)
-            break;
-        struct timespec ts;
-        (void)clock_gettime(CLOCK_BOOTTIME, &ts); /* cannot fail */
-        now = (uint64_t)ts.tv_sec * USEC_PER_SEC + (uint64_t)ts.tv_nsec / NSEC_PER_USEC;
+            return error_set(err, -ECANCELED, "told to end");
     }
-    if (w.r != 0)
-        return w.r;
-    return error_set(err, -ETIMEDOUT, "timed out");
+    return w.r;
 }
 
 int ctl_fail(const Error *err, int r)

@@ -2,13 +2,16 @@
  *
  * Ownership: client_open() fills a Client; client_close() accepts a zeroed one.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    as etcd.h. ctl_exit_of() maps them to exit codes.
+ * Errors:    as etcd.h, but an etcd that does not answer within CLIENT_TIMEOUT_SEC is always
+ *            -ECONNREFUSED, with the endpoints in the text. ctl_fail() maps errors to exit codes.
  * Threads:   the main thread.
  */
 #pragma once
 
 #include "ctl/verbs.h"
 #include "etcd/etcd_wait.h"
+
+enum { CLIENT_TIMEOUT_SEC = 3 };
 
 typedef struct ClientOptions {
     const char *etcd;    /* --etcd; NULL: SDTRAIN_ETCD */
@@ -19,17 +22,25 @@ typedef struct Client {
     sd_event *event;
     Etcd *etcd;
     char cluster[64];
-    char endpoints[256]; /* for messages */
+    char endpoints[256];    /* for messages */
+    uint64_t patience_usec; /* of client_watch(), until the present state has come */
 } Client;
 
 int client_open(const ClientOptions *options, Client *ret, Error *err);
 void client_close(Client *client);
 
+/* All records under key (or that one key). */
+int client_get(Client *client, const char *key, bool prefix, EtcdAnswer **ret, Error *err);
+/* One transaction; *ret_done says whether the compares held. */
+int client_txn(Client *client, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
+               size_t n_ops, bool *ret_done, Error *err);
+
 /* Watches every record under the cluster's prefix and calls handler with each event in order (the
- * present state first) until it returns non-zero, which becomes the result; -ETIMEDOUT after
- * timeout_usec. */
-typedef int (*ClientEventHandler)(const EtcdEvent *event, bool initial, void *userdata);
-/* Called after each batch too, with event NULL, so that a view is drawn once per batch. */
+ * present state first), and with event NULL after each batch, until it returns non-zero, which
+ * becomes the result; -ETIMEDOUT after timeout_usec, but not before the present state has been
+ * seen, and -ECANCELED when somebody ends the loop. An etcd that falls silent later is waited for,
+ * and said so on standard error. */
+typedef int (*ClientEventHandler)(const EtcdEvent *event, void *userdata);
 int client_watch(Client *client, ClientEventHandler handler, void *userdata, uint64_t timeout_usec,
                  Error *err);
 

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "ctl/programs.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -60,6 +61,22 @@ int dev_save(const Dev *dev, Error *err)
     char path[PATH_MAX];
     (void)snprintf(path, sizeof(path), "%s/dev.json", dev->folder);
     return file_write(path, text, strlen(text), 0, err);
+}
+
+int dev_forget(const Dev *dev, Error *err)
+{
+    char path[PATH_MAX + 64];
+    (void)snprintf(path, sizeof(path), "%s/etcd/data", dev->folder);
+    int r = folder_remove(path, err);
+    for (size_t i = 0; i < dev->n_processes && r == 0; i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s/config.json", dev->folder,
+                       dev->processes[i].name);
+        r = unlink(path) < 0 && errno != ENOENT ? -errno : 0;
+    }
+    (void)snprintf(path, sizeof(path), "%s/dev.json", dev->folder);
+    if (r == 0 && unlink(path) < 0)
+        r = -errno;
+    return r < 0 ? error_errno(err, r, "cannot remove %s", path) : 0;
 }
 
 static int get_int(JsonReader *r, const char *key, int min, int max)
@@ -216,17 +233,6 @@ DevProcess *dev_find(Dev *dev, const char *name)
     return NULL;
 }
 
-/* The folder of this very program, where the others lie. */
-static int own_folder(char ret[PATH_MAX], Error *err)
-{
-    ssize_t n = readlink("/proc/self/exe", ret, PATH_MAX - 1);
-    if (n < 0)
-        return error_errno(err, -errno, "cannot find this program's folder");
-    ret[n] = '\0';
-    *strrchr(ret, '/') = '\0';
-    return 0;
-}
-
 static int write_json(const char *path, json_t *json, Error *err)
 {
     _cleanup_free_ char *text = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
@@ -312,7 +318,7 @@ static void etcd_command(const Dev *dev, Command *c)
 static int make_command(const Dev *dev, const DevProcess *p, Command *c, Error *err)
 {
     char programs[PATH_MAX], config[PATH_MAX + 64];
-    int r = own_folder(programs, err);
+    int r = programs_folder(programs, err);
     if (r < 0)
         return r;
     if (p->kind == DEV_ETCD) {
@@ -347,9 +353,11 @@ static _noreturn_ void child(const char *log, char *const *arguments)
 
 int dev_start(Dev *dev, DevProcess *p, Error *err)
 {
-    char folder[PATH_MAX + 32], log[PATH_MAX + 40];
-    (void)snprintf(folder, sizeof(folder), "%s/%s", dev->folder, p->name);
-    (void)snprintf(log, sizeof(log), "%s/log", folder);
+    char folder[PATH_MAX + 40], log[PATH_MAX + 40];
+    /* What ranks print: there before the node looks at its disk. */
+    (void)snprintf(folder, sizeof(folder), "%s/%s%s", dev->folder, p->name,
+                   p->kind == DEV_NODE ? "/logs" : "");
+    (void)snprintf(log, sizeof(log), "%s/%s/log", dev->folder, p->name);
     int r = folder_make(folder, err);
     if (r < 0)
         return r;

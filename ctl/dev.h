@@ -7,7 +7,8 @@
  * Ownership: dev_open() and dev_create() give the caller a Dev.
  * Units:     pids, ports; *_usec is CLOCK_BOOTTIME microseconds.
  * Errors:    -ENOENT no instance in that folder; -EBUSY somebody else works on it; texts name
- * folder and process. Threads:   the main thread.
+ *            folder and process.
+ * Threads:   the main thread.
  */
 #pragma once
 
@@ -44,6 +45,8 @@ int dev_create(const char *folder, int n_nodes, int n_slots, int n_controllers, 
                Error *err);
 void dev_close(Dev *dev);
 int dev_save(const Dev *dev, Error *err);
+/* Removes what the next cluster in the folder must not find; logs stay. */
+int dev_forget(const Dev *dev, Error *err);
 
 bool dev_process_alive(const DevProcess *process);
 DevProcess *dev_find(Dev *dev, const char *name);

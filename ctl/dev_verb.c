@@ -3,78 +3,25 @@
 #include "ctl/dev.h"
 
 #include "cluster/keys.h"
-#include "cluster/records.h"
-#include "ctl/client.h"
+#include "ctl/arguments.h"
 
-#include <getopt.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/pidfd.h>
 
 enum { REGISTER_SEC = 30, STOP_SEC = 5 };
-
-typedef struct DevArguments {
-    char folder[PATH_MAX];
-    int n_nodes, n_slots, n_controllers;
-    const char *name; /* the operand */
-} DevArguments;
-
-static int parse_count(const char *option, const char *text, int min, int max, int *ret, Error *err)
-{
-    char *end;
-    long v = strtol(text, &end, 10);
-    if (*end || end == text || v < min || v > max)
-        return error_set(err, -EINVAL, "--%s %s is not in %d..%d", option, text, min, max);
-    *ret = (int)v;
-    return 0;
-}
-
-/* 0, CTL_USAGE + 1 for --help. */
-static int parse(int argc, char **argv, DevArguments *ret, Error *err)
-{
-    static const struct option options[] = {{"nodes", required_argument, NULL, 'n'},
-                                            {"slots", required_argument, NULL, 's'},
-                                            {"controllers", required_argument, NULL, 'c'},
-                                            {"dir", required_argument, NULL, 'd'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    const char *dir = NULL;
-    int r = 0;
-    *ret = (DevArguments){.n_nodes = 3, .n_slots = 1, .n_controllers = 1};
-    optind = 1;
-    for (int c; r == 0 && (c = getopt_long(argc, argv, "h", options, NULL)) != -1;)
-        switch (c) {
-        case 'n':
-            r = parse_count("nodes", optarg, 0, DEV_NODES_MAX, &ret->n_nodes, err);
-            break;
-        case 's':
-            r = parse_count("slots", optarg, 1, 64, &ret->n_slots, err);
-            break;
-        case 'c':
-            r = parse_count("controllers", optarg, 1, 7, &ret->n_controllers, err);
-            break;
-        case 'd':
-            dir = optarg;
-            break;
-        case 'h':
-            ctl_help("dev", argv[0]);
-            return 1;
-        default:
-            return error_set(err, -EINVAL, "see sdctl dev %s --help", argv[0]);
-        }
-    ret->name = argv[optind];
-    return r < 0 ? r : dev_folder(dir, ret->folder, err);
-}
 
 typedef struct Registration {
     const Dev *dev;
     bool up[DEV_PROCESSES_MAX];
     int missing;
     bool leader;
+    const DevProcess *dead;
 } Registration;
 
-static int on_record(const EtcdEvent *event, bool initial, void *userdata)
+static int on_record(const EtcdEvent *event, void *userdata)
 {
-    (void)initial;
     Registration *g = userdata;
     if (!event)
         return g->missing == 0 && g->leader ? 1 : 0;
@@ -93,43 +40,104 @@ static int on_record(const EtcdEvent *event, bool initial, void *userdata)
     return 0;
 }
 
-/* Until etcd answers, a controller campaigns and every node has registered. */
+static int on_death(sd_event_source *source, int fd, _unused_ uint32_t revents, void *userdata)
+{
+    Registration *g = userdata;
+    for (size_t i = 0; i < g->dev->n_processes; i++)
+        if (!dev_process_alive(&g->dev->processes[i]))
+            g->dead = &g->dev->processes[i];
+    (void)fd;
+    return sd_event_exit(sd_event_source_get_event(source), 1);
+}
+
+/* A process that ends now will not register: no need to wait for it. */
+static int watch_processes(Client *client, Registration *g, Error *err)
+{
+    for (size_t i = 0; i < g->dev->n_processes; i++) {
+        int pidfd = pidfd_open(g->dev->processes[i].pid, 0);
+        sd_event_source *source = NULL;
+        int r = pidfd < 0 ? -errno
+                          : sd_event_add_io(client->event, &source, pidfd, EPOLLIN, on_death, g);
+        if (r >= 0)
+            r = sd_event_source_set_io_fd_own(source, true);
+        else
+            (void)fd_close(pidfd);
+        if (r >= 0)
+            r = sd_event_source_set_floating(source, true);
+        sd_event_source_unref(source);
+        if (r == -ESRCH)
+            return error_set(err, r, "%s ended at once: see %s/%s/log", g->dev->processes[i].name,
+                             g->dev->folder, g->dev->processes[i].name);
+        if (r < 0)
+            return error_errno(err, r, "cannot watch %s", g->dev->processes[i].name);
+    }
+    return 0;
+}
+
+static int judge_registration(const Registration *g, int r, Error *err)
+{
+    const char *folder = g->dev->folder;
+    if (g->dead)
+        return error_set(err, -ESRCH, "%s has ended: see %s/%s/log", g->dead->name, folder,
+                         g->dead->name);
+    if (r != -ETIMEDOUT)
+        return MIN(r, 0);
+    for (size_t i = 0; i < g->dev->n_processes; i++)
+        if (g->dev->processes[i].kind == DEV_NODE && !g->up[i])
+            return error_set(err, r, "%s did not register within %d s: see %s/%s/log",
+                             g->dev->processes[i].name, REGISTER_SEC, folder,
+                             g->dev->processes[i].name);
+    return error_set(err, r, "no controller leads after %d s: see %s/controller1/log", REGISTER_SEC,
+                     folder);
+}
+
+/* Until etcd answers, a controller leads and every node has registered. */
 static int wait_registered(const Dev *dev, Error *err)
 {
     char etcd[64];
     (void)snprintf(etcd, sizeof(etcd), "127.0.0.1:%d", dev->client_port);
     Client client;
+    Registration g = {.dev = dev, .missing = dev->n_nodes};
     int r = client_open(&(ClientOptions){.etcd = etcd, .cluster = "dev"}, &client, err);
     if (r < 0)
         return r;
-    Registration g = {.dev = dev, .missing = dev->n_nodes};
-    r = client_watch(&client, on_record, &g, REGISTER_SEC * USEC_PER_SEC, err);
+    client.patience_usec = REGISTER_SEC * USEC_PER_SEC; /* etcd may have begun a moment ago */
+    r = watch_processes(&client, &g, err);
+    if (r == 0)
+        r = judge_registration(
+            &g, client_watch(&client, on_record, &g, REGISTER_SEC * USEC_PER_SEC, err), err);
     client_close(&client);
-    if (r == -ETIMEDOUT)
-        return error_set(err, r, "%s did not register within %d s: see %s/*/log",
-                         g.missing ? "a node" : "no controller", REGISTER_SEC, dev->folder);
-    return MIN(r, 0);
+    return r;
 }
 
+static void print_environment(const Dev *dev)
+{
+    printf("export SDTRAIN_ETCD=127.0.0.1:%d SDTRAIN_CLUSTER=dev SDTRAIN_DEV=%s\n",
+           dev->client_port, dev->folder);
+}
+
+/* To be read, and to be sourced: everything but the export is a comment. */
 static void print_up(const Dev *dev)
 {
+    const DevProcess *node = NULL, *controller = NULL;
+    for (size_t i = dev->n_processes; i-- > 0;) {
+        const DevProcess *p = &dev->processes[i];
+        node = p->kind == DEV_NODE ? p : node;
+        controller = p->kind == DEV_CONTROLLER ? p : controller;
+    }
     printf("# cluster \"dev\" is up in %s: etcd, %d controller%s, %d node%s with %d slot%s each\n",
            dev->folder, dev->n_controllers, dev->n_controllers == 1 ? "" : "s", dev->n_nodes,
            dev->n_nodes == 1 ? "" : "s", dev->n_slots, dev->n_slots == 1 ? "" : "s");
-    printf("export SDTRAIN_ETCD=127.0.0.1:%d SDTRAIN_CLUSTER=dev SDTRAIN_DEV=%s\n",
-           dev->client_port, dev->folder);
-    printf("# things to try once a job runs:\n");
-    for (size_t i = 0; i < dev->n_processes; i++) {
-        const DevProcess *p = &dev->processes[i];
-        if (p->kind == DEV_NODE && strcmp(p->name, "node1") == 0)
-            printf("#   pkill -KILL -P %-8d one of %s's trainers dies\n", (int)p->pid, p->name);
-        if (p->kind == DEV_NODE)
-            printf("#   kill -KILL %-12d %s dies with its trainers; sdctl dev start-node %s brings "
-                   "it back\n",
-                   (int)p->pid, p->name, p->name);
-        if (p->kind == DEV_CONTROLLER)
-            printf("#   kill -KILL %-12d %s dies\n", (int)p->pid, p->name);
-    }
+    print_environment(dev);
+    if (!node)
+        return;
+    printf("# once a job runs, try:\n"
+           "#   pkill -KILL -P %-8d its trainers on node1 die\n"
+           "#   kill -KILL %-13d node1 dies with them; sdctl dev start-node node1 brings it back\n",
+           (int)node->pid, (int)node->pid);
+    if (controller)
+        printf("#   kill -KILL %-13d the controller dies; training goes on\n",
+               (int)controller->pid);
     printf("# sdctl dev down ends it all\n");
 }
 
@@ -145,23 +153,35 @@ static int start_all(Dev *dev, Error *err)
     return wait_registered(dev, err);
 }
 
-int dev_up(int argc, char **argv)
+/* What was asked for and what is there already. */
+static int check_counts(const Arguments *a, Dev *dev, Error *err)
+{
+    if ((a->nodes < 0 || a->nodes == dev->n_nodes) && (a->slots < 0 || a->slots == dev->n_slots) &&
+        (a->controllers < 0 || a->controllers == dev->n_controllers))
+        return 0;
+    dev_close(dev);
+    return error_set(err, -EEXIST,
+                     "%s holds a cluster of %d controllers and %d nodes with %d slots; sdctl dev "
+                     "down first, or give another --dir",
+                     dev->folder, dev->n_controllers, dev->n_nodes, dev->n_slots);
+}
+
+int dev_up(const Arguments *a)
 {
     Error err = ERROR_INIT;
-    DevArguments a;
-    int r = parse(argc, argv, &a, &err);
-    if (r == 1)
-        return CTL_DONE;
-    if (r < 0 || a.name) {
-        fprintf(stderr, "sdctl: dev up: %s\n", r < 0 ? err.text : "takes no operand");
-        return CTL_USAGE;
-    }
+    char folder[PATH_MAX];
     Dev dev;
-    r = dev_open(a.folder, &dev, &err);
-    if (r == -ENOENT)
-        r = dev_create(a.folder, a.n_nodes, a.n_slots, a.n_controllers, &dev, &err);
+    int r = dev_folder(a->dir, folder, &err);
     if (r < 0)
-        return ctl_fail(&err, r == -ENOENT ? -EIO : r);
+        return ctl_fail(&err, r);
+    r = dev_open(folder, &dev, &err);
+    if (r == 0)
+        r = check_counts(a, &dev, &err);
+    else if (r == -ENOENT)
+        r = dev_create(folder, a->nodes < 0 ? 3 : a->nodes, a->slots < 0 ? 1 : a->slots,
+                       a->controllers < 0 ? 1 : a->controllers, &dev, &err);
+    if (r < 0)
+        return ctl_fail(&err, r);
     r = start_all(&dev, &err);
     if (r == 0)
         print_up(&dev);
@@ -169,88 +189,78 @@ int dev_up(int argc, char **argv)
     return r < 0 ? ctl_fail(&err, r) : CTL_DONE;
 }
 
-/* Opens the instance that the arguments name, for the verbs that need one. */
-static int open_instance(int argc, char **argv, bool wants_name, Dev *ret, DevArguments *a,
-                         int *ret_exit)
+static int open_instance(const Arguments *a, Dev *ret, Error *err)
 {
-    Error err = ERROR_INIT;
-    int r = parse(argc, argv, a, &err);
-    if (r == 1) {
-        *ret_exit = CTL_DONE;
-        return -ECANCELED;
-    }
-    if (r == 0 && wants_name != (a->name != NULL))
-        r = error_set(&err, -EINVAL, wants_name ? "which node?" : "takes no operand");
-    if (r < 0) {
-        fprintf(stderr, "sdctl: dev %s: %s\n", argv[0], err.text);
-        *ret_exit = CTL_USAGE;
-        return r;
-    }
-    r = dev_open(a->folder, ret, &err);
-    if (r < 0)
-        *ret_exit = ctl_fail(&err, r);
-    return r;
+    char folder[PATH_MAX];
+    int r = dev_folder(a->dir, folder, err);
+    return r < 0 ? r : dev_open(folder, ret, err);
 }
 
-int dev_down(int argc, char **argv)
+/* Nodes first, so that nothing is reported missing; etcd last. */
+static int stop_all(Dev *dev, Error *err)
 {
-    Dev dev;
-    DevArguments a;
-    int code = CTL_DONE;
-    int r = open_instance(argc, argv, false, &dev, &a, &code);
-    if (r < 0)
-        return code == CTL_NOT_FOUND ? CTL_DONE : code; /* nothing is up: that is what was wanted */
-
-    Error err = ERROR_INIT;
-    /* Nodes first, so that they can still say that they leave; etcd last. */
     for (int kind = DEV_NODE; kind >= DEV_ETCD; kind--)
-        for (size_t i = 0; i < dev.n_processes && r == 0; i++)
-            if ((int)dev.processes[i].kind == kind)
-                r = dev_stop(&dev, &dev.processes[i], kind == DEV_NODE ? SIGKILL : SIGTERM,
-                             STOP_SEC * USEC_PER_SEC, &err);
-    if (r == 0) {
-        char path[PATH_MAX + 16];
-        (void)snprintf(path, sizeof(path), "%s/dev.json", dev.folder);
-        (void)unlink(path); /* the next `dev up` begins with other ports */
-        printf("cluster \"dev\" in %s is down; its logs are still there\n", dev.folder);
+        for (size_t i = 0; i < dev->n_processes; i++) {
+            DevProcess *p = &dev->processes[i];
+            if ((int)p->kind != kind)
+                continue;
+            int r = dev_stop(dev, p, kind == DEV_NODE ? SIGKILL : SIGTERM, STOP_SEC * USEC_PER_SEC,
+                             err);
+            if (r < 0)
+                return r;
+        }
+    return 0;
+}
+
+int dev_down(const Arguments *a)
+{
+    Error err = ERROR_INIT;
+    Dev dev;
+    int r = open_instance(a, &dev, &err);
+    if (r == -ENOENT) {
+        printf("%s: nothing is up\n", err.text);
+        return CTL_DONE;
     }
+    if (r < 0)
+        return ctl_fail(&err, r);
+    r = stop_all(&dev, &err);
+    if (r == 0)
+        r = dev_forget(&dev, &err);
+    if (r == 0)
+        printf("cluster \"dev\" in %s is down; its logs are still there\n", dev.folder);
     dev_close(&dev);
     return r < 0 ? ctl_fail(&err, r) : CTL_DONE;
 }
 
-int dev_status(int argc, char **argv)
+int dev_status(const Arguments *a)
 {
+    Error err = ERROR_INIT;
     Dev dev;
-    DevArguments a;
-    int code = CTL_DONE;
-    if (open_instance(argc, argv, false, &dev, &a, &code) < 0)
-        return code;
+    int r = open_instance(a, &dev, &err);
+    if (r < 0)
+        return ctl_fail(&err, r);
     for (size_t i = 0; i < dev.n_processes; i++) {
         const DevProcess *p = &dev.processes[i];
-        bool alive = dev_process_alive(p);
-        printf("%-14s %-8s", p->name, alive ? "running" : "gone");
-        if (alive)
-            printf(" pid %d", (int)p->pid);
-        printf("\n");
+        if (dev_process_alive(p))
+            printf("%-14s running  pid %d\n", p->name, (int)p->pid);
+        else
+            printf("%-14s gone\n", p->name);
     }
-    printf("export SDTRAIN_ETCD=127.0.0.1:%d SDTRAIN_CLUSTER=dev SDTRAIN_DEV=%s\n", dev.client_port,
-           dev.folder);
+    print_environment(&dev);
     dev_close(&dev);
     return CTL_DONE;
 }
 
-static int with_process(int argc, char **argv,
-                        int (*act)(Dev *dev, DevProcess *process, Error *err))
+static int with_process(const Arguments *a, int (*act)(Dev *dev, DevProcess *process, Error *err))
 {
-    Dev dev;
-    DevArguments a;
-    int code = CTL_DONE;
-    if (open_instance(argc, argv, true, &dev, &a, &code) < 0)
-        return code;
     Error err = ERROR_INIT;
-    DevProcess *p = dev_find(&dev, a.name);
-    int r = p ? act(&dev, p, &err)
-              : error_set(&err, -ENOENT, "no process %s in %s", a.name, dev.folder);
+    Dev dev;
+    int r = open_instance(a, &dev, &err);
+    if (r < 0)
+        return ctl_fail(&err, r);
+    DevProcess *p = dev_find(&dev, a->operand);
+    r = p ? act(&dev, p, &err)
+          : error_set(&err, -ENOENT, "no process %s in %s", a->operand, dev.folder);
     dev_close(&dev);
     return r < 0 ? ctl_fail(&err, r) : CTL_DONE;
 }
@@ -273,6 +283,6 @@ static int start_process(Dev *dev, DevProcess *p, Error *err)
     return r;
 }
 
-int dev_kill_node(int argc, char **argv) { return with_process(argc, argv, kill_process); }
+int dev_kill_node(const Arguments *a) { return with_process(a, kill_process); }
 
-int dev_start_node(int argc, char **argv) { return with_process(argc, argv, start_process); }
+int dev_start_node(const Arguments *a) { return with_process(a, start_process); }

@@ -5,126 +5,131 @@
 
 #include <string.h>
 
+enum { TRIES = 5 };
+
+/* Says what the record is to hold; refuses with a text. */
 typedef int (*DesiredChange)(const ModelJob *job, const Arguments *a, DesiredRecord *desired,
                              Error *err);
 
-/* Reads, changes, writes under the guard of what was read; once more when somebody was faster. */
+static int put_desired(Client *client, const ModelJob *job, const DesiredRecord *desired,
+                       bool *ret_done, Error *err)
+{
+    char key[KEY_MAX];
+    _cleanup_free_ char *text = NULL;
+    if (desired_record_encode(desired, NULL, &text) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    (void)key_of(client->cluster, KEY_DESIRED, job->name, key);
+    const EtcdCompare unchanged = {.key = key,
+                                   .target = ETCD_MOD_REVISION,
+                                   .equals = job->desired_revision};
+    const EtcdOp put = {.kind = ETCD_PUT, .key = key, .value = text};
+    return client_txn(client, &unchanged, 1, &put, 1, ret_done, err);
+}
+
+/* Reads, changes, writes under the guard of what was read; again when somebody was faster. */
 static int change_desired(Client *client, const Arguments *a, DesiredChange change, Error *err)
 {
-    const char *name = a->operands[0];
-    for (int try = 0; try < 5; try++) {
+    bool done = false;
+    for (int try = 0; try < TRIES && !done; try++) {
         _cleanup_(model_freep) Model *model = NULL;
+        ModelJob *job;
         int r = model_read(client, &model, err);
+        if (r == 0)
+            r = model_find_job(model, a->operand, &job, err);
+        if (r == 0 && !job->has_desired)
+            r = error_set(err, -ENOENT, "job %s is being removed", a->operand);
         if (r < 0)
             return r;
-        const ModelJob *job = model_job(model, name);
-        if (!job || !job->has_desired)
-            return error_set(err, -ENOENT, "no job %s", name);
         DesiredRecord desired = job->desired;
         r = change(job, a, &desired, err);
+        if (r == 0)
+            r = put_desired(client, job, &desired, &done, err);
         if (r < 0)
             return r;
-
-        char key[KEY_MAX];
-        _cleanup_free_ char *text = NULL;
-        _cleanup_(etcd_answer_freep) EtcdAnswer *answer = NULL;
-        if (desired_record_encode(&desired, NULL, &text) < 0)
-            return error_set(err, -ENOMEM, "out of memory");
-        (void)key_of(client->cluster, KEY_DESIRED, name, key);
-        const EtcdCompare unchanged = {.key = key,
-                                       .target = ETCD_MOD_REVISION,
-                                       .equals = job->desired_revision};
-        const EtcdOp put = {.kind = ETCD_PUT, .key = key, .value = text};
-        r = etcd_txn_wait(client->etcd, &unchanged, 1, &put, 1, &answer, err);
-        if (r < 0)
-            return r;
-        if (answer->succeeded)
-            return 0;
     }
-    return error_set(err, -EAGAIN, "job %s was changed by others each time; try again", name);
+    return done ? 0
+                : error_set(err, -EAGAIN, "job %s was changed by others each time; try again",
+                            a->operand);
 }
 
-/* done: what is said on success, after "job NAME ". */
-static int set(int argc, char **argv, unsigned options, DesiredChange change, const char *done)
+/* An exit code; the caller says what was done. */
+static int set(const Arguments *a, DesiredChange change)
 {
-    Arguments a;
-    int code = arguments_parse(argc, argv, "job", options, 1, &a);
-    if (code >= 0)
-        return code;
-    if ((options & TAKES_WORLD) && a.world < 0) {
-        fprintf(stderr, "sdctl: job %s: --world N is needed\n", argv[0]);
-        return CTL_USAGE;
-    }
     Error err = ERROR_INIT;
     Client client = {0};
-    int r = client_open(&a.client, &client, &err);
+    int r = client_open(&a->client, &client, &err);
     if (r == 0)
-        r = change_desired(&client, &a, change, &err);
+        r = change_desired(&client, a, change, &err);
     client_close(&client);
-    if (r < 0)
-        return ctl_fail(&err, r);
-    printf("job %s %s\n", a.operands[0], done);
-    return CTL_DONE;
+    return r < 0 ? ctl_fail(&err, r) : CTL_DONE;
 }
 
-static bool has_ended(const ModelJob *job)
+static int refuse_ended(const ModelJob *job, Error *err)
 {
-    return job->has_phase &&
-           (job->phase.phase == PHASE_SUCCEEDED || job->phase.phase == PHASE_FAILED ||
-            job->phase.phase == PHASE_STOPPED);
+    return model_has_ended(job) ? error_set(err, -EINVAL, "job %s has ended: it is %s", job->name,
+                                            job_phase_name(job->phase.phase))
+                                : 0;
 }
 
 static int resize(const ModelJob *job, const Arguments *a, DesiredRecord *desired, Error *err)
 {
     _cleanup_(job_freep) Job *spec = NULL;
-    if (has_ended(job))
-        return error_set(err, -EINVAL, "job %s has ended: %s", job->name,
-                         job_phase_name(job->phase.phase));
-    int r = job_parse(job->name, job->spec.spec, strlen(job->spec.spec), &spec, err);
+    int r = refuse_ended(job, err);
+    if (r == 0)
+        r = job_parse(job->name, job->spec.spec, strlen(job->spec.spec), &spec, err);
     if (r < 0)
         return r;
     if (a->world > spec->train.n_grains)
-        return error_set(err, -EINVAL, "--world %d is more than the %lld grains of a step",
-                         a->world, (long long)spec->train.n_grains);
+        return error_set(err, -EINVAL,
+                         "--world %d: a step of job %s has %lld grains, so it runs on %lld ranks "
+                         "at most",
+                         a->world, job->name, (long long)spec->train.n_grains,
+                         (long long)spec->train.n_grains);
     desired->target = a->world;
     desired->min = MIN(desired->min, a->world);
     desired->max = MAX(desired->max, a->world);
     return 0;
 }
 
-static int stop(const ModelJob *job, const Arguments *a, DesiredRecord *desired, Error *err)
+static int stop(const ModelJob *job, _unused_ const Arguments *a, DesiredRecord *desired,
+                Error *err)
 {
-    (void)a;
-    if (has_ended(job))
-        return error_set(err, -EINVAL, "job %s has ended: %s", job->name,
-                         job_phase_name(job->phase.phase));
     desired->state = DESIRED_STOPPED;
-    return 0;
+    return refuse_ended(job, err);
 }
 
-static int delete (const ModelJob *job, const Arguments *a, DesiredRecord *desired, Error *err)
+static int forget(const ModelJob *job, _unused_ const Arguments *a, DesiredRecord *desired,
+                  Error *err)
 {
-    (void)a;
-    if (!has_ended(job) && job->has_phase && job->phase.phase != PHASE_PENDING)
-        return error_set(err, -EBUSY, "job %s is %s; sdctl job stop %s first", job->name,
-                         job_phase_name(job->phase.phase), job->name);
     desired->state = DESIRED_DELETED;
-    return 0;
+    if (model_has_ended(job) || model_phase(job) == PHASE_PENDING)
+        return 0;
+    return error_set(err, -EBUSY, "job %s is %s; sdctl job stop %s first", job->name,
+                     job_phase_name(model_phase(job)), job->name);
 }
 
-int job_resize(int argc, char **argv)
+int job_resize(const Arguments *a)
 {
-    return set(argc, argv, TAKES_WORLD, resize,
-               "job %s will finish its step, save, and go on with %d ranks once there are slots "
-               "for them\n");
+    int code = set(a, resize);
+    if (code == CTL_DONE)
+        printf("job %s will finish its step, save, and go on with %d rank%s once there are slots "
+               "for them\n",
+               a->operand, a->world, a->world == 1 ? "" : "s");
+    return code;
 }
 
-int job_stop(int argc, char **argv)
+int job_stop(const Arguments *a)
 {
-    return set(argc, argv, 0, stop, "will finish its step, save and stop");
+    int code = set(a, stop);
+    if (code == CTL_DONE)
+        printf("job %s will finish its step, save and stop\n", a->operand);
+    return code;
 }
 
-int job_delete(int argc, char **argv)
+int job_delete(const Arguments *a)
 {
-    return set(argc, argv, 0, delete, "will be forgotten; its checkpoints stay where they are");
+    int code = set(a, forget);
+    if (code == CTL_DONE)
+        printf("job %s will be forgotten; its checkpoints stay where they are\n", a->operand);
+    return code;
 }

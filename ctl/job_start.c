@@ -10,7 +10,80 @@
 
 #include <string.h>
 
-enum { MANIFESTS_LISTED_MAX = 100000 };
+enum { OBJECTS_LISTED_MAX = 100000 };
+
+/* Where a job was read and what it is. */
+typedef struct Draft {
+    const char *source;
+    const char *resume; /* --resume, or NULL */
+    char *text;
+    Job *job;
+} Draft;
+
+/* Ranks run in other folders, on other machines: a relative path means nothing there. */
+static int check_absolute(const Draft *d, const char *key, const char *uri, Error *err)
+{
+    if (*uri == '/' || strstr(uri, "://"))
+        return 0;
+    return error_set(err, -EINVAL,
+                     "%s: %s: \"%s\" is relative; ranks run elsewhere, so give an absolute path or "
+                     "a URI",
+                     d->source, key, uri);
+}
+
+/* The URI of one object must name one that is there. */
+static int check_object(const Draft *d, const char *key, const char *uri, Error *err)
+{
+    const char *slash = strrchr(uri, '/');
+    int r = check_absolute(d, key, uri, err);
+    if (r < 0)
+        return r;
+    _cleanup_free_ char *folder = strndup(uri, (size_t)(slash - uri));
+    _cleanup_(store_freep) Store *store = NULL;
+    uint64_t n_bytes;
+    if (!folder)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = store_open(*folder ? folder : "/", &store, err);
+    if (r == 0)
+        r = store_head(store, slash + 1, &n_bytes, err);
+    return r < 0 ? error_prefix(err, -EINVAL, "%s: %s", d->source, key) : 0;
+}
+
+static int check_data(const Draft *d, Error *err)
+{
+    const Job *job = d->job;
+    for (size_t i = 0; i < job->data.n_streams; i++) {
+        char key[48];
+        _cleanup_(store_freep) Store *store = NULL;
+        uint64_t n_bytes;
+        (void)snprintf(key, sizeof(key), "data.streams[%zu].uri", i);
+        int r = check_absolute(d, key, job->data.streams[i].uri, err);
+        if (r < 0)
+            return r;
+        r = store_open(job->data.streams[i].uri, &store, err);
+        if (r == 0)
+            r = store_head(store, "index.json", &n_bytes, err);
+        if (r < 0)
+            return error_prefix(err, -EINVAL, "%s: %s", d->source, key);
+    }
+    if (job->data.empty_text_uri)
+        return check_object(d, "data.empty_text", job->data.empty_text_uri, err);
+    return 0;
+}
+
+static int check_model(const Draft *d, Error *err)
+{
+    UnetConfig config;
+    int r = check_absolute(d, "model.config", d->job->model.config_uri, err);
+    if (r < 0)
+        return r;
+    r = unet_config_read(d->job->model.config_uri, &config, err);
+    if (r < 0)
+        return error_prefix(err, -EINVAL, "%s: model.config", d->source);
+    if (d->job->model.init == INIT_RANDOM)
+        return 0;
+    return check_object(d, "model.init", d->job->model.init_uri, err);
+}
 
 /* Does the checkpoint URI hold a manifest already? */
 static int find_manifest(const char *uri, bool *ret, Error *err)
@@ -19,8 +92,8 @@ static int find_manifest(const char *uri, bool *ret, Error *err)
     StoreList list = {0};
     int r = store_open(uri, &store, err);
     if (r == 0)
-        r = store_list(store, "step-", MANIFESTS_LISTED_MAX, &list, err);
-    *ret = r == -E2BIG;
+        r = store_list(store, "step-", OBJECTS_LISTED_MAX, &list, err);
+    *ret = r == -E2BIG; /* so many objects are checkpoints */
     for (size_t i = 0; r == 0 && i < list.n_objects; i++) {
         const char *slash = strrchr(list.objects[i].key, '/');
         *ret = *ret || (slash && strcmp(slash, "/manifest.json") == 0);
@@ -29,112 +102,137 @@ static int find_manifest(const char *uri, bool *ret, Error *err)
     return r == -E2BIG ? 0 : r;
 }
 
-static int check_data(const char *source, const Job *job, Error *err)
-{
-    for (size_t i = 0; i < job->data.n_streams; i++) {
-        _cleanup_(store_freep) Store *store = NULL;
-        uint64_t n;
-        int r = store_open(job->data.streams[i].uri, &store, err);
-        if (r == 0)
-            r = store_head(store, "index.json", &n, err);
-        if (r < 0)
-            return error_prefix(err, -EINVAL, "%s: data.streams[%zu].uri", source, i);
-    }
-    UnetConfig config;
-    int r = unet_config_read(job->model.config_uri, &config, err);
-    return r < 0 ? error_prefix(err, -EINVAL, "%s: model.config", source) : 0;
-}
-
-static int check_checkpoint_uri(const char *source, const Job *job, const char *resume, Error *err)
+static int check_checkpoints(const Draft *d, Error *err)
 {
     bool used;
-    int r = find_manifest(job->checkpoint.uri, &used, err);
+    const char *uri = d->job->checkpoint.uri;
+    int r = check_absolute(d, "checkpoint.uri", uri, err);
     if (r < 0)
-        return error_prefix(err, r, "%s: checkpoint.uri", source);
-    if (used && !resume)
+        return r;
+    r = find_manifest(uri, &used, err);
+    if (r < 0)
+        return error_prefix(err, r, "%s: checkpoint.uri", d->source);
+    if (used && !d->resume)
         return error_set(err, -EEXIST,
-                         "%s: checkpoint.uri: %s holds checkpoints already; another URI, or "
-                         "--resume MANIFEST to go on "
-                         "from one of them",
-                         source, job->checkpoint.uri);
+                         "%s: checkpoint.uri: %s holds checkpoints already; give another URI, or "
+                         "--resume MANIFEST to go on from one of them",
+                         d->source, uri);
+    if (!d->resume)
+        return 0;
+    const Draft option = {.source = "--resume"};
+    return check_object(&option, "manifest", d->resume, err);
+}
+
+static int draft_read(const Arguments *a, Draft *d, Error *err)
+{
+    *d = (Draft){.source = a->file, .resume = a->resume};
+    int r = file_read(a->file, JOB_TEXT_MAX, &d->text, NULL, err);
+    if (r == 0)
+        r = job_parse(a->file, d->text, strlen(d->text), &d->job, err);
+    if (r == 0)
+        r = check_data(d, err);
+    if (r == 0)
+        r = check_model(d, err);
+    if (r == 0)
+        r = check_checkpoints(d, err);
+    return r;
+}
+
+static void draft_clear(Draft *d)
+{
+    d->job = job_free(d->job);
+    free(d->text);
+    d->text = NULL;
+}
+
+/* file:///a/b/, /a/b: the same place. */
+static bool same_place(const char *a, const char *b)
+{
+    _cleanup_(store_freep) Store *one = NULL, *other = NULL;
+    Error ignored = ERROR_INIT; /* a URI that cannot be opened is nobody's place */
+    return store_open(a, &one, &ignored) == 0 && store_open(b, &other, &ignored) == 0 &&
+           strcmp(store_uri(one), store_uri(other)) == 0;
+}
+
+/* Two jobs that save to one place would take each other's checkpoints for their own. */
+static int check_others(const Draft *d, const Model *model, Error *err)
+{
+    for (size_t i = 0; i < model->n_jobs; i++) {
+        const ModelJob *other = &model->jobs[i];
+        _cleanup_(job_freep) Job *spec = NULL;
+        Error ignored = ERROR_INIT; /* the leader says what is wrong with that job */
+        if (!other->has_spec || strcmp(other->name, d->job->name) == 0 ||
+            job_parse(other->name, other->spec.spec, strlen(other->spec.spec), &spec, &ignored) < 0)
+            continue;
+        if (!model_has_ended(other) && same_place(spec->checkpoint.uri, d->job->checkpoint.uri))
+            return error_set(err, -EEXIST, "%s: checkpoint.uri: job %s, which is %s, saves to %s",
+                             d->source, other->name, job_phase_name(model_phase(other)),
+                             d->job->checkpoint.uri);
+    }
     return 0;
 }
 
 /* Spec and desired in one transaction, unless the name is taken. */
-static int submit(Client *client, const Job *job, const char *text, const char *resume, Error *err)
+static int submit(Client *client, const Draft *d, Error *err)
 {
-    char spec_key[KEY_MAX], desired_key[KEY_MAX], world_key[KEY_MAX];
-    SpecRecord spec = {.spec = (char *)text, .submitted_usec = clock_realtime_usec()};
-    DesiredRecord desired = {.state = DESIRED_RUNNING,
-                             .min = job->world.min,
-                             .max = job->world.max};
-    _cleanup_free_ char *spec_text = NULL;
-    _cleanup_free_ char *desired_text = NULL;
-    if (resume && snprintf(spec.resume_uri, sizeof(spec.resume_uri), "%s", resume) >=
-                      (int)sizeof(spec.resume_uri))
-        return error_set(err, -EINVAL, "--resume: %.40s... is too long", resume);
+    const Job *job = d->job;
+    SpecRecord spec = {.spec = d->text, .submitted_usec = clock_realtime_usec()};
+    const DesiredRecord desired = {.state = DESIRED_RUNNING,
+                                   .min = job->world.min,
+                                   .max = job->world.max};
+    _cleanup_free_ char *spec_text = NULL, *desired_text = NULL;
+    if (d->resume && snprintf(spec.resume_uri, sizeof(spec.resume_uri), "%s", d->resume) >=
+                         (int)sizeof(spec.resume_uri))
+        return error_set(err, -EINVAL, "--resume: %.40s... is too long", d->resume);
     if (spec_record_encode(&spec, NULL, &spec_text) < 0 ||
         desired_record_encode(&desired, NULL, &desired_text) < 0)
         return error_set(err, -ENOMEM, "out of memory");
 
-    (void)key_of(client->cluster, KEY_SPECS, job->name, spec_key);
-    (void)key_of(client->cluster, KEY_DESIRED, job->name, desired_key);
-    (void)key_of(client->cluster, KEY_WORLDS, job->name, world_key);
-    const EtcdCompare free_name[] = {
-        {.key = spec_key, .target = ETCD_CREATE_REVISION, .equals = 0},
-        {.key = desired_key, .target = ETCD_CREATE_REVISION, .equals = 0},
-        {.key = world_key, .target = ETCD_CREATE_REVISION, .equals = 0}};
-    const EtcdOp puts[] = {{.kind = ETCD_PUT, .key = spec_key, .value = spec_text},
-                           {.kind = ETCD_PUT, .key = desired_key, .value = desired_text}};
-    _cleanup_(etcd_answer_freep) EtcdAnswer *answer = NULL;
-    int r = etcd_txn_wait(client->etcd, free_name, ELEMENTSOF(free_name), puts, ELEMENTSOF(puts),
-                          &answer, err);
-    if (r < 0)
-        return error_prefix(err, r == -ETIMEDOUT ? -ECONNREFUSED : r, "etcd at %s",
-                            client->endpoints);
-    if (!answer->succeeded)
-        return error_set(
-            err, -EEXIST,
-            "a job named %s is there already; sdctl job delete %s removes one that has ended",
-            job->name, job->name);
-    return 0;
+    static const KeyKind kinds[] = {KEY_SPECS, KEY_DESIRED, KEY_WORLDS, KEY_PHASES};
+    char keys[ELEMENTSOF(kinds)][KEY_MAX];
+    EtcdCompare is_free[ELEMENTSOF(kinds)];
+    for (size_t i = 0; i < ELEMENTSOF(kinds); i++)
+        is_free[i] = (EtcdCompare){.key = key_of(client->cluster, kinds[i], job->name, keys[i]),
+                                   .target = ETCD_CREATE_REVISION,
+                                   .equals = 0};
+    const EtcdOp puts[] = {{.kind = ETCD_PUT, .key = keys[0], .value = spec_text},
+                           {.kind = ETCD_PUT, .key = keys[1], .value = desired_text}};
+    bool done;
+    int r = client_txn(client, is_free, ELEMENTSOF(is_free), puts, ELEMENTSOF(puts), &done, err);
+    if (r < 0 || done)
+        return r;
+    return error_set(err, -EEXIST,
+                     "%s: name: a job %s is there already; sdctl job delete %s removes one that "
+                     "has ended",
+                     d->source, job->name, job->name);
 }
 
-int job_start(int argc, char **argv)
+int job_start(const Arguments *a)
 {
-    Arguments a;
-    int code = arguments_parse(argc, argv, "job", TAKES_FILE | TAKES_WATCH | TAKES_RESUME, 0, &a);
-    if (code >= 0)
-        return code;
-    if (!a.file) {
-        fprintf(stderr, "sdctl: job start: -f FILE is needed\n");
-        return CTL_USAGE;
-    }
-
     Error err = ERROR_INIT;
-    _cleanup_free_ char *text = NULL;
-    _cleanup_(job_freep) Job *job = NULL;
+    Draft draft;
     Client client = {0};
-    int r = file_read(a.file, JOB_TEXT_MAX, &text, NULL, &err);
-    if (r < 0)
-        return ctl_fail(&err, r);
-    r = job_parse(a.file, text, strlen(text), &job, &err);
+    _cleanup_(model_freep) Model *model = NULL;
+    int r = draft_read(a, &draft, &err);
     if (r == 0)
-        r = check_data(a.file, job, &err);
+        r = client_open(&a->client, &client, &err);
     if (r == 0)
-        r = check_checkpoint_uri(a.file, job, a.resume, &err);
+        r = model_read(&client, &model, &err);
     if (r == 0)
-        r = client_open(&a.client, &client, &err);
+        r = check_others(&draft, model, &err);
     if (r == 0)
-        r = submit(&client, job, text, a.resume, &err);
+        r = submit(&client, &draft, &err);
     client_close(&client);
+    char name[JOB_NAME_MAX + 1] = "";
+    if (r == 0) {
+        const Job *job = draft.job;
+        (void)snprintf(name, sizeof(name), "%s", job->name);
+        printf("job %s is submitted: %lld steps of %lld samples on %d to %d ranks\n", name,
+               (long long)job->train.steps, (long long)job->train.global_batch, job->world.min,
+               job->world.max);
+    }
+    draft_clear(&draft);
     if (r < 0)
         return ctl_fail(&err, r);
-
-    printf("job %s is submitted: %lld steps of %lld samples, %d to %d ranks\n", job->name,
-           (long long)job->train.steps, (long long)job->train.global_batch, job->world.min,
-           job->world.max);
-    if (a.watch)
-        return job_watch(&a.client, job->name);
-    return CTL_DONE;
+    return a->watch ? job_watch(&a->client, name) : CTL_DONE;
 }

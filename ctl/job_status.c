@@ -1,169 +1,155 @@
 /* job_status.c - `sdctl job status` and `job list`. */
 #include "ctl/arguments.h"
 #include "ctl/model.h"
+#include "ctl/print.h"
 
+#include <math.h>
 #include <string.h>
-#include <time.h>
 
-static void print_json(json_t *json)
+static void print_phases(const IncidentRecord *n)
 {
-    _cleanup_free_ char *text =
-        json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) : NULL;
-    printf("%s\n", text ? text : "null");
-    json_decref(json);
+    const struct {
+        const char *name;
+        double sec;
+    } phases[] = {{"detect", n->detect_sec},   {"decide", n->decide_sec},
+                  {"stop", n->stop_sec},       {"start", n->start_sec},
+                  {"restore", n->restore_sec}, {"replay", n->replay_sec}};
+    const char *lead = "      ";
+    for (size_t i = 0; i < ELEMENTSOF(phases); i++)
+        if (phases[i].sec >= 0) {
+            printf("%s%s %.2f s", lead, phases[i].name, phases[i].sec);
+            lead = ", ";
+        }
+    if (*lead == ',')
+        printf("\n");
 }
 
-static const char *clock_text(uint64_t usec, char text[16])
+static void print_incident(const IncidentRecord *n)
 {
-    time_t seconds = (time_t)(usec / USEC_PER_SEC);
-    struct tm tm;
-    (void)localtime_r(&seconds, &tm);
-    (void)strftime(text, 16, "%H:%M:%S", &tm);
-    return text;
+    char at[TIME_TEXT_BYTES], span[SPAN_TEXT_BYTES];
+    printf("  %s  %s", time_text(n->at_usec, at), n->cause);
+    if (n->rank >= 0)
+        printf(" of rank %d", n->rank);
+    if (*n->node)
+        printf(" on %s", n->node);
+    printf(" at step %lld, generation %lld: ", (long long)n->step, (long long)n->generation);
+    if (n->state == INCIDENT_OPEN)
+        printf("OPEN\n");
+    else
+        printf("recovered in %s, %lld step%s again\n", span_text(model_recovery_sec(n), span),
+               (long long)n->lost_steps, n->lost_steps == 1 ? "" : "s");
+    if (*n->evidence)
+        printf("      %s\n", n->evidence);
+    print_phases(n);
 }
 
-static const char *get_text(json_t *object, const char *key)
+static void print_progress(json_t *j)
 {
-    return json_string_value(json_object_get(object, key));
+    char span[SPAN_TEXT_BYTES];
+    printf("  step %lld of %lld", json_count(j, "step"), json_count(j, "steps"));
+    if (json_has_number(j, "loss"))
+        printf(", loss %.5f", json_number(j, "loss"));
+    if (json_has_number(j, "samples_per_s"))
+        printf(", %.1f samples/s", json_number(j, "samples_per_s"));
+    if (json_has_number(j, "eta_s"))
+        printf(", %s to go", span_text(json_number(j, "eta_s"), span));
+    printf("\n");
 }
 
-static double get_number(json_t *object, const char *key)
+static void print_world(json_t *j)
 {
-    return json_number_value(json_object_get(object, key));
-}
-
-static long long get_count(json_t *object, const char *key)
-{
-    return json_integer_value(json_object_get(object, key));
-}
-
-static void print_incidents(const Model *m, const char *name)
-{
-    bool any = false;
-    for (size_t i = 0; i < m->n_incidents; i++) {
-        const IncidentRecord *n = &m->incidents[i];
-        char at[16];
-        if (strcmp(n->job, name) != 0)
-            continue;
-        if (!any)
-            printf("\nincidents\n");
-        any = true;
-        printf("  %s  %-16s node %s", clock_text(n->at_usec, at), n->cause,
-               *n->node ? n->node : "?");
-        if (n->rank >= 0)
-            printf(" rank %d", n->rank);
-        printf(", generation %lld, step %lld: ", (long long)n->generation, (long long)n->step);
-        if (n->state == INCIDENT_OPEN)
-            printf("OPEN");
-        else
-            printf("recovered in %.2f s, %lld steps replayed",
-                   (double)(n->resolved_usec - n->at_usec) * 1e-6, (long long)n->lost_steps);
-        printf("\n            %s\n", n->evidence);
+    json_t *world = json_object_get(j, "world"), *ranks = json_object_get(world, "ranks"), *rank;
+    size_t i;
+    if (json_array_size(ranks) == 0)
+        return;
+    printf("\n  rank   node              slot  pid       state         step\n");
+    json_array_foreach (ranks, i, rank) {
+        printf("  %-6lld %-17s %-5lld %-9lld %-13s %lld\n", json_count(rank, "rank"),
+               json_text(rank, "node"), json_count(rank, "slot"), json_count(rank, "pid"),
+               json_text(rank, "state"), json_count(rank, "step"));
     }
 }
 
 static void print_job(const Model *m, const ModelJob *job)
 {
-    _cleanup_free_ char *dump = NULL;
-    json_t *j = model_job_json(m, job);
-    json_t *ranks = json_object_get(json_object_get(j, "world"), "ranks");
+    _cleanup_json_ json_t *j = model_job_json(m, job);
     json_t *checkpoint = json_object_get(j, "checkpoint");
-    json_t *rank;
-    size_t i;
+    size_t n_incidents = 0;
 
-    printf("job %s: %s", job->name, get_text(j, "phase"));
-    if (*get_text(j, "reason"))
-        printf(" (%s)", get_text(j, "reason"));
-    printf("\n  step %lld of %lld", get_count(j, "step"), get_count(j, "steps"));
-    if (json_is_number(json_object_get(j, "loss")))
-        printf(", loss %.5f", get_number(j, "loss"));
-    if (json_is_number(json_object_get(j, "samples_per_s")))
-        printf(", %.1f samples/s, %.0f s to go", get_number(j, "samples_per_s"),
-               get_number(j, "eta_s"));
-    printf("\n  generation %lld, %lld ranks", get_count(j, "generation"),
-           get_count(json_object_get(j, "world"), "size"));
-    if (json_is_number(json_object_get(j, "goodput")))
-        printf(", goodput %.1f %%", 100 * get_number(j, "goodput"));
+    printf("job %s: %s", job->name, json_text(j, "phase"));
+    if (*json_text(j, "reason"))
+        printf(" (%s)", json_text(j, "reason"));
     printf("\n");
-    if (json_is_object(checkpoint))
-        printf("  checkpoint of step %lld, digest %s\n  %s\n", get_count(checkpoint, "step"),
-               get_text(checkpoint, "digest"), get_text(checkpoint, "uri"));
-    if (json_array_size(ranks) > 0)
-        printf("\n  rank  node              slot  pid       state         step\n");
-    json_array_foreach (ranks, i, rank) {
-        printf("  %-5lld %-17s %-5lld %-9lld %-13s %lld\n", get_count(rank, "rank"),
-               get_text(rank, "node"), get_count(rank, "slot"), get_count(rank, "pid"),
-               get_text(rank, "state"), get_count(rank, "step"));
+    print_progress(j);
+    if (job->has_world) {
+        printf("  generation %lld, %lld rank%s", json_count(j, "generation"),
+               json_count(json_object_get(j, "world"), "size"), job->world.size == 1 ? "" : "s");
+        if (json_has_number(j, "goodput"))
+            printf(", goodput %.1f %%", 100 * json_number(j, "goodput"));
+        printf("\n");
     }
-    print_incidents(m, job->name);
-    json_decref(j);
+    if (json_is_object(checkpoint))
+        printf("  checkpoint of step %lld, digest %s\n    %s\n", json_count(checkpoint, "step"),
+               json_text(checkpoint, "digest"), json_text(checkpoint, "uri"));
+    print_world(j);
+    for (size_t i = 0; i < m->n_incidents; i++)
+        if (strcmp(m->incidents[i].job, job->name) == 0) {
+            printf(n_incidents++ == 0 ? "\nincidents\n" : "");
+            print_incident(&m->incidents[i]);
+        }
 }
 
-int job_status(int argc, char **argv)
+int job_status(const Arguments *a)
 {
-    Arguments a;
-    int code = arguments_parse(argc, argv, "job", TAKES_JSON | TAKES_WATCH, 1, &a);
-    if (code >= 0)
-        return code;
-    if (a.watch)
-        return job_watch(&a.client, a.operands[0]);
+    if (a->watch)
+        return job_watch(&a->client, a->operand);
 
     Error err = ERROR_INIT;
-    Client client = {0};
+    ModelJob *job;
     _cleanup_(model_freep) Model *model = NULL;
-    int r = client_open(&a.client, &client, &err);
+    int r = model_open(&a->client, &model, &err);
     if (r == 0)
-        r = model_read(&client, &model, &err);
-    client_close(&client);
-    const ModelJob *job = model ? model_job(model, a.operands[0]) : NULL;
-    if (r == 0 && (!job || !job->has_spec))
-        r = error_set(&err, -ENOENT, "no job %s", a.operands[0]);
+        r = model_find_job(model, a->operand, &job, &err);
     if (r < 0)
         return ctl_fail(&err, r);
-    if (a.json)
+    if (a->json)
         print_json(model_job_json(model, job));
     else
         print_job(model, job);
     return CTL_DONE;
 }
 
-int job_list(int argc, char **argv)
+static void print_line(json_t *j)
 {
-    Arguments a;
-    int code = arguments_parse(argc, argv, "job", TAKES_JSON, 0, &a);
-    if (code >= 0)
-        return code;
+    char step[48], rate[24] = "-";
+    (void)snprintf(step, sizeof(step), "%lld/%lld", json_count(j, "step"), json_count(j, "steps"));
+    if (json_has_number(j, "samples_per_s"))
+        (void)snprintf(rate, sizeof(rate), "%.1f", json_number(j, "samples_per_s"));
+    printf("%-20s %-11s %-6lld %-17s %-10s %s\n", json_text(j, "job"), json_text(j, "phase"),
+           json_count(json_object_get(j, "world"), "size"), step, rate, json_text(j, "reason"));
+}
+
+int job_list(const Arguments *a)
+{
     Error err = ERROR_INIT;
-    Client client = {0};
     _cleanup_(model_freep) Model *model = NULL;
-    int r = client_open(&a.client, &client, &err);
-    if (r == 0)
-        r = model_read(&client, &model, &err);
-    client_close(&client);
+    int r = model_open(&a->client, &model, &err);
     if (r < 0)
         return ctl_fail(&err, r);
 
-    json_t *all = json_array();
-    for (size_t i = 0; i < model->n_jobs; i++)
+    json_t *all = json_array(), *j;
+    size_t i;
+    for (i = 0; i < model->n_jobs; i++)
         if (model->jobs[i].has_spec)
             json_array_append_new(all, model_job_json(model, &model->jobs[i]));
-    if (a.json) {
+    if (a->json) {
         print_json(all);
         return CTL_DONE;
     }
-    json_t *j;
-    size_t i;
-    printf("%-20s %-11s %-6s %-15s %-10s %s\n", "JOB", "PHASE", "RANKS", "STEP", "SAMPLES/S",
+    printf("%-20s %-11s %-6s %-17s %-10s %s\n", "JOB", "PHASE", "RANKS", "STEP", "SAMPLES/S",
            "REASON");
-    json_array_foreach (all, i, j) {
-        char step[40], rate[24] = "-";
-        (void)snprintf(step, sizeof(step), "%lld/%lld", get_count(j, "step"),
-                       get_count(j, "steps"));
-        if (json_is_number(json_object_get(j, "samples_per_s")))
-            (void)snprintf(rate, sizeof(rate), "%.1f", get_number(j, "samples_per_s"));
-        printf("%-20s %-11s %-6lld %-15s %-10s %s\n", get_text(j, "job"), get_text(j, "phase"),
-               get_count(json_object_get(j, "world"), "size"), step, rate, get_text(j, "reason"));
-    }
+    json_array_foreach (all, i, j)
+        print_line(j);
     json_decref(all);
     return CTL_DONE;
 }

@@ -1,125 +1,198 @@
-/* job_watch.c - the live view of `job start --watch` and `job status --watch`: one line that moves,
- * and a line for each thing that happens. Ends with the job. */
+/* job_watch.c - the live view of `job start --watch` and `job status --watch`: one line that moves
+ * (on a terminal) or one line a second (elsewhere), and a line for each thing that happens. Ends
+ * with the job. */
 #include "base/clock.h"
 #include "ctl/model.h"
+#include "ctl/print.h"
 
 #include <string.h>
+#include <sys/ioctl.h>
 
-enum { PLAIN_PERIOD_SEC = 1 };
+enum { LINE_MAX_BYTES = 400, BAR_CELLS = 20 };
 
 typedef struct View {
     Model *model;
     const char *name;
     bool terminal;
-    size_t incidents_seen, incidents_resolved;
-    int64_t generation;
-    int phase;
-    int64_t step;
+    int64_t generation; /* that was announced */
+    int phase;          /* as drawn */
+    char line[LINE_MAX_BYTES];
     uint64_t drawn_usec;
 } View;
 
-static void clear_line(const View *v)
+enum { ENDED_WELL = 1, ENDED_BADLY = 2 };
+
+/* A line for good: above the one that moves. */
+static void say(const View *v, uint64_t at_usec, const char *format, ...) _printf_(3, 4);
+static void say(const View *v, uint64_t at_usec, const char *format, ...)
 {
-    if (v->terminal)
-        printf("\r\033[K");
+    char at[TIME_TEXT_BYTES];
+    va_list ap;
+    printf("%s%s  ", v->terminal ? "\r\033[K" : "", time_text(at_usec, at));
+    va_start(ap, format);
+    vprintf(format, ap);
+    va_end(ap);
+    printf("\n%s", v->terminal ? v->line : "");
+    (void)fflush(stdout); /* a lost line of progress is no loss */
 }
 
 static void say_world(View *v, const ModelJob *job)
 {
-    if (!job->has_world || job->world.generation == v->generation)
+    const WorldRecord *w = &job->world;
+    if (!job->has_world || w->generation == v->generation)
         return;
-    clear_line(v);
-    printf("generation %lld: %d rank%s from step %lld%s%s\n", (long long)job->world.generation,
-           job->world.size, job->world.size == 1 ? "" : "s", (long long)job->world.resume.step,
-           *job->world.reason ? ", " : "", job->world.reason);
-    v->generation = job->world.generation;
+    v->generation = w->generation;
+    say(v, w->decided_usec, "generation %lld: %d rank%s from step %lld%s%s",
+        (long long)w->generation, w->size, w->size == 1 ? "" : "s", (long long)w->resume.step,
+        *w->reason ? ", " : "", w->reason);
 }
 
-static void say_incidents(View *v)
+static const IncidentRecord *find_incident(const Model *m, const char *id)
 {
-    size_t seen = 0, resolved = 0;
-    for (size_t i = 0; i < v->model->n_incidents; i++) {
-        const IncidentRecord *n = &v->model->incidents[i];
-        if (strcmp(n->job, v->name) != 0)
-            continue;
-        if (seen++ >= v->incidents_seen) {
-            clear_line(v);
-            printf("incident %s: %s, node %s rank %d: %s\n", n->id, n->cause,
-                   *n->node ? n->node : "?", n->rank, n->evidence);
-        }
-        if (n->state == INCIDENT_RESOLVED && resolved++ >= v->incidents_resolved) {
-            clear_line(v);
-            printf("incident %s is over after %.2f s; %lld steps are trained again\n", n->id,
-                   (double)(n->resolved_usec - n->at_usec) * 1e-6, (long long)n->lost_steps);
-        }
-    }
-    v->incidents_seen = MAX(v->incidents_seen, seen);
-    v->incidents_resolved = MAX(v->incidents_resolved, resolved);
+    for (size_t i = 0; i < m->n_incidents; i++)
+        if (strcmp(m->incidents[i].id, id) == 0)
+            return &m->incidents[i];
+    return NULL;
 }
 
-static void draw_progress(View *v, const ModelJob *job, JobPhase phase)
+static void say_incident(const View *v, const IncidentRecord *n, bool is_new)
 {
-    const uint64_t now = clock_boottime_usec();
-    const int64_t step = model_step(job);
-    const bool moved = (int)phase != v->phase || step != v->step;
-    if (!moved || (!v->terminal && (int)phase == v->phase &&
-                   now < v->drawn_usec + PLAIN_PERIOD_SEC * USEC_PER_SEC))
-        return;
-    v->phase = (int)phase;
-    v->step = step;
-    v->drawn_usec = now;
+    char rank[24] = "";
+    if (n->rank >= 0)
+        (void)snprintf(rank, sizeof(rank), " of rank %d", n->rank);
+    if (is_new)
+        say(v, n->at_usec, "%s%s%s%s: %s", n->cause, rank, *n->node ? " on " : "", n->node,
+            n->evidence);
+    if (n->state == INCIDENT_RESOLVED)
+        say(v, n->resolved_usec, "recovered from %s%s in %.2f s, %lld step%s again", n->cause, rank,
+            model_recovery_sec(n), (long long)n->lost_steps, n->lost_steps == 1 ? "" : "s");
+}
 
+static int feed(View *v, const EtcdEvent *event)
+{
+    KeyKind kind;
+    const char *id;
+    if (key_parse(v->model->cluster, event->kv.key, &kind, &id) < 0 || kind != KEY_INCIDENTS)
+        return model_feed(v->model, event);
+    const IncidentRecord *n = find_incident(v->model, id);
+    const bool known = n != NULL, was_over = n && n->state == INCIDENT_RESOLVED;
+    int r = model_feed(v->model, event);
+    n = find_incident(v->model, id);
+    if (r == 0 && n && strcmp(n->job, v->name) == 0 && !was_over)
+        if (!known || n->state == INCIDENT_RESOLVED)
+            say_incident(v, n, !known);
+    return r;
+}
+
+static void format_line(const ModelJob *job, char line[LINE_MAX_BYTES])
+{
     const ProgressRecord *p = &job->progress;
-    clear_line(v);
-    printf("%-10s step %lld/%lld", job_phase_name(phase), (long long)step, (long long)p->steps);
-    if (phase == PHASE_RUNNING && job->has_progress && p->samples_per_sec > 0 && p->step > 0) {
-        double left_sec = (double)(p->steps - step) * (double)p->samples_seen / (double)p->step /
-                          p->samples_per_sec;
-        printf("  loss %.5f  %.1f samples/s  %d rank%s  ETA %.0f s", p->loss, p->samples_per_sec,
-               job->world.size, job->world.size == 1 ? "" : "s", left_sec);
-    } else if (*job->phase.reason) {
-        printf("  %s", job->phase.reason);
-    }
-    printf(v->terminal ? "" : "\n");
+    const CheckpointCommit *saved = checkpoints_latest(&job->checkpoints);
+    const int64_t step = model_step(job);
+    char left[SPAN_TEXT_BYTES];
+    size_t n = (size_t)snprintf(line, LINE_MAX_BYTES, "%s  step %lld",
+                                job_phase_name(model_phase(job)), (long long)step);
+    if (p->steps > 0)
+        n += (size_t)snprintf(line + n, LINE_MAX_BYTES - n, "/%lld", (long long)p->steps);
+    if (saved && saved->step > 0)
+        n += (size_t)snprintf(line + n, LINE_MAX_BYTES - n, "  saved %lld", (long long)saved->step);
+    if (model_phase(job) == PHASE_RUNNING && job->has_progress && p->step_sec > 0)
+        (void)snprintf(line + n, LINE_MAX_BYTES - n,
+                       "  loss %.5f  %.1f samples/s  %d rank%s  ETA %s", p->loss,
+                       p->samples_per_sec, job->world.size, job->world.size == 1 ? "" : "s",
+                       span_text((double)(p->steps - step) * p->step_sec, left));
+    else if (*job->phase.reason && !model_has_ended(job))
+        (void)snprintf(line + n, LINE_MAX_BYTES - n, "  %s", job->phase.reason);
+}
+
+/* A bar in front, where there is room; what does not fit the terminal would wrap, and then not be
+ * overwritten. */
+static void fit(const ModelJob *job, char line[LINE_MAX_BYTES])
+{
+    struct winsize size = {0};
+    char bare[LINE_MAX_BYTES];
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+        size.ws_col = 80;
+    if (strlen(line) >= size.ws_col)
+        line[size.ws_col - 1] = '\0';
+    if (job->progress.steps == 0 || strlen(line) + BAR_CELLS + 3 >= size.ws_col)
+        return;
+    double share = (double)model_step(job) / (double)job->progress.steps;
+    int full = (int)(CLAMP(share, 0.0, 1.0) * BAR_CELLS);
+    memcpy(bare, line, sizeof(bare));
+    (void)snprintf(line, LINE_MAX_BYTES, "[%.*s%.*s] %.*s", full,
+                   "====================", BAR_CELLS - full, "--------------------",
+                   LINE_MAX_BYTES - BAR_CELLS - 4, bare);
+}
+
+static void draw(View *v, const ModelJob *job)
+{
+    char line[LINE_MAX_BYTES];
+    const uint64_t now = clock_boottime_usec();
+    format_line(job, line);
+    if (v->terminal)
+        fit(job, line);
+    if (strcmp(line, v->line) == 0 || (!v->terminal && v->phase == (int)model_phase(job) &&
+                                       !model_has_ended(job) && now < v->drawn_usec + USEC_PER_SEC))
+        return;
+    v->phase = (int)model_phase(job);
+    v->drawn_usec = now;
+    memcpy(v->line, line, sizeof(line));
+    printf(v->terminal ? "\r\033[K%s" : "%s\n", line);
     (void)fflush(stdout); /* a lost line of progress is no loss */
 }
 
-static int on_event(const EtcdEvent *event, bool initial, void *userdata)
+static int on_event(const EtcdEvent *event, void *userdata)
 {
-    (void)initial;
     View *v = userdata;
     if (event)
-        return model_feed(v->model, event);
+        return feed(v, event);
     const ModelJob *job = model_job(v->model, v->name);
     if (!job || !job->has_spec)
         return -ENOENT;
-    JobPhase phase = job->has_phase ? job->phase.phase : PHASE_PENDING;
     say_world(v, job);
-    say_incidents(v);
-    draw_progress(v, job, phase);
-    return phase == PHASE_SUCCEEDED || phase == PHASE_STOPPED ? 1 : phase == PHASE_FAILED ? 2 : 0;
+    draw(v, job);
+    if (!model_has_ended(job))
+        return 0;
+    return model_phase(job) == PHASE_FAILED ? ENDED_BADLY : ENDED_WELL;
+}
+
+static void say_end(const View *v)
+{
+    const ModelJob *job = model_job(v->model, v->name);
+    const PhaseRecord *p = &job->phase;
+    const CheckpointCommit *saved = checkpoints_latest(&job->checkpoints);
+    char digest[HASH_TEXT_BYTES], span[SPAN_TEXT_BYTES];
+    printf(v->terminal ? "\n" : "");
+    printf("job %s %s at step %lld", job->name, job_phase_name(p->phase),
+           (long long)model_step(job));
+    if (p->started_usec && p->since_usec > p->started_usec)
+        printf(" after %s", span_text((double)(p->since_usec - p->started_usec) * 1e-6, span));
+    if (*p->reason)
+        printf(": %s", p->reason);
+    printf("\n");
+    if (saved)
+        printf("checkpoint of step %lld, digest %s\n  %s\n", (long long)saved->step,
+               hash_format(saved->digest, digest), saved->uri);
 }
 
 int job_watch(const ClientOptions *options, const char *name)
 {
     Error err = ERROR_INIT;
     Client client = {0};
-    View v = {.name = name, .terminal = isatty(STDOUT_FILENO) == 1, .phase = -1, .step = -1};
+    View v = {.name = name, .terminal = isatty(STDOUT_FILENO) == 1, .phase = -1};
     int r = client_open(options, &client, &err);
     if (r == 0)
         r = model_new(client.cluster, &v.model);
     if (r == 0)
         r = client_watch(&client, on_event, &v, USEC_INFINITY, &err);
     client_close(&client);
-    if (r > 0 && v.terminal)
-        printf("\n");
-    const ModelJob *job = v.model ? model_job(v.model, name) : NULL;
-    if (r > 0 && job && *job->phase.reason)
-        printf("%s: %s\n", job_phase_name(job->phase.phase), job->phase.reason);
+    if (r > 0)
+        say_end(&v);
     if (r == -ENOENT)
         (void)error_set(&err, r, "no job %s", name);
     v.model = model_free(v.model);
     if (r < 0)
         return ctl_fail(&err, r);
-    return r == 1 ? CTL_DONE : CTL_FAILED;
+    return r == ENDED_WELL ? CTL_DONE : CTL_FAILED;
 }

@@ -1,6 +1,7 @@
 /* model.c - see model.h. */
 #include "ctl/model.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,7 +43,10 @@ Model *model_free(Model *m)
     free(m->jobs);
     free(m->nodes);
     free(m->cordons);
+    for (size_t i = 0; i < m->n_requests; i++)
+        request_record_clear(&m->requests[i]);
     free(m->incidents);
+    free(m->requests);
     free(m);
     return NULL;
 }
@@ -237,14 +241,46 @@ static int feed_job(Model *m, Fed *f, KeyKind kind, const char *name)
     }
 }
 
-/* The lowest create revision leads; the watch gives keys in revision order, so the first live one
- * does. */
-static void feed_leader(Model *m, const Fed *f)
+static int feed_request(Model *m, Fed *f, const char *id)
 {
-    if (f->put && (!*m->leader || f->event->kv.create_revision <= m->leader_revision)) {
-        (void)snprintf(m->leader, sizeof(m->leader), "%.*s", (int)MIN(f->n, (size_t)127), f->text);
-        m->leader_revision = f->event->kv.create_revision;
+    size_t i = 0;
+    while (i < m->n_requests && strcmp(m->requests[i].id, id) != 0)
+        i++;
+    if (!f->put) {
+        if (i < m->n_requests)
+            drop(m->requests, &m->n_requests, sizeof(*m->requests), i);
+        return 0;
     }
+    if (i == m->n_requests &&
+        !insert((void **)&m->requests, &m->n_requests, sizeof(*m->requests), i))
+        return -ENOMEM;
+    return DECODE(request_record, &m->requests[i]);
+}
+
+/* The lowest create revision leads. */
+static void feed_candidate(Model *m, const Fed *f)
+{
+    size_t at = 0;
+    while (at < m->n_candidates && strcmp(m->candidates[at].key, f->key) != 0)
+        at++;
+    if (at < m->n_candidates)
+        drop(m->candidates, &m->n_candidates, sizeof(Candidate), at);
+    if (!f->put)
+        return;
+
+    Candidate new = {.create_revision = f->event->kv.create_revision};
+    (void)snprintf(new.key, sizeof(new.key), "%s", f->key);
+    (void)snprintf(new.name, sizeof(new.name), "%.*s", (int)MIN(f->n, (size_t)127), f->text);
+    for (at = 0; at < m->n_candidates; at++)
+        if (m->candidates[at].create_revision > new.create_revision)
+            break;
+    if (at == MODEL_CANDIDATES_MAX)
+        return;
+    if (m->n_candidates == MODEL_CANDIDATES_MAX)
+        m->n_candidates--;
+    memmove(&m->candidates[at + 1], &m->candidates[at], (m->n_candidates - at) * sizeof(Candidate));
+    m->candidates[at] = new;
+    m->n_candidates++;
 }
 
 int model_feed(Model *m, const EtcdEvent *event)
@@ -261,7 +297,7 @@ int model_feed(Model *m, const EtcdEvent *event)
     int r = 0;
     switch (kind) {
     case KEY_LEADER:
-        feed_leader(m, &fed);
+        feed_candidate(m, &fed);
         break;
     case KEY_NODES:
         r = feed_node(m, &fed, rest);
@@ -275,15 +311,20 @@ int model_feed(Model *m, const EtcdEvent *event)
     case KEY_INCIDENTS:
         r = feed_incident(m, &fed, rest);
         break;
+    case KEY_REQUESTS:
+        r = feed_request(m, &fed, rest);
+        break;
     case KEY_RENDEZVOUS:
     case KEY_ALERTS:
-    case KEY_REQUESTS:
         break;
     default:
         r = feed_job(m, &fed, kind, rest);
     }
     if (r < 0 && r != -ENOMEM) {
-        (void)snprintf(m->complaint, sizeof(m->complaint), "%.250s", fed.err.text);
+        if (m->n_complaints < MODEL_COMPLAINTS_MAX)
+            (void)snprintf(m->complaints[m->n_complaints], sizeof(m->complaints[0]), "%.250s",
+                           fed.err.text);
+        m->n_complaints++;
         r = 0;
     }
     return r;
@@ -294,17 +335,34 @@ int model_read(Client *client, Model **ret, Error *err)
     char prefix[KEY_MAX];
     _cleanup_(etcd_answer_freep) EtcdAnswer *answer = NULL;
     _cleanup_(model_freep) Model *m = NULL;
-    int r =
-        etcd_get_wait(client->etcd, key_prefix(client->cluster, -1, prefix), true, &answer, err);
+    int r = client_get(client, key_prefix(client->cluster, -1, prefix), true, &answer, err);
     if (r < 0)
-        return error_prefix(err, r == -ETIMEDOUT ? -ECONNREFUSED : r, "etcd at %s",
-                            client->endpoints);
+        return r;
     r = model_new(client->cluster, &m);
     for (size_t i = 0; i < answer->n_kvs && r == 0; i++)
         r = model_feed(m, &(EtcdEvent){.kind = ETCD_EVENT_PUT, .kv = answer->kvs[i]});
     if (r < 0)
         return error_errno(err, r, "cannot hold the cluster's records");
     *ret = TAKE_PTR(m);
+    return 0;
+}
+
+int model_open(const ClientOptions *options, Model **ret, Error *err)
+{
+    Client client = {0};
+    int r = client_open(options, &client, err);
+    if (r == 0)
+        r = model_read(&client, ret, err);
+    client_close(&client);
+    return r;
+}
+
+int model_find_job(const Model *m, const char *name, ModelJob **ret, Error *err)
+{
+    ModelJob *job = model_job(m, name);
+    if (!job || !job->has_spec)
+        return error_set(err, -ENOENT, "no job %s in cluster %s", name, m->cluster);
+    *ret = job;
     return 0;
 }
 
@@ -318,11 +376,64 @@ const RankReport *model_rank(const ModelJob *job, int rank)
     return NULL;
 }
 
+static bool progress_is_present(const ModelJob *job)
+{
+    return job->has_progress &&
+           (!job->has_world || job->progress.generation == job->world.generation);
+}
+
 int64_t model_step(const ModelJob *job)
 {
     const CheckpointCommit *commit = checkpoints_latest(&job->checkpoints);
     int64_t saved = commit ? commit->step : 0;
-    bool present =
-        job->has_progress && (!job->has_world || job->progress.generation == job->world.generation);
-    return present ? MAX(job->progress.step, saved) : saved;
+    return progress_is_present(job) ? MAX(job->progress.step, saved) : saved;
+}
+
+JobPhase model_phase(const ModelJob *job)
+{
+    return job->has_phase ? job->phase.phase : PHASE_PENDING;
+}
+
+bool model_has_ended(const ModelJob *job)
+{
+    JobPhase phase = model_phase(job);
+    return phase == PHASE_SUCCEEDED || phase == PHASE_FAILED || phase == PHASE_STOPPED;
+}
+
+/* Seconds of a step of the present world, over all that it has made; 0 unknown. */
+static double mean_step_sec(const ModelJob *job)
+{
+    const ProgressRecord *p = &job->progress;
+    for (size_t i = 0; i < job->n_ranks; i++) {
+        const RanksRecord *r = &job->ranks[i];
+        if (r->generation == p->generation && r->first_step > 0 && p->step > r->first_step &&
+            p->at_usec > r->first_step_usec)
+            return (double)(p->at_usec - r->first_step_usec) * 1e-6 /
+                   (double)(p->step - r->first_step);
+    }
+    return 0;
+}
+
+/* The leader writes it when a phase changes; in between, the steps since the world began count on.
+ */
+double model_goodput(const ModelJob *job)
+{
+    const ProgressRecord *p = &job->progress;
+    const PhaseRecord *phase = &job->phase;
+    if (!job->has_phase || phase->started_usec == 0)
+        return NAN;
+    const double step_sec = mean_step_sec(job);
+    if (phase->phase == PHASE_RUNNING && job->has_world && progress_is_present(job) &&
+        p->at_usec > MAX(phase->started_usec, phase->since_usec) && step_sec > 0) {
+        double kept = (double)MAX(0, p->step - job->world.resume.step) * step_sec;
+        double wall = (double)(p->at_usec - phase->started_usec) * 1e-6;
+        return MIN(1.0, (phase->useful_sec + kept) / wall);
+    }
+    return phase->goodput > 0 ? phase->goodput : NAN;
+}
+
+double model_recovery_sec(const IncidentRecord *i)
+{
+    uint64_t end = i->first_step_usec ? i->first_step_usec : i->resolved_usec;
+    return end > i->at_usec ? (double)(end - i->at_usec) * 1e-6 : NAN;
 }

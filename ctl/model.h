@@ -1,9 +1,12 @@
 /* model.h - the records of one cluster as sdctl sees them: fed by a read or a watch, looked at by
  * the verbs.
  *
- * Ownership: model_new() gives the caller a Model, which owns all records. Pointers that lookups
- * return are valid until the next model_feed(). Units:     as records.h. Errors:    a record that
- * does not decode is kept as a complaint and skipped. Threads:   the main thread.
+ * Ownership: model_new() and model_read() give the caller a Model, which owns all records. Pointers
+ *            that lookups return are valid until the next model_feed().
+ * Units:     as records.h.
+ * Errors:    a record that does not decode is skipped and kept as a complaint, which names key,
+ *            field and value.
+ * Threads:   the main thread.
  */
 #pragma once
 
@@ -27,6 +30,13 @@ typedef struct ModelJob {
     int64_t desired_revision, spec_revision; /* mod revisions; 0: no record */
 } ModelJob;
 
+enum { MODEL_COMPLAINTS_MAX = 8, MODEL_CANDIDATES_MAX = 8 };
+
+typedef struct Candidate { /* a controller that leads or waits to */
+    char key[KEY_MAX], name[128];
+    int64_t create_revision;
+} Candidate;
+
 typedef struct Model {
     char cluster[64];
     ModelJob *jobs; /* by name */
@@ -37,9 +47,12 @@ typedef struct Model {
     size_t n_cordons;
     IncidentRecord *incidents; /* by time */
     size_t n_incidents;
-    char leader[128]; /* value of the leader's key; empty: nobody leads */
-    int64_t leader_revision;
-    char complaint[256]; /* the last record that did not decode */
+    Candidate candidates[MODEL_CANDIDATES_MAX]; /* the first one leads */
+    size_t n_candidates;
+    RequestRecord *requests;
+    size_t n_requests;
+    char complaints[MODEL_COMPLAINTS_MAX][256]; /* the first records that did not decode */
+    size_t n_complaints;                        /* of all */
 } Model;
 
 int model_new(const char *cluster, Model **ret);
@@ -49,8 +62,12 @@ DEFINE_CLEANUP(Model, model_free)
 int model_feed(Model *model, const EtcdEvent *event);
 /* Reads every record once. */
 int model_read(Client *client, Model **ret, Error *err);
+/* The same over a connection of its own. */
+int model_open(const ClientOptions *options, Model **ret, Error *err);
 
 ModelJob *model_job(const Model *model, const char *name);
+/* As above, but -ENOENT with a text for people. */
+int model_find_job(const Model *model, const char *name, ModelJob **ret, Error *err);
 const NodeRecord *model_node(const Model *model, const char *name);
 const CordonRecord *model_cordon(const Model *model, const char *node);
 
@@ -58,6 +75,14 @@ const CordonRecord *model_cordon(const Model *model, const char *node);
 const RankReport *model_rank(const ModelJob *job, int rank);
 /* The job's newest step known to anybody, and of how many; 0 when nothing is known. */
 int64_t model_step(const ModelJob *job);
+JobPhase model_phase(const ModelJob *job);
+/* Stopped, succeeded or failed: nothing happens any more unless somebody asks for it. */
+bool model_has_ended(const ModelJob *job);
+/* Training time that counts / wall time since the first world; NAN while unknown. */
+double model_goodput(const ModelJob *job);
+/* From the fault to the first step that the next world completed; NAN while open. */
+double model_recovery_sec(const IncidentRecord *incident);
 
 /* The JSON of `job status -o json`; `job list -o json` is an array of it. NULL: out of memory. */
 json_t *model_job_json(const Model *model, const ModelJob *job);
+json_t *model_incident_json(const IncidentRecord *incident);

@@ -56,7 +56,7 @@ static json_t *checkpoint_json(const ModelJob *job)
                      hash_format(c->digest, digest));
 }
 
-static json_t *incident_json(const IncidentRecord *i)
+json_t *model_incident_json(const IncidentRecord *i)
 {
     json_t *phases =
         json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "detect_s", real_or_null(i->detect_sec),
@@ -78,7 +78,7 @@ static json_t *incidents_json(const Model *m, const ModelJob *job)
     json_t *all = json_array();
     for (size_t i = 0; i < m->n_incidents; i++)
         if (strcmp(m->incidents[i].job, job->name) == 0)
-            json_array_append_new(all, incident_json(&m->incidents[i]));
+            json_array_append_new(all, model_incident_json(&m->incidents[i]));
     return all;
 }
 
@@ -95,16 +95,16 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
     const double step_sec = job->progress.samples_per_sec > 0 && spec
                                 ? (double)spec->train.global_batch / job->progress.samples_per_sec
                                 : NAN;
-    return json_pack(
-        "{s:s, s:s, s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "job", job->name,
-        "phase", job_phase_name(job->has_phase ? job->phase.phase : PHASE_PENDING), "reason",
-        job->has_phase ? job->phase.reason : "no controller has looked at it yet", "generation",
-        (json_int_t)(job->has_world ? job->world.generation : 0), "world", world_json(job), "step",
-        (json_int_t)step, "steps", (json_int_t)steps, "loss",
-        job->has_progress ? real_or_null(job->progress.loss) : json_null(), "samples_seen",
-        (json_int_t)(spec ? step * spec->train.global_batch : 0), "samples_per_s",
-        running ? real_or_null(job->progress.samples_per_sec) : json_null(), "eta_s",
-        running ? real_or_null((double)(steps - step) * step_sec) : json_null(), "checkpoint",
-        checkpoint_json(job), "incidents", incidents_json(m, job), "goodput",
-        job->has_phase && job->phase.goodput > 0 ? json_real(job->phase.goodput) : json_null());
+    return json_pack("{s:s, s:s, s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o}",
+                     "job", job->name, "phase", job_phase_name(model_phase(job)), "reason",
+                     job->has_phase ? job->phase.reason : "no controller has looked at it yet",
+                     "generation", (json_int_t)(job->has_world ? job->world.generation : 0),
+                     "world", world_json(job), "step", (json_int_t)step, "steps", (json_int_t)steps,
+                     "loss", job->has_progress ? real_or_null(job->progress.loss) : json_null(),
+                     "samples_seen", (json_int_t)(spec ? step * spec->train.global_batch : 0),
+                     "samples_per_s",
+                     running ? real_or_null(job->progress.samples_per_sec) : json_null(), "eta_s",
+                     running ? real_or_null((double)(steps - step) * step_sec) : json_null(),
+                     "checkpoint", checkpoint_json(job), "incidents", incidents_json(m, job),
+                     "goodput", real_or_null(model_goodput(job)));
 }

@@ -1,91 +1,128 @@
 /* sdctl.c - the operator's program: a noun, a verb, options. */
+#include "ctl/arguments.h"
 #include "ctl/verbs.h"
 
 #include "base/log.h"
 
 #include <signal.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+/* clang-format off */
 const CtlVerb ctl_verbs[] = {
-    {"job", "start", job_start, "-f FILE [--watch] [--resume MANIFEST]",
-     "check a job file and submit it"},
-    {"job", "status", job_status, "NAME [--watch] [-o json]",
-     "phase, step, loss, ranks, incidents"},
-    {"job", "list", job_list, "[-o json]", "all jobs, a line each"},
-    {"job", "wait", job_wait, "NAME --for PHASE|step=N [--timeout S]",
-     "until a phase or a step is reached"},
-    {"job", "resize", job_resize, "NAME --world N", "go on with N ranks from the next step"},
-    {"job", "stop", job_stop, "NAME", "finish the step, save, stop"},
-    {"job", "delete", job_delete, "NAME", "forget a job that has ended; its checkpoints stay"},
-    {"dev", "up", dev_up, "[--nodes N] [--slots S] [--controllers C] [--dir D]",
-     "a cluster on this machine"},
-    {"dev", "down", dev_down, "[--dir D]", "end it"},
-    {"dev", "status", dev_status, "[--dir D]", "its processes"},
-    {"dev", "kill-node", dev_kill_node, "NAME [--dir D]",
-     "SIGKILL one of its processes (node2, controller1, etcd)"},
-    {"dev", "start-node", dev_start_node, "NAME [--dir D]", "start it again"},
+    {"job", "start", job_start, NULL, OPTION_CLUSTER | OPTION_WATCH | OPTION_RESUME, OPTION_FILE,
+     "Checks a job file and submits it"},
+    {"job", "status", job_status, "NAME", OPTION_CLUSTER | OPTION_WATCH | OPTION_JSON, 0,
+     "Phase, step, loss, ranks, incidents"},
+    {"job", "list", job_list, NULL, OPTION_CLUSTER | OPTION_JSON, 0,
+     "All jobs, a line each"},
+    {"job", "wait", job_wait, "NAME", OPTION_CLUSTER | OPTION_TIMEOUT, OPTION_FOR,
+     "Waits until a phase or a step is reached"},
+    {"job", "events", job_events, "NAME", OPTION_CLUSTER | OPTION_JSON, 0,
+     "Worlds, incidents and checkpoints in the order of time"},
+    {"job", "logs", job_logs, "NAME",
+     OPTION_CLUSTER | OPTION_RANK | OPTION_GENERATION | OPTION_FOLLOW, 0,
+     "What its ranks print, of those on this machine"},
+    {"job", "resize", job_resize, "NAME", OPTION_CLUSTER, OPTION_WORLD,
+     "Finishes the step, saves, goes on with N ranks"},
+    {"job", "stop", job_stop, "NAME", OPTION_CLUSTER, 0,
+     "Finishes the step, saves, stops"},
+    {"job", "delete", job_delete, "NAME", OPTION_CLUSTER, 0,
+     "Forgets a job that has ended; its checkpoints stay"},
+    {"job", "checkpoint", job_checkpoint, "NAME", OPTION_CLUSTER | OPTION_TIMEOUT, 0,
+     "Saves after the present step, and waits until that is committed (60 s by default)"},
+    {"job", "report", job_report, "NAME", OPTION_CLUSTER, OPTION_OUT,
+     "Writes one HTML page: losses, failures, worlds, recoveries"},
+    {"job", "sample", job_sample, "NAME", OPTION_CLUSTER, OPTION_OUT,
+     "Draws a grid of images from the newest checkpoint's averaged weights"},
+    {"job", "export", job_export, "NAME", OPTION_CLUSTER | OPTION_EMA, OPTION_OUT,
+     "Writes the newest checkpoint's weights as one safetensors file"},
+    {"node", "list", node_list, NULL, OPTION_CLUSTER | OPTION_JSON, 0,
+     "All nodes, a line each"},
+    {"node", "status", node_status, "NODE", OPTION_CLUSTER | OPTION_JSON, 0,
+     "Slots, health, what it runs, why it is left out"},
+    {"node", "cordon", node_cordon, "NODE", OPTION_CLUSTER | OPTION_REASON, 0,
+     "Gives it no new ranks; what runs there goes on"},
+    {"node", "drain", node_drain, "NODE", OPTION_CLUSTER | OPTION_REASON, 0,
+     "Gives it no new ranks and moves those it has to other nodes, losing no step"},
+    {"node", "uncordon", node_uncordon, "NODE", OPTION_CLUSTER, 0,
+     "Lets it have ranks again; forgets quarantine and strikes"},
+    {"cluster", "status", cluster_status, NULL, OPTION_CLUSTER | OPTION_JSON, 0,
+     "What is wrong, then leader, nodes, free slots, jobs"},
+    {"dev", "up", dev_up, NULL, OPTION_DEV_COUNTS | OPTION_DIR, 0,
+     "Starts etcd, controllers and nodes on this machine, in one folder"},
+    {"dev", "down", dev_down, NULL, OPTION_DIR, 0,
+     "Ends them all"},
+    {"dev", "status", dev_status, NULL, OPTION_DIR, 0,
+     "Its processes"},
+    {"dev", "kill-node", dev_kill_node, "PROCESS", OPTION_DIR, 0,
+     "SIGKILL to one of its processes (node2, controller1, etcd)"},
+    {"dev", "start-node", dev_start_node, "PROCESS", OPTION_DIR, 0,
+     "Starts it again"},
+    {NULL, "completion", completion, "SHELL", 0, 0,
+     "Prints the completion of a shell (bash), to be sourced"},
 };
+/* clang-format on */
 const int ctl_n_verbs = (int)ELEMENTSOF(ctl_verbs);
 
-void ctl_help(const char *noun, const char *name)
+static bool has_noun(const CtlVerb *v, const char *noun)
 {
-    for (int i = 0; i < ctl_n_verbs; i++) {
-        const CtlVerb *v = &ctl_verbs[i];
-        if (strcmp(v->name, name) != 0 || (v->noun != NULL) != (noun != NULL) ||
-            (noun && strcmp(v->noun, noun) != 0))
-            continue;
-        printf("usage: sdctl %s%s%s %s\n\n%s.\n", noun ? noun : "", noun ? " " : "", name,
-               v->arguments, v->about);
-        if (!noun || strcmp(noun, "dev") != 0)
-            printf("\n  --etcd HOST:PORT[,...]   SDTRAIN_ETCD by default\n"
-                   "  --cluster NAME           SDTRAIN_CLUSTER by default, else \"default\"\n");
-        printf("\nExit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 timed out, 5 cannot reach "
-               "etcd.\n");
-    }
-}
-
-static int usage(FILE *to, const char *noun, int code)
-{
-    fprintf(to, "usage: sdctl NOUN VERB [OPTIONS]\n\n");
-    for (int i = 0; i < ctl_n_verbs; i++)
-        if (!noun || (ctl_verbs[i].noun && strcmp(noun, ctl_verbs[i].noun) == 0))
-            fprintf(to, "  %s%s%-11s %s\n", ctl_verbs[i].noun ? ctl_verbs[i].noun : "",
-                    ctl_verbs[i].noun ? " " : "", ctl_verbs[i].name, ctl_verbs[i].about);
-    fprintf(to, "\nsdctl NOUN VERB --help says more.\n");
-    return code;
+    return noun ? v->noun && strcmp(v->noun, noun) == 0 : !v->noun;
 }
 
 static bool is_noun(const char *word)
 {
     for (int i = 0; i < ctl_n_verbs; i++)
-        if (ctl_verbs[i].noun && strcmp(ctl_verbs[i].noun, word) == 0)
+        if (has_noun(&ctl_verbs[i], word))
             return true;
     return false;
+}
+
+/* noun NULL: of all. */
+static int usage(FILE *to, const char *noun, int code)
+{
+    fprintf(to, "usage: sdctl %s VERB [OPTIONS]\n\n", noun ? noun : "NOUN");
+    for (int i = 0; i < ctl_n_verbs; i++) {
+        const CtlVerb *v = &ctl_verbs[i];
+        char name[32];
+        if (noun && !has_noun(v, noun))
+            continue;
+        (void)snprintf(name, sizeof(name), "%s%s%s", v->noun ? v->noun : "", v->noun ? " " : "",
+                       v->name);
+        fprintf(to, "  %-15s %s\n", name, v->about);
+    }
+    fprintf(to, "\nsdctl %s VERB --help says more.\n", noun ? noun : "NOUN");
+    return code;
 }
 
 int main(int argc, char **argv)
 {
     log_open("sdctl");
-    (void)signal(SIGPIPE, SIG_DFL); /* sdctl ... | head ends quietly */
-    if (argc < 2)
-        return usage(stderr, NULL, CTL_USAGE);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+    if (!getenv("SDTRAIN_LOG"))
+        log_set_level(LOG_LEVEL_ERROR); /* verbs say what matters in their own words */
+    (void)signal(SIGPIPE, SIG_DFL);     /* sdctl ... | head ends quietly */
+    const char *word = argc > 1 ? argv[1] : "";
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
         return usage(stdout, NULL, CTL_DONE);
-    if (strcmp(argv[1], "--version") == 0) {
+    if (strcmp(word, "--version") == 0) {
         printf("sdctl %s\n", SDTRAIN_VERSION);
         return CTL_DONE;
     }
-    const char *noun = is_noun(argv[1]) ? argv[1] : NULL;
-    const char *verb = noun ? (argc > 2 ? argv[2] : "") : argv[1];
-    if (noun && (!*verb || strcmp(verb, "--help") == 0 || strcmp(verb, "-h") == 0))
-        return usage(*verb ? stdout : stderr, noun, *verb ? CTL_DONE : CTL_USAGE);
+
+    const char *noun = is_noun(word) ? word : NULL;
+    const char *name = noun ? (argc > 2 ? argv[2] : "") : word;
+    if (noun && (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0))
+        return usage(stdout, noun, CTL_DONE);
     for (int i = 0; i < ctl_n_verbs; i++) {
         const CtlVerb *v = &ctl_verbs[i];
-        if (strcmp(v->name, verb) == 0 && (v->noun != NULL) == (noun != NULL) &&
-            (!noun || strcmp(v->noun, noun) == 0))
-            return v->run(argc - (noun ? 2 : 1), argv + (noun ? 2 : 1));
+        if (strcmp(v->name, name) != 0 || !has_noun(v, noun))
+            continue;
+        Arguments a;
+        int skip = noun ? 2 : 1;
+        int code = arguments_parse(v, argc - skip, argv + skip, &a);
+        return code >= 0 ? code : v->run(&a);
     }
-    fprintf(stderr, "sdctl: %s%s%s is not a verb\n\n", noun ? noun : "", noun ? " " : "", verb);
+    if (*name)
+        fprintf(stderr, "sdctl: %s%s%s is not a verb\n\n", noun ? noun : "", noun ? " " : "", name);
     return usage(stderr, noun, CTL_USAGE);
 }

@@ -1,11 +1,14 @@
 /* verbs.h - sdctl's verbs: one file each, one table in sdctl.c.
  *
- * Ownership: verbs borrow argv.
+ * Ownership: verbs borrow their Arguments.
  * Units:     none.
  * Errors:    a verb returns an exit code (CtlExit), after it has said on standard error what was
- * wrong. Threads:   the main thread.
+ *            wrong.
+ * Threads:   the main thread.
  */
 #pragma once
+
+typedef struct Arguments Arguments;
 
 typedef enum CtlExit {
     CTL_DONE = 0,
@@ -19,27 +22,41 @@ typedef enum CtlExit {
 typedef struct CtlVerb {
     const char *noun; /* "job"; NULL for a verb that stands alone */
     const char *name;
-    int (*run)(int argc, char **argv); /* argv[0] is the verb */
-    const char *arguments;             /* "NAME [--watch]" */
+    int (*run)(const Arguments *a);
+    const char *operand;   /* "NAME"; NULL: it takes none */
+    unsigned takes, needs; /* options, of arguments.h; what it needs it takes too */
     const char *about;
 } CtlVerb;
 
 extern const CtlVerb ctl_verbs[];
 extern const int ctl_n_verbs;
 
-/* Prints "usage: sdctl NOUN VERB ARGUMENTS", about, and what common options mean. */
-void ctl_help(const char *noun, const char *name);
+int job_start(const Arguments *a);
+int job_status(const Arguments *a);
+int job_list(const Arguments *a);
+int job_wait(const Arguments *a);
+int job_events(const Arguments *a);
+int job_logs(const Arguments *a);
+int job_resize(const Arguments *a);
+int job_stop(const Arguments *a);
+int job_delete(const Arguments *a);
+int job_checkpoint(const Arguments *a);
+int job_report(const Arguments *a);
+int job_sample(const Arguments *a);
+int job_export(const Arguments *a);
 
-int job_start(int argc, char **argv);
-int job_status(int argc, char **argv);
-int job_list(int argc, char **argv);
-int job_wait(int argc, char **argv);
-int job_resize(int argc, char **argv);
-int job_stop(int argc, char **argv);
-int job_delete(int argc, char **argv);
+int node_list(const Arguments *a);
+int node_status(const Arguments *a);
+int node_cordon(const Arguments *a);
+int node_drain(const Arguments *a);
+int node_uncordon(const Arguments *a);
 
-int dev_up(int argc, char **argv);
-int dev_down(int argc, char **argv);
-int dev_status(int argc, char **argv);
-int dev_kill_node(int argc, char **argv);
-int dev_start_node(int argc, char **argv);
+int cluster_status(const Arguments *a);
+
+int dev_up(const Arguments *a);
+int dev_down(const Arguments *a);
+int dev_status(const Arguments *a);
+int dev_kill_node(const Arguments *a);
+int dev_start_node(const Arguments *a);
+
+int completion(const Arguments *a);

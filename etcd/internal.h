@@ -11,9 +11,10 @@
  * round_robin goes on handing it every third call. Here the client stays with one endpoint and
  * leaves it, with all its streams, once it is silent.
  *
- * Ownership: an Rpc and an EtcdCall are listed in their Etcd, which frees what is left of them. A
- *            watch or lease holds a reference on the Etcd's memory; once it is `closed` the
- * pointers to rpcs and calls mean nothing. Units:     *_usec is CLOCK_BOOTTIME microseconds.
+ * Ownership: an Rpc and an EtcdCall are listed in their Etcd, which frees what is left of them.
+ *            A watch or lease holds a reference on the Etcd's memory; once it is `closed` the
+ *            pointers to rpcs and calls mean nothing.
+ * Units:     *_usec is CLOCK_BOOTTIME microseconds.
  * Errors:    negative errno; gRPC's status is translated in call.c.
  * Threads:   all on the loop's thread but the list of completions, which `lock` guards.
  */

@@ -87,7 +87,7 @@ static void test_empty_value(void **state)
     Etcd *etcd = ((Fixture *)*state)->etcd;
     EtcdOp put = {.kind = ETCD_PUT, .key = "/empty", .value = ""};
 
-    _cleanup_(etcd_answer_freep) EtcdAnswer *done = txn(etcd, NULL, 0, &put, 1);
+    _unused_ _cleanup_(etcd_answer_freep) EtcdAnswer *done = txn(etcd, NULL, 0, &put, 1);
     _cleanup_(etcd_answer_freep) EtcdAnswer *found = get(etcd, "/empty", false);
     assert_int_equal(found->n_kvs, 1);
     assert_int_equal(found->kvs[0].n_value, 0);
@@ -143,7 +143,7 @@ static void test_prefixes(void **state)
     };
     EtcdOp delete = {.kind = ETCD_DELETE_PREFIX, .key = "/p/"};
 
-    _cleanup_(etcd_answer_freep) EtcdAnswer *done = txn(etcd, NULL, 0, puts, 5);
+    _unused_ _cleanup_(etcd_answer_freep) EtcdAnswer *done = txn(etcd, NULL, 0, puts, 5);
     _cleanup_(etcd_answer_freep) EtcdAnswer *found = get(etcd, "/p/", true);
     assert_int_equal(found->n_kvs, 2);
     assert_string_equal(found->kvs[0].key, "/p/a");
@@ -152,7 +152,7 @@ static void test_prefixes(void **state)
     assert_int_equal(end->n_kvs, 1);
     _cleanup_(etcd_answer_freep) EtcdAnswer *all = get(etcd, "", true);
     assert_true(all->n_kvs >= 5);
-    _cleanup_(etcd_answer_freep) EtcdAnswer *deleted = txn(etcd, NULL, 0, &delete, 1);
+    _unused_ _cleanup_(etcd_answer_freep) EtcdAnswer *deleted = txn(etcd, NULL, 0, &delete, 1);
     _cleanup_(etcd_answer_freep) EtcdAnswer *rest = get(etcd, "/p", true);
     assert_int_equal(rest->n_kvs, 2);
     assert_string_equal(rest->kvs[0].key, "/p");

@@ -1,23 +1,25 @@
 /* kernels.h - the one list of numeric operations; kernels/cpu and kernels/cuda implement it.
  *
- * Layout: activations are NHWC, so that an image is also its tokens: [N][H*W][C]. They have the
- * device's compute type (fp32 on CPUs; bf16 or fp16 on GPUs). Parameters and gradients are fp32 in
- * diffusers' layout (OIHW, [out][in]); what a kernel wants instead is packed once per weight
- * update. Operations with shapes that need planning (Conv, Linear, Attention, ...) are objects made
- * once; running them neither allocates nor synchronises. The workspace may be shared by all
- * operations of one stream.
- *
- * Ownership: *_new() gives the caller the object, *_free() accepts NULL and returns NULL; objects
- * borrow their Device. All data pointers are device memory, borrowed, 64-byte aligned where they
- * are activations, packed weights or workspace. Units:     shapes in elements, workspace in bytes.
- * Errors:    *_new(): 0 or -errno with text; running is void: what can go wrong on a GPU is sticky
- * and comes out of device_synchronise(). Threads:   one stream per Device; one thread at a time.
+ * Layout:    activations are NHWC, so that an image is also its tokens: [N][H*W][C]. They have
+ *            the device's compute type (fp32 on CPUs; bf16 or fp16 on GPUs). Parameters and
+ *            gradients are fp32 in diffusers' layout (OIHW, [out][in]); what a kernel wants
+ *            instead is packed once per weight update. Operations with shapes that need planning
+ *            (Conv, Linear, Attention, ...) are objects made once; running them neither
+ *            allocates nor synchronises. The workspace may be shared by all operations of one
+ *            stream.
+ * Ownership: *_new() gives the caller the object, *_free() accepts NULL and returns NULL;
+ *            objects borrow their Device. All data pointers are device memory, borrowed, 64-byte
+ *            aligned where they are activations, packed weights or workspace.
+ * Units:     shapes in elements, workspace in bytes.
+ * Errors:    *_new(): 0 or -errno with text; running is void: what can go wrong on a GPU is
+ *            sticky and comes out of device_synchronise().
+ * Threads:   one stream per Device; one thread at a time.
  * Exactness: the same inputs give the same bits on every run, for the same numerics
- * (device_numerics()). No result depends on neighbours in memory, alignment or time; sums have a
- * fixed tree.
+ *            (device_numerics()). No result depends on neighbours in memory, alignment or time;
+ *            sums have a fixed tree.
  *
- * Both C and nvcc read this file: no restrict, a[static N], _Atomic, _Static_assert, designators
- * out of order.
+ * Both C and nvcc read this file: no restrict, a[static N], _Atomic, _Static_assert, designators out
+ * of order.
  */
 #pragma once
 

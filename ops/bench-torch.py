@@ -6,13 +6,19 @@ counts. Prints one line of JSON with the same fields.
     python3 -m venv v && v/bin/pip install -r tests/golden/requirements.txt
     v/bin/python ops/bench-torch.py [--channels 64,128,256] [--heads 4,8,8] [--side 32] [--grain 8]
         [--tokens 77] [--text-dim 256] [--layers 2] [--threads 2] [--steps 20] [--channels-last] [--compile]
+        [--paced]
+
+With --paced it says that it is ready; then each step waits for a line on standard input and prints its milliseconds.
 """
 import argparse
 import json
+import sys
 import time
 
+import diffusers
 import torch
 from diffusers import UNet2DConditionModel
+from torch.utils.flop_counter import FlopCounterMode
 
 
 def counts(text):
@@ -28,6 +34,7 @@ def parse():
         p.add_argument(f"--{name}", type=int, default=value)
     p.add_argument("--channels-last", action="store_true")
     p.add_argument("--compile", action="store_true")
+    p.add_argument("--paced", action="store_true")
     return p.parse_args()
 
 
@@ -58,19 +65,28 @@ def main():
         optimizer.zero_grad(set_to_none=True)
         return loss.item()
 
-    for _ in range(3):
+    with FlopCounterMode(display=False) as flops:
         step()
+    for _ in range(2):
+        step()
+    if o.paced:
+        print("ready", flush=True)
     msec, cpu = [], time.process_time()
     for _ in range(o.steps):
+        if o.paced:
+            sys.stdin.readline()
         start = time.perf_counter()
         loss = step()
         msec.append(1e3 * (time.perf_counter() - start))
+        if o.paced:
+            print(f"{msec[-1]:.3f}", flush=True)
     cpu = 1e3 * (time.process_time() - cpu) / o.steps
     msec.sort()
     print(json.dumps({
         "figure": "training_step_torch", "value": round(msec[o.steps // 2], 3), "unit": "ms", "min": round(msec[0], 3),
         "max": round(msec[-1], 3), "cpu_ms": round(cpu, 3), "runs": o.steps, "threads": o.threads,
         "parameters": sum(p.numel() for p in model.parameters()), "torch": torch.__version__,
+        "diffusers": diffusers.__version__, "gflop": round(flops.get_total_flops() / 1e9, 1),
         "channels_last": o.channels_last, "compile": o.compile, "loss": loss}))
 
 

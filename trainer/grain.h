@@ -4,7 +4,9 @@
  * sample are the same whoever trains it.
  *
  * Ownership: grain_work_new() gives the caller a GrainWork; borrows Device, Network, Job and
- * empty_text. Units:     as loader.h and network.h. Errors:    -ENOMEM; what the device reports.
+ *            empty_text.
+ * Units:     as loader.h and network.h.
+ * Errors:    -ENOMEM; what the device reports.
  * Threads:   the training thread.
  */
 #pragma once

@@ -7,8 +7,9 @@
  *
  * Ownership: host_open() gives the caller a Host and takes over the descriptor.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    -EPIPE the daemon is gone; -ETIMEDOUT it did not say so in time; -ESTALE it refused:
- * the world is over. Threads:   the training thread's, but for its own thread.
+ * Errors:    -EPIPE the daemon is gone; -ETIMEDOUT it did not say so in time; -ESTALE it
+ *            refused: the world is over.
+ * Threads:   the training thread's, but for its own thread.
  */
 #pragma once
 

@@ -3,7 +3,8 @@
  * Ownership: none.
  * Units:     as each verb's --help says.
  * Errors:    exit codes (exit_code.h); the text goes to standard error and, under a daemon, into
- * the channel. Threads:   the main thread.
+ *            the channel.
+ * Threads:   the main thread.
  */
 #pragma once
 

@@ -8,8 +8,9 @@
  * Ownership: saver_new() gives the caller a Saver; borrows the Session.
  * Units:     steps that are done.
  * Errors:    -ESTALE the world is over (refused); -EPIPE the daemon is gone; a save that must be
- * there and failed three times: its store's error. A periodic save that fails is logged and tried
- * again when the next is due. Threads:   the training thread.
+ *            there and failed three times: its store's error. A periodic save that fails is
+ *            logged and tried again when the next is due.
+ * Threads:   the training thread.
  */
 #pragma once
 

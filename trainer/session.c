@@ -37,40 +37,15 @@ static int open_resume(Session *s, const SessionAssignment *a, ExitCode *ret_exi
     return r;
 }
 
-/* The ISA cap that the job's numerics name, or this process's own (SDTRAIN_ISA), or none. */
-static const char *isa_cap(const Session *s, char text[16])
-{
-    const char *isa = getenv("SDTRAIN_ISA");
-    if (s->resume) {
-        _cleanup_json_ json_t *numerics = json_loads(manifest_facts(s->resume)->numerics, 0, NULL);
-        const char *recorded = json_string_value(json_object_get(numerics, "isa"));
-        if (recorded)
-            isa = recorded;
-    }
-    if (!isa)
-        return NULL;
-    (void)snprintf(text, 16, "%s", isa);
-    return text;
-}
-
-static int open_network(Session *s, ExitCode *ret_exit, Error *err)
+/* The network's config, as far as the data can take it. */
+static int open_config(Session *s, ExitCode *ret_exit, Error *err)
 {
     const Job *job = s->job;
-    char isa[16];
-    DeviceOptions options = {.kind = DEVICE_CPU,
-                             .threads = job->train.threads,
-                             .isa = isa_cap(s, isa),
-                             .type = DATA_F32};
-    *ret_exit = EXIT_DEVICE_FAULT;
-    int r = device_open(&options, &s->device, err);
-    if (r < 0)
-        return r;
-
-    *ret_exit = EXIT_NEVER_RETRY;
-    r = unet_config_read(job->model.config_uri, &s->config, err);
-    if (r < 0)
-        return r;
     const DatasetShape *data = dataset_shape(s->dataset);
+    *ret_exit = EXIT_NEVER_RETRY;
+    int r = unet_config_read(job->model.config_uri, &s->config, err);
+    if (r < 0)
+        return r;
     if (data->channels != s->config.in_channels || data->text_dim != s->config.cross_attention_dim)
         return error_set(err, -EINVAL,
                          "%s: in_channels %d and cross_attention_dim %d do not fit the data's %d "
@@ -78,6 +53,20 @@ static int open_network(Session *s, ExitCode *ret_exit, Error *err)
                          "%d text dimensions",
                          job->model.config_uri, s->config.in_channels,
                          s->config.cross_attention_dim, data->channels, data->text_dim);
+    return 0;
+}
+
+static int open_network(Session *s, ExitCode *ret_exit, Error *err)
+{
+    const Job *job = s->job;
+    const DatasetShape *data = dataset_shape(s->dataset);
+    DeviceOptions options = {.kind = DEVICE_CPU, .threads = job->train.threads, .type = DATA_F32};
+    *ret_exit = EXIT_DEVICE_FAULT;
+    int r = device_open(&options, &s->device, err);
+    if (r < 0)
+        return r;
+
+    *ret_exit = EXIT_NEVER_RETRY;
     NetworkShape shape = {.grain = (int)job->train.grain,
                           .height = data->height,
                           .width = data->width,
@@ -162,14 +151,33 @@ static int open_state(Session *s, ExitCode *ret_exit, Error *err)
     return init_state(job, s->resume_store, s->resume, s->state, ret_exit, err);
 }
 
-static void fill_facts(Session *s)
+/* What the job's text names but does not hold belongs to its identity too: the network's config and the embedding of
+ * the empty caption. */
+static int identify(const Session *s, Hash *ret, Error *err)
+{
+    const DatasetShape *data = dataset_shape(s->dataset);
+    const float *empty = dataset_empty_text(s->dataset);
+    _cleanup_free_ char *config = NULL;
+    _cleanup_(hasher_freep) Hasher *hasher = NULL;
+    if (unet_config_format(&s->config, &config) < 0 || hasher_new(&hasher) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    hasher_update(hasher, &s->job->identity, sizeof(s->job->identity));
+    hasher_update(hasher, config, strlen(config));
+    if (empty)
+        hasher_update(hasher, empty,
+                      (size_t)data->text_tokens * (size_t)data->text_dim * sizeof(float));
+    *ret = hasher_digest(hasher);
+    return 0;
+}
+
+static int fill_facts(Session *s, Error *err)
 {
     (void)snprintf(s->facts.job, sizeof(s->facts.job), "%s", s->job->name);
-    s->facts.job_identity = s->job->identity;
     s->facts.dataset_digest = dataset_digest(s->dataset);
     s->facts.generation = s->generation;
     s->facts.order_algorithm = ORDER_ALGORITHM;
     s->facts.reduction_algorithm = REDUCTION_ALGORITHM;
+    return identify(s, &s->facts.job_identity, err);
 }
 
 /* Rank 0 of several opens the store that the others will find the comm through. */
@@ -220,7 +228,11 @@ int session_open(Host *host, const SessionAssignment *a, Session **ret, ExitCode
         *ret_exit = r == -EINVAL ? EXIT_NEVER_RETRY : exit_for_data(r);
         return r;
     }
-    fill_facts(s);
+    r = open_config(s, ret_exit, err);
+    if (r == 0)
+        r = fill_facts(s, err);
+    if (r < 0)
+        return r;
     if (s->resume) { /* before the canned grain, which another job's seed would change too */
         *ret_exit = EXIT_NEVER_RETRY;
         r = manifest_check_facts(s->resume, &s->facts, err);
@@ -274,7 +286,7 @@ static Agreement agreement_of(const Session *s)
                                 scalars->n_accepted};
     return (Agreement){.generation = s->generation,
                        .step = scalars->step,
-                       .job = s->job->identity,
+                       .job = s->facts.job_identity,
                        .dataset = s->facts.dataset_digest,
                        .manifest = s->resume ? manifest_hash(s->resume) : (Hash){0, 0},
                        .numerics = hash_bytes(s->facts.numerics, strlen(s->facts.numerics)),

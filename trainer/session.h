@@ -5,8 +5,11 @@
  * peer. join: comms, agreement of all ranks, checkpoint writer, loader.
  *
  * Ownership: session_open() gives the caller a Session, which owns all its parts; session_free()
- * accepts NULL. Units:     steps, bytes. Errors:    -errno, and *ret_exit gets the exit code that
- * says who or what is to blame (exit_code.h). Threads:   the training thread.
+ *            accepts NULL.
+ * Units:     steps, bytes.
+ * Errors:    -errno, and *ret_exit gets the exit code that says who or what is to blame
+ *            (exit_code.h).
+ * Threads:   the training thread.
  */
 #pragma once
 

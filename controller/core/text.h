@@ -1,7 +1,10 @@
 /* text.h - the few string operations that the core needs, without the C library.
  *
- * Ownership: a Text writes into the caller's buffer and keeps it terminated; what does not fit is
- * cut. Units:     bytes, with the terminating NUL. Errors:    none. Threads:   any.
+ * Ownership: a Text writes into the caller's buffer and keeps it terminated; what does not fit
+ *            is cut.
+ * Units:     bytes, with the terminating NUL.
+ * Errors:    none.
+ * Threads:   any.
  */
 #pragma once
 

@@ -55,16 +55,20 @@ static const double rounder = 0x1.8p52;
 void quantise_add(Device *device, int64_t n, const float *g, int exponent, int32_t *sum)
 {
     const int team = device_team(device, n);
-    const double factor = power_of_two(exponent);
+    const float factor = (float)power_of_two(exponent);
 
+    /* In floats: the product is exact, or so small that it rounds to 0, or saturates; 2^23 + |v| is
+     * |v| rounded half to even while |v| < 2^23, and a float beyond that is an integer already. */
 #pragma omp parallel for num_threads(team) schedule(static)
     for (int64_t first = 0; first < n; first += RANGE) {
         for (int64_t i = first; i < MIN(first + RANGE, n); i++) {
             bool finite = (float_bits(g[i]) & FLOAT_INFINITY_BITS) != FLOAT_INFINITY_BITS;
-            double v = (double)(finite ? g[i] : 0.0f) * factor;
-            v = v > 2147483647.0 ? 2147483647.0 : v;
-            v = v < -2147483648.0 ? -2147483648.0 : v;
-            sum[i] = (int32_t)((uint32_t)sum[i] + (uint32_t)double_bits(v + rounder));
+            float v = (finite ? g[i] : 0.0f) * factor, size = fabsf(v);
+            float whole = copysignf((size + 0x1p23f) - 0x1p23f, v);
+            v = size < 0x1p23f ? whole : v;
+            v = v > 2147483520.0f ? 2147483520.0f : v; /* the largest float below 2^31 */
+            v = v < -2147483648.0f ? -2147483648.0f : v;
+            sum[i] = (int32_t)((uint32_t)sum[i] + (uint32_t)(int32_t)v);
         }
     }
 }

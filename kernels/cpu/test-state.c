@@ -34,6 +34,9 @@ static void test_absolute_max(void **state)
 }
 
 /* Ties, signs, both ends of the range, what saturates and what counts as nothing. */
+/* The largest float below 2^31. */
+enum { SATURATED = 2147483520 };
+
 static void test_quantise_corners(void **state)
 {
     (void)state;
@@ -51,11 +54,11 @@ static void test_quantise_corners(void **state)
         {8388607.5f, 8388608, 8388608},
         {0x1.fffffep30f, 2147483520, 2147483520},
         {-0x1p31f, INT32_MIN, INT32_MIN},
-        {0x1p31f, INT32_MAX, INT64_C(1) << 31},
+        {0x1p31f, SATURATED, INT64_C(1) << 31},
         {-0x1.8p31f, INT32_MIN, -(INT64_C(3) << 30)},
-        {0x1.000002p51f, INT32_MAX, (INT64_C(1) << 51) + (INT64_C(1) << 28)},
-        {0x1.fffffep61f, INT32_MAX, (INT64_C(1) << 62) - (INT64_C(1) << 38)},
-        {0x1p63f, INT32_MAX, INT64_MAX},
+        {0x1.000002p51f, SATURATED, (INT64_C(1) << 51) + (INT64_C(1) << 28)},
+        {0x1.fffffep61f, SATURATED, (INT64_C(1) << 62) - (INT64_C(1) << 38)},
+        {0x1p63f, SATURATED, INT64_MAX},
         {-0x1p70f, INT32_MIN, INT64_MIN},
         {INFINITY, 0, 0},
         {-INFINITY, 0, 0},

@@ -91,8 +91,8 @@ def check_header(path, text):
     if not first.startswith(f"/* {path.name} - "):
         complain(path, 1, f'must begin with "/* {path.name} - what it is."')
     for label in LABELS:
-        if label not in head:
-            complain(path, 1, f"the opening comment lacks {label}")
+        if f"\n * {label}" not in head:
+            complain(path, 1, f"the opening comment lacks a line that begins with {label}")
 
 
 def check_form(path, lines):

@@ -8,11 +8,11 @@
  *   trainer -> daemon   hello rendezvous ready stage step saved error done
  *
  * Ownership: strings inside a ChannelMessage are fixed buffers, except spec and text, which
- * channel_receive() allocates and channel_message_clear() frees; senders borrow. Units:     *_usec
- * is CLOCK_BOOTTIME microseconds. Errors:    -EAGAIN nothing there (non-blocking receive); -EPIPE
- * the other side is gone; -EBADMSG a packet that is not a message (the text says why); -EMSGSIZE
- * too long. Threads:   one sender and one receiver at a time per end; the two may be different
- * threads.
+ *            channel_receive() allocates and channel_message_clear() frees; senders borrow.
+ * Units:     *_usec is CLOCK_BOOTTIME microseconds.
+ * Errors:    -EAGAIN nothing there (non-blocking receive); -EPIPE the other side is gone;
+ *            -EBADMSG a packet that is not a message (the text says why); -EMSGSIZE too long.
+ * Threads:   one sender and one receiver at a time per end; the two may be different threads.
  */
 #pragma once
 

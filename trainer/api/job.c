@@ -271,7 +271,7 @@ static json_t *identity_json(const Job *job)
                               json_pack("{s:f}", "proportion", job->data.streams[i].proportion));
 
     return json_pack("{s:{s:i, s:b}, s:{s:O, s:s, s:s, s:f, s:I}, s:{s:I, s:I, s:I, s:i, s:i, s:i, "
-                     "s:i, s:f, s:{s:f, s:f, s:i}}, "
+                     "s:f, s:{s:f, s:f, s:i}}, "
                      "s:{s:f, s:f, s:f, s:f, s:f, s:I, s:f}, s:{s:b, s:f, s:I}}",
                      "model", "init", (int)job->model.init, "optimizer",
                      (int)job->model.init_optimizer, //
@@ -280,8 +280,8 @@ static json_t *identity_json(const Job *job)
                      (json_int_t)job->data.shuffle_window, //
                      "train", "global_batch", (json_int_t)job->train.global_batch, "grain",
                      (json_int_t)job->train.grain, "seed", (json_int_t)job->train.seed, "precision",
-                     (int)job->train.precision, "reduction", (int)job->train.reduction, "threads",
-                     job->train.threads, "prediction", (int)job->train.prediction, "caption_drop",
+                     (int)job->train.precision, "reduction", (int)job->train.reduction,
+                     "prediction", (int)job->train.prediction, "caption_drop",
                      job->train.caption_drop, "noise", "start",
                      job->train.noise_schedule.beta_start, "end",
                      job->train.noise_schedule.beta_end, "steps",

@@ -1,9 +1,12 @@
 /* job.h - the job file: what a person writes, checked and with every default filled in.
  *
- * Ownership: job_parse() gives the caller a Job; job_free() accepts NULL. All strings belong to the
- * Job. Units:     samples, steps, seconds as named. Errors:    -EINVAL with "<source>:
- * <path.to.key>: <what is wrong with which value>". Unknown keys are errors. Threads:   immutable
- * after parsing; any. Source:    ARCHITECTURE.md, "The job file".
+ * Ownership: job_parse() gives the caller a Job; job_free() accepts NULL. All strings belong to
+ *            the Job.
+ * Units:     samples, steps, seconds as named.
+ * Errors:    -EINVAL with "<source>: <path.to.key>: <what is wrong with which value>". Unknown
+ *            keys are errors.
+ * Threads:   immutable after parsing; any.
+ * Source:    ARCHITECTURE.md, "The job file".
  */
 #pragma once
 
@@ -88,7 +91,7 @@ typedef struct Job {
         int64_t grow_interval_sec;
     } recovery;
 
-    /* Hash of everything that may change a bit: all but name, world, zero_stage, checkpoint,
+    /* Hash of everything that may change a bit: all but name, world, steps, threads, zero_stage, checkpoint,
      * recovery and the cache. Two jobs with equal identities train the same weights. */
     Hash identity;
 } Job;

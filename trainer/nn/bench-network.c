@@ -2,9 +2,11 @@
  * AdamW, packing. The peer is ops/bench-torch.py; both print one line of JSON.
  *
  *     bench-network [--channels 64,128,256] [--heads 4,8,8] [--side 32] [--grain 8] [--tokens 77]
- *                   [--text-dim 256] [--layers 2] [--threads 2] [--steps 20] [--profile]
+ *                   [--text-dim 256] [--layers 2] [--threads 2] [--steps 20] [--profile] [--paced]
  *
- * With --profile a table of all operations follows, by time. */
+ * With --profile a table of all operations follows, by time. With --paced it says that it is
+ * ready; then each step waits for a line on standard input and prints its milliseconds, so that a
+ * peer can take turns. */
 #include "base/clock.h"
 #include "trainer/nn/network.h"
 #include "trainer/nn/tape.h"
@@ -20,7 +22,7 @@ typedef struct Options {
     UnetConfig config;
     NetworkShape shape;
     int threads, steps;
-    bool profile;
+    bool profile, paced;
 } Options;
 
 typedef struct Step {
@@ -53,21 +55,18 @@ static int parse_counts(const char *text, int ret[UNET_LEVELS_MAX])
 
 static int parse_options(int argc, char **argv, Options *o)
 {
-    static const struct option names[] = {{"channels", required_argument, NULL, 'c'},
-                                          {"heads", required_argument, NULL, 'h'},
-                                          {"side", required_argument, NULL, 's'},
-                                          {"grain", required_argument, NULL, 'g'},
-                                          {"tokens", required_argument, NULL, 't'},
-                                          {"text-dim", required_argument, NULL, 'd'},
-                                          {"layers", required_argument, NULL, 'l'},
-                                          {"threads", required_argument, NULL, 'j'},
-                                          {"steps", required_argument, NULL, 'n'},
-                                          {"profile", no_argument, NULL, 'p'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option names[] = {
+        {"channels", required_argument, NULL, 'c'}, {"heads", required_argument, NULL, 'h'},
+        {"side", required_argument, NULL, 's'},     {"grain", required_argument, NULL, 'g'},
+        {"tokens", required_argument, NULL, 't'},   {"text-dim", required_argument, NULL, 'd'},
+        {"layers", required_argument, NULL, 'l'},   {"threads", required_argument, NULL, 'j'},
+        {"steps", required_argument, NULL, 'n'},    {"profile", no_argument, NULL, 'p'},
+        {"paced", no_argument, NULL, 'w'},          {NULL, 0, NULL, 0}};
     int n_heads = 3, option, one[UNET_LEVELS_MAX];
     while ((option = getopt_long(argc, argv, "", names, NULL)) >= 0) {
-        if (option == 'p') {
-            o->profile = true;
+        if (option == 'p' || option == 'w') {
+            o->profile |= option == 'p';
+            o->paced |= option == 'w';
             continue;
         }
         int n = option == '?' ? -EINVAL : parse_counts(optarg, one);
@@ -307,6 +306,22 @@ static int print_profile(Step *s, int steps)
     return 0;
 }
 
+/* Milliseconds of a step; paced ones begin at a line of standard input. */
+static double timed_step(Step *s, const Options *o, int step)
+{
+    if (o->paced)
+        while (getchar() != '\n' && !feof(stdin))
+            continue;
+    uint64_t start = clock_boottime_usec();
+    step_run(s, step);
+    double msec = 1e-3 * (double)(clock_boottime_usec() - start);
+    if (o->paced) {
+        printf("%.3f\n", msec);
+        (void)fflush(stdout);
+    }
+    return msec;
+}
+
 static int run(const Options *o, Error *err)
 {
     _cleanup_(step_close) Step s = {0};
@@ -321,12 +336,12 @@ static int run(const Options *o, Error *err)
 
     for (int i = 1; i <= WARM_UP; i++)
         step_run(&s, i);
+    if (o->paced)
+        (void)puts("ready");
+    (void)fflush(stdout);
     double cpu = cpu_msec();
-    for (int i = 0; i < o->steps; i++) {
-        start = clock_boottime_usec();
-        step_run(&s, WARM_UP + 1 + i);
-        msec[i] = 1e-3 * (double)(clock_boottime_usec() - start);
-    }
+    for (int i = 0; i < o->steps; i++)
+        msec[i] = timed_step(&s, o, WARM_UP + 1 + i);
     cpu = (cpu_msec() - cpu) / o->steps;
     qsort(msec, (size_t)o->steps, sizeof(double), compare_double);
     double loss;

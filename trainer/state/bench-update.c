@@ -193,6 +193,11 @@ static void measure_time(Grain *grain, Comm *comm, const Options *options, int r
     }
     if (rank == 0)
         print("grain", "ms", grain_msec, (size_t)n);
+    double difference[ROUNDS];
+    for (int round = 0; round < ROUNDS; round++)
+        difference[round] = total[0][round] - total[KINDS - 1][round];
+    if (rank == 0)
+        print("update_exact_minus_float", "ms", difference, ROUNDS);
     for (int k = 0; k < KINDS; k++) {
         char figure[64];
         (void)snprintf(figure, sizeof(figure), "update_%s", kind_names[k]);

@@ -9,7 +9,9 @@
  * says who saves what.
  *
  * Ownership: train_state_new() gives the caller a TrainState; it borrows the Device and the
- * ParameterList. Units:     elements of fp32. Buffers are device memory. Errors:    -ENOMEM.
+ *            ParameterList.
+ * Units:     elements of fp32. Buffers are device memory.
+ * Errors:    -ENOMEM.
  * Threads:   the training thread's; the checkpoint writer sees copies only.
  */
 #pragma once

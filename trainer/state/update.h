@@ -6,9 +6,11 @@
  * missing ones, so that ZeRO 2's collectives match.
  *
  * Ownership: update_new() gives the caller an Update; borrows TrainState, Comm and Job.
- * Units:     gradients are flat fp32 of one grain's mean loss; the step's gradient is the mean over
- * G grains. Errors:    those of comm.h; -ENOMEM. Threads:   the training thread. Source:
- * ARCHITECTURE.md, "Same bits everywhere", items 4 and 5.
+ * Units:     gradients are flat fp32 of one grain's mean loss; the step's gradient is the mean
+ *            over G grains.
+ * Errors:    those of comm.h; -ENOMEM.
+ * Threads:   the training thread.
+ * Source:    ARCHITECTURE.md, "Same bits everywhere", items 4 and 5.
  */
 #pragma once
 

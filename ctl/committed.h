@@ -1,0 +1,46 @@
+/* committed.h - a committed checkpoint as its manifest.json describes it, for verbs that read what
+ * a job wrote: metrics for reports, weights for export. Everything is checked by size and hash
+ * before it is used.
+ *
+ * Ownership: committed_open() fills a Committed; committed_close() accepts a zeroed one. Metrics
+ *            are the caller's to free().
+ * Units:     steps, bytes.
+ * Errors:    -ENOENT no such object; -EBADMSG something does not verify; the text names the object.
+ * Threads:   the main thread.
+ * Source:    ARCHITECTURE.md, "manifest.json".
+ */
+#pragma once
+
+#include "base/json.h"
+#include "cluster/records.h"
+#include "store/store.h"
+
+typedef struct Committed {
+    Store *store;     /* of the job's checkpoint URI */
+    char folder[128]; /* of this checkpoint in it */
+    json_t *manifest;
+} Committed;
+
+int committed_open(const CheckpointCommit *commit, Committed *ret, Error *err);
+void committed_close(Committed *committed);
+
+typedef struct MetricsLine {
+    int64_t step;
+    double loss, lr, grad_norm; /* NAN: the line does not have it */
+} MetricsLine;
+
+/* One line per step, in order, without gap; steps whose last one is the end of a checkpoint's
+ * segment are also listed in *ret_saved. Both are free()d by the caller. */
+int committed_metrics(const Committed *committed, MetricsLine **ret, size_t *ret_n,
+                      int64_t **ret_saved, size_t *ret_n_saved, Error *err);
+
+/* One object as the manifest lists it. */
+typedef struct CommittedObject {
+    char key[256]; /* in the store */
+    uint64_t n_bytes;
+    Hash hash;
+} CommittedObject;
+
+/* All objects of a kind ("weights", "ema-weights"), in order; free()d by the caller. */
+int committed_objects(const Committed *committed, const char *kind, CommittedObject **ret,
+                      size_t *ret_n, Error *err);

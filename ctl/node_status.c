@@ -1,0 +1,167 @@
+/* node_status.c - `sdctl node list|status`: what nodes say of themselves and what was decided about
+ * them. Nodes that are cordoned or have ranks, but no record, are shown as gone. */
+#include "cluster/codec.h"
+#include "ctl/arguments.h"
+#include "ctl/model.h"
+#include "ctl/print.h"
+
+#include <string.h>
+
+static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
+static const char *const modes[] = {"none", "cordon", "drain", "quarantine"};
+
+static json_t *cordon_json(const CordonRecord *c)
+{
+    if (!c || (c->mode == CORDON_NONE && c->strikes == 0))
+        return json_null();
+    return json_pack("{s:s, s:s, s:s, s:f, s:o, s:i}", "mode", modes[c->mode], "reason", c->reason,
+                     "job", c->job, "since", (double)c->since_usec * 1e-6, "until",
+                     c->until_usec ? json_real((double)c->until_usec * 1e-6) : json_null(),
+                     "strikes", c->strikes);
+}
+
+/* What a node hosts now, by the worlds that are decided. */
+static json_t *ranks_json(const Model *m, const char *node)
+{
+    json_t *ranks = json_array();
+    for (size_t i = 0; i < m->n_jobs; i++) {
+        const ModelJob *job = &m->jobs[i];
+        if (!job->has_world || model_has_ended(job) || model_phase(job) == PHASE_PENDING)
+            continue;
+        for (int rank = 0; rank < job->world.size; rank++) {
+            size_t run;
+            int slot;
+            if (world_rank_place(&job->world, rank, &run, &slot) == 0 &&
+                strcmp(job->world.runs[run].node, node) == 0)
+                json_array_append_new(ranks, json_pack("{s:s, s:i, s:i}", "job", job->name, "rank",
+                                                       rank, "slot", slot));
+        }
+    }
+    return ranks;
+}
+
+/* record NULL: it is gone. */
+static json_t *node_json(const Model *m, const char *name, const NodeRecord *record)
+{
+    const NodeRecord none = {.verdict = NODE_HEALTHY};
+    const NodeRecord *n = record ? record : &none;
+    char lost[SLOTS_TEXT_MAX];
+    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "node",
+                     name, "state",
+                     !record                 ? "gone"
+                     : n->state == NODE_LEFT ? "left"
+                                             : "up",
+                     "slots", n->n_slots, "lost_slots", slots_format(n->lost_slots, lost),
+                     "address", n->address, "verdict", record ? verdicts[n->verdict] : "unknown",
+                     "evidence", n->evidence, "machine_id", n->machine_id, "boot_id", n->boot_id,
+                     "version", n->version, "log_dir", n->log_dir, "cordon",
+                     cordon_json(model_cordon(m, name)), "ranks", ranks_json(m, name));
+}
+
+static void print_line(json_t *j)
+{
+    json_t *cordon = json_object_get(j, "cordon"), *ranks = json_object_get(j, "ranks");
+    const char *mode = json_text(cordon, "mode");
+    char health[48], used[24], why[400];
+    (void)snprintf(health, sizeof(health), "%s%s%s", json_text(j, "verdict"),
+                   *mode && strcmp(mode, "none") != 0 ? ", " : "",
+                   *mode && strcmp(mode, "none") != 0 ? mode : "");
+    (void)snprintf(used, sizeof(used), "%zu/%lld", json_array_size(ranks), json_count(j, "slots"));
+    (void)snprintf(why, sizeof(why), "%s%s",
+                   json_count(cordon, "strikes") > 0 && strcmp(mode, "none") == 0 ? "strike: " : "",
+                   json_text(cordon, "reason"));
+    printf("%-20s %-6s %-7s %-20s %-16s %s\n", json_text(j, "node"), json_text(j, "state"), used,
+           health, json_array_size(ranks) ? json_text(json_array_get(ranks, 0), "job") : "-",
+           *json_text(j, "evidence") ? json_text(j, "evidence") : why);
+}
+
+/* All names: of records, and of cordons without one. */
+static json_t *all_json(const Model *m)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < m->n_nodes; i++)
+        json_array_append_new(all, node_json(m, m->nodes[i].name, &m->nodes[i]));
+    for (size_t i = 0; i < m->n_cordons; i++)
+        if (!model_node(m, m->cordons[i].node))
+            json_array_append_new(all, node_json(m, m->cordons[i].node, NULL));
+    return all;
+}
+
+int node_list(const Arguments *a)
+{
+    Error err = ERROR_INIT;
+    _cleanup_(model_freep) Model *model = NULL;
+    int r = model_open(&a->client, &model, &err);
+    if (r < 0)
+        return ctl_fail(&err, r);
+    json_t *all = all_json(model), *j;
+    size_t i;
+    if (a->json) {
+        print_json(all);
+        return CTL_DONE;
+    }
+    printf("%-20s %-6s %-7s %-20s %-16s %s\n", "NODE", "STATE", "USED", "HEALTH", "JOB", "WHY");
+    json_array_foreach (all, i, j)
+        print_line(j);
+    json_decref(all);
+    return CTL_DONE;
+}
+
+static void print_cordon(json_t *c)
+{
+    char since[TIME_TEXT_BYTES], until[TIME_TEXT_BYTES];
+    if (!json_is_object(c))
+        return;
+    if (strcmp(json_text(c, "mode"), "none") != 0) {
+        printf("  %s since %s", json_text(c, "mode"),
+               date_text((uint64_t)(json_number(c, "since") * 1e6), since));
+        if (json_has_number(c, "until"))
+            printf(" until %s", date_text((uint64_t)(json_number(c, "until") * 1e6), until));
+        if (*json_text(c, "job"))
+            printf(" for job %s", json_text(c, "job"));
+        printf(": %s\n", json_text(c, "reason"));
+    }
+    if (json_count(c, "strikes") > 0)
+        printf("  %lld strike%s, lately: %s\n", json_count(c, "strikes"),
+               json_count(c, "strikes") == 1 ? "" : "s", json_text(c, "reason"));
+}
+
+static void print_node(json_t *j)
+{
+    json_t *ranks = json_object_get(j, "ranks"), *rank;
+    size_t i;
+    printf("node %s: %s, %s", json_text(j, "node"), json_text(j, "state"), json_text(j, "verdict"));
+    if (*json_text(j, "evidence"))
+        printf(" (%s)", json_text(j, "evidence"));
+    printf("\n  %lld slot%s at %s, machine %s, version %s\n", json_count(j, "slots"),
+           json_count(j, "slots") == 1 ? "" : "s", json_text(j, "address"),
+           json_text(j, "machine_id"), json_text(j, "version"));
+    if (*json_text(j, "lost_slots"))
+        printf("  lost slots: %s (a process there survives SIGKILL)\n", json_text(j, "lost_slots"));
+    print_cordon(json_object_get(j, "cordon"));
+    if (*json_text(j, "log_dir"))
+        printf("  logs in %s\n", json_text(j, "log_dir"));
+    json_array_foreach (ranks, i, rank)
+        printf("  slot %-3lld rank %lld of job %s\n", json_count(rank, "slot"),
+               json_count(rank, "rank"), json_text(rank, "job"));
+}
+
+int node_status(const Arguments *a)
+{
+    Error err = ERROR_INIT;
+    _cleanup_(model_freep) Model *model = NULL;
+    int r = model_open(&a->client, &model, &err);
+    const NodeRecord *node = r == 0 ? model_node(model, a->operand) : NULL;
+    if (r == 0 && !node && !model_cordon(model, a->operand))
+        r = error_set(&err, -ENOENT, "no node %s in cluster %s", a->operand, model->cluster);
+    if (r < 0)
+        return ctl_fail(&err, r);
+    json_t *j = node_json(model, a->operand, node);
+    if (a->json) {
+        print_json(j);
+        return CTL_DONE;
+    }
+    print_node(j);
+    json_decref(j);
+    return CTL_DONE;
+}

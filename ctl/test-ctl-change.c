@@ -1,0 +1,314 @@
+/* test-ctl-change.c - verbs that write: what they refuse, in which words, and what lies in etcd
+ * afterwards. */
+#include "base/testing.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "ctl/testing-ctl.h"
+
+#include <string.h>
+
+static void write_job(CtlLab *lab, const char *name, const char *from, const char *to)
+{
+    _cleanup_free_ char *text = ctl_job_text(lab, name);
+    if (!from) {
+        ctl_write(lab, "job.json", text);
+        return;
+    }
+    char *at = strstr(text, from);
+    _cleanup_free_ char *changed = NULL;
+    assert_non_null(at);
+    assert_true(asprintf(&changed, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)) > 0);
+    ctl_write(lab, "job.json", changed);
+}
+
+static DesiredRecord desired_of(CtlLab *lab, const char *job)
+{
+    DesiredRecord desired;
+    Error err = ERROR_INIT;
+    _cleanup_free_ char *text = ctl_get(lab, KEY_DESIRED, job);
+    assert_non_null(text);
+    assert_int_equal(desired_record_decode("desired", text, strlen(text), &desired, &err), 0);
+    return desired;
+}
+
+static void bad_jobs_are_refused_by_file_key_and_value(void **state)
+{
+    CtlLab *lab = *state;
+    static const struct {
+        const char *from, *to, *says;
+    } cases[] = {
+        {"\"grain\": 4", "\"grain\": 5", "train.grain"},
+        {"\"steps\": 100", "\"steps\": 100, \"stepz\": 1", "train.stepz"},
+        {"\"steps\": 100", "\"steps\": \"many\"", "train.steps"},
+        {"\"min\": 1, \"max\": 4", "\"min\": 3, \"max\": 2", "world"},
+        {"\"max\": 4", "\"max\": 5", "world.max"},
+        {"/data\"}]", "/nowhere\"}]", "data.streams[0].uri: "},
+        {"/data/empty.npy", "/data/none.npy", "data.empty_text: "},
+        {"/unet.json", "/none.json", "model.config: "},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        char file[128];
+        write_job(lab, "bad", cases[i].from, cases[i].to);
+        assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
+        (void)snprintf(file, sizeof(file), "sdctl: %s/job.json: ", lab->folder);
+        assert_contains(lab->err, file);
+        assert_contains(lab->err, cases[i].says);
+    }
+    assert_int_equal(ctl_run(lab, "job start -f %s/none.json", lab->folder), 3);
+    assert_contains(lab->err, "/none.json");
+    assert_null(ctl_get(lab, KEY_SPECS, "bad"));
+}
+
+static void relative_paths_mean_nothing_to_ranks(void **state)
+{
+    CtlLab *lab = *state;
+    char unet[128], expected[400];
+    (void)snprintf(unet, sizeof(unet), "%s/unet.json", lab->folder);
+    write_job(lab, "bad", unet, "unet.json");
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
+    (void)snprintf(expected, sizeof(expected),
+                   "sdctl: %s/job.json: model.config: \"unet.json\" is relative; ranks run "
+                   "elsewhere, so give an absolute path or a URI\n",
+                   lab->folder);
+    assert_string_equal(lab->err, expected);
+}
+
+static void start_writes_spec_and_desired_once(void **state)
+{
+    CtlLab *lab = *state;
+    write_job(lab, "fresh", NULL, NULL);
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 0);
+    assert_string_equal(lab->out,
+                        "job fresh is submitted: 100 steps of 16 samples on 1 to 4 ranks\n");
+
+    SpecRecord spec;
+    Error err = ERROR_INIT;
+    _cleanup_free_ char *text = ctl_get(lab, KEY_SPECS, "fresh");
+    _cleanup_free_ char *file = ctl_job_text(lab, "fresh");
+    assert_int_equal(spec_record_decode("spec", text, strlen(text), &spec, &err), 0);
+    assert_string_equal(spec.spec, file);
+    assert_true(spec.submitted_usec > 0);
+    spec_record_clear(&spec);
+    DesiredRecord desired = desired_of(lab, "fresh");
+    assert_int_equal(desired.state, DESIRED_RUNNING);
+    assert_int_equal(desired.min, 1);
+    assert_int_equal(desired.max, 4);
+    assert_int_equal(desired.target, 0);
+
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
+    assert_contains(lab->err, "job.json: name: a job fresh is there already; sdctl job delete "
+                              "fresh removes one that has ended\n");
+}
+
+static void checkpoints_of_another_are_not_taken(void **state)
+{
+    CtlLab *lab = *state;
+    char saved[128], taken[160];
+    ctl_put_running_job(lab, "holder");
+    (void)snprintf(saved, sizeof(saved), "%s/saved/second", lab->folder);
+    (void)snprintf(taken, sizeof(taken), "file://%s/saved/holder/", lab->folder);
+    write_job(lab, "second", saved, taken);
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
+    assert_contains(lab->err, "checkpoint.uri: job holder, which is running, saves to ");
+
+    ctl_write(lab, "saved/third/step-0000000010-g1-00000000/manifest.json", "{}");
+    write_job(lab, "third", NULL, NULL);
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
+    assert_contains(lab->err, "/saved/third holds checkpoints already; give another URI, or "
+                              "--resume MANIFEST to go on from one of them\n");
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json --resume %s/none/manifest.json",
+                             lab->folder, lab->folder),
+                     1);
+    assert_contains(lab->err, "sdctl: --resume: manifest: ");
+    assert_int_equal(ctl_run(lab,
+                             "job start -f %s/job.json --resume "
+                             "%s/saved/third/step-0000000010-g1-00000000/manifest.json",
+                             lab->folder, lab->folder),
+                     0);
+    _cleanup_free_ char *text = ctl_get(lab, KEY_SPECS, "third");
+    assert_contains(text, "step-0000000010-g1-00000000/manifest.json");
+}
+
+static void resize_stop_delete_change_what_is_desired(void **state)
+{
+    CtlLab *lab = *state;
+    ctl_put_running_job(lab, "a");
+    assert_int_equal(ctl_run(lab, "job resize a --world 3"), 0);
+    assert_string_equal(lab->out, "job a will finish its step, save, and go on with 3 ranks once "
+                                  "there are slots for them\n");
+    assert_int_equal(desired_of(lab, "a").target, 3);
+    assert_int_equal(ctl_run(lab, "job resize a --world 5"), 1);
+    assert_string_equal(lab->err, "sdctl: --world 5: a step of job a has 4 grains, so it runs on 4 "
+                                  "ranks at most\n");
+    assert_int_equal(desired_of(lab, "a").target, 3);
+
+    assert_int_equal(ctl_run(lab, "job delete a"), 1);
+    assert_string_equal(lab->err, "sdctl: job a is running; sdctl job stop a first\n");
+    assert_int_equal(ctl_run(lab, "job stop a"), 0);
+    assert_int_equal(desired_of(lab, "a").state, DESIRED_STOPPED);
+
+    ctl_put_phase(lab, "a", PHASE_STOPPED, "stopped");
+    assert_int_equal(ctl_run(lab, "job stop a"), 1);
+    assert_string_equal(lab->err, "sdctl: job a has ended: it is stopped\n");
+    assert_int_equal(ctl_run(lab, "job resize a --world 2"), 1);
+    assert_int_equal(ctl_run(lab, "job delete a"), 0);
+    assert_int_equal(desired_of(lab, "a").state, DESIRED_DELETED);
+
+    static const char *const lines[] = {"job resize none --world 2", "job stop none",
+                                        "job delete none", "job checkpoint none"};
+    for (size_t i = 0; i < ELEMENTSOF(lines); i++) {
+        assert_int_equal(ctl_run(lab, "%s", lines[i]), 3);
+        assert_string_equal(lab->err, "sdctl: no job none in cluster lab\n");
+    }
+}
+
+static void wait_ends_with_the_event(void **state)
+{
+    CtlLab *lab = *state;
+    ctl_put_running_job(lab, "w");
+    assert_int_equal(ctl_run(lab, "job wait w --for running"), 0);
+    assert_string_equal(lab->out, "job w is running at step 12: resizes from 3 to 2\n");
+    assert_int_equal(ctl_run(lab, "job wait w --for step=12"), 0);
+    assert_int_equal(ctl_run(lab, "job wait w --for step=13 --timeout 0.2"), 4);
+    assert_string_equal(lab->err, "sdctl: job w has not reached step=13 in 0.2 s: it is running at "
+                                  "step 12: resizes from 3 to 2\n");
+    assert_int_equal(ctl_run(lab, "job wait none --for running"), 3);
+
+    ctl_begin(lab, "job wait w --for succeeded --timeout 60");
+    ctl_put_phase(lab, "w", PHASE_SUCCEEDED, "finished");
+    assert_int_equal(ctl_finish(lab), 0);
+    assert_string_equal(lab->out, "job w is succeeded at step 12: finished\n");
+    assert_int_equal(ctl_run(lab, "job wait w --for step=50"), 1);
+    assert_string_equal(lab->err,
+                        "sdctl: job w will not reach step=50: it is succeeded at step 12: "
+                        "finished\n");
+}
+
+static void watch_tells_the_story_and_ends_with_the_job(void **state)
+{
+    CtlLab *lab = *state;
+    ctl_put_running_job(lab, "v");
+    ctl_begin(lab, "job status v --watch");
+    IncidentRecord incident = {.id = "v-2",
+                               .state = INCIDENT_OPEN,
+                               .job = "v",
+                               .cause = "trainer-died",
+                               .node = "n2",
+                               .rank = 1,
+                               .generation = 2,
+                               .step = 12,
+                               .evidence = "signal 9",
+                               .at_usec = UINT64_C(1700000041000000)};
+    CTL_PUT(lab, KEY_INCIDENTS, "v-2", incident_record, incident);
+    incident.state = INCIDENT_RESOLVED;
+    incident.lost_steps = 2;
+    incident.first_step_usec = incident.at_usec + 750000;
+    incident.resolved_usec = incident.at_usec + 900000;
+    CTL_PUT(lab, KEY_INCIDENTS, "v-2", incident_record, incident);
+    ctl_put_phase(lab, "v", PHASE_FAILED, "non-finite-loss of rank 0 on n1: grain 3");
+    assert_int_equal(ctl_finish(lab), 1);
+    assert_contains(lab->out, "generation 2: 2 ranks from step 10");
+    assert_contains(lab->out, "trainer-died of rank 1 on n2: signal 9\n");
+    assert_contains(lab->out, "recovered from trainer-died of rank 1 in 0.75 s, 2 steps again\n");
+    assert_contains(lab->out, "\njob v failed at step 12 after 1 min 0 s: non-finite-loss of rank "
+                              "0 on n1: grain 3\n");
+    assert_null(strchr(lab->out, '\r')); /* not a terminal */
+
+    ctl_put_phase(lab, "v", PHASE_SUCCEEDED, "finished");
+    assert_int_equal(ctl_run(lab, "job status v --watch"), 0);
+    assert_int_equal(ctl_run(lab, "job status none --watch"), 3);
+}
+
+static void nodes_are_cordoned_drained_and_freed(void **state)
+{
+    CtlLab *lab = *state;
+    NodeRecord node = {.name = "n1", .machine_id = "1", .incarnation = 1, .n_slots = 2};
+    CTL_PUT(lab, KEY_NODES, "n1", node_record, node);
+    CordonRecord cordon = {.node = "n1", .strikes = 2, .reason = "trainer-died"};
+    CTL_PUT(lab, KEY_CORDONS, "n1", cordon_record, cordon);
+    Error err = ERROR_INIT;
+
+    assert_int_equal(ctl_run(lab, "node drain n1 --reason 'disk swap'"), 0);
+    _cleanup_free_ char *text = ctl_get(lab, KEY_CORDONS, "n1");
+    assert_int_equal(cordon_record_decode("c", text, strlen(text), &cordon, &err), 0);
+    assert_int_equal(cordon.mode, CORDON_DRAIN);
+    assert_string_equal(cordon.reason, "disk swap");
+    assert_int_equal(cordon.strikes, 2);
+    assert_int_equal(ctl_run(lab, "node cordon n1"), 0);
+    assert_int_equal(ctl_run(lab, "node list -o json"), 0);
+    json_t *all = ctl_json(lab), *first = json_array_get(all, 0);
+    assert_string_equal(json_string_value(
+                            json_object_get(json_object_get(first, "cordon"), "mode")),
+                        "cordon");
+    json_decref(all);
+    assert_int_equal(ctl_run(lab, "node uncordon n1"), 0);
+    assert_null(ctl_get(lab, KEY_CORDONS, "n1"));
+
+    assert_int_equal(ctl_run(lab, "node cordon n9"), 3);
+    assert_string_equal(lab->err, "sdctl: no node n9 in cluster lab\n");
+    assert_int_equal(ctl_run(lab, "node cordon ../n1"), 3);
+    assert_int_equal(ctl_run(lab, "node status n9"), 3);
+}
+
+static void a_checkpoint_is_asked_for_and_awaited(void **state)
+{
+    CtlLab *lab = *state;
+    char id[64];
+    ctl_put_running_job(lab, "s");
+    ctl_begin(lab, "job checkpoint s");
+    _cleanup_free_ char *text = ctl_wait_any(lab, KEY_REQUESTS, id, sizeof(id));
+    assert_contains(text, "\"kind\":\"checkpoint\"");
+    assert_contains(text, "\"target\":\"s\"");
+    CheckpointsRecord checkpoints = {
+        .commits = {{.step = 12, .generation = 2, .uri = "file:///x/step-12/manifest.json"}},
+        .n_commits = 1};
+    CTL_PUT(lab, KEY_CHECKPOINTS, "s", checkpoints_record, checkpoints);
+    assert_int_equal(ctl_finish(lab), 0);
+    assert_contains(lab->out, "job s is saved at step 12, digest ");
+    ctl_remove(lab, KEY_REQUESTS, id);
+
+    ctl_begin(lab, "job checkpoint s");
+    free(text);
+    text = ctl_wait_any(lab, KEY_REQUESTS, id, sizeof(id));
+    RequestRecord request = {.kind = "checkpoint", .target = "s", .answer = "refused: no"};
+    (void)snprintf(request.id, sizeof(request.id), "%.39s", id);
+    CTL_PUT(lab, KEY_REQUESTS, id, request_record, request);
+    assert_int_equal(ctl_finish(lab), 1);
+    assert_string_equal(lab->err, "sdctl: job s: no checkpoint: refused: no\n");
+
+    assert_int_equal(ctl_run(lab, "job checkpoint s --timeout 0.1"), 4);
+    assert_string_equal(lab->err, "sdctl: job s: no checkpoint was committed within 0.1 s (nobody "
+                                  "has answered)\n");
+    ctl_put_phase(lab, "s", PHASE_STOPPED, "stopped");
+    assert_int_equal(ctl_run(lab, "job checkpoint s"), 1);
+    assert_string_equal(lab->err, "sdctl: job s does not run: it is stopped\n");
+}
+
+static int start(void **state)
+{
+    *state = ctl_lab_start(true);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    *state = ctl_lab_stop(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_jobs_are_refused_by_file_key_and_value),
+        cmocka_unit_test(relative_paths_mean_nothing_to_ranks),
+        cmocka_unit_test(start_writes_spec_and_desired_once),
+        cmocka_unit_test(checkpoints_of_another_are_not_taken),
+        cmocka_unit_test(resize_stop_delete_change_what_is_desired),
+        cmocka_unit_test(wait_ends_with_the_event),
+        cmocka_unit_test(watch_tells_the_story_and_ends_with_the_job),
+        cmocka_unit_test(nodes_are_cordoned_drained_and_freed),
+        cmocka_unit_test(a_checkpoint_is_asked_for_and_awaited),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
