@@ -34,7 +34,8 @@ static Rank ranks[RANKS_MAX];
 
 /* ---- the daemon's side ---- */
 
-static void start(Rank *rank)
+/* fault: SDTRAIN_FAULT for it, or NULL. */
+static void start_with(Rank *rank, const char *fault)
 {
     int pair[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
@@ -47,7 +48,8 @@ static void start(Rank *rank)
     assert_true(rank->pid >= 0);
     if (rank->pid == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (dup2(pair[1], CHANNEL_FD) < 0 || setenv("SDTRAIN_CHANNEL", "3", 1) < 0)
+        if (dup2(pair[1], CHANNEL_FD) < 0 || setenv("SDTRAIN_CHANNEL", "3", 1) < 0 ||
+            (fault && setenv("SDTRAIN_FAULT", fault, 1) < 0))
             _exit(126);
         (void)fcntl(CHANNEL_FD, F_SETFD, 0); /* when it was descriptor 3 already */
         (void)execl(path, path, "run", (char *)NULL);
@@ -55,6 +57,8 @@ static void start(Rank *rank)
     }
     (void)fd_close(pair[1]);
 }
+
+static void start(Rank *rank) { start_with(rank, NULL); }
 
 static int end(Rank *rank)
 {
@@ -307,12 +311,12 @@ static void says_what_is_wrong(void **unused)
     refuses(text, &resume, EXIT_DATA_CORRUPT, "step-0000000009-g1-00000000");
 }
 
-/* A world of `size` ranks until all have been told to go. */
-static void start_world(const char *text, int64_t generation, int size)
+/* A world of `size` ranks until all have been told to go. The last one suffers fault. */
+static void start_world(const char *text, int64_t generation, int size, const char *fault)
 {
     char address[CHANNEL_ADDRESS_MAX] = "";
     for (int i = 0; i < size; i++)
-        start(&ranks[i]);
+        start_with(&ranks[i], i == size - 1 ? fault : NULL);
     for (int i = 0; i < size; i++)
         assign(&ranks[i], text, generation, i, size, NULL);
     ChannelMessage rendezvous = expect(&ranks[0], CHANNEL_RENDEZVOUS);
@@ -329,7 +333,7 @@ static void three_ranks_train_the_same(void **unused)
 {
     (void)unused;
     _cleanup_free_ char *text = testing_job_text(&files, "three", ", \"zero_stage\": 2");
-    start_world(text, 1, 3);
+    start_world(text, 1, 3, NULL);
     for (int i = 0; i < 3; i++) {
         ChannelMessage done = serve_until_done(&ranks[i], 1);
         check_finished(&done);
@@ -337,11 +341,47 @@ static void three_ranks_train_the_same(void **unused)
     }
 }
 
+/* One gradient of the last rank's is not a number: all say the same, and none is blamed. */
+static void what_is_not_finite_stops_all_alike(void **unused)
+{
+    (void)unused;
+    _cleanup_free_ char *text = testing_job_text(&files, "poisoned", "");
+    start_world(text, 1, 3, "loop.nan=eio@9"); /* two grains a step, and step 1 twice: step 3 */
+    (void)expect(&ranks[0], CHANNEL_SAVED);
+    commit(&ranks[0], 1);
+    for (int i = 0; i < 3; i++) {
+        ChannelMessage error = expect(&ranks[i], CHANNEL_ERROR);
+        assert_int_equal(error.exit_code, EXIT_NON_FINITE);
+        assert_int_equal(error.step, 3);
+        assert_non_null(strstr(error.text, "step 4"));
+        assert_non_null(strstr(error.text, "grain 2"));
+        assert_non_null(strstr(error.text, "shard."));
+        assert_string_equal(error.text, ranks[0].error.text);
+        assert_int_equal(end(&ranks[i]), EXIT_NON_FINITE);
+    }
+    assert_int_equal(ranks[0].step, 3);
+}
+
+static void a_device_fault_is_ones_own(void **unused)
+{
+    (void)unused;
+    _cleanup_free_ char *text = testing_job_text(&files, "device", "");
+    start_world(text, 1, 2, "loop.compute=eio@7");
+    (void)expect(&ranks[0], CHANNEL_SAVED);
+    commit(&ranks[0], 1);
+    ChannelMessage own = expect(&ranks[1], CHANNEL_ERROR);
+    assert_int_equal(own.exit_code, EXIT_DEVICE_FAULT);
+    assert_int_equal(end(&ranks[1]), EXIT_DEVICE_FAULT);
+    ChannelMessage other = expect(&ranks[0], CHANNEL_ERROR);
+    assert_int_equal(other.exit_code, EXIT_PEER_LOST);
+    assert_int_equal(end(&ranks[0]), EXIT_PEER_LOST);
+}
+
 static void a_lost_peer_is_not_ones_own_fault(void **unused)
 {
     (void)unused;
     _cleanup_free_ char *text = testing_job_text(&files, "lost", "");
-    start_world(text, 1, 2);
+    start_world(text, 1, 2, NULL);
     (void)expect(&ranks[0], CHANNEL_SAVED); /* both wait for its answer, or for each other */
     assert_int_equal(kill(ranks[1].pid, SIGKILL), 0);
     assert_int_equal(end(&ranks[1]), -SIGKILL);
@@ -361,6 +401,8 @@ int main(void)
         cmocka_unit_test_teardown(ends_with_its_daemon, end_all),
         cmocka_unit_test_teardown(says_what_is_wrong, end_all),
         cmocka_unit_test_teardown(three_ranks_train_the_same, end_all),
+        cmocka_unit_test_teardown(what_is_not_finite_stops_all_alike, end_all),
+        cmocka_unit_test_teardown(a_device_fault_is_ones_own, end_all),
         cmocka_unit_test_teardown(a_lost_peer_is_not_ones_own_fault, end_all),
     };
     testing_job_open(&files);

@@ -21,7 +21,7 @@ class Stops(LabCase):
             folder = os.path.join(self.cluster.folder, node, "logs", job["name"], "g%d" % generation)
             for name in os.listdir(folder) if os.path.isdir(folder) else []:
                 with open(os.path.join(folder, name), errors="replace") as file:
-                    found[name] = file.read()
+                    found[int(name[len("rank"):-len(".log")])] = file.read()
         return found
 
     def test_loss_that_is_not_finite(self):
@@ -39,11 +39,13 @@ class Stops(LabCase):
         (sample,) = [row["name"] for row in self.lab.order(job, 12) if row["grain"] == "0"]
         self.assertIn(sample, incident["evidence"])
         self.assertIn("step 12", status["reason"])
-        self.assertEqual({rank["state"] for rank in status["world"]["ranks"]}, {"non-finite"})
-        logs = self.logs(job, 1)
-        self.assertEqual(len(logs), 3)
-        for name, text in logs.items():
-            self.assertIn("step 12: the loss or gradient of grain 0 is not finite", text, name)
+        # All ranks end alike, but the first one to say so ends the job, and with it who is still on its way out.
+        states = {rank["rank"]: rank["state"] for rank in status["world"]["ranks"]}
+        self.assertLessEqual(set(states.values()), {"non-finite", "signal"})
+        self.assertIn("non-finite", states.values())
+        for rank, text in self.logs(job, 1).items():
+            if states[rank] == "non-finite":
+                self.assertIn("step 12: the loss or gradient of grain 0 is not finite", text, rank)
         self.assertEqual(self.lab.manifests(job)[-1][1]["step"], 10)
 
     def test_device_fault(self):
