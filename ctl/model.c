@@ -216,11 +216,13 @@ static int feed_job(Model *m, Fed *f, KeyKind kind, const char *name)
     if (!job)
         return -ENOMEM;
 
+    int r;
     switch (kind) {
     case KEY_SPECS:
-        job->has_spec = f->put;
         job->spec_revision = f->put ? f->event->kv.mod_revision : 0;
-        return DECODE(spec_record, &job->spec);
+        r = DECODE(spec_record, &job->spec);
+        job->has_spec = f->put && r == 0; /* one of another version is as good as none here */
+        return r;
     case KEY_DESIRED:
         job->has_desired = f->put;
         job->desired_revision = f->put ? f->event->kv.mod_revision : 0;
