@@ -138,8 +138,7 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
                             (double)s->job->train.global_batch / MAX(l->step_sec, 1e-9),
                         .samples_seen = seen,
                         .steps = s->job->train.steps,
-                        .step_sec = sec,
-                        .slowest_rank = -1};
+                        .step_sec = sec};
     if (!host_is_daemon(s->host))
         log_info("step %lld/%lld loss %.6f, %.1f samples/s", (long long)step, (long long)m.steps,
                  result->loss, m.samples_per_sec);

@@ -94,7 +94,6 @@ typedef struct ChannelMessage {
     int64_t samples_seen;
     int64_t steps;    /* step: the last one of the job */
     double step_sec;  /* step: how long it took */
-    int slowest_rank; /* step; -1 unknown */
 
     char uri[CHANNEL_URI_MAX]; /* saved: the manifest's */
     Hash hash;                 /* saved: the manifest's */
