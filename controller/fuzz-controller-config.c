@@ -1,4 +1,4 @@
-/* fuzz-controller-config.c - sdcontroller.json of any bytes: refused with a text, or every setting within its bounds. */
+/* fuzz-controller-config.c - sdcontroller.json of any bytes: refused with a text, or within its bounds. */
 #include "controller/config.h"
 
 #include <sys/mman.h>

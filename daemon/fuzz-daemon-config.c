@@ -1,4 +1,4 @@
-/* fuzz-daemon-config.c - sdtraind.json of any bytes: refused with a text, or every setting within its bounds. */
+/* fuzz-daemon-config.c - sdtraind.json of any bytes: refused with a text, or within its bounds. */
 #include "daemon/config.h"
 
 #include <sys/mman.h>

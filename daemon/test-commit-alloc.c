@@ -1,6 +1,6 @@
-/* test-commit-alloc.c - each allocation fails in turn while a node commits a checkpoint. Either the commit is in
- * the record, once, and the trainer is told so, or the next try brings it; what was committed before, and fields that we
- * do not know, are never lost. */
+/* test-commit-alloc.c - each allocation fails in turn while a node commits a checkpoint. Either the
+ * commit is in the record, once, or the next try brings it; what was committed before, and fields
+ * that we do not know, are never lost. */
 #include "base/testing-alloc.h"
 #include "base/testing.h"
 #include "cluster/keys.h"
