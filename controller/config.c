@@ -26,6 +26,7 @@ static const Setting table[] = {
     SETTING(WHOLE, incidents_kept, 1, 10000, "incidents kept in etcd (100)"),
     SETTING(WHOLE, max_nodes, 1, 10000, "nodes that there is room for (1024)"),
     SETTING(WHOLE, max_jobs, 1, 1000, "jobs that there is room for (64)"),
+    SETTING(TEXT, metrics, 0, 0, "ADDRESS:PORT of /metrics and /healthz (off)"),
     SETTING(TEXT, record, 0, 0, "file to append every input event to"),
 };
 
@@ -33,7 +34,7 @@ static const Settings settings = {
     .table = table,
     .n = ELEMENTSOF(table),
     .program = "sdcontroller",
-    .version = "0.1.0",
+    .version = SDTRAIN_VERSION,
     .purpose =
         "Campaigns for leadership of a cluster; the leader decides about worlds, recovery and\n"
         "resizes. Any number may run.",

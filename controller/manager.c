@@ -11,6 +11,7 @@
 #include "controller/execute.h"
 #include "controller/feed.h"
 #include "controller/journal.h"
+#include "controller/metrics.h"
 
 #include <string.h>
 #include <systemd/sd-daemon.h>
@@ -23,6 +24,7 @@ struct Pending {
     Manager *manager;
     Pending *next;
     Decision decision; /* without its runs, which were borrowed */
+    uint64_t begun_usec;
     Outcome outcome;
     sd_event_source *retry;
 };
@@ -36,6 +38,7 @@ struct Manager {
     EtcdWatch *watch;
     Feed *feed;
     Journal *journal;
+    ControllerMetrics *metrics;
     void *memory; /* of the cluster */
     Cluster *cluster;
     sd_event_source *timer, *leave_timer;
@@ -138,6 +141,7 @@ static void feed_key(Manager *m, const char *key, const char *value, size_t n, i
     stamp_event(m, &event);
     event.more = true;
     journal_record_key(m->journal, &event, key, value);
+    controller_metrics_note_event(m->metrics, m->cluster, &event);
     step(m, &event);
 }
 
@@ -155,6 +159,7 @@ static void say_role(const Manager *m)
 static void begin_to_lead(Manager *m)
 {
     log_info("leading TERM=%lld", (long long)m->term);
+    controller_metrics_note_leading(m->metrics);
     step_kind(m, (Event){.kind = EVENT_LEADING, .term = m->term});
 }
 
@@ -188,7 +193,7 @@ static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision,
                      void *userdata)
 {
     Manager *m = userdata;
-    (void)revision; /* every event carries its own */
+    controller_metrics_note_shown(m->metrics, revision); /* every event carries its own */
     for (size_t i = 0; i < n_events; i++) {
         const EtcdKeyValue *kv = &events[i].kv;
         bool put = events[i].kind == ETCD_EVENT_PUT;
@@ -308,11 +313,13 @@ static void read_again(Pending *p)
 static void on_transaction(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     Pending *p = userdata;
-    if (r == 0 && result->succeeded) {
+    p->outcome = r < 0 ? OUTCOME_UNKNOWN : result->succeeded ? OUTCOME_DONE : OUTCOME_REFUSED;
+    controller_metrics_note_outcome(p->manager->metrics, &p->decision, p->outcome, p->begun_usec,
+                                    r < 0 ? 0 : result->revision);
+    if (p->outcome == OUTCOME_DONE) {
         finish(p, OUTCOME_DONE, result->revision);
         return;
     }
-    p->outcome = r == 0 ? OUTCOME_REFUSED : OUTCOME_UNKNOWN;
     if (r < 0)
         log_warning("outcome unknown, reading again: %s JOB=%s", err->text, p->decision.job);
     else
@@ -329,6 +336,7 @@ static void begin_decision(Manager *m, const Decision *decision)
         return;
     }
     p->manager = m;
+    p->begun_usec = clock_boottime_usec();
     p->decision = *decision;
     p->decision.world.runs = NULL;
     p->next = m->pending;
@@ -346,6 +354,15 @@ static void begin_decision(Manager *m, const Decision *decision)
 
 /* ---- the whole ---- */
 
+static ControllerView look(void *userdata)
+{
+    Manager *m = userdata;
+    return (ControllerView){.cluster = m->cluster,
+                            .term = m->term,
+                            .loaded = m->loaded,
+                            .connected = m->watch && etcd_watch_connected(m->watch)};
+}
+
 static int connect_etcd(Manager *m, Error *err)
 {
     char prefix[KEY_MAX];
@@ -353,6 +370,7 @@ static int connect_etcd(Manager *m, Error *err)
     int r = etcd_new(m->event, &options, &m->etcd, err);
     if (r < 0)
         return r;
+    controller_metrics_observe(m->metrics, m->etcd);
     r = etcd_watch_prefix(m->etcd, key_prefix(m->config->cluster, -1, prefix), on_watch, m,
                           &m->watch);
     if (r >= 0)
@@ -380,6 +398,8 @@ int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err
     m->cluster = cluster_init(m->memory, &limits, &cluster_config);
 
     int r = config->record[0] ? journal_new(config->record, &m->journal, err) : 0;
+    if (r >= 0)
+        r = controller_metrics_new(event, config, look, m, &m->metrics, err);
     if (r < 0)
         return r;
     r = sd_event_add_time(event, &m->timer, CLOCK_BOOTTIME, 0, 1000, on_timer, m);
@@ -410,6 +430,7 @@ Manager *manager_free(Manager *m)
     m->leave_timer = sd_event_source_disable_unref(m->leave_timer);
     m->feed = feed_free(m->feed);
     m->journal = journal_free(m->journal);
+    m->metrics = controller_metrics_free(m->metrics);
     m->event = sd_event_unref(m->event);
     free(m->memory);
     free(m);

@@ -25,6 +25,7 @@ struct Saver {
     int64_t saving_step;      /* of the save in flight */
     bool awaiting;            /* rank 0: `saved` is said, the verdict is not there */
     CheckpointResult written; /* newest */
+    int64_t n_failed;         /* saves */
 };
 
 int saver_new(Session *session, Saver **ret, Error *err)
@@ -52,6 +53,8 @@ Saver *saver_free(Saver *saver)
 }
 
 Hash saver_digest(const Saver *saver) { return saver->written.digest; }
+
+int64_t saver_failed(const Saver *saver) { return saver->n_failed; }
 
 const char *saver_uri(const Saver *saver) { return saver->written.uri; }
 
@@ -116,6 +119,18 @@ static void drop_lines(Saver *s, int64_t step)
     s->committed_step = step;
 }
 
+static ChannelStoreUse use_of_stores(const Session *session)
+{
+    StoreUse own = {0}, resumed = {0};
+    store_use(session->store, &own);
+    if (session->resume_store)
+        store_use(session->resume_store, &resumed);
+    return (ChannelStoreUse){.puts = (int64_t)own.puts,
+                             .gets = (int64_t)(own.gets + resumed.gets),
+                             .put_sec = (double)own.put_usec * 1e-6,
+                             .get_sec = (double)(own.get_usec + resumed.get_usec) * 1e-6};
+}
+
 /* Rank 0: tells the daemon about a written manifest. */
 static int announce(Saver *s, const CheckpointResult *result, Error *err)
 {
@@ -126,7 +141,11 @@ static int announce(Saver *s, const CheckpointResult *result, Error *err)
                         .generation = s->session->generation,
                         .step = result->step,
                         .hash = result->hash,
-                        .digest = result->digest};
+                        .digest = result->digest,
+                        .write_sec = (double)result->write_usec * 1e-6,
+                        .blocked_sec = (double)result->blocked_usec * 1e-6,
+                        .saved_bytes = (int64_t)result->n_bytes,
+                        .store = use_of_stores(s->session)};
     (void)snprintf(m.uri, sizeof(m.uri), "%s", result->uri);
     s->awaiting = true;
     log_info("step %lld is written: blocked %.1f ms, wrote %.1f ms STEP=%lld",
@@ -152,6 +171,7 @@ int saver_pump(Saver *s, Error *err)
 {
     CheckpointResult result;
     checkpoint_poll(s->session->writer, &result);
+    s->n_failed += result.phase == CHECKPOINT_FAILED;
     if (result.phase == CHECKPOINT_FAILED)
         log_error("the checkpoint of step %lld failed, training goes on: %s STEP=%lld",
                   (long long)result.step, result.error.text, (long long)result.step);
@@ -175,6 +195,7 @@ static int drain(Saver *s, CheckpointPhase *ret_phase, Error *err)
         return error_errno(err, r, "waiting for the checkpoint of step %lld",
                            (long long)s->saving_step);
     *ret_phase = result.phase;
+    s->n_failed += result.phase == CHECKPOINT_FAILED;
     if (result.phase == CHECKPOINT_FAILED) {
         log_error("the checkpoint of step %lld failed: %s STEP=%lld", (long long)result.step,
                   result.error.text, (long long)result.step);

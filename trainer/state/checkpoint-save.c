@@ -480,6 +480,8 @@ void checkpoint_save(CheckpointWriter *w, CheckpointResult *result)
     }
     result->hash = outcome.hash;
     result->digest = outcome.digest;
+    for (size_t i = 0; w->written && i < w->written->n_objects; i++)
+        result->n_bytes += w->written->objects[i].n_bytes;
     (void)snprintf(result->uri, sizeof(result->uri), "%s/%s/manifest.json",
                    store_uri(w->options.store), s.folder); /* writer_new checked that it fits */
 }
