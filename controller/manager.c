@@ -12,6 +12,7 @@
 #include "controller/feed.h"
 #include "controller/journal.h"
 #include "controller/metrics.h"
+#include "controller/words.h"
 
 #include <string.h>
 #include <systemd/sd-daemon.h>
@@ -92,8 +93,10 @@ static void step(Manager *m, Event *event)
         cluster_step(m->cluster, event, &actions);
         if (event->more)
             return;
-        if (actions.decision.id)
+        if (actions.decision.id) {
+            journal_record_decision(m->journal, event, &actions.decision);
             begin_decision(m, &actions.decision);
+        }
         if (!actions.again)
             break;
         *event = (Event){.kind = EVENT_TICK};
@@ -226,6 +229,11 @@ static Pending *pending_free(Pending *p)
     return NULL;
 }
 
+static void say_line(LogLevel level, const char *line, _unused_ void *userdata)
+{
+    log_write(level, "%s", line);
+}
+
 static void finish(Pending *p, Outcome outcome, int64_t revision)
 {
     Manager *m = p->manager;
@@ -235,7 +243,7 @@ static void finish(Pending *p, Outcome outcome, int64_t revision)
                    .revision = revision};
     if (outcome == OUTCOME_DONE) {
         m->refusals = 0;
-        journal_say_decision(&p->decision);
+        words_of_decision(&p->decision, say_line, NULL);
     }
     (void)pending_free(p);
     step_kind(m, event);
@@ -381,6 +389,22 @@ static int connect_etcd(Manager *m, Error *err)
     return r < 0 ? error_errno(err, r, "cannot watch cluster %s", m->config->cluster) : 0;
 }
 
+static int open_journal(Manager *m, const ClusterLimits *limits, const ClusterConfig *config,
+                        Error *err)
+{
+    char path[CONFIG_PATH_MAX + 16];
+    if (!config_record(m->config, path, sizeof(path)))
+        return 0;
+    JournalHead head = {.config = *config, .limits = *limits};
+    (void)snprintf(head.cluster, sizeof(head.cluster), "%s", m->config->cluster);
+    (void)snprintf(head.version, sizeof(head.version), "%s", SDTRAIN_VERSION);
+    int r = journal_new(path, (uint64_t)m->config->record_mib << 20, &head, &m->journal, err);
+    if (r == 0 || m->config->record[0])
+        return r;
+    log_warning("%s; events are not recorded", err->text); /* nobody asked for it */
+    return 0;
+}
+
 int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err)
 {
     _cleanup_(manager_freep) Manager *m = calloc(1, sizeof(*m));
@@ -397,7 +421,7 @@ int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err
                          (long long)config->max_nodes, (long long)config->max_jobs);
     m->cluster = cluster_init(m->memory, &limits, &cluster_config);
 
-    int r = config->record[0] ? journal_new(config->record, &m->journal, err) : 0;
+    int r = open_journal(m, &limits, &cluster_config, err);
     if (r >= 0)
         r = controller_metrics_new(event, config, look, m, &m->metrics, err);
     if (r < 0)

@@ -71,6 +71,12 @@ Cluster *cluster_init(void *memory, const ClusterLimits *limits, const ClusterCo
     return c;
 }
 
+void cluster_configure(Cluster *c, const ClusterConfig *config)
+{
+    c->config = *config;
+    c->config.incidents_kept = MIN(config->incidents_kept, c->limits.incidents - 1);
+}
+
 int64_t cluster_dropped(const Cluster *c) { return c->dropped; }
 
 uint64_t cluster_hold_until(const Cluster *c)
