@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/message_id.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -84,15 +85,17 @@ void journal_record_event(Journal *journal, const Event *event)
 static void say_incident(const IncidentRecord *i)
 {
     if (i->state == INCIDENT_OPEN)
-        log_warning("incident %s: %s: %s JOB=%s GENERATION=%lld NODE=%s RANK=%d STEP=%lld "
-                    "LOST_STEPS=%lld",
-                    i->id, i->cause, i->evidence, i->job, (long long)i->generation, i->node,
-                    i->rank, (long long)i->step, (long long)i->lost_steps);
+        log_event(LOG_LEVEL_WARNING, MESSAGE_INCIDENT,
+                  "incident %s: %s: %s JOB=%s GENERATION=%lld NODE=%s RANK=%d STEP=%lld "
+                  "LOST_STEPS=%lld",
+                  i->id, i->cause, i->evidence, i->job, (long long)i->generation, i->node, i->rank,
+                  (long long)i->step, (long long)i->lost_steps);
     else
-        log_info("incident %s resolved: detect %.3f decide %.3f stop %.3f start %.3f restore %.3f "
-                 "replay %.3f s JOB=%s GENERATION=%lld",
-                 i->id, i->detect_sec, i->decide_sec, i->stop_sec, i->start_sec, i->restore_sec,
-                 i->replay_sec, i->job, (long long)i->generation);
+        log_event(LOG_LEVEL_INFO, MESSAGE_RECOVERED,
+                  "incident %s resolved: detect %.3f decide %.3f stop %.3f start %.3f restore %.3f "
+                  "replay %.3f s JOB=%s GENERATION=%lld",
+                  i->id, i->detect_sec, i->decide_sec, i->stop_sec, i->start_sec, i->restore_sec,
+                  i->replay_sec, i->job, (long long)i->generation);
 }
 
 static void say_cordon(const CordonRecord *c)
@@ -100,10 +103,10 @@ static void say_cordon(const CordonRecord *c)
     static const char *const words[] = {"strike against", "cordoned", "to be drained",
                                         "quarantined"};
     if (c->mode == CORDON_NONE && c->strikes == 0)
-        log_info("uncordoned NODE=%s", c->node);
+        log_event(LOG_LEVEL_INFO, MESSAGE_NODE_JUDGED, "uncordoned NODE=%s", c->node);
     else
-        log_warning("%s %s: %s NODE=%s STRIKES=%d", words[c->mode], c->node, c->reason, c->node,
-                    c->strikes);
+        log_event(LOG_LEVEL_WARNING, MESSAGE_NODE_JUDGED, "%s %s: %s NODE=%s STRIKES=%d",
+                  words[c->mode], c->node, c->reason, c->node, c->strikes);
 }
 
 void journal_say_decision(const Decision *d)
@@ -113,15 +116,17 @@ void journal_say_decision(const Decision *d)
     for (int i = 0; i < d->n_cordons; i++)
         say_cordon(&d->cordons[i]);
     if (d->put_world)
-        log_info("world %lld of %d ranks on %zu nodes from step %lld: %s JOB=%s GENERATION=%lld "
-                 "STEP=%lld",
-                 (long long)d->world.generation, d->world.size, d->world.n_runs,
-                 (long long)d->world.resume.step, d->world.reason, d->job,
-                 (long long)d->world.generation, (long long)d->world.resume.step);
+        log_event(LOG_LEVEL_INFO, MESSAGE_WORLD,
+                  "world %lld of %d ranks on %zu nodes from step %lld: %s JOB=%s GENERATION=%lld "
+                  "STEP=%lld",
+                  (long long)d->world.generation, d->world.size, d->world.n_runs,
+                  (long long)d->world.resume.step, d->world.reason, d->job,
+                  (long long)d->world.generation, (long long)d->world.resume.step);
     if (d->put_phase)
-        log_info("%s%s%s: %s JOB=%s GENERATION=%lld", job_phase_name(d->phase.phase),
-                 d->phase.go ? ", go" : "", d->phase.leave ? ", leave" : "", d->phase.reason,
-                 d->job, (long long)d->phase.generation);
+        log_event(LOG_LEVEL_INFO, MESSAGE_PHASE, "%s%s%s: %s JOB=%s GENERATION=%lld",
+                  job_phase_name(d->phase.phase), d->phase.go ? ", go" : "",
+                  d->phase.leave ? ", leave" : "", d->phase.reason, d->job,
+                  (long long)d->phase.generation);
     if (d->remove_generation)
         log_debug("records of generation %lld removed JOB=%s", (long long)d->remove_generation,
                   d->job);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/message_id.h"
 #include "cluster/keys.h"
 #include "controller/execute.h"
 #include "controller/feed.h"
@@ -145,7 +146,7 @@ static void say_role(const Manager *m)
 
 static void begin_to_lead(Manager *m)
 {
-    log_info("leading TERM=%lld", (long long)m->term);
+    log_event(LOG_LEVEL_INFO, MESSAGE_LEADING, "leading TERM=%lld", (long long)m->term);
     step_kind(m, (Event){.kind = EVENT_LEADING, .term = m->term});
 }
 
@@ -153,7 +154,8 @@ static void on_election(bool leading, const char *key, int64_t term, void *userd
 {
     Manager *m = userdata;
     if (m->term && !leading)
-        log_warning("leadership lost TERM=%lld", (long long)m->term);
+        log_event(LOG_LEVEL_WARNING, MESSAGE_DEPOSED, "leadership lost TERM=%lld",
+                  (long long)m->term);
     m->term = leading ? term : 0;
     if (leading)
         (void)snprintf(m->leader_key, sizeof(m->leader_key), "%s", key);
@@ -278,7 +280,8 @@ static void on_read(int r, const Error *err, const EtcdRange *range, void *userd
     while ((key = feed_next_unseen(m->feed)))
         feed_key(m, key, NULL, 0, range->revision);
     if (m->term && !still_leads(m, range)) {
-        log_warning("deposed, as the store says TERM=%lld", (long long)m->term);
+        log_event(LOG_LEVEL_WARNING, MESSAGE_DEPOSED, "deposed, as the store says TERM=%lld",
+                  (long long)m->term);
         m->term = 0;
         say_role(m);
         step_kind(m, (Event){.kind = EVENT_DEPOSED});

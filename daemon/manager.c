@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/message_id.h"
 #include "daemon/drain.h"
 #include "daemon/fence.h"
 #include "daemon/hang.h"
@@ -106,7 +107,8 @@ void manager_slot_clear(Manager *m, Rank *rank)
 
 void manager_slot_lost(Manager *m, Rank *rank)
 {
-    log_error("slot %d is lost: process %d survives SIGKILL JOB=%s GENERATION=%lld RANK=%d",
+    log_event(LOG_LEVEL_ERROR, MESSAGE_SLOT_LOST,
+              "slot %d is lost: process %d survives SIGKILL JOB=%s GENERATION=%lld RANK=%d",
               rank->slot, (int)rank->pid, rank->job, (long long)rank->generation, rank->rank);
     m->lost_slots |= UINT64_C(1) << rank->slot;
     Seat *seat = rank->team ? team_seat_of(rank->team, rank) : NULL;
