@@ -117,13 +117,22 @@ static int on_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, vo
     return 0;
 }
 
+/* A record that was not read for want of memory would be missed for ever; the next start reads all. */
+static void leave_without_memory(Manager *m)
+{
+    log_error("out of memory; leaving");
+    (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
+}
+
 /* value NULL: gone. Nothing is decided yet. */
 static void feed_key(Manager *m, const char *key, const char *value, size_t n, int64_t revision)
 {
     Event event;
     Error err = ERROR_INIT;
     int r = feed_event(m->feed, key, value, n, revision, &event, &err);
-    if (r < 0)
+    if (r == -ENOMEM)
+        leave_without_memory(m);
+    else if (r < 0)
         log_warning("ignored: %s", err.text);
     if (r <= 0)
         return;
@@ -319,8 +328,7 @@ static void begin_decision(Manager *m, const Decision *decision)
     Error err = ERROR_INIT;
     Pending *p = calloc(1, sizeof(*p));
     if (!p) {
-        log_error("out of memory; leaving");
-        (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
+        leave_without_memory(m);
         return;
     }
     p->manager = m;
