@@ -116,10 +116,10 @@ int journal_head_read(const char *source, json_t *line, JournalHead *ret, Error 
     return json_close(&r);
 }
 
-static void add_line(_unused_ LogLevel level, const char *line, void *userdata)
+static void add_line(const WordsLine *line, void *userdata)
 {
     json_t **lines = userdata;
-    json_t *text = json_string(line);
+    json_t *text = json_string(line->text);
     if (!text) /* cut within a character */
         text = json_string("(a line that is not UTF-8)");
     if (*lines && json_array_append_new(*lines, text) < 0) {

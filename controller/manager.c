@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/message_id.h"
 #include "cluster/keys.h"
 #include "controller/execute.h"
 #include "controller/feed.h"
@@ -161,7 +162,7 @@ static void say_role(const Manager *m)
 
 static void begin_to_lead(Manager *m)
 {
-    log_info("leading TERM=%lld", (long long)m->term);
+    log_event(LOG_LEVEL_INFO, MESSAGE_LEADING, "leading TERM=%lld", (long long)m->term);
     controller_metrics_note_leading(m->metrics);
     step_kind(m, (Event){.kind = EVENT_LEADING, .term = m->term});
 }
@@ -170,7 +171,8 @@ static void on_election(bool leading, const char *key, int64_t term, void *userd
 {
     Manager *m = userdata;
     if (m->term && !leading)
-        log_warning("leadership lost TERM=%lld", (long long)m->term);
+        log_event(LOG_LEVEL_WARNING, MESSAGE_DEPOSED, "leadership lost TERM=%lld",
+                  (long long)m->term);
     m->term = leading ? term : 0;
     if (leading)
         (void)snprintf(m->leader_key, sizeof(m->leader_key), "%s", key);
@@ -229,9 +231,9 @@ static Pending *pending_free(Pending *p)
     return NULL;
 }
 
-static void say_line(LogLevel level, const char *line, _unused_ void *userdata)
+static void say_line(const WordsLine *line, _unused_ void *userdata)
 {
-    log_write(level, "%s", line);
+    log_text(line->level, line->message_id, line->format, line->text);
 }
 
 static void finish(Pending *p, Outcome outcome, int64_t revision)
@@ -300,7 +302,8 @@ static void on_read(int r, const Error *err, const EtcdRange *range, void *userd
     while ((key = feed_next_unseen(m->feed)))
         feed_key(m, key, NULL, 0, range->revision);
     if (m->term && !still_leads(m, range)) {
-        log_warning("deposed, as the store says TERM=%lld", (long long)m->term);
+        log_event(LOG_LEVEL_WARNING, MESSAGE_DEPOSED, "deposed, as the store says TERM=%lld",
+                  (long long)m->term);
         m->term = 0;
         say_role(m);
         step_kind(m, (Event){.kind = EVENT_DEPOSED});

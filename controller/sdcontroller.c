@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
+#include <systemd/sd-journal.h>
 
 static int on_signal(_unused_ sd_event_source *source, const struct signalfd_siginfo *si,
                      void *userdata)
@@ -60,6 +61,7 @@ static int block_signals(Error *err)
 int main(int argc, char *argv[])
 {
     log_open("sdcontroller");
+    log_use_journal(sd_journal_sendv);
     Error err = ERROR_INIT;
     ConfigCall call;
     Config config;
