@@ -170,6 +170,15 @@ class Machines(Cluster):
                 return file.read().strip() == state
         until(settled, "%s of %s" % (state, freezer), 20)
 
+    def hold(self, pid):
+        """hold(True): no signal reaches that process, not even SIGKILL, until hold(False). None where that can't be."""
+        if not os.path.exists(FREEZERS + "/cgroup.procs"):
+            return None
+        path = self._freezer("held")
+        with open(path + "/cgroup.procs", "w") as file:
+            file.write(str(pid))
+        return lambda on: self._set_freezer(path, "FROZEN" if on else "THAWED")
+
     # ---- what etcd says ----
 
     def etcdctl(self, *arguments, timeout=30, members=None):
@@ -204,9 +213,16 @@ class Machines(Cluster):
         kvs = json.loads(text).get("kvs", [])
         return base64.b64decode(kvs[0]["value"]).decode() if kvs else None
 
+    def controller_count(self):
+        """How many campaign or lead."""
+        return len(self.records("leader/"))
+
     def member_leader(self):
         """The member that leads etcd, as those say that answer."""
-        for name in self.names["etcd"]:
+        return self.member_leader_says(self.names["etcd"])
+
+    def member_leader_says(self, members):
+        for name in members:
             if not self.alive(name) or name in self.frozen:
                 continue
             try:
