@@ -16,7 +16,7 @@ RANK0 = ["data.open=kill@1", "data.read=kill@2", "loop.compute=kill@9", "checkpo
          "saver.saved=kill@2", "checkpoint.settle=kill@2", "checkpoint.retire.manifest=kill@1",
          "checkpoint.retire.object=kill@1"]
 RANK1 = ["checkpoint.copied=kill@2", "checkpoint.object=kill@3", "store.put.half=kill@3"]
-DAEMON = ["commit-write=kill@2", "commit-answer-lost=kill@2", "world.seen=kill@1", "world.dead=kill@1",
+DAEMON = ["commit-write=kill@2", "commit-answer-lost=kill@2", "world.seen=kill@3", "world.dead=kill@1",
           "world.started=kill@2", "go.before=kill@2", "go.after=kill@2"]
 CONTROLLER = ["decide.world.before", "decide.world.after", "decide.phase.before", "decide.phase.after",
               "decide.phase.before@2", "decide.phase.after@2"]
