@@ -173,7 +173,8 @@ class Points(ChaosCase):
                 self.keep_story(name, e)
             row = Row("sdtraind killed at %s" % point.replace("=kill", ""), outcome="%d incidents: %s" % (
                 len(told), ", ".join("%s of %s" % one for one in told)))
-            row.by, row.first_step = told[0][0], self.cluster.incidents(generation)[-1]["first_step_usec"] / 1e6 - at
+            stepped = [i["first_step_usec"] for i in self.cluster.incidents(generation) if i.get("first_step_usec")]
+            row.by, row.first_step = told[0][0], max(stepped) / 1e6 - at if stepped and not self.dies_alone(point) else None
             self.note(name, row)
 
     def dies_alone(self, point):
