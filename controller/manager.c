@@ -6,6 +6,7 @@
 #include "controller/manager.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/message_id.h"
 #include "cluster/keys.h"
@@ -321,9 +322,24 @@ static void read_again(Pending *p)
         read_again_later(p);
 }
 
+/* "decide.world.before": where a test ends the leader, or takes an answer away. */
+static int fault_in(const Decision *decision, const char *when)
+{
+    char point[64];
+    const char *what = decision->put_world ? "world" : decision->put_phase ? "phase" : "other";
+    (void)snprintf(point, sizeof(point), "decide.%s.%s", what, when);
+    return fault(point);
+}
+
 static void on_transaction(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     Pending *p = userdata;
+    Error lost = ERROR_INIT;
+    int struck = r == 0 && result->succeeded ? fault_in(&p->decision, "after") : 0;
+    if (struck < 0) {
+        r = error_errno(&lost, struck, "the answer was lost");
+        err = &lost;
+    }
     p->outcome = r < 0 ? OUTCOME_UNKNOWN : result->succeeded ? OUTCOME_DONE : OUTCOME_REFUSED;
     controller_metrics_note_outcome(p->manager->metrics, &p->decision, p->outcome, p->begun_usec,
                                     r < 0 ? 0 : result->revision);
@@ -356,7 +372,12 @@ static void begin_decision(Manager *m, const Decision *decision)
                      .feed = m->feed,
                      .cluster = m->config->cluster,
                      .leader_key = m->leader_key};
-    if (execute(&target, decision, on_transaction, p, &err) < 0) {
+    int r = fault_in(decision, "before");
+    if (r < 0)
+        r = error_errno(&err, r, "cannot begin a transaction");
+    else
+        r = execute(&target, decision, on_transaction, p, &err);
+    if (r < 0) {
         log_error("%s JOB=%s", err.text, decision->job);
         p->outcome = OUTCOME_UNKNOWN;
         read_again_later(p);
