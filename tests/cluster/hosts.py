@@ -131,13 +131,14 @@ class Host:
         switch.plug(self.net, number)
         self.nspawn = self.leader = None
 
-    def write(self, path, text, mode=0o644):
+    def write(self, path, text, mode=0o644, owner=0):
         """A file on the disk of a host that has not booted yet."""
         path = self.disk + "/upper" + path
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as file:
             file.write(text)
         os.chmod(path, mode)
+        os.chown(path, owner, owner)
 
     # ---- power ----
 
