@@ -17,22 +17,37 @@ typedef struct ChildFds {
     int null, output, channel;
 } ChildFds;
 
-static _noreturn_ void child_fail(const char *what, const char *path)
+static void child_say(const char *what, const char *path)
 {
     (void)!write(STDERR_FILENO, what, strlen(what)); /* nowhere else to say it */
     (void)!write(STDERR_FILENO, path, strlen(path));
     (void)!write(STDERR_FILENO, "\n", 1);
+}
+
+static _noreturn_ void child_fail(const char *what, const char *path)
+{
+    child_say(what, path);
     _exit(SPAWN_EXEC_FAILED);
 }
 
-/* System calls only: the other threads' locks are as clone3 found them. */
-static _noreturn_ void child_run(const SpawnRequest *request, ChildFds fds, pid_t parent)
+static void child_enter(int cgroup, const char *path)
+{
+    int procs = openat(cgroup, "cgroup.procs", O_WRONLY | O_CLOEXEC);
+    if (procs < 0 || write(procs, "0", 1) != 1)
+        child_say("outside its cgroup, which it cannot enter: ", path);
+}
+
+/* System calls only: the other threads' locks are as clone found them. */
+static _noreturn_ void child_run(const SpawnRequest *request, ChildFds fds, pid_t parent,
+                                 int cgroup)
 {
     const char *path = request->argv[0];
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         child_fail("cannot tie itself to its parent: ", path);
     if (getppid() != parent)
         _exit(SPAWN_EXEC_FAILED); /* the parent died before the tie was made */
+    if (cgroup >= 0)
+        child_enter(cgroup, path);
 
     struct sigaction act = {.sa_handler = SIG_DFL};
     for (int sig = 1; sig < SIGRTMIN; sig++)
@@ -65,7 +80,14 @@ static int fork_child(const SpawnRequest *request, ChildFds fds, int cgroup, int
     pid_t parent = getpid();
     long pid = syscall(SYS_clone3, &args, sizeof(args));
     if (pid == 0)
-        child_run(request, fds, parent);
+        child_run(request, fds, parent, -EBADF);
+    if (pid < 0 && errno == ENOSYS) {
+        /* Seccomp filters that allow some flags only (systemd's RestrictNamespaces=) cannot look
+         * into clone3's, and want clone to be used. The child enters its cgroup by itself then. */
+        pid = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, ret_pidfd, NULL, 0);
+        if (pid == 0)
+            child_run(request, fds, parent, cgroup);
+    }
     return pid < 0 ? -errno : (int)pid;
 }
 

@@ -30,7 +30,8 @@ mkdir -p "/sys/fs/cgroup/$CGROUP"
 echo $$ >"/sys/fs/cgroup/$CGROUP/cgroup.procs"
 mount -t overlay -o "lowerdir=$TREE,upperdir=$DISK/upper,workdir=$DISK/work,index=off" overlay "$DISK/root"
 exec systemd-nspawn --quiet --register=no --keep-unit --settings=no --console=pipe --boot --directory="$DISK/root" \
-    --link-journal=no --resolv-conf=off --timezone=off --tmpfs=/tmp "$@"
+    --link-journal=no --resolv-conf=off --timezone=off --tmpfs=/tmp \
+    --capability=CAP_SYSLOG --system-call-filter="adjtimex clock_adjtime" "$@"
 """
 
 # The cgroups of hosts that nobody holds any more. Without a process inside, a folder can be removed.
@@ -120,6 +121,8 @@ class Host:
         self.lab, self.switch, self.tree = lab, switch, tree
         self.name, self.number, self.binds = name, number, binds
         self.address = "%s%d" % (NETWORK, number)
+        self.nspawn = self.leader = None
+        self.apart = False  # frozen or cut off: no place to ask from
         self.disk = lab.path("hosts", name)
         self.cgroup = "%s%s-%s" % (CGROUP_PREFIX, os.path.basename(lab.folder), name)
         self.machine_id = hashlib.sha256(self.cgroup.encode()).hexdigest()[:32]
@@ -129,11 +132,10 @@ class Host:
         self.write("/etc/hostname", name + "\n")
         self.net = Namespace(lab.environment)
         switch.plug(self.net, number)
-        self.nspawn = self.leader = None
 
     def write(self, path, text, mode=0o644, owner=0):
-        """A file on the disk of a host that has not booted yet."""
-        path = self.disk + "/upper" + path
+        """A file on the host's disk, whether it runs or not."""
+        path = (self.disk + "/upper" if self.leader is None else "/proc/%d/root" % self.leader) + path
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as file:
             file.write(text)
@@ -204,6 +206,7 @@ class Host:
         """The whole machine stands still, or goes on."""
         subprocess.run(["nsenter", "-t", str(self.nspawn.pid), "-m", "sh", "-c",
                         "echo %d >/sys/fs/cgroup/%s/cgroup.freeze" % (frozen, self.cgroup)], check=True)
+        self.apart = frozen
 
     def close(self):
         if self.nspawn and self.nspawn.poll() is None:
@@ -217,16 +220,19 @@ class Host:
 
     # ---- the network ----
 
-    def cut(self, other, outgoing=True, incoming=True):
-        """Packets to or from the other host are dropped."""
+    def cut(self, others, outgoing=True, incoming=True):
+        """Packets to or from the other hosts are dropped."""
+        addresses = "{ %s }" % ", ".join(other.address for other in others)
         rules = ["table inet cut {", "chain in { type filter hook input priority 0;",
-                 "ip saddr %s drop;" % other.address if incoming else "", "}",
+                 "ip saddr %s drop;" % addresses if incoming else "", "}",
                  "chain out { type filter hook output priority 0;",
-                 "ip daddr %s drop;" % other.address if outgoing else "", "}", "}"]
+                 "ip daddr %s drop;" % addresses if outgoing else "", "}", "}"]
         self.net.run("nft", "\n".join(rules))
+        self.apart = True
 
     def heal(self):
         self.net.run("nft", "flush ruleset")
+        self.apart = False
 
     # ---- inside ----
 
@@ -244,3 +250,25 @@ class Host:
         if code != 0:
             raise AssertionError("%s: %s exits %d:\n%s" % (self.name, " ".join(command), code, text))
         return text
+
+    def show(self, unit, name):
+        """A property of a unit."""
+        return self.run("systemctl", "show", "--value", "-p", name, unit).strip()
+
+    def is_active(self, unit):
+        return self.try_run("systemctl", "is-active", unit)[1].strip() == "active"
+
+    def main_pid(self, unit):
+        """As the host counts; 0 if it does not run."""
+        return int(self.show(unit, "MainPID"))
+
+    def processes(self, unit):
+        """{pid: (program, path in the unit's cgroup)} of what runs in the unit's cgroup."""
+        found = {}
+        top = "/sys/fs/cgroup" + self.show(unit, "ControlGroup")
+        code, text = self.try_run("find", top, "-name", "cgroup.procs", "-exec", "grep", "-H", ".", "{}", "+")
+        for line in text.splitlines() if code == 0 else []:
+            path, _, pid = line.partition(":")
+            program = self.try_run("readlink", "/proc/%s/exe" % pid)[1].strip()
+            found[int(pid)] = (os.path.basename(program), os.path.dirname(path)[len(top):])
+        return found

@@ -29,14 +29,17 @@ rm -rf var/cache/apt/archives/*.deb var/lib/apt/lists/* var/log/*.log
 """
 
 
+def field(package_file, name):
+    """A field of a .deb's control file; "" if it has none."""
+    return subprocess.run(["dpkg-deb", "-f", package_file, name], check=True, text=True,
+                          stdout=subprocess.PIPE).stdout.strip()
+
+
 def depends(package_file):
-    """Names of the packages that a .deb needs, by its control file."""
-    text = subprocess.run(["dpkg-deb", "-f", package_file, "Pre-Depends", "Depends"], check=True, text=True,
-                          stdout=subprocess.PIPE).stdout
-    words = (entry.split("|")[0].split("(")[0].split(":", 1) for entry in text.replace("\n", ",").split(","))
-    names = {(word[1] if len(word) > 1 and word[0] in ("Depends", "Pre-Depends") else word[0]).strip()
-             for word in words}
-    return sorted(name for name in names if name)
+    """Names of the packages that a .deb needs; the first of alternatives."""
+    entries = (field(package_file, "Pre-Depends") + "," + field(package_file, "Depends")).split(",")
+    names = {entry.split("|")[0].split("(")[0].strip() for entry in entries}
+    return sorted(names - {""})
 
 
 def _mirror():
