@@ -40,7 +40,7 @@ static void a_child_enters_its_cgroup_by_itself(_unused_ void **state)
     assert_non_null(mkdtemp(folder));
     (void)snprintf(path, sizeof(path), "%s/cgroup.procs", folder);
     Error err = ERROR_INIT;
-    assert_int_equal(file_write(path, "", 0, &err), 0);
+    assert_int_equal(file_write(path, "", 0, 0, &err), 0);
     _cleanup_fd_ int cgroup = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, (char[]){"exit 7"}, NULL};
