@@ -33,7 +33,7 @@ static const Settings settings = {
     .table = table,
     .n = ELEMENTSOF(table),
     .program = "sdcontroller",
-    .version = "0.1.0",
+    .version = SDTRAIN_VERSION,
     .purpose =
         "Campaigns for leadership of a cluster; the leader decides about worlds, recovery and\n"
         "resizes. Any number may run.",

@@ -285,21 +285,23 @@ static int prepare(Manager *m, Error *err)
     return 0;
 }
 
-int manager_new(const ConfigCall *call, Manager **ret, Error *err)
+int manager_new(const ConfigCall *call, Config *config, Manager **ret, Error *err)
 {
     Manager *made = malloc(sizeof(*made));
-    if (!made)
+    if (!made) {
+        config_clear(config);
         return error_set(err, -ENOMEM, "out of memory");
+    }
     *made = (Manager){.call = call,
+                      .config = *config,
                       .lock = -EBADF,
                       .incarnation = clock_realtime_usec(),
                       .hang_tick_usec = clock_boottime_usec(),
                       .probes = {.pidfd = -EBADF, .output = -EBADF}};
     _cleanup_(manager_freep) Manager *m = made;
+    *config = (Config){0};
 
-    int r = config_load(call, &m->config, err);
-    if (r == 0)
-        r = prepare(m, err);
+    int r = prepare(m, err);
     if (r == 0)
         r = node_open(&m->node, err);
     if (r < 0)
