@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/message_id.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -6,11 +6,14 @@
 #include "controller/manager.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
+#include "base/message_id.h"
 #include "cluster/keys.h"
 #include "controller/execute.h"
 #include "controller/feed.h"
 #include "controller/journal.h"
+#include "controller/metrics.h"
 #include "controller/words.h"
 
 #include <string.h>
@@ -31,6 +34,7 @@ struct Pending {
     Manager *manager;
     Pending *next;
     Decision decision; /* without its runs, which were borrowed */
+    uint64_t begun_usec;
     Outcome outcome;
     sd_event_source *retry;
 };
@@ -44,6 +48,7 @@ struct Manager {
     EtcdWatch *watch;
     Feed *feed;
     Journal *journal;
+    ControllerMetrics *metrics;
     void *memory; /* of the cluster */
     Cluster *cluster;
     sd_event_source *timer, *leave_timer, *gather_timer;
@@ -149,19 +154,29 @@ static void tick_soon(Manager *m)
     assert(r >= 0); /* a live source takes any time */
 }
 
+/* A record that was not read for want of memory would be missed for ever; the next start reads all. */
+static void leave_without_memory(Manager *m)
+{
+    log_error("out of memory; leaving");
+    (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
+}
+
 /* value NULL: gone. Nothing is decided yet. */
 static void feed_key(Manager *m, const char *key, const char *value, size_t n, int64_t revision)
 {
     Event event;
     Error err = ERROR_INIT;
     int r = feed_event(m->feed, key, value, n, revision, &event, &err);
-    if (r < 0)
+    if (r == -ENOMEM)
+        leave_without_memory(m);
+    else if (r < 0)
         log_warning("ignored: %s", err.text);
     if (r <= 0)
         return;
     stamp_event(m, &event);
     event.more = true;
     journal_record_key(m->journal, &event, key, value);
+    controller_metrics_note_event(m->metrics, m->cluster, &event);
     step(m, &event);
 }
 
@@ -178,7 +193,8 @@ static void say_role(const Manager *m)
 
 static void begin_to_lead(Manager *m)
 {
-    log_info("leading TERM=%lld", (long long)m->term);
+    log_event(LOG_LEVEL_INFO, MESSAGE_LEADING, "leading TERM=%lld", (long long)m->term);
+    controller_metrics_note_leading(m->metrics);
     step_kind(m, (Event){.kind = EVENT_LEADING, .term = m->term});
 }
 
@@ -186,7 +202,8 @@ static void on_election(bool leading, const char *key, int64_t term, void *userd
 {
     Manager *m = userdata;
     if (m->term && !leading)
-        log_warning("leadership lost TERM=%lld", (long long)m->term);
+        log_event(LOG_LEVEL_WARNING, MESSAGE_DEPOSED, "leadership lost TERM=%lld",
+                  (long long)m->term);
     m->term = leading ? term : 0;
     if (leading)
         (void)snprintf(m->leader_key, sizeof(m->leader_key), "%s", key);
@@ -212,7 +229,7 @@ static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision,
                      void *userdata)
 {
     Manager *m = userdata;
-    (void)revision; /* every event carries its own */
+    controller_metrics_note_shown(m->metrics, revision); /* every event carries its own */
     for (size_t i = 0; i < n_events; i++) {
         const EtcdKeyValue *kv = &events[i].kv;
         bool put = events[i].kind == ETCD_EVENT_PUT;
@@ -245,9 +262,9 @@ static Pending *pending_free(Pending *p)
     return NULL;
 }
 
-static void say_line(LogLevel level, const char *line, _unused_ void *userdata)
+static void say_line(const WordsLine *line, _unused_ void *userdata)
 {
-    log_write(level, "%s", line);
+    log_text(line->level, line->message_id, line->format, line->text);
 }
 
 static void finish(Pending *p, Outcome outcome, int64_t revision)
@@ -316,7 +333,8 @@ static void on_read(int r, const Error *err, const EtcdRange *range, void *userd
     while ((key = feed_next_unseen(m->feed)))
         feed_key(m, key, NULL, 0, range->revision);
     if (m->term && !still_leads(m, range)) {
-        log_warning("deposed, as the store says TERM=%lld", (long long)m->term);
+        log_event(LOG_LEVEL_WARNING, MESSAGE_DEPOSED, "deposed, as the store says TERM=%lld",
+                  (long long)m->term);
         m->term = 0;
         say_role(m);
         step_kind(m, (Event){.kind = EVENT_DEPOSED});
@@ -334,14 +352,31 @@ static void read_again(Pending *p)
         read_again_later(p);
 }
 
+/* "decide.world.before": where a test ends the leader, or takes an answer away. */
+static int fault_in(const Decision *decision, const char *when)
+{
+    char point[64];
+    const char *what = decision->put_world ? "world" : decision->put_phase ? "phase" : "other";
+    (void)snprintf(point, sizeof(point), "decide.%s.%s", what, when);
+    return fault(point);
+}
+
 static void on_transaction(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     Pending *p = userdata;
-    if (r == 0 && result->succeeded) {
+    Error lost = ERROR_INIT;
+    int struck = r == 0 && result->succeeded ? fault_in(&p->decision, "after") : 0;
+    if (struck < 0) {
+        r = error_errno(&lost, struck, "the answer was lost");
+        err = &lost;
+    }
+    p->outcome = r < 0 ? OUTCOME_UNKNOWN : result->succeeded ? OUTCOME_DONE : OUTCOME_REFUSED;
+    controller_metrics_note_outcome(p->manager->metrics, &p->decision, p->outcome, p->begun_usec,
+                                    r < 0 ? 0 : result->revision);
+    if (p->outcome == OUTCOME_DONE) {
         finish(p, OUTCOME_DONE, result->revision);
         return;
     }
-    p->outcome = r == 0 ? OUTCOME_REFUSED : OUTCOME_UNKNOWN;
     if (r < 0)
         log_warning("outcome unknown, reading again: %s JOB=%s", err->text, p->decision.job);
     else
@@ -354,11 +389,11 @@ static void begin_decision(Manager *m, const Decision *decision)
     Error err = ERROR_INIT;
     Pending *p = calloc(1, sizeof(*p));
     if (!p) {
-        log_error("out of memory; leaving");
-        (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
+        leave_without_memory(m);
         return;
     }
     p->manager = m;
+    p->begun_usec = clock_boottime_usec();
     p->decision = *decision;
     p->decision.world.runs = NULL;
     p->next = m->pending;
@@ -367,7 +402,12 @@ static void begin_decision(Manager *m, const Decision *decision)
                      .feed = m->feed,
                      .cluster = m->config->cluster,
                      .leader_key = m->leader_key};
-    if (execute(&target, decision, on_transaction, p, &err) < 0) {
+    int r = fault_in(decision, "before");
+    if (r < 0)
+        r = error_errno(&err, r, "cannot begin a transaction");
+    else
+        r = execute(&target, decision, on_transaction, p, &err);
+    if (r < 0) {
         log_error("%s JOB=%s", err.text, decision->job);
         p->outcome = OUTCOME_UNKNOWN;
         read_again_later(p);
@@ -376,6 +416,15 @@ static void begin_decision(Manager *m, const Decision *decision)
 
 /* ---- the whole ---- */
 
+static ControllerView look(void *userdata)
+{
+    Manager *m = userdata;
+    return (ControllerView){.cluster = m->cluster,
+                            .term = m->term,
+                            .loaded = m->loaded,
+                            .connected = m->watch && etcd_watch_connected(m->watch)};
+}
+
 static int connect_etcd(Manager *m, Error *err)
 {
     char prefix[KEY_MAX];
@@ -383,6 +432,7 @@ static int connect_etcd(Manager *m, Error *err)
     int r = etcd_new(m->event, &options, &m->etcd, err);
     if (r < 0)
         return r;
+    controller_metrics_observe(m->metrics, m->etcd);
     r = etcd_watch_prefix(m->etcd, key_prefix(m->config->cluster, -1, prefix), on_watch, m,
                           &m->watch);
     if (r >= 0)
@@ -440,6 +490,8 @@ int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err
     m->cluster = cluster_init(m->memory, &limits, &cluster_config);
 
     int r = open_journal(m, &limits, &cluster_config, err);
+    if (r >= 0)
+        r = controller_metrics_new(event, config, look, m, &m->metrics, err);
     if (r < 0)
         return r;
     r = add_timers(m);
@@ -467,6 +519,7 @@ Manager *manager_free(Manager *m)
     m->gather_timer = sd_event_source_disable_unref(m->gather_timer);
     m->feed = feed_free(m->feed);
     m->journal = journal_free(m->journal);
+    m->metrics = controller_metrics_free(m->metrics);
     m->event = sd_event_unref(m->event);
     free(m->memory);
     free(m);

@@ -12,6 +12,7 @@
 #include "daemon/cgroup.h"
 #include "daemon/config.h"
 #include "daemon/job.h"
+#include "daemon/metrics.h"
 #include "daemon/node.h"
 #include "daemon/probes.h"
 #include "daemon/watch.h"
@@ -24,6 +25,7 @@ struct Manager {
     sd_event *event;
     Etcd *etcd;
     EtcdLease *lease;
+    DaemonMetrics *metrics; /* NULL: off */
     Watches watches;
     Node node;
     Probes probes;
@@ -47,8 +49,8 @@ struct Manager {
     bool leaving; /* the record that says `left` is under way */
 };
 
-/* call must outlive the Manager. */
-int manager_new(const ConfigCall *call, Manager **ret, Error *err);
+/* Takes what config holds, whatever it returns. call, for reloads, must outlive the Manager. */
+int manager_new(const ConfigCall *call, Config *config, Manager **ret, Error *err);
 Manager *manager_free(Manager *m);
 DEFINE_CLEANUP(Manager, manager_free)
 /* Until it is told to end. 0: left in an orderly way. */
