@@ -212,7 +212,6 @@ static void every_record_survives_a_round_trip(void **state)
                                .samples_per_sec = 7.25,
                                .step_sec = 0.1,
                                .samples_seen = 80,
-                               .slowest_rank = -1,
                                .at_usec = 3};
     ASSERT_ROUND_TRIP(ProgressRecord, progress_record, &progress);
     IncidentRecord incident = {.id = "a-3",
