@@ -26,7 +26,9 @@ typedef struct Config {
     int64_t start_deadline_sec, leave_deadline_sec;
     int64_t max_strikes, strike_window_sec, quarantine_sec;
     int64_t incidents_kept, max_nodes, max_jobs;
-    char record[CONFIG_PATH_MAX]; /* append every input event to this file; empty: do not */
+    int64_t escalate_sec;
+    char alerts_file[CONFIG_PATH_MAX]; /* who hears of incidents; empty: nobody */
+    char record[CONFIG_PATH_MAX];      /* append every input event to this file; empty: do not */
 } Config;
 
 typedef SettingsCall ConfigCall;

@@ -30,13 +30,14 @@ typedef enum Option {
     OPTION_REASON = 1 << 13,     /* --reason TEXT */
     OPTION_DIR = 1 << 14,        /* --dir FOLDER */
     OPTION_DEV_COUNTS = 1 << 15, /* --nodes, --slots, --controllers */
+    OPTION_SINK = 1 << 20,       /* --sink NAME */
 } Option;
 
 struct Arguments {
     const CtlVerb *verb;
     ClientOptions client;
     bool json, watch, follow, ema;
-    const char *file, *resume, *wanted, *out, *reason, *dir;
+    const char *file, *resume, *wanted, *out, *reason, *dir, *sink;
     int world, rank, generation;   /* -1: not given */
     int nodes, slots, controllers; /* likewise */
     double timeout_sec;            /* < 0: not given */
