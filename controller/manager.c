@@ -15,6 +15,7 @@
 #include "controller/journal.h"
 #include "controller/metrics.h"
 #include "controller/words.h"
+#include "controller/pages/outbox.h"
 
 #include <string.h>
 #include <systemd/sd-daemon.h>
@@ -49,6 +50,7 @@ struct Manager {
     Feed *feed;
     Journal *journal;
     ControllerMetrics *metrics;
+    Outbox *outbox;
     void *memory; /* of the cluster */
     Cluster *cluster;
     sd_event_source *timer, *leave_timer, *gather_timer;
@@ -101,6 +103,7 @@ static void step(Manager *m, Event *event)
     static Actions actions; /* large; the loop has one thread */
     for (;;) {
         cluster_step(m->cluster, event, &actions);
+        outbox_observe(m->outbox, event);
         if (event->more)
             return;
         if (actions.decision.id) {
@@ -133,6 +136,13 @@ static int on_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, vo
     return 0;
 }
 
+/* A record that was not read for want of memory would be missed for ever; the next start reads all. */
+static void leave_without_memory(Manager *m)
+{
+    log_error("out of memory; leaving");
+    (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
+}
+
 static int on_gathered(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
     tick(userdata);
@@ -152,13 +162,6 @@ static void tick_soon(Manager *m)
     if (r >= 0)
         r = sd_event_source_set_enabled(m->gather_timer, SD_EVENT_ONESHOT);
     assert(r >= 0); /* a live source takes any time */
-}
-
-/* A record that was not read for want of memory would be missed for ever; the next start reads all. */
-static void leave_without_memory(Manager *m)
-{
-    log_error("out of memory; leaving");
-    (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
 }
 
 /* value NULL: gone. Nothing is decided yet. */
@@ -473,6 +476,30 @@ static int add_timers(Manager *m)
     return r < 0 ? r : sd_event_source_set_enabled(m->gather_timer, SD_EVENT_OFF);
 }
 
+static void on_record(const char *key, const char *value, size_t n, int64_t revision,
+                      void *userdata)
+{
+    feed_key(userdata, key, value, n, revision);
+}
+
+static int open_outbox(Manager *m, const ClusterLimits *limits, Error *err)
+{
+    enum { TESTS_MAX = 16 }; /* pages that somebody asks for */
+    OutboxOptions options = {.event = m->event,
+                             .etcd = m->etcd,
+                             .lease = m->lease,
+                             .feed = m->feed,
+                             .cluster = m->config->cluster,
+                             .leader_key = m->leader_key,
+                             .alerts_file = m->config->alerts_file,
+                             .pages_max = limits->incidents + TESTS_MAX,
+                             .on_record = on_record,
+                             .userdata = m};
+    return outbox_new(&options, &m->outbox, err);
+}
+
+int manager_reload(Manager *m, Error *err) { return outbox_reload(m->outbox, err); }
+
 int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err)
 {
     _cleanup_(manager_freep) Manager *m = calloc(1, sizeof(*m));
@@ -498,6 +525,8 @@ int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err
     if (r < 0)
         return error_errno(err, r, "cannot set a timer");
     r = connect_etcd(m, err);
+    if (r >= 0)
+        r = open_outbox(m, &limits, err);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(m);
@@ -508,6 +537,7 @@ Manager *manager_free(Manager *m)
 {
     if (!m)
         return NULL;
+    m->outbox = outbox_free(m->outbox);
     m->election = etcd_election_free(m->election);
     m->lease = etcd_lease_free(m->lease);
     m->watch = etcd_watch_free(m->watch);

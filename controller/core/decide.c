@@ -225,6 +225,8 @@ static bool decide_removal(Cluster *c, Job *job, Decision *d)
         decide_end(c, job, PHASE_STOPPED, "deleted", d);
         return true;
     }
+    if (decide_over(c, job, d))
+        return true;
     if (job_has_older_ranks_alive(c, job, INT64_MAX, &node))
         return false;
     d->remove_job = true;
