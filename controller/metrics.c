@@ -317,12 +317,15 @@ static void note_incident(Metrics *m, const IncidentRecord *before, const Incide
         observe_phase(m, now, "replay", now->replay_sec);
 }
 
-/* Every cause from the start, at 0, so that the first incident is an increase. */
 static void note_job(Metrics *m, const char *name)
 {
     const char *cause;
     for (int i = 0; (cause = cluster_cause(i)); i++)
-        metrics_add(m, INCIDENTS, LABELS(name, cause), 0);
+        metrics_know(m, INCIDENTS, LABELS(name, cause));
+    metrics_know(m, WORLDS, LABELS(name, "start"));
+    metrics_know(m, WORLDS, LABELS(name, "recovery"));
+    metrics_know(m, WORLDS, LABELS(name, "resize"));
+    metrics_know(m, RECOVERY_SECONDS, LABELS(name));
 }
 
 void controller_metrics_note_event(ControllerMetrics *cm, const Cluster *cluster,
@@ -422,9 +425,11 @@ int controller_metrics_new(sd_event *event, const Config *config, ControllerLook
     if (r < 0)
         return r;
     cm->metrics = exporter_metrics(cm->exporter);
-    metrics_add(cm->metrics, LEADERSHIPS, NO_LABELS, 0);
+    metrics_know(cm->metrics, LEADERSHIPS, NO_LABELS);
+    metrics_know(cm->metrics, DECISION_SECONDS, NO_LABELS);
+    metrics_know(cm->metrics, WATCH_LAG, NO_LABELS);
     for (size_t i = 0; i < ELEMENTSOF(outcomes); i++)
-        metrics_add(cm->metrics, DECISIONS, LABELS(outcomes[i]), 0);
+        metrics_know(cm->metrics, DECISIONS, LABELS(outcomes[i]));
     *ret = TAKE_PTR(cm);
     return 0;
 }

@@ -258,7 +258,10 @@ void daemon_metrics_note_probe_end(Manager *m, const char *probe, HealthLevel le
 
 void daemon_metrics_note_start(const Rank *rank)
 {
-    metrics_add(metrics_of(rank->manager), RANK_STARTS, LABELS(rank->job), 1);
+    Metrics *to = metrics_of(rank->manager);
+    metrics_add(to, RANK_STARTS, LABELS(rank->job), 1);
+    if (rank->rank == 0)
+        metrics_know(to, SAVE_FAILURES, LABELS(rank->job));
 }
 
 void daemon_metrics_note_exit(const Rank *rank, const ExitVerdict *verdict)
@@ -329,9 +332,9 @@ int daemon_metrics_open(Manager *m, Error *err)
         return r;
     d->metrics = exporter_metrics(d->exporter);
     etcd_set_observer(m->etcd, exporter_note_request, d->exporter);
-    metrics_add(d->metrics, FENCES, NO_LABELS, 0);
-    metrics_add(d->metrics, LEASE_RENEWALS, NO_LABELS, 0);
-    metrics_add(d->metrics, LEASE_LOSSES, NO_LABELS, 0);
+    metrics_know(d->metrics, FENCES, NO_LABELS);
+    metrics_know(d->metrics, LEASE_RENEWALS, NO_LABELS);
+    metrics_know(d->metrics, LEASE_LOSSES, NO_LABELS);
     return 0;
 }
 

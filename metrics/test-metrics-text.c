@@ -51,7 +51,7 @@ static void test_every_kind(_unused_ void **state)
     metrics_set(m, LEVEL, LABELS("a"), -3);
     metrics_set(m, LEVEL, LABELS("a"), 1e18);
     metrics_add(m, DONE, LABELS("x", "well"), 2);
-    metrics_add(m, DONE, LABELS("x", "badly"), 0);
+    metrics_know(m, DONE, LABELS("x", "badly"));
     metrics_add(m, DONE, LABELS("x", "well"), 1);
     metrics_observe_sum(m, SPENT, NO_LABELS, 1.5, 3);
     metrics_observe_sum(m, SPENT, NO_LABELS, 0.5, 1);
@@ -141,6 +141,7 @@ static void test_there_is_an_end(_unused_ void **state)
 
 static void test_off(_unused_ void **state)
 {
+    metrics_know(NULL, DONE, LABELS("a", "b"));
     metrics_set(NULL, LEVEL, LABELS("a"), 1);
     metrics_add(NULL, DONE, LABELS("a", "b"), 1);
     metrics_observe(NULL, TOOK, LABELS("a"), 1);
