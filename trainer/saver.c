@@ -6,12 +6,14 @@
 #include "base/log.h"
 
 #include <string.h>
+#include <unistd.h>
 
 enum {
     WRITE_TIMEOUT_SEC = 1800, /* the slowest upload that is waited for */
     VERDICT_TIMEOUT_SEC =
         1800, /* etcd without quorum: training waits only where a save must be there */
     TRIES = 3,
+    RETRY_SEC = 2, /* doubles: a store that is out for some seconds costs nothing but these */
     LINE_BYTES = 320,
 };
 
@@ -234,6 +236,8 @@ int saver_save(Saver *s, int64_t step, uint32_t word, Error *err)
     if (r < 0)
         return r;
     for (int try = 0; try < TRIES; try++) {
+        if (try > 0)
+            (void)sleep(RETRY_SEC << (try - 1)); /* on all ranks alike; a signal ends it early */
         r = begin(s, step, err);
         if (r == 0)
             r = drain(s, &phase, err);

@@ -86,6 +86,14 @@ typedef struct Incident {
     Stamp stamp;
 } Incident;
 
+/* alerts/<id>, as far as the core cares */
+typedef struct Alert {
+    bool used, settled;
+    char id[RECORD_INCIDENT_MAX + 1];
+    uint64_t incident_usec;
+    Stamp stamp;
+} Alert;
+
 typedef struct Request {
     bool used;
     RequestRecord record;
@@ -113,6 +121,7 @@ struct Cluster {
     Run *runs;
     Report *reports;
     Incident *incidents;
+    Alert *alerts;
     Request *requests;
     /* scratch of one decision */
     WorldRun *plan_runs;
@@ -214,6 +223,8 @@ void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision 
 const Incident *incident_find_open(const Cluster *c, const Job *job);
 void incident_resolve(Cluster *c, const Job *job, const Incident *incident, Decision *d);
 bool incident_add_replay(Cluster *c, const Job *job, Decision *d);
+/* Every sink that it concerns has heard of it and of its end, or was given up on. */
+bool incident_is_told(const Cluster *c, const IncidentRecord *record);
 
 /* ---- decide.c, house.c: each fills the decision and returns true when there is one ---- */
 bool decide_job(Cluster *c, Job *job, Decision *d);

@@ -201,6 +201,8 @@ static void field_decode(const Field *f, JsonReader *r, ChannelMessage *m)
         if (json_get_string(r, f->name, JSON_REQUIRED, &text)) {
             free(*(char **)at);
             *(char **)at = strdup(text);
+            if (!*(char **)at)
+                json_out_of_memory(r);
         }
         break;
     case FIELD_HASH:
