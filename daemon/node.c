@@ -62,7 +62,8 @@ static int node_encode(const Manager *m, char **ret)
                          .n_slots = (int)m->config.slots,
                          .state = node->state,
                          .verdict = node->verdict,
-                         .lost_slots = m->lost_slots};
+                         .lost_slots = m->lost_slots,
+                         .bad_slots = node->bad_slots};
     (void)snprintf(record.name, sizeof(record.name), "%s", m->config.node);
     (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s", m->config.machine_id);
     (void)snprintf(record.boot_id, sizeof(record.boot_id), "%s", node->boot_id);
@@ -201,7 +202,7 @@ static void node_put(Manager *m)
 {
     Node *node = &m->node;
     int64_t lease = etcd_lease_id(m->lease);
-    if (node->call || node->retry || lease == 0) {
+    if (node->call || node->retry || lease == 0 || !m->probes.is_ready) {
         node->wanted = true;
         return;
     }

@@ -31,7 +31,7 @@ static int check_config(const ConfigCall *call, Error *err)
 static int probe(const ConfigCall *call, Error *err)
 {
     _cleanup_(config_clear) Config config = {0};
-    int r = config_load(call, &config, err);
+    int r = probes_is_child() ? 0 : config_load(call, &config, err);
     return r < 0 ? r : probes_run_one(&config, call->probe, err);
 }
 
