@@ -16,6 +16,7 @@ void fence_check(Manager *m, uint64_t now_usec, uint64_t stood_still_usec)
     if (m->fenced || !fence_is_due(now_usec, m->contact_usec, fence_usec, stood_still_usec))
         return;
     m->fenced = true;
+    daemon_metrics_note_fence(m);
     log_error("no word from etcd for %lld s (fence_sec): stopping what runs here NODE=%s",
               (long long)m->config.fence_sec, m->config.node);
     manager_kill_all(m, "no word from etcd for fence_sec");

@@ -65,6 +65,7 @@ void job_forget_if_idle(Job *job)
             break;
         }
     m->n_jobs--;
+    daemon_metrics_forget_job(m, job->name);
     (void)job_free(job); /* NULL always */
 }
 

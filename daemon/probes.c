@@ -91,12 +91,12 @@ static json_t *load_state(const Manager *m, const char *name)
     return state;
 }
 
-static void keep_state(Manager *m, const char *name, ProbeRun *run, json_t *state)
+static void keep_state(Manager *m, const char *name, ProbeChild *child, json_t *state)
 {
     char path[PATH_MAX];
     Error err = ERROR_INIT;
-    json_decref(run->state);
-    run->state = json_incref(state);
+    json_decref(child->state);
+    child->state = json_incref(state);
     _cleanup_free_ char *text = state ? json_dumps(state, JSON_COMPACT) : NULL;
     state_path(m, name, path);
     if (text && strlen(text) < PROBE_STATE_MAX && file_write(path, text, strlen(text), 0, &err) < 0)
@@ -110,7 +110,7 @@ static void learn_gpus(Manager *m)
     size_t n;
     const Probe *const *list = probe_list(&n);
     for (size_t i = 0; i < n; i++) {
-        const json_t *state = m->probes.runs[i].state;
+        const json_t *state = m->probes.children[i].state;
         const char *boot_id = json_string_value(json_object_get(state, "boot_id"));
         if (list[i] == &probe_gpu && boot_id && strcmp(boot_id, m->node.boot_id) == 0)
             gpus_parse(json_object_get(state, "gpus"), &m->probes.gpus);
@@ -170,9 +170,11 @@ static void take_result(Manager *m, ProbeAnswer *answer, const ProbeResult *resu
 void probes_note_kernel(Manager *m, const ProbeResult *result)
 {
     ProbeAnswer *answer = &m->probes.answers[m->probes.n_answers - 1], before = *answer;
+    daemon_metrics_note_probe_start(m, kernel_name);
     take_result(m, answer, result);
     answer->at_usec = clock_boottime_usec();
     date_answer(answer, &before);
+    daemon_metrics_note_probe_end(m, kernel_name, answer->level, "answered");
     if (m->probes.is_ready)
         judge(m);
 }
@@ -199,22 +201,23 @@ static void note_end(Manager *m, size_t i, const siginfo_t *info, const char *te
 {
     size_t n;
     const char *name = probe_list(&n)[i]->name;
-    ProbeRun *run = &m->probes.runs[i];
+    ProbeChild *child = &m->probes.children[i];
     ProbeAnswer *answer = &m->probes.answers[i], before = *answer;
     ProbeResult result;
     Error err = ERROR_INIT;
     answer->at_usec = clock_boottime_usec();
-    answer->took_usec = answer->at_usec - run->began_usec;
+    answer->took_usec = answer->at_usec - child->began_usec;
     if (info->si_code != CLD_EXITED || info->si_status != 0) {
         note_failure(answer, *text ? text : "it died");
     } else if (parse_answer(text, &result, &err) < 0) {
         note_failure(answer, err.text);
     } else {
         take_result(m, answer, &result);
-        keep_state(m, name, run, result.state);
+        keep_state(m, name, child, result.state);
         probe_result_clear(&result);
     }
     date_answer(answer, &before);
+    daemon_metrics_note_probe_end(m, name, answer->level, answer->failures ? "failed" : "answered");
 }
 
 static void note_hang(Manager *m, size_t i)
@@ -227,68 +230,69 @@ static void note_hang(Manager *m, size_t i)
                    "the probe hung: no answer in %llu s, %u in a row",
                    (unsigned long long)(probe->timeout_usec / USEC_PER_SEC), answer->hangs);
     answer->at_usec = clock_boottime_usec();
-    answer->took_usec = answer->at_usec - m->probes.runs[i].began_usec;
+    answer->took_usec = answer->at_usec - m->probes.children[i].began_usec;
     date_answer(answer, &before);
     log_warning("probe %s hangs NODE=%s", probe->name, m->config.node);
+    daemon_metrics_note_probe_end(m, probe->name, answer->level, "hung");
 }
 
-static void finish(Manager *m, ProbeRun *run)
+static void finish(Manager *m, ProbeChild *child)
 {
-    if (!run->is_waited)
+    if (!child->is_waited)
         return;
-    run->is_waited = false;
+    child->is_waited = false;
     if (--m->probes.n_waited == 0)
         end_round(m);
 }
 
-static void clear_run(ProbeRun *run)
+static void clear_child(ProbeChild *child)
 {
-    run->timer = sd_event_source_disable_unref(run->timer);
-    run->exit_source = sd_event_source_disable_unref(run->exit_source);
-    run->pidfd = fd_close(run->pidfd);
-    run->output = fd_close(run->output);
-    run->pid = 0;
+    child->timer = sd_event_source_disable_unref(child->timer);
+    child->exit_source = sd_event_source_disable_unref(child->exit_source);
+    child->pidfd = fd_close(child->pidfd);
+    child->output = fd_close(child->output);
+    child->pid = 0;
 }
 
 static int on_end(_unused_ sd_event_source *source, _unused_ int fd, _unused_ uint32_t revents,
                   void *userdata)
 {
-    ProbeRun *run = userdata;
-    Manager *m = run->manager;
-    size_t i = (size_t)(run - m->probes.runs), used = 0;
+    ProbeChild *child = userdata;
+    Manager *m = child->manager;
+    size_t i = (size_t)(child - m->probes.children), used = 0;
     siginfo_t info = {0};
-    if (waitid(P_PID, (id_t)run->pid, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
+    if (waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
         return 0;
 
     _cleanup_free_ char *text = malloc(ANSWER_MAX);
     for (ssize_t n = 1; text && n > 0 && used < ANSWER_MAX - 1; used += (size_t)MAX(n, 0))
-        n = read(run->output, text + used, ANSWER_MAX - 1 - used); /* it does not block */
+        n = read(child->output, text + used, ANSWER_MAX - 1 - used); /* it does not block */
     if (text)
         text[used] = '\0';
-    bool killed = run->killed;
-    clear_run(run);
+    bool killed = child->killed;
+    clear_child(child);
     if (!killed)
         note_end(m, i, &info, text ? text : "out of memory");
-    finish(m, run);
+    finish(m, child);
     return 0;
 }
 
 static int on_kill_late(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
-    ProbeRun *run = userdata;
-    run->timer = sd_event_source_disable_unref(run->timer);
-    finish(run->manager, run); /* the process keeps its place until it ends */
+    ProbeChild *child = userdata;
+    child->timer = sd_event_source_disable_unref(child->timer);
+    finish(child->manager, child); /* the process keeps its place until it ends */
     return 0;
 }
 
 static int on_timeout(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
-    ProbeRun *run = userdata;
-    Manager *m = run->manager;
-    (void)kill(run->pid, SIGKILL); /* our own child, not yet reaped */
-    run->killed = true;
-    note_hang(m, (size_t)(run - m->probes.runs));
-    manager_add_timer(m, KILL_WAIT_SEC * USEC_PER_SEC, on_kill_late, run, &run->timer);
+    ProbeChild *child = userdata;
+    Manager *m = child->manager;
+    (void)kill(child->pid, SIGKILL); /* our own child, not yet reaped */
+    child->killed = true;
+    note_hang(m, (size_t)(child - m->probes.children));
+    manager_add_timer(m, KILL_WAIT_SEC * USEC_PER_SEC, on_kill_late, child, &child->timer);
     return 0;
 }
 
@@ -329,17 +333,17 @@ static int make_environment(const Manager *m, json_t *state, char **ret_variable
 
 static int start(Manager *m, size_t i, const Probe *probe, Error *err)
 {
-    ProbeRun *run = &m->probes.runs[i];
+    ProbeChild *child = &m->probes.children[i];
     _cleanup_free_ char *variable = NULL;
     _cleanup_free_ char **environment = NULL;
     int fds[2];
-    if (make_environment(m, run->state, &variable, &environment) < 0)
+    if (make_environment(m, child->state, &variable, &environment) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     if (pipe2(fds, O_CLOEXEC) < 0)
         return error_errno(err, -errno, "cannot make a pipe");
-    run->output = fds[0];
+    child->output = fds[0];
     _cleanup_fd_ int write_end = fds[1];
-    if (fcntl(run->output, F_SETFL, O_NONBLOCK) < 0)
+    if (fcntl(child->output, F_SETFL, O_NONBLOCK) < 0)
         return error_errno(err, -errno, "cannot make a pipe");
 
     char *argv[] = {(char[]){"/proc/self/exe"}, (char[]){"--probe"}, (char *)probe->name, NULL};
@@ -348,17 +352,18 @@ static int start(Manager *m, size_t i, const Probe *probe, Error *err)
                             .output = write_end,
                             .channel = -EBADF,
                             .cgroup = -EBADF};
-    int r = spawn_process(&request, &run->pid, &run->pidfd, err);
+    int r = spawn_process(&request, &child->pid, &child->pidfd, err);
     if (r < 0)
         return r;
-    run->killed = false;
-    run->is_waited = true;
-    run->began_usec = clock_boottime_usec();
+    child->killed = false;
+    child->is_waited = true;
+    child->began_usec = clock_boottime_usec();
     m->probes.n_waited++;
-    r = sd_event_add_io(m->event, &run->exit_source, run->pidfd, EPOLLIN, on_end, run);
+    daemon_metrics_note_probe_start(m, probe->name);
+    r = sd_event_add_io(m->event, &child->exit_source, child->pidfd, EPOLLIN, on_end, child);
     if (r < 0)
         return error_errno(err, r, "cannot watch a probe");
-    manager_add_timer(m, probe->timeout_usec, on_timeout, run, &run->timer);
+    manager_add_timer(m, probe->timeout_usec, on_timeout, child, &child->timer);
     return 0;
 }
 
@@ -373,15 +378,15 @@ static void begin_round(Manager *m)
     p->n_waited++; /* the round is not over before all were begun */
     for (size_t i = 0; i < n; i++) {
         Error err = ERROR_INIT;
-        if (p->runs[i].pid > 0) { /* since an earlier round: SIGKILL does not end it */
+        if (p->children[i].pid > 0) { /* since an earlier round: SIGKILL does not end it */
             note_hang(m, i);
         } else if (start(m, i, list[i], &err) < 0) {
             ProbeAnswer before = p->answers[i];
-            if (p->runs[i].pid > 0)
-                (void)kill(p->runs[i].pid, SIGKILL); /* nobody watches it; SIGCHLD reaps it */
-            p->n_waited -= p->runs[i].is_waited;
-            p->runs[i].is_waited = false;
-            clear_run(&p->runs[i]);
+            if (p->children[i].pid > 0)
+                (void)kill(p->children[i].pid, SIGKILL); /* nobody watches it; SIGCHLD reaps it */
+            p->n_waited -= p->children[i].is_waited;
+            p->children[i].is_waited = false;
+            clear_child(&p->children[i]);
             note_failure(&p->answers[i], err.text);
             date_answer(&p->answers[i], &before);
             log_warning("probe %s: %s", list[i]->name, err.text);
@@ -475,10 +480,10 @@ void probes_start(Manager *m)
         log_warning("what probes remember is not kept: %s", err.text);
     for (size_t i = 0; i < n; i++) {
         p->answers[i].name = list[i]->name;
-        p->runs[i] = (ProbeRun){.manager = m,
-                                .pidfd = -EBADF,
-                                .output = -EBADF,
-                                .state = load_state(m, list[i]->name)};
+        p->children[i] = (ProbeChild){.manager = m,
+                                      .pidfd = -EBADF,
+                                      .output = -EBADF,
+                                      .state = load_state(m, list[i]->name)};
     }
     p->answers[n].name = kernel_name;
     p->n_answers = n + 1;
@@ -490,7 +495,7 @@ void probes_start(Manager *m)
 bool probes_own(const Probes *probes, pid_t pid)
 {
     for (size_t i = 0; i + 1 < probes->n_answers; i++)
-        if (probes->runs[i].pid == pid)
+        if (probes->children[i].pid == pid)
             return true;
     return false;
 }
@@ -500,12 +505,12 @@ void probes_clear(Probes *probes)
     probes->timer = sd_event_source_disable_unref(probes->timer);
     probes->post = etcd_call_free(probes->post);
     for (size_t i = 0; i + 1 < probes->n_answers; i++) {
-        ProbeRun *run = &probes->runs[i];
-        if (run->pid > 0)
-            (void)kill(run->pid, SIGKILL); /* a child of ours that nobody will ask again */
-        clear_run(run);
-        json_decref(run->state);
-        run->state = NULL;
+        ProbeChild *child = &probes->children[i];
+        if (child->pid > 0)
+            (void)kill(child->pid, SIGKILL); /* a child of ours that nobody will ask again */
+        clear_child(child);
+        json_decref(child->state);
+        child->state = NULL;
     }
     for (size_t i = 0; i < probes->n_asks; i++)
         free(probes->asks[i].text);

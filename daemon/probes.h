@@ -25,7 +25,7 @@ typedef struct Manager Manager;
 
 enum { PROBE_ASKS_MAX = 8 };
 
-typedef struct ProbeRun {
+typedef struct ProbeChild {
     Manager *manager;
     pid_t pid; /* 0: no child; one that survives SIGKILL keeps its place, and its probe hangs */
     int pidfd, output;
@@ -34,7 +34,7 @@ typedef struct ProbeRun {
     uint64_t began_usec;
     json_t *state; /* what it left; NULL: nothing */
     sd_event_source *timer, *exit_source;
-} ProbeRun;
+} ProbeChild;
 
 /* Somebody who waits for a round that began after he asked. */
 typedef struct ProbeAsk {
@@ -53,7 +53,7 @@ typedef struct Probes {
     char cure[96];
     bool is_ready; /* the first round is over */
 
-    ProbeRun runs[PROBES_MAX];
+    ProbeChild children[PROBES_MAX];
     int n_waited; /* children that the round waits for */
     Gpus gpus;    /* slot by place */
     ProbeAsk asks[PROBE_ASKS_MAX];

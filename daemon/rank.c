@@ -302,6 +302,7 @@ int rank_start(Team *team, Seat *seat, Error *err)
         return error_errno(err, r, "cannot watch rank %d", rank->rank);
     }
     rank_send_alive(rank, manager_alive_usec(m));
+    daemon_metrics_note_start(rank);
     log_info("started as process %d in slot %d JOB=%s GENERATION=%lld RANK=%d", (int)rank->pid,
              rank->slot, rank->job, (long long)rank->generation, rank->rank);
     return 0;

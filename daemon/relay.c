@@ -52,6 +52,7 @@ static void on_step(Rank *rank, Seat *seat, const ChannelMessage *m)
     Team *team = rank->team;
     watchdog_note_step(&rank->watchdog, m->step, clock_boottime_usec());
     progress_note(&team->progress, m);
+    daemon_metrics_note_step(rank, m);
     seat->report.step = m->step;
     if (team->first_step_usec != 0)
         return;
@@ -65,6 +66,7 @@ static void on_step(Rank *rank, Seat *seat, const ChannelMessage *m)
 
 static void on_saved(Rank *rank, const ChannelMessage *m)
 {
+    daemon_metrics_note_saved(rank, m);
     if (commit_begin(&rank->team->commit, m) < 0)
         log_error("saved step %lld while a commit is under way: not committed JOB=%s RANK=%d",
                   (long long)m->step, rank->job, rank->rank);
