@@ -12,6 +12,7 @@
 #include "daemon/cgroup.h"
 #include "daemon/config.h"
 #include "daemon/job.h"
+#include "daemon/kernel-watch.h"
 #include "daemon/metrics.h"
 #include "daemon/node.h"
 #include "daemon/probes.h"
@@ -29,6 +30,7 @@ struct Manager {
     Watches watches;
     Node node;
     Probes probes;
+    KernelWatch kernel;
     CgroupBase cgroups;
     uint64_t incarnation;
     int lock;
