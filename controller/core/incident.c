@@ -73,7 +73,8 @@ void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision 
     record->generation = job->world.generation;
     record->step = failure->step;
     text_copy(record->evidence, sizeof(record->evidence), failure->evidence);
-    record->at_usec = MIN(failure->at_usec, c->real_usec);
+    /* what a node whose clock is off says of its ranks stays within the world's life */
+    record->at_usec = MIN(MAX(failure->at_usec, job->world.decided_usec), c->real_usec);
     record->detect_sec = seconds_between(record->at_usec, job->failing_real_usec);
     record->decide_sec =
         seconds_between(MAX(record->at_usec, job->failing_real_usec), c->real_usec);
