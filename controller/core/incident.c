@@ -32,6 +32,7 @@ static Severity severity_of(Cause cause)
         return SEVERITY_INFO;
     case CAUSE_START_TIMEOUT:
     case CAUSE_STORE_UNREACHABLE:
+    case CAUSE_UNREACHABLE:
     case CAUSE_HANG:
     case CAUSE_NODE_RESTARTED:
     case CAUSE_CHECKPOINT_CORRUPT:
