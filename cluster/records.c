@@ -224,6 +224,7 @@ static const Field report_fields[] = {
     INT(RankReport, "stage", stage, MAYBE, 0, STAGE_COUNT - 1),
     BOOL(RankReport, "hung", hung),
     BOOL(RankReport, "killed", killed),
+    INT(RankReport, "unmet", unmet, MAYBE, 0, RECORD_RANKS_MAX),
     TEXT(RankReport, "text", text, MAYBE),
     INT64(RankReport, "at_usec", at_usec, MAYBE),
     INT64(RankReport, "started_usec", started_usec, MAYBE),
