@@ -24,7 +24,8 @@ typedef enum FaultAction {
     FAULT_ENOMEM
 } FaultAction;
 
-static const char *const action_name[] = {"kill", "stop", "stall", "slow", "enospc", "eio", "enomem"};
+static const char *const action_name[] = {"kill",   "stop", "stall", "slow",
+                                          "enospc", "eio",  "enomem"};
 
 typedef struct Fault {
     char point[64];

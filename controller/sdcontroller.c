@@ -1,4 +1,5 @@
 /* sdcontroller.c - the program: settings, signals, loop. */
+#include "base/fault.h"
 #include "base/log.h"
 #include "controller/config.h"
 #include "controller/manager.h"
@@ -6,6 +7,7 @@
 #include <signal.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
+#include <systemd/sd-journal.h>
 
 static int on_signal(_unused_ sd_event_source *source, const struct signalfd_siginfo *si,
                      void *userdata)
@@ -60,6 +62,7 @@ static int block_signals(Error *err)
 int main(int argc, char *argv[])
 {
     log_open("sdcontroller");
+    log_use_journal(sd_journal_sendv);
     Error err = ERROR_INIT;
     ConfigCall call;
     Config config;
@@ -80,6 +83,8 @@ int main(int argc, char *argv[])
         return 2;
     }
     r = block_signals(&err);
+    if (r == 0)
+        r = fault_open(&err);
     if (r == 0)
         r = run(&config, &err);
     if (r < 0) {

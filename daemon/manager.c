@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/message_id.h"
 #include "daemon/drain.h"
 #include "daemon/fence.h"
 #include "daemon/hang.h"
@@ -106,7 +107,8 @@ void manager_slot_clear(Manager *m, Rank *rank)
 
 void manager_slot_lost(Manager *m, Rank *rank)
 {
-    log_error("slot %d is lost: process %d survives SIGKILL JOB=%s GENERATION=%lld RANK=%d",
+    log_event(LOG_LEVEL_ERROR, MESSAGE_SLOT_LOST,
+              "slot %d is lost: process %d survives SIGKILL JOB=%s GENERATION=%lld RANK=%d",
               rank->slot, (int)rank->pid, rank->job, (long long)rank->generation, rank->rank);
     m->lost_slots |= UINT64_C(1) << rank->slot;
     Seat *seat = rank->team ? team_seat_of(rank->team, rank) : NULL;
@@ -250,6 +252,8 @@ static int open_etcd(Manager *m, Error *err)
     options.password = *c->etcd_password ? c->etcd_password : options.password;
 
     r = etcd_new(m->event, &options, &m->etcd, err);
+    if (r == 0)
+        r = daemon_metrics_open(m, err);
     if (r < 0)
         return r;
     m->contact_usec = clock_boottime_usec();
@@ -360,6 +364,7 @@ Manager *manager_free(Manager *m)
     node_clear(&m->node);
     m->lease = etcd_lease_free(m->lease);
     m->etcd = etcd_free(m->etcd);
+    m->metrics = daemon_metrics_free(m->metrics);
     m->event = sd_event_unref(m->event);
     Error err = ERROR_INIT;
     if (cgroup_destroy(&m->cgroups, &err) < 0)

@@ -5,6 +5,7 @@
 
 #include <malloc.h>
 #include <signal.h>
+#include <systemd/sd-journal.h>
 
 /* Blocked before the first thread, so that every thread inherits it and the loop gets them all. */
 static void block_signals(void)
@@ -25,6 +26,7 @@ static int serve(const ConfigCall *call, Config *config, Error *err)
     (void)mallopt(M_ARENA_MAX, 2);
     (void)mallopt(M_TRIM_THRESHOLD, 256 * 1024);
     block_signals();
+    log_set_field("NODE", config->node);
     _cleanup_(manager_freep) Manager *m = NULL;
     int r = manager_new(call, config, &m, err);
     return r < 0 ? r : manager_run(m, err);
@@ -33,6 +35,7 @@ static int serve(const ConfigCall *call, Config *config, Error *err)
 int main(int argc, char *argv[])
 {
     log_open("sdtraind");
+    log_use_journal(sd_journal_sendv);
     Error err = ERROR_INIT;
     _cleanup_(config_call_clear) ConfigCall call = {0};
     _cleanup_(config_clear) Config config = {0};
