@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <systemd/sd-daemon.h>
 
 enum { STOOD_STILL_MSEC = 1000, TIMER_ACCURACY_USEC = 1000, END_WAIT_MSEC = 2000 };
 
@@ -59,6 +58,7 @@ static int on_hang_tick(_unused_ sd_event_source *source, _unused_ uint64_t usec
 
     hang_check(m, now_usec, stood_still_usec);
     fence_check(m, now_usec, stood_still_usec);
+    status_update(m, now_usec);
     manager_add_timer(m, HANG_TICK_MSEC * USEC_PER_MSEC, on_hang_tick, m, &m->hang_timer);
     /* after everything that is pending: what ranks said counts before their silence does */
     return sd_event_source_set_priority(m->hang_timer, SD_EVENT_PRIORITY_IDLE);
@@ -177,13 +177,15 @@ static int on_hangup(_unused_ sd_event_source *source, _unused_ const struct sig
     Manager *m = userdata;
     _cleanup_(config_clear) Config fresh = {0};
     Error err = ERROR_INIT;
+    status_reloading(m);
     if (config_load(m->call, &fresh, &err) < 0) {
         log_error("configuration is not reloaded: %s", err.text);
-        return 0;
+    } else {
+        config_reload(&m->config, &fresh);
+        log_info("configuration reloaded NODE=%s", m->config.node);
+        manager_touch_node(m);
     }
-    config_reload(&m->config, &fresh);
-    log_info("configuration reloaded NODE=%s", m->config.node);
-    manager_touch_node(m);
+    status_reloaded(m);
     return 0;
 }
 
@@ -299,6 +301,7 @@ int manager_new(const ConfigCall *call, Config *config, Manager **ret, Error *er
                       .lock = -EBADF,
                       .incarnation = clock_realtime_usec(),
                       .hang_tick_usec = clock_boottime_usec(),
+                      .started_usec = clock_boottime_usec(),
                       .probes = {.pidfd = -EBADF, .output = -EBADF}};
     _cleanup_(manager_freep) Manager *m = made;
     *config = (Config){0};
