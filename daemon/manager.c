@@ -200,9 +200,11 @@ static int on_child(_unused_ sd_event_source *source, _unused_ const struct sign
             break;
         if (child.si_pid == m->probes.pid)
             break; /* its own source takes it; the others are met at the next signal */
-        if (child.si_pid == m->keeper)
+        if (child.si_pid == m->keeper) {
+            m->keeper = 0;
             log_warning("the keeper was killed; orphans will wait for the next sdtraind NODE=%s",
                         m->config.node);
+        }
         Rank *rank = NULL;
         for (size_t i = 0; i < ELEMENTSOF(m->slots) && !rank; i++)
             if (m->slots[i] && !m->slots[i]->exited && m->slots[i]->pid == child.si_pid)
@@ -367,8 +369,13 @@ Manager *manager_free(Manager *m)
     m->etcd = etcd_free(m->etcd);
     m->event = sd_event_unref(m->event);
     Error err = ERROR_INIT;
-    if (cgroup_destroy(&m->cgroups, &err) < 0)
+    int r = cgroup_destroy(&m->cgroups, &err);
+    if (r < 0)
         log_warning("%s", err.text);
+    if (r == 0 && m->leaving && m->lost_slots == 0 && m->keeper > 0) { /* nothing is left for it */
+        (void)kill(m->keeper, SIGKILL);
+        (void)waitpid(m->keeper, NULL, 0);
+    }
     m->lock = fd_close(m->lock);
     config_clear(&m->config);
     free(m);
