@@ -204,13 +204,15 @@ static void write_line(LogLevel level, const char *text, const Word *words, size
         return; /* a full or closed stderr must not stop training */
 }
 
-static void write_message(LogLevel level, const char *message_id, const char *format, va_list ap)
+void log_text(LogLevel level, const char *message_id, const char *format, const char *formatted)
 {
     static const char prefix[] = "MESSAGE=";
     char line[LINE_MAX_BYTES];
+    if (level > logger.level)
+        return;
     memcpy(line, prefix, sizeof(prefix));
     char *text = line + sizeof(prefix) - 1;
-    (void)vsnprintf(text, sizeof(line) - sizeof(prefix), format, ap); /* cut at 2 KiB */
+    (void)snprintf(text, sizeof(line) - sizeof(prefix), "%s", formatted); /* cut at 2 KiB */
 
     Word words[WORDS_MAX];
     size_t n_words = split_fields(format, text, words);
@@ -218,10 +220,18 @@ static void write_message(LogLevel level, const char *message_id, const char *fo
         write_line(level, text, words, n_words);
 }
 
-void log_write(LogLevel level, const char *format, ...)
+_printf_(3, 0) static void write_message(LogLevel level, const char *message_id, const char *format,
+                                         va_list ap)
 {
+    char text[LINE_MAX_BYTES];
     if (level > logger.level)
         return;
+    (void)vsnprintf(text, sizeof(text), format, ap); /* cut */
+    log_text(level, message_id, format, text);
+}
+
+void log_write(LogLevel level, const char *format, ...)
+{
     va_list ap;
     va_start(ap, format);
     write_message(level, NULL, format, ap);
@@ -230,8 +240,6 @@ void log_write(LogLevel level, const char *format, ...)
 
 void log_event(LogLevel level, const char *message_id, const char *format, ...)
 {
-    if (level > logger.level)
-        return;
     va_list ap;
     va_start(ap, format);
     write_message(level, message_id, format, ap);

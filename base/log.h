@@ -39,6 +39,8 @@ void log_set_field(const char *key, const char *value);
 void log_write(LogLevel level, const char *format, ...) _printf_(2, 3);
 /* A transition with a name of its own, of base/message_id.h. */
 void log_event(LogLevel level, const char *message_id, const char *format, ...) _printf_(3, 4);
+/* The same, of a text that was made with that format; it says which fields the text ends with. */
+void log_text(LogLevel level, const char *message_id, const char *format, const char *text);
 
 #define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_write(LOG_LEVEL_WARNING, __VA_ARGS__)

@@ -70,6 +70,8 @@ static const char *const cordon_mode[] = {"none", "cordon", "drain", "quarantine
 static const char *const desired_state[] = {"running", "stopped", "deleted"};
 static const char *const rank_state[] = {"starting", "ready", "running", "exited"};
 static const char *const incident_state[] = {"open", "resolved"};
+static const char *const severity[] = {"info", "warning", "critical"};
+static const char *const delivery_state[] = {"sending", "triggered", "resolved", "failed"};
 static const char *const job_phase[PHASE_COUNT] = {
     "pending",  "starting", "running",   "recovering", "resizing",
     "stopping", "stopped",  "succeeded", "failed",
@@ -79,6 +81,12 @@ const char *job_phase_name(JobPhase phase)
 {
     assert(phase < PHASE_COUNT);
     return job_phase[phase];
+}
+
+const char *severity_name(Severity s)
+{
+    assert((size_t)s < ELEMENTSOF(severity));
+    return severity[s];
 }
 
 /* clang-format off */
@@ -243,6 +251,7 @@ static const Field progress_fields[] = {
 static const Field incident_fields[] = {
     TEXT(IncidentRecord, "id", id, NEEDED),
     CHOICE(IncidentRecord, "state", state, NEEDED, incident_state),
+    CHOICE(IncidentRecord, "severity", severity, MAYBE, severity),
     TEXT(IncidentRecord, "job", job, NEEDED),
     TEXT(IncidentRecord, "cause", cause, NEEDED),
     TEXT(IncidentRecord, "node", node, MAYBE),
@@ -262,12 +271,32 @@ static const Field incident_fields[] = {
     INT64(IncidentRecord, "first_step_usec", first_step_usec, MAYBE),
 };
 
+static const Field delivery_fields[] = {
+    TEXT(Delivery, "sink", sink, NEEDED),
+    CHOICE(Delivery, "state", state, NEEDED, delivery_state),
+    CHOICE(Delivery, "severity", severity, MAYBE, severity),
+    INT(Delivery, "attempts", attempts, MAYBE, 0, INT32_MAX),
+    INT64(Delivery, "at_usec", at_usec, MAYBE),
+    TEXT(Delivery, "text", text, MAYBE),
+};
+
+static const Field alert_fields[] = {
+    TEXT(AlertRecord, "id", id, NEEDED),
+    INT64(AlertRecord, "incident_usec", incident_usec, NEEDED),
+    INT64(AlertRecord, "term", term, NEEDED),
+    BOOL(AlertRecord, "settled", settled),
+    ELEMENTS(AlertRecord, FIELD_ARRAY, "deliveries", deliveries, n_deliveries, MAYBE, Delivery,
+             delivery_fields, RECORD_DELIVERIES_MAX, "sink"),
+};
+
 static const Field request_fields[] = {
     TEXT(RequestRecord, "id", id, NEEDED),
     TEXT(RequestRecord, "kind", kind, NEEDED),
     TEXT(RequestRecord, "target", target, MAYBE),
     TEXT(RequestRecord, "answer", answer, MAYBE),
     INT64(RequestRecord, "at_usec", at_usec, MAYBE),
+    ELEMENTS(RequestRecord, FIELD_ARRAY, "deliveries", deliveries, n_deliveries, MAYBE, Delivery,
+             delivery_fields, RECORD_DELIVERIES_MAX, "sink"),
 };
 
 /* clang-format on */
@@ -328,6 +357,7 @@ DEFINE_RECORD(RendezvousRecord, rendezvous_record, rendezvous_fields, unchecked)
 DEFINE_RECORD(CheckpointsRecord, checkpoints_record, checkpoints_fields, unchecked)
 DEFINE_RECORD(ProgressRecord, progress_record, progress_fields, unchecked)
 DEFINE_RECORD(IncidentRecord, incident_record, incident_fields, unchecked)
+DEFINE_RECORD(AlertRecord, alert_record, alert_fields, unchecked)
 DEFINE_RECORD(RequestRecord, request_record, request_fields, unchecked)
 
 int world_rank_place(const WorldRecord *world, int rank, size_t *ret_run, int *ret_slot)

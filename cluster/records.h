@@ -30,6 +30,8 @@ enum {
     RECORD_COMMITS_MAX = 16,  /* kept in checkpoints/<job> */
     RECORD_INCIDENT_MAX = 95, /* "<job>-<generation>" */
     RECORD_PAST_WORLDS_MAX = 64,
+    RECORD_DELIVERIES_MAX = 12, /* sinks that an alert remembers */
+    SINK_NAME_MAX = 31,
 };
 
 /* ---- nodes/<node>: written by the node under its lease ---- */
@@ -239,9 +241,16 @@ typedef struct ProgressRecord {
 
 typedef enum IncidentState { INCIDENT_OPEN, INCIDENT_RESOLVED } IncidentState;
 
+/* info: recovered alone, as it is built to; warning: worth a look; critical: somebody must act, or
+ * hardware has failed. */
+typedef enum Severity { SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_CRITICAL } Severity;
+
+const char *severity_name(Severity severity);
+
 typedef struct IncidentRecord {
     char id[RECORD_INCIDENT_MAX + 1]; /* "<job>-<generation>": of the world that failed */
     IncidentState state;
+    Severity severity;
     char job[RECORD_JOB_MAX + 1];
     char
         cause[48]; /* "trainer-died", "node-lost", "hang", "non-finite-loss", "data-corrupt", ... */
@@ -259,14 +268,47 @@ typedef struct IncidentRecord {
         first_step_usec; /* realtime of the first step that the next world completed; 0: not yet */
 } IncidentRecord;
 
+/* ---- alerts/<id>: what of incidents/<id> has been told to which sink; written by the leader ----
+ *
+ * The incident is what must be told, and this is how far that has come: so no incident is without
+ * its page, whenever the leader changes. */
+
+typedef enum DeliveryState {
+    DELIVERY_SENDING,   /* stored before the first try: the sink may have heard */
+    DELIVERY_TRIGGERED, /* it has accepted that the incident is open */
+    DELIVERY_RESOLVED,  /* and that it is over */
+    DELIVERY_FAILED, /* refused, or tried too often; tried on, slowly, while the incident is open */
+} DeliveryState;
+
+typedef struct Delivery {
+    char sink[SINK_NAME_MAX + 1];
+    DeliveryState state;
+    Severity severity; /* as told */
+    int attempts;      /* that failed since the sink last accepted something */
+    uint64_t at_usec;  /* of the last change */
+    char text[128];    /* why the last attempt failed; empty: it did not */
+} Delivery;
+
+typedef struct AlertRecord {
+    char id[RECORD_INCIDENT_MAX + 1];
+    uint64_t
+        incident_usec; /* at_usec of the incident: ids of a job that was born again come again */
+    int64_t term;      /* of the leader that tells */
+    bool settled;      /* the incident is over and nothing is left to tell anybody */
+    Delivery deliveries[RECORD_DELIVERIES_MAX];
+    size_t n_deliveries;
+} AlertRecord;
+
 /* ---- requests/<id> ---- */
 
 typedef struct RequestRecord {
     char id[40];
-    char kind[24];                    /* "checkpoint" */
-    char target[64];                  /* job or node */
+    char kind[24];                    /* "checkpoint", "alerts-test" */
+    char target[64];                  /* job, node or sink; of a sink, empty: all */
     char answer[RECORD_TEXT_MAX + 1]; /* empty: not answered yet */
     uint64_t at_usec;
+    Delivery deliveries[RECORD_DELIVERIES_MAX]; /* of "alerts-test", with the answer */
+    size_t n_deliveries;
 } RequestRecord;
 
 /* ---- codecs: source is the key, for errors; old_text (may be NULL) keeps unknown fields ---- */
@@ -288,4 +330,5 @@ DECLARE_RECORD(RendezvousRecord, rendezvous_record)
 DECLARE_RECORD(CheckpointsRecord, checkpoints_record)
 DECLARE_RECORD(ProgressRecord, progress_record)
 DECLARE_RECORD(IncidentRecord, incident_record)
+DECLARE_RECORD(AlertRecord, alert_record)
 DECLARE_RECORD(RequestRecord, request_record)

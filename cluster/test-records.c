@@ -217,6 +217,7 @@ static void every_record_survives_a_round_trip(void **state)
     ASSERT_ROUND_TRIP(ProgressRecord, progress_record, &progress);
     IncidentRecord incident = {.id = "a-3",
                                .state = INCIDENT_RESOLVED,
+                               .severity = SEVERITY_CRITICAL,
                                .job = "a",
                                .cause = "trainer-died",
                                .node = "n1",
@@ -235,8 +236,25 @@ static void every_record_survives_a_round_trip(void **state)
                                .replay_sec = 4,
                                .first_step_usec = 7};
     ASSERT_ROUND_TRIP(IncidentRecord, incident_record, &incident);
-    RequestRecord request = {
-        .id = "1", .kind = "checkpoint", .target = "a", .answer = "done", .at_usec = 1};
+    AlertRecord alert = {.id = "a-3",
+                         .incident_usec = 1,
+                         .term = 9,
+                         .settled = true,
+                         .deliveries = {{.sink = "pager",
+                                         .state = DELIVERY_FAILED,
+                                         .severity = SEVERITY_WARNING,
+                                         .attempts = 3,
+                                         .at_usec = 2,
+                                         .text = "HTTP 400"}},
+                         .n_deliveries = 1};
+    ASSERT_ROUND_TRIP(AlertRecord, alert_record, &alert);
+    RequestRecord request = {.id = "1",
+                             .kind = "checkpoint",
+                             .target = "a",
+                             .answer = "done",
+                             .at_usec = 1,
+                             .deliveries = {{.sink = "hook", .state = DELIVERY_RESOLVED}},
+                             .n_deliveries = 1};
     ASSERT_ROUND_TRIP(RequestRecord, request_record, &request);
 }
 

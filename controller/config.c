@@ -4,6 +4,8 @@
 #include "cluster/keys.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static const Setting table[] = {
@@ -26,7 +28,10 @@ static const Setting table[] = {
     SETTING(WHOLE, incidents_kept, 1, 10000, "incidents kept in etcd (100)"),
     SETTING(WHOLE, max_nodes, 1, 10000, "nodes that there is room for (1024)"),
     SETTING(WHOLE, max_jobs, 1, 1000, "jobs that there is room for (64)"),
-    SETTING(TEXT, record, 0, 0, "file to append every input event to"),
+    SETTING(TEXT, metrics, 0, 0, "ADDRESS:PORT of /metrics and /healthz (off)"),
+    SETTING(TEXT, record, 0, 0,
+            "file of every event and decision, or none ($LOGS_DIRECTORY/events.jsonl)"),
+    SETTING(WHOLE, record_mib, 1, 65536, "size of that file and the part before it (64)"),
 };
 
 static const Settings settings = {
@@ -65,7 +70,8 @@ static int set_defaults(Config *c, Error *err)
                   .quarantine_sec = (int64_t)(d->quarantine_usec / USEC_PER_SEC),
                   .incidents_kept = d->incidents_kept,
                   .max_nodes = 1024,
-                  .max_jobs = 64};
+                  .max_jobs = 64,
+                  .record_mib = 64};
     if (gethostname(c->name, sizeof(c->name) - 1) < 0)
         return error_errno(err, -errno, "cannot read the host's name");
 
@@ -111,6 +117,22 @@ int config_load(const ConfigCall *call, Config *ret, Error *err)
     if (!ret->etcd[0])
         return error_set(err, -EINVAL, "etcd: missing; say --etcd HOST:PORT or set SDTRAIN_ETCD");
     return 0;
+}
+
+bool config_record(const Config *c, char *ret, size_t size)
+{
+    if (c->record[0]) {
+        (void)snprintf(ret, size, "%s", c->record);
+        return strcmp(c->record, "none") != 0;
+    }
+    static const char *const folders[] = {"LOGS_DIRECTORY", "STATE_DIRECTORY"};
+    for (size_t i = 0; i < ELEMENTSOF(folders); i++) {
+        const char *folder = getenv(folders[i]); /* systemd's, perhaps several with ':' between */
+        size_t n = folder ? strcspn(folder, ":") : 0;
+        if (n > 0 && snprintf(ret, size, "%.*s/events.jsonl", (int)n, folder) < (int)size)
+            return true;
+    }
+    return false;
 }
 
 EtcdOptions config_etcd(const Config *c)

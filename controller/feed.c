@@ -19,6 +19,7 @@ typedef union Record {
     CheckpointsRecord checkpoints;
     ProgressRecord progress;
     IncidentRecord incident;
+    AlertRecord alert;
     RequestRecord request;
 } Record;
 
@@ -44,6 +45,7 @@ DEFINE_CODEC(rendezvous_record)
 DEFINE_CODEC(checkpoints_record)
 DEFINE_CODEC(progress_record)
 DEFINE_CODEC(incident_record)
+DEFINE_CODEC(alert_record)
 DEFINE_CODEC(request_record)
 
 #define CODEC(prefix) prefix##_read, prefix##_drop
@@ -65,6 +67,7 @@ static const struct {
     [KEY_CHECKPOINTS] = {EVENT_CHECKPOINTS, true, CODEC(checkpoints_record)},
     [KEY_PROGRESS] = {EVENT_PROGRESS, false, CODEC(progress_record)},
     [KEY_INCIDENTS] = {EVENT_INCIDENT, true, CODEC(incident_record)},
+    [KEY_ALERTS] = {EVENT_ALERT, true, CODEC(alert_record)},
     [KEY_REQUESTS] = {EVENT_REQUEST, true, CODEC(request_record)},
 };
 
@@ -135,7 +138,10 @@ static int parse_rest(KeyKind kind, const char *rest, Event *ret)
     if (strlen(rest) >= sizeof(ret->name) || strchr(rest, '/'))
         return -EINVAL;
     memcpy(ret->name, rest, strlen(rest) + 1);
-    return kind == KEY_INCIDENTS || kind == KEY_REQUESTS || name_is_valid(ret->name) ? 0 : -EINVAL;
+    return kind == KEY_INCIDENTS || kind == KEY_ALERTS || kind == KEY_REQUESTS ||
+                   name_is_valid(ret->name)
+               ? 0
+               : -EINVAL;
 }
 
 /* A job file that does not parse is a fact too: the job fails with the parser's words. */

@@ -6,12 +6,15 @@
 #include "controller/manager.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/message_id.h"
 #include "cluster/keys.h"
 #include "controller/execute.h"
 #include "controller/feed.h"
 #include "controller/journal.h"
+#include "controller/metrics.h"
+#include "controller/words.h"
 
 #include <string.h>
 #include <systemd/sd-daemon.h>
@@ -24,6 +27,7 @@ struct Pending {
     Manager *manager;
     Pending *next;
     Decision decision; /* without its runs, which were borrowed */
+    uint64_t begun_usec;
     Outcome outcome;
     sd_event_source *retry;
 };
@@ -37,6 +41,7 @@ struct Manager {
     EtcdWatch *watch;
     Feed *feed;
     Journal *journal;
+    ControllerMetrics *metrics;
     void *memory; /* of the cluster */
     Cluster *cluster;
     sd_event_source *timer, *leave_timer;
@@ -90,8 +95,10 @@ static void step(Manager *m, Event *event)
         cluster_step(m->cluster, event, &actions);
         if (event->more)
             return;
-        if (actions.decision.id)
+        if (actions.decision.id) {
+            journal_record_decision(m->journal, event, &actions.decision);
             begin_decision(m, &actions.decision);
+        }
         if (!actions.again)
             break;
         *event = (Event){.kind = EVENT_TICK};
@@ -139,6 +146,7 @@ static void feed_key(Manager *m, const char *key, const char *value, size_t n, i
     stamp_event(m, &event);
     event.more = true;
     journal_record_key(m->journal, &event, key, value);
+    controller_metrics_note_event(m->metrics, m->cluster, &event);
     step(m, &event);
 }
 
@@ -156,6 +164,7 @@ static void say_role(const Manager *m)
 static void begin_to_lead(Manager *m)
 {
     log_event(LOG_LEVEL_INFO, MESSAGE_LEADING, "leading TERM=%lld", (long long)m->term);
+    controller_metrics_note_leading(m->metrics);
     step_kind(m, (Event){.kind = EVENT_LEADING, .term = m->term});
 }
 
@@ -190,7 +199,7 @@ static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision,
                      void *userdata)
 {
     Manager *m = userdata;
-    (void)revision; /* every event carries its own */
+    controller_metrics_note_shown(m->metrics, revision); /* every event carries its own */
     for (size_t i = 0; i < n_events; i++) {
         const EtcdKeyValue *kv = &events[i].kv;
         bool put = events[i].kind == ETCD_EVENT_PUT;
@@ -223,6 +232,11 @@ static Pending *pending_free(Pending *p)
     return NULL;
 }
 
+static void say_line(const WordsLine *line, _unused_ void *userdata)
+{
+    log_text(line->level, line->message_id, line->format, line->text);
+}
+
 static void finish(Pending *p, Outcome outcome, int64_t revision)
 {
     Manager *m = p->manager;
@@ -232,7 +246,7 @@ static void finish(Pending *p, Outcome outcome, int64_t revision)
                    .revision = revision};
     if (outcome == OUTCOME_DONE) {
         m->refusals = 0;
-        journal_say_decision(&p->decision);
+        words_of_decision(&p->decision, say_line, NULL);
     }
     (void)pending_free(p);
     step_kind(m, event);
@@ -308,14 +322,31 @@ static void read_again(Pending *p)
         read_again_later(p);
 }
 
+/* "decide.world.before": where a test ends the leader, or takes an answer away. */
+static int fault_in(const Decision *decision, const char *when)
+{
+    char point[64];
+    const char *what = decision->put_world ? "world" : decision->put_phase ? "phase" : "other";
+    (void)snprintf(point, sizeof(point), "decide.%s.%s", what, when);
+    return fault(point);
+}
+
 static void on_transaction(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     Pending *p = userdata;
-    if (r == 0 && result->succeeded) {
+    Error lost = ERROR_INIT;
+    int struck = r == 0 && result->succeeded ? fault_in(&p->decision, "after") : 0;
+    if (struck < 0) {
+        r = error_errno(&lost, struck, "the answer was lost");
+        err = &lost;
+    }
+    p->outcome = r < 0 ? OUTCOME_UNKNOWN : result->succeeded ? OUTCOME_DONE : OUTCOME_REFUSED;
+    controller_metrics_note_outcome(p->manager->metrics, &p->decision, p->outcome, p->begun_usec,
+                                    r < 0 ? 0 : result->revision);
+    if (p->outcome == OUTCOME_DONE) {
         finish(p, OUTCOME_DONE, result->revision);
         return;
     }
-    p->outcome = r == 0 ? OUTCOME_REFUSED : OUTCOME_UNKNOWN;
     if (r < 0)
         log_warning("outcome unknown, reading again: %s JOB=%s", err->text, p->decision.job);
     else
@@ -332,6 +363,7 @@ static void begin_decision(Manager *m, const Decision *decision)
         return;
     }
     p->manager = m;
+    p->begun_usec = clock_boottime_usec();
     p->decision = *decision;
     p->decision.world.runs = NULL;
     p->next = m->pending;
@@ -340,7 +372,12 @@ static void begin_decision(Manager *m, const Decision *decision)
                      .feed = m->feed,
                      .cluster = m->config->cluster,
                      .leader_key = m->leader_key};
-    if (execute(&target, decision, on_transaction, p, &err) < 0) {
+    int r = fault_in(decision, "before");
+    if (r < 0)
+        r = error_errno(&err, r, "cannot begin a transaction");
+    else
+        r = execute(&target, decision, on_transaction, p, &err);
+    if (r < 0) {
         log_error("%s JOB=%s", err.text, decision->job);
         p->outcome = OUTCOME_UNKNOWN;
         read_again_later(p);
@@ -349,6 +386,15 @@ static void begin_decision(Manager *m, const Decision *decision)
 
 /* ---- the whole ---- */
 
+static ControllerView look(void *userdata)
+{
+    Manager *m = userdata;
+    return (ControllerView){.cluster = m->cluster,
+                            .term = m->term,
+                            .loaded = m->loaded,
+                            .connected = m->watch && etcd_watch_connected(m->watch)};
+}
+
 static int connect_etcd(Manager *m, Error *err)
 {
     char prefix[KEY_MAX];
@@ -356,6 +402,7 @@ static int connect_etcd(Manager *m, Error *err)
     int r = etcd_new(m->event, &options, &m->etcd, err);
     if (r < 0)
         return r;
+    controller_metrics_observe(m->metrics, m->etcd);
     r = etcd_watch_prefix(m->etcd, key_prefix(m->config->cluster, -1, prefix), on_watch, m,
                           &m->watch);
     if (r >= 0)
@@ -364,6 +411,22 @@ static int connect_etcd(Manager *m, Error *err)
         r = etcd_election_new(m->etcd, key_prefix(m->config->cluster, KEY_LEADER, prefix),
                               m->config->name, m->lease, on_election, m, &m->election);
     return r < 0 ? error_errno(err, r, "cannot watch cluster %s", m->config->cluster) : 0;
+}
+
+static int open_journal(Manager *m, const ClusterLimits *limits, const ClusterConfig *config,
+                        Error *err)
+{
+    char path[CONFIG_PATH_MAX + 16];
+    if (!config_record(m->config, path, sizeof(path)))
+        return 0;
+    JournalHead head = {.config = *config, .limits = *limits};
+    (void)snprintf(head.cluster, sizeof(head.cluster), "%s", m->config->cluster);
+    (void)snprintf(head.version, sizeof(head.version), "%s", SDTRAIN_VERSION);
+    int r = journal_new(path, (uint64_t)m->config->record_mib << 20, &head, &m->journal, err);
+    if (r == 0 || m->config->record[0])
+        return r;
+    log_warning("%s; events are not recorded", err->text); /* nobody asked for it */
+    return 0;
 }
 
 int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err)
@@ -382,7 +445,9 @@ int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err
                          (long long)config->max_nodes, (long long)config->max_jobs);
     m->cluster = cluster_init(m->memory, &limits, &cluster_config);
 
-    int r = config->record[0] ? journal_new(config->record, &m->journal, err) : 0;
+    int r = open_journal(m, &limits, &cluster_config, err);
+    if (r >= 0)
+        r = controller_metrics_new(event, config, look, m, &m->metrics, err);
     if (r < 0)
         return r;
     r = sd_event_add_time(event, &m->timer, CLOCK_BOOTTIME, 0, 1000, on_timer, m);
@@ -413,6 +478,7 @@ Manager *manager_free(Manager *m)
     m->leave_timer = sd_event_source_disable_unref(m->leave_timer);
     m->feed = feed_free(m->feed);
     m->journal = journal_free(m->journal);
+    m->metrics = controller_metrics_free(m->metrics);
     m->event = sd_event_unref(m->event);
     free(m->memory);
     free(m);

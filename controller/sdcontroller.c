@@ -1,4 +1,5 @@
 /* sdcontroller.c - the program: settings, signals, loop. */
+#include "base/fault.h"
 #include "base/log.h"
 #include "controller/config.h"
 #include "controller/manager.h"
@@ -82,6 +83,8 @@ int main(int argc, char *argv[])
         return 2;
     }
     r = block_signals(&err);
+    if (r == 0)
+        r = fault_open(&err);
     if (r == 0)
         r = run(&config, &err);
     if (r < 0) {

@@ -35,6 +35,7 @@ static void commit_answer(Commit *commit, bool committed)
               committed ? "committed" : "refused: the world has moved", team->job->name,
               (long long)team->generation, (long long)commit->line.step);
 
+    daemon_metrics_note_commit(team->job->manager, team->job->name, committed);
     Rank *rank = manager_rank_of(team, team_rank0(team));
     ChannelMessage answer = {.type = committed ? CHANNEL_COMMITTED : CHANNEL_REFUSED,
                              .generation = team->generation,

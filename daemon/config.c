@@ -25,6 +25,7 @@ static const Setting table[] = {
     SETTING(TEXT, etcd_tls_name, 0, 0, "name in the members' certificates"),
     SETTING(TEXT, etcd_user, 0, 0, "user of etcd's authentication"),
     SETTING(FILE, etcd_password_file, 0, 0, "file with its password"),
+    SETTING(TEXT, metrics, 0, 0, "ADDRESS:PORT of /metrics and /healthz (off)"),
     SETTING(TEXT, address, 0, 0, "where other nodes reach the ranks of this one"),
     SETTING(INTEGER, slots, 1, CONFIG_SLOTS_MAX, "devices that can host a rank (1)"),
     SETTING(INTEGER, lease_sec, 1, 600, "silence after which a node is gone (10)"),

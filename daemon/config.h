@@ -29,6 +29,7 @@ typedef struct Config {
     char etcd_ca[CONFIG_PATH_MAX], etcd_cert[CONFIG_PATH_MAX], etcd_key[CONFIG_PATH_MAX];
     char etcd_tls_name[256], etcd_user[128], etcd_password_file[CONFIG_PATH_MAX];
     char etcd_password[256]; /* read from the file */
+    char metrics[80];        /* address:port of /metrics; empty: off */
     char address[128];       /* where the other nodes' ranks reach ours */
     int64_t slots;
     int64_t lease_sec, fence_sec, drain_sec;

@@ -256,6 +256,8 @@ static int open_etcd(Manager *m, Error *err)
     options.password = *c->etcd_password ? c->etcd_password : options.password;
 
     r = etcd_new(m->event, &options, &m->etcd, err);
+    if (r == 0)
+        r = daemon_metrics_open(m, err);
     if (r < 0)
         return r;
     m->contact_usec = clock_boottime_usec();
@@ -367,6 +369,7 @@ Manager *manager_free(Manager *m)
     node_clear(&m->node);
     m->lease = etcd_lease_free(m->lease);
     m->etcd = etcd_free(m->etcd);
+    m->metrics = daemon_metrics_free(m->metrics);
     m->event = sd_event_unref(m->event);
     Error err = ERROR_INIT;
     int r = cgroup_destroy(&m->cgroups, &err);

@@ -12,6 +12,7 @@
 #include "daemon/cgroup.h"
 #include "daemon/config.h"
 #include "daemon/job.h"
+#include "daemon/metrics.h"
 #include "daemon/node.h"
 #include "daemon/probes.h"
 #include "daemon/status.h"
@@ -25,6 +26,7 @@ struct Manager {
     sd_event *event;
     Etcd *etcd;
     EtcdLease *lease;
+    DaemonMetrics *metrics; /* NULL: off */
     Watches watches;
     Node node;
     Probes probes;

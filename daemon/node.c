@@ -253,6 +253,8 @@ void node_lease_changed(Manager *m, EtcdLeaseState state)
 {
     Node *node = &m->node;
     manager_note_contact(m);
+    if (state != ETCD_LEASE_GRANTED)
+        daemon_metrics_note_lease(m, state == ETCD_LEASE_RENEWED);
     if (state == ETCD_LEASE_LOST) {
         log_event(LOG_LEVEL_WARNING, MESSAGE_LEASE_LOST,
                   "the lease is gone; taking a new one, ranks run on NODE=%s", m->config.node);

@@ -103,6 +103,11 @@ static int on_end(_unused_ sd_event_source *source, _unused_ int fd, _unused_ ui
     note_answer(m, list[p->current]->name,
                 info.si_code == CLD_EXITED ? info.si_status : -info.si_status, text,
                 (size_t)MAX(n, 0));
+    const ProbeAnswer *answer = &p->answers[p->current];
+    daemon_metrics_note_probe_end(m, list[p->current]->name, answer->level,
+                                  p->killed          ? "hung"
+                                  : answer->failures ? "failed"
+                                                     : "answered");
     p->pid = 0;
     probes_clear(p);
     judge(m);
@@ -175,6 +180,7 @@ static int start(Manager *m, const Probe *probe, Error *err)
     if (r < 0)
         return r;
     p->killed = false;
+    daemon_metrics_note_probe_start(m, probe->name);
     r = sd_event_add_io(m->event, &p->exit_source, p->pidfd, EPOLLIN, on_end, m);
     if (r < 0)
         return error_errno(err, r, "cannot watch a probe");

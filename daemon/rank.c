@@ -296,13 +296,15 @@ int rank_start(Team *team, Seat *seat, Error *err)
     m->slots[seat->slot] = rank;
     seat->report.pid = rank->pid;
     seat->report.started_usec = seat->report.at_usec = clock_realtime_usec();
-    watchdog_start(&rank->watchdog, clock_boottime_usec());
+    watchdog_start(&rank->watchdog, job_first_steps_usec(team->job, team->world_size),
+                   clock_boottime_usec());
     r = watch(rank);
     if (r < 0) { /* without its events it would be lost to us */
         rank_kill(rank, "cannot watch it: %s", strerror(-r));
         return error_errno(err, r, "cannot watch rank %d", rank->rank);
     }
     rank_send_alive(rank, manager_alive_usec(m));
+    daemon_metrics_note_start(rank);
     log_event(LOG_LEVEL_INFO, MESSAGE_RANK_STARTED,
               "started as process %d in slot %d JOB=%s GENERATION=%lld RANK=%d", (int)rank->pid,
               rank->slot, rank->job, (long long)rank->generation, rank->rank);

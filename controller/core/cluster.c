@@ -17,6 +17,7 @@ const ClusterConfig cluster_config_default = {
     .strike_window_usec = 600 * USEC_PER_SEC,
     .quarantine_usec = 3600 * USEC_PER_SEC,
     .incidents_kept = 100,
+    .escalate_usec = 300 * USEC_PER_SEC,
 };
 
 /* Hands out parts of the caller's memory; with a NULL base it only counts. */
@@ -42,6 +43,7 @@ static void lay_out(Cluster *c, Parts *parts, const ClusterLimits *l)
     c->runs = take(parts, nodes * jobs, sizeof(Run));
     c->reports = take(parts, (size_t)l->reports, sizeof(Report));
     c->incidents = take(parts, (size_t)l->incidents, sizeof(Incident));
+    c->alerts = take(parts, (size_t)l->incidents, sizeof(Alert));
     c->requests = take(parts, (size_t)l->requests, sizeof(Request));
     c->plan_runs = take(parts, nodes, sizeof(WorldRun));
     c->plan_nodes = take(parts, nodes, sizeof(int));
@@ -67,6 +69,12 @@ Cluster *cluster_init(void *memory, const ClusterLimits *limits, const ClusterCo
     c->limits = *limits;
     c->config = *config;
     return c;
+}
+
+void cluster_configure(Cluster *c, const ClusterConfig *config)
+{
+    c->config = *config;
+    c->config.incidents_kept = MIN(config->incidents_kept, c->limits.incidents - 1);
 }
 
 int64_t cluster_dropped(const Cluster *c) { return c->dropped; }

@@ -26,7 +26,7 @@ static double step_seconds(const Cluster *c, const Job *job)
     return p->step_sec > 0 ? p->step_sec : 0;
 }
 
-static double useful_until(const Cluster *c, const Job *job, int64_t step)
+double job_useful_sec(const Cluster *c, const Job *job, int64_t step)
 {
     int64_t kept = step - job->world.resume.step;
     return job->phase.useful_sec + (kept > 0 ? (double)kept * step_seconds(c, job) : 0);
@@ -41,7 +41,7 @@ void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason
     d->phase.since_usec = c->real_usec;
     text_copy(d->phase.reason, sizeof(d->phase.reason), reason);
     if (job->phase.started_usec && c->real_usec > job->phase.started_usec)
-        d->phase.goodput = useful_until(c, job, job_reached_step(c, job)) /
+        d->phase.goodput = job_useful_sec(c, job, job_reached_step(c, job)) /
                            ((double)(c->real_usec - job->phase.started_usec) / 1e6);
     d->phase.goodput = MIN(d->phase.goodput, 1.0);
     d->phase_revision = job->phase_stamp.mod;
@@ -141,7 +141,7 @@ bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Deci
     d->put_world = true;
     d->checkpoints_revision = job->checkpoints_stamp.mod;
     d->phase.generation = world->generation;
-    d->phase.useful_sec = useful_until(c, job, world->resume.step);
+    d->phase.useful_sec = job_useful_sec(c, job, world->resume.step);
     remember_world(world, &d->phase);
     if (d->phase.started_usec == 0)
         d->phase.started_usec = c->real_usec;

@@ -9,6 +9,15 @@ enum { REQUEST_KEPT_SEC = 3600 };
 
 static const char hold_cause[] = "nodes-vanished";
 
+static void resolve(const Cluster *c, const Incident *incident, Decision *d)
+{
+    d->incident = incident->record;
+    d->incident.state = INCIDENT_RESOLVED;
+    d->incident.resolved_usec = c->real_usec;
+    d->incident_revision = incident->stamp.mod;
+    d->put_incident = true;
+}
+
 static bool decide_hold_page(Cluster *c, Decision *d)
 {
     const Incident *open = NULL;
@@ -19,14 +28,11 @@ static bool decide_hold_page(Cluster *c, Decision *d)
     bool holding = c->now_usec < c->hold_until_usec;
     if (holding == (open != NULL))
         return false;
-    d->put_incident = true;
     if (open) {
-        d->incident = open->record;
-        d->incident.state = INCIDENT_RESOLVED;
-        d->incident.resolved_usec = c->real_usec;
-        d->incident_revision = open->stamp.mod;
+        resolve(c, open, d);
         return true;
     }
+    d->put_incident = true;
     memset(&d->incident, 0, sizeof(d->incident));
     Text id = text_begin(d->incident.id, sizeof(d->incident.id));
     text_add(&id, "cluster-");
@@ -35,6 +41,7 @@ static bool decide_hold_page(Cluster *c, Decision *d)
     text_copy(d->incident.evidence, sizeof(d->incident.evidence),
               "more than a quarter of the nodes vanished within one TTL: the store or the network "
               "is suspected, and nobody is replaced until it is known");
+    d->incident.severity = SEVERITY_CRITICAL;
     d->incident.rank = -1;
     d->incident.at_usec = c->real_usec;
     d->incident.detect_sec = d->incident.decide_sec = d->incident.stop_sec = -1;
@@ -98,14 +105,52 @@ static bool job_exists(const Cluster *c, const char *name)
     return false;
 }
 
-/* Resolved ones go first, oldest first. */
-static bool goes_before(const IncidentRecord *a, const IncidentRecord *b)
+/* Failures during a recovery are one outage of the job: one of them wakes somebody. */
+static bool outage_is_critical(const Cluster *c, const IncidentRecord *record)
 {
-    if (a->state != b->state)
-        return a->state == INCIDENT_RESOLVED;
+    for (int i = 0; i < c->limits.incidents; i++) {
+        const IncidentRecord *other = &c->incidents[i].record;
+        if (c->incidents[i].used && other->state == INCIDENT_OPEN &&
+            other->severity == SEVERITY_CRITICAL && text_equal(other->job, record->job))
+            return true;
+    }
+    return false;
+}
+
+/* What recovers alone need not wake anybody; what does not recover does. */
+static bool decide_escalation(Cluster *c, Decision *d)
+{
+    for (int i = 0; i < c->limits.incidents && c->config.escalate_usec; i++) {
+        const Incident *incident = &c->incidents[i];
+        const IncidentRecord *record = &incident->record;
+        if (!incident->used || record->state != INCIDENT_OPEN || outage_is_critical(c, record))
+            continue;
+        uint64_t at = record->at_usec + c->config.escalate_usec;
+        if (at > c->real_usec) {
+            (void)cluster_due(c, c->now_usec + (at - c->real_usec));
+            continue;
+        }
+        d->incident = *record;
+        d->incident.severity = SEVERITY_CRITICAL;
+        d->incident_revision = incident->stamp.mod;
+        d->put_incident = true;
+        return true;
+    }
+    return false;
+}
+
+/* Those that everybody has been told of go first, then other resolved ones; oldest first. */
+static bool goes_before(const Cluster *c, const IncidentRecord *a, const IncidentRecord *b)
+{
+    int rank_a = a->state == INCIDENT_OPEN ? 2 : !incident_is_told(c, a);
+    int rank_b = b->state == INCIDENT_OPEN ? 2 : !incident_is_told(c, b);
+    if (rank_a != rank_b)
+        return rank_a < rank_b;
     return a->at_usec < b->at_usec;
 }
 
+/* Incidents of a job that is gone are over and go, beside the oldest of too many. One that is not
+ * told yet stays as long as there is room. */
 static bool decide_incident_cap(Cluster *c, Decision *d)
 {
     const IncidentRecord *first = NULL;
@@ -114,15 +159,23 @@ static bool decide_incident_cap(Cluster *c, Decision *d)
         const IncidentRecord *record = &c->incidents[i].record;
         if (!c->incidents[i].used)
             continue;
-        if (record->job[0] && !job_exists(c, record->job)) {
+        bool orphan = record->job[0] && !job_exists(c, record->job);
+        if (orphan && record->state == INCIDENT_OPEN) {
+            resolve(c, &c->incidents[i], d);
+            return true;
+        }
+        if (orphan && incident_is_told(c, record)) {
             text_copy(d->remove_incident, sizeof(d->remove_incident), record->id);
             return true;
         }
         n++;
-        if (!first || goes_before(record, first))
+        if (!first || goes_before(c, record, first))
             first = record;
     }
     if (n <= c->config.incidents_kept)
+        return false;
+    if (!(first->state == INCIDENT_RESOLVED && incident_is_told(c, first)) &&
+        n < c->limits.incidents)
         return false;
     text_copy(d->remove_incident, sizeof(d->remove_incident), first->id);
     return true;
@@ -164,6 +217,6 @@ static bool decide_requests(Cluster *c, Decision *d)
 
 bool decide_house(Cluster *c, Decision *d)
 {
-    return decide_hold_page(c, d) || decide_cordons(c, d) || decide_incident_cap(c, d) ||
-           decide_requests(c, d);
+    return decide_hold_page(c, d) || decide_cordons(c, d) || decide_escalation(c, d) ||
+           decide_incident_cap(c, d) || decide_requests(c, d);
 }

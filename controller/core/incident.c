@@ -20,6 +20,37 @@ static int64_t incident_mod(const Cluster *c, const char *id)
     return 0;
 }
 
+/* A failure that takes a node or the job out of service is critical beside these (recover.c). */
+static Severity severity_of(Cause cause)
+{
+    switch (cause) {
+    case CAUSE_PEER_LOST:
+    case CAUSE_RANKS_LOST:
+    case CAUSE_RETRY:
+    case CAUSE_TRAINER_DIED:
+    case CAUSE_NODE_LEFT:
+        return SEVERITY_INFO;
+    case CAUSE_START_TIMEOUT:
+    case CAUSE_STORE_UNREACHABLE:
+    case CAUSE_HANG:
+    case CAUSE_NODE_RESTARTED:
+    case CAUSE_CHECKPOINT_CORRUPT:
+        return SEVERITY_WARNING;
+    default:
+        return SEVERITY_CRITICAL;
+    }
+}
+
+bool incident_is_told(const Cluster *c, const IncidentRecord *record)
+{
+    for (int i = 0; i < c->limits.incidents; i++) {
+        const Alert *alert = &c->alerts[i];
+        if (alert->used && text_equal(alert->id, record->id))
+            return alert->settled && alert->incident_usec == record->at_usec;
+    }
+    return false;
+}
+
 void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision *d)
 {
     IncidentRecord *record = &d->incident;
@@ -28,7 +59,12 @@ void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision 
     text_add(&id, job->name);
     text_add(&id, "-");
     text_add_int(&id, job->world.generation);
+    if (incident_mod(c, record->id)) { /* of an earlier job of that name, and not told yet */
+        text_add(&id, ".");
+        text_add_int(&id, c->seen_revision);
+    }
     record->state = INCIDENT_OPEN;
+    record->severity = severity_of(failure->cause);
     text_copy(record->job, sizeof(record->job), job->name);
     text_copy(record->cause, sizeof(record->cause), cause_name(failure->cause));
     if (failure->node >= 0)

@@ -393,7 +393,7 @@ void observe_settle(Cluster *c)
     }
 }
 
-/* ---- incidents and requests ---- */
+/* ---- incidents, alerts and requests ---- */
 
 static void observe_incident(Cluster *c, const Event *ev)
 {
@@ -419,6 +419,34 @@ static void observe_incident(Cluster *c, const Event *ev)
     if (place->used) {
         place->record = *ev->incident;
         text_copy(place->record.id, sizeof(place->record.id), ev->name);
+    }
+}
+
+static void observe_alert(Cluster *c, const Event *ev)
+{
+    Alert *place = NULL;
+    for (int i = 0; i < c->limits.incidents; i++) {
+        Alert *alert = &c->alerts[i];
+        if (alert->used && text_equal(alert->id, ev->name)) {
+            place = alert;
+            break;
+        }
+        if (!alert->used && !place)
+            place = alert;
+    }
+    if (!place || (!place->used && !ev->alert)) {
+        c->dropped += ev->alert != NULL;
+        return;
+    }
+    if (!place->used)
+        place->stamp = (Stamp){0};
+    if (!stamp(&place->stamp, ev))
+        return;
+    place->used = ev->alert != NULL;
+    if (place->used) {
+        place->settled = ev->alert->settled;
+        place->incident_usec = ev->alert->incident_usec;
+        text_copy(place->id, sizeof(place->id), ev->name);
     }
 }
 
@@ -464,6 +492,9 @@ void observe(Cluster *c, const Event *ev)
         break;
     case EVENT_INCIDENT:
         observe_incident(c, ev);
+        break;
+    case EVENT_ALERT:
+        observe_alert(c, ev);
         break;
     case EVENT_REQUEST:
         observe_request(c, ev);

@@ -43,7 +43,7 @@ bool node_is_lost(Cluster *c, const Node *node)
     return cluster_due(c, MAX(at, MAX(c->observe_until_usec, c->hold_until_usec)));
 }
 
-bool node_is_cordoned(Cluster *c, const Node *node, const Job *job)
+bool node_is_cordoned(const Cluster *c, const Node *node, const Job *job)
 {
     const CordonRecord *cordon = &node->cordon;
     if (cordon->mode == CORDON_NONE || (cordon->until_usec && cordon->until_usec <= c->real_usec))
@@ -51,7 +51,7 @@ bool node_is_cordoned(Cluster *c, const Node *node, const Job *job)
     return !cordon->job[0] || (job && text_equal(cordon->job, job->name));
 }
 
-const char *node_refusal(Cluster *c, const Node *node, const Job *job)
+const char *node_refusal(const Cluster *c, const Node *node, const Job *job)
 {
     if (!node->present)
         return "is absent";

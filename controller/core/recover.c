@@ -129,6 +129,15 @@ static bool is_final(const Job *job, const Failure *f, const Decision *d)
             (!d->put_checkpoints || job->world.resume.adopt));
 }
 
+/* A node, or the whole job. */
+static bool takes_out_of_service(const Decision *d)
+{
+    bool out = d->phase.phase == PHASE_FAILED;
+    for (int i = 0; i < d->n_cordons; i++)
+        out |= d->cordons[i].mode == CORDON_QUARANTINE;
+    return out;
+}
+
 static void say_failure(const Cluster *c, const Failure *f, Text *t)
 {
     text_add(t, cause_name(f->cause));
@@ -182,5 +191,7 @@ bool decide_failure(Cluster *c, Job *job, const Failure *f, Decision *d)
         (void)decide_world(c, job, PHASE_RECOVERING, reason, d); /* it always decides here */
     }
     d->phase.failures_without_progress = failures;
+    if (takes_out_of_service(d))
+        d->incident.severity = SEVERITY_CRITICAL;
     return true;
 }

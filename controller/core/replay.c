@@ -32,6 +32,7 @@ static const size_t record_bytes[EVENT_KINDS] = {
     [EVENT_CHECKPOINTS] = sizeof(CheckpointsRecord),
     [EVENT_PROGRESS] = sizeof(ProgressRecord),
     [EVENT_INCIDENT] = sizeof(IncidentRecord),
+    [EVENT_ALERT] = sizeof(AlertRecord),
     [EVENT_REQUEST] = sizeof(RequestRecord),
 };
 
@@ -314,8 +315,10 @@ static void apply(Replay *replay, const Decision *d)
         bool kept = d->cordons[i].mode != CORDON_NONE || d->cordons[i].strikes > 0;
         put(replay, EVENT_CORDON, d->cordons[i].node, kept ? &d->cordons[i] : NULL);
     }
-    if (d->remove_incident[0])
+    if (d->remove_incident[0]) {
         put(replay, EVENT_INCIDENT, d->remove_incident, NULL);
+        put(replay, EVENT_ALERT, d->remove_incident, NULL);
+    }
     if (d->put_request || d->remove_request)
         put(replay, EVENT_REQUEST, d->request.id, d->put_request ? &d->request : NULL);
     if (d->remove_generation || d->remove_job)

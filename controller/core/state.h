@@ -86,6 +86,14 @@ typedef struct Incident {
     Stamp stamp;
 } Incident;
 
+/* alerts/<id>, as far as the core cares */
+typedef struct Alert {
+    bool used, settled;
+    char id[RECORD_INCIDENT_MAX + 1];
+    uint64_t incident_usec;
+    Stamp stamp;
+} Alert;
+
 typedef struct Request {
     bool used;
     RequestRecord record;
@@ -113,6 +121,7 @@ struct Cluster {
     Run *runs;
     Report *reports;
     Incident *incidents;
+    Alert *alerts;
     Request *requests;
     /* scratch of one decision */
     WorldRun *plan_runs;
@@ -143,9 +152,9 @@ void observe_settle(Cluster *c);
 /* ---- presence.c: which nodes and processes count as dead, and since when ---- */
 void presence_update_hold(Cluster *c);
 bool node_is_lost(Cluster *c, const Node *node);
-bool node_is_cordoned(Cluster *c, const Node *node, const Job *job);
+bool node_is_cordoned(const Cluster *c, const Node *node, const Job *job);
 /* Why no rank of the job may be placed there; NULL when it may. */
-const char *node_refusal(Cluster *c, const Node *node, const Job *job);
+const char *node_refusal(const Cluster *c, const Node *node, const Job *job);
 /* Processes that may still run: nobody reported their end, and their node is not known dead. */
 bool report_is_alive(Cluster *c, const Report *report);
 bool job_has_older_ranks_alive(Cluster *c, const Job *job, int64_t before, int *ret_node);
@@ -156,6 +165,8 @@ typedef struct Plan {
     int available; /* slots that the job could take */
     int n_runs;    /* in c->plan_runs, sorted by name */
 } Plan;
+/* Into c->free_slots, by node; job NULL: for one that is not there yet. */
+void plan_find_free_slots(Cluster *c, const Job *job);
 void plan_world(Cluster *c, const Job *job, Plan *ret);
 int plan_wanted(const Job *job);
 int plan_needed(const Job *job);
@@ -212,6 +223,8 @@ void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision 
 const Incident *incident_find_open(const Cluster *c, const Job *job);
 void incident_resolve(Cluster *c, const Job *job, const Incident *incident, Decision *d);
 bool incident_add_replay(Cluster *c, const Job *job, Decision *d);
+/* Every sink that it concerns has heard of it and of its end, or was given up on. */
+bool incident_is_told(const Cluster *c, const IncidentRecord *record);
 
 /* ---- decide.c, house.c: each fills the decision and returns true when there is one ---- */
 bool decide_job(Cluster *c, Job *job, Decision *d);
@@ -219,5 +232,7 @@ bool decide_failure(Cluster *c, Job *job, const Failure *failure, Decision *d);
 bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Decision *d);
 /* As decide_phase(), where the generation ends: whatever was asked for until now is dealt with. */
 void decide_end(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d);
+/* Training time of the job that counts, had its history ended with this step. */
+double job_useful_sec(const Cluster *c, const Job *job, int64_t step);
 void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d);
 bool decide_house(Cluster *c, Decision *d);

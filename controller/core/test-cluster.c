@@ -2,7 +2,7 @@
  * COMMAND ...") and, in lines that begin with ">", what the core answers. The story is the test.
  *
  * Commands (times in seconds; key=value pairs may be left out; text in quotes):
- *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents=
+ *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents= escalate=
  *   lead TERM | deposed | takeover TERM
  *   node NAME slots= inc= [left] verdict= evidence= lost= job= gen=     its record is put
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
@@ -15,6 +15,7 @@
  *   rendezvous JOB GEN
  *   commit JOB STEP GEN | progress JOB GEN STEP
  *   request ID KIND TARGET
+ *   alert ID [settled]               its alert record is put
  *   history JOB                      says which worlds the job's phase record remembers
  *   refuse | unknown | unknown-done  what becomes of the next decision
  *   tick                             time passes, nothing else
@@ -94,7 +95,8 @@ static void say_phase(Story *s, const Decision *d)
 static void say_incident(Story *s, const IncidentRecord *i)
 {
     begin_line(s);
-    say(s, "incident %s %s: %s", i->id, i->state == INCIDENT_OPEN ? "open" : "resolved", i->cause);
+    say(s, "incident %s %s: %s%s%s", i->id, i->state == INCIDENT_OPEN ? "open" : "resolved",
+        i->severity ? severity_name(i->severity) : "", i->severity ? " " : "", i->cause);
     if (i->node[0])
         say(s, " %s", i->node);
     if (i->rank >= 0)
@@ -245,6 +247,7 @@ static void set_config(Story *s)
     c->strike_window_usec = USEC(find_number(s, "window", (double)c->strike_window_usec / 1e6));
     c->quarantine_usec = USEC(find_number(s, "quarantine", (double)c->quarantine_usec / 1e6));
     c->max_strikes = (int)find_number(s, "strikes", c->max_strikes);
+    c->escalate_usec = USEC(find_number(s, "escalate", (double)c->escalate_usec / 1e6));
     c->incidents_kept = (int)find_number(s, "incidents", c->incidents_kept);
     replay_free(s->replay);
     assert_int_equal(replay_new(c, say_decision, s, &s->replay), 0);
@@ -415,6 +418,17 @@ static void put_request(Story *s)
     replay_put(s->replay, EVENT_REQUEST, record.id, 0, NULL, &record, false);
 }
 
+static void put_alert(Story *s)
+{
+    const ReplayEntry *incident = replay_find(s->replay, EVENT_INCIDENT, word(s, 2), 0, NULL);
+    AlertRecord record = {.settled = has_flag(s, "settled")};
+    if (!incident)
+        broken(s, "no such incident");
+    record.incident_usec = ((const IncidentRecord *)incident->record)->at_usec;
+    COPY(record.id, word(s, 2));
+    replay_put(s->replay, EVENT_ALERT, record.id, 0, NULL, &record, false);
+}
+
 static void put_rendezvous(Story *s)
 {
     RendezvousRecord record = {.address = "127.0.0.1:1"};
@@ -476,6 +490,7 @@ static const struct {
     {"commit", put_commit},
     {"progress", put_progress},
     {"request", put_request},
+    {"alert", put_alert},
     {"refuse", refuse},
     {"unknown", unknown},
     {"unknown-done", unknown_done},
