@@ -29,6 +29,8 @@ static const Setting table[] = {
     SETTING(WHOLE, incidents_kept, 1, 10000, "incidents kept in etcd (100)"),
     SETTING(WHOLE, max_nodes, 1, 10000, "nodes that there is room for (1024)"),
     SETTING(WHOLE, max_jobs, 1, 1000, "jobs that there is room for (64)"),
+    SETTING(WHOLE, escalate_sec, 0, 86400, "an incident open this long is critical; 0 never (300)"),
+    SETTING(TEXT, alerts_file, 0, 0, "JSON file that says who hears of incidents"),
     SETTING(TEXT, metrics, 0, 0, "ADDRESS:PORT of /metrics and /healthz (off)"),
     SETTING(TEXT, record, 0, 0,
             "file of every event and decision, or none ($LOGS_DIRECTORY/events.jsonl)"),
@@ -70,6 +72,7 @@ static int set_defaults(Config *c, Error *err)
                   .strike_window_sec = (int64_t)(d->strike_window_usec / USEC_PER_SEC),
                   .quarantine_sec = (int64_t)(d->quarantine_usec / USEC_PER_SEC),
                   .incidents_kept = d->incidents_kept,
+                  .escalate_sec = (int64_t)(d->escalate_usec / USEC_PER_SEC),
                   .max_nodes = 1024,
                   .max_jobs = 64,
                   .record_mib = 64};
@@ -158,6 +161,7 @@ ClusterConfig config_cluster(const Config *c)
     config.strike_window_usec = (uint64_t)c->strike_window_sec * USEC_PER_SEC;
     config.quarantine_usec = (uint64_t)c->quarantine_sec * USEC_PER_SEC;
     config.incidents_kept = (int)c->incidents_kept;
+    config.escalate_usec = (uint64_t)c->escalate_sec * USEC_PER_SEC;
     return config;
 }
 

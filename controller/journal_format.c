@@ -31,9 +31,13 @@ static const Number config_numbers[] = {
     WIDE(ClusterConfig, hang_wait_usec),
     WIDE(ClusterConfig, strike_window_usec),
     WIDE(ClusterConfig, quarantine_usec),
+    WIDE(ClusterConfig, escalate_usec),
     NARROW(ClusterConfig, max_strikes, 0, 1000000),
     NARROW(ClusterConfig, incidents_kept, 1, 10000),
 };
+
+_Static_assert(sizeof(ClusterConfig) == ELEMENTSOF(config_numbers) * sizeof(uint64_t), /* padded */
+               "a replay must know the new setting: name it above");
 
 static const Number limits_numbers[] = {
     NARROW(ClusterLimits, nodes, 1, 16384),      NARROW(ClusterLimits, jobs, 1, 1024),

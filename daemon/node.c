@@ -63,7 +63,8 @@ static int node_encode(const Manager *m, char **ret)
                          .n_slots = (int)m->config.slots,
                          .state = node->state,
                          .verdict = node->verdict,
-                         .lost_slots = m->lost_slots};
+                         .lost_slots = m->lost_slots,
+                         .startup_usec = (uint64_t)(m->config.startup_sec * 1e6)};
     (void)snprintf(record.name, sizeof(record.name), "%s", m->config.node);
     (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s", m->config.machine_id);
     (void)snprintf(record.boot_id, sizeof(record.boot_id), "%s", node->boot_id);
