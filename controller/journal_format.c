@@ -36,7 +36,7 @@ static const Number config_numbers[] = {
     NARROW(ClusterConfig, incidents_kept, 1, 10000),
 };
 
-_Static_assert(sizeof(ClusterConfig) == 8 * sizeof(uint64_t) + 2 * sizeof(int),
+_Static_assert(sizeof(ClusterConfig) == ELEMENTSOF(config_numbers) * sizeof(uint64_t), /* padded */
                "a replay must know the new setting: name it above");
 
 static const Number limits_numbers[] = {

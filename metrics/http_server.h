@@ -18,7 +18,7 @@
 
 #include <systemd/sd-event.h>
 
-enum { HTTP_CONNECTIONS_MAX = 16, HTTP_CONNECTION_SEC = 10 };
+enum { HTTP_CONNECTIONS_MAX = 16, HTTP_CONNECTION_SEC = 5 };
 
 typedef struct HttpAnswer {
     int status;
@@ -32,6 +32,9 @@ typedef struct HttpPage {
     /* -errno: answered 500. */
     int (*make)(HttpAnswer *ret, void *userdata);
 } HttpPage;
+
+/* For settings: whether http_server_new() can read it. */
+int http_address_check(const char *address, Error *err);
 
 typedef struct HttpServer HttpServer;
 
