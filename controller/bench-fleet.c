@@ -210,6 +210,22 @@ static void on_lease(EtcdLeaseState state, int64_t lease, void *userdata)
         post_ranks(n, n->state, 0);
 }
 
+/* Its ranks of the last world have ended; those of this one, if any, are ready. */
+static void node_take(FakeNode *n, int64_t generation, int first_rank, int n_ranks)
+{
+    if (n->generation && !generation && n->lease_id)
+        post_ranks(n, RANK_EXITED, 0);
+    n->generation = generation;
+    n->first_rank = first_rank;
+    n->n_ranks = n_ranks;
+    n->state = RANK_READY;
+    if (!n->lease_id)
+        return; /* once it has one */
+    post_node(n);
+    if (generation)
+        post_ranks(n, RANK_READY, 0);
+}
+
 static void node_up(FakeNode *n)
 {
     n->incarnation = clock_realtime_usec();
@@ -247,22 +263,24 @@ static void take_world(Fleet *f, const EtcdKeyValue *kv)
     for (size_t i = 0; i < f->world.n_runs; i++) {
         FakeNode *n = find_node(f, f->world.runs[i].node);
         int n_ranks = __builtin_popcountll(f->world.runs[i].slots);
-        if (n && n->lease_id) {
-            n->generation = f->world.generation;
-            n->first_rank = rank;
-            n->n_ranks = n_ranks;
-            post_node(n);
-            post_ranks(n, RANK_READY, 0);
-        }
+        if (n && n->lease)
+            node_take(n, f->world.generation, rank, n_ranks);
         rank += n_ranks;
     }
+    for (int i = 0; i < f->n_nodes; i++)
+        if (f->nodes[i].generation && f->nodes[i].generation != f->world.generation)
+            node_take(&f->nodes[i], 0, 0, 0);
 }
 
 static void all_report(Fleet *f, RankState state)
 {
-    for (int i = 0; i < f->n_nodes; i++)
-        if (f->nodes[i].lease_id && f->nodes[i].generation == f->world.generation)
+    for (int i = 0; i < f->n_nodes; i++) {
+        if (f->nodes[i].generation != f->world.generation)
+            continue;
+        f->nodes[i].state = state;
+        if (f->nodes[i].lease_id)
             post_ranks(&f->nodes[i], state, 0);
+    }
 }
 
 static void take_phase(Fleet *f, const EtcdKeyValue *kv)
