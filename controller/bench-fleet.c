@@ -29,7 +29,8 @@ enum {
     LOSSES = 3,
     AT_ONCE = 30, /* of 1000: a rack */
     COMMIT_EACH_SEC = 10,
-    REST_SEC = 2, /* until everybody has read what was written */
+    ERRORS_MAX = 1000, /* of an etcd that is too busy */
+    REST_SEC = 2,      /* until everybody has read what was written */
 };
 
 typedef struct Fleet Fleet;
@@ -62,7 +63,7 @@ struct Fleet {
     FakeNode *nodes;
     int n_nodes, n_slots;
     STAILQ_HEAD(, Write) writes;
-    int in_flight;
+    int in_flight, n_errors;
     /* the job, as the watch shows it */
     WorldRecord world;
     int64_t world_revision, n_records, written_bytes;
@@ -98,8 +99,15 @@ static void on_written(int r, const Error *err, _unused_ const EtcdTxnResult *re
 {
     Write *w = userdata;
     Fleet *f = w->fleet;
-    if (r < 0 && !strstr(err->text, "lease not found")) /* that is put again with the next one */
-        give_up(err->text);
+    if (r < 0 &&
+        !strstr(err->text, "lease not found")) { /* those are put again with the next one */
+        if (++f->n_errors > ERRORS_MAX)
+            give_up(err->text);
+        STAILQ_INSERT_HEAD(&f->writes, w, next);
+        f->in_flight--;
+        pump(f);
+        return;
+    }
     f->in_flight--;
     free(w->text);
     free(w);

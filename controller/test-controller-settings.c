@@ -1,9 +1,9 @@
 /* test-controller-settings.c - what sdcontroller is told, and how it refuses it. */
+#include "base/cleanup.h"
 #include "base/file.h"
 #include "base/testing.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
