@@ -2,6 +2,7 @@
 #include "controller/config.h"
 
 #include "cluster/keys.h"
+#include "metrics/http_server.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -119,7 +120,8 @@ int config_load(const ConfigCall *call, Config *ret, Error *err)
                          ret->cluster);
     if (!ret->etcd[0])
         return error_set(err, -EINVAL, "etcd: missing; say --etcd HOST:PORT or set SDTRAIN_ETCD");
-    return 0;
+    r = ret->metrics[0] ? http_address_check(ret->metrics, err) : 0;
+    return r < 0 ? error_prefix(err, r, "metrics") : 0;
 }
 
 bool config_record(const Config *c, char *ret, size_t size)

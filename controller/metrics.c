@@ -225,17 +225,16 @@ typedef struct NodeCounts {
 
 static void count_node(Metrics *m, NodeCounts *counts, const NodeSurvey *n)
 {
-    bool up = n->present && n->state == NODE_UP, absent = !n->present && n->state == NODE_UP;
-    counts->up += up;
-    counts->absent += absent;
-    counts->left += n->state == NODE_LEFT;
+    counts->up += n->up;
+    counts->absent += n->absent;
+    counts->left += !n->up && !n->absent;
     counts->slots += n->n_slots;
     counts->lost_slots += n->n_lost_slots;
-    counts->verdicts[n->verdict] += up;
+    counts->verdicts[n->verdict] += n->up;
     counts->cordoned[n->mode] += n->cordoned;
-    if (absent && counts->named_absent++ < NAMED_NODES_MAX)
+    if (n->absent && counts->named_absent++ < NAMED_NODES_MAX)
         metrics_set(m, NODE_ABSENT, LABELS(n->name), 1);
-    if (up && n->verdict != NODE_HEALTHY && counts->named_unhealthy++ < NAMED_NODES_MAX)
+    if (n->up && n->verdict != NODE_HEALTHY && counts->named_unhealthy++ < NAMED_NODES_MAX)
         metrics_set(m, NODE_UNHEALTHY, LABELS(n->name, verdict_names[n->verdict]), 1);
     if (n->cordoned && counts->named_cordoned++ < NAMED_NODES_MAX)
         metrics_set(m, NODE_CORDONED, LABELS(n->name, mode_names[n->mode]), 1);

@@ -201,7 +201,7 @@ static int on_child(_unused_ sd_event_source *source, _unused_ const struct sign
         siginfo_t child = {0};
         if (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) < 0 || child.si_pid == 0)
             break;
-        if (child.si_pid == m->probes.pid)
+        if (probes_own(&m->probes, child.si_pid))
             break; /* its own source takes it; the others are met at the next signal */
         if (child.si_pid == m->keeper) {
             m->keeper = 0;
@@ -318,7 +318,7 @@ int manager_new(const ConfigCall *call, Config *config, Manager **ret, Error *er
                       .incarnation = clock_realtime_usec(),
                       .hang_tick_usec = clock_boottime_usec(),
                       .started_usec = clock_boottime_usec(),
-                      .probes = {.pidfd = -EBADF, .output = -EBADF}};
+                      .kernel = {.fd = -EBADF}};
     _cleanup_(manager_freep) Manager *m = made;
     *config = (Config){0};
 
@@ -378,6 +378,7 @@ Manager *manager_free(Manager *m)
     for (size_t i = 0; i < ELEMENTSOF(m->signal_sources); i++)
         m->signal_sources[i] = sd_event_source_disable_unref(m->signal_sources[i]);
     probes_clear(&m->probes);
+    kernel_watch_clear(&m->kernel);
     watches_clear(&m->watches);
     node_clear(&m->node);
     m->lease = etcd_lease_free(m->lease);

@@ -12,6 +12,7 @@
 #include "daemon/cgroup.h"
 #include "daemon/config.h"
 #include "daemon/job.h"
+#include "daemon/kernel-watch.h"
 #include "daemon/metrics.h"
 #include "daemon/node.h"
 #include "daemon/probes.h"
@@ -30,6 +31,7 @@ struct Manager {
     Watches watches;
     Node node;
     Probes probes;
+    KernelWatch kernel;
     Status status;
     CgroupBase cgroups;
     uint64_t incarnation;

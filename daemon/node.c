@@ -63,6 +63,7 @@ static int node_encode(const Manager *m, char **ret)
                          .state = node->state,
                          .verdict = node->verdict,
                          .lost_slots = m->lost_slots,
+                         .bad_slots = node->bad_slots,
                          .startup_usec = (uint64_t)(m->config.startup_sec * 1e6)};
     (void)snprintf(record.name, sizeof(record.name), "%s", m->config.node);
     (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s", m->config.machine_id);
@@ -201,7 +202,7 @@ static void node_put(Manager *m)
 {
     Node *node = &m->node;
     int64_t lease = etcd_lease_id(m->lease);
-    if (node->call || node->retry || lease == 0) {
+    if (node->call || node->retry || lease == 0 || !m->probes.is_ready) {
         node->wanted = true;
         return;
     }
