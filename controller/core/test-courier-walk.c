@@ -75,7 +75,7 @@ typedef struct World {
     int leader;
     int64_t last_term;
     IncidentRecord incidents[INCIDENTS];
-    int64_t incident_mod[INCIDENTS], alert_mod[INCIDENTS];
+    int64_t alert_mod[INCIDENTS];
     AlertRecord alerts[INCIDENTS];
     int n_incidents;
     Controller controllers[CONTROLLERS];
@@ -120,7 +120,6 @@ static Change *add_change(World *w, EventKind kind, int incident)
     *change = (Change){.kind = kind, .incident = incident};
     if (kind == EVENT_INCIDENT) {
         change->of_incident = w->incidents[incident];
-        w->incident_mod[incident] = w->n_changes;
     } else {
         change->of_alert = w->alerts[incident];
         w->alert_mod[incident] = w->n_changes;
@@ -149,9 +148,7 @@ static Write *new_write(World *w)
 static void begin_write(World *w, int k, const CourierAction *a)
 {
     int i = incident_of(w, a->name);
-    bool holds =
-        a->term == w->term && a->revision == w->alert_mod[i] &&
-        (a->incident_revision == REVISION_ANY || a->incident_revision == w->incident_mod[i]);
+    bool holds = a->term == w->term && a->revision == w->alert_mod[i];
     bool lost = !w->healed && chance(w, 5), done = holds && !(lost && chance(w, 50));
     assert_non_null(a->alert); /* nobody removes incidents here */
     if (done) {
