@@ -145,7 +145,7 @@ static int parse_rest(KeyKind kind, const char *rest, Event *ret)
 }
 
 /* A job file that does not parse is a fact too: the job fails with the parser's words. */
-static void read_job_file(Feed *feed, const char *key, const char *name)
+static int read_job_file(Feed *feed, const char *key, const char *name)
 {
     const SpecRecord *spec = &feed->record.spec;
     JobFacts *facts = &feed->facts;
@@ -155,16 +155,19 @@ static void read_job_file(Feed *feed, const char *key, const char *name)
     facts->submitted_usec = spec->submitted_usec;
     memcpy(facts->resume_uri, spec->resume_uri, sizeof(facts->resume_uri));
     int r = job_parse(key, spec->spec, strlen(spec->spec), &job, &err);
+    if (r == -ENOMEM)
+        return r;
     if (r == 0 && strcmp(job->name, name) != 0)
         r = error_set(&err, -EINVAL, "%s: name: \"%s\" is not the name in the key", key, job->name);
     if (r < 0) {
         (void)snprintf(facts->refused, sizeof(facts->refused), "%.255s", err.text);
-        return;
+        return 0;
     }
     facts->n_grains = job->train.n_grains;
     facts->steps = job->train.steps;
     facts->max_failures = job->recovery.max_failures_at_same_step;
     facts->grow_interval_usec = (uint64_t)job->recovery.grow_interval_sec * USEC_PER_SEC;
+    return 0;
 }
 
 int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, int64_t revision,
@@ -191,7 +194,8 @@ int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, i
     feed->clear = kinds[kind].clear;
     ret->record = &feed->record;
     if (kind == KEY_SPECS) {
-        read_job_file(feed, key, ret->name);
+        if (read_job_file(feed, key, ret->name) < 0)
+            return error_set(err, -ENOMEM, "%s: out of memory", key);
         ret->record = &feed->facts;
     }
     return 1;

@@ -6,17 +6,28 @@
 #include "controller/manager.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
+#include "base/message_id.h"
 #include "cluster/keys.h"
 #include "controller/execute.h"
 #include "controller/feed.h"
 #include "controller/journal.h"
+#include "controller/metrics.h"
+#include "controller/words.h"
 #include "controller/pages/outbox.h"
 
 #include <string.h>
 #include <systemd/sd-daemon.h>
 
-enum { STALL_MSEC = 250, LEAVE_SEC = 2, RETRY_MSEC_MIN = 20, RETRY_DOUBLINGS_MAX = 6 };
+enum {
+    STALL_MSEC = 250,
+    GATHER_MSEC = 5, /* between two decisions when records come in numbers */
+
+    LEAVE_SEC = 2,
+    RETRY_MSEC_MIN = 20,
+    RETRY_DOUBLINGS_MAX = 6,
+};
 
 /* A decision under way. */
 typedef struct Pending Pending;
@@ -24,6 +35,7 @@ struct Pending {
     Manager *manager;
     Pending *next;
     Decision decision; /* without its runs, which were borrowed */
+    uint64_t begun_usec;
     Outcome outcome;
     sd_event_source *retry;
 };
@@ -37,11 +49,13 @@ struct Manager {
     EtcdWatch *watch;
     Feed *feed;
     Journal *journal;
+    ControllerMetrics *metrics;
     Outbox *outbox;
     void *memory; /* of the cluster */
     Cluster *cluster;
-    sd_event_source *timer, *leave_timer;
+    sd_event_source *timer, *leave_timer, *gather_timer;
     uint64_t wake_usec;
+    uint64_t decided_usec; /* when the core was last asked */
     char leader_key[KEY_MAX];
     int64_t term; /* as the election says; 0: following */
     bool loaded;  /* the whole state has been seen once */
@@ -92,8 +106,10 @@ static void step(Manager *m, Event *event)
         outbox_observe(m->outbox, event);
         if (event->more)
             return;
-        if (actions.decision.id)
+        if (actions.decision.id) {
+            journal_record_decision(m->journal, event, &actions.decision);
             begin_decision(m, &actions.decision);
+        }
         if (!actions.again)
             break;
         *event = (Event){.kind = EVENT_TICK};
@@ -102,6 +118,7 @@ static void step(Manager *m, Event *event)
     }
     arm_timer(m, actions.wake_usec);
     say_dropped(m);
+    m->decided_usec = clock_boottime_usec();
 }
 
 static void step_kind(Manager *m, Event event)
@@ -119,19 +136,50 @@ static int on_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, vo
     return 0;
 }
 
+/* A record that was not read for want of memory would be missed for ever; the next start reads all. */
+static void leave_without_memory(Manager *m)
+{
+    log_error("out of memory; leaving");
+    (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
+}
+
+static int on_gathered(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    tick(userdata);
+    return 0;
+}
+
+/* Records have changed. A thousand nodes that report at once are looked at together, a change that
+ * comes alone at once. */
+static void tick_soon(Manager *m)
+{
+    uint64_t next = m->decided_usec + GATHER_MSEC * USEC_PER_MSEC;
+    if (clock_boottime_usec() >= next) {
+        tick(m);
+        return;
+    }
+    int r = sd_event_source_set_time(m->gather_timer, next);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(m->gather_timer, SD_EVENT_ONESHOT);
+    assert(r >= 0); /* a live source takes any time */
+}
+
 /* value NULL: gone. Nothing is decided yet. */
 static void feed_key(Manager *m, const char *key, const char *value, size_t n, int64_t revision)
 {
     Event event;
     Error err = ERROR_INIT;
     int r = feed_event(m->feed, key, value, n, revision, &event, &err);
-    if (r < 0)
+    if (r == -ENOMEM)
+        leave_without_memory(m);
+    else if (r < 0)
         log_warning("ignored: %s", err.text);
     if (r <= 0)
         return;
     stamp_event(m, &event);
     event.more = true;
     journal_record_key(m->journal, &event, key, value);
+    controller_metrics_note_event(m->metrics, m->cluster, &event);
     step(m, &event);
 }
 
@@ -148,7 +196,8 @@ static void say_role(const Manager *m)
 
 static void begin_to_lead(Manager *m)
 {
-    log_info("leading TERM=%lld", (long long)m->term);
+    log_event(LOG_LEVEL_INFO, MESSAGE_LEADING, "leading TERM=%lld", (long long)m->term);
+    controller_metrics_note_leading(m->metrics);
     step_kind(m, (Event){.kind = EVENT_LEADING, .term = m->term});
 }
 
@@ -156,7 +205,8 @@ static void on_election(bool leading, const char *key, int64_t term, void *userd
 {
     Manager *m = userdata;
     if (m->term && !leading)
-        log_warning("leadership lost TERM=%lld", (long long)m->term);
+        log_event(LOG_LEVEL_WARNING, MESSAGE_DEPOSED, "leadership lost TERM=%lld",
+                  (long long)m->term);
     m->term = leading ? term : 0;
     if (leading)
         (void)snprintf(m->leader_key, sizeof(m->leader_key), "%s", key);
@@ -182,7 +232,7 @@ static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision,
                      void *userdata)
 {
     Manager *m = userdata;
-    (void)revision; /* every event carries its own */
+    controller_metrics_note_shown(m->metrics, revision); /* every event carries its own */
     for (size_t i = 0; i < n_events; i++) {
         const EtcdKeyValue *kv = &events[i].kv;
         bool put = events[i].kind == ETCD_EVENT_PUT;
@@ -198,7 +248,7 @@ static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision,
             return;
         }
     }
-    tick(m);
+    tick_soon(m);
 }
 
 /* ---- transactions ---- */
@@ -215,6 +265,11 @@ static Pending *pending_free(Pending *p)
     return NULL;
 }
 
+static void say_line(const WordsLine *line, _unused_ void *userdata)
+{
+    log_text(line->level, line->message_id, line->format, line->text);
+}
+
 static void finish(Pending *p, Outcome outcome, int64_t revision)
 {
     Manager *m = p->manager;
@@ -224,7 +279,7 @@ static void finish(Pending *p, Outcome outcome, int64_t revision)
                    .revision = revision};
     if (outcome == OUTCOME_DONE) {
         m->refusals = 0;
-        journal_say_decision(&p->decision);
+        words_of_decision(&p->decision, say_line, NULL);
     }
     (void)pending_free(p);
     step_kind(m, event);
@@ -281,7 +336,8 @@ static void on_read(int r, const Error *err, const EtcdRange *range, void *userd
     while ((key = feed_next_unseen(m->feed)))
         feed_key(m, key, NULL, 0, range->revision);
     if (m->term && !still_leads(m, range)) {
-        log_warning("deposed, as the store says TERM=%lld", (long long)m->term);
+        log_event(LOG_LEVEL_WARNING, MESSAGE_DEPOSED, "deposed, as the store says TERM=%lld",
+                  (long long)m->term);
         m->term = 0;
         say_role(m);
         step_kind(m, (Event){.kind = EVENT_DEPOSED});
@@ -299,14 +355,31 @@ static void read_again(Pending *p)
         read_again_later(p);
 }
 
+/* "decide.world.before": where a test ends the leader, or takes an answer away. */
+static int fault_in(const Decision *decision, const char *when)
+{
+    char point[64];
+    const char *what = decision->put_world ? "world" : decision->put_phase ? "phase" : "other";
+    (void)snprintf(point, sizeof(point), "decide.%s.%s", what, when);
+    return fault(point);
+}
+
 static void on_transaction(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     Pending *p = userdata;
-    if (r == 0 && result->succeeded) {
+    Error lost = ERROR_INIT;
+    int struck = r == 0 && result->succeeded ? fault_in(&p->decision, "after") : 0;
+    if (struck < 0) {
+        r = error_errno(&lost, struck, "the answer was lost");
+        err = &lost;
+    }
+    p->outcome = r < 0 ? OUTCOME_UNKNOWN : result->succeeded ? OUTCOME_DONE : OUTCOME_REFUSED;
+    controller_metrics_note_outcome(p->manager->metrics, &p->decision, p->outcome, p->begun_usec,
+                                    r < 0 ? 0 : result->revision);
+    if (p->outcome == OUTCOME_DONE) {
         finish(p, OUTCOME_DONE, result->revision);
         return;
     }
-    p->outcome = r == 0 ? OUTCOME_REFUSED : OUTCOME_UNKNOWN;
     if (r < 0)
         log_warning("outcome unknown, reading again: %s JOB=%s", err->text, p->decision.job);
     else
@@ -319,11 +392,11 @@ static void begin_decision(Manager *m, const Decision *decision)
     Error err = ERROR_INIT;
     Pending *p = calloc(1, sizeof(*p));
     if (!p) {
-        log_error("out of memory; leaving");
-        (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
+        leave_without_memory(m);
         return;
     }
     p->manager = m;
+    p->begun_usec = clock_boottime_usec();
     p->decision = *decision;
     p->decision.world.runs = NULL;
     p->next = m->pending;
@@ -332,7 +405,12 @@ static void begin_decision(Manager *m, const Decision *decision)
                      .feed = m->feed,
                      .cluster = m->config->cluster,
                      .leader_key = m->leader_key};
-    if (execute(&target, decision, on_transaction, p, &err) < 0) {
+    int r = fault_in(decision, "before");
+    if (r < 0)
+        r = error_errno(&err, r, "cannot begin a transaction");
+    else
+        r = execute(&target, decision, on_transaction, p, &err);
+    if (r < 0) {
         log_error("%s JOB=%s", err.text, decision->job);
         p->outcome = OUTCOME_UNKNOWN;
         read_again_later(p);
@@ -341,6 +419,15 @@ static void begin_decision(Manager *m, const Decision *decision)
 
 /* ---- the whole ---- */
 
+static ControllerView look(void *userdata)
+{
+    Manager *m = userdata;
+    return (ControllerView){.cluster = m->cluster,
+                            .term = m->term,
+                            .loaded = m->loaded,
+                            .connected = m->watch && etcd_watch_connected(m->watch)};
+}
+
 static int connect_etcd(Manager *m, Error *err)
 {
     char prefix[KEY_MAX];
@@ -348,6 +435,7 @@ static int connect_etcd(Manager *m, Error *err)
     int r = etcd_new(m->event, &options, &m->etcd, err);
     if (r < 0)
         return r;
+    controller_metrics_observe(m->metrics, m->etcd);
     r = etcd_watch_prefix(m->etcd, key_prefix(m->config->cluster, -1, prefix), on_watch, m,
                           &m->watch);
     if (r >= 0)
@@ -356,6 +444,36 @@ static int connect_etcd(Manager *m, Error *err)
         r = etcd_election_new(m->etcd, key_prefix(m->config->cluster, KEY_LEADER, prefix),
                               m->config->name, m->lease, on_election, m, &m->election);
     return r < 0 ? error_errno(err, r, "cannot watch cluster %s", m->config->cluster) : 0;
+}
+
+static int open_journal(Manager *m, const ClusterLimits *limits, const ClusterConfig *config,
+                        Error *err)
+{
+    char path[CONFIG_PATH_MAX + 16];
+    if (!config_record(m->config, path, sizeof(path)))
+        return 0;
+    JournalHead head = {.config = *config, .limits = *limits};
+    (void)snprintf(head.cluster, sizeof(head.cluster), "%s", m->config->cluster);
+    (void)snprintf(head.version, sizeof(head.version), "%s", SDTRAIN_VERSION);
+    int r = journal_new(path, (uint64_t)m->config->record_mib << 20, &head, &m->journal, err);
+    if (r == 0 || m->config->record[0])
+        return r;
+    log_warning("%s; events are not recorded", err->text); /* nobody asked for it */
+    return 0;
+}
+
+static int add_timers(Manager *m)
+{
+    int r = sd_event_add_time(m->event, &m->timer, CLOCK_BOOTTIME, 0, 1000, on_timer, m);
+    if (r >= 0) /* what etcd has to say comes first */
+        r = sd_event_source_set_priority(m->timer, SD_EVENT_PRIORITY_NORMAL + 10);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(m->timer, SD_EVENT_OFF);
+    if (r >= 0)
+        r = sd_event_add_time(m->event, &m->gather_timer, CLOCK_BOOTTIME, 0, 1000, on_gathered, m);
+    if (r >= 0) /* not behind a flood of records */
+        r = sd_event_source_set_priority(m->gather_timer, SD_EVENT_PRIORITY_NORMAL - 10);
+    return r < 0 ? r : sd_event_source_set_enabled(m->gather_timer, SD_EVENT_OFF);
 }
 
 static void on_record(const char *key, const char *value, size_t n, int64_t revision,
@@ -392,20 +510,18 @@ int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err
     m->wake_usec = USEC_INFINITY;
     ClusterLimits limits = config_limits(config);
     ClusterConfig cluster_config = config_cluster(config);
-    m->memory = malloc(cluster_bytes(&limits));
+    m->memory = calloc(1, cluster_bytes(&limits));
     if (!m->memory || feed_new(config->cluster, &m->feed) < 0)
         return error_set(err, -ENOMEM, "out of memory for %lld nodes and %lld jobs",
                          (long long)config->max_nodes, (long long)config->max_jobs);
     m->cluster = cluster_init(m->memory, &limits, &cluster_config);
 
-    int r = config->record[0] ? journal_new(config->record, &m->journal, err) : 0;
+    int r = open_journal(m, &limits, &cluster_config, err);
+    if (r >= 0)
+        r = controller_metrics_new(event, config, look, m, &m->metrics, err);
     if (r < 0)
         return r;
-    r = sd_event_add_time(event, &m->timer, CLOCK_BOOTTIME, 0, 1000, on_timer, m);
-    if (r >= 0) /* what etcd has to say comes first */
-        r = sd_event_source_set_priority(m->timer, SD_EVENT_PRIORITY_NORMAL + 10);
-    if (r >= 0)
-        r = sd_event_source_set_enabled(m->timer, SD_EVENT_OFF);
+    r = add_timers(m);
     if (r < 0)
         return error_errno(err, r, "cannot set a timer");
     r = connect_etcd(m, err);
@@ -430,8 +546,10 @@ Manager *manager_free(Manager *m)
         (void)pending_free(m->pending);
     m->timer = sd_event_source_disable_unref(m->timer);
     m->leave_timer = sd_event_source_disable_unref(m->leave_timer);
+    m->gather_timer = sd_event_source_disable_unref(m->gather_timer);
     m->feed = feed_free(m->feed);
     m->journal = journal_free(m->journal);
+    m->metrics = controller_metrics_free(m->metrics);
     m->event = sd_event_unref(m->event);
     free(m->memory);
     free(m);

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
+#include <systemd/sd-journal.h>
 
 static int on_signal(_unused_ sd_event_source *source, const struct signalfd_siginfo *si,
                      void *userdata)
@@ -88,6 +89,7 @@ static int check_files(const Config *config, Error *err)
 int main(int argc, char *argv[])
 {
     log_open("sdcontroller");
+    log_use_journal(sd_journal_sendv);
     Error err = ERROR_INIT;
     ConfigCall call;
     Config config;
@@ -112,6 +114,8 @@ int main(int argc, char *argv[])
         return 2;
     }
     r = block_signals(&err);
+    if (r == 0)
+        r = fault_open(&err);
     if (r == 0)
         r = run(&config, &err);
     if (r < 0) {

@@ -165,8 +165,7 @@ static int feed_node(Model *m, Fed *f, const char *name)
     if (!known && !insert((void **)&m->nodes, &m->n_nodes, sizeof(*m->nodes), at))
         return -ENOMEM;
     int r = DECODE(node_record, &m->nodes[at]);
-    if (r < 0)
-        (void)snprintf(m->nodes[at].name, sizeof(m->nodes[at].name), "%s", name);
+    (void)snprintf(m->nodes[at].name, sizeof(m->nodes[at].name), "%s", name); /* the key's word */
     return r;
 }
 
@@ -182,7 +181,11 @@ static int feed_cordon(Model *m, Fed *f, const char *name)
     }
     if (i == m->n_cordons && !insert((void **)&m->cordons, &m->n_cordons, sizeof(*m->cordons), i))
         return -ENOMEM;
-    return DECODE(cordon_record, &m->cordons[i]);
+    int r = DECODE(cordon_record, &m->cordons[i]);
+    (void)snprintf(m->cordons[i].node, sizeof(m->cordons[i].node), "%s", name); /* the key's word */
+    if (r < 0) /* it is there for a reason, whatever that is */
+        m->cordons[i].mode = CORDON_CORDON;
+    return r;
 }
 
 static int feed_incident(Model *m, Fed *f, const char *id)

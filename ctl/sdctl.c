@@ -49,6 +49,8 @@ const CtlVerb ctl_verbs[] = {
      "Lets it have ranks again; forgets quarantine and strikes"},
     {"cluster", "status", cluster_status, NULL, OPTION_CLUSTER | OPTION_JSON, 0,
      "What is wrong, then leader, nodes, free slots, jobs"},
+    {"cluster", "what-if", cluster_what_if, NULL, OPTION_CLUSTER | OPTION_JSON | OPTION_WHAT_IF, 0,
+     "What the leader would decide now, or if nodes were lost; writes nothing"},
     {"alerts", "list", alerts_list, NULL, OPTION_CLUSTER | OPTION_JSON, 0,
      "Incidents that are open or not told to everybody yet, and how far each sink is"},
     {"alerts", "test", alerts_test, NULL,
@@ -65,6 +67,8 @@ const CtlVerb ctl_verbs[] = {
      "SIGKILL to one of its processes (node2, controller1, etcd)"},
     {"dev", "start-node", dev_start_node, "PROCESS", OPTION_DIR, 0,
      "Starts it again"},
+    {NULL, "simulate", simulate, "FILE", OPTION_TIMES | OPTION_VERBOSE | OPTION_JSON, 0,
+     "Replays what a controller recorded, and says what would be decided otherwise now"},
     {NULL, "completion", completion, "SHELL", 0, 0,
      "Prints the completion of a shell (bash), to be sourced"},
 };

@@ -52,6 +52,7 @@ int node_drain(const Arguments *a);
 int node_uncordon(const Arguments *a);
 
 int cluster_status(const Arguments *a);
+int cluster_what_if(const Arguments *a);
 
 int alerts_list(const Arguments *a);
 int alerts_test(const Arguments *a);
@@ -62,4 +63,5 @@ int dev_status(const Arguments *a);
 int dev_kill_node(const Arguments *a);
 int dev_start_node(const Arguments *a);
 
+int simulate(const Arguments *a);
 int completion(const Arguments *a);

@@ -52,6 +52,13 @@ int etcd_new(sd_event *event, const EtcdOptions *options, Etcd **ret, Error *err
 Etcd *etcd_free(Etcd *etcd);
 DEFINE_CLEANUP(Etcd, etcd_free)
 
+/* For whoever counts: called for each request that was answered or has failed, before its handler,
+ * and for each lease renewal. method is gRPC's name ("Txn", "Range", "LeaseKeepAlive"), r what the
+ * handler gets; took_usec holds the tries on other members too. Nothing may be asked of libetcd from
+ * within. */
+typedef void (*EtcdObserver)(const char *method, int r, uint64_t took_usec, void *userdata);
+void etcd_set_observer(Etcd *etcd, EtcdObserver observer, void *userdata);
+
 /* ---- keys and values ---- */
 
 typedef struct EtcdKeyValue {

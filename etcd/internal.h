@@ -82,6 +82,9 @@ struct Etcd {
     char *token; /* NULL: none yet, "": the server has no users */
     EtcdCall *authenticating;
     unsigned auth_round;
+
+    EtcdObserver observer;
+    void *observer_userdata;
 };
 
 Etcd *etcd_ref(Etcd *etcd);
@@ -205,6 +208,8 @@ void call_again(EtcdCall *call, const ProtobufCMessage *request);
 void call_attempt(EtcdCall *call);
 void call_fail(EtcdCall *call, int r, const Error *err);
 
+/* Tells the observer of a request that began then. */
+void call_observe(Etcd *etcd, const RpcMethod *method, int r, uint64_t begun_usec);
 /* What a stream's end means for its endpoint and token, before it is set up again. */
 void stream_ended(Etcd *etcd, const RpcStatus *status);
 /* Bounded back-off: 50, 100, ... 1000 ms. */

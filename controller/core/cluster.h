@@ -156,6 +156,8 @@ typedef struct Cluster Cluster;
 size_t cluster_bytes(const ClusterLimits *limits);
 /* memory: cluster_bytes() bytes, aligned as malloc does. */
 Cluster *cluster_init(void *memory, const ClusterLimits *limits, const ClusterConfig *config);
+/* Other settings from the next step on. The limits stay: incidents_kept is cut to fit them. */
+void cluster_configure(Cluster *c, const ClusterConfig *config);
 void cluster_step(Cluster *c, const Event *ev, Actions *ret);
 
 /* Records that did not fit the limits since the start. */

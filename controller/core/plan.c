@@ -13,7 +13,7 @@ static bool holds_slots(const Job *job)
     return job->used && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
 }
 
-static void find_free_slots(Cluster *c, const Job *job)
+void plan_find_free_slots(Cluster *c, const Job *job)
 {
     for (int i = 0; i < c->limits.nodes; i++) {
         const Node *node = &c->nodes[i];
@@ -26,9 +26,10 @@ static void find_free_slots(Cluster *c, const Job *job)
         for (int i = 0; other != job && holds_slots(other) && i < other->n_runs; i++)
             c->free_slots[job_runs(c, other)[i].node] &= ~job_runs(c, other)[i].slots;
     }
-    for (int i = 0; i < c->limits.reports; i++) {
+    for (int i = 0; i < c->n_reports; i++) {
         const Report *report = &c->reports[i];
-        if (!report->used || report->job == job_index(c, job) || !report_is_alive(c, report))
+        if (!report->used || (job && report->job == job_index(c, job)) ||
+            !report_is_alive(c, report))
             continue;
         for (int k = 0; k < report->n_ranks; k++)
             if (report->ranks[k].state != RANK_EXITED)
@@ -74,7 +75,7 @@ static int order_nodes(Cluster *c, const Job *job)
 void plan_world(Cluster *c, const Job *job, Plan *ret)
 {
     *ret = (Plan){0};
-    find_free_slots(c, job);
+    plan_find_free_slots(c, job);
     for (int i = 0; i < c->limits.nodes; i++)
         ret->available += slots_count(c->free_slots[i]);
     int size = MIN(plan_wanted(job), ret->available);

@@ -43,7 +43,7 @@ bool node_is_lost(Cluster *c, const Node *node)
     return cluster_due(c, MAX(at, MAX(c->observe_until_usec, c->hold_until_usec)));
 }
 
-bool node_is_cordoned(Cluster *c, const Node *node, const Job *job)
+bool node_is_cordoned(const Cluster *c, const Node *node, const Job *job)
 {
     const CordonRecord *cordon = &node->cordon;
     if (cordon->mode == CORDON_NONE || (cordon->until_usec && cordon->until_usec <= c->real_usec))
@@ -51,7 +51,7 @@ bool node_is_cordoned(Cluster *c, const Node *node, const Job *job)
     return !cordon->job[0] || (job && text_equal(cordon->job, job->name));
 }
 
-const char *node_refusal(Cluster *c, const Node *node, const Job *job)
+const char *node_refusal(const Cluster *c, const Node *node, const Job *job)
 {
     if (!node->present)
         return "is absent";
@@ -79,10 +79,10 @@ static bool node_is_excluded(Cluster *c, const Node *node)
 
 static bool newer_report_says_killed(const Cluster *c, const Report *report)
 {
-    for (int i = 0; i < c->limits.reports; i++) {
-        const Report *newer = &c->reports[i];
-        if (newer->used && newer->job == report->job && newer->node == report->node &&
-            newer->generation > report->generation && newer->killed_usec)
+    for (int k = c->nodes[report->node].first_report; k; k = c->reports[k - 1].next) {
+        const Report *newer = &c->reports[k - 1];
+        if (newer->job == report->job && newer->generation > report->generation &&
+            newer->killed_usec)
             return true;
     }
     return false;
@@ -104,7 +104,7 @@ bool report_is_alive(Cluster *c, const Report *report)
 
 bool job_has_older_ranks_alive(Cluster *c, const Job *job, int64_t before, int *ret_node)
 {
-    for (int i = 0; i < c->limits.reports; i++) {
+    for (int i = 0; i < c->n_reports; i++) {
         const Report *report = &c->reports[i];
         if (!report->used || report->job != job_index(c, job) || report->generation >= before ||
             node_is_excluded(c, &c->nodes[report->node]) || !report_is_alive(c, report))

@@ -24,11 +24,13 @@ typedef struct Node {
     int64_t drain_revision; /* when its verdict became drain; 0: it is not */
     CordonRecord cordon;
     Stamp cordon_stamp;
-    bool left_out; /* by the decision being made */
+    bool left_out;    /* by the decision being made */
+    int first_report; /* index + 1 of its reports' chain; 0: none */
 } Node;
 
 typedef struct Rank {
     int slot, rank, exit_code, stage;
+    int unmet; /* 1 + the rank that it did not meet; 0: none */
     RankState state;
     bool hung, killed;
     int64_t step;
@@ -41,6 +43,7 @@ typedef struct Report {
     bool gone;          /* the key vanished; the processes may still run */
     uint64_t gone_usec; /* when */
     int job, node;
+    int next; /* of the same node, as first_report */
     int64_t generation, world_revision;
     uint64_t incarnation;
     Stamp stamp;
@@ -120,6 +123,7 @@ struct Cluster {
     int n_by_arrival;
     Run *runs;
     Report *reports;
+    int n_reports; /* none is used from there on */
     Incident *incidents;
     Alert *alerts;
     Request *requests;
@@ -152,9 +156,9 @@ void observe_settle(Cluster *c);
 /* ---- presence.c: which nodes and processes count as dead, and since when ---- */
 void presence_update_hold(Cluster *c);
 bool node_is_lost(Cluster *c, const Node *node);
-bool node_is_cordoned(Cluster *c, const Node *node, const Job *job);
+bool node_is_cordoned(const Cluster *c, const Node *node, const Job *job);
 /* Why no rank of the job may be placed there; NULL when it may. */
-const char *node_refusal(Cluster *c, const Node *node, const Job *job);
+const char *node_refusal(const Cluster *c, const Node *node, const Job *job);
 /* Processes that may still run: nobody reported their end, and their node is not known dead. */
 bool report_is_alive(Cluster *c, const Report *report);
 bool job_has_older_ranks_alive(Cluster *c, const Job *job, int64_t before, int *ret_node);
@@ -165,6 +169,8 @@ typedef struct Plan {
     int available; /* slots that the job could take */
     int n_runs;    /* in c->plan_runs, sorted by name */
 } Plan;
+/* Into c->free_slots, by node; job NULL: for one that is not there yet. */
+void plan_find_free_slots(Cluster *c, const Job *job);
 void plan_world(Cluster *c, const Job *job, Plan *ret);
 int plan_wanted(const Job *job);
 int plan_needed(const Job *job);
@@ -180,6 +186,7 @@ typedef enum Cause {
     CAUSE_START_TIMEOUT,
     CAUSE_STORE_UNREACHABLE,
     CAUSE_RETRY,
+    CAUSE_UNREACHABLE,
     CAUSE_TRAINER_DIED,
     CAUSE_HANG,
     CAUSE_SLOT_LOST,
@@ -230,5 +237,7 @@ bool decide_failure(Cluster *c, Job *job, const Failure *failure, Decision *d);
 bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Decision *d);
 /* As decide_phase(), where the generation ends: whatever was asked for until now is dealt with. */
 void decide_end(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d);
+/* Training time of the job that counts, had its history ended with this step. */
+double job_useful_sec(const Cluster *c, const Job *job, int64_t step);
 void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d);
 bool decide_house(Cluster *c, Decision *d);
