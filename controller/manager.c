@@ -14,8 +14,8 @@
 #include "controller/feed.h"
 #include "controller/journal.h"
 #include "controller/metrics.h"
-#include "controller/words.h"
 #include "controller/pages/outbox.h"
+#include "controller/words.h"
 
 #include <string.h>
 #include <systemd/sd-daemon.h>
@@ -423,6 +423,7 @@ static ControllerView look(void *userdata)
 {
     Manager *m = userdata;
     return (ControllerView){.cluster = m->cluster,
+                            .outbox = m->outbox,
                             .term = m->term,
                             .loaded = m->loaded,
                             .connected = m->watch && etcd_watch_connected(m->watch)};
