@@ -14,8 +14,8 @@
 #include "controller/feed.h"
 #include "controller/journal.h"
 #include "controller/metrics.h"
-#include "controller/words.h"
 #include "controller/pages/outbox.h"
+#include "controller/words.h"
 
 #include <string.h>
 #include <systemd/sd-daemon.h>
@@ -425,7 +425,8 @@ static ControllerView look(void *userdata)
     return (ControllerView){.cluster = m->cluster,
                             .term = m->term,
                             .loaded = m->loaded,
-                            .connected = m->watch && etcd_watch_connected(m->watch)};
+                            .connected = m->watch && etcd_watch_connected(m->watch),
+                            .outbox = m->outbox};
 }
 
 static int connect_etcd(Manager *m, Error *err)

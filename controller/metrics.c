@@ -48,6 +48,9 @@ enum {
     SLOTS,
     SLOTS_FREE,
     SLOTS_LOST,
+    ALERT_MESSAGES,
+    ALERTS_WAITING,
+    ALERTS_FAILING,
     FAMILIES,
 };
 
@@ -154,6 +157,15 @@ static const MetricFamily families[FAMILIES] = {
                     .group = LEADER},
     [SLOTS_LOST] = {"sdtrain_slots_lost", METRIC_GAUGE,
                     "Slots that hold a process which survives SIGKILL.", .group = LEADER},
+    [ALERT_MESSAGES] = {"sdtrain_alert_messages_total", METRIC_COUNTER,
+                        "Messages to each sink of alerts: accepted, refused, or to be tried again.",
+                        .labels = {"sink", "outcome"}, .group = LEADER},
+    [ALERTS_WAITING] = {"sdtrain_alerts_waiting", METRIC_GAUGE,
+                        "Pages that the sink has not accepted the present state of.",
+                        .labels = {"sink"}, .group = LEADER},
+    [ALERTS_FAILING] = {"sdtrain_alerts_failing", METRIC_GAUGE,
+                        "Of these, those that were tried in vain.", .labels = {"sink"},
+                        .group = LEADER},
 };
 
 static const char *const outcomes[] = {"done", "refused", "unknown"}; /* by Outcome */
@@ -259,6 +271,19 @@ static void collect_nodes(Metrics *m, Cluster *cluster)
     metrics_set(m, SLOTS_LOST, NO_LABELS, counts.lost_slots);
 }
 
+static void collect_sinks(Metrics *m, const Outbox *outbox)
+{
+    const char *sink;
+    SinkCounts counts;
+    for (int i = 0; outbox_count(outbox, i, &sink, &counts) >= 0; i++) {
+        metrics_set(m, ALERT_MESSAGES, LABELS(sink, "accepted"), (double)counts.accepted);
+        metrics_set(m, ALERT_MESSAGES, LABELS(sink, "again"), (double)counts.again);
+        metrics_set(m, ALERT_MESSAGES, LABELS(sink, "refused"), (double)counts.refused);
+        metrics_set(m, ALERTS_WAITING, LABELS(sink), counts.waiting);
+        metrics_set(m, ALERTS_FAILING, LABELS(sink), counts.failing);
+    }
+}
+
 static unsigned collect(Metrics *m, void *userdata)
 {
     ControllerMetrics *cm = userdata;
@@ -274,6 +299,7 @@ static unsigned collect(Metrics *m, void *userdata)
     for (int i = 0; cluster_survey_job(view.cluster, i, &job); i++)
         collect_job(m, &job);
     collect_nodes(m, view.cluster);
+    collect_sinks(m, view.outbox);
     return LEADER;
 }
 

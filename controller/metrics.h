@@ -14,6 +14,7 @@
 #pragma once
 
 #include "controller/config.h"
+#include "controller/pages/outbox.h"
 
 #include <systemd/sd-event.h>
 
@@ -24,6 +25,7 @@ typedef struct ControllerView {
     int64_t term;   /* 0: following */
     bool loaded;    /* every record has been read once */
     bool connected; /* the watch is up and has caught up */
+    const Outbox *outbox;
 } ControllerView;
 
 typedef ControllerView (*ControllerLook)(void *userdata);
