@@ -183,7 +183,8 @@ static void every_record_survives_a_round_trip(void **state)
                               .at_usec = 9,
                               .started_usec = 1,
                               .ready_usec = 2,
-                              .joined_usec = 3},
+                              .joined_usec = 3,
+                              .unmet = 2},
                              {.slot = 3,
                               .rank = 5,
                               .state = RANK_EXITED,
@@ -240,6 +241,28 @@ static void records_of_what_went_wrong_survive_a_round_trip(void **state)
                                .replay_sec = 4,
                                .first_step_usec = 7};
     ASSERT_ROUND_TRIP(IncidentRecord, incident_record, &incident);
+    HealthRecord health = {.node = "n1",
+                           .machine_id = "0123456789abcdef0123456789abcdef",
+                           .verdict = NODE_DRAIN,
+                           .evidence = "gpu: a row waits for a reset",
+                           .cure = "a reset",
+                           .bad_slots = 2,
+                           .since_usec = 7,
+                           .at_usec = 9,
+                           .n_probes = 2};
+    health.probes[0] = (HealthProbeRecord){.name = "gpu",
+                                           .verdict = NODE_DRAIN,
+                                           .text = "a row waits for a reset",
+                                           .cure = "a reset",
+                                           .bad_slots = 2,
+                                           .since_usec = 7,
+                                           .at_usec = 8,
+                                           .took_usec = 3,
+                                           .hangs = 1,
+                                           .failures = 2};
+    health.probes[1] = (HealthProbeRecord){.name = "disk"};
+    ASSERT_ROUND_TRIP(HealthRecord, health_record, &health);
+
     AlertRecord alert = {.id = "a-3",
                          .incident_usec = 1,
                          .term = 9,

@@ -12,7 +12,6 @@
 
 #include <fcntl.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 
 enum { RETRY_MSEC = 200, TOGETHER_MAX = RECORD_SLOTS_MAX };
 
@@ -64,6 +63,7 @@ static int node_encode(const Manager *m, char **ret)
                          .state = node->state,
                          .verdict = node->verdict,
                          .lost_slots = m->lost_slots,
+                         .bad_slots = node->bad_slots,
                          .startup_usec = (uint64_t)(m->config.startup_sec * 1e6)};
     (void)snprintf(record.name, sizeof(record.name), "%s", m->config.node);
     (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s", m->config.machine_id);
@@ -173,8 +173,7 @@ static void on_put(int r, const Error *err, const EtcdTxnResult *result, void *u
     if (!node->registered) {
         node->registered = true;
         log_event(LOG_LEVEL_INFO, MESSAGE_REGISTERED, "registered NODE=%s", m->config.node);
-        (void)sd_notifyf(0, "READY=1\nSTATUS=registered as %s in cluster %s", m->config.node,
-                         m->config.cluster); /* nobody listens outside systemd */
+        status_ready(m);
     }
     if (node->wanted)
         node_put(m);
@@ -203,7 +202,7 @@ static void node_put(Manager *m)
 {
     Node *node = &m->node;
     int64_t lease = etcd_lease_id(m->lease);
-    if (node->call || node->retry || lease == 0) {
+    if (node->call || node->retry || lease == 0 || !m->probes.is_ready) {
         node->wanted = true;
         return;
     }

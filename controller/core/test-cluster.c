@@ -9,7 +9,7 @@
  *   job NAME grains= steps= fails= grow= submitted= resume= refused=    its spec is put
  *   want NAME STATE min= max= target=                                   its desired record is put
  *   cordon NODE mode= reason= job= until= | uncordon NODE
- *   ranks JOB GEN NODE STATE slot= code= step= stage= text= first= [hung] [killed] [left]
+ *   ranks JOB GEN NODE STATE slot= code= unmet= step= stage= text= first= [hung] [killed] [left]
  *         [finished] [old-killed]     one slot's rank, or all of them, changes state
  *   unrank JOB GEN NODE              the key vanishes
  *   rendezvous JOB GEN
@@ -353,6 +353,7 @@ static void change_rank(Story *s, RankReport *r)
     if (r->state == RANK_READY)
         r->ready_usec = now;
     r->exit_code = (int)find_number(s, "code", 0);
+    r->unmet = (int)find_number(s, "unmet", 0);
     r->step = (int64_t)find_number(s, "step", (double)r->step);
     r->stage = (int)find_number(s, "stage", r->stage);
     r->hung = has_flag(s, "hung");

@@ -207,6 +207,6 @@ class Fleet:
         for host in self.hosts:
             if host.leader:
                 text += "--- %s\n%s" % (host.name, host.try_run(
-                    "journalctl", "--no-pager", "-o", "short-iso-precise", "-n", "60", "-u", "sdtraind", "-u",
-                    "sdcontroller", "-u", "etcd", "--grep", "sdtrain|sdcontroller|systemd")[1])
+                    "journalctl", "--no-pager", "-o", "short-iso-precise", "-n", "40", "-t", "sdtraind", "-t",
+                    "sdcontroller", "-t", "systemd")[1])
         return text

@@ -198,6 +198,17 @@ class Host:
         self.power_on()
         self.wait_booted()
 
+    def set_right(self):
+        """Thawed, heard by the others, and up, whatever a test has done to it."""
+        if self.nspawn is None:
+            self.power_on()
+        if self.leader is None:
+            self.wait_booted()
+        if self.apart:
+            self.freeze(False)
+            self.heal()
+        self.try_run("systemctl", "reset-failed")
+
     def _ended(self, timeout=60):
         self.nspawn.wait(timeout)
         self.nspawn = self.leader = None
