@@ -277,8 +277,9 @@ class Machines(Cluster):
             return None
         ranks = [rank for key, value in r.items() if key.startswith("ranks/%s/%d/" % (name, world["generation"]))
                  for rank in value["ranks"]]
-        if len(ranks) != size or any(rank["state"] != "running" for rank in ranks):
-            return None
+        if len(ranks) != size or any(rank["state"] != "running" or process_state(rank["pid"]) in (None, "Z", "T")
+                                     for rank in ranks):
+            return None  # the second: etcd has not heard yet
         if any(v["state"] == "open" for k, v in r.items() if k.startswith("incidents/")):
             return None
         return r
