@@ -105,7 +105,35 @@ static const Field node_fields[] = {
     INT64(NodeRecord, "world_revision", world_revision, MAYBE),
     INT64(NodeRecord, "generation", generation, MAYBE),
     SLOTS(NodeRecord, "lost_slots", lost_slots, MAYBE),
+    INT64(NodeRecord, "startup_usec", startup_usec, MAYBE),
+    SLOTS(NodeRecord, "bad_slots", bad_slots, MAYBE),
     TEXT(NodeRecord, "log_dir", log_dir, MAYBE),
+};
+
+static const Field probe_fields[] = {
+    TEXT(HealthProbeRecord, "name", name, NEEDED),
+    CHOICE(HealthProbeRecord, "verdict", verdict, NEEDED, node_verdict),
+    TEXT(HealthProbeRecord, "text", text, MAYBE),
+    TEXT(HealthProbeRecord, "cure", cure, MAYBE),
+    SLOTS(HealthProbeRecord, "bad_slots", bad_slots, MAYBE),
+    INT64(HealthProbeRecord, "since_usec", since_usec, MAYBE),
+    INT64(HealthProbeRecord, "at_usec", at_usec, MAYBE),
+    INT64(HealthProbeRecord, "took_usec", took_usec, MAYBE),
+    INT(HealthProbeRecord, "hangs", hangs, MAYBE, 0, INT32_MAX),
+    INT(HealthProbeRecord, "failures", failures, MAYBE, 0, INT32_MAX),
+};
+
+static const Field health_fields[] = {
+    TEXT(HealthRecord, "node", node, NEEDED),
+    TEXT(HealthRecord, "machine_id", machine_id, MAYBE),
+    CHOICE(HealthRecord, "verdict", verdict, NEEDED, node_verdict),
+    TEXT(HealthRecord, "evidence", evidence, MAYBE),
+    TEXT(HealthRecord, "cure", cure, MAYBE),
+    SLOTS(HealthRecord, "bad_slots", bad_slots, MAYBE),
+    INT64(HealthRecord, "since_usec", since_usec, MAYBE),
+    INT64(HealthRecord, "at_usec", at_usec, MAYBE),
+    ELEMENTS(HealthRecord, FIELD_ARRAY, "probes", probes, n_probes, NEEDED, HealthProbeRecord,
+             probe_fields, RECORD_PROBES_MAX, "name"),
 };
 
 static const Field cordon_fields[] = {
@@ -245,7 +273,6 @@ static const Field progress_fields[] = {
     DOUBLE(ProgressRecord, "samples_per_s", samples_per_sec),
     DOUBLE(ProgressRecord, "step_s", step_sec),
     INT64(ProgressRecord, "samples_seen", samples_seen, MAYBE),
-    INT(ProgressRecord, "slowest_rank", slowest_rank, MAYBE, -1, RECORD_RANKS_MAX - 1),
     INT64(ProgressRecord, "at_usec", at_usec, MAYBE),
 };
 
@@ -348,6 +375,7 @@ static int unchecked(const char *source, const void *record, Error *err)
     }
 
 DEFINE_RECORD(NodeRecord, node_record, node_fields, unchecked)
+DEFINE_RECORD(HealthRecord, health_record, health_fields, unchecked)
 DEFINE_RECORD(CordonRecord, cordon_record, cordon_fields, unchecked)
 DEFINE_RECORD(SpecRecord, spec_record, spec_fields, unchecked)
 DEFINE_RECORD(DesiredRecord, desired_record, desired_fields, unchecked)
@@ -397,4 +425,15 @@ void checkpoints_append(CheckpointsRecord *record, const CheckpointCommit *commi
         record->n_commits--;
     }
     record->commits[record->n_commits++] = *commit;
+}
+
+bool request_verdict(const RequestRecord *request, NodeVerdict *ret)
+{
+    size_t n = strcspn(request->answer, ":");
+    for (size_t i = 0; i < ELEMENTSOF(node_verdict); i++)
+        if (strlen(node_verdict[i]) == n && strncmp(request->answer, node_verdict[i], n) == 0) {
+            *ret = (NodeVerdict)i;
+            return true;
+        }
+    return false;
 }

@@ -30,6 +30,7 @@ enum {
     RECORD_COMMITS_MAX = 16,  /* kept in checkpoints/<job> */
     RECORD_INCIDENT_MAX = 95, /* "<job>-<generation>" */
     RECORD_PAST_WORLDS_MAX = 64,
+    RECORD_PROBES_MAX = 16,
     RECORD_DELIVERIES_MAX = 12, /* sinks that an alert remembers */
     SINK_NAME_MAX = 31,
 };
@@ -53,9 +54,38 @@ typedef struct NodeRecord {
     char job[RECORD_JOB_MAX + 1]; /* what it runs; empty: nothing */
     int64_t world_revision;       /* mod revision of the worlds/<job> that it runs */
     int64_t generation;
-    uint64_t lost_slots; /* bit i: slot i holds a process that SIGKILL did not end */
-    char log_dir[512];   /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */
+    uint64_t lost_slots;   /* bit i: slot i holds a process that SIGKILL did not end */
+    uint64_t bad_slots;    /* bit i: the device of slot i is not to be used; evidence says why */
+    uint64_t startup_usec; /* its trainers have so long to be ready; 0 unknown */
+    char log_dir[512];     /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */
 } NodeRecord;
+
+/* ---- health/<node>: written by the node when something changes, and now and then for the ages.
+ *
+ * For people: nothing decides by it. It stays when the node goes. ---- */
+
+typedef struct HealthProbeRecord {
+    char name[24];
+    NodeVerdict verdict;
+    char text[RECORD_TEXT_MAX + 1]; /* what is wrong, or what there is */
+    char cure[96];                  /* what makes it go away; empty: nothing is wrong */
+    uint64_t bad_slots;
+    uint64_t since_usec, at_usec; /* when that became so; of the last answer, 0: none yet */
+    uint64_t took_usec;
+    int hangs, failures; /* in a row */
+} HealthProbeRecord;
+
+typedef struct HealthRecord {
+    char node[NODE_NAME_MAX + 1];
+    char machine_id[33];
+    NodeVerdict verdict;
+    char evidence[RECORD_TEXT_MAX + 1];
+    char cure[96];
+    uint64_t bad_slots;
+    uint64_t since_usec, at_usec; /* of the verdict; when this was written */
+    HealthProbeRecord probes[RECORD_PROBES_MAX];
+    size_t n_probes;
+} HealthRecord;
 
 /* ---- cordons/<node> ---- */
 
@@ -234,7 +264,6 @@ typedef struct ProgressRecord {
     double loss;
     double samples_per_sec, step_sec;
     int64_t samples_seen;
-    int slowest_rank;
     uint64_t at_usec;
 } ProgressRecord;
 
@@ -304,13 +333,18 @@ typedef struct AlertRecord {
 
 typedef struct RequestRecord {
     char id[40];
-    char kind[24];                    /* "checkpoint", "alerts-test" */
-    char target[64];                  /* job, node or sink; of a sink, empty: all */
+    char kind[24];   /* "checkpoint" of a job; "alerts-test"; "check" of a node: its probes run now;
+                        "clear": it forgets what only a reset would cure, and then checks */
+    char target[64]; /* job, node or sink; of a sink, empty: all */
     char answer[RECORD_TEXT_MAX + 1]; /* empty: not answered yet */
     uint64_t at_usec;
     Delivery deliveries[RECORD_DELIVERIES_MAX]; /* of "alerts-test", with the answer */
     size_t n_deliveries;
 } RequestRecord;
+
+/* The answer to "check" and "clear" begins with the node's verdict: "healthy", "suspect: ...". False
+ * when it does not, or is not there yet. */
+bool request_verdict(const RequestRecord *request, NodeVerdict *ret);
 
 /* ---- codecs: source is the key, for errors; old_text (may be NULL) keeps unknown fields ---- */
 
@@ -321,6 +355,7 @@ typedef struct RequestRecord {
     void prefix##_clear(Type *record);
 
 DECLARE_RECORD(NodeRecord, node_record)
+DECLARE_RECORD(HealthRecord, health_record)
 DECLARE_RECORD(CordonRecord, cordon_record)
 DECLARE_RECORD(SpecRecord, spec_record)
 DECLARE_RECORD(DesiredRecord, desired_record)

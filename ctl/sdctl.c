@@ -51,6 +51,12 @@ const CtlVerb ctl_verbs[] = {
      "What is wrong, then leader, nodes, free slots, jobs"},
     {"cluster", "what-if", cluster_what_if, NULL, OPTION_CLUSTER | OPTION_JSON | OPTION_WHAT_IF, 0,
      "What the leader would decide now, or if nodes were lost; writes nothing"},
+    {"alerts", "list", alerts_list, NULL, OPTION_CLUSTER | OPTION_JSON, 0,
+     "Incidents that are open or not told to everybody yet, and how far each sink is"},
+    {"alerts", "test", alerts_test, NULL,
+     OPTION_CLUSTER | OPTION_SINK | OPTION_TIMEOUT | OPTION_JSON, 0,
+     "Has the leader open and resolve a page at every sink, and shows what they said (40 s by "
+     "default)"},
     {"dev", "up", dev_up, NULL, OPTION_DEV_COUNTS | OPTION_DIR, 0,
      "Starts etcd, controllers and nodes on this machine, in one folder"},
     {"dev", "down", dev_down, NULL, OPTION_DIR, 0,

@@ -54,6 +54,9 @@ int node_uncordon(const Arguments *a);
 int cluster_status(const Arguments *a);
 int cluster_what_if(const Arguments *a);
 
+int alerts_list(const Arguments *a);
+int alerts_test(const Arguments *a);
+
 int dev_up(const Arguments *a);
 int dev_down(const Arguments *a);
 int dev_status(const Arguments *a);

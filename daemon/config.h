@@ -38,6 +38,9 @@ typedef struct Config {
     int cgroup;        /* CgroupMode */
     double hang_floor_sec, hang_factor, startup_sec, save_sec;
     int64_t health_sec, disk_min_bytes;
+    int64_t gpus, rdma_devices;      /* that this node is expected to have */
+    char state_dir[CONFIG_PATH_MAX]; /* what probes remember; empty: run_dir/health */
+    char nvml[CONFIG_PATH_MAX], kernel_log[CONFIG_PATH_MAX], sysfs[CONFIG_PATH_MAX];
     json_t *trainer_environment; /* array of "KEY=VALUE"; NULL: none */
     json_t *labels;              /* object of strings; NULL: none */
 } Config;

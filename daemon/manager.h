@@ -12,9 +12,11 @@
 #include "daemon/cgroup.h"
 #include "daemon/config.h"
 #include "daemon/job.h"
+#include "daemon/kernel-watch.h"
 #include "daemon/metrics.h"
 #include "daemon/node.h"
 #include "daemon/probes.h"
+#include "daemon/status.h"
 #include "daemon/watch.h"
 
 enum { HANG_TICK_MSEC = 200 };
@@ -29,6 +31,8 @@ struct Manager {
     Watches watches;
     Node node;
     Probes probes;
+    KernelWatch kernel;
+    Status status;
     CgroupBase cgroups;
     uint64_t incarnation;
     int lock;
@@ -40,17 +44,18 @@ struct Manager {
     size_t n_jobs;
 
     sd_event_source *alive_timer, *hang_timer, *drain_timer, *signal_sources[5];
-    uint64_t hang_tick_usec; /* when the hang check last ran */
-    uint64_t contact_usec;   /* when etcd last answered */
-    Error error;             /* why the loop was ended, if it was */
-    bool fenced;             /* it has been silent for too long */
+    uint64_t hang_tick_usec;           /* when the hang check last ran */
+    uint64_t started_usec, drain_usec; /* when it began, and was told to stop */
+    uint64_t contact_usec;             /* when etcd last answered */
+    Error error;                       /* why the loop was ended, if it was */
+    bool fenced;                       /* it has been silent for too long */
     bool draining;
     bool is_idle; /* draining, and nothing runs any more */
     bool leaving; /* the record that says `left` is under way */
 };
 
-/* call must outlive the Manager. */
-int manager_new(const ConfigCall *call, Manager **ret, Error *err);
+/* Takes what config holds, whatever it returns. call, for reloads, must outlive the Manager. */
+int manager_new(const ConfigCall *call, Config *config, Manager **ret, Error *err);
 Manager *manager_free(Manager *m);
 DEFINE_CLEANUP(Manager, manager_free)
 /* Until it is told to end. 0: left in an orderly way. */

@@ -22,6 +22,7 @@ typedef struct Node {
     NodeState state;
     NodeVerdict verdict; /* of the probes */
     char evidence[RECORD_TEXT_MAX + 1];
+    uint64_t bad_slots; /* likewise */
 
     int64_t revision; /* of our key as last seen; 0: there is none */
     int64_t lease;    /* that it was put under; 0: it must be put */

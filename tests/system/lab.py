@@ -50,7 +50,7 @@ class TimedOut(AssertionError):
     pass
 
 
-def until(condition, what, timeout=60):
+def until(condition, what, timeout=60, pause=0.01):
     """Asks again every few milliseconds until the condition gives something true, which it returns."""
     end = time.monotonic() + timeout
     while True:
@@ -59,7 +59,7 @@ def until(condition, what, timeout=60):
             return got
         if time.monotonic() > end:
             raise TimedOut("not within %d s: %s" % (timeout, what))
-        time.sleep(0.01)
+        time.sleep(pause)
 
 
 def processes_of(folder):
