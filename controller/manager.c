@@ -423,6 +423,7 @@ static ControllerView look(void *userdata)
 {
     Manager *m = userdata;
     return (ControllerView){.cluster = m->cluster,
+                            .outbox = m->outbox,
                             .term = m->term,
                             .loaded = m->loaded,
                             .connected = m->watch && etcd_watch_connected(m->watch)};
