@@ -22,15 +22,15 @@
 
 enum {
     NODES_MAX = 10000,
-    IN_FLIGHT_MAX = 256,
+    IN_FLIGHT_MAX = 64,
     LEASE_SEC = 10,
     WAIT_SEC = 300,
     DEATHS = 5,
     LOSSES = 3,
     AT_ONCE = 30, /* of 1000: a rack */
     COMMIT_EACH_SEC = 10,
-    ERRORS_MAX = 1000, /* of an etcd that is too busy */
-    REST_SEC = 2,      /* until everybody has read what was written */
+    ERRORS_MAX = 10000,
+    REST_SEC = 2, /* until everybody has read what was written */
 };
 
 typedef struct Fleet Fleet;
@@ -64,6 +64,7 @@ struct Fleet {
     int n_nodes, n_slots;
     STAILQ_HEAD(, Write) writes;
     int in_flight, n_errors;
+    bool paused; /* etcd is too busy */
     /* the job, as the watch shows it */
     WorldRecord world;
     int64_t world_revision, n_records, written_bytes;
@@ -105,7 +106,7 @@ static void on_written(int r, const Error *err, _unused_ const EtcdTxnResult *re
             give_up(err->text);
         STAILQ_INSERT_HEAD(&f->writes, w, next);
         f->in_flight--;
-        pump(f);
+        f->paused = true; /* until the next second */
         return;
     }
     f->in_flight--;
@@ -117,7 +118,7 @@ static void on_written(int r, const Error *err, _unused_ const EtcdTxnResult *re
 static void pump(Fleet *f)
 {
     Write *w;
-    while (f->in_flight < IN_FLIGHT_MAX && (w = STAILQ_FIRST(&f->writes))) {
+    while (!f->paused && f->in_flight < IN_FLIGHT_MAX && (w = STAILQ_FIRST(&f->writes))) {
         EtcdOp op = {.kind = ETCD_PUT, .key = w->key, .value = w->text, .lease = w->lease};
         EtcdCall *call;
         STAILQ_REMOVE_HEAD(&f->writes, next);
@@ -333,6 +334,8 @@ static int on_second(sd_event_source *source, _unused_ uint64_t usec, void *user
     const uint64_t now = clock_boottime_usec();
     (void)sd_event_source_set_time(source, now + USEC_PER_SEC); /* a live source takes any time */
     (void)sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+    f->paused = false;
+    pump(f);
     if (f->phase.phase != PHASE_RUNNING || !f->go_usec || f->phase.leave)
         return 0;
     const int64_t passed = (int64_t)((now - f->go_usec) / USEC_PER_SEC);
