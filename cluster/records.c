@@ -106,6 +106,7 @@ static const Field node_fields[] = {
     INT64(NodeRecord, "generation", generation, MAYBE),
     SLOTS(NodeRecord, "lost_slots", lost_slots, MAYBE),
     SLOTS(NodeRecord, "bad_slots", bad_slots, MAYBE),
+    INT64(NodeRecord, "startup_usec", startup_usec, MAYBE),
     TEXT(NodeRecord, "log_dir", log_dir, MAYBE),
 };
 
@@ -272,7 +273,6 @@ static const Field progress_fields[] = {
     DOUBLE(ProgressRecord, "samples_per_s", samples_per_sec),
     DOUBLE(ProgressRecord, "step_s", step_sec),
     INT64(ProgressRecord, "samples_seen", samples_seen, MAYBE),
-    INT(ProgressRecord, "slowest_rank", slowest_rank, MAYBE, -1, RECORD_RANKS_MAX - 1),
     INT64(ProgressRecord, "at_usec", at_usec, MAYBE),
 };
 

@@ -54,9 +54,10 @@ typedef struct NodeRecord {
     char job[RECORD_JOB_MAX + 1]; /* what it runs; empty: nothing */
     int64_t world_revision;       /* mod revision of the worlds/<job> that it runs */
     int64_t generation;
-    uint64_t lost_slots; /* bit i: slot i holds a process that SIGKILL did not end */
-    uint64_t bad_slots;  /* bit i: the device of slot i is not to be used; evidence says why */
-    char log_dir[512];   /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */
+    uint64_t lost_slots;   /* bit i: slot i holds a process that SIGKILL did not end */
+    uint64_t bad_slots;    /* bit i: the device of slot i is not to be used; evidence says why */
+    uint64_t startup_usec; /* its trainers have so long to be ready; 0 unknown */
+    char log_dir[512];     /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */
 } NodeRecord;
 
 /* ---- health/<node>: written by the node when something changes, and now and then for the ages.
@@ -264,7 +265,6 @@ typedef struct ProgressRecord {
     double loss;
     double samples_per_sec, step_sec;
     int64_t samples_seen;
-    int slowest_rank;
     uint64_t at_usec;
 } ProgressRecord;
 

@@ -240,9 +240,13 @@ static void every_record_survives_a_round_trip(void **state)
                                .samples_per_sec = 7.25,
                                .step_sec = 0.1,
                                .samples_seen = 80,
-                               .slowest_rank = -1,
                                .at_usec = 3};
     ASSERT_ROUND_TRIP(ProgressRecord, progress_record, &progress);
+}
+
+static void records_of_what_went_wrong_survive_a_round_trip(void **state)
+{
+    (void)state;
     IncidentRecord incident = {.id = "a-3",
                                .state = INCIDENT_RESOLVED,
                                .severity = SEVERITY_CRITICAL,
@@ -431,6 +435,7 @@ int main(void)
         cmocka_unit_test(slots_have_a_short_text),
         cmocka_unit_test(every_record_survives_a_round_trip),
         cmocka_unit_test(health_survives_a_round_trip),
+        cmocka_unit_test(records_of_what_went_wrong_survive_a_round_trip),
         cmocka_unit_test(values_arrive_as_they_were_sent),
         cmocka_unit_test(worlds_place_ranks_in_slot_order),
         cmocka_unit_test(fields_of_later_versions_are_kept),

@@ -12,12 +12,12 @@ static const Setting table[] = {
     SETTING(TEXT, cluster, 0, 0, "name of the cluster (\"default\")"),
     SETTING(TEXT, name, 0, 0, "name of this controller (the host's name)"),
     SETTING(TEXT, etcd, 0, 0, "endpoints, HOST:PORT,... ($SDTRAIN_ETCD)"),
-    SETTING(TEXT, etcd_ca, 0, 0, "PEM file of the authority; turns TLS on"),
-    SETTING(TEXT, etcd_cert, 0, 0, "PEM file of this client's certificate"),
-    SETTING(TEXT, etcd_key, 0, 0, "PEM file of its key"),
+    SETTING(FILE, etcd_ca, 0, 0, "PEM file of the authority; turns TLS on"),
+    SETTING(FILE, etcd_cert, 0, 0, "PEM file of this client's certificate"),
+    SETTING(FILE, etcd_key, 0, 0, "PEM file of its key"),
     SETTING(TEXT, etcd_tls_name, 0, 0, "name in the members' certificates"),
     SETTING(TEXT, etcd_user, 0, 0, "user of etcd's authentication"),
-    SETTING(TEXT, etcd_password_file, 0, 0, "file with its password"),
+    SETTING(FILE, etcd_password_file, 0, 0, "file with its password"),
     SETTING(WHOLE, lease_sec, 1, 600, "silence after which a node is gone (10)"),
     SETTING(WHOLE, start_deadline_sec, 1, 86400, "from a new world to its ranks being ready (60)"),
     SETTING(WHOLE, leave_deadline_sec, 1, 86400,
@@ -28,6 +28,8 @@ static const Setting table[] = {
     SETTING(WHOLE, incidents_kept, 1, 10000, "incidents kept in etcd (100)"),
     SETTING(WHOLE, max_nodes, 1, 10000, "nodes that there is room for (1024)"),
     SETTING(WHOLE, max_jobs, 1, 1000, "jobs that there is room for (64)"),
+    SETTING(WHOLE, escalate_sec, 0, 86400, "an incident open this long is critical; 0 never (300)"),
+    SETTING(TEXT, alerts_file, 0, 0, "JSON file that says who hears of incidents"),
     SETTING(TEXT, metrics, 0, 0, "ADDRESS:PORT of /metrics and /healthz (off)"),
     SETTING(TEXT, record, 0, 0,
             "file of every event and decision, or none ($LOGS_DIRECTORY/events.jsonl)"),
@@ -69,6 +71,7 @@ static int set_defaults(Config *c, Error *err)
                   .strike_window_sec = (int64_t)(d->strike_window_usec / USEC_PER_SEC),
                   .quarantine_sec = (int64_t)(d->quarantine_usec / USEC_PER_SEC),
                   .incidents_kept = d->incidents_kept,
+                  .escalate_sec = (int64_t)(d->escalate_usec / USEC_PER_SEC),
                   .max_nodes = 1024,
                   .max_jobs = 64,
                   .record_mib = 64};
@@ -156,6 +159,7 @@ ClusterConfig config_cluster(const Config *c)
     config.strike_window_usec = (uint64_t)c->strike_window_sec * USEC_PER_SEC;
     config.quarantine_usec = (uint64_t)c->quarantine_sec * USEC_PER_SEC;
     config.incidents_kept = (int)c->incidents_kept;
+    config.escalate_usec = (uint64_t)c->escalate_sec * USEC_PER_SEC;
     return config;
 }
 

@@ -1,13 +1,15 @@
 /* journal.c - see journal.h.
  *
- * `present` holds the last line of each key that exists (and under "" that of leadership), in the
- * order of time: what a new part begins with. */
+ * `present` says for each key that exists (and under "" for leadership) where in the present part its
+ * last line lies, in the order of time: what a new part begins with. Every part holds all of them,
+ * because it began with a snapshot. Lines that could not be written are kept in memory. */
 #include "controller/journal.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/message_id.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -18,11 +20,13 @@ enum {
     CALM_SEC = 60,  /* after a key has vanished */
     RETRY_SEC = 60, /* after a line could not be written */
     SNAPSHOTS_MIN = 3,
+    PLACE_BITS = 24, /* a line is shorter than 16 MiB, which rerun.c reads */
 };
 
 struct Journal {
     char path[PATH_MAX], old_path[PATH_MAX + 8], new_path[PATH_MAX + 8];
-    int fd; /* -EBADF: cannot be written, tried again at retry_usec */
+    int fd;
+    bool broken; /* nothing is written until a new part has begun; tried at retry_usec */
     uint64_t retry_usec;
     JournalHead head;
     json_t *present;
@@ -33,13 +37,33 @@ struct Journal {
     uint64_t vanished_usec;
 };
 
-static int write_text(Journal *journal, int fd, json_t *line)
+/* Where a line lies: its offset, and its bytes with the end. */
+typedef struct Place {
+    uint64_t offset, n_bytes;
+} Place;
+
+static json_t *place_json(Place place)
+{
+    return json_integer((json_int_t)(place.offset << PLACE_BITS | place.n_bytes));
+}
+
+static Place place_read(const json_t *json)
+{
+    uint64_t both = (uint64_t)json_integer_value(json);
+    return (Place){both >> PLACE_BITS, both & ((UINT64_C(1) << PLACE_BITS) - 1)};
+}
+
+/* Goes to the end of the part, which is n_bytes long. */
+static int write_text(Journal *journal, int fd, json_t *line, Place *ret)
 {
     _cleanup_free_ char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
     if (!text)
         return -ENOMEM;
     size_t n = strlen(text);
+    if (n >= UINT64_C(1) << PLACE_BITS)
+        return -EFBIG;
     text[n] = '\n'; /* over the NUL */
+    *ret = (Place){journal->n_bytes, n + 1};
     journal->n_bytes += n + 1;
     return fd_write_all(fd, text, n + 1);
 }
@@ -51,7 +75,36 @@ static int write_head(Journal *journal, int fd, size_t n_snapshot, bool calm)
     journal->head.n_snapshot = (int64_t)n_snapshot;
     journal->head.calm = calm;
     _cleanup_json_ json_t *head = journal_head_json(&journal->head);
-    return write_text(journal, fd, head);
+    Place ignored;
+    return write_text(journal, fd, head, &ignored);
+}
+
+static int copy_line(Journal *journal, int fd, Place from, Place *ret)
+{
+    _cleanup_free_ char *text = malloc(from.n_bytes);
+    if (!text)
+        return -ENOMEM;
+    int r = fd_read_all(journal->fd, text, from.n_bytes, from.offset);
+    if (r < 0)
+        return r;
+    *ret = (Place){journal->n_bytes, from.n_bytes};
+    journal->n_bytes += from.n_bytes;
+    return fd_write_all(fd, text, from.n_bytes);
+}
+
+/* ret: the places in the new part, by key. */
+static int write_snapshot(Journal *journal, int fd, json_t *ret)
+{
+    const char *key;
+    json_t *line;
+    json_object_foreach (journal->present, key, line) {
+        Place place;
+        int r = json_is_integer(line) ? copy_line(journal, fd, place_read(line), &place)
+                                      : write_text(journal, fd, line, &place);
+        if (r < 0 || json_object_set_new(ret, key, place_json(place)) < 0)
+            return r < 0 ? r : -ENOMEM;
+    }
+    return 0;
 }
 
 static bool is_calm(const Journal *journal, uint64_t now_usec)
@@ -70,66 +123,67 @@ static void set_bounds(Journal *journal, uint64_t snapshot_bytes)
 static int begin_part(Journal *journal, bool calm)
 {
     _cleanup_fd_ int fd =
-        open(journal->new_path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0640);
-    if (fd < 0)
-        return -errno;
-    const char *key;
-    json_t *line;
+        open(journal->new_path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0640);
+    _cleanup_json_ json_t *places = json_object();
+    if (fd < 0 || !places)
+        return fd < 0 ? -errno : -ENOMEM;
+    const uint64_t n_bytes = journal->n_bytes;
     journal->n_bytes = 0;
     int r = write_head(journal, fd, json_object_size(journal->present), calm);
-    json_object_foreach (journal->present, key, line)
-        r = r < 0 ? r : write_text(journal, fd, line);
+    r = r < 0 ? r : write_snapshot(journal, fd, places);
     if (r == 0 && rename(journal->path, journal->old_path) < 0 && errno != ENOENT)
         r = -errno;
     if (r == 0 && rename(journal->new_path, journal->path) < 0)
         r = -errno;
     if (r < 0) {
+        journal->n_bytes = n_bytes;
         (void)unlink(journal->new_path); /* it is truncated next time, if it stays */
         return r;
     }
     (void)fd_close(journal->fd);
     journal->fd = TAKE_FD(fd);
+    json_decref(journal->present);
+    journal->present = TAKE_PTR(places);
+    journal->broken = false;
     set_bounds(journal, journal->n_bytes);
     return 0;
 }
 
+/* The file stays open: a new part needs the lines that it holds. */
 static void give_up(Journal *journal, uint64_t now_usec, int r)
 {
-    if (journal->retry_usec == 0)
+    if (!journal->broken)
         log_warning("record: cannot write %s: %s; events are not recorded meanwhile", journal->path,
                     strerror(-r));
-    journal->fd = fd_close(journal->fd);
+    journal->broken = true;
     journal->retry_usec = now_usec + RETRY_SEC * USEC_PER_SEC;
 }
 
-/* Before the event is written: whether there is a file to write it to, of the right size. */
-static bool make_ready(Journal *journal, uint64_t now_usec)
+/* Before the event is written: the file is there, and of the right size. */
+static void make_ready(Journal *journal, uint64_t now_usec)
 {
-    bool calm = is_calm(journal, now_usec), works = journal->fd >= 0;
-    if (works && journal->n_bytes < (calm ? journal->soft_bytes : journal->hard_bytes))
-        return true;
-    if (!works && now_usec < journal->retry_usec)
-        return false;
+    bool calm = is_calm(journal, now_usec), was_broken = journal->broken;
+    if (was_broken ? now_usec < journal->retry_usec
+                   : journal->n_bytes < (calm ? journal->soft_bytes : journal->hard_bytes))
+        return;
     int r = begin_part(journal, calm);
-    if (r < 0) {
+    if (r < 0)
         give_up(journal, now_usec, r);
-        return false;
-    }
-    if (!works)
+    else if (was_broken)
         log_info("record: %s is written again", journal->path);
-    journal->retry_usec = 0;
-    return true;
 }
 
 /* ---- lines ---- */
 
-static void write_line(Journal *journal, const Event *event, json_t *line)
+/* False: it is not in the file. */
+static bool write_line(Journal *journal, const Event *event, json_t *line, Place *ret)
 {
-    if (journal->fd < 0)
-        return;
-    int r = write_text(journal, journal->fd, line);
+    if (journal->broken)
+        return false;
+    int r = write_text(journal, journal->fd, line, ret);
     if (r < 0)
         give_up(journal, event->now_usec, r);
+    return r == 0;
 }
 
 static json_t *stamped(json_t *line, const Event *event)
@@ -147,100 +201,120 @@ static json_t *stamped(json_t *line, const Event *event)
     return NULL;
 }
 
-/* line NULL: it does not exist any more. */
-static void remember(Journal *journal, const char *key, json_t *line)
+/* Writes the line of a key, which is part of the state from now on. */
+static void write_state(Journal *journal, const Event *event, const char *key, json_t *line)
 {
+    Place place;
+    bool written = write_line(journal, event, line, &place);
     (void)json_object_del(journal->present, key); /* so that it goes to the end; may be new */
-    if (line && json_object_set(journal->present, key, line) < 0)
+    int r = written ? json_object_set_new(journal->present, key, place_json(place))
+                    : json_object_set(journal->present, key, line);
+    if (r < 0)
         log_warning("record: out of memory for %s; the next part lacks it", key);
+}
+
+/* The same of one that is gone. */
+static void write_end(Journal *journal, const Event *event, const char *key, json_t *line)
+{
+    Place ignored;
+    (void)write_line(journal, event, line, &ignored); /* it has said what is wrong */
+    (void)json_object_del(journal->present, key);     /* it may never have been there */
 }
 
 void journal_record_key(Journal *journal, const Event *event, const char *key, const char *value)
 {
     if (!journal)
         return;
-    bool ready = make_ready(journal, event->now_usec);
+    make_ready(journal, event->now_usec);
     _cleanup_json_ json_t *line =
         value ? json_pack("{s:s, s:s, s:I}", "key", key, "value", value, "revision",
                           (json_int_t)event->revision)
               : json_pack("{s:s, s:I}", "key", key, "revision", (json_int_t)event->revision);
     line = stamped(line, event);
-    remember(journal, key, value ? line : NULL);
     journal->seen_revision = MAX(journal->seen_revision, event->revision);
-    if (!value)
+    if (value) {
+        write_state(journal, event, key, line);
+    } else {
         journal->vanished_usec = event->now_usec;
-    if (ready)
-        write_line(journal, event, line);
+        write_end(journal, event, key, line);
+    }
+}
+
+static json_t *event_json(const Event *event)
+{
+    static const char *const outcomes[] = {"done", "refused", "unknown"};
+    switch (event->kind) {
+    case EVENT_OUTCOME:
+        return json_pack("{s:s, s:I, s:I}", "outcome", outcomes[event->outcome], "id",
+                         (json_int_t)event->id, "revision", (json_int_t)event->revision);
+    case EVENT_LEADING:
+        return json_pack("{s:I}", "leading", (json_int_t)event->term);
+    case EVENT_DEPOSED:
+        return json_pack("{s:b}", "deposed", 1);
+    default:
+        return json_pack("{s:b}", "tick", 1);
+    }
 }
 
 void journal_record_event(Journal *journal, const Event *event)
 {
-    static const char *const outcomes[] = {"done", "refused", "unknown"};
     if (!journal)
         return;
-    bool ready = make_ready(journal, event->now_usec);
-    _cleanup_json_ json_t *line = NULL;
-    if (event->kind == EVENT_OUTCOME)
-        line = json_pack("{s:s, s:I, s:I}", "outcome", outcomes[event->outcome], "id",
-                         (json_int_t)event->id, "revision", (json_int_t)event->revision);
-    else if (event->kind == EVENT_LEADING)
-        line = json_pack("{s:I}", "leading", (json_int_t)event->term);
-    else if (event->kind == EVENT_DEPOSED)
-        line = json_pack("{s:b}", "deposed", 1);
-    else
-        line = json_pack("{s:b}", "tick", 1);
-    line = stamped(line, event);
-
+    make_ready(journal, event->now_usec);
+    _cleanup_json_ json_t *line = stamped(event_json(event), event);
     if (event->kind == EVENT_OUTCOME) {
         journal->in_flight = MAX(0, journal->in_flight - 1);
         journal->written_revision = MAX(journal->written_revision, event->revision);
     } else if (event->kind == EVENT_LEADING || event->kind == EVENT_DEPOSED) {
         journal->in_flight = 0; /* the core forgets them, too */
-        remember(journal, "", event->kind == EVENT_LEADING ? line : NULL);
     }
-    if (ready)
-        write_line(journal, event, line);
+    if (event->kind == EVENT_LEADING)
+        write_state(journal, event, "", line);
+    else
+        write_end(journal, event, event->kind == EVENT_DEPOSED ? "" : "tick", line);
 }
 
 void journal_record_decision(Journal *journal, const Event *event, const Decision *decision)
 {
     if (!journal)
         return;
+    Place ignored;
     journal->in_flight++;
     _cleanup_json_ json_t *line = json_pack("{s:I, s:s, s:o}", "decision", (json_int_t)decision->id,
                                             "job", decision->job, "does", journal_words(decision));
     line = stamped(line, event);
-    write_line(journal, event, line);
+    (void)write_line(journal, event, line, &ignored); /* it has said what is wrong */
 }
 
 void journal_record_config(Journal *journal, const Event *event, const ClusterConfig *config)
 {
     if (!journal)
         return;
+    Place ignored;
     journal->head.config = *config;
     _cleanup_json_ json_t *line = json_pack("{s:o}", "config", journal_config_json(config));
     line = stamped(line, event);
-    write_line(journal, event, line);
+    (void)write_line(journal, event, line, &ignored); /* likewise */
 }
 
 /* ---- open ---- */
 
 /* A line that was cut when the last writer died is ended, so that the head stands on its own. */
-static int end_cut_line(const char *path, int fd, uint64_t n_bytes)
+static int end_cut_line(Journal *journal)
 {
     char last = '\n';
-    _cleanup_fd_ int reader = open(path, O_RDONLY | O_CLOEXEC);
-    if (reader < 0)
-        return -errno;
-    int r = n_bytes ? fd_read_all(reader, &last, 1, n_bytes - 1) : 0;
-    return r < 0 || last == '\n' ? r : fd_write_all(fd, "\n", 1);
+    int r = journal->n_bytes ? fd_read_all(journal->fd, &last, 1, journal->n_bytes - 1) : 0;
+    if (r < 0 || last == '\n')
+        return r;
+    journal->n_bytes++;
+    return fd_write_all(journal->fd, "\n", 1);
 }
 
 /* A disk that is full does not keep the controller from starting; a path that is wrong does. */
 static int open_part(Journal *journal)
 {
     struct stat st;
-    journal->fd = open(journal->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+    journal->fd = open(journal->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
     if (journal->fd < 0 || fstat(journal->fd, &st) < 0)
         return -errno;
     if (!S_ISREG(st.st_mode))
@@ -250,7 +324,7 @@ static int open_part(Journal *journal)
     if (journal->n_bytes >= journal->soft_bytes) {
         r = begin_part(journal, true);
     } else {
-        r = end_cut_line(journal->path, journal->fd, journal->n_bytes);
+        r = end_cut_line(journal);
         r = r < 0 ? r : write_head(journal, journal->fd, 0, true);
     }
     if (r < 0)

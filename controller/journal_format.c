@@ -31,9 +31,13 @@ static const Number config_numbers[] = {
     WIDE(ClusterConfig, hang_wait_usec),
     WIDE(ClusterConfig, strike_window_usec),
     WIDE(ClusterConfig, quarantine_usec),
+    WIDE(ClusterConfig, escalate_usec),
     NARROW(ClusterConfig, max_strikes, 0, 1000000),
     NARROW(ClusterConfig, incidents_kept, 1, 10000),
 };
+
+_Static_assert(sizeof(ClusterConfig) == ELEMENTSOF(config_numbers) * sizeof(uint64_t), /* padded */
+               "a replay must know the new setting: name it above");
 
 static const Number limits_numbers[] = {
     NARROW(ClusterLimits, nodes, 1, 16384),      NARROW(ClusterLimits, jobs, 1, 1024),
@@ -116,10 +120,10 @@ int journal_head_read(const char *source, json_t *line, JournalHead *ret, Error 
     return json_close(&r);
 }
 
-static void add_line(_unused_ LogLevel level, const char *line, void *userdata)
+static void add_line(const WordsLine *line, void *userdata)
 {
     json_t **lines = userdata;
-    json_t *text = json_string(line);
+    json_t *text = json_string(line->text);
     if (!text) /* cut within a character */
         text = json_string("(a line that is not UTF-8)");
     if (*lines && json_array_append_new(*lines, text) < 0) {

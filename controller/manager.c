@@ -6,18 +6,28 @@
 #include "controller/manager.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
+#include "base/message_id.h"
 #include "cluster/keys.h"
 #include "controller/execute.h"
 #include "controller/feed.h"
 #include "controller/journal.h"
 #include "controller/metrics.h"
 #include "controller/words.h"
+#include "controller/pages/outbox.h"
 
 #include <string.h>
 #include <systemd/sd-daemon.h>
 
-enum { STALL_MSEC = 250, LEAVE_SEC = 2, RETRY_MSEC_MIN = 20, RETRY_DOUBLINGS_MAX = 6 };
+enum {
+    STALL_MSEC = 250,
+    GATHER_MSEC = 5, /* between two decisions when records come in numbers */
+
+    LEAVE_SEC = 2,
+    RETRY_MSEC_MIN = 20,
+    RETRY_DOUBLINGS_MAX = 6,
+};
 
 /* A decision under way. */
 typedef struct Pending Pending;
@@ -40,10 +50,12 @@ struct Manager {
     Feed *feed;
     Journal *journal;
     ControllerMetrics *metrics;
+    Outbox *outbox;
     void *memory; /* of the cluster */
     Cluster *cluster;
-    sd_event_source *timer, *leave_timer;
+    sd_event_source *timer, *leave_timer, *gather_timer;
     uint64_t wake_usec;
+    uint64_t decided_usec; /* when the core was last asked */
     char leader_key[KEY_MAX];
     int64_t term; /* as the election says; 0: following */
     bool loaded;  /* the whole state has been seen once */
@@ -91,6 +103,7 @@ static void step(Manager *m, Event *event)
     static Actions actions; /* large; the loop has one thread */
     for (;;) {
         cluster_step(m->cluster, event, &actions);
+        outbox_observe(m->outbox, event);
         if (event->more)
             return;
         if (actions.decision.id) {
@@ -105,6 +118,7 @@ static void step(Manager *m, Event *event)
     }
     arm_timer(m, actions.wake_usec);
     say_dropped(m);
+    m->decided_usec = clock_boottime_usec();
 }
 
 static void step_kind(Manager *m, Event event)
@@ -127,6 +141,27 @@ static void leave_without_memory(Manager *m)
 {
     log_error("out of memory; leaving");
     (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
+}
+
+static int on_gathered(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    tick(userdata);
+    return 0;
+}
+
+/* Records have changed. A thousand nodes that report at once are looked at together, a change that
+ * comes alone at once. */
+static void tick_soon(Manager *m)
+{
+    uint64_t next = m->decided_usec + GATHER_MSEC * USEC_PER_MSEC;
+    if (clock_boottime_usec() >= next) {
+        tick(m);
+        return;
+    }
+    int r = sd_event_source_set_time(m->gather_timer, next);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(m->gather_timer, SD_EVENT_ONESHOT);
+    assert(r >= 0); /* a live source takes any time */
 }
 
 /* value NULL: gone. Nothing is decided yet. */
@@ -161,7 +196,7 @@ static void say_role(const Manager *m)
 
 static void begin_to_lead(Manager *m)
 {
-    log_info("leading TERM=%lld", (long long)m->term);
+    log_event(LOG_LEVEL_INFO, MESSAGE_LEADING, "leading TERM=%lld", (long long)m->term);
     controller_metrics_note_leading(m->metrics);
     step_kind(m, (Event){.kind = EVENT_LEADING, .term = m->term});
 }
@@ -170,7 +205,8 @@ static void on_election(bool leading, const char *key, int64_t term, void *userd
 {
     Manager *m = userdata;
     if (m->term && !leading)
-        log_warning("leadership lost TERM=%lld", (long long)m->term);
+        log_event(LOG_LEVEL_WARNING, MESSAGE_DEPOSED, "leadership lost TERM=%lld",
+                  (long long)m->term);
     m->term = leading ? term : 0;
     if (leading)
         (void)snprintf(m->leader_key, sizeof(m->leader_key), "%s", key);
@@ -212,7 +248,7 @@ static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision,
             return;
         }
     }
-    tick(m);
+    tick_soon(m);
 }
 
 /* ---- transactions ---- */
@@ -229,9 +265,9 @@ static Pending *pending_free(Pending *p)
     return NULL;
 }
 
-static void say_line(LogLevel level, const char *line, _unused_ void *userdata)
+static void say_line(const WordsLine *line, _unused_ void *userdata)
 {
-    log_write(level, "%s", line);
+    log_text(line->level, line->message_id, line->format, line->text);
 }
 
 static void finish(Pending *p, Outcome outcome, int64_t revision)
@@ -300,7 +336,8 @@ static void on_read(int r, const Error *err, const EtcdRange *range, void *userd
     while ((key = feed_next_unseen(m->feed)))
         feed_key(m, key, NULL, 0, range->revision);
     if (m->term && !still_leads(m, range)) {
-        log_warning("deposed, as the store says TERM=%lld", (long long)m->term);
+        log_event(LOG_LEVEL_WARNING, MESSAGE_DEPOSED, "deposed, as the store says TERM=%lld",
+                  (long long)m->term);
         m->term = 0;
         say_role(m);
         step_kind(m, (Event){.kind = EVENT_DEPOSED});
@@ -318,9 +355,24 @@ static void read_again(Pending *p)
         read_again_later(p);
 }
 
+/* "decide.world.before": where a test ends the leader, or takes an answer away. */
+static int fault_in(const Decision *decision, const char *when)
+{
+    char point[64];
+    const char *what = decision->put_world ? "world" : decision->put_phase ? "phase" : "other";
+    (void)snprintf(point, sizeof(point), "decide.%s.%s", what, when);
+    return fault(point);
+}
+
 static void on_transaction(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     Pending *p = userdata;
+    Error lost = ERROR_INIT;
+    int struck = r == 0 && result->succeeded ? fault_in(&p->decision, "after") : 0;
+    if (struck < 0) {
+        r = error_errno(&lost, struck, "the answer was lost");
+        err = &lost;
+    }
     p->outcome = r < 0 ? OUTCOME_UNKNOWN : result->succeeded ? OUTCOME_DONE : OUTCOME_REFUSED;
     controller_metrics_note_outcome(p->manager->metrics, &p->decision, p->outcome, p->begun_usec,
                                     r < 0 ? 0 : result->revision);
@@ -353,7 +405,12 @@ static void begin_decision(Manager *m, const Decision *decision)
                      .feed = m->feed,
                      .cluster = m->config->cluster,
                      .leader_key = m->leader_key};
-    if (execute(&target, decision, on_transaction, p, &err) < 0) {
+    int r = fault_in(decision, "before");
+    if (r < 0)
+        r = error_errno(&err, r, "cannot begin a transaction");
+    else
+        r = execute(&target, decision, on_transaction, p, &err);
+    if (r < 0) {
         log_error("%s JOB=%s", err.text, decision->job);
         p->outcome = OUTCOME_UNKNOWN;
         read_again_later(p);
@@ -405,6 +462,44 @@ static int open_journal(Manager *m, const ClusterLimits *limits, const ClusterCo
     return 0;
 }
 
+static int add_timers(Manager *m)
+{
+    int r = sd_event_add_time(m->event, &m->timer, CLOCK_BOOTTIME, 0, 1000, on_timer, m);
+    if (r >= 0) /* what etcd has to say comes first */
+        r = sd_event_source_set_priority(m->timer, SD_EVENT_PRIORITY_NORMAL + 10);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(m->timer, SD_EVENT_OFF);
+    if (r >= 0)
+        r = sd_event_add_time(m->event, &m->gather_timer, CLOCK_BOOTTIME, 0, 1000, on_gathered, m);
+    if (r >= 0) /* not behind a flood of records */
+        r = sd_event_source_set_priority(m->gather_timer, SD_EVENT_PRIORITY_NORMAL - 10);
+    return r < 0 ? r : sd_event_source_set_enabled(m->gather_timer, SD_EVENT_OFF);
+}
+
+static void on_record(const char *key, const char *value, size_t n, int64_t revision,
+                      void *userdata)
+{
+    feed_key(userdata, key, value, n, revision);
+}
+
+static int open_outbox(Manager *m, const ClusterLimits *limits, Error *err)
+{
+    enum { TESTS_MAX = 16 }; /* pages that somebody asks for */
+    OutboxOptions options = {.event = m->event,
+                             .etcd = m->etcd,
+                             .lease = m->lease,
+                             .feed = m->feed,
+                             .cluster = m->config->cluster,
+                             .leader_key = m->leader_key,
+                             .alerts_file = m->config->alerts_file,
+                             .pages_max = limits->incidents + TESTS_MAX,
+                             .on_record = on_record,
+                             .userdata = m};
+    return outbox_new(&options, &m->outbox, err);
+}
+
+int manager_reload(Manager *m, Error *err) { return outbox_reload(m->outbox, err); }
+
 int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err)
 {
     _cleanup_(manager_freep) Manager *m = calloc(1, sizeof(*m));
@@ -415,7 +510,7 @@ int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err
     m->wake_usec = USEC_INFINITY;
     ClusterLimits limits = config_limits(config);
     ClusterConfig cluster_config = config_cluster(config);
-    m->memory = malloc(cluster_bytes(&limits));
+    m->memory = calloc(1, cluster_bytes(&limits));
     if (!m->memory || feed_new(config->cluster, &m->feed) < 0)
         return error_set(err, -ENOMEM, "out of memory for %lld nodes and %lld jobs",
                          (long long)config->max_nodes, (long long)config->max_jobs);
@@ -426,14 +521,12 @@ int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err
         r = controller_metrics_new(event, config, look, m, &m->metrics, err);
     if (r < 0)
         return r;
-    r = sd_event_add_time(event, &m->timer, CLOCK_BOOTTIME, 0, 1000, on_timer, m);
-    if (r >= 0) /* what etcd has to say comes first */
-        r = sd_event_source_set_priority(m->timer, SD_EVENT_PRIORITY_NORMAL + 10);
-    if (r >= 0)
-        r = sd_event_source_set_enabled(m->timer, SD_EVENT_OFF);
+    r = add_timers(m);
     if (r < 0)
         return error_errno(err, r, "cannot set a timer");
     r = connect_etcd(m, err);
+    if (r >= 0)
+        r = open_outbox(m, &limits, err);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(m);
@@ -444,6 +537,7 @@ Manager *manager_free(Manager *m)
 {
     if (!m)
         return NULL;
+    m->outbox = outbox_free(m->outbox);
     m->election = etcd_election_free(m->election);
     m->lease = etcd_lease_free(m->lease);
     m->watch = etcd_watch_free(m->watch);
@@ -452,6 +546,7 @@ Manager *manager_free(Manager *m)
         (void)pending_free(m->pending);
     m->timer = sd_event_source_disable_unref(m->timer);
     m->leave_timer = sd_event_source_disable_unref(m->leave_timer);
+    m->gather_timer = sd_event_source_disable_unref(m->gather_timer);
     m->feed = feed_free(m->feed);
     m->journal = journal_free(m->journal);
     m->metrics = controller_metrics_free(m->metrics);

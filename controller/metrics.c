@@ -56,7 +56,8 @@ static const double recovery_bounds[] = {0.05, 0.1, 0.25, 0.5, 1,   2,   3,   5,
 
 #define LATENCY .bounds = exporter_latency_bounds, .n_bounds = ELEMENTSOF(exporter_latency_bounds)
 #define RECOVERY .bounds = recovery_bounds, .n_bounds = ELEMENTSOF(recovery_bounds)
-#define OF_JOB .labels = {"job"}, .group = LEADER
+/* not "job": that is what Prometheus calls a set of targets */
+#define OF_JOB .labels = {"job_name"}, .group = LEADER
 
 static const MetricFamily families[FAMILIES] = {
     [LEADING] = {"sdtrain_controller_leading", METRIC_GAUGE, "Whether this controller leads."},
@@ -80,9 +81,9 @@ static const MetricFamily families[FAMILIES] = {
         {"sdtrain_worlds_total", METRIC_COUNTER,
          "Worlds that this process has decided: start, recovery, or resize (growth, stop and "
          "start again).",
-         .labels = {"job", "why"}, .group = LEADER},
+         .labels = {"job_name", "why"}, .group = LEADER},
     [JOB_PHASE] = {"sdtrain_job_phase", METRIC_GAUGE, "1 for the phase that the job is in.",
-                   .labels = {"job", "phase"}, .group = LEADER},
+                   .labels = {"job_name", "phase"}, .group = LEADER},
     [JOB_PHASE_SINCE] = {"sdtrain_job_phase_timestamp_seconds", METRIC_GAUGE,
                          "When the job's phase record was last written.", OF_JOB},
     [JOB_GENERATION] = {"sdtrain_job_generation", METRIC_GAUGE, "Number of the job's world.",
@@ -107,7 +108,7 @@ static const MetricFamily families[FAMILIES] = {
     [JOB_WANTED_RANKS] = {"sdtrain_job_wanted_ranks", METRIC_GAUGE,
                           "Ranks that it would have if there were slots.", OF_JOB},
     [JOB_RANKS] = {"sdtrain_job_ranks", METRIC_GAUGE, "Ranks of the present world by state.",
-                   .labels = {"job", "state"}, .group = LEADER},
+                   .labels = {"job_name", "state"}, .group = LEADER},
     [JOB_CHECKPOINT_STEP] = {"sdtrain_job_checkpoint_step", METRIC_GAUGE,
                              "Step of the newest committed checkpoint that is not struck out.",
                              OF_JOB},
@@ -120,13 +121,13 @@ static const MetricFamily families[FAMILIES] = {
     [INCIDENTS] = {"sdtrain_incidents_total", METRIC_COUNTER,
                    "Incidents by cause, from the records in etcd. The job is empty for the "
                    "cluster's own.",
-                   .labels = {"job", "cause"}, .group = LEADER},
+                   .labels = {"job_name", "cause"}, .group = LEADER},
     [RECOVERY_SECONDS] = {"sdtrain_recovery_seconds", METRIC_HISTOGRAM,
                           "From a fault to the first step that the next world completed.", RECOVERY,
                           OF_JOB},
     [RECOVERY_PHASE_SECONDS] = {"sdtrain_recovery_phase_seconds", METRIC_HISTOGRAM,
                                 "What a recovery's time went into.", RECOVERY,
-                                .labels = {"job", "phase"}, .group = LEADER},
+                                .labels = {"job_name", "phase"}, .group = LEADER},
     [NODES] = {"sdtrain_nodes", METRIC_GAUGE, "Nodes by state.", .labels = {"state"},
                .group = LEADER},
     [NODE_VERDICTS] = {"sdtrain_node_verdicts", METRIC_GAUGE,
@@ -316,12 +317,15 @@ static void note_incident(Metrics *m, const IncidentRecord *before, const Incide
         observe_phase(m, now, "replay", now->replay_sec);
 }
 
-/* Every cause from the start, at 0, so that the first incident is an increase. */
 static void note_job(Metrics *m, const char *name)
 {
     const char *cause;
     for (int i = 0; (cause = cluster_cause(i)); i++)
-        metrics_add(m, INCIDENTS, LABELS(name, cause), 0);
+        metrics_know(m, INCIDENTS, LABELS(name, cause));
+    metrics_know(m, WORLDS, LABELS(name, "start"));
+    metrics_know(m, WORLDS, LABELS(name, "recovery"));
+    metrics_know(m, WORLDS, LABELS(name, "resize"));
+    metrics_know(m, RECOVERY_SECONDS, LABELS(name));
 }
 
 void controller_metrics_note_event(ControllerMetrics *cm, const Cluster *cluster,
@@ -334,7 +338,7 @@ void controller_metrics_note_event(ControllerMetrics *cm, const Cluster *cluster
     else if (event->kind == EVENT_SPEC && event->record)
         note_job(cm->metrics, event->name);
     else if (event->kind == EVENT_SPEC)
-        metrics_forget(cm->metrics, "job", event->name);
+        metrics_forget(cm->metrics, "job_name", event->name);
 }
 
 void controller_metrics_note_leading(ControllerMetrics *cm)
@@ -421,9 +425,11 @@ int controller_metrics_new(sd_event *event, const Config *config, ControllerLook
     if (r < 0)
         return r;
     cm->metrics = exporter_metrics(cm->exporter);
-    metrics_add(cm->metrics, LEADERSHIPS, NO_LABELS, 0);
+    metrics_know(cm->metrics, LEADERSHIPS, NO_LABELS);
+    metrics_know(cm->metrics, DECISION_SECONDS, NO_LABELS);
+    metrics_know(cm->metrics, WATCH_LAG, NO_LABELS);
     for (size_t i = 0; i < ELEMENTSOF(outcomes); i++)
-        metrics_add(cm->metrics, DECISIONS, LABELS(outcomes[i]), 0);
+        metrics_know(cm->metrics, DECISIONS, LABELS(outcomes[i]));
     *ret = TAKE_PTR(cm);
     return 0;
 }

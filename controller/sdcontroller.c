@@ -1,17 +1,31 @@
 /* sdcontroller.c - the program: settings, signals, loop. */
+#include "base/fault.h"
 #include "base/log.h"
 #include "controller/config.h"
 #include "controller/manager.h"
+#include "controller/pages/alerts_file.h"
 
 #include <signal.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
+#include <systemd/sd-journal.h>
 
 static int on_signal(_unused_ sd_event_source *source, const struct signalfd_siginfo *si,
                      void *userdata)
 {
     log_info("%s: leaving", strsignal((int)si->ssi_signo));
     manager_leave(userdata);
+    return 0;
+}
+
+static int on_reload(_unused_ sd_event_source *source, _unused_ const struct signalfd_siginfo *si,
+                     void *userdata)
+{
+    Error err = ERROR_INIT;
+    if (manager_reload(userdata, &err) < 0)
+        log_error("not reloaded: %s", err.text);
+    else
+        log_info("alerts file read again");
     return 0;
 }
 
@@ -23,6 +37,9 @@ static int add_signals(sd_event *event, Manager *manager, Error *err)
         if (r < 0)
             return error_errno(err, r, "cannot handle signals");
     }
+    int r = sd_event_add_signal(event, NULL, SIGHUP, on_reload, manager);
+    if (r < 0)
+        return error_errno(err, r, "cannot handle signals");
     return 0;
 }
 
@@ -49,7 +66,8 @@ static int run(const Config *config, Error *err)
 static int block_signals(Error *err)
 {
     sigset_t set;
-    (void)sigemptyset(&set); /* these three cannot fail with valid numbers */
+    (void)sigemptyset(&set); /* these four cannot fail with valid numbers */
+    (void)sigaddset(&set, SIGHUP);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
@@ -57,19 +75,35 @@ static int block_signals(Error *err)
     return 0;
 }
 
+/* What a start would refuse, beside the settings themselves. */
+static int check_files(const Config *config, Error *err)
+{
+    AlertsFile file;
+    int r = alerts_file_read(config->alerts_file, &file, err);
+    if (r < 0)
+        return error_prefix(err, r, "alerts_file");
+    alerts_file_clear(&file);
+    return 0;
+}
+
 int main(int argc, char *argv[])
 {
     log_open("sdcontroller");
+    log_use_journal(sd_journal_sendv);
     Error err = ERROR_INIT;
     ConfigCall call;
     Config config;
     int r = config_parse_arguments(argc, argv, &call, &err);
     if (r == -ECANCELED)
         return EXIT_SUCCESS;
+    if (r == 0)
+        r = fault_open(&err);
     if (r == 0) {
         r = config_load(&call, &config, &err);
         bool check = call.check;
         config_call_clear(&call);
+        if (r == 0 && check)
+            r = check_files(&config, &err);
         if (r == 0 && check) {
             printf("the settings are good\n");
             return EXIT_SUCCESS;
@@ -80,6 +114,8 @@ int main(int argc, char *argv[])
         return 2;
     }
     r = block_signals(&err);
+    if (r == 0)
+        r = fault_open(&err);
     if (r == 0)
         r = run(&config, &err);
     if (r < 0) {

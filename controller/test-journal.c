@@ -141,7 +141,7 @@ static int shell_begin(void **state)
         .cluster = "lab",
         .version = "0.1.0",
         .config = cluster_config_default,
-        .limits = {.nodes = 16, .jobs = 4, .reports = 64, .incidents = 200, .requests = 8}};
+        .limits = {.nodes = 16, .jobs = 4, .reports = 64, .incidents = 6, .requests = 8}};
     s->head.config.incidents_kept = 5;
     s->head.config.max_strikes = 0;
     s->now_usec = 1000 * USEC_PER_SEC;

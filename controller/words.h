@@ -11,7 +11,13 @@
 #include "base/log.h"
 #include "controller/core/cluster.h"
 
-typedef void (*WordsHandler)(LogLevel level, const char *line, void *userdata);
+typedef struct WordsLine {
+    LogLevel level;
+    const char *message_id;    /* of base/message_id.h; NULL: none */
+    const char *format, *text; /* as log_text() takes them */
+} WordsLine;
+
+typedef void (*WordsHandler)(const WordsLine *line, void *userdata);
 
 /* decision->world.runs may be NULL: then the line with its nodes is left out. */
 void words_of_decision(const Decision *decision, WordsHandler handler, void *userdata);

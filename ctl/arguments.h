@@ -33,13 +33,16 @@ typedef enum Option {
     OPTION_TIMES = 1 << 16,      /* --from, --until TIME */
     OPTION_VERBOSE = 1 << 17,    /* --verbose */
     OPTION_WHAT_IF = 1 << 18,    /* --lose, --cordon, --drain NODE,... */
+    OPTION_SINK = 1 << 20,       /* --sink NAME */
+    OPTION_FORCE = 1 << 21,      /* --force */
+    OPTION_CLEAR = 1 << 22,      /* --clear */
 } Option;
 
 struct Arguments {
     const CtlVerb *verb;
     ClientOptions client;
-    bool json, watch, follow, ema, verbose;
-    const char *file, *resume, *wanted, *out, *reason, *dir;
+    bool json, watch, follow, ema, verbose, force, clear;
+    const char *file, *resume, *wanted, *out, *reason, *dir, *sink;
     int world, rank, generation;       /* -1: not given */
     int nodes, slots, controllers;     /* likewise */
     double timeout_sec;                /* < 0: not given */

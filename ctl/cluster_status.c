@@ -1,5 +1,6 @@
 /* cluster_status.c - `sdctl cluster status`: what is wrong first; then leader, nodes, slots, jobs.
  */
+#include "cluster/codec.h"
 #include "ctl/arguments.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
@@ -30,6 +31,11 @@ static void judge_nodes(const Model *m, json_t *wrong)
         const CordonRecord *c = model_cordon(m, n->name);
         if (n->verdict != NODE_HEALTHY)
             add_wrong(wrong, "node %s is not healthy: %s", n->name, n->evidence);
+        if (n->bad_slots) {
+            char slots[SLOTS_TEXT_MAX];
+            add_wrong(wrong, "node %s: slots not to be used: %s", n->name,
+                      slots_format(n->bad_slots, slots));
+        }
         if (n->lost_slots)
             add_wrong(wrong, "node %s: a process survives SIGKILL; its slot is lost", n->name);
         if (c && c->mode == CORDON_QUARANTINE)
@@ -65,6 +71,27 @@ static void judge_jobs(const Model *m, json_t *wrong)
     }
 }
 
+/* Sinks that do not take what they should hear; the oldest incident stands for all. */
+static void judge_alerts(const Model *m, json_t *wrong)
+{
+    for (size_t i = 0; i < m->n_incidents; i++) {
+        const AlertRecord *alert = model_alert(m, &m->incidents[i]);
+        for (size_t k = 0; alert && !alert->settled && k < alert->n_deliveries; k++) {
+            const Delivery *d = &alert->deliveries[k];
+            bool said = false;
+            for (size_t before = 0; before < i; before++) {
+                const AlertRecord *other = model_alert(m, &m->incidents[before]);
+                for (size_t n = 0; other && !other->settled && n < other->n_deliveries; n++)
+                    said |= other->deliveries[n].attempts > 0 &&
+                            strcmp(other->deliveries[n].sink, d->sink) == 0;
+            }
+            if (d->attempts > 0 && !said)
+                add_wrong(wrong, "sink %s has not taken the page of incident %s in %d tries: %s",
+                          d->sink, alert->id, d->attempts, d->text);
+        }
+    }
+}
+
 static json_t *wrong_json(const Model *m)
 {
     json_t *wrong = json_array();
@@ -76,6 +103,7 @@ static json_t *wrong_json(const Model *m)
         add_wrong(wrong, "%zu more records cannot be read", m->n_complaints - MODEL_COMPLAINTS_MAX);
     judge_nodes(m, wrong);
     judge_jobs(m, wrong);
+    judge_alerts(m, wrong);
     return wrong;
 }
 

@@ -19,12 +19,12 @@ static const Setting table[] = {
     SETTING(TEXT, node, 0, 0, "name of this node (the host's name)"),
     SETTING(TEXT, machine_id, 0, 0, "32 hex digits (/etc/machine-id)"),
     SETTING(TEXT, etcd, 0, 0, "endpoints, HOST:PORT,... ($SDTRAIN_ETCD)"),
-    SETTING(TEXT, etcd_ca, 0, 0, "PEM file of the authority; turns TLS on"),
-    SETTING(TEXT, etcd_cert, 0, 0, "PEM file of this client's certificate"),
-    SETTING(TEXT, etcd_key, 0, 0, "PEM file of its key"),
+    SETTING(FILE, etcd_ca, 0, 0, "PEM file of the authority; turns TLS on"),
+    SETTING(FILE, etcd_cert, 0, 0, "PEM file of this client's certificate"),
+    SETTING(FILE, etcd_key, 0, 0, "PEM file of its key"),
     SETTING(TEXT, etcd_tls_name, 0, 0, "name in the members' certificates"),
     SETTING(TEXT, etcd_user, 0, 0, "user of etcd's authentication"),
-    SETTING(TEXT, etcd_password_file, 0, 0, "file with its password"),
+    SETTING(FILE, etcd_password_file, 0, 0, "file with its password"),
     SETTING(TEXT, metrics, 0, 0, "ADDRESS:PORT of /metrics and /healthz (off)"),
     SETTING(TEXT, address, 0, 0, "where other nodes reach the ranks of this one"),
     SETTING(INTEGER, slots, 1, CONFIG_SLOTS_MAX, "devices that can host a rank (1)"),
@@ -200,7 +200,7 @@ void config_clear(Config *config)
 static bool is_same(const Setting *s, const Config *a, const Config *b)
 {
     const void *x = (const char *)a + s->offset, *y = (const char *)b + s->offset;
-    if (s->kind == SETTING_TEXT)
+    if (s->kind == SETTING_TEXT || s->kind == SETTING_FILE)
         return strcmp(x, y) == 0;
     return memcmp(x, y, s->size) == 0; /* lists reload, so they are never compared */
 }

@@ -2,6 +2,7 @@
 #include "daemon/drain.h"
 
 #include "base/log.h"
+#include "base/message_id.h"
 #include "daemon/manager.h"
 
 #include <systemd/sd-daemon.h>
@@ -25,8 +26,8 @@ void drain_signal(Manager *m, const char *name)
         return;
     }
     m->draining = true;
-    log_info("%s: draining for at most %lld s NODE=%s", name, (long long)m->config.drain_sec,
-             m->config.node);
+    log_event(LOG_LEVEL_INFO, MESSAGE_DRAINING, "%s: draining for at most %lld s NODE=%s", name,
+              (long long)m->config.drain_sec, m->config.node);
     (void)sd_notify(0, "STOPPING=1\nSTATUS=draining"); /* nobody listens outside systemd */
     manager_add_timer(m, (uint64_t)m->config.drain_sec * USEC_PER_SEC, on_deadline, m,
                       &m->drain_timer);
@@ -68,7 +69,7 @@ void drain_advance(Manager *m)
         return;
     }
     if (m->leaving && node_is_settled(m)) {
-        log_info("left NODE=%s", m->config.node);
+        log_event(LOG_LEVEL_INFO, MESSAGE_LEFT, "left NODE=%s", m->config.node);
         (void)sd_event_exit(m->event, 0); /* fails only when it is exiting already */
     }
 }

@@ -2,6 +2,7 @@
 #include "daemon/fence.h"
 
 #include "base/log.h"
+#include "base/message_id.h"
 #include "daemon/manager.h"
 
 bool fence_is_due(uint64_t now_usec, uint64_t contact_usec, uint64_t fence_usec,
@@ -17,7 +18,8 @@ void fence_check(Manager *m, uint64_t now_usec, uint64_t stood_still_usec)
         return;
     m->fenced = true;
     daemon_metrics_note_fence(m);
-    log_error("no word from etcd for %lld s (fence_sec): stopping what runs here NODE=%s",
+    log_event(LOG_LEVEL_ERROR, MESSAGE_FENCED,
+              "no word from etcd for %lld s (fence_sec): stopping what runs here NODE=%s",
               (long long)m->config.fence_sec, m->config.node);
     manager_kill_all(m, "no word from etcd for fence_sec");
 }

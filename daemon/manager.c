@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/message_id.h"
 #include "daemon/drain.h"
 #include "daemon/fence.h"
 #include "daemon/hang.h"
@@ -106,7 +107,8 @@ void manager_slot_clear(Manager *m, Rank *rank)
 
 void manager_slot_lost(Manager *m, Rank *rank)
 {
-    log_error("slot %d is lost: process %d survives SIGKILL JOB=%s GENERATION=%lld RANK=%d",
+    log_event(LOG_LEVEL_ERROR, MESSAGE_SLOT_LOST,
+              "slot %d is lost: process %d survives SIGKILL JOB=%s GENERATION=%lld RANK=%d",
               rank->slot, (int)rank->pid, rank->job, (long long)rank->generation, rank->rank);
     m->lost_slots |= UINT64_C(1) << rank->slot;
     Seat *seat = rank->team ? team_seat_of(rank->team, rank) : NULL;
@@ -287,21 +289,23 @@ static int prepare(Manager *m, Error *err)
     return 0;
 }
 
-int manager_new(const ConfigCall *call, Manager **ret, Error *err)
+int manager_new(const ConfigCall *call, Config *config, Manager **ret, Error *err)
 {
     Manager *made = malloc(sizeof(*made));
-    if (!made)
+    if (!made) {
+        config_clear(config);
         return error_set(err, -ENOMEM, "out of memory");
+    }
     *made = (Manager){.call = call,
+                      .config = *config,
                       .lock = -EBADF,
                       .incarnation = clock_realtime_usec(),
                       .hang_tick_usec = clock_boottime_usec(),
                       .kernel = {.fd = -EBADF}};
     _cleanup_(manager_freep) Manager *m = made;
+    *config = (Config){0};
 
-    int r = config_load(call, &m->config, err);
-    if (r == 0)
-        r = prepare(m, err);
+    int r = prepare(m, err);
     if (r == 0)
         r = node_open(&m->node, err);
     if (r < 0)

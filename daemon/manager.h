@@ -51,8 +51,8 @@ struct Manager {
     bool leaving; /* the record that says `left` is under way */
 };
 
-/* call must outlive the Manager. */
-int manager_new(const ConfigCall *call, Manager **ret, Error *err);
+/* Takes what config holds, whatever it returns. call, for reloads, must outlive the Manager. */
+int manager_new(const ConfigCall *call, Config *config, Manager **ret, Error *err);
 Manager *manager_free(Manager *m);
 DEFINE_CLEANUP(Manager, manager_free)
 /* Until it is told to end. 0: left in an orderly way. */

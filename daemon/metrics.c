@@ -51,7 +51,8 @@ static const double save_bounds[] = {0.01, 0.05, 0.1, 0.5, 1,   2,   5,
 
 #define STEPS .bounds = step_bounds, .n_bounds = ELEMENTSOF(step_bounds)
 #define SAVES .bounds = save_bounds, .n_bounds = ELEMENTSOF(save_bounds)
-#define OF_JOB .labels = {"job"}
+/* not "job": that is what Prometheus calls a set of targets */
+#define OF_JOB .labels = {"job_name"}
 
 static const MetricFamily families[FAMILIES] = {
     [VERDICT] = {"sdtrain_node_verdict", METRIC_GAUGE, "1 for the verdict of the node's probes.",
@@ -86,13 +87,13 @@ static const MetricFamily families[FAMILIES] = {
                     "Runs of the probe: answered, failed (could not find out), hung.",
                     .labels = {"probe", "outcome"}},
     [RANKS] = {"sdtrain_ranks", METRIC_GAUGE, "Ranks of this node's worlds by state.",
-               .labels = {"job", "state"}},
+               .labels = {"job_name", "state"}},
     [RANK_STEP] = {"sdtrain_rank_step", METRIC_GAUGE, "Step that the rank last spoke of.",
-                   .labels = {"job", "rank"}},
+                   .labels = {"job_name", "rank"}},
     [RANK_STARTS] = {"sdtrain_rank_starts_total", METRIC_COUNTER, "Trainers started.", OF_JOB},
     [RANK_EXITS] = {"sdtrain_rank_exits_total", METRIC_COUNTER,
                     "Trainers that ended, by the class of their exit; killed: by sdtraind.",
-                    .labels = {"job", "reason"}},
+                    .labels = {"job_name", "reason"}},
     [TRAINER_STEP] = {"sdtrain_trainer_step", METRIC_GAUGE,
                       "Step that rank 0 last finished, where it is on this node.", OF_JOB},
     [TRAINER_LOSS] = {"sdtrain_trainer_loss", METRIC_GAUGE, "Loss of that step.", OF_JOB},
@@ -110,10 +111,10 @@ static const MetricFamily families[FAMILIES] = {
                        "Saves that could not be written.", OF_JOB},
     [COMMITS] = {"sdtrain_checkpoint_commits_total", METRIC_COUNTER,
                  "Checkpoints written that became part of the history, or not.",
-                 .labels = {"job", "outcome"}},
+                 .labels = {"job_name", "outcome"}},
     [STORE_SECONDS] = {"sdtrain_store_request_seconds", METRIC_SUMMARY,
                        "Requests of rank 0 to the checkpoints' store; a put's flush is part of it.",
-                       .labels = {"job", "operation"}},
+                       .labels = {"job_name", "operation"}},
 };
 
 typedef struct ProbeRun {
@@ -257,7 +258,10 @@ void daemon_metrics_note_probe_end(Manager *m, const char *probe, HealthLevel le
 
 void daemon_metrics_note_start(const Rank *rank)
 {
-    metrics_add(metrics_of(rank->manager), RANK_STARTS, LABELS(rank->job), 1);
+    Metrics *to = metrics_of(rank->manager);
+    metrics_add(to, RANK_STARTS, LABELS(rank->job), 1);
+    if (rank->rank == 0)
+        metrics_know(to, SAVE_FAILURES, LABELS(rank->job));
 }
 
 void daemon_metrics_note_exit(const Rank *rank, const ExitVerdict *verdict)
@@ -303,7 +307,7 @@ void daemon_metrics_note_commit(Manager *m, const char *job, bool committed)
 
 void daemon_metrics_forget_job(Manager *m, const char *job)
 {
-    metrics_forget(metrics_of(m), "job", job);
+    metrics_forget(metrics_of(m), "job_name", job);
 }
 
 /* ---- made and ended ---- */
@@ -328,9 +332,9 @@ int daemon_metrics_open(Manager *m, Error *err)
         return r;
     d->metrics = exporter_metrics(d->exporter);
     etcd_set_observer(m->etcd, exporter_note_request, d->exporter);
-    metrics_add(d->metrics, FENCES, NO_LABELS, 0);
-    metrics_add(d->metrics, LEASE_RENEWALS, NO_LABELS, 0);
-    metrics_add(d->metrics, LEASE_LOSSES, NO_LABELS, 0);
+    metrics_know(d->metrics, FENCES, NO_LABELS);
+    metrics_know(d->metrics, LEASE_RENEWALS, NO_LABELS);
+    metrics_know(d->metrics, LEASE_LOSSES, NO_LABELS);
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/message_id.h"
 #include "cluster/keys.h"
 #include "daemon/exit.h"
 #include "daemon/manager.h"
@@ -63,7 +64,8 @@ static int node_encode(const Manager *m, char **ret)
                          .state = node->state,
                          .verdict = node->verdict,
                          .lost_slots = m->lost_slots,
-                         .bad_slots = node->bad_slots};
+                         .bad_slots = node->bad_slots,
+                         .startup_usec = (uint64_t)(m->config.startup_sec * 1e6)};
     (void)snprintf(record.name, sizeof(record.name), "%s", m->config.node);
     (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s", m->config.machine_id);
     (void)snprintf(record.boot_id, sizeof(record.boot_id), "%s", node->boot_id);
@@ -171,7 +173,7 @@ static void on_put(int r, const Error *err, const EtcdTxnResult *result, void *u
     node->revision = result->revision;
     if (!node->registered) {
         node->registered = true;
-        log_info("registered NODE=%s", m->config.node);
+        log_event(LOG_LEVEL_INFO, MESSAGE_REGISTERED, "registered NODE=%s", m->config.node);
         (void)sd_notifyf(0, "READY=1\nSTATUS=registered as %s in cluster %s", m->config.node,
                          m->config.cluster); /* nobody listens outside systemd */
     }
@@ -258,7 +260,8 @@ void node_lease_changed(Manager *m, EtcdLeaseState state)
     if (state != ETCD_LEASE_GRANTED)
         daemon_metrics_note_lease(m, state == ETCD_LEASE_RENEWED);
     if (state == ETCD_LEASE_LOST) {
-        log_warning("the lease is gone; taking a new one, ranks run on NODE=%s", m->config.node);
+        log_event(LOG_LEVEL_WARNING, MESSAGE_LEASE_LOST,
+                  "the lease is gone; taking a new one, ranks run on NODE=%s", m->config.node);
         node->revision = 0;
         node->lease = 0;
         return;

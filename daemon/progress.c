@@ -47,7 +47,6 @@ void progress_note(Progress *progress, const ChannelMessage *step)
                                         .samples_per_sec = step->samples_per_sec,
                                         .step_sec = step->step_sec,
                                         .samples_seen = step->samples_seen,
-                                        .slowest_rank = step->slowest_rank,
                                         .at_usec = clock_realtime_usec()};
     if (progress->timer)
         return; /* goes with the next one */

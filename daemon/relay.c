@@ -33,10 +33,21 @@ static void on_ready(Rank *rank, Seat *seat, const ChannelMessage *m)
     job_advance(rank->team->job);
 }
 
+static void note_first_steps(const Rank *rank)
+{
+    Team *team = rank->team;
+    uint64_t took_usec = watchdog_first_usec(&rank->watchdog);
+    if (took_usec == 0)
+        return;
+    team->job->first_steps_usec = took_usec;
+    team->job->first_steps_size = team->world_size;
+}
+
 static void on_stage(Rank *rank, Seat *seat, const ChannelMessage *m)
 {
     RankReport *report = &seat->report;
     watchdog_note_stage(&rank->watchdog, m->step, m->stage, clock_boottime_usec());
+    note_first_steps(rank);
     if (m->stage > STAGE_JOINING && report->joined_usec == 0) {
         report->joined_usec = clock_realtime_usec();
         rank->joined_step = m->step;

@@ -15,6 +15,7 @@ enum { FIRST_FREE_FD = 10 }; /* sources are moved above the descriptors that the
 
 typedef struct ChildFds {
     int null, output, channel;
+    int cgroup_procs; /* the child enters that cgroup itself; negative: it is born where it belongs */
 } ChildFds;
 
 static _noreturn_ void child_fail(const char *what, const char *path)
@@ -25,6 +26,19 @@ static _noreturn_ void child_fail(const char *what, const char *path)
     _exit(SPAWN_EXEC_FAILED);
 }
 
+/* What the service manager gave to sdtraind is not for what it hosts: ranks are the first to go when
+ * memory runs out, and hold no capability. */
+static void leave_privileges(void)
+{
+    char text[8] = {0};
+    int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    if (fd >= 0 && read(fd, text, sizeof(text)) > 0 && text[0] == '-')
+        (void)!pwrite(fd, "0", 1, 0); /* refused only where it would be a lowering */
+    if (fd >= 0)
+        (void)close(fd);
+    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* none, then nothing to do */
+}
+
 /* System calls only: the other threads' locks are as clone3 found them. */
 static _noreturn_ void child_run(const SpawnRequest *request, ChildFds fds, pid_t parent)
 {
@@ -33,7 +47,10 @@ static _noreturn_ void child_run(const SpawnRequest *request, ChildFds fds, pid_
         child_fail("cannot tie itself to its parent: ", path);
     if (getppid() != parent)
         _exit(SPAWN_EXEC_FAILED); /* the parent died before the tie was made */
+    if (fds.cgroup_procs >= 0 && write(fds.cgroup_procs, "0", 1) != 1)
+        child_fail("cannot enter its cgroup: ", path);
 
+    leave_privileges();
     struct sigaction act = {.sa_handler = SIG_DFL};
     for (int sig = 1; sig < SIGRTMIN; sig++)
         (void)sigaction(sig, &act, NULL); /* SIGKILL and SIGSTOP refuse, as they should */
@@ -64,6 +81,13 @@ static int fork_child(const SpawnRequest *request, ChildFds fds, int cgroup, int
     };
     pid_t parent = getpid();
     long pid = syscall(SYS_clone3, &args, sizeof(args));
+    _cleanup_fd_ int procs = -EBADF;
+    if (pid < 0 && errno == ENOSYS) { /* so say sandboxes that cannot look into its arguments */
+        if (cgroup >= 0 && (procs = openat(cgroup, "cgroup.procs", O_WRONLY | O_CLOEXEC)) < 0)
+            return -errno;
+        fds.cgroup_procs = procs;
+        pid = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, ret_pidfd, NULL, 0UL);
+    }
     if (pid == 0)
         child_run(request, fds, parent);
     return pid < 0 ? -errno : (int)pid;
@@ -81,7 +105,7 @@ int spawn_process(const SpawnRequest *request, pid_t *ret_pid, int *ret_pidfd, E
     if (null < 0 || (request->output >= 0 && output < 0) || (request->channel >= 0 && channel < 0))
         return error_errno(err, -errno, "cannot prepare descriptors for %s", request->argv[0]);
 
-    ChildFds fds = {null, output, channel};
+    ChildFds fds = {null, output, channel, -EBADF};
     int pidfd = -EBADF;
     int r = fork_child(request, fds, request->cgroup, &pidfd);
     if (r < 0 && request->cgroup >= 0) {

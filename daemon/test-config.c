@@ -129,7 +129,7 @@ static void test_check_config_exits_with_the_answer(_unused_ void **state)
     (void)snprintf(out, sizeof(out), "%s/out", folder);
     _cleanup_free_ char *text = NULL;
     assert_int_equal(run_check("{" GOOD "}"), 0);
-    assert_int_equal(run_check("{" GOOD ", \"slotz\": 2}"), 1);
+    assert_int_equal(run_check("{" GOOD ", \"slotz\": 2}"), 2);
     assert_int_equal(file_read(out, 4096, &text, NULL, NULL), 0);
     assert_non_null(strstr(text, "slotz: unknown key"));
 }

@@ -24,6 +24,7 @@ struct HttpServer {
     size_t n_pages;
     void *userdata;
     Visit visits[HTTP_CONNECTIONS_MAX];
+    bool has_room; /* since the last run: somebody left */
     char address[ADDRESS_BYTES];
 };
 
@@ -85,6 +86,7 @@ static void on_connection(void *userdata, struct MHD_Connection *connection, voi
 {
     HttpServer *server = userdata;
     if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        server->has_room = true;
         Visit *visit = *context;
         if (visit)
             visit->fd = -EBADF;
@@ -121,10 +123,15 @@ static uint64_t end_long_visits(HttpServer *server, uint64_t now_usec)
 
 static int run(HttpServer *server)
 {
+    server->has_room = false;
     if (MHD_run(server->daemon) != MHD_YES)
         return -EIO;
     MHD_UNSIGNED_LONG_LONG msec;
     uint64_t now_usec = clock_boottime_usec(), wake_usec = end_long_visits(server, now_usec);
+    /* A full libmicrohttpd does not listen, and begins to again in a run after the one in which
+     * somebody left: nothing else would wake us for who waits. */
+    if (server->has_room)
+        wake_usec = now_usec;
     if (MHD_get_timeout(server->daemon, &msec) == MHD_YES)
         wake_usec = MIN(wake_usec, now_usec + (uint64_t)msec * USEC_PER_MSEC);
     int r = 0;

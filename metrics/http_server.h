@@ -18,7 +18,7 @@
 
 #include <systemd/sd-event.h>
 
-enum { HTTP_CONNECTIONS_MAX = 16, HTTP_CONNECTION_SEC = 10 };
+enum { HTTP_CONNECTIONS_MAX = 16, HTTP_CONNECTION_SEC = 5 };
 
 typedef struct HttpAnswer {
     int status;

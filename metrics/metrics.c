@@ -187,6 +187,14 @@ void metrics_set(Metrics *m, int family, MetricLabels labels, double value)
         s->value = value;
 }
 
+void metrics_know(Metrics *m, int family, MetricLabels labels)
+{
+    if (!m)
+        return;
+    assert(kind_of(m, family) != METRIC_GAUGE);
+    (void)series_get(m, family, &labels); /* made, or counted as dropped */
+}
+
 void metrics_add(Metrics *m, int family, MetricLabels labels, double by)
 {
     if (!m)

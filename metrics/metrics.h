@@ -53,7 +53,10 @@ DEFINE_CLEANUP(Metrics, metrics_free)
 
 /* GAUGE, or a COUNTER that somebody else counts. */
 void metrics_set(Metrics *metrics, int family, MetricLabels labels, double value);
-/* COUNTER; by 0 to make it known before the first time. */
+/* Anything but a GAUGE: there from now on, at 0. Else its first value is no increase to those who
+ * watch. */
+void metrics_know(Metrics *metrics, int family, MetricLabels labels);
+/* COUNTER. */
 void metrics_add(Metrics *metrics, int family, MetricLabels labels, double by);
 /* HISTOGRAM: one value. */
 void metrics_observe(Metrics *metrics, int family, MetricLabels labels, double value);

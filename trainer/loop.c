@@ -144,7 +144,6 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
                         .samples_seen = seen,
                         .steps = s->job->train.steps,
                         .step_sec = sec,
-                        .slowest_rank = -1,
                         .data_sec = data_sec,
                         .failed_saves = saver_failed(l->saver)};
     if (!host_is_daemon(s->host))

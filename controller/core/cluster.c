@@ -58,11 +58,24 @@ size_t cluster_bytes(const ClusterLimits *limits)
     return parts.used;
 }
 
+/* Pages that are zero already are read alone, which costs no memory: of a large table only what is
+ * used counts, if the caller's memory is calloc()ed. */
+static void make_zero(char *memory, size_t bytes)
+{
+    enum { BLOCK_BYTES = 4096 };
+    static const char zero[BLOCK_BYTES];
+    for (size_t at = 0; at < bytes; at += BLOCK_BYTES) {
+        size_t n = MIN(bytes - at, (size_t)BLOCK_BYTES);
+        if (memcmp(memory + at, zero, n) != 0)
+            memset(memory + at, 0, n);
+    }
+}
+
 Cluster *cluster_init(void *memory, const ClusterLimits *limits, const ClusterConfig *config)
 {
     assert(limits->nodes > 0 && limits->jobs > 0 && limits->reports > 0);
     assert(limits->incidents > config->incidents_kept && limits->requests > 0);
-    memset(memory, 0, cluster_bytes(limits));
+    make_zero(memory, cluster_bytes(limits));
     Cluster *c = memory;
     Parts parts = {.base = memory, .used = sizeof(Cluster)};
     lay_out(c, &parts, limits);

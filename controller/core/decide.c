@@ -183,6 +183,30 @@ static bool decide_pending(Cluster *c, Job *job, Decision *d)
                         again ? "starts again" : "starts", d);
 }
 
+/* What is open of a job that has ended is over: nothing is to be recovered any more. */
+static bool decide_over(Cluster *c, const Job *job, Decision *d)
+{
+    const Incident *open = incident_find_open(c, job);
+    if (open)
+        incident_resolve(c, job, open, d);
+    return open != NULL;
+}
+
+/* The incident of a job that has failed stays open until somebody acts: starts it again (it is
+ * resolved when the job trains), stops it, which says that it has been seen, or deletes it. */
+static bool decide_acknowledged(Cluster *c, const Job *job, Decision *d)
+{
+    char reason[RECORD_TEXT_MAX + 1];
+    if (job->desired.state != DESIRED_STOPPED ||
+        job->desired_stamp.mod <= job->phase.tried_revision)
+        return false;
+    Text t = text_begin(reason, sizeof(reason));
+    text_add(&t, "stopped after it had failed: ");
+    text_add(&t, job->phase.reason);
+    decide_end(c, job, PHASE_STOPPED, reason, d);
+    return true;
+}
+
 /* A new word from the user takes a job out of stopped and failed. */
 static bool decide_restart(Cluster *c, Job *job, Decision *d)
 {
@@ -201,6 +225,8 @@ static bool decide_removal(Cluster *c, Job *job, Decision *d)
         decide_end(c, job, PHASE_STOPPED, "deleted", d);
         return true;
     }
+    if (decide_over(c, job, d))
+        return true;
     if (job_has_older_ranks_alive(c, job, INT64_MAX, &node))
         return false;
     d->remove_job = true;
@@ -458,10 +484,11 @@ bool decide_job(Cluster *c, Job *job, Decision *d)
     case PHASE_PENDING:
         return decide_pending(c, job, d);
     case PHASE_STOPPED:
+        return decide_over(c, job, d) || decide_restart(c, job, d);
     case PHASE_FAILED:
-        return decide_restart(c, job, d);
+        return decide_acknowledged(c, job, d) || decide_restart(c, job, d);
     case PHASE_SUCCEEDED:
-        return false;
+        return decide_over(c, job, d);
     default:
         return decide_active(c, job, d);
     }

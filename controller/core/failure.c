@@ -8,6 +8,8 @@
 #include "trainer/api/channel.h"
 #include "trainer/api/exit_code.h"
 
+#define STARTUP_USEC_MAX (UINT64_C(86400) * USEC_PER_SEC) /* more is not believed */
+
 static const char cause_names[CAUSES][20] = {
     [CAUSE_NONE] = "none",
     [CAUSE_PEER_LOST] = "peer-lost",
@@ -182,6 +184,21 @@ static bool start_is_late(Cluster *c, const Job *job)
     return !job->phase.go && cluster_due(c, job->world_usec + c->config.start_deadline_usec);
 }
 
+/* Ranks that are up and not ready yet, as with a large checkpoint, are their node's business, which
+ * ends them after startup_usec; the leader takes over one TTL later. */
+static bool run_is_late(Cluster *c, const Job *job, const Run *run)
+{
+    const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+    uint64_t own = c->nodes[run->node].record.startup_usec;
+    bool up = report && report->n_ranks == slots_count(run->slots);
+    for (int i = 0; up && i < report->n_ranks; i++)
+        up = report->ranks[i].state != RANK_EXITED;
+    if (up && own > 0 && own <= STARTUP_USEC_MAX && !job->phase.go)
+        return cluster_due(c, job->world_usec +
+                                  MAX(c->config.start_deadline_usec, own + c->config.ttl_usec));
+    return start_is_late(c, job);
+}
+
 /* The key of a report that was there is missing although its node is here: the node was away and
  * does not know these ranks any more. */
 static bool report_is_missing(Cluster *c, const Job *job, const Run *run)
@@ -227,7 +244,7 @@ static void consider_node(Cluster *c, const Job *job, const Run *run, Failure *b
     } else if (report_is_missing(c, job, run)) {
         f.cause = CAUSE_RANKS_LOST;
         text_copy(f.evidence, sizeof(f.evidence), "the node does not run its ranks any more");
-    } else if (!is_ready(c, run) && start_is_late(c, job)) {
+    } else if (!is_ready(c, run) && run_is_late(c, job, run)) {
         f.cause = CAUSE_START_TIMEOUT;
         text_copy(f.evidence, sizeof(f.evidence), "not ready when the start deadline passed");
     }
@@ -254,6 +271,7 @@ static uint64_t wait_for_blame(const Cluster *c, Cause cause)
     case CAUSE_PEER_LOST:
         return c->config.ttl_usec + 2 * c->config.grace_usec;
     case CAUSE_HANG:
+    case CAUSE_NON_FINITE: /* every rank is on its way out by itself, and says so */
         return c->config.hang_wait_usec;
     default:
         return 0;

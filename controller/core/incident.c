@@ -102,7 +102,7 @@ typedef struct Milestones {
 static void find_milestones(const Cluster *c, const Job *job, Milestones *ret)
 {
     *ret = (Milestones){0};
-    for (int i = 0; i < c->limits.reports; i++) {
+    for (int i = 0; i < c->n_reports; i++) {
         const Report *report = &c->reports[i];
         if (!report->used || report->job != job_index(c, job))
             continue;

@@ -24,11 +24,8 @@ static bool stamp(Stamp *s, const Event *ev)
 static bool node_is_needed(const Cluster *c, int n)
 {
     const Node *node = &c->nodes[n];
-    if (node->present || node->cordon_stamp.mod)
+    if (node->present || node->cordon_stamp.mod || node->first_report)
         return true;
-    for (int i = 0; i < c->limits.reports; i++)
-        if (c->reports[i].used && c->reports[i].node == n)
-            return true;
     for (int j = 0; j < c->limits.jobs; j++)
         for (int i = 0; c->jobs[j].used && i < c->jobs[j].n_runs; i++)
             if (job_runs(c, &c->jobs[j])[i].node == n)
@@ -60,21 +57,31 @@ static int free_node(Cluster *c)
     return -1;
 }
 
+/* Where the name stands, or would stand, in by_name. */
+static int find_place(const Cluster *c, const char *name)
+{
+    int low = 0, high = c->n_by_name;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (text_compare(c->nodes[c->by_name[middle]].record.name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* The node of that name, -1 when the table is full. */
 static int intern_node(Cluster *c, const char *name)
 {
-    int at = 0;
-    while (at < c->n_by_name && text_compare(c->nodes[c->by_name[at]].record.name, name) < 0)
-        at++;
+    int at = find_place(c, name);
     if (at < c->n_by_name && text_equal(c->nodes[c->by_name[at]].record.name, name))
         return c->by_name[at];
 
     int n = free_node(c);
     if (n < 0)
         return -1;
-    for (at = 0; at < c->n_by_name; at++) /* making room may have moved it */
-        if (text_compare(c->nodes[c->by_name[at]].record.name, name) > 0)
-            break;
+    at = find_place(c, name); /* making room may have moved it */
     memmove(&c->by_name[at + 1], &c->by_name[at], sizeof(int) * (size_t)(c->n_by_name - at));
     c->by_name[at] = n;
     c->n_by_name++;
@@ -131,7 +138,7 @@ static void forget_job_if_empty(Cluster *c, Job *job)
     if (job->spec_stamp.mod || job->desired_stamp.mod || job->world_stamp.mod ||
         job->phase_stamp.mod || job->checkpoints_stamp.mod || job->progress_stamp.mod)
         return;
-    for (int i = 0; i < c->limits.reports; i++)
+    for (int i = 0; i < c->n_reports; i++)
         if (c->reports[i].used && c->reports[i].job == job_index(c, job))
             return;
     job->used = false;
@@ -179,19 +186,23 @@ static void observe_cordon(Cluster *c, const Event *ev)
 
 /* ---- jobs ---- */
 
-static void attach_reports(Cluster *c, Job *job)
+/* The report of the present world that this run has, if any. */
+static void attach_report(Cluster *c, Job *job, Run *run)
 {
-    Run *runs = job_runs(c, job);
-    for (int i = 0; i < job->n_runs; i++) {
-        runs[i].report = -1;
-        for (int k = 0; k < c->limits.reports; k++) {
-            const Report *report = &c->reports[k];
-            if (report->used && report->job == job_index(c, job) && report->node == runs[i].node &&
-                report->generation == job->world.generation &&
-                report->world_revision == job->world_stamp.mod)
-                runs[i].report = k;
-        }
+    run->report = -1;
+    for (int k = c->nodes[run->node].first_report; k; k = c->reports[k - 1].next) {
+        const Report *report = &c->reports[k - 1];
+        if (report->job == job_index(c, job) && report->generation == job->world.generation &&
+            report->world_revision == job->world_stamp.mod)
+            run->report = k - 1;
     }
+}
+
+static void attach_node(Cluster *c, Job *job, int node)
+{
+    for (int i = 0; i < job->n_runs; i++)
+        if (job_runs(c, job)[i].node == node)
+            attach_report(c, job, &job_runs(c, job)[i]);
 }
 
 static void observe_world(Cluster *c, Job *job, const WorldRecord *world)
@@ -215,9 +226,9 @@ static void observe_world(Cluster *c, Job *job, const WorldRecord *world)
                                                 .incarnation = world->runs[i].incarnation,
                                                 .slots = world->runs[i].slots,
                                                 .first_rank = rank};
+        attach_report(c, job, &job_runs(c, job)[job->n_runs - 1]);
         rank += slots_count(world->runs[i].slots);
     }
-    attach_reports(c, job);
 }
 
 static void note_generation(Job *job, int64_t generation)
@@ -278,10 +289,9 @@ static void observe_job(Cluster *c, const Event *ev)
 
 static Report *find_report(Cluster *c, const Job *job, int node, int64_t generation)
 {
-    for (int i = 0; i < c->limits.reports; i++) {
-        Report *report = &c->reports[i];
-        if (report->used && report->job == job_index(c, job) && report->node == node &&
-            report->generation == generation)
+    for (int k = c->nodes[node].first_report; k; k = c->reports[k - 1].next) {
+        Report *report = &c->reports[k - 1];
+        if (report->job == job_index(c, job) && report->generation == generation)
             return report;
     }
     return NULL;
@@ -294,11 +304,23 @@ static Report *new_report(Cluster *c, const Job *job, int node, int64_t generati
             c->reports[i] = (Report){.used = true,
                                      .job = job_index(c, job),
                                      .node = node,
+                                     .next = c->nodes[node].first_report,
                                      .generation = generation};
+            c->nodes[node].first_report = i + 1;
+            c->n_reports = MAX(c->n_reports, i + 1);
             return &c->reports[i];
         }
     c->dropped++;
     return NULL;
+}
+
+static void free_report(Cluster *c, Report *report)
+{
+    int own = (int)(report - c->reports) + 1, *at = &c->nodes[report->node].first_report;
+    while (*at != own)
+        at = &c->reports[*at - 1].next;
+    *at = report->next;
+    report->used = false;
 }
 
 /* Last words are kept of one rank: one that exited by itself, with an error of its own at best. */
@@ -362,7 +384,7 @@ static void observe_ranks(Cluster *c, const Event *ev)
     }
     note_generation(job, ev->generation);
     fill_report(report, ev->ranks);
-    attach_reports(c, job);
+    attach_node(c, job, node);
 }
 
 static bool gone_report_is_over(Cluster *c, const Report *report)
@@ -382,13 +404,13 @@ static bool gone_report_is_over(Cluster *c, const Report *report)
 
 void observe_settle(Cluster *c)
 {
-    for (int i = 0; i < c->limits.reports; i++) {
+    for (int i = 0; i < c->n_reports; i++) {
         Report *report = &c->reports[i];
         if (!report->used || !report->gone || !gone_report_is_over(c, report))
             continue;
         Job *job = &c->jobs[report->job];
-        report->used = false;
-        attach_reports(c, job);
+        free_report(c, report);
+        attach_node(c, job, report->node);
         forget_job_if_empty(c, job);
     }
 }

@@ -26,7 +26,7 @@ void plan_find_free_slots(Cluster *c, const Job *job)
         for (int i = 0; other != job && holds_slots(other) && i < other->n_runs; i++)
             c->free_slots[job_runs(c, other)[i].node] &= ~job_runs(c, other)[i].slots;
     }
-    for (int i = 0; i < c->limits.reports; i++) {
+    for (int i = 0; i < c->n_reports; i++) {
         const Report *report = &c->reports[i];
         if (!report->used || (job && report->job == job_index(c, job)) ||
             !report_is_alive(c, report))

@@ -88,10 +88,10 @@ static bool node_is_excluded(Cluster *c, const Node *node)
 
 static bool newer_report_says_killed(const Cluster *c, const Report *report)
 {
-    for (int i = 0; i < c->limits.reports; i++) {
-        const Report *newer = &c->reports[i];
-        if (newer->used && newer->job == report->job && newer->node == report->node &&
-            newer->generation > report->generation && newer->killed_usec)
+    for (int k = c->nodes[report->node].first_report; k; k = c->reports[k - 1].next) {
+        const Report *newer = &c->reports[k - 1];
+        if (newer->job == report->job && newer->generation > report->generation &&
+            newer->killed_usec)
             return true;
     }
     return false;
@@ -113,7 +113,7 @@ bool report_is_alive(Cluster *c, const Report *report)
 
 bool job_has_older_ranks_alive(Cluster *c, const Job *job, int64_t before, int *ret_node)
 {
-    for (int i = 0; i < c->limits.reports; i++) {
+    for (int i = 0; i < c->n_reports; i++) {
         const Report *report = &c->reports[i];
         if (!report->used || report->job != job_index(c, job) || report->generation >= before ||
             node_is_excluded(c, &c->nodes[report->node]) || !report_is_alive(c, report))

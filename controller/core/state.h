@@ -24,7 +24,8 @@ typedef struct Node {
     int64_t drain_revision; /* when its verdict became drain; 0: it is not */
     CordonRecord cordon;
     Stamp cordon_stamp;
-    bool left_out; /* by the decision being made */
+    bool left_out;    /* by the decision being made */
+    int first_report; /* index + 1 of its reports' chain; 0: none */
 } Node;
 
 typedef struct Rank {
@@ -41,6 +42,7 @@ typedef struct Report {
     bool gone;          /* the key vanished; the processes may still run */
     uint64_t gone_usec; /* when */
     int job, node;
+    int next; /* of the same node, as first_report */
     int64_t generation, world_revision;
     uint64_t incarnation;
     Stamp stamp;
@@ -121,6 +123,7 @@ struct Cluster {
     int n_by_arrival;
     Run *runs;
     Report *reports;
+    int n_reports; /* none is used from there on */
     Incident *incidents;
     Alert *alerts;
     Request *requests;

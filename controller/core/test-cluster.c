@@ -4,7 +4,8 @@
  * Commands (times in seconds; key=value pairs may be left out; text in quotes):
  *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents= escalate=
  *   lead TERM | deposed | takeover TERM
- *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen=     its record is put
+ *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup=
+ *                                    its record is put
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
  *   job NAME grains= steps= fails= grow= submitted= resume= refused=    its spec is put
  *   want NAME STATE min= max= target=                                   its desired record is put
@@ -262,7 +263,8 @@ static void put_node(Story *s)
     NodeRecord n = {.incarnation = (uint64_t)find_number(s, "inc", 1),
                     .n_slots = (int)find_number(s, "slots", 1),
                     .state = has_flag(s, "left") ? NODE_LEFT : NODE_UP,
-                    .generation = (int64_t)find_number(s, "gen", 0)};
+                    .generation = (int64_t)find_number(s, "gen", 0),
+                    .startup_usec = USEC(find_number(s, "startup", 0))};
     n.verdict = (NodeVerdict)choice(s, find_text(s, "verdict", "healthy"), verdicts, 4);
     COPY(n.name, word(s, 2));
     COPY(n.evidence, find_text(s, "evidence", ""));

@@ -83,7 +83,6 @@ static const Field fields[] = {
     FIELD(samples_seen, FIELD_INT64, T(STEP)),
     FIELD(steps, FIELD_INT64, T(STEP)),
     FIELD(step_sec, FIELD_DOUBLE, T(STEP)),
-    FIELD(slowest_rank, FIELD_INT, T(STEP)),
     NEWER(data_sec, data_sec, FIELD_DOUBLE, T(STEP)),
     NEWER(failed_saves, failed_saves, FIELD_INT64, T(STEP)),
     NEWER(write_sec, write_sec, FIELD_DOUBLE, T(SAVED)),
@@ -222,7 +221,7 @@ int channel_decode(const char *packet, size_t n_bytes, ChannelMessage *ret, Erro
     if (r < 0)
         return -EBADMSG;
 
-    ChannelMessage m = {.slowest_rank = -1};
+    ChannelMessage m = {0};
     int type = 0;
     JsonReader j = json_open("channel", json, JSON_ANY_KEYS, err);
     if (json_get_choice(&j, "type", JSON_REQUIRED, type_name, CHANNEL_TYPES, &type))
@@ -279,5 +278,5 @@ int channel_receive(int fd, ChannelMessage *ret, Error *err)
 void channel_message_clear(ChannelMessage *message)
 {
     free(message->spec);
-    *message = (ChannelMessage){.slowest_rank = -1};
+    *message = (ChannelMessage){0};
 }

@@ -100,7 +100,6 @@ typedef struct ChannelMessage {
     int64_t samples_seen;
     int64_t steps;        /* step: the last one of the job */
     double step_sec;      /* step: how long it took */
-    int slowest_rank;     /* step; -1 unknown */
     double data_sec;      /* step: of that, waiting for data */
     int64_t failed_saves; /* step: since this process began */
 

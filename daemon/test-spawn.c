@@ -1,0 +1,75 @@
+/* test-spawn.c - spawn.c where the kernel, or a filter, has no clone3. */
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/testing.h"
+#include "daemon/spawn.h"
+
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+/* What systemd's RestrictNamespaces= does: clone3 is not there. For ever, and for this process. */
+static int take_clone3_away(_unused_ void **state)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = ELEMENTSOF(code), .filter = code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        return -1;
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+static void a_child_enters_its_cgroup_by_itself(_unused_ void **state)
+{
+    assert_int_equal(syscall(SYS_clone3, NULL, 0), -1);
+    assert_int_equal(errno, ENOSYS);
+
+    /* the folder of a cgroup, as far as the child can see */
+    char folder[] = "/tmp/test-spawn-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof(path), "%s/cgroup.procs", folder);
+    Error err = ERROR_INIT;
+    assert_int_equal(file_write(path, "", 0, 0, &err), 0);
+    _cleanup_fd_ int cgroup = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, (char[]){"exit 7"}, NULL};
+    SpawnRequest request = {.argv = argv,
+                            .environment = environ,
+                            .output = -EBADF,
+                            .channel = -EBADF,
+                            .cgroup = cgroup};
+    pid_t pid = 0;
+    _cleanup_fd_ int pidfd = -EBADF;
+    assert_int_equal(spawn_process(&request, &pid, &pidfd, &err), 0);
+    struct pollfd ends = {.fd = pidfd, .events = POLLIN};
+    assert_int_equal(poll(&ends, 1, 60000), 1);
+    siginfo_t info = {0};
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED), 0);
+    assert_int_equal(info.si_status, 7);
+
+    _cleanup_free_ char *text = NULL;
+    size_t n = 0;
+    assert_int_equal(file_read(path, 100, &text, &n, &err), 0);
+    assert_string_equal(text, "0");
+    (void)unlink(path);
+    (void)rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_child_enters_its_cgroup_by_itself, take_clone3_away),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
