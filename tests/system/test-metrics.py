@@ -128,6 +128,10 @@ class Scraped(LabCase):
     def up(self):
         self.cluster = self.lab.cluster(nodes=3, controllers=2, patient=["node1", "node3"])
         self.addCleanup(self.cluster.down)
+        alerts = self.lab.write("alerts.json", json.dumps({"sinks": [
+            {"name": "nobody", "kind": "webhook", "url": "http://127.0.0.1:1/", "least": "info"}]}))
+        for controller in ("controller1", "controller2"):
+            self.cluster.configure(controller, alerts_file=alerts)
         self.addresses = self.urls()
         self.assertEqual(sorted(self.addresses), ["controller1", "controller2", "node1", "node2", "node3"])
         self.prometheus = Prometheus(self.lab, *[[address for name, address in sorted(self.addresses.items())
@@ -155,6 +159,8 @@ class Scraped(LabCase):
         ask = self.prometheus
         ask.wait('sdtrain_job_phase{job_name="seen",phase="succeeded"} == 1')
         ask.wait('sdtrain_job_step{job_name="seen"} == 40')
+        ask.wait('sdtrain_sink_messages_total{sink="nobody",outcome="again"} > 0')
+        ask.wait('sdtrain_sink_pages_failing{sink="nobody"} > 0')
         self.assertLess(step_before, 40)
         for metric, expected in (("sdtrain_job_steps", 40), ("sdtrain_job_furthest_step", 40),
                                  ("sdtrain_job_checkpoint_step", 40), ("sdtrain_job_generation", 2),
