@@ -30,7 +30,7 @@ static const Setting table[] = {
     SETTING(WHOLE, max_nodes, 1, 10000, "nodes that there is room for (1024)"),
     SETTING(WHOLE, max_jobs, 1, 1000, "jobs that there is room for (64)"),
     SETTING(WHOLE, escalate_sec, 0, 86400, "an incident open this long is critical; 0 never (300)"),
-    SETTING(TEXT, alerts_file, 0, 0, "JSON file that says who hears of incidents"),
+    SETTING(FILE, alerts_file, 0, 0, "JSON file that says who hears of incidents"),
     SETTING(TEXT, metrics, 0, 0, "ADDRESS:PORT of /metrics and /healthz (off)"),
     SETTING(TEXT, record, 0, 0,
             "file of every event and decision, or none ($LOGS_DIRECTORY/events.jsonl)"),
