@@ -499,7 +499,16 @@ static int open_outbox(Manager *m, const ClusterLimits *limits, Error *err)
     return outbox_new(&options, &m->outbox, err);
 }
 
-int manager_reload(Manager *m, Error *err) { return outbox_reload(m->outbox, err); }
+int manager_reload(Manager *m, Error *err)
+{
+    const ClusterConfig config = config_cluster(m->config);
+    Event event = {.kind = EVENT_TICK};
+    stamp_event(m, &event);
+    cluster_configure(m->cluster, &config);
+    journal_record_config(m->journal, &event, &config);
+    tick(m);
+    return outbox_reload(m->outbox, err);
+}
 
 int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err)
 {

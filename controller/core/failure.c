@@ -1,8 +1,9 @@
 /* failure.c - whether the present world of a job has failed, why, and who is to blame.
  *
  * Entry point: failure_find(). The most telling sign wins: a device fault explains a lost peer, not
- * the other way round. "Peer lost" blames nobody, so it waits, bounded, for the sign that does (or, when
- * ranks could not join, for all to say whom they missed); a hang waits for the other reports, for its culprit is the rank with the smallest (step, stage). */
+ * the other way round. "Peer lost" blames nobody, so it waits, bounded, for the sign that does (or,
+ * when ranks could not join, for all to say whom they missed); a hang waits for the other reports,
+ * for its culprit is the rank with the smallest (step, stage). */
 #include "controller/core/state.h"
 #include "controller/core/text.h"
 #include "trainer/api/channel.h"
@@ -250,6 +251,17 @@ static void consider_node(Cluster *c, const Job *job, const Run *run, Failure *b
         *best = f;
 }
 
+/* Its ranks have saved and left as asked, or finished: what becomes of the node now, a stop or a reboot,
+ * is no failure of this world. Rank 0's node has the last word about the world, and is looked at still. */
+static bool has_done_its_part(const Cluster *c, const Job *job, int i)
+{
+    const Run *run = &job_runs(c, job)[i];
+    if (i == 0 || run->report < 0)
+        return false;
+    const Report *report = &c->reports[run->report];
+    return report->finished || (report->left && job->phase.leave);
+}
+
 /* Ranks of an older generation whose end a present node does not confirm. */
 static void consider_older_ranks(Cluster *c, const Job *job, Failure *best)
 {
@@ -283,7 +295,7 @@ static bool absence_is_open(Cluster *c, const Job *job)
     bool open = false;
     for (int i = 0; i < job->n_runs; i++) {
         const Node *node = &c->nodes[job_runs(c, job)[i].node];
-        open |= !node->present && !node_is_lost(c, node);
+        open |= !node->present && !node_is_lost(c, node) && !has_done_its_part(c, job, i);
     }
     return open;
 }
@@ -326,6 +338,8 @@ bool failure_find(Cluster *c, Job *job, Failure *ret)
     int best_stage = 0;
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
+        if (has_done_its_part(c, job, i))
+            continue;
         consider_node(c, job, run, &best);
         if (run->report >= 0)
             consider_ranks(job, run, &c->reports[run->report], &best, &best_stage);
