@@ -41,6 +41,9 @@ void config_call_clear(ConfigCall *call);
 
 int config_load(const ConfigCall *call, Config *ret, Error *err);
 
+/* Takes what may change while it runs from fresh, and names what would need a restart. */
+void config_reload(Config *config, const Config *fresh);
+
 /* The journal's file: as given; else, of a service, in $LOGS_DIRECTORY or $STATE_DIRECTORY. False:
  * none, or "none" was given. */
 bool config_record(const Config *config, char *ret, size_t size);

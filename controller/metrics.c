@@ -48,9 +48,9 @@ enum {
     SLOTS,
     SLOTS_FREE,
     SLOTS_LOST,
-    ALERT_MESSAGES,
-    ALERTS_WAITING,
-    ALERTS_FAILING,
+    SINK_MESSAGES,
+    SINK_WAITING,
+    SINK_FAILING,
     FAMILIES,
 };
 
@@ -157,15 +157,16 @@ static const MetricFamily families[FAMILIES] = {
                     .group = LEADER},
     [SLOTS_LOST] = {"sdtrain_slots_lost", METRIC_GAUGE,
                     "Slots that hold a process which survives SIGKILL.", .group = LEADER},
-    [ALERT_MESSAGES] = {"sdtrain_alert_messages_total", METRIC_COUNTER,
-                        "Messages to each sink of alerts: accepted, refused, or to be tried again.",
-                        .labels = {"sink", "outcome"}, .group = LEADER},
-    [ALERTS_WAITING] = {"sdtrain_alerts_waiting", METRIC_GAUGE,
-                        "Pages that the sink has not accepted the present state of.",
-                        .labels = {"sink"}, .group = LEADER},
-    [ALERTS_FAILING] = {"sdtrain_alerts_failing", METRIC_GAUGE,
-                        "Of these, those that were tried in vain.", .labels = {"sink"},
-                        .group = LEADER},
+    [SINK_MESSAGES] = {"sdtrain_sink_messages_total", METRIC_COUNTER,
+                       "Messages to a sink of pages by what came of them, since the alerts file "
+                       "was read.",
+                       .labels = {"sink", "outcome"}, .group = LEADER},
+    [SINK_WAITING] = {"sdtrain_sink_pages_waiting", METRIC_GAUGE,
+                      "Incidents whose present state the sink has not taken yet.",
+                      .labels = {"sink"}, .group = LEADER},
+    [SINK_FAILING] = {"sdtrain_sink_pages_failing", METRIC_GAUGE,
+                      "Of these, those that it was told of in vain.", .labels = {"sink"},
+                      .group = LEADER},
 };
 
 static const char *const outcomes[] = {"done", "refused", "unknown"}; /* by Outcome */
@@ -273,14 +274,14 @@ static void collect_nodes(Metrics *m, Cluster *cluster)
 
 static void collect_sinks(Metrics *m, const Outbox *outbox)
 {
-    const char *sink;
     SinkCounts counts;
-    for (int i = 0; outbox_count(outbox, i, &sink, &counts) >= 0; i++) {
-        metrics_set(m, ALERT_MESSAGES, LABELS(sink, "accepted"), (double)counts.accepted);
-        metrics_set(m, ALERT_MESSAGES, LABELS(sink, "again"), (double)counts.again);
-        metrics_set(m, ALERT_MESSAGES, LABELS(sink, "refused"), (double)counts.refused);
-        metrics_set(m, ALERTS_WAITING, LABELS(sink), counts.waiting);
-        metrics_set(m, ALERTS_FAILING, LABELS(sink), counts.failing);
+    const char *name;
+    for (int i = 0; outbox_count(outbox, i, &name, &counts) == 0; i++) {
+        metrics_set(m, SINK_MESSAGES, LABELS(name, "accepted"), (double)counts.accepted);
+        metrics_set(m, SINK_MESSAGES, LABELS(name, "again"), (double)counts.again);
+        metrics_set(m, SINK_MESSAGES, LABELS(name, "refused"), (double)counts.refused);
+        metrics_set(m, SINK_WAITING, LABELS(name), counts.waiting);
+        metrics_set(m, SINK_FAILING, LABELS(name), counts.failing);
     }
 }
 

@@ -22,10 +22,10 @@ typedef struct ControllerMetrics ControllerMetrics;
 
 typedef struct ControllerView {
     Cluster *cluster;
+    const Outbox *outbox;
     int64_t term;   /* 0: following */
     bool loaded;    /* every record has been read once */
     bool connected; /* the watch is up and has caught up */
-    const Outbox *outbox;
 } ControllerView;
 
 typedef ControllerView (*ControllerLook)(void *userdata);

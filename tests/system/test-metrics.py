@@ -186,9 +186,9 @@ class Scraped(LabCase):
         ask.becomes('sdtrain_worlds_total{why="recovery"}', 1)
         ask.becomes('sdtrain_decisions_total{outcome="unknown"} and on (instance) '
                                    "sdtrain_controller_leading == 1", 0)
-        ask.becomes('sdtrain_alert_messages_total{sink="hook",outcome="accepted"}', 2)  # triggered, resolved
-        ask.becomes('sdtrain_alerts_waiting{sink="hook"}', 0)
-        ask.becomes('sdtrain_alerts_failing{sink="nobody"}', 1)
+        ask.becomes('sdtrain_sink_messages_total{sink="hook",outcome="accepted"}', 2)  # triggered, resolved
+        ask.becomes('sdtrain_sink_pages_waiting{sink="hook"}', 0)
+        ask.becomes('sdtrain_sink_pages_failing{sink="nobody"}', 1)
         ask.wait("sum(sdtrain_watch_lag_seconds_count) == sum(sdtrain_decisions_total{outcome=\"done\"})")
 
     def check_trainers(self):
