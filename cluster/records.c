@@ -105,8 +105,8 @@ static const Field node_fields[] = {
     INT64(NodeRecord, "world_revision", world_revision, MAYBE),
     INT64(NodeRecord, "generation", generation, MAYBE),
     SLOTS(NodeRecord, "lost_slots", lost_slots, MAYBE),
-    SLOTS(NodeRecord, "bad_slots", bad_slots, MAYBE),
     INT64(NodeRecord, "startup_usec", startup_usec, MAYBE),
+    SLOTS(NodeRecord, "bad_slots", bad_slots, MAYBE),
     TEXT(NodeRecord, "log_dir", log_dir, MAYBE),
 };
 
@@ -225,6 +225,7 @@ static const Field report_fields[] = {
     INT(RankReport, "stage", stage, MAYBE, 0, STAGE_COUNT - 1),
     BOOL(RankReport, "hung", hung),
     BOOL(RankReport, "killed", killed),
+    INT(RankReport, "unmet", unmet, MAYBE, 0, RECORD_RANKS_MAX),
     TEXT(RankReport, "text", text, MAYBE),
     INT64(RankReport, "at_usec", at_usec, MAYBE),
     INT64(RankReport, "started_usec", started_usec, MAYBE),

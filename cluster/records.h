@@ -214,6 +214,7 @@ typedef struct RankReport {
     bool killed;                    /* the daemon killed it on purpose (new world, fence, stop) */
     char text[RECORD_TEXT_MAX + 1]; /* its own last words */
     uint64_t at_usec; /* of the last change: ready, running (first step done) or exit */
+    int unmet;        /* 1 + the rank that it did not meet when it joined; 0: none */
     uint64_t started_usec, ready_usec, joined_usec; /* phases of recovery; 0 unknown */
 } RankReport;
 

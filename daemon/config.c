@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "cluster/keys.h"
+#include "metrics/http_server.h"
 
 #include <libgen.h>
 #include <limits.h>
@@ -169,6 +170,11 @@ static int check(const char *source, Config *c, Error *err)
     if (!is_machine_id(c->machine_id))
         return error_set(err, -EINVAL, "%s: machine_id: \"%s\" is not 32 hexadecimal digits",
                          source, c->machine_id);
+    if (*c->metrics) {
+        int r = http_address_check(c->metrics, err);
+        if (r < 0)
+            return error_prefix(err, r, "%s: metrics", source);
+    }
     if (*c->etcd_password_file) {
         int r = settings_read_line(c->etcd_password_file, c->etcd_password,
                                    sizeof(c->etcd_password), err);

@@ -1,11 +1,10 @@
 /* drain.c - see drain.h. */
 #include "daemon/drain.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/message_id.h"
 #include "daemon/manager.h"
-
-#include <systemd/sd-daemon.h>
 
 static int on_deadline(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
@@ -28,7 +27,8 @@ void drain_signal(Manager *m, const char *name)
     m->draining = true;
     log_event(LOG_LEVEL_INFO, MESSAGE_DRAINING, "%s: draining for at most %lld s NODE=%s", name,
               (long long)m->config.drain_sec, m->config.node);
-    (void)sd_notify(0, "STOPPING=1\nSTATUS=draining"); /* nobody listens outside systemd */
+    m->drain_usec = clock_boottime_usec();
+    status_stopping(m);
     manager_add_timer(m, (uint64_t)m->config.drain_sec * USEC_PER_SEC, on_deadline, m,
                       &m->drain_timer);
     manager_touch_node(m);

@@ -12,12 +12,12 @@
 #include "daemon/remains.h"
 #include "daemon/team.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <systemd/sd-daemon.h>
 
 enum { STOOD_STILL_MSEC = 1000, TIMER_ACCURACY_USEC = 1000, END_WAIT_MSEC = 2000 };
 
@@ -59,6 +59,7 @@ static int on_hang_tick(_unused_ sd_event_source *source, _unused_ uint64_t usec
 
     hang_check(m, now_usec, stood_still_usec);
     fence_check(m, now_usec, stood_still_usec);
+    status_update(m, now_usec);
     manager_add_timer(m, HANG_TICK_MSEC * USEC_PER_MSEC, on_hang_tick, m, &m->hang_timer);
     /* after everything that is pending: what ranks said counts before their silence does */
     return sd_event_source_set_priority(m->hang_timer, SD_EVENT_PRIORITY_IDLE);
@@ -177,13 +178,17 @@ static int on_hangup(_unused_ sd_event_source *source, _unused_ const struct sig
     Manager *m = userdata;
     _cleanup_(config_clear) Config fresh = {0};
     Error err = ERROR_INIT;
+    status_reloading(m);
     if (config_load(m->call, &fresh, &err) < 0) {
         log_error("configuration is not reloaded: %s", err.text);
-        return 0;
+    } else {
+        config_reload(&m->config, &fresh);
+        if (strcmp(m->config.trainer, fresh.trainer) != 0) /* fresh holds what was replaced */
+            manager_open_trainer(m);
+        log_info("configuration reloaded NODE=%s", m->config.node);
+        manager_touch_node(m);
     }
-    config_reload(&m->config, &fresh);
-    log_info("configuration reloaded NODE=%s", m->config.node);
-    manager_touch_node(m);
+    status_reloaded(m);
     return 0;
 }
 
@@ -198,9 +203,11 @@ static int on_child(_unused_ sd_event_source *source, _unused_ const struct sign
             break;
         if (probes_own(&m->probes, child.si_pid))
             break; /* its own source takes it; the others are met at the next signal */
-        if (child.si_pid == m->keeper)
+        if (child.si_pid == m->keeper) {
+            m->keeper = 0;
             log_warning("the keeper was killed; orphans will wait for the next sdtraind NODE=%s",
                         m->config.node);
+        }
         Rank *rank = NULL;
         for (size_t i = 0; i < ELEMENTSOF(m->slots) && !rank; i++)
             if (m->slots[i] && !m->slots[i]->exited && m->slots[i]->pid == child.si_pid)
@@ -263,6 +270,14 @@ static int open_etcd(Manager *m, Error *err)
     return watches_open(m, err);
 }
 
+void manager_open_trainer(Manager *m)
+{
+    m->trainer = fd_close(m->trainer);
+    m->trainer = open(m->config.trainer, O_PATH | O_CLOEXEC);
+    if (m->trainer < 0) /* then each rank looks for itself, and says what is wrong */
+        log_warning("trainer: %s: %s", m->config.trainer, strerror(errno));
+}
+
 /* What must be there before the first thread: the lock, a clean slate, the keeper. */
 static int prepare(Manager *m, Error *err)
 {
@@ -299,12 +314,15 @@ int manager_new(const ConfigCall *call, Config *config, Manager **ret, Error *er
     *made = (Manager){.call = call,
                       .config = *config,
                       .lock = -EBADF,
+                      .trainer = -EBADF,
                       .incarnation = clock_realtime_usec(),
                       .hang_tick_usec = clock_boottime_usec(),
+                      .started_usec = clock_boottime_usec(),
                       .kernel = {.fd = -EBADF}};
     _cleanup_(manager_freep) Manager *m = made;
     *config = (Config){0};
 
+    manager_open_trainer(m);
     int r = prepare(m, err);
     if (r == 0)
         r = node_open(&m->node, err);
@@ -368,9 +386,15 @@ Manager *manager_free(Manager *m)
     m->metrics = daemon_metrics_free(m->metrics);
     m->event = sd_event_unref(m->event);
     Error err = ERROR_INIT;
-    if (cgroup_destroy(&m->cgroups, &err) < 0)
+    int r = cgroup_destroy(&m->cgroups, &err);
+    if (r < 0)
         log_warning("%s", err.text);
+    if (r == 0 && m->leaving && m->lost_slots == 0 && m->keeper > 0) { /* nothing is left for it */
+        (void)kill(m->keeper, SIGKILL);
+        (void)waitpid(m->keeper, NULL, 0);
+    }
     m->lock = fd_close(m->lock);
+    m->trainer = fd_close(m->trainer);
     config_clear(&m->config);
     free(m);
     return NULL;

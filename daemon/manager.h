@@ -16,6 +16,7 @@
 #include "daemon/metrics.h"
 #include "daemon/node.h"
 #include "daemon/probes.h"
+#include "daemon/status.h"
 #include "daemon/watch.h"
 
 enum { HANG_TICK_MSEC = 200 };
@@ -31,9 +32,11 @@ struct Manager {
     Node node;
     Probes probes;
     KernelWatch kernel;
+    Status status;
     CgroupBase cgroups;
     uint64_t incarnation;
     int lock;
+    int trainer; /* the program, as it was when sdtraind began or was told of another */
     pid_t keeper;
 
     Rank *slots[RECORD_SLOTS_MAX]; /* what lives in each, or could not be killed */
@@ -42,10 +45,11 @@ struct Manager {
     size_t n_jobs;
 
     sd_event_source *alive_timer, *hang_timer, *drain_timer, *signal_sources[5];
-    uint64_t hang_tick_usec; /* when the hang check last ran */
-    uint64_t contact_usec;   /* when etcd last answered */
-    Error error;             /* why the loop was ended, if it was */
-    bool fenced;             /* it has been silent for too long */
+    uint64_t hang_tick_usec;           /* when the hang check last ran */
+    uint64_t started_usec, drain_usec; /* when it began, and was told to stop */
+    uint64_t contact_usec;             /* when etcd last answered */
+    Error error;                       /* why the loop was ended, if it was */
+    bool fenced;                       /* it has been silent for too long */
     bool draining;
     bool is_idle; /* draining, and nothing runs any more */
     bool leaving; /* the record that says `left` is under way */
@@ -57,6 +61,8 @@ Manager *manager_free(Manager *m);
 DEFINE_CLEANUP(Manager, manager_free)
 /* Until it is told to end. 0: left in an orderly way. */
 int manager_run(Manager *m, Error *err);
+/* Opens the trainer, so that an upgrade of its file changes nothing until sdtraind restarts. */
+void manager_open_trainer(Manager *m);
 /* Ends the loop with that error. */
 void manager_fail(Manager *m, const Error *err);
 

@@ -12,7 +12,6 @@
 
 #include <fcntl.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 
 enum { RETRY_MSEC = 200, TOGETHER_MAX = RECORD_SLOTS_MAX };
 
@@ -174,8 +173,7 @@ static void on_put(int r, const Error *err, const EtcdTxnResult *result, void *u
     if (!node->registered) {
         node->registered = true;
         log_event(LOG_LEVEL_INFO, MESSAGE_REGISTERED, "registered NODE=%s", m->config.node);
-        (void)sd_notifyf(0, "READY=1\nSTATUS=registered as %s in cluster %s", m->config.node,
-                         m->config.cluster); /* nobody listens outside systemd */
+        status_ready(m);
     }
     if (node->wanted)
         node_put(m);

@@ -87,6 +87,7 @@ static void on_error(Rank *rank, Seat *seat, const ChannelMessage *m)
 {
     rank->words.error = true;
     rank->words.exit_code = m->exit_code;
+    seat->report.unmet = CLAMP(m->unmet, 0, RECORD_RANKS_MAX);
     (void)snprintf(rank->words.text, sizeof(rank->words.text), "%.255s", m->text);
     seat->report.step = m->step;
     seat->report.stage = (int)m->stage;

@@ -54,7 +54,7 @@ int main(int argc, char *argv[])
         r = config_parse_arguments(argc, argv, &call, &err);
     if (r == -ECANCELED)
         return 0;
-    if (r == 0 && !(call.probe && probes_is_child()))
+    if (r == 0 && !(call.probe && probes_is_child())) /* whoever started it has read the settings */
         r = config_load(&call, &config, &err);
     if (r < 0) {
         log_error("%s", err.text);

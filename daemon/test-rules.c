@@ -48,6 +48,11 @@ static void test_watchdog_learns_the_pace(_unused_ void **state)
     watchdog_note_stage(&w, w.step, STAGE_REDUCING, now); /* others are waited for: twice that */
     assert_false(watchdog_is_hung(&w, &limits, now + 4 * SEC));
     assert_true(watchdog_is_hung(&w, &limits, now + 4 * SEC + 1));
+
+    now = train(&w, now, WATCHDOG_WINDOW, 10 * MSEC); /* the floor is not doubled */
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 3 * SEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 2 * SEC);
 }
 
 /* A partition in the second step of a world cost startup_sec, ten minutes, while the world before

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define WAIT_MARGIN_USEC USEC_PER_SEC /* for the word about the rank that is waited for */
+
 void watchdog_start(Watchdog *w, uint64_t known_usec, uint64_t now_usec)
 {
     *w =
@@ -79,10 +81,10 @@ uint64_t watchdog_bound_usec(const Watchdog *w, const WatchdogLimits *limits)
     if (!settled && usual_usec == 0)
         return limits->startup_usec;
 
-    double derived = limits->factor * (double)usual_usec;
-    uint64_t bound = MAX((uint64_t)derived, limits->floor_usec);
+    uint64_t derived = (uint64_t)(limits->factor * (double)usual_usec);
     bool waits = w->stage == STAGE_REDUCING || w->stage == STAGE_GATHERING;
-    bound = waits ? 2 * bound : bound;
+    uint64_t bound = waits ? MAX(2 * derived, limits->floor_usec + WAIT_MARGIN_USEC)
+                           : MAX(derived, limits->floor_usec);
     return settled ? bound : MIN(bound, limits->startup_usec);
 }
 

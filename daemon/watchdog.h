@@ -2,7 +2,8 @@
  *
  * A rank speaks of (step, stage) before each collective, rank 0 also of each finished step. The
  * bound on silence is factor x the median of the last steps, at least floor; a rank inside a
- * collective waits for others and gets twice that, so that the one it waits for is reported first.
+ * collective waits for others and gets twice that (a second more than the floor), so that the one it
+ * waits for is reported first.
  * The first steps also plan, allocate and fill caches: until there are enough for a median the bound
  * is factor x the longest of them, or of those of the job's generation before, and the bound of
  * starting where there is neither. So a world that stalls in its first steps costs seconds, too.

@@ -332,13 +332,16 @@ static bool somebody_waits(const Cluster *c, const Job *job)
     return false;
 }
 
-/* A node that has just appeared may vanish again: growth waits until every free one has stayed. */
-static bool nodes_have_stayed(Cluster *c)
+/* A node that has just appeared may vanish again, and others may follow it: growth waits until every
+ * one has stayed for a TTL, or for as long as a growth too early would cost, whichever is less. */
+static bool nodes_have_stayed(Cluster *c, const Job *job)
 {
+    uint64_t stay_usec =
+        CLAMP(job->facts.grow_interval_usec, c->config.grace_usec, c->config.ttl_usec);
     bool stayed = true;
     for (int i = 0; i < c->limits.nodes; i++)
         if (c->nodes[i].used && c->nodes[i].present)
-            stayed &= cluster_due(c, c->nodes[i].changed_usec + c->config.ttl_usec);
+            stayed &= cluster_due(c, c->nodes[i].changed_usec + stay_usec);
     return stayed;
 }
 
@@ -347,7 +350,7 @@ static bool may_grow_now(Cluster *c, const Job *job)
     uint64_t next = job->phase.grown_usec + job->facts.grow_interval_usec;
     if (job->phase.grown_usec && next > c->real_usec)
         return cluster_due(c, c->now_usec + (next - c->real_usec));
-    return nodes_have_stayed(c);
+    return nodes_have_stayed(c, job);
 }
 
 static bool decide_resize(Cluster *c, Job *job, Decision *d)

@@ -32,6 +32,7 @@ static Severity severity_of(Cause cause)
         return SEVERITY_INFO;
     case CAUSE_START_TIMEOUT:
     case CAUSE_STORE_UNREACHABLE:
+    case CAUSE_UNREACHABLE:
     case CAUSE_HANG:
     case CAUSE_NODE_RESTARTED:
     case CAUSE_CHECKPOINT_CORRUPT:
@@ -73,7 +74,8 @@ void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision 
     record->generation = job->world.generation;
     record->step = failure->step;
     text_copy(record->evidence, sizeof(record->evidence), failure->evidence);
-    record->at_usec = MIN(failure->at_usec, c->real_usec);
+    /* what a node whose clock is off says of its ranks stays within the world's life */
+    record->at_usec = MIN(MAX(failure->at_usec, job->world.decided_usec), c->real_usec);
     record->detect_sec = seconds_between(record->at_usec, job->failing_real_usec);
     record->decide_sec =
         seconds_between(MAX(record->at_usec, job->failing_real_usec), c->real_usec);

@@ -351,6 +351,7 @@ static void fill_report(Report *report, const RanksRecord *record)
                                   .rank = r->rank,
                                   .exit_code = r->exit_code,
                                   .stage = r->stage,
+                                  .unmet = r->unmet,
                                   .state = r->state,
                                   .hung = r->hung,
                                   .killed = r->killed,

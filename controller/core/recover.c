@@ -95,6 +95,10 @@ static void blame(Cluster *c, const Job *job, const Failure *f, Decision *d)
     case CAUSE_HANG:
         strike(c, f, d);
         break;
+    case CAUSE_UNREACHABLE:
+        strike(c, f, d);
+        c->nodes[f->node].left_out = true; /* of the next world; to grow again is another try */
+        break;
     case CAUSE_DEVICE_FAULT:
     case CAUSE_NODE_UNHEALTHY:
     case CAUSE_NUMERICS:
@@ -193,6 +197,8 @@ bool decide_failure(Cluster *c, Job *job, const Failure *f, Decision *d)
         (void)decide_world(c, job, PHASE_RECOVERING, reason, d); /* it always decides here */
     }
     d->phase.failures_without_progress = failures;
+    if (f->cause == CAUSE_START_TIMEOUT || f->cause == CAUSE_UNREACHABLE)
+        d->phase.grown_usec = c->real_usec; /* whom it left out, a growth would take at once */
     if (takes_out_of_service(d))
         d->incident.severity = SEVERITY_CRITICAL;
     return true;

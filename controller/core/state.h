@@ -30,6 +30,7 @@ typedef struct Node {
 
 typedef struct Rank {
     int slot, rank, exit_code, stage;
+    int unmet; /* 1 + the rank that it did not meet; 0: none */
     RankState state;
     bool hung, killed;
     int64_t step;
@@ -198,6 +199,7 @@ typedef enum Cause {
     CAUSE_START_TIMEOUT,
     CAUSE_STORE_UNREACHABLE,
     CAUSE_RETRY,
+    CAUSE_UNREACHABLE,
     CAUSE_TRAINER_DIED,
     CAUSE_HANG,
     CAUSE_SLOT_LOST,

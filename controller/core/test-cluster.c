@@ -10,7 +10,7 @@
  *   job NAME grains= steps= fails= grow= submitted= resume= refused=    its spec is put
  *   want NAME STATE min= max= target=                                   its desired record is put
  *   cordon NODE mode= reason= job= until= | uncordon NODE
- *   ranks JOB GEN NODE STATE slot= code= step= stage= text= first= [hung] [killed] [left]
+ *   ranks JOB GEN NODE STATE slot= code= unmet= step= stage= text= first= [hung] [killed] [left]
  *         [finished] [old-killed]     one slot's rank, or all of them, changes state
  *   unrank JOB GEN NODE              the key vanishes
  *   rendezvous JOB GEN
@@ -18,6 +18,7 @@
  *   request ID KIND TARGET answer=
  *   alert ID [settled]               its alert record is put
  *   history JOB                      says which worlds the job's phase record remembers
+ *   survey                           says what metrics would show
  *   refuse | unknown | unknown-done  what becomes of the next decision
  *   tick                             time passes, nothing else
  *
@@ -26,6 +27,7 @@
 #include "base/testing.h"
 #include "cluster/codec.h"
 #include "controller/core/replay.h"
+#include "controller/core/survey.h"
 
 #include <dirent.h>
 #include <string.h>
@@ -356,6 +358,7 @@ static void change_rank(Story *s, RankReport *r)
     if (r->state == RANK_READY)
         r->ready_usec = now;
     r->exit_code = (int)find_number(s, "code", 0);
+    r->unmet = (int)find_number(s, "unmet", 0);
     r->step = (int64_t)find_number(s, "step", (double)r->step);
     r->stage = (int)find_number(s, "stage", r->stage);
     r->hung = has_flag(s, "hung");
@@ -464,6 +467,42 @@ static void history(Story *s)
     }
 }
 
+static void survey_job(Story *s, const JobSurvey *j)
+{
+    begin_line(s);
+    say(s, "%s %s %lld: ranks %d of %d (%d starting, %d ready, %d running, %d exited)", j->name,
+        job_phase_name(j->phase), (long long)j->generation, j->world_size, j->wanted_size,
+        j->ranks[RANK_STARTING], j->ranks[RANK_READY], j->ranks[RANK_RUNNING],
+        j->ranks[RANK_EXITED]);
+    if (j->has_progress)
+        say(s, ", step %lld", (long long)j->step);
+    say(s, ", furthest %lld of %lld", (long long)j->furthest_step, (long long)j->steps);
+    if (j->has_checkpoint)
+        say(s, ", committed %lld", (long long)j->checkpoint_step);
+    if (j->goodput >= 0)
+        say(s, ", goodput=%.2f", j->goodput);
+    say(s, ", failures %d of %d\n", j->failures_without_progress, j->max_failures);
+}
+
+static void survey(Story *s)
+{
+    static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
+    static const char *const modes[] = {"", " cordon", " drain", " quarantine"};
+    Cluster *c = replay_cluster_for_survey(s->replay);
+    JobSurvey job;
+    NodeSurvey node;
+    for (int i = 0; cluster_survey_job(c, i, &job); i++)
+        survey_job(s, &job);
+    begin_line(s);
+    for (int i = 0; cluster_survey_node(c, i, &node); i++)
+        say(s, "%s %s%s with %d slots, %d lost; ", node.name,
+            node.up       ? verdicts[node.verdict]
+            : node.absent ? "absent"
+                          : "left",
+            node.cordoned ? modes[node.mode] : "", node.n_slots, node.n_lost_slots);
+    say(s, "%d free\n", cluster_free_slots(c));
+}
+
 static void tick(Story *s) { replay_tick(s->replay); }
 
 static void uncordon(Story *s)
@@ -502,6 +541,7 @@ static const struct {
     {"unknown", unknown},
     {"unknown-done", unknown_done},
     {"history", history},
+    {"survey", survey},
     {"tick", tick},
 };
 

@@ -4,7 +4,7 @@ import os
 import time
 
 from machines import LEASE_SEC, Machines, until
-from scenario import ChaosCase, Row, main
+from scenario import ChaosCase, Row, full, main
 
 
 class Partitions(ChaosCase):
@@ -54,6 +54,26 @@ class Partitions(ChaosCase):
                 self.mend()
             self.scenario(name, inject, Row("partition of a node from its peers, " + what, ["hang", "peer-lost"],
                                             outcome="the world hangs, restarts, and goes on once it is mended"))
+
+        if full():
+            self.unreachable()
+
+    def unreachable(self):
+        """A partition that stays: no rank dies of it, but joining fails for 30 s. Then the node is named and left out."""
+        self.records = self.settle("what was before node-unreachable")
+        node = self.node_of(2)
+        mine = [self.cluster.address[node]]
+
+        def inject():
+            generation = self.world()["generation"]
+            self.cluster.network.cut_both(mine, [a for a in self.addresses("node") if a not in mine])
+            told = until(lambda: [i["node"] for i in self.cluster.incidents(generation)
+                                  if i["cause"] == "unreachable"], "the word that a node is unreachable", 120)
+            self.assertEqual(told, [node])
+        self.scenario("node-unreachable", inject,
+                      Row("partition of a node from its peers, not mended", ["hang", "unreachable"], most=2,
+                          outcome="hangs, cannot join for 30 s, then goes on without the node that its peers miss"),
+                      self.mend)
 
     def control(self):
         old = until(self.cluster.controller_leader, "a leader")

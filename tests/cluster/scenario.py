@@ -11,7 +11,7 @@ import unittest
 
 from fleet import Fleet
 from hosts import why_not
-from lab import Lab, Outcome, until
+from lab import BIN, Lab, Outcome, until
 
 SIZE = 3
 
@@ -29,7 +29,9 @@ def set_up():
         raise unittest.SkipTest(reason)
     World.lab = Lab()
     unittest.addModuleCleanup(World.lab.close)
-    World.lab.data("data", 96)
+    code, text = World.lab.run(os.path.join(BIN, "sdprep"), "index", World.lab.data("data", 96))
+    if code != 0:  # the hosts may not write there
+        raise AssertionError("sdprep exits %d: %s" % (code, text))
     World.fleet = Fleet(World.lab)
     unittest.addModuleCleanup(World.fleet.close)
     World.fleet.up(SIZE)
@@ -62,9 +64,22 @@ class HostsCase(unittest.TestCase):
         self.job = self.lab.job(name, world={"min": 1, "max": SIZE}, train__steps=1000000,
                                 checkpoint__every_steps=20,
                                 recovery={"max_failures_at_same_step": 50, "grow_interval_s": 0})
+        self.addCleanup(self.restore)
         self.fleet.submit(self.job)
-        self.status = self.steady()
+        self.steady()
         return self.job
+
+    def restore(self):
+        """After a test that failed the others find a fleet that is whole and idle."""
+        if self.job is None:
+            return
+        print("%s did not end; the fleet is set right" % self.job["name"], flush=True)
+        for host in self.fleet.hosts:
+            host.set_right()
+        for host in self.fleet.hosts:
+            self.fleet.start(host)
+        self.fleet.ctl("job", "stop", self.job["name"])
+        self.fleet.wait(self.job, "stopped", 120)
 
     def steady(self, size=SIZE, timeout=120):
         """The job's status, once it has stepped on that many ranks and nothing is open."""
@@ -113,7 +128,7 @@ class HostsCase(unittest.TestCase):
         self.fleet.ctl("job", "stop", name)
         self.fleet.wait(self.job, "stopped")
         commit = self.fleet.status(self.job)["checkpoint"]
-        with open(commit["uri"][len("file://"):]) as file:
+        with open(self.fleet.here(commit["uri"][len("file://"):])) as file:
             manifest = json.load(file)
         lines = []
         for segment in manifest["metrics"]:
@@ -123,6 +138,7 @@ class HostsCase(unittest.TestCase):
         World.ended.append((commit["step"], self.job, commit["digest"], lines))
         for host in self.fleet.hosts:
             self.no_orphans(host)
+        self.job = None
 
     def no_orphans(self, host):
         """sdtraind and its keeper are all there is, in the unit's own cgroup."""

@@ -4,8 +4,12 @@ stop, restart, hang and are upgraded; hosts that reboot and lose their power; re
 
 Program arguments are unittest's: test-hosts.py Services.test_restart runs one test."""
 import json
+import os
 import re
+import sys
 import time
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../system"))
 
 from fleet import CLUSTER, CONTROLLERS, LEASE_SEC, PROGRAMS, build_packages
 from lab import until
@@ -38,7 +42,7 @@ class Installed(HostsCase):
         leader = until(self.fleet.leader, "a leader", 30, 0.1)
         for host in self.fleet.hosts[:CONTROLLERS]:
             text = host.run("systemctl", "status", "--no-pager", "--full", "sdcontroller")
-            self.assertRegex(text, 'Status: "[^"]*%s' % ("lead" if host is leader else leader.name))
+            self.assertRegex(text, 'Status: "[^"]*%s' % ("leading" if host is leader else "following"))
         for host in self.fleet.hosts:
             text = self.fleet.ctl("cluster", "status", host=host)
             self.assertNotIn("!", text)
@@ -51,9 +55,9 @@ class Installed(HostsCase):
                    "controller": {"leader", "cordons", "specs", "desired", "worlds", "phases", "ranks", "rendezvous",
                                   "checkpoints", "progress", "incidents", "alerts", "requests"}}
         kinds = set.union(*allowed.values())
-        script = "".join("etcdctl put /sdtrain/%s/%s/a-test x >/dev/null 2>&1 && "
-                         "etcdctl --cert=/root/tls/root.pem --key=/root/tls/root.key del /sdtrain/%s/%s/a-test >/dev/null && "
-                         "echo %s\n" % (CLUSTER, kind, CLUSTER, kind, kind) for kind in sorted(kinds)) + "true"
+        # a deletion of what is not there needs the same right as a write, and disturbs nobody
+        script = "".join("etcdctl del /sdtrain/%s/%s/nobody >/dev/null 2>&1 && echo %s\n" % (CLUSTER, kind, kind)
+                         for kind in sorted(kinds)) + "true"
         for who, wanted in allowed.items():
             self.assertEqual(set(self.fleet.etcd(who, "sh", "-c", script).split()), wanted, who)
         code, text = self.fleet.try_etcd("node", "etcdctl", "get", "--prefix", "/sdtrain/%s/leader/" % CLUSTER)

@@ -96,6 +96,7 @@ static const Field fields[] = {
     FIELD(hash, FIELD_HASH, T(SAVED)),
     FIELD(digest, FIELD_HASH, T(SAVED) | T(DONE)),
     FIELD(exit_code, FIELD_INT, T(ERROR)),
+    NEWER(unmet, unmet, FIELD_INT, T(ERROR)),
     FIELD(text, FIELD_TEXT, T(ERROR) | T(DONE)),
 };
 

@@ -112,6 +112,7 @@ typedef struct ChannelMessage {
     ChannelStoreUse store;     /* saved: of the checkpoints' store */
 
     int exit_code;               /* error */
+    int unmet;                   /* error: 1 + the rank that joining did not meet; 0: none */
     char text[CHANNEL_TEXT_MAX]; /* error: for people; done: "finished" or "left" */
 } ChannelMessage;
 
