@@ -7,6 +7,7 @@ nobody disturbed.
 import json
 import os
 import sys
+import time
 import unittest
 
 from fleet import Fleet
@@ -78,8 +79,8 @@ class HostsCase(unittest.TestCase):
             host.set_right()
         for host in self.fleet.hosts:
             self.fleet.start(host)
-        self.fleet.ctl("job", "stop", self.job["name"])
-        self.fleet.wait(self.job, "stopped", 120)
+        if self.fleet.try_ctl("job", "stop", self.job["name"])[0] == 0:  # it has not ended yet
+            self.fleet.wait(self.job, "stopped", 120)
 
     def steady(self, size=SIZE, timeout=120):
         """The job's status, once it has stepped on that many ranks and nothing is open."""
@@ -150,6 +151,26 @@ class HostsCase(unittest.TestCase):
             self.fail("%s has %s" % (host.name, host.processes("sdtraind.service")))
 
 
+class Result(unittest.TextTestResult):
+    """Says what failed when it fails, and how long each test took."""
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.began = time.monotonic()
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        self.stream.writeln("    %.1f s" % (time.monotonic() - self.began))
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.stream.writeln(self.errors[-1][1])
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.stream.writeln(self.failures[-1][1])
+
+
 def main():
-    sys.stdout.reconfigure(line_buffering=True)
-    unittest.main(verbosity=2)
+    unittest.main(testRunner=unittest.TextTestRunner(stream=sys.stdout, descriptions=False, verbosity=2,
+                                                     resultclass=Result))
