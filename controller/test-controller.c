@@ -125,8 +125,12 @@ static void start_controller(Lab *lab, int i)
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
+    char config[512];
+    (void)snprintf(config, sizeof(config), "%s/config-%d.json", testing_etcd_folder(lab->server),
+                   i);
+    bool has_config = access(config, R_OK) == 0;
     execl(path, path, "--cluster", "lab", "--etcd", endpoints, "--name", name, "--lease-sec", "2",
-          "--record", record, NULL);
+          "--record", record, has_config ? "--config" : NULL, config, NULL);
     _exit(127);
 }
 
@@ -602,6 +606,38 @@ static void what_was_recorded_is_decided_again(void **state)
     assert_true(second.n_events > second.n_decisions);
 }
 
+static bool record_has(Lab *lab, int i, const char *words)
+{
+    char path[512];
+    _cleanup_free_ char *text = NULL;
+    Error err = ERROR_INIT;
+    (void)snprintf(path, sizeof(path), "%s/record-%d", testing_etcd_folder(lab->server), i);
+    return file_read(path, 1 << 24, &text, NULL, &err) == 0 && strstr(text, words);
+}
+
+/* SIGHUP: the next death is judged by the new settings, and a replay knows them. */
+static void settings_change_while_it_runs(void **state)
+{
+    Lab *lab = *state;
+    Error err = ERROR_INIT;
+    char config[512];
+    (void)snprintf(config, sizeof(config), "%s/config-0.json", testing_etcd_folder(lab->server));
+    assert_int_equal(file_write(config, "{\"max_strikes\": 9}", 18, 0, &err), 0);
+    start_controller(lab, 0);
+    bring_to_running(lab);
+    const char changed[] = "{\"max_strikes\": 1, \"lease_sec\": 3}";
+    assert_int_equal(file_write(config, changed, strlen(changed), 0, &err), 0);
+    assert_int_equal(kill(lab->controllers[0], SIGHUP), 0);
+    TESTING_RUN_UNTIL(lab->event, record_has(lab, 0, "{\"config\":{\"ttl_usec\":2000000,"));
+    put_rank(lab, 1, "n2", (RankReport){.rank = 1, .state = RANK_EXITED, .exit_code = -9}, 0,
+             false);
+    wait_for(lab, "a", PHASE_RECOVERING, 2, false);
+    assert_non_null(strstr(text_at(lab, KEY_CORDONS, "n2"), "quarantine"));
+    stop_controller(lab, 0, SIGTERM);
+    Replayed seen = replay_record(lab, 0);
+    assert_int_equal(seen.n_differences, 0);
+}
+
 static void bad_settings_name_file_key_and_value(_unused_ void **state)
 {
     static const struct {
@@ -659,6 +695,7 @@ int main(void)
         WITH_LAB(etcd_may_go_away_for_a_while),
         WITH_LAB(a_deleted_job_leaves_nothing),
         WITH_LAB(what_was_recorded_is_decided_again),
+        WITH_LAB(settings_change_while_it_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
 /* failure.c - whether the present world of a job has failed, why, and who is to blame.
  *
  * Entry point: failure_find(). The most telling sign wins: a device fault explains a lost peer, not
- * the other way round. "Peer lost" blames nobody, so it waits, bounded, for the sign that does (or, when
- * ranks could not join, for all to say whom they missed); a hang waits for the other reports, for its culprit is the rank with the smallest (step, stage). */
+ * the other way round. "Peer lost" blames nobody, so it waits, bounded, for the sign that does (or,
+ * when ranks could not join, for all to say whom they missed); a hang waits for the other reports,
+ * for its culprit is the rank with the smallest (step, stage). */
 #include "controller/core/state.h"
 #include "controller/core/text.h"
 #include "trainer/api/channel.h"
