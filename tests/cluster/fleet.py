@@ -107,7 +107,14 @@ class Fleet:
             host.run("systemctl", "start", "--no-block", "etcd.service")
         for host in self.hosts:
             until(lambda: host.is_active("etcd"), "etcd on " + host.name, 120, 0.1)
-        self.etcd("root", "/opt/etcd-roles", "--enable", CLUSTER)
+
+    def begin_service(self):
+        """Installs the packages, gives everybody the least rights, and starts the services."""
+        for host in self.hosts:
+            self.install(host, self.packages)
+        self.etcd("root", "/usr/share/sdtrain/etcd-roles", "--enable", CLUSTER)
+        for host in self.hosts:
+            self.start(host)
 
     def close(self):
         for host in self.hosts:
@@ -141,8 +148,6 @@ class Fleet:
         for who in self.users:
             for end in ("pem", "key"):
                 host.write("/root/tls/%s.%s" % (who, end), self.authority.text("%s.%s" % (who, end)), 0o600)
-        with open(os.path.join(rootfs.SOURCE, "ops/etcd-roles")) as file:
-            host.write("/opt/etcd-roles", file.read(), 0o755)
 
     # ---- what an operator does ----
 
@@ -161,7 +166,7 @@ class Fleet:
     def configure(self, host, program, **changes):
         settings = dict(PROGRAMS[program], etcd=self.endpoints, **changes)
         for key, name in (("etcd_ca", "ca.pem"), ("etcd_cert", "etcd.pem"), ("etcd_key", "etcd.key")):
-            settings[key] = "/run/credentials/%s.service/%s_%s" % (program, program, name)
+            settings[key] = "%%d/%s_%s" % (program, name)
         if program == "sdtraind":
             settings["address"] = host.address
         host.write("/etc/sdtrain/%s.json" % program, json.dumps(settings, indent=2))

@@ -20,11 +20,7 @@ NODE_LOST = "node-lost"
 
 def setUpModule():
     set_up()
-    fleet = World.fleet
-    for host in fleet.hosts:
-        fleet.install(host, fleet.packages)
-    for host in fleet.hosts:
-        fleet.start(host)
+    World.fleet.begin_service()
 
 
 def tearDownModule():
@@ -50,7 +46,7 @@ class Installed(HostsCase):
 
     def test_rights(self):
         """Who has a node's key can do no more than a node does."""
-        allowed = {"node": {"nodes", "ranks", "rendezvous", "checkpoints", "progress", "requests"},
+        allowed = {"node": {"nodes", "health", "ranks", "rendezvous", "checkpoints", "progress", "requests"},
                    "operator": {"specs", "desired", "cordons", "requests"},
                    "controller": {"leader", "cordons", "specs", "desired", "worlds", "phases", "ranks", "rendezvous",
                                   "checkpoints", "progress", "incidents", "alerts", "requests"}}
