@@ -4,6 +4,7 @@ Each test begins a job, does its harm while the job trains, waits until all is w
 that it has come to. When all tests are done, every job's losses and digest are compared with those of one run that
 nobody disturbed.
 """
+import contextlib
 import json
 import os
 import sys
@@ -44,6 +45,8 @@ def check_bits():
     for step, job, digest, lines in sorted(World.ended, key=lambda ended: ended[0]):
         alone = dict(job, name="alone", checkpoint={"uri": lab.path("alone"), "every_steps": 1000000},
                      train=dict(job["train"], steps=step))
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(lab.path("alone", "metrics.jsonl"))  # of the life before, which ended there
         code, text = lab.train(alone, timeout=900)
         if code != 0:
             raise AssertionError("the undisturbed run exits %d:\n%s" % (code, text[-2000:]))
