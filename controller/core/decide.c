@@ -203,8 +203,10 @@ static bool decide_removal(Cluster *c, Job *job, Decision *d)
     }
     if (job_has_older_ranks_alive(c, job, INT64_MAX, &node))
         return false;
-    d->remove_job = true;
     d->desired_revision = job->desired_stamp.mod;
+    if (incident_forget(c, job, d))
+        return true;
+    d->remove_job = true;
     d->phase_revision = job->phase_stamp.mod;
     d->world_revision = job->world_stamp.mod;
     return true;

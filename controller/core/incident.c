@@ -115,6 +115,23 @@ void incident_resolve(Cluster *c, const Job *job, const Incident *incident, Deci
         d->incident.replay_sec = 0;
 }
 
+/* They go before the job does: one of the same name begins anew, and its incidents must not be taken
+ * for these. */
+bool incident_forget(Cluster *c, const Job *job, Decision *d)
+{
+    const Incident *open = incident_find_open(c, job);
+    if (open) {
+        incident_resolve(c, job, open, d);
+        return true;
+    }
+    for (int i = 0; i < c->limits.incidents; i++)
+        if (c->incidents[i].used && text_equal(c->incidents[i].record.job, job->name)) {
+            text_copy(d->remove_incident, sizeof(d->remove_incident), c->incidents[i].record.id);
+            return true;
+        }
+    return false;
+}
+
 /* Replay ends when the new world is where the old one was. */
 bool incident_add_replay(Cluster *c, const Job *job, Decision *d)
 {

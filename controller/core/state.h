@@ -211,6 +211,8 @@ void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision 
 /* The newest open one of the job, or NULL. */
 const Incident *incident_find_open(const Cluster *c, const Job *job);
 void incident_resolve(Cluster *c, const Job *job, const Incident *incident, Decision *d);
+/* The next step of a deleted job's incidents: resolved, then removed. False when none is left. */
+bool incident_forget(Cluster *c, const Job *job, Decision *d);
 bool incident_add_replay(Cluster *c, const Job *job, Decision *d);
 
 /* ---- decide.c, house.c: each fills the decision and returns true when there is one ---- */

@@ -415,8 +415,16 @@ void watch_wake(Watch *watch)
               on_deliver, watch, watch->token);
 }
 
-/* The difference between what was delivered and what there is: deletes are made up, and a key that
- * died and was born again dies first. */
+static int by_revision(const void *a, const void *b)
+{
+    const WatchEvent *x = a, *y = b;
+    if (x->revision != y->revision)
+        return x->revision < y->revision ? -1 : 1;
+    return x->key < y->key ? -1 : 1;
+}
+
+/* The difference between what was delivered and what there is: deletes, made up, also of a key that
+ * died and was born again, then puts by revision. As libetcd does it. */
 static size_t compare(Watch *watch, const CallResult *result, WatchEvent *events, uint64_t mark)
 {
     const Etcd *etcd = &watch->client->universe->etcd;
@@ -425,20 +433,24 @@ static size_t compare(Watch *watch, const CallResult *result, WatchEvent *events
         const Item *item = &result->items[i];
         Known *known = known_of(watch, item->key);
         known->listed = mark;
-        if (known->mod_revision == item->mod_revision)
-            continue;
         if (known->mod_revision && known->create_revision != item->create_revision)
-            events[n++] = (WatchEvent){.key = item->key, .revision = item->create_revision};
-        events[n++] = (WatchEvent){.key = item->key,
-                                   .revision = item->mod_revision,
-                                   .create_revision = item->create_revision,
-                                   .value = item->value};
+            events[n++] = (WatchEvent){.key = item->key, .revision = item->create_revision - 1};
     }
     for (size_t i = 0; i < watch->n_known; i++)
         if (watch->known[i].mod_revision && watch->known[i].listed != mark) {
             int key = watch->kind == KEY_KINDS ? (int)i : etcd->keys_of[watch->kind].at[i];
             events[n++] = (WatchEvent){.key = key, .revision = result->revision};
         }
+    size_t first_put = n;
+    for (size_t i = 0; i < result->n_items; i++) {
+        const Item *item = &result->items[i];
+        if (known_of(watch, item->key)->mod_revision != item->mod_revision)
+            events[n++] = (WatchEvent){.key = item->key,
+                                       .revision = item->mod_revision,
+                                       .create_revision = item->create_revision,
+                                       .value = item->value};
+    }
+    qsort(events + first_put, n - first_put, sizeof(*events), by_revision);
     return n;
 }
 

@@ -107,19 +107,32 @@ static void on_put(_unused_ Universe *u, void *who, uint64_t token, const CallRe
     if (token != node->put_call)
         return;
     node->put_call = 0;
-    node->with_ranks = false;
     if (result->r < 0 || !result->succeeded) {
         node->put_lease = -1;
         node->put_wanted = true;
+        if (node->with_ranks) /* their world may have moved: they die first */
+            put_later(node);
         look(node);
         return;
     }
     node_note_contact(node);
+    node->with_ranks = false;
     node->revision = result->revision;
     node->registered = true;
     if (node->put_wanted)
         put_record(node);
     node_touch(node);
+}
+
+/* Nobody would know of them if the node came back now. */
+static bool old_ranks_live(const Node *node)
+{
+    for (int i = 0; i < node->n_slots; i++) {
+        const Process *p = &node->slots[i];
+        if (p->used && !p->lost && (!p->team || p->team->over))
+            return true;
+    }
+    return false;
 }
 
 static void put_record(Node *node)
@@ -128,6 +141,11 @@ static void put_record(Node *node)
     int lease = node->client.lease;
     if (node->put_call || node->put_retry || lease < 0) {
         node->put_wanted = true;
+        return;
+    }
+    if (node->with_ranks && old_ranks_live(node)) {
+        node->put_wanted = true;
+        put_later(node);
         return;
     }
     Txn txn = {.node = node};

@@ -501,7 +501,7 @@ void swarm_draw_options(Sim *sim, int n_nodes, Options *ret)
                                   .incidents = 64,
                                   .requests = 8};
     ret->watchdog = (WatchdogLimits){.floor_usec = SEC(2 + sim_draw(sim, 5)),
-                                     .startup_usec = SEC(30),
+                                     .startup_usec = SEC(10),
                                      .save_usec = SEC(30),
                                      .factor = 10};
     for (int job = 0; job < ret->n_jobs; job++)
@@ -542,10 +542,11 @@ static void heal_network(Universe *u)
 static void heal_node(Universe *u, Node *node)
 {
     node->refuses_numerics = false;
-    node->frozen_until_usec = MIN(node->frozen_until_usec, u->sim.now_usec);
-    node->actor.frozen_until_usec = MIN(node->actor.frozen_until_usec, u->sim.now_usec);
-    for (int i = 0; i < node->n_slots; i++)
+    for (int i = 0; i < node->n_slots; i++) {
+        node->slots[i].stopped = false;
         on_killable(u, &node->slots[i], node->slots[i].life);
+        u->swarm.hangs |= node->slots[i].stuck; /* nobody but the watchdog ends it */
+    }
     if (node->verdict != NODE_HEALTHY)
         node_set_verdict(node, NODE_HEALTHY);
     if (etcd_find(&u->etcd, KEY_CORDONS, node->name))
@@ -555,10 +556,21 @@ static void heal_node(Universe *u, Node *node)
     node_boot(node);
 }
 
+/* Faults have ended when the last frozen one has woken. */
+static void wait_for_thaw(Universe *u)
+{
+    uint64_t until = u->sim.now_usec;
+    u->swarm.healed = true;
+    for (int i = 0; i < u->options.n_nodes; i++)
+        until = MAX(until, u->nodes[i].actor.frozen_until_usec);
+    for (int i = 0; i < u->options.n_controllers; i++)
+        until = MAX(until, u->controllers[i].actor.frozen_until_usec);
+    sim_run(u, until + 1);
+}
+
 static void heal(Universe *u)
 {
     sim_say(&u->sim, "healing");
-    u->swarm.healed = true;
     heal_network(u);
     u->store.out = false;
     for (int i = 0; i < u->store.n; i++)
@@ -566,11 +578,8 @@ static void heal(Universe *u)
     memset(u->poisoned_step, 0, sizeof(u->poisoned_step));
     for (int i = 0; i < u->options.n_nodes; i++)
         heal_node(u, &u->nodes[i]);
-    for (int i = 0; i < u->options.n_controllers; i++) {
-        u->controllers[i].actor.frozen_until_usec =
-            MIN(u->controllers[i].actor.frozen_until_usec, u->sim.now_usec);
+    for (int i = 0; i < u->options.n_controllers; i++)
         controller_start(&u->controllers[i]);
-    }
     for (int job = 0; job < u->options.n_jobs; job++) {
         int share = u->options.n_nodes * u->options.n_slots / u->options.n_jobs;
         u->options.jobs[job].max = CLAMP(u->options.jobs[job].max, 1, share);
@@ -615,11 +624,12 @@ static void start_what_failed(Universe *u, int *n_starts)
 }
 
 /* 3 TTL and the start deadline, and what is documented beside them: a store that is suspected holds
- * decisions for ten TTL, a world that was asked to leave has its deadline. */
+ * decisions for ten TTL, a world that was asked to leave has its deadline, a hang the watchdog's. */
 static uint64_t liveness_bound(Universe *u)
 {
     const ClusterConfig *core = &u->options.core;
     uint64_t usec = 3 * core->ttl_usec + core->start_deadline_usec + core->leave_deadline_usec;
+    usec += u->swarm.hangs ? u->options.watchdog.startup_usec : 0;
     for (int i = 0; i < u->options.n_controllers; i++)
         if (cluster_hold_until(u->controllers[i].cluster) > u->sim.now_usec)
             return usec + 11 * core->ttl_usec;
@@ -661,6 +671,7 @@ void swarm_run(Universe *u)
         submit(u, job);
     later(u, SEC(1 + sim_draw(sim, 8)), on_fault, NULL);
     sim_run(u, sim->now_usec + u->options.faults_usec);
+    wait_for_thaw(u);
     if (sim->failed)
         return;
     heal(u);

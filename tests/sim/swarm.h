@@ -32,7 +32,7 @@ typedef struct Options { /* drawn from the seed */
 } Options;
 
 typedef struct Swarm {
-    bool healed;
+    bool healed, hangs;
     uint64_t n_faults;
 } Swarm;
 
