@@ -148,6 +148,19 @@ bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Deci
     return true;
 }
 
+/* The records of generations before the last, whatever the job does now: one that fails again and
+ * again must not fill the table of reports. */
+static bool decide_cleanup(Cluster *c, Job *job, Decision *d)
+{
+    int node;
+    if (job->oldest_generation == 0 || job->oldest_generation >= job->world.generation - 1 ||
+        job_has_older_ranks_alive(c, job, job->oldest_generation + 1, &node))
+        return false;
+    d->remove_generation = job->oldest_generation++;
+    d->world_revision = job->world_stamp.mod;
+    return true;
+}
+
 /* ---- not running ---- */
 
 static bool wants_to_run(const Job *job)
@@ -357,16 +370,7 @@ static bool decide_upkeep(Cluster *c, Job *job, Decision *d)
         incident_resolve(c, job, incident, d);
         return true;
     }
-    if (incident_add_replay(c, job, d))
-        return true;
-    if (job->oldest_generation == 0 || job->oldest_generation >= job->world.generation - 1)
-        return false;
-    int node;
-    if (job_has_older_ranks_alive(c, job, job->oldest_generation + 1, &node))
-        return false;
-    d->remove_generation = job->oldest_generation++;
-    d->world_revision = job->world_stamp.mod;
-    return true;
+    return incident_add_replay(c, job, d) || decide_cleanup(c, job, d);
 }
 
 static bool decide_running(Cluster *c, Job *job, Decision *d)
@@ -430,11 +434,11 @@ static bool decide_active(Cluster *c, Job *job, Decision *d)
     if (failure_find(c, job, &failure))
         return decide_failure(c, job, &failure, d);
     if (!job->phase.go)
-        return decide_go(c, job, d);
+        return decide_go(c, job, d) || decide_cleanup(c, job, d);
     switch (job->phase.phase) {
     case PHASE_STARTING:
     case PHASE_RECOVERING:
-        return decide_first_step(c, job, d);
+        return decide_first_step(c, job, d) || decide_cleanup(c, job, d);
     case PHASE_RUNNING:
         return decide_running(c, job, d);
     default:
@@ -458,12 +462,12 @@ bool decide_job(Cluster *c, Job *job, Decision *d)
     }
     switch (job->phase.phase) {
     case PHASE_PENDING:
-        return decide_pending(c, job, d);
+        return decide_pending(c, job, d) || decide_cleanup(c, job, d);
     case PHASE_STOPPED:
     case PHASE_FAILED:
-        return decide_restart(c, job, d);
+        return decide_restart(c, job, d) || decide_cleanup(c, job, d);
     case PHASE_SUCCEEDED:
-        return false;
+        return decide_cleanup(c, job, d);
     default:
         return decide_active(c, job, d);
     }

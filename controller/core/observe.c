@@ -287,18 +287,31 @@ static Report *find_report(Cluster *c, const Job *job, int node, int64_t generat
     return NULL;
 }
 
+/* When the table is full, a report of an older world whose ranks are dead makes room. */
+static Report *free_report(Cluster *c)
+{
+    Report *dead = NULL;
+    for (int i = 0; i < c->limits.reports; i++) {
+        Report *report = &c->reports[i];
+        if (!report->used)
+            return report;
+        if (report->generation < c->jobs[report->job].world.generation &&
+            (!dead || report->generation < dead->generation) && !report_is_alive(c, report))
+            dead = report;
+    }
+    return dead;
+}
+
 static Report *new_report(Cluster *c, const Job *job, int node, int64_t generation)
 {
-    for (int i = 0; i < c->limits.reports; i++)
-        if (!c->reports[i].used) {
-            c->reports[i] = (Report){.used = true,
-                                     .job = job_index(c, job),
-                                     .node = node,
-                                     .generation = generation};
-            return &c->reports[i];
-        }
-    c->dropped++;
-    return NULL;
+    Report *report = free_report(c);
+    if (!report) {
+        c->dropped++;
+        return NULL;
+    }
+    *report = (Report){
+        .used = true, .job = job_index(c, job), .node = node, .generation = generation};
+    return report;
 }
 
 /* Last words are kept of one rank: one that exited by itself, with an error of its own at best. */

@@ -264,6 +264,8 @@ static void read_again_later(Controller *c, Pending *p)
 
 static bool still_leads(const Controller *c, const CallResult *result)
 {
+    if (result->revision < c->term)
+        return true; /* it is older than the term */
     for (size_t i = 0; i < result->n_items; i++)
         if (result->items[i].key == c->leader_key)
             return result->items[i].create_revision == c->term;
