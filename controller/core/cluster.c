@@ -146,7 +146,8 @@ static void learn_outcome(Cluster *c, const Event *ev)
         if (!job->used || job->in_flight != ev->id)
             continue;
         job->in_flight = 0;
-        job->awaited_revision = done ? ev->revision : job->awaited_revision;
+        if (done && !job->removing) /* a removal that found nothing shows nothing */
+            job->awaited_revision = ev->revision;
         if (done && job->removing && job->removing == job->oldest_generation)
             job->oldest_generation++;
     }

@@ -154,7 +154,7 @@ static bool decide_cleanup(Cluster *c, Job *job, Decision *d)
 {
     int node;
     if (job->oldest_generation == 0 || job->oldest_generation >= job->world.generation - 1 ||
-        job_has_older_ranks_alive(c, job, job->oldest_generation + 1, &node))
+        job_has_ranks_alive(c, job, job->oldest_generation + 1, 0, &node))
         return false;
     d->remove_generation = job->oldest_generation++;
     d->world_revision = job->world_stamp.mod;
@@ -214,7 +214,7 @@ static bool decide_removal(Cluster *c, Job *job, Decision *d)
         decide_end(c, job, PHASE_STOPPED, "deleted", d);
         return true;
     }
-    if (job_has_older_ranks_alive(c, job, INT64_MAX, &node))
+    if (job_has_ranks_alive(c, job, INT64_MAX, INT64_MAX, &node))
         return false;
     d->desired_revision = job->desired_stamp.mod;
     if (incident_forget(c, job, d))
@@ -222,6 +222,22 @@ static bool decide_removal(Cluster *c, Job *job, Decision *d)
     d->remove_job = true;
     d->phase_revision = job->phase_stamp.mod;
     d->world_revision = job->world_stamp.mod;
+    return true;
+}
+
+/* What a node wrote about a job after that was removed. */
+static bool decide_remains(Cluster *c, Job *job, Decision *d)
+{
+    int node;
+    bool remains = false;
+    for (int i = 0; i < c->limits.reports; i++)
+        remains |= c->reports[i].used && c->reports[i].job == job_index(c, job) &&
+                   c->reports[i].stamp.mod != 0;
+    if (!remains || job->world_stamp.mod || job->phase_stamp.mod ||
+        job_has_ranks_alive(c, job, INT64_MAX, INT64_MAX, &node))
+        return false;
+    d->remove_job = true;
+    d->desired_revision = d->world_revision = d->phase_revision = 0;
     return true;
 }
 
@@ -250,7 +266,7 @@ static bool decide_go(Cluster *c, Job *job, Decision *d)
         decide_end(c, job, PHASE_STOPPED, "stopped before its first step", d);
         return true;
     }
-    if (!all_ready(c, job) || job_has_older_ranks_alive(c, job, job->world.generation, &node))
+    if (!all_ready(c, job) || job_has_older_ranks_alive(c, job, &node))
         return false; /* I3 */
     decide_phase(c, job, job->phase.phase, job->phase.reason, d);
     d->phase.go = true;
@@ -452,6 +468,8 @@ bool decide_job(Cluster *c, Job *job, Decision *d)
         c->nodes[i].left_out = false;
     if (job->desired_stamp.mod && job->desired.state == DESIRED_DELETED)
         return decide_removal(c, job, d);
+    if (!job->spec_stamp.mod && !job->desired_stamp.mod)
+        return decide_remains(c, job, d);
     if (!job->spec_stamp.mod || !job->desired_stamp.mod)
         return false; /* half written, or being removed */
     if (job->facts.refused[0]) {

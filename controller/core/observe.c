@@ -309,8 +309,8 @@ static Report *new_report(Cluster *c, const Job *job, int node, int64_t generati
         c->dropped++;
         return NULL;
     }
-    *report = (Report){
-        .used = true, .job = job_index(c, job), .node = node, .generation = generation};
+    *report =
+        (Report){.used = true, .job = job_index(c, job), .node = node, .generation = generation};
     return report;
 }
 

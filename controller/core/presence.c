@@ -82,7 +82,7 @@ static bool newer_report_says_killed(const Cluster *c, const Report *report)
     for (int i = 0; i < c->limits.reports; i++) {
         const Report *newer = &c->reports[i];
         if (newer->used && newer->job == report->job && newer->node == report->node &&
-            newer->generation > report->generation && newer->killed_usec)
+            newer->world_revision > report->world_revision && newer->killed_usec)
             return true;
     }
     return false;
@@ -102,15 +102,23 @@ bool report_is_alive(Cluster *c, const Report *report)
     return !newer_report_says_killed(c, report);
 }
 
-bool job_has_older_ranks_alive(Cluster *c, const Job *job, int64_t before, int *ret_node)
+bool job_has_ranks_alive(Cluster *c, const Job *job, int64_t before_generation,
+                         int64_t before_revision, int *ret_node)
 {
     for (int i = 0; i < c->limits.reports; i++) {
         const Report *report = &c->reports[i];
-        if (!report->used || report->job != job_index(c, job) || report->generation >= before ||
+        if (!report->used || report->job != job_index(c, job) ||
+            (report->generation >= before_generation &&
+             report->world_revision >= before_revision) ||
             node_is_excluded(c, &c->nodes[report->node]) || !report_is_alive(c, report))
             continue;
         *ret_node = report->node;
         return true;
     }
     return false;
+}
+
+bool job_has_older_ranks_alive(Cluster *c, const Job *job, int *ret_node)
+{
+    return job_has_ranks_alive(c, job, job->world.generation, job->world_stamp.mod, ret_node);
 }

@@ -148,7 +148,12 @@ bool node_is_cordoned(Cluster *c, const Node *node, const Job *job);
 const char *node_refusal(Cluster *c, const Node *node, const Job *job);
 /* Processes that may still run: nobody reported their end, and their node is not known dead. */
 bool report_is_alive(Cluster *c, const Report *report);
-bool job_has_older_ranks_alive(Cluster *c, const Job *job, int64_t before, int *ret_node);
+/* Of worlds before that generation or before that revision of worlds/<job>: of a job that was deleted
+ * and born again the generations alone say nothing. */
+bool job_has_ranks_alive(Cluster *c, const Job *job, int64_t before_generation,
+                         int64_t before_revision, int *ret_node);
+/* Of worlds before the present one. */
+bool job_has_older_ranks_alive(Cluster *c, const Job *job, int *ret_node);
 
 /* ---- plan.c ---- */
 typedef struct Plan {

@@ -377,6 +377,8 @@ int etcd_commit(Etcd *etcd, const Txn *txn, bool *ret_succeeded)
         else
             delete_ranks(etcd, op);
     }
+    if (etcd->n_history == first_change)
+        etcd->revision--; /* it deleted what was not there */
     tell_watches(etcd, first_change);
     return 0;
 }

@@ -233,6 +233,9 @@ static void revoke_one(Universe *u)
 
 static void compact(Universe *u) { etcd_compact(&u->etcd); }
 
+/* Another cluster's keys: revisions that no watch of ours shows. */
+static void write_elsewhere(Universe *u) { u->etcd.revision += 1 + sim_draw(&u->sim, 20); }
+
 static void cut_watches(Universe *u)
 {
     Client *client = some_client(u);
@@ -427,6 +430,7 @@ static const struct {
     {"revoke-all", revoke_all},
     {"revoke-one", revoke_one},
     {"compact", compact},
+    {"write-elsewhere", write_elsewhere},
     {"cut-watches", cut_watches},
     {"crash-controller", crash_controller},
     {"stop-controller", stop_controller},
