@@ -11,7 +11,6 @@ enum {
     CALL_TIMEOUT_MSEC = 5000, /* libetcd's */
     ANSWER_MIN_MSEC = 300,
     GRANT_AGAIN_MSEC = 200,
-    LATE_LOOK_MSEC = 100,
     BLOCKED_MSEC = 200,
     BLOCKED_MAX = 8, /* then the client finds its endpoint silent and leaves it */
     READ_KEYS_MAX = 4,
@@ -24,6 +23,7 @@ struct Call {
     Client *client;        /* NULL: nobody waits for the answer */
     uint32_t life;
     CallKind kind;
+    bool late;
     Txn *txn;
     int list_kind, lease;
     int keys[READ_KEYS_MAX];
@@ -150,24 +150,27 @@ static void serve(Universe *u, Call *call)
     result->revision = etcd->revision;
 }
 
-/* A proposal that a member without quorum has kept: it counts once there is one again, long after
- * its client was told nothing. */
-static void on_late(Universe *u, void *who, _unused_ uint64_t token)
-{
-    Call *call = who;
-    if (u->etcd.down) {
-        sim_after(&u->sim, NULL, LATE_LOOK_MSEC * USEC_PER_MSEC, on_late, call, 0);
-        return;
-    }
-    serve(u, call);
-    call_free(u, call);
-}
-
+/* A proposal that lies in the log of a leader without quorum: it counts once there is one again,
+ * before anything newer, long after its client was told nothing. */
 static void keep_for_later(Universe *u, Call *call)
 {
     Call *late = call_new(u, CALL_TXN);
     late->txn = TAKE_PTR(call->txn);
-    sim_after(&u->sim, NULL, LATE_LOOK_MSEC * USEC_PER_MSEC, on_late, late, 0);
+    late->late = true;
+}
+
+void client_serve_late(Universe *u)
+{
+    Call *oldest = NULL; /* the newest are at the head */
+    for (Call *call = u->calls; call; call = call->next)
+        oldest = call;
+    for (Call *call = oldest, *newer; call; call = newer) {
+        newer = call->previous;
+        if (!call->late)
+            continue;
+        serve(u, call);
+        call_free(u, call);
+    }
 }
 
 static void on_arrival(Universe *u, void *who, _unused_ uint64_t token)

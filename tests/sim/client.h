@@ -103,5 +103,7 @@ void client_watch(Client *client, int kind, WatchHandler handler, void *who);
 void watch_wake(Watch *watch);
 /* The server cancels the stream. */
 void watch_cut(Watch *watch);
+/* There is a quorum again: what was proposed without one and not forgotten is done. */
+void client_serve_late(Universe *u);
 /* Frees calls that nobody will answer any more. */
 void client_calls_free(Universe *u);

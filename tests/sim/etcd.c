@@ -93,22 +93,31 @@ static void grow_buckets(Etcd *etcd)
     }
 }
 
-int etcd_key(Etcd *etcd, KeyKind kind, const char *name, int64_t generation, int node)
+static int find_key(const Etcd *etcd, KeyKind kind, const char *name, int64_t generation, int node)
 {
-    if (etcd->n_keys >= etcd->n_buckets)
-        grow_buckets(etcd);
-    int *bucket = &etcd->buckets[hash_key(kind, name, generation, node) % (size_t)etcd->n_buckets];
-    for (int i = *bucket; i; i = etcd->keys[i - 1].next_of_hash) {
+    int i = etcd->buckets[hash_key(kind, name, generation, node) % (size_t)etcd->n_buckets];
+    for (; i; i = etcd->keys[i - 1].next_of_hash) {
         const Key *key = &etcd->keys[i - 1];
         if (key->kind == kind && key->generation == generation && key->node == node &&
             strcmp(key->name, name) == 0)
-            return i - 1;
+            break;
     }
+    return i - 1;
+}
+
+int etcd_key(Etcd *etcd, KeyKind kind, const char *name, int64_t generation, int node)
+{
+    int n = find_key(etcd, kind, name, generation, node);
+    if (n >= 0)
+        return n;
+    if (etcd->n_keys >= etcd->n_buckets)
+        grow_buckets(etcd);
+    int *bucket = &etcd->buckets[hash_key(kind, name, generation, node) % (size_t)etcd->n_buckets];
     if (etcd->n_keys == etcd->keys_size) {
         etcd->keys_size = MAX(2 * etcd->keys_size, 256);
         etcd->keys = sim_more(etcd->keys, (size_t)etcd->keys_size * sizeof(Key));
     }
-    int n = etcd->n_keys++;
+    n = etcd->n_keys++;
     etcd->keys[n] = (Key){.kind = kind,
                           .node = node,
                           .generation = generation,
@@ -125,8 +134,8 @@ int etcd_key(Etcd *etcd, KeyKind kind, const char *name, int64_t generation, int
 
 const Key *etcd_find(Etcd *etcd, KeyKind kind, const char *name)
 {
-    const Key *key = &etcd->keys[etcd_key(etcd, kind, name, 0, -1)];
-    return key->mod_revision ? key : NULL;
+    int n = find_key(etcd, kind, name, 0, -1);
+    return n >= 0 && etcd->keys[n].mod_revision ? &etcd->keys[n] : NULL;
 }
 
 const void *etcd_record(Etcd *etcd, KeyKind kind, const char *name)
@@ -299,6 +308,7 @@ void etcd_lose_quorum(Etcd *etcd)
 void etcd_regain_quorum(Etcd *etcd)
 {
     etcd->down = false;
+    client_serve_late(etcd->universe);
     for (int i = 0; i < etcd->n_leases; i++)
         etcd->leases[i].expires_usec = etcd->universe->sim.now_usec + etcd->leases[i].ttl_usec;
     for (int kind = 0; kind <= KEY_KINDS; kind++)
