@@ -79,10 +79,11 @@ static bool node_is_excluded(Cluster *c, const Node *node)
 
 static bool newer_report_says_killed(const Cluster *c, const Report *report)
 {
-    for (int i = 0; i < c->limits.reports; i++) {
+    int i = c->nodes[report->node].first_report;
+    for (; i >= 0; i = c->reports[i].next_of_node) {
         const Report *newer = &c->reports[i];
-        if (newer->used && newer->job == report->job && newer->node == report->node &&
-            newer->world_revision > report->world_revision && newer->killed_usec)
+        if (newer->job == report->job && newer->world_revision > report->world_revision &&
+            newer->killed_usec)
             return true;
     }
     return false;

@@ -24,7 +24,9 @@ typedef struct Node {
     int64_t drain_revision; /* when its verdict became drain; 0: it is not */
     CordonRecord cordon;
     Stamp cordon_stamp;
-    bool left_out; /* by the decision being made */
+    bool left_out;    /* by the decision being made */
+    bool ran_before;  /* the job being planned */
+    int first_report; /* of those about its ranks, by next_of_node; -1: none */
 } Node;
 
 typedef struct Rank {
@@ -41,6 +43,7 @@ typedef struct Report {
     bool gone;          /* the key vanished; the processes may still run */
     uint64_t gone_usec; /* when */
     int job, node;
+    int next_of_node;
     int64_t generation, world_revision;
     uint64_t incarnation;
     Stamp stamp;
@@ -107,6 +110,8 @@ struct Cluster {
     Node *nodes;
     int *by_name; /* used nodes in name order */
     int n_by_name;
+    int last_node, last_report; /* where the last free place was */
+    int n_gone;                 /* reports whose key has vanished */
     Job *jobs;
     int *by_arrival;
     int n_by_arrival;

@@ -14,6 +14,7 @@ enum {
     RETRY_DOUBLINGS_MAX = 6,
     CAMPAIGN_AGAIN_MSEC = 200,
     STEPS_MAX = 10000,
+    CHECKED_NODES_MAX = 100, /* the core's own checks are quadratic */
 };
 
 static Sim *sim_of(const Controller *c) { return &c->universe->sim; }
@@ -63,6 +64,8 @@ static void step(Controller *c, Event *event)
         cluster_step(c->cluster, event, &actions);
         if (event->more)
             return;
+        if (c->universe->options.n_nodes <= CHECKED_NODES_MAX)
+            cluster_check(c->cluster);
         if (actions.decision.id)
             begin_decision(c, &actions.decision);
         if (!actions.again) {
