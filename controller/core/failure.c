@@ -233,13 +233,16 @@ static void consider_node(Cluster *c, const Job *job, const Run *run, Failure *b
     } else if (node->record.state == NODE_LEFT) {
         f.cause = CAUSE_NODE_LEFT;
         text_copy(f.evidence, sizeof(f.evidence), "its daemon was stopped");
-    } else if (node->record.verdict == NODE_ISOLATE) {
+    } else if (node_is_unhealthy(c, node)) {
         f.cause = CAUSE_NODE_UNHEALTHY;
         text_copy(f.evidence, sizeof(f.evidence), node->record.evidence);
     } else if (node->record.lost_slots & run->slots) {
         f.cause = CAUSE_SLOT_LOST;
         text_copy(f.evidence, sizeof(f.evidence),
                   "a process of an older generation survives SIGKILL");
+    } else if (node->record.bad_slots & run->slots) {
+        f.cause = CAUSE_SLOT_LOST;
+        text_copy(f.evidence, sizeof(f.evidence), node->record.evidence);
     } else if (report_is_missing(c, job, run)) {
         f.cause = CAUSE_RANKS_LOST;
         text_copy(f.evidence, sizeof(f.evidence), "the node does not run its ranks any more");
@@ -266,8 +269,8 @@ static bool has_done_its_part(const Cluster *c, const Job *job, int i)
 static void consider_older_ranks(Cluster *c, const Job *job, Failure *best)
 {
     int node;
-    if (best->cause != CAUSE_NONE || job->phase.go ||
-        !job_has_older_ranks_alive(c, job, job->world.generation, &node) || !start_is_late(c, job))
+    if (best->cause != CAUSE_NONE || job->phase.go || !start_is_late(c, job) ||
+        !job_has_older_ranks_alive(c, job, &node))
         return;
     *best =
         (Failure){.cause = CAUSE_START_TIMEOUT, .node = node, .rank = -1, .at_usec = c->real_usec};

@@ -19,7 +19,7 @@ void plan_find_free_slots(Cluster *c, const Job *job)
         const Node *node = &c->nodes[i];
         int n = node->used && !node_refusal(c, node, job) ? node->record.n_slots : 0;
         c->free_slots[i] = n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
-        c->free_slots[i] &= ~node->record.lost_slots;
+        c->free_slots[i] &= ~(node->record.lost_slots | node->record.bad_slots);
     }
     for (int j = 0; j < c->limits.jobs; j++) {
         const Job *other = &c->jobs[j];
@@ -35,14 +35,6 @@ void plan_find_free_slots(Cluster *c, const Job *job)
             if (report->ranks[k].state != RANK_EXITED)
                 c->free_slots[report->node] &= ~(UINT64_C(1) << report->ranks[k].slot);
     }
-}
-
-static bool ran_before(const Cluster *c, const Job *job, int node)
-{
-    for (int i = 0; i < job->n_runs; i++)
-        if (job_runs(c, job)[i].node == node)
-            return true;
-    return false;
 }
 
 int plan_wanted(const Job *job)
@@ -65,9 +57,13 @@ static uint64_t lowest_slots(uint64_t slots, int n)
 static int order_nodes(Cluster *c, const Job *job)
 {
     int n = 0;
+    for (int i = 0; i < c->n_by_name; i++)
+        c->nodes[c->by_name[i]].ran_before = false;
+    for (int i = 0; i < job->n_runs; i++)
+        c->nodes[job_runs(c, job)[i].node].ran_before = true;
     for (int before = 1; before >= 0; before--)
         for (int i = 0; i < c->n_by_name; i++)
-            if (ran_before(c, job, c->by_name[i]) == before)
+            if (c->nodes[c->by_name[i]].ran_before == before)
                 c->plan_nodes[n++] = c->by_name[i];
     return n;
 }

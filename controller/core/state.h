@@ -25,7 +25,8 @@ typedef struct Node {
     CordonRecord cordon;
     Stamp cordon_stamp;
     bool left_out;    /* by the decision being made */
-    int first_report; /* index + 1 of its reports' chain; 0: none */
+    bool ran_before;  /* the job being planned */
+    int first_report; /* of those about its ranks, by next_of_node; -1: none */
 } Node;
 
 typedef struct Rank {
@@ -43,7 +44,7 @@ typedef struct Report {
     bool gone;          /* the key vanished; the processes may still run */
     uint64_t gone_usec; /* when */
     int job, node;
-    int next; /* of the same node, as first_report */
+    int next_of_node;
     int64_t generation, world_revision;
     uint64_t incarnation;
     Stamp stamp;
@@ -112,18 +113,22 @@ struct Cluster {
     int64_t term;                /* 0: not leading */
     uint64_t observe_until_usec; /* a new leader does not act on absence before */
     uint64_t hold_until_usec;
+    bool distrusts_probes; /* too many nodes call themselves unhealthy at once */
     int64_t last_id;
     int64_t house_in_flight, house_awaited;
     int64_t dropped;
     Node *nodes;
     int *by_name; /* used nodes in name order */
     int n_by_name;
+    int last_node; /* where the last free place was */
+    int n_gone;    /* reports whose key has vanished */
     Job *jobs;
     int *by_arrival;
     int n_by_arrival;
     Run *runs;
     Report *reports;
-    int n_reports; /* none is used from there on */
+    int n_reports;         /* none was ever used from there on */
+    int first_free_report; /* of those before, by next_of_node; -1: none */
     Incident *incidents;
     Alert *alerts;
     Request *requests;
@@ -161,7 +166,24 @@ bool node_is_cordoned(const Cluster *c, const Node *node, const Job *job);
 const char *node_refusal(const Cluster *c, const Node *node, const Job *job);
 /* Processes that may still run: nobody reported their end, and their node is not known dead. */
 bool report_is_alive(Cluster *c, const Report *report);
-bool job_has_older_ranks_alive(Cluster *c, const Job *job, int64_t before, int *ret_node);
+/* Of worlds before that generation or before that revision of worlds/<job>: of a job that was deleted
+ * and born again the generations alone say nothing. */
+bool job_has_ranks_alive(Cluster *c, const Job *job, int64_t before_generation,
+                         int64_t before_revision, int *ret_node);
+/* Of worlds before the present one. */
+bool job_has_older_ranks_alive(Cluster *c, const Job *job, int *ret_node);
+
+/* ---- retest.c: what a node's own verdict is worth, and how a quarantine ends ---- */
+void health_update_trust(Cluster *c);
+/* It says that its results can't be trusted, and is believed. */
+bool node_is_unhealthy(const Cluster *c, const Node *node);
+/* A quarantine of another name that is this machine's; NULL: there is none. */
+const CordonRecord *node_find_machine_cordon(const Cluster *c, const Node *node);
+/* How many are unhealthy, of how many. */
+void health_count(const Cluster *c, int *ret_unhealthy, int *ret_present);
+/* A quarantine whose time is over: the node is asked to check itself, and is let in or kept out by
+ * what it answers. */
+bool decide_retest(Cluster *c, const Node *node, Decision *d);
 
 /* ---- plan.c ---- */
 typedef struct Plan {
