@@ -1,6 +1,7 @@
 /* cluster_judge.c - see cluster_judge.h. */
 #include "ctl/cluster_judge.h"
 
+#include "cluster/codec.h"
 #include "ctl/print.h"
 
 #include <stdarg.h>
@@ -129,6 +130,12 @@ static void judge_nodes(const Model *m, Judgement *j)
         if (n->verdict != NODE_HEALTHY) {
             add_wrong(j, "node %s is not healthy: %s", n->name, n->evidence);
             advise(j, "sdctl node status %s says more", n->name);
+        }
+        if (n->bad_slots) {
+            char slots[SLOTS_TEXT_MAX];
+            add_wrong(j, "node %s: slots not to be used: %s", n->name,
+                      slots_format(n->bad_slots, slots));
+            advise(j, "sdctl node status %s says why, and what clears it", n->name);
         }
         if (n->lost_slots) {
             add_wrong(j, "node %s: a process survives SIGKILL; its slot is lost", n->name);

@@ -233,13 +233,16 @@ static void consider_node(Cluster *c, const Job *job, const Run *run, Failure *b
     } else if (node->record.state == NODE_LEFT) {
         f.cause = CAUSE_NODE_LEFT;
         text_copy(f.evidence, sizeof(f.evidence), "its daemon was stopped");
-    } else if (node->record.verdict == NODE_ISOLATE) {
+    } else if (node_is_unhealthy(c, node)) {
         f.cause = CAUSE_NODE_UNHEALTHY;
         text_copy(f.evidence, sizeof(f.evidence), node->record.evidence);
     } else if (node->record.lost_slots & run->slots) {
         f.cause = CAUSE_SLOT_LOST;
         text_copy(f.evidence, sizeof(f.evidence),
                   "a process of an older generation survives SIGKILL");
+    } else if (node->record.bad_slots & run->slots) {
+        f.cause = CAUSE_SLOT_LOST;
+        text_copy(f.evidence, sizeof(f.evidence), node->record.evidence);
     } else if (report_is_missing(c, job, run)) {
         f.cause = CAUSE_RANKS_LOST;
         text_copy(f.evidence, sizeof(f.evidence), "the node does not run its ranks any more");
