@@ -8,6 +8,7 @@
 #include "cluster/keys.h"
 #include "daemon/exit.h"
 #include "daemon/manager.h"
+#include "daemon/rank.h"
 #include "daemon/team.h"
 
 #include <fcntl.h>
@@ -158,17 +159,19 @@ static void on_put(int r, const Error *err, const EtcdTxnResult *result, void *u
     Manager *m = userdata;
     Node *node = &m->node;
     node->call = NULL; /* it frees itself */
-    node->with_ranks = false;
     if (r < 0 || !result->succeeded) {
         if (r < 0)
             log_debug("cannot put this node's record: %s; reading again", err->text);
         node->lease = 0;
         node->wanted = true;
+        if (node->with_ranks) /* their world may have moved: they die first */
+            retry_later(m);
         node_look(m);
         return;
     }
 
     manager_note_contact(m);
+    node->with_ranks = false;
     node->revision = result->revision;
     if (!node->registered) {
         node->registered = true;
@@ -178,6 +181,17 @@ static void on_put(int r, const Error *err, const EtcdTxnResult *result, void *u
     if (node->wanted)
         node_put(m);
     manager_touch_node(m);
+}
+
+/* Ranks of a world that is over, not dead yet: nobody would know of them if the node came back now. */
+static bool old_ranks_live(const Manager *m)
+{
+    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
+        const Rank *rank = m->slots[i];
+        if (rank && !rank->lost && (!rank->team || rank->team->over))
+            return true;
+    }
+    return false;
 }
 
 /* The node and what runs on it come back together, so that nobody sees one without the other. */
@@ -204,6 +218,11 @@ static void node_put(Manager *m)
     int64_t lease = etcd_lease_id(m->lease);
     if (node->call || node->retry || lease == 0 || !m->probes.is_ready) {
         node->wanted = true;
+        return;
+    }
+    if (node->with_ranks && old_ranks_live(m)) {
+        node->wanted = true;
+        retry_later(m);
         return;
     }
 
