@@ -283,6 +283,6 @@ class Host:
         code, text = self.try_run("find", top, "-name", "cgroup.procs", "-exec", "grep", "-H", ".", "{}", "+")
         for line in text.splitlines() if code == 0 else []:
             path, _, pid = line.partition(":")
-            program = self.try_run("readlink", "/proc/%s/exe" % pid)[1].strip()
+            program = self.try_run("readlink", "/proc/%s/exe" % pid)[1].strip().removesuffix(" (deleted)")
             found[int(pid)] = (os.path.basename(program), os.path.dirname(path)[len(top):])
         return found
