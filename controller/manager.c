@@ -430,6 +430,7 @@ static ControllerView look(void *userdata)
 {
     Manager *m = userdata;
     return (ControllerView){.cluster = m->cluster,
+                            .outbox = m->outbox,
                             .term = m->term,
                             .loaded = m->loaded,
                             .connected = m->watch && etcd_watch_connected(m->watch)};
@@ -510,7 +511,16 @@ static int open_outbox(Manager *m, const ClusterLimits *limits, Error *err)
     return outbox_new(&options, &m->outbox, err);
 }
 
-int manager_reload(Manager *m, Error *err) { return outbox_reload(m->outbox, err); }
+int manager_reload(Manager *m, Error *err)
+{
+    const ClusterConfig config = config_cluster(m->config);
+    Event event = {.kind = EVENT_TICK};
+    stamp_event(m, &event);
+    cluster_configure(m->cluster, &config);
+    journal_record_config(m->journal, &event, &config);
+    tick(m);
+    return outbox_reload(m->outbox, err);
+}
 
 int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err)
 {

@@ -36,7 +36,7 @@ def machines(name, pace=True):
             def look():
                 r = cluster.steady(job, size)
                 return r if r and r["progress/" + name]["step"] >= r["worlds/" + name]["resume"]["step"] + steps else None
-            return system.until(look, "steps of %s" % name, 120)
+            return chaos.until(look, "steps of %s" % name, 120)
         trains()
         yield cluster, job, trains
     finally:
@@ -49,7 +49,7 @@ def node_of(records, job, rank):
 
 def recovered(cluster, job, generation):
     """The incident of that generation, once the next world has completed a step."""
-    from lab import until
+    from machines import until
     return until(lambda: next((i for i in cluster.incidents(generation) if i["generation"] == generation and
                                i.get("first_step_usec")), None), "recovery", 120)
 
@@ -140,7 +140,7 @@ def node_return(o, say, report, load):
 
 def first_step(cluster, job, generation):
     """When the world of that generation had completed its first step."""
-    from lab import until
+    from machines import until
 
     def look():
         for key, record in cluster.records("ranks/%s/%d/" % (job, generation)).items():

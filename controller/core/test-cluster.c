@@ -4,7 +4,8 @@
  * Commands (times in seconds; key=value pairs may be left out; text in quotes):
  *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents= escalate=
  *   lead TERM | deposed | takeover TERM
- *   node NAME slots= inc= [left] verdict= evidence= lost= job= gen= startup=     its record is put
+ *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup=
+ *                                    its record is put
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
  *   job NAME grains= steps= fails= grow= submitted= resume= refused=    its spec is put
  *   want NAME STATE min= max= target=                                   its desired record is put
@@ -14,7 +15,7 @@
  *   unrank JOB GEN NODE              the key vanishes
  *   rendezvous JOB GEN
  *   commit JOB STEP GEN | progress JOB GEN STEP
- *   request ID KIND TARGET
+ *   request ID KIND TARGET answer=
  *   alert ID [settled]               its alert record is put
  *   history JOB                      says which worlds the job's phase record remembers
  *   survey                           says what metrics would show
@@ -158,8 +159,11 @@ static void say_decision(Replay *replay, const Decision *d, void *userdata)
     }
     if (d->put_request || d->remove_request) {
         begin_line(s);
-        say(s, "request %s %s \"%s\"\n", d->request.id, d->put_request ? "answered" : "removed",
-            d->request.answer);
+        say(s, "request %s %s \"%s\"\n", d->request.id,
+            d->remove_request      ? "removed"
+            : d->request.answer[0] ? "answered"
+                                   : "asked",
+            d->request.answer[0] || d->remove_request ? d->request.answer : d->request.kind);
     }
 }
 
@@ -258,8 +262,7 @@ static void set_config(Story *s)
 static void put_node(Story *s)
 {
     static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
-    NodeRecord n = {.machine_id = "m",
-                    .incarnation = (uint64_t)find_number(s, "inc", 1),
+    NodeRecord n = {.incarnation = (uint64_t)find_number(s, "inc", 1),
                     .n_slots = (int)find_number(s, "slots", 1),
                     .state = has_flag(s, "left") ? NODE_LEFT : NODE_UP,
                     .generation = (int64_t)find_number(s, "gen", 0),
@@ -268,7 +271,9 @@ static void put_node(Story *s)
     COPY(n.name, word(s, 2));
     COPY(n.evidence, find_text(s, "evidence", ""));
     COPY(n.job, find_text(s, "job", ""));
+    COPY(n.machine_id, find_text(s, "machine", "m"));
     assert_int_equal(slots_parse(find_text(s, "lost", ""), &n.lost_slots), 0);
+    assert_int_equal(slots_parse(find_text(s, "bad", ""), &n.bad_slots), 0);
     replay_put(s->replay, EVENT_NODE, n.name, 0, NULL, &n, false);
 }
 
@@ -419,6 +424,7 @@ static void put_request(Story *s)
     COPY(record.id, word(s, 2));
     COPY(record.kind, word(s, 3));
     COPY(record.target, word(s, 4));
+    COPY(record.answer, find_text(s, "answer", ""));
     replay_put(s->replay, EVENT_REQUEST, record.id, 0, NULL, &record, false);
 }
 

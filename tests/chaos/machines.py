@@ -10,11 +10,11 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "system"))
 
-from lab import BIN, Cluster, process_state, processes_of, until  # noqa: E402
+import lab as system  # noqa: E402
+from lab import BIN, Cluster, process_state, processes_of  # noqa: E402
 from network import Network  # noqa: E402
 
 CLUSTER = "chaos"
@@ -24,6 +24,11 @@ FREEZERS = "/sys/fs/cgroup/freezer"
 FIRST = {"admin": 1, "etcd": 10, "controller": 20, "node": 30}
 # A step costs its pace and next to no processor; what a test wants of one life of a trainer comes in front.
 PACE = "SDTRAIN_FAULT=loop.compute=slow@*"
+
+
+def until(condition, what, timeout=60):
+    """Asks less often, for each question is a process of its own."""
+    return system.until(condition, what, timeout, pause=0.05)
 
 
 def _no_cores():
@@ -277,8 +282,9 @@ class Machines(Cluster):
             return None
         ranks = [rank for key, value in r.items() if key.startswith("ranks/%s/%d/" % (name, world["generation"]))
                  for rank in value["ranks"]]
-        if len(ranks) != size or any(rank["state"] != "running" for rank in ranks):
-            return None
+        if len(ranks) != size or any(rank["state"] != "running" or process_state(rank["pid"]) in (None, "Z", "T")
+                                     for rank in ranks):
+            return None  # the second: etcd has not heard yet
         if any(v["state"] == "open" for k, v in r.items() if k.startswith("incidents/")):
             return None
         return r
@@ -339,8 +345,4 @@ def is_gone(pid):
     return process_state(pid) in (None, "Z")
 
 
-def now():
-    return time.time()
-
-
-__all__ = ["BIN", "CLUSTER", "LEASE_SEC", "Machines", "PREFIX", "is_gone", "now", "until"]
+__all__ = ["BIN", "CLUSTER", "LEASE_SEC", "Machines", "PREFIX", "is_gone", "until"]

@@ -9,7 +9,8 @@ import unittest
 
 import machines
 from history import Checker, read
-from lab import LabCase, Outcome, SOURCE, until
+from lab import LabCase, Outcome, SOURCE
+from machines import until
 from network import why_not
 
 RESULTS = os.environ.get("SDTRAIN_CHAOS_TABLE") or os.path.join(SOURCE, "build/release/chaos")

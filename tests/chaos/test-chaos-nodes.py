@@ -18,6 +18,7 @@ class Nodes(ChaosCase):
         self.machines()
         self.clocks()
         self.two_at_once()
+        self.everything_at_once()
         self.finish()
 
     def signal_trainer(self, rank, number):
@@ -158,6 +159,25 @@ class Nodes(ChaosCase):
                           ["trainer-died", "node-lost"], nodes=nodes[1:], most=2,
                           outcome="goes on without the node, grows when it is back"),
                       lambda: self.cluster.power_on(nodes[1]))
+
+    def everything_at_once(self):
+        self.records = self.settle("what was before everything at once")
+        nodes = list(self.cluster.names["node"])
+        self.scenario("all-nodes", lambda: ([self.cluster.power_off(node) for node in nodes],
+                                            until(lambda: not self.cluster.records("nodes/"), "the end of all nodes"),
+                                            [self.cluster.power_on(node) for node in nodes]),
+                      Row("power loss of all nodes, back once all leases have run out", ["node-lost"], nodes=nodes, most=2,
+                          outcome="waits for nodes, goes on where it was saved"))
+
+        def outlast(at):
+            time.sleep(2 * LEASE_SEC)
+            self.cluster.start("etcd1")
+            until(self.cluster.member_leader, "etcd to answer again")
+            time.sleep(2 * LEASE_SEC)
+            return "nobody has to", None
+        self.scenario("only-member-kill", lambda: self.cluster.kill("etcd1"),
+                      Row("SIGKILL of etcd's only member, started again after %d s" % (2 * LEASE_SEC),
+                          outcome="training goes on; nobody dies, no new world"), None, outlast)
 
 
 if __name__ == "__main__":

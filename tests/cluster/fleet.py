@@ -1,6 +1,7 @@
 """A cluster as an operator has it: three hosts with our packages, etcd with mTLS and least rights, and a job."""
 import json
 import os
+import shutil
 import subprocess
 
 import rootfs
@@ -10,6 +11,7 @@ from lab import until
 
 CLUSTER = "test"
 LEASE_SEC = 3
+SHARED = "/srv/shared"
 BUILD = os.path.abspath(os.environ.get("SDTRAIN_BUILD") or os.path.join(rootfs.SOURCE, "build/release"))
 
 ETCD = """ETCD_NAME=%(name)s
@@ -42,15 +44,33 @@ CONTROLLERS = 2  # hosts that have one
 TRAINING_UID = 990
 
 
-def build_packages(folder, version=None):
+def build_packages(folder):
     """The .deb files of this tree, in that folder."""
-    command = ["cpack", "--config", os.path.join(BUILD, "CPackConfig.cmake"), "-B", folder]
-    done = subprocess.run(command + (["-D", "CPACK_PACKAGE_VERSION=" + version] if version else []), text=True,
+    done = subprocess.run(["cpack", "--config", os.path.join(BUILD, "CPackConfig.cmake"), "-B", folder], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     files = sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".deb"))
     if done.returncode != 0 or not files:
         raise AssertionError("cpack exits %d:\n%s" % (done.returncode, done.stdout))
     return files
+
+
+def raise_version(files, version, folder):
+    """The same packages with another version, in that folder."""
+    os.makedirs(folder)
+    raised = []
+    for file in files:
+        tree = os.path.join(folder, "tree")
+        subprocess.run(["dpkg-deb", "--raw-extract", file, tree], check=True)
+        control = os.path.join(tree, "DEBIAN/control")
+        with open(control) as text:
+            lines = ["Version: %s\n" % version if line.startswith("Version:") else line for line in text]
+        with open(control, "w") as text:
+            text.writelines(lines)
+        raised.append(os.path.join(folder, os.path.basename(file)))
+        subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", tree, raised[-1]], check=True,
+                       stdout=subprocess.DEVNULL)
+        shutil.rmtree(tree)
+    return raised
 
 
 class Fleet:
@@ -87,7 +107,14 @@ class Fleet:
             host.run("systemctl", "start", "--no-block", "etcd.service")
         for host in self.hosts:
             until(lambda: host.is_active("etcd"), "etcd on " + host.name, 120, 0.1)
-        self.etcd("root", "/opt/etcd-roles", "--enable", CLUSTER)
+
+    def begin_service(self):
+        """Installs the packages, gives everybody the least rights, and starts the services."""
+        for host in self.hosts:
+            self.install(host, self.packages)
+        self.etcd("root", "/usr/share/sdtrain/etcd-roles", "--enable", CLUSTER)
+        for host in self.hosts:
+            self.start(host)
 
     def close(self):
         for host in self.hosts:
@@ -98,8 +125,15 @@ class Fleet:
 
     def _binds(self):
         """The file system that all nodes share: data to read, checkpoints to write."""
-        return [(self.lab.path("data"), False), (self.lab.path("packages"), False),
-                (self.lab.path("unet.json"), False), (self.lab.path("checkpoints"), True)]
+        return [(self.lab.path(name), self.there(self.lab.path(name)), name == "checkpoints")
+                for name in ("data", "packages", "unet.json", "checkpoints")]
+
+    def there(self, path):
+        """Where the hosts see what the lab has."""
+        return path.replace(self.lab.folder, SHARED)
+
+    def here(self, path):
+        return path.replace(SHARED, self.lab.folder)
 
     def _write_etcd(self, host, tree):
         members = ",".join("%s=https://%s:2380" % (h.name, h.address) for h in self.hosts)
@@ -114,8 +148,6 @@ class Fleet:
         for who in self.users:
             for end in ("pem", "key"):
                 host.write("/root/tls/%s.%s" % (who, end), self.authority.text("%s.%s" % (who, end)), 0o600)
-        with open(os.path.join(rootfs.SOURCE, "ops/etcd-roles")) as file:
-            host.write("/opt/etcd-roles", file.read(), 0o755)
 
     # ---- what an operator does ----
 
@@ -134,7 +166,7 @@ class Fleet:
     def configure(self, host, program, **changes):
         settings = dict(PROGRAMS[program], etcd=self.endpoints, **changes)
         for key, name in (("etcd_ca", "ca.pem"), ("etcd_cert", "etcd.pem"), ("etcd_key", "etcd.key")):
-            settings[key] = "/run/credentials/%s.service/%s_%s" % (program, program, name)
+            settings[key] = "%%d/%s_%s" % (program, name)
         if program == "sdtraind":
             settings["address"] = host.address
         host.write("/etc/sdtrain/%s.json" % program, json.dumps(settings, indent=2))
@@ -143,7 +175,7 @@ class Fleet:
         """dpkg's words. Settings that are there stay."""
         wanted = [file for file in files if "controller" in self.programs(host)[-1]
                   or "controller" not in os.path.basename(file)]
-        return host.run("dpkg", "--force-confold", "-i", *wanted, timeout=180)
+        return host.run("dpkg", "--force-confold", "-i", *map(self.there, wanted), timeout=180)
 
     def start(self, host):
         host.run("systemctl", "enable", "--now", "--quiet", *self.programs(host), timeout=120)
@@ -188,8 +220,8 @@ class Fleet:
 
     def submit(self, job):
         with open(self.lab.path("packages", job["name"] + ".json"), "w") as file:
-            json.dump(job, file)
-        self.ctl("job", "start", "-f", file.name)
+            file.write(self.there(json.dumps(job)))
+        self.ctl("job", "start", "-f", self.there(file.name))
 
     def wait(self, job, wanted, timeout=90):
         self.ctl("job", "wait", job["name"], "--for", wanted, "--timeout", str(timeout), timeout=timeout + 30)

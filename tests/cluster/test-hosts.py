@@ -11,7 +11,7 @@ import time
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../system"))
 
-from fleet import CLUSTER, CONTROLLERS, LEASE_SEC, PROGRAMS, build_packages
+from fleet import CLUSTER, CONTROLLERS, LEASE_SEC, PROGRAMS, raise_version
 from lab import until
 from scenario import SIZE, HostsCase, World, check_bits, main, set_up
 
@@ -20,11 +20,7 @@ NODE_LOST = "node-lost"
 
 def setUpModule():
     set_up()
-    fleet = World.fleet
-    for host in fleet.hosts:
-        fleet.install(host, fleet.packages)
-    for host in fleet.hosts:
-        fleet.start(host)
+    World.fleet.begin_service()
 
 
 def tearDownModule():
@@ -50,7 +46,7 @@ class Installed(HostsCase):
 
     def test_rights(self):
         """Who has a node's key can do no more than a node does."""
-        allowed = {"node": {"nodes", "ranks", "rendezvous", "checkpoints", "progress", "requests"},
+        allowed = {"node": {"nodes", "health", "ranks", "rendezvous", "checkpoints", "progress", "requests"},
                    "operator": {"specs", "desired", "cordons", "requests"},
                    "controller": {"leader", "cordons", "specs", "desired", "worlds", "phases", "ranks", "rendezvous",
                                   "checkpoints", "progress", "incidents", "alerts", "requests"}}
@@ -216,7 +212,7 @@ class Services(HostsCase):
 
     def test_upgrade(self):
         """A higher version: controllers restart, daemons go on with what they host until they are restarted."""
-        files = build_packages(self.lab.path("packages/second"), "99.0")
+        files = raise_version(self.fleet.packages, "99.0", self.lab.path("packages/second"))
         self.begin("upgrade")
         daemons = {host: host.main_pid("sdtraind") for host in self.fleet.hosts}
         controllers = {host: host.main_pid("sdcontroller") for host in self.fleet.hosts[:CONTROLLERS]}
@@ -297,7 +293,7 @@ class Removed(HostsCase):
         cgroup = host.show("sdtraind", "ControlGroup")
         host.run("dpkg", "--purge", *names, timeout=180)
         text = host.run("sh", "-c", "find / -xdev \\( -name '*sdtrain*' -o -name '*sdcontroller*' -o -name '*sdctl*' "
-                        "-o -name '*sdprep*' \\) -not -path '/proc/*' -not -path '/dev/shm/*'; "
+                        "-o -name '*sdprep*' \\) -not -path '/proc/*' -not -path '/srv/shared/*'; "
                         "find /run /sys/fs/cgroup -name '*sdtrain*'")
         left = set(text.split()) - {"/etc/sysusers.d/sdtrain.conf"}
         self.assertEqual(left, set())
