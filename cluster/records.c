@@ -144,6 +144,7 @@ static const Field cordon_fields[] = {
     INT64(CordonRecord, "since_usec", since_usec, MAYBE),
     INT64(CordonRecord, "until_usec", until_usec, MAYBE),
     INT(CordonRecord, "strikes", strikes, MAYBE, 0, INT32_MAX),
+    TEXT(CordonRecord, "machine_id", machine_id, MAYBE),
 };
 
 static const Field spec_fields[] = {

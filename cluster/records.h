@@ -98,6 +98,8 @@ typedef struct CordonRecord {
     char job[RECORD_JOB_MAX + 1];    /* refused for this job alone (numerics); empty: for all */
     uint64_t since_usec, until_usec; /* until 0: until somebody uncordons */
     int strikes;
+    char machine_id[33]; /* a quarantine is of the machine, whatever the node is called; empty: of
+                            whichever has that name */
 } CordonRecord;
 
 /* ---- specs/<job>: the job file, verbatim in "spec"; desired/<job> ---- */

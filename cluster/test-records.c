@@ -124,6 +124,32 @@ static void slots_have_a_short_text(void **state)
         prefix##_clear(&back);                                                                     \
     } while (0)
 
+static void health_survives_a_round_trip(void **state)
+{
+    (void)state;
+    HealthRecord health = {.node = "n1",
+                           .machine_id = "0123456789abcdef0123456789abcdef",
+                           .verdict = NODE_DRAIN,
+                           .evidence = "gpu: a row waits for a reset",
+                           .cure = "a reset",
+                           .bad_slots = 2,
+                           .since_usec = 7,
+                           .at_usec = 9,
+                           .n_probes = 2};
+    health.probes[0] = (HealthProbeRecord){.name = "gpu",
+                                           .verdict = NODE_DRAIN,
+                                           .text = "a row waits for a reset",
+                                           .cure = "a reset",
+                                           .bad_slots = 2,
+                                           .since_usec = 7,
+                                           .at_usec = 8,
+                                           .took_usec = 3,
+                                           .hangs = 1,
+                                           .failures = 2};
+    health.probes[1] = (HealthProbeRecord){.name = "disk"};
+    ASSERT_ROUND_TRIP(HealthRecord, health_record, &health);
+}
+
 static void every_record_survives_a_round_trip(void **state)
 {
     (void)state;
@@ -141,9 +167,11 @@ static void every_record_survives_a_round_trip(void **state)
                        .world_revision = 5,
                        .generation = 3,
                        .lost_slots = 5,
+                       .bad_slots = 2,
                        .log_dir = "/var/log/sdtrain"};
     ASSERT_ROUND_TRIP(NodeRecord, node_record, &node);
     CordonRecord cordon = {.node = "n1",
+                           .machine_id = "0123456789abcdef0123456789abcdef",
                            .mode = CORDON_QUARANTINE,
                            .reason = "r",
                            .job = "a",
@@ -241,27 +269,6 @@ static void records_of_what_went_wrong_survive_a_round_trip(void **state)
                                .replay_sec = 4,
                                .first_step_usec = 7};
     ASSERT_ROUND_TRIP(IncidentRecord, incident_record, &incident);
-    HealthRecord health = {.node = "n1",
-                           .machine_id = "0123456789abcdef0123456789abcdef",
-                           .verdict = NODE_DRAIN,
-                           .evidence = "gpu: a row waits for a reset",
-                           .cure = "a reset",
-                           .bad_slots = 2,
-                           .since_usec = 7,
-                           .at_usec = 9,
-                           .n_probes = 2};
-    health.probes[0] = (HealthProbeRecord){.name = "gpu",
-                                           .verdict = NODE_DRAIN,
-                                           .text = "a row waits for a reset",
-                                           .cure = "a reset",
-                                           .bad_slots = 2,
-                                           .since_usec = 7,
-                                           .at_usec = 8,
-                                           .took_usec = 3,
-                                           .hangs = 1,
-                                           .failures = 2};
-    health.probes[1] = (HealthProbeRecord){.name = "disk"};
-    ASSERT_ROUND_TRIP(HealthRecord, health_record, &health);
 
     AlertRecord alert = {.id = "a-3",
                          .incident_usec = 1,
@@ -428,6 +435,7 @@ int main(void)
         cmocka_unit_test(names_fit_keys_and_cgroups),
         cmocka_unit_test(slots_have_a_short_text),
         cmocka_unit_test(every_record_survives_a_round_trip),
+        cmocka_unit_test(health_survives_a_round_trip),
         cmocka_unit_test(records_of_what_went_wrong_survive_a_round_trip),
         cmocka_unit_test(values_arrive_as_they_were_sent),
         cmocka_unit_test(worlds_place_ranks_in_slot_order),

@@ -1,7 +1,9 @@
 /* config.c - see config.h. One table names every key once; base/settings.c reads through it. */
 #include "controller/config.h"
 
+#include "base/log.h"
 #include "cluster/keys.h"
+#include "metrics/http_server.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,17 +21,22 @@ static const Setting table[] = {
     SETTING(TEXT, etcd_user, 0, 0, "user of etcd's authentication"),
     SETTING(FILE, etcd_password_file, 0, 0, "file with its password"),
     SETTING(WHOLE, lease_sec, 1, 600, "silence after which a node is gone (10)"),
-    SETTING(WHOLE, start_deadline_sec, 1, 86400, "from a new world to its ranks being ready (60)"),
+    SETTING(WHOLE, start_deadline_sec, 1, 86400, "from a new world to its processes being up (60)",
+            .reloads = true),
     SETTING(WHOLE, leave_deadline_sec, 1, 86400,
-            "for a resize, drain or stop to save and leave (120)"),
-    SETTING(WHOLE, max_strikes, 0, 1000, "deaths of trainers that quarantine a node; 0 never (5)"),
-    SETTING(WHOLE, strike_window_sec, 1, 86400 * 30, "after which strikes are forgotten (600)"),
-    SETTING(WHOLE, quarantine_sec, 1, 86400 * 365, "how long strikes keep a node out (3600)"),
-    SETTING(WHOLE, incidents_kept, 1, 10000, "incidents kept in etcd (100)"),
+            "for a resize, drain or stop to save and leave (120)", .reloads = true),
+    SETTING(WHOLE, max_strikes, 0, 1000, "deaths of trainers that quarantine a node; 0 never (5)",
+            .reloads = true),
+    SETTING(WHOLE, strike_window_sec, 1, 86400 * 30, "after which strikes are forgotten (600)",
+            .reloads = true),
+    SETTING(WHOLE, quarantine_sec, 1, 86400 * 365, "how long strikes keep a node out (3600)",
+            .reloads = true),
+    SETTING(WHOLE, incidents_kept, 1, 10000, "incidents kept in etcd (100)", .reloads = true),
     SETTING(WHOLE, max_nodes, 1, 10000, "nodes that there is room for (1024)"),
     SETTING(WHOLE, max_jobs, 1, 1000, "jobs that there is room for (64)"),
-    SETTING(WHOLE, escalate_sec, 0, 86400, "an incident open this long is critical; 0 never (300)"),
-    SETTING(TEXT, alerts_file, 0, 0, "JSON file that says who hears of incidents"),
+    SETTING(WHOLE, escalate_sec, 0, 86400, "an incident open this long is critical; 0 never (300)",
+            .reloads = true),
+    SETTING(FILE, alerts_file, 0, 0, "JSON file that says who hears of incidents"),
     SETTING(TEXT, metrics, 0, 0, "ADDRESS:PORT of /metrics and /healthz (off)"),
     SETTING(TEXT, record, 0, 0,
             "file of every event and decision, or none ($LOGS_DIRECTORY/events.jsonl)"),
@@ -119,7 +126,22 @@ int config_load(const ConfigCall *call, Config *ret, Error *err)
                          ret->cluster);
     if (!ret->etcd[0])
         return error_set(err, -EINVAL, "etcd: missing; say --etcd HOST:PORT or set SDTRAIN_ETCD");
-    return 0;
+    r = ret->metrics[0] ? http_address_check(ret->metrics, err) : 0;
+    return r < 0 ? error_prefix(err, r, "metrics") : 0;
+}
+
+void config_reload(Config *config, const Config *fresh)
+{
+    for (size_t i = 0; i < ELEMENTSOF(table); i++) {
+        const Setting *s = &table[i];
+        void *field = (char *)config + s->offset;
+        const void *other = (const char *)fresh + s->offset;
+        if (s->reloads)
+            memcpy(field, other, s->size);
+        else if (s->kind == SETTING_WHOLE ? memcmp(field, other, s->size) != 0
+                                          : strcmp(field, other) != 0)
+            log_warning("%s changed; it takes effect when sdcontroller restarts", s->key);
+    }
 }
 
 bool config_record(const Config *c, char *ret, size_t size)

@@ -14,8 +14,8 @@
 #include "controller/feed.h"
 #include "controller/journal.h"
 #include "controller/metrics.h"
-#include "controller/words.h"
 #include "controller/pages/outbox.h"
+#include "controller/words.h"
 
 #include <string.h>
 #include <systemd/sd-daemon.h>
@@ -423,6 +423,7 @@ static ControllerView look(void *userdata)
 {
     Manager *m = userdata;
     return (ControllerView){.cluster = m->cluster,
+                            .outbox = m->outbox,
                             .term = m->term,
                             .loaded = m->loaded,
                             .connected = m->watch && etcd_watch_connected(m->watch)};
@@ -498,7 +499,16 @@ static int open_outbox(Manager *m, const ClusterLimits *limits, Error *err)
     return outbox_new(&options, &m->outbox, err);
 }
 
-int manager_reload(Manager *m, Error *err) { return outbox_reload(m->outbox, err); }
+int manager_reload(Manager *m, Error *err)
+{
+    const ClusterConfig config = config_cluster(m->config);
+    Event event = {.kind = EVENT_TICK};
+    stamp_event(m, &event);
+    cluster_configure(m->cluster, &config);
+    journal_record_config(m->journal, &event, &config);
+    tick(m);
+    return outbox_reload(m->outbox, err);
+}
 
 int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err)
 {

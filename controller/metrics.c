@@ -48,6 +48,9 @@ enum {
     SLOTS,
     SLOTS_FREE,
     SLOTS_LOST,
+    SINK_MESSAGES,
+    SINK_WAITING,
+    SINK_FAILING,
     FAMILIES,
 };
 
@@ -154,6 +157,16 @@ static const MetricFamily families[FAMILIES] = {
                     .group = LEADER},
     [SLOTS_LOST] = {"sdtrain_slots_lost", METRIC_GAUGE,
                     "Slots that hold a process which survives SIGKILL.", .group = LEADER},
+    [SINK_MESSAGES] = {"sdtrain_sink_messages_total", METRIC_COUNTER,
+                       "Messages to a sink of pages by what came of them, since the alerts file "
+                       "was read.",
+                       .labels = {"sink", "outcome"}, .group = LEADER},
+    [SINK_WAITING] = {"sdtrain_sink_pages_waiting", METRIC_GAUGE,
+                      "Incidents whose present state the sink has not taken yet.",
+                      .labels = {"sink"}, .group = LEADER},
+    [SINK_FAILING] = {"sdtrain_sink_pages_failing", METRIC_GAUGE,
+                      "Of these, those that it was told of in vain.", .labels = {"sink"},
+                      .group = LEADER},
 };
 
 static const char *const outcomes[] = {"done", "refused", "unknown"}; /* by Outcome */
@@ -225,17 +238,16 @@ typedef struct NodeCounts {
 
 static void count_node(Metrics *m, NodeCounts *counts, const NodeSurvey *n)
 {
-    bool up = n->present && n->state == NODE_UP, absent = !n->present && n->state == NODE_UP;
-    counts->up += up;
-    counts->absent += absent;
-    counts->left += n->state == NODE_LEFT;
+    counts->up += n->up;
+    counts->absent += n->absent;
+    counts->left += !n->up && !n->absent;
     counts->slots += n->n_slots;
     counts->lost_slots += n->n_lost_slots;
-    counts->verdicts[n->verdict] += up;
+    counts->verdicts[n->verdict] += n->up;
     counts->cordoned[n->mode] += n->cordoned;
-    if (absent && counts->named_absent++ < NAMED_NODES_MAX)
+    if (n->absent && counts->named_absent++ < NAMED_NODES_MAX)
         metrics_set(m, NODE_ABSENT, LABELS(n->name), 1);
-    if (up && n->verdict != NODE_HEALTHY && counts->named_unhealthy++ < NAMED_NODES_MAX)
+    if (n->up && n->verdict != NODE_HEALTHY && counts->named_unhealthy++ < NAMED_NODES_MAX)
         metrics_set(m, NODE_UNHEALTHY, LABELS(n->name, verdict_names[n->verdict]), 1);
     if (n->cordoned && counts->named_cordoned++ < NAMED_NODES_MAX)
         metrics_set(m, NODE_CORDONED, LABELS(n->name, mode_names[n->mode]), 1);
@@ -260,6 +272,19 @@ static void collect_nodes(Metrics *m, Cluster *cluster)
     metrics_set(m, SLOTS_LOST, NO_LABELS, counts.lost_slots);
 }
 
+static void collect_sinks(Metrics *m, const Outbox *outbox)
+{
+    SinkCounts counts;
+    const char *name;
+    for (int i = 0; outbox_count(outbox, i, &name, &counts) == 0; i++) {
+        metrics_set(m, SINK_MESSAGES, LABELS(name, "accepted"), (double)counts.accepted);
+        metrics_set(m, SINK_MESSAGES, LABELS(name, "again"), (double)counts.again);
+        metrics_set(m, SINK_MESSAGES, LABELS(name, "refused"), (double)counts.refused);
+        metrics_set(m, SINK_WAITING, LABELS(name), counts.waiting);
+        metrics_set(m, SINK_FAILING, LABELS(name), counts.failing);
+    }
+}
+
 static unsigned collect(Metrics *m, void *userdata)
 {
     ControllerMetrics *cm = userdata;
@@ -275,6 +300,7 @@ static unsigned collect(Metrics *m, void *userdata)
     for (int i = 0; cluster_survey_job(view.cluster, i, &job); i++)
         collect_job(m, &job);
     collect_nodes(m, view.cluster);
+    collect_sinks(m, view.outbox);
     return LEADER;
 }
 

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "controller/config.h"
+#include "controller/pages/outbox.h"
 
 #include <systemd/sd-event.h>
 
@@ -21,6 +22,7 @@ typedef struct ControllerMetrics ControllerMetrics;
 
 typedef struct ControllerView {
     Cluster *cluster;
+    const Outbox *outbox;
     int64_t term;   /* 0: following */
     bool loaded;    /* every record has been read once */
     bool connected; /* the watch is up and has caught up */

@@ -30,6 +30,8 @@ static const OptionText texts[] = {
     {OPTION_WATCH, "watch", 0, 'w', NULL, "show it live, until the job ends"},
     {OPTION_EMA, "ema", 0, 'E', NULL, "the averaged weights"},
     {OPTION_REASON, "reason", 0, 'm', "TEXT", "why, for those who look later"},
+    {OPTION_FORCE, "force", 0, 'U', NULL, "it was repaired: forget what only a reset would cure"},
+    {OPTION_CLEAR, "clear", 0, 'X', NULL, "it was reset: forget what only a reset would cure"},
     {OPTION_SINK, "sink", 0, 'k', "NAME", "through this sink alone"},
     {OPTION_DEV_COUNTS, "nodes", 0, 'N', "N", "3 by default"},
     {OPTION_DEV_COUNTS, "slots", 0, 'S', "S", "of each node; 1 by default"},
@@ -176,6 +178,12 @@ static const char *take(int code, const char *value, Arguments *a)
         break;
     case 'E':
         a->ema = true;
+        break;
+    case 'U':
+        a->force = true;
+        break;
+    case 'X':
+        a->clear = true;
         break;
     case 'r':
         a->resume = value;

@@ -34,12 +34,14 @@ typedef enum Option {
     OPTION_VERBOSE = 1 << 17,    /* --verbose */
     OPTION_WHAT_IF = 1 << 18,    /* --lose, --cordon, --drain NODE,... */
     OPTION_SINK = 1 << 20,       /* --sink NAME */
+    OPTION_FORCE = 1 << 21,      /* --force */
+    OPTION_CLEAR = 1 << 22,      /* --clear */
 } Option;
 
 struct Arguments {
     const CtlVerb *verb;
     ClientOptions client;
-    bool json, watch, follow, ema, verbose;
+    bool json, watch, follow, ema, verbose, force, clear;
     const char *file, *resume, *wanted, *out, *reason, *dir, *sink;
     int world, rank, generation;       /* -1: not given */
     int nodes, slots, controllers;     /* likewise */

@@ -123,8 +123,9 @@ int job_stop(const Arguments *a)
 {
     int code = set(a, stop);
     if (code == CTL_DONE)
-        printf("job %s will finish its step, save and stop; if it has failed, its incident is over\n",
-               a->operand);
+        printf(
+            "job %s will finish its step, save and stop; if it has failed, its incident is over\n",
+            a->operand);
     return code;
 }
 

@@ -38,11 +38,14 @@ Model *model_free(Model *m)
         node_record_clear(&m->nodes[i]);
     for (size_t i = 0; i < m->n_cordons; i++)
         cordon_record_clear(&m->cordons[i]);
+    for (size_t i = 0; i < m->n_health; i++)
+        health_record_clear(&m->health[i]);
     for (size_t i = 0; i < m->n_incidents; i++)
         incident_record_clear(&m->incidents[i]);
     free(m->jobs);
     free(m->nodes);
     free(m->cordons);
+    free(m->health);
     for (size_t i = 0; i < m->n_requests; i++)
         request_record_clear(&m->requests[i]);
     free(m->incidents);
@@ -65,6 +68,14 @@ const NodeRecord *model_node(const Model *m, const char *name)
     for (size_t i = 0; i < m->n_nodes; i++)
         if (strcmp(m->nodes[i].name, name) == 0)
             return &m->nodes[i];
+    return NULL;
+}
+
+const HealthRecord *model_health(const Model *m, const char *node)
+{
+    for (size_t i = 0; i < m->n_health; i++)
+        if (strcmp(m->health[i].node, node) == 0)
+            return &m->health[i];
     return NULL;
 }
 
@@ -185,6 +196,23 @@ static int feed_cordon(Model *m, Fed *f, const char *name)
     (void)snprintf(m->cordons[i].node, sizeof(m->cordons[i].node), "%s", name); /* the key's word */
     if (r < 0) /* it is there for a reason, whatever that is */
         m->cordons[i].mode = CORDON_CORDON;
+    return r;
+}
+
+static int feed_health(Model *m, Fed *f, const char *name)
+{
+    size_t i = 0;
+    while (i < m->n_health && strcmp(m->health[i].node, name) != 0)
+        i++;
+    if (!f->put) {
+        if (i < m->n_health)
+            drop(m->health, &m->n_health, sizeof(*m->health), i);
+        return 0;
+    }
+    if (i == m->n_health && !insert((void **)&m->health, &m->n_health, sizeof(*m->health), i))
+        return -ENOMEM;
+    int r = DECODE(health_record, &m->health[i]);
+    (void)snprintf(m->health[i].node, sizeof(m->health[i].node), "%s", name); /* the key's word */
     return r;
 }
 
@@ -343,6 +371,9 @@ int model_feed(Model *m, const EtcdEvent *event)
         break;
     case KEY_ALERTS:
         r = feed_alert(m, &fed, rest);
+        break;
+    case KEY_HEALTH:
+        r = feed_health(m, &fed, rest);
         break;
     case KEY_RENDEZVOUS:
         break;

@@ -45,6 +45,8 @@ typedef struct Model {
     size_t n_nodes;
     CordonRecord *cordons;
     size_t n_cordons;
+    HealthRecord *health; /* of nodes that are here, and of those that are gone */
+    size_t n_health;
     IncidentRecord *incidents; /* by time */
     size_t n_incidents;
     AlertRecord *alerts;
@@ -72,6 +74,7 @@ ModelJob *model_job(const Model *model, const char *name);
 int model_find_job(const Model *model, const char *name, ModelJob **ret, Error *err);
 const NodeRecord *model_node(const Model *model, const char *name);
 const CordonRecord *model_cordon(const Model *model, const char *node);
+const HealthRecord *model_health(const Model *model, const char *node);
 
 /* How far an incident has been told, or NULL while it is not known. */
 const AlertRecord *model_alert(const Model *model, const IncidentRecord *incident);

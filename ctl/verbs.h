@@ -50,6 +50,7 @@ int node_status(const Arguments *a);
 int node_cordon(const Arguments *a);
 int node_drain(const Arguments *a);
 int node_uncordon(const Arguments *a);
+int node_check(const Arguments *a);
 
 int cluster_status(const Arguments *a);
 int cluster_what_if(const Arguments *a);

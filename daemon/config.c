@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "cluster/keys.h"
+#include "metrics/http_server.h"
 
 #include <libgen.h>
 #include <limits.h>
@@ -42,6 +43,7 @@ static const Setting table[] = {
     SETTING(NUMBER, startup_sec, 0.1, 86400, "start, restore, join (600)", .reloads = true),
     SETTING(NUMBER, save_sec, 0.1, 86400, "a save that ranks wait for (600)", .reloads = true),
     SETTING(INTEGER, health_sec, 1, 86400, "between two rounds of probes (60)", .reloads = true),
+    SETTING(INTEGER, probe_sec, 1, 600, "for one probe, then it hangs (30)", .reloads = true),
     SETTING(INTEGER, disk_min_bytes, 0, 1024 * 1024 * GIB,
             "free space below which the node is suspect (1 GiB)", .reloads = true),
     SETTING(INTEGER, gpus, 0, CONFIG_SLOTS_MAX, "GPUs that this node has (0)"),
@@ -104,6 +106,7 @@ static int set_defaults(Config *c, Error *err)
                   .startup_sec = 600,
                   .save_sec = 600,
                   .health_sec = 60,
+                  .probe_sec = 30,
                   .disk_min_bytes = 1 << 30,
                   .nvml = "libnvidia-ml.so.1",
                   .kernel_log = "/dev/kmsg",
@@ -167,6 +170,11 @@ static int check(const char *source, Config *c, Error *err)
     if (!is_machine_id(c->machine_id))
         return error_set(err, -EINVAL, "%s: machine_id: \"%s\" is not 32 hexadecimal digits",
                          source, c->machine_id);
+    if (*c->metrics) {
+        int r = http_address_check(c->metrics, err);
+        if (r < 0)
+            return error_prefix(err, r, "%s: metrics", source);
+    }
     if (*c->etcd_password_file) {
         int r = settings_read_line(c->etcd_password_file, c->etcd_password,
                                    sizeof(c->etcd_password), err);

@@ -37,7 +37,7 @@ typedef struct Config {
     int64_t log_bytes; /* of one rank in one generation */
     int cgroup;        /* CgroupMode */
     double hang_floor_sec, hang_factor, startup_sec, save_sec;
-    int64_t health_sec, disk_min_bytes;
+    int64_t health_sec, probe_sec, disk_min_bytes;
     int64_t gpus, rdma_devices;      /* that this node is expected to have */
     char state_dir[CONFIG_PATH_MAX]; /* what probes remember; empty: run_dir/health */
     char nvml[CONFIG_PATH_MAX], kernel_log[CONFIG_PATH_MAX], sysfs[CONFIG_PATH_MAX];

@@ -12,6 +12,7 @@
 #include "daemon/remains.h"
 #include "daemon/team.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -189,6 +190,8 @@ static int on_hangup(_unused_ sd_event_source *source, _unused_ const struct sig
         log_error("configuration is not reloaded: %s", err.text);
     } else {
         config_reload(&m->config, &fresh);
+        if (strcmp(m->config.trainer, fresh.trainer) != 0) /* fresh holds what was replaced */
+            manager_open_trainer(m);
         log_info("configuration reloaded NODE=%s", m->config.node);
         manager_touch_node(m);
     }
@@ -274,6 +277,14 @@ static int open_etcd(Manager *m, Error *err)
     return watches_open(m, err);
 }
 
+void manager_open_trainer(Manager *m)
+{
+    m->trainer = fd_close(m->trainer);
+    m->trainer = open(m->config.trainer, O_PATH | O_CLOEXEC);
+    if (m->trainer < 0) /* then each rank looks for itself, and says what is wrong */
+        log_warning("trainer: %s: %s", m->config.trainer, strerror(errno));
+}
+
 /* What must be there before the first thread: the lock, a clean slate, the keeper. */
 static int prepare(Manager *m, Error *err)
 {
@@ -310,6 +321,7 @@ int manager_new(const ConfigCall *call, Config *config, Manager **ret, Error *er
     *made = (Manager){.call = call,
                       .config = *config,
                       .lock = -EBADF,
+                      .trainer = -EBADF,
                       .incarnation = clock_realtime_usec(),
                       .hang_tick_usec = clock_boottime_usec(),
                       .started_usec = clock_boottime_usec(),
@@ -317,6 +329,7 @@ int manager_new(const ConfigCall *call, Config *config, Manager **ret, Error *er
     _cleanup_(manager_freep) Manager *m = made;
     *config = (Config){0};
 
+    manager_open_trainer(m);
     int r = prepare(m, err);
     if (r == 0)
         r = node_open(&m->node, err);
@@ -388,6 +401,7 @@ Manager *manager_free(Manager *m)
         (void)waitpid(m->keeper, NULL, 0);
     }
     m->lock = fd_close(m->lock);
+    m->trainer = fd_close(m->trainer);
     config_clear(&m->config);
     free(m);
     return NULL;

@@ -36,6 +36,7 @@ struct Manager {
     CgroupBase cgroups;
     uint64_t incarnation;
     int lock;
+    int trainer; /* the program, as it was when sdtraind began or was told of another */
     pid_t keeper;
 
     Rank *slots[RECORD_SLOTS_MAX]; /* what lives in each, or could not be killed */
@@ -60,6 +61,8 @@ Manager *manager_free(Manager *m);
 DEFINE_CLEANUP(Manager, manager_free)
 /* Until it is told to end. 0: left in an orderly way. */
 int manager_run(Manager *m, Error *err);
+/* Opens the trainer, so that an upgrade of its file changes nothing until sdtraind restarts. */
+void manager_open_trainer(Manager *m);
 /* Ends the loop with that error. */
 void manager_fail(Manager *m, const Error *err);
 

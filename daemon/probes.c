@@ -135,13 +135,14 @@ static void judge(Manager *m)
     char evidence[sizeof(node->evidence)] = "";
     if (worst)
         (void)snprintf(evidence, sizeof(evidence), "%s: %.200s", worst->name, worst->text);
-    if (verdict.level != p->verdict.level || verdict.bad_slots != p->verdict.bad_slots ||
-        p->verdict_since_usec == 0) {
+    bool first = p->verdict_since_usec == 0;
+    if (first || verdict.level != p->verdict.level || verdict.bad_slots != p->verdict.bad_slots) {
         p->verdict_since_usec = clock_realtime_usec();
-        if (p->is_ready || verdict.level != HEALTH_OK)
-            log_warning("health is %s%s%s NODE=%s BAD_SLOTS=%llx", health_level_name(verdict.level),
-                        worst ? ", " : "", evidence, m->config.node,
-                        (unsigned long long)verdict.bad_slots);
+        if (verdict.level != HEALTH_OK)
+            log_warning("health is %s, %s NODE=%s BAD_SLOTS=%llx", health_level_name(verdict.level),
+                        evidence, m->config.node, (unsigned long long)verdict.bad_slots);
+        else if (!first)
+            log_info("health is ok again NODE=%s", m->config.node);
     }
     p->verdict = verdict;
     (void)snprintf(p->cure, sizeof(p->cure), "%s", worst ? fault_cure_text(worst->cure) : "");
@@ -165,6 +166,10 @@ static void take_result(Manager *m, ProbeAnswer *answer, const ProbeResult *resu
     verdict_weigh(result->findings, result->n_findings, (int)m->config.slots, answer);
     if (result->n_findings == 0)
         (void)snprintf(answer->text, sizeof(answer->text), "%s", result->note);
+    size_t used = strlen(answer->text);
+    if (result->n_findings > 1)
+        (void)snprintf(answer->text + used, sizeof(answer->text) - used, " (and %zu more)",
+                       result->n_findings - 1);
 }
 
 void probes_note_kernel(Manager *m, const ProbeResult *result)
@@ -220,6 +225,11 @@ static void note_end(Manager *m, size_t i, const siginfo_t *info, const char *te
     daemon_metrics_note_probe_end(m, name, answer->level, answer->failures ? "failed" : "answered");
 }
 
+static uint64_t timeout_of(const Manager *m, const Probe *probe)
+{
+    return MIN(probe->timeout_usec, (uint64_t)m->config.probe_sec * USEC_PER_SEC);
+}
+
 static void note_hang(Manager *m, size_t i)
 {
     size_t n;
@@ -228,7 +238,7 @@ static void note_hang(Manager *m, size_t i)
     verdict_note_hang(answer);
     (void)snprintf(answer->text, sizeof(answer->text),
                    "the probe hung: no answer in %llu s, %u in a row",
-                   (unsigned long long)(probe->timeout_usec / USEC_PER_SEC), answer->hangs);
+                   (unsigned long long)(timeout_of(m, probe) / USEC_PER_SEC), answer->hangs);
     answer->at_usec = clock_boottime_usec();
     answer->took_usec = answer->at_usec - m->probes.children[i].began_usec;
     date_answer(answer, &before);
@@ -363,7 +373,7 @@ static int start(Manager *m, size_t i, const Probe *probe, Error *err)
     r = sd_event_add_io(m->event, &child->exit_source, child->pidfd, EPOLLIN, on_end, child);
     if (r < 0)
         return error_errno(err, r, "cannot watch a probe");
-    manager_add_timer(m, probe->timeout_usec, on_timeout, child, &child->timer);
+    manager_add_timer(m, timeout_of(m, probe), on_timeout, child, &child->timer);
     return 0;
 }
 

@@ -263,6 +263,7 @@ static int spawn(Rank *rank, Error *err)
         return error_set(err, -ENOMEM, "out of memory for an environment");
     char *argv[] = {m->config.trainer, (char[]){"run"}, NULL};
     SpawnRequest request = {.argv = argv,
+                            .program = MAX(m->trainer, 0),
                             .environment = environment,
                             .output = output,
                             .channel = other_end,

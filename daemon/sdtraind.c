@@ -20,6 +20,16 @@ static void block_signals(void)
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
+/* One probe, by hand or for the daemon: what it found goes to standard output, why it could not to
+ * standard error, which the daemon reads too. */
+static int probe(const ConfigCall *call, const Config *config, Error *err)
+{
+    int r = probes_run_one(config, call->probe, err);
+    if (r < 0)
+        fprintf(stderr, "%s\n", err->text);
+    return r < 0 ? 1 : 0;
+}
+
 static int serve(const ConfigCall *call, Config *config, Error *err)
 {
     /* gRPC's threads would each take an arena of their own */
@@ -54,7 +64,9 @@ int main(int argc, char *argv[])
         printf("%s: good\n", call.file ? call.file : "command line");
         return 0;
     }
-    r = call.probe ? probes_run_one(&config, call.probe, &err) : serve(&call, &config, &err);
+    if (call.probe)
+        return probe(&call, &config, &err);
+    r = serve(&call, &config, &err);
     if (r < 0)
         log_error("%s", err.text);
     return r < 0 ? 1 : 0;

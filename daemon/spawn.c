@@ -5,6 +5,7 @@
 #include "base/log.h"
 
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <linux/sched.h>
 #include <signal.h>
 #include <string.h>
@@ -64,9 +65,11 @@ static _noreturn_ void child_run(const SpawnRequest *request, ChildFds fds, pid_
          (dup2(fds.output, STDOUT_FILENO) < 0 || dup2(fds.output, STDERR_FILENO) < 0)) ||
         (fds.channel >= 0 && dup2(fds.channel, 3) < 0))
         child_fail("cannot place descriptors for ", path);
-    (void)syscall(SYS_close_range, fds.channel >= 0 ? 4U : 3U, ~0U,
-                  0U); /* all are CLOEXEC anyway */
+    (void)syscall(SYS_close_range, fds.channel >= 0 ? 4U : 3U, ~0U, CLOSE_RANGE_CLOEXEC);
 
+    if (request->program > 0) /* a script returns: its interpreter could not open what is CLOEXEC */
+        (void)syscall(SYS_execveat, request->program, "", request->argv, request->environment,
+                      AT_EMPTY_PATH);
     (void)execve(path, request->argv, request->environment);
     child_fail("cannot execute ", path);
 }

@@ -21,6 +21,7 @@ enum { SPAWN_EXEC_FAILED = 127 };
 
 typedef struct SpawnRequest {
     char *const *argv; /* argv[0] is the path */
+    int program;       /* opened earlier: executed whatever lies at argv[0] by now; 0: argv[0] */
     char *const *environment;
     int output;  /* standard output and error; negative: this process's own */
     int channel; /* descriptor 3; negative: none */

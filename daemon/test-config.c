@@ -71,6 +71,7 @@ static void test_bad_settings_are_named(_unused_ void **state)
                    "trainer_environment: element 0");
     expect_refusal(GOOD ", \"labels\": {\"a\": 1}", NULL, "labels: the value of a");
     expect_refusal(GOOD ", \"etcd_cert\": \"/c\"", NULL, "etcd_key: missing, though etcd_cert");
+    expect_refusal(GOOD ", \"metrics\": \"9465\"", NULL, "metrics: \"9465\" is not ADDRESS:PORT");
     expect_refusal(GOOD ", \"etcd_password_file\": \"/no/file\"", NULL, "etcd_password_file");
     expect_refusal("\"node\": \"n1\", \"etcd\": \"e:1\", \"trainer\": \"/bin/true\"", NULL,
                    "address: missing");

@@ -1,4 +1,4 @@
-/* test-spawn.c - spawn.c where the kernel, or a filter, has no clone3. */
+/* test-spawn.c - where there is no clone3, and where the program has been replaced. */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/testing.h"
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -66,9 +67,61 @@ static void a_child_enters_its_cgroup_by_itself(_unused_ void **state)
     (void)rmdir(folder);
 }
 
+static int status_of(const SpawnRequest *request)
+{
+    Error err = ERROR_INIT;
+    pid_t pid = 0;
+    _cleanup_fd_ int pidfd = -EBADF;
+    assert_int_equal(spawn_process(request, &pid, &pidfd, &err), 0);
+    siginfo_t info = {0};
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED), 0);
+    return info.si_status;
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    _cleanup_free_ char *bytes = NULL;
+    size_t n = 0;
+    assert_int_equal(file_read(from, 1 << 24, &bytes, &n, NULL), 0);
+    assert_int_equal(file_write(to, bytes, n, 0, NULL), 0);
+    assert_int_equal(chmod(to, 0755), 0);
+}
+
+/* What an upgrade does: another file under the same name. */
+static void an_open_program_outlives_its_file(_unused_ void **state)
+{
+    char folder[] = "/tmp/test-spawn-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof(path), "%s/program", folder);
+    copy_file("/bin/true", path);
+    int program = open(path, O_PATH | O_CLOEXEC);
+    assert_true(program > 0);
+    copy_file("/bin/false", path);
+
+    char *argv[] = {path, NULL};
+    SpawnRequest request = {.argv = argv,
+                            .environment = environ,
+                            .output = -EBADF,
+                            .channel = -EBADF,
+                            .cgroup = -EBADF};
+    assert_int_equal(status_of(&request), 1);
+    request.program = program;
+    assert_int_equal(status_of(&request), 0);
+    (void)close(program);
+
+    static const char script[] = "#!/bin/sh\nexit 9\n";
+    assert_int_equal(file_write(path, script, strlen(script), 0, NULL), 0);
+    assert_int_equal(chmod(path, 0755), 0);
+    request.program = open(path, O_PATH | O_CLOEXEC);
+    assert_int_equal(status_of(&request), 9);
+    (void)close(request.program);
+    assert_int_equal(folder_remove(folder, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_open_program_outlives_its_file),
         cmocka_unit_test_setup(a_child_enters_its_cgroup_by_itself, take_clone3_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -119,6 +119,21 @@ int etcd_txn(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const E
 
 EtcdCall *etcd_call_free(EtcdCall *call); /* cancels; the handler does not run */
 
+/* ---- one member's word about itself ---- */
+
+typedef struct EtcdStatus {
+    uint64_t member, leader; /* ids; leader 0: it sees none, so there is no quorum around it */
+    char version[32];
+    int64_t db_bytes, db_used_bytes; /* of its file, and of that in use; 0 in use: not said */
+    char errors[256];                /* its words, "; " between: "etcdserver: no leader", alarms */
+} EtcdStatus;
+
+typedef void (*EtcdStatusHandler)(int r, const Error *err, const EtcdStatus *status,
+                                  void *userdata);
+
+/* Of the endpoint that is asked, without quorum as well: make an Etcd for each. Needs no user. */
+int etcd_status(Etcd *etcd, EtcdStatusHandler handler, void *userdata, EtcdCall **ret);
+
 /* ---- watch ---- */
 
 typedef enum EtcdEventKind { ETCD_EVENT_PUT, ETCD_EVENT_DELETE } EtcdEventKind;

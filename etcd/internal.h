@@ -5,7 +5,7 @@
  *   rpc.c      Rpc: one gRPC call on one endpoint, unary or streaming, as events on the loop
  *   call.c     EtcdCall: one request under a deadline, tried on other endpoints where that is safe
  *   auth.c     the token that etcd wants when it has users
- *   kv.c watch.c lease.c election.c   the API of etcd.h
+ *   kv.c watch.c lease.c election.c status.c   the API of etcd.h
  *
  * Why one channel per endpoint and not gRPC's round_robin: a frozen member keeps its connection, so
  * round_robin goes on handing it every third call. Here the client stays with one endpoint and
@@ -123,6 +123,7 @@ typedef struct RpcMethod {
     const char *purpose; /* for people: "read", "lease grant" */
     const ProtobufCMessageDescriptor *response;
     bool unary;
+    bool leaderless; /* a member that sees no leader answers, too */
 } RpcMethod;
 
 struct Rpc {
@@ -194,6 +195,7 @@ struct EtcdCall {
     union {
         EtcdRangeHandler range;
         EtcdTxnHandler txn;
+        EtcdStatusHandler status;
     } user;
     void *userdata;
 };

@@ -62,7 +62,7 @@ const char *fault_cure_text(FaultCure cure)
 {
     static const char *const texts[CURES] = {
         [CURE_ITSELF] = "a round of probes that does not find it",
-        [CURE_RESET] = "a reset of the GPU or a reboot, then sdctl node uncordon --force",
+        [CURE_RESET] = "a reboot, or a reset of the GPU and sdctl node check --clear",
         [CURE_REBOOT] = "a reboot, then sdctl node uncordon",
         [CURE_REPAIR] = "repair or another GPU, then sdctl node uncordon",
     };

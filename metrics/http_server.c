@@ -179,6 +179,15 @@ static int parse_address(const char *address, struct addrinfo **ret, Error *err)
     return 0;
 }
 
+int http_address_check(const char *address, Error *err)
+{
+    struct addrinfo *found = NULL;
+    int r = parse_address(address, &found, err);
+    if (r == 0)
+        freeaddrinfo(found);
+    return r;
+}
+
 static int name_address(int fd, char ret[ADDRESS_BYTES])
 {
     struct sockaddr_storage a;

@@ -33,6 +33,9 @@ typedef struct HttpPage {
     int (*make)(HttpAnswer *ret, void *userdata);
 } HttpPage;
 
+/* For settings: whether http_server_new() can read it. */
+int http_address_check(const char *address, Error *err);
+
 typedef struct HttpServer HttpServer;
 
 /* address: "127.0.0.1:9464", "[::1]:9464"; numbers alone. Port 0: the kernel chooses. */

@@ -204,6 +204,7 @@ void cluster_step(Cluster *c, const Event *ev, Actions *ret)
     if (!ev->more) {
         observe_settle(c);
         presence_update_hold(c);
+        health_update_trust(c);
         if (c->term != 0) {
             ret->decision.world_revision = ret->decision.phase_revision = REVISION_ANY;
             ret->decision.checkpoints_revision = ret->decision.desired_revision = REVISION_ANY;

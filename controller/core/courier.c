@@ -155,7 +155,6 @@ static void observe_alert(Courier *c, const Event *ev)
         return;
     bool own = ev->alert && c->term && ev->alert->term == c->term && page->alert.term == c->term &&
                ev->alert->incident_usec == page->alert.incident_usec;
-    page->claimed = own;
     if (!own) { /* our own come back later than we know better */
         if (ev->alert)
             page->alert = *ev->alert;
@@ -229,7 +228,7 @@ static void learn_leadership(Courier *c, int64_t term, uint64_t now_usec)
     for (int i = 0; i < c->pages_max; i++) {
         Page *page = &c->pages[i];
         page->storing = 0;
-        page->claimed = page->inherited = false;
+        page->inherited = false;
         page->dirty = false; /* what this term means to store is found again */
     }
     begin_tests(c);
@@ -386,7 +385,6 @@ void courier_stored(Courier *c, int64_t id, Outcome outcome, int64_t revision)
         page->used = false;
         return;
     }
-    page->claimed |= page->alert.term == c->term;
     if (revision >= page->alert_stamp.seen) {
         page->alert_stamp.seen = revision;
         page->alert_stamp.mod = page->removing ? 0 : revision;

@@ -3,8 +3,8 @@
  *
  * incidents/<id> says what must be told, alerts/<id> how far that has come. Rules:
  *  - Intent before effect. Nothing is told before alerts/<id> says so under this leader's term, and
- *    that write compares the revisions that it was derived from: a leader whose view is old, or who
- *    is none any more, tells nothing.
+ *    that write compares the record's revision: a leader who does not know what others have told,
+ *    or who is none any more, tells nothing.
  *  - A sink hears "triggered" until it has accepted it, and "resolved" only once that acceptance is
  *    stored. Both may be said more than once; the dedup key makes one page of them.
  *  - An incident that is over before a sink could be told is told all the same, then resolved.
@@ -82,13 +82,12 @@ typedef struct CourierAction {
     const IncidentRecord *incident; /* NULL: a beat */
     Severity told;                  /* as which this sink heard of it last; the same if never */
 
-    /* STORE: one transaction that compares the term and the revisions, as a Decision */
+    /* STORE: one transaction that compares the term and the revision */
     int64_t term;
     const AlertRecord *alert; /* NULL: alerts/<name> is removed */
     const RequestRecord *request;
     const char *name;
-    int64_t revision;          /* of what is written */
-    int64_t incident_revision; /* or REVISION_ANY */
+    int64_t revision; /* of what is written */
 } CourierAction;
 
 typedef struct SinkCounts {

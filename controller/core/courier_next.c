@@ -128,7 +128,6 @@ static bool store_alert(Courier *c, Page *page, CourierAction *ret)
     ret->name = page->incident.id;
     ret->alert = dirty ? &page->alert : NULL;
     ret->revision = page->alert_stamp.mod;
-    ret->incident_revision = page->claimed || gone ? REVISION_ANY : page->incident_stamp.mod;
     page->dirty = false;
     return true;
 }
@@ -173,7 +172,6 @@ static bool store_request(Courier *c, Page *page, CourierAction *ret)
     ret->name = page->request.id;
     ret->request = &page->request;
     ret->revision = page->request_stamp.mod;
-    ret->incident_revision = REVISION_ANY;
     return true;
 }
 

@@ -29,7 +29,6 @@ typedef struct Page {
     Stamp alert_stamp;
     RequestRecord request;
     Stamp request_stamp;
-    bool claimed;    /* alert is stored with this leader's term */
     bool inherited;  /* another leader has told of it */
     bool dirty;      /* alert is not stored as it is here */
     int64_t storing; /* id of the write; 0: none */

@@ -233,13 +233,16 @@ static void consider_node(Cluster *c, const Job *job, const Run *run, Failure *b
     } else if (node->record.state == NODE_LEFT) {
         f.cause = CAUSE_NODE_LEFT;
         text_copy(f.evidence, sizeof(f.evidence), "its daemon was stopped");
-    } else if (node->record.verdict == NODE_ISOLATE) {
+    } else if (node_is_unhealthy(c, node)) {
         f.cause = CAUSE_NODE_UNHEALTHY;
         text_copy(f.evidence, sizeof(f.evidence), node->record.evidence);
     } else if (node->record.lost_slots & run->slots) {
         f.cause = CAUSE_SLOT_LOST;
         text_copy(f.evidence, sizeof(f.evidence),
                   "a process of an older generation survives SIGKILL");
+    } else if (node->record.bad_slots & run->slots) {
+        f.cause = CAUSE_SLOT_LOST;
+        text_copy(f.evidence, sizeof(f.evidence), node->record.evidence);
     } else if (report_is_missing(c, job, run)) {
         f.cause = CAUSE_RANKS_LOST;
         text_copy(f.evidence, sizeof(f.evidence), "the node does not run its ranks any more");
@@ -249,6 +252,17 @@ static void consider_node(Cluster *c, const Job *job, const Run *run, Failure *b
     }
     if (f.cause != CAUSE_NONE && outranks(&f, 0, best, 0))
         *best = f;
+}
+
+/* Its ranks have saved and left as asked, or finished: what becomes of the node now, a stop or a reboot,
+ * is no failure of this world. Rank 0's node has the last word about the world, and is looked at still. */
+static bool has_done_its_part(const Cluster *c, const Job *job, int i)
+{
+    const Run *run = &job_runs(c, job)[i];
+    if (i == 0 || run->report < 0)
+        return false;
+    const Report *report = &c->reports[run->report];
+    return report->finished || (report->left && job->phase.leave);
 }
 
 /* Ranks of an older generation whose end a present node does not confirm. */
@@ -284,7 +298,7 @@ static bool absence_is_open(Cluster *c, const Job *job)
     bool open = false;
     for (int i = 0; i < job->n_runs; i++) {
         const Node *node = &c->nodes[job_runs(c, job)[i].node];
-        open |= !node->present && !node_is_lost(c, node);
+        open |= !node->present && !node_is_lost(c, node) && !has_done_its_part(c, job, i);
     }
     return open;
 }
@@ -327,6 +341,8 @@ bool failure_find(Cluster *c, Job *job, Failure *ret)
     int best_stage = 0;
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
+        if (has_done_its_part(c, job, i))
+            continue;
         consider_node(c, job, run, &best);
         if (run->report >= 0)
             consider_ranks(job, run, &c->reports[run->report], &best, &best_stage);

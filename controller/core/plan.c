@@ -19,7 +19,7 @@ void plan_find_free_slots(Cluster *c, const Job *job)
         const Node *node = &c->nodes[i];
         int n = node->used && !node_refusal(c, node, job) ? node->record.n_slots : 0;
         c->free_slots[i] = n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
-        c->free_slots[i] &= ~node->record.lost_slots;
+        c->free_slots[i] &= ~(node->record.lost_slots | node->record.bad_slots);
     }
     for (int j = 0; j < c->limits.jobs; j++) {
         const Job *other = &c->jobs[j];

@@ -46,8 +46,15 @@ bool node_is_lost(Cluster *c, const Node *node)
 bool node_is_cordoned(const Cluster *c, const Node *node, const Job *job)
 {
     const CordonRecord *cordon = &node->cordon;
-    if (cordon->mode == CORDON_NONE || (cordon->until_usec && cordon->until_usec <= c->real_usec))
+    if (cordon->mode == CORDON_NONE)
         return false;
+    if (cordon->mode == CORDON_QUARANTINE) { /* its time over, a check ends it: decide_retest() */
+        if (cordon->machine_id[0] && node->record.machine_id[0] &&
+            !text_equal(cordon->machine_id, node->record.machine_id))
+            return false; /* another machine has the name now */
+    } else if (cordon->until_usec && cordon->until_usec <= c->real_usec) {
+        return false;
+    }
     return !cordon->job[0] || (job && text_equal(cordon->job, job->name));
 }
 
@@ -64,8 +71,10 @@ const char *node_refusal(const Cluster *c, const Node *node, const Job *job)
                                                         : "is cordoned";
     if (node->record.verdict == NODE_DRAIN)
         return "asks to be drained";
-    if (node->record.verdict == NODE_ISOLATE)
+    if (node_is_unhealthy(c, node))
         return "is unhealthy";
+    if (node_find_machine_cordon(c, node))
+        return "is a machine that is quarantined under another name";
     if (node->left_out)
         return "is left out";
     return NULL;

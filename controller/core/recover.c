@@ -27,6 +27,7 @@ static void quarantine(Cluster *c, int n, const char *reason, const Job *refused
                            .until_usec = until_usec,
                            .strikes = node->cordon.strikes};
     text_copy(cordon.node, sizeof(cordon.node), node->record.name);
+    text_copy(cordon.machine_id, sizeof(cordon.machine_id), node->record.machine_id);
     text_copy(cordon.reason, sizeof(cordon.reason), reason);
     if (refused_job)
         text_copy(cordon.job, sizeof(cordon.job), refused_job->name);
@@ -51,6 +52,7 @@ static void strike(Cluster *c, const Failure *f, Decision *d)
     if (c->config.max_strikes > 0 && cordon.strikes >= c->config.max_strikes) {
         node->left_out = true;
         cordon.mode = CORDON_QUARANTINE;
+        text_copy(cordon.machine_id, sizeof(cordon.machine_id), node->record.machine_id);
         cordon.since_usec = c->real_usec;
         cordon.until_usec = c->real_usec + c->config.quarantine_usec;
     }

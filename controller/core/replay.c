@@ -102,6 +102,7 @@ Replay *replay_free(Replay *replay)
 
 uint64_t replay_now(const Replay *replay) { return replay->now_usec; }
 const Cluster *replay_cluster(const Replay *replay) { return replay->cluster; }
+Cluster *replay_cluster_for_survey(Replay *replay) { return replay->cluster; }
 
 size_t replay_entries(Replay *replay, ReplayEntry **ret)
 {

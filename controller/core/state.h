@@ -112,6 +112,7 @@ struct Cluster {
     int64_t term;                /* 0: not leading */
     uint64_t observe_until_usec; /* a new leader does not act on absence before */
     uint64_t hold_until_usec;
+    bool distrusts_probes; /* too many nodes call themselves unhealthy at once */
     int64_t last_id;
     int64_t house_in_flight, house_awaited;
     int64_t dropped;
@@ -162,6 +163,18 @@ const char *node_refusal(const Cluster *c, const Node *node, const Job *job);
 /* Processes that may still run: nobody reported their end, and their node is not known dead. */
 bool report_is_alive(Cluster *c, const Report *report);
 bool job_has_older_ranks_alive(Cluster *c, const Job *job, int64_t before, int *ret_node);
+
+/* ---- retest.c: what a node's own verdict is worth, and how a quarantine ends ---- */
+void health_update_trust(Cluster *c);
+/* It says that its results can't be trusted, and is believed. */
+bool node_is_unhealthy(const Cluster *c, const Node *node);
+/* A quarantine of another name that is this machine's; NULL: there is none. */
+const CordonRecord *node_find_machine_cordon(const Cluster *c, const Node *node);
+/* How many are unhealthy, of how many. */
+void health_count(const Cluster *c, int *ret_unhealthy, int *ret_present);
+/* A quarantine whose time is over: the node is asked to check itself, and is let in or kept out by
+ * what it answers. */
+bool decide_retest(Cluster *c, const Node *node, Decision *d);
 
 /* ---- plan.c ---- */
 typedef struct Plan {

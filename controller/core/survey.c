@@ -52,7 +52,7 @@ bool cluster_survey_job(const Cluster *c, int i, JobSurvey *ret)
     ret->phase = job->phase.phase;
     ret->generation = job->phase.generation;
     ret->world_size = is_over(ret->phase) || ret->phase == PHASE_PENDING ? 0 : job->world.size;
-    ret->wanted_size = plan_wanted(job);
+    ret->wanted_size = is_over(ret->phase) ? 0 : plan_wanted(job);
     ret->steps = job->facts.steps;
     ret->furthest_step = MAX(job->phase.furthest_step, job_reached_step(c, job));
     ret->has_progress = job->progress_stamp.mod != 0;
@@ -77,15 +77,16 @@ bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret)
     if (i >= c->n_by_name)
         return false;
     const Node *node = &c->nodes[c->by_name[i]];
+    bool up = node->present && node->record.state == NODE_UP;
     *ret = (NodeSurvey){.name = node->record.name,
-                        .present = node->present,
+                        .up = up,
+                        .absent = !node->present && node->record.state == NODE_UP,
                         .cordoned = node_is_cordoned(c, node, NULL),
-                        .state = node->record.state,
                         .verdict = node->record.verdict,
                         .mode = node->cordon.mode,
                         .strikes = node->cordon.strikes,
-                        .n_slots = node->present ? node->record.n_slots : 0,
-                        .n_lost_slots = node->present ? slots_count(node->record.lost_slots) : 0};
+                        .n_slots = up ? node->record.n_slots : 0,
+                        .n_lost_slots = up ? slots_count(node->record.lost_slots) : 0};
     return true;
 }
 

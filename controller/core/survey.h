@@ -13,7 +13,8 @@ typedef struct JobSurvey {
     const char *name;
     JobPhase phase;
     int64_t generation;
-    int world_size, wanted_size; /* ranks; wanted: what it would have if there were slots */
+    int world_size, wanted_size; /* ranks; wanted: what it would have if there were slots; 0 when
+                                    it has ended */
     int ranks[RANK_EXITED + 1];  /* of the present generation, by RankState */
     int64_t steps, furthest_step;
     bool has_progress; /* of the present or an earlier generation; then: */
@@ -29,8 +30,8 @@ typedef struct JobSurvey {
 
 typedef struct NodeSurvey {
     const char *name;
-    bool present, cordoned; /* cordoned: no rank of any job is placed there */
-    NodeState state;
+    bool up, absent; /* neither: it has taken leave */
+    bool cordoned;   /* no rank of any job is placed there */
     NodeVerdict verdict;
     CordonMode mode;
     int strikes, n_slots, n_lost_slots;

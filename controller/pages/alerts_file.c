@@ -13,7 +13,7 @@ enum { FILE_BYTES_MAX = 1 << 16, LABEL_TEXT_MAX = 255 };
 static const char *const kinds[] = {"pagerduty", "alertmanager", "webhook", "heartbeat"};
 static const char *const severities[] = {"info", "warning", "critical"};
 
-/* What a program before us has said about itself is enough to find it again: "alertname", ... */
+/* What the payload says by itself. */
 static const char *const own_labels[] = {"alertname", "cluster", "incident", "cause",
                                          "severity",  "job",     "node"};
 
@@ -116,9 +116,9 @@ static void read_labels(JsonReader *r, Sink *sink)
     sink->labels = json_incref(labels);
 }
 
-static void read_severity(JsonReader *r, CourierSink *ret)
+static void read_severity(JsonReader *r, Severity otherwise, CourierSink *ret)
 {
-    int least = SEVERITY_WARNING;
+    int least = (int)otherwise;
     (void)json_get_choice(r, "least", JSON_OPTIONAL, severities, ELEMENTSOF(severities), &least);
     ret->least = (Severity)least;
 }
@@ -162,17 +162,16 @@ static void read_sink(JsonReader *r, Sink *sink, CourierSink *ret)
     (void)json_get_text(r, "proxy", JSON_OPTIONAL, sink->proxy, sizeof(sink->proxy));
     switch (sink->kind) {
     case SINK_PAGERDUTY:
-        ret->least = SEVERITY_CRITICAL;
-        read_severity(r, ret);
+        read_severity(r, SEVERITY_CRITICAL, ret);
         read_secret(r, "routing_key_file", JSON_REQUIRED, sink->secret, sizeof(sink->secret));
         break;
     case SINK_ALERTMANAGER:
-        read_severity(r, ret);
+        read_severity(r, SEVERITY_WARNING, ret);
         read_secret(r, "token_file", JSON_OPTIONAL, sink->secret, sizeof(sink->secret));
         read_alertmanager(r, sink, ret);
         break;
     case SINK_WEBHOOK:
-        read_severity(r, ret);
+        read_severity(r, SEVERITY_WARNING, ret);
         read_secret(r, "token_file", JSON_OPTIONAL, sink->secret, sizeof(sink->secret));
         break;
     case SINK_HEARTBEAT:

@@ -255,21 +255,17 @@ static int begin_write(Write *w, const CourierAction *a)
 {
     const OutboxOptions *o = &w->outbox->options;
     _cleanup_free_ char *value = NULL;
-    char incident[KEY_MAX];
-    EtcdCompare compares[3] = {{.key = o->leader_key,
-                                .target = ETCD_CREATE_REVISION,
-                                .equals = a->term}, /* I1 */
-                               {.key = w->key, .target = ETCD_MOD_REVISION, .equals = a->revision},
-                               {.key = key_of(o->cluster, KEY_INCIDENTS, a->name, incident),
-                                .target = ETCD_MOD_REVISION,
-                                .equals = a->incident_revision}};
-    size_t n_compares = a->incident_revision == REVISION_ANY ? 2 : 3;
+    const EtcdCompare compares[] = {
+        {.key = o->leader_key, .target = ETCD_CREATE_REVISION, .equals = a->term}, /* I1 */
+        {.key = w->key, .target = ETCD_MOD_REVISION, .equals = a->revision}};
     const char *old = feed_text(o->feed, w->key);
     int r = a->request ? request_record_encode(a->request, old, &value)
             : a->alert ? alert_record_encode(a->alert, old, &value)
                        : 0;
     EtcdOp op = {.kind = value ? ETCD_PUT : ETCD_DELETE, .key = w->key, .value = value};
-    return r < 0 ? r : etcd_txn(o->etcd, compares, n_compares, &op, 1, on_written, w, &w->call);
+    return r < 0
+               ? r
+               : etcd_txn(o->etcd, compares, ELEMENTSOF(compares), &op, 1, on_written, w, &w->call);
 }
 
 static void store(Outbox *o, const CourierAction *a)

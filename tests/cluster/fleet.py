@@ -10,6 +10,7 @@ from lab import until
 
 CLUSTER = "test"
 LEASE_SEC = 3
+SHARED = "/srv/shared"
 BUILD = os.path.abspath(os.environ.get("SDTRAIN_BUILD") or os.path.join(rootfs.SOURCE, "build/release"))
 
 ETCD = """ETCD_NAME=%(name)s
@@ -98,8 +99,15 @@ class Fleet:
 
     def _binds(self):
         """The file system that all nodes share: data to read, checkpoints to write."""
-        return [(self.lab.path("data"), False), (self.lab.path("packages"), False),
-                (self.lab.path("unet.json"), False), (self.lab.path("checkpoints"), True)]
+        return [(self.lab.path(name), self.there(self.lab.path(name)), name == "checkpoints")
+                for name in ("data", "packages", "unet.json", "checkpoints")]
+
+    def there(self, path):
+        """Where the hosts see what the lab has."""
+        return path.replace(self.lab.folder, SHARED)
+
+    def here(self, path):
+        return path.replace(SHARED, self.lab.folder)
 
     def _write_etcd(self, host, tree):
         members = ",".join("%s=https://%s:2380" % (h.name, h.address) for h in self.hosts)
@@ -143,7 +151,7 @@ class Fleet:
         """dpkg's words. Settings that are there stay."""
         wanted = [file for file in files if "controller" in self.programs(host)[-1]
                   or "controller" not in os.path.basename(file)]
-        return host.run("dpkg", "--force-confold", "-i", *wanted, timeout=180)
+        return host.run("dpkg", "--force-confold", "-i", *map(self.there, wanted), timeout=180)
 
     def start(self, host):
         host.run("systemctl", "enable", "--now", "--quiet", *self.programs(host), timeout=120)
@@ -188,8 +196,8 @@ class Fleet:
 
     def submit(self, job):
         with open(self.lab.path("packages", job["name"] + ".json"), "w") as file:
-            json.dump(job, file)
-        self.ctl("job", "start", "-f", file.name)
+            file.write(self.there(json.dumps(job)))
+        self.ctl("job", "start", "-f", self.there(file.name))
 
     def wait(self, job, wanted, timeout=90):
         self.ctl("job", "wait", job["name"], "--for", wanted, "--timeout", str(timeout), timeout=timeout + 30)

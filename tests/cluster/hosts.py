@@ -117,7 +117,7 @@ class Switch:
 
 class Host:
     def __init__(self, lab, switch, tree, name, number, binds=()):
-        """binds: (path, writable), the same inside as outside."""
+        """binds: (path here, path there, writable)"""
         self.lab, self.switch, self.tree = lab, switch, tree
         self.name, self.number, self.binds = name, number, binds
         self.address = "%s%d" % (NETWORK, number)
@@ -148,7 +148,7 @@ class Host:
         """Begins to boot; wait_booted() waits for the end of it."""
         self.switch.set_port(self.number, "up")
         arguments = ["--machine=" + self.name, "--uuid=" + self.machine_id, "--network-namespace-path=" + self.net.path]
-        arguments += ["--bind%s=%s" % ("" if writable else "-ro", path) for path, writable in self.binds]
+        arguments += ["--bind%s=%s:%s" % ("" if writable else "-ro", here, there) for here, there, writable in self.binds]
         environment = dict(self.lab.environment, CGROUP=self.cgroup, TREE=self.tree, DISK=self.disk)
         with open(self.disk + "/console", "ab") as console:
             self.nspawn = subprocess.Popen(["unshare", "-m", "sh", "-c", BOOT, "sh", *arguments], env=environment,
@@ -276,7 +276,10 @@ class Host:
     def processes(self, unit):
         """{pid: (program, path in the unit's cgroup)} of what runs in the unit's cgroup."""
         found = {}
-        top = "/sys/fs/cgroup" + self.show(unit, "ControlGroup")
+        own = self.show(unit, "ControlGroup")
+        if not own:
+            return found  # it does not run
+        top = "/sys/fs/cgroup" + own
         code, text = self.try_run("find", top, "-name", "cgroup.procs", "-exec", "grep", "-H", ".", "{}", "+")
         for line in text.splitlines() if code == 0 else []:
             path, _, pid = line.partition(":")

@@ -79,7 +79,7 @@ class HostsCase(unittest.TestCase):
         for host in self.fleet.hosts:
             self.fleet.start(host)
         self.fleet.ctl("job", "stop", self.job["name"])
-        self.fleet.wait(self.job, "ended", 120)
+        self.fleet.wait(self.job, "stopped", 120)
 
     def steady(self, size=SIZE, timeout=120):
         """The job's status, once it has stepped on that many ranks and nothing is open."""
@@ -128,7 +128,7 @@ class HostsCase(unittest.TestCase):
         self.fleet.ctl("job", "stop", name)
         self.fleet.wait(self.job, "stopped")
         commit = self.fleet.status(self.job)["checkpoint"]
-        with open(commit["uri"][len("file://"):]) as file:
+        with open(self.fleet.here(commit["uri"][len("file://"):])) as file:
             manifest = json.load(file)
         lines = []
         for segment in manifest["metrics"]:

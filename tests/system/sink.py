@@ -25,7 +25,7 @@ class Sink:
         self.behaviours = collections.defaultdict(collections.deque)
         self.open, self.opened, self.resolved = set(), collections.Counter(), collections.Counter()
         self.seen = set()  # Idempotency-Keys
-        self.first = {}  # when a key was first taken
+        self.first = {}  # when a (path, key) was first taken
         self.closed = threading.Event()
         sink = self
 
@@ -50,6 +50,14 @@ class Sink:
         self.url = "http://127.0.0.1:%d" % self.server.server_port
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
+    def forget(self):
+        """As new, with what still stalls let go."""
+        with self.lock:
+            self.closed.set()
+            self.closed = threading.Event()
+            for kept in (self.requests, self.behaviours, self.open, self.opened, self.resolved, self.seen, self.first):
+                kept.clear()
+
     def close(self):
         self.closed.set()
         self.server.shutdown()
@@ -66,11 +74,12 @@ class Sink:
             behaviour = queue.popleft() if queue else "accept"
             taken = behaviour in ("accept", "lost")
             if taken:
-                self.take(handler.headers, body)
+                self.take(handler.path, handler.headers, body)
             self.requests.append((handler.path, dict(handler.headers), body, time.time(), behaviour))
             self.lock.notify_all()
+            closed = self.closed
         if behaviour == "stall":
-            self.closed.wait()
+            closed.wait()
         if behaviour in ("stall", "close", "lost"):
             handler.close_connection = True
             return
@@ -89,19 +98,19 @@ class Sink:
         handler.end_headers()
         handler.wfile.write(text)
 
-    def take(self, headers, body):
+    def take(self, path, headers, body):
         """As PagerDuty, Alertmanager and a careful webhook would: a page is opened only if it is not open."""
         if isinstance(body, list):
             for alert in body:
                 key = json.dumps(alert["labels"], sort_keys=True)
-                self.change(key, seconds(alert["endsAt"]) > time.time())
+                self.change((path, key), seconds(alert["endsAt"]) > time.time())
         elif "routing_key" in body:
-            self.change(body["dedup_key"], body["event_action"] == "trigger")
+            self.change((path, body["dedup_key"]), body["event_action"] == "trigger")
         elif body["event"] != "alive":
             if headers["Idempotency-Key"] in self.seen:
                 return
             self.seen.add(headers["Idempotency-Key"])
-            self.change(body["key"], body["event"] == "triggered")
+            self.change((path, body["key"]), body["event"] == "triggered")
 
     def change(self, key, is_open):
         if is_open and key not in self.open:

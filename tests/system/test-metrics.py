@@ -12,6 +12,7 @@ import urllib.parse
 import urllib.request
 
 from lab import SOURCE, LabCase, until
+from sink import Sink
 
 RULES = os.path.join(SOURCE, "ops/prometheus/sdtrain.rules.yml")
 DASHBOARD = os.path.join(SOURCE, "ops/grafana/sdtrain.json")
@@ -128,12 +129,20 @@ class Scraped(LabCase):
     def up(self):
         self.cluster = self.lab.cluster(nodes=3, controllers=2, patient=["node1", "node3"])
         self.addCleanup(self.cluster.down)
+        sink = Sink()
+        self.addCleanup(sink.close)
+        alerts = self.lab.write("alerts.json", json.dumps({"timeout_sec": 1, "sinks": [
+            {"name": "hook", "kind": "webhook", "least": "info", "url": sink.url + "/hook"},
+            {"name": "nobody", "kind": "webhook", "least": "info", "url": "http://127.0.0.1:1/"}]}))
+        for controller in ("controller1", "controller2"):
+            self.cluster.configure(controller, alerts_file=alerts)
         self.addresses = self.urls()
         self.assertEqual(sorted(self.addresses), ["controller1", "controller2", "node1", "node2", "node3"])
         self.prometheus = Prometheus(self.lab, *[[address for name, address in sorted(self.addresses.items())
                                                   if name.startswith(kind)] for kind in ("controller", "node")])
         self.addCleanup(self.prometheus.stop)
         self.prometheus.wait("count(up == 1) == 5")
+        self.prometheus.wait("sum(sdtrain_controller_leading) == 1")
 
     def train(self):
         """A job whose trainer on node2 dies in the middle of a step that cannot end; how far it was."""
@@ -176,6 +185,9 @@ class Scraped(LabCase):
         ask.becomes('sdtrain_worlds_total{why="recovery"}', 1)
         ask.becomes('sdtrain_decisions_total{outcome="unknown"} and on (instance) '
                                    "sdtrain_controller_leading == 1", 0)
+        ask.becomes('sdtrain_sink_messages_total{sink="hook",outcome="accepted"}', 2)  # triggered, resolved
+        ask.becomes('sdtrain_sink_pages_waiting{sink="hook"}', 0)
+        ask.becomes('sdtrain_sink_pages_failing{sink="nobody"}', 1)
         ask.wait("sum(sdtrain_watch_lag_seconds_count) == sum(sdtrain_decisions_total{outcome=\"done\"})")
 
     def check_trainers(self):

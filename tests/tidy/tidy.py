@@ -36,7 +36,7 @@ LAW = {
                 "trainer/state"],
     "tests": ["*"],
 }
-PURE = {"order.c.o": "trainer/data", "controller/core": "controller/core", "verdict.c.o": "health"}
+PURE = {"order.c.o": "trainer/data", "controller/core": "controller/core", "verdict.c.o": "health", "fault.c.o": "health"}
 LABELS = ("Ownership:", "Units:", "Errors:", "Threads:")
 BAD_NAMES = ("util", "utils", "common", "helper", "helpers", "misc")
 BAD_WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
