@@ -198,6 +198,8 @@ static void on_put(int r, const Error *err, const EtcdTxnResult *result, void *u
     }
     if (node->wanted)
         node_put(m);
+    else
+        manager_node_told(m);
     manager_touch_node(m);
 }
 
