@@ -22,13 +22,14 @@
 
 enum {
     NODES_MAX = 10000,
-    IN_FLIGHT_MAX = 256,
+    IN_FLIGHT_MAX = 64,
     LEASE_SEC = 10,
     WAIT_SEC = 300,
     DEATHS = 5,
     LOSSES = 3,
     AT_ONCE = 30, /* of 1000: a rack */
     COMMIT_EACH_SEC = 10,
+    ERRORS_MAX = 10000,
     REST_SEC = 2, /* until everybody has read what was written */
 };
 
@@ -62,7 +63,8 @@ struct Fleet {
     FakeNode *nodes;
     int n_nodes, n_slots;
     STAILQ_HEAD(, Write) writes;
-    int in_flight;
+    int in_flight, n_errors;
+    bool paused; /* etcd is too busy */
     /* the job, as the watch shows it */
     WorldRecord world;
     int64_t world_revision, n_records, written_bytes;
@@ -98,8 +100,15 @@ static void on_written(int r, const Error *err, _unused_ const EtcdTxnResult *re
 {
     Write *w = userdata;
     Fleet *f = w->fleet;
-    if (r < 0 && !strstr(err->text, "lease not found")) /* that is put again with the next one */
-        give_up(err->text);
+    if (r < 0 &&
+        !strstr(err->text, "lease not found")) { /* those are put again with the next one */
+        if (++f->n_errors > ERRORS_MAX)
+            give_up(err->text);
+        STAILQ_INSERT_HEAD(&f->writes, w, next);
+        f->in_flight--;
+        f->paused = true; /* until the next second */
+        return;
+    }
     f->in_flight--;
     free(w->text);
     free(w);
@@ -109,7 +118,7 @@ static void on_written(int r, const Error *err, _unused_ const EtcdTxnResult *re
 static void pump(Fleet *f)
 {
     Write *w;
-    while (f->in_flight < IN_FLIGHT_MAX && (w = STAILQ_FIRST(&f->writes))) {
+    while (!f->paused && f->in_flight < IN_FLIGHT_MAX && (w = STAILQ_FIRST(&f->writes))) {
         EtcdOp op = {.kind = ETCD_PUT, .key = w->key, .value = w->text, .lease = w->lease};
         EtcdCall *call;
         STAILQ_REMOVE_HEAD(&f->writes, next);
@@ -210,6 +219,22 @@ static void on_lease(EtcdLeaseState state, int64_t lease, void *userdata)
         post_ranks(n, n->state, 0);
 }
 
+/* Its ranks of the last world have ended; those of this one, if any, are ready. */
+static void node_take(FakeNode *n, int64_t generation, int first_rank, int n_ranks)
+{
+    if (n->generation && !generation && n->lease_id)
+        post_ranks(n, RANK_EXITED, 0);
+    n->generation = generation;
+    n->first_rank = first_rank;
+    n->n_ranks = n_ranks;
+    n->state = RANK_READY;
+    if (!n->lease_id)
+        return; /* once it has one */
+    post_node(n);
+    if (generation)
+        post_ranks(n, RANK_READY, 0);
+}
+
 static void node_up(FakeNode *n)
 {
     n->incarnation = clock_realtime_usec();
@@ -247,22 +272,24 @@ static void take_world(Fleet *f, const EtcdKeyValue *kv)
     for (size_t i = 0; i < f->world.n_runs; i++) {
         FakeNode *n = find_node(f, f->world.runs[i].node);
         int n_ranks = __builtin_popcountll(f->world.runs[i].slots);
-        if (n && n->lease_id) {
-            n->generation = f->world.generation;
-            n->first_rank = rank;
-            n->n_ranks = n_ranks;
-            post_node(n);
-            post_ranks(n, RANK_READY, 0);
-        }
+        if (n && n->lease)
+            node_take(n, f->world.generation, rank, n_ranks);
         rank += n_ranks;
     }
+    for (int i = 0; i < f->n_nodes; i++)
+        if (f->nodes[i].generation && f->nodes[i].generation != f->world.generation)
+            node_take(&f->nodes[i], 0, 0, 0);
 }
 
 static void all_report(Fleet *f, RankState state)
 {
-    for (int i = 0; i < f->n_nodes; i++)
-        if (f->nodes[i].lease_id && f->nodes[i].generation == f->world.generation)
+    for (int i = 0; i < f->n_nodes; i++) {
+        if (f->nodes[i].generation != f->world.generation)
+            continue;
+        f->nodes[i].state = state;
+        if (f->nodes[i].lease_id)
             post_ranks(&f->nodes[i], state, 0);
+    }
 }
 
 static void take_phase(Fleet *f, const EtcdKeyValue *kv)
@@ -307,6 +334,8 @@ static int on_second(sd_event_source *source, _unused_ uint64_t usec, void *user
     const uint64_t now = clock_boottime_usec();
     (void)sd_event_source_set_time(source, now + USEC_PER_SEC); /* a live source takes any time */
     (void)sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
+    f->paused = false;
+    pump(f);
     if (f->phase.phase != PHASE_RUNNING || !f->go_usec || f->phase.leave)
         return 0;
     const int64_t passed = (int64_t)((now - f->go_usec) / USEC_PER_SEC);

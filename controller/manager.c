@@ -310,9 +310,12 @@ static void read_again_later(Pending *p)
     }
 }
 
-/* The election key must still be what the decision was guarded by. */
+/* The election key must still be what the decision was guarded by. A list that is older than the
+ * term says nothing about it. */
 static bool still_leads(const Manager *m, const EtcdRange *range)
 {
+    if (range->revision < m->term)
+        return true;
     for (size_t i = 0; i < range->n_kvs; i++)
         if (strcmp(range->kvs[i].key, m->leader_key) == 0)
             return range->kvs[i].create_revision == m->term;

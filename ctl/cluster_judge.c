@@ -1,6 +1,7 @@
 /* cluster_judge.c - see cluster_judge.h. */
 #include "ctl/cluster_judge.h"
 
+#include "base/clock.h"
 #include "cluster/codec.h"
 #include "ctl/print.h"
 
@@ -147,7 +148,46 @@ static void judge_nodes(const Model *m, Judgement *j)
             judge_quarantine(&m->cordons[i], j);
 }
 
+/* A node that was lost and has not come back is in no record but its incident's; after a day it is
+ * taken to be gone for good. */
+static void judge_missing(const Model *m, Judgement *j)
+{
+    enum { DAY_SEC = 86400 };
+    const uint64_t now = clock_realtime_usec();
+    for (size_t i = m->n_incidents; i-- > 0;) {
+        const IncidentRecord *n = &m->incidents[i];
+        char since[TIME_TEXT_BYTES];
+        bool said = false;
+        if (strcmp(n->cause, "node-lost") != 0 || model_node(m, n->node) ||
+            n->state == INCIDENT_OPEN || n->at_usec + DAY_SEC * USEC_PER_SEC < now)
+            continue;
+        for (size_t later = i + 1; later < m->n_incidents; later++)
+            said |= strcmp(m->incidents[later].node, n->node) == 0 &&
+                    strcmp(m->incidents[later].cause, n->cause) == 0;
+        if (said)
+            continue;
+        add_wrong(j, "node %s has not come back since %s", n->node, date_text(n->at_usec, since));
+        advise(j, "on %s: systemctl status sdtraind; journalctl -u sdtraind", n->node);
+    }
+}
+
 /* ---- jobs ---- */
+
+/* It once had more ranks, and nobody asked for fewer. */
+static void judge_size(const ModelJob *job, Judgement *j)
+{
+    const int wanted = job->desired.target > 0 ? job->desired.target : job->desired.max;
+    int had = job->world.size;
+    for (size_t i = 0; i < job->phase.n_worlds; i++)
+        had = MAX(had, job->phase.worlds[i].size);
+    had = MIN(had, wanted);
+    if (!job->has_desired || job->world.size >= had)
+        return;
+    add_wrong(j, "job %s runs on %d rank%s; it had %d", job->name, job->world.size,
+              job->world.size == 1 ? "" : "s", had);
+    advise(j,
+           "it grows again by itself when there are slots: sdctl node list shows what is closed");
+}
 
 static void judge_jobs(const Model *m, Judgement *j)
 {
@@ -163,6 +203,8 @@ static void judge_jobs(const Model *m, Judgement *j)
             add_wrong(j, "job %s waits: %s", job->name,
                       job->has_phase ? job->phase.reason : "no controller has looked at it yet");
             advise(j, "sdctl node list shows which nodes are taken or closed");
+        } else if (job_is_active(job)) {
+            judge_size(job, j);
         }
     }
     for (size_t i = 0; i < m->n_incidents; i++) {
@@ -210,5 +252,6 @@ void judge_cluster(const Model *m, Judgement *j)
     judge_records(m, j);
     judge_jobs(m, j);
     judge_nodes(m, j);
+    judge_missing(m, j);
     judge_alerts(m, j);
 }

@@ -46,16 +46,28 @@ static json_t *jobs_json(const Model *m)
     return jobs;
 }
 
+static bool has_ranks(const Model *m, const char *node)
+{
+    for (size_t i = 0; i < m->n_jobs; i++)
+        for (size_t k = 0; job_is_active(&m->jobs[i]) && k < m->jobs[i].world.n_runs; k++)
+            if (strcmp(m->jobs[i].world.runs[k].node, node) == 0)
+                return true;
+    return false;
+}
+
 /* Nodes that get no new ranks, in the operator's or the leader's words. */
 static json_t *closed_json(const Model *m)
 {
-    static const char *const modes[] = {"", "cordoned", "to be drained", "in quarantine"};
     json_t *closed = json_array();
     for (size_t i = 0; i < m->n_cordons; i++) {
         const CordonRecord *c = &m->cordons[i];
+        const char *how = c->mode == CORDON_QUARANTINE ? "in quarantine"
+                          : c->mode == CORDON_CORDON   ? "cordoned"
+                          : has_ranks(m, c->node)      ? "being drained"
+                                                       : "drained";
         if (c->mode != CORDON_NONE)
-            json_array_append_new(closed, json_pack("{s:s, s:s, s:s}", "node", c->node, "how",
-                                                    modes[c->mode], "reason", c->reason));
+            json_array_append_new(closed, json_pack("{s:s, s:s, s:s}", "node", c->node, "how", how,
+                                                    "reason", c->reason));
     }
     return closed;
 }

@@ -125,7 +125,7 @@ typedef struct EtcdStatus {
     uint64_t member, leader; /* ids; leader 0: it sees none, so there is no quorum around it */
     char version[32];
     int64_t db_bytes, db_used_bytes; /* of its file, and of that in use; 0 in use: not said */
-    char errors[256]; /* its words, "; " between: "etcdserver: no leader", alarms */
+    char errors[256];                /* its words, "; " between: "etcdserver: no leader", alarms */
 } EtcdStatus;
 
 typedef void (*EtcdStatusHandler)(int r, const Error *err, const EtcdStatus *status,

@@ -32,6 +32,8 @@ static const struct {
                            "under checkpoint.uri."},
     {"store-unreachable", "Trainers cannot reach data or checkpoints. Check that storage."},
     {"hang", "A rank made no progress and was killed. If it happens again on this node, drain it."},
+    {"unreachable",
+     "Other ranks could not reach this node. Check its network and its address setting."},
     {"start-timeout", "Ranks did not become ready in time. Read their logs (sdctl job logs)."},
     {"trainer-died",
      "The trainer died alone and is started again. If it dies again and again, read "
