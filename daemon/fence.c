@@ -5,12 +5,6 @@
 #include "base/message_id.h"
 #include "daemon/manager.h"
 
-bool fence_is_due(uint64_t now_usec, uint64_t contact_usec, uint64_t fence_usec,
-                  uint64_t stood_still_usec)
-{
-    return stood_still_usec == 0 && now_usec > contact_usec && now_usec - contact_usec > fence_usec;
-}
-
 void fence_check(Manager *m, uint64_t now_usec, uint64_t stood_still_usec)
 {
     uint64_t fence_usec = (uint64_t)m->config.fence_sec * USEC_PER_SEC;

@@ -16,7 +16,10 @@ typedef struct Manager Manager;
 
 /* stood_still_usec: how long the observer itself did not run just now; it may have slept through
  * etcd's answers, which the loop brings right after. */
-bool fence_is_due(uint64_t now_usec, uint64_t contact_usec, uint64_t fence_usec,
-                  uint64_t stood_still_usec);
+static inline bool fence_is_due(uint64_t now_usec, uint64_t contact_usec, uint64_t fence_usec,
+                                uint64_t stood_still_usec)
+{
+    return stood_still_usec == 0 && now_usec > contact_usec && now_usec - contact_usec > fence_usec;
+}
 /* Called on every tick while ranks run. */
 void fence_check(Manager *m, uint64_t now_usec, uint64_t stood_still_usec);

@@ -8,6 +8,7 @@
 #include "cluster/keys.h"
 #include "daemon/exit.h"
 #include "daemon/manager.h"
+#include "daemon/rank.h"
 #include "daemon/team.h"
 
 #include <fcntl.h>
@@ -103,6 +104,18 @@ static void retry_later(Manager *m)
         manager_add_timer(m, RETRY_MSEC * USEC_PER_MSEC, on_retry, m, &m->node.retry);
 }
 
+/* Missing rights are a person's to give: said once, and tried again slowly. */
+static bool is_refused(Manager *m, int r, const Error *err)
+{
+    Node *node = &m->node;
+    if (r == -EACCES && !node->refused)
+        log_error("etcd refuses this node's record: %s; what may this certificate's or user's name "
+                  "do there? NODE=%s",
+                  err->text, m->config.node);
+    node->refused = r == -EACCES;
+    return node->refused;
+}
+
 /* Somebody's record lies under our name: ours of an earlier life or an earlier lease, or another
  * machine's. */
 static void judge_tenant(Manager *m, const EtcdKeyValue *kv)
@@ -132,7 +145,8 @@ static void on_looked(int r, const Error *err, const EtcdRange *range, void *use
     Manager *m = userdata;
     m->node.call = NULL; /* it frees itself */
     if (r < 0) {
-        log_debug("cannot read this node's record: %s; trying again", err->text);
+        if (!is_refused(m, r, err))
+            log_debug("cannot read this node's record: %s; trying again", err->text);
         retry_later(m);
         return;
     }
@@ -158,17 +172,24 @@ static void on_put(int r, const Error *err, const EtcdTxnResult *result, void *u
     Manager *m = userdata;
     Node *node = &m->node;
     node->call = NULL; /* it frees itself */
-    node->with_ranks = false;
     if (r < 0 || !result->succeeded) {
-        if (r < 0)
-            log_debug("cannot put this node's record: %s; reading again", err->text);
         node->lease = 0;
         node->wanted = true;
+        if (is_refused(m, r, err)) {
+            retry_later(m);
+            return;
+        }
+        if (r < 0)
+            log_debug("cannot put this node's record: %s; reading again", err->text);
+        if (node->with_ranks) /* their world may have moved: they die first */
+            retry_later(m);
         node_look(m);
         return;
     }
 
     manager_note_contact(m);
+    node->with_ranks = false;
+    node->refused = false;
     node->revision = result->revision;
     if (!node->registered) {
         node->registered = true;
@@ -180,6 +201,17 @@ static void on_put(int r, const Error *err, const EtcdTxnResult *result, void *u
     else
         manager_node_told(m);
     manager_touch_node(m);
+}
+
+/* Ranks of a world that is over, not dead yet: nobody would know of them if the node came back now. */
+static bool old_ranks_live(const Manager *m)
+{
+    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
+        const Rank *rank = m->slots[i];
+        if (rank && !rank->lost && (!rank->team || rank->team->over))
+            return true;
+    }
+    return false;
 }
 
 /* The node and what runs on it come back together, so that nobody sees one without the other. */
@@ -206,6 +238,11 @@ static void node_put(Manager *m)
     int64_t lease = etcd_lease_id(m->lease);
     if (node->call || node->retry || lease == 0 || !m->probes.is_ready) {
         node->wanted = true;
+        return;
+    }
+    if (node->with_ranks && old_ranks_live(m)) {
+        node->wanted = true;
+        retry_later(m);
         return;
     }
 

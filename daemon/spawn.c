@@ -15,7 +15,7 @@
 enum { FIRST_FREE_FD = 10 }; /* sources are moved above the descriptors that the child is given */
 
 typedef struct ChildFds {
-    int null, output, channel;
+    int null, output, channel, program;
     int cgroup_procs; /* the child enters that cgroup itself; negative: it is born where it belongs */
 } ChildFds;
 
@@ -67,8 +67,8 @@ static _noreturn_ void child_run(const SpawnRequest *request, ChildFds fds, pid_
         child_fail("cannot place descriptors for ", path);
     (void)syscall(SYS_close_range, fds.channel >= 0 ? 4U : 3U, ~0U, CLOSE_RANGE_CLOEXEC);
 
-    if (request->program > 0) /* a script returns: its interpreter could not open what is CLOEXEC */
-        (void)syscall(SYS_execveat, request->program, "", request->argv, request->environment,
+    if (fds.program >= 0) /* a script returns: its interpreter could not open what is CLOEXEC */
+        (void)syscall(SYS_execveat, fds.program, "", request->argv, request->environment,
                       AT_EMPTY_PATH);
     (void)execve(path, request->argv, request->environment);
     child_fail("cannot execute ", path);
@@ -100,15 +100,17 @@ static int raise_fd(int fd) { return fd < 0 ? -EBADF : fcntl(fd, F_DUPFD_CLOEXEC
 
 int spawn_process(const SpawnRequest *request, pid_t *ret_pid, int *ret_pidfd, Error *err)
 {
-    _cleanup_fd_ int null = -EBADF, output = -EBADF, channel = -EBADF;
+    _cleanup_fd_ int null = -EBADF, output = -EBADF, channel = -EBADF, program = -EBADF;
     _cleanup_fd_ int opened = open("/dev/null", O_RDWR | O_CLOEXEC);
     null = raise_fd(opened);
     output = raise_fd(request->output);
     channel = raise_fd(request->channel);
-    if (null < 0 || (request->output >= 0 && output < 0) || (request->channel >= 0 && channel < 0))
+    program = request->program > 0 ? raise_fd(request->program) : -EBADF;
+    if (null < 0 || (request->output >= 0 && output < 0) ||
+        (request->channel >= 0 && channel < 0) || (request->program > 0 && program < 0))
         return error_errno(err, -errno, "cannot prepare descriptors for %s", request->argv[0]);
 
-    ChildFds fds = {null, output, channel, -EBADF};
+    ChildFds fds = {null, output, channel, program, -EBADF};
     int pidfd = -EBADF;
     int r = fork_child(request, fds, request->cgroup, &pidfd);
     if (r < 0 && request->cgroup >= 0) {

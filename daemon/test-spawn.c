@@ -94,15 +94,16 @@ static void an_open_program_outlives_its_file(_unused_ void **state)
     assert_non_null(mkdtemp(folder));
     (void)snprintf(path, sizeof(path), "%s/program", folder);
     copy_file("/bin/true", path);
-    int program = open(path, O_PATH | O_CLOEXEC);
-    assert_true(program > 0);
+    int opened = open(path, O_PATH | O_CLOEXEC), program = 3; /* where the child has its channel */
+    assert_true(opened == program || (dup3(opened, program, O_CLOEXEC) == 3 && close(opened) == 0));
+    _cleanup_fd_ int channel = open("/dev/null", O_RDWR | O_CLOEXEC);
     copy_file("/bin/false", path);
 
     char *argv[] = {path, NULL};
     SpawnRequest request = {.argv = argv,
                             .environment = environ,
                             .output = -EBADF,
-                            .channel = -EBADF,
+                            .channel = channel,
                             .cgroup = -EBADF};
     assert_int_equal(status_of(&request), 1);
     request.program = program;

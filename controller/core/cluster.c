@@ -81,12 +81,14 @@ Cluster *cluster_init(void *memory, const ClusterLimits *limits, const ClusterCo
     lay_out(c, &parts, limits);
     c->limits = *limits;
     c->config = *config;
+    c->first_free_report = -1;
     return c;
 }
 
 void cluster_configure(Cluster *c, const ClusterConfig *config)
 {
     c->config = *config;
+    c->first_free_report = -1;
     c->config.incidents_kept = MIN(config->incidents_kept, c->limits.incidents - 1);
 }
 
@@ -167,7 +169,8 @@ static void learn_outcome(Cluster *c, const Event *ev)
         if (!job->used || job->in_flight != ev->id)
             continue;
         job->in_flight = 0;
-        job->awaited_revision = done ? ev->revision : job->awaited_revision;
+        if (done && !job->removing) /* a removal that found nothing shows nothing */
+            job->awaited_revision = ev->revision;
         if (done && job->removing && job->removing == job->oldest_generation)
             job->oldest_generation++;
     }

@@ -148,6 +148,19 @@ bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Deci
     return true;
 }
 
+/* The records of generations before the last, whatever the job does now: one that fails again and
+ * again must not fill the table of reports. */
+static bool decide_cleanup(Cluster *c, Job *job, Decision *d)
+{
+    int node;
+    if (job->oldest_generation == 0 || job->oldest_generation >= job->world.generation - 1 ||
+        job_has_ranks_alive(c, job, job->oldest_generation + 1, 0, &node))
+        return false;
+    d->remove_generation = job->oldest_generation++;
+    d->world_revision = job->world_stamp.mod;
+    return true;
+}
+
 /* ---- not running ---- */
 
 static bool wants_to_run(const Job *job)
@@ -227,12 +240,28 @@ static bool decide_removal(Cluster *c, Job *job, Decision *d)
     }
     if (decide_over(c, job, d))
         return true;
-    if (job_has_older_ranks_alive(c, job, INT64_MAX, &node))
+    if (job_has_ranks_alive(c, job, INT64_MAX, INT64_MAX, &node))
         return false;
-    d->remove_job = true;
     d->desired_revision = job->desired_stamp.mod;
+    d->remove_job = true;
     d->phase_revision = job->phase_stamp.mod;
     d->world_revision = job->world_stamp.mod;
+    return true;
+}
+
+/* What a node wrote about a job after that was removed. */
+static bool decide_remains(Cluster *c, Job *job, Decision *d)
+{
+    int node;
+    bool remains = false;
+    for (int i = 0; i < c->limits.reports; i++)
+        remains |= c->reports[i].used && c->reports[i].job == job_index(c, job) &&
+                   c->reports[i].stamp.mod != 0;
+    if (!remains || job->world_stamp.mod || job->phase_stamp.mod ||
+        job_has_ranks_alive(c, job, INT64_MAX, INT64_MAX, &node))
+        return false;
+    d->remove_job = true;
+    d->desired_revision = d->world_revision = d->phase_revision = 0;
     return true;
 }
 
@@ -261,7 +290,7 @@ static bool decide_go(Cluster *c, Job *job, Decision *d)
         decide_end(c, job, PHASE_STOPPED, "stopped before its first step", d);
         return true;
     }
-    if (!all_ready(c, job) || job_has_older_ranks_alive(c, job, job->world.generation, &node))
+    if (!all_ready(c, job) || job_has_older_ranks_alive(c, job, &node))
         return false; /* I3 */
     decide_phase(c, job, job->phase.phase, job->phase.reason, d);
     d->phase.go = true;
@@ -383,16 +412,7 @@ static bool decide_upkeep(Cluster *c, Job *job, Decision *d)
         incident_resolve(c, job, incident, d);
         return true;
     }
-    if (incident_add_replay(c, job, d))
-        return true;
-    if (job->oldest_generation == 0 || job->oldest_generation >= job->world.generation - 1)
-        return false;
-    int node;
-    if (job_has_older_ranks_alive(c, job, job->oldest_generation + 1, &node))
-        return false;
-    d->remove_generation = job->oldest_generation++;
-    d->world_revision = job->world_stamp.mod;
-    return true;
+    return incident_add_replay(c, job, d) || decide_cleanup(c, job, d);
 }
 
 static bool decide_running(Cluster *c, Job *job, Decision *d)
@@ -456,11 +476,11 @@ static bool decide_active(Cluster *c, Job *job, Decision *d)
     if (failure_find(c, job, &failure))
         return decide_failure(c, job, &failure, d);
     if (!job->phase.go)
-        return decide_go(c, job, d);
+        return decide_go(c, job, d) || decide_cleanup(c, job, d);
     switch (job->phase.phase) {
     case PHASE_STARTING:
     case PHASE_RECOVERING:
-        return decide_first_step(c, job, d);
+        return decide_first_step(c, job, d) || decide_cleanup(c, job, d);
     case PHASE_RUNNING:
         return decide_running(c, job, d);
     default:
@@ -474,6 +494,8 @@ bool decide_job(Cluster *c, Job *job, Decision *d)
         c->nodes[i].left_out = false;
     if (job->desired_stamp.mod && job->desired.state == DESIRED_DELETED)
         return decide_removal(c, job, d);
+    if (!job->spec_stamp.mod && !job->desired_stamp.mod)
+        return decide_remains(c, job, d);
     if (!job->spec_stamp.mod || !job->desired_stamp.mod)
         return false; /* half written, or being removed */
     if (job->facts.refused[0]) {
@@ -484,13 +506,14 @@ bool decide_job(Cluster *c, Job *job, Decision *d)
     }
     switch (job->phase.phase) {
     case PHASE_PENDING:
-        return decide_pending(c, job, d);
+        return decide_pending(c, job, d) || decide_cleanup(c, job, d);
     case PHASE_STOPPED:
-        return decide_over(c, job, d) || decide_restart(c, job, d);
+        return decide_over(c, job, d) || decide_restart(c, job, d) || decide_cleanup(c, job, d);
     case PHASE_FAILED:
-        return decide_acknowledged(c, job, d) || decide_restart(c, job, d);
+        return decide_acknowledged(c, job, d) || decide_restart(c, job, d) ||
+               decide_cleanup(c, job, d);
     case PHASE_SUCCEEDED:
-        return decide_over(c, job, d);
+        return decide_over(c, job, d) || decide_cleanup(c, job, d);
     default:
         return decide_active(c, job, d);
     }

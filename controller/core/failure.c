@@ -269,8 +269,8 @@ static bool has_done_its_part(const Cluster *c, const Job *job, int i)
 static void consider_older_ranks(Cluster *c, const Job *job, Failure *best)
 {
     int node;
-    if (best->cause != CAUSE_NONE || job->phase.go ||
-        !job_has_older_ranks_alive(c, job, job->world.generation, &node) || !start_is_late(c, job))
+    if (best->cause != CAUSE_NONE || job->phase.go || !start_is_late(c, job) ||
+        !job_has_older_ranks_alive(c, job, &node))
         return;
     *best =
         (Failure){.cause = CAUSE_START_TIMEOUT, .node = node, .rank = -1, .at_usec = c->real_usec};

@@ -103,6 +103,30 @@ static bool decide_node_page(Cluster *c, Decision *d)
     return false;
 }
 
+static bool hosts_ranks(const Cluster *c, const Node *node)
+{
+    for (int j = 0; j < c->limits.jobs; j++) {
+        const Job *job = &c->jobs[j];
+        bool active =
+            job->used && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
+        for (int i = 0; active && i < job->n_runs; i++)
+            if (&c->nodes[job_runs(c, job)[i].node] == node)
+                return true;
+    }
+    return false;
+}
+
+static void open_node_page(Cluster *c, const Node *node, Decision *d)
+{
+    char about[NODE_NAME_MAX + 8];
+    Text t = text_begin(about, sizeof(about));
+    text_add(&t, "node-");
+    text_add(&t, node->record.name);
+    begin_incident(c, about, cause_name(CAUSE_NODE_UNHEALTHY), d);
+    text_copy(d->incident.node, sizeof(d->incident.node), node->record.name);
+    text_copy(d->incident.evidence, sizeof(d->incident.evidence), node->record.evidence);
+}
+
 static bool decide_cordon(Cluster *c, const Node *node, Decision *d)
 {
     const CordonRecord *old = &node->cordon;
@@ -113,13 +137,8 @@ static bool decide_cordon(Cluster *c, const Node *node, Decision *d)
         cordon.mode = CORDON_QUARANTINE;
         text_copy(cordon.machine_id, sizeof(cordon.machine_id), node->record.machine_id);
         text_copy(cordon.reason, sizeof(cordon.reason), node->record.evidence);
-        char about[NODE_NAME_MAX + 8];
-        Text t = text_begin(about, sizeof(about));
-        text_add(&t, "node-");
-        text_add(&t, node->record.name);
-        begin_incident(c, about, cause_name(CAUSE_NODE_UNHEALTHY), d);
-        text_copy(d->incident.node, sizeof(d->incident.node), node->record.name);
-        text_copy(d->incident.evidence, sizeof(d->incident.evidence), node->record.evidence);
+        if (!hosts_ranks(c, node)) /* else its job has an incident, with the answer to it */
+            open_node_page(c, node, d);
     } else if (node->present && node->record.lost_slots && !cordoned) {
         cordon.mode = CORDON_CORDON;
         text_copy(cordon.reason, sizeof(cordon.reason), "a process of it survives SIGKILL");

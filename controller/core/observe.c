@@ -24,7 +24,7 @@ static bool stamp(Stamp *s, const Event *ev)
 static bool node_is_needed(const Cluster *c, int n)
 {
     const Node *node = &c->nodes[n];
-    if (node->present || node->cordon_stamp.mod || node->first_report)
+    if (node->present || node->cordon_stamp.mod || node->first_report >= 0)
         return true;
     for (int j = 0; j < c->limits.jobs; j++)
         for (int i = 0; c->jobs[j].used && i < c->jobs[j].n_runs; i++)
@@ -45,9 +45,11 @@ static void forget_node(Cluster *c, int n)
 
 static int free_node(Cluster *c)
 {
-    for (int i = 0; i < c->limits.nodes; i++)
-        if (!c->nodes[i].used)
-            return i;
+    for (int i = 0; i < c->limits.nodes; i++) {
+        c->last_node = (c->last_node + 1) % c->limits.nodes;
+        if (!c->nodes[c->last_node].used)
+            return c->last_node;
+    }
     for (int i = 0; i < c->limits.nodes; i++)
         if (!node_is_needed(c, i)) {
             forget_node(c, i);
@@ -57,12 +59,12 @@ static int free_node(Cluster *c)
     return -1;
 }
 
-/* Where the name stands, or would stand, in by_name. */
-static int find_place(const Cluster *c, const char *name)
+/* Where in by_name the name is, or would be. */
+static int place_of_name(const Cluster *c, const char *name)
 {
     int low = 0, high = c->n_by_name;
     while (low < high) {
-        int middle = (low + high) / 2;
+        int middle = low + (high - low) / 2;
         if (text_compare(c->nodes[c->by_name[middle]].record.name, name) < 0)
             low = middle + 1;
         else
@@ -74,19 +76,20 @@ static int find_place(const Cluster *c, const char *name)
 /* The node of that name, -1 when the table is full. */
 static int intern_node(Cluster *c, const char *name)
 {
-    int at = find_place(c, name);
+    int at = place_of_name(c, name);
     if (at < c->n_by_name && text_equal(c->nodes[c->by_name[at]].record.name, name))
         return c->by_name[at];
 
     int n = free_node(c);
     if (n < 0)
         return -1;
-    at = find_place(c, name); /* making room may have moved it */
+    at = place_of_name(c, name); /* making room may have moved it */
     memmove(&c->by_name[at + 1], &c->by_name[at], sizeof(int) * (size_t)(c->n_by_name - at));
     c->by_name[at] = n;
     c->n_by_name++;
     Node *node = &c->nodes[n];
     node->used = true;
+    node->first_report = -1;
     node->changed_usec = c->now_usec;
     node->vanished_real_usec = c->real_usec;
     text_copy(node->record.name, sizeof(node->record.name), name);
@@ -186,23 +189,24 @@ static void observe_cordon(Cluster *c, const Event *ev)
 
 /* ---- jobs ---- */
 
-/* The report of the present world that this run has, if any. */
-static void attach_report(Cluster *c, Job *job, Run *run)
+static void attach_report(Cluster *c, const Job *job, Run *run)
 {
     run->report = -1;
-    for (int k = c->nodes[run->node].first_report; k; k = c->reports[k - 1].next) {
-        const Report *report = &c->reports[k - 1];
+    for (int k = c->nodes[run->node].first_report; k >= 0; k = c->reports[k].next_of_node) {
+        const Report *report = &c->reports[k];
         if (report->job == job_index(c, job) && report->generation == job->world.generation &&
             report->world_revision == job->world_stamp.mod)
-            run->report = k - 1;
+            run->report = k;
     }
 }
 
-static void attach_node(Cluster *c, Job *job, int node)
+/* node -1: of all. */
+static void attach_reports(Cluster *c, const Job *job, int node)
 {
+    Run *runs = job_runs(c, job);
     for (int i = 0; i < job->n_runs; i++)
-        if (job_runs(c, job)[i].node == node)
-            attach_report(c, job, &job_runs(c, job)[i]);
+        if (node < 0 || runs[i].node == node)
+            attach_report(c, job, &runs[i]);
 }
 
 static void observe_world(Cluster *c, Job *job, const WorldRecord *world)
@@ -226,9 +230,9 @@ static void observe_world(Cluster *c, Job *job, const WorldRecord *world)
                                                 .incarnation = world->runs[i].incarnation,
                                                 .slots = world->runs[i].slots,
                                                 .first_rank = rank};
-        attach_report(c, job, &job_runs(c, job)[job->n_runs - 1]);
         rank += slots_count(world->runs[i].slots);
     }
+    attach_reports(c, job, -1);
 }
 
 static void note_generation(Job *job, int64_t generation)
@@ -289,38 +293,67 @@ static void observe_job(Cluster *c, const Event *ev)
 
 static Report *find_report(Cluster *c, const Job *job, int node, int64_t generation)
 {
-    for (int k = c->nodes[node].first_report; k; k = c->reports[k - 1].next) {
-        Report *report = &c->reports[k - 1];
-        if (report->job == job_index(c, job) && report->generation == generation)
-            return report;
-    }
+    for (int i = c->nodes[node].first_report; i >= 0; i = c->reports[i].next_of_node)
+        if (c->reports[i].job == job_index(c, job) && c->reports[i].generation == generation)
+            return &c->reports[i];
     return NULL;
+}
+
+static void set_gone(Cluster *c, Report *report, bool gone)
+{
+    c->n_gone += gone - report->gone;
+    report->gone = gone;
+}
+
+static void forget_report(Cluster *c, Report *report)
+{
+    int own = (int)(report - c->reports), *at = &c->nodes[report->node].first_report;
+    while (*at != own)
+        at = &c->reports[*at].next_of_node;
+    *at = report->next_of_node;
+    set_gone(c, report, false);
+    report->used = false;
+    report->next_of_node = c->first_free_report;
+    c->first_free_report = own;
+}
+
+/* Those that were used before come first: the rest of the table costs no memory until it is needed. When
+ * it is full, a report of an older world whose ranks are dead makes room. */
+static Report *free_report(Cluster *c)
+{
+    if (c->first_free_report < 0 && c->n_reports == c->limits.reports) {
+        Report *dead = NULL;
+        for (int i = 0; i < c->n_reports; i++) {
+            Report *report = &c->reports[i];
+            if (report->generation < c->jobs[report->job].world.generation &&
+                (!dead || report->generation < dead->generation) && !report_is_alive(c, report))
+                dead = report;
+        }
+        if (!dead)
+            return NULL;
+        forget_report(c, dead);
+    }
+    if (c->first_free_report < 0)
+        return &c->reports[c->n_reports++];
+    Report *report = &c->reports[c->first_free_report];
+    c->first_free_report = report->next_of_node;
+    return report;
 }
 
 static Report *new_report(Cluster *c, const Job *job, int node, int64_t generation)
 {
-    for (int i = 0; i < c->limits.reports; i++)
-        if (!c->reports[i].used) {
-            c->reports[i] = (Report){.used = true,
-                                     .job = job_index(c, job),
-                                     .node = node,
-                                     .next = c->nodes[node].first_report,
-                                     .generation = generation};
-            c->nodes[node].first_report = i + 1;
-            c->n_reports = MAX(c->n_reports, i + 1);
-            return &c->reports[i];
-        }
-    c->dropped++;
-    return NULL;
-}
-
-static void free_report(Cluster *c, Report *report)
-{
-    int own = (int)(report - c->reports) + 1, *at = &c->nodes[report->node].first_report;
-    while (*at != own)
-        at = &c->reports[*at - 1].next;
-    *at = report->next;
-    report->used = false;
+    Report *report = free_report(c);
+    if (!report) {
+        c->dropped++;
+        return NULL;
+    }
+    *report = (Report){.used = true,
+                       .job = job_index(c, job),
+                       .node = node,
+                       .next_of_node = c->nodes[node].first_report,
+                       .generation = generation};
+    c->nodes[node].first_report = (int)(report - c->reports);
+    return report;
 }
 
 /* Last words are kept of one rank: one that exited by itself, with an error of its own at best. */
@@ -333,7 +366,6 @@ static int worth_quoting(const RankReport *rank)
 
 static void fill_report(Report *report, const RanksRecord *record)
 {
-    report->gone = false;
     report->world_revision = record->world_revision;
     report->incarnation = record->incarnation;
     report->killed_usec = record->killed_usec;
@@ -378,14 +410,14 @@ static void observe_ranks(Cluster *c, const Event *ev)
         report = new_report(c, job, node, ev->generation);
     if (!report || !stamp(&report->stamp, ev))
         return;
+    set_gone(c, report, !ev->ranks);
     if (!ev->ranks) {
-        report->gone = true;
         report->gone_usec = c->now_usec;
         return;
     }
     note_generation(job, ev->generation);
     fill_report(report, ev->ranks);
-    attach_node(c, job, node);
+    attach_reports(c, job, node);
 }
 
 static bool gone_report_is_over(Cluster *c, const Report *report)
@@ -405,13 +437,13 @@ static bool gone_report_is_over(Cluster *c, const Report *report)
 
 void observe_settle(Cluster *c)
 {
-    for (int i = 0; i < c->n_reports; i++) {
+    for (int i = 0; c->n_gone > 0 && i < c->n_reports; i++) {
         Report *report = &c->reports[i];
         if (!report->used || !report->gone || !gone_report_is_over(c, report))
             continue;
         Job *job = &c->jobs[report->job];
-        free_report(c, report);
-        attach_node(c, job, report->node);
+        forget_report(c, report);
+        attach_reports(c, job, report->node);
         forget_job_if_empty(c, job);
     }
 }

@@ -37,14 +37,6 @@ void plan_find_free_slots(Cluster *c, const Job *job)
     }
 }
 
-static bool ran_before(const Cluster *c, const Job *job, int node)
-{
-    for (int i = 0; i < job->n_runs; i++)
-        if (job_runs(c, job)[i].node == node)
-            return true;
-    return false;
-}
-
 int plan_wanted(const Job *job)
 {
     int64_t wanted = job->desired.target > 0 ? job->desired.target : job->desired.max;
@@ -65,9 +57,13 @@ static uint64_t lowest_slots(uint64_t slots, int n)
 static int order_nodes(Cluster *c, const Job *job)
 {
     int n = 0;
+    for (int i = 0; i < c->n_by_name; i++)
+        c->nodes[c->by_name[i]].ran_before = false;
+    for (int i = 0; i < job->n_runs; i++)
+        c->nodes[job_runs(c, job)[i].node].ran_before = true;
     for (int before = 1; before >= 0; before--)
         for (int i = 0; i < c->n_by_name; i++)
-            if (ran_before(c, job, c->by_name[i]) == before)
+            if (c->nodes[c->by_name[i]].ran_before == before)
                 c->plan_nodes[n++] = c->by_name[i];
     return n;
 }

@@ -88,9 +88,10 @@ static bool node_is_excluded(Cluster *c, const Node *node)
 
 static bool newer_report_says_killed(const Cluster *c, const Report *report)
 {
-    for (int k = c->nodes[report->node].first_report; k; k = c->reports[k - 1].next) {
-        const Report *newer = &c->reports[k - 1];
-        if (newer->job == report->job && newer->generation > report->generation &&
+    int i = c->nodes[report->node].first_report;
+    for (; i >= 0; i = c->reports[i].next_of_node) {
+        const Report *newer = &c->reports[i];
+        if (newer->job == report->job && newer->world_revision > report->world_revision &&
             newer->killed_usec)
             return true;
     }
@@ -111,15 +112,23 @@ bool report_is_alive(Cluster *c, const Report *report)
     return !newer_report_says_killed(c, report);
 }
 
-bool job_has_older_ranks_alive(Cluster *c, const Job *job, int64_t before, int *ret_node)
+bool job_has_ranks_alive(Cluster *c, const Job *job, int64_t before_generation,
+                         int64_t before_revision, int *ret_node)
 {
     for (int i = 0; i < c->n_reports; i++) {
         const Report *report = &c->reports[i];
-        if (!report->used || report->job != job_index(c, job) || report->generation >= before ||
+        if (!report->used || report->job != job_index(c, job) ||
+            (report->generation >= before_generation &&
+             report->world_revision >= before_revision) ||
             node_is_excluded(c, &c->nodes[report->node]) || !report_is_alive(c, report))
             continue;
         *ret_node = report->node;
         return true;
     }
     return false;
+}
+
+bool job_has_older_ranks_alive(Cluster *c, const Job *job, int *ret_node)
+{
+    return job_has_ranks_alive(c, job, job->world.generation, job->world_stamp.mod, ret_node);
 }

@@ -25,7 +25,8 @@ typedef struct Node {
     CordonRecord cordon;
     Stamp cordon_stamp;
     bool left_out;    /* by the decision being made */
-    int first_report; /* index + 1 of its reports' chain; 0: none */
+    bool ran_before;  /* the job being planned */
+    int first_report; /* of those about its ranks, by next_of_node; -1: none */
 } Node;
 
 typedef struct Rank {
@@ -43,7 +44,7 @@ typedef struct Report {
     bool gone;          /* the key vanished; the processes may still run */
     uint64_t gone_usec; /* when */
     int job, node;
-    int next; /* of the same node, as first_report */
+    int next_of_node;
     int64_t generation, world_revision;
     uint64_t incarnation;
     Stamp stamp;
@@ -119,12 +120,15 @@ struct Cluster {
     Node *nodes;
     int *by_name; /* used nodes in name order */
     int n_by_name;
+    int last_node; /* where the last free place was */
+    int n_gone;    /* reports whose key has vanished */
     Job *jobs;
     int *by_arrival;
     int n_by_arrival;
     Run *runs;
     Report *reports;
-    int n_reports; /* none is used from there on */
+    int n_reports;         /* none was ever used from there on */
+    int first_free_report; /* of those before, by next_of_node; -1: none */
     Incident *incidents;
     Alert *alerts;
     Request *requests;
@@ -162,7 +166,12 @@ bool node_is_cordoned(const Cluster *c, const Node *node, const Job *job);
 const char *node_refusal(const Cluster *c, const Node *node, const Job *job);
 /* Processes that may still run: nobody reported their end, and their node is not known dead. */
 bool report_is_alive(Cluster *c, const Report *report);
-bool job_has_older_ranks_alive(Cluster *c, const Job *job, int64_t before, int *ret_node);
+/* Of worlds before that generation or before that revision of worlds/<job>: of a job that was deleted
+ * and born again the generations alone say nothing. */
+bool job_has_ranks_alive(Cluster *c, const Job *job, int64_t before_generation,
+                         int64_t before_revision, int *ret_node);
+/* Of worlds before the present one. */
+bool job_has_older_ranks_alive(Cluster *c, const Job *job, int *ret_node);
 
 /* ---- retest.c: what a node's own verdict is worth, and how a quarantine ends ---- */
 void health_update_trust(Cluster *c);

@@ -4,7 +4,8 @@
  * The sinks tell pages apart by their keys as PagerDuty does: "triggered" opens a page unless it is
  * open, "resolved" ends it. Checked at the end of each walk, once all faults have ended: each
  * incident that concerns a sink and was not refused by it was opened there exactly once and is
- * resolved, no other was opened, and everything is settled (I10). Checked always: what a sink hears of stands in the store.
+ * resolved, no other was opened, and everything is settled (I10). Checked always: a sink hears of
+ * nothing twice, and of no end before its beginning.
  *
  *   test-courier-walk          100 walks
  *   test-courier-walk SEED     one, with a line for each thing that happens */

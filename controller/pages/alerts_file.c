@@ -24,18 +24,24 @@ void alerts_file_clear(AlertsFile *file)
     explicit_bzero(file, sizeof(*file));
 }
 
-/* A secret's path: absolute, in the credentials' folder, or beside the alerts file. */
-static int find_secret(const char *source, const char *name, char ret[1024])
+/* As a setting that names a file: %d is what units write for $CREDENTIALS_DIRECTORY. A relative
+ * name lies beside the alerts file. */
+static bool find_secret(JsonReader *r, const char *key, const char *name, char *ret, size_t size)
 {
-    const char *folder = getenv("CREDENTIALS_DIRECTORY"), *slash = strrchr(source, '/');
-    int n;
-    if (name[0] == '/')
-        n = snprintf(ret, 1024, "%s", name);
-    else if (folder && *folder)
-        n = snprintf(ret, 1024, "%s/%s", folder, name);
-    else
-        n = snprintf(ret, 1024, "%.*s%s", slash ? (int)(slash - source) + 1 : 0, source, name);
-    return n < 1024 ? 0 : -ENAMETOOLONG;
+    const char *folder = getenv("CREDENTIALS_DIRECTORY"), *slash = strrchr(r->source, '/');
+    bool credential = strncmp(name, "%d/", 3) == 0;
+    if (credential && !folder) {
+        json_refuse(r, key, "%.60s: only a service has credentials; CREDENTIALS_DIRECTORY is unset",
+                    name);
+        return false;
+    }
+    int n = credential       ? snprintf(ret, size, "%s/%s", folder, name + 3)
+            : name[0] == '/' ? snprintf(ret, size, "%s", name)
+                             : snprintf(ret, size, "%.*s%s",
+                                        slash ? (int)(slash - r->source) + 1 : 0, r->source, name);
+    if ((size_t)n >= size)
+        json_refuse(r, key, "\"%.60s...\" is too long", name);
+    return (size_t)n < size;
 }
 
 static bool is_printable(const char *text)
@@ -52,11 +58,9 @@ static void read_secret(JsonReader *r, const char *key, JsonNeed need, char *ret
     const char *name;
     char path[1024];
     Error err = ERROR_INIT;
-    if (!json_get_string(r, key, need, &name))
+    if (!json_get_string(r, key, need, &name) || !find_secret(r, key, name, path, sizeof(path)))
         return;
-    if (find_secret(r->source, name, path) < 0)
-        json_refuse(r, key, "\"%.60s...\" is too long", name);
-    else if (settings_read_line(path, ret, size, &err) < 0)
+    if (settings_read_line(path, ret, size, &err) < 0)
         json_refuse(r, key, "%s", err.text);
     else if (!ret[0] || !is_printable(ret))
         json_refuse(r, key, "the first line of %s is not one printable word", path);

@@ -1,7 +1,7 @@
 /* alerts_file.h - the file that says who hears of incidents (README, "Pages").
  *
- * Keys of sinks stand in files of their own: an absolute path, or a name in
- * $CREDENTIALS_DIRECTORY (systemd's LoadCredential=) or, without that, in the file's own folder.
+ * Keys of sinks stand in files of their own: an absolute path, "%d/NAME" for systemd's
+ * LoadCredential=, or a name beside the alerts file.
  *
  * Ownership: alerts_file_read() fills an AlertsFile of fixed buffers; alerts_file_clear() wipes the
  *            keys and drops what it refers to.

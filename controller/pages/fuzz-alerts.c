@@ -9,13 +9,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void try_reply(const uint8_t *data, size_t size)
 {
-    if (size < 4)
+    enum { HEAD = 2 + sizeof(int64_t) };
+    if (size < HEAD)
         return;
     HttpReply reply = {.status = (data[0] << 8 | data[1]) % 700,
                        .failure = "failure",
-                       .retry_after_sec = (int8_t)data[2] * INT64_C(72340172838076673),
-                       .body = (const char *)data + 3,
-                       .n_body = size - 3};
+                       .body = (const char *)data + HEAD,
+                       .n_body = size - HEAD};
+    memcpy(&reply.retry_after_sec, data + 2, sizeof(reply.retry_after_sec));
     Answer answer;
     answer_read(&reply, &answer);
     assert(strnlen(answer.text, sizeof(answer.text)) < sizeof(answer.text));

@@ -32,12 +32,17 @@ static const struct {
                            "under checkpoint.uri."},
     {"store-unreachable", "Trainers cannot reach data or checkpoints. Check that storage."},
     {"hang", "A rank made no progress and was killed. If it happens again on this node, drain it."},
+    {"unreachable",
+     "Other ranks could not reach this node. Check its network and its address setting."},
     {"start-timeout", "Ranks did not become ready in time. Read their logs (sdctl job logs)."},
     {"trainer-died",
      "The trainer died alone and is started again. If it dies again and again, read "
      "its log (sdctl job logs)."},
     {"nodes-vanished", "Many nodes vanished at once: suspect etcd or the network. Nobody is "
                        "replaced until it is known or some time has passed."},
+    {"nodes-unhealthy", "More than half of the nodes call themselves unhealthy: suspect the probes "
+                        "or something that all "
+                        "share. Nobody is isolated meanwhile; look at one with sdctl node status."},
     {"test", "Nothing: somebody tried whether pages arrive."},
 };
 

@@ -89,11 +89,15 @@ static void keys_come_from_systemd_too(void **state)
     Error err = ERROR_INIT;
     assert_int_equal(setenv("CREDENTIALS_DIRECTORY", folder, 1), 0);
     static const char text[] = "{\"sinks\": [{\"name\": \"pager\", \"kind\": \"pagerduty\","
-                               " \"routing_key_file\": \"key\"}]}";
+                               " \"routing_key_file\": \"%d/key\"}]}";
     assert_int_equal(alerts_file_parse("elsewhere.json", text, strlen(text), &file, &err), 0);
     assert_string_equal(file.sinks[0].secret, "k3y");
     alerts_file_clear(&file);
     assert_int_equal(unsetenv("CREDENTIALS_DIRECTORY"), 0);
+    assert_int_equal(alerts_file_parse("elsewhere.json", text, strlen(text), &file, &err), -EINVAL);
+    assert_string_equal(err.text,
+                        "elsewhere.json: sinks[0].routing_key_file: %d/key: only a service "
+                        "has credentials; CREDENTIALS_DIRECTORY is unset");
 }
 
 #define SINK(words) "{\"sinks\": [{\"name\": \"x\", \"kind\": " words "}]}"

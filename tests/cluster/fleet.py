@@ -1,6 +1,7 @@
 """A cluster as an operator has it: three hosts with our packages, etcd with mTLS and least rights, and a job."""
 import json
 import os
+import shutil
 import subprocess
 
 import rootfs
@@ -43,10 +44,9 @@ CONTROLLERS = 2  # hosts that have one
 TRAINING_UID = 990
 
 
-def build_packages(folder, version=None):
+def build_packages(folder):
     """The .deb files of this tree, in that folder."""
-    command = ["cpack", "--config", os.path.join(BUILD, "CPackConfig.cmake"), "-B", folder]
-    done = subprocess.run(command + (["-D", "CPACK_PACKAGE_VERSION=" + version] if version else []), text=True,
+    done = subprocess.run(["cpack", "--config", os.path.join(BUILD, "CPackConfig.cmake"), "-B", folder], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
     files = sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".deb"))
     if done.returncode != 0 or not files:
@@ -54,17 +54,36 @@ def build_packages(folder, version=None):
     return files
 
 
+def raise_version(files, version, folder):
+    """The same packages with another version, in that folder."""
+    os.makedirs(folder)
+    raised = []
+    for file in files:
+        tree = os.path.join(folder, "tree")
+        subprocess.run(["dpkg-deb", "--raw-extract", file, tree], check=True)
+        control = os.path.join(tree, "DEBIAN/control")
+        with open(control) as text:
+            lines = ["Version: %s\n" % version if line.startswith("Version:") else line for line in text]
+        with open(control, "w") as text:
+            text.writelines(lines)
+        raised.append(os.path.join(folder, os.path.basename(file)))
+        subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", tree, raised[-1]], check=True,
+                       stdout=subprocess.DEVNULL)
+        shutil.rmtree(tree)
+    return raised
+
+
 class Fleet:
     def __init__(self, lab):
-        self.lab, self.hosts, self.switch = lab, [], None
+        self.lab, self.hosts, self.switch, self.tree_lock = lab, [], None, None
 
     def up(self, n):
         """Boots the hosts, and etcd on them. Our packages are made, and not installed yet."""
-        sweep()
+        sweep(self.lab)
         lab = self.lab
         self.packages = build_packages(lab.path("packages/first"))
-        ours = {name for name in (rootfs.field(file, "Package") for file in self.packages)}
-        tree = rootfs.make({name for file in self.packages for name in rootfs.depends(file)} - ours)
+        ours = {rootfs.field(file, "Package") for file in self.packages}
+        tree, self.tree_lock = rootfs.make({name for file in self.packages for name in rootfs.depends(file)} - ours)
         self.users = {who: "sdtrain-%s-%s" % (CLUSTER, who) for who in ("node", "controller", "operator")}
         self.users["root"] = "root"
         self.authority = Authority(lab.path("authority"))
@@ -88,14 +107,22 @@ class Fleet:
             host.run("systemctl", "start", "--no-block", "etcd.service")
         for host in self.hosts:
             until(lambda: host.is_active("etcd"), "etcd on " + host.name, 120, 0.1)
-        self.etcd("root", "/opt/etcd-roles", "--enable", CLUSTER)
+
+    def begin_service(self):
+        """Installs the packages, gives everybody the least rights, and starts the services."""
+        for host in self.hosts:
+            self.install(host, self.packages)
+        self.etcd("root", "/usr/share/sdtrain/etcd-roles", "--enable", CLUSTER)
+        for host in self.hosts:
+            self.start(host)
 
     def close(self):
         for host in self.hosts:
             host.close()
         if self.switch:
             self.switch.close()
-        sweep()
+        if self.tree_lock:
+            self.tree_lock.close()
 
     def _binds(self):
         """The file system that all nodes share: data to read, checkpoints to write."""
@@ -122,8 +149,6 @@ class Fleet:
         for who in self.users:
             for end in ("pem", "key"):
                 host.write("/root/tls/%s.%s" % (who, end), self.authority.text("%s.%s" % (who, end)), 0o600)
-        with open(os.path.join(rootfs.SOURCE, "ops/etcd-roles")) as file:
-            host.write("/opt/etcd-roles", file.read(), 0o755)
 
     # ---- what an operator does ----
 
@@ -142,7 +167,7 @@ class Fleet:
     def configure(self, host, program, **changes):
         settings = dict(PROGRAMS[program], etcd=self.endpoints, **changes)
         for key, name in (("etcd_ca", "ca.pem"), ("etcd_cert", "etcd.pem"), ("etcd_key", "etcd.key")):
-            settings[key] = "/run/credentials/%s.service/%s_%s" % (program, program, name)
+            settings[key] = "%%d/%s_%s" % (program, name)
         if program == "sdtraind":
             settings["address"] = host.address
         host.write("/etc/sdtrain/%s.json" % program, json.dumps(settings, indent=2))

@@ -4,9 +4,11 @@ Each test begins a job, does its harm while the job trains, waits until all is w
 that it has come to. When all tests are done, every job's losses and digest are compared with those of one run that
 nobody disturbed.
 """
+import contextlib
 import json
 import os
 import sys
+import time
 import unittest
 
 from fleet import Fleet
@@ -43,6 +45,8 @@ def check_bits():
     for step, job, digest, lines in sorted(World.ended, key=lambda ended: ended[0]):
         alone = dict(job, name="alone", checkpoint={"uri": lab.path("alone"), "every_steps": 1000000},
                      train=dict(job["train"], steps=step))
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(lab.path("alone", "metrics.jsonl"))  # of the life before, which ended there
         code, text = lab.train(alone, timeout=900)
         if code != 0:
             raise AssertionError("the undisturbed run exits %d:\n%s" % (code, text[-2000:]))
@@ -78,8 +82,8 @@ class HostsCase(unittest.TestCase):
             host.set_right()
         for host in self.fleet.hosts:
             self.fleet.start(host)
-        self.fleet.ctl("job", "stop", self.job["name"])
-        self.fleet.wait(self.job, "stopped", 120)
+        if self.fleet.try_ctl("job", "stop", self.job["name"])[0] == 0:  # it has not ended yet
+            self.fleet.wait(self.job, "stopped", 120)
 
     def steady(self, size=SIZE, timeout=120):
         """The job's status, once it has stepped on that many ranks and nothing is open."""
@@ -150,6 +154,26 @@ class HostsCase(unittest.TestCase):
             self.fail("%s has %s" % (host.name, host.processes("sdtraind.service")))
 
 
+class Result(unittest.TextTestResult):
+    """Says what failed when it fails, and how long each test took."""
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.began = time.monotonic()
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        self.stream.writeln("    %.1f s" % (time.monotonic() - self.began))
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.stream.writeln(self.errors[-1][1])
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.stream.writeln(self.failures[-1][1])
+
+
 def main():
-    sys.stdout.reconfigure(line_buffering=True)
-    unittest.main(verbosity=2)
+    unittest.main(testRunner=unittest.TextTestRunner(stream=sys.stdout, descriptions=False, verbosity=2,
+                                                     resultclass=Result))

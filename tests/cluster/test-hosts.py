@@ -11,7 +11,7 @@ import time
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../system"))
 
-from fleet import CLUSTER, CONTROLLERS, LEASE_SEC, PROGRAMS, build_packages
+from fleet import CLUSTER, CONTROLLERS, LEASE_SEC, PROGRAMS, raise_version
 from lab import until
 from scenario import SIZE, HostsCase, World, check_bits, main, set_up
 
@@ -20,11 +20,7 @@ NODE_LOST = "node-lost"
 
 def setUpModule():
     set_up()
-    fleet = World.fleet
-    for host in fleet.hosts:
-        fleet.install(host, fleet.packages)
-    for host in fleet.hosts:
-        fleet.start(host)
+    World.fleet.begin_service()
 
 
 def tearDownModule():
@@ -50,7 +46,7 @@ class Installed(HostsCase):
 
     def test_rights(self):
         """Who has a node's key can do no more than a node does."""
-        allowed = {"node": {"nodes", "ranks", "rendezvous", "checkpoints", "progress", "requests"},
+        allowed = {"node": {"nodes", "health", "ranks", "rendezvous", "checkpoints", "progress", "requests"},
                    "operator": {"specs", "desired", "cordons", "requests"},
                    "controller": {"leader", "cordons", "specs", "desired", "worlds", "phases", "ranks", "rendezvous",
                                   "checkpoints", "progress", "incidents", "alerts", "requests"}}
@@ -69,6 +65,23 @@ class Installed(HostsCase):
         code, text = self.fleet.reachable().try_run("env", "SDTRAIN_ETCD=" + self.fleet.endpoints, "SDTRAIN_CLUSTER=" + CLUSTER,
                                                     "SDTRAIN_ETCD_CA=/etc/etcd/ca.pem", "sdctl", "node", "list")
         self.assertNotEqual(code, 0, text)
+
+    def test_wrong_rights(self):
+        """A node with an operator's key is refused, and says so where an operator looks."""
+        host = self.fleet.hosts[-1]
+        host.run("systemctl", "stop", "sdtraind")
+        folder = "/etc/sdtrain/sdtraind.credentials/etcd."
+        for end in "pem", "key":
+            host.write(folder + end, self.fleet.authority.text("operator." + end), 0o600)
+        host.run("systemctl", "start", "--no-block", "sdtraind")
+        text = until(lambda: re.search("Status: .*refused.*", host.try_run("systemctl", "status", "sdtraind")[1]), "refusal",
+                     60, 0.1).group()
+        self.assertIn("not registered", text)
+        self.assertIn("permission denied", host.run("journalctl", "--no-pager", "-o", "cat", "-u", "sdtraind", "-n", "20"))
+        for end in "pem", "key":
+            host.write(folder + end, self.fleet.authority.text("node." + end), 0o600)
+        host.run("systemctl", "restart", "sdtraind")
+        self.assertTrue(host.is_active("sdtraind"))
 
     def test_journal(self):
         """A job's lines are found by its name, whoever wrote them."""
@@ -216,7 +229,7 @@ class Services(HostsCase):
 
     def test_upgrade(self):
         """A higher version: controllers restart, daemons go on with what they host until they are restarted."""
-        files = build_packages(self.lab.path("packages/second"), "99.0")
+        files = raise_version(self.fleet.packages, "99.0", self.lab.path("packages/second"))
         self.begin("upgrade")
         daemons = {host: host.main_pid("sdtraind") for host in self.fleet.hosts}
         controllers = {host: host.main_pid("sdcontroller") for host in self.fleet.hosts[:CONTROLLERS]}
@@ -297,7 +310,7 @@ class Removed(HostsCase):
         cgroup = host.show("sdtraind", "ControlGroup")
         host.run("dpkg", "--purge", *names, timeout=180)
         text = host.run("sh", "-c", "find / -xdev \\( -name '*sdtrain*' -o -name '*sdcontroller*' -o -name '*sdctl*' "
-                        "-o -name '*sdprep*' \\) -not -path '/proc/*' -not -path '/dev/shm/*'; "
+                        "-o -name '*sdprep*' \\) -not -path '/proc/*' -not -path '/srv/shared/*'; "
                         "find /run /sys/fs/cgroup -name '*sdtrain*'")
         left = set(text.split()) - {"/etc/sysusers.d/sdtrain.conf"}
         self.assertEqual(left, set())

@@ -1,0 +1,403 @@
+/* checker.c - see checker.h. */
+#include "tests/sim/checker.h"
+
+#include "tests/sim/universe.h"
+
+#include <string.h>
+
+#define BROKEN(u, invariant, ...) sim_fail(&(u)->sim, invariant, __VA_ARGS__)
+
+static bool is_active(JobPhase phase) { return phase >= PHASE_STARTING && phase <= PHASE_STOPPING; }
+
+static const void *record_in(Universe *u, KeyKind kind, int job)
+{
+    return etcd_record(&u->etcd, kind, universe_job_name(job));
+}
+
+/* What the transaction puts under a key of that kind, else what is there. */
+static const void *record_after(Universe *u, const Txn *txn, KeyKind kind, const char *name)
+{
+    for (size_t i = 0; i < txn->n_ops; i++) {
+        const Key *key = &u->etcd.keys[txn->ops[i].key];
+        if (txn->ops[i].kind == OP_PUT && key->kind == kind && strcmp(key->name, name) == 0)
+            return value_record(txn->ops[i].value);
+    }
+    return etcd_record(&u->etcd, kind, name);
+}
+
+static bool is_put(const Universe *u, const Txn *txn, KeyKind kind, const char *name)
+{
+    for (size_t i = 0; i < txn->n_ops; i++) {
+        const Key *key = &u->etcd.keys[txn->ops[i].key];
+        if (txn->ops[i].kind == OP_PUT && key->kind == kind && strcmp(key->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool quarantines(const CordonRecord *cordon, const char *job, uint64_t real_usec)
+{
+    return cordon && cordon->mode == CORDON_QUARANTINE &&
+           (cordon->until_usec == 0 || cordon->until_usec > real_usec) &&
+           (!cordon->job[0] || (job && strcmp(cordon->job, job) == 0));
+}
+
+/* ---- I1 ---- */
+
+static void check_leader(Universe *u, const Txn *txn)
+{
+    int64_t lowest = INT64_MAX;
+    Etcd *etcd = &u->etcd;
+    for (size_t i = 0; i < etcd->keys_of[KEY_LEADER].n; i++) {
+        const Key *key = &etcd->keys[etcd->keys_of[KEY_LEADER].at[i]];
+        if (key->create_revision)
+            lowest = MIN(lowest, key->create_revision);
+    }
+    if (txn->term != lowest)
+        BROKEN(u, "I1", "%s writes in term %lld, but the term is %lld", txn->leader->name,
+               (long long)txn->term, (long long)(lowest == INT64_MAX ? 0 : lowest));
+    u->checker.n_terms += txn->term != u->checker.last_term;
+    u->checker.last_term = txn->term;
+}
+
+/* ---- a new world: I2, I4, I5, I6, I7, and that a failure has its incident ---- */
+
+static const CheckpointCommit *latest_commit(Universe *u, const Txn *txn, const char *job)
+{
+    const CheckpointsRecord *record = record_after(u, txn, KEY_CHECKPOINTS, job);
+    return record ? checkpoints_latest(record) : NULL;
+}
+
+static void check_quarantine(Universe *u, const Txn *txn, const WorldRecord *world,
+                             const PhaseRecord *phase, const char *job)
+{
+    for (size_t i = 0; i < world->n_runs; i++) {
+        const char *name = world->runs[i].node;
+        const Key *key = etcd_find(&u->etcd, KEY_CORDONS, name);
+        /* what the leader could not know yet, it will obey soon */
+        if (key && key->mod_revision <= phase->tried_revision &&
+            quarantines(value_record(key->value), job, world->decided_usec))
+            BROKEN(u, "I5", "world %lld of %s uses %s, which is quarantined",
+                   (long long)world->generation, job, name);
+        if (is_put(u, txn, KEY_CORDONS, name) &&
+            quarantines(record_after(u, txn, KEY_CORDONS, name), job, world->decided_usec))
+            BROKEN(u, "I5", "world %lld of %s uses %s, which the same decision quarantines",
+                   (long long)world->generation, job, name);
+    }
+}
+
+static uint64_t slots_on(const WorldRecord *world, const char *node)
+{
+    uint64_t slots = 0;
+    for (size_t i = 0; i < world->n_runs; i++)
+        if (strcmp(world->runs[i].node, node) == 0)
+            slots |= world->runs[i].slots;
+    return slots;
+}
+
+static void check_slots(Universe *u, int job, const WorldRecord *world)
+{
+    int size = 0;
+    for (size_t i = 0; i < world->n_runs; i++)
+        size += __builtin_popcountll(world->runs[i].slots);
+    if (size != world->size)
+        BROKEN(u, "I6", "world %lld of %s has %d slots for %d ranks", (long long)world->generation,
+               universe_job_name(job), size, world->size);
+    for (int other = 0; other < u->options.n_jobs; other++) {
+        const WorldRecord *theirs = record_in(u, KEY_WORLDS, other);
+        const PhaseRecord *phase = record_in(u, KEY_PHASES, other);
+        if (other == job || !theirs || !phase || !is_active(phase->phase))
+            continue;
+        for (size_t i = 0; i < world->n_runs; i++)
+            if (slots_on(theirs, world->runs[i].node) & world->runs[i].slots)
+                BROKEN(u, "I6", "%s gets slots of %s that %s holds", universe_job_name(job),
+                       world->runs[i].node, universe_job_name(other));
+    }
+}
+
+/* The books know more than a leader may have seen, so they allow it twice the number. */
+static void count_failure(Universe *u, int job)
+{
+    JobBooks *books = &u->checker.jobs[job];
+    int most = 2 * u->options.jobs[job].facts.max_failures + 2;
+    books->failures = books->visible_step > books->visible_before ? 0 : books->failures + 1;
+    books->visible_before = books->visible_step;
+    if (books->failures > most)
+        BROKEN(u, "I7", "%d worlds of %s in a row did not pass step %lld", books->failures,
+               universe_job_name(job), (long long)books->visible_step);
+}
+
+static void check_world(Universe *u, const Txn *txn, int job, const WorldRecord *world)
+{
+    const char *name = universe_job_name(job);
+    JobBooks *books = &u->checker.jobs[job];
+    const PhaseRecord *phase = record_after(u, txn, KEY_PHASES, name);
+    const CheckpointCommit *latest = latest_commit(u, txn, name);
+    if (world->generation <= books->generation)
+        BROKEN(u, "I2", "world %lld of %s comes after world %lld", (long long)world->generation,
+               name, (long long)books->generation);
+    books->generation = world->generation;
+    if (!phase || phase->generation != world->generation)
+        BROKEN(u, "I2", "world %lld of %s comes without its phase", (long long)world->generation,
+               name);
+    if (world->resume.step != (latest ? latest->step : 0))
+        BROKEN(u, "I4", "world %lld of %s resumes at %lld, the latest checkpoint is of %lld",
+               (long long)world->generation, name, (long long)world->resume.step,
+               (long long)(latest ? latest->step : 0));
+    if (phase)
+        check_quarantine(u, txn, world, phase, name);
+    check_slots(u, job, world);
+    if (phase && phase->phase == PHASE_RECOVERING) {
+        const IncidentRecord *incident =
+            world->incident[0] ? record_after(u, txn, KEY_INCIDENTS, world->incident) : NULL;
+        if (!incident)
+            BROKEN(u, "I10", "world %lld of %s recovers from a failure without an incident",
+                   (long long)world->generation, name);
+        else if (strcmp(incident->cause, "node-left") != 0)
+            count_failure(u, job);
+    }
+    u->checker.n_worlds++;
+}
+
+/* ---- go: I3 ---- */
+
+/* What runs there may be of an older world only where nobody can reach it or it is shut out. */
+static bool may_still_run(Universe *u, const Process *p)
+{
+    const CordonRecord *cordon = etcd_record(&u->etcd, KEY_CORDONS, p->node->name);
+    return p->lost || p->killing || !node_is_registered(p->node) ||
+           quarantines(cordon, NULL, u->sim.now_usec);
+}
+
+static void check_go(Universe *u, int job, const PhaseRecord *phase)
+{
+    for (int n = 0; n < u->options.n_nodes; n++)
+        for (int slot = 0; slot < u->options.n_slots; slot++) {
+            const Process *p = &u->nodes[n].slots[slot];
+            if (p->alive && p->job == job && p->generation < phase->generation &&
+                !may_still_run(u, p))
+                BROKEN(u, "I3", "%s-%lld may go, but a rank of %lld runs on %s",
+                       universe_job_name(job), (long long)phase->generation,
+                       (long long)p->generation, p->node->name);
+        }
+}
+
+static void check_phase(Universe *u, int job, const PhaseRecord *phase)
+{
+    const PhaseRecord *old = record_in(u, KEY_PHASES, job);
+    const PhaseRecord none = {0};
+    old = old ? old : &none;
+    if (phase->phase != old->phase || phase->go != old->go || phase->leave != old->leave ||
+        phase->generation != old->generation)
+        sim_say(&u->sim, "  %s %s %lld%s%s failures %d \"%s\"", universe_job_name(job),
+                job_phase_name(phase->phase), (long long)phase->generation, phase->go ? " go" : "",
+                phase->leave ? " leave" : "", phase->failures_without_progress, phase->reason);
+    if (phase->generation < old->generation)
+        BROKEN(u, "I2", "the phase of %s goes back from %lld to %lld", universe_job_name(job),
+               (long long)old->generation, (long long)phase->generation);
+    if (phase->go && (!old->go || old->generation != phase->generation))
+        check_go(u, job, phase);
+}
+
+/* ---- commits: I3, I4, I9 ---- */
+
+static void check_commit(Universe *u, int job, const CheckpointsRecord *record)
+{
+    const char *name = universe_job_name(job);
+    const WorldRecord *world = record_in(u, KEY_WORLDS, job);
+    const CheckpointsRecord *old = record_in(u, KEY_CHECKPOINTS, job);
+    const CheckpointCommit *latest = old ? checkpoints_latest(old) : NULL;
+    const CheckpointCommit *commit = &record->commits[record->n_commits - 1];
+    int manifest = store_find(&u->store, commit->uri);
+    int64_t step;
+    if (!world || commit->generation != world->generation)
+        BROKEN(u, "I3", "%s-%lld commits step %lld in world %lld", name,
+               (long long)commit->generation, (long long)commit->step,
+               (long long)(world ? world->generation : 0));
+    if (manifest < 0) {
+        BROKEN(u, "I4", "%s commits step %lld without a manifest", name, (long long)commit->step);
+        return;
+    }
+    const Manifest *m = &u->store.manifests[manifest];
+    if (latest && commit->step <= latest->step)
+        BROKEN(u, "I4", "%s commits step %lld after step %lld", name, (long long)commit->step,
+               (long long)latest->step);
+    if (m->last != commit->step || m->generation != commit->generation || m->job != job)
+        BROKEN(u, "I4", "%s commits step %lld by a manifest of %lld", name, (long long)commit->step,
+               (long long)m->last);
+    if (m->parent != (latest ? store_find(&u->store, latest->uri) : -1))
+        BROKEN(u, "I9", "%s commits step %lld, which does not continue the latest checkpoint", name,
+               (long long)commit->step);
+    else if (!store_history_is_whole(&u->store, manifest, &step))
+        BROKEN(u, "I9", "%s: step %lld is not trained exactly once", name, (long long)step);
+    sim_say(&u->sim, "  %s-%lld commits step %lld", name, (long long)commit->generation,
+            (long long)commit->step);
+    u->checker.n_commits++;
+}
+
+static void check_strikes(Universe *u, int job, const CheckpointsRecord *record)
+{
+    const CheckpointsRecord *old = record_in(u, KEY_CHECKPOINTS, job);
+    bool same = old && old->n_commits == record->n_commits;
+    for (size_t i = 0; same && i < old->n_commits; i++)
+        same = old->commits[i].step == record->commits[i].step &&
+               (record->commits[i].struck_out || !old->commits[i].struck_out);
+    if (!same)
+        BROKEN(u, "I4", "the leader rewrites the checkpoints of %s", universe_job_name(job));
+}
+
+/* ---- incidents: I10 ---- */
+
+static void check_incident(Universe *u, const char *id, const IncidentRecord *incident)
+{
+    const IncidentRecord *old = etcd_record(&u->etcd, KEY_INCIDENTS, id);
+    if (!old || old->state != incident->state)
+        sim_say(&u->sim, "  incident %s %s: %s %s", id,
+                incident->state == INCIDENT_OPEN ? "open" : "resolved", incident->cause,
+                incident->node);
+    if (old && old->state == INCIDENT_RESOLVED && incident->state == INCIDENT_OPEN)
+        BROKEN(u, "I10", "incident %s opens again", id);
+    if (old && strcmp(old->cause, incident->cause) != 0)
+        BROKEN(u, "I10", "incident %s turns from %s to %s", id, old->cause, incident->cause);
+    u->checker.n_incidents += !old;
+}
+
+/* ---- what nodes say ---- */
+
+static void note_visible(Universe *u, int job, int64_t step)
+{
+    JobBooks *books = &u->checker.jobs[job];
+    books->visible_step = MAX(books->visible_step, step);
+}
+
+static void note_ranks(Universe *u, int job, const RanksRecord *ranks)
+{
+    note_visible(u, job, ranks->first_step);
+    for (size_t i = 0; i < ranks->n_ranks; i++)
+        if (ranks->ranks[i].stage > STAGE_JOINING)
+            note_visible(u, job, ranks->ranks[i].step - 1);
+}
+
+static void check_progress(Universe *u, int job, const ProgressRecord *progress)
+{
+    const WorldRecord *world = record_in(u, KEY_WORLDS, job);
+    if (!world || world->generation != progress->generation)
+        BROKEN(u, "I3", "%s-%lld reports progress in world %lld", universe_job_name(job),
+               (long long)progress->generation, (long long)(world ? world->generation : 0));
+    note_visible(u, job, progress->step);
+}
+
+/* ---- transactions ---- */
+
+static void check_put(Universe *u, const Txn *txn, const Op *op)
+{
+    const Key key = u->etcd.keys[op->key];
+    const void *record = value_record(op->value);
+    switch (key.kind) {
+    case KEY_WORLDS:
+        check_world(u, txn, universe_job_index(key.name), record);
+        break;
+    case KEY_PHASES:
+        check_phase(u, universe_job_index(key.name), record);
+        break;
+    case KEY_CHECKPOINTS:
+        if (txn->node)
+            check_commit(u, universe_job_index(key.name), record);
+        else
+            check_strikes(u, universe_job_index(key.name), record);
+        break;
+    case KEY_INCIDENTS:
+        check_incident(u, key.name, record);
+        break;
+    case KEY_RANKS:
+        note_ranks(u, universe_job_index(key.name), record);
+        break;
+    case KEY_PROGRESS:
+        check_progress(u, universe_job_index(key.name), record);
+        break;
+    case KEY_CORDONS:
+        sim_say(&u->sim, "  cordon %s mode %d strikes %d", key.name,
+                (int)((const CordonRecord *)record)->mode, ((const CordonRecord *)record)->strikes);
+        break;
+    case KEY_DESIRED:
+        u->checker.jobs[universe_job_index(key.name)].failures = 0;
+        break;
+    case KEY_SPECS:
+        u->checker.jobs[universe_job_index(key.name)] = (JobBooks){.born = u->etcd.revision + 1};
+        break;
+    default:
+        break;
+    }
+}
+
+void checker_before(Universe *u, const Txn *txn)
+{
+    if (txn->leader)
+        check_leader(u, txn);
+    for (size_t i = 0; i < txn->n_ops; i++)
+        if (txn->ops[i].kind == OP_PUT)
+            check_put(u, txn, &txn->ops[i]);
+}
+
+/* ---- processes ---- */
+
+void checker_process_starts(Universe *u, const Process *p)
+{
+    if (p->alive)
+        BROKEN(u, "I3", "slot %d of %s runs two processes", p->slot, p->node->name);
+}
+
+void checker_ring_begins(Universe *u, const Ring *ring)
+{
+    for (int rank = 0; rank < ring->size; rank++) {
+        const Process *p = ring->members[rank];
+        if (p->generation != ring->generation || p->resume != ring->members[0]->resume)
+            BROKEN(u, "I4", "rank %d of %s-%lld has restored another checkpoint than rank 0", rank,
+                   universe_job_name(ring->job), (long long)ring->generation);
+    }
+}
+
+void checker_step(Universe *u, const Ring *ring)
+{
+    JobBooks *books = &u->checker.jobs[ring->job];
+    if (ring->generation < books->trained_generation)
+        return; /* a world that nobody reaches; it cannot commit */
+    books->trained_generation = ring->generation;
+    books->trained_step = ring->step;
+    books->trained_usec = u->sim.now_usec;
+}
+
+/* ---- the end ---- */
+
+static void check_orphans(Universe *u)
+{
+    for (int n = 0; n < u->options.n_nodes; n++)
+        for (int slot = 0; slot < u->options.n_slots; slot++) {
+            const Process *p = &u->nodes[n].slots[slot];
+            const WorldRecord *world = p->alive ? record_in(u, KEY_WORLDS, p->job) : NULL;
+            if (p->alive && (!world || p->generation < world->generation))
+                BROKEN(u, "I12", "a rank of %s-%lld still runs on %s", universe_job_name(p->job),
+                       (long long)p->generation, p->node->name);
+        }
+}
+
+static void check_incidents(Universe *u)
+{
+    Etcd *etcd = &u->etcd;
+    for (size_t i = 0; i < etcd->keys_of[KEY_INCIDENTS].n; i++) {
+        const Key *key = &etcd->keys[etcd->keys_of[KEY_INCIDENTS].at[i]];
+        const IncidentRecord *incident = value_record(key->value);
+        if (!incident || incident->state == INCIDENT_RESOLVED || !incident->job[0])
+            continue;
+        const PhaseRecord *phase = etcd_record(etcd, KEY_PHASES, incident->job);
+        if (phase && (phase->phase == PHASE_RUNNING || phase->phase == PHASE_SUCCEEDED))
+            BROKEN(u, "I10", "incident %s is still open although %s runs", key->name,
+                   incident->job);
+    }
+}
+
+void checker_end(Universe *u)
+{
+    check_orphans(u);
+    check_incidents(u);
+}

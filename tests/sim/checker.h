@@ -1,0 +1,36 @@
+/* checker.h - the invariants of ARCHITECTURE.md section 6, checked from outside the code.
+ *
+ * The checkers see everything: each transaction before it is applied, each process, each
+ * step. They keep their own books and ask the code for nothing.
+ *
+ * Ownership: part of the Universe.
+ * Units:     steps, generations, revisions.
+ * Errors:    sim_fail() with the invariant's number.
+ * Threads:   one.
+ */
+#pragma once
+
+#include "tests/sim/etcd.h"
+#include "tests/sim/trainer.h"
+
+typedef struct JobBooks {
+    int64_t born;       /* create revision of its spec: a job that was deleted is another one */
+    int64_t generation; /* of its newest world */
+    int64_t visible_step, visible_before; /* that etcd has shown, ever and at the last failure */
+    int failures; /* worlds in a row that failed without having shown more */
+    int64_t trained_generation, trained_step; /* newest */
+    uint64_t trained_usec;
+} JobBooks;
+
+typedef struct Checker {
+    JobBooks jobs[4];
+    uint64_t n_worlds, n_commits, n_incidents, n_terms;
+    int64_t last_term;
+} Checker;
+
+void checker_before(Universe *u, const Txn *txn);
+void checker_process_starts(Universe *u, const Process *p);
+void checker_ring_begins(Universe *u, const Ring *ring);
+void checker_step(Universe *u, const Ring *ring);
+/* What must hold at the end, when all is well again. */
+void checker_end(Universe *u);

@@ -1,0 +1,109 @@
+/* client.h - a model of libetcd and of the network between one process and etcd.
+ *
+ * Calls whose answer may be lost, a lease that is renewed and taken anew, watches that list, stream,
+ * are cut and list again. What it promises its user is what etcd/etcd.h promises; what happens on
+ * the way is drawn.
+ *
+ * Ownership: a Client is part of its process; client_close() cancels everything. Handlers borrow
+ *            what they are given.
+ * Units:     microseconds of virtual time.
+ * Errors:    r of a handler: 0, -ETIMEDOUT or -EIO (neither done nor not done), -ESTALE (no lease).
+ * Threads:   one.
+ */
+#pragma once
+
+#include "tests/sim/etcd.h"
+
+typedef struct Link {      /* of a client with etcd */
+    bool cut_up, cut_down; /* what it sends, what it is sent, does not arrive */
+    uint64_t clog_usec;    /* at most so late */
+} Link;
+
+typedef struct Item { /* of a list */
+    int key;
+    int64_t create_revision, mod_revision;
+    Value *value;
+} Item;
+
+typedef struct CallResult {
+    int r;
+    bool succeeded;
+    int64_t revision;
+    int lease;
+    Item *items;
+    size_t n_items;
+} CallResult;
+
+typedef void (*CallHandler)(Universe *u, void *who, uint64_t token, const CallResult *result);
+
+typedef struct WatchEvent {
+    int key;
+    int64_t revision, create_revision;
+    Value *value; /* NULL: deleted */
+} WatchEvent;
+
+/* All events of one revision; the first list comes with initial. */
+typedef void (*WatchHandler)(Universe *u, void *who, const WatchEvent *events, size_t n,
+                             bool initial);
+
+typedef enum LeaseState { LEASE_GRANTED, LEASE_RENEWED, LEASE_LOST } LeaseState;
+typedef void (*LeaseHandler)(Universe *u, void *who, LeaseState state);
+
+typedef struct Known {
+    int64_t create_revision, mod_revision;
+    uint64_t listed; /* by the list of that number */
+} Known;
+
+typedef struct Client Client;
+
+struct Watch {
+    Client *client;
+    int kind; /* KEY_KINDS: all */
+    WatchHandler handler;
+    void *who;
+    bool open, streaming, waking, initial_done;
+    uint64_t token; /* of the stream */
+    unsigned blocked;
+    size_t position; /* in the history of its kind */
+    Known *known;
+    size_t n_known;
+};
+
+enum { CLIENT_WATCHES_MAX = 6 };
+
+struct Client {
+    Universe *universe;
+    Actor *actor;
+    Link link;
+    /* the lease */
+    uint64_t ttl_usec;
+    LeaseHandler on_lease;
+    void *lease_who;
+    int lease; /* -1: none is held */
+    uint64_t lease_token, sent_usec;
+    Watch watches[CLIENT_WATCHES_MAX];
+    size_t n_watches;
+};
+
+void client_init(Client *client, Universe *u, Actor *actor);
+void client_close(Client *client);
+void client_clear(Client *client); /* closes it and frees what is left */
+
+/* Takes what is in the transaction. */
+void client_txn(Client *client, Txn *txn, CallHandler handler, void *who, uint64_t token);
+/* Everything of a kind (KEY_KINDS: of all), or the keys that are named. */
+void client_list(Client *client, int kind, CallHandler handler, void *who, uint64_t token);
+void client_read(Client *client, const int *keys, size_t n_keys, CallHandler handler, void *who,
+                 uint64_t token);
+
+void client_lease(Client *client, uint64_t ttl_usec, LeaseHandler handler, void *who);
+void client_watch(Client *client, int kind, WatchHandler handler, void *who);
+
+/* The store has something for it. */
+void watch_wake(Watch *watch);
+/* The server cancels the stream. */
+void watch_cut(Watch *watch);
+/* There is a quorum again: what was proposed without one and not forgotten is done. */
+void client_serve_late(Universe *u);
+/* Frees calls that nobody will answer any more. */
+void client_calls_free(Universe *u);

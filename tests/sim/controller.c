@@ -1,0 +1,507 @@
+/* controller.c - see controller.h. */
+#include "tests/sim/controller.h"
+
+#include "tests/sim/checker.h"
+#include "tests/sim/universe.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    STALL_MSEC = 250,
+    RETRY_MSEC_MIN = 20,
+    RETRY_DOUBLINGS_MAX = 6,
+    CAMPAIGN_AGAIN_MSEC = 200,
+    STEPS_MAX = 10000,
+    CHECKED_NODES_MAX = 100, /* the core's own checks are quadratic */
+};
+
+static Sim *sim_of(const Controller *c) { return &c->universe->sim; }
+
+uint64_t controller_real_usec(const Controller *c)
+{
+    return sim_of(c)->now_usec + (uint64_t)c->real_offset_usec;
+}
+
+/* ---- steps ---- */
+
+static void begin_decision(Controller *c, const Decision *d);
+static void tick(Controller *c);
+
+static void on_timer(_unused_ Universe *u, void *who, uint64_t token)
+{
+    Controller *c = who;
+    if (token == c->wake_token)
+        tick(c);
+}
+
+static void arm_timer(Controller *c, uint64_t wake_usec)
+{
+    uint64_t now = sim_of(c)->now_usec;
+    if (wake_usec == c->wake_usec && wake_usec > now)
+        return; /* armed already */
+    c->wake_usec = wake_usec;
+    c->wake_token = sim_serial(sim_of(c));
+    if (wake_usec != USEC_INFINITY)
+        sim_timer(sim_of(c), &c->actor, wake_usec > now ? wake_usec - now : 0, on_timer, c,
+                  c->wake_token);
+}
+
+static void stamp_event(const Controller *c, Event *event)
+{
+    event->now_usec = sim_of(c)->now_usec;
+    event->real_usec = controller_real_usec(c);
+    event->stalled = c->wake_usec != USEC_INFINITY &&
+                     event->now_usec > c->wake_usec + STALL_MSEC * USEC_PER_MSEC;
+}
+
+static void step(Controller *c, Event *event)
+{
+    static Actions actions; /* large; one thread */
+    for (int i = 0; i < STEPS_MAX; i++) {
+        stamp_event(c, event);
+        cluster_step(c->cluster, event, &actions);
+        if (event->more)
+            return;
+        if (c->universe->options.n_nodes <= CHECKED_NODES_MAX)
+            cluster_check(c->cluster);
+        if (actions.decision.id)
+            begin_decision(c, &actions.decision);
+        if (!actions.again) {
+            arm_timer(c, actions.wake_usec);
+            return;
+        }
+        *event = (Event){.kind = EVENT_TICK};
+    }
+    sim_fail(sim_of(c), "rest", "%s: the core does not come to rest", c->name);
+}
+
+static void step_kind(Controller *c, Event event) { step(c, &event); }
+static void tick(Controller *c) { step_kind(c, (Event){.kind = EVENT_TICK}); }
+
+/* ---- the feed ---- */
+
+static const EventKind event_kinds[KEY_KINDS] = {
+    [KEY_NODES] = EVENT_NODE,
+    [KEY_CORDONS] = EVENT_CORDON,
+    [KEY_SPECS] = EVENT_SPEC,
+    [KEY_DESIRED] = EVENT_DESIRED,
+    [KEY_WORLDS] = EVENT_WORLD,
+    [KEY_PHASES] = EVENT_PHASE,
+    [KEY_RANKS] = EVENT_RANKS,
+    [KEY_RENDEZVOUS] = EVENT_RENDEZVOUS,
+    [KEY_CHECKPOINTS] = EVENT_CHECKPOINTS,
+    [KEY_PROGRESS] = EVENT_PROGRESS,
+    [KEY_INCIDENTS] = EVENT_INCIDENT,
+    [KEY_REQUESTS] = EVENT_REQUEST,
+};
+
+static void remember(Controller *c, int key, bool there)
+{
+    if (key >= c->n_fed) {
+        int n = MAX(2 * key, 256);
+        c->fed = sim_more(c->fed, (size_t)n);
+        memset(c->fed + c->n_fed, 0, (size_t)(n - c->n_fed));
+        c->n_fed = n;
+    }
+    c->fed[key] = there;
+}
+
+static void feed(Controller *c, int n, const Value *value, int64_t revision)
+{
+    const Key *key = &c->universe->etcd.keys[n];
+    EventKind kind = event_kinds[key->kind];
+    if (kind == EVENT_TICK)
+        return; /* not the core's business */
+    remember(c, n, value != NULL);
+    Event event = {.kind = kind,
+                   .more = true,
+                   .revision = revision,
+                   .generation = key->generation,
+                   .record = value_record(value)};
+    memcpy(event.name, key->name, sizeof(event.name));
+    if (key->node >= 0)
+        memcpy(event.node, c->universe->nodes[key->node].name, sizeof(event.node));
+    step(c, &event);
+}
+
+static void begin_to_lead(Controller *c)
+{
+    sim_say(sim_of(c), "%s: leads, term %lld", c->name, (long long)c->term);
+    step_kind(c, (Event){.kind = EVENT_LEADING, .term = c->term});
+}
+
+static void depose(Controller *c)
+{
+    sim_say(sim_of(c), "%s: deposed", c->name);
+    c->term = 0;
+    if (c->loaded)
+        step_kind(c, (Event){.kind = EVENT_DEPOSED});
+}
+
+static void on_watch(_unused_ Universe *u, void *who, const WatchEvent *events, size_t n,
+                     bool initial)
+{
+    Controller *c = who;
+    for (size_t i = 0; i < n; i++)
+        feed(c, events[i].key, events[i].value, events[i].revision);
+    if (initial && !c->loaded) {
+        c->loaded = true;
+        if (c->term) {
+            begin_to_lead(c);
+            return;
+        }
+    }
+    tick(c);
+}
+
+/* ---- decisions into transactions: controller/execute.c ---- */
+
+static int key_for(Controller *c, KeyKind kind, const char *name)
+{
+    return etcd_key(&c->universe->etcd, kind, name, 0, -1);
+}
+
+static void guard(Controller *c, Txn *txn, KeyKind kind, const char *name, int64_t revision)
+{
+    if (revision != REVISION_ANY)
+        txn_compare(txn, COMPARE_MOD, key_for(c, kind, name), revision);
+}
+
+static void put(Controller *c, Txn *txn, KeyKind kind, const char *name, const void *record,
+                size_t bytes)
+{
+    txn_put(txn, key_for(c, kind, name), value_new(record, bytes), -1);
+}
+
+static void draft_job(Controller *c, Txn *txn, const Decision *d)
+{
+    static const KeyKind all[] = {KEY_SPECS,  KEY_DESIRED,     KEY_WORLDS,
+                                  KEY_PHASES, KEY_CHECKPOINTS, KEY_PROGRESS};
+    if (d->put_world)
+        txn_put(txn, key_for(c, KEY_WORLDS, d->job), value_new_world(&d->world), -1);
+    if (d->put_phase)
+        put(c, txn, KEY_PHASES, d->job, &d->phase, sizeof(d->phase));
+    if (d->put_checkpoints)
+        put(c, txn, KEY_CHECKPOINTS, d->job, &d->checkpoints, sizeof(d->checkpoints));
+    for (size_t i = 0; d->remove_job && i < ELEMENTSOF(all); i++)
+        txn_delete(txn, key_for(c, all[i], d->job));
+    if (d->remove_job || d->remove_generation) {
+        assert(txn->n_ops < TXN_OPS_MAX);
+        txn->ops[txn->n_ops++] = (Op){.kind = OP_DELETE_RANKS,
+                                      .key = key_for(c, KEY_WORLDS, d->job),
+                                      .lease = -1,
+                                      .generation = d->remove_job ? 0 : d->remove_generation};
+    }
+}
+
+static void draft_house(Controller *c, Txn *txn, const Decision *d)
+{
+    for (int i = 0; i < d->n_cordons; i++) {
+        const CordonRecord *cordon = &d->cordons[i];
+        guard(c, txn, KEY_CORDONS, cordon->node, d->cordon_revisions[i]);
+        if (cordon->mode == CORDON_NONE && cordon->strikes == 0)
+            txn_delete(txn, key_for(c, KEY_CORDONS, cordon->node));
+        else
+            put(c, txn, KEY_CORDONS, cordon->node, cordon, sizeof(*cordon));
+    }
+    if (d->remove_incident[0])
+        txn_delete(txn, key_for(c, KEY_INCIDENTS, d->remove_incident));
+    if (d->put_incident) {
+        guard(c, txn, KEY_INCIDENTS, d->incident.id, d->incident_revision);
+        put(c, txn, KEY_INCIDENTS, d->incident.id, &d->incident, sizeof(d->incident));
+    }
+    if (!d->put_request && !d->remove_request)
+        return;
+    guard(c, txn, KEY_REQUESTS, d->request.id, d->request_revision);
+    if (d->remove_request)
+        txn_delete(txn, key_for(c, KEY_REQUESTS, d->request.id));
+    else
+        put(c, txn, KEY_REQUESTS, d->request.id, &d->request, sizeof(d->request));
+}
+
+static void draft(Controller *c, const Decision *d, Txn *ret)
+{
+    *ret = (Txn){.leader = c, .term = d->term};
+    txn_compare(ret, COMPARE_CREATE, c->leader_key, d->term); /* I1 */
+    if (d->job[0]) {
+        guard(c, ret, KEY_WORLDS, d->job, d->world_revision);
+        guard(c, ret, KEY_PHASES, d->job, d->phase_revision);
+        guard(c, ret, KEY_CHECKPOINTS, d->job, d->checkpoints_revision);
+        guard(c, ret, KEY_DESIRED, d->job, d->desired_revision);
+    }
+    draft_job(c, ret, d);
+    draft_house(c, ret, d);
+}
+
+/* ---- what became of them: controller/manager.c ---- */
+
+static Pending *find_pending(Controller *c, uint64_t token)
+{
+    for (size_t i = 0; i < PENDING_MAX; i++)
+        if (c->pending[i].id && c->pending[i].token == token)
+            return &c->pending[i];
+    return NULL;
+}
+
+static void finish(Controller *c, Pending *p, Outcome outcome, int64_t revision)
+{
+    Event event = {.kind = EVENT_OUTCOME, .id = p->id, .outcome = outcome, .revision = revision};
+    if (outcome == OUTCOME_DONE)
+        c->refusals = 0;
+    *p = (Pending){0};
+    step_kind(c, event);
+}
+
+static void on_retry(Universe *u, void *who, uint64_t token);
+
+static void read_again_later(Controller *c, Pending *p)
+{
+    unsigned doublings = MIN(c->refusals, (unsigned)RETRY_DOUBLINGS_MAX);
+    c->refusals++;
+    p->token = sim_serial(sim_of(c));
+    sim_timer(sim_of(c), &c->actor, (RETRY_MSEC_MIN << doublings) * USEC_PER_MSEC, on_retry, c,
+              p->token);
+}
+
+static bool still_leads(const Controller *c, const CallResult *result)
+{
+    if (result->revision < c->term)
+        return true; /* it is older than the term */
+    for (size_t i = 0; i < result->n_items; i++)
+        if (result->items[i].key == c->leader_key)
+            return result->items[i].create_revision == c->term;
+    return false;
+}
+
+static void on_read(_unused_ Universe *u, void *who, uint64_t token, const CallResult *result)
+{
+    Controller *c = who;
+    Pending *p = find_pending(c, token);
+    if (!p)
+        return;
+    if (result->r < 0) {
+        read_again_later(c, p);
+        return;
+    }
+    bool *listed = sim_new((size_t)c->n_fed);
+    int n_before = c->n_fed;
+    for (size_t i = 0; i < result->n_items; i++) {
+        if (result->items[i].key < n_before)
+            listed[result->items[i].key] = true;
+        feed(c, result->items[i].key, result->items[i].value, result->items[i].mod_revision);
+    }
+    for (int key = 0; key < n_before; key++)
+        if (c->fed[key] && !listed[key])
+            feed(c, key, NULL, result->revision);
+    free(listed);
+    if (c->term && !still_leads(c, result))
+        depose(c);
+    finish(c, p, p->outcome, 0);
+}
+
+static void on_retry(_unused_ Universe *u, void *who, uint64_t token)
+{
+    Controller *c = who;
+    Pending *p = find_pending(c, token);
+    if (!p)
+        return;
+    p->token = sim_serial(sim_of(c));
+    client_list(&c->client, KEY_KINDS, on_read, c, p->token);
+}
+
+static void on_txn(_unused_ Universe *u, void *who, uint64_t token, const CallResult *result)
+{
+    Controller *c = who;
+    Pending *p = find_pending(c, token);
+    if (!p)
+        return;
+    if (result->r == 0 && result->succeeded) {
+        finish(c, p, OUTCOME_DONE, result->revision);
+        return;
+    }
+    p->outcome = result->r == 0 ? OUTCOME_REFUSED : OUTCOME_UNKNOWN;
+    read_again_later(c, p);
+}
+
+static void begin_decision(Controller *c, const Decision *d)
+{
+    Txn txn;
+    size_t i = 0;
+    while (i < PENDING_MAX && c->pending[i].id)
+        i++;
+    assert(i < PENDING_MAX); /* one per job and one for the house */
+    c->pending[i] = (Pending){.id = d->id, .token = sim_serial(sim_of(c))};
+    draft(c, d, &txn);
+    client_txn(&c->client, &txn, on_txn, c, c->pending[i].token);
+}
+
+/* ---- the election: etcd/election.c ---- */
+
+static void campaign(Controller *c);
+
+static void on_campaign_again(_unused_ Universe *u, void *who, uint64_t token)
+{
+    Controller *c = who;
+    if (token == c->campaign_token && c->leader_key >= 0 && c->own_create == 0)
+        campaign(c);
+}
+
+static void on_campaign(_unused_ Universe *u, void *who, uint64_t token, const CallResult *result)
+{
+    Controller *c = who;
+    (void)result; /* the watch tells, and a look later makes sure */
+    if (token != c->campaign_token)
+        return;
+    c->campaigning = false;
+    c->campaign_token = sim_serial(sim_of(c));
+    sim_timer(sim_of(c), &c->actor, CAMPAIGN_AGAIN_MSEC * USEC_PER_MSEC, on_campaign_again, c,
+              c->campaign_token);
+}
+
+static void campaign(Controller *c)
+{
+    Txn txn = {0};
+    txn_compare(&txn, COMPARE_CREATE, c->leader_key, 0);
+    txn_put(&txn, c->leader_key, value_new(c->name, sizeof(c->name)), c->client.lease);
+    c->campaigning = true;
+    c->campaign_token = sim_serial(sim_of(c));
+    client_txn(&c->client, &txn, on_campaign, c, c->campaign_token);
+}
+
+static void judge(Controller *c)
+{
+    int64_t lowest = INT64_MAX;
+    for (int i = 0; i < c->n_candidates; i++)
+        if (c->candidates[i])
+            lowest = MIN(lowest, c->candidates[i]);
+    if (c->leader_key >= 0 && c->own_create == 0 && !c->campaigning)
+        campaign(c);
+    int64_t term = c->leader_key >= 0 && c->own_create == lowest ? lowest : 0;
+    if (c->term && term != c->term)
+        depose(c);
+    if (!c->term && term) {
+        c->term = term;
+        if (c->loaded)
+            begin_to_lead(c);
+    }
+}
+
+static void on_candidates(Universe *u, void *who, const WatchEvent *events, size_t n,
+                          _unused_ bool initial)
+{
+    Controller *c = who;
+    for (size_t i = 0; i < n; i++) {
+        int at = u->etcd.keys[events[i].key].ordinal;
+        if (at >= c->n_candidates) {
+            c->candidates = sim_more(c->candidates, (size_t)(2 * at + 4) * sizeof(int64_t));
+            while (c->n_candidates < 2 * at + 4)
+                c->candidates[c->n_candidates++] = 0;
+        }
+        c->candidates[at] = events[i].value ? events[i].create_revision : 0;
+        if (events[i].key == c->leader_key)
+            c->own_create = c->candidates[at];
+    }
+    judge(c);
+}
+
+static void on_lease(Universe *u, void *who, LeaseState state)
+{
+    Controller *c = who;
+    char name[24];
+    if (state == LEASE_GRANTED) {
+        (void)snprintf(name, sizeof(name), "%d", c->client.lease);
+        c->leader_key = etcd_key(&u->etcd, KEY_LEADER, name, 0, -1);
+        c->own_create = 0;
+        campaign(c);
+    } else if (state == LEASE_LOST) {
+        c->leader_key = -1;
+        c->own_create = 0;
+        c->campaign_token = 0;
+        if (c->term)
+            depose(c);
+    }
+}
+
+/* ---- life ---- */
+
+void controller_start(Controller *c)
+{
+    Universe *u = c->universe;
+    if (c->actor.alive)
+        return;
+    sim_say(sim_of(c), "%s: starts", c->name);
+    c->actor.alive = true;
+    c->cluster = cluster_init(c->memory, &u->options.limits, &u->options.core);
+    c->wake_usec = USEC_INFINITY;
+    c->term = 0;
+    c->leader_key = -1;
+    c->loaded = false;
+    c->refusals = 0;
+    memset(c->pending, 0, sizeof(c->pending));
+    memset(c->fed, 0, (size_t)c->n_fed);
+    for (int i = 0; i < c->n_candidates; i++)
+        c->candidates[i] = 0;
+    c->own_create = 0;
+    c->campaign_token = 0;
+    client_init(&c->client, u, &c->actor);
+    client_watch(&c->client, KEY_KINDS, on_watch, c);
+    client_watch(&c->client, KEY_LEADER, on_candidates, c);
+    client_lease(&c->client, u->options.ttl_usec, on_lease, c);
+}
+
+static void on_start(_unused_ Universe *u, void *who, _unused_ uint64_t token)
+{
+    controller_start(who);
+}
+
+static void end(Controller *c)
+{
+    client_close(&c->client);
+    c->actor.alive = false;
+    c->actor.life++;
+    c->actor.frozen_until_usec = 0;
+    sim_after(sim_of(c), NULL, sim_between(sim_of(c), 100000, 3000000), on_start, c, 0);
+}
+
+void controller_crash(Controller *c)
+{
+    if (!c->actor.alive)
+        return;
+    sim_say(sim_of(c), "%s: dies", c->name);
+    end(c);
+}
+
+void controller_leave(Controller *c)
+{
+    if (!c->actor.alive)
+        return;
+    sim_say(sim_of(c), "%s: leaves", c->name);
+    if (c->client.lease >= 0 && !c->universe->etcd.down && !c->client.link.cut_up)
+        etcd_lease_revoke(&c->universe->etcd, c->client.lease);
+    end(c);
+}
+
+void controller_freeze(Controller *c, uint64_t usec)
+{
+    if (!c->actor.alive)
+        return;
+    sim_say(sim_of(c), "%s: frozen for %.1f s", c->name, (double)usec / 1e6);
+    c->actor.frozen_until_usec = sim_of(c)->now_usec + usec;
+}
+
+void controller_init(Controller *c, Universe *u, int index)
+{
+    *c = (Controller){.universe = u, .index = index, .leader_key = -1};
+    (void)snprintf(c->name, sizeof(c->name), "c%d", index);
+    c->memory = sim_new(cluster_bytes(&u->options.limits));
+}
+
+void controller_clear(Controller *c)
+{
+    client_clear(&c->client);
+    free(c->memory);
+    free(c->fed);
+    free(c->candidates);
+}

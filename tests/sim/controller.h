@@ -1,0 +1,58 @@
+/* controller.h - a model of sdcontroller's shell around the real core.
+ *
+ * It follows controller/: the feed, the execution of decisions as guarded transactions, reading
+ * again after a refusal or an unknown outcome (manager.c, execute.c, feed.c), and libetcd's election.
+ * The Cluster inside is the real one.
+ *
+ * Ownership: the Universe owns the Controllers; a Controller its Cluster.
+ * Units:     microseconds of virtual boottime; realtime with its own offset.
+ * Errors:    none.
+ * Threads:   one.
+ */
+#pragma once
+
+#include "controller/core/cluster.h"
+#include "tests/sim/client.h"
+
+enum { PENDING_MAX = 64 };
+
+typedef struct Pending { /* a decision under way */
+    int64_t id;          /* 0: none */
+    Outcome outcome;
+    uint64_t token;
+} Pending;
+
+typedef struct Controller {
+    Universe *universe;
+    int index;
+    char name[16];
+    Actor actor;
+    Client client;
+    int64_t real_offset_usec;
+
+    void *memory;
+    Cluster *cluster;
+    uint64_t wake_usec, wake_token;
+    int64_t term;   /* 0: following */
+    int leader_key; /* -1: none */
+    bool loaded;
+    unsigned refusals;
+    Pending pending[PENDING_MAX];
+    bool *fed; /* by key: the core knows of it */
+    int n_fed;
+    /* the election */
+    bool campaigning;
+    uint64_t campaign_token;
+    int64_t own_create, *candidates; /* by ordinal of the key: its create revision, 0: gone */
+    int n_candidates;
+} Controller;
+
+void controller_init(Controller *c, Universe *u, int index);
+void controller_clear(Controller *c);
+void controller_start(Controller *c);
+/* It dies, and systemd starts it again. */
+void controller_crash(Controller *c);
+/* systemctl stop and start: its lease is revoked. */
+void controller_leave(Controller *c);
+void controller_freeze(Controller *c, uint64_t usec);
+uint64_t controller_real_usec(const Controller *c);

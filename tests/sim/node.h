@@ -1,0 +1,134 @@
+/* node.h - a model of sdtraind: what the rest of the cluster can see of it.
+ *
+ * It follows daemon/ file by file: registration under a lease (node.c), teams and their reports,
+ * posts under the world's guard, the commit (job.c, team.c, post.c, commit.c, here in team.c), hangs
+ * and the fence. Where daemon/ has pure code, that is what runs: plan.c, watchdog.c, exit.c,
+ * fence_is_due().
+ *
+ * Ownership: the Universe owns the Nodes; a Node its Processes and Teams.
+ * Units:     microseconds of virtual boottime; realtime by node_real_usec().
+ * Errors:    none.
+ * Threads:   one.
+ */
+#pragma once
+
+#include "tests/sim/client.h"
+#include "tests/sim/trainer.h"
+
+enum { JOBS_MAX = 4 };
+
+typedef struct Seat {
+    bool pending; /* waits for its slot to be clear */
+    RankReport report;
+} Seat;
+
+typedef enum PostKind { POST_REPORT, POST_RENDEZVOUS, POST_PROGRESS, POST_KINDS } PostKind;
+
+typedef struct Post { /* daemon/post.h */
+    bool wanted;
+    uint64_t call, retry; /* tokens of what is under way; 0: nothing */
+    uint64_t pause_usec;
+} Post;
+
+typedef struct Commit { /* daemon/commit.h */
+    bool busy;
+    CheckpointCommit line;
+    uint64_t token; /* of the call or the pause under way */
+} Commit;
+
+struct Team {
+    Team *next; /* among those that are over */
+    int job, world_size;
+    int64_t generation, world_revision;
+    int resume;
+    int64_t resume_step;
+    bool over, has_spec, wants_rendezvous;
+    uint64_t spec_token;
+    uint64_t killed_usec; /* realtime */
+    int64_t first_step;
+    uint64_t first_step_usec;
+    ProgressRecord progress;
+    Post posts[POST_KINDS];
+    Commit commit;
+    size_t n_seats;
+    Seat seats[];
+};
+
+typedef struct JobView { /* what the watches said of a job */
+    int64_t world_revision;
+    Value *phase;
+    int64_t rendezvous_generation;
+    Team *team, *over;
+} JobView;
+
+struct Node {
+    Universe *universe;
+    int index;
+    char name[NODE_NAME_MAX + 1];
+    Actor actor; /* sdtraind */
+    Client client;
+    bool host_up;
+    uint64_t frozen_until_usec; /* the host, with everything on it */
+    int64_t real_offset_usec;
+    int island; /* whom its ranks reach */
+    bool refuses_numerics;
+    NodeVerdict verdict;
+
+    uint64_t incarnation;
+    bool registered, fenced, draining, leaving, has_left;
+    NodeState state;
+    uint64_t lost_slots, contact_usec, hang_tick_usec, drain_until_usec;
+    /* the record: daemon/node.c */
+    int64_t revision; /* of our key as last seen */
+    int put_lease;    /* that it was put under; -1: it must be put */
+    uint64_t put_call, put_retry;
+    bool put_wanted, with_ranks;
+    NodeRecord last_put;
+
+    JobView jobs[JOBS_MAX];
+    int n_slots;
+    Process *slots;
+};
+
+void node_init(Node *node, Universe *u, int index);
+void node_clear(Node *node);
+uint64_t node_real_usec(const Node *node);
+
+/* ---- what may happen to it ---- */
+
+void node_boot(Node *node);  /* the host comes up, and with it sdtraind */
+void node_crash(Node *node); /* sdtraind dies, its ranks with it */
+void node_lose_power(Node *node);
+void node_freeze(Node *node, uint64_t usec);        /* the whole host */
+void node_freeze_daemon(Node *node, uint64_t usec); /* sdtraind alone: SIGSTOP */
+void node_drain(Node *node);                        /* systemctl stop */
+void node_set_verdict(Node *node, NodeVerdict verdict);
+/* Whether etcd holds a record of it. */
+bool node_is_registered(const Node *node);
+
+/* ---- between node.c, team.c and trainer.c ---- */
+
+/* token: the life of the process, and the word. */
+void node_hears(Universe *u, void *process, uint64_t token);
+void node_note_contact(Node *node);
+/* Its record may have changed. */
+void node_touch(Node *node);
+void node_advance(Node *node); /* every job, then the drain */
+void node_advance_drain(Node *node);
+void node_kill_all(Node *node, const char *why);
+bool node_is_idle(const Node *node);
+
+void process_kill(Process *p, const char *why);
+
+void team_watch(Universe *u, void *node, const WatchEvent *events, size_t n, bool initial);
+void team_hears(Process *p, Word word);
+void team_note_exit(Process *p);
+void team_report(Node *node, Team *team);
+void team_report_all(Node *node);
+const Team *team_running(const Node *node);
+bool team_is_live(const Team *team);
+bool team_reports_are_written(const Node *node);
+/* Puts the records of the teams that run into the transaction, under their guards. */
+void team_add_records(Node *node, Txn *txn, int lease);
+void team_advance(Node *node, int job);
+void team_forget_all(Node *node);

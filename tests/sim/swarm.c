@@ -1,0 +1,688 @@
+/* swarm.c - see swarm.h. */
+#include "tests/sim/swarm.h"
+
+#include "tests/sim/universe.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SEC(n) ((uint64_t)(n)*USEC_PER_SEC)
+#define MSEC(n) ((uint64_t)(n)*USEC_PER_MSEC)
+
+/* ---- who is hit ---- */
+
+static Node *some_node(Universe *u)
+{
+    return &u->nodes[sim_draw(&u->sim, (uint32_t)u->options.n_nodes)];
+}
+
+static Controller *some_controller(Universe *u)
+{
+    return &u->controllers[sim_draw(&u->sim, (uint32_t)u->options.n_controllers)];
+}
+
+static int some_job(Universe *u) { return (int)sim_draw(&u->sim, (uint32_t)u->options.n_jobs); }
+
+/* A process that lives, if one is met soon. */
+static Process *some_process(Universe *u)
+{
+    for (int i = 0; i < 16; i++) {
+        Node *node = some_node(u);
+        Process *p = &node->slots[sim_draw(&u->sim, (uint32_t)node->n_slots)];
+        if (p->alive)
+            return p;
+    }
+    return NULL;
+}
+
+/* From moments to several TTL. */
+static uint64_t some_while(Universe *u)
+{
+    uint64_t ttl = u->options.ttl_usec;
+    switch (sim_draw(&u->sim, 4)) {
+    case 0:
+        return sim_between(&u->sim, MSEC(50), ttl / 2);
+    case 1:
+    case 2:
+        return sim_between(&u->sim, ttl / 2, 2 * ttl);
+    default:
+        return sim_between(&u->sim, 2 * ttl, 5 * ttl);
+    }
+}
+
+static void later(Universe *u, uint64_t usec, SimHandler handler, void *who)
+{
+    sim_after(&u->sim, NULL, usec, handler, who, 0);
+}
+
+/* ---- machines ---- */
+
+static void on_boot(_unused_ Universe *u, void *who, _unused_ uint64_t token) { node_boot(who); }
+
+static void lose_power(Universe *u)
+{
+    Node *node = some_node(u);
+    if (!node->host_up)
+        return;
+    node_lose_power(node);
+    later(u, some_while(u), on_boot, node);
+}
+
+static void lose_power_of_many(Universe *u)
+{
+    int n = (int)sim_draw(&u->sim, (uint32_t)u->options.n_nodes) + 1;
+    for (int i = 0; i < n; i++)
+        lose_power(u);
+}
+
+static void crash_daemon(Universe *u) { node_crash(some_node(u)); }
+static void freeze_host(Universe *u) { node_freeze(some_node(u), some_while(u)); }
+
+static void freeze_many_hosts(Universe *u)
+{
+    uint64_t usec = some_while(u);
+    for (int i = 0; i < u->options.n_nodes; i++)
+        if (sim_chance(&u->sim, 600))
+            node_freeze(&u->nodes[i], usec + sim_between(&u->sim, 0, MSEC(300)));
+}
+
+static void freeze_daemon(Universe *u) { node_freeze_daemon(some_node(u), some_while(u)); }
+
+static void on_restart(Universe *u, void *who, uint64_t token)
+{
+    Node *node = who;
+    if (node->host_up && node->has_left && !node->actor.alive)
+        node_boot(node);
+    else if (node->draining && !u->swarm.healed)
+        sim_after(&u->sim, NULL, SEC(1), on_restart, node, token);
+}
+
+static void drain_node(Universe *u)
+{
+    Node *node = some_node(u);
+    node_drain(node);
+    later(u, some_while(u), on_restart, node);
+}
+
+static void on_verdict(_unused_ Universe *u, void *who, _unused_ uint64_t token)
+{
+    node_set_verdict(who, NODE_HEALTHY);
+}
+
+static void change_verdict(Universe *u)
+{
+    Node *node = some_node(u);
+    node_set_verdict(node, (NodeVerdict)(1 + sim_draw(&u->sim, 3)));
+    later(u, some_while(u), on_verdict, node);
+}
+
+static void step_clock(Universe *u)
+{
+    int64_t by = (int64_t)sim_between(&u->sim, 0, SEC(1200)) - (int64_t)SEC(600);
+    if (sim_chance(&u->sim, 500))
+        some_node(u)->real_offset_usec += by;
+    else
+        some_controller(u)->real_offset_usec += by;
+}
+
+static void differ_in_numerics(Universe *u) { some_node(u)->refuses_numerics = true; }
+
+/* ---- network ---- */
+
+static void on_link_mended(_unused_ Universe *u, void *who, _unused_ uint64_t token)
+{
+    Client *client = who;
+    client->link = (Link){0};
+}
+
+static Client *some_client(Universe *u)
+{
+    return sim_chance(&u->sim, 700) ? &some_node(u)->client : &some_controller(u)->client;
+}
+
+static void cut_link(Universe *u)
+{
+    Client *client = some_client(u);
+    uint32_t how = sim_draw(&u->sim, 4);
+    client->link.cut_up = how != 0;
+    client->link.cut_down = how != 1;
+    later(u, some_while(u), on_link_mended, client);
+}
+
+static void clog_link(Universe *u)
+{
+    Client *client = some_client(u);
+    client->link.clog_usec = sim_between(&u->sim, MSEC(10), SEC(3));
+    later(u, some_while(u), on_link_mended, client);
+}
+
+static void cut_many_links(Universe *u)
+{
+    uint64_t usec = some_while(u);
+    for (int i = 0; i < u->options.n_nodes; i++)
+        if (sim_chance(&u->sim, 600)) {
+            u->nodes[i].client.link.cut_up = u->nodes[i].client.link.cut_down = true;
+            later(u, usec, on_link_mended, &u->nodes[i].client);
+        }
+}
+
+static void on_peers_mended(_unused_ Universe *u, void *who, _unused_ uint64_t token)
+{
+    ((Node *)who)->island = 0;
+}
+
+static void part_peers(Universe *u)
+{
+    Node *node = some_node(u);
+    node->island = node->index + 1;
+    later(u, some_while(u), on_peers_mended, node);
+}
+
+/* ---- etcd ---- */
+
+static void on_fast(Universe *u, _unused_ void *who, _unused_ uint64_t token)
+{
+    u->etcd_slow_usec = 0;
+}
+
+static void slow_etcd(Universe *u)
+{
+    u->etcd_slow_usec = sim_between(&u->sim, MSEC(5), MSEC(800));
+    later(u, some_while(u), on_fast, NULL);
+}
+
+static void on_found(Universe *u, _unused_ void *who, _unused_ uint64_t token)
+{
+    u->lost_answer_permille = u->lost_request_permille = 0;
+}
+
+static void lose_answers(Universe *u)
+{
+    u->lost_answer_permille = sim_draw(&u->sim, 300);
+    u->lost_request_permille = sim_draw(&u->sim, 300);
+    later(u, some_while(u), on_found, NULL);
+}
+
+static void on_quorum(Universe *u, _unused_ void *who, uint64_t token)
+{
+    if (u->etcd.down && u->etcd.n_downs == token)
+        etcd_regain_quorum(&u->etcd);
+}
+
+static void lose_quorum(Universe *u)
+{
+    sim_say(&u->sim, "etcd: no quorum");
+    etcd_lose_quorum(&u->etcd);
+    sim_after(&u->sim, NULL, some_while(u), on_quorum, NULL, u->etcd.n_downs);
+}
+
+static void revoke_all(Universe *u)
+{
+    sim_say(&u->sim, "etcd: every lease is revoked");
+    etcd_revoke_all(&u->etcd);
+}
+
+static void revoke_one(Universe *u)
+{
+    Client *client = some_client(u);
+    if (client->lease < 0)
+        return;
+    sim_say(&u->sim, "etcd: lease %d is revoked", client->lease);
+    etcd_lease_revoke(&u->etcd, client->lease);
+}
+
+static void compact(Universe *u) { etcd_compact(&u->etcd); }
+
+/* Another cluster's keys: revisions that no watch of ours shows. */
+static void write_elsewhere(Universe *u) { u->etcd.revision += 1 + sim_draw(&u->sim, 20); }
+
+static void cut_watches(Universe *u)
+{
+    Client *client = some_client(u);
+    for (size_t i = 0; i < client->n_watches; i++)
+        if (sim_chance(&u->sim, 600))
+            watch_cut(&client->watches[i]);
+}
+
+/* ---- controllers ---- */
+
+static void crash_controller(Universe *u) { controller_crash(some_controller(u)); }
+static void stop_controller(Universe *u) { controller_leave(some_controller(u)); }
+static void freeze_controller(Universe *u) { controller_freeze(some_controller(u), some_while(u)); }
+
+/* ---- trainers and the store ---- */
+
+static void exit_trainer(Universe *u)
+{
+    static const struct {
+        int code;
+        const char *text;
+    } ends[] = {{-9, ""},
+                {-11, ""},
+                {-7, ""},
+                {1, "traceback"},
+                {75, "again"},
+                {80, "XID 79"},
+                {81, "a peer is gone"},
+                {83, "the store does not answer"}};
+    Process *p = some_process(u);
+    uint32_t i = sim_draw(&u->sim, ELEMENTSOF(ends));
+    if (p)
+        trainer_exit(p, ends[i].code, ends[i].text);
+}
+
+static void hang_trainer(Universe *u)
+{
+    Process *p = some_process(u);
+    if (!p)
+        return;
+    sim_say(&u->sim, "%s slot %d: its trainer hangs", p->node->name, p->slot);
+    p->stuck = true;
+}
+
+static void stop_trainer(Universe *u)
+{
+    Process *p = some_process(u);
+    if (!p)
+        return;
+    sim_say(&u->sim, "%s slot %d: its trainer is stopped", p->node->name, p->slot);
+    p->stopped = true;
+    trainer_arm_deadman(p);
+}
+
+static void on_killable(_unused_ Universe *u, void *who, uint64_t life)
+{
+    Process *p = who;
+    if (p->life != life)
+        return;
+    p->unkillable = false;
+    if (p->killing)
+        trainer_kill(p);
+}
+
+static void make_unkillable(Universe *u)
+{
+    Process *p = some_process(u);
+    if (!p)
+        return;
+    sim_say(&u->sim, "%s slot %d: its trainer will survive SIGKILL", p->node->name, p->slot);
+    p->unkillable = p->stuck = true;
+    sim_after(&u->sim, NULL, some_while(u) + SEC(2), on_killable, p, p->life);
+}
+
+static void poison(Universe *u)
+{
+    int job = some_job(u);
+    if (u->poisoned_step[job])
+        return;
+    u->poisoned_step[job] = u->checker.jobs[job].trained_step + 1 + (int64_t)sim_draw(&u->sim, 50);
+    sim_say(&u->sim, "%s: step %lld is poisoned", universe_job_name(job),
+            (long long)u->poisoned_step[job]);
+}
+
+static void on_store(Universe *u, _unused_ void *who, _unused_ uint64_t token)
+{
+    u->store.out = false;
+}
+
+static void lose_store(Universe *u)
+{
+    u->store.out = true;
+    later(u, some_while(u), on_store, NULL);
+}
+
+static void corrupt_checkpoint(Universe *u)
+{
+    if (u->store.n)
+        u->store.manifests[u->store.n - 1].corrupt = true;
+}
+
+/* ---- people ---- */
+
+static void want(Universe *u, int job, DesiredState state, int target)
+{
+    DesiredRecord record = {.state = state,
+                            .min = u->options.jobs[job].min,
+                            .max = u->options.jobs[job].max,
+                            .target = target};
+    if (!etcd_find(&u->etcd, KEY_SPECS, universe_job_name(job)))
+        return;
+    sim_say(&u->sim, "user: %s %s, target %d", universe_job_name(job),
+            state == DESIRED_RUNNING   ? "runs"
+            : state == DESIRED_STOPPED ? "stops"
+                                       : "is deleted",
+            target);
+    etcd_put(&u->etcd, KEY_DESIRED, universe_job_name(job), value_new(&record, sizeof(record)));
+}
+
+static void submit(Universe *u, int job)
+{
+    JobFacts facts = u->options.jobs[job].facts;
+    const char *name = universe_job_name(job);
+    if (etcd_find(&u->etcd, KEY_SPECS, name) || etcd_find(&u->etcd, KEY_DESIRED, name))
+        return;
+    facts.submitted_usec = u->sim.now_usec;
+    sim_say(&u->sim, "user: submits %s", name);
+    etcd_put(&u->etcd, KEY_SPECS, name, value_new(&facts, sizeof(facts)));
+    want(u, job, DESIRED_RUNNING, 0);
+}
+
+static void resize(Universe *u)
+{
+    int job = some_job(u);
+    want(u, job, DESIRED_RUNNING, (int)sim_draw(&u->sim, (uint32_t)u->options.jobs[job].max + 1));
+}
+
+static void stop_and_start(Universe *u)
+{
+    want(u, some_job(u), sim_chance(&u->sim, 400) ? DESIRED_STOPPED : DESIRED_RUNNING, 0);
+}
+
+static void on_submit(Universe *u, void *who, uint64_t token)
+{
+    int job = (int)((JobPlan *)who - u->options.jobs);
+    if (u->swarm.healed)
+        return;
+    submit(u, job);
+    if (token < 20 && !etcd_find(&u->etcd, KEY_SPECS, universe_job_name(job)))
+        sim_after(&u->sim, NULL, SEC(1), on_submit, who, token + 1);
+}
+
+static void delete_job(Universe *u)
+{
+    int job = some_job(u);
+    want(u, job, DESIRED_DELETED, 0);
+    later(u, some_while(u), on_submit, &u->options.jobs[job]);
+}
+
+static void cordon(Universe *u)
+{
+    Node *node = some_node(u);
+    CordonRecord record = {.mode = (CordonMode)sim_draw(&u->sim, 4), .since_usec = u->sim.now_usec};
+    memcpy(record.node, node->name, sizeof(record.node));
+    etcd_put(&u->etcd, KEY_CORDONS, node->name,
+             record.mode == CORDON_NONE ? NULL : value_new(&record, sizeof(record)));
+}
+
+/* ---- the faults there are ---- */
+
+static const struct {
+    const char *name;
+    void (*strike)(Universe *u);
+} faults[] = {
+    {"crash-daemon", crash_daemon},
+    {"lose-power", lose_power},
+    {"lose-power-of-many", lose_power_of_many},
+    {"freeze-host", freeze_host},
+    {"freeze-many-hosts", freeze_many_hosts},
+    {"freeze-daemon", freeze_daemon},
+    {"drain-node", drain_node},
+    {"change-verdict", change_verdict},
+    {"step-clock", step_clock},
+    {"differ-in-numerics", differ_in_numerics},
+    {"cut-link", cut_link},
+    {"clog-link", clog_link},
+    {"cut-many-links", cut_many_links},
+    {"part-peers", part_peers},
+    {"slow-etcd", slow_etcd},
+    {"lose-answers", lose_answers},
+    {"lose-quorum", lose_quorum},
+    {"revoke-all", revoke_all},
+    {"revoke-one", revoke_one},
+    {"compact", compact},
+    {"write-elsewhere", write_elsewhere},
+    {"cut-watches", cut_watches},
+    {"crash-controller", crash_controller},
+    {"stop-controller", stop_controller},
+    {"freeze-controller", freeze_controller},
+    {"exit-trainer", exit_trainer},
+    {"hang-trainer", hang_trainer},
+    {"stop-trainer", stop_trainer},
+    {"make-unkillable", make_unkillable},
+    {"poison", poison},
+    {"lose-store", lose_store},
+    {"corrupt-checkpoint", corrupt_checkpoint},
+    {"resize", resize},
+    {"stop-and-start", stop_and_start},
+    {"delete-job", delete_job},
+    {"cordon", cordon},
+};
+
+static void on_fault(Universe *u, _unused_ void *who, _unused_ uint64_t token)
+{
+    uint32_t which = sim_draw(&u->sim, ELEMENTSOF(faults));
+    if (u->swarm.healed)
+        return;
+    if (u->options.faults >> which & 1) {
+        u->swarm.n_faults++;
+        sim_say(&u->sim, "fault: %s", faults[which].name);
+        faults[which].strike(u);
+    }
+    later(u, sim_between(&u->sim, 0, 2 * u->options.gap_usec), on_fault, NULL);
+}
+
+/* ---- options ---- */
+
+static void draw_job(Sim *sim, const Options *o, JobPlan *ret)
+{
+    int slots = o->n_nodes * o->n_slots;
+    ret->every_steps = 2 + (int64_t)sim_draw(sim, 20);
+    ret->steps = sim_chance(sim, 200) ? 20 + (int64_t)sim_draw(sim, 200) : INT64_C(1000000000);
+    ret->min = 1 + (int)sim_draw(sim, 2);
+    ret->max = MAX(ret->min, 1 + (int)sim_draw(sim, (uint32_t)slots));
+    ret->facts = (JobFacts){.n_grains = ret->max,
+                            .steps = ret->steps,
+                            .max_failures = 2 + (int)sim_draw(sim, 9),
+                            .grow_interval_usec = SEC(sim_draw(sim, 3) * 10)};
+}
+
+void swarm_draw_options(Sim *sim, int n_nodes, Options *ret)
+{
+    static const uint8_t ttls[] = {2, 2, 3, 5};
+    bool large = n_nodes > 100;
+    *ret = (Options){.n_nodes = n_nodes, .core = cluster_config_default};
+    ret->n_slots = 1 + (int)sim_draw(sim, 2);
+    ret->n_jobs = 1 + (int)sim_draw(sim, 3);
+    ret->n_controllers = large ? 2 : 1 + (int)sim_draw(sim, 3);
+    ret->ttl_usec = large ? SEC(10) : SEC(ttls[sim_draw(sim, ELEMENTSOF(ttls))]);
+    ret->fence_usec = SEC(4 + sim_draw(sim, 30));
+    ret->drain_usec = SEC(2 + sim_draw(sim, 20));
+    ret->step_usec = sim_between(sim, MSEC(100), MSEC(800));
+    ret->save_usec = sim_between(sim, MSEC(20), SEC(2));
+    ret->restore_usec = sim_between(sim, MSEC(50), SEC(1));
+    ret->faults_usec = sim_between(sim, SEC(15), SEC(50));
+    ret->gap_usec = sim_between(sim, MSEC(50), SEC(1));
+    for (size_t i = 0; i < ELEMENTSOF(faults); i++)
+        ret->faults |= (uint64_t)sim_chance(sim, 350) << i;
+    ret->core.ttl_usec = ret->ttl_usec;
+    ret->core.start_deadline_usec = SEC(8 + sim_draw(sim, 8));
+    ret->core.leave_deadline_usec = SEC(8 + sim_draw(sim, 8));
+    ret->core.max_strikes = 2 + (int)sim_draw(sim, 4);
+    ret->core.incidents_kept = 20;
+    ret->limits = (ClusterLimits){.nodes = n_nodes + 4,
+                                  .jobs = 8,
+                                  .reports = 4 * n_nodes + 32,
+                                  .incidents = 64,
+                                  .requests = 8};
+    ret->watchdog = (WatchdogLimits){.floor_usec = SEC(2 + sim_draw(sim, 5)),
+                                     .startup_usec = SEC(10),
+                                     .save_usec = SEC(30),
+                                     .factor = 10};
+    for (int job = 0; job < ret->n_jobs; job++)
+        draw_job(sim, ret, &ret->jobs[job]);
+}
+
+void swarm_describe(const Universe *u)
+{
+    const Options *o = &u->options;
+    printf("seed %llu: %d nodes of %d slots, %d jobs, %d controllers, TTL %llu s, a fault each "
+           "%llu ms for %llu s:",
+           (unsigned long long)u->sim.seed, o->n_nodes, o->n_slots, o->n_jobs, o->n_controllers,
+           (unsigned long long)(o->ttl_usec / USEC_PER_SEC),
+           (unsigned long long)(o->gap_usec / USEC_PER_MSEC),
+           (unsigned long long)(o->faults_usec / USEC_PER_SEC));
+    for (size_t i = 0; i < ELEMENTSOF(faults); i++)
+        if (o->faults >> i & 1)
+            printf(" %s", faults[i].name);
+    printf("\n");
+}
+
+/* ---- healing ---- */
+
+static void heal_network(Universe *u)
+{
+    u->etcd_slow_usec = 0;
+    u->lost_answer_permille = u->lost_request_permille = 0;
+    if (u->etcd.down)
+        etcd_regain_quorum(&u->etcd);
+    for (int i = 0; i < u->options.n_nodes; i++) {
+        u->nodes[i].client.link = (Link){0};
+        u->nodes[i].island = 0;
+    }
+    for (int i = 0; i < u->options.n_controllers; i++)
+        u->controllers[i].client.link = (Link){0};
+}
+
+static void heal_node(Universe *u, Node *node)
+{
+    node->refuses_numerics = false;
+    for (int i = 0; i < node->n_slots; i++) {
+        node->slots[i].stopped = false;
+        on_killable(u, &node->slots[i], node->slots[i].life);
+        u->swarm.hangs |= node->slots[i].stuck; /* nobody but the watchdog ends it */
+    }
+    if (node->verdict != NODE_HEALTHY)
+        node_set_verdict(node, NODE_HEALTHY);
+    if (etcd_find(&u->etcd, KEY_CORDONS, node->name))
+        etcd_put(&u->etcd, KEY_CORDONS, node->name, NULL);
+    if (node->draining && node->actor.alive)
+        node_crash(node); /* told twice; it starts again */
+    node_boot(node);
+}
+
+/* Faults have ended when the last frozen one has woken. */
+static void wait_for_thaw(Universe *u)
+{
+    uint64_t until = u->sim.now_usec;
+    u->swarm.healed = true;
+    for (int i = 0; i < u->options.n_nodes; i++)
+        until = MAX(until, u->nodes[i].actor.frozen_until_usec);
+    for (int i = 0; i < u->options.n_controllers; i++)
+        until = MAX(until, u->controllers[i].actor.frozen_until_usec);
+    sim_run(u, until + 1);
+}
+
+static void heal(Universe *u)
+{
+    sim_say(&u->sim, "healing");
+    heal_network(u);
+    u->store.out = false;
+    for (int i = 0; i < u->store.n; i++)
+        u->store.manifests[i].corrupt = false;
+    memset(u->poisoned_step, 0, sizeof(u->poisoned_step));
+    for (int i = 0; i < u->options.n_nodes; i++)
+        heal_node(u, &u->nodes[i]);
+    for (int i = 0; i < u->options.n_controllers; i++)
+        controller_start(&u->controllers[i]);
+    for (int job = 0; job < u->options.n_jobs; job++) {
+        int share = u->options.n_nodes * u->options.n_slots / u->options.n_jobs;
+        u->options.jobs[job].max = CLAMP(u->options.jobs[job].max, 1, share);
+        u->options.jobs[job].min = 1;
+        submit(u, job);
+        want(u, job, DESIRED_RUNNING, 0);
+    }
+}
+
+/* ---- liveness: I11 ---- */
+
+static const PhaseRecord *phase_of(Universe *u, int job)
+{
+    return etcd_record(&u->etcd, KEY_PHASES, universe_job_name(job));
+}
+
+/* Running, with a step lately; or done; or lost for good. */
+static bool is_well(Universe *u, int job)
+{
+    const PhaseRecord *phase = phase_of(u, job);
+    const JobBooks *books = &u->checker.jobs[job];
+    if (!phase)
+        return false;
+    if (phase->phase == PHASE_SUCCEEDED)
+        return true;
+    if (phase->phase == PHASE_FAILED && strstr(phase->reason, "no checkpoint of the job verifies"))
+        return true;
+    return phase->phase == PHASE_RUNNING && books->trained_generation == phase->generation &&
+           u->sim.now_usec - books->trained_usec < 4 * u->options.step_usec + SEC(1);
+}
+
+/* The last of the faults may have been one too many, or the deletion came first. */
+static void start_what_failed(Universe *u, int *n_starts)
+{
+    for (int job = 0; job < u->options.n_jobs; job++) {
+        const PhaseRecord *phase = phase_of(u, job);
+        submit(u, job);
+        if (phase && (phase->phase == PHASE_FAILED || phase->phase == PHASE_STOPPED) &&
+            !is_well(u, job) && n_starts[job]++ < 3)
+            want(u, job, DESIRED_RUNNING, 0);
+    }
+}
+
+/* 3 TTL and the start deadline, and what is documented beside them: a store that is suspected holds
+ * decisions for ten TTL, a world that was asked to leave has its deadline, a hang the watchdog's. */
+static uint64_t liveness_bound(Universe *u)
+{
+    const ClusterConfig *core = &u->options.core;
+    uint64_t usec = 3 * core->ttl_usec + core->start_deadline_usec + core->leave_deadline_usec;
+    usec += u->swarm.hangs ? u->options.watchdog.startup_usec : 0;
+    for (int i = 0; i < u->options.n_controllers; i++)
+        if (cluster_hold_until(u->controllers[i].cluster) > u->sim.now_usec)
+            return usec + 11 * core->ttl_usec;
+    return usec;
+}
+
+static void check_liveness(Universe *u)
+{
+    uint64_t until = u->sim.now_usec + liveness_bound(u);
+    int n_starts[JOBS_MAX] = {0};
+    int well = 0;
+    while (!u->sim.failed && u->sim.now_usec < until && well < u->options.n_jobs) {
+        sim_run(u, u->sim.now_usec + MSEC(100));
+        start_what_failed(u, n_starts);
+        well = 0;
+        for (int job = 0; job < u->options.n_jobs; job++)
+            well += is_well(u, job);
+    }
+    for (int job = 0; job < u->options.n_jobs && !u->sim.failed; job++) {
+        const PhaseRecord *phase = phase_of(u, job);
+        if (!is_well(u, job))
+            sim_fail(&u->sim, "I11", "%s is %s %lld s after all healed: %s", universe_job_name(job),
+                     phase ? job_phase_name(phase->phase) : "nowhere",
+                     (long long)(liveness_bound(u) / USEC_PER_SEC), phase ? phase->reason : "");
+    }
+}
+
+/* ---- the whole ---- */
+
+void swarm_run(Universe *u)
+{
+    Sim *sim = &u->sim;
+    for (int i = 0; i < u->options.n_controllers; i++)
+        controller_start(&u->controllers[i]);
+    for (int i = 0; i < u->options.n_nodes; i++)
+        node_boot(&u->nodes[i]);
+    sim_run(u, sim->now_usec + SEC(2));
+    for (int job = 0; job < u->options.n_jobs; job++)
+        submit(u, job);
+    later(u, SEC(1 + sim_draw(sim, 8)), on_fault, NULL);
+    sim_run(u, sim->now_usec + u->options.faults_usec);
+    wait_for_thaw(u);
+    if (sim->failed)
+        return;
+    heal(u);
+    check_liveness(u);
+    if (sim->failed)
+        return;
+    sim_run(u, sim->now_usec + 2 * u->options.ttl_usec + SEC(2));
+    if (!sim->failed)
+        checker_end(u);
+}

@@ -1,0 +1,42 @@
+/* swarm.h - a schedule: which faults exist and how hard they strike, drawn first; then the faults,
+ * the healing, and what must hold after it.
+ *
+ * Ownership: parts of the Universe.
+ * Units:     microseconds of virtual time; shares in permille.
+ * Errors:    sim_fail().
+ * Threads:   one.
+ */
+#pragma once
+
+#include "controller/core/cluster.h"
+#include "daemon/watchdog.h"
+#include "tests/sim/sim.h"
+
+typedef struct JobPlan {
+    JobFacts facts;
+    int64_t steps, every_steps;
+    int min, max;
+} JobPlan;
+
+typedef struct Options { /* drawn from the seed */
+    int n_nodes, n_slots, n_jobs, n_controllers;
+    uint64_t ttl_usec, fence_usec, drain_usec;
+    uint64_t step_usec, save_usec, restore_usec;
+    uint64_t faults_usec; /* how long they strike */
+    uint64_t gap_usec;    /* between two, on average */
+    uint64_t faults;      /* which exist: a bit each */
+    ClusterConfig core;
+    ClusterLimits limits;
+    WatchdogLimits watchdog;
+    JobPlan jobs[4];
+} Options;
+
+typedef struct Swarm {
+    bool healed, hangs;
+    uint64_t n_faults;
+} Swarm;
+
+void swarm_draw_options(Sim *sim, int n_nodes, Options *ret);
+void swarm_describe(const Universe *u);
+/* The whole schedule. */
+void swarm_run(Universe *u);

@@ -1,0 +1,831 @@
+/* team.c - see node.h: what sdtraind does about jobs. Follows daemon/job.c, team.c, relay.c,
+ * post.c and commit.c. */
+#include "tests/sim/node.h"
+
+#include "daemon/plan.h"
+#include "tests/sim/universe.h"
+#include "trainer/api/exit_code.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum {
+    POST_PAUSE_FIRST_MSEC = 100,
+    POST_PAUSE_LAST_MSEC = 2000,
+    COMMIT_PAUSE_MSEC = 200,
+    SPEC_PAUSE_MSEC = 500,
+};
+
+static Sim *sim_of(const Node *node) { return &node->universe->sim; }
+
+static void post_send(Node *node, Team *team, PostKind kind);
+static void post_write(Node *node, Team *team, PostKind kind);
+static void read_spec(Node *node, Team *team);
+
+/* ---- finding ---- */
+
+/* Whoever calls back names a token, because a team may be gone by then. */
+static Team *find_team(Node *node, bool (*is_it)(const Team *team, uint64_t token), uint64_t token)
+{
+    for (int job = 0; job < JOBS_MAX; job++) {
+        JobView *view = &node->jobs[job];
+        if (view->team && is_it(view->team, token))
+            return view->team;
+        for (Team *team = view->over; team; team = team->next)
+            if (is_it(team, token))
+                return team;
+    }
+    return NULL;
+}
+
+static Process *process_of(const Node *node, const Team *team, const Seat *seat)
+{
+    Process *p = seat ? &node->slots[seat->report.slot] : NULL;
+    return p && p->used && p->team == team && !p->exited ? p : NULL;
+}
+
+static Seat *seat_of(Team *team, int slot)
+{
+    for (size_t i = 0; i < team->n_seats; i++)
+        if (team->seats[i].report.slot == slot)
+            return &team->seats[i];
+    return NULL;
+}
+
+static Seat *rank0_of(Team *team)
+{
+    for (size_t i = 0; i < team->n_seats; i++)
+        if (team->seats[i].report.rank == 0)
+            return &team->seats[i];
+    return NULL;
+}
+
+bool team_is_live(const Team *team)
+{
+    for (size_t i = 0; i < team->n_seats; i++)
+        if (team->seats[i].pending || team->seats[i].report.state != RANK_EXITED)
+            return true;
+    return false;
+}
+
+const Team *team_running(const Node *node)
+{
+    for (int job = 0; job < JOBS_MAX; job++)
+        if (node->jobs[job].team && team_is_live(node->jobs[job].team))
+            return node->jobs[job].team;
+    return NULL;
+}
+
+bool team_reports_are_written(const Node *node)
+{
+    for (int job = 0; job < JOBS_MAX; job++) {
+        const JobView *view = &node->jobs[job];
+        if (view->team &&
+            (view->team->posts[POST_REPORT].wanted || view->team->posts[POST_REPORT].call))
+            return false;
+        for (const Team *team = view->over; team; team = team->next)
+            if (team->posts[POST_REPORT].wanted || team->posts[POST_REPORT].call)
+                return false;
+    }
+    return true;
+}
+
+/* ---- what it writes ---- */
+
+static int world_key(Node *node, const Team *team)
+{
+    return etcd_key(&node->universe->etcd, KEY_WORLDS, universe_job_name(team->job), 0, -1);
+}
+
+static int64_t guard_revision(const Node *node, const Team *team)
+{
+    return team->over ? node->jobs[team->job].world_revision : team->world_revision;
+}
+
+static Value *encode_ranks(const Node *node, const Team *team)
+{
+    RankReport reports[RECORD_SLOTS_MAX];
+    size_t n_done = 0, n_left = 0;
+    for (size_t i = 0; i < team->n_seats; i++) {
+        RankReport *r = &reports[i];
+        *r = team->seats[i].report;
+        const Process *p = process_of(node, team, &team->seats[i]);
+        if (p && p->alive && r->state != RANK_EXITED && !r->hung) { /* what it spoke of last */
+            r->step = p->step;
+            r->stage = (int)p->stage;
+        }
+        bool ended_well = r->state == RANK_EXITED && r->exit_code == EXIT_DONE;
+        n_done += ended_well && strcmp(r->text, "finished") == 0;
+        n_left += ended_well && strcmp(r->text, "left") == 0;
+    }
+    RanksRecord record = {.incarnation = node->incarnation,
+                          .generation = team->generation,
+                          .world_revision = team->world_revision,
+                          .ranks = reports,
+                          .n_ranks = team->n_seats,
+                          .killed_usec = team->killed_usec,
+                          .first_step = team->first_step,
+                          .first_step_usec = team->first_step_usec,
+                          .left = n_left == team->n_seats,
+                          .finished = n_done == team->n_seats};
+    memcpy(record.node, node->name, sizeof(record.node));
+    return value_new_ranks(&record);
+}
+
+static int post_key(Node *node, const Team *team, PostKind kind)
+{
+    Etcd *etcd = &node->universe->etcd;
+    const char *job = universe_job_name(team->job);
+    switch (kind) {
+    case POST_REPORT:
+        return etcd_key(etcd, KEY_RANKS, job, team->generation, node->index);
+    case POST_RENDEZVOUS:
+        return etcd_key(etcd, KEY_RENDEZVOUS, job, team->generation, -1);
+    default:
+        return etcd_key(etcd, KEY_PROGRESS, job, 0, -1);
+    }
+}
+
+static Value *post_value(const Node *node, const Team *team, PostKind kind)
+{
+    static const RendezvousRecord rendezvous = {.address = "here"};
+    switch (kind) {
+    case POST_REPORT:
+        return encode_ranks(node, team);
+    case POST_RENDEZVOUS:
+        return value_new(&rendezvous, sizeof(rendezvous));
+    default:
+        return value_new(&team->progress, sizeof(team->progress));
+    }
+}
+
+void team_add_records(Node *node, Txn *txn, int lease)
+{
+    for (int job = 0; job < JOBS_MAX; job++) {
+        Team *team = node->jobs[job].team;
+        if (!team || team->over)
+            continue;
+        txn_compare(txn, COMPARE_MOD, world_key(node, team), team->world_revision);
+        txn_put(txn, post_key(node, team, POST_REPORT), encode_ranks(node, team), lease);
+    }
+}
+
+/* ---- ends ---- */
+
+static void cancel_work(Team *team)
+{
+    team->posts[POST_RENDEZVOUS] = team->posts[POST_PROGRESS] = (Post){0};
+    team->commit = (Commit){0};
+    team->spec_token = 0;
+}
+
+static void free_team(Node *node, Team *team)
+{
+    for (int i = 0; i < node->n_slots; i++)
+        if (node->slots[i].team == team)
+            node->slots[i].team = NULL;
+    free(team);
+}
+
+static void kill_team(Node *node, Team *team, const char *why)
+{
+    bool changed = false;
+    for (size_t i = 0; i < team->n_seats; i++) {
+        Seat *seat = &team->seats[i];
+        Process *p = process_of(node, team, seat);
+        if (p)
+            process_kill(p, why);
+        if (!seat->pending)
+            continue;
+        changed = true;
+        seat->pending = false;
+        seat->report.state = RANK_EXITED;
+        seat->report.exit_code = -SIGKILL;
+        seat->report.killed = true;
+        seat->report.at_usec = node_real_usec(node);
+        (void)snprintf(seat->report.text, sizeof(seat->report.text), "never started: %s", why);
+    }
+    if (changed && !team->over)
+        team_report(node, team);
+}
+
+static void end_team(Node *node, JobView *view, const char *why)
+{
+    Team *team = view->team;
+    if (team) {
+        view->team = NULL;
+        team->next = view->over;
+        view->over = team;
+        team->over = true;
+        team->killed_usec = 0;
+        cancel_work(team);
+        kill_team(node, team, why);
+    }
+    for (team = view->over; team; team = team->next)
+        if (team->killed_usec)
+            team_report(node, team); /* once more, under the guard of the new revision */
+}
+
+static void refuse_team(Node *node, Team *team)
+{
+    if (team->over)
+        return; /* the next word about the world sends it again */
+    sim_say(sim_of(node), "%s: %s-%lld is refused, the world has moved", node->name,
+            universe_job_name(team->job), (long long)team->generation);
+    kill_team(node, team, "etcd refused a write: the world has moved");
+}
+
+void team_forget_all(Node *node)
+{
+    for (int job = 0; job < JOBS_MAX; job++) {
+        JobView *view = &node->jobs[job];
+        free(view->team);
+        for (Team *team = view->over, *next; team; team = next) {
+            next = team->next;
+            free(team);
+        }
+        (void)value_unref(view->phase); /* NULL always */
+        *view = (JobView){0};
+    }
+}
+
+/* ---- posts ---- */
+
+static bool has_post_call(const Team *team, uint64_t token)
+{
+    for (int kind = 0; kind < POST_KINDS; kind++)
+        if (team->posts[kind].call == token)
+            return true;
+    return false;
+}
+
+static bool has_post_retry(const Team *team, uint64_t token)
+{
+    for (int kind = 0; kind < POST_KINDS; kind++)
+        if (team->posts[kind].retry == token)
+            return true;
+    return false;
+}
+
+static void on_post_retry(_unused_ Universe *u, void *who, uint64_t token)
+{
+    Node *node = who;
+    Team *team = find_team(node, has_post_retry, token);
+    for (int kind = 0; team && kind < POST_KINDS; kind++)
+        if (team->posts[kind].retry == token) {
+            team->posts[kind].retry = 0;
+            if (team->posts[kind].wanted)
+                post_write(node, team, (PostKind)kind);
+        }
+}
+
+static void post_later(Node *node, Post *post)
+{
+    post->wanted = true;
+    post->pause_usec = CLAMP(post->pause_usec * 2, POST_PAUSE_FIRST_MSEC * USEC_PER_MSEC,
+                             POST_PAUSE_LAST_MSEC * USEC_PER_MSEC);
+    if (post->retry)
+        return;
+    post->retry = sim_serial(sim_of(node));
+    sim_timer(sim_of(node), &node->actor, post->pause_usec, on_post_retry, node, post->retry);
+}
+
+/* A team that is over goes once etcd knows that it is dead. */
+static void report_is_written(Node *node, Team *team)
+{
+    JobView *view = &node->jobs[team->job];
+    if (!team->over || !team->killed_usec || view->team == team)
+        return;
+    for (Team **at = &view->over; *at; at = &(*at)->next)
+        if (*at == team) {
+            *at = team->next;
+            break;
+        }
+    free_team(node, team);
+}
+
+static void set_rendezvous(Node *node, int job, int64_t generation, bool there)
+{
+    JobView *view = &node->jobs[job];
+    if (there && generation >= view->rendezvous_generation) {
+        view->rendezvous_generation = generation;
+        team_advance(node, job);
+    } else if (!there && generation == view->rendezvous_generation) {
+        view->rendezvous_generation = 0;
+    }
+}
+
+static void on_posted(_unused_ Universe *u, void *who, uint64_t token, const CallResult *result)
+{
+    Node *node = who;
+    Team *team = find_team(node, has_post_call, token);
+    if (!team)
+        return;
+    int kind = 0;
+    while (team->posts[kind].call != token)
+        kind++;
+    Post *post = &team->posts[kind];
+    post->call = 0;
+    if (result->r < 0) {
+        post_later(node, post);
+        return;
+    }
+    node_note_contact(node);
+    post->pause_usec = 0;
+    if (!result->succeeded) {
+        refuse_team(node, team);
+        if (post->wanted && team->over)
+            post_write(node, team, (PostKind)kind); /* its guard is another one now */
+        return;
+    }
+    if (post->wanted)
+        post_write(node, team, (PostKind)kind);
+    else if (kind == POST_REPORT)
+        report_is_written(node, team);
+    else if (kind == POST_RENDEZVOUS)
+        set_rendezvous(node, team->job, team->generation, true);
+    node_advance_drain(node); /* it waits for what is written */
+}
+
+static void post_write(Node *node, Team *team, PostKind kind)
+{
+    Post *post = &team->posts[kind];
+    int lease = kind == POST_REPORT ? node->client.lease : -1;
+    if (kind == POST_REPORT && lease < 0)
+        return; /* the next lease brings it up again */
+    Txn txn = {.node = node};
+    txn_compare(&txn, COMPARE_MOD, world_key(node, team), guard_revision(node, team));
+    txn_put(&txn, post_key(node, team, kind), post_value(node, team, kind), lease);
+    post->wanted = false;
+    post->call = sim_serial(sim_of(node));
+    client_txn(&node->client, &txn, on_posted, node, post->call);
+}
+
+static void post_send(Node *node, Team *team, PostKind kind)
+{
+    Post *post = &team->posts[kind];
+    post->wanted = true;
+    if (!post->call && !post->retry)
+        post_write(node, team, kind);
+}
+
+void team_report(Node *node, Team *team) { post_send(node, team, POST_REPORT); }
+
+void team_report_all(Node *node)
+{
+    for (int job = 0; job < JOBS_MAX; job++) {
+        if (node->jobs[job].team)
+            team_report(node, node->jobs[job].team);
+        for (Team *team = node->jobs[job].over; team; team = team->next)
+            if (team->killed_usec)
+                team_report(node, team);
+    }
+}
+
+/* ---- the commit ---- */
+
+static void commit_read(Node *node, Team *team);
+
+static bool has_commit(const Team *team, uint64_t token) { return team->commit.token == token; }
+
+static void on_commit_retry(_unused_ Universe *u, void *who, uint64_t token)
+{
+    Node *node = who;
+    Team *team = find_team(node, has_commit, token);
+    if (team)
+        commit_read(node, team);
+}
+
+static void commit_later(Node *node, Team *team)
+{
+    team->commit.token = sim_serial(sim_of(node));
+    sim_timer(sim_of(node), &node->actor, COMMIT_PAUSE_MSEC * USEC_PER_MSEC, on_commit_retry, node,
+              team->commit.token);
+}
+
+static void commit_answer(Node *node, Team *team, bool committed)
+{
+    Process *p = process_of(node, team, rank0_of(team));
+    team->commit.busy = false;
+    team->commit.token = 0;
+    if (p)
+        trainer_hear_verdict(p, committed);
+    if (!committed)
+        refuse_team(node, team);
+}
+
+static void on_commit_written(_unused_ Universe *u, void *who, uint64_t token,
+                              const CallResult *result)
+{
+    Node *node = who;
+    Team *team = find_team(node, has_commit, token);
+    if (!team)
+        return;
+    if (result->r < 0)
+        commit_later(node, team);
+    else if (result->succeeded)
+        commit_answer(node, team, true);
+    else
+        commit_read(node, team);
+}
+
+static void commit_write(Node *node, Team *team, const CheckpointsRecord *old, int64_t revision)
+{
+    Txn txn = {.node = node};
+    int key = etcd_key(&node->universe->etcd, KEY_CHECKPOINTS, universe_job_name(team->job), 0, -1);
+    CheckpointsRecord record = {0};
+    if (old)
+        record = *old;
+    checkpoints_append(&record, &team->commit.line);
+    txn_compare(&txn, COMPARE_MOD, world_key(node, team), team->world_revision);
+    txn_compare(&txn, COMPARE_MOD, key, revision);
+    txn_put(&txn, key, value_new(&record, sizeof(record)), -1);
+    team->commit.token = sim_serial(sim_of(node));
+    client_txn(&node->client, &txn, on_commit_written, node, team->commit.token);
+}
+
+static bool is_ours(const CheckpointsRecord *record, const CheckpointCommit *line)
+{
+    for (size_t i = 0; record && i < record->n_commits; i++)
+        if (record->commits[i].step == line->step &&
+            record->commits[i].generation == line->generation &&
+            strcmp(record->commits[i].uri, line->uri) == 0)
+            return true;
+    return false;
+}
+
+static void on_commit_read(Universe *u, void *who, uint64_t token, const CallResult *result)
+{
+    Node *node = who;
+    Team *team = find_team(node, has_commit, token);
+    if (!team)
+        return;
+    if (result->r < 0) {
+        commit_later(node, team);
+        return;
+    }
+    int64_t world_revision = 0, revision = 0;
+    const CheckpointsRecord *old = NULL;
+    for (size_t i = 0; i < result->n_items; i++)
+        if (u->etcd.keys[result->items[i].key].kind == KEY_WORLDS) {
+            world_revision = result->items[i].mod_revision;
+        } else {
+            revision = result->items[i].mod_revision;
+            old = value_record(result->items[i].value);
+        }
+    if (is_ours(old, &team->commit.line))
+        commit_answer(node, team, true);
+    else if (world_revision != team->world_revision)
+        commit_answer(node, team, false);
+    else
+        commit_write(node, team, old, revision);
+}
+
+static void commit_read(Node *node, Team *team)
+{
+    int keys[] = {world_key(node, team), etcd_key(&node->universe->etcd, KEY_CHECKPOINTS,
+                                                  universe_job_name(team->job), 0, -1)};
+    team->commit.token = sim_serial(sim_of(node));
+    client_read(&node->client, keys, ELEMENTSOF(keys), on_commit_read, node, team->commit.token);
+}
+
+static void commit_begin(Node *node, Team *team, const Process *p)
+{
+    if (team->commit.busy)
+        return;
+    team->commit = (Commit){.busy = true,
+                            .line = {.step = p->saving_step,
+                                     .generation = team->generation,
+                                     .hash = {.low = (uint64_t)p->written + 1},
+                                     .at_usec = node_real_usec(node)}};
+    (void)store_uri(p->written, team->commit.line.uri);
+    commit_read(node, team);
+}
+
+/* ---- what trainers say ---- */
+
+static void set_state(Node *node, Team *team, Seat *seat, RankState state)
+{
+    if (seat->report.state == state || seat->report.state == RANK_EXITED)
+        return;
+    seat->report.state = state;
+    seat->report.at_usec = node_real_usec(node);
+    team_report(node, team);
+}
+
+static void on_step(Node *node, Team *team, Seat *seat, const Process *p)
+{
+    int64_t step = p->ring->step;
+    set_state(node, team, seat, RANK_RUNNING);
+    if (p->rank != 0)
+        return;
+    team->progress = (ProgressRecord){.generation = team->generation,
+                                      .step = step,
+                                      .steps = node->universe->options.jobs[team->job].steps,
+                                      .step_sec = (double)node->universe->options.step_usec / 1e6,
+                                      .at_usec = node_real_usec(node)};
+    post_send(node, team, POST_PROGRESS);
+    if (team->first_step)
+        return;
+    team->first_step = step;
+    team->first_step_usec = node_real_usec(node);
+    team_report(node, team);
+}
+
+void team_hears(Process *p, Word word)
+{
+    Node *node = p->node;
+    Team *team = p->team;
+    if (!team || team->over || p->exited)
+        return;
+    Seat *seat = seat_of(team, p->slot);
+    assert(seat); /* it was started for it */
+    switch (word) {
+    case WORD_HELLO:
+        p->said_hello = true;
+        team_advance(node, team->job);
+        break;
+    case WORD_READY:
+        p->is_ready = true;
+        seat->report.ready_usec = node_real_usec(node);
+        if (p->rank == 0)
+            post_send(node, team, POST_RENDEZVOUS);
+        set_state(node, team, seat, RANK_READY);
+        team_advance(node, team->job);
+        break;
+    case WORD_STEP:
+        on_step(node, team, seat, p);
+        break;
+    case WORD_SAVED:
+        if (p->awaiting)
+            commit_begin(node, team, p);
+        break;
+    case WORD_EXIT:
+        break; /* node.c */
+    }
+}
+
+void team_note_exit(Process *p)
+{
+    Node *node = p->node;
+    Seat *seat = p->team ? seat_of(p->team, p->slot) : NULL;
+    if (!seat || (p->lost && seat->report.state == RANK_EXITED))
+        return;
+    ExitVerdict verdict = {.code = -SIGKILL, .text = "it survives SIGKILL; the slot is lost"};
+    if (!p->lost)
+        verdict = exit_judge(p->exit_code >= 0 ? CLD_EXITED : CLD_KILLED, abs(p->exit_code),
+                             &p->words, "", p->killing ? p->why : NULL);
+    uint64_t still_usec = sim_of(node)->now_usec - p->watchdog.changed_usec;
+    if (verdict.code == -SIGKILL && !p->killing &&
+        still_usec > node->universe->options.ttl_usec * 3 / 4)
+        verdict.hung = true; /* its dead-man timer ended it */
+    RankReport *report = &seat->report;
+    report->state = RANK_EXITED;
+    report->exit_code = verdict.code;
+    if (!report->hung) {
+        report->step = p->step;
+        report->stage = (int)p->stage;
+    }
+    report->hung = report->hung || verdict.hung;
+    report->killed = p->killing && !report->hung && !p->words.error;
+    report->at_usec = node_real_usec(node);
+    memcpy(report->text, verdict.text, sizeof(report->text));
+    if (!p->team->over)
+        team_report(node, p->team);
+}
+
+/* ---- what the watches say ---- */
+
+static Team *new_team(int job, const WorldRecord *world, int64_t revision, const PlanSeat *seats,
+                      size_t n_seats, const Node *node)
+{
+    Team *team = sim_new(sizeof(*team) + n_seats * sizeof(Seat));
+    team->job = job;
+    team->generation = world->generation;
+    team->world_revision = revision;
+    team->world_size = world->size;
+    team->resume = store_find(&node->universe->store, world->resume.uri);
+    team->resume_step = world->resume.step;
+    team->n_seats = n_seats;
+    for (size_t i = 0; i < n_seats; i++)
+        team->seats[i] = (Seat){.pending = true,
+                                .report = {.slot = seats[i].slot,
+                                           .rank = seats[i].rank,
+                                           .state = RANK_STARTING,
+                                           .step = world->resume.step,
+                                           .at_usec = node_real_usec(node)}};
+    return team;
+}
+
+static void set_world(Node *node, int job, const WorldRecord *world, int64_t revision)
+{
+    JobView *view = &node->jobs[job];
+    if (!world) {
+        view->world_revision = 0;
+        end_team(node, view, "the job was removed");
+        return;
+    }
+    if (revision <= view->world_revision)
+        return;
+    view->world_revision = revision;
+    end_team(node, view, "a later generation replaces it");
+
+    PlanSeat seats[RECORD_SLOTS_MAX];
+    size_t n_seats = 0;
+    int r = plan_seats(world, node->name, node->incarnation, node->n_slots, seats, &n_seats, NULL);
+    if (r < 0)
+        sim_fail(sim_of(node), "I6", "worlds/%s gives %s slots that it cannot give",
+                 universe_job_name(job), node->name);
+    if (r == 0 && n_seats > 0) {
+        view->team = new_team(job, world, revision, seats, n_seats, node);
+        read_spec(node, view->team);
+    }
+    team_advance(node, job);
+}
+
+static void set_cordon(Node *node, const CordonRecord *cordon)
+{
+    if (cordon->mode != CORDON_QUARANTINE)
+        return;
+    for (int i = 0; i < node->n_slots; i++)
+        if (node->slots[i].used &&
+            (!*cordon->job || strcmp(cordon->job, universe_job_name(node->slots[i].job)) == 0))
+            process_kill(&node->slots[i], "node is quarantined");
+}
+
+void team_watch(Universe *u, void *who, const WatchEvent *events, size_t n, _unused_ bool initial)
+{
+    Node *node = who;
+    node_note_contact(node);
+    for (size_t i = 0; i < n; i++) {
+        const Key *key = &u->etcd.keys[events[i].key];
+        KeyKind kind = key->kind;
+        int64_t generation = key->generation;
+        if (kind == KEY_CORDONS) {
+            if (events[i].value && strcmp(key->name, node->name) == 0)
+                set_cordon(node, value_record(events[i].value));
+            continue;
+        }
+        int job = universe_job_index(key->name);
+        if (kind == KEY_WORLDS) {
+            set_world(node, job, value_record(events[i].value), events[i].revision);
+        } else if (kind == KEY_PHASES) {
+            (void)value_unref(node->jobs[job].phase); /* NULL always */
+            node->jobs[job].phase = value_ref(events[i].value);
+            team_advance(node, job);
+        } else if (kind == KEY_RENDEZVOUS) {
+            set_rendezvous(node, job, generation, events[i].value != NULL);
+        }
+    }
+}
+
+/* ---- the job file ---- */
+
+static bool has_spec_call(const Team *team, uint64_t token) { return team->spec_token == token; }
+
+static void on_spec_retry(_unused_ Universe *u, void *who, uint64_t token)
+{
+    Node *node = who;
+    Team *team = find_team(node, has_spec_call, token);
+    if (team)
+        read_spec(node, team);
+}
+
+static void on_spec(_unused_ Universe *u, void *who, uint64_t token, const CallResult *result)
+{
+    Node *node = who;
+    Team *team = find_team(node, has_spec_call, token);
+    if (!team)
+        return;
+    if (result->r < 0 || result->n_items == 0) {
+        team->spec_token = sim_serial(sim_of(node));
+        sim_timer(sim_of(node), &node->actor, SPEC_PAUSE_MSEC * USEC_PER_MSEC, on_spec_retry, node,
+                  team->spec_token);
+        return;
+    }
+    team->spec_token = 0;
+    team->has_spec = true;
+    team_advance(node, team->job);
+}
+
+static void read_spec(Node *node, Team *team)
+{
+    int key = etcd_key(&node->universe->etcd, KEY_SPECS, universe_job_name(team->job), 0, -1);
+    team->spec_token = sim_serial(sim_of(node));
+    client_read(&node->client, &key, 1, on_spec, node, team->spec_token);
+}
+
+/* ---- what can be done now ---- */
+
+static void start_process(Node *node, Team *team, Seat *seat)
+{
+    Process *p = &node->slots[seat->report.slot];
+    assert(!p->used);
+    *p = (Process){.node = node,
+                   .slot = seat->report.slot,
+                   .job = team->job,
+                   .rank = seat->report.rank,
+                   .world_size = team->world_size,
+                   .generation = team->generation,
+                   .world_revision = team->world_revision,
+                   .resume = team->resume,
+                   .resume_step = team->resume_step,
+                   .team = team};
+    seat->report.started_usec = seat->report.at_usec = node_real_usec(node);
+    trainer_start(p);
+}
+
+static void start_pending(Node *node, Team *team)
+{
+    bool changed = false;
+    for (size_t i = 0; i < team->n_seats; i++) {
+        Seat *seat = &team->seats[i];
+        const Process *tenant = &node->slots[seat->report.slot];
+        if (!seat->pending || (tenant->used && !tenant->lost))
+            continue; /* it is being killed; its end brings us back */
+        seat->pending = false;
+        changed = true;
+        if (!tenant->used) {
+            start_process(node, team, seat);
+            continue;
+        }
+        seat->report.state = RANK_EXITED;
+        seat->report.exit_code = EXIT_RETRY;
+        seat->report.at_usec = node_real_usec(node);
+        (void)snprintf(seat->report.text, sizeof(seat->report.text), "its slot is lost");
+    }
+    if (changed)
+        team_report(node, team);
+}
+
+static void advance_ranks(Node *node, Team *team)
+{
+    const JobView *view = &node->jobs[team->job];
+    const PhaseRecord *phase = value_record(view->phase);
+    bool ours = phase && phase->generation == team->generation;
+    bool go = ours && phase->go &&
+              (team->world_size == 1 || view->rendezvous_generation == team->generation);
+    for (size_t i = 0; i < team->n_seats; i++) {
+        Process *p = process_of(node, team, &team->seats[i]);
+        if (!p || p->killing)
+            continue;
+        if (team->has_spec && p->said_hello && !p->was_assigned) {
+            p->was_assigned = true;
+            trainer_assign(p);
+        }
+        if (go && p->is_ready && !p->has_gone) {
+            p->has_gone = true;
+            trainer_go(p);
+        }
+        if (ours && phase->leave && p->rank == 0 && p->has_gone && !p->was_stopped) {
+            p->was_stopped = true;
+            trainer_leave(p);
+        }
+    }
+}
+
+static bool is_dead(const Node *node, const Team *team)
+{
+    for (int i = 0; i < node->n_slots; i++)
+        if (node->slots[i].used && node->slots[i].team == team && !node->slots[i].lost)
+            return false;
+    return true;
+}
+
+/* Teams that are over: their ranks are dead (or hold a lost slot), and etcd is told. */
+static void settle_over(Node *node, JobView *view)
+{
+    bool all_dead = true;
+    for (Team *team = view->over; team; team = team->next) {
+        if (!is_dead(node, team)) {
+            all_dead = false;
+        } else if (!team->killed_usec) {
+            team->killed_usec = node_real_usec(node);
+            team_report(node, team);
+        }
+    }
+    if (view->over && all_dead && view->team && !view->team->killed_usec) {
+        view->team->killed_usec = node_real_usec(node);
+        team_report(node, view->team);
+    }
+}
+
+void team_advance(Node *node, int job)
+{
+    JobView *view = &node->jobs[job];
+    const PhaseRecord *phase = value_record(view->phase);
+    if (!node->actor.alive)
+        return;
+    if (phase && view->team && phase->generation >= view->team->generation &&
+        (phase->phase == PHASE_PENDING || phase->phase >= PHASE_STOPPED))
+        kill_team(node, view->team, "the job's phase ends it");
+    settle_over(node, view);
+    if (view->team && !view->team->over) {
+        start_pending(node, view->team);
+        advance_ranks(node, view->team);
+    }
+    node_touch(node);
+}

@@ -1,0 +1,53 @@
+/* universe.c - see universe.h. */
+#include "tests/sim/universe.h"
+
+#include <stdlib.h>
+
+static const char names[JOBS_MAX][2] = {"a", "b", "c", "d"};
+
+const char *universe_job_name(int job)
+{
+    assert(job >= 0 && job < JOBS_MAX);
+    return names[job];
+}
+
+int universe_job_index(const char *name)
+{
+    int job = name[0] - 'a';
+    assert(job >= 0 && job < JOBS_MAX && name[1] == '\0');
+    return job;
+}
+
+Universe *universe_new(uint64_t seed, int n_nodes, bool talk)
+{
+    Universe *u = sim_new(sizeof(*u));
+    sim_init(&u->sim, seed, talk);
+    swarm_draw_options(&u->sim, n_nodes, &u->options);
+    etcd_init(&u->etcd, u);
+    u->controllers = sim_new((size_t)u->options.n_controllers * sizeof(Controller));
+    u->nodes = sim_new((size_t)n_nodes * sizeof(Node));
+    for (int i = 0; i < u->options.n_controllers; i++)
+        controller_init(&u->controllers[i], u, i + 1);
+    for (int i = 0; i < n_nodes; i++)
+        node_init(&u->nodes[i], u, i);
+    return u;
+}
+
+Universe *universe_free(Universe *u)
+{
+    if (!u)
+        return NULL;
+    for (int i = 0; i < u->options.n_nodes; i++)
+        node_clear(&u->nodes[i]);
+    for (int i = 0; i < u->options.n_controllers; i++)
+        controller_clear(&u->controllers[i]);
+    client_calls_free(u);
+    rings_free(u);
+    etcd_clear(&u->etcd);
+    store_clear(&u->store);
+    sim_free(&u->sim);
+    free(u->nodes);
+    free(u->controllers);
+    free(u);
+    return NULL;
+}
