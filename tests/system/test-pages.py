@@ -339,6 +339,29 @@ class Pages(LabCase):
         code, text = self.cluster.ctl_code("alerts", "test", "--sink", "siren")
         self.assertEqual((code, text), (1, "refused: the leader's alerts_file names no sink siren\n"))
 
+    def test_who_is_not_trusted_is_told_nothing(self):
+        """TLS is verified: against the authority that the file names, and by name."""
+        pem = self.lab.path("sink.pem")
+        code, text = self.lab.run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+                                  "/CN=sink", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", pem, "-out",
+                                  pem + ".cert")
+        self.assertEqual(code, 0, text)
+        with open(pem, "a") as file, open(pem + ".cert") as certificate:
+            file.write(certificate.read())
+        sink = Sink(pem)
+        self.addCleanup(sink.close)
+        elsewhere = sink.url.replace("127.0.0.1", "localhost")
+        self.tell(("trusted", "webhook", {"url": sink.url, "ca_file": pem + ".cert"}),
+                  ("unknown", "webhook", {"url": sink.url}),
+                  ("misnamed", "webhook", {"url": elsewhere, "ca_file": pem + ".cert"}))
+        code, text = self.cluster.ctl_code("alerts", "test", "-o", "json")
+        self.assertEqual(code, 1, text)
+        said = {s["sink"]: (s["state"], s["text"]) for s in json.loads(text)["sinks"]}
+        self.assertEqual(said["trusted"], ("resolved", ""))
+        self.assertRegex(said["unknown"][1], "certificate")
+        self.assertRegex(said["misnamed"][1], "localhost")
+        self.assertEqual(len(sink.requests), 2)
+
     # ---- the whole way
 
     def test_a_node_dies(self):
