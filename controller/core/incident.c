@@ -108,18 +108,15 @@ static void find_milestones(const Cluster *c, const Job *job, Milestones *ret)
         const Report *report = &c->reports[i];
         if (!report->used || report->job != job_index(c, job))
             continue;
-        bool present = report->generation == job->world.generation;
-        if (present)
+        if (report->generation == job->world.generation) {
             ret->stopped_usec = MAX(ret->stopped_usec, report->killed_usec);
-        for (int k = 0; k < report->n_ranks; k++) {
-            const Rank *rank = &report->ranks[k];
-            if (present) {
-                ret->started_usec = MAX(ret->started_usec, rank->started_usec);
-                ret->ready_usec = MAX(ret->ready_usec, rank->ready_usec);
-            } else if (rank->state == RANK_EXITED) {
-                ret->stopped_usec = MAX(ret->stopped_usec, rank->at_usec);
-            }
+            ret->started_usec = MAX(ret->started_usec, report->started_usec);
+            ret->ready_usec = MAX(ret->ready_usec, report->ready_usec);
+            continue;
         }
+        for (int k = 0; k < report->n_ranks; k++)
+            if (report->ranks[k].state == RANK_EXITED)
+                ret->stopped_usec = MAX(ret->stopped_usec, report->ranks[k].at_usec);
     }
 }
 

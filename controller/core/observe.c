@@ -374,23 +374,24 @@ static void fill_report(Report *report, const RanksRecord *record)
     report->left = record->left;
     report->finished = record->finished;
     report->n_ranks = MIN((int)record->n_ranks, RECORD_SLOTS_MAX);
+    report->started_usec = report->ready_usec = 0;
     report->worst = -1;
     report->text[0] = '\0';
     int best = 0;
     for (int i = 0; i < report->n_ranks; i++) {
         const RankReport *r = &record->ranks[i];
-        report->ranks[i] = (Rank){.slot = r->slot,
+        report->ranks[i] = (Rank){.slot = (uint8_t)r->slot,
                                   .rank = r->rank,
-                                  .exit_code = r->exit_code,
-                                  .stage = r->stage,
+                                  .exit_code = (int16_t)r->exit_code,
+                                  .stage = (uint8_t)r->stage,
                                   .unmet = r->unmet,
-                                  .state = r->state,
+                                  .state = (uint8_t)r->state,
                                   .hung = r->hung,
                                   .killed = r->killed,
                                   .step = r->step,
-                                  .at_usec = r->at_usec,
-                                  .started_usec = r->started_usec,
-                                  .ready_usec = r->ready_usec};
+                                  .at_usec = r->at_usec};
+        report->started_usec = MAX(report->started_usec, r->started_usec);
+        report->ready_usec = MAX(report->ready_usec, r->ready_usec);
         if (worth_quoting(r) > best) {
             best = worth_quoting(r);
             report->worst = r->rank;

@@ -29,13 +29,15 @@ typedef struct Node {
     int first_report; /* of those about its ranks, by next_of_node; -1: none */
 } Node;
 
+/* Small: there is room for 64 on each node. */
 typedef struct Rank {
-    int slot, rank, exit_code, stage;
-    int unmet; /* 1 + the rank that it did not meet; 0: none */
-    RankState state;
-    bool hung, killed;
     int64_t step;
-    uint64_t at_usec, started_usec, ready_usec; /* realtime */
+    uint64_t at_usec; /* realtime */
+    int rank;
+    int unmet;                  /* 1 + the rank that it did not meet; 0: none */
+    int16_t exit_code;          /* -128 to 255 */
+    uint8_t slot, stage, state; /* TrainStage, RankState */
+    bool hung, killed;
 } Rank;
 
 /* ranks/<job>/<generation>/<node> */
@@ -49,6 +51,7 @@ typedef struct Report {
     uint64_t incarnation;
     Stamp stamp;
     uint64_t killed_usec, first_step_usec; /* realtime */
+    uint64_t started_usec, ready_usec;     /* likewise, of the last rank to be so */
     int64_t first_step;
     bool left, finished;
     int n_ranks;
