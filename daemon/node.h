@@ -19,6 +19,7 @@ typedef struct Manager Manager;
 typedef struct Node {
     char boot_id[37];
     bool registered; /* once at least */
+    bool refused;    /* etcd knows us, and does not let us write or read our record */
     NodeState state;
     NodeVerdict verdict; /* of the probes */
     char evidence[RECORD_TEXT_MAX + 1];

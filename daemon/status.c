@@ -114,7 +114,9 @@ static void put_together(Line *line, const Manager *m, uint64_t now_usec)
     const Config *c = &m->config;
     say(line, "%s of cluster %s: ", c->node, c->cluster);
     if (!m->node.registered) {
-        say(line, "not registered yet, asking %s", c->etcd);
+        say(line,
+            m->node.refused ? "not registered: refused by %s" : "not registered yet, asking %s",
+            c->etcd);
         if (line->figures)
             say(line, " for %d s", seconds(m->started_usec, now_usec));
         return;

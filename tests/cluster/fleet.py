@@ -75,15 +75,15 @@ def raise_version(files, version, folder):
 
 class Fleet:
     def __init__(self, lab):
-        self.lab, self.hosts, self.switch = lab, [], None
+        self.lab, self.hosts, self.switch, self.tree_lock = lab, [], None, None
 
     def up(self, n):
         """Boots the hosts, and etcd on them. Our packages are made, and not installed yet."""
-        sweep()
+        sweep(self.lab)
         lab = self.lab
         self.packages = build_packages(lab.path("packages/first"))
-        ours = {name for name in (rootfs.field(file, "Package") for file in self.packages)}
-        tree = rootfs.make({name for file in self.packages for name in rootfs.depends(file)} - ours)
+        ours = {rootfs.field(file, "Package") for file in self.packages}
+        tree, self.tree_lock = rootfs.make({name for file in self.packages for name in rootfs.depends(file)} - ours)
         self.users = {who: "sdtrain-%s-%s" % (CLUSTER, who) for who in ("node", "controller", "operator")}
         self.users["root"] = "root"
         self.authority = Authority(lab.path("authority"))
@@ -121,7 +121,8 @@ class Fleet:
             host.close()
         if self.switch:
             self.switch.close()
-        sweep()
+        if self.tree_lock:
+            self.tree_lock.close()
 
     def _binds(self):
         """The file system that all nodes share: data to read, checkpoints to write."""

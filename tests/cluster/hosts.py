@@ -4,12 +4,14 @@ A host is a systemd-nspawn container over an overlay of the common tree (rootfs.
 that a reboot or a power loss means what it does on a machine. The network is network namespaces, held by processes
 that do nothing else: there is nothing by name to clear away, and nothing reaches the machine's own network.
 
-Everything is started with the lab's environment, so that the lab's keeper ends what a killed test leaves
-(tests/system/lab.py). What no process holds, the cgroups, is cleared by the next run.
+The lab's keeper ends what a killed test leaves (tests/system/lab.py): network namespaces by their holders, hosts by their
+cgroups. What is left of a lab whose keeper was killed, too, the next run ends.
 """
 import ctypes
+import fcntl
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -34,17 +36,24 @@ exec systemd-nspawn --quiet --register=no --keep-unit --settings=no --console=pi
     --capability=CAP_SYSLOG --system-call-filter="adjtimex clock_adjtime" "$@"
 """
 
-# The cgroups of hosts that nobody holds any more. Without a process inside, a folder can be removed.
-SWEEP = r"""
-mount --make-rprivate /
-umount -R /sys/fs/cgroup
-mount -t cgroup2 none /sys/fs/cgroup
-for folder in /sys/fs/cgroup/%s*; do
-    [ -d "$folder" ] && grep -q 'populated 0' "$folder/cgroup.events" || continue
-    find "$folder" -depth -type d -exec rmdir {} +
+# With all cgroups of this machine in sight: the script behind it.
+CGROUPS = "mount --make-rprivate / && umount -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && "
+
+# Ends what runs in the cgroups whose names begin so, and removes them.
+END = CGROUPS + r"""cd /sys/fs/cgroup
+for folder in "$1"*; do
+    [ -d "$folder" ] || continue
+    echo 1 >"$folder/cgroup.kill"
+    for i in $(seq 200); do
+        find "$folder" -depth -type d -exec rmdir {} + 2>/dev/null && break
+        sleep 0.05
+    done
 done
-exit 0
-""" % CGROUP_PREFIX
+"""
+
+
+def _unshared(script, *arguments):
+    return ["unshare", "-m", "sh", "-c", script, "sh", *arguments]
 
 
 def why_not():
@@ -54,17 +63,41 @@ def why_not():
     for program in ("systemd-nspawn", "debootstrap", "nsenter", "ip", "nft", "openssl"):
         if not shutil.which(program):
             return "test hosts need %s (ops/packages cluster)" % program
-    tried = subprocess.run(["unshare", "-mn", "sh", "-c", "mount --make-rprivate / && umount -R /sys/fs/cgroup && "
-                            "mount -t cgroup2 none /sys/fs/cgroup && mkdir /sys/fs/cgroup/%stry.$$ && "
-                            "rmdir /sys/fs/cgroup/%stry.$$" % (CGROUP_PREFIX, CGROUP_PREFIX)],
+    tried = subprocess.run(_unshared(CGROUPS + "mkdir /sys/fs/cgroup/%stry.$$ && rmdir /sys/fs/cgroup/%stry.$$" %
+                                     (CGROUP_PREFIX, CGROUP_PREFIX)),
                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     return None if tried.returncode == 0 else "test hosts need namespaces and cgroup2: " + tried.stderr.strip()
 
 
-def sweep():
-    """Removes the cgroups that runs which were killed have left."""
-    subprocess.run(["unshare", "-m", "sh", "-c", SWEEP], check=True, stdout=subprocess.DEVNULL,
-                   stderr=subprocess.DEVNULL)
+def cgroup_prefix(lab):
+    return "%s%s-" % (CGROUP_PREFIX, os.path.basename(lab.folder))
+
+
+def _is_over(folder):
+    """No process holds that lab's lock."""
+    try:
+        with open(folder + "/hosts.lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except FileNotFoundError:
+        pass
+    return True
+
+
+def sweep(lab):
+    """Ends the hosts of labs that are over; and sees to it that this lab's end is theirs, too."""
+    names = subprocess.run(_unshared(CGROUPS + "ls /sys/fs/cgroup"), check=True, stdout=subprocess.PIPE,
+                           text=True).stdout.split()
+    for name in names:
+        found = re.match(CGROUP_PREFIX + "(.*)-[^-]*$", name)
+        folder = found and os.path.join(os.path.dirname(lab.folder), found.group(1))
+        if folder and _is_over(folder):
+            subprocess.run(_unshared(END, name), check=True)
+            shutil.rmtree(folder, ignore_errors=True)
+    lab.lock = open(lab.path("hosts.lock"), "w")  # until this process ends
+    fcntl.flock(lab.lock, fcntl.LOCK_EX)
+    lab.undo(*_unshared(END, cgroup_prefix(lab)))
 
 
 def _die_with_parent():
@@ -124,7 +157,7 @@ class Host:
         self.nspawn = self.leader = None
         self.apart = False  # frozen or cut off: no place to ask from
         self.disk = lab.path("hosts", name)
-        self.cgroup = "%s%s-%s" % (CGROUP_PREFIX, os.path.basename(lab.folder), name)
+        self.cgroup = cgroup_prefix(lab) + name
         self.machine_id = hashlib.sha256(self.cgroup.encode()).hexdigest()[:32]
         for part in ("upper/etc", "work", "root"):
             os.makedirs(os.path.join(self.disk, part))

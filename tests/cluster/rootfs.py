@@ -3,6 +3,7 @@
 It is made once by debootstrap from the mirror that this machine's apt uses, and kept in $SDTRAIN_ROOTFS or
 build/hosts under a name that changes with what is in it. Hosts lay an overlay over it and never write to it.
 """
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -63,18 +64,30 @@ def _build(tree, packages):
         subprocess.run(["sh", "-c", FINISH, "sh", tree], check=True, stdout=log, stderr=log)
 
 
+def _remove_unused():
+    """Trees of other packages, unless another run uses one."""
+    for name in os.listdir(FOLDER):
+        path = os.path.join(FOLDER, name)
+        if not name.startswith("tree-") or not os.path.isdir(path):
+            continue
+        with open(path + ".lock", "w") as lock, contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+            os.remove(path + ".lock")
+
+
 def make(wanted):
-    """The path of a tree with the wanted packages beside PACKAGES; others that are kept are removed."""
+    """(path, lock) of a tree with the wanted packages beside PACKAGES. It stays as long as the lock is open."""
     packages = sorted(set(PACKAGES) | set(wanted))
     key = hashlib.sha256(" ".join(packages + [FINISH]).encode()).hexdigest()[:12]
     os.makedirs(FOLDER, exist_ok=True)
     tree = os.path.join(FOLDER, "tree-" + key)
-    with open(os.path.join(FOLDER, "lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with open(os.path.join(FOLDER, "lock"), "w") as building:
+        fcntl.flock(building, fcntl.LOCK_EX)
         if not os.path.isdir(tree):
-            for name in os.listdir(FOLDER):
-                if name.startswith("tree-"):
-                    shutil.rmtree(os.path.join(FOLDER, name), ignore_errors=True)
-            _build(tree + ".new", packages)
-            os.rename(tree + ".new", tree)
-    return tree
+            _remove_unused()
+            _build(os.path.join(FOLDER, "new"), packages)
+            os.rename(os.path.join(FOLDER, "new"), tree)
+        lock = open(tree + ".lock", "w")
+        fcntl.flock(lock, fcntl.LOCK_SH)
+    return tree, lock

@@ -66,6 +66,23 @@ class Installed(HostsCase):
                                                     "SDTRAIN_ETCD_CA=/etc/etcd/ca.pem", "sdctl", "node", "list")
         self.assertNotEqual(code, 0, text)
 
+    def test_wrong_rights(self):
+        """A node with an operator's key is refused, and says so where an operator looks."""
+        host = self.fleet.hosts[-1]
+        host.run("systemctl", "stop", "sdtraind")
+        folder = "/etc/sdtrain/sdtraind.credentials/etcd."
+        for end in "pem", "key":
+            host.write(folder + end, self.fleet.authority.text("operator." + end), 0o600)
+        host.run("systemctl", "start", "--no-block", "sdtraind")
+        text = until(lambda: re.search("Status: .*refused.*", host.try_run("systemctl", "status", "sdtraind")[1]), "refusal",
+                     60, 0.1).group()
+        self.assertIn("not registered", text)
+        self.assertIn("permission denied", host.run("journalctl", "--no-pager", "-o", "cat", "-u", "sdtraind", "-n", "20"))
+        for end in "pem", "key":
+            host.write(folder + end, self.fleet.authority.text("node." + end), 0o600)
+        host.run("systemctl", "restart", "sdtraind")
+        self.assertTrue(host.is_active("sdtraind"))
+
     def test_journal(self):
         """A job's lines are found by its name, whoever wrote them."""
         job = self.begin("journal")
