@@ -121,6 +121,17 @@ static void expect_answer(const char *answer, const char *part)
 
 /* ---- tests ---- */
 
+/* More than the daemon reads in one go: lines are cut anywhere. */
+static void storm(const Host *h, int first, int last)
+{
+    char text[64 * 1024];
+    int used = 0;
+    for (int i = first; i <= last; i++)
+        used += snprintf(text + used, sizeof(text) - (size_t)used, "6,%d,1,-;message %d\n", i, i);
+    assert_true((size_t)used < sizeof(text));
+    log_kernel(h, text);
+}
+
 /* A fatal word of the kernel is known at once, not at the next round of probes, which is a day off;
  * a restart neither forgets it nor counts it again. */
 static void test_xid_isolates_at_once(_unused_ void **state)
@@ -130,10 +141,11 @@ static void test_xid_isolates_at_once(_unused_ void **state)
     assert_true(lab_node_record(h.lab, 0, &record)); /* registered: its probes have run */
     assert_int_equal(record.verdict, NODE_HEALTHY);
     lab_wait(h.lab, has_health, "2 GPUs, driver 570.86");
-    log_kernel(&h, "6,100,1,-;usb 1-1: new device\n"
+    storm(&h, 1, 1099);
+    log_kernel(&h, "6,1100,1,-;usb 1-1: new device\n"
                    " SUBSYSTEM=usb\n"
-                   "4,101,2,-;NVRM: Xid (PCI:0000:3b:00): 31, a program's fault\n");
-    log_kernel(&h, "4,102,3,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n");
+                   "4,1101,2,-;NVRM: Xid (PCI:0000:3b:00): 31, a program's fault\n");
+    log_kernel(&h, "4,1102,3,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n");
     lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "Xid 79 on 0000:3b:00"}));
     lab_wait(h.lab, has_health, "a reboot, then sdctl node uncordon");
 
@@ -143,16 +155,16 @@ static void test_xid_isolates_at_once(_unused_ void **state)
     h.node = lab_start_node(h.lab, 0, h.settings, NULL);
     lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "Xid 79 on 0000:3b:00"}));
     /* the ring is read again, with what came meanwhile */
-    log_kernel(&h, "4,101,2,-;NVRM: Xid (PCI:0000:3b:00): 31, a program's fault\n"
-                   "4,102,3,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"
-                   "4,103,4,-;NVRM: Xid (PCI:0000:5e:00): 64, row remapper failed\n");
+    log_kernel(&h, "4,1101,2,-;NVRM: Xid (PCI:0000:3b:00): 31, a program's fault\n"
+                   "4,1102,3,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"
+                   "4,1103,4,-;NVRM: Xid (PCI:0000:5e:00): 64, row remapper failed\n");
     lab_wait(h.lab, has_health, "(and 1 more)");
     expect_answer(ask(&h, "r1", "check"), "isolate: kernel-log: Xid 79");
 
     /* a word of the operator, after a reset: all of it is forgotten, and stays so */
     expect_answer(ask(&h, "r2", "clear"), "healthy");
     lab_wait(h.lab, says, (&(Wanted){NODE_HEALTHY, 0, ""}));
-    log_kernel(&h, "4,102,3,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n");
+    log_kernel(&h, "4,1102,3,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n");
     expect_answer(ask(&h, "r3", "check"), "healthy");
     end_host(&h);
 }

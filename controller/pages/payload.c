@@ -22,7 +22,9 @@ static const struct {
                      "replace it, then sdctl node uncordon."},
     {"numerics", "The node computes other bits than the rest: suspect its memory or its device. It "
                  "is refused for this job until sdctl node uncordon."},
-    {"slot-lost", "A process survives SIGKILL; the node gives its slot no new ranks. Reboot it."},
+    {"slot-lost",
+     "A process survives SIGKILL there, or the GPU is bad: the slot gets no new ranks. "
+     "See sdctl node status; reset the GPU or reboot."},
     {"non-finite-loss", "The job has stopped. Look at its losses (sdctl job report) and change the "
                         "job or its data; the same step will fail again."},
     {"bad-job", "The job has stopped. Correct the job file and start it again."},
