@@ -195,7 +195,10 @@ static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision,
             return;
         }
     }
-    tick(m);
+    /* Decided once for all that etcd has to say now: the timer comes after it. */
+    uint64_t now_usec = clock_boottime_usec();
+    if (m->wake_usec > now_usec)
+        arm_timer(m, now_usec);
 }
 
 /* ---- transactions ---- */

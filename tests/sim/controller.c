@@ -153,7 +153,8 @@ static void on_watch(_unused_ Universe *u, void *who, const WatchEvent *events, 
             return;
         }
     }
-    tick(c);
+    if (c->wake_usec > sim_of(c)->now_usec) /* decided once for all that etcd has to say now */
+        arm_timer(c, sim_of(c)->now_usec);
 }
 
 /* ---- decisions into transactions: controller/execute.c ---- */
