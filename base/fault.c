@@ -12,18 +12,20 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FAULTS_MAX = 16 };
+enum { FAULTS_MAX = 16, SLOW_MSEC = 100 };
 
 typedef enum FaultAction {
     FAULT_KILL,
     FAULT_STOP,
     FAULT_STALL,
+    FAULT_SLOW,
     FAULT_ENOSPC,
     FAULT_EIO,
     FAULT_ENOMEM
 } FaultAction;
 
-static const char *const action_name[] = {"kill", "stop", "stall", "enospc", "eio", "enomem"};
+static const char *const action_name[] = {"kill",   "stop", "stall", "slow",
+                                          "enospc", "eio",  "enomem"};
 
 typedef struct Fault {
     char point[64];
@@ -89,7 +91,8 @@ int fault_open(Error *err)
 
 static int fault_strike(const Fault *f)
 {
-    log_warning("fault point %s strikes: %s", f->point, action_name[f->action]);
+    if (f->action != FAULT_SLOW) /* it sets a pace, visit after visit */
+        log_warning("fault point %s strikes: %s", f->point, action_name[f->action]);
 
     switch (f->action) {
     case FAULT_KILL:
@@ -100,6 +103,9 @@ static int fault_strike(const Fault *f)
         return 0;
     case FAULT_STALL:
         (void)sleep(3600); /* the stall is the purpose */
+        return 0;
+    case FAULT_SLOW:
+        (void)usleep(SLOW_MSEC * 1000); /* a signal may shorten it */
         return 0;
     case FAULT_ENOSPC:
         return -ENOSPC;

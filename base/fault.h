@@ -4,6 +4,7 @@
  *   kill     SIGKILL to this process
  *   stop     SIGSTOP to this process
  *   stall    sleep for an hour (a hang that signals still end)
+ *   slow     sleep for 100 ms (with @* it sets the pace of a step, at no cost of a processor)
  *   enospc, eio, enomem   fault() returns that errno, negative
  * and n is the visit, counted from 1, at which it strikes (1 by default; "@*" means every visit).
  * An unknown action is refused by fault_open(). Without the variable a point costs one load.

@@ -2,9 +2,28 @@
 #include "base/json.h"
 
 #include "base/file.h"
+#include "base/log.h"
 
 #include <math.h>
 #include <string.h>
+
+/* Out of memory, jansson loses the end of a number or an element of an object and goes on as if nothing had
+ * happened; what it then reads or writes looks like a record. So it never is: a process that cannot have a
+ * few bytes ends here, as it does in gRPC, and its next life reads what is in the store. */
+static void *give_memory(size_t n_bytes)
+{
+    void *p = malloc(n_bytes);
+    if (!p) {
+        log_error("out of memory: no %zu bytes for JSON; ending", n_bytes);
+        abort();
+    }
+    return p;
+}
+
+__attribute__((constructor)) static void guard_memory(void)
+{
+    json_set_alloc_funcs(give_memory, free);
+}
 
 int json_parse(const char *source, const char *text, size_t n_bytes, json_t **ret, Error *err)
 {
@@ -32,6 +51,12 @@ int json_read_file(const char *path, size_t max_bytes, json_t **ret, Error *err)
 JsonReader json_open(const char *source, json_t *object, JsonMode mode, Error *err)
 {
     return (JsonReader){.source = source, .object = object, .mode = mode, .error = err};
+}
+
+void json_out_of_memory(JsonReader *r)
+{
+    if (r->r == 0)
+        r->r = error_set(r->error, -ENOMEM, "%s: out of memory", r->source);
 }
 
 _printf_(3, 0) static void refuse_v(JsonReader *r, const char *key, const char *format, va_list ap)

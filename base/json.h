@@ -15,7 +15,8 @@
  * Ownership: readers borrow the json_t. json_parse and json_read_file give the caller a reference
  *            (json_decref, or _cleanup_json_).
  * Units:     as each key says.
- * Errors:    -EINVAL with "<source>: <path.to.key>: <what is wrong with which value>".
+ * Errors:    -EINVAL with "<source>: <path.to.key>: <what is wrong with which value>"; -ENOMEM is no fault
+ *            of the text. Memory that jansson itself lacks ends the process (json.c says why).
  * Threads:   a reader belongs to one thread.
  */
 #pragma once
@@ -77,3 +78,5 @@ JsonReader json_get_element(JsonReader *r, const char *key, json_t *array, size_
 
 /* For checks that span keys: records "<source>: <path.key>: <text>" as the reader's error. */
 void json_refuse(JsonReader *r, const char *key, const char *format, ...) _printf_(3, 4);
+/* For those who copy what they read. */
+void json_out_of_memory(JsonReader *r);

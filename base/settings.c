@@ -8,6 +8,7 @@
 #include <getopt.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { OPTION_CONFIG = 256, OPTION_CHECK, OPTION_HELP, OPTION_VERSION, OPTION_OWN, OPTION_FIRST };
 enum { FIXED = 4, NAME_BYTES = 40, LINE_FILE_BYTES_MAX = 4096 };
@@ -77,9 +78,15 @@ static void print_help(const Settings *s)
         printf("      %s\n", s->own_help);
     printf("      --help, --version\n\n");
     char name[NAME_BYTES];
-    for (size_t i = 0; i < s->n; i++)
-        printf("      --%-*s %s\n", s->help_columns, option_of(&s->table[i], name),
-               s->table[i].help);
+    bool any_reloads = false;
+    for (size_t i = 0; i < s->n; i++) {
+        const Setting *one = &s->table[i];
+        any_reloads = any_reloads || one->reloads;
+        printf("      --%-*s %s%s\n", s->help_columns, option_of(one, name), one->help,
+               one->reloads ? " *" : "");
+    }
+    if (any_reloads)
+        printf("\n* taken over at SIGHUP, while ranks run\n");
 }
 
 static int parse_option(const Settings *s, int option, SettingsCall *call, Error *err)
@@ -182,12 +189,32 @@ static void read_map(JsonReader *r, const Setting *s, json_t **field)
     keep(field, map);
 }
 
+/* %d is what units write for $CREDENTIALS_DIRECTORY. */
+static void read_file_name(JsonReader *r, const Setting *s, char *field)
+{
+    const char *text = NULL, *folder = getenv("CREDENTIALS_DIRECTORY");
+    if (!json_get_string(r, s->key, JSON_OPTIONAL, &text) || strncmp(text, "%d/", 3) != 0) {
+        json_get_text(r, s->key, JSON_OPTIONAL, field, s->size);
+        return;
+    }
+    if (!folder)
+        json_refuse(r, s->key, "%s: only a service has credentials; CREDENTIALS_DIRECTORY is unset",
+                    text);
+    else if ((size_t)snprintf(field, s->size, "%s/%s", folder, text + 3) >= s->size)
+        json_refuse(r, s->key, "%.40s... is longer than %zu bytes", text, s->size - 1);
+    else if (access(field, R_OK) < 0)
+        json_refuse(r, s->key, "%s: %s: %s", text, field, strerror(errno));
+}
+
 /* An absent key keeps the field's default. */
 static void read_setting(JsonReader *r, const Setting *s, void *field)
 {
     switch (s->kind) {
     case SETTING_TEXT:
         json_get_text(r, s->key, JSON_OPTIONAL, field, s->size);
+        break;
+    case SETTING_FILE:
+        read_file_name(r, s, field);
         break;
     case SETTING_WHOLE:
     case SETTING_INTEGER:

@@ -16,7 +16,8 @@
 #include <jansson.h>
 
 typedef enum SettingKind {
-    SETTING_TEXT,    /* char[] */
+    SETTING_TEXT, /* char[] */
+    SETTING_FILE, /* char[]; what begins with %d/ lies in the folder of the service's credentials */
     SETTING_WHOLE,   /* int64_t; digits alone on the command line */
     SETTING_INTEGER, /* int64_t; on the command line 1e9, too */
     SETTING_NUMBER,  /* double */

@@ -9,13 +9,13 @@
 typedef struct Config {
     int64_t n_nodes, n_bytes;
     double factor;
+    char secret[48];
     json_t *labels;
 } Config;
 
 static const Setting table[] = {
-    SETTING(WHOLE, n_nodes, 1, 9, ""),
-    SETTING(INTEGER, n_bytes, 0, 1e12, ""),
-    SETTING(NUMBER, factor, 0.5, 2, ""),
+    SETTING(WHOLE, n_nodes, 1, 9, ""),   SETTING(INTEGER, n_bytes, 0, 1e12, ""),
+    SETTING(NUMBER, factor, 0.5, 2, ""), SETTING(FILE, secret, 0, 0, ""),
     SETTING(MAP, labels, 0, 2, ""),
 };
 static const Settings settings = {.table = table,
@@ -84,11 +84,38 @@ static void refusals_name_key_and_value(_unused_ void **state)
     }
 }
 
+static void a_credential_lies_in_the_services_folder(_unused_ void **state)
+{
+    char folder[] = "/tmp/sdtrain-secret-XXXXXX", file[48];
+    Config c;
+    Error err;
+    (void)unsetenv("CREDENTIALS_DIRECTORY");
+    assert_string_equal(load("--secret %d/key", &c, &err),
+                        "command line: secret: %d/key: only a service has credentials; "
+                        "CREDENTIALS_DIRECTORY is unset");
+    assert_string_equal(load("--secret /a/%d/key", &c, &err), "");
+    assert_string_equal(c.secret, "/a/%d/key");
+
+    assert_non_null(mkdtemp(folder));
+    (void)setenv("CREDENTIALS_DIRECTORY", folder, 1);
+    (void)snprintf(file, sizeof(file), "%s/key", folder);
+    const char *text = load("--secret %d/key", &c, &err);
+    assert_non_null(strstr(text, "secret: %d/key: /tmp/sdtrain-secret-"));
+    assert_non_null(strstr(text, "/key: No such file or directory"));
+    assert_int_equal(file_write(file, "s", 1, 0, NULL), 0);
+    assert_string_equal(load("--secret %d/key", &c, &err), "");
+    assert_string_equal(c.secret, file);
+    assert_non_null(strstr(load("--secret %d/a-name-that-does-not-fit-in", &c, &err), "longer"));
+    assert_int_equal(folder_remove(folder, NULL), 0);
+    (void)unsetenv("CREDENTIALS_DIRECTORY");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_command_line_wins_over_the_file),
         cmocka_unit_test(refusals_name_key_and_value),
+        cmocka_unit_test(a_credential_lies_in_the_services_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,7 +77,7 @@ static void decode_string(JsonReader *r, const Field *f, char **ret)
         return;
     *ret = strdup(text);
     if (!*ret)
-        json_refuse(r, f->name, "out of memory");
+        json_out_of_memory(r);
 }
 
 static void decode_coded(JsonReader *r, const Field *f, void *ret)
@@ -102,7 +102,7 @@ static void decode_elements(JsonReader *r, const Field *f, char *record)
         elements = calloc(MAX(n, (size_t)1), f->element_bytes);
         *(char **)(record + f->offset) = elements;
         if (!elements) {
-            json_refuse(r, f->name, "out of memory");
+            json_out_of_memory(r);
             return;
         }
     }
@@ -193,10 +193,11 @@ static int encode_fields(json_t *object, const Field *fields, size_t n_fields, c
 /* The old element that has the same identity, to write over; a new object otherwise. */
 static json_t *element_to_write(const Field *f, json_t *old_array, const char *element)
 {
-    _cleanup_json_ json_t *probe = json_object();
-    if (!f->identity || !json_is_array(old_array) || !probe ||
-        encode_fields(probe, f->fields, f->n_fields, element) < 0)
+    if (!f->identity || !json_is_array(old_array))
         return json_object();
+    _cleanup_json_ json_t *probe = json_object();
+    if (!probe || encode_fields(probe, f->fields, f->n_fields, element) < 0)
+        return NULL;
 
     size_t i;
     json_t *old;

@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     const char *text = (const char *)data + 1;
     size_t n = size - 1;
-    switch (data[0] % 12) {
+    switch (data[0] % 14) {
     case 0:
         TRY(NodeRecord, node_record);
         break;
@@ -61,6 +61,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 10:
         TRY(IncidentRecord, incident_record);
+        break;
+    case 11:
+        TRY(AlertRecord, alert_record);
+        break;
+    case 12:
+        TRY(HealthRecord, health_record);
         break;
     default:
         TRY(RequestRecord, request_record);

@@ -14,6 +14,7 @@ static const char *const kind_name[KEY_KINDS] = {
     [KEY_RENDEZVOUS] = "rendezvous", [KEY_CHECKPOINTS] = "checkpoints",
     [KEY_PROGRESS] = "progress",     [KEY_INCIDENTS] = "incidents",
     [KEY_ALERTS] = "alerts",         [KEY_REQUESTS] = "requests",
+    [KEY_HEALTH] = "health",
 };
 
 static const char *format(char ret[KEY_MAX], const char *pattern, ...) _printf_(2, 3);

@@ -26,6 +26,7 @@ typedef enum KeyKind {
     KEY_INCIDENTS,
     KEY_ALERTS,
     KEY_REQUESTS,
+    KEY_HEALTH,
     KEY_KINDS,
 } KeyKind;
 

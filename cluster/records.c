@@ -70,6 +70,8 @@ static const char *const cordon_mode[] = {"none", "cordon", "drain", "quarantine
 static const char *const desired_state[] = {"running", "stopped", "deleted"};
 static const char *const rank_state[] = {"starting", "ready", "running", "exited"};
 static const char *const incident_state[] = {"open", "resolved"};
+static const char *const severity[] = {"info", "warning", "critical"};
+static const char *const delivery_state[] = {"sending", "triggered", "resolved", "failed"};
 static const char *const job_phase[PHASE_COUNT] = {
     "pending",  "starting", "running",   "recovering", "resizing",
     "stopping", "stopped",  "succeeded", "failed",
@@ -79,6 +81,12 @@ const char *job_phase_name(JobPhase phase)
 {
     assert(phase < PHASE_COUNT);
     return job_phase[phase];
+}
+
+const char *severity_name(Severity s)
+{
+    assert((size_t)s < ELEMENTSOF(severity));
+    return severity[s];
 }
 
 /* clang-format off */
@@ -97,7 +105,35 @@ static const Field node_fields[] = {
     INT64(NodeRecord, "world_revision", world_revision, MAYBE),
     INT64(NodeRecord, "generation", generation, MAYBE),
     SLOTS(NodeRecord, "lost_slots", lost_slots, MAYBE),
+    INT64(NodeRecord, "startup_usec", startup_usec, MAYBE),
+    SLOTS(NodeRecord, "bad_slots", bad_slots, MAYBE),
     TEXT(NodeRecord, "log_dir", log_dir, MAYBE),
+};
+
+static const Field probe_fields[] = {
+    TEXT(HealthProbeRecord, "name", name, NEEDED),
+    CHOICE(HealthProbeRecord, "verdict", verdict, NEEDED, node_verdict),
+    TEXT(HealthProbeRecord, "text", text, MAYBE),
+    TEXT(HealthProbeRecord, "cure", cure, MAYBE),
+    SLOTS(HealthProbeRecord, "bad_slots", bad_slots, MAYBE),
+    INT64(HealthProbeRecord, "since_usec", since_usec, MAYBE),
+    INT64(HealthProbeRecord, "at_usec", at_usec, MAYBE),
+    INT64(HealthProbeRecord, "took_usec", took_usec, MAYBE),
+    INT(HealthProbeRecord, "hangs", hangs, MAYBE, 0, INT32_MAX),
+    INT(HealthProbeRecord, "failures", failures, MAYBE, 0, INT32_MAX),
+};
+
+static const Field health_fields[] = {
+    TEXT(HealthRecord, "node", node, NEEDED),
+    TEXT(HealthRecord, "machine_id", machine_id, MAYBE),
+    CHOICE(HealthRecord, "verdict", verdict, NEEDED, node_verdict),
+    TEXT(HealthRecord, "evidence", evidence, MAYBE),
+    TEXT(HealthRecord, "cure", cure, MAYBE),
+    SLOTS(HealthRecord, "bad_slots", bad_slots, MAYBE),
+    INT64(HealthRecord, "since_usec", since_usec, MAYBE),
+    INT64(HealthRecord, "at_usec", at_usec, MAYBE),
+    ELEMENTS(HealthRecord, FIELD_ARRAY, "probes", probes, n_probes, NEEDED, HealthProbeRecord,
+             probe_fields, RECORD_PROBES_MAX, "name"),
 };
 
 static const Field cordon_fields[] = {
@@ -108,6 +144,7 @@ static const Field cordon_fields[] = {
     INT64(CordonRecord, "since_usec", since_usec, MAYBE),
     INT64(CordonRecord, "until_usec", until_usec, MAYBE),
     INT(CordonRecord, "strikes", strikes, MAYBE, 0, INT32_MAX),
+    TEXT(CordonRecord, "machine_id", machine_id, MAYBE),
 };
 
 static const Field spec_fields[] = {
@@ -188,6 +225,7 @@ static const Field report_fields[] = {
     INT(RankReport, "stage", stage, MAYBE, 0, STAGE_COUNT - 1),
     BOOL(RankReport, "hung", hung),
     BOOL(RankReport, "killed", killed),
+    INT(RankReport, "unmet", unmet, MAYBE, 0, RECORD_RANKS_MAX),
     TEXT(RankReport, "text", text, MAYBE),
     INT64(RankReport, "at_usec", at_usec, MAYBE),
     INT64(RankReport, "started_usec", started_usec, MAYBE),
@@ -236,13 +274,13 @@ static const Field progress_fields[] = {
     DOUBLE(ProgressRecord, "samples_per_s", samples_per_sec),
     DOUBLE(ProgressRecord, "step_s", step_sec),
     INT64(ProgressRecord, "samples_seen", samples_seen, MAYBE),
-    INT(ProgressRecord, "slowest_rank", slowest_rank, MAYBE, -1, RECORD_RANKS_MAX - 1),
     INT64(ProgressRecord, "at_usec", at_usec, MAYBE),
 };
 
 static const Field incident_fields[] = {
     TEXT(IncidentRecord, "id", id, NEEDED),
     CHOICE(IncidentRecord, "state", state, NEEDED, incident_state),
+    CHOICE(IncidentRecord, "severity", severity, MAYBE, severity),
     TEXT(IncidentRecord, "job", job, NEEDED),
     TEXT(IncidentRecord, "cause", cause, NEEDED),
     TEXT(IncidentRecord, "node", node, MAYBE),
@@ -262,12 +300,32 @@ static const Field incident_fields[] = {
     INT64(IncidentRecord, "first_step_usec", first_step_usec, MAYBE),
 };
 
+static const Field delivery_fields[] = {
+    TEXT(Delivery, "sink", sink, NEEDED),
+    CHOICE(Delivery, "state", state, NEEDED, delivery_state),
+    CHOICE(Delivery, "severity", severity, MAYBE, severity),
+    INT(Delivery, "attempts", attempts, MAYBE, 0, INT32_MAX),
+    INT64(Delivery, "at_usec", at_usec, MAYBE),
+    TEXT(Delivery, "text", text, MAYBE),
+};
+
+static const Field alert_fields[] = {
+    TEXT(AlertRecord, "id", id, NEEDED),
+    INT64(AlertRecord, "incident_usec", incident_usec, NEEDED),
+    INT64(AlertRecord, "term", term, NEEDED),
+    BOOL(AlertRecord, "settled", settled),
+    ELEMENTS(AlertRecord, FIELD_ARRAY, "deliveries", deliveries, n_deliveries, MAYBE, Delivery,
+             delivery_fields, RECORD_DELIVERIES_MAX, "sink"),
+};
+
 static const Field request_fields[] = {
     TEXT(RequestRecord, "id", id, NEEDED),
     TEXT(RequestRecord, "kind", kind, NEEDED),
     TEXT(RequestRecord, "target", target, MAYBE),
     TEXT(RequestRecord, "answer", answer, MAYBE),
     INT64(RequestRecord, "at_usec", at_usec, MAYBE),
+    ELEMENTS(RequestRecord, FIELD_ARRAY, "deliveries", deliveries, n_deliveries, MAYBE, Delivery,
+             delivery_fields, RECORD_DELIVERIES_MAX, "sink"),
 };
 
 /* clang-format on */
@@ -318,6 +376,7 @@ static int unchecked(const char *source, const void *record, Error *err)
     }
 
 DEFINE_RECORD(NodeRecord, node_record, node_fields, unchecked)
+DEFINE_RECORD(HealthRecord, health_record, health_fields, unchecked)
 DEFINE_RECORD(CordonRecord, cordon_record, cordon_fields, unchecked)
 DEFINE_RECORD(SpecRecord, spec_record, spec_fields, unchecked)
 DEFINE_RECORD(DesiredRecord, desired_record, desired_fields, unchecked)
@@ -328,6 +387,7 @@ DEFINE_RECORD(RendezvousRecord, rendezvous_record, rendezvous_fields, unchecked)
 DEFINE_RECORD(CheckpointsRecord, checkpoints_record, checkpoints_fields, unchecked)
 DEFINE_RECORD(ProgressRecord, progress_record, progress_fields, unchecked)
 DEFINE_RECORD(IncidentRecord, incident_record, incident_fields, unchecked)
+DEFINE_RECORD(AlertRecord, alert_record, alert_fields, unchecked)
 DEFINE_RECORD(RequestRecord, request_record, request_fields, unchecked)
 
 int world_rank_place(const WorldRecord *world, int rank, size_t *ret_run, int *ret_slot)
@@ -366,4 +426,15 @@ void checkpoints_append(CheckpointsRecord *record, const CheckpointCommit *commi
         record->n_commits--;
     }
     record->commits[record->n_commits++] = *commit;
+}
+
+bool request_verdict(const RequestRecord *request, NodeVerdict *ret)
+{
+    size_t n = strcspn(request->answer, ":");
+    for (size_t i = 0; i < ELEMENTSOF(node_verdict); i++)
+        if (strlen(node_verdict[i]) == n && strncmp(request->answer, node_verdict[i], n) == 0) {
+            *ret = (NodeVerdict)i;
+            return true;
+        }
+    return false;
 }

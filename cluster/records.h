@@ -30,6 +30,9 @@ enum {
     RECORD_COMMITS_MAX = 16,  /* kept in checkpoints/<job> */
     RECORD_INCIDENT_MAX = 95, /* "<job>-<generation>" */
     RECORD_PAST_WORLDS_MAX = 64,
+    RECORD_PROBES_MAX = 16,
+    RECORD_DELIVERIES_MAX = 12, /* sinks that an alert remembers */
+    SINK_NAME_MAX = 31,
 };
 
 /* ---- nodes/<node>: written by the node under its lease ---- */
@@ -51,9 +54,38 @@ typedef struct NodeRecord {
     char job[RECORD_JOB_MAX + 1]; /* what it runs; empty: nothing */
     int64_t world_revision;       /* mod revision of the worlds/<job> that it runs */
     int64_t generation;
-    uint64_t lost_slots; /* bit i: slot i holds a process that SIGKILL did not end */
-    char log_dir[512];   /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */
+    uint64_t lost_slots;   /* bit i: slot i holds a process that SIGKILL did not end */
+    uint64_t bad_slots;    /* bit i: the device of slot i is not to be used; evidence says why */
+    uint64_t startup_usec; /* its trainers have so long to be ready; 0 unknown */
+    char log_dir[512];     /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */
 } NodeRecord;
+
+/* ---- health/<node>: written by the node when something changes, and now and then for the ages.
+ *
+ * For people: nothing decides by it. It stays when the node goes. ---- */
+
+typedef struct HealthProbeRecord {
+    char name[24];
+    NodeVerdict verdict;
+    char text[RECORD_TEXT_MAX + 1]; /* what is wrong, or what there is */
+    char cure[96];                  /* what makes it go away; empty: nothing is wrong */
+    uint64_t bad_slots;
+    uint64_t since_usec, at_usec; /* when that became so; of the last answer, 0: none yet */
+    uint64_t took_usec;
+    int hangs, failures; /* in a row */
+} HealthProbeRecord;
+
+typedef struct HealthRecord {
+    char node[NODE_NAME_MAX + 1];
+    char machine_id[33];
+    NodeVerdict verdict;
+    char evidence[RECORD_TEXT_MAX + 1];
+    char cure[96];
+    uint64_t bad_slots;
+    uint64_t since_usec, at_usec; /* of the verdict; when this was written */
+    HealthProbeRecord probes[RECORD_PROBES_MAX];
+    size_t n_probes;
+} HealthRecord;
 
 /* ---- cordons/<node> ---- */
 
@@ -66,6 +98,8 @@ typedef struct CordonRecord {
     char job[RECORD_JOB_MAX + 1];    /* refused for this job alone (numerics); empty: for all */
     uint64_t since_usec, until_usec; /* until 0: until somebody uncordons */
     int strikes;
+    char machine_id[33]; /* a quarantine is of the machine, whatever the node is called; empty: of
+                            whichever has that name */
 } CordonRecord;
 
 /* ---- specs/<job>: the job file, verbatim in "spec"; desired/<job> ---- */
@@ -180,6 +214,7 @@ typedef struct RankReport {
     bool killed;                    /* the daemon killed it on purpose (new world, fence, stop) */
     char text[RECORD_TEXT_MAX + 1]; /* its own last words */
     uint64_t at_usec; /* of the last change: ready, running (first step done) or exit */
+    int unmet;        /* 1 + the rank that it did not meet when it joined; 0: none */
     uint64_t started_usec, ready_usec, joined_usec; /* phases of recovery; 0 unknown */
 } RankReport;
 
@@ -231,7 +266,6 @@ typedef struct ProgressRecord {
     double loss;
     double samples_per_sec, step_sec;
     int64_t samples_seen;
-    int slowest_rank;
     uint64_t at_usec;
 } ProgressRecord;
 
@@ -239,9 +273,16 @@ typedef struct ProgressRecord {
 
 typedef enum IncidentState { INCIDENT_OPEN, INCIDENT_RESOLVED } IncidentState;
 
+/* info: recovered alone, as it is built to; warning: worth a look; critical: somebody must act, or
+ * hardware has failed. */
+typedef enum Severity { SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_CRITICAL } Severity;
+
+const char *severity_name(Severity severity);
+
 typedef struct IncidentRecord {
     char id[RECORD_INCIDENT_MAX + 1]; /* "<job>-<generation>": of the world that failed */
     IncidentState state;
+    Severity severity;
     char job[RECORD_JOB_MAX + 1];
     char
         cause[48]; /* "trainer-died", "node-lost", "hang", "non-finite-loss", "data-corrupt", ... */
@@ -259,15 +300,53 @@ typedef struct IncidentRecord {
         first_step_usec; /* realtime of the first step that the next world completed; 0: not yet */
 } IncidentRecord;
 
+/* ---- alerts/<id>: what of incidents/<id> has been told to which sink; written by the leader ----
+ *
+ * The incident is what must be told, and this is how far that has come: so no incident is without
+ * its page, whenever the leader changes. */
+
+typedef enum DeliveryState {
+    DELIVERY_SENDING,   /* stored before the first try: the sink may have heard */
+    DELIVERY_TRIGGERED, /* it has accepted that the incident is open */
+    DELIVERY_RESOLVED,  /* and that it is over */
+    DELIVERY_FAILED, /* refused, or tried too often; tried on, slowly, while the incident is open */
+} DeliveryState;
+
+typedef struct Delivery {
+    char sink[SINK_NAME_MAX + 1];
+    DeliveryState state;
+    Severity severity; /* as told */
+    int attempts;      /* that failed since the sink last accepted something */
+    uint64_t at_usec;  /* of the last change */
+    char text[128];    /* why the last attempt failed; empty: it did not */
+} Delivery;
+
+typedef struct AlertRecord {
+    char id[RECORD_INCIDENT_MAX + 1];
+    uint64_t
+        incident_usec; /* at_usec of the incident: ids of a job that was born again come again */
+    int64_t term;      /* of the leader that tells */
+    bool settled;      /* the incident is over and nothing is left to tell anybody */
+    Delivery deliveries[RECORD_DELIVERIES_MAX];
+    size_t n_deliveries;
+} AlertRecord;
+
 /* ---- requests/<id> ---- */
 
 typedef struct RequestRecord {
     char id[40];
-    char kind[24];                    /* "checkpoint" */
-    char target[64];                  /* job or node */
+    char kind[24];   /* "checkpoint" of a job; "alerts-test"; "check" of a node: its probes run now;
+                        "clear": it forgets what only a reset would cure, and then checks */
+    char target[64]; /* job, node or sink; of a sink, empty: all */
     char answer[RECORD_TEXT_MAX + 1]; /* empty: not answered yet */
     uint64_t at_usec;
+    Delivery deliveries[RECORD_DELIVERIES_MAX]; /* of "alerts-test", with the answer */
+    size_t n_deliveries;
 } RequestRecord;
+
+/* The answer to "check" and "clear" begins with the node's verdict: "healthy", "suspect: ...". False
+ * when it does not, or is not there yet. */
+bool request_verdict(const RequestRecord *request, NodeVerdict *ret);
 
 /* ---- codecs: source is the key, for errors; old_text (may be NULL) keeps unknown fields ---- */
 
@@ -278,6 +357,7 @@ typedef struct RequestRecord {
     void prefix##_clear(Type *record);
 
 DECLARE_RECORD(NodeRecord, node_record)
+DECLARE_RECORD(HealthRecord, health_record)
 DECLARE_RECORD(CordonRecord, cordon_record)
 DECLARE_RECORD(SpecRecord, spec_record)
 DECLARE_RECORD(DesiredRecord, desired_record)
@@ -288,4 +368,5 @@ DECLARE_RECORD(RendezvousRecord, rendezvous_record)
 DECLARE_RECORD(CheckpointsRecord, checkpoints_record)
 DECLARE_RECORD(ProgressRecord, progress_record)
 DECLARE_RECORD(IncidentRecord, incident_record)
+DECLARE_RECORD(AlertRecord, alert_record)
 DECLARE_RECORD(RequestRecord, request_record)

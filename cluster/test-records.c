@@ -124,6 +124,32 @@ static void slots_have_a_short_text(void **state)
         prefix##_clear(&back);                                                                     \
     } while (0)
 
+static void health_survives_a_round_trip(void **state)
+{
+    (void)state;
+    HealthRecord health = {.node = "n1",
+                           .machine_id = "0123456789abcdef0123456789abcdef",
+                           .verdict = NODE_DRAIN,
+                           .evidence = "gpu: a row waits for a reset",
+                           .cure = "a reset",
+                           .bad_slots = 2,
+                           .since_usec = 7,
+                           .at_usec = 9,
+                           .n_probes = 2};
+    health.probes[0] = (HealthProbeRecord){.name = "gpu",
+                                           .verdict = NODE_DRAIN,
+                                           .text = "a row waits for a reset",
+                                           .cure = "a reset",
+                                           .bad_slots = 2,
+                                           .since_usec = 7,
+                                           .at_usec = 8,
+                                           .took_usec = 3,
+                                           .hangs = 1,
+                                           .failures = 2};
+    health.probes[1] = (HealthProbeRecord){.name = "disk"};
+    ASSERT_ROUND_TRIP(HealthRecord, health_record, &health);
+}
+
 static void every_record_survives_a_round_trip(void **state)
 {
     (void)state;
@@ -141,9 +167,11 @@ static void every_record_survives_a_round_trip(void **state)
                        .world_revision = 5,
                        .generation = 3,
                        .lost_slots = 5,
+                       .bad_slots = 2,
                        .log_dir = "/var/log/sdtrain"};
     ASSERT_ROUND_TRIP(NodeRecord, node_record, &node);
     CordonRecord cordon = {.node = "n1",
+                           .machine_id = "0123456789abcdef0123456789abcdef",
                            .mode = CORDON_QUARANTINE,
                            .reason = "r",
                            .job = "a",
@@ -183,7 +211,8 @@ static void every_record_survives_a_round_trip(void **state)
                               .at_usec = 9,
                               .started_usec = 1,
                               .ready_usec = 2,
-                              .joined_usec = 3},
+                              .joined_usec = 3,
+                              .unmet = 2},
                              {.slot = 3,
                               .rank = 5,
                               .state = RANK_EXITED,
@@ -212,11 +241,16 @@ static void every_record_survives_a_round_trip(void **state)
                                .samples_per_sec = 7.25,
                                .step_sec = 0.1,
                                .samples_seen = 80,
-                               .slowest_rank = -1,
                                .at_usec = 3};
     ASSERT_ROUND_TRIP(ProgressRecord, progress_record, &progress);
+}
+
+static void records_of_what_went_wrong_survive_a_round_trip(void **state)
+{
+    (void)state;
     IncidentRecord incident = {.id = "a-3",
                                .state = INCIDENT_RESOLVED,
+                               .severity = SEVERITY_CRITICAL,
                                .job = "a",
                                .cause = "trainer-died",
                                .node = "n1",
@@ -235,8 +269,26 @@ static void every_record_survives_a_round_trip(void **state)
                                .replay_sec = 4,
                                .first_step_usec = 7};
     ASSERT_ROUND_TRIP(IncidentRecord, incident_record, &incident);
-    RequestRecord request = {
-        .id = "1", .kind = "checkpoint", .target = "a", .answer = "done", .at_usec = 1};
+
+    AlertRecord alert = {.id = "a-3",
+                         .incident_usec = 1,
+                         .term = 9,
+                         .settled = true,
+                         .deliveries = {{.sink = "pager",
+                                         .state = DELIVERY_FAILED,
+                                         .severity = SEVERITY_WARNING,
+                                         .attempts = 3,
+                                         .at_usec = 2,
+                                         .text = "HTTP 400"}},
+                         .n_deliveries = 1};
+    ASSERT_ROUND_TRIP(AlertRecord, alert_record, &alert);
+    RequestRecord request = {.id = "1",
+                             .kind = "checkpoint",
+                             .target = "a",
+                             .answer = "done",
+                             .at_usec = 1,
+                             .deliveries = {{.sink = "hook", .state = DELIVERY_RESOLVED}},
+                             .n_deliveries = 1};
     ASSERT_ROUND_TRIP(RequestRecord, request_record, &request);
 }
 
@@ -383,6 +435,8 @@ int main(void)
         cmocka_unit_test(names_fit_keys_and_cgroups),
         cmocka_unit_test(slots_have_a_short_text),
         cmocka_unit_test(every_record_survives_a_round_trip),
+        cmocka_unit_test(health_survives_a_round_trip),
+        cmocka_unit_test(records_of_what_went_wrong_survive_a_round_trip),
         cmocka_unit_test(values_arrive_as_they_were_sent),
         cmocka_unit_test(worlds_place_ranks_in_slot_order),
         cmocka_unit_test(fields_of_later_versions_are_kept),

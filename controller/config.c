@@ -1,39 +1,53 @@
 /* config.c - see config.h. One table names every key once; base/settings.c reads through it. */
 #include "controller/config.h"
 
+#include "base/log.h"
 #include "cluster/keys.h"
+#include "metrics/http_server.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static const Setting table[] = {
     SETTING(TEXT, cluster, 0, 0, "name of the cluster (\"default\")"),
     SETTING(TEXT, name, 0, 0, "name of this controller (the host's name)"),
     SETTING(TEXT, etcd, 0, 0, "endpoints, HOST:PORT,... ($SDTRAIN_ETCD)"),
-    SETTING(TEXT, etcd_ca, 0, 0, "PEM file of the authority; turns TLS on"),
-    SETTING(TEXT, etcd_cert, 0, 0, "PEM file of this client's certificate"),
-    SETTING(TEXT, etcd_key, 0, 0, "PEM file of its key"),
+    SETTING(FILE, etcd_ca, 0, 0, "PEM file of the authority; turns TLS on"),
+    SETTING(FILE, etcd_cert, 0, 0, "PEM file of this client's certificate"),
+    SETTING(FILE, etcd_key, 0, 0, "PEM file of its key"),
     SETTING(TEXT, etcd_tls_name, 0, 0, "name in the members' certificates"),
     SETTING(TEXT, etcd_user, 0, 0, "user of etcd's authentication"),
-    SETTING(TEXT, etcd_password_file, 0, 0, "file with its password"),
+    SETTING(FILE, etcd_password_file, 0, 0, "file with its password"),
     SETTING(WHOLE, lease_sec, 1, 600, "silence after which a node is gone (10)"),
-    SETTING(WHOLE, start_deadline_sec, 1, 86400, "from a new world to its ranks being ready (60)"),
+    SETTING(WHOLE, start_deadline_sec, 1, 86400, "from a new world to its processes being up (60)",
+            .reloads = true),
     SETTING(WHOLE, leave_deadline_sec, 1, 86400,
-            "for a resize, drain or stop to save and leave (120)"),
-    SETTING(WHOLE, max_strikes, 0, 1000, "deaths of trainers that quarantine a node; 0 never (5)"),
-    SETTING(WHOLE, strike_window_sec, 1, 86400 * 30, "after which strikes are forgotten (600)"),
-    SETTING(WHOLE, quarantine_sec, 1, 86400 * 365, "how long strikes keep a node out (3600)"),
-    SETTING(WHOLE, incidents_kept, 1, 10000, "incidents kept in etcd (100)"),
+            "for a resize, drain or stop to save and leave (120)", .reloads = true),
+    SETTING(WHOLE, max_strikes, 0, 1000, "deaths of trainers that quarantine a node; 0 never (5)",
+            .reloads = true),
+    SETTING(WHOLE, strike_window_sec, 1, 86400 * 30, "after which strikes are forgotten (600)",
+            .reloads = true),
+    SETTING(WHOLE, quarantine_sec, 1, 86400 * 365, "how long strikes keep a node out (3600)",
+            .reloads = true),
+    SETTING(WHOLE, incidents_kept, 1, 10000, "incidents kept in etcd (100)", .reloads = true),
     SETTING(WHOLE, max_nodes, 1, 10000, "nodes that there is room for (1024)"),
     SETTING(WHOLE, max_jobs, 1, 1000, "jobs that there is room for (64)"),
-    SETTING(TEXT, record, 0, 0, "file to append every input event to"),
+    SETTING(WHOLE, escalate_sec, 0, 86400, "an incident open this long is critical; 0 never (300)",
+            .reloads = true),
+    SETTING(FILE, alerts_file, 0, 0, "JSON file that says who hears of incidents"),
+    SETTING(TEXT, metrics, 0, 0, "ADDRESS:PORT of /metrics and /healthz (off)"),
+    SETTING(TEXT, record, 0, 0,
+            "file of every event and decision, or none ($LOGS_DIRECTORY/events.jsonl)"),
+    SETTING(WHOLE, record_mib, 1, 65536, "size of that file and the part before it (64)"),
 };
 
 static const Settings settings = {
     .table = table,
     .n = ELEMENTSOF(table),
     .program = "sdcontroller",
-    .version = "0.1.0",
+    .version = SDTRAIN_VERSION,
     .purpose =
         "Campaigns for leadership of a cluster; the leader decides about worlds, recovery and\n"
         "resizes. Any number may run.",
@@ -64,8 +78,10 @@ static int set_defaults(Config *c, Error *err)
                   .strike_window_sec = (int64_t)(d->strike_window_usec / USEC_PER_SEC),
                   .quarantine_sec = (int64_t)(d->quarantine_usec / USEC_PER_SEC),
                   .incidents_kept = d->incidents_kept,
+                  .escalate_sec = (int64_t)(d->escalate_usec / USEC_PER_SEC),
                   .max_nodes = 1024,
-                  .max_jobs = 64};
+                  .max_jobs = 64,
+                  .record_mib = 64};
     if (gethostname(c->name, sizeof(c->name) - 1) < 0)
         return error_errno(err, -errno, "cannot read the host's name");
 
@@ -110,7 +126,38 @@ int config_load(const ConfigCall *call, Config *ret, Error *err)
                          ret->cluster);
     if (!ret->etcd[0])
         return error_set(err, -EINVAL, "etcd: missing; say --etcd HOST:PORT or set SDTRAIN_ETCD");
-    return 0;
+    r = ret->metrics[0] ? http_address_check(ret->metrics, err) : 0;
+    return r < 0 ? error_prefix(err, r, "metrics") : 0;
+}
+
+void config_reload(Config *config, const Config *fresh)
+{
+    for (size_t i = 0; i < ELEMENTSOF(table); i++) {
+        const Setting *s = &table[i];
+        void *field = (char *)config + s->offset;
+        const void *other = (const char *)fresh + s->offset;
+        if (s->reloads)
+            memcpy(field, other, s->size);
+        else if (s->kind == SETTING_WHOLE ? memcmp(field, other, s->size) != 0
+                                          : strcmp(field, other) != 0)
+            log_warning("%s changed; it takes effect when sdcontroller restarts", s->key);
+    }
+}
+
+bool config_record(const Config *c, char *ret, size_t size)
+{
+    if (c->record[0]) {
+        (void)snprintf(ret, size, "%s", c->record);
+        return strcmp(c->record, "none") != 0;
+    }
+    static const char *const folders[] = {"LOGS_DIRECTORY", "STATE_DIRECTORY"};
+    for (size_t i = 0; i < ELEMENTSOF(folders); i++) {
+        const char *folder = getenv(folders[i]); /* systemd's, perhaps several with ':' between */
+        size_t n = folder ? strcspn(folder, ":") : 0;
+        if (n > 0 && snprintf(ret, size, "%.*s/events.jsonl", (int)n, folder) < (int)size)
+            return true;
+    }
+    return false;
 }
 
 EtcdOptions config_etcd(const Config *c)
@@ -134,6 +181,7 @@ ClusterConfig config_cluster(const Config *c)
     config.strike_window_usec = (uint64_t)c->strike_window_sec * USEC_PER_SEC;
     config.quarantine_usec = (uint64_t)c->quarantine_sec * USEC_PER_SEC;
     config.incidents_kept = (int)c->incidents_kept;
+    config.escalate_usec = (uint64_t)c->escalate_sec * USEC_PER_SEC;
     return config;
 }
 

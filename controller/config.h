@@ -26,7 +26,11 @@ typedef struct Config {
     int64_t start_deadline_sec, leave_deadline_sec;
     int64_t max_strikes, strike_window_sec, quarantine_sec;
     int64_t incidents_kept, max_nodes, max_jobs;
-    char record[CONFIG_PATH_MAX]; /* append every input event to this file; empty: do not */
+    int64_t escalate_sec;
+    char alerts_file[CONFIG_PATH_MAX]; /* who hears of incidents; empty: nobody */
+    char metrics[80];                  /* address:port of /metrics; empty: off */
+    char record[CONFIG_PATH_MAX];      /* as given; config_record() says what it means */
+    int64_t record_mib;
 } Config;
 
 typedef SettingsCall ConfigCall;
@@ -36,6 +40,13 @@ int config_parse_arguments(int argc, char *argv[], ConfigCall *ret, Error *err);
 void config_call_clear(ConfigCall *call);
 
 int config_load(const ConfigCall *call, Config *ret, Error *err);
+
+/* Takes what may change while it runs from fresh, and names what would need a restart. */
+void config_reload(Config *config, const Config *fresh);
+
+/* The journal's file: as given; else, of a service, in $LOGS_DIRECTORY or $STATE_DIRECTORY. False:
+ * none, or "none" was given. */
+bool config_record(const Config *config, char *ret, size_t size);
 
 /* Borrows the strings. */
 EtcdOptions config_etcd(const Config *config);

@@ -109,8 +109,10 @@ static void put_job(Draft *draft, const Decision *d)
 
 static void put_incident(Draft *draft, const Decision *d)
 {
-    if (d->remove_incident[0])
+    if (d->remove_incident[0]) {
         add_op(draft, ETCD_DELETE, key_for(draft, KEY_INCIDENTS, d->remove_incident), NULL);
+        add_op(draft, ETCD_DELETE, key_for(draft, KEY_ALERTS, d->remove_incident), NULL);
+    }
     if (!d->put_incident)
         return;
     guard(draft, KEY_INCIDENTS, d->incident.id, d->incident_revision);

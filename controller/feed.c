@@ -19,6 +19,7 @@ typedef union Record {
     CheckpointsRecord checkpoints;
     ProgressRecord progress;
     IncidentRecord incident;
+    AlertRecord alert;
     RequestRecord request;
 } Record;
 
@@ -44,6 +45,7 @@ DEFINE_CODEC(rendezvous_record)
 DEFINE_CODEC(checkpoints_record)
 DEFINE_CODEC(progress_record)
 DEFINE_CODEC(incident_record)
+DEFINE_CODEC(alert_record)
 DEFINE_CODEC(request_record)
 
 #define CODEC(prefix) prefix##_read, prefix##_drop
@@ -65,6 +67,7 @@ static const struct {
     [KEY_CHECKPOINTS] = {EVENT_CHECKPOINTS, true, CODEC(checkpoints_record)},
     [KEY_PROGRESS] = {EVENT_PROGRESS, false, CODEC(progress_record)},
     [KEY_INCIDENTS] = {EVENT_INCIDENT, true, CODEC(incident_record)},
+    [KEY_ALERTS] = {EVENT_ALERT, true, CODEC(alert_record)},
     [KEY_REQUESTS] = {EVENT_REQUEST, true, CODEC(request_record)},
 };
 
@@ -135,11 +138,14 @@ static int parse_rest(KeyKind kind, const char *rest, Event *ret)
     if (strlen(rest) >= sizeof(ret->name) || strchr(rest, '/'))
         return -EINVAL;
     memcpy(ret->name, rest, strlen(rest) + 1);
-    return kind == KEY_INCIDENTS || kind == KEY_REQUESTS || name_is_valid(ret->name) ? 0 : -EINVAL;
+    return kind == KEY_INCIDENTS || kind == KEY_ALERTS || kind == KEY_REQUESTS ||
+                   name_is_valid(ret->name)
+               ? 0
+               : -EINVAL;
 }
 
 /* A job file that does not parse is a fact too: the job fails with the parser's words. */
-static void read_job_file(Feed *feed, const char *key, const char *name)
+static int read_job_file(Feed *feed, const char *key, const char *name)
 {
     const SpecRecord *spec = &feed->record.spec;
     JobFacts *facts = &feed->facts;
@@ -149,16 +155,19 @@ static void read_job_file(Feed *feed, const char *key, const char *name)
     facts->submitted_usec = spec->submitted_usec;
     memcpy(facts->resume_uri, spec->resume_uri, sizeof(facts->resume_uri));
     int r = job_parse(key, spec->spec, strlen(spec->spec), &job, &err);
+    if (r == -ENOMEM)
+        return r;
     if (r == 0 && strcmp(job->name, name) != 0)
         r = error_set(&err, -EINVAL, "%s: name: \"%s\" is not the name in the key", key, job->name);
     if (r < 0) {
         (void)snprintf(facts->refused, sizeof(facts->refused), "%.255s", err.text);
-        return;
+        return 0;
     }
     facts->n_grains = job->train.n_grains;
     facts->steps = job->train.steps;
     facts->max_failures = job->recovery.max_failures_at_same_step;
     facts->grow_interval_usec = (uint64_t)job->recovery.grow_interval_sec * USEC_PER_SEC;
+    return 0;
 }
 
 int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, int64_t revision,
@@ -185,7 +194,8 @@ int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, i
     feed->clear = kinds[kind].clear;
     ret->record = &feed->record;
     if (kind == KEY_SPECS) {
-        read_job_file(feed, key, ret->name);
+        if (read_job_file(feed, key, ret->name) < 0)
+            return error_set(err, -ENOMEM, "%s: out of memory", key);
         ret->record = &feed->facts;
     }
     return 1;

@@ -8,7 +8,7 @@
  * Units:     none.
  * Errors:    feed_event(): 1 an event, 0 a key that the core does not look at, -EINVAL or
  *            -EPROTONOSUPPORT with the key in the text for a record that cannot be read: the
- *            core keeps what it knew.
+ *            core keeps what it knew. -ENOMEM: not read, and must not be passed over.
  * Threads:   loop thread only.
  */
 #pragma once

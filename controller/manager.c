@@ -6,16 +6,29 @@
 #include "controller/manager.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
+#include "base/message_id.h"
 #include "cluster/keys.h"
 #include "controller/execute.h"
 #include "controller/feed.h"
 #include "controller/journal.h"
+#include "controller/metrics.h"
+#include "controller/pages/outbox.h"
+#include "controller/status.h"
+#include "controller/words.h"
 
 #include <string.h>
 #include <systemd/sd-daemon.h>
 
-enum { STALL_MSEC = 250, LEAVE_SEC = 2, RETRY_MSEC_MIN = 20, RETRY_DOUBLINGS_MAX = 6 };
+enum {
+    STALL_MSEC = 250,
+    GATHER_MSEC = 5, /* between two decisions when records come in numbers */
+
+    LEAVE_SEC = 2,
+    RETRY_MSEC_MIN = 20,
+    RETRY_DOUBLINGS_MAX = 6,
+};
 
 /* A decision under way. */
 typedef struct Pending Pending;
@@ -23,6 +36,7 @@ struct Pending {
     Manager *manager;
     Pending *next;
     Decision decision; /* without its runs, which were borrowed */
+    uint64_t begun_usec;
     Outcome outcome;
     sd_event_source *retry;
 };
@@ -36,13 +50,18 @@ struct Manager {
     EtcdWatch *watch;
     Feed *feed;
     Journal *journal;
+    ControllerMetrics *metrics;
+    Outbox *outbox;
     void *memory; /* of the cluster */
     Cluster *cluster;
-    sd_event_source *timer, *leave_timer;
+    sd_event_source *timer, *leave_timer, *gather_timer, *status_timer;
+    Status status;
     uint64_t wake_usec;
+    uint64_t decided_usec; /* when the core was last asked */
     char leader_key[KEY_MAX];
     int64_t term; /* as the election says; 0: following */
-    bool loaded;  /* the whole state has been seen once */
+    bool has_lease;
+    bool loaded; /* the whole state has been seen once */
     unsigned refusals;
     int64_t dropped;
     Pending *pending;
@@ -87,10 +106,13 @@ static void step(Manager *m, Event *event)
     static Actions actions; /* large; the loop has one thread */
     for (;;) {
         cluster_step(m->cluster, event, &actions);
+        outbox_observe(m->outbox, event);
         if (event->more)
             return;
-        if (actions.decision.id)
+        if (actions.decision.id) {
+            journal_record_decision(m->journal, event, &actions.decision);
             begin_decision(m, &actions.decision);
+        }
         if (!actions.again)
             break;
         *event = (Event){.kind = EVENT_TICK};
@@ -99,6 +121,7 @@ static void step(Manager *m, Event *event)
     }
     arm_timer(m, actions.wake_usec);
     say_dropped(m);
+    m->decided_usec = clock_boottime_usec();
 }
 
 static void step_kind(Manager *m, Event event)
@@ -116,36 +139,71 @@ static int on_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, vo
     return 0;
 }
 
+/* A record that was not read for want of memory would be missed for ever; the next start reads all. */
+static void leave_without_memory(Manager *m)
+{
+    log_error("out of memory; leaving");
+    (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
+}
+
+static int on_gathered(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    tick(userdata);
+    return 0;
+}
+
+/* Records have changed. A thousand nodes that report at once are looked at together, a change that
+ * comes alone at once. */
+static void tick_soon(Manager *m)
+{
+    uint64_t next = m->decided_usec + GATHER_MSEC * USEC_PER_MSEC;
+    if (clock_boottime_usec() >= next) {
+        tick(m);
+        return;
+    }
+    int r = sd_event_source_set_time(m->gather_timer, next);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(m->gather_timer, SD_EVENT_ONESHOT);
+    assert(r >= 0); /* a live source takes any time */
+}
+
 /* value NULL: gone. Nothing is decided yet. */
 static void feed_key(Manager *m, const char *key, const char *value, size_t n, int64_t revision)
 {
     Event event;
     Error err = ERROR_INIT;
     int r = feed_event(m->feed, key, value, n, revision, &event, &err);
-    if (r < 0)
+    if (r == -ENOMEM)
+        leave_without_memory(m);
+    else if (r < 0)
         log_warning("ignored: %s", err.text);
     if (r <= 0)
         return;
     stamp_event(m, &event);
     event.more = true;
     journal_record_key(m->journal, &event, key, value);
+    controller_metrics_note_event(m->metrics, m->cluster, &event);
     step(m, &event);
 }
 
 /* ---- leadership ---- */
 
-static void say_role(const Manager *m)
+static void say_status(Manager *m)
 {
-    if (m->term)
-        (void)sd_notifyf(0, "STATUS=leading cluster %s, term %lld", m->config->cluster,
-                         (long long)m->term); /* nobody listens outside systemd */
-    else
-        (void)sd_notifyf(0, "STATUS=following in cluster %s", m->config->cluster);
+    status_say(&m->status, m->cluster, m->config->cluster, m->term, m->has_lease);
+}
+
+static int on_status_timer(sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    say_status(userdata);
+    int r = sd_event_source_set_time_relative(source, STATUS_SEC * USEC_PER_SEC);
+    return r < 0 ? r : sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
 static void begin_to_lead(Manager *m)
 {
-    log_info("leading TERM=%lld", (long long)m->term);
+    log_event(LOG_LEVEL_INFO, MESSAGE_LEADING, "leading TERM=%lld", (long long)m->term);
+    controller_metrics_note_leading(m->metrics);
     step_kind(m, (Event){.kind = EVENT_LEADING, .term = m->term});
 }
 
@@ -153,11 +211,12 @@ static void on_election(bool leading, const char *key, int64_t term, void *userd
 {
     Manager *m = userdata;
     if (m->term && !leading)
-        log_warning("leadership lost TERM=%lld", (long long)m->term);
+        log_event(LOG_LEVEL_WARNING, MESSAGE_DEPOSED, "leadership lost TERM=%lld",
+                  (long long)m->term);
     m->term = leading ? term : 0;
     if (leading)
         (void)snprintf(m->leader_key, sizeof(m->leader_key), "%s", key);
-    say_role(m);
+    say_status(m);
     if (!m->loaded)
         return; /* the watch is not there yet */
     if (leading)
@@ -169,6 +228,7 @@ static void on_election(bool leading, const char *key, int64_t term, void *userd
 static void on_lease(EtcdLeaseState state, int64_t lease, void *userdata)
 {
     Manager *m = userdata;
+    m->has_lease = state != ETCD_LEASE_LOST;
     if (m->election)
         etcd_election_lease_changed(m->election, state, lease);
 }
@@ -179,7 +239,7 @@ static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision,
                      void *userdata)
 {
     Manager *m = userdata;
-    (void)revision; /* every event carries its own */
+    controller_metrics_note_shown(m->metrics, revision); /* every event carries its own */
     for (size_t i = 0; i < n_events; i++) {
         const EtcdKeyValue *kv = &events[i].kv;
         bool put = events[i].kind == ETCD_EVENT_PUT;
@@ -189,16 +249,13 @@ static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision,
         m->loaded = true;
         log_info("cluster %s read, %zu records", m->config->cluster, n_events);
         (void)sd_notify(0, "READY=1"); /* nobody listens outside systemd */
-        say_role(m);
+        say_status(m);
         if (m->term) {
             begin_to_lead(m);
             return;
         }
     }
-    /* Decided once for all that etcd has to say now: the timer comes after it. */
-    uint64_t now_usec = clock_boottime_usec();
-    if (m->wake_usec > now_usec)
-        arm_timer(m, now_usec);
+    tick_soon(m);
 }
 
 /* ---- transactions ---- */
@@ -215,6 +272,11 @@ static Pending *pending_free(Pending *p)
     return NULL;
 }
 
+static void say_line(const WordsLine *line, _unused_ void *userdata)
+{
+    log_text(line->level, line->message_id, line->format, line->text);
+}
+
 static void finish(Pending *p, Outcome outcome, int64_t revision)
 {
     Manager *m = p->manager;
@@ -224,7 +286,7 @@ static void finish(Pending *p, Outcome outcome, int64_t revision)
                    .revision = revision};
     if (outcome == OUTCOME_DONE) {
         m->refusals = 0;
-        journal_say_decision(&p->decision);
+        words_of_decision(&p->decision, say_line, NULL);
     }
     (void)pending_free(p);
     step_kind(m, event);
@@ -284,9 +346,10 @@ static void on_read(int r, const Error *err, const EtcdRange *range, void *userd
     while ((key = feed_next_unseen(m->feed)))
         feed_key(m, key, NULL, 0, range->revision);
     if (m->term && !still_leads(m, range)) {
-        log_warning("deposed, as the store says TERM=%lld", (long long)m->term);
+        log_event(LOG_LEVEL_WARNING, MESSAGE_DEPOSED, "deposed, as the store says TERM=%lld",
+                  (long long)m->term);
         m->term = 0;
-        say_role(m);
+        say_status(m);
         step_kind(m, (Event){.kind = EVENT_DEPOSED});
     }
     finish(p, p->outcome, 0);
@@ -302,14 +365,31 @@ static void read_again(Pending *p)
         read_again_later(p);
 }
 
+/* "decide.world.before": where a test ends the leader, or takes an answer away. */
+static int fault_in(const Decision *decision, const char *when)
+{
+    char point[64];
+    const char *what = decision->put_world ? "world" : decision->put_phase ? "phase" : "other";
+    (void)snprintf(point, sizeof(point), "decide.%s.%s", what, when);
+    return fault(point);
+}
+
 static void on_transaction(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     Pending *p = userdata;
-    if (r == 0 && result->succeeded) {
+    Error lost = ERROR_INIT;
+    int struck = r == 0 && result->succeeded ? fault_in(&p->decision, "after") : 0;
+    if (struck < 0) {
+        r = error_errno(&lost, struck, "the answer was lost");
+        err = &lost;
+    }
+    p->outcome = r < 0 ? OUTCOME_UNKNOWN : result->succeeded ? OUTCOME_DONE : OUTCOME_REFUSED;
+    controller_metrics_note_outcome(p->manager->metrics, &p->decision, p->outcome, p->begun_usec,
+                                    r < 0 ? 0 : result->revision);
+    if (p->outcome == OUTCOME_DONE) {
         finish(p, OUTCOME_DONE, result->revision);
         return;
     }
-    p->outcome = r == 0 ? OUTCOME_REFUSED : OUTCOME_UNKNOWN;
     if (r < 0)
         log_warning("outcome unknown, reading again: %s JOB=%s", err->text, p->decision.job);
     else
@@ -322,11 +402,11 @@ static void begin_decision(Manager *m, const Decision *decision)
     Error err = ERROR_INIT;
     Pending *p = calloc(1, sizeof(*p));
     if (!p) {
-        log_error("out of memory; leaving");
-        (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
+        leave_without_memory(m);
         return;
     }
     p->manager = m;
+    p->begun_usec = clock_boottime_usec();
     p->decision = *decision;
     p->decision.world.runs = NULL;
     p->next = m->pending;
@@ -335,7 +415,12 @@ static void begin_decision(Manager *m, const Decision *decision)
                      .feed = m->feed,
                      .cluster = m->config->cluster,
                      .leader_key = m->leader_key};
-    if (execute(&target, decision, on_transaction, p, &err) < 0) {
+    int r = fault_in(decision, "before");
+    if (r < 0)
+        r = error_errno(&err, r, "cannot begin a transaction");
+    else
+        r = execute(&target, decision, on_transaction, p, &err);
+    if (r < 0) {
         log_error("%s JOB=%s", err.text, decision->job);
         p->outcome = OUTCOME_UNKNOWN;
         read_again_later(p);
@@ -344,6 +429,16 @@ static void begin_decision(Manager *m, const Decision *decision)
 
 /* ---- the whole ---- */
 
+static ControllerView look(void *userdata)
+{
+    Manager *m = userdata;
+    return (ControllerView){.cluster = m->cluster,
+                            .outbox = m->outbox,
+                            .term = m->term,
+                            .loaded = m->loaded,
+                            .connected = m->watch && etcd_watch_connected(m->watch)};
+}
+
 static int connect_etcd(Manager *m, Error *err)
 {
     char prefix[KEY_MAX];
@@ -351,6 +446,7 @@ static int connect_etcd(Manager *m, Error *err)
     int r = etcd_new(m->event, &options, &m->etcd, err);
     if (r < 0)
         return r;
+    controller_metrics_observe(m->metrics, m->etcd);
     r = etcd_watch_prefix(m->etcd, key_prefix(m->config->cluster, -1, prefix), on_watch, m,
                           &m->watch);
     if (r >= 0)
@@ -359,6 +455,74 @@ static int connect_etcd(Manager *m, Error *err)
         r = etcd_election_new(m->etcd, key_prefix(m->config->cluster, KEY_LEADER, prefix),
                               m->config->name, m->lease, on_election, m, &m->election);
     return r < 0 ? error_errno(err, r, "cannot watch cluster %s", m->config->cluster) : 0;
+}
+
+static int open_journal(Manager *m, const ClusterLimits *limits, const ClusterConfig *config,
+                        Error *err)
+{
+    char path[CONFIG_PATH_MAX + 16];
+    if (!config_record(m->config, path, sizeof(path)))
+        return 0;
+    JournalHead head = {.config = *config, .limits = *limits};
+    (void)snprintf(head.cluster, sizeof(head.cluster), "%s", m->config->cluster);
+    (void)snprintf(head.version, sizeof(head.version), "%s", SDTRAIN_VERSION);
+    int r = journal_new(path, (uint64_t)m->config->record_mib << 20, &head, &m->journal, err);
+    if (r == 0 || m->config->record[0])
+        return r;
+    log_warning("%s; events are not recorded", err->text); /* nobody asked for it */
+    return 0;
+}
+
+static int add_timers(Manager *m)
+{
+    int r = sd_event_add_time(m->event, &m->timer, CLOCK_BOOTTIME, 0, 1000, on_timer, m);
+    if (r >= 0) /* what etcd has to say comes first */
+        r = sd_event_source_set_priority(m->timer, SD_EVENT_PRIORITY_NORMAL + 10);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(m->timer, SD_EVENT_OFF);
+    if (r >= 0)
+        r = sd_event_add_time(m->event, &m->gather_timer, CLOCK_BOOTTIME, 0, 1000, on_gathered, m);
+    if (r >= 0) /* not behind a flood of records */
+        r = sd_event_source_set_priority(m->gather_timer, SD_EVENT_PRIORITY_NORMAL - 10);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(m->gather_timer, SD_EVENT_OFF);
+    if (r >= 0)
+        r = sd_event_add_time_relative(m->event, &m->status_timer, CLOCK_BOOTTIME,
+                                       STATUS_SEC * USEC_PER_SEC, 0, on_status_timer, m);
+    return r;
+}
+
+static void on_record(const char *key, const char *value, size_t n, int64_t revision,
+                      void *userdata)
+{
+    feed_key(userdata, key, value, n, revision);
+}
+
+static int open_outbox(Manager *m, const ClusterLimits *limits, Error *err)
+{
+    enum { TESTS_MAX = 16 }; /* pages that somebody asks for */
+    OutboxOptions options = {.event = m->event,
+                             .etcd = m->etcd,
+                             .lease = m->lease,
+                             .feed = m->feed,
+                             .cluster = m->config->cluster,
+                             .leader_key = m->leader_key,
+                             .alerts_file = m->config->alerts_file,
+                             .pages_max = limits->incidents + TESTS_MAX,
+                             .on_record = on_record,
+                             .userdata = m};
+    return outbox_new(&options, &m->outbox, err);
+}
+
+int manager_reload(Manager *m, Error *err)
+{
+    const ClusterConfig config = config_cluster(m->config);
+    Event event = {.kind = EVENT_TICK};
+    stamp_event(m, &event);
+    cluster_configure(m->cluster, &config);
+    journal_record_config(m->journal, &event, &config);
+    tick(m);
+    return outbox_reload(m->outbox, err);
 }
 
 int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err)
@@ -371,23 +535,23 @@ int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err
     m->wake_usec = USEC_INFINITY;
     ClusterLimits limits = config_limits(config);
     ClusterConfig cluster_config = config_cluster(config);
-    m->memory = malloc(cluster_bytes(&limits));
+    m->memory = calloc(1, cluster_bytes(&limits));
     if (!m->memory || feed_new(config->cluster, &m->feed) < 0)
         return error_set(err, -ENOMEM, "out of memory for %lld nodes and %lld jobs",
                          (long long)config->max_nodes, (long long)config->max_jobs);
     m->cluster = cluster_init(m->memory, &limits, &cluster_config);
 
-    int r = config->record[0] ? journal_new(config->record, &m->journal, err) : 0;
+    int r = open_journal(m, &limits, &cluster_config, err);
+    if (r >= 0)
+        r = controller_metrics_new(event, config, look, m, &m->metrics, err);
     if (r < 0)
         return r;
-    r = sd_event_add_time(event, &m->timer, CLOCK_BOOTTIME, 0, 1000, on_timer, m);
-    if (r >= 0) /* what etcd has to say comes first */
-        r = sd_event_source_set_priority(m->timer, SD_EVENT_PRIORITY_NORMAL + 10);
-    if (r >= 0)
-        r = sd_event_source_set_enabled(m->timer, SD_EVENT_OFF);
+    r = add_timers(m);
     if (r < 0)
         return error_errno(err, r, "cannot set a timer");
     r = connect_etcd(m, err);
+    if (r >= 0)
+        r = open_outbox(m, &limits, err);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(m);
@@ -398,6 +562,7 @@ Manager *manager_free(Manager *m)
 {
     if (!m)
         return NULL;
+    m->outbox = outbox_free(m->outbox);
     m->election = etcd_election_free(m->election);
     m->lease = etcd_lease_free(m->lease);
     m->watch = etcd_watch_free(m->watch);
@@ -406,8 +571,11 @@ Manager *manager_free(Manager *m)
         (void)pending_free(m->pending);
     m->timer = sd_event_source_disable_unref(m->timer);
     m->leave_timer = sd_event_source_disable_unref(m->leave_timer);
+    m->status_timer = sd_event_source_disable_unref(m->status_timer);
+    m->gather_timer = sd_event_source_disable_unref(m->gather_timer);
     m->feed = feed_free(m->feed);
     m->journal = journal_free(m->journal);
+    m->metrics = controller_metrics_free(m->metrics);
     m->event = sd_event_unref(m->event);
     free(m->memory);
     free(m);

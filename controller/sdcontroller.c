@@ -1,11 +1,14 @@
 /* sdcontroller.c - the program: settings, signals, loop. */
+#include "base/fault.h"
 #include "base/log.h"
 #include "controller/config.h"
 #include "controller/manager.h"
+#include "controller/pages/alerts_file.h"
 
 #include <signal.h>
 #include <string.h>
 #include <systemd/sd-daemon.h>
+#include <systemd/sd-journal.h>
 
 static int on_signal(_unused_ sd_event_source *source, const struct signalfd_siginfo *si,
                      void *userdata)
@@ -15,32 +18,59 @@ static int on_signal(_unused_ sd_event_source *source, const struct signalfd_sig
     return 0;
 }
 
-static int add_signals(sd_event *event, Manager *manager, Error *err)
+/* What a signal needs. */
+typedef struct Program {
+    const ConfigCall *call;
+    Config config;
+    Manager *manager;
+} Program;
+
+static int on_reload(_unused_ sd_event_source *source, _unused_ const struct signalfd_siginfo *si,
+                     void *userdata)
 {
-    static const int numbers[] = {SIGTERM, SIGINT};
-    for (size_t i = 0; i < ELEMENTSOF(numbers); i++) {
-        int r = sd_event_add_signal(event, NULL, numbers[i], on_signal, manager);
-        if (r < 0)
-            return error_errno(err, r, "cannot handle signals");
+    Program *p = userdata;
+    Error err = ERROR_INIT;
+    Config fresh;
+    int r = config_load(p->call, &fresh, &err);
+    if (r == 0) {
+        config_reload(&p->config, &fresh);
+        r = manager_reload(p->manager, &err);
     }
+    if (r < 0)
+        log_error("not reloaded: %s", err.text);
+    else
+        log_info("settings and alerts file read again");
     return 0;
 }
 
-static int run(const Config *config, Error *err)
+static int add_signals(sd_event *event, Program *p, Error *err)
+{
+    static const int numbers[] = {SIGTERM, SIGINT};
+    for (size_t i = 0; i < ELEMENTSOF(numbers); i++) {
+        int r = sd_event_add_signal(event, NULL, numbers[i], on_signal, p->manager);
+        if (r < 0)
+            return error_errno(err, r, "cannot handle signals");
+    }
+    int r = sd_event_add_signal(event, NULL, SIGHUP, on_reload, p);
+    if (r < 0)
+        return error_errno(err, r, "cannot handle signals");
+    return 0;
+}
+
+static int run(Program *p, Error *err)
 {
     sd_event *event = NULL;
     int r = sd_event_default(&event);
     if (r < 0)
         return error_errno(err, r, "cannot make an event loop");
-    Manager *manager = NULL;
     r = sd_event_set_watchdog(event, true);
     if (r >= 0)
-        r = manager_new(event, config, &manager, err);
+        r = manager_new(event, &p->config, &p->manager, err);
     if (r >= 0)
-        r = add_signals(event, manager, err);
+        r = add_signals(event, p, err);
     if (r >= 0)
         r = sd_event_loop(event);
-    manager = manager_free(manager);
+    p->manager = manager_free(p->manager);
     event = sd_event_unref(event);
     return r;
 }
@@ -49,7 +79,8 @@ static int run(const Config *config, Error *err)
 static int block_signals(Error *err)
 {
     sigset_t set;
-    (void)sigemptyset(&set); /* these three cannot fail with valid numbers */
+    (void)sigemptyset(&set); /* these four cannot fail with valid numbers */
+    (void)sigaddset(&set, SIGHUP);
     (void)sigaddset(&set, SIGTERM);
     (void)sigaddset(&set, SIGINT);
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
@@ -57,31 +88,46 @@ static int block_signals(Error *err)
     return 0;
 }
 
+/* What a start would refuse, beside the settings themselves. */
+static int check_files(const Config *config, Error *err)
+{
+    AlertsFile file;
+    int r = alerts_file_read(config->alerts_file, &file, err);
+    if (r < 0)
+        return error_prefix(err, r, "alerts_file");
+    alerts_file_clear(&file);
+    return 0;
+}
+
 int main(int argc, char *argv[])
 {
     log_open("sdcontroller");
+    log_use_journal(sd_journal_sendv);
     Error err = ERROR_INIT;
-    ConfigCall call;
-    Config config;
+    _cleanup_(config_call_clear) ConfigCall call = {0};
+    Program p = {.call = &call};
     int r = config_parse_arguments(argc, argv, &call, &err);
     if (r == -ECANCELED)
         return EXIT_SUCCESS;
-    if (r == 0) {
-        r = config_load(&call, &config, &err);
-        bool check = call.check;
-        config_call_clear(&call);
-        if (r == 0 && check) {
-            printf("the settings are good\n");
-            return EXIT_SUCCESS;
-        }
-    }
+    if (r == 0)
+        r = fault_open(&err);
+    if (r == 0)
+        r = config_load(&call, &p.config, &err);
+    if (r == 0 && call.check)
+        r = check_files(&p.config, &err);
     if (r < 0) {
         log_error("%s", err.text);
         return 2;
     }
+    if (call.check) {
+        printf("the settings are good\n");
+        return EXIT_SUCCESS;
+    }
     r = block_signals(&err);
     if (r == 0)
-        r = run(&config, &err);
+        r = fault_open(&err);
+    if (r == 0)
+        r = run(&p, &err);
     if (r < 0) {
         log_error("%s", err.text);
         return EXIT_FAILURE;

@@ -5,6 +5,7 @@
 
 #include <getopt.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct OptionText {
     Option option;
@@ -29,9 +30,19 @@ static const OptionText texts[] = {
     {OPTION_WATCH, "watch", 0, 'w', NULL, "show it live, until the job ends"},
     {OPTION_EMA, "ema", 0, 'E', NULL, "the averaged weights"},
     {OPTION_REASON, "reason", 0, 'm', "TEXT", "why, for those who look later"},
+    {OPTION_FORCE, "force", 0, 'U', NULL, "it was repaired: forget what only a reset would cure"},
+    {OPTION_CLEAR, "clear", 0, 'X', NULL, "it was reset: forget what only a reset would cure"},
+    {OPTION_SINK, "sink", 0, 'k', "NAME", "through this sink alone"},
     {OPTION_DEV_COUNTS, "nodes", 0, 'N', "N", "3 by default"},
     {OPTION_DEV_COUNTS, "slots", 0, 'S', "S", "of each node; 1 by default"},
     {OPTION_DEV_COUNTS, "controllers", 0, 'C', "C", "1 by default"},
+    {OPTION_TIMES, "from", 0, 'b', "TIME", "say nothing of what was earlier"},
+    {OPTION_TIMES, "until", 0, 'u', "TIME",
+     "stop there; 2026-01-31T12:00:00 or seconds since 1970"},
+    {OPTION_VERBOSE, "verbose", 'v', 'v', NULL, "each event as well"},
+    {OPTION_WHAT_IF, "lose", 0, 'L', "NODE,...", "as if these nodes were gone"},
+    {OPTION_WHAT_IF, "cordon", 0, 'K', "NODE,...", "as if these were cordoned"},
+    {OPTION_WHAT_IF, "drain", 0, 'D', "NODE,...", "as if these were drained"},
     {OPTION_DIR, "dir", 0, 'd', "FOLDER", "SDTRAIN_DEV by default, else ./sdtrain-dev"},
     {OPTION_JSON, "output", 'o', 'o', "json|text", "text by default"},
     {OPTION_CLUSTER, "etcd", 0, 'e', "HOST:PORT,...", "SDTRAIN_ETCD by default"},
@@ -122,6 +133,26 @@ static bool parse_int(const char *text, int min, int max, int *ret)
     return true;
 }
 
+static const char time_words[] = "a time like 2026-01-31T12:00:00 or seconds since 1970";
+
+/* Local time without a zone, UTC with 'Z', or seconds since 1970. */
+static bool parse_time(const char *text, uint64_t *ret)
+{
+    struct tm tm = {.tm_isdst = -1};
+    char *end;
+    const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+    if (rest && (*rest == '\0' || strcmp(rest, "Z") == 0)) {
+        time_t seconds = *rest ? timegm(&tm) : mktime(&tm);
+        *ret = (uint64_t)MAX(seconds, (time_t)0) * USEC_PER_SEC;
+        return seconds > 0;
+    }
+    double seconds = strtod(text, &end);
+    if (end == text || *end || !(seconds > 0 && seconds < 1e11))
+        return false;
+    *ret = (uint64_t)(seconds * 1e6);
+    return true;
+}
+
 /* What is wrong with the option's value, or NULL. */
 static const char *take(int code, const char *value, Arguments *a)
 {
@@ -148,6 +179,12 @@ static const char *take(int code, const char *value, Arguments *a)
     case 'E':
         a->ema = true;
         break;
+    case 'U':
+        a->force = true;
+        break;
+    case 'X':
+        a->clear = true;
+        break;
     case 'r':
         a->resume = value;
         break;
@@ -169,6 +206,25 @@ static const char *take(int code, const char *value, Arguments *a)
         break;
     case 'm':
         a->reason = value;
+        break;
+    case 'b':
+        return parse_time(value, &a->from_usec) ? NULL : time_words;
+    case 'u':
+        return parse_time(value, &a->until_usec) ? NULL : time_words;
+    case 'v':
+        a->verbose = true;
+        break;
+    case 'L':
+        a->lose = value;
+        break;
+    case 'K':
+        a->cordon = value;
+        break;
+    case 'D':
+        a->drain = value;
+        break;
+    case 'k':
+        a->sink = value;
         break;
     case 'd':
         a->dir = value;

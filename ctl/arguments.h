@@ -1,7 +1,7 @@
 /* arguments.h - every option of every verb, named once; parsing and help follow from the table.
  *
  * Ownership: Arguments borrow argv.
- * Units:     timeout in seconds.
+ * Units:     timeout in seconds, *_usec microseconds.
  * Errors:    arguments_parse() says what is wrong and how to get help, and gives CTL_USAGE;
  *            CTL_DONE after --help.
  * Threads:   the main thread.
@@ -30,17 +30,25 @@ typedef enum Option {
     OPTION_REASON = 1 << 13,     /* --reason TEXT */
     OPTION_DIR = 1 << 14,        /* --dir FOLDER */
     OPTION_DEV_COUNTS = 1 << 15, /* --nodes, --slots, --controllers */
+    OPTION_TIMES = 1 << 16,      /* --from, --until TIME */
+    OPTION_VERBOSE = 1 << 17,    /* --verbose */
+    OPTION_WHAT_IF = 1 << 18,    /* --lose, --cordon, --drain NODE,... */
+    OPTION_SINK = 1 << 20,       /* --sink NAME */
+    OPTION_FORCE = 1 << 21,      /* --force */
+    OPTION_CLEAR = 1 << 22,      /* --clear */
 } Option;
 
 struct Arguments {
     const CtlVerb *verb;
     ClientOptions client;
-    bool json, watch, follow, ema;
-    const char *file, *resume, *wanted, *out, *reason, *dir;
-    int world, rank, generation;   /* -1: not given */
-    int nodes, slots, controllers; /* likewise */
-    double timeout_sec;            /* < 0: not given */
-    const char *operand;           /* never NULL when the verb takes one */
+    bool json, watch, follow, ema, verbose, force, clear;
+    const char *file, *resume, *wanted, *out, *reason, *dir, *sink;
+    int world, rank, generation;       /* -1: not given */
+    int nodes, slots, controllers;     /* likewise */
+    double timeout_sec;                /* < 0: not given */
+    uint64_t from_usec, until_usec;    /* realtime; 0: not given */
+    const char *lose, *cordon, *drain; /* names, with ',' between; NULL: not given */
+    const char *operand;               /* never NULL when the verb takes one */
 };
 
 /* argv[0] is the verb. -1 when the verb may run; else the exit code to leave with. */

@@ -8,18 +8,26 @@
 
 enum { LOOK_MSEC = 500 };
 
+int client_etcd_options(const ClientOptions *options, EtcdOptions *ret, Error *err)
+{
+    int r = etcd_options_from_environment(ret, err);
+    if (r < 0)
+        return r;
+    if (options->etcd)
+        ret->endpoints = options->etcd;
+    if (!ret->endpoints)
+        return error_set(err, -EDESTADDRREQ,
+                         "no etcd is named: set SDTRAIN_ETCD or give --etcd HOST:PORT");
+    return 0;
+}
+
 int client_open(const ClientOptions *options, Client *ret, Error *err)
 {
     *ret = (Client){0};
     EtcdOptions etcd;
-    int r = etcd_options_from_environment(&etcd, err);
+    int r = client_etcd_options(options, &etcd, err);
     if (r < 0)
         return r;
-    if (options->etcd)
-        etcd.endpoints = options->etcd;
-    if (!etcd.endpoints)
-        return error_set(err, -EDESTADDRREQ,
-                         "no etcd is named: set SDTRAIN_ETCD or give --etcd HOST:PORT");
     etcd.timeout_usec = ret->patience_usec = CLIENT_TIMEOUT_SEC * USEC_PER_SEC;
 
     const char *cluster = options->cluster ? options->cluster : getenv("SDTRAIN_CLUSTER");

@@ -26,6 +26,8 @@ typedef struct Client {
     uint64_t patience_usec; /* of client_watch(), until the present state has come */
 } Client;
 
+/* What client_open() connects with; the strings live until exit. */
+int client_etcd_options(const ClientOptions *options, EtcdOptions *ret, Error *err);
 int client_open(const ClientOptions *options, Client *ret, Error *err);
 void client_close(Client *client);
 

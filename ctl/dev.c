@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/pidfd.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -42,8 +43,9 @@ int dev_folder(const char *option, char ret[PATH_MAX], Error *err)
 
 static json_t *process_to_json(const DevProcess *p)
 {
-    return json_pack("{s:i, s:s, s:i, s:I}", "kind", (int)p->kind, "name", p->name, "pid",
-                     (int)p->pid, "start_ticks", (json_int_t)p->start_ticks);
+    return json_pack("{s:i, s:s, s:i, s:I, s:i}", "kind", (int)p->kind, "name", p->name, "pid",
+                     (int)p->pid, "start_ticks", (json_int_t)p->start_ticks, "metrics_port",
+                     p->metrics_port);
 }
 
 int dev_save(const Dev *dev, Error *err)
@@ -113,6 +115,9 @@ static int dev_load(Dev *dev, Error *err)
             p->pid = get_int(&e, "pid", 0, INT32_MAX);
             json_get_int(&e, "start_ticks", JSON_REQUIRED, 0, INT64_MAX, &ticks);
             p->start_ticks = (uint64_t)ticks;
+            int64_t port = 0;
+            json_get_int(&e, "metrics_port", JSON_OPTIONAL, 0, 65535, &port);
+            p->metrics_port = (int)port;
             json_close(&e);
         }
     return json_close(&j);
@@ -161,6 +166,45 @@ static int free_port(Error *err)
     return ntohs(a.sin_port);
 }
 
+/* For a port that must be free again whenever its process comes back: below the ephemeral range,
+ * where no connection takes it meanwhile. */
+static int lasting_port(const Dev *dev, Error *err)
+{
+    enum { FIRST = 20000, N = 12000, TRIES = 200 };
+    for (int i = 0; i < TRIES; i++) {
+        uint16_t random;
+        if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+            return error_errno(err, -errno, "cannot find a free port");
+        int port = FIRST + random % N;
+        struct sockaddr_in a = {.sin_family = AF_INET,
+                                .sin_port = htons((uint16_t)port),
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        bool taken = false;
+        for (size_t k = 0; k < dev->n_processes; k++)
+            taken |= dev->processes[k].metrics_port == port;
+        _cleanup_fd_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (!taken && fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
+            return port;
+    }
+    return error_set(err, -EADDRINUSE, "cannot find a free port from %d to %d", FIRST,
+                     FIRST + N - 1);
+}
+
+static int choose_ports(Dev *dev, Error *err)
+{
+    dev->client_port = free_port(err);
+    dev->peer_port = free_port(err);
+    if (dev->client_port < 0 || dev->peer_port < 0)
+        return MIN(dev->client_port, dev->peer_port);
+    for (size_t i = 0; i < dev->n_processes; i++) {
+        DevProcess *p = &dev->processes[i];
+        p->metrics_port = p->kind == DEV_ETCD ? 0 : lasting_port(dev, err);
+        if (p->metrics_port < 0)
+            return p->metrics_port;
+    }
+    return 0;
+}
+
 static void add_process(Dev *dev, DevKind kind, const char *name, int number)
 {
     DevProcess *p = &dev->processes[dev->n_processes++];
@@ -184,16 +228,14 @@ int dev_create(const char *folder, int n_nodes, int n_slots, int n_controllers, 
         r = dev_lock(ret, err);
     if (r < 0)
         return r;
-    ret->client_port = free_port(err);
-    ret->peer_port = free_port(err);
     add_process(ret, DEV_ETCD, "etcd", 0);
     for (int i = 1; i <= n_controllers; i++)
         add_process(ret, DEV_CONTROLLER, "controller", i);
     for (int i = 1; i <= n_nodes; i++)
         add_process(ret, DEV_NODE, "node", i);
-    r = ret->client_port < 0 ? ret->client_port
-        : ret->peer_port < 0 ? ret->peer_port
-                             : dev_save(ret, err);
+    r = choose_ports(ret, err);
+    if (r == 0)
+        r = dev_save(ret, err);
     if (r < 0)
         dev_close(ret);
     return r;
@@ -245,9 +287,10 @@ static int write_json(const char *path, json_t *json, Error *err)
  * own. */
 static json_t *node_config(const Dev *dev, const DevProcess *p, const char *programs)
 {
-    char etcd[64], machine[HASH_TEXT_BYTES], run_dir[PATH_MAX + 64], log_dir[PATH_MAX + 64],
-        trainer[PATH_MAX + 64];
+    char etcd[64], metrics[64], machine[HASH_TEXT_BYTES], run_dir[PATH_MAX + 64],
+        log_dir[PATH_MAX + 64], trainer[PATH_MAX + 64];
     (void)snprintf(etcd, sizeof(etcd), "127.0.0.1:%d", dev->client_port);
+    (void)snprintf(metrics, sizeof(metrics), "127.0.0.1:%d", p->metrics_port);
     _cleanup_free_ char *identity = NULL;
     if (asprintf(&identity, "%s/%s", dev->folder, p->name) < 0)
         return NULL;
@@ -255,19 +298,20 @@ static json_t *node_config(const Dev *dev, const DevProcess *p, const char *prog
     (void)snprintf(run_dir, sizeof(run_dir), "%s/%s/run", dev->folder, p->name);
     (void)snprintf(log_dir, sizeof(log_dir), "%s/%s/logs", dev->folder, p->name);
     (void)snprintf(trainer, sizeof(trainer), "%s/sdtrainer", programs);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:s}", "cluster", "dev", "node",
-                     p->name, "machine_id", machine, "etcd", etcd, "address", "127.0.0.1", "slots",
-                     dev->n_slots, "lease_sec", LEASE_SEC, "run_dir", run_dir, "log_dir", log_dir,
-                     "trainer", trainer);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:s}", "cluster", "dev",
+                     "node", p->name, "machine_id", machine, "etcd", etcd, "address", "127.0.0.1",
+                     "slots", dev->n_slots, "lease_sec", LEASE_SEC, "run_dir", run_dir, "log_dir",
+                     log_dir, "trainer", trainer, "metrics", metrics);
 }
 
 static json_t *controller_config(const Dev *dev, const DevProcess *p)
 {
-    char etcd[64], record[PATH_MAX + 64];
+    char etcd[64], metrics[64], record[PATH_MAX + 64];
     (void)snprintf(etcd, sizeof(etcd), "127.0.0.1:%d", dev->client_port);
+    (void)snprintf(metrics, sizeof(metrics), "127.0.0.1:%d", p->metrics_port);
     (void)snprintf(record, sizeof(record), "%s/%s/events.jsonl", dev->folder, p->name);
-    return json_pack("{s:s, s:s, s:s, s:i, s:s}", "cluster", "dev", "name", p->name, "etcd", etcd,
-                     "lease_sec", LEASE_SEC, "record", record);
+    return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s}", "cluster", "dev", "name", p->name, "etcd",
+                     etcd, "lease_sec", LEASE_SEC, "record", record, "metrics", metrics);
 }
 
 enum { ARGUMENTS_MAX = 24 };

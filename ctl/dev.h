@@ -27,6 +27,7 @@ typedef struct DevProcess {
     char name[24];        /* "etcd", "controller1", "node1" */
     pid_t pid;            /* 0: not started */
     uint64_t start_ticks; /* of /proc/<pid>/stat */
+    int metrics_port;     /* of its /metrics; 0: etcd, or a cluster of an older sdctl */
 } DevProcess;
 
 typedef struct Dev {

@@ -232,6 +232,14 @@ int dev_down(const Arguments *a)
     return r < 0 ? ctl_fail(&err, r) : CTL_DONE;
 }
 
+static void print_running(const DevProcess *p)
+{
+    printf("%-14s running  pid %-8d", p->name, (int)p->pid);
+    if (p->metrics_port > 0)
+        printf(" http://127.0.0.1:%d/metrics", p->metrics_port);
+    printf("\n");
+}
+
 int dev_status(const Arguments *a)
 {
     Error err = ERROR_INIT;
@@ -242,7 +250,7 @@ int dev_status(const Arguments *a)
     for (size_t i = 0; i < dev.n_processes; i++) {
         const DevProcess *p = &dev.processes[i];
         if (dev_process_alive(p))
-            printf("%-14s running  pid %d\n", p->name, (int)p->pid);
+            print_running(p);
         else
             printf("%-14s gone\n", p->name);
     }

@@ -91,11 +91,12 @@ static int resize(const ModelJob *job, const Arguments *a, DesiredRecord *desire
     return 0;
 }
 
+/* Of a job that has failed it says that somebody has seen it: its incident is over. */
 static int stop(const ModelJob *job, _unused_ const Arguments *a, DesiredRecord *desired,
                 Error *err)
 {
     desired->state = DESIRED_STOPPED;
-    return refuse_ended(job, err);
+    return model_phase(job) == PHASE_FAILED ? 0 : refuse_ended(job, err);
 }
 
 static int forget(const ModelJob *job, _unused_ const Arguments *a, DesiredRecord *desired,
@@ -122,7 +123,9 @@ int job_stop(const Arguments *a)
 {
     int code = set(a, stop);
     if (code == CTL_DONE)
-        printf("job %s will finish its step, save and stop\n", a->operand);
+        printf(
+            "job %s will finish its step, save and stop; if it has failed, its incident is over\n",
+            a->operand);
     return code;
 }
 

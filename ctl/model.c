@@ -38,15 +38,19 @@ Model *model_free(Model *m)
         node_record_clear(&m->nodes[i]);
     for (size_t i = 0; i < m->n_cordons; i++)
         cordon_record_clear(&m->cordons[i]);
+    for (size_t i = 0; i < m->n_health; i++)
+        health_record_clear(&m->health[i]);
     for (size_t i = 0; i < m->n_incidents; i++)
         incident_record_clear(&m->incidents[i]);
     free(m->jobs);
     free(m->nodes);
     free(m->cordons);
+    free(m->health);
     for (size_t i = 0; i < m->n_requests; i++)
         request_record_clear(&m->requests[i]);
     free(m->incidents);
     free(m->requests);
+    free(m->alerts);
     free(m);
     return NULL;
 }
@@ -64,6 +68,14 @@ const NodeRecord *model_node(const Model *m, const char *name)
     for (size_t i = 0; i < m->n_nodes; i++)
         if (strcmp(m->nodes[i].name, name) == 0)
             return &m->nodes[i];
+    return NULL;
+}
+
+const HealthRecord *model_health(const Model *m, const char *node)
+{
+    for (size_t i = 0; i < m->n_health; i++)
+        if (strcmp(m->health[i].node, node) == 0)
+            return &m->health[i];
     return NULL;
 }
 
@@ -164,8 +176,7 @@ static int feed_node(Model *m, Fed *f, const char *name)
     if (!known && !insert((void **)&m->nodes, &m->n_nodes, sizeof(*m->nodes), at))
         return -ENOMEM;
     int r = DECODE(node_record, &m->nodes[at]);
-    if (r < 0)
-        (void)snprintf(m->nodes[at].name, sizeof(m->nodes[at].name), "%s", name);
+    (void)snprintf(m->nodes[at].name, sizeof(m->nodes[at].name), "%s", name); /* the key's word */
     return r;
 }
 
@@ -181,7 +192,28 @@ static int feed_cordon(Model *m, Fed *f, const char *name)
     }
     if (i == m->n_cordons && !insert((void **)&m->cordons, &m->n_cordons, sizeof(*m->cordons), i))
         return -ENOMEM;
-    return DECODE(cordon_record, &m->cordons[i]);
+    int r = DECODE(cordon_record, &m->cordons[i]);
+    (void)snprintf(m->cordons[i].node, sizeof(m->cordons[i].node), "%s", name); /* the key's word */
+    if (r < 0) /* it is there for a reason, whatever that is */
+        m->cordons[i].mode = CORDON_CORDON;
+    return r;
+}
+
+static int feed_health(Model *m, Fed *f, const char *name)
+{
+    size_t i = 0;
+    while (i < m->n_health && strcmp(m->health[i].node, name) != 0)
+        i++;
+    if (!f->put) {
+        if (i < m->n_health)
+            drop(m->health, &m->n_health, sizeof(*m->health), i);
+        return 0;
+    }
+    if (i == m->n_health && !insert((void **)&m->health, &m->n_health, sizeof(*m->health), i))
+        return -ENOMEM;
+    int r = DECODE(health_record, &m->health[i]);
+    (void)snprintf(m->health[i].node, sizeof(m->health[i].node), "%s", name); /* the key's word */
+    return r;
 }
 
 static int feed_incident(Model *m, Fed *f, const char *id)
@@ -259,6 +291,27 @@ static int feed_request(Model *m, Fed *f, const char *id)
     return DECODE(request_record, &m->requests[i]);
 }
 
+static int feed_alert(Model *m, Fed *f, const char *id)
+{
+    size_t i = 0;
+    while (i < m->n_alerts && strcmp(m->alerts[i].id, id) != 0)
+        i++;
+    if (i < m->n_alerts)
+        drop(m->alerts, &m->n_alerts, sizeof(*m->alerts), i);
+    if (!f->put)
+        return 0;
+    AlertRecord record = {0};
+    int r = alert_record_decode(f->key, f->text, f->n, &record, &f->err);
+    if (r < 0)
+        return r;
+    (void)snprintf(record.id, sizeof(record.id), "%s", id);
+    AlertRecord *to = insert((void **)&m->alerts, &m->n_alerts, sizeof(record), m->n_alerts);
+    if (!to)
+        return -ENOMEM;
+    *to = record;
+    return 0;
+}
+
 /* The lowest create revision leads. */
 static void feed_candidate(Model *m, const Fed *f)
 {
@@ -316,8 +369,13 @@ int model_feed(Model *m, const EtcdEvent *event)
     case KEY_REQUESTS:
         r = feed_request(m, &fed, rest);
         break;
-    case KEY_RENDEZVOUS:
     case KEY_ALERTS:
+        r = feed_alert(m, &fed, rest);
+        break;
+    case KEY_HEALTH:
+        r = feed_health(m, &fed, rest);
+        break;
+    case KEY_RENDEZVOUS:
         break;
     default:
         r = feed_job(m, &fed, kind, rest);
@@ -366,6 +424,15 @@ int model_find_job(const Model *m, const char *name, ModelJob **ret, Error *err)
         return error_set(err, -ENOENT, "no job %s in cluster %s", name, m->cluster);
     *ret = job;
     return 0;
+}
+
+const AlertRecord *model_alert(const Model *m, const IncidentRecord *incident)
+{
+    for (size_t i = 0; i < m->n_alerts; i++)
+        if (strcmp(m->alerts[i].id, incident->id) == 0 &&
+            m->alerts[i].incident_usec == incident->at_usec)
+            return &m->alerts[i];
+    return NULL;
 }
 
 const RankReport *model_rank(const ModelJob *job, int rank)

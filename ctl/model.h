@@ -45,8 +45,12 @@ typedef struct Model {
     size_t n_nodes;
     CordonRecord *cordons;
     size_t n_cordons;
+    HealthRecord *health; /* of nodes that are here, and of those that are gone */
+    size_t n_health;
     IncidentRecord *incidents; /* by time */
     size_t n_incidents;
+    AlertRecord *alerts;
+    size_t n_alerts;
     Candidate candidates[MODEL_CANDIDATES_MAX]; /* the first one leads */
     size_t n_candidates;
     RequestRecord *requests;
@@ -70,6 +74,10 @@ ModelJob *model_job(const Model *model, const char *name);
 int model_find_job(const Model *model, const char *name, ModelJob **ret, Error *err);
 const NodeRecord *model_node(const Model *model, const char *name);
 const CordonRecord *model_cordon(const Model *model, const char *node);
+const HealthRecord *model_health(const Model *model, const char *node);
+
+/* How far an incident has been told, or NULL while it is not known. */
+const AlertRecord *model_alert(const Model *model, const IncidentRecord *incident);
 
 /* The report of a rank of the present world, or NULL. */
 const RankReport *model_rank(const ModelJob *job, int rank);

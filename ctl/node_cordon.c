@@ -4,6 +4,7 @@
 #include "cluster/keys.h"
 #include "cluster/records.h"
 #include "ctl/arguments.h"
+#include "ctl/health.h"
 
 #include <string.h>
 
@@ -47,6 +48,37 @@ static int read_cordon(Client *client, const char *node, CordonRecord *ret, int6
     return cordon_record_decode(key, cordon->kvs[0].value, cordon->kvs[0].n_value, ret, err);
 }
 
+/* A quarantine ends when the node's probes find nothing, or by force: then what only a reset would
+ * have cured is forgotten, and the node says what it finds nevertheless. */
+static int retest(Client *client, const Arguments *a, Error *err)
+{
+    CordonRecord cordon;
+    RequestRecord request;
+    NodeVerdict verdict;
+    int64_t revision;
+    double timeout_sec = a->timeout_sec < 0 ? HEALTH_CHECK_SEC : a->timeout_sec;
+    int r = read_cordon(client, a->operand, &cordon, &revision, err);
+    if (r < 0 || cordon.mode != CORDON_QUARANTINE || *cordon.job)
+        return r;
+    r = health_ask(client, a->operand, a->force, timeout_sec, &request, &verdict, err);
+    if (r < 0 && a->force && r != -ECONNREFUSED) {
+        fprintf(stderr, "sdctl: %s; let in unchecked\n", err->text);
+        return 0;
+    }
+    if (r == -ENOENT || r == -ETIMEDOUT)
+        return error_prefix(err, r, "node %s stays in quarantine (--force lets it in unchecked)",
+                            a->operand);
+    if (r == 0 && verdict >= NODE_DRAIN && !a->force)
+        return error_set(err, -EBUSY,
+                         "node %s stays in quarantine, its check says: %s (--force: it was "
+                         "repaired)",
+                         a->operand, request.answer);
+    if (r == 0 && verdict >= NODE_DRAIN)
+        fprintf(stderr, "sdctl: node %s still says: %s; it may be quarantined again\n", a->operand,
+                request.answer);
+    return r;
+}
+
 static int change(Client *client, const Arguments *a, CordonMode mode, Error *err)
 {
     bool done = false;
@@ -79,6 +111,8 @@ static int set(const Arguments *a, CordonMode mode)
         r = error_set(&err, -ENOENT, "\"%s\" is not a node's name", a->operand);
     if (r == 0)
         r = client_open(&a->client, &client, &err);
+    if (r == 0 && mode == CORDON_NONE)
+        r = retest(&client, a, &err);
     if (r == 0)
         r = change(&client, a, mode, &err);
     client_close(&client);

@@ -2,6 +2,7 @@
  * them. Nodes that are cordoned or have ranks, but no record, are shown as gone. */
 #include "cluster/codec.h"
 #include "ctl/arguments.h"
+#include "ctl/health.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
 
@@ -46,16 +47,18 @@ static json_t *node_json(const Model *m, const char *name, const NodeRecord *rec
     const NodeRecord none = {.verdict = NODE_HEALTHY};
     const NodeRecord *n = record ? record : &none;
     char lost[SLOTS_TEXT_MAX];
-    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "node",
-                     name, "state",
+    char bad[SLOTS_TEXT_MAX];
+    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o}",
+                     "node", name, "state",
                      !record                 ? "gone"
                      : n->state == NODE_LEFT ? "left"
                                              : "up",
                      "slots", n->n_slots, "lost_slots", slots_format(n->lost_slots, lost),
-                     "address", n->address, "verdict", record ? verdicts[n->verdict] : "unknown",
-                     "evidence", n->evidence, "machine_id", n->machine_id, "boot_id", n->boot_id,
-                     "version", n->version, "log_dir", n->log_dir, "cordon",
-                     cordon_json(model_cordon(m, name)), "ranks", ranks_json(m, name));
+                     "bad_slots", slots_format(n->bad_slots, bad), "address", n->address, "verdict",
+                     record ? verdicts[n->verdict] : "unknown", "evidence", n->evidence,
+                     "machine_id", n->machine_id, "boot_id", n->boot_id, "version", n->version,
+                     "log_dir", n->log_dir, "cordon", cordon_json(model_cordon(m, name)), "ranks",
+                     ranks_json(m, name), "health", health_json(model_health(m, name)));
 }
 
 static void print_line(json_t *j)
@@ -126,7 +129,7 @@ static void print_cordon(json_t *c)
                json_count(c, "strikes") == 1 ? "" : "s", json_text(c, "reason"));
 }
 
-static void print_node(json_t *j)
+static void print_node(json_t *j, const HealthRecord *health)
 {
     json_t *ranks = json_object_get(j, "ranks"), *rank;
     size_t i;
@@ -144,6 +147,7 @@ static void print_node(json_t *j)
     json_array_foreach (ranks, i, rank)
         printf("  slot %-3lld rank %lld of job %s\n", json_count(rank, "slot"),
                json_count(rank, "rank"), json_text(rank, "job"));
+    health_print(health);
 }
 
 int node_status(const Arguments *a)
@@ -161,7 +165,7 @@ int node_status(const Arguments *a)
         print_json(j);
         return CTL_DONE;
     }
-    print_node(j);
+    print_node(j, model_health(model, a->operand));
     json_decref(j);
     return CTL_DONE;
 }

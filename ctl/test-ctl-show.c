@@ -185,10 +185,16 @@ static void the_cluster_says_what_is_wrong_first(void **state)
     assert_contains(lab->out, "! record /sdtrain/lab/nodes/n7: machine_id: ");
     assert_contains(lab->out, "! record /sdtrain/lab/nodes/n8: v: record version 2 is newer than "
                               "1");
-    assert_contains(lab->out, "! node n2 is missing; job a has ranks there\n");
+    assert_contains(lab->out, "! node n2 is missing; job a has ranks there\n    its ranks go ");
     assert_contains(lab->out, "! incident a-1 is open: trainer-died on n2: signal 9 <killed>\n");
-    assert_contains(lab->out, "cluster lab: see above\n");
+    assert_contains(lab->out, "cluster lab: 5 things are wrong, see above\n");
 
+    ctl_put_text(lab, KEY_CORDONS, "n9", "{\"v\":9}");
+    assert_int_equal(ctl_run(lab, "node list"), 0);
+    assert_contains(lab->out, "\nn9                   gone ");
+    assert_int_equal(ctl_run(lab, "cluster status"), 0);
+    assert_contains(lab->out, "          n9 is cordoned\n");
+    ctl_remove(lab, KEY_CORDONS, "n9");
     ctl_remove(lab, KEY_NODES, "n7");
     ctl_remove(lab, KEY_NODES, "n8");
     put_incident(lab, "a", INCIDENT_RESOLVED);
@@ -199,6 +205,10 @@ static void the_cluster_says_what_is_wrong_first(void **state)
     json_t *j = ctl_json(lab);
     assert_true(json_is_true(at(j, "ok")));
     assert_int_equal(json_array_size(at(j, "wrong")), 0);
+    assert_int_equal(json_array_size(at(j, "advice")), 0);
+    json_t *member = json_array_get(at(j, "members"), 0);
+    assert_true(json_is_true(at(member, "answers")) && json_is_true(at(member, "leads")));
+    assert_true(json_integer_value(at(member, "db_bytes")) > 0);
     assert_string_equal(json_string_value(at(j, "leader")), "second"); /* it came first */
     assert_string_equal(json_string_value(json_array_get(at(j, "standby"), 0)), "first");
     assert_int_equal(json_integer_value(at(j, "nodes")), 2);

@@ -291,7 +291,7 @@ void ctl_put_running_job(CtlLab *lab, const char *name)
                        .submitted_usec = UINT64_C(1699999999000000)};
     CTL_PUT(lab, KEY_SPECS, name, spec_record, spec);
     free(spec.spec);
-    DesiredRecord desired = {.state = DESIRED_RUNNING, .min = 1, .max = 4};
+    DesiredRecord desired = {.state = DESIRED_RUNNING, .min = 1, .max = 4, .target = 2};
     CTL_PUT(lab, KEY_DESIRED, name, desired_record, desired);
     WorldRun runs[2] = {{.node = "n1", .incarnation = 1, .slots = 1},
                         {.node = "n2", .incarnation = 1, .slots = 1}};

@@ -50,8 +50,13 @@ int node_status(const Arguments *a);
 int node_cordon(const Arguments *a);
 int node_drain(const Arguments *a);
 int node_uncordon(const Arguments *a);
+int node_check(const Arguments *a);
 
 int cluster_status(const Arguments *a);
+int cluster_what_if(const Arguments *a);
+
+int alerts_list(const Arguments *a);
+int alerts_test(const Arguments *a);
 
 int dev_up(const Arguments *a);
 int dev_down(const Arguments *a);
@@ -59,4 +64,5 @@ int dev_status(const Arguments *a);
 int dev_kill_node(const Arguments *a);
 int dev_start_node(const Arguments *a);
 
+int simulate(const Arguments *a);
 int completion(const Arguments *a);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/message_id.h"
 #include "cluster/keys.h"
 #include "daemon/job.h"
 #include "daemon/manager.h"
@@ -28,10 +29,13 @@ static void commit_answer(Commit *commit, bool committed)
 {
     Team *team = commit->team;
     commit->busy = false;
-    log_info("checkpoint of step %lld %s JOB=%s GENERATION=%lld STEP=%lld",
-             (long long)commit->line.step, committed ? "committed" : "refused: the world has moved",
-             team->job->name, (long long)team->generation, (long long)commit->line.step);
+    log_event(LOG_LEVEL_INFO, MESSAGE_CHECKPOINT,
+              "checkpoint of step %lld %s JOB=%s GENERATION=%lld STEP=%lld",
+              (long long)commit->line.step,
+              committed ? "committed" : "refused: the world has moved", team->job->name,
+              (long long)team->generation, (long long)commit->line.step);
 
+    daemon_metrics_note_commit(team->job->manager, team->job->name, committed);
     Rank *rank = manager_rank_of(team, team_rank0(team));
     ChannelMessage answer = {.type = committed ? CHANNEL_COMMITTED : CHANNEL_REFUSED,
                              .generation = team->generation,

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "cluster/keys.h"
+#include "metrics/http_server.h"
 
 #include <libgen.h>
 #include <limits.h>
@@ -19,12 +20,13 @@ static const Setting table[] = {
     SETTING(TEXT, node, 0, 0, "name of this node (the host's name)"),
     SETTING(TEXT, machine_id, 0, 0, "32 hex digits (/etc/machine-id)"),
     SETTING(TEXT, etcd, 0, 0, "endpoints, HOST:PORT,... ($SDTRAIN_ETCD)"),
-    SETTING(TEXT, etcd_ca, 0, 0, "PEM file of the authority; turns TLS on"),
-    SETTING(TEXT, etcd_cert, 0, 0, "PEM file of this client's certificate"),
-    SETTING(TEXT, etcd_key, 0, 0, "PEM file of its key"),
+    SETTING(FILE, etcd_ca, 0, 0, "PEM file of the authority; turns TLS on"),
+    SETTING(FILE, etcd_cert, 0, 0, "PEM file of this client's certificate"),
+    SETTING(FILE, etcd_key, 0, 0, "PEM file of its key"),
     SETTING(TEXT, etcd_tls_name, 0, 0, "name in the members' certificates"),
     SETTING(TEXT, etcd_user, 0, 0, "user of etcd's authentication"),
-    SETTING(TEXT, etcd_password_file, 0, 0, "file with its password"),
+    SETTING(FILE, etcd_password_file, 0, 0, "file with its password"),
+    SETTING(TEXT, metrics, 0, 0, "ADDRESS:PORT of /metrics and /healthz (off)"),
     SETTING(TEXT, address, 0, 0, "where other nodes reach the ranks of this one"),
     SETTING(INTEGER, slots, 1, CONFIG_SLOTS_MAX, "devices that can host a rank (1)"),
     SETTING(INTEGER, lease_sec, 1, 600, "silence after which a node is gone (10)"),
@@ -41,8 +43,15 @@ static const Setting table[] = {
     SETTING(NUMBER, startup_sec, 0.1, 86400, "start, restore, join (600)", .reloads = true),
     SETTING(NUMBER, save_sec, 0.1, 86400, "a save that ranks wait for (600)", .reloads = true),
     SETTING(INTEGER, health_sec, 1, 86400, "between two rounds of probes (60)", .reloads = true),
+    SETTING(INTEGER, probe_sec, 1, 600, "for one probe, then it hangs (30)", .reloads = true),
     SETTING(INTEGER, disk_min_bytes, 0, 1024 * 1024 * GIB,
             "free space below which the node is suspect (1 GiB)", .reloads = true),
+    SETTING(INTEGER, gpus, 0, CONFIG_SLOTS_MAX, "GPUs that this node has (0)"),
+    SETTING(INTEGER, rdma_devices, 0, 1024, "EFA and other RDMA devices (0)"),
+    SETTING(TEXT, state_dir, 0, 0, "what probes remember (run_dir/health)"),
+    SETTING(TEXT, nvml, 0, 0, "NVIDIA's library (libnvidia-ml.so.1)"),
+    SETTING(TEXT, kernel_log, 0, 0, "read for Xids (/dev/kmsg); off: not read"),
+    SETTING(TEXT, sysfs, 0, 0, "where PCI and RDMA devices are looked for (/sys)"),
     SETTING(LIST, trainer_environment, 0, CONFIG_ENVIRONMENT_MAX, "KEY=VALUE for trainers",
             .reloads = true),
     SETTING(MAP, labels, 0, CONFIG_LABELS_MAX, "KEY=VALUE of this node", .reloads = true),
@@ -97,7 +106,11 @@ static int set_defaults(Config *c, Error *err)
                   .startup_sec = 600,
                   .save_sec = 600,
                   .health_sec = 60,
-                  .disk_min_bytes = 1 << 30};
+                  .probe_sec = 30,
+                  .disk_min_bytes = 1 << 30,
+                  .nvml = "libnvidia-ml.so.1",
+                  .kernel_log = "/dev/kmsg",
+                  .sysfs = "/sys"};
     if (gethostname(c->node, sizeof(c->node) - 1) < 0)
         c->node[0] = '\0';
     const char *endpoints = getenv("SDTRAIN_ETCD");
@@ -142,6 +155,11 @@ static int check(const char *source, Config *c, Error *err)
         return error_set(err, -EINVAL, "%s: %s: %s is not an absolute path", source,
                          c->run_dir[0] != '/' ? "run_dir" : "log_dir",
                          c->run_dir[0] != '/' ? c->run_dir : c->log_dir);
+    if (!*c->state_dir)
+        (void)snprintf(c->state_dir, sizeof(c->state_dir), "%.500s/health", c->run_dir);
+    if (c->state_dir[0] != '/')
+        return error_set(err, -EINVAL, "%s: state_dir: %s is not an absolute path", source,
+                         c->state_dir);
     if (access(c->trainer, X_OK) < 0)
         return error_errno(err, -errno, "%s: trainer: %s", source, c->trainer);
     if (!*c->machine_id) {
@@ -152,6 +170,11 @@ static int check(const char *source, Config *c, Error *err)
     if (!is_machine_id(c->machine_id))
         return error_set(err, -EINVAL, "%s: machine_id: \"%s\" is not 32 hexadecimal digits",
                          source, c->machine_id);
+    if (*c->metrics) {
+        int r = http_address_check(c->metrics, err);
+        if (r < 0)
+            return error_prefix(err, r, "%s: metrics", source);
+    }
     if (*c->etcd_password_file) {
         int r = settings_read_line(c->etcd_password_file, c->etcd_password,
                                    sizeof(c->etcd_password), err);
@@ -185,7 +208,7 @@ void config_clear(Config *config)
 static bool is_same(const Setting *s, const Config *a, const Config *b)
 {
     const void *x = (const char *)a + s->offset, *y = (const char *)b + s->offset;
-    if (s->kind == SETTING_TEXT)
+    if (s->kind == SETTING_TEXT || s->kind == SETTING_FILE)
         return strcmp(x, y) == 0;
     return memcmp(x, y, s->size) == 0; /* lists reload, so they are never compared */
 }

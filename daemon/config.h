@@ -29,6 +29,7 @@ typedef struct Config {
     char etcd_ca[CONFIG_PATH_MAX], etcd_cert[CONFIG_PATH_MAX], etcd_key[CONFIG_PATH_MAX];
     char etcd_tls_name[256], etcd_user[128], etcd_password_file[CONFIG_PATH_MAX];
     char etcd_password[256]; /* read from the file */
+    char metrics[80];        /* address:port of /metrics; empty: off */
     char address[128];       /* where the other nodes' ranks reach ours */
     int64_t slots;
     int64_t lease_sec, fence_sec, drain_sec;
@@ -36,7 +37,10 @@ typedef struct Config {
     int64_t log_bytes; /* of one rank in one generation */
     int cgroup;        /* CgroupMode */
     double hang_floor_sec, hang_factor, startup_sec, save_sec;
-    int64_t health_sec, disk_min_bytes;
+    int64_t health_sec, probe_sec, disk_min_bytes;
+    int64_t gpus, rdma_devices;      /* that this node is expected to have */
+    char state_dir[CONFIG_PATH_MAX]; /* what probes remember; empty: run_dir/health */
+    char nvml[CONFIG_PATH_MAX], kernel_log[CONFIG_PATH_MAX], sysfs[CONFIG_PATH_MAX];
     json_t *trainer_environment; /* array of "KEY=VALUE"; NULL: none */
     json_t *labels;              /* object of strings; NULL: none */
 } Config;

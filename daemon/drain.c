@@ -1,10 +1,10 @@
 /* drain.c - see drain.h. */
 #include "daemon/drain.h"
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/message_id.h"
 #include "daemon/manager.h"
-
-#include <systemd/sd-daemon.h>
 
 static int on_deadline(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
@@ -25,9 +25,10 @@ void drain_signal(Manager *m, const char *name)
         return;
     }
     m->draining = true;
-    log_info("%s: draining for at most %lld s NODE=%s", name, (long long)m->config.drain_sec,
-             m->config.node);
-    (void)sd_notify(0, "STOPPING=1\nSTATUS=draining"); /* nobody listens outside systemd */
+    log_event(LOG_LEVEL_INFO, MESSAGE_DRAINING, "%s: draining for at most %lld s NODE=%s", name,
+              (long long)m->config.drain_sec, m->config.node);
+    m->drain_usec = clock_boottime_usec();
+    status_stopping(m);
     manager_add_timer(m, (uint64_t)m->config.drain_sec * USEC_PER_SEC, on_deadline, m,
                       &m->drain_timer);
     manager_touch_node(m);
@@ -68,7 +69,7 @@ void drain_advance(Manager *m)
         return;
     }
     if (m->leaving && node_is_settled(m)) {
-        log_info("left NODE=%s", m->config.node);
+        log_event(LOG_LEVEL_INFO, MESSAGE_LEFT, "left NODE=%s", m->config.node);
         (void)sd_event_exit(m->event, 0); /* fails only when it is exiting already */
     }
 }

@@ -2,6 +2,7 @@
 #include "daemon/hang.h"
 
 #include "base/log.h"
+#include "base/message_id.h"
 #include "daemon/manager.h"
 #include "daemon/rank.h"
 
@@ -33,10 +34,11 @@ static void declare_hung(Rank *rank, uint64_t now_usec)
     report->hung = true;
     report->step = MAX(report->step, rank->watchdog.step);
     report->stage = (int)rank->watchdog.stage;
-    log_warning("hangs at step %lld in %s for %.1f s JOB=%s GENERATION=%lld RANK=%d",
-                (long long)report->step, train_stage_name(rank->watchdog.stage),
-                (double)(now_usec - rank->watchdog.changed_usec) / 1e6, rank->job,
-                (long long)rank->generation, rank->rank);
+    log_event(LOG_LEVEL_WARNING, MESSAGE_RANK_HANGS,
+              "hangs at step %lld in %s for %.1f s JOB=%s GENERATION=%lld RANK=%d",
+              (long long)report->step, train_stage_name(rank->watchdog.stage),
+              (double)(now_usec - rank->watchdog.changed_usec) / 1e6, rank->job,
+              (long long)rank->generation, rank->rank);
     team_report(team);
     rank_kill(rank, "no progress since step %lld, %s", (long long)report->step,
               train_stage_name(rank->watchdog.stage));

@@ -2,6 +2,7 @@
 #include "daemon/job.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "daemon/manager.h"
 #include "daemon/rank.h"
@@ -65,6 +66,7 @@ void job_forget_if_idle(Job *job)
             break;
         }
     m->n_jobs--;
+    daemon_metrics_forget_job(m, job->name);
     (void)job_free(job); /* NULL always */
 }
 
@@ -99,6 +101,7 @@ void job_set_world(Job *job, const WorldRecord *world, int64_t revision)
     char why[64];
     (void)snprintf(why, sizeof(why), "generation %lld replaces it", (long long)world->generation);
     job->world_revision = revision;
+    (void)fault("world.seen"); /* this and those below: where a test ends the daemon */
     end_team(job, why);
 
     PlanSeat seats[RECORD_SLOTS_MAX];
@@ -140,6 +143,13 @@ void job_set_rendezvous(Job *job, int64_t generation, const RendezvousRecord *re
     }
 }
 
+/* Fewer ranks have more grains each. */
+uint64_t job_first_steps_usec(const Job *job, int world_size)
+{
+    int share = (job->first_steps_size + world_size - 1) / world_size;
+    return job->first_steps_usec * (uint64_t)MAX(share, 1);
+}
+
 /* ---- what can be done now ---- */
 
 static void start_pending(Team *team)
@@ -162,8 +172,10 @@ static void start_pending(Team *team)
         if (r < 0)
             team_seat_failed(team, seat, err.text);
     }
-    if (changed)
-        team_report(team); /* all of them in one write */
+    if (!changed)
+        return;
+    (void)fault("world.started");
+    team_report(team); /* all of them in one write */
 }
 
 static void send_go(Team *team)
@@ -180,7 +192,9 @@ static void send_go(Team *team)
         ChannelMessage go = {.type = CHANNEL_GO, .generation = team->generation};
         (void)snprintf(go.address, sizeof(go.address), "%s", job->rendezvous);
         rank->has_gone = true;
+        (void)fault("go.before");
         rank_send(rank, &go);
+        (void)fault("go.after");
     }
 }
 
@@ -207,6 +221,7 @@ static void settle_over(Job *job)
         if (!team_is_dead(t))
             all_dead = false;
         else if (!t->killed_usec) {
+            (void)fault("world.dead");
             t->killed_usec = clock_realtime_usec();
             log_info("old ranks are dead JOB=%s GENERATION=%lld", job->name,
                      (long long)t->generation);

@@ -64,6 +64,8 @@ struct Job {
     PhaseRecord phase;
     int64_t rendezvous_generation; /* 0: unknown */
     char rendezvous[128];
+    uint64_t first_steps_usec; /* how long they took in a world of first_steps_size; 0: unknown */
+    int first_steps_size;
     Team *team, *over; /* over: ended, not yet dead or not yet reported */
 };
 
@@ -78,6 +80,8 @@ void job_set_world(Job *job, const WorldRecord *world, int64_t revision);
 void job_set_phase(Job *job, const PhaseRecord *phase);
 void job_set_rendezvous(Job *job, int64_t generation, const RendezvousRecord *record);
 void job_advance(Job *job);
+/* What the first steps of a world of that size may be expected to take, from an earlier one; 0: unknown. */
+uint64_t job_first_steps_usec(const Job *job, int world_size);
 /* Forgets a job of which etcd and this node know nothing any more. */
 void job_forget_if_idle(Job *job);
 

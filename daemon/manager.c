@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/message_id.h"
 #include "daemon/drain.h"
 #include "daemon/fence.h"
 #include "daemon/hang.h"
@@ -11,12 +12,12 @@
 #include "daemon/remains.h"
 #include "daemon/team.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <systemd/sd-daemon.h>
 
 enum { STOOD_STILL_MSEC = 1000, TIMER_ACCURACY_USEC = 1000, END_WAIT_MSEC = 2000 };
 
@@ -58,6 +59,7 @@ static int on_hang_tick(_unused_ sd_event_source *source, _unused_ uint64_t usec
 
     hang_check(m, now_usec, stood_still_usec);
     fence_check(m, now_usec, stood_still_usec);
+    status_update(m, now_usec);
     manager_add_timer(m, HANG_TICK_MSEC * USEC_PER_MSEC, on_hang_tick, m, &m->hang_timer);
     /* after everything that is pending: what ranks said counts before their silence does */
     return sd_event_source_set_priority(m->hang_timer, SD_EVENT_PRIORITY_IDLE);
@@ -106,15 +108,23 @@ void manager_slot_clear(Manager *m, Rank *rank)
 
 void manager_slot_lost(Manager *m, Rank *rank)
 {
-    log_error("slot %d is lost: process %d survives SIGKILL JOB=%s GENERATION=%lld RANK=%d",
+    log_event(LOG_LEVEL_ERROR, MESSAGE_SLOT_LOST,
+              "slot %d is lost: process %d survives SIGKILL JOB=%s GENERATION=%lld RANK=%d",
               rank->slot, (int)rank->pid, rank->job, (long long)rank->generation, rank->rank);
     m->lost_slots |= UINT64_C(1) << rank->slot;
-    Seat *seat = rank->team ? team_seat_of(rank->team, rank) : NULL;
-    if (seat && seat->report.state != RANK_EXITED) {
+    advance_jobs(m);
+}
+
+void manager_node_told(Manager *m)
+{
+    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
+        Rank *rank = m->slots[i];
+        Seat *seat = rank && rank->lost && rank->team ? team_seat_of(rank->team, rank) : NULL;
+        if (!seat || seat->report.state == RANK_EXITED)
+            continue;
         ExitVerdict verdict = {.code = -SIGKILL, .text = "it survives SIGKILL; the slot is lost"};
         team_note_exit(rank->team, rank, &verdict);
     }
-    advance_jobs(m);
 }
 
 void manager_kill_all(Manager *m, const char *why)
@@ -175,13 +185,17 @@ static int on_hangup(_unused_ sd_event_source *source, _unused_ const struct sig
     Manager *m = userdata;
     _cleanup_(config_clear) Config fresh = {0};
     Error err = ERROR_INIT;
+    status_reloading(m);
     if (config_load(m->call, &fresh, &err) < 0) {
         log_error("configuration is not reloaded: %s", err.text);
-        return 0;
+    } else {
+        config_reload(&m->config, &fresh);
+        if (strcmp(m->config.trainer, fresh.trainer) != 0) /* fresh holds what was replaced */
+            manager_open_trainer(m);
+        log_info("configuration reloaded NODE=%s", m->config.node);
+        manager_touch_node(m);
     }
-    config_reload(&m->config, &fresh);
-    log_info("configuration reloaded NODE=%s", m->config.node);
-    manager_touch_node(m);
+    status_reloaded(m);
     return 0;
 }
 
@@ -194,11 +208,13 @@ static int on_child(_unused_ sd_event_source *source, _unused_ const struct sign
         siginfo_t child = {0};
         if (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) < 0 || child.si_pid == 0)
             break;
-        if (child.si_pid == m->probes.pid)
+        if (probes_own(&m->probes, child.si_pid))
             break; /* its own source takes it; the others are met at the next signal */
-        if (child.si_pid == m->keeper)
+        if (child.si_pid == m->keeper) {
+            m->keeper = 0;
             log_warning("the keeper was killed; orphans will wait for the next sdtraind NODE=%s",
                         m->config.node);
+        }
         Rank *rank = NULL;
         for (size_t i = 0; i < ELEMENTSOF(m->slots) && !rank; i++)
             if (m->slots[i] && !m->slots[i]->exited && m->slots[i]->pid == child.si_pid)
@@ -250,6 +266,8 @@ static int open_etcd(Manager *m, Error *err)
     options.password = *c->etcd_password ? c->etcd_password : options.password;
 
     r = etcd_new(m->event, &options, &m->etcd, err);
+    if (r == 0)
+        r = daemon_metrics_open(m, err);
     if (r < 0)
         return r;
     m->contact_usec = clock_boottime_usec();
@@ -257,6 +275,14 @@ static int open_etcd(Manager *m, Error *err)
     if (r < 0)
         return error_errno(err, r, "cannot ask for a lease");
     return watches_open(m, err);
+}
+
+void manager_open_trainer(Manager *m)
+{
+    m->trainer = fd_close(m->trainer);
+    m->trainer = open(m->config.trainer, O_PATH | O_CLOEXEC);
+    if (m->trainer < 0) /* then each rank looks for itself, and says what is wrong */
+        log_warning("trainer: %s: %s", m->config.trainer, strerror(errno));
 }
 
 /* What must be there before the first thread: the lock, a clean slate, the keeper. */
@@ -285,21 +311,26 @@ static int prepare(Manager *m, Error *err)
     return 0;
 }
 
-int manager_new(const ConfigCall *call, Manager **ret, Error *err)
+int manager_new(const ConfigCall *call, Config *config, Manager **ret, Error *err)
 {
     Manager *made = malloc(sizeof(*made));
-    if (!made)
+    if (!made) {
+        config_clear(config);
         return error_set(err, -ENOMEM, "out of memory");
+    }
     *made = (Manager){.call = call,
+                      .config = *config,
                       .lock = -EBADF,
+                      .trainer = -EBADF,
                       .incarnation = clock_realtime_usec(),
                       .hang_tick_usec = clock_boottime_usec(),
-                      .probes = {.pidfd = -EBADF, .output = -EBADF}};
+                      .started_usec = clock_boottime_usec(),
+                      .kernel = {.fd = -EBADF}};
     _cleanup_(manager_freep) Manager *m = made;
+    *config = (Config){0};
 
-    int r = config_load(call, &m->config, err);
-    if (r == 0)
-        r = prepare(m, err);
+    manager_open_trainer(m);
+    int r = prepare(m, err);
     if (r == 0)
         r = node_open(&m->node, err);
     if (r < 0)
@@ -354,15 +385,23 @@ Manager *manager_free(Manager *m)
     for (size_t i = 0; i < ELEMENTSOF(m->signal_sources); i++)
         m->signal_sources[i] = sd_event_source_disable_unref(m->signal_sources[i]);
     probes_clear(&m->probes);
+    kernel_watch_clear(&m->kernel);
     watches_clear(&m->watches);
     node_clear(&m->node);
     m->lease = etcd_lease_free(m->lease);
     m->etcd = etcd_free(m->etcd);
+    m->metrics = daemon_metrics_free(m->metrics);
     m->event = sd_event_unref(m->event);
     Error err = ERROR_INIT;
-    if (cgroup_destroy(&m->cgroups, &err) < 0)
+    int r = cgroup_destroy(&m->cgroups, &err);
+    if (r < 0)
         log_warning("%s", err.text);
+    if (r == 0 && m->leaving && m->lost_slots == 0 && m->keeper > 0) { /* nothing is left for it */
+        (void)kill(m->keeper, SIGKILL);
+        (void)waitpid(m->keeper, NULL, 0);
+    }
     m->lock = fd_close(m->lock);
+    m->trainer = fd_close(m->trainer);
     config_clear(&m->config);
     free(m);
     return NULL;

@@ -12,8 +12,11 @@
 #include "daemon/cgroup.h"
 #include "daemon/config.h"
 #include "daemon/job.h"
+#include "daemon/kernel-watch.h"
+#include "daemon/metrics.h"
 #include "daemon/node.h"
 #include "daemon/probes.h"
+#include "daemon/status.h"
 #include "daemon/watch.h"
 
 enum { HANG_TICK_MSEC = 200 };
@@ -24,12 +27,16 @@ struct Manager {
     sd_event *event;
     Etcd *etcd;
     EtcdLease *lease;
+    DaemonMetrics *metrics; /* NULL: off */
     Watches watches;
     Node node;
     Probes probes;
+    KernelWatch kernel;
+    Status status;
     CgroupBase cgroups;
     uint64_t incarnation;
     int lock;
+    int trainer; /* the program, as it was when sdtraind began or was told of another */
     pid_t keeper;
 
     Rank *slots[RECORD_SLOTS_MAX]; /* what lives in each, or could not be killed */
@@ -38,21 +45,24 @@ struct Manager {
     size_t n_jobs;
 
     sd_event_source *alive_timer, *hang_timer, *drain_timer, *signal_sources[5];
-    uint64_t hang_tick_usec; /* when the hang check last ran */
-    uint64_t contact_usec;   /* when etcd last answered */
-    Error error;             /* why the loop was ended, if it was */
-    bool fenced;             /* it has been silent for too long */
+    uint64_t hang_tick_usec;           /* when the hang check last ran */
+    uint64_t started_usec, drain_usec; /* when it began, and was told to stop */
+    uint64_t contact_usec;             /* when etcd last answered */
+    Error error;                       /* why the loop was ended, if it was */
+    bool fenced;                       /* it has been silent for too long */
     bool draining;
     bool is_idle; /* draining, and nothing runs any more */
     bool leaving; /* the record that says `left` is under way */
 };
 
-/* call must outlive the Manager. */
-int manager_new(const ConfigCall *call, Manager **ret, Error *err);
+/* Takes what config holds, whatever it returns. call, for reloads, must outlive the Manager. */
+int manager_new(const ConfigCall *call, Config *config, Manager **ret, Error *err);
 Manager *manager_free(Manager *m);
 DEFINE_CLEANUP(Manager, manager_free)
 /* Until it is told to end. 0: left in an orderly way. */
 int manager_run(Manager *m, Error *err);
+/* Opens the trainer, so that an upgrade of its file changes nothing until sdtraind restarts. */
+void manager_open_trainer(Manager *m);
 /* Ends the loop with that error. */
 void manager_fail(Manager *m, const Error *err);
 
@@ -70,6 +80,9 @@ uint64_t manager_alive_usec(const Manager *m);
 Rank *manager_rank_of(const Team *team, const Seat *seat);
 void manager_slot_clear(Manager *m, Rank *rank); /* frees the rank; whoever waits may start */
 void manager_slot_lost(Manager *m, Rank *rank);
+/* The node's record is in etcd as it is. Only now do lost slots' ranks count as exited: a world that
+ * was decided in between would place a rank on them. */
+void manager_node_told(Manager *m);
 void manager_kill_all(Manager *m, const char *why);
 bool manager_is_idle(const Manager *m); /* no rank lives or waits, but for lost slots */
 

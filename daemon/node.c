@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/message_id.h"
 #include "cluster/keys.h"
 #include "daemon/exit.h"
 #include "daemon/manager.h"
@@ -12,7 +13,6 @@
 
 #include <fcntl.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 
 enum { RETRY_MSEC = 200, TOGETHER_MAX = RECORD_SLOTS_MAX };
 
@@ -63,7 +63,9 @@ static int node_encode(const Manager *m, char **ret)
                          .n_slots = (int)m->config.slots,
                          .state = node->state,
                          .verdict = node->verdict,
-                         .lost_slots = m->lost_slots};
+                         .lost_slots = m->lost_slots,
+                         .bad_slots = node->bad_slots,
+                         .startup_usec = (uint64_t)(m->config.startup_sec * 1e6)};
     (void)snprintf(record.name, sizeof(record.name), "%s", m->config.node);
     (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s", m->config.machine_id);
     (void)snprintf(record.boot_id, sizeof(record.boot_id), "%s", node->boot_id);
@@ -102,6 +104,18 @@ static void retry_later(Manager *m)
         manager_add_timer(m, RETRY_MSEC * USEC_PER_MSEC, on_retry, m, &m->node.retry);
 }
 
+/* Missing rights are a person's to give: said once, and tried again slowly. */
+static bool is_refused(Manager *m, int r, const Error *err)
+{
+    Node *node = &m->node;
+    if (r == -EACCES && !node->refused)
+        log_error("etcd refuses this node's record: %s; what may this certificate's or user's name "
+                  "do there? NODE=%s",
+                  err->text, m->config.node);
+    node->refused = r == -EACCES;
+    return node->refused;
+}
+
 /* Somebody's record lies under our name: ours of an earlier life or an earlier lease, or another
  * machine's. */
 static void judge_tenant(Manager *m, const EtcdKeyValue *kv)
@@ -131,7 +145,8 @@ static void on_looked(int r, const Error *err, const EtcdRange *range, void *use
     Manager *m = userdata;
     m->node.call = NULL; /* it frees itself */
     if (r < 0) {
-        log_debug("cannot read this node's record: %s; trying again", err->text);
+        if (!is_refused(m, r, err))
+            log_debug("cannot read this node's record: %s; trying again", err->text);
         retry_later(m);
         return;
     }
@@ -158,10 +173,14 @@ static void on_put(int r, const Error *err, const EtcdTxnResult *result, void *u
     Node *node = &m->node;
     node->call = NULL; /* it frees itself */
     if (r < 0 || !result->succeeded) {
-        if (r < 0)
-            log_debug("cannot put this node's record: %s; reading again", err->text);
         node->lease = 0;
         node->wanted = true;
+        if (is_refused(m, r, err)) {
+            retry_later(m);
+            return;
+        }
+        if (r < 0)
+            log_debug("cannot put this node's record: %s; reading again", err->text);
         if (node->with_ranks) /* their world may have moved: they die first */
             retry_later(m);
         node_look(m);
@@ -170,15 +189,17 @@ static void on_put(int r, const Error *err, const EtcdTxnResult *result, void *u
 
     manager_note_contact(m);
     node->with_ranks = false;
+    node->refused = false;
     node->revision = result->revision;
     if (!node->registered) {
         node->registered = true;
-        log_info("registered NODE=%s", m->config.node);
-        (void)sd_notifyf(0, "READY=1\nSTATUS=registered as %s in cluster %s", m->config.node,
-                         m->config.cluster); /* nobody listens outside systemd */
+        log_event(LOG_LEVEL_INFO, MESSAGE_REGISTERED, "registered NODE=%s", m->config.node);
+        status_ready(m);
     }
     if (node->wanted)
         node_put(m);
+    else
+        manager_node_told(m);
     manager_touch_node(m);
 }
 
@@ -215,7 +236,7 @@ static void node_put(Manager *m)
 {
     Node *node = &m->node;
     int64_t lease = etcd_lease_id(m->lease);
-    if (node->call || node->retry || lease == 0) {
+    if (node->call || node->retry || lease == 0 || !m->probes.is_ready) {
         node->wanted = true;
         return;
     }
@@ -273,8 +294,11 @@ void node_lease_changed(Manager *m, EtcdLeaseState state)
 {
     Node *node = &m->node;
     manager_note_contact(m);
+    if (state != ETCD_LEASE_GRANTED)
+        daemon_metrics_note_lease(m, state == ETCD_LEASE_RENEWED);
     if (state == ETCD_LEASE_LOST) {
-        log_warning("the lease is gone; taking a new one, ranks run on NODE=%s", m->config.node);
+        log_event(LOG_LEVEL_WARNING, MESSAGE_LEASE_LOST,
+                  "the lease is gone; taking a new one, ranks run on NODE=%s", m->config.node);
         node->revision = 0;
         node->lease = 0;
         return;

@@ -19,9 +19,11 @@ typedef struct Manager Manager;
 typedef struct Node {
     char boot_id[37];
     bool registered; /* once at least */
+    bool refused;    /* etcd knows us, and does not let us write or read our record */
     NodeState state;
     NodeVerdict verdict; /* of the probes */
     char evidence[RECORD_TEXT_MAX + 1];
+    uint64_t bad_slots; /* likewise */
 
     int64_t revision; /* of our key as last seen; 0: there is none */
     int64_t lease;    /* that it was put under; 0: it must be put */

@@ -1,13 +1,21 @@
-/* probes.h - runs the health probes, one after the other, each in a child that can be killed.
+/* probes.h - runs the health probes, all at once, each in a child that can be killed; keeps what
+ * they must remember; judges; answers requests for a check.
+ *
+ * A node registers when its first round is over: a GPU that is missing is known before any rank is
+ * placed. answers[] is what metrics, records and people read.
  *
  * Ownership: part of the Manager.
- * Units:     *_usec microseconds.
+ * Units:     *_usec as verdict.h and records.h say.
  * Errors:    a probe that cannot run is an answer (verdict.h), not an error.
  * Threads:   loop thread only.
  */
 #pragma once
 
+#include "cluster/keys.h"
+#include "cluster/records.h"
 #include "daemon/config.h"
+#include "etcd/etcd.h"
+#include "health/gpus.h"
 #include "health/verdict.h"
 
 #include <sys/types.h>
@@ -15,18 +23,58 @@
 
 typedef struct Manager Manager;
 
-typedef struct Probes {
-    ProbeAnswer answers[PROBES_MAX];
-    char evidence[PROBES_MAX][PROBE_TEXT_MAX + 32];
-    size_t current; /* the one that runs, or is next */
-    pid_t pid;      /* 0: none runs */
+enum { PROBE_ASKS_MAX = 8 };
+
+typedef struct ProbeChild {
+    Manager *manager;
+    pid_t pid; /* 0: no child; one that survives SIGKILL keeps its place, and its probe hangs */
     int pidfd, output;
-    bool killed;
+    bool killed;    /* its time was over */
+    bool is_waited; /* the round waits for it */
+    uint64_t began_usec;
+    json_t *state; /* what it left; NULL: nothing */
     sd_event_source *timer, *exit_source;
+} ProbeChild;
+
+/* Somebody who waits for a round that began after he asked. */
+typedef struct ProbeAsk {
+    char key[KEY_MAX];
+    int64_t revision;
+    char *text; /* the record as it lies there; owned */
+    bool is_served;
+} ProbeAsk;
+
+typedef struct Probes {
+    ProbeAnswer
+        answers[PROBES_MAX]; /* of each probe, in probe_list()'s order; then the kernel's log */
+    size_t n_answers;
+    Verdict verdict;
+    uint64_t verdict_since_usec; /* realtime */
+    char cure[96];
+    bool is_ready; /* the first round is over */
+
+    ProbeChild children[PROBES_MAX];
+    int n_waited; /* children that the round waits for */
+    Gpus gpus;    /* slot by place */
+    ProbeAsk asks[PROBE_ASKS_MAX];
+    size_t n_asks;
+    uint64_t posted_usec; /* when health/<node> was last put; 0: never */
+    bool is_posted;       /* it holds what is known, but for the ages */
+    Hash posted;          /* of what it holds */
+    EtcdCall *post;
+    sd_event_source *timer;
 } Probes;
 
 void probes_start(Manager *m); /* the first round at once */
 void probes_clear(Probes *probes);
+bool probes_own(const Probes *probes, pid_t pid);
 
-/* sdtraind --probe NAME: runs it here and prints what it found. */
+/* What the kernel's log says now. */
+void probes_note_kernel(Manager *m, const ProbeResult *result);
+/* requests/<id> of kind check or clear, not answered yet; kv is copied. */
+void probes_ask(Manager *m, const EtcdKeyValue *kv, bool clear);
+
+/* sdtraind --probe NAME: runs it here and prints what it found, with what the environment's
+ * SDTRAIN_PROBE holds as context, or else what the configuration says. */
+bool probes_is_child(void);
 int probes_run_one(const Config *config, const char *name, Error *err);

@@ -47,15 +47,14 @@ void progress_note(Progress *progress, const ChannelMessage *step)
                                         .samples_per_sec = step->samples_per_sec,
                                         .step_sec = step->step_sec,
                                         .samples_seen = step->samples_seen,
-                                        .slowest_rank = step->slowest_rank,
                                         .at_usec = clock_realtime_usec()};
-    if (progress->timer)
-        return; /* goes with the next one */
-
     uint64_t since_usec = clock_boottime_usec() - progress->sent_usec;
-    if (progress->sent_usec == 0 || since_usec >= USEC_PER_SEC)
+    bool is_last = step->step >= step->steps; /* nothing would bring it later */
+    if (is_last || progress->sent_usec == 0 || since_usec >= USEC_PER_SEC) {
+        progress->timer = sd_event_source_disable_unref(progress->timer);
         progress_send(progress);
-    else
+    } else if (!progress->timer) {
         manager_add_timer(progress->post.team->job->manager, USEC_PER_SEC - since_usec, on_due,
                           progress, &progress->timer);
+    }
 }

@@ -1,6 +1,6 @@
 /* progress.h - progress/<job>, written by rank 0's node at most once a second.
  *
- * The first step of a world goes out at once.
+ * The first step of a world goes out at once, and so does the job's last.
  *
  * Ownership: part of a Team.
  * Units:     steps, samples, seconds.

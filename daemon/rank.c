@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/message_id.h"
 #include "daemon/cgroup.h"
 #include "daemon/manager.h"
 #include "daemon/relay.h"
@@ -180,8 +181,8 @@ static void note_exit(Rank *rank, const siginfo_t *info)
                        "stood still for %.1f s; its dead-man timer ended it",
                        (double)still_usec / 1e6);
     }
-    log_info("exited %d: %s JOB=%s GENERATION=%lld RANK=%d", verdict.code, verdict.text, rank->job,
-             (long long)rank->generation, rank->rank);
+    log_event(LOG_LEVEL_INFO, MESSAGE_RANK_ENDED, "exited %d: %s JOB=%s GENERATION=%lld RANK=%d",
+              verdict.code, verdict.text, rank->job, (long long)rank->generation, rank->rank);
     if (rank->team)
         team_note_exit(rank->team, rank, &verdict);
 }
@@ -262,6 +263,7 @@ static int spawn(Rank *rank, Error *err)
         return error_set(err, -ENOMEM, "out of memory for an environment");
     char *argv[] = {m->config.trainer, (char[]){"run"}, NULL};
     SpawnRequest request = {.argv = argv,
+                            .program = MAX(m->trainer, 0),
                             .environment = environment,
                             .output = output,
                             .channel = other_end,
@@ -295,15 +297,18 @@ int rank_start(Team *team, Seat *seat, Error *err)
     m->slots[seat->slot] = rank;
     seat->report.pid = rank->pid;
     seat->report.started_usec = seat->report.at_usec = clock_realtime_usec();
-    watchdog_start(&rank->watchdog, clock_boottime_usec());
+    watchdog_start(&rank->watchdog, job_first_steps_usec(team->job, team->world_size),
+                   clock_boottime_usec());
     r = watch(rank);
     if (r < 0) { /* without its events it would be lost to us */
         rank_kill(rank, "cannot watch it: %s", strerror(-r));
         return error_errno(err, r, "cannot watch rank %d", rank->rank);
     }
     rank_send_alive(rank, manager_alive_usec(m));
-    log_info("started as process %d in slot %d JOB=%s GENERATION=%lld RANK=%d", (int)rank->pid,
-             rank->slot, rank->job, (long long)rank->generation, rank->rank);
+    daemon_metrics_note_start(rank);
+    log_event(LOG_LEVEL_INFO, MESSAGE_RANK_STARTED,
+              "started as process %d in slot %d JOB=%s GENERATION=%lld RANK=%d", (int)rank->pid,
+              rank->slot, rank->job, (long long)rank->generation, rank->rank);
     return 0;
 }
 

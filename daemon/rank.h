@@ -31,7 +31,9 @@ struct Rank {
     RankLog *log;
     Watchdog watchdog;
     LastWords words;
-    int64_t joined_step; /* the first it went to after joining */
+    int64_t joined_step;       /* the first it went to after joining */
+    int64_t failed_saves;      /* as the trainer last told, since its start; so is */
+    ChannelStoreUse store_use; /* of the checkpoints' store */
     bool said_hello, was_assigned, is_ready, has_gone, was_stopped;
     bool exited;   /* the trainer process is reaped */
     bool killing;  /* SIGKILL was sent on purpose */

@@ -33,10 +33,21 @@ static void on_ready(Rank *rank, Seat *seat, const ChannelMessage *m)
     job_advance(rank->team->job);
 }
 
+static void note_first_steps(const Rank *rank)
+{
+    Team *team = rank->team;
+    uint64_t took_usec = watchdog_first_usec(&rank->watchdog);
+    if (took_usec == 0)
+        return;
+    team->job->first_steps_usec = took_usec;
+    team->job->first_steps_size = team->world_size;
+}
+
 static void on_stage(Rank *rank, Seat *seat, const ChannelMessage *m)
 {
     RankReport *report = &seat->report;
     watchdog_note_stage(&rank->watchdog, m->step, m->stage, clock_boottime_usec());
+    note_first_steps(rank);
     if (m->stage > STAGE_JOINING && report->joined_usec == 0) {
         report->joined_usec = clock_realtime_usec();
         rank->joined_step = m->step;
@@ -52,6 +63,7 @@ static void on_step(Rank *rank, Seat *seat, const ChannelMessage *m)
     Team *team = rank->team;
     watchdog_note_step(&rank->watchdog, m->step, clock_boottime_usec());
     progress_note(&team->progress, m);
+    daemon_metrics_note_step(rank, m);
     seat->report.step = m->step;
     if (team->first_step_usec != 0)
         return;
@@ -65,6 +77,7 @@ static void on_step(Rank *rank, Seat *seat, const ChannelMessage *m)
 
 static void on_saved(Rank *rank, const ChannelMessage *m)
 {
+    daemon_metrics_note_saved(rank, m);
     if (commit_begin(&rank->team->commit, m) < 0)
         log_error("saved step %lld while a commit is under way: not committed JOB=%s RANK=%d",
                   (long long)m->step, rank->job, rank->rank);
@@ -74,6 +87,7 @@ static void on_error(Rank *rank, Seat *seat, const ChannelMessage *m)
 {
     rank->words.error = true;
     rank->words.exit_code = m->exit_code;
+    seat->report.unmet = CLAMP(m->unmet, 0, RECORD_RANKS_MAX);
     (void)snprintf(rank->words.text, sizeof(rank->words.text), "%.255s", m->text);
     seat->report.step = m->step;
     seat->report.stage = (int)m->stage;

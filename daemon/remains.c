@@ -122,10 +122,22 @@ int remains_lock(const char *run_dir, int *ret_fd, Error *err)
     return error_set(err, -EBUSY, "%s: another sdtraind holds it; give each its own run_dir", path);
 }
 
+/* For people who look at processes: what the command line was, becomes a name. */
+static void rename_process(const char *name)
+{
+    size_t n_bytes;
+    _cleanup_free_ char *text = read_proc(getpid(), "cmdline", &n_bytes);
+    (void)prctl(PR_SET_NAME, name);
+    if (!text || n_bytes <= strlen(name) || strcmp(text, program_invocation_name) != 0)
+        return;
+    memset(program_invocation_name, 0, n_bytes); /* argv's bytes follow each other */
+    memcpy(program_invocation_name, name, strlen(name));
+}
+
 static _noreturn_ void keep(pid_t parent, int parent_fd, const char *run_dir,
                             const CgroupBase *cgroups)
 {
-    (void)prctl(PR_SET_NAME, "sdtraind-keeper"); /* for people who look */
+    rename_process("sdtraind-keeper");
     (void)setsid(); /* a signal to sdtraind's group is not for the keeper */
     sigset_t all;
     (void)sigfillset(&all);

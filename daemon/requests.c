@@ -2,6 +2,7 @@
 #include "daemon/requests.h"
 
 #include "base/log.h"
+#include "daemon/exit.h"
 #include "daemon/manager.h"
 #include "daemon/rank.h"
 
@@ -18,6 +19,7 @@ static void answer(Manager *m, const EtcdKeyValue *kv, RequestRecord *request, c
 {
     _cleanup_free_ char *value = NULL;
     (void)snprintf(request->answer, sizeof(request->answer), "%s", text);
+    exit_repair_text(request->answer);
     EtcdCompare guard = {.key = kv->key, .target = ETCD_MOD_REVISION, .equals = kv->mod_revision};
     int r = request_record_encode(request, kv->value, &value);
     EtcdOp put = {.kind = ETCD_PUT, .key = kv->key, .value = value};
@@ -25,6 +27,18 @@ static void answer(Manager *m, const EtcdKeyValue *kv, RequestRecord *request, c
         r = etcd_txn(m->etcd, &guard, 1, &put, 1, on_answered, NULL, NULL);
     if (r < 0)
         log_warning("%s: cannot answer: %s", kv->key, strerror(-r));
+}
+
+void requests_answer(Manager *m, const EtcdKeyValue *kv, const char *text)
+{
+    RequestRecord request;
+    Error err = ERROR_INIT;
+    if (request_record_decode(kv->key, kv->value, kv->n_value, &request, &err) < 0) {
+        log_error("%s", err.text);
+        return;
+    }
+    answer(m, kv, &request, text);
+    request_record_clear(&request);
 }
 
 void requests_on_event(Manager *m, const EtcdEvent *event)
@@ -39,6 +53,9 @@ void requests_on_event(Manager *m, const EtcdEvent *event)
         return;
     }
 
+    bool check = strcmp(request.kind, "check") == 0, clear = strcmp(request.kind, "clear") == 0;
+    if ((check || clear) && !*request.answer && strcmp(request.target, m->config.node) == 0)
+        probes_ask(m, &event->kv, clear);
     Job *job = !*request.answer && strcmp(request.kind, "checkpoint") == 0
                    ? job_find(m, request.target)
                    : NULL;

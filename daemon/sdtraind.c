@@ -5,6 +5,7 @@
 
 #include <malloc.h>
 #include <signal.h>
+#include <systemd/sd-journal.h>
 
 /* Blocked before the first thread, so that every thread inherits it and the loop gets them all. */
 static void block_signals(void)
@@ -19,50 +20,53 @@ static void block_signals(void)
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
-static int check_config(const ConfigCall *call, Error *err)
+/* One probe, by hand or for the daemon: what it found goes to standard output, why it could not to
+ * standard error, which the daemon reads too. */
+static int probe(const ConfigCall *call, const Config *config, Error *err)
 {
-    _cleanup_(config_clear) Config config = {0};
-    int r = config_load(call, &config, err);
-    if (r == 0)
-        printf("%s: good\n", call->file ? call->file : "command line");
-    return r;
+    int r = probes_run_one(config, call->probe, err);
+    if (r < 0)
+        fprintf(stderr, "%s\n", err->text);
+    return r < 0 ? 1 : 0;
 }
 
-static int probe(const ConfigCall *call, Error *err)
-{
-    _cleanup_(config_clear) Config config = {0};
-    int r = config_load(call, &config, err);
-    return r < 0 ? r : probes_run_one(&config, call->probe, err);
-}
-
-static int serve(const ConfigCall *call, Error *err)
+static int serve(const ConfigCall *call, Config *config, Error *err)
 {
     /* gRPC's threads would each take an arena of their own */
     (void)mallopt(M_ARENA_MAX, 2);
     (void)mallopt(M_TRIM_THRESHOLD, 256 * 1024);
     block_signals();
+    log_set_field("NODE", config->node);
     _cleanup_(manager_freep) Manager *m = NULL;
-    int r = manager_new(call, &m, err);
+    int r = manager_new(call, config, &m, err);
     return r < 0 ? r : manager_run(m, err);
 }
 
 int main(int argc, char *argv[])
 {
     log_open("sdtraind");
+    log_use_journal(sd_journal_sendv);
     Error err = ERROR_INIT;
     _cleanup_(config_call_clear) ConfigCall call = {0};
+    _cleanup_(config_clear) Config config = {0};
     int r = fault_open(&err);
     if (r == 0)
         r = config_parse_arguments(argc, argv, &call, &err);
     if (r == -ECANCELED)
         return 0;
+    if (r == 0 && !(call.probe && probes_is_child())) /* whoever started it has read the settings */
+        r = config_load(&call, &config, &err);
     if (r < 0) {
         log_error("%s", err.text);
         return 2;
     }
-    r = call.check   ? check_config(&call, &err)
-        : call.probe ? probe(&call, &err)
-                     : serve(&call, &err);
+    if (call.check) {
+        printf("%s: good\n", call.file ? call.file : "command line");
+        return 0;
+    }
+    if (call.probe)
+        return probe(&call, &config, &err);
+    r = serve(&call, &config, &err);
     if (r < 0)
         log_error("%s", err.text);
     return r < 0 ? 1 : 0;

@@ -2,13 +2,13 @@
  *
  * The child is the leader of its own session and process group, dies by SIGKILL when its parent
  * does (PR_SET_PDEATHSIG), begins inside its cgroup where one is given, and holds descriptors 0 to
- * 3 alone. Between clone3 and exec it makes system calls only, so the threads of this process don't
- * matter.
+ * 3 alone. It inherits neither ambient capabilities nor a low oom_score_adj. Between clone3 and
+ * exec it makes system calls only, so the threads of this process don't matter.
  *
  * Ownership: borrows everything for the call; the caller owns pid (waitid) and pidfd.
  * Units:     none.
- * Errors:    -errno of clone3. A program that cannot be executed exits 127 and says so on its
- *            standard error.
+ * Errors:    -errno of clone3, or of clone where clone3 is forbidden. A program that cannot be
+ *            executed exits 127 and says so on its standard error.
  * Threads:   call it from the main thread: PR_SET_PDEATHSIG follows the thread that called.
  */
 #pragma once
@@ -21,6 +21,7 @@ enum { SPAWN_EXEC_FAILED = 127 };
 
 typedef struct SpawnRequest {
     char *const *argv; /* argv[0] is the path */
+    int program;       /* opened earlier: executed whatever lies at argv[0] by now; 0: argv[0] */
     char *const *environment;
     int output;  /* standard output and error; negative: this process's own */
     int channel; /* descriptor 3; negative: none */

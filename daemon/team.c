@@ -236,6 +236,7 @@ void team_note_exit(Team *team, const Rank *rank, const ExitVerdict *verdict)
     report->killed = rank->killing && !report->hung && !rank->words.error;
     report->at_usec = clock_realtime_usec();
     (void)snprintf(report->text, sizeof(report->text), "%.255s", verdict->text);
+    daemon_metrics_note_exit(rank, verdict);
     if (!team->over)
         team_report(team);
 }

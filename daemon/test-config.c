@@ -71,6 +71,7 @@ static void test_bad_settings_are_named(_unused_ void **state)
                    "trainer_environment: element 0");
     expect_refusal(GOOD ", \"labels\": {\"a\": 1}", NULL, "labels: the value of a");
     expect_refusal(GOOD ", \"etcd_cert\": \"/c\"", NULL, "etcd_key: missing, though etcd_cert");
+    expect_refusal(GOOD ", \"metrics\": \"9465\"", NULL, "metrics: \"9465\" is not ADDRESS:PORT");
     expect_refusal(GOOD ", \"etcd_password_file\": \"/no/file\"", NULL, "etcd_password_file");
     expect_refusal("\"node\": \"n1\", \"etcd\": \"e:1\", \"trainer\": \"/bin/true\"", NULL,
                    "address: missing");
@@ -129,7 +130,7 @@ static void test_check_config_exits_with_the_answer(_unused_ void **state)
     (void)snprintf(out, sizeof(out), "%s/out", folder);
     _cleanup_free_ char *text = NULL;
     assert_int_equal(run_check("{" GOOD "}"), 0);
-    assert_int_equal(run_check("{" GOOD ", \"slotz\": 2}"), 1);
+    assert_int_equal(run_check("{" GOOD ", \"slotz\": 2}"), 2);
     assert_int_equal(file_read(out, 4096, &text, NULL, NULL), 0);
     assert_non_null(strstr(text, "slotz: unknown key"));
 }

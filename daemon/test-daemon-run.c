@@ -52,8 +52,8 @@ static void test_world_from_start_to_finish(_unused_ void **state)
     assert_int_equal(checkpoints.commits[2].step, 10);
     assert_int_equal(checkpoints.commits[2].generation, 1);
     assert_string_equal(checkpoints.commits[0].uri, "file:///fake/step4-g1/manifest.json");
-    const char *progress = lab_value(lab, "/sdtrain/lab/progress/a");
-    assert_non_null(progress);
+    /* told once a second, but the last step, after which nothing comes, at once */
+    assert_non_null(strstr(lab_value(lab, "/sdtrain/lab/progress/a"), "\"step\":10,"));
 }
 
 /* The world moves while ranks train: the old are dead before the new are ready, and reported so. */

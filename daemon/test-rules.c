@@ -34,15 +34,13 @@ static uint64_t train(Watchdog *w, uint64_t now, int steps, uint64_t step_usec)
 static void test_watchdog_learns_the_pace(_unused_ void **state)
 {
     Watchdog w;
-    watchdog_start(&w, SEC);
+    watchdog_start(&w, 0, SEC);
     assert_int_equal(watchdog_bound_usec(&w, &limits), 600 * SEC);
     watchdog_note_stage(&w, 0, STAGE_READY, 5 * SEC);
     assert_true(watchdog_bound_usec(&w, &limits) == USEC_INFINITY);
     assert_false(watchdog_is_hung(&w, &limits, 100000 * SEC));
 
-    uint64_t now = train(&w, 10 * SEC, 3, 200 * MSEC);
-    assert_int_equal(watchdog_bound_usec(&w, &limits), 600 * SEC); /* two durations are too few */
-    now = train(&w, now, 5, 200 * MSEC);
+    uint64_t now = train(&w, 10 * SEC, 8, 200 * MSEC);
     watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
     assert_int_equal(watchdog_bound_usec(&w, &limits), 2 * SEC); /* 10 x 0.2 s = the floor */
     assert_false(watchdog_is_hung(&w, &limits, now + 2 * SEC));
@@ -50,18 +48,49 @@ static void test_watchdog_learns_the_pace(_unused_ void **state)
     watchdog_note_stage(&w, w.step, STAGE_REDUCING, now); /* others are waited for: twice that */
     assert_false(watchdog_is_hung(&w, &limits, now + 4 * SEC));
     assert_true(watchdog_is_hung(&w, &limits, now + 4 * SEC + 1));
+
+    now = train(&w, now, WATCHDOG_WINDOW, 10 * MSEC); /* the floor is not doubled */
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 3 * SEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 2 * SEC);
+}
+
+/* A partition in the second step of a world cost startup_sec, ten minutes, while the world before
+ * had shown what a step takes. */
+static void test_watchdog_first_steps(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    uint64_t now = train(&w, 10 * SEC, 1, 4 * SEC);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 600 * SEC); /* the first step */
+    now = train(&w, now, 1, 200 * MSEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 40 * SEC); /* 10 x the longest */
+    assert_int_equal(watchdog_first_usec(&w), 0);
+    now = train(&w, now, 2, 200 * MSEC);
+    assert_int_equal(watchdog_first_usec(&w), 4 * SEC);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 4 * SEC); /* 10 x 0.2 s, in a collective */
+
+    watchdog_start(&w, 4 * SEC, now); /* the next generation */
+    watchdog_note_stage(&w, 5, STAGE_STARTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 600 * SEC);
+    watchdog_note_stage(&w, 5, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 40 * SEC);
+    watchdog_start(&w, 100 * SEC, now); /* starting bounds what is derived */
+    watchdog_note_stage(&w, 5, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 600 * SEC);
 }
 
 static void test_watchdog_follows_slow_steps(_unused_ void **state)
 {
     Watchdog w;
-    watchdog_start(&w, SEC);
+    watchdog_start(&w, 0, SEC);
     uint64_t now = train(&w, 10 * SEC, 20, 30 * SEC);
     watchdog_note_stage(&w, w.step + 1, STAGE_LOADING, now);
     assert_int_equal(watchdog_bound_usec(&w, &limits), 300 * SEC);
 
     /* one slow step among fast ones does not stretch the bound: it is a median */
-    watchdog_start(&w, SEC);
+    watchdog_start(&w, 0, SEC);
     now = train(&w, 10 * SEC, 9, SEC);
     now = train(&w, now, 1, 100 * SEC);
     now = train(&w, now, 5, SEC);
@@ -72,7 +101,7 @@ static void test_watchdog_follows_slow_steps(_unused_ void **state)
 static void test_watchdog_times_rank0_by_finished_steps(_unused_ void **state)
 {
     Watchdog w;
-    watchdog_start(&w, SEC);
+    watchdog_start(&w, 0, SEC);
     uint64_t now = 10 * SEC;
     for (int step = 1; step <= 6; step++) {
         watchdog_note_stage(&w, step, STAGE_COMPUTING, now);
@@ -87,7 +116,7 @@ static void test_watchdog_times_rank0_by_finished_steps(_unused_ void **state)
 static void test_watchdog_same_words_are_no_progress(_unused_ void **state)
 {
     Watchdog w;
-    watchdog_start(&w, SEC);
+    watchdog_start(&w, 0, SEC);
     uint64_t now = train(&w, 10 * SEC, 10, 200 * MSEC);
     watchdog_note_stage(&w, w.step, STAGE_GATHERING, now);
     for (int i = 0; i < 100; i++)
@@ -98,7 +127,7 @@ static void test_watchdog_same_words_are_no_progress(_unused_ void **state)
 static void test_watchdog_forgives_its_own_sleep(_unused_ void **state)
 {
     Watchdog w;
-    watchdog_start(&w, SEC);
+    watchdog_start(&w, 0, SEC);
     uint64_t now = train(&w, 10 * SEC, 10, 200 * MSEC);
     watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
     watchdog_forgive(&w, 60 * SEC);
@@ -109,7 +138,7 @@ static void test_watchdog_forgives_its_own_sleep(_unused_ void **state)
 static void test_watchdog_saving_has_its_own_bound(_unused_ void **state)
 {
     Watchdog w;
-    watchdog_start(&w, SEC);
+    watchdog_start(&w, 0, SEC);
     uint64_t now = train(&w, 10 * SEC, 10, 200 * MSEC);
     watchdog_note_stage(&w, w.step, STAGE_SAVING, now);
     assert_false(watchdog_is_hung(&w, &limits, now + 300 * SEC));
@@ -180,6 +209,9 @@ static void test_exit_is_judged(_unused_ void **state)
     assert_string_equal(v.text, "shard 3 is bad");
     v = exit_judge(CLD_EXITED, 82, &none, "", NULL);
     assert_string_equal(v.text, "exited 82 (data-corrupt) without a word");
+    v = exit_judge(CLD_KILLED, SIGKILL, &none,
+                   "2026-11-21T17:05:39.289Z info sdtrainer: indexing file:///data", NULL);
+    assert_string_equal(v.text, "killed by SIGKILL");
     v = exit_judge(CLD_DUMPED, SIGABRT, &none, "", NULL);
     assert_int_equal(v.code, -SIGABRT);
     assert_string_equal(v.text, "killed by SIGABRT, core dumped");
@@ -219,6 +251,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_watchdog_learns_the_pace),
+        cmocka_unit_test(test_watchdog_first_steps),
         cmocka_unit_test(test_watchdog_follows_slow_steps),
         cmocka_unit_test(test_watchdog_times_rank0_by_finished_steps),
         cmocka_unit_test(test_watchdog_same_words_are_no_progress),

@@ -188,8 +188,7 @@ static void train(Fake *f)
                                    .generation = g,
                                    .step = f->step,
                                    .loss = 1.0 / (double)f->step,
-                                   .steps = f->steps,
-                                   .slowest_rank = -1};
+                                   .steps = f->steps};
             say(&step);
             if (f->save || (f->save_every && f->step % f->save_every == 0))
                 save(f);

@@ -3,16 +3,26 @@
 
 #include <string.h>
 
-void watchdog_start(Watchdog *w, uint64_t now_usec)
+#define WAIT_MARGIN_USEC USEC_PER_SEC /* for the word about the rank that is waited for */
+
+void watchdog_start(Watchdog *w, uint64_t known_usec, uint64_t now_usec)
 {
-    *w = (Watchdog){.step = -1, .done_step = -1, .changed_usec = now_usec};
+    *w =
+        (Watchdog){.step = -1, .done_step = -1, .changed_usec = now_usec, .known_usec = known_usec};
+}
+
+uint64_t watchdog_first_usec(const Watchdog *w)
+{
+    return w->n_took >= WATCHDOG_STEPS_MIN ? w->first_usec : 0;
 }
 
 static void note_duration(Watchdog *w, int64_t n_steps, uint64_t now_usec)
 {
     if (w->step_usec > 0 && n_steps > 0) {
-        w->took_usec[w->n_took % WATCHDOG_WINDOW] = (now_usec - w->step_usec) / (uint64_t)n_steps;
-        w->n_took++;
+        uint64_t took_usec = (now_usec - w->step_usec) / (uint64_t)n_steps;
+        if (w->n_took < WATCHDOG_STEPS_MIN)
+            w->first_usec = MAX(w->first_usec, took_usec);
+        w->took_usec[w->n_took++ % WATCHDOG_WINDOW] = took_usec;
     }
     w->step_usec = now_usec;
 }
@@ -66,13 +76,16 @@ uint64_t watchdog_bound_usec(const Watchdog *w, const WatchdogLimits *limits)
     default:
         break;
     }
-    if (w->n_took < WATCHDOG_STEPS_MIN)
-        return limits->startup_usec; /* first steps also plan, allocate and fill caches */
+    bool settled = w->n_took >= WATCHDOG_STEPS_MIN;
+    uint64_t usual_usec = settled ? median_usec(w) : MAX(w->first_usec, w->known_usec);
+    if (!settled && usual_usec == 0)
+        return limits->startup_usec;
 
-    double derived = limits->factor * (double)median_usec(w);
-    uint64_t bound = MAX((uint64_t)derived, limits->floor_usec);
+    uint64_t derived = (uint64_t)(limits->factor * (double)usual_usec);
     bool waits = w->stage == STAGE_REDUCING || w->stage == STAGE_GATHERING;
-    return waits ? 2 * bound : bound;
+    uint64_t bound = waits ? MAX(2 * derived, limits->floor_usec + WAIT_MARGIN_USEC)
+                           : MAX(derived, limits->floor_usec);
+    return settled ? bound : MIN(bound, limits->startup_usec);
 }
 
 bool watchdog_is_hung(const Watchdog *w, const WatchdogLimits *limits, uint64_t now_usec)

@@ -2,7 +2,11 @@
  *
  * A rank speaks of (step, stage) before each collective, rank 0 also of each finished step. The
  * bound on silence is factor x the median of the last steps, at least floor; a rank inside a
- * collective waits for others and gets twice that, so that the one it waits for is reported first.
+ * collective waits for others and gets twice that (a second more than the floor), so that the one it
+ * waits for is reported first.
+ * The first steps also plan, allocate and fill caches: until there are enough for a median the bound
+ * is factor x the longest of them, or of those of the job's generation before, and the bound of
+ * starting where there is neither. So a world that stalls in its first steps costs seconds, too.
  * Starting, restoring, joining and saving have bounds of their own; waiting for the leader's go has
  * none (the leader's deadlines cover it).
  *
@@ -28,10 +32,15 @@ typedef struct Watchdog {
     TrainStage stage;
     uint64_t changed_usec, step_usec; /* last change of any; of the step that steps are timed by */
     uint64_t took_usec[WATCHDOG_WINDOW];
-    size_t n_took; /* ever; the window holds the last ones */
+    size_t n_took;       /* ever; the window holds the last ones */
+    uint64_t first_usec; /* the longest of the first WATCHDOG_STEPS_MIN steps */
+    uint64_t known_usec; /* the same of the generation before; 0: unknown */
 } Watchdog;
 
-void watchdog_start(Watchdog *w, uint64_t now_usec);
+/* known_usec: how long first steps took before; 0: unknown. */
+void watchdog_start(Watchdog *w, uint64_t known_usec, uint64_t now_usec);
+/* How long the first steps took, once they are done; 0 until then. */
+uint64_t watchdog_first_usec(const Watchdog *w);
 /* The rank is about to do `stage` of `step`. */
 void watchdog_note_stage(Watchdog *w, int64_t step, TrainStage stage, uint64_t now_usec);
 /* The rank finished `step`. */

@@ -140,8 +140,22 @@ EtcdCall *etcd_call_free(EtcdCall *call)
     return NULL;
 }
 
+void etcd_set_observer(Etcd *etcd, EtcdObserver observer, void *userdata)
+{
+    etcd->observer = observer;
+    etcd->observer_userdata = userdata;
+}
+
+void call_observe(Etcd *etcd, const RpcMethod *method, int r, uint64_t begun_usec)
+{
+    const char *name = strrchr(method->path, '/') + 1; /* every path has its slashes */
+    if (etcd->observer)
+        etcd->observer(name, r, clock_boottime_usec() - begun_usec, etcd->observer_userdata);
+}
+
 static void call_answer(EtcdCall *call, int r, const Error *err, ProtobufCMessage *message)
 {
+    call_observe(call->etcd, call->method, r, call->deadline_usec - call->etcd->timeout_usec);
     call->state = CALL_ANSWERED;
     call->handler(call, r, err, message);
     if (call->state == CALL_ANSWERED)

@@ -52,6 +52,13 @@ int etcd_new(sd_event *event, const EtcdOptions *options, Etcd **ret, Error *err
 Etcd *etcd_free(Etcd *etcd);
 DEFINE_CLEANUP(Etcd, etcd_free)
 
+/* For whoever counts: called for each request that was answered or has failed, before its handler,
+ * and for each lease renewal. method is gRPC's name ("Txn", "Range", "LeaseKeepAlive"), r what the
+ * handler gets; took_usec holds the tries on other members too. Nothing may be asked of libetcd from
+ * within. */
+typedef void (*EtcdObserver)(const char *method, int r, uint64_t took_usec, void *userdata);
+void etcd_set_observer(Etcd *etcd, EtcdObserver observer, void *userdata);
+
 /* ---- keys and values ---- */
 
 typedef struct EtcdKeyValue {
@@ -111,6 +118,21 @@ int etcd_txn(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const E
              size_t n_ops, EtcdTxnHandler handler, void *userdata, EtcdCall **ret);
 
 EtcdCall *etcd_call_free(EtcdCall *call); /* cancels; the handler does not run */
+
+/* ---- one member's word about itself ---- */
+
+typedef struct EtcdStatus {
+    uint64_t member, leader; /* ids; leader 0: it sees none, so there is no quorum around it */
+    char version[32];
+    int64_t db_bytes, db_used_bytes; /* of its file, and of that in use; 0 in use: not said */
+    char errors[256];                /* its words, "; " between: "etcdserver: no leader", alarms */
+} EtcdStatus;
+
+typedef void (*EtcdStatusHandler)(int r, const Error *err, const EtcdStatus *status,
+                                  void *userdata);
+
+/* Of the endpoint that is asked, without quorum as well: make an Etcd for each. Needs no user. */
+int etcd_status(Etcd *etcd, EtcdStatusHandler handler, void *userdata, EtcdCall **ret);
 
 /* ---- watch ---- */
 

@@ -5,7 +5,7 @@
  *   rpc.c      Rpc: one gRPC call on one endpoint, unary or streaming, as events on the loop
  *   call.c     EtcdCall: one request under a deadline, tried on other endpoints where that is safe
  *   auth.c     the token that etcd wants when it has users
- *   kv.c watch.c lease.c election.c   the API of etcd.h
+ *   kv.c watch.c lease.c election.c status.c   the API of etcd.h
  *
  * Why one channel per endpoint and not gRPC's round_robin: a frozen member keeps its connection, so
  * round_robin goes on handing it every third call. Here the client stays with one endpoint and
@@ -82,6 +82,9 @@ struct Etcd {
     char *token; /* NULL: none yet, "": the server has no users */
     EtcdCall *authenticating;
     unsigned auth_round;
+
+    EtcdObserver observer;
+    void *observer_userdata;
 };
 
 Etcd *etcd_ref(Etcd *etcd);
@@ -120,6 +123,7 @@ typedef struct RpcMethod {
     const char *purpose; /* for people: "read", "lease grant" */
     const ProtobufCMessageDescriptor *response;
     bool unary;
+    bool leaderless; /* a member that sees no leader answers, too */
 } RpcMethod;
 
 struct Rpc {
@@ -191,6 +195,7 @@ struct EtcdCall {
     union {
         EtcdRangeHandler range;
         EtcdTxnHandler txn;
+        EtcdStatusHandler status;
     } user;
     void *userdata;
 };
@@ -205,6 +210,8 @@ void call_again(EtcdCall *call, const ProtobufCMessage *request);
 void call_attempt(EtcdCall *call);
 void call_fail(EtcdCall *call, int r, const Error *err);
 
+/* Tells the observer of a request that began then. */
+void call_observe(Etcd *etcd, const RpcMethod *method, int r, uint64_t begun_usec);
 /* What a stream's end means for its endpoint and token, before it is set up again. */
 void stream_ended(Etcd *etcd, const RpcStatus *status);
 /* Bounded back-off: 50, 100, ... 1000 ms. */

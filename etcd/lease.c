@@ -116,6 +116,7 @@ static void on_message(void *userdata, ProtobufCMessage *message)
         return;
     lease->waiting = false;
     lease->n_failures = 0;
+    call_observe(lease->etcd, &keep_alive_method, ttl > 0 ? 0 : -ESTALE, lease->sent_usec);
     if (ttl > 0) {
         lease->ttl_sec = ttl;
         lease->deadline_usec = lease->sent_usec + ttl_usec(lease);
@@ -138,6 +139,8 @@ static void on_ended(void *userdata, const RpcStatus *status)
     if (!lease->waiting)
         return; /* the next renewal opens a new one */
     lease->waiting = false;
+    call_observe(lease->etcd, &keep_alive_method, status->silent ? -ETIMEDOUT : -ECONNREFUSED,
+                 lease->sent_usec);
     uint64_t pause_usec = backoff_usec(lease->n_failures++);
     timer_set(lease, clock_boottime_usec() + MIN(pause_usec, ttl_usec(lease) / 8));
 }
@@ -149,6 +152,7 @@ static void renew(EtcdLease *lease)
     Pb__LeaseKeepAliveRequest request = PB__LEASE_KEEP_ALIVE_REQUEST__INIT;
 
     if (lease->waiting) { /* too long */
+        call_observe(lease->etcd, &keep_alive_method, -ETIMEDOUT, lease->sent_usec);
         endpoint_avoid(lease->stream->endpoint, SLOW_AVOID_MSEC * USEC_PER_MSEC);
         lease->stream = rpc_cancel(lease->stream);
         lease->waiting = false;

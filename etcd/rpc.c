@@ -114,7 +114,8 @@ Rpc *rpc_start(Etcd *etcd, Endpoint *endpoint, const RpcMethod *method, grpc_byt
         .waiting_usec = now,
     };
     /* Without it a member that has lost its leader leaves us waiting. */
-    metadata_add(rpc, "hasleader", "true");
+    if (!method->leaderless)
+        metadata_add(rpc, "hasleader", "true");
     if (etcd->token && *etcd->token)
         metadata_add(rpc, "token", etcd->token);
     grpc_metadata_array_init(&rpc->initial);

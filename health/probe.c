@@ -6,10 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const Probe *const all[] = {&probe_disk_space, &probe_clock};
-_Static_assert(ELEMENTSOF(all) <= PROBES_MAX, "too many probes");
-
-static const char *const level_name[HEALTH_LEVELS] = {"ok", "suspect", "drain", "isolate"};
+static const Probe *const all[] = {&probe_gpu, &probe_rdma, &probe_disk, &probe_clock, &probe_host};
+_Static_assert(ELEMENTSOF(all) < PROBES_MAX, "one place is the kernel log's");
 
 const Probe *const *probe_list(size_t *ret_n)
 {
@@ -25,27 +23,23 @@ const Probe *probe_find(const char *name)
     return NULL;
 }
 
-const char *health_level_name(HealthLevel level)
-{
-    assert(level < HEALTH_LEVELS);
-    return level_name[level];
-}
+static HealthLevel level_of(const ProbeFinding *f) { return fault_rule(f->fault)->level; }
 
-void probe_find_fault(ProbeResult *result, HealthLevel level, int slot, const char *format, ...)
+void probe_find_fault(ProbeResult *result, FaultCode fault, int slot, const char *format, ...)
 {
     size_t at = result->n_findings;
     if (at == PROBE_FINDINGS_MAX) { /* in place of the mildest, if that is milder */
         at = 0;
         for (size_t i = 1; i < PROBE_FINDINGS_MAX; i++)
-            if (result->findings[i].level < result->findings[at].level)
+            if (level_of(&result->findings[i]) < level_of(&result->findings[at]))
                 at = i;
-        if (result->findings[at].level >= level)
+        if (level_of(&result->findings[at]) >= fault_rule(fault)->level)
             return;
     } else {
         result->n_findings++;
     }
     ProbeFinding *finding = &result->findings[at];
-    finding->level = level;
+    finding->fault = fault;
     finding->slot = slot;
     va_list ap;
     va_start(ap, format);
@@ -53,19 +47,52 @@ void probe_find_fault(ProbeResult *result, HealthLevel level, int slot, const ch
     va_end(ap);
 }
 
+void probe_result_clear(ProbeResult *result)
+{
+    json_decref(result->state);
+    result->state = NULL;
+}
+
+void probe_context_clear(ProbeContext *context)
+{
+    json_decref(context->state);
+    context->state = NULL;
+}
+
+bool probe_recall(const json_t *state, const char *key, double *ret)
+{
+    const json_t *value = json_object_get(state, key);
+    if (!json_is_number(value))
+        return false;
+    *ret = json_number_value(value);
+    return true;
+}
+
+/* ---- results ---- */
+
 int probe_result_format(const ProbeResult *result, char **ret)
 {
-    _cleanup_json_ json_t *root = json_pack("{s[]}", "findings");
+    _cleanup_json_ json_t *root = json_pack("{s[],ss}", "findings", "note", result->note);
     json_t *list = json_object_get(root, "findings");
     for (size_t i = 0; i < result->n_findings; i++) {
         const ProbeFinding *f = &result->findings[i];
-        json_t *one =
-            json_pack("{sssiss}", "level", level_name[f->level], "slot", f->slot, "text", f->text);
+        json_t *one = json_pack("{sssiss}", "fault", fault_rule(f->fault)->name, "slot", f->slot,
+                                "text", f->text);
         if (!one || json_array_append_new(list, one) < 0)
             return -ENOMEM; /* or a text that is not UTF-8 */
     }
+    if (result->state && json_object_set(root, "state", result->state) < 0)
+        return -ENOMEM;
     *ret = json_dumps(root, JSON_COMPACT);
     return *ret ? 0 : -ENOMEM;
+}
+
+static const char *const *fault_names(void)
+{
+    static const char *names[FAULTS];
+    for (int i = 0; i < FAULTS; i++)
+        names[i] = fault_rule((FaultCode)i)->name;
+    return names;
 }
 
 int probe_result_parse(const char *text, size_t n_bytes, ProbeResult *ret, Error *err)
@@ -76,23 +103,71 @@ int probe_result_parse(const char *text, size_t n_bytes, ProbeResult *ret, Error
     if (r < 0)
         return -EBADMSG;
 
-    json_t *list = NULL;
+    json_t *list = NULL, *state = NULL;
     JsonReader reader = json_open("probe", root, JSON_ANY_KEYS, err);
+    (void)json_get_text(&reader, "note", JSON_OPTIONAL, result.note, sizeof(result.note));
+    (void)json_get_any(&reader, "state", JSON_OPTIONAL, &state);
     (void)json_get_array(&reader, "findings", JSON_REQUIRED, PROBE_FINDINGS_MAX, &list);
     for (size_t i = 0; i < json_array_size(list); i++) {
         ProbeFinding *f = &result.findings[result.n_findings++];
         JsonReader one = json_get_element(&reader, "findings", list, i);
-        int level = 0;
+        int fault = 0;
         int64_t slot = -1;
-        (void)json_get_choice(&one, "level", JSON_REQUIRED, level_name, HEALTH_LEVELS, &level);
-        (void)json_get_int(&one, "slot", JSON_REQUIRED, -1, 4096, &slot);
+        (void)json_get_choice(&one, "fault", JSON_REQUIRED, fault_names(), FAULTS, &fault);
+        (void)json_get_int(&one, "slot", JSON_REQUIRED, -1, PROBE_SLOTS_MAX - 1, &slot);
         (void)json_get_text(&one, "text", JSON_REQUIRED, f->text, sizeof(f->text));
-        f->level = (HealthLevel)level;
+        f->fault = (FaultCode)fault;
         f->slot = (int)slot;
         (void)json_close(&one); /* its error is the reader's */
     }
     if (json_close(&reader) < 0)
         return -EBADMSG;
     *ret = result;
+    ret->state = json_is_object(state) ? json_incref(state) : NULL;
+    return 0;
+}
+
+/* ---- contexts ---- */
+
+int probe_context_format(const ProbeContext *c, char **ret)
+{
+    _cleanup_json_ json_t *root =
+        json_pack("{ss,ss,ss,ss,ss,ss,sI,sI,sI,sI,sI}", "run_dir", c->run_dir, "log_dir",
+                  c->log_dir, "nvml", c->nvml, "sysfs", c->sysfs, "proc", c->proc, "boot_id",
+                  c->boot_id, "disk_min_bytes", (json_int_t)c->disk_min_bytes, "gpus",
+                  (json_int_t)c->gpus, "rdma_devices", (json_int_t)c->rdma_devices, "slots",
+                  (json_int_t)c->n_slots, "busy_slots", (json_int_t)c->busy_slots);
+    if (!root || (c->state && json_object_set(root, "state", c->state) < 0))
+        return -ENOMEM;
+    *ret = json_dumps(root, JSON_COMPACT);
+    return *ret ? 0 : -ENOMEM;
+}
+
+int probe_context_parse(const char *text, size_t n_bytes, ProbeContext *ret, Error *err)
+{
+    _cleanup_json_ json_t *root = NULL;
+    if (json_parse("context", text, n_bytes, &root, err) < 0)
+        return -EBADMSG;
+    ProbeContext c = {0};
+    int64_t busy = 0;
+    json_t *state = NULL;
+    JsonReader r = json_open("context", root, JSON_ANY_KEYS, err);
+    (void)json_get_text(&r, "run_dir", JSON_REQUIRED, c.run_dir, sizeof(c.run_dir));
+    (void)json_get_text(&r, "log_dir", JSON_REQUIRED, c.log_dir, sizeof(c.log_dir));
+    (void)json_get_text(&r, "nvml", JSON_REQUIRED, c.nvml, sizeof(c.nvml));
+    (void)json_get_text(&r, "sysfs", JSON_REQUIRED, c.sysfs, sizeof(c.sysfs));
+    (void)json_get_text(&r, "proc", JSON_REQUIRED, c.proc, sizeof(c.proc));
+    (void)json_get_text(&r, "boot_id", JSON_REQUIRED, c.boot_id, sizeof(c.boot_id));
+    (void)json_get_int(&r, "disk_min_bytes", JSON_REQUIRED, 0, INT64_MAX, &c.disk_min_bytes);
+    (void)json_get_int(&r, "gpus", JSON_REQUIRED, 0, PROBE_SLOTS_MAX, &c.gpus);
+    (void)json_get_int(&r, "rdma_devices", JSON_REQUIRED, 0, 1024, &c.rdma_devices);
+    (void)json_get_int(&r, "slots", JSON_REQUIRED, 0, PROBE_SLOTS_MAX, &c.n_slots);
+    (void)json_get_int(&r, "busy_slots", JSON_REQUIRED, INT64_MIN, INT64_MAX, &busy);
+    (void)json_get_any(&r, "state", JSON_OPTIONAL, &state);
+    if (json_close(&r) < 0)
+        return -EBADMSG;
+    c.busy_slots = (uint64_t)busy;
+    c.state = json_is_object(state) ? json_incref(state) : NULL;
+    *ret = c;
     return 0;
 }

@@ -10,6 +10,8 @@
 
 #include "store/store.h"
 
+#include <stdatomic.h>
+
 enum { STORE_KEY_MAX = 1024 };
 
 #define STORE_TEMPORARY ".put-" /* no key's part begins so */
@@ -33,6 +35,7 @@ typedef struct StoreBackend {
 struct Store {
     const StoreBackend *backend;
     char *uri;
+    _Atomic uint64_t puts, gets, put_usec, get_usec; /* store.c counts */
 };
 
 /* folder is absolute and normalised. */

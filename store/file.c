@@ -101,7 +101,7 @@ static int flush(Store *store, Error *err)
             continue;
         synced = folder;
         int q = sync_folder(folder);
-        if (q < 0 && r == 0)
+        if (q < 0 && q != -ENOENT && r == 0) /* -ENOENT: what was put there was deleted since */
             r = error_errno(err, q, "cannot write folder %s to the disk", folder);
     }
     for (size_t i = 0; i < files->n_deferred; i++) {

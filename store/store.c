@@ -1,6 +1,8 @@
 /* store.c - URIs, key checks and dispatch; see store.h. */
 #include "store/backend.h"
 
+#include "base/clock.h"
+
 #include <limits.h>
 #include <string.h>
 
@@ -120,23 +122,57 @@ int store_put(Store *store, const char *key, const struct iovec *parts, size_t n
               StorePutFlags flags, Error *err)
 {
     int r = key_check(store, key, false, err);
-    return r < 0 ? r : store->backend->put(store, key, parts, n_parts, flags, err);
+    if (r < 0)
+        return r;
+    uint64_t begun_usec = clock_boottime_usec();
+    r = store->backend->put(store, key, parts, n_parts, flags, err);
+    atomic_fetch_add(&store->puts, 1);
+    atomic_fetch_add(&store->put_usec, clock_boottime_usec() - begun_usec);
+    return r;
 }
 
-int store_flush(Store *store, Error *err) { return store->backend->flush(store, err); }
+int store_flush(Store *store, Error *err)
+{
+    uint64_t begun_usec = clock_boottime_usec();
+    int r = store->backend->flush(store, err);
+    atomic_fetch_add(&store->put_usec, clock_boottime_usec() - begun_usec);
+    return r;
+}
+
+static int count_get(Store *store, int r, uint64_t begun_usec)
+{
+    atomic_fetch_add(&store->gets, 1);
+    atomic_fetch_add(&store->get_usec, clock_boottime_usec() - begun_usec);
+    return r;
+}
+
+void store_use(const Store *store, StoreUse *ret)
+{
+    *ret = (StoreUse){.puts = atomic_load(&store->puts),
+                      .gets = atomic_load(&store->gets),
+                      .put_usec = atomic_load(&store->put_usec),
+                      .get_usec = atomic_load(&store->get_usec)};
+}
 
 int store_get(Store *store, const char *key, size_t max_bytes, char **ret, size_t *ret_bytes,
               Error *err)
 {
     int r = key_check(store, key, false, err);
-    return r < 0 ? r : store->backend->get(store, key, max_bytes, ret, ret_bytes, err);
+    uint64_t begun_usec = clock_boottime_usec();
+    return r < 0 ? r
+                 : count_get(store, store->backend->get(store, key, max_bytes, ret, ret_bytes, err),
+                             begun_usec);
 }
 
 int store_get_range(Store *store, const char *key, uint64_t offset, size_t n_bytes, void *buffer,
                     Error *err)
 {
     int r = key_check(store, key, false, err);
-    return r < 0 ? r : store->backend->get_range(store, key, offset, n_bytes, buffer, err);
+    uint64_t begun_usec = clock_boottime_usec();
+    return r < 0 ? r
+                 : count_get(store,
+                             store->backend->get_range(store, key, offset, n_bytes, buffer, err),
+                             begun_usec);
 }
 
 int store_head(Store *store, const char *key, uint64_t *ret_bytes, Error *err)

@@ -50,6 +50,12 @@ const char *store_uri(const Store *store); /* normalised, without a trailing sla
 /* The object is durable when put returns, unless deferred. The iovecs are its parts in order. */
 int store_put(Store *store, const char *key, const struct iovec *parts, size_t n_parts,
               StorePutFlags flags, Error *err);
+/* Since it was opened, done or failed; put_usec holds the flushes. Any thread. */
+typedef struct StoreUse {
+    uint64_t puts, gets, put_usec, get_usec;
+} StoreUse;
+void store_use(const Store *store, StoreUse *ret);
+
 /* Makes every deferred put durable. When it fails, any of them may be lost or torn. */
 int store_flush(Store *store, Error *err);
 /* -EFBIG when the object is larger than max_bytes. The buffer has a NUL after its last byte. */

@@ -149,6 +149,10 @@ static void test_defer(void **state)
     assert_int_equal(put_text(store, "d0/k0", "x", STORE_DEFER | STORE_IF_ABSENT, &err), -EEXIST);
     assert_int_equal(store_flush(store, &err), 0);
     assert_int_equal(store_flush(store, &err), 0);
+    /* what is deleted before the flush needs none */
+    assert_int_equal(put_text(store, "gone/k", "x", STORE_DEFER, &err), 0);
+    assert_int_equal(store_delete(store, "gone/k", &err), 0);
+    assert_int_equal(store_flush(store, &err), 0);
 
     StoreList list = {0};
     assert_int_equal(store_list(store, "d", 299, &list, &err), -E2BIG);

@@ -16,6 +16,7 @@ typedef struct Loop {
     Saver *saver;
     double step_sec; /* smoothed */
     uint64_t step_began_usec;
+    uint64_t data_usec; /* of this step, waiting for data */
     ExitCode *exit;
 } Loop;
 
@@ -40,7 +41,9 @@ static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
     LoaderGrain data;
     host_stage(s->host, step, STAGE_LOADING);
     *l->exit = EXIT_DATA_CORRUPT;
+    const uint64_t asked_usec = clock_boottime_usec();
     int r = loader_get(s->loader, step, grain, DATA_TIMEOUT_SEC * USEC_PER_SEC, &data, err);
+    l->data_usec += clock_boottime_usec() - asked_usec;
     if (r < 0) {
         if (r != -EBADMSG && r != -ENOENT)
             *l->exit = EXIT_STORE_UNREACHABLE;
@@ -121,7 +124,9 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
     Session *s = l->session;
     const uint64_t now = clock_boottime_usec();
     const double sec = (double)(now - l->step_began_usec) * 1e-6;
+    const double data_sec = (double)l->data_usec * 1e-6;
     l->step_began_usec = now;
+    l->data_usec = 0;
     l->step_sec = l->step_sec > 0 ? 0.8 * l->step_sec + 0.2 * sec : sec;
     if (s->rank != 0)
         return 0;
@@ -139,7 +144,8 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
                         .samples_seen = seen,
                         .steps = s->job->train.steps,
                         .step_sec = sec,
-                        .slowest_rank = -1};
+                        .data_sec = data_sec,
+                        .failed_saves = saver_failed(l->saver)};
     if (!host_is_daemon(s->host))
         log_info("step %lld/%lld loss %.6f, %.1f samples/s", (long long)step, (long long)m.steps,
                  result->loss, m.samples_per_sec);

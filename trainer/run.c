@@ -25,6 +25,8 @@ static void say_error(Host *host, const Session *s, int64_t generation, ExitCode
                         .stage = STAGE_STARTING};
     if (s && s->state)
         m.step = s->state->scalars.step;
+    if (s)
+        m.unmet = s->unmet;
     (void)snprintf(m.text, sizeof(m.text), "%s", err->text);
     (void)host_say(host, &m, NULL); /* a daemon that is gone needs no explanation */
 }

@@ -6,12 +6,14 @@
 #include "base/log.h"
 
 #include <string.h>
+#include <unistd.h>
 
 enum {
     WRITE_TIMEOUT_SEC = 1800, /* the slowest upload that is waited for */
     VERDICT_TIMEOUT_SEC =
         1800, /* etcd without quorum: training waits only where a save must be there */
     TRIES = 3,
+    RETRY_SEC = 2, /* doubles: a store that is out for some seconds costs nothing but these */
     LINE_BYTES = 320,
 };
 
@@ -23,6 +25,7 @@ struct Saver {
     int64_t saving_step;      /* of the save in flight */
     bool awaiting;            /* rank 0: `saved` is said, the verdict is not there */
     CheckpointResult written; /* newest */
+    int64_t n_failed;         /* saves */
 };
 
 int saver_new(Session *session, Saver **ret, Error *err)
@@ -50,6 +53,8 @@ Saver *saver_free(Saver *saver)
 }
 
 Hash saver_digest(const Saver *saver) { return saver->written.digest; }
+
+int64_t saver_failed(const Saver *saver) { return saver->n_failed; }
 
 const char *saver_uri(const Saver *saver) { return saver->written.uri; }
 
@@ -114,6 +119,18 @@ static void drop_lines(Saver *s, int64_t step)
     s->committed_step = step;
 }
 
+static ChannelStoreUse use_of_stores(const Session *session)
+{
+    StoreUse own = {0}, resumed = {0};
+    store_use(session->store, &own);
+    if (session->resume_store)
+        store_use(session->resume_store, &resumed);
+    return (ChannelStoreUse){.puts = (int64_t)own.puts,
+                             .gets = (int64_t)(own.gets + resumed.gets),
+                             .put_sec = (double)own.put_usec * 1e-6,
+                             .get_sec = (double)(own.get_usec + resumed.get_usec) * 1e-6};
+}
+
 /* Rank 0: tells the daemon about a written manifest. */
 static int announce(Saver *s, const CheckpointResult *result, Error *err)
 {
@@ -124,7 +141,11 @@ static int announce(Saver *s, const CheckpointResult *result, Error *err)
                         .generation = s->session->generation,
                         .step = result->step,
                         .hash = result->hash,
-                        .digest = result->digest};
+                        .digest = result->digest,
+                        .write_sec = (double)result->write_usec * 1e-6,
+                        .blocked_sec = (double)result->blocked_usec * 1e-6,
+                        .saved_bytes = (int64_t)result->n_bytes,
+                        .store = use_of_stores(s->session)};
     (void)snprintf(m.uri, sizeof(m.uri), "%s", result->uri);
     s->awaiting = true;
     log_info("step %lld is written: blocked %.1f ms, wrote %.1f ms STEP=%lld",
@@ -150,6 +171,7 @@ int saver_pump(Saver *s, Error *err)
 {
     CheckpointResult result;
     checkpoint_poll(s->session->writer, &result);
+    s->n_failed += result.phase == CHECKPOINT_FAILED;
     if (result.phase == CHECKPOINT_FAILED)
         log_error("the checkpoint of step %lld failed, training goes on: %s STEP=%lld",
                   (long long)result.step, result.error.text, (long long)result.step);
@@ -173,6 +195,7 @@ static int drain(Saver *s, CheckpointPhase *ret_phase, Error *err)
         return error_errno(err, r, "waiting for the checkpoint of step %lld",
                            (long long)s->saving_step);
     *ret_phase = result.phase;
+    s->n_failed += result.phase == CHECKPOINT_FAILED;
     if (result.phase == CHECKPOINT_FAILED) {
         log_error("the checkpoint of step %lld failed: %s STEP=%lld", (long long)result.step,
                   result.error.text, (long long)result.step);
@@ -213,6 +236,8 @@ int saver_save(Saver *s, int64_t step, uint32_t word, Error *err)
     if (r < 0)
         return r;
     for (int try = 0; try < TRIES; try++) {
+        if (try > 0)
+            (void)sleep(RETRY_SEC << (try - 1)); /* on all ranks alike; a signal ends it early */
         r = begin(s, step, err);
         if (r == 0)
             r = drain(s, &phase, err);

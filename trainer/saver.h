@@ -36,4 +36,5 @@ int saver_save(Saver *saver, int64_t step, uint32_t word, Error *err);
 int saver_pump(Saver *saver, Error *err);
 /* Of the newest save that is written. */
 Hash saver_digest(const Saver *saver);
+int64_t saver_failed(const Saver *saver);  /* saves that could not be written, so far */
 const char *saver_uri(const Saver *saver); /* its manifest */

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 static const struct {
     const char *name;
@@ -28,6 +29,7 @@ static int usage(FILE *to, int code)
 int main(int argc, char **argv)
 {
     log_open("sdtrainer");
+    (void)prctl(PR_SET_NAME, "sdtrainer"); /* sdtraind executes a descriptor, which has none */
     Error err = ERROR_INIT;
     if (fault_open(&err) < 0) {
         log_error("%s", err.text);

@@ -265,7 +265,8 @@ static int open_comms(Session *s, const char *address, const char *bind_address,
                            .prefix = prefix,
                            .bind_address = bind_address,
                            .connect_usec = CONNECT_SEC * USEC_PER_SEC,
-                           .timeout_usec = COLLECTIVE_SEC * USEC_PER_SEC};
+                           .timeout_usec = COLLECTIVE_SEC * USEC_PER_SEC,
+                           .unmet = &s->unmet};
     (void)snprintf(prefix, sizeof(prefix), "g%lld/train", (long long)s->generation);
     int r = comm_open_gloo(&options, &s->train, err);
     if (r < 0)

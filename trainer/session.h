@@ -50,6 +50,7 @@ typedef struct Session {
 
     Rendezvous *rendezvous; /* rank 0 of several */
     Comm *train, *reports;
+    int unmet; /* 1 + the rank that joining did not meet; 0: none */
     Update *update;
     CheckpointWriter *writer;
     Loader *loader;

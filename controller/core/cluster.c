@@ -17,6 +17,7 @@ const ClusterConfig cluster_config_default = {
     .strike_window_usec = 600 * USEC_PER_SEC,
     .quarantine_usec = 3600 * USEC_PER_SEC,
     .incidents_kept = 100,
+    .escalate_usec = 300 * USEC_PER_SEC,
 };
 
 /* Hands out parts of the caller's memory; with a NULL base it only counts. */
@@ -42,6 +43,7 @@ static void lay_out(Cluster *c, Parts *parts, const ClusterLimits *l)
     c->runs = take(parts, nodes * jobs, sizeof(Run));
     c->reports = take(parts, (size_t)l->reports, sizeof(Report));
     c->incidents = take(parts, (size_t)l->incidents, sizeof(Incident));
+    c->alerts = take(parts, (size_t)l->incidents, sizeof(Alert));
     c->requests = take(parts, (size_t)l->requests, sizeof(Request));
     c->plan_runs = take(parts, nodes, sizeof(WorldRun));
     c->plan_nodes = take(parts, nodes, sizeof(int));
@@ -56,17 +58,38 @@ size_t cluster_bytes(const ClusterLimits *limits)
     return parts.used;
 }
 
+/* Pages that are zero already are read alone, which costs no memory: of a large table only what is
+ * used counts, if the caller's memory is calloc()ed. */
+static void make_zero(char *memory, size_t bytes)
+{
+    enum { BLOCK_BYTES = 4096 };
+    static const char zero[BLOCK_BYTES];
+    for (size_t at = 0; at < bytes; at += BLOCK_BYTES) {
+        size_t n = MIN(bytes - at, (size_t)BLOCK_BYTES);
+        if (memcmp(memory + at, zero, n) != 0)
+            memset(memory + at, 0, n);
+    }
+}
+
 Cluster *cluster_init(void *memory, const ClusterLimits *limits, const ClusterConfig *config)
 {
     assert(limits->nodes > 0 && limits->jobs > 0 && limits->reports > 0);
     assert(limits->incidents > config->incidents_kept && limits->requests > 0);
-    memset(memory, 0, cluster_bytes(limits));
+    make_zero(memory, cluster_bytes(limits));
     Cluster *c = memory;
     Parts parts = {.base = memory, .used = sizeof(Cluster)};
     lay_out(c, &parts, limits);
     c->limits = *limits;
     c->config = *config;
+    c->first_free_report = -1;
     return c;
+}
+
+void cluster_configure(Cluster *c, const ClusterConfig *config)
+{
+    c->config = *config;
+    c->first_free_report = -1;
+    c->config.incidents_kept = MIN(config->incidents_kept, c->limits.incidents - 1);
 }
 
 int64_t cluster_dropped(const Cluster *c) { return c->dropped; }
@@ -184,6 +207,7 @@ void cluster_step(Cluster *c, const Event *ev, Actions *ret)
     if (!ev->more) {
         observe_settle(c);
         presence_update_hold(c);
+        health_update_trust(c);
         if (c->term != 0) {
             ret->decision.world_revision = ret->decision.phase_revision = REVISION_ANY;
             ret->decision.checkpoints_revision = ret->decision.desired_revision = REVISION_ANY;

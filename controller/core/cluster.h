@@ -23,7 +23,7 @@
 typedef struct ClusterLimits {
     int nodes, jobs;
     int reports;   /* ranks/<job>/<generation>/<node> records; 4 a node do */
-    int incidents; /* records held; more than incidents_kept */
+    int incidents; /* records held, and as many alerts; more than incidents_kept */
     int requests;
 } ClusterLimits;
 
@@ -37,6 +37,8 @@ typedef struct ClusterConfig {
     uint64_t strike_window_usec;
     uint64_t quarantine_usec; /* for strikes; a device fault waits for somebody to uncordon */
     int incidents_kept;
+    uint64_t
+        escalate_usec; /* an incident open this long is critical, whatever its cause; 0: never */
 } ClusterConfig;
 
 extern const ClusterConfig cluster_config_default;
@@ -69,6 +71,7 @@ typedef enum EventKind {
     EVENT_CHECKPOINTS,
     EVENT_PROGRESS,
     EVENT_INCIDENT,
+    EVENT_ALERT, /* name is the incident's id */
     EVENT_REQUEST,
     EVENT_KINDS,
 } EventKind;
@@ -106,6 +109,7 @@ typedef struct Event {
         const CheckpointsRecord *checkpoints;
         const ProgressRecord *progress;
         const IncidentRecord *incident;
+        const AlertRecord *alert;
         const RequestRecord *request;
     };
 } Event;
@@ -133,9 +137,9 @@ typedef struct Decision {
     CordonRecord cordons[DECISION_CORDONS_MAX]; /* mode none without strikes: removed */
     int64_t cordon_revisions[DECISION_CORDONS_MAX];
 
-    int64_t remove_generation; /* ranks and rendezvous of it; 0: none */
-    bool remove_job;           /* every record of it */
-    char remove_incident[RECORD_INCIDENT_MAX + 1];
+    int64_t remove_generation;                     /* ranks and rendezvous of it; 0: none */
+    bool remove_job;                               /* every record of it */
+    char remove_incident[RECORD_INCIDENT_MAX + 1]; /* and its alert */
     bool put_request, remove_request;
     RequestRecord request;
     int64_t request_revision;
@@ -152,6 +156,8 @@ typedef struct Cluster Cluster;
 size_t cluster_bytes(const ClusterLimits *limits);
 /* memory: cluster_bytes() bytes, aligned as malloc does. */
 Cluster *cluster_init(void *memory, const ClusterLimits *limits, const ClusterConfig *config);
+/* Other settings from the next step on. The limits stay: incidents_kept is cut to fit them. */
+void cluster_configure(Cluster *c, const ClusterConfig *config);
 void cluster_step(Cluster *c, const Event *ev, Actions *ret);
 
 /* Records that did not fit the limits since the start. */

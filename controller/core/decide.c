@@ -26,7 +26,7 @@ static double step_seconds(const Cluster *c, const Job *job)
     return p->step_sec > 0 ? p->step_sec : 0;
 }
 
-static double useful_until(const Cluster *c, const Job *job, int64_t step)
+double job_useful_sec(const Cluster *c, const Job *job, int64_t step)
 {
     int64_t kept = step - job->world.resume.step;
     return job->phase.useful_sec + (kept > 0 ? (double)kept * step_seconds(c, job) : 0);
@@ -41,7 +41,7 @@ void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason
     d->phase.since_usec = c->real_usec;
     text_copy(d->phase.reason, sizeof(d->phase.reason), reason);
     if (job->phase.started_usec && c->real_usec > job->phase.started_usec)
-        d->phase.goodput = useful_until(c, job, job_reached_step(c, job)) /
+        d->phase.goodput = job_useful_sec(c, job, job_reached_step(c, job)) /
                            ((double)(c->real_usec - job->phase.started_usec) / 1e6);
     d->phase.goodput = MIN(d->phase.goodput, 1.0);
     d->phase_revision = job->phase_stamp.mod;
@@ -141,7 +141,7 @@ bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Deci
     d->put_world = true;
     d->checkpoints_revision = job->checkpoints_stamp.mod;
     d->phase.generation = world->generation;
-    d->phase.useful_sec = useful_until(c, job, world->resume.step);
+    d->phase.useful_sec = job_useful_sec(c, job, world->resume.step);
     remember_world(world, &d->phase);
     if (d->phase.started_usec == 0)
         d->phase.started_usec = c->real_usec;
@@ -196,6 +196,30 @@ static bool decide_pending(Cluster *c, Job *job, Decision *d)
                         again ? "starts again" : "starts", d);
 }
 
+/* What is open of a job that has ended is over: nothing is to be recovered any more. */
+static bool decide_over(Cluster *c, const Job *job, Decision *d)
+{
+    const Incident *open = incident_find_open(c, job);
+    if (open)
+        incident_resolve(c, job, open, d);
+    return open != NULL;
+}
+
+/* The incident of a job that has failed stays open until somebody acts: starts it again (it is
+ * resolved when the job trains), stops it, which says that it has been seen, or deletes it. */
+static bool decide_acknowledged(Cluster *c, const Job *job, Decision *d)
+{
+    char reason[RECORD_TEXT_MAX + 1];
+    if (job->desired.state != DESIRED_STOPPED ||
+        job->desired_stamp.mod <= job->phase.tried_revision)
+        return false;
+    Text t = text_begin(reason, sizeof(reason));
+    text_add(&t, "stopped after it had failed: ");
+    text_add(&t, job->phase.reason);
+    decide_end(c, job, PHASE_STOPPED, reason, d);
+    return true;
+}
+
 /* A new word from the user takes a job out of stopped and failed. */
 static bool decide_restart(Cluster *c, Job *job, Decision *d)
 {
@@ -214,11 +238,11 @@ static bool decide_removal(Cluster *c, Job *job, Decision *d)
         decide_end(c, job, PHASE_STOPPED, "deleted", d);
         return true;
     }
+    if (decide_over(c, job, d))
+        return true;
     if (job_has_ranks_alive(c, job, INT64_MAX, INT64_MAX, &node))
         return false;
     d->desired_revision = job->desired_stamp.mod;
-    if (incident_forget(c, job, d))
-        return true;
     d->remove_job = true;
     d->phase_revision = job->phase_stamp.mod;
     d->world_revision = job->world_stamp.mod;
@@ -337,13 +361,16 @@ static bool somebody_waits(const Cluster *c, const Job *job)
     return false;
 }
 
-/* A node that has just appeared may vanish again: growth waits until every free one has stayed. */
-static bool nodes_have_stayed(Cluster *c)
+/* A node that has just appeared may vanish again, and others may follow it: growth waits until every
+ * one has stayed for a TTL, or for as long as a growth too early would cost, whichever is less. */
+static bool nodes_have_stayed(Cluster *c, const Job *job)
 {
+    uint64_t stay_usec =
+        CLAMP(job->facts.grow_interval_usec, c->config.grace_usec, c->config.ttl_usec);
     bool stayed = true;
     for (int i = 0; i < c->limits.nodes; i++)
         if (c->nodes[i].used && c->nodes[i].present)
-            stayed &= cluster_due(c, c->nodes[i].changed_usec + c->config.ttl_usec);
+            stayed &= cluster_due(c, c->nodes[i].changed_usec + stay_usec);
     return stayed;
 }
 
@@ -352,7 +379,7 @@ static bool may_grow_now(Cluster *c, const Job *job)
     uint64_t next = job->phase.grown_usec + job->facts.grow_interval_usec;
     if (job->phase.grown_usec && next > c->real_usec)
         return cluster_due(c, c->now_usec + (next - c->real_usec));
-    return nodes_have_stayed(c);
+    return nodes_have_stayed(c, job);
 }
 
 static bool decide_resize(Cluster *c, Job *job, Decision *d)
@@ -482,10 +509,12 @@ bool decide_job(Cluster *c, Job *job, Decision *d)
     case PHASE_PENDING:
         return decide_pending(c, job, d) || decide_cleanup(c, job, d);
     case PHASE_STOPPED:
+        return decide_over(c, job, d) || decide_restart(c, job, d) || decide_cleanup(c, job, d);
     case PHASE_FAILED:
-        return decide_restart(c, job, d) || decide_cleanup(c, job, d);
+        return decide_acknowledged(c, job, d) || decide_restart(c, job, d) ||
+               decide_cleanup(c, job, d);
     case PHASE_SUCCEEDED:
-        return decide_cleanup(c, job, d);
+        return decide_over(c, job, d) || decide_cleanup(c, job, d);
     default:
         return decide_active(c, job, d);
     }

@@ -1,12 +1,15 @@
 /* failure.c - whether the present world of a job has failed, why, and who is to blame.
  *
  * Entry point: failure_find(). The most telling sign wins: a device fault explains a lost peer, not
- * the other way round. "Peer lost" blames nobody, so it waits, bounded, for the sign that does; a
- * hang waits for the other reports, for its culprit is the rank with the smallest (step, stage). */
+ * the other way round. "Peer lost" blames nobody, so it waits, bounded, for the sign that does (or,
+ * when ranks could not join, for all to say whom they missed); a hang waits for the other reports,
+ * for its culprit is the rank with the smallest (step, stage). */
 #include "controller/core/state.h"
 #include "controller/core/text.h"
 #include "trainer/api/channel.h"
 #include "trainer/api/exit_code.h"
+
+#define STARTUP_USEC_MAX (UINT64_C(86400) * USEC_PER_SEC) /* more is not believed */
 
 static const char cause_names[CAUSES][20] = {
     [CAUSE_NONE] = "none",
@@ -14,6 +17,7 @@ static const char cause_names[CAUSES][20] = {
     [CAUSE_RANKS_LOST] = "ranks-lost",
     [CAUSE_STORE_UNREACHABLE] = "store-unreachable",
     [CAUSE_RETRY] = "retry",
+    [CAUSE_UNREACHABLE] = "unreachable",
     [CAUSE_TRAINER_DIED] = "trainer-died",
     [CAUSE_HANG] = "hang",
     [CAUSE_START_TIMEOUT] = "start-timeout",
@@ -182,6 +186,21 @@ static bool start_is_late(Cluster *c, const Job *job)
     return !job->phase.go && cluster_due(c, job->world_usec + c->config.start_deadline_usec);
 }
 
+/* Ranks that are up and not ready yet, as with a large checkpoint, are their node's business, which
+ * ends them after startup_usec; the leader takes over one TTL later. */
+static bool run_is_late(Cluster *c, const Job *job, const Run *run)
+{
+    const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+    uint64_t own = c->nodes[run->node].record.startup_usec;
+    bool up = report && report->n_ranks == slots_count(run->slots);
+    for (int i = 0; up && i < report->n_ranks; i++)
+        up = report->ranks[i].state != RANK_EXITED;
+    if (up && own > 0 && own <= STARTUP_USEC_MAX && !job->phase.go)
+        return cluster_due(c, job->world_usec +
+                                  MAX(c->config.start_deadline_usec, own + c->config.ttl_usec));
+    return start_is_late(c, job);
+}
+
 /* The key of a report that was there is missing although its node is here: the node was away and
  * does not know these ranks any more. */
 static bool report_is_missing(Cluster *c, const Job *job, const Run *run)
@@ -214,22 +233,36 @@ static void consider_node(Cluster *c, const Job *job, const Run *run, Failure *b
     } else if (node->record.state == NODE_LEFT) {
         f.cause = CAUSE_NODE_LEFT;
         text_copy(f.evidence, sizeof(f.evidence), "its daemon was stopped");
-    } else if (node->record.verdict == NODE_ISOLATE) {
+    } else if (node_is_unhealthy(c, node)) {
         f.cause = CAUSE_NODE_UNHEALTHY;
         text_copy(f.evidence, sizeof(f.evidence), node->record.evidence);
     } else if (node->record.lost_slots & run->slots) {
         f.cause = CAUSE_SLOT_LOST;
         text_copy(f.evidence, sizeof(f.evidence),
                   "a process of an older generation survives SIGKILL");
+    } else if (node->record.bad_slots & run->slots) {
+        f.cause = CAUSE_SLOT_LOST;
+        text_copy(f.evidence, sizeof(f.evidence), node->record.evidence);
     } else if (report_is_missing(c, job, run)) {
         f.cause = CAUSE_RANKS_LOST;
         text_copy(f.evidence, sizeof(f.evidence), "the node does not run its ranks any more");
-    } else if (!is_ready(c, run) && start_is_late(c, job)) {
+    } else if (!is_ready(c, run) && run_is_late(c, job, run)) {
         f.cause = CAUSE_START_TIMEOUT;
         text_copy(f.evidence, sizeof(f.evidence), "not ready when the start deadline passed");
     }
     if (f.cause != CAUSE_NONE && outranks(&f, 0, best, 0))
         *best = f;
+}
+
+/* Its ranks have saved and left as asked, or finished: what becomes of the node now, a stop or a reboot,
+ * is no failure of this world. Rank 0's node has the last word about the world, and is looked at still. */
+static bool has_done_its_part(const Cluster *c, const Job *job, int i)
+{
+    const Run *run = &job_runs(c, job)[i];
+    if (i == 0 || run->report < 0)
+        return false;
+    const Report *report = &c->reports[run->report];
+    return report->finished || (report->left && job->phase.leave);
 }
 
 /* Ranks of an older generation whose end a present node does not confirm. */
@@ -251,6 +284,7 @@ static uint64_t wait_for_blame(const Cluster *c, Cause cause)
     case CAUSE_PEER_LOST:
         return c->config.ttl_usec + 2 * c->config.grace_usec;
     case CAUSE_HANG:
+    case CAUSE_NON_FINITE: /* every rank is on its way out by itself, and says so */
         return c->config.hang_wait_usec;
     default:
         return 0;
@@ -264,9 +298,41 @@ static bool absence_is_open(Cluster *c, const Job *job)
     bool open = false;
     for (int i = 0; i < job->n_runs; i++) {
         const Node *node = &c->nodes[job_runs(c, job)[i].node];
-        open |= !node->present && !node_is_lost(c, node);
+        open |= !node->present && !node_is_lost(c, node) && !has_done_its_part(c, job, i);
     }
     return open;
+}
+
+/* A node that etcd hears and its peers do not: no rank dies of it, but joining fails again and
+ * again. To blame is the rank that most others did not meet; among equals the highest, for rank 0
+ * was met by whoever got as far as to miss another. */
+static void find_unreachable(const Cluster *c, const Job *job, Failure *best)
+{
+    int most = 0;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        int n_ranks = slots_count(run->slots), votes = 0;
+        for (int k = 0; k < job->n_runs; k++) {
+            int n = job_runs(c, job)[k].report;
+            for (int j = 0; n >= 0 && k != i && j < c->reports[n].n_ranks; j++) {
+                const Rank *rank = &c->reports[n].ranks[j];
+                votes += rank->state == RANK_EXITED && rank->unmet > run->first_rank &&
+                         rank->unmet <= run->first_rank + n_ranks;
+            }
+        }
+        if (votes == 0 || votes < most)
+            continue;
+        most = votes;
+        best->cause = CAUSE_UNREACHABLE;
+        best->node = run->node;
+        best->rank = run->first_rank;
+    }
+    if (most == 0)
+        return;
+    Text t = text_begin(best->evidence, sizeof(best->evidence));
+    text_add_int(&t, most);
+    text_add(&t, most == 1 ? " rank of another node" : " ranks of other nodes");
+    text_add(&t, " did not meet it when they joined");
 }
 
 bool failure_find(Cluster *c, Job *job, Failure *ret)
@@ -275,6 +341,8 @@ bool failure_find(Cluster *c, Job *job, Failure *ret)
     int best_stage = 0;
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
+        if (has_done_its_part(c, job, i))
+            continue;
         consider_node(c, job, run, &best);
         if (run->report >= 0)
             consider_ranks(job, run, &c->reports[run->report], &best, &best_stage);
@@ -293,8 +361,10 @@ bool failure_find(Cluster *c, Job *job, Failure *ret)
     uint64_t wait = wait_for_blame(c, best.cause);
     if (wait && !job_all_exited(c, job) && !cluster_due(c, job->failing_usec + wait))
         return false;
-    if (best.cause == CAUSE_PEER_LOST)
+    if (best.cause == CAUSE_PEER_LOST) {
         best.node = -1; /* whoever says so is a victim */
+        find_unreachable(c, job, &best);
+    }
     best.step = best.rank >= 0 && best.step > 0 ? best.step : job_reached_step(c, job);
     *ret = best;
     return true;

@@ -1,5 +1,5 @@
 /* house.c - decisions about the cluster rather than a job: cordons that follow from what nodes say,
- * the page about nodes vanishing in numbers, caps on incidents and requests. */
+ * the pages about nodes, caps on incidents and requests. */
 #include "controller/core/state.h"
 #include "controller/core/text.h"
 
@@ -7,39 +7,124 @@
 
 enum { REQUEST_KEPT_SEC = 3600 };
 
-static const char hold_cause[] = "nodes-vanished";
+static const char hold_cause[] = "nodes-vanished", distrust_cause[] = "nodes-unhealthy";
 
-static bool decide_hold_page(Cluster *c, Decision *d)
+static void resolve(const Cluster *c, const Incident *incident, Decision *d)
 {
-    const Incident *open = NULL;
-    for (int i = 0; i < c->limits.incidents; i++)
-        if (c->incidents[i].used && c->incidents[i].record.state == INCIDENT_OPEN &&
-            text_equal(c->incidents[i].record.cause, hold_cause))
-            open = &c->incidents[i];
-    bool holding = c->now_usec < c->hold_until_usec;
-    if (holding == (open != NULL))
-        return false;
+    d->incident = incident->record;
+    d->incident.state = INCIDENT_RESOLVED;
+    d->incident.resolved_usec = c->real_usec;
+    d->incident_revision = incident->stamp.mod;
     d->put_incident = true;
-    if (open) {
-        d->incident = open->record;
-        d->incident.state = INCIDENT_RESOLVED;
-        d->incident.resolved_usec = c->real_usec;
-        d->incident_revision = open->stamp.mod;
-        return true;
-    }
+}
+
+/* An incident of the cluster, or of one node of it, that is of no job. */
+static void begin_incident(Cluster *c, const char *about, const char *cause, Decision *d)
+{
     memset(&d->incident, 0, sizeof(d->incident));
     Text id = text_begin(d->incident.id, sizeof(d->incident.id));
-    text_add(&id, "cluster-");
+    text_add(&id, about);
+    text_add(&id, "-");
     text_add_int(&id, c->seen_revision);
-    text_copy(d->incident.cause, sizeof(d->incident.cause), hold_cause);
-    text_copy(d->incident.evidence, sizeof(d->incident.evidence),
-              "more than a quarter of the nodes vanished within one TTL: the store or the network "
-              "is suspected, and nobody is replaced until it is known");
+    text_copy(d->incident.cause, sizeof(d->incident.cause), cause);
+    d->incident.severity = SEVERITY_CRITICAL;
     d->incident.rank = -1;
     d->incident.at_usec = c->real_usec;
     d->incident.detect_sec = d->incident.decide_sec = d->incident.stop_sec = -1;
     d->incident.start_sec = d->incident.restore_sec = d->incident.replay_sec = -1;
+    d->put_incident = true;
+}
+
+static const Incident *find_open(const Cluster *c, const char *cause)
+{
+    const Incident *open = NULL;
+    for (int i = 0; i < c->limits.incidents; i++)
+        if (c->incidents[i].used && c->incidents[i].record.state == INCIDENT_OPEN &&
+            !c->incidents[i].record.job[0] && text_equal(c->incidents[i].record.cause, cause))
+            open = &c->incidents[i];
+    return open;
+}
+
+static bool decide_hold_page(Cluster *c, Decision *d)
+{
+    const Incident *open = find_open(c, hold_cause);
+    bool holding = c->now_usec < c->hold_until_usec;
+    if (holding == (open != NULL))
+        return false;
+    if (open) {
+        resolve(c, open, d);
+        return true;
+    }
+    begin_incident(c, "cluster", hold_cause, d);
+    text_copy(d->incident.evidence, sizeof(d->incident.evidence),
+              "more than a quarter of the nodes vanished within one TTL: the store or the network "
+              "is suspected, and nobody is replaced until it is known");
     return true;
+}
+
+static bool decide_distrust_page(Cluster *c, Decision *d)
+{
+    const Incident *open = find_open(c, distrust_cause);
+    if (c->distrusts_probes == (open != NULL))
+        return false;
+    if (open) {
+        resolve(c, open, d);
+        return true;
+    }
+    int unhealthy, present;
+    health_count(c, &unhealthy, &present);
+    begin_incident(c, "cluster", distrust_cause, d);
+    Text t = text_begin(d->incident.evidence, sizeof(d->incident.evidence));
+    text_add_int(&t, unhealthy);
+    text_add(&t, " of ");
+    text_add_int(&t, present);
+    text_add(&t, " nodes call themselves unhealthy at once: the probes are suspected, and nobody "
+                 "is isolated by them until fewer do");
+    return true;
+}
+
+/* A node that was isolated while it ran nothing: over when it is let in again. */
+static bool decide_node_page(Cluster *c, Decision *d)
+{
+    for (int i = 0; i < c->limits.incidents; i++) {
+        const IncidentRecord *record = &c->incidents[i].record;
+        if (!c->incidents[i].used || record->state != INCIDENT_OPEN || record->job[0] ||
+            !text_equal(record->cause, cause_name(CAUSE_NODE_UNHEALTHY)))
+            continue;
+        bool is_out = false;
+        for (int k = 0; k < c->limits.nodes; k++)
+            is_out |= c->nodes[k].used && text_equal(c->nodes[k].record.name, record->node) &&
+                      c->nodes[k].cordon.mode == CORDON_QUARANTINE;
+        if (is_out)
+            continue;
+        resolve(c, &c->incidents[i], d);
+        return true;
+    }
+    return false;
+}
+
+static bool hosts_ranks(const Cluster *c, const Node *node)
+{
+    for (int j = 0; j < c->limits.jobs; j++) {
+        const Job *job = &c->jobs[j];
+        bool active =
+            job->used && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
+        for (int i = 0; active && i < job->n_runs; i++)
+            if (&c->nodes[job_runs(c, job)[i].node] == node)
+                return true;
+    }
+    return false;
+}
+
+static void open_node_page(Cluster *c, const Node *node, Decision *d)
+{
+    char about[NODE_NAME_MAX + 8];
+    Text t = text_begin(about, sizeof(about));
+    text_add(&t, "node-");
+    text_add(&t, node->record.name);
+    begin_incident(c, about, cause_name(CAUSE_NODE_UNHEALTHY), d);
+    text_copy(d->incident.node, sizeof(d->incident.node), node->record.name);
+    text_copy(d->incident.evidence, sizeof(d->incident.evidence), node->record.evidence);
 }
 
 static bool decide_cordon(Cluster *c, const Node *node, Decision *d)
@@ -47,14 +132,19 @@ static bool decide_cordon(Cluster *c, const Node *node, Decision *d)
     const CordonRecord *old = &node->cordon;
     CordonRecord cordon = {.since_usec = c->real_usec, .strikes = old->strikes};
     bool cordoned = node_is_cordoned(c, node, NULL);
-    if (node->present && node->record.verdict == NODE_ISOLATE &&
+    if (node->present && node_is_unhealthy(c, node) &&
         !(cordoned && old->mode == CORDON_QUARANTINE)) {
         cordon.mode = CORDON_QUARANTINE;
+        text_copy(cordon.machine_id, sizeof(cordon.machine_id), node->record.machine_id);
         text_copy(cordon.reason, sizeof(cordon.reason), node->record.evidence);
+        if (!hosts_ranks(c, node)) /* else its job has an incident, with the answer to it */
+            open_node_page(c, node, d);
     } else if (node->present && node->record.lost_slots && !cordoned) {
         cordon.mode = CORDON_CORDON;
         text_copy(cordon.reason, sizeof(cordon.reason), "a process of it survives SIGKILL");
     } else if (old->mode != CORDON_NONE && old->until_usec && old->until_usec <= c->real_usec) {
+        if (old->mode == CORDON_QUARANTINE)
+            return decide_retest(c, node, d);
         cordon.strikes = 0; /* it has served its time */
     } else if (old->mode == CORDON_NONE && old->strikes > 0 &&
                c->real_usec >= old->since_usec + c->config.strike_window_usec) {
@@ -98,14 +188,52 @@ static bool job_exists(const Cluster *c, const char *name)
     return false;
 }
 
-/* Resolved ones go first, oldest first. */
-static bool goes_before(const IncidentRecord *a, const IncidentRecord *b)
+/* Failures during a recovery are one outage of the job: one of them wakes somebody. */
+static bool outage_is_critical(const Cluster *c, const IncidentRecord *record)
 {
-    if (a->state != b->state)
-        return a->state == INCIDENT_RESOLVED;
+    for (int i = 0; i < c->limits.incidents; i++) {
+        const IncidentRecord *other = &c->incidents[i].record;
+        if (c->incidents[i].used && other->state == INCIDENT_OPEN &&
+            other->severity == SEVERITY_CRITICAL && text_equal(other->job, record->job))
+            return true;
+    }
+    return false;
+}
+
+/* What recovers alone need not wake anybody; what does not recover does. */
+static bool decide_escalation(Cluster *c, Decision *d)
+{
+    for (int i = 0; i < c->limits.incidents && c->config.escalate_usec; i++) {
+        const Incident *incident = &c->incidents[i];
+        const IncidentRecord *record = &incident->record;
+        if (!incident->used || record->state != INCIDENT_OPEN || outage_is_critical(c, record))
+            continue;
+        uint64_t at = record->at_usec + c->config.escalate_usec;
+        if (at > c->real_usec) {
+            (void)cluster_due(c, c->now_usec + (at - c->real_usec));
+            continue;
+        }
+        d->incident = *record;
+        d->incident.severity = SEVERITY_CRITICAL;
+        d->incident_revision = incident->stamp.mod;
+        d->put_incident = true;
+        return true;
+    }
+    return false;
+}
+
+/* Those that everybody has been told of go first, then other resolved ones; oldest first. */
+static bool goes_before(const Cluster *c, const IncidentRecord *a, const IncidentRecord *b)
+{
+    int rank_a = a->state == INCIDENT_OPEN ? 2 : !incident_is_told(c, a);
+    int rank_b = b->state == INCIDENT_OPEN ? 2 : !incident_is_told(c, b);
+    if (rank_a != rank_b)
+        return rank_a < rank_b;
     return a->at_usec < b->at_usec;
 }
 
+/* Incidents of a job that is gone are over and go, beside the oldest of too many. One that is not
+ * told yet stays as long as there is room. */
 static bool decide_incident_cap(Cluster *c, Decision *d)
 {
     const IncidentRecord *first = NULL;
@@ -114,15 +242,23 @@ static bool decide_incident_cap(Cluster *c, Decision *d)
         const IncidentRecord *record = &c->incidents[i].record;
         if (!c->incidents[i].used)
             continue;
-        if (record->job[0] && !job_exists(c, record->job)) {
+        bool orphan = record->job[0] && !job_exists(c, record->job);
+        if (orphan && record->state == INCIDENT_OPEN) {
+            resolve(c, &c->incidents[i], d);
+            return true;
+        }
+        if (orphan && incident_is_told(c, record)) {
             text_copy(d->remove_incident, sizeof(d->remove_incident), record->id);
             return true;
         }
         n++;
-        if (!first || goes_before(record, first))
+        if (!first || goes_before(c, record, first))
             first = record;
     }
     if (n <= c->config.incidents_kept)
+        return false;
+    if (!(first->state == INCIDENT_RESOLVED && incident_is_told(c, first)) &&
+        n < c->limits.incidents)
         return false;
     text_copy(d->remove_incident, sizeof(d->remove_incident), first->id);
     return true;
@@ -164,6 +300,7 @@ static bool decide_requests(Cluster *c, Decision *d)
 
 bool decide_house(Cluster *c, Decision *d)
 {
-    return decide_hold_page(c, d) || decide_cordons(c, d) || decide_incident_cap(c, d) ||
+    return decide_hold_page(c, d) || decide_distrust_page(c, d) || decide_cordons(c, d) ||
+           decide_node_page(c, d) || decide_escalation(c, d) || decide_incident_cap(c, d) ||
            decide_requests(c, d);
 }

@@ -20,6 +20,38 @@ static int64_t incident_mod(const Cluster *c, const char *id)
     return 0;
 }
 
+/* A failure that takes a node or the job out of service is critical beside these (recover.c). */
+static Severity severity_of(Cause cause)
+{
+    switch (cause) {
+    case CAUSE_PEER_LOST:
+    case CAUSE_RANKS_LOST:
+    case CAUSE_RETRY:
+    case CAUSE_TRAINER_DIED:
+    case CAUSE_NODE_LEFT:
+        return SEVERITY_INFO;
+    case CAUSE_START_TIMEOUT:
+    case CAUSE_STORE_UNREACHABLE:
+    case CAUSE_UNREACHABLE:
+    case CAUSE_HANG:
+    case CAUSE_NODE_RESTARTED:
+    case CAUSE_CHECKPOINT_CORRUPT:
+        return SEVERITY_WARNING;
+    default:
+        return SEVERITY_CRITICAL;
+    }
+}
+
+bool incident_is_told(const Cluster *c, const IncidentRecord *record)
+{
+    for (int i = 0; i < c->limits.incidents; i++) {
+        const Alert *alert = &c->alerts[i];
+        if (alert->used && text_equal(alert->id, record->id))
+            return alert->settled && alert->incident_usec == record->at_usec;
+    }
+    return false;
+}
+
 void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision *d)
 {
     IncidentRecord *record = &d->incident;
@@ -28,7 +60,12 @@ void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision 
     text_add(&id, job->name);
     text_add(&id, "-");
     text_add_int(&id, job->world.generation);
+    if (incident_mod(c, record->id)) { /* of an earlier job of that name, and not told yet */
+        text_add(&id, ".");
+        text_add_int(&id, c->seen_revision);
+    }
     record->state = INCIDENT_OPEN;
+    record->severity = severity_of(failure->cause);
     text_copy(record->job, sizeof(record->job), job->name);
     text_copy(record->cause, sizeof(record->cause), cause_name(failure->cause));
     if (failure->node >= 0)
@@ -37,7 +74,8 @@ void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision 
     record->generation = job->world.generation;
     record->step = failure->step;
     text_copy(record->evidence, sizeof(record->evidence), failure->evidence);
-    record->at_usec = MIN(failure->at_usec, c->real_usec);
+    /* what a node whose clock is off says of its ranks stays within the world's life */
+    record->at_usec = MIN(MAX(failure->at_usec, job->world.decided_usec), c->real_usec);
     record->detect_sec = seconds_between(record->at_usec, job->failing_real_usec);
     record->decide_sec =
         seconds_between(MAX(record->at_usec, job->failing_real_usec), c->real_usec);
@@ -66,7 +104,7 @@ typedef struct Milestones {
 static void find_milestones(const Cluster *c, const Job *job, Milestones *ret)
 {
     *ret = (Milestones){0};
-    for (int i = 0; i < c->limits.reports; i++) {
+    for (int i = 0; i < c->n_reports; i++) {
         const Report *report = &c->reports[i];
         if (!report->used || report->job != job_index(c, job))
             continue;
@@ -113,23 +151,6 @@ void incident_resolve(Cluster *c, const Job *job, const Incident *incident, Deci
     d->incident.first_step_usec = rank0->first_step_usec;
     if (incident->record.lost_steps == 0)
         d->incident.replay_sec = 0;
-}
-
-/* They go before the job does: one of the same name begins anew, and its incidents must not be taken
- * for these. */
-bool incident_forget(Cluster *c, const Job *job, Decision *d)
-{
-    const Incident *open = incident_find_open(c, job);
-    if (open) {
-        incident_resolve(c, job, open, d);
-        return true;
-    }
-    for (int i = 0; i < c->limits.incidents; i++)
-        if (c->incidents[i].used && text_equal(c->incidents[i].record.job, job->name)) {
-            text_copy(d->remove_incident, sizeof(d->remove_incident), c->incidents[i].record.id);
-            return true;
-        }
-    return false;
 }
 
 /* Replay ends when the new world is where the old one was. */

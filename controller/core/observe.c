@@ -141,7 +141,7 @@ static void forget_job_if_empty(Cluster *c, Job *job)
     if (job->spec_stamp.mod || job->desired_stamp.mod || job->world_stamp.mod ||
         job->phase_stamp.mod || job->checkpoints_stamp.mod || job->progress_stamp.mod)
         return;
-    for (int i = 0; i < c->limits.reports; i++)
+    for (int i = 0; i < c->n_reports; i++)
         if (c->reports[i].used && c->reports[i].job == job_index(c, job))
             return;
     job->used = false;
@@ -307,30 +307,37 @@ static void set_gone(Cluster *c, Report *report, bool gone)
 
 static void forget_report(Cluster *c, Report *report)
 {
-    int *at = &c->nodes[report->node].first_report;
-    while (&c->reports[*at] != report)
+    int own = (int)(report - c->reports), *at = &c->nodes[report->node].first_report;
+    while (*at != own)
         at = &c->reports[*at].next_of_node;
     *at = report->next_of_node;
     set_gone(c, report, false);
     report->used = false;
+    report->next_of_node = c->first_free_report;
+    c->first_free_report = own;
 }
 
-/* When the table is full, a report of an older world whose ranks are dead makes room. */
+/* Those that were used before come first: the rest of the table costs no memory until it is needed. When
+ * it is full, a report of an older world whose ranks are dead makes room. */
 static Report *free_report(Cluster *c)
 {
-    Report *dead = NULL;
-    for (int i = 0; i < c->limits.reports; i++) {
-        c->last_report = (c->last_report + 1) % c->limits.reports;
-        Report *report = &c->reports[c->last_report];
-        if (!report->used)
-            return report;
-        if (report->generation < c->jobs[report->job].world.generation &&
-            (!dead || report->generation < dead->generation) && !report_is_alive(c, report))
-            dead = report;
-    }
-    if (dead)
+    if (c->first_free_report < 0 && c->n_reports == c->limits.reports) {
+        Report *dead = NULL;
+        for (int i = 0; i < c->n_reports; i++) {
+            Report *report = &c->reports[i];
+            if (report->generation < c->jobs[report->job].world.generation &&
+                (!dead || report->generation < dead->generation) && !report_is_alive(c, report))
+                dead = report;
+        }
+        if (!dead)
+            return NULL;
         forget_report(c, dead);
-    return dead;
+    }
+    if (c->first_free_report < 0)
+        return &c->reports[c->n_reports++];
+    Report *report = &c->reports[c->first_free_report];
+    c->first_free_report = report->next_of_node;
+    return report;
 }
 
 static Report *new_report(Cluster *c, const Job *job, int node, int64_t generation)
@@ -376,6 +383,7 @@ static void fill_report(Report *report, const RanksRecord *record)
                                   .rank = r->rank,
                                   .exit_code = r->exit_code,
                                   .stage = r->stage,
+                                  .unmet = r->unmet,
                                   .state = r->state,
                                   .hung = r->hung,
                                   .killed = r->killed,
@@ -429,7 +437,7 @@ static bool gone_report_is_over(Cluster *c, const Report *report)
 
 void observe_settle(Cluster *c)
 {
-    for (int i = 0; c->n_gone > 0 && i < c->limits.reports; i++) {
+    for (int i = 0; c->n_gone > 0 && i < c->n_reports; i++) {
         Report *report = &c->reports[i];
         if (!report->used || !report->gone || !gone_report_is_over(c, report))
             continue;
@@ -440,7 +448,7 @@ void observe_settle(Cluster *c)
     }
 }
 
-/* ---- incidents and requests ---- */
+/* ---- incidents, alerts and requests ---- */
 
 static void observe_incident(Cluster *c, const Event *ev)
 {
@@ -466,6 +474,34 @@ static void observe_incident(Cluster *c, const Event *ev)
     if (place->used) {
         place->record = *ev->incident;
         text_copy(place->record.id, sizeof(place->record.id), ev->name);
+    }
+}
+
+static void observe_alert(Cluster *c, const Event *ev)
+{
+    Alert *place = NULL;
+    for (int i = 0; i < c->limits.incidents; i++) {
+        Alert *alert = &c->alerts[i];
+        if (alert->used && text_equal(alert->id, ev->name)) {
+            place = alert;
+            break;
+        }
+        if (!alert->used && !place)
+            place = alert;
+    }
+    if (!place || (!place->used && !ev->alert)) {
+        c->dropped += ev->alert != NULL;
+        return;
+    }
+    if (!place->used)
+        place->stamp = (Stamp){0};
+    if (!stamp(&place->stamp, ev))
+        return;
+    place->used = ev->alert != NULL;
+    if (place->used) {
+        place->settled = ev->alert->settled;
+        place->incident_usec = ev->alert->incident_usec;
+        text_copy(place->id, sizeof(place->id), ev->name);
     }
 }
 
@@ -511,6 +547,9 @@ void observe(Cluster *c, const Event *ev)
         break;
     case EVENT_INCIDENT:
         observe_incident(c, ev);
+        break;
+    case EVENT_ALERT:
+        observe_alert(c, ev);
         break;
     case EVENT_REQUEST:
         observe_request(c, ev);

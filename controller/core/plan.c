@@ -13,22 +13,23 @@ static bool holds_slots(const Job *job)
     return job->used && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
 }
 
-static void find_free_slots(Cluster *c, const Job *job)
+void plan_find_free_slots(Cluster *c, const Job *job)
 {
     for (int i = 0; i < c->limits.nodes; i++) {
         const Node *node = &c->nodes[i];
         int n = node->used && !node_refusal(c, node, job) ? node->record.n_slots : 0;
         c->free_slots[i] = n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
-        c->free_slots[i] &= ~node->record.lost_slots;
+        c->free_slots[i] &= ~(node->record.lost_slots | node->record.bad_slots);
     }
     for (int j = 0; j < c->limits.jobs; j++) {
         const Job *other = &c->jobs[j];
         for (int i = 0; other != job && holds_slots(other) && i < other->n_runs; i++)
             c->free_slots[job_runs(c, other)[i].node] &= ~job_runs(c, other)[i].slots;
     }
-    for (int i = 0; i < c->limits.reports; i++) {
+    for (int i = 0; i < c->n_reports; i++) {
         const Report *report = &c->reports[i];
-        if (!report->used || report->job == job_index(c, job) || !report_is_alive(c, report))
+        if (!report->used || (job && report->job == job_index(c, job)) ||
+            !report_is_alive(c, report))
             continue;
         for (int k = 0; k < report->n_ranks; k++)
             if (report->ranks[k].state != RANK_EXITED)
@@ -70,7 +71,7 @@ static int order_nodes(Cluster *c, const Job *job)
 void plan_world(Cluster *c, const Job *job, Plan *ret)
 {
     *ret = (Plan){0};
-    find_free_slots(c, job);
+    plan_find_free_slots(c, job);
     for (int i = 0; i < c->limits.nodes; i++)
         ret->available += slots_count(c->free_slots[i]);
     int size = MIN(plan_wanted(job), ret->available);

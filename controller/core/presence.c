@@ -43,15 +43,22 @@ bool node_is_lost(Cluster *c, const Node *node)
     return cluster_due(c, MAX(at, MAX(c->observe_until_usec, c->hold_until_usec)));
 }
 
-bool node_is_cordoned(Cluster *c, const Node *node, const Job *job)
+bool node_is_cordoned(const Cluster *c, const Node *node, const Job *job)
 {
     const CordonRecord *cordon = &node->cordon;
-    if (cordon->mode == CORDON_NONE || (cordon->until_usec && cordon->until_usec <= c->real_usec))
+    if (cordon->mode == CORDON_NONE)
         return false;
+    if (cordon->mode == CORDON_QUARANTINE) { /* its time over, a check ends it: decide_retest() */
+        if (cordon->machine_id[0] && node->record.machine_id[0] &&
+            !text_equal(cordon->machine_id, node->record.machine_id))
+            return false; /* another machine has the name now */
+    } else if (cordon->until_usec && cordon->until_usec <= c->real_usec) {
+        return false;
+    }
     return !cordon->job[0] || (job && text_equal(cordon->job, job->name));
 }
 
-const char *node_refusal(Cluster *c, const Node *node, const Job *job)
+const char *node_refusal(const Cluster *c, const Node *node, const Job *job)
 {
     if (!node->present)
         return "is absent";
@@ -64,8 +71,10 @@ const char *node_refusal(Cluster *c, const Node *node, const Job *job)
                                                         : "is cordoned";
     if (node->record.verdict == NODE_DRAIN)
         return "asks to be drained";
-    if (node->record.verdict == NODE_ISOLATE)
+    if (node_is_unhealthy(c, node))
         return "is unhealthy";
+    if (node_find_machine_cordon(c, node))
+        return "is a machine that is quarantined under another name";
     if (node->left_out)
         return "is left out";
     return NULL;
@@ -106,7 +115,7 @@ bool report_is_alive(Cluster *c, const Report *report)
 bool job_has_ranks_alive(Cluster *c, const Job *job, int64_t before_generation,
                          int64_t before_revision, int *ret_node)
 {
-    for (int i = 0; i < c->limits.reports; i++) {
+    for (int i = 0; i < c->n_reports; i++) {
         const Report *report = &c->reports[i];
         if (!report->used || report->job != job_index(c, job) ||
             (report->generation >= before_generation &&

@@ -27,6 +27,7 @@ static void quarantine(Cluster *c, int n, const char *reason, const Job *refused
                            .until_usec = until_usec,
                            .strikes = node->cordon.strikes};
     text_copy(cordon.node, sizeof(cordon.node), node->record.name);
+    text_copy(cordon.machine_id, sizeof(cordon.machine_id), node->record.machine_id);
     text_copy(cordon.reason, sizeof(cordon.reason), reason);
     if (refused_job)
         text_copy(cordon.job, sizeof(cordon.job), refused_job->name);
@@ -51,6 +52,7 @@ static void strike(Cluster *c, const Failure *f, Decision *d)
     if (c->config.max_strikes > 0 && cordon.strikes >= c->config.max_strikes) {
         node->left_out = true;
         cordon.mode = CORDON_QUARANTINE;
+        text_copy(cordon.machine_id, sizeof(cordon.machine_id), node->record.machine_id);
         cordon.since_usec = c->real_usec;
         cordon.until_usec = c->real_usec + c->config.quarantine_usec;
     }
@@ -93,6 +95,10 @@ static void blame(Cluster *c, const Job *job, const Failure *f, Decision *d)
     case CAUSE_HANG:
         strike(c, f, d);
         break;
+    case CAUSE_UNREACHABLE:
+        strike(c, f, d);
+        c->nodes[f->node].left_out = true; /* of the next world; to grow again is another try */
+        break;
     case CAUSE_DEVICE_FAULT:
     case CAUSE_NODE_UNHEALTHY:
     case CAUSE_NUMERICS:
@@ -127,6 +133,15 @@ static bool is_final(const Job *job, const Failure *f, const Decision *d)
            f->cause == CAUSE_DATA_CORRUPT ||
            (f->cause == CAUSE_CHECKPOINT_CORRUPT &&
             (!d->put_checkpoints || job->world.resume.adopt));
+}
+
+/* A node, or the whole job. */
+static bool takes_out_of_service(const Decision *d)
+{
+    bool out = d->phase.phase == PHASE_FAILED;
+    for (int i = 0; i < d->n_cordons; i++)
+        out |= d->cordons[i].mode == CORDON_QUARANTINE;
+    return out;
 }
 
 static void say_failure(const Cluster *c, const Failure *f, Text *t)
@@ -182,5 +197,9 @@ bool decide_failure(Cluster *c, Job *job, const Failure *f, Decision *d)
         (void)decide_world(c, job, PHASE_RECOVERING, reason, d); /* it always decides here */
     }
     d->phase.failures_without_progress = failures;
+    if (f->cause == CAUSE_START_TIMEOUT || f->cause == CAUSE_UNREACHABLE)
+        d->phase.grown_usec = c->real_usec; /* whom it left out, a growth would take at once */
+    if (takes_out_of_service(d))
+        d->incident.severity = SEVERITY_CRITICAL;
     return true;
 }

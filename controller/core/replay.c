@@ -32,6 +32,7 @@ static const size_t record_bytes[EVENT_KINDS] = {
     [EVENT_CHECKPOINTS] = sizeof(CheckpointsRecord),
     [EVENT_PROGRESS] = sizeof(ProgressRecord),
     [EVENT_INCIDENT] = sizeof(IncidentRecord),
+    [EVENT_ALERT] = sizeof(AlertRecord),
     [EVENT_REQUEST] = sizeof(RequestRecord),
 };
 
@@ -101,6 +102,7 @@ Replay *replay_free(Replay *replay)
 
 uint64_t replay_now(const Replay *replay) { return replay->now_usec; }
 const Cluster *replay_cluster(const Replay *replay) { return replay->cluster; }
+Cluster *replay_cluster_for_survey(Replay *replay) { return replay->cluster; }
 
 size_t replay_entries(Replay *replay, ReplayEntry **ret)
 {
@@ -314,8 +316,10 @@ static void apply(Replay *replay, const Decision *d)
         bool kept = d->cordons[i].mode != CORDON_NONE || d->cordons[i].strikes > 0;
         put(replay, EVENT_CORDON, d->cordons[i].node, kept ? &d->cordons[i] : NULL);
     }
-    if (d->remove_incident[0])
+    if (d->remove_incident[0]) {
         put(replay, EVENT_INCIDENT, d->remove_incident, NULL);
+        put(replay, EVENT_ALERT, d->remove_incident, NULL);
+    }
     if (d->put_request || d->remove_request)
         put(replay, EVENT_REQUEST, d->request.id, d->put_request ? &d->request : NULL);
     if (d->remove_generation || d->remove_job)

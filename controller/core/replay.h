@@ -35,6 +35,7 @@ uint64_t replay_now(const Replay *replay);
 /* Lets time pass, serving the core's wake-ups on the way. */
 void replay_advance(Replay *replay, uint64_t until_usec);
 const Cluster *replay_cluster(const Replay *replay);
+Cluster *replay_cluster_for_survey(Replay *replay); /* whose scratch is used */
 
 /* What becomes of the next decision; DONE again afterwards. applied matters for UNKNOWN. */
 void replay_set_outcome(Replay *replay, Outcome outcome, bool applied);

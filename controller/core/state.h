@@ -31,6 +31,7 @@ typedef struct Node {
 
 typedef struct Rank {
     int slot, rank, exit_code, stage;
+    int unmet; /* 1 + the rank that it did not meet; 0: none */
     RankState state;
     bool hung, killed;
     int64_t step;
@@ -89,6 +90,14 @@ typedef struct Incident {
     Stamp stamp;
 } Incident;
 
+/* alerts/<id>, as far as the core cares */
+typedef struct Alert {
+    bool used, settled;
+    char id[RECORD_INCIDENT_MAX + 1];
+    uint64_t incident_usec;
+    Stamp stamp;
+} Alert;
+
 typedef struct Request {
     bool used;
     RequestRecord record;
@@ -104,20 +113,24 @@ struct Cluster {
     int64_t term;                /* 0: not leading */
     uint64_t observe_until_usec; /* a new leader does not act on absence before */
     uint64_t hold_until_usec;
+    bool distrusts_probes; /* too many nodes call themselves unhealthy at once */
     int64_t last_id;
     int64_t house_in_flight, house_awaited;
     int64_t dropped;
     Node *nodes;
     int *by_name; /* used nodes in name order */
     int n_by_name;
-    int last_node, last_report; /* where the last free place was */
-    int n_gone;                 /* reports whose key has vanished */
+    int last_node; /* where the last free place was */
+    int n_gone;    /* reports whose key has vanished */
     Job *jobs;
     int *by_arrival;
     int n_by_arrival;
     Run *runs;
     Report *reports;
+    int n_reports;         /* none was ever used from there on */
+    int first_free_report; /* of those before, by next_of_node; -1: none */
     Incident *incidents;
+    Alert *alerts;
     Request *requests;
     /* scratch of one decision */
     WorldRun *plan_runs;
@@ -148,9 +161,9 @@ void observe_settle(Cluster *c);
 /* ---- presence.c: which nodes and processes count as dead, and since when ---- */
 void presence_update_hold(Cluster *c);
 bool node_is_lost(Cluster *c, const Node *node);
-bool node_is_cordoned(Cluster *c, const Node *node, const Job *job);
+bool node_is_cordoned(const Cluster *c, const Node *node, const Job *job);
 /* Why no rank of the job may be placed there; NULL when it may. */
-const char *node_refusal(Cluster *c, const Node *node, const Job *job);
+const char *node_refusal(const Cluster *c, const Node *node, const Job *job);
 /* Processes that may still run: nobody reported their end, and their node is not known dead. */
 bool report_is_alive(Cluster *c, const Report *report);
 /* Of worlds before that generation or before that revision of worlds/<job>: of a job that was deleted
@@ -160,12 +173,26 @@ bool job_has_ranks_alive(Cluster *c, const Job *job, int64_t before_generation,
 /* Of worlds before the present one. */
 bool job_has_older_ranks_alive(Cluster *c, const Job *job, int *ret_node);
 
+/* ---- retest.c: what a node's own verdict is worth, and how a quarantine ends ---- */
+void health_update_trust(Cluster *c);
+/* It says that its results can't be trusted, and is believed. */
+bool node_is_unhealthy(const Cluster *c, const Node *node);
+/* A quarantine of another name that is this machine's; NULL: there is none. */
+const CordonRecord *node_find_machine_cordon(const Cluster *c, const Node *node);
+/* How many are unhealthy, of how many. */
+void health_count(const Cluster *c, int *ret_unhealthy, int *ret_present);
+/* A quarantine whose time is over: the node is asked to check itself, and is let in or kept out by
+ * what it answers. */
+bool decide_retest(Cluster *c, const Node *node, Decision *d);
+
 /* ---- plan.c ---- */
 typedef struct Plan {
     int size;      /* 0: not enough */
     int available; /* slots that the job could take */
     int n_runs;    /* in c->plan_runs, sorted by name */
 } Plan;
+/* Into c->free_slots, by node; job NULL: for one that is not there yet. */
+void plan_find_free_slots(Cluster *c, const Job *job);
 void plan_world(Cluster *c, const Job *job, Plan *ret);
 int plan_wanted(const Job *job);
 int plan_needed(const Job *job);
@@ -181,6 +208,7 @@ typedef enum Cause {
     CAUSE_START_TIMEOUT,
     CAUSE_STORE_UNREACHABLE,
     CAUSE_RETRY,
+    CAUSE_UNREACHABLE,
     CAUSE_TRAINER_DIED,
     CAUSE_HANG,
     CAUSE_SLOT_LOST,
@@ -221,9 +249,9 @@ void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision 
 /* The newest open one of the job, or NULL. */
 const Incident *incident_find_open(const Cluster *c, const Job *job);
 void incident_resolve(Cluster *c, const Job *job, const Incident *incident, Decision *d);
-/* The next step of a deleted job's incidents: resolved, then removed. False when none is left. */
-bool incident_forget(Cluster *c, const Job *job, Decision *d);
 bool incident_add_replay(Cluster *c, const Job *job, Decision *d);
+/* Every sink that it concerns has heard of it and of its end, or was given up on. */
+bool incident_is_told(const Cluster *c, const IncidentRecord *record);
 
 /* ---- decide.c, house.c: each fills the decision and returns true when there is one ---- */
 bool decide_job(Cluster *c, Job *job, Decision *d);
@@ -231,5 +259,7 @@ bool decide_failure(Cluster *c, Job *job, const Failure *failure, Decision *d);
 bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Decision *d);
 /* As decide_phase(), where the generation ends: whatever was asked for until now is dealt with. */
 void decide_end(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d);
+/* Training time of the job that counts, had its history ended with this step. */
+double job_useful_sec(const Cluster *c, const Job *job, int64_t step);
 void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d);
 bool decide_house(Cluster *c, Decision *d);

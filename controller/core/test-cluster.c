@@ -2,20 +2,23 @@
  * COMMAND ...") and, in lines that begin with ">", what the core answers. The story is the test.
  *
  * Commands (times in seconds; key=value pairs may be left out; text in quotes):
- *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents=
+ *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents= escalate=
  *   lead TERM | deposed | takeover TERM
- *   node NAME slots= inc= [left] verdict= evidence= lost= job= gen=     its record is put
+ *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup=
+ *                                    its record is put
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
  *   job NAME grains= steps= fails= grow= submitted= resume= refused=    its spec is put
  *   want NAME STATE min= max= target=                                   its desired record is put
  *   cordon NODE mode= reason= job= until= | uncordon NODE
- *   ranks JOB GEN NODE STATE slot= code= step= stage= text= first= [hung] [killed] [left]
+ *   ranks JOB GEN NODE STATE slot= code= unmet= step= stage= text= first= [hung] [killed] [left]
  *         [finished] [old-killed]     one slot's rank, or all of them, changes state
  *   unrank JOB GEN NODE              the key vanishes
  *   rendezvous JOB GEN
  *   commit JOB STEP GEN | progress JOB GEN STEP
- *   request ID KIND TARGET
+ *   request ID KIND TARGET answer=
+ *   alert ID [settled]               its alert record is put
  *   history JOB                      says which worlds the job's phase record remembers
+ *   survey                           says what metrics would show
  *   refuse | unknown | unknown-done  what becomes of the next decision
  *   tick                             time passes, nothing else
  *
@@ -24,6 +27,7 @@
 #include "base/testing.h"
 #include "cluster/codec.h"
 #include "controller/core/replay.h"
+#include "controller/core/survey.h"
 
 #include <dirent.h>
 #include <string.h>
@@ -94,7 +98,8 @@ static void say_phase(Story *s, const Decision *d)
 static void say_incident(Story *s, const IncidentRecord *i)
 {
     begin_line(s);
-    say(s, "incident %s %s: %s", i->id, i->state == INCIDENT_OPEN ? "open" : "resolved", i->cause);
+    say(s, "incident %s %s: %s%s%s", i->id, i->state == INCIDENT_OPEN ? "open" : "resolved",
+        i->severity ? severity_name(i->severity) : "", i->severity ? " " : "", i->cause);
     if (i->node[0])
         say(s, " %s", i->node);
     if (i->rank >= 0)
@@ -154,8 +159,11 @@ static void say_decision(Replay *replay, const Decision *d, void *userdata)
     }
     if (d->put_request || d->remove_request) {
         begin_line(s);
-        say(s, "request %s %s \"%s\"\n", d->request.id, d->put_request ? "answered" : "removed",
-            d->request.answer);
+        say(s, "request %s %s \"%s\"\n", d->request.id,
+            d->remove_request      ? "removed"
+            : d->request.answer[0] ? "answered"
+                                   : "asked",
+            d->request.answer[0] || d->remove_request ? d->request.answer : d->request.kind);
     }
 }
 
@@ -245,6 +253,7 @@ static void set_config(Story *s)
     c->strike_window_usec = USEC(find_number(s, "window", (double)c->strike_window_usec / 1e6));
     c->quarantine_usec = USEC(find_number(s, "quarantine", (double)c->quarantine_usec / 1e6));
     c->max_strikes = (int)find_number(s, "strikes", c->max_strikes);
+    c->escalate_usec = USEC(find_number(s, "escalate", (double)c->escalate_usec / 1e6));
     c->incidents_kept = (int)find_number(s, "incidents", c->incidents_kept);
     replay_free(s->replay);
     assert_int_equal(replay_new(c, say_decision, s, &s->replay), 0);
@@ -253,16 +262,18 @@ static void set_config(Story *s)
 static void put_node(Story *s)
 {
     static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
-    NodeRecord n = {.machine_id = "m",
-                    .incarnation = (uint64_t)find_number(s, "inc", 1),
+    NodeRecord n = {.incarnation = (uint64_t)find_number(s, "inc", 1),
                     .n_slots = (int)find_number(s, "slots", 1),
                     .state = has_flag(s, "left") ? NODE_LEFT : NODE_UP,
-                    .generation = (int64_t)find_number(s, "gen", 0)};
+                    .generation = (int64_t)find_number(s, "gen", 0),
+                    .startup_usec = USEC(find_number(s, "startup", 0))};
     n.verdict = (NodeVerdict)choice(s, find_text(s, "verdict", "healthy"), verdicts, 4);
     COPY(n.name, word(s, 2));
     COPY(n.evidence, find_text(s, "evidence", ""));
     COPY(n.job, find_text(s, "job", ""));
+    COPY(n.machine_id, find_text(s, "machine", "m"));
     assert_int_equal(slots_parse(find_text(s, "lost", ""), &n.lost_slots), 0);
+    assert_int_equal(slots_parse(find_text(s, "bad", ""), &n.bad_slots), 0);
     replay_put(s->replay, EVENT_NODE, n.name, 0, NULL, &n, false);
 }
 
@@ -347,6 +358,7 @@ static void change_rank(Story *s, RankReport *r)
     if (r->state == RANK_READY)
         r->ready_usec = now;
     r->exit_code = (int)find_number(s, "code", 0);
+    r->unmet = (int)find_number(s, "unmet", 0);
     r->step = (int64_t)find_number(s, "step", (double)r->step);
     r->stage = (int)find_number(s, "stage", r->stage);
     r->hung = has_flag(s, "hung");
@@ -412,7 +424,19 @@ static void put_request(Story *s)
     COPY(record.id, word(s, 2));
     COPY(record.kind, word(s, 3));
     COPY(record.target, word(s, 4));
+    COPY(record.answer, find_text(s, "answer", ""));
     replay_put(s->replay, EVENT_REQUEST, record.id, 0, NULL, &record, false);
+}
+
+static void put_alert(Story *s)
+{
+    const ReplayEntry *incident = replay_find(s->replay, EVENT_INCIDENT, word(s, 2), 0, NULL);
+    AlertRecord record = {.settled = has_flag(s, "settled")};
+    if (!incident)
+        broken(s, "no such incident");
+    record.incident_usec = ((const IncidentRecord *)incident->record)->at_usec;
+    COPY(record.id, word(s, 2));
+    replay_put(s->replay, EVENT_ALERT, record.id, 0, NULL, &record, false);
 }
 
 static void put_rendezvous(Story *s)
@@ -441,6 +465,42 @@ static void history(Story *s)
             (long long)w->generation, w->size, (long long)w->step,
             (double)(w->decided_usec - REPLAY_EPOCH_USEC) / 1e6, w->reason);
     }
+}
+
+static void survey_job(Story *s, const JobSurvey *j)
+{
+    begin_line(s);
+    say(s, "%s %s %lld: ranks %d of %d (%d starting, %d ready, %d running, %d exited)", j->name,
+        job_phase_name(j->phase), (long long)j->generation, j->world_size, j->wanted_size,
+        j->ranks[RANK_STARTING], j->ranks[RANK_READY], j->ranks[RANK_RUNNING],
+        j->ranks[RANK_EXITED]);
+    if (j->has_progress)
+        say(s, ", step %lld", (long long)j->step);
+    say(s, ", furthest %lld of %lld", (long long)j->furthest_step, (long long)j->steps);
+    if (j->has_checkpoint)
+        say(s, ", committed %lld", (long long)j->checkpoint_step);
+    if (j->goodput >= 0)
+        say(s, ", goodput=%.2f", j->goodput);
+    say(s, ", failures %d of %d\n", j->failures_without_progress, j->max_failures);
+}
+
+static void survey(Story *s)
+{
+    static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
+    static const char *const modes[] = {"", " cordon", " drain", " quarantine"};
+    Cluster *c = replay_cluster_for_survey(s->replay);
+    JobSurvey job;
+    NodeSurvey node;
+    for (int i = 0; cluster_survey_job(c, i, &job); i++)
+        survey_job(s, &job);
+    begin_line(s);
+    for (int i = 0; cluster_survey_node(c, i, &node); i++)
+        say(s, "%s %s%s with %d slots, %d lost; ", node.name,
+            node.up       ? verdicts[node.verdict]
+            : node.absent ? "absent"
+                          : "left",
+            node.cordoned ? modes[node.mode] : "", node.n_slots, node.n_lost_slots);
+    say(s, "%d free\n", cluster_free_slots(c));
 }
 
 static void tick(Story *s) { replay_tick(s->replay); }
@@ -476,10 +536,12 @@ static const struct {
     {"commit", put_commit},
     {"progress", put_progress},
     {"request", put_request},
+    {"alert", put_alert},
     {"refuse", refuse},
     {"unknown", unknown},
     {"unknown-done", unknown_done},
     {"history", history},
+    {"survey", survey},
     {"tick", tick},
 };
 

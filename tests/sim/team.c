@@ -526,7 +526,6 @@ static void on_step(Node *node, Team *team, Seat *seat, const Process *p)
                                       .step = step,
                                       .steps = node->universe->options.jobs[team->job].steps,
                                       .step_sec = (double)node->universe->options.step_usec / 1e6,
-                                      .slowest_rank = -1,
                                       .at_usec = node_real_usec(node)};
     post_send(node, team, POST_PROGRESS);
     if (team->first_step)

@@ -151,7 +151,7 @@ void trainer_start(Process *p)
     p->parent = p->resume;
     p->written = -1;
     p->committed_step = p->resume_step;
-    watchdog_start(&p->watchdog, u->sim.now_usec);
+    watchdog_start(&p->watchdog, 0, u->sim.now_usec);
     sim_after(&u->sim, NULL, sim_between(&u->sim, 10000, 150000), on_booted, p, p->life);
 }
 

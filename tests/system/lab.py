@@ -25,7 +25,7 @@ TRAINER = """#!/bin/sh
 node=$(tr '\\0' '\\n' </proc/$PPID/cmdline | sed -n 's,.*/\\(node[0-9]*\\)/config.json$,\\1,p')
 for fault in "$TESTLAB/faults/$node"/*; do
     if mv "$fault" "$TESTLAB/taken/$$" 2>/dev/null; then
-        SDTRAIN_FAULT=$(cat "$TESTLAB/taken/$$")
+        SDTRAIN_FAULT=$(cat "$TESTLAB/taken/$$")${SDTRAIN_FAULT:+,$SDTRAIN_FAULT}
         export SDTRAIN_FAULT
         break
     fi
@@ -50,7 +50,7 @@ class TimedOut(AssertionError):
     pass
 
 
-def until(condition, what, timeout=60):
+def until(condition, what, timeout=60, pause=0.01):
     """Asks again every few milliseconds until the condition gives something true, which it returns."""
     end = time.monotonic() + timeout
     while True:
@@ -59,7 +59,7 @@ def until(condition, what, timeout=60):
             return got
         if time.monotonic() > end:
             raise TimedOut("not within %d s: %s" % (timeout, what))
-        time.sleep(0.01)
+        time.sleep(pause)
 
 
 def processes_of(folder):
@@ -103,18 +103,30 @@ def _kill(pids):
             pass
 
 
+def _undo(commands):
+    """Those that fail, which is what a busy thing does: what is in use goes once its users are dead."""
+    return [command for command in commands
+            if subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode != 0]
+
+
 def _keep(folder, pipe):
     """The keeper's life: until the test's end of the pipe is closed, by will or by death."""
     os.setsid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.read(pipe, 1)
+    commands = []
+    if os.path.exists(folder + "/undo"):
+        with open(folder + "/undo") as file:
+            commands = [json.loads(line) for line in reversed(file.readlines())]
+    commands = _undo(commands)
     for attempt in range(200):
         left = {pid for pid, _ in processes_of(folder)}
         if not left:
             break
         _kill(left if attempt > 100 else (pid for pid in left if not _is_daemons_keeper(pid)))
         time.sleep(0.05)
+    _undo(commands)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -145,6 +157,11 @@ class Lab:
             os.chmod(self.path("bin", name), 0o755)
         self.write("unet.json", json.dumps(UNET))
         self.clusters = 0
+
+    def undo(self, *command):
+        """To be done at the lab's end, the newest first, also when the test is killed."""
+        with open(self.path("undo"), "a") as file:
+            file.write(json.dumps(command) + "\n")
 
     def close(self):
         os.close(self.keeper_pipe)

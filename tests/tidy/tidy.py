@@ -21,12 +21,13 @@ LAW = {
     "store": ["base"],
     "kernels": ["base"],
     "health": ["base"],
+    "metrics": ["base"],
     "trainer/api": ["base"],
     "cluster": ["base", "etcd", "store", "health", "trainer/api"],
     "controller/core": ["base", "cluster", "trainer/api"],
-    "controller": ["base", "etcd", "cluster", "controller/core", "trainer/api"],
-    "daemon": ["base", "etcd", "cluster", "health", "trainer/api"],
-    "ctl": ["base", "etcd", "store", "cluster", "trainer/api"],
+    "controller": ["base", "etcd", "cluster", "controller/core", "metrics", "trainer/api"],
+    "daemon": ["base", "etcd", "cluster", "health", "metrics", "trainer/api"],
+    "ctl": ["base", "etcd", "store", "cluster", "controller", "controller/core", "trainer/api"],
     "trainer/comm": ["base", "trainer/api"],
     "trainer/data": ["base", "store", "trainer/api", "kernels"],
     "trainer/nn": ["base", "kernels", "store", "trainer/api"],
@@ -35,7 +36,7 @@ LAW = {
                 "trainer/state"],
     "tests": ["*"],
 }
-PURE = {"order.c.o": "trainer/data", "controller/core": "controller/core", "verdict.c.o": "health"}
+PURE = {"order.c.o": "trainer/data", "controller/core": "controller/core", "verdict.c.o": "health", "fault.c.o": "health"}
 LABELS = ("Ownership:", "Units:", "Errors:", "Threads:")
 BAD_NAMES = ("util", "utils", "common", "helper", "helpers", "misc")
 BAD_WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")

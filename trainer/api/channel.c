@@ -47,12 +47,16 @@ typedef struct Field {
     FieldKind kind;
     size_t offset, size;
     unsigned types; /* bit per ChannelType */
+    bool newer;     /* older trainers do not say it; 0 then */
 } Field;
 
-#define FIELD(n, k, types_)                                                                        \
+#define FIELD_OF(n, member, k, types_, newer_)                                                     \
     {                                                                                              \
-#n, k, offsetof(ChannelMessage, n), sizeof(((ChannelMessage *)NULL)->n), types_            \
+        n, k, offsetof(ChannelMessage, member), sizeof(((ChannelMessage *)NULL)->member), types_,  \
+            newer_                                                                                 \
     }
+#define FIELD(n, k, types_) FIELD_OF(#n, n, k, types_, false)
+#define NEWER(n, member, k, types_) FIELD_OF(#n, member, k, types_, true)
 #define T(t) (1u << CHANNEL_##t)
 
 static const Field fields[] = {
@@ -79,11 +83,20 @@ static const Field fields[] = {
     FIELD(samples_seen, FIELD_INT64, T(STEP)),
     FIELD(steps, FIELD_INT64, T(STEP)),
     FIELD(step_sec, FIELD_DOUBLE, T(STEP)),
-    FIELD(slowest_rank, FIELD_INT, T(STEP)),
+    NEWER(data_sec, data_sec, FIELD_DOUBLE, T(STEP)),
+    NEWER(failed_saves, failed_saves, FIELD_INT64, T(STEP)),
+    NEWER(write_sec, write_sec, FIELD_DOUBLE, T(SAVED)),
+    NEWER(blocked_sec, blocked_sec, FIELD_DOUBLE, T(SAVED)),
+    NEWER(saved_bytes, saved_bytes, FIELD_INT64, T(SAVED)),
+    NEWER(store_puts, store.puts, FIELD_INT64, T(SAVED)),
+    NEWER(store_gets, store.gets, FIELD_INT64, T(SAVED)),
+    NEWER(store_put_sec, store.put_sec, FIELD_DOUBLE, T(SAVED)),
+    NEWER(store_get_sec, store.get_sec, FIELD_DOUBLE, T(SAVED)),
     FIELD(uri, FIELD_TEXT, T(SAVED)),
     FIELD(hash, FIELD_HASH, T(SAVED)),
     FIELD(digest, FIELD_HASH, T(SAVED) | T(DONE)),
     FIELD(exit_code, FIELD_INT, T(ERROR)),
+    NEWER(unmet, unmet, FIELD_INT, T(ERROR)),
     FIELD(text, FIELD_TEXT, T(ERROR) | T(DONE)),
 };
 
@@ -139,13 +152,13 @@ int channel_encode(const ChannelMessage *message, char **ret, size_t *ret_bytes,
     return 0;
 }
 
-static void decode_double(JsonReader *r, const char *name, double *ret)
+static void decode_double(JsonReader *r, const char *name, JsonNeed need, double *ret)
 {
     json_t *any = NULL;
-    if (json_get_any(r, name, JSON_REQUIRED, &any) && json_is_string(any))
+    if (json_get_any(r, name, need, &any) && json_is_string(any))
         *ret = NAN;
     else
-        json_get_double(r, name, JSON_REQUIRED, -INFINITY, INFINITY, ret);
+        json_get_double(r, name, need, -INFINITY, INFINITY, ret);
 }
 
 static void decode_hash(JsonReader *r, const char *name, Hash *ret)
@@ -161,6 +174,7 @@ static void field_decode(const Field *f, JsonReader *r, ChannelMessage *m)
     int64_t v = 0;
     int choice = 0;
     const char *text;
+    const JsonNeed need = f->newer ? JSON_OPTIONAL : JSON_REQUIRED;
 
     switch (f->kind) {
     case FIELD_INT:
@@ -168,14 +182,14 @@ static void field_decode(const Field *f, JsonReader *r, ChannelMessage *m)
             *(int *)at = (int)v;
         break;
     case FIELD_INT64:
-        json_get_int(r, f->name, JSON_REQUIRED, INT64_MIN, INT64_MAX, (int64_t *)at);
+        json_get_int(r, f->name, need, INT64_MIN, INT64_MAX, (int64_t *)at);
         break;
     case FIELD_UINT64:
         if (json_get_int(r, f->name, JSON_REQUIRED, 0, INT64_MAX, &v))
             *(uint64_t *)at = (uint64_t)v;
         break;
     case FIELD_DOUBLE:
-        decode_double(r, f->name, (double *)at);
+        decode_double(r, f->name, need, (double *)at);
         break;
     case FIELD_BOOL:
         json_get_bool(r, f->name, JSON_REQUIRED, (bool *)at);
@@ -187,6 +201,8 @@ static void field_decode(const Field *f, JsonReader *r, ChannelMessage *m)
         if (json_get_string(r, f->name, JSON_REQUIRED, &text)) {
             free(*(char **)at);
             *(char **)at = strdup(text);
+            if (!*(char **)at)
+                json_out_of_memory(r);
         }
         break;
     case FIELD_HASH:
@@ -206,7 +222,7 @@ int channel_decode(const char *packet, size_t n_bytes, ChannelMessage *ret, Erro
     if (r < 0)
         return -EBADMSG;
 
-    ChannelMessage m = {.slowest_rank = -1};
+    ChannelMessage m = {0};
     int type = 0;
     JsonReader j = json_open("channel", json, JSON_ANY_KEYS, err);
     if (json_get_choice(&j, "type", JSON_REQUIRED, type_name, CHANNEL_TYPES, &type))
@@ -263,5 +279,5 @@ int channel_receive(int fd, ChannelMessage *ret, Error *err)
 void channel_message_clear(ChannelMessage *message)
 {
     free(message->spec);
-    *message = (ChannelMessage){.slowest_rank = -1};
+    *message = (ChannelMessage){0};
 }

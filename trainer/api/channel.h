@@ -69,6 +69,12 @@ typedef enum TrainStage {
 
 const char *train_stage_name(TrainStage stage); /* "computing", ... */
 
+/* Of one process since its start; a put's share of a flush is in put_sec. */
+typedef struct ChannelStoreUse {
+    int64_t puts, gets;
+    double put_sec, get_sec;
+} ChannelStoreUse;
+
 typedef struct ChannelMessage {
     ChannelType type;
     int64_t generation; /* every message carries it, except hello */
@@ -92,15 +98,21 @@ typedef struct ChannelMessage {
     double loss;      /* step */
     double samples_per_sec;
     int64_t samples_seen;
-    int64_t steps;    /* step: the last one of the job */
-    double step_sec;  /* step: how long it took */
-    int slowest_rank; /* step; -1 unknown */
+    int64_t steps;        /* step: the last one of the job */
+    double step_sec;      /* step: how long it took */
+    double data_sec;      /* step: of that, waiting for data */
+    int64_t failed_saves; /* step: since this process began */
 
     char uri[CHANNEL_URI_MAX]; /* saved: the manifest's */
     Hash hash;                 /* saved: the manifest's */
     Hash digest;               /* saved, done: of the training state */
+    double write_sec;          /* saved: from the copy to the manifest */
+    double blocked_sec;        /* saved: what of it training waited */
+    int64_t saved_bytes;       /* saved: of all ranks */
+    ChannelStoreUse store;     /* saved: of the checkpoints' store */
 
     int exit_code;               /* error */
+    int unmet;                   /* error: 1 + the rank that joining did not meet; 0: none */
     char text[CHANNEL_TEXT_MAX]; /* error: for people; done: "finished" or "left" */
 } ChannelMessage;
 

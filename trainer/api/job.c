@@ -17,7 +17,10 @@ static char *take_string(JsonReader *r, const char *key, JsonNeed need, const ch
         json_refuse(r, key, "is empty");
     if (strlen(text) > 500)
         json_refuse(r, key, "%.40s... is longer than 500 bytes", text);
-    return strdup(text);
+    char *copy = strdup(text);
+    if (!copy)
+        json_out_of_memory(r);
+    return copy;
 }
 
 static int take_int(JsonReader *r, const char *key, JsonNeed need, int64_t min, int64_t max,

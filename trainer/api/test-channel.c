@@ -46,7 +46,6 @@ static ChannelMessage full(ChannelType type)
                             .samples_seen = 99,
                             .steps = 1000,
                             .step_sec = 0.25,
-                            .slowest_rank = 1,
                             .uri = "file:///m",
                             .hash = {3, 4},
                             .digest = {5, UINT64_MAX},

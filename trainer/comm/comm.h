@@ -31,6 +31,7 @@ typedef struct CommOptions {
     uint64_t connect_usec;    /* bound of opening; a peer that vanishes in the middle of it costs up
                                  to half as much again */
     uint64_t timeout_usec;    /* bound of each call */
+    int *unmet;               /* when opening fails because of a rank: 1 + that rank; may be NULL */
 } CommOptions;
 
 size_t comm_type_bytes(CommType type);

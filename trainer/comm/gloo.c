@@ -422,13 +422,22 @@ static int publish(const CommOptions *options, GlooMesh *mesh, uint64_t deadline
     return rendezvous_set(options->rendezvous, key, all, size * address_bytes, deadline_usec, err);
 }
 
+static void blame_peer(const CommOptions *options, int peer)
+{
+    if (options->unmet)
+        *options->unmet = 1 + peer;
+}
+
 static int connect_peers(const CommOptions *options, GlooMesh *mesh, uint64_t deadline_usec,
                          Error *err)
 {
     size_t address_bytes = 0, n = 0;
     int r = publish(options, mesh, deadline_usec, &address_bytes, err);
-    if (r < 0)
+    if (r < 0) {
+        if (options->rank != 0)
+            blame_peer(options, 0); /* whose store it is */
         return r;
+    }
     _cleanup_free_ char *all = malloc(RENDEZVOUS_VALUE_MAX);
     if (!all)
         return error_set(err, -ENOMEM, "out of memory");
@@ -440,15 +449,19 @@ static int connect_peers(const CommOptions *options, GlooMesh *mesh, uint64_t de
         if (r >= 0)
             r = rendezvous_get(options->rendezvous, key, all, RENDEZVOUS_VALUE_MAX, &n,
                                deadline_usec, err);
-        if (r < 0)
+        if (r < 0) {
+            blame_peer(options, peer);
             return r;
+        }
         if (n != (size_t)options->size * address_bytes)
             return error_set(err, -EPROTO, "rank %d published %zu bytes instead of %zu", peer, n,
                              (size_t)options->size * address_bytes);
         r = gloo_mesh_connect(mesh, peer, all + (size_t)options->rank * address_bytes,
                               address_bytes, err);
-        if (r < 0)
+        if (r < 0) {
+            blame_peer(options, peer);
             return r;
+        }
     }
     return 0;
 }

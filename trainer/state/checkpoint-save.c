@@ -379,18 +379,36 @@ static int write_manifest(Save *s, Error *err)
     return r < 0 ? error_errno(err, r, "after writing %s", key) : 0;
 }
 
-/* A failed save leaves no manifest. */
+static void take_back(Save *s, const char *key)
+{
+    Error err = ERROR_INIT;
+    if (store_delete(s->writer->options.store, key, &err) < 0)
+        log_warning("%s of a failed checkpoint stays until the next commit: %s", key, err.text);
+}
+
+/* A failed save leaves no manifest... */
 static void take_back_manifest(Save *s)
 {
     CheckpointWriter *w = s->writer;
     if (!w->written)
         return;
     char key[CHECKPOINT_FOLDER_MAX + 16];
-    Error err = ERROR_INIT;
     (void)snprintf(key, sizeof(key), "%s/manifest.json", s->folder);
-    if (store_delete(w->options.store, key, &err) < 0)
-        log_warning("the manifest of a failed checkpoint stays; nobody commits it: %s", err.text);
+    take_back(s, key);
     w->written = manifest_free(w->written);
+}
+
+/* ...and, once all ranks know that there is none, no objects: a full disk has room again. */
+static void take_back_objects(Save *s)
+{
+    char key[CHECKPOINT_FOLDER_MAX + OBJECT_KEY_MAX];
+    for (int64_t i = 0; i < s->own->n_objects; i++) {
+        (void)snprintf(key, sizeof(key), "%s/%s", s->folder,
+                       s->table->records[s->own->objects[i].index].key);
+        take_back(s, key);
+    }
+    if (s->segment.key[0])
+        take_back(s, s->segment.key);
 }
 
 /* ---- the whole ---- */
@@ -427,8 +445,10 @@ static int save_steps(Save *s, Outcome *outcome, Error *err)
     }
     if (w->rank == 0 && s->error.code == 0) {
         r = write_manifest(s, &local);
-        if (r < 0)
+        if (r < 0) {
             fail(s, r, &local);
+            take_back_manifest(s); /* before the others hear of it and take back theirs */
+        }
     }
     if (w->rank == 0) {
         outcome->error = s->error;
@@ -453,11 +473,15 @@ void checkpoint_save(CheckpointWriter *w, CheckpointResult *result)
         outcome.error = err.code < 0 ? err : (Error){.code = r, .text = "a collective failed"};
     if (outcome.error.code < 0) {
         take_back_manifest(&s);
+        if (r == 0)
+            take_back_objects(&s);
         result->error = outcome.error;
         return;
     }
     result->hash = outcome.hash;
     result->digest = outcome.digest;
+    for (size_t i = 0; w->written && i < w->written->n_objects; i++)
+        result->n_bytes += w->written->objects[i].n_bytes;
     (void)snprintf(result->uri, sizeof(result->uri), "%s/%s/manifest.json",
                    store_uri(w->options.store), s.folder); /* writer_new checked that it fits */
 }

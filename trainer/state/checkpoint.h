@@ -101,6 +101,7 @@ typedef struct CheckpointResult {
     Error error;                  /* CHECKPOINT_FAILED */
     uint64_t blocked_usec;        /* what begin cost the training thread */
     uint64_t write_usec;
+    uint64_t n_bytes; /* rank 0: of all ranks' objects */
 } CheckpointResult;
 
 typedef struct CheckpointOptions {

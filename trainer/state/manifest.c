@@ -110,11 +110,11 @@ static void get_count(JsonReader *r, const char *key, int64_t max, int64_t *ret)
 }
 
 /* calloc that tells the reader. */
-static void *reserve(JsonReader *r, const char *key, size_t n, size_t size)
+static void *reserve(JsonReader *r, size_t n, size_t size)
 {
     void *p = calloc(n + 1, size);
     if (!p)
-        json_refuse(r, key, "out of memory for %zu of them", n);
+        json_out_of_memory(r);
     return p;
 }
 
@@ -160,8 +160,7 @@ static void read_maxima(JsonReader *r, Manifest *m)
     if (!json_get_array(r, "maxima", JSON_REQUIRED, 1 << 16, &array))
         return;
     m->n_tensors = (int64_t)json_array_size(array);
-    m->scalars.maxima =
-        reserve(r, "maxima", (size_t)m->n_tensors * MAXIMA_WINDOW, sizeof(uint32_t));
+    m->scalars.maxima = reserve(r, (size_t)m->n_tensors * MAXIMA_WINDOW, sizeof(uint32_t));
     for (size_t t = 0; m->scalars.maxima && t < json_array_size(array); t++) {
         const char *text = json_string_value(json_array_get(array, t));
         bool good = text && strlen(text) == 8 * MAXIMA_WINDOW;
@@ -213,7 +212,7 @@ static void read_segments(JsonReader *r, Manifest *m)
     json_t *array;
     if (!json_get_array(r, "metrics", JSON_REQUIRED, MANIFEST_SEGMENTS_MAX, &array))
         return;
-    m->segments = reserve(r, "metrics", json_array_size(array), sizeof(*m->segments));
+    m->segments = reserve(r, json_array_size(array), sizeof(*m->segments));
     for (size_t i = 0; r->r == 0 && i < json_array_size(array); i++) {
         MetricsSegment *s = &m->segments[m->n_segments++];
         JsonReader e = json_get_element(r, "metrics", array, i);
@@ -250,7 +249,7 @@ static void read_chunks(JsonReader *r, Manifest *m)
                     (long long)m->layout.n_chunks);
         return;
     }
-    m->chunks = reserve(r, "chunks", json_array_size(array), sizeof(*m->chunks));
+    m->chunks = reserve(r, json_array_size(array), sizeof(*m->chunks));
     for (size_t i = 0; m->chunks && i < json_array_size(array); i++) {
         const char *text = json_string_value(json_array_get(array, i));
         if (!text || hash_parse(text, &m->chunks[i]) < 0) {
@@ -265,7 +264,7 @@ static void read_committed(JsonReader *r, Manifest *m)
     json_t *array;
     if (!json_get_array(r, "committed", JSON_REQUIRED, MANIFEST_COMMITTED_MAX, &array))
         return;
-    m->committed = reserve(r, "committed", json_array_size(array), sizeof(*m->committed));
+    m->committed = reserve(r, json_array_size(array), sizeof(*m->committed));
     for (size_t i = 0; m->committed && i < json_array_size(array); i++) {
         CheckpointName name;
         const char *text = json_string_value(json_array_get(array, i));
@@ -343,7 +342,7 @@ static void read_objects(JsonReader *r, Manifest *m)
     json_t *array;
     if (!json_get_array(r, "objects", JSON_REQUIRED, MANIFEST_OBJECTS_MAX, &array))
         return;
-    m->objects = reserve(r, "objects", json_array_size(array), sizeof(*m->objects));
+    m->objects = reserve(r, json_array_size(array), sizeof(*m->objects));
     for (size_t i = 0; r->r == 0 && i < json_array_size(array); i++)
         read_object(r, array, i, &m->objects[m->n_objects++]);
 

@@ -431,6 +431,18 @@ static size_t count_checkpoints(const char *uri)
     return n;
 }
 
+/* What lies in the store, checkpoint or not. */
+static size_t count_objects(const char *uri)
+{
+    _cleanup_(store_freep) Store *store = open_store(uri);
+    Error err = ERROR_INIT;
+    StoreList list;
+    assert_int_equal(store_list(store, "", 10000, &list, &err), 0);
+    size_t n = list.n_objects;
+    store_list_clear(&list);
+    return n;
+}
+
 static void test_failed_save(void **unused)
 {
     (void)unused;
@@ -443,6 +455,9 @@ static void test_failed_save(void **unused)
         {"checkpoint.object=enospc@4", 1},     {"checkpoint.gathered=enospc", 0},
         {"checkpoint.manifest.before=eio", 0}, {"checkpoint.manifest.after=eio", 0},
     };
+    SaveCase *good = run_save(3, (SaveCase){.step = 5, .zero_stage = 2, .ema_active = true});
+    const size_t n_objects = count_objects(good->uri);
+    clear_store();
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         SaveCase *c = run_save(3, (SaveCase){.step = 5,
                                              .zero_stage = 2,
@@ -456,6 +471,7 @@ static void test_failed_save(void **unused)
         }
         assert_true(c->saved_again);
         assert_int_equal(count_checkpoints(c->uri), 1);
+        assert_int_equal(count_objects(c->uri), n_objects); /* of the second try alone */
         clear_store();
     }
 }

@@ -1,0 +1,113 @@
+/* survey.c - see survey.h. */
+#include "controller/core/survey.h"
+
+#include "controller/core/state.h"
+#include "controller/core/text.h"
+
+#include <string.h>
+
+static const CheckpointCommit *newest_commit(const CheckpointsRecord *record)
+{
+    for (size_t i = record->n_commits; i-- > 0;)
+        if (!record->commits[i].struck_out)
+            return &record->commits[i];
+    return NULL;
+}
+
+static bool is_over(JobPhase phase) { return phase >= PHASE_STOPPED; }
+
+static double goodput_of(const Cluster *c, const Job *job)
+{
+    const PhaseRecord *phase = &job->phase;
+    uint64_t began = phase->started_usec;
+    if (began == 0)
+        return -1;
+    if (is_over(phase->phase))
+        return phase->goodput;
+    if (c->real_usec <= began)
+        return -1;
+    double share =
+        job_useful_sec(c, job, job_reached_step(c, job)) / ((double)(c->real_usec - began) / 1e6);
+    return MIN(share, 1.0);
+}
+
+static void survey_ranks(const Cluster *c, const Job *job, JobSurvey *ret)
+{
+    for (int i = 0; i < job->n_runs; i++) {
+        int index = job_runs(c, job)[i].report;
+        for (int k = 0; index >= 0 && k < c->reports[index].n_ranks; k++)
+            ret->ranks[c->reports[index].ranks[k].state]++;
+    }
+}
+
+bool cluster_survey_job(const Cluster *c, int i, JobSurvey *ret)
+{
+    if (i >= c->n_by_arrival)
+        return false;
+    const Job *job = &c->jobs[c->by_arrival[i]];
+    const ProgressRecord *p = &job->progress;
+    const CheckpointCommit *newest = newest_commit(&job->checkpoints);
+    memset(ret, 0, sizeof(*ret));
+    ret->name = job->name;
+    ret->phase = job->phase.phase;
+    ret->generation = job->phase.generation;
+    ret->world_size = is_over(ret->phase) || ret->phase == PHASE_PENDING ? 0 : job->world.size;
+    ret->wanted_size = is_over(ret->phase) ? 0 : plan_wanted(job);
+    ret->steps = job->facts.steps;
+    ret->furthest_step = MAX(job->phase.furthest_step, job_reached_step(c, job));
+    ret->has_progress = job->progress_stamp.mod != 0;
+    ret->step = p->step;
+    ret->samples_seen = p->samples_seen;
+    ret->loss = p->loss;
+    ret->samples_per_sec = ret->phase == PHASE_RUNNING ? p->samples_per_sec : 0;
+    ret->step_sec = p->step_sec;
+    ret->goodput = goodput_of(c, job);
+    ret->has_checkpoint = newest != NULL;
+    ret->checkpoint_step = newest ? newest->step : 0;
+    ret->checkpoint_usec = newest ? newest->at_usec : 0;
+    ret->phase_usec = job->phase.since_usec;
+    ret->failures_without_progress = job->phase.failures_without_progress;
+    ret->max_failures = job->facts.max_failures;
+    survey_ranks(c, job, ret);
+    return true;
+}
+
+bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret)
+{
+    if (i >= c->n_by_name)
+        return false;
+    const Node *node = &c->nodes[c->by_name[i]];
+    bool up = node->present && node->record.state == NODE_UP;
+    *ret = (NodeSurvey){.name = node->record.name,
+                        .up = up,
+                        .absent = !node->present && node->record.state == NODE_UP,
+                        .cordoned = node_is_cordoned(c, node, NULL),
+                        .verdict = node->record.verdict,
+                        .mode = node->cordon.mode,
+                        .strikes = node->cordon.strikes,
+                        .n_slots = up ? node->record.n_slots : 0,
+                        .n_lost_slots = up ? slots_count(node->record.lost_slots) : 0};
+    return true;
+}
+
+int cluster_free_slots(Cluster *c)
+{
+    int n = 0;
+    plan_find_free_slots(c, NULL);
+    for (int i = 0; i < c->limits.nodes; i++)
+        n += slots_count(c->free_slots[i]);
+    return n;
+}
+
+const IncidentRecord *cluster_find_incident(const Cluster *c, const char *id)
+{
+    for (int i = 0; i < c->limits.incidents; i++)
+        if (c->incidents[i].used && text_equal(c->incidents[i].record.id, id))
+            return &c->incidents[i].record;
+    return NULL;
+}
+
+const char *cluster_cause(int i)
+{
+    return CAUSE_NONE + 1 + i < CAUSES ? cause_name((Cause)(CAUSE_NONE + 1 + i)) : NULL;
+}

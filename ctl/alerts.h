@@ -1,0 +1,15 @@
+/* alerts.h - what the verbs of alerts share.
+ *
+ * Ownership: the caller gets a reference.
+ * Units:     times in seconds since 1970.
+ * Errors:    none.
+ * Threads:   the main thread.
+ */
+#pragma once
+
+#include "cluster/records.h"
+
+#include <jansson.h>
+
+/* [{sink, state, severity, attempts, at, text}] */
+json_t *deliveries_json(const Delivery *deliveries, size_t n);

@@ -1,0 +1,257 @@
+/* cluster_judge.c - see cluster_judge.h. */
+#include "ctl/cluster_judge.h"
+
+#include "base/clock.h"
+#include "cluster/codec.h"
+#include "ctl/print.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+/* etcd takes no more writes at its quota, which it does not tell: 2 GiB by default. */
+static const int64_t db_bytes_large = INT64_C(3) << 29;
+
+static void add_wrong(Judgement *j, const char *format, ...) _printf_(2, 3);
+static void add_wrong(Judgement *j, const char *format, ...)
+{
+    char text[800];
+    va_list ap;
+    va_start(ap, format);
+    (void)vsnprintf(text, sizeof(text), format, ap);
+    va_end(ap);
+    json_array_append_new(j->wrong, json_string(text));
+    json_array_append_new(j->advice, json_string(""));
+}
+
+/* About what was added last. */
+static void advise(Judgement *j, const char *format, ...) _printf_(2, 3);
+static void advise(Judgement *j, const char *format, ...)
+{
+    char text[400];
+    va_list ap;
+    va_start(ap, format);
+    (void)vsnprintf(text, sizeof(text), format, ap);
+    va_end(ap);
+    json_array_set_new(j->advice, json_array_size(j->advice) - 1, json_string(text));
+}
+
+/* ---- etcd ---- */
+
+static void judge_member(const Members *m, const Member *one, Judgement *j)
+{
+    const EtcdStatus *s = &one->status;
+    if (one->r < 0) {
+        add_wrong(j, "etcd member %s does not answer: %s", one->endpoint, one->error.text);
+        if (m->has_leader && m->n > 2)
+            advise(j, "start it before another one fails: without a majority nothing is decided");
+        return;
+    }
+    if (strstr(s->errors, "NOSPACE")) {
+        add_wrong(j,
+                  "etcd member %s is out of space (%.1f MiB): it takes no writes, so nothing is "
+                  "decided",
+                  one->endpoint, (double)s->db_bytes / (1 << 20));
+        advise(j, "compact and defragment it, then etcdctl alarm disarm; auto-compaction prevents "
+                  "it");
+    } else if (*s->errors && s->leader != 0) {
+        add_wrong(j, "etcd member %s: %s", one->endpoint, s->errors);
+        advise(j, "with a CORRUPT alarm replace the member");
+    } else if (s->db_bytes > db_bytes_large) {
+        add_wrong(j, "etcd member %s: its database has grown to %.1f MiB, of which %.1f are used",
+                  one->endpoint, (double)s->db_bytes / (1 << 20),
+                  (double)s->db_used_bytes / (1 << 20));
+        advise(j, "switch auto-compaction on and run etcdctl defrag: at the quota, 2 GiB by "
+                  "default, it takes no writes");
+    }
+}
+
+void judge_etcd(const Members *m, Judgement *j)
+{
+    if (m->n_answered > 0 && !m->has_leader) {
+        add_wrong(j, "etcd has no quorum: %zu of %zu member%s answer%s, and see%s no leader",
+                  m->n_answered, m->n, m->n == 1 ? "" : "s", m->n_answered == 1 ? "s" : "",
+                  m->n_answered == 1 ? "s" : "");
+        advise(j, "start the others: until then nothing is decided and no checkpoint counts; nodes "
+                  "train on for their fence_sec");
+    }
+    for (size_t i = 0; i < m->n; i++)
+        judge_member(m, &m->members[i], j);
+}
+
+/* ---- records ---- */
+
+bool job_is_active(const ModelJob *job)
+{
+    return job->has_spec && job->has_world && !model_has_ended(job) &&
+           model_phase(job) != PHASE_PENDING;
+}
+
+static void judge_records(const Model *m, Judgement *j)
+{
+    for (size_t i = 0; i < MIN(m->n_complaints, (size_t)MODEL_COMPLAINTS_MAX); i++) {
+        add_wrong(j, "record %s", m->complaints[i]);
+        advise(j,
+               "a newer version wrote it (update this sdctl), or somebody by hand (etcdctl del)");
+    }
+    if (m->n_complaints > MODEL_COMPLAINTS_MAX)
+        add_wrong(j, "%zu more records cannot be read", m->n_complaints - MODEL_COMPLAINTS_MAX);
+}
+
+/* ---- nodes ---- */
+
+static void judge_quarantine(const CordonRecord *c, Judgement *j)
+{
+    char until[TIME_TEXT_BYTES];
+    add_wrong(j, "node %s is in quarantine: %s", c->node, c->reason);
+    if (*c->job)
+        advise(j, "job %s alone avoids it; sdctl node uncordon %s lets it try again", c->job,
+               c->node);
+    else if (c->until_usec)
+        advise(j, "it ends at %s; sooner with sdctl node uncordon %s",
+               date_text(c->until_usec, until), c->node);
+    else
+        advise(j, "repair it, then sdctl node uncordon %s", c->node);
+}
+
+static void judge_nodes(const Model *m, Judgement *j)
+{
+    for (size_t i = 0; i < m->n_jobs; i++) {
+        const ModelJob *job = &m->jobs[i];
+        for (size_t k = 0; job_is_active(job) && k < job->world.n_runs; k++) {
+            const char *node = job->world.runs[k].node;
+            if (model_node(m, node))
+                continue;
+            add_wrong(j, "node %s is missing; job %s has ranks there", node, job->name);
+            advise(j, "its ranks go elsewhere if there are slots; on %s: systemctl status sdtraind",
+                   node);
+        }
+    }
+    for (size_t i = 0; i < m->n_nodes; i++) {
+        const NodeRecord *n = &m->nodes[i];
+        if (n->verdict != NODE_HEALTHY) {
+            add_wrong(j, "node %s is not healthy: %s", n->name, n->evidence);
+            advise(j, "sdctl node status %s says more", n->name);
+        }
+        if (n->bad_slots) {
+            char slots[SLOTS_TEXT_MAX];
+            add_wrong(j, "node %s: slots not to be used: %s", n->name,
+                      slots_format(n->bad_slots, slots));
+            advise(j, "sdctl node status %s says why, and what clears it", n->name);
+        }
+        if (n->lost_slots) {
+            add_wrong(j, "node %s: a process survives SIGKILL; its slot is lost", n->name);
+            advise(j, "reboot it, then sdctl node uncordon %s", n->name);
+        }
+    }
+    for (size_t i = 0; i < m->n_cordons; i++)
+        if (m->cordons[i].mode == CORDON_QUARANTINE)
+            judge_quarantine(&m->cordons[i], j);
+}
+
+/* A node that was lost and has not come back is in no record but its incident's; after a day it is
+ * taken to be gone for good. */
+static void judge_missing(const Model *m, Judgement *j)
+{
+    enum { DAY_SEC = 86400 };
+    const uint64_t now = clock_realtime_usec();
+    for (size_t i = m->n_incidents; i-- > 0;) {
+        const IncidentRecord *n = &m->incidents[i];
+        char since[TIME_TEXT_BYTES];
+        bool said = false;
+        if (strcmp(n->cause, "node-lost") != 0 || model_node(m, n->node) ||
+            n->state == INCIDENT_OPEN || n->at_usec + DAY_SEC * USEC_PER_SEC < now)
+            continue;
+        for (size_t later = i + 1; later < m->n_incidents; later++)
+            said |= strcmp(m->incidents[later].node, n->node) == 0 &&
+                    strcmp(m->incidents[later].cause, n->cause) == 0;
+        if (said)
+            continue;
+        add_wrong(j, "node %s has not come back since %s", n->node, date_text(n->at_usec, since));
+        advise(j, "on %s: systemctl status sdtraind; journalctl -u sdtraind", n->node);
+    }
+}
+
+/* ---- jobs ---- */
+
+/* It once had more ranks, and nobody asked for fewer. */
+static void judge_size(const ModelJob *job, Judgement *j)
+{
+    const int wanted = job->desired.target > 0 ? job->desired.target : job->desired.max;
+    int had = job->world.size;
+    for (size_t i = 0; i < job->phase.n_worlds; i++)
+        had = MAX(had, job->phase.worlds[i].size);
+    had = MIN(had, wanted);
+    if (!job->has_desired || job->world.size >= had)
+        return;
+    add_wrong(j, "job %s runs on %d rank%s; it had %d", job->name, job->world.size,
+              job->world.size == 1 ? "" : "s", had);
+    advise(j,
+           "it grows again by itself when there are slots: sdctl node list shows what is closed");
+}
+
+static void judge_jobs(const Model *m, Judgement *j)
+{
+    for (size_t i = 0; i < m->n_jobs; i++) {
+        const ModelJob *job = &m->jobs[i];
+        if (!job->has_spec)
+            continue;
+        if (model_phase(job) == PHASE_FAILED) {
+            add_wrong(j, "job %s has failed: %s", job->name, job->phase.reason);
+            advise(j, "sdctl job logs %s; sdctl job stop %s says that it has been seen", job->name,
+                   job->name);
+        } else if (model_phase(job) == PHASE_PENDING) {
+            add_wrong(j, "job %s waits: %s", job->name,
+                      job->has_phase ? job->phase.reason : "no controller has looked at it yet");
+            advise(j, "sdctl node list shows which nodes are taken or closed");
+        } else if (job_is_active(job)) {
+            judge_size(job, j);
+        }
+    }
+    for (size_t i = 0; i < m->n_incidents; i++) {
+        const IncidentRecord *n = &m->incidents[i];
+        const ModelJob *of = model_job(m, n->job);
+        if (n->state != INCIDENT_OPEN || (of && model_phase(of) == PHASE_FAILED))
+            continue; /* said above */
+        add_wrong(j, "incident %s is open: %s%s%s: %s", n->id, n->cause, *n->node ? " on " : "",
+                  n->node, n->evidence);
+        if (of)
+            advise(j, "the job recovers by itself; sdctl job events %s tells the story", n->job);
+    }
+}
+
+/* Sinks that do not take what they should hear; the oldest incident stands for all. */
+static void judge_alerts(const Model *m, Judgement *j)
+{
+    for (size_t i = 0; i < m->n_incidents; i++) {
+        const AlertRecord *alert = model_alert(m, &m->incidents[i]);
+        for (size_t k = 0; alert && !alert->settled && k < alert->n_deliveries; k++) {
+            const Delivery *d = &alert->deliveries[k];
+            bool said = false;
+            for (size_t before = 0; before < i; before++) {
+                const AlertRecord *other = model_alert(m, &m->incidents[before]);
+                for (size_t n = 0; other && !other->settled && n < other->n_deliveries; n++)
+                    said |= other->deliveries[n].attempts > 0 &&
+                            strcmp(other->deliveries[n].sink, d->sink) == 0;
+            }
+            if (d->attempts == 0 || said)
+                continue;
+            add_wrong(j, "sink %s has not taken the page of incident %s in %d tries: %s", d->sink,
+                      alert->id, d->attempts, d->text);
+            advise(j, "sdctl alerts list shows what waits; sdctl alerts test tries every sink");
+        }
+    }
+}
+
+void judge_cluster(const Model *m, Judgement *j)
+{
+    if (m->n_candidates == 0) {
+        add_wrong(j, "no controller leads: nothing is decided; training goes on");
+        advise(j, "systemctl start sdcontroller; journalctl -u sdcontroller says why it does not "
+                  "lead");
+    }
+    judge_records(m, j);
+    judge_jobs(m, j);
+    judge_nodes(m, j);
+    judge_missing(m, j);
+    judge_alerts(m, j);
+}

@@ -1,0 +1,143 @@
+/* simulate.c - `sdctl simulate`: the events that a controller recorded, through the core of this
+ * sdctl; what was decided then beside what is decided now. */
+#include "controller/rerun.h"
+#include "ctl/arguments.h"
+#include "ctl/client.h"
+#include "ctl/print.h"
+
+#include <string.h>
+#include <time.h>
+
+typedef struct Simulation {
+    const Arguments *arguments;
+    uint64_t from_usec, until_usec;
+    long long n_events, n_decisions, n_differences, n_ignored;
+    size_t first_difference; /* its line */
+    bool cut;
+    char version[32];
+    json_t *transitions; /* with -o json */
+} Simulation;
+
+enum { STOPPED = 1 };
+
+static void print_words(const char *mark, uint64_t usec, json_t *words)
+{
+    char date[TIME_TEXT_BYTES];
+    json_t *line;
+    size_t i;
+    json_array_foreach (words, i, line)
+        printf("%s %-19s %s\n", mark, i == 0 ? date_text(usec, date) : "",
+               json_string_value(line) ? json_string_value(line) : "?");
+    if (json_array_size(words) == 0)
+        printf("%s %-19s nothing\n", mark, date_text(usec, date));
+}
+
+static json_t *transition_json(const RerunReport *r)
+{
+    return json_pack("{s:f, s:I, s:s, s:b, s:O?, s:O?}", "at", (double)r->real_usec * 1e-6, "line",
+                     (json_int_t)r->line, "job", r->job, "differs", r->differs, "then", r->then,
+                     "now", r->now);
+}
+
+static void take_decision(Simulation *s, const RerunReport *r)
+{
+    s->n_decisions++;
+    s->n_differences += r->differs;
+    if (r->differs && !s->first_difference)
+        s->first_difference = r->line;
+    if (r->real_usec < s->from_usec)
+        return;
+    if (s->transitions) {
+        json_array_append_new(s->transitions, transition_json(r));
+    } else if (!r->differs) {
+        print_words(" ", r->real_usec, r->now ? r->now : r->then);
+    } else {
+        print_words("-", r->real_usec, r->then);
+        print_words("+", r->real_usec, r->now);
+    }
+}
+
+static int on_report(const RerunReport *r, void *userdata)
+{
+    Simulation *s = userdata;
+    const bool talk = !s->transitions && r->real_usec >= s->from_usec;
+    char date[TIME_TEXT_BYTES];
+    switch (r->kind) {
+    case RERUN_HEAD:
+        (void)snprintf(s->version, sizeof(s->version), "%s", r->head->version);
+        if (!s->transitions)
+            printf("# line %zu: a controller of cluster %s, version %s, %lld record%s to begin "
+                   "with%s\n",
+                   r->line, r->head->cluster, r->head->version, (long long)r->head->n_snapshot,
+                   r->head->n_snapshot == 1 ? "" : "s",
+                   r->head->calm ? ""
+                                 : "; something was under way, so the first decisions may differ");
+        break;
+    case RERUN_EVENT:
+        if (r->real_usec > s->until_usec)
+            return STOPPED;
+        s->n_events++;
+        s->n_ignored += r->ignored;
+        if (talk && (s->arguments->verbose || r->ignored))
+            printf("  %s   %s%s%s\n", date_text(r->real_usec, date), r->event,
+                   r->ignored ? ", which this version cannot read: " : "",
+                   r->ignored ? r->text : "");
+        break;
+    case RERUN_DECISION:
+        take_decision(s, r);
+        break;
+    case RERUN_CUT:
+        s->cut = true;
+        break;
+    }
+    return 0;
+}
+
+static void print_end(const Simulation *s)
+{
+    printf("%lld event%s, %lld decision%s", s->n_events, s->n_events == 1 ? "" : "s",
+           s->n_decisions, s->n_decisions == 1 ? "" : "s");
+    if (s->n_differences == 0)
+        printf(", each as it was decided then\n");
+    else
+        printf(": %lld differ%s, the first at line %zu (- then, version %s; + now, version %s)\n",
+               s->n_differences, s->n_differences == 1 ? "s" : "", s->first_difference, s->version,
+               SDTRAIN_VERSION);
+    if (s->n_differences > 1)
+        printf("What follows the first goes on from what was done then.\n");
+    if (s->n_ignored > 0)
+        printf("%lld record%s left out: this version cannot read them.\n", s->n_ignored,
+               s->n_ignored == 1 ? " was" : "s were");
+    if (s->cut)
+        printf("The last line was cut when its controller died.\n");
+}
+
+static void print_result(Simulation *s)
+{
+    if (!s->transitions) {
+        print_end(s);
+        return;
+    }
+    print_json(json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:o}", "file",
+                         s->arguments->operand, "version", s->version, "present_version",
+                         SDTRAIN_VERSION, "events", (json_int_t)s->n_events, "decisions",
+                         (json_int_t)s->n_decisions, "differences", (json_int_t)s->n_differences,
+                         "ignored", (json_int_t)s->n_ignored, "cut", s->cut, "transitions",
+                         s->transitions));
+}
+
+int simulate(const Arguments *a)
+{
+    Error err = ERROR_INIT;
+    Simulation s = {.arguments = a,
+                    .from_usec = a->from_usec,
+                    .until_usec = a->until_usec ? a->until_usec : UINT64_MAX,
+                    .transitions = a->json ? json_array() : NULL};
+    int r = rerun(a->operand, on_report, &s, &err);
+    if (r < 0) {
+        json_decref(s.transitions);
+        return ctl_fail(&err, r);
+    }
+    print_result(&s);
+    return s.n_differences > 0 ? CTL_FAILED : CTL_DONE;
+}

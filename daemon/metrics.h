@@ -1,0 +1,40 @@
+/* metrics.h - what sdtraind exports: the node, its ranks and what their trainers say of themselves.
+ *
+ * A trainer has no port; its numbers come through the channel. All counters start with the process;
+ * those of a job go with the last that etcd and this node know of it.
+ *
+ * Ownership: daemon_metrics_open() fills the Manager's pointer, which stays NULL when metrics are
+ *            off; every function accepts that.
+ * Units:     *_usec microseconds of one clock.
+ * Errors:    -errno with the address in the text.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "daemon/exit.h"
+#include "health/probe.h"
+#include "trainer/api/channel.h"
+
+#include <systemd/sd-event.h>
+
+typedef struct Manager Manager;
+typedef struct Rank Rank;
+typedef struct DaemonMetrics DaemonMetrics;
+
+int daemon_metrics_open(Manager *m, Error *err);
+DaemonMetrics *daemon_metrics_free(DaemonMetrics *metrics);
+
+/* ---- what happens ---- */
+
+void daemon_metrics_note_lease(Manager *m, bool renewed);
+void daemon_metrics_note_fence(Manager *m);
+void daemon_metrics_note_probe_start(Manager *m, const char *probe);
+/* outcome: "answered", "failed" or "hung". */
+void daemon_metrics_note_probe_end(Manager *m, const char *probe, HealthLevel level,
+                                   const char *outcome);
+void daemon_metrics_note_start(const Rank *rank);
+void daemon_metrics_note_exit(const Rank *rank, const ExitVerdict *verdict);
+void daemon_metrics_note_step(Rank *rank, const ChannelMessage *step);
+void daemon_metrics_note_saved(Rank *rank, const ChannelMessage *saved);
+void daemon_metrics_note_commit(Manager *m, const char *job, bool committed);
+void daemon_metrics_forget_job(Manager *m, const char *job);

@@ -1,0 +1,174 @@
+/* status.c - see status.h. sd_notify() fails only when systemd is gone, which is nothing to act on. */
+#include "daemon/status.h"
+
+#include "base/clock.h"
+#include "daemon/drain.h"
+#include "daemon/manager.h"
+#include "daemon/rank.h"
+
+#include <string.h>
+#include <systemd/sd-daemon.h>
+
+enum { STOP_MARGIN_SEC = 10 };
+
+/* The line is put together twice: whole, and without what changes all the time. */
+typedef struct Line {
+    char text[STATUS_BYTES];
+    size_t used;
+    bool figures;
+} Line;
+
+static void say(Line *line, const char *format, ...) _printf_(2, 3);
+static void say(Line *line, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    int n = vsnprintf(line->text + line->used, sizeof(line->text) - line->used, format, ap);
+    va_end(ap);
+    line->used = MIN(line->used + (size_t)MAX(n, 0), sizeof(line->text) - 1);
+}
+
+static int seconds(uint64_t from_usec, uint64_t to_usec)
+{
+    return to_usec > from_usec ? (int)((to_usec - from_usec) / USEC_PER_SEC) : 0;
+}
+
+/* The rank that is furthest behind speaks for the team. */
+static const Rank *slowest_rank(const Manager *m, const Team *team, int *ret_n)
+{
+    const Rank *slowest = NULL;
+    *ret_n = 0;
+    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
+        const Rank *rank = m->slots[i];
+        if (!rank || rank->team != team || rank->exited)
+            continue;
+        ++*ret_n;
+        if (!slowest || rank->watchdog.step < slowest->watchdog.step)
+            slowest = rank;
+    }
+    return slowest;
+}
+
+static void say_team(Line *line, const Manager *m, const Team *team)
+{
+    int n;
+    const Rank *rank = slowest_rank(m, team, &n);
+    say(line, "job %s, generation %lld, %d of %d ranks", team->job->name,
+        (long long)team->generation, n, team->world_size);
+    if (!rank)
+        return;
+    TrainStage stage = rank->watchdog.stage;
+    bool trains = stage > STAGE_READY && stage != STAGE_SAVING && stage != STAGE_LEAVING;
+    if (!trains)
+        say(line, ", %s", train_stage_name(stage));
+    if (line->figures && rank->watchdog.step >= 0)
+        say(line, ", step %lld", (long long)rank->watchdog.step);
+}
+
+static void say_jobs(Line *line, const Manager *m)
+{
+    bool any = false;
+    for (const Job *job = m->jobs; job; job = job->next) {
+        if (!job->team || !team_is_live(job->team))
+            continue;
+        if (any)
+            say(line, "; ");
+        say_team(line, m, job->team);
+        any = true;
+    }
+    if (!any)
+        say(line, "idle, %lld slot%s", (long long)m->config.slots, m->config.slots == 1 ? "" : "s");
+    if (m->lost_slots)
+        say(line, "; %d lost", __builtin_popcountll(m->lost_slots));
+}
+
+static void say_health(Line *line, const Manager *m)
+{
+    static const char *const word[] = {"healthy", "suspect", "unhealthy, to be drained",
+                                       "unhealthy, to be isolated"};
+    say(line, "; %s", word[m->node.verdict]);
+    if (*m->node.evidence)
+        say(line, " (%.200s)", m->node.evidence);
+}
+
+static void say_lease(Line *line, const Manager *m, uint64_t now_usec)
+{
+    int silent_sec = seconds(m->contact_usec, now_usec);
+    bool is_silent = now_usec > m->contact_usec + manager_alive_usec(m) / 2;
+    if (m->fenced)
+        say(line, "; etcd silent for more than fence_sec: nothing may run");
+    else if (is_silent && line->figures)
+        say(line, "; etcd silent for %d s, %s until %lld s", silent_sec,
+            manager_is_idle(m) ? "nothing to fence" : "training on",
+            (long long)m->config.fence_sec);
+    else if (is_silent)
+        say(line, "; etcd silent");
+    else if (manager_lease(m) == 0)
+        say(line, "; without a lease");
+    else if (line->figures)
+        say(line, "; lease renewed %d s ago", silent_sec);
+}
+
+static void put_together(Line *line, const Manager *m, uint64_t now_usec)
+{
+    const Config *c = &m->config;
+    say(line, "%s of cluster %s: ", c->node, c->cluster);
+    if (!m->node.registered) {
+        say(line,
+            m->node.refused ? "not registered: refused by %s" : "not registered yet, asking %s",
+            c->etcd);
+        if (line->figures)
+            say(line, " for %d s", seconds(m->started_usec, now_usec));
+        return;
+    }
+    if (m->draining)
+        say(line, "draining, ");
+    if (m->draining && line->figures)
+        say(line, "at most %d s more; ",
+            seconds(now_usec, m->drain_usec + (uint64_t)c->drain_sec * USEC_PER_SEC));
+    say_jobs(line, m);
+    say_health(line, m);
+    say_lease(line, m, now_usec);
+}
+
+void status_update(Manager *m, uint64_t now_usec)
+{
+    Status *s = &m->status;
+    Line state = {.figures = false}, whole = {.figures = true};
+    put_together(&state, m, now_usec);
+    if (strcmp(state.text, s->state) == 0 && now_usec - s->said_usec < STATUS_SEC * USEC_PER_SEC)
+        return;
+    memcpy(s->state, state.text, sizeof(s->state));
+    s->said_usec = now_usec;
+
+    put_together(&whole, m, now_usec);
+    for (char *c = whole.text; *c; c++)
+        *c = *c == '\n' ? ' ' : *c; /* a message to systemd has a line for each thing */
+    (void)sd_notifyf(0, "STATUS=%s", whole.text);
+}
+
+void status_ready(const Manager *m)
+{
+    (void)sd_notifyf(0, "READY=1\nSTATUS=%s of cluster %s: registered", m->config.node,
+                     m->config.cluster);
+}
+
+/* Before the first READY=1 the unit is starting, and a reload must not end that. */
+void status_reloading(const Manager *m)
+{
+    if (m->node.registered)
+        (void)sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%llu",
+                         (unsigned long long)clock_monotonic_usec());
+}
+
+void status_reloaded(const Manager *m)
+{
+    if (m->node.registered)
+        (void)sd_notify(0, "READY=1");
+}
+
+void status_stopping(const Manager *m)
+{
+    long long sec = m->config.drain_sec + DRAIN_LAST_WORDS_SEC + STOP_MARGIN_SEC;
+    (void)sd_notifyf(0, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%lld", sec * 1000000);
+}

@@ -1,0 +1,32 @@
+/* status.h - the line that `systemctl status sdtraind` shows, and the other words to systemd.
+ *
+ * "n1 of cluster prod: job first, generation 3, 2 of 4 ranks, step 1240; healthy; lease renewed 1 s
+ * ago". A change of state is said at once, figures every STATUS_SEC. Outside systemd nobody listens,
+ * and nothing is done.
+ *
+ * Ownership: a value, part of the Manager.
+ * Units:     *_usec is CLOCK_BOOTTIME microseconds.
+ * Errors:    none.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "base/error.h"
+
+typedef struct Manager Manager;
+
+enum { STATUS_SEC = 5, STATUS_BYTES = 768 };
+
+typedef struct Status {
+    char state[STATUS_BYTES]; /* the line without its figures, as last said */
+    uint64_t said_usec;
+} Status;
+
+/* Cheap; called at every tick. */
+void status_update(Manager *m, uint64_t now_usec);
+
+void status_ready(const Manager *m);
+void status_reloading(const Manager *m);
+void status_reloaded(const Manager *m);
+/* Asks for as much time as the drain may take. */
+void status_stopping(const Manager *m);

@@ -1,0 +1,53 @@
+/* status.c - what one member says of itself. */
+#include "etcd/internal.h"
+
+#include <string.h>
+
+static const RpcMethod status_method = {
+    .path = "/etcdserverpb.Maintenance/Status",
+    .purpose = "status",
+    .response = &pb__status_response__descriptor,
+    .unary = true,
+    .leaderless = true,
+};
+
+static void answered(EtcdCall *call, int r, const Error *err, ProtobufCMessage *message)
+{
+    if (r < 0) {
+        call->user.status(r, err, NULL, call->userdata);
+        return;
+    }
+    const Pb__StatusResponse *answer = (const Pb__StatusResponse *)message;
+    EtcdStatus status = {
+        .member = answer->header ? answer->header->member_id : 0,
+        .leader = answer->leader,
+        .db_bytes = answer->db_size,
+        .db_used_bytes = answer->db_size_in_use,
+    };
+    (void)snprintf(status.version, sizeof(status.version), "%s", answer->version);
+    size_t used = 0;
+    for (size_t i = 0; i < answer->n_errors && used + 1 < sizeof(status.errors); i++) {
+        int n = snprintf(status.errors + used, sizeof(status.errors) - used, "%s%s", i ? "; " : "",
+                         answer->errors[i]);
+        used = MIN(used + (size_t)n, sizeof(status.errors) - 1);
+    }
+    call->user.status(0, &ERROR_INIT, &status, call->userdata);
+    message_free(message);
+}
+
+int etcd_status(Etcd *etcd, EtcdStatusHandler handler, void *userdata, EtcdCall **ret)
+{
+    EtcdCall *call;
+    Pb__StatusRequest request = PB__STATUS_REQUEST__INIT;
+    int r = call_new(etcd, &status_method, &request.base, answered, NULL, &call);
+    if (r < 0)
+        return r;
+    call->repeatable = true;
+    call->anonymous = true; /* a token would need a quorum */
+    call->user.status = handler;
+    call->userdata = userdata;
+    call_start(call);
+    if (ret)
+        *ret = call;
+    return 0;
+}

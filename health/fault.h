@@ -1,0 +1,98 @@
+/* fault.h - everything that a probe can find wrong, and what each means: one row a fault.
+ *
+ * A probe says what it found (the code), never how bad that is; the table does. Sources: DCGM's and
+ * NVIDIA's catalogues, the agents of EKS, AzNHC and awsome-distributed-training, where they agree;
+ * where they don't, what can spoil results isolates and what only slows is suspect.
+ *
+ * Ownership: rows are constants.
+ * Units:     none.
+ * Errors:    none; total.
+ * Threads:   any; pure.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+/* In rising order. */
+typedef enum HealthLevel {
+    HEALTH_OK,
+    HEALTH_SUSPECT, /* tell people; it keeps its work */
+    HEALTH_DRAIN,   /* take its work away at the next checkpoint; no more until it is well */
+    HEALTH_ISOLATE, /* its results can't be trusted: now */
+    HEALTH_LEVELS,
+} HealthLevel;
+
+typedef enum FaultScope {
+    SCOPE_NODE,
+    SCOPE_SLOT, /* one GPU: its slot is lost, the others go on */
+} FaultScope;
+
+/* What makes it go away. */
+typedef enum FaultCure {
+    CURE_ITSELF, /* the next round that does not find it */
+    CURE_RESET,  /* a reset of the GPU */
+    CURE_REBOOT,
+    CURE_REPAIR,
+    CURES,
+} FaultCure;
+
+typedef enum FaultCode {
+    FAULT_GPU_LIBRARY,
+    FAULT_GPU_COUNT,
+    FAULT_GPU_GONE,
+    FAULT_GPU_LOST,
+    FAULT_GPU_NEEDS_RESET,
+    FAULT_GPU_NEEDS_REBOOT,
+    FAULT_GPU_UNREADABLE,
+    FAULT_GPU_DOUBLE_BIT,
+    FAULT_GPU_SRAM,
+    FAULT_GPU_SINGLE_BITS,
+    FAULT_GPU_REMAP_FAILED,
+    FAULT_GPU_REMAP_PENDING,
+    FAULT_GPU_REMAP_MANY,
+    FAULT_GPU_PAGES_MANY,
+    FAULT_GPU_PAGES_SOME,
+    FAULT_GPU_PAGES_PENDING,
+    FAULT_GPU_THROTTLED,
+    FAULT_GPU_PCIE_LINK,
+    FAULT_GPU_PCIE_REPLAYS,
+    FAULT_GPU_NVLINK_DOWN,
+    FAULT_GPU_NVLINK_CRC,
+    FAULT_GPU_NVLINK_RECOVERY,
+    FAULT_GPU_STRANGER_SEEN,
+    FAULT_GPU_STRANGER,
+    FAULT_XID_ISOLATE,
+    FAULT_XID_SLOT,
+    FAULT_XID_REBOOT,
+    FAULT_XID_RESET,
+    FAULT_XID_SUSPECT,
+    FAULT_LOG_OVERRUN,
+    FAULT_LOG_UNREADABLE,
+    FAULT_RDMA_COUNT_SEEN,
+    FAULT_RDMA_COUNT,
+    FAULT_RDMA_PORT,
+    FAULT_RDMA_RATE,
+    FAULT_RDMA_COUNTER,
+    FAULT_RDMA_HUNG,
+    FAULT_DISK_READ_ONLY,
+    FAULT_DISK_WRITE,
+    FAULT_DISK_FULL,
+    FAULT_DISK_SLOW,
+    FAULT_CLOCK_WRONG,
+    FAULT_CLOCK_STEPPED,
+    FAULT_MEMORY_LOW,
+    FAULT_OOM_KILLS,
+    FAULT_STUCK_PROCESSES,
+    FAULTS,
+} FaultCode;
+
+typedef struct FaultRule {
+    const char *name; /* [a-z-]+ */
+    HealthLevel level;
+    FaultScope scope;
+    FaultCure cure;
+} FaultRule;
+
+const FaultRule *fault_rule(FaultCode code);
+const char *fault_cure_text(FaultCure cure);
+const char *health_level_name(HealthLevel level);

@@ -1,0 +1,107 @@
+/* probe-host.c - memory, the kernel's out-of-memory killer, processes stuck in the kernel.
+ *
+ * State: {"oom_kills", "stuck": {"<pid>": start time}}. A process is stuck when two runs in a row
+ * find it in D state with the same start time. */
+#include "health/probe.h"
+
+#include "base/cleanup.h"
+#include "health/sysfs.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <string.h>
+
+enum { MEMORY_MIN_PERCENT = 3, STUCK_MAX = 64, PROCESSES_MAX = 20000 };
+
+/* The number behind "Name:" or "name " in a file of such lines. */
+static bool find_number(const char *path, const char *name, uint64_t *ret)
+{
+    char line[SYSFS_LINE_MAX];
+    _cleanup_file_ FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof(line), f)) {
+        size_t n = strlen(name);
+        if (strncmp(line, name, n) == 0 && strchr(": ", line[n]))
+            return sysfs_parse_number(line + n + strspn(line + n, ": "), ret) == 0;
+    }
+    return false;
+}
+
+static void look_at_memory(const ProbeContext *context, ProbeResult *ret)
+{
+    char path[PATH_MAX];
+    uint64_t total, available, kills;
+    double before;
+    (void)snprintf(path, sizeof(path), "%s/meminfo", context->proc);
+    if (find_number(path, "MemTotal", &total) && find_number(path, "MemAvailable", &available)) {
+        (void)snprintf(ret->note, sizeof(ret->note), "%llu of %llu MiB of memory available",
+                       (unsigned long long)(available >> 10), (unsigned long long)(total >> 10));
+        if (available < total / 100 * MEMORY_MIN_PERCENT)
+            probe_find_fault(ret, FAULT_MEMORY_LOW, -1, "%s", ret->note);
+    }
+    (void)snprintf(path, sizeof(path), "%s/vmstat", context->proc);
+    if (!find_number(path, "oom_kill", &kills))
+        return;
+    if (probe_recall(context->state, "oom_kills", &before) && (double)kills > before)
+        probe_find_fault(ret, FAULT_OOM_KILLS, -1, "the kernel killed %.0f processes for memory",
+                         (double)kills - before);
+    (void)json_object_set_new(ret->state, "oom_kills", json_real((double)kills));
+}
+
+/* "pid (name) D ppid ... starttime": the name may hold anything. Threads of the kernel (children of
+ * 2) may rest so for ever. */
+static bool is_blocked(const char *line, char *ret_name, size_t size, uint64_t *ret_start)
+{
+    const char *open = strchr(line, '('), *close = strrchr(line, ')');
+    if (!open || !close || close < open || strncmp(close, ") D ", 4) != 0 ||
+        strncmp(close, ") D 2 ", 6) == 0)
+        return false;
+    (void)snprintf(ret_name, size, "%.*s", (int)(close - open - 1), open + 1);
+    const char *p = close + 2;
+    for (int field = 3; field < 22 && p; field++) {
+        p = strchr(p, ' ');
+        p = p ? p + 1 : NULL;
+    }
+    return p && sysfs_parse_number(p, ret_start) == 0;
+}
+
+static void look_at_processes(const ProbeContext *context, ProbeResult *ret)
+{
+    const json_t *before = json_object_get(context->state, "stuck");
+    json_t *now = json_object_get(ret->state, "stuck");
+    char first[SYSFS_NAME_MAX + 24] = "";
+    int stuck = 0, seen = 0;
+    DIR *dir = opendir(context->proc);
+    for (struct dirent *e; dir && seen < PROCESSES_MAX && (e = readdir(dir));) {
+        char line[SYSFS_LINE_MAX], name[SYSFS_NAME_MAX];
+        uint64_t start;
+        double known;
+        if (e->d_name[0] < '1' || e->d_name[0] > '9')
+            continue;
+        seen++;
+        if (sysfs_read_line(line, "%s/%s/stat", context->proc, e->d_name) < 0 ||
+            !is_blocked(line, name, sizeof(name), &start))
+            continue;
+        if (json_object_size(now) < STUCK_MAX)
+            (void)json_object_set_new(now, e->d_name, json_real((double)start));
+        if (!probe_recall(before, e->d_name, &known) || known != (double)start)
+            continue;
+        if (stuck++ == 0)
+            (void)snprintf(first, sizeof(first), "%s (%.10s)", name, e->d_name);
+    }
+    if (dir)
+        (void)closedir(dir); /* it was read only */
+    if (stuck > 0)
+        probe_find_fault(ret, FAULT_STUCK_PROCESSES, -1,
+                         "%d process%s stuck in the kernel for two rounds, %s first", stuck,
+                         stuck == 1 ? "" : "es", first);
+}
+
+static int run(const ProbeContext *context, ProbeResult *ret, _unused_ Error *err)
+{
+    ret->state = json_pack("{s{}}", "stuck");
+    look_at_memory(context, ret);
+    look_at_processes(context, ret);
+    return 0;
+}
+
+const Probe probe_host = {.name = "host", .timeout_usec = 20 * USEC_PER_SEC, .run = run};

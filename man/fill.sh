@@ -1,0 +1,55 @@
+#!/bin/sh
+# Fills a manual page with what the programs themselves say, so that it cannot say anything else.
+#   fill.sh PAGE.in PROGRAM README >PAGE
+# @SETTINGS@ settings as PROGRAM --help lists them; @VERBS@ the help of each verb; @JOB@ README's table of the
+# job file.
+set -eu
+page=$1 program=$2 readme=$3
+
+# text as roff takes it: no escapes, no macros
+functions='
+    function plain(text) { gsub(/\\/, "\\e", text); return text ~ /^[.\047]/ ? "\\&" text : text }
+    function sentence(text) { return plain(toupper(substr(text, 1, 1)) substr(text, 2) ".") }'
+
+settings() {
+    "$program" --help | awk "$functions"'
+        /^ +--help, --version/ { on = 1; next }
+        on && /^ +--/ {
+            key = substr($1, 3); gsub(/-/, "_", key)
+            sub(/^ +--[a-z0-9-]+ +/, "")
+            reloads = sub(/ \*$/, "")
+            print ".It Va " key
+            print sentence($0)
+            if (reloads) print "Taken over at a reload."
+        }'
+}
+
+verbs() {
+    "$program" --help | awk '/^  [a-z]/ && match($0, /^  [a-z-]+( [a-z-]+)?/) { print substr($0, 3, RLENGTH - 2) }' |
+        while read -r verb; do
+            printf '.Sh %s\n.Bd -literal\n' "$(echo "$verb" | tr a-z A-Z)"
+            # shellcheck disable=SC2086  # a verb is one word or two
+            "$program" $verb --help | awk "$functions"'/^Exit codes/ { exit } { print plain($0) }' | sed 's/^usage: //'
+            printf '.Ed\n'
+        done
+}
+
+job() {
+    awk "$functions"'
+        /^## / { on = $0 == "## The job file" }
+        on && /^\| `/ {
+            gsub(/`/, ""); split($0, cell, / *\| */)
+            print ".It Va " cell[2]
+            if (cell[3] != "") print plain("(" cell[3] ")")
+            if (cell[4] != "") print sentence(cell[4])
+        }' "$readme"
+}
+
+while IFS= read -r line; do
+    case $line in
+    @SETTINGS@) settings ;;
+    @VERBS@) verbs ;;
+    @JOB@) job ;;
+    *) printf '%s\n' "$line" ;;
+    esac
+done <"$page"

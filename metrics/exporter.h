@@ -1,0 +1,44 @@
+/* exporter.h - what both daemons have in common: /metrics and /healthz, and what every program says
+ * of itself (build, process, its loop's lateness, its requests to etcd).
+ *
+ * Ownership: exporter_new() gives the caller an Exporter, which borrows the loop, the program's
+ *            tables and userdata. NULL is accepted everywhere: metrics are off.
+ * Units:     microseconds in calls, seconds in metrics.
+ * Errors:    -errno with the address in the text.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "metrics/metrics.h"
+
+#include <systemd/sd-event.h>
+
+enum { EXPORTER_HEALTH_BYTES = 512 };
+
+typedef struct ExporterProgram {
+    const char *name, *version;
+    const MetricFamily *families;
+    size_t n_families;
+    /* Sets every gauge that is shown; returns the groups that are. */
+    unsigned (*collect)(Metrics *metrics, void *userdata);
+    /* Whether the program can do its work now; lines of text say why, and what it does. */
+    bool (*is_healthy)(char text[EXPORTER_HEALTH_BYTES], void *userdata);
+    void *userdata;
+} ExporterProgram;
+
+typedef struct Exporter Exporter;
+
+/* An empty address: *ret is NULL and nothing is exported. */
+int exporter_new(sd_event *event, const char *address, const ExporterProgram *program,
+                 Exporter **ret, Error *err);
+Exporter *exporter_free(Exporter *exporter);
+DEFINE_CLEANUP(Exporter, exporter_free)
+
+/* The program's own families. */
+Metrics *exporter_metrics(Exporter *exporter);
+/* A request to etcd was answered or failed with r; an EtcdObserver. */
+void exporter_note_request(const char *method, int r, uint64_t took_usec, void *exporter);
+
+/* For histograms of things that take from a millisecond to minutes. */
+extern const double exporter_latency_bounds[15];

@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""The packages, unpacked: what is in them, what a machine can check of it, and that documents and programs name the
+same settings. Installing, upgrading and purging on hosts with systemd is tests/cluster's part."""
+import glob
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = os.path.abspath(os.environ.get("SDTRAIN_BUILD") or os.path.join(os.path.dirname(__file__), "../build/release"))
+SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
+BIN = os.path.join(BUILD, "bin")
+PROGRAMS = {"sdtraind": "node", "sdtrainer": "node", "sdcontroller": "controller", "sdctl": "ctl", "sdprep": "ctl"}
+
+
+def run(*words, check=True, **more):
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
+    if check and done.returncode != 0:
+        raise AssertionError("%s: %d\n%s" % (" ".join(words), done.returncode, done.stdout))
+    return done.stdout if check else (done.returncode, done.stdout)
+
+
+def read(*path):
+    with open(os.path.join(*path)) as file:
+        return file.read()
+
+
+def settings_of(program):
+    """Keys of its table, as --help lists them."""
+    text = run(os.path.join(BIN, program), "--help")
+    return [key.replace("-", "_") for key in re.findall(r"^ +--([a-z0-9-]+) ", text.split("--help, --version")[1], re.M)]
+
+
+class Package(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="sdtrain-package-")
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.tree = os.path.join(cls.folder, "tree")
+        run("cpack", "--config", os.path.join(BUILD, "CPackConfig.cmake"), "-B", os.path.join(cls.folder, "made"))
+        cls.control, cls.files = {}, {}
+        for deb in glob.glob(os.path.join(cls.folder, "made", "*.deb")):
+            name = run("dpkg-deb", "-f", deb, "Package").strip()
+            cls.control[name] = os.path.join(cls.folder, name)
+            run("dpkg-deb", "-e", deb, cls.control[name])
+            run("dpkg-deb", "-x", deb, cls.tree)
+            cls.files[name] = {line.split(None, 5)[5][1:].rstrip("/"): line.split(None, 2)[:2]
+                               for line in run("dpkg-deb", "-c", deb).splitlines()}
+
+    def field(self, package, name):
+        found = re.search("^%s: (.*)$" % name, read(self.control[package], "control"), re.M)
+        return found.group(1) if found else ""
+
+    def test_what_is_where(self):
+        self.assertEqual(set(self.files), {"sdtrain-common", "sdtrain-node", "sdtrain-controller", "sdtrain-ctl"})
+        for program, component in PROGRAMS.items():
+            files = self.files["sdtrain-" + component]
+            self.assertIn("/usr/bin/" + program, files)
+            section = "8" if component in ("node", "controller") and program != "sdtrainer" else "1"
+            self.assertIn("/usr/share/man/man%s/%s.%s.gz" % (section, program, section), files)
+        for daemon in ("sdtraind", "sdcontroller"):
+            files = self.files["sdtrain-" + PROGRAMS[daemon]]
+            for path in ("/usr/lib/systemd/system/%s.service", "/etc/sdtrain/%s.json", "/usr/share/man/man5/%s.json.5.gz"):
+                self.assertIn(path % daemon, files)
+            self.assertEqual(files["/etc/sdtrain/%s.credentials" % daemon][0], "drwx------", "secrets are root's")
+        for path in ("/usr/lib/sysusers.d/sdtrain.conf", "/usr/lib/tmpfiles.d/sdtrain.conf",
+                     "/usr/lib/systemd/catalog/sdtrain.catalog", "/usr/share/man/man5/sdtrain-job.5.gz",
+                     "/usr/share/doc/sdtrain-common/copyright"):
+            self.assertIn(path, self.files["sdtrain-common"])
+        self.assertIn("/usr/share/bash-completion/completions/sdctl", self.files["sdtrain-ctl"])
+
+    def test_owners_and_modes(self):
+        seen = {}
+        for package, files in self.files.items():
+            for path, (mode, owner) in files.items():
+                self.assertEqual(owner, "root/root", path)
+                self.assertNotIn("w", mode[5:6] + mode[8:9], path)
+                if not mode.startswith("d"):
+                    self.assertNotIn(path, seen, "in %s, too" % seen.get(path))
+                    seen[path] = package
+                    self.assertEqual("x" in mode, path.startswith("/usr/bin/") or path.endswith("/etcd-roles"), path)
+
+    def test_control(self):
+        version = re.search(r"project\(sdtrain VERSION ([0-9.]+)", read(SOURCE, "CMakeLists.txt")).group(1)
+        for package in self.control:
+            self.assertEqual(self.field(package, "Version"), version)
+            self.assertRegex(self.field(package, "Maintainer"), r".+ <.+@.+>")
+            self.assertLessEqual(len(self.field(package, "Description")), 80)
+            for line in read(self.control[package], "control").splitlines():
+                self.assertFalse(line.startswith("  "), "a description is paragraphs, not verbatim: " + line)
+            in_etc = sorted(p for p, (mode, _) in self.files[package].items() if p.startswith("/etc") and mode[0] == "-")
+            conffiles = os.path.join(self.control[package], "conffiles")
+            self.assertEqual(read(conffiles).split() if os.path.exists(conffiles) else [], in_etc)
+            run("md5sum", "--quiet", "-c", os.path.join(self.control[package], "md5sums"), cwd=self.tree)
+        for program, component in PROGRAMS.items():
+            package = "sdtrain-" + component
+            self.assertIn("libc6 (>= ", self.field(package, "Depends"))
+            self.assertNotIn(".debug_info", run("readelf", "-SW", os.path.join(self.tree, "usr/bin", program)))
+            if program in ("sdtraind", "sdcontroller", "sdctl"):
+                self.assertEqual(run(os.path.join(BIN, program), "--version").strip(), "%s %s" % (program, version))
+                self.assertIn("libgrpc", self.field(package, "Depends"))
+        for package in ("sdtrain-node", "sdtrain-controller"):
+            self.assertIn("sdtrain-common", self.field(package, "Depends"))
+
+    def test_maintainer_scripts(self):
+        n = 0
+        for package, folder in self.control.items():
+            for name in ("preinst", "postinst", "prerm", "postrm"):
+                script = os.path.join(folder, name)
+                if not os.path.exists(script):
+                    continue
+                n += 1
+                self.assertEqual(stat.S_IMODE(os.stat(script).st_mode), 0o755, script)
+                text = read(script)
+                self.assertTrue(text.startswith("#!/bin/sh\n") and "\nset -e\n" in text, script)
+                run("sh", "-n", script)
+        self.assertGreaterEqual(n, 8)
+        scripts = "".join(read(path) for path in glob.glob(os.path.join(self.control["sdtrain-node"], "p*")))
+        self.assertNotRegex(re.sub(r'echo ".*"|#.*', "", scripts), "restart|stop|start ", "ranks outlive an upgrade")
+
+    def test_units(self):
+        units = os.path.join(self.tree, "usr/lib/systemd/system")
+        daemon, controller = read(units, "sdtraind.service"), read(units, "sdcontroller.service")
+        for text in (daemon, controller):
+            self.assertNotRegex(text, "@[A-Z]+@")
+            for line in ("Type=notify", "NotifyAccess=main", "Restart=on-failure", "RestartPreventExitStatus=2",
+                         "User=sdtrain", "NoNewPrivileges=yes"):
+                self.assertIn("\n%s\n" % line, text)
+            self.assertRegex(text, r"\nWatchdogSec=\d+\n")
+        for line in ("KillMode=mixed", "Delegate=yes", "OOMPolicy=continue"):
+            self.assertIn("\n%s\n" % line, daemon)
+        drain = int(re.search(r"drain-sec .*\((\d+)\)", run(os.path.join(BIN, "sdtraind"), "--help")).group(1))
+        self.assertGreater(int(re.search(r"\nTimeoutStopSec=(\d+)\n", daemon).group(1)), drain + 10)
+        # The exposure that systemd computes, times ten: what must hold for the controller, what the daemon reaches.
+        for unit, threshold in (("sdcontroller", 30), ("sdtraind", 30)):
+            code, text = run("systemd-analyze", "security", "--offline=yes", "--no-pager", "--threshold=%d" % threshold,
+                             os.path.join(units, unit + ".service"), check=False)
+            self.assertEqual(code, 0, text)
+            self.assertNotIn("Unknown", text)
+
+    def test_units_say_what_systemd_knows(self):
+        """Words that this systemd does not know it ignores with a message."""
+        units = os.path.join(self.tree, "usr/lib/systemd/system")
+        for unit in ("sdtraind.service", "sdcontroller.service"):
+            _, text = run("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", os.path.join(units, unit),
+                          check=False, env=dict(os.environ, SYSTEMD_LOG_LEVEL="warning"))
+            ours = [line for line in text.splitlines() if unit in line and "is not executable" not in line]
+            self.assertEqual(ours, [])
+
+    def test_user(self):
+        run("systemd-sysusers", "--root=" + self.tree, self.tree + "/usr/lib/sysusers.d/sdtrain.conf")
+        line = re.search("^sdtrain:.*$", read(self.tree, "etc/passwd"), re.M).group(0).split(":")
+        self.assertNotEqual(line[2], "0")
+        self.assertEqual(line[6], "/usr/sbin/nologin")
+
+    def test_settings_that_are_installed(self):
+        etc = os.path.join(self.tree, "etc/sdtrain")
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("SDTRAIN_ETCD")}
+        code, text = run(os.path.join(BIN, "sdcontroller"), "--config", etc + "/sdcontroller.json", "--check-config",
+                         check=False, env=environment)
+        self.assertEqual(code, 0, text)
+        code, text = run(os.path.join(BIN, "sdtraind"), "--config", etc + "/sdtraind.json", "--check-config",
+                         check=False, env=environment)
+        self.assertEqual(code, 2, text)
+        self.assertIn("address: missing", text, "the one thing that nobody can know before")
+
+    def test_pages(self):
+        pages = glob.glob(os.path.join(self.tree, "usr/share/man/man*/*.gz"))
+        self.assertEqual(len(pages), 8)
+        environment = dict(os.environ, LC_ALL="C.UTF-8", MANWIDTH="120", MAN_KEEP_FORMATTING="")
+        for page in pages:
+            done = subprocess.run(["man", "-l", "--warnings", page], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True, env=environment, check=True)
+            self.assertEqual(done.stderr, "", page)
+            self.assertNotRegex(done.stdout, r"@[A-Z]+@", page)
+            for other, section in re.findall(r"\b(sd[a-z.-]+)\(([158])\)", done.stdout):
+                self.assertTrue(any(os.path.basename(p) == "%s.%s.gz" % (other, section) for p in pages),
+                                "%s names %s(%s)" % (page, other, section))
+
+    def page(self, name):
+        section = name.rsplit(".", 1)[1]
+        return run("man", "-l", os.path.join(self.tree, "usr/share/man/man%s/%s.gz" % (section, name)),
+                   env=dict(os.environ, LC_ALL="C.UTF-8", MANWIDTH="120"))
+
+    def test_documents_name_every_setting(self):
+        readme = read(SOURCE, "README.md")
+        for daemon in ("sdtraind", "sdcontroller"):
+            keys, page = settings_of(daemon), self.page(daemon + ".json.5")
+            self.assertGreater(len(keys), 15)
+            for key in keys:
+                self.assertTrue(re.search(r"(?m)^     %s\b" % key, page), "%s.json(5) lacks %s" % (daemon, key))
+                self.assertTrue("`%s`" % key in readme, "README's tables of settings lack %s" % key)
+        verbs = re.findall(r"^  ([a-z-]+(?: [a-z-]+)?) {2}", run(os.path.join(BIN, "sdctl"), "--help"), re.M)
+        self.assertGreater(len(verbs), 20)
+        page = self.page("sdctl.1")
+        for verb in verbs:
+            self.assertTrue(re.search(r"(?m)^%s$" % verb.upper(), page), "sdctl(1) lacks %s" % verb)
+
+    def test_documents_name_every_key_of_a_job(self):
+        table = read(SOURCE, "README.md").split("## The job file")[1].split("\n## ")[0]
+        told = {key for cell in re.findall(r"^\| (`[^|]*) \|", table, re.M) for key in re.findall(r"`\.?([a-z_.]+)`", cell)}
+        told = {key.rsplit(".", 1)[-1] for key in told}
+        code = read(SOURCE, "trainer/api/job.c")
+        known = set(re.findall(r'json_get_\w+\(&?\w+,\s*"([a-z_]+)"', code))
+        objects = set(re.findall(r'json_get_object\(&?\w+,\s*"([a-z_]+)"', code))
+        inside = {"proportion", "checkpoint", "optimizer"} # of a stream and of init, told in words
+        self.assertGreater(len(known), 30)
+        self.assertEqual(known - objects - told - inside, set(), "keys that README's table lacks")
+        self.assertEqual(told - set(re.findall('"([a-z_]+)"', code)), set(), "keys that README has made up")
+
+    def test_every_message_id_is_explained(self):
+        ids = re.findall(r'MESSAGE_[A-Z_]+ "([0-9a-f]{32})"', read(SOURCE, "base/message_id.h"))
+        explained = re.findall(r"^-- ([0-9a-f]{32})$", read(self.tree, "usr/lib/systemd/catalog/sdtrain.catalog"), re.M)
+        self.assertEqual(len(set(ids)), len(ids))
+        self.assertEqual(sorted(ids), sorted(explained))
+
+    def test_completion(self):
+        run("bash", "-n", os.path.join(self.tree, "usr/share/bash-completion/completions/sdctl"))
+
+    def test_an_installation_has_the_same_files(self):
+        place = os.path.join(self.folder, "installed")
+        run("cmake", "--install", BUILD, env=dict(os.environ, DESTDIR=place))
+        installed = {os.path.join(folder, name)[len(place):] for folder, _, names in os.walk(place) for name in names}
+        packed = {path for files in self.files.values() for path, (mode, _) in files.items() if mode[0] != "d"}
+        self.assertEqual(installed, packed)
+
+
+if __name__ == "__main__":
+    sys.dont_write_bytecode = True
+    unittest.main(verbosity=2)

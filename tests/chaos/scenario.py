@@ -1,0 +1,240 @@
+"""One fault after the other in a cluster that lives on, and the table of what became of each."""
+import fnmatch
+import json
+import os
+import re
+import sys
+import time
+import unittest
+
+import machines
+from history import Checker, read
+from lab import LabCase, Outcome, SOURCE
+from machines import until
+from network import why_not
+
+RESULTS = os.environ.get("SDTRAIN_CHAOS_TABLE") or os.path.join(SOURCE, "build/release/chaos")
+FULL = bool(os.environ.get("SDTRAIN_CHAOS_FULL")) or "--full" in sys.argv
+SIZE = 3
+COLUMNS = ["fault", "detected by", "detected after s", "decided after s", "first step after s", "outcome"]
+
+
+class Row:
+    """What a scenario is told to expect, and what it found."""
+
+    def __init__(self, fault, causes=(), node=None, nodes=None, outcome="", generations=None, size=SIZE, most=1,
+                 timed=True):
+        """causes: what the incidents, `most` at most, may be called; none: there is none. node(s): who may be blamed.
+        timed: whether clocks tell the same time on all machines."""
+        self.fault, self.causes, self.outcome, self.size = fault, causes, outcome, size
+        self.blamed = nodes or ([node] if node else None)
+        self.most, self.timed = most, timed
+        self.generations = generations  # a list of allowed counts of new worlds, when there is no incident
+        self.by, self.detected, self.decided, self.first_step = "", None, None, None
+
+    def line(self):
+        def seconds(value):
+            return "" if value is None else "%.2f" % value
+        return [self.fault, self.by, seconds(self.detected), seconds(self.decided), seconds(self.first_step), self.outcome]
+
+
+def said(incident):
+    """Cause and evidence; of a line that a program had logged, what it says."""
+    evidence = re.sub(r"\d{4}-\S+Z \w+ \w+: ", "", incident.get("evidence", ""))
+    evidence = re.sub(r"(file://)?/\S+|JOB=.*", "", evidence).strip()
+    return "%s: %s" % (incident["cause"], evidence[:80])
+
+
+def write_table(group, rows):
+    """This group's rows as JSON, and all groups' rows as one page."""
+    os.makedirs(RESULTS, exist_ok=True)
+    with open(os.path.join(RESULTS, group + ".json"), "w") as file:
+        json.dump([dict(zip(COLUMNS, row.line())) for row in rows], file, indent=1)
+    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
+    for name in sorted(os.listdir(RESULTS)):
+        if name.endswith(".json"):
+            with open(os.path.join(RESULTS, name)) as file:
+                lines += ["| " + " | ".join(row[column] for column in COLUMNS) + " |" for row in json.load(file)]
+    with open(os.path.join(RESULTS, "chaos-table.md"), "w") as file:
+        file.write("\n".join(lines) + "\n")
+
+
+class ChaosCase(LabCase):
+    """A test of scenarios in one cluster and one job. Each name on the command line behind the program selects."""
+    group = None
+    every_steps = 10
+
+    @classmethod
+    def setUpClass(cls):
+        reason = why_not()
+        if reason:
+            print("skipped: " + reason)
+            raise unittest.SkipTest(reason)
+        super().setUpClass()
+
+    def setUp(self):
+        self.rows, self.cluster = [], None
+
+    def begin(self, cluster, **job):
+        self.cluster = cluster
+        self.job = self.lab.job(self.group, world={"min": 1, "max": SIZE}, train__steps=1000000,
+                                train__global_batch=SIZE, checkpoint__every_steps=self.every_steps,
+                                recovery={"max_failures_at_same_step": 50, "grow_interval_s": 0}, **job)
+        cluster.submit(self.job)
+        self.records = self.settle("the job's start")
+
+    def settle(self, what, size=SIZE):
+        try:
+            records = until(lambda: self.cluster.steady(self.job, size), "a steady job after " + what, 120)
+        except AssertionError as e:
+            raise AssertionError("%s\n%s\n%s" % (e, json.dumps(self.cluster.records(), indent=1)[-20000:],
+                                                 self.cluster.story())) from e
+        self.cluster.note_cgroups()
+        return records
+
+    # ---- the world as it is ----
+
+    def world(self):
+        return self.records["worlds/" + self.job["name"]]
+
+    def node_of(self, rank):
+        """Each node has one slot, so ranks and runs are the same."""
+        return self.world()["runs"][rank]["node"]
+
+    def trainer(self, rank):
+        report = self.records["ranks/%s/%d/%s" % (self.job["name"], self.world()["generation"], self.node_of(rank))]
+        return report["ranks"][0]["pid"]
+
+    def restart_daemon(self, node, **how):
+        """Slowly, so that the world has gone on without its node."""
+        key = "worlds/" + self.job["name"]
+        self.cluster.kill(node)
+        until(lambda: node not in [run["node"] for run in self.cluster.records("worlds/").get(key, {}).get("runs", [node])],
+              "a world without %s" % node, 60)
+        self.cluster.start(node, **how)
+
+    # ---- one scenario ----
+
+    def scenario(self, name, inject, row, heal=None, watch=None):
+        """inject() does harm; heal() undoes it once the next world has stepped, or, without an incident, once watch()
+        says that it has been seen through."""
+        if not self.wanted(name):
+            return
+        began = time.monotonic()
+        try:
+            self._scenario(name, inject, row, heal, watch)
+        except Exception as e:
+            self.keep_story(name, e)
+        self.note(name, row, time.monotonic() - began)
+
+    def wanted(self, name):
+        return not SELECTED or any(fnmatch.fnmatch(name, wanted) for wanted in SELECTED)
+
+    def note(self, name, row, took=None):
+        self.rows.append(row)
+        write_table(self.group, self.rows)
+        print("%-28s %s  %s" % (name, "" if took is None else "%6.1f s" % took, " | ".join(row.line())), flush=True)
+
+    def keep_story(self, name, error):
+        """Ends the test by the scenario's name."""
+        path = os.path.join(RESULTS, "failed-%s-%s.txt" % (self.group, name))
+        os.makedirs(RESULTS, exist_ok=True)
+        with open(path, "w") as file:
+            file.write(json.dumps(self.cluster.records(), indent=1) + "\n" + self.cluster.story())
+        raise AssertionError("scenario %s: %s\nwhat the programs said is in %s" % (name, error, path)) from error
+
+    def _scenario(self, name, inject, row, heal, watch):
+        self.records = self.settle("what was before " + name)
+        generation = self.world()["generation"]
+        at = time.time()
+        inject()
+        if row.causes:
+            incident = until(lambda: next((i for i in self.cluster.incidents(generation)
+                                           if i.get("first_step_usec") and i["state"] == "resolved"), None),
+                             "recovery from " + name, 90)
+            row.by = said(incident)
+        if row.causes and row.timed:
+            row.detected = max(0.0, incident["at_usec"] / 1e6 + incident.get("detect_s", 0) - at)
+            row.decided = self.decided_usec(incident["id"]) / 1e6 - at
+            row.first_step = incident["first_step_usec"] / 1e6 - at
+        if watch:
+            row.by, row.detected = watch(at)
+        if heal:
+            heal()
+        self.records = self.settle(name, row.size)
+        self.check(name, generation, row)
+
+    def decided_usec(self, incident):
+        """When the world was decided that answers the incident."""
+        phase = self.cluster.records("phases/")["phases/" + self.job["name"]]
+        generation = int(incident.rpartition("-")[2])
+        return next(w["decided_usec"] for w in phase["worlds"] if w["generation"] == generation + 1)
+
+    def check(self, name, generation, row):
+        incidents = self.cluster.incidents(generation)
+        told = [(i["cause"], i.get("node", ""), i.get("evidence")) for i in incidents]
+        new = self.world()["generation"] - generation
+        if not row.causes:
+            self.assertEqual(told, [], name)
+            self.assertIn(new, row.generations or [0], "%s: worlds" % name)
+            return
+        self.assertLessEqual(len(told), row.most, "%s: %d incidents at most, not %s" % (name, row.most, told))
+        for cause, node, _ in told:
+            self.assertIn(cause, row.causes, "%s: %s" % (name, told))
+            if row.blamed:
+                self.assertIn(node, row.blamed, "%s: %s" % (name, told))
+        self.assertLessEqual(new, row.most + 1, "%s: worlds; one for each incident, one to grow" % name)
+
+    # ---- the end ----
+
+    def finish(self):
+        """The job stops at a step's end; then everything is compared and everything is gone."""
+        name, cluster = self.job["name"], self.cluster
+        cluster.ctl("job", "stop", name)
+        cluster.wait(self.job, "stopped", 60)
+        records = cluster.records()
+        checked = Checker(read(cluster))
+        self.assertEqual(checked.wrong, [])
+        self.assertEqual(checked.worlds, records["worlds/" + name]["generation"])
+        commit = records["checkpoints/" + name]["commits"][-1]
+        cluster.down()
+        left = until(lambda: not cluster.leftovers() or cluster.leftovers(), "the end", 10)
+        if left is not True:
+            try:
+                until(lambda: not cluster.leftovers(), "", 10)
+            except AssertionError:
+                self.fail("left behind: %s" % cluster.leftovers())
+        self.compare(commit)
+
+    def compare(self, commit):
+        """What was trained to that commit, against the undisturbed run of as many steps."""
+        with open(commit["uri"][len("file://"):]) as file:
+            manifest = json.load(file)
+        alone = dict(self.job, name=self.job["name"] + "-alone",
+                     checkpoint={"uri": self.lab.path("alone"), "every_steps": 1000000},
+                     train=dict(self.job["train"], steps=commit["step"]))
+        code, text = self.lab.train(alone, timeout=900)
+        self.assertEqual(code, 0, text[-2000:])
+        reference = Outcome(alone["name"], self.lab.digest(alone), self.lab.metrics(alone))
+        lines = []
+        for segment in manifest["metrics"]:
+            with open(os.path.join(self.job["checkpoint"]["uri"], segment["key"])) as file:
+                lines += [json.loads(line) for line in file]
+        self.assertEqual([line["step"] for line in lines], list(range(1, commit["step"] + 1)))
+        self.check_same(Outcome(self.job["name"], manifest["digest"], lines), reference, self.group)
+        print("%s: %d steps in %d worlds end with digest %s, as undisturbed" %
+              (self.group, commit["step"], commit["generation"], manifest["digest"]), flush=True)
+
+
+SELECTED = []
+
+
+def main():
+    """program [--full] [SCENARIO...]"""
+    SELECTED.extend(word for word in sys.argv[1:] if word != "--full")
+    machines.resource.setrlimit(machines.resource.RLIMIT_CORE, (0, 0))
+    unittest.main(verbosity=2, argv=sys.argv[:1])
+
+
+def full():
+    return FULL
