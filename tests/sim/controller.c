@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum {
+    GATHER_MSEC = 5,
     STALL_MSEC = 250,
     RETRY_MSEC_MIN = 20,
     RETRY_DOUBLINGS_MAX = 6,
@@ -64,6 +65,7 @@ static void step(Controller *c, Event *event)
         cluster_step(c->cluster, event, &actions);
         if (event->more)
             return;
+        c->decided_usec = sim_of(c)->now_usec;
         if (c->universe->options.n_nodes <= CHECKED_NODES_MAX)
             cluster_check(c->cluster);
         if (actions.decision.id)
@@ -79,6 +81,27 @@ static void step(Controller *c, Event *event)
 
 static void step_kind(Controller *c, Event event) { step(c, &event); }
 static void tick(Controller *c) { step_kind(c, (Event){.kind = EVENT_TICK}); }
+
+static void on_gathered(_unused_ Universe *u, void *who, uint64_t token)
+{
+    Controller *c = who;
+    if (token != c->gather_token)
+        return;
+    c->gather_token = 0;
+    tick(c);
+}
+
+/* One decision for all that comes within GATHER_MSEC of the last. */
+static void tick_soon(Controller *c)
+{
+    uint64_t now = sim_of(c)->now_usec, next = c->decided_usec + GATHER_MSEC * USEC_PER_MSEC;
+    if (now >= next) {
+        tick(c);
+    } else if (c->gather_token == 0) {
+        c->gather_token = sim_serial(sim_of(c));
+        sim_timer(sim_of(c), &c->actor, next - now, on_gathered, c, c->gather_token);
+    }
+}
 
 /* ---- the feed ---- */
 
@@ -153,7 +176,7 @@ static void on_watch(_unused_ Universe *u, void *who, const WatchEvent *events, 
             return;
         }
     }
-    tick(c);
+    tick_soon(c);
 }
 
 /* ---- decisions into transactions: controller/execute.c ---- */
@@ -435,6 +458,7 @@ void controller_start(Controller *c)
     c->actor.alive = true;
     c->cluster = cluster_init(c->memory, &u->options.limits, &u->options.core);
     c->wake_usec = USEC_INFINITY;
+    c->decided_usec = c->gather_token = 0;
     c->term = 0;
     c->leader_key = -1;
     c->loaded = false;

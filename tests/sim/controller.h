@@ -33,6 +33,7 @@ typedef struct Controller {
     void *memory;
     Cluster *cluster;
     uint64_t wake_usec, wake_token;
+    uint64_t decided_usec, gather_token;
     int64_t term;   /* 0: following */
     int leader_key; /* -1: none */
     bool loaded;
