@@ -15,6 +15,7 @@
 #include "controller/journal.h"
 #include "controller/metrics.h"
 #include "controller/pages/outbox.h"
+#include "controller/status.h"
 #include "controller/words.h"
 
 #include <string.h>
@@ -53,12 +54,14 @@ struct Manager {
     Outbox *outbox;
     void *memory; /* of the cluster */
     Cluster *cluster;
-    sd_event_source *timer, *leave_timer, *gather_timer;
+    sd_event_source *timer, *leave_timer, *gather_timer, *status_timer;
+    Status status;
     uint64_t wake_usec;
     uint64_t decided_usec; /* when the core was last asked */
     char leader_key[KEY_MAX];
     int64_t term; /* as the election says; 0: following */
-    bool loaded;  /* the whole state has been seen once */
+    bool has_lease;
+    bool loaded; /* the whole state has been seen once */
     unsigned refusals;
     int64_t dropped;
     Pending *pending;
@@ -185,13 +188,16 @@ static void feed_key(Manager *m, const char *key, const char *value, size_t n, i
 
 /* ---- leadership ---- */
 
-static void say_role(const Manager *m)
+static void say_status(Manager *m)
 {
-    if (m->term)
-        (void)sd_notifyf(0, "STATUS=leading cluster %s, term %lld", m->config->cluster,
-                         (long long)m->term); /* nobody listens outside systemd */
-    else
-        (void)sd_notifyf(0, "STATUS=following in cluster %s", m->config->cluster);
+    status_say(&m->status, m->cluster, m->config->cluster, m->term, m->has_lease);
+}
+
+static int on_status_timer(sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    say_status(userdata);
+    int r = sd_event_source_set_time_relative(source, STATUS_SEC * USEC_PER_SEC);
+    return r < 0 ? r : sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
 static void begin_to_lead(Manager *m)
@@ -210,7 +216,7 @@ static void on_election(bool leading, const char *key, int64_t term, void *userd
     m->term = leading ? term : 0;
     if (leading)
         (void)snprintf(m->leader_key, sizeof(m->leader_key), "%s", key);
-    say_role(m);
+    say_status(m);
     if (!m->loaded)
         return; /* the watch is not there yet */
     if (leading)
@@ -222,6 +228,7 @@ static void on_election(bool leading, const char *key, int64_t term, void *userd
 static void on_lease(EtcdLeaseState state, int64_t lease, void *userdata)
 {
     Manager *m = userdata;
+    m->has_lease = state != ETCD_LEASE_LOST;
     if (m->election)
         etcd_election_lease_changed(m->election, state, lease);
 }
@@ -242,7 +249,7 @@ static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision,
         m->loaded = true;
         log_info("cluster %s read, %zu records", m->config->cluster, n_events);
         (void)sd_notify(0, "READY=1"); /* nobody listens outside systemd */
-        say_role(m);
+        say_status(m);
         if (m->term) {
             begin_to_lead(m);
             return;
@@ -342,7 +349,7 @@ static void on_read(int r, const Error *err, const EtcdRange *range, void *userd
         log_event(LOG_LEVEL_WARNING, MESSAGE_DEPOSED, "deposed, as the store says TERM=%lld",
                   (long long)m->term);
         m->term = 0;
-        say_role(m);
+        say_status(m);
         step_kind(m, (Event){.kind = EVENT_DEPOSED});
     }
     finish(p, p->outcome, 0);
@@ -477,7 +484,12 @@ static int add_timers(Manager *m)
         r = sd_event_add_time(m->event, &m->gather_timer, CLOCK_BOOTTIME, 0, 1000, on_gathered, m);
     if (r >= 0) /* not behind a flood of records */
         r = sd_event_source_set_priority(m->gather_timer, SD_EVENT_PRIORITY_NORMAL - 10);
-    return r < 0 ? r : sd_event_source_set_enabled(m->gather_timer, SD_EVENT_OFF);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(m->gather_timer, SD_EVENT_OFF);
+    if (r >= 0)
+        r = sd_event_add_time_relative(m->event, &m->status_timer, CLOCK_BOOTTIME,
+                                       STATUS_SEC * USEC_PER_SEC, 0, on_status_timer, m);
+    return r;
 }
 
 static void on_record(const char *key, const char *value, size_t n, int64_t revision,
@@ -559,6 +571,7 @@ Manager *manager_free(Manager *m)
         (void)pending_free(m->pending);
     m->timer = sd_event_source_disable_unref(m->timer);
     m->leave_timer = sd_event_source_disable_unref(m->leave_timer);
+    m->status_timer = sd_event_source_disable_unref(m->status_timer);
     m->gather_timer = sd_event_source_disable_unref(m->gather_timer);
     m->feed = feed_free(m->feed);
     m->journal = journal_free(m->journal);

@@ -23,6 +23,12 @@ static void say(ExitVerdict *v, const char *text)
     (void)snprintf(v->text, sizeof(v->text), "%s", text); /* evidence may be cut */
 }
 
+/* What a trainer says of its daily work is no reason to die; a library's cry is. */
+static bool explains(const char *line)
+{
+    return *line && !strstr(line, " info sdtrainer: ") && !strstr(line, " debug sdtrainer: ");
+}
+
 ExitVerdict exit_judge(int code, int value, const LastWords *words, const char *last_line,
                        const char *killed_why)
 {
@@ -48,7 +54,7 @@ ExitVerdict exit_judge(int code, int value, const LastWords *words, const char *
         say(&v, "exited 0 without having said that it was done");
         return v;
     }
-    if (*last_line) {
+    if (explains(last_line)) {
         say(&v, last_line);
     } else if (v.code < 0) {
         const char *name = sigabbrev_np(-v.code); /* NULL: a real-time signal */

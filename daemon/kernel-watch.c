@@ -87,9 +87,7 @@ static void give_up(Manager *m, const char *why)
     log_warning("%s is not read any more: %s NODE=%s", m->config.kernel_log, why, m->config.node);
     w->source = sd_event_source_disable_unref(w->source);
     w->fd = fd_close(w->fd);
-    if (m->config.gpus > 0)
-        (void)snprintf(w->log.unread, sizeof(w->log.unread), "the kernel's log can't be read: %s",
-                       why);
+    (void)snprintf(w->log.unread, sizeof(w->log.unread), "the kernel's log can't be read: %s", why);
 }
 
 /* At most so many records; 0 when there are no more, 1 when there may be, or -errno. */
@@ -161,7 +159,11 @@ static int open_log(Manager *m)
 void kernel_watch_start(Manager *m)
 {
     load(m);
-    if (strcmp(m->config.kernel_log, "off") != 0) {
+    m->kernel.log.is_needed = m->config.gpus > 0;
+    if (strcmp(m->config.kernel_log, "off") == 0) {
+        (void)snprintf(m->kernel.log.unread, sizeof(m->kernel.log.unread),
+                       "the kernel's log is not read: kernel_log is off");
+    } else {
         int r = open_log(m);
         if (r < 0)
             give_up(m, strerror(-r));

@@ -112,12 +112,19 @@ void manager_slot_lost(Manager *m, Rank *rank)
               "slot %d is lost: process %d survives SIGKILL JOB=%s GENERATION=%lld RANK=%d",
               rank->slot, (int)rank->pid, rank->job, (long long)rank->generation, rank->rank);
     m->lost_slots |= UINT64_C(1) << rank->slot;
-    Seat *seat = rank->team ? team_seat_of(rank->team, rank) : NULL;
-    if (seat && seat->report.state != RANK_EXITED) {
+    advance_jobs(m);
+}
+
+void manager_node_told(Manager *m)
+{
+    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
+        Rank *rank = m->slots[i];
+        Seat *seat = rank && rank->lost && rank->team ? team_seat_of(rank->team, rank) : NULL;
+        if (!seat || seat->report.state == RANK_EXITED)
+            continue;
         ExitVerdict verdict = {.code = -SIGKILL, .text = "it survives SIGKILL; the slot is lost"};
         team_note_exit(rank->team, rank, &verdict);
     }
-    advance_jobs(m);
 }
 
 void manager_kill_all(Manager *m, const char *why)

@@ -80,6 +80,9 @@ uint64_t manager_alive_usec(const Manager *m);
 Rank *manager_rank_of(const Team *team, const Seat *seat);
 void manager_slot_clear(Manager *m, Rank *rank); /* frees the rank; whoever waits may start */
 void manager_slot_lost(Manager *m, Rank *rank);
+/* The node's record is in etcd as it is. Only now do lost slots' ranks count as exited: a world that
+ * was decided in between would place a rank on them. */
+void manager_node_told(Manager *m);
 void manager_kill_all(Manager *m, const char *why);
 bool manager_is_idle(const Manager *m); /* no rank lives or waits, but for lost slots */
 

@@ -160,10 +160,14 @@ static void on_put(int r, const Error *err, const EtcdTxnResult *result, void *u
     Node *node = &m->node;
     node->call = NULL; /* it frees itself */
     if (r < 0 || !result->succeeded) {
-        if (r < 0)
-            log_debug("cannot put this node's record: %s; reading again", err->text);
         node->lease = 0;
         node->wanted = true;
+        if (is_refused(m, r, err)) {
+            retry_later(m);
+            return;
+        }
+        if (r < 0)
+            log_debug("cannot put this node's record: %s; reading again", err->text);
         if (node->with_ranks) /* their world may have moved: they die first */
             retry_later(m);
         node_look(m);
@@ -172,6 +176,7 @@ static void on_put(int r, const Error *err, const EtcdTxnResult *result, void *u
 
     manager_note_contact(m);
     node->with_ranks = false;
+    node->refused = false;
     node->revision = result->revision;
     if (!node->registered) {
         node->registered = true;
@@ -180,6 +185,8 @@ static void on_put(int r, const Error *err, const EtcdTxnResult *result, void *u
     }
     if (node->wanted)
         node_put(m);
+    else
+        manager_node_told(m);
     manager_touch_node(m);
 }
 

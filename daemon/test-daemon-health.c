@@ -191,7 +191,31 @@ static void test_rounds(_unused_ void **state)
     end_host(&h);
 }
 
-static bool has_no_probe(Lab *lab, const void *userdata)
+static bool node1_has_health(Lab *lab, const void *part)
+{
+    const char *value = lab_value(lab, "/sdtrain/lab/health/node1");
+    return value && strstr(value, part);
+}
+
+/* Whoever has GPUs must hear the kernel; whoever has none need not. */
+static void test_log_that_cannot_be_read(_unused_ void **state)
+{
+    Host h = new_host("\"health_sec\": 86400");
+    (void)lab_start_node(
+        h.lab, 1, "\"kernel_log\": \"/no/such/log\", \"gpus\": 1, \"nvml\": \"no-such-nvml\"",
+        NULL);
+    NodeRecord record;
+    assert_true(lab_node_record(h.lab, 1, &record));
+    assert_int_equal(record.verdict, NODE_DRAIN); /* and its GPU is missing */
+    assert_non_null(strstr(record.evidence, "1 GPUs are expected"));
+    lab_wait(h.lab, node1_has_health, "log can't be read");
+    (void)lab_start_node(h.lab, 2, "\"kernel_log\": \"off\", \"nvml\": \"no-such-nvml\"", NULL);
+    assert_true(lab_node_record(h.lab, 2, &record));
+    assert_int_equal(record.verdict, NODE_HEALTHY);
+    end_host(&h);
+}
+
+static bool says_that_it_hangs(Lab *lab, const void *userdata)
 {
     const LabNode *node = userdata;
     (void)lab;
@@ -204,7 +228,7 @@ static void test_hung_probe_is_killed(_unused_ void **state)
 {
     Host h = new_host("\"health_sec\": 1, \"probe_sec\": 1");
     say_nvml(&h, "{\"hang\": \"nvmlDeviceGetCount_v2\", \"gpus\": []}");
-    lab_wait(h.lab, has_no_probe, h.node);
+    lab_wait(h.lab, says_that_it_hangs, h.node);
     lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "gpu: the probe hung"}));
     say_nvml(&h, healthy_gpus);
     lab_wait(h.lab, says, (&(Wanted){NODE_HEALTHY, 0, ""}));
@@ -217,6 +241,7 @@ int main(void)
         cmocka_unit_test(test_xid_isolates_at_once),
         cmocka_unit_test(test_fault_of_one_gpu_loses_its_slot),
         cmocka_unit_test(test_rounds),
+        cmocka_unit_test(test_log_that_cannot_be_read),
         cmocka_unit_test(test_hung_probe_is_killed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

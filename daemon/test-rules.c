@@ -209,6 +209,9 @@ static void test_exit_is_judged(_unused_ void **state)
     assert_string_equal(v.text, "shard 3 is bad");
     v = exit_judge(CLD_EXITED, 82, &none, "", NULL);
     assert_string_equal(v.text, "exited 82 (data-corrupt) without a word");
+    v = exit_judge(CLD_KILLED, SIGKILL, &none,
+                   "2026-11-21T17:05:39.289Z info sdtrainer: indexing file:///data", NULL);
+    assert_string_equal(v.text, "killed by SIGKILL");
     v = exit_judge(CLD_DUMPED, SIGABRT, &none, "", NULL);
     assert_int_equal(v.code, -SIGABRT);
     assert_string_equal(v.text, "killed by SIGABRT, core dumped");

@@ -239,9 +239,11 @@ static int op_pack(const EtcdOp *op, PackedOp *ret)
     case ETCD_PUT:
         pb__put_request__init(&ret->request.put);
         ret->request.put.key = bytes_of(op->key);
-        ret->request.put.value = bytes_of(op->value ? op->value : "");
-        if (op->n_value > 0)
-            ret->request.put.value.len = op->n_value;
+        if (op->n_value > 0) /* no NUL need follow */
+            ret->request.put.value =
+                (ProtobufCBinaryData){.data = (uint8_t *)op->value, .len = op->n_value};
+        else
+            ret->request.put.value = bytes_of(op->value ? op->value : "");
         ret->request.put.lease = op->lease;
         ret->op.request_case = PB__REQUEST_OP__REQUEST_PUT;
         ret->op.put = &ret->request.put;

@@ -105,15 +105,18 @@ void kernel_log_judge(const KernelLog *log, const char (*gpus)[PCI_ADDRESS_MAX],
         probe_find_fault(ret, fault, slot_of(e->xid.pci, gpus, n_gpus), "%s %d on %s: %s",
                          e->xid.is_switch ? "SXid" : "Xid", e->xid.code, e->xid.pci, e->xid.text);
     }
-    if (*log->unread)
+    if (*log->unread && log->is_needed)
         probe_find_fault(ret, FAULT_LOG_UNREADABLE, -1, "%s", log->unread);
     if (log->lost_is_news)
         probe_find_fault(ret, FAULT_LOG_OVERRUN, -1,
                          "%llu records of the kernel's log were overwritten before they were read",
                          (unsigned long long)log->lost);
-    (void)snprintf(ret->note, sizeof(ret->note),
-                   "read up to record %llu, %zu open, %d that ask for nothing",
-                   (unsigned long long)log->next_seq, log->n_events, log->noted);
+    if (*log->unread)
+        (void)snprintf(ret->note, sizeof(ret->note), "%s", log->unread);
+    else
+        (void)snprintf(ret->note, sizeof(ret->note),
+                       "read up to record %llu, %zu open, %d that ask for nothing",
+                       (unsigned long long)log->next_seq, log->n_events, log->noted);
 }
 
 void kernel_log_forget(KernelLog *log)

@@ -31,6 +31,7 @@ typedef struct KernelLog {
     int noted;         /* events that ask for nothing: of programs, monitored */
     uint64_t lost;     /* records that were overwritten before they were read */
     char unread[128];  /* why the log can't be read; empty: it can */
+    bool is_needed;    /* not to be read is a fault */
     bool lost_is_news; /* until the next round of probes is over */
 } KernelLog;
 

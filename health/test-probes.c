@@ -624,6 +624,14 @@ static void test_lost_records_are_said(_unused_ void **state)
     assert_true(take(&log, "6,500,1,-;b"));
     kernel_log_judge(&log, NULL, 0, &result);
     expect(&result, FAULT_LOG_OVERRUN, -1, "489 records");
+    log.lost_is_news = false;
+    (void)snprintf(log.unread, sizeof(log.unread), "may not be read");
+    kernel_log_judge(&log, NULL, 0, &result);
+    expect_well(&result); /* nobody needs it */
+    assert_string_equal(result.note, "may not be read");
+    log.is_needed = true;
+    kernel_log_judge(&log, NULL, 0, &result);
+    expect(&result, FAULT_LOG_UNREADABLE, -1, "may not be read");
 }
 
 static void test_events_are_bounded(_unused_ void **state)

@@ -365,8 +365,7 @@ static bool somebody_waits(const Cluster *c, const Job *job)
  * one has stayed for a TTL, or for as long as a growth too early would cost, whichever is less. */
 static bool nodes_have_stayed(Cluster *c, const Job *job)
 {
-    uint64_t stay_usec =
-        CLAMP(job->facts.grow_interval_usec, c->config.grace_usec, c->config.ttl_usec);
+    uint64_t stay_usec = MIN(job->facts.grow_interval_usec, c->config.ttl_usec);
     bool stayed = true;
     for (int i = 0; i < c->limits.nodes; i++)
         if (c->nodes[i].used && c->nodes[i].present)

@@ -40,6 +40,9 @@ static const struct {
      "its log (sdctl job logs)."},
     {"nodes-vanished", "Many nodes vanished at once: suspect etcd or the network. Nobody is "
                        "replaced until it is known or some time has passed."},
+    {"nodes-unhealthy", "More than half of the nodes call themselves unhealthy: suspect the probes "
+                        "or something that all "
+                        "share. Nobody is isolated meanwhile; look at one with sdctl node status."},
     {"test", "Nothing: somebody tried whether pages arrive."},
 };
 

@@ -36,13 +36,15 @@ def thaw(folder):
 
 
 def fill(folder):
-    """To the last byte; the file that does it is the caller's to remove."""
-    path = os.path.join(folder, "ballast")
-    with open(path, "wb", buffering=0) as file:
+    """To the last byte, also of what has been freed since."""
+    with open(os.path.join(folder, "ballast"), "ab", buffering=0) as file:
         for size in (1 << 20, 1 << 12, 1):
             try:
                 while file.write(b"x" * size) == size:
                     pass
             except OSError:
                 continue
-    return path
+
+
+def empty(folder):
+    os.unlink(os.path.join(folder, "ballast"))

@@ -41,7 +41,8 @@ class Row:
 def said(incident):
     """Cause and evidence; of a line that a program had logged, what it says."""
     evidence = re.sub(r"\d{4}-\S+Z \w+ \w+: ", "", incident.get("evidence", ""))
-    return "%s: %s" % (incident["cause"], evidence[:60])
+    evidence = re.sub(r"(file://)?/\S+|JOB=.*", "", evidence).strip()
+    return "%s: %s" % (incident["cause"], evidence[:80])
 
 
 def write_table(group, rows):
@@ -105,9 +106,11 @@ class ChaosCase(LabCase):
         return report["ranks"][0]["pid"]
 
     def restart_daemon(self, node, **how):
-        """Slowly, so that its node is gone for a while."""
+        """Slowly, so that the world has gone on without its node."""
+        key = "worlds/" + self.job["name"]
         self.cluster.kill(node)
-        until(lambda: "nodes/" + node not in self.cluster.records("nodes/"), "the end of the node's lease", 30)
+        until(lambda: node not in [run["node"] for run in self.cluster.records("worlds/").get(key, {}).get("runs", [node])],
+              "a world without %s" % node, 60)
         self.cluster.start(node, **how)
 
     # ---- one scenario ----

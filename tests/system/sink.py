@@ -8,6 +8,7 @@ import collections
 import datetime
 import http.server
 import json
+import ssl
 import threading
 import time
 
@@ -19,7 +20,8 @@ def seconds(text):
 
 
 class Sink:
-    def __init__(self):
+    def __init__(self, certificate=None):
+        """certificate: a PEM file with the key, for https."""
         self.lock = threading.Condition()
         self.requests = []  # of all that came: (path, headers, body, when, taken)
         self.behaviours = collections.defaultdict(collections.deque)
@@ -48,6 +50,11 @@ class Sink:
 
         self.server = Server(("127.0.0.1", 0), Handler)
         self.url = "http://127.0.0.1:%d" % self.server.server_port
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+            self.url = self.url.replace("http:", "https:")
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def forget(self):

@@ -253,7 +253,7 @@ class Pages(LabCase):
 
     def die(self, point):
         """The leader dies at the point and another one takes over."""
-        self.tell(("pager", "pagerduty", {}))
+        self.tell(("pager", "pagerduty", {}), timeout_sec=1)
         for name in CONTROLLERS:
             self.cluster.kill(name)
         self.cluster.environment["SDTRAIN_FAULT"] = point
@@ -271,16 +271,16 @@ class Pages(LabCase):
 
     def test_leader_dies_before_it_sends(self):
         self.die("pages.send=kill")
-        self.assertEqual(len(self.sink.requests), 2)
+        self.assertGreaterEqual(len(self.sink.requests), 2)
 
     def test_leader_dies_before_it_stores_the_acceptance(self):
         self.die("pages.accepted=kill")
-        self.assertEqual([body["event_action"] for _, _, body, _, _ in self.sink.requests],
-                         ["trigger", "trigger", "resolve"], "said twice, one page")
+        actions = [body["event_action"] for _, _, body, _, _ in self.sink.requests]
+        self.assertEqual((actions[:2], actions[-1]), (["trigger", "trigger"], "resolve"), "said twice, one page")
 
     def test_leader_dies_and_it_is_over(self):
         """Nobody leads when the incident ends: the next leader resolves what the last one has opened."""
-        self.tell(("pager", "pagerduty", {}), ("am", "alertmanager", {"repeat_sec": 1}))
+        self.tell(("pager", "pagerduty", {}), ("am", "alertmanager", {"repeat_sec": 1}), timeout_sec=1)
         self.incident("x-4")
         self.wait_opened("x-4")
         until(lambda: self.alert("x-4")["deliveries"][0]["state"] == "triggered", "it is stored")
@@ -338,6 +338,29 @@ class Pages(LabCase):
                          (False, [("hook", "failed", "HTTP 403")]))
         code, text = self.cluster.ctl_code("alerts", "test", "--sink", "siren")
         self.assertEqual((code, text), (1, "refused: the leader's alerts_file names no sink siren\n"))
+
+    def test_who_is_not_trusted_is_told_nothing(self):
+        """TLS is verified: against the authority that the file names, and by name."""
+        pem = self.lab.path("sink.pem")
+        code, text = self.lab.run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+                                  "/CN=sink", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", pem, "-out",
+                                  pem + ".cert")
+        self.assertEqual(code, 0, text)
+        with open(pem, "a") as file, open(pem + ".cert") as certificate:
+            file.write(certificate.read())
+        sink = Sink(pem)
+        self.addCleanup(sink.close)
+        elsewhere = sink.url.replace("127.0.0.1", "localhost")
+        self.tell(("trusted", "webhook", {"url": sink.url, "ca_file": pem + ".cert"}),
+                  ("unknown", "webhook", {"url": sink.url}),
+                  ("misnamed", "webhook", {"url": elsewhere, "ca_file": pem + ".cert"}))
+        code, text = self.cluster.ctl_code("alerts", "test", "-o", "json")
+        self.assertEqual(code, 1, text)
+        said = {s["sink"]: (s["state"], s["text"]) for s in json.loads(text)["sinks"]}
+        self.assertEqual(said["trusted"], ("resolved", ""))
+        self.assertRegex(said["unknown"][1], "certificate")
+        self.assertRegex(said["misnamed"][1], "localhost")
+        self.assertEqual(len(sink.requests), 2)
 
     # ---- the whole way
 

@@ -1,0 +1,23 @@
+/* status.h - the line that `systemctl status sdcontroller` shows.
+ *
+ * "leading cluster prod, term 12: 3 of 4 nodes up, 2 jobs, 1 running". Said when it has changed.
+ * Outside systemd nobody listens.
+ *
+ * Ownership: a value.
+ * Units:     none.
+ * Errors:    none.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "controller/core/cluster.h"
+
+enum { STATUS_SEC = 2, STATUS_BYTES = 256 };
+
+typedef struct Status {
+    char said[STATUS_BYTES];
+} Status;
+
+/* term 0: it follows. has_lease: etcd has granted it one and not taken it back. */
+void status_say(Status *status, const Cluster *cluster, const char *name, int64_t term,
+                bool has_lease);
