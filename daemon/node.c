@@ -104,6 +104,18 @@ static void retry_later(Manager *m)
         manager_add_timer(m, RETRY_MSEC * USEC_PER_MSEC, on_retry, m, &m->node.retry);
 }
 
+/* Missing rights are a person's to give: said once, and tried again slowly. */
+static bool is_refused(Manager *m, int r, const Error *err)
+{
+    Node *node = &m->node;
+    if (r == -EACCES && !node->refused)
+        log_error("etcd refuses this node's record: %s; what may this certificate's or user's name "
+                  "do there? NODE=%s",
+                  err->text, m->config.node);
+    node->refused = r == -EACCES;
+    return node->refused;
+}
+
 /* Somebody's record lies under our name: ours of an earlier life or an earlier lease, or another
  * machine's. */
 static void judge_tenant(Manager *m, const EtcdKeyValue *kv)
@@ -133,7 +145,8 @@ static void on_looked(int r, const Error *err, const EtcdRange *range, void *use
     Manager *m = userdata;
     m->node.call = NULL; /* it frees itself */
     if (r < 0) {
-        log_debug("cannot read this node's record: %s; trying again", err->text);
+        if (!is_refused(m, r, err))
+            log_debug("cannot read this node's record: %s; trying again", err->text);
         retry_later(m);
         return;
     }
