@@ -292,7 +292,8 @@ class Host:
     def run(self, *command, timeout=60):
         code, text = self.try_run(*command, timeout=timeout)
         if code != 0:
-            raise AssertionError("%s: %s exits %d:\n%s" % (self.name, " ".join(command), code, text))
+            last = self.try_run("journalctl", "--no-pager", "-o", "short-precise", "-n", "12")[1]
+            raise AssertionError("%s: %s exits %d:\n%s\n%s" % (self.name, " ".join(command), code, text, last))
         return text
 
     def show(self, unit, name):

@@ -70,16 +70,20 @@ class Installed(HostsCase):
         """A node with an operator's key is refused, and says so where an operator looks."""
         host = self.fleet.hosts[-1]
         host.run("systemctl", "stop", "sdtraind")
-        folder = "/etc/sdtrain/sdtraind.credentials/etcd."
-        for end in "pem", "key":
-            host.write(folder + end, self.fleet.authority.text("operator." + end), 0o600)
+
+        def give(who):
+            for end in "pem", "key":
+                host.write("/etc/sdtrain/sdtraind.credentials/etcd." + end,
+                           self.fleet.authority.text("%s.%s" % (who, end)), 0o600)
+        give("operator")
+        self.addCleanup(host.run, "systemctl", "restart", "sdtraind")
+        self.addCleanup(give, "node")
         host.run("systemctl", "start", "--no-block", "sdtraind")
         text = until(lambda: re.search("Status: .*refused.*", host.try_run("systemctl", "status", "sdtraind")[1]), "refusal",
                      60, 0.1).group()
         self.assertIn("not registered", text)
         self.assertIn("permission denied", host.run("journalctl", "--no-pager", "-o", "cat", "-u", "sdtraind", "-n", "20"))
-        for end in "pem", "key":
-            host.write(folder + end, self.fleet.authority.text("node." + end), 0o600)
+        give("node")
         host.run("systemctl", "restart", "sdtraind")
         self.assertTrue(host.is_active("sdtraind"))
 
