@@ -12,8 +12,8 @@ import sys
 import tempfile
 import unittest
 
-BUILD = os.path.abspath(os.environ.get("SDTRAIN_BUILD") or os.path.join(os.path.dirname(__file__), "../build/release"))
-SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
+BUILD = os.path.abspath(os.environ.get("SDTRAIN_BUILD") or os.path.join(os.path.dirname(__file__), "../../build/release"))
+SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 BIN = os.path.join(BUILD, "bin")
 PROGRAMS = {"sdtraind": "node", "sdtrainer": "node", "sdcontroller": "controller", "sdctl": "ctl", "sdprep": "ctl"}
 
