@@ -161,12 +161,15 @@ static void check_world(Universe *u, const Txn *txn, int job, const WorldRecord 
 
 /* ---- go: I3 ---- */
 
-/* What runs there may be of an older world only where nobody can reach it or it is shut out. */
+/* What runs there may be of an older world only where nobody can reach it, for the grace at least,
+ * or where it is shut out. */
 static bool may_still_run(Universe *u, const Process *p)
 {
     const CordonRecord *cordon = etcd_record(&u->etcd, KEY_CORDONS, p->node->name);
-    return p->lost || p->killing || !node_is_registered(p->node) ||
-           quarantines(cordon, NULL, u->sim.now_usec);
+    const Key *key = &u->etcd.keys[etcd_key(&u->etcd, KEY_NODES, p->node->name, 0, -1)];
+    bool gone =
+        key->mod_revision == 0 && u->sim.now_usec >= key->deleted_usec + u->options.core.grace_usec;
+    return p->lost || p->killing || gone || quarantines(cordon, NULL, u->sim.now_usec);
 }
 
 static void check_go(Universe *u, int job, const PhaseRecord *phase)
@@ -246,11 +249,68 @@ static void check_strikes(Universe *u, int job, const CheckpointsRecord *record)
         BROKEN(u, "I4", "the leader rewrites the checkpoints of %s", universe_job_name(job));
 }
 
+/* ---- absence, and whom a failure costs what (ARCHITECTURE.md, "Liveness", "A failure") ---- */
+
+enum { HOLD_NODES_MIN = 4, HOLD_SHARE = 4 };
+
+/* Nodes that vanished within the last TTL, as far as the leader knew. */
+static void check_hold(Universe *u, int64_t seen_revision)
+{
+    int fresh = 0, present = 0;
+    for (int i = 0; i < u->options.n_nodes; i++) {
+        const Node *node = &u->nodes[i];
+        int n = etcd_key(&u->etcd, KEY_NODES, node->name, 0, -1);
+        const Key *key = &u->etcd.keys[n];
+        bool gone = key->mod_revision == 0 && key->deleted_revision <= seen_revision;
+        /* one that left said so; one that starts anew has not come yet */
+        if (node->has_left || !node->registered || (gone && key->deleted_revision == 0))
+            continue;
+        present += !gone;
+        fresh += gone && u->sim.now_usec < key->deleted_usec + u->options.ttl_usec;
+    }
+    if (fresh >= HOLD_NODES_MIN && fresh * HOLD_SHARE > present + fresh)
+        BROKEN(u, "hold", "%d of %d nodes vanished within one TTL, and one of them is replaced",
+               fresh, present + fresh);
+}
+
+static void check_absence(Universe *u, const Txn *txn, const IncidentRecord *incident)
+{
+    const PhaseRecord *phase = record_after(u, txn, KEY_PHASES, incident->job);
+    if (u->sim.now_usec < txn->leader->led_usec + u->options.ttl_usec)
+        BROKEN(u, "absence", "%s acts on the absence of %s, and leads for less than one TTL",
+               txn->leader->name, incident->node);
+    if (phase)
+        check_hold(u, phase->tried_revision);
+}
+
+static void check_blame(Universe *u, const Txn *txn, const IncidentRecord *incident)
+{
+    bool strikes =
+        strcmp(incident->cause, "trainer-died") == 0 || strcmp(incident->cause, "hang") == 0;
+    bool excludes =
+        strcmp(incident->cause, "device-fault") == 0 || strcmp(incident->cause, "numerics") == 0;
+    const CordonRecord *cordon = record_after(u, txn, KEY_CORDONS, incident->node);
+    const PhaseRecord *phase = record_after(u, txn, KEY_PHASES, incident->job);
+    int n = etcd_key(&u->etcd, KEY_CORDONS, incident->node, 0, -1);
+    if (phase && u->etcd.keys[n].deleted_revision > phase->tried_revision)
+        return; /* somebody took it away just then */
+    if (strikes && (!cordon || (cordon->mode == CORDON_NONE && cordon->strikes == 0)))
+        BROKEN(u, "blame", "%s of %s costs it no strike", incident->cause, incident->node);
+    if (excludes && (!cordon || cordon->mode != CORDON_QUARANTINE))
+        BROKEN(u, "blame", "%s of %s does not quarantine it", incident->cause, incident->node);
+}
+
 /* ---- incidents: I10 ---- */
 
-static void check_incident(Universe *u, const char *id, const IncidentRecord *incident)
+static void check_incident(Universe *u, const Txn *txn, const char *id,
+                           const IncidentRecord *incident)
 {
     const IncidentRecord *old = etcd_record(&u->etcd, KEY_INCIDENTS, id);
+    if (!old && incident->job[0]) {
+        if (strcmp(incident->cause, "node-lost") == 0)
+            check_absence(u, txn, incident);
+        check_blame(u, txn, incident);
+    }
     if (!old || old->state != incident->state)
         sim_say(&u->sim, "  incident %s %s: %s %s", id,
                 incident->state == INCIDENT_OPEN ? "open" : "resolved", incident->cause,
@@ -307,7 +367,7 @@ static void check_put(Universe *u, const Txn *txn, const Op *op)
             check_strikes(u, universe_job_index(key.name), record);
         break;
     case KEY_INCIDENTS:
-        check_incident(u, key.name, record);
+        check_incident(u, txn, key.name, record);
         break;
     case KEY_RANKS:
         note_ranks(u, universe_job_index(key.name), record);
@@ -357,8 +417,22 @@ void checker_ring_begins(Universe *u, const Ring *ring)
     }
 }
 
+/* A daemon that runs and hears nothing kills its ranks after fence_sec. */
+static void check_fences(Universe *u, const Ring *ring)
+{
+    for (int rank = 0; rank < ring->size; rank++) {
+        const Node *node = ring->members[rank]->node;
+        uint64_t now = u->sim.now_usec, slack = 2 * USEC_PER_SEC;
+        if (now > node->actor.frozen_until_usec + slack &&
+            now > node->contact_usec + u->options.fence_usec + slack)
+            BROKEN(u, "fence", "%s trains on and has heard nothing for %.1f s", node->name,
+                   (double)(now - node->contact_usec) / 1e6);
+    }
+}
+
 void checker_step(Universe *u, const Ring *ring)
 {
+    check_fences(u, ring);
     JobBooks *books = &u->checker.jobs[ring->job];
     if (ring->generation < books->trained_generation)
         return; /* a world that nobody reaches; it cannot commit */

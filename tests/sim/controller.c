@@ -151,6 +151,7 @@ static void feed(Controller *c, int n, const Value *value, int64_t revision)
 
 static void begin_to_lead(Controller *c)
 {
+    c->led_usec = sim_of(c)->now_usec;
     sim_say(sim_of(c), "%s: leads, term %lld", c->name, (long long)c->term);
     step_kind(c, (Event){.kind = EVENT_LEADING, .term = c->term});
 }

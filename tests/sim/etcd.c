@@ -229,6 +229,8 @@ static void delete_key(Etcd *etcd, int n)
         return;
     key->value = value_unref(key->value);
     key->create_revision = key->mod_revision = 0;
+    key->deleted_revision = etcd->revision;
+    key->deleted_usec = etcd->universe->sim.now_usec;
     detach(etcd, n);
     note_change(etcd, n);
 }

@@ -46,6 +46,8 @@ typedef struct Key {
     int next_of_hash;
 
     int64_t create_revision, mod_revision; /* 0: it does not exist */
+    int64_t deleted_revision;              /* the last time, and when */
+    uint64_t deleted_usec;
     Value *value;
     int lease, next_of_lease, previous_of_lease; /* -1 */
 } Key;

@@ -1,8 +1,9 @@
 /* team.c - see node.h: what sdtraind does about jobs. Follows daemon/job.c, team.c, relay.c,
- * post.c and commit.c. */
+ * and post.c; commit.c and records.c beside it are the rest. */
 #include "tests/sim/node.h"
 
 #include "daemon/plan.h"
+#include "tests/sim/team.h"
 #include "tests/sim/universe.h"
 #include "trainer/api/exit_code.h"
 
@@ -15,7 +16,6 @@
 enum {
     POST_PAUSE_FIRST_MSEC = 100,
     POST_PAUSE_LAST_MSEC = 2000,
-    COMMIT_PAUSE_MSEC = 200,
     SPEC_PAUSE_MSEC = 500,
 };
 
@@ -28,7 +28,7 @@ static void read_spec(Node *node, Team *team);
 /* ---- finding ---- */
 
 /* Whoever calls back names a token, because a team may be gone by then. */
-static Team *find_team(Node *node, bool (*is_it)(const Team *team, uint64_t token), uint64_t token)
+Team *team_find(Node *node, bool (*is_it)(const Team *team, uint64_t token), uint64_t token)
 {
     for (int job = 0; job < JOBS_MAX; job++) {
         JobView *view = &node->jobs[job];
@@ -41,7 +41,7 @@ static Team *find_team(Node *node, bool (*is_it)(const Team *team, uint64_t toke
     return NULL;
 }
 
-static Process *process_of(const Node *node, const Team *team, const Seat *seat)
+Process *team_process(const Node *node, const Team *team, const Seat *seat)
 {
     Process *p = seat ? &node->slots[seat->report.slot] : NULL;
     return p && p->used && p->team == team && !p->exited ? p : NULL;
@@ -55,7 +55,7 @@ static Seat *seat_of(Team *team, int slot)
     return NULL;
 }
 
-static Seat *rank0_of(Team *team)
+Seat *team_rank0(Team *team)
 {
     for (size_t i = 0; i < team->n_seats; i++)
         if (team->seats[i].report.rank == 0)
@@ -93,86 +93,6 @@ bool team_reports_are_written(const Node *node)
     return true;
 }
 
-/* ---- what it writes ---- */
-
-static int world_key(Node *node, const Team *team)
-{
-    return etcd_key(&node->universe->etcd, KEY_WORLDS, universe_job_name(team->job), 0, -1);
-}
-
-static int64_t guard_revision(const Node *node, const Team *team)
-{
-    return team->over ? node->jobs[team->job].world_revision : team->world_revision;
-}
-
-static Value *encode_ranks(const Node *node, const Team *team)
-{
-    RankReport reports[RECORD_SLOTS_MAX];
-    size_t n_done = 0, n_left = 0;
-    for (size_t i = 0; i < team->n_seats; i++) {
-        RankReport *r = &reports[i];
-        *r = team->seats[i].report;
-        const Process *p = process_of(node, team, &team->seats[i]);
-        if (p && p->alive && r->state != RANK_EXITED && !r->hung) { /* what it spoke of last */
-            r->step = p->step;
-            r->stage = (int)p->stage;
-        }
-        bool ended_well = r->state == RANK_EXITED && r->exit_code == EXIT_DONE;
-        n_done += ended_well && strcmp(r->text, "finished") == 0;
-        n_left += ended_well && strcmp(r->text, "left") == 0;
-    }
-    RanksRecord record = {.incarnation = node->incarnation,
-                          .generation = team->generation,
-                          .world_revision = team->world_revision,
-                          .ranks = reports,
-                          .n_ranks = team->n_seats,
-                          .killed_usec = team->killed_usec,
-                          .first_step = team->first_step,
-                          .first_step_usec = team->first_step_usec,
-                          .left = n_left == team->n_seats,
-                          .finished = n_done == team->n_seats};
-    memcpy(record.node, node->name, sizeof(record.node));
-    return value_new_ranks(&record);
-}
-
-static int post_key(Node *node, const Team *team, PostKind kind)
-{
-    Etcd *etcd = &node->universe->etcd;
-    const char *job = universe_job_name(team->job);
-    switch (kind) {
-    case POST_REPORT:
-        return etcd_key(etcd, KEY_RANKS, job, team->generation, node->index);
-    case POST_RENDEZVOUS:
-        return etcd_key(etcd, KEY_RENDEZVOUS, job, team->generation, -1);
-    default:
-        return etcd_key(etcd, KEY_PROGRESS, job, 0, -1);
-    }
-}
-
-static Value *post_value(const Node *node, const Team *team, PostKind kind)
-{
-    static const RendezvousRecord rendezvous = {.address = "here"};
-    switch (kind) {
-    case POST_REPORT:
-        return encode_ranks(node, team);
-    case POST_RENDEZVOUS:
-        return value_new(&rendezvous, sizeof(rendezvous));
-    default:
-        return value_new(&team->progress, sizeof(team->progress));
-    }
-}
-
-void team_add_records(Node *node, Txn *txn, int lease)
-{
-    for (int job = 0; job < JOBS_MAX; job++) {
-        Team *team = node->jobs[job].team;
-        if (!team || team->over)
-            continue;
-        txn_compare(txn, COMPARE_MOD, world_key(node, team), team->world_revision);
-        txn_put(txn, post_key(node, team, POST_REPORT), encode_ranks(node, team), lease);
-    }
-}
-
 /* ---- ends ---- */
 
 static void cancel_work(Team *team)
@@ -195,7 +115,7 @@ static void kill_team(Node *node, Team *team, const char *why)
     bool changed = false;
     for (size_t i = 0; i < team->n_seats; i++) {
         Seat *seat = &team->seats[i];
-        Process *p = process_of(node, team, seat);
+        Process *p = team_process(node, team, seat);
         if (p)
             process_kill(p, why);
         if (!seat->pending)
@@ -229,7 +149,7 @@ static void end_team(Node *node, JobView *view, const char *why)
             team_report(node, team); /* once more, under the guard of the new revision */
 }
 
-static void refuse_team(Node *node, Team *team)
+void team_refuse(Node *node, Team *team)
 {
     if (team->over)
         return; /* the next word about the world sends it again */
@@ -273,7 +193,7 @@ static bool has_post_retry(const Team *team, uint64_t token)
 static void on_post_retry(_unused_ Universe *u, void *who, uint64_t token)
 {
     Node *node = who;
-    Team *team = find_team(node, has_post_retry, token);
+    Team *team = team_find(node, has_post_retry, token);
     for (int kind = 0; team && kind < POST_KINDS; kind++)
         if (team->posts[kind].retry == token) {
             team->posts[kind].retry = 0;
@@ -321,7 +241,7 @@ static void set_rendezvous(Node *node, int job, int64_t generation, bool there)
 static void on_posted(_unused_ Universe *u, void *who, uint64_t token, const CallResult *result)
 {
     Node *node = who;
-    Team *team = find_team(node, has_post_call, token);
+    Team *team = team_find(node, has_post_call, token);
     if (!team)
         return;
     int kind = 0;
@@ -336,7 +256,7 @@ static void on_posted(_unused_ Universe *u, void *who, uint64_t token, const Cal
     node_note_contact(node);
     post->pause_usec = 0;
     if (!result->succeeded) {
-        refuse_team(node, team);
+        team_refuse(node, team);
         if (post->wanted && team->over)
             post_write(node, team, (PostKind)kind); /* its guard is another one now */
         return;
@@ -357,8 +277,8 @@ static void post_write(Node *node, Team *team, PostKind kind)
     if (kind == POST_REPORT && lease < 0)
         return; /* the next lease brings it up again */
     Txn txn = {.node = node};
-    txn_compare(&txn, COMPARE_MOD, world_key(node, team), guard_revision(node, team));
-    txn_put(&txn, post_key(node, team, kind), post_value(node, team, kind), lease);
+    txn_compare(&txn, COMPARE_MOD, team_world_key(node, team), team_guard_revision(node, team));
+    txn_put(&txn, team_post_key(node, team, kind), team_post_value(node, team, kind), lease);
     post->wanted = false;
     post->call = sim_serial(sim_of(node));
     client_txn(&node->client, &txn, on_posted, node, post->call);
@@ -383,126 +303,6 @@ void team_report_all(Node *node)
             if (team->killed_usec)
                 team_report(node, team);
     }
-}
-
-/* ---- the commit ---- */
-
-static void commit_read(Node *node, Team *team);
-
-static bool has_commit(const Team *team, uint64_t token) { return team->commit.token == token; }
-
-static void on_commit_retry(_unused_ Universe *u, void *who, uint64_t token)
-{
-    Node *node = who;
-    Team *team = find_team(node, has_commit, token);
-    if (team)
-        commit_read(node, team);
-}
-
-static void commit_later(Node *node, Team *team)
-{
-    team->commit.token = sim_serial(sim_of(node));
-    sim_timer(sim_of(node), &node->actor, COMMIT_PAUSE_MSEC * USEC_PER_MSEC, on_commit_retry, node,
-              team->commit.token);
-}
-
-static void commit_answer(Node *node, Team *team, bool committed)
-{
-    Process *p = process_of(node, team, rank0_of(team));
-    team->commit.busy = false;
-    team->commit.token = 0;
-    if (p)
-        trainer_hear_verdict(p, committed);
-    if (!committed)
-        refuse_team(node, team);
-}
-
-static void on_commit_written(_unused_ Universe *u, void *who, uint64_t token,
-                              const CallResult *result)
-{
-    Node *node = who;
-    Team *team = find_team(node, has_commit, token);
-    if (!team)
-        return;
-    if (result->r < 0)
-        commit_later(node, team);
-    else if (result->succeeded)
-        commit_answer(node, team, true);
-    else
-        commit_read(node, team);
-}
-
-static void commit_write(Node *node, Team *team, const CheckpointsRecord *old, int64_t revision)
-{
-    Txn txn = {.node = node};
-    int key = etcd_key(&node->universe->etcd, KEY_CHECKPOINTS, universe_job_name(team->job), 0, -1);
-    CheckpointsRecord record = {0};
-    if (old)
-        record = *old;
-    checkpoints_append(&record, &team->commit.line);
-    txn_compare(&txn, COMPARE_MOD, world_key(node, team), team->world_revision);
-    txn_compare(&txn, COMPARE_MOD, key, revision);
-    txn_put(&txn, key, value_new(&record, sizeof(record)), -1);
-    team->commit.token = sim_serial(sim_of(node));
-    client_txn(&node->client, &txn, on_commit_written, node, team->commit.token);
-}
-
-static bool is_ours(const CheckpointsRecord *record, const CheckpointCommit *line)
-{
-    for (size_t i = 0; record && i < record->n_commits; i++)
-        if (record->commits[i].step == line->step &&
-            record->commits[i].generation == line->generation &&
-            strcmp(record->commits[i].uri, line->uri) == 0)
-            return true;
-    return false;
-}
-
-static void on_commit_read(Universe *u, void *who, uint64_t token, const CallResult *result)
-{
-    Node *node = who;
-    Team *team = find_team(node, has_commit, token);
-    if (!team)
-        return;
-    if (result->r < 0) {
-        commit_later(node, team);
-        return;
-    }
-    int64_t world_revision = 0, revision = 0;
-    const CheckpointsRecord *old = NULL;
-    for (size_t i = 0; i < result->n_items; i++)
-        if (u->etcd.keys[result->items[i].key].kind == KEY_WORLDS) {
-            world_revision = result->items[i].mod_revision;
-        } else {
-            revision = result->items[i].mod_revision;
-            old = value_record(result->items[i].value);
-        }
-    if (is_ours(old, &team->commit.line))
-        commit_answer(node, team, true);
-    else if (world_revision != team->world_revision)
-        commit_answer(node, team, false);
-    else
-        commit_write(node, team, old, revision);
-}
-
-static void commit_read(Node *node, Team *team)
-{
-    int keys[] = {world_key(node, team), etcd_key(&node->universe->etcd, KEY_CHECKPOINTS,
-                                                  universe_job_name(team->job), 0, -1)};
-    team->commit.token = sim_serial(sim_of(node));
-    client_read(&node->client, keys, ELEMENTSOF(keys), on_commit_read, node, team->commit.token);
-}
-
-static void commit_begin(Node *node, Team *team, const Process *p)
-{
-    if (team->commit.busy)
-        return;
-    team->commit = (Commit){.busy = true,
-                            .line = {.step = p->saving_step,
-                                     .generation = team->generation,
-                                     .hash = {.low = (uint64_t)p->written + 1},
-                                     .at_usec = node_real_usec(node)}};
-    (void)store_uri(p->written, team->commit.line.uri);
-    commit_read(node, team);
 }
 
 /* ---- what trainers say ---- */
@@ -561,7 +361,7 @@ void team_hears(Process *p, Word word)
         break;
     case WORD_SAVED:
         if (p->awaiting)
-            commit_begin(node, team, p);
+            team_commit(node, team, p);
         break;
     case WORD_EXIT:
         break; /* node.c */
@@ -689,7 +489,7 @@ static bool has_spec_call(const Team *team, uint64_t token) { return team->spec_
 static void on_spec_retry(_unused_ Universe *u, void *who, uint64_t token)
 {
     Node *node = who;
-    Team *team = find_team(node, has_spec_call, token);
+    Team *team = team_find(node, has_spec_call, token);
     if (team)
         read_spec(node, team);
 }
@@ -697,7 +497,7 @@ static void on_spec_retry(_unused_ Universe *u, void *who, uint64_t token)
 static void on_spec(_unused_ Universe *u, void *who, uint64_t token, const CallResult *result)
 {
     Node *node = who;
-    Team *team = find_team(node, has_spec_call, token);
+    Team *team = team_find(node, has_spec_call, token);
     if (!team)
         return;
     if (result->r < 0 || result->n_items == 0) {
@@ -769,7 +569,7 @@ static void advance_ranks(Node *node, Team *team)
     bool go = ours && phase->go &&
               (team->world_size == 1 || view->rendezvous_generation == team->generation);
     for (size_t i = 0; i < team->n_seats; i++) {
-        Process *p = process_of(node, team, &team->seats[i]);
+        Process *p = team_process(node, team, &team->seats[i]);
         if (!p || p->killing)
             continue;
         if (team->has_spec && p->said_hello && !p->was_assigned) {

@@ -1,0 +1,130 @@
+/* commit.c - see team.h: a saved checkpoint comes to count. Follows daemon/commit.c. */
+#include "tests/sim/team.h"
+
+#include "tests/sim/universe.h"
+
+#include <string.h>
+
+enum { COMMIT_PAUSE_MSEC = 200 };
+
+static Sim *sim_of(const Node *node) { return &node->universe->sim; }
+
+/* ---- the commit ---- */
+
+static void commit_read(Node *node, Team *team);
+
+static bool has_commit(const Team *team, uint64_t token) { return team->commit.token == token; }
+
+static void on_commit_retry(_unused_ Universe *u, void *who, uint64_t token)
+{
+    Node *node = who;
+    Team *team = team_find(node, has_commit, token);
+    if (team)
+        commit_read(node, team);
+}
+
+static void commit_later(Node *node, Team *team)
+{
+    team->commit.token = sim_serial(sim_of(node));
+    sim_timer(sim_of(node), &node->actor, COMMIT_PAUSE_MSEC * USEC_PER_MSEC, on_commit_retry, node,
+              team->commit.token);
+}
+
+static void commit_answer(Node *node, Team *team, bool committed)
+{
+    Process *p = team_process(node, team, team_rank0(team));
+    team->commit.busy = false;
+    team->commit.token = 0;
+    if (p)
+        trainer_hear_verdict(p, committed);
+    if (!committed)
+        team_refuse(node, team);
+}
+
+static void on_commit_written(_unused_ Universe *u, void *who, uint64_t token,
+                              const CallResult *result)
+{
+    Node *node = who;
+    Team *team = team_find(node, has_commit, token);
+    if (!team)
+        return;
+    if (result->r < 0)
+        commit_later(node, team);
+    else if (result->succeeded)
+        commit_answer(node, team, true);
+    else
+        commit_read(node, team);
+}
+
+static void commit_write(Node *node, Team *team, const CheckpointsRecord *old, int64_t revision)
+{
+    Txn txn = {.node = node};
+    int key = etcd_key(&node->universe->etcd, KEY_CHECKPOINTS, universe_job_name(team->job), 0, -1);
+    CheckpointsRecord record = {0};
+    if (old)
+        record = *old;
+    checkpoints_append(&record, &team->commit.line);
+    txn_compare(&txn, COMPARE_MOD, team_world_key(node, team), team->world_revision);
+    txn_compare(&txn, COMPARE_MOD, key, revision);
+    txn_put(&txn, key, value_new(&record, sizeof(record)), -1);
+    team->commit.token = sim_serial(sim_of(node));
+    client_txn(&node->client, &txn, on_commit_written, node, team->commit.token);
+}
+
+static bool is_ours(const CheckpointsRecord *record, const CheckpointCommit *line)
+{
+    for (size_t i = 0; record && i < record->n_commits; i++)
+        if (record->commits[i].step == line->step &&
+            record->commits[i].generation == line->generation &&
+            strcmp(record->commits[i].uri, line->uri) == 0)
+            return true;
+    return false;
+}
+
+static void on_commit_read(Universe *u, void *who, uint64_t token, const CallResult *result)
+{
+    Node *node = who;
+    Team *team = team_find(node, has_commit, token);
+    if (!team)
+        return;
+    if (result->r < 0) {
+        commit_later(node, team);
+        return;
+    }
+    int64_t world_revision = 0, revision = 0;
+    const CheckpointsRecord *old = NULL;
+    for (size_t i = 0; i < result->n_items; i++)
+        if (u->etcd.keys[result->items[i].key].kind == KEY_WORLDS) {
+            world_revision = result->items[i].mod_revision;
+        } else {
+            revision = result->items[i].mod_revision;
+            old = value_record(result->items[i].value);
+        }
+    if (is_ours(old, &team->commit.line))
+        commit_answer(node, team, true);
+    else if (world_revision != team->world_revision)
+        commit_answer(node, team, false);
+    else
+        commit_write(node, team, old, revision);
+}
+
+static void commit_read(Node *node, Team *team)
+{
+    int keys[] = {team_world_key(node, team), etcd_key(&node->universe->etcd, KEY_CHECKPOINTS,
+                                                       universe_job_name(team->job), 0, -1)};
+    team->commit.token = sim_serial(sim_of(node));
+    client_read(&node->client, keys, ELEMENTSOF(keys), on_commit_read, node, team->commit.token);
+}
+
+void team_commit(Node *node, Team *team, const Process *p)
+{
+    if (team->commit.busy)
+        return;
+    team->commit = (Commit){.busy = true,
+                            .line = {.step = p->saving_step,
+                                     .generation = team->generation,
+                                     .hash = {.low = (uint64_t)p->written + 1},
+                                     .at_usec = node_real_usec(node)}};
+    (void)store_uri(p->written, team->commit.line.uri);
+    commit_read(node, team);
+}
