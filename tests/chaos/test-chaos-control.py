@@ -146,9 +146,10 @@ class Control(ChaosCase):
             before, pids = self.records[name]["step"], [self.trainer(rank) for rank in range(SIZE)]
             time.sleep(QUORUM_SEC)
             self.assertTrue(all(os.path.exists("/proc/%d" % pid) for pid in pids), "trainers run on")
+            thawing = time.time()
             thaw()
             progress = until(lambda: [r["step"] for r in self.cluster.records("progress/").values()
-                                      if r["step"] > before], "word of a step")
+                                      if r["at_usec"] / 1e6 > thawing], "word of a step")
             row.outcome %= progress[0] - before
             self.assertGreater(progress[0] - before, 10, "steps while nobody could be told")
             self.steps_on(at)
