@@ -21,7 +21,8 @@ class Control(ChaosCase):
         self.begin(Machines(self.lab, members=3, disks={"etcd1": self.disk}))
         self.controllers()
         self.members()
-        self.leases()
+        for _ in range(5):  # a renewal may happen to come in time
+            self.leases()
         self.quorum()
         self.finish()
 
