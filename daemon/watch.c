@@ -91,6 +91,14 @@ static void on_cordon(Manager *m, const EtcdEvent *e, const char *name)
     cordon_record_clear(&cordon);
 }
 
+/* Our own record has vanished. The leader gives it half a second, and the next renewal may be a
+ * quarter of a TTL away: a lease that was revoked is noticed now. */
+static void on_node(Manager *m, const EtcdEvent *e, const char *name)
+{
+    if (e->kind == ETCD_EVENT_DELETE && m->lease && strcmp(name, m->config.node) == 0)
+        etcd_lease_check(m->lease);
+}
+
 static const KeyKind watched[WATCHED_KINDS] = {KEY_WORLDS, KEY_PHASES, KEY_RENDEZVOUS, KEY_CORDONS,
                                                KEY_REQUESTS};
 
@@ -112,6 +120,8 @@ static void on_events(const EtcdEvent *events, size_t n_events, _unused_ int64_t
             on_phase(m, &events[i], rest);
         else if (kind == KEY_RENDEZVOUS)
             on_rendezvous(m, &events[i], rest);
+        else if (kind == KEY_NODES)
+            on_node(m, &events[i], rest);
         else if (kind == KEY_CORDONS)
             on_cordon(m, &events[i], rest);
         else if (kind == KEY_REQUESTS)
@@ -128,11 +138,15 @@ int watches_open(Manager *m, Error *err)
         if (r < 0)
             return error_errno(err, r, "cannot watch %s", prefix);
     }
-    return 0;
+    char own[KEY_MAX];
+    int r = etcd_watch_prefix(m->etcd, key_of(m->config.cluster, KEY_NODES, m->config.node, own),
+                              on_events, m, &m->watches.own);
+    return r < 0 ? error_errno(err, r, "cannot watch %s", own) : 0;
 }
 
 void watches_clear(Watches *watches)
 {
     for (size_t i = 0; i < WATCHED_KINDS; i++)
         watches->watch[i] = etcd_watch_free(watches->watch[i]);
+    watches->own = etcd_watch_free(watches->own);
 }

@@ -15,6 +15,7 @@ enum { WATCHED_KINDS = 5 };
 
 typedef struct Watches {
     EtcdWatch *watch[WATCHED_KINDS];
+    EtcdWatch *own; /* this node's own record */
 } Watches;
 
 int watches_open(Manager *m, Error *err);

@@ -178,7 +178,9 @@ int64_t etcd_lease_id(const EtcdLease *lease);      /* 0 while none is held */
 int64_t etcd_lease_ttl_sec(const EtcdLease *lease); /* as granted */
 uint64_t
 etcd_lease_deadline_usec(const EtcdLease *lease); /* send time of the last acknowledged + TTL */
-EtcdLease *etcd_lease_free(EtcdLease *lease);     /* stops renewing; the lease runs out by itself */
+/* Asks the server now instead of at the next renewal: a key that hung on the lease has vanished. */
+void etcd_lease_check(EtcdLease *lease);
+EtcdLease *etcd_lease_free(EtcdLease *lease); /* stops renewing; the lease runs out by itself */
 DEFINE_CLEANUP(EtcdLease, etcd_lease_free)
 /* Revokes at once so that its keys vanish now, and stops renewing; free the lease before or after
  * done (may be NULL) has run. -ESTALE: none is held. */

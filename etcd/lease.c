@@ -218,6 +218,12 @@ int64_t etcd_lease_id(const EtcdLease *lease) { return lease->id; }
 int64_t etcd_lease_ttl_sec(const EtcdLease *lease) { return lease->ttl_sec; }
 uint64_t etcd_lease_deadline_usec(const EtcdLease *lease) { return lease->deadline_usec; }
 
+void etcd_lease_check(EtcdLease *lease)
+{
+    if (lease->id != 0 && !lease->waiting && !lease->revoked)
+        timer_set(lease, clock_boottime_usec());
+}
+
 static void stop(EtcdLease *lease)
 {
     if (!lease->etcd->closed) {
