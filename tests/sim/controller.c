@@ -513,7 +513,7 @@ void controller_freeze(Controller *c, uint64_t usec)
     if (!c->actor.alive)
         return;
     sim_say(sim_of(c), "%s: frozen for %.1f s", c->name, (double)usec / 1e6);
-    c->actor.frozen_until_usec = sim_of(c)->now_usec + usec;
+    c->actor.frozen_until_usec = MAX(c->actor.frozen_until_usec, sim_of(c)->now_usec + usec);
 }
 
 void controller_init(Controller *c, Universe *u, int index)
