@@ -465,7 +465,8 @@ void controller_start(Controller *c)
     c->loaded = false;
     c->refusals = 0;
     memset(c->pending, 0, sizeof(c->pending));
-    memset(c->fed, 0, (size_t)c->n_fed);
+    for (int i = 0; i < c->n_fed; i++)
+        c->fed[i] = false;
     for (int i = 0; i < c->n_candidates; i++)
         c->candidates[i] = 0;
     c->own_create = 0;
