@@ -423,7 +423,7 @@ static void check_fences(Universe *u, const Ring *ring)
     for (int rank = 0; rank < ring->size; rank++) {
         const Node *node = ring->members[rank]->node;
         uint64_t now = u->sim.now_usec, slack = 2 * USEC_PER_SEC;
-        if (now > node->actor.frozen_until_usec + slack &&
+        if (!ring->members[rank]->killing && now > node->actor.frozen_until_usec + slack &&
             now > node->contact_usec + u->options.fence_usec + slack)
             BROKEN(u, "fence", "%s trains on and has heard nothing for %.1f s", node->name,
                    (double)(now - node->contact_usec) / 1e6);

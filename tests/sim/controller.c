@@ -465,7 +465,8 @@ void controller_start(Controller *c)
     c->loaded = false;
     c->refusals = 0;
     memset(c->pending, 0, sizeof(c->pending));
-    memset(c->fed, 0, (size_t)c->n_fed);
+    for (int i = 0; i < c->n_fed; i++)
+        c->fed[i] = false;
     for (int i = 0; i < c->n_candidates; i++)
         c->candidates[i] = 0;
     c->own_create = 0;
@@ -513,7 +514,7 @@ void controller_freeze(Controller *c, uint64_t usec)
     if (!c->actor.alive)
         return;
     sim_say(sim_of(c), "%s: frozen for %.1f s", c->name, (double)usec / 1e6);
-    c->actor.frozen_until_usec = sim_of(c)->now_usec + usec;
+    c->actor.frozen_until_usec = MAX(c->actor.frozen_until_usec, sim_of(c)->now_usec + usec);
 }
 
 void controller_init(Controller *c, Universe *u, int index)

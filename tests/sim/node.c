@@ -473,7 +473,8 @@ void node_freeze_daemon(Node *node, uint64_t usec)
     if (!node->actor.alive)
         return;
     sim_say(sim_of(node), "%s: sdtraind is frozen for %.1f s", node->name, (double)usec / 1e6);
-    node->actor.frozen_until_usec = sim_of(node)->now_usec + usec;
+    node->actor.frozen_until_usec =
+        MAX(node->actor.frozen_until_usec, sim_of(node)->now_usec + usec);
     arm_deadman(node);
 }
 
@@ -482,7 +483,9 @@ void node_freeze(Node *node, uint64_t usec)
     if (!node->actor.alive)
         return;
     sim_say(sim_of(node), "%s: the host is frozen for %.1f s", node->name, (double)usec / 1e6);
-    node->actor.frozen_until_usec = node->frozen_until_usec = sim_of(node)->now_usec + usec;
+    /* what waits for the thaw waits for the last one */
+    node->actor.frozen_until_usec = node->frozen_until_usec =
+        MAX(node->actor.frozen_until_usec, sim_of(node)->now_usec + usec);
     /* its timers wake with it, unless its clock stood still: then its ranks are zombies */
     if (sim_chance(sim_of(node), 300))
         arm_deadman(node);
