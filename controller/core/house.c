@@ -5,7 +5,10 @@
 
 #include <string.h>
 
-enum { REQUEST_KEPT_SEC = 3600 };
+enum {
+    REQUEST_KEPT_SEC = 3600,
+    ABSENCES_MAX = 10, /* pages of idle nodes that are lost; more of them say nothing new */
+};
 
 static const char hold_cause[] = "nodes-vanished", distrust_cause[] = "nodes-unhealthy";
 
@@ -103,28 +106,59 @@ static bool decide_node_page(Cluster *c, Decision *d)
     return false;
 }
 
-static bool hosts_ranks(const Cluster *c, const Node *node)
-{
-    for (int j = 0; j < c->limits.jobs; j++) {
-        const Job *job = &c->jobs[j];
-        bool active =
-            job->used && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
-        for (int i = 0; active && i < job->n_runs; i++)
-            if (&c->nodes[job_runs(c, job)[i].node] == node)
-                return true;
-    }
-    return false;
-}
-
-static void open_node_page(Cluster *c, const Node *node, Decision *d)
+static void open_node_page(Cluster *c, const Node *node, Cause cause, const char *evidence,
+                           Decision *d)
 {
     char about[NODE_NAME_MAX + 8];
     Text t = text_begin(about, sizeof(about));
     text_add(&t, "node-");
     text_add(&t, node->record.name);
-    begin_incident(c, about, cause_name(CAUSE_NODE_UNHEALTHY), d);
+    begin_incident(c, about, cause_name(cause), d);
     text_copy(d->incident.node, sizeof(d->incident.node), node->record.name);
-    text_copy(d->incident.evidence, sizeof(d->incident.evidence), node->record.evidence);
+    text_copy(d->incident.evidence, sizeof(d->incident.evidence), evidence);
+}
+
+static bool is_absence(const Incident *incident)
+{
+    const IncidentRecord *record = &incident->record;
+    return incident->used && record->state == INCIDENT_OPEN && !record->job[0] &&
+           text_equal(record->cause, cause_name(CAUSE_NODE_LOST));
+}
+
+static const Incident *find_absence(const Cluster *c, const Node *node)
+{
+    for (int i = 0; i < c->limits.incidents; i++)
+        if (is_absence(&c->incidents[i]) &&
+            text_equal(c->incidents[i].record.node, node->record.name))
+            return &c->incidents[i];
+    return NULL;
+}
+
+/* A node that vanished while it hosted nothing: no job tells of it. Over when it is back, or when
+ * somebody has cordoned it, which says that it has been seen. */
+static bool decide_absence_page(Cluster *c, Decision *d)
+{
+    int open = 0;
+    for (int i = 0; i < c->limits.incidents; i++)
+        open += is_absence(&c->incidents[i]);
+    for (int i = 0; i < c->n_by_name; i++) {
+        const Node *node = &c->nodes[c->by_name[i]];
+        bool seen = node->present || node->cordon.mode != CORDON_NONE;
+        if (seen ? open == 0 : !node->vanished_idle || node->record.state == NODE_LEFT)
+            continue;
+        const Incident *incident = find_absence(c, node);
+        if (seen && incident) {
+            resolve(c, incident, d);
+            return true;
+        }
+        if (seen || incident || open >= ABSENCES_MAX || !node_is_lost(c, node))
+            continue;
+        open_node_page(c, node, CAUSE_NODE_LOST, "its lease ran out while it ran nothing", d);
+        d->incident.severity = SEVERITY_WARNING;
+        d->incident.at_usec = node->vanished_real_usec;
+        return true;
+    }
+    return false;
 }
 
 static bool decide_cordon(Cluster *c, const Node *node, Decision *d)
@@ -137,8 +171,8 @@ static bool decide_cordon(Cluster *c, const Node *node, Decision *d)
         cordon.mode = CORDON_QUARANTINE;
         text_copy(cordon.machine_id, sizeof(cordon.machine_id), node->record.machine_id);
         text_copy(cordon.reason, sizeof(cordon.reason), node->record.evidence);
-        if (!hosts_ranks(c, node)) /* else its job has an incident, with the answer to it */
-            open_node_page(c, node, d);
+        if (!node_hosts_ranks(c, node)) /* else its job has an incident, with the answer to it */
+            open_node_page(c, node, CAUSE_NODE_UNHEALTHY, node->record.evidence, d);
     } else if (node->present && node->record.lost_slots && !cordoned) {
         cordon.mode = CORDON_CORDON;
         text_copy(cordon.reason, sizeof(cordon.reason), "a process of it survives SIGKILL");
@@ -301,6 +335,6 @@ static bool decide_requests(Cluster *c, Decision *d)
 bool decide_house(Cluster *c, Decision *d)
 {
     return decide_hold_page(c, d) || decide_distrust_page(c, d) || decide_cordons(c, d) ||
-           decide_node_page(c, d) || decide_escalation(c, d) || decide_incident_cap(c, d) ||
-           decide_requests(c, d);
+           decide_node_page(c, d) || decide_absence_page(c, d) || decide_escalation(c, d) ||
+           decide_incident_cap(c, d) || decide_requests(c, d);
 }

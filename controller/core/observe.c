@@ -158,8 +158,10 @@ static void observe_node(Cluster *c, const Event *ev)
     Node *node = &c->nodes[n];
     const NodeRecord *record = ev->node_record;
     if (!record) {
-        if (node->present)
+        if (node->present) {
             node->vanished_real_usec = c->real_usec;
+            node->vanished_idle = !node_hosts_ranks(c, node);
+        }
         if (node->present || node->changed_usec == 0)
             node->changed_usec = c->now_usec;
         node->present = false;

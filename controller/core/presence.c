@@ -43,6 +43,19 @@ bool node_is_lost(Cluster *c, const Node *node)
     return cluster_due(c, MAX(at, MAX(c->observe_until_usec, c->hold_until_usec)));
 }
 
+bool node_hosts_ranks(const Cluster *c, const Node *node)
+{
+    for (int j = 0; j < c->limits.jobs; j++) {
+        const Job *job = &c->jobs[j];
+        bool active =
+            job->used && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
+        for (int i = 0; active && i < job->n_runs; i++)
+            if (&c->nodes[job_runs(c, job)[i].node] == node)
+                return true;
+    }
+    return false;
+}
+
 bool node_is_cordoned(const Cluster *c, const Node *node, const Job *job)
 {
     const CordonRecord *cordon = &node->cordon;

@@ -21,6 +21,7 @@ typedef struct Node {
     Stamp stamp;
     uint64_t changed_usec; /* when it appeared or vanished */
     uint64_t vanished_real_usec;
+    bool vanished_idle;     /* no world had a rank there */
     int64_t drain_revision; /* when its verdict became drain; 0: it is not */
     CordonRecord cordon;
     Stamp cordon_stamp;
@@ -165,6 +166,8 @@ void observe_settle(Cluster *c);
 void presence_update_hold(Cluster *c);
 bool node_is_lost(Cluster *c, const Node *node);
 bool node_is_cordoned(const Cluster *c, const Node *node, const Job *job);
+/* A world that has not ended has ranks there. */
+bool node_hosts_ranks(const Cluster *c, const Node *node);
 /* Why no rank of the job may be placed there; NULL when it may. */
 const char *node_refusal(const Cluster *c, const Node *node, const Job *job);
 /* Processes that may still run: nobody reported their end, and their node is not known dead. */

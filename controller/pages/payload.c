@@ -13,8 +13,9 @@ enum { EXPIRES_AFTER = 4 /* repetitions that may be lost before Alertmanager let
 static const struct {
     const char *cause, *advice;
 } advices[] = {
-    {"node-lost", "The job goes on without the node. Find out what became of the machine; it takes "
-                  "part again when its sdtraind runs."},
+    {"node-lost",
+     "Training goes on without the node. Find out what became of the machine; it takes "
+     "part again when its sdtraind runs. sdctl node cordon says that it is known."},
     {"node-restarted", "The machine or its sdtraind was restarted by somebody or something else; "
                        "read its journal."},
     {"node-unhealthy", "The node is in quarantine. Repair it, then sdctl node uncordon."},
