@@ -58,6 +58,8 @@ struct Manager {
     Status status;
     uint64_t wake_usec;
     uint64_t decided_usec; /* when the core was last asked */
+    uint64_t n_lists;      /* of the watch, as far as they are dealt with */
+    int64_t read_revision; /* of the newest read of everything; 0: none but the watch's own */
     char leader_key[KEY_MAX];
     int64_t term; /* as the election says; 0: following */
     bool has_lease;
@@ -235,6 +237,19 @@ static void on_lease(EtcdLeaseState state, int64_t lease, void *userdata)
 
 /* ---- the watch ---- */
 
+/* The watch has listed: what only a read of ours had shown, and is not there any more, is gone. */
+static void forget_unlisted(Manager *m, int64_t revision)
+{
+    m->n_lists = etcd_watch_lists(m->watch);
+    if (m->read_revision == 0 || revision < m->read_revision)
+        return; /* nothing but lists was read; or the stream has the rest still to tell */
+    feed_mark(m->feed);
+    const char *key;
+    while ((key = feed_next_unseen(m->feed)))
+        if (!etcd_watch_knows(m->watch, key))
+            feed_key(m, key, NULL, 0, revision);
+}
+
 static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision, bool initial,
                      void *userdata)
 {
@@ -243,8 +258,12 @@ static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision,
     for (size_t i = 0; i < n_events; i++) {
         const EtcdKeyValue *kv = &events[i].kv;
         bool put = events[i].kind == ETCD_EVENT_PUT;
+        if (kv->mod_revision <= m->read_revision)
+            continue; /* older than what was read since: a key that is gone would come back */
         feed_key(m, kv->key, put ? kv->value : NULL, put ? kv->n_value : 0, kv->mod_revision);
     }
+    if (etcd_watch_lists(m->watch) != m->n_lists)
+        forget_unlisted(m, revision);
     if (initial && !m->loaded) {
         m->loaded = true;
         log_info("cluster %s read, %zu records", m->config->cluster, n_events);
@@ -329,6 +348,18 @@ static bool still_leads(const Manager *m, const EtcdRange *range)
     return false;
 }
 
+static void feed_all(Manager *m, const EtcdRange *range)
+{
+    m->read_revision = range->revision;
+    feed_mark(m->feed);
+    for (size_t i = 0; i < range->n_kvs; i++)
+        feed_key(m, range->kvs[i].key, range->kvs[i].value, range->kvs[i].n_value,
+                 range->kvs[i].mod_revision);
+    const char *key;
+    while ((key = feed_next_unseen(m->feed)))
+        feed_key(m, key, NULL, 0, range->revision);
+}
+
 static void on_read(int r, const Error *err, const EtcdRange *range, void *userdata)
 {
     Pending *p = userdata;
@@ -338,13 +369,8 @@ static void on_read(int r, const Error *err, const EtcdRange *range, void *userd
         read_again_later(p);
         return;
     }
-    feed_mark(m->feed);
-    for (size_t i = 0; i < range->n_kvs; i++)
-        feed_key(m, range->kvs[i].key, range->kvs[i].value, range->kvs[i].n_value,
-                 range->kvs[i].mod_revision);
-    const char *key;
-    while ((key = feed_next_unseen(m->feed)))
-        feed_key(m, key, NULL, 0, range->revision);
+    if (range->revision > m->read_revision)
+        feed_all(m, range);
     if (m->term && !still_leads(m, range)) {
         log_event(LOG_LEVEL_WARNING, MESSAGE_DEPOSED, "deposed, as the store says TERM=%lld",
                   (long long)m->term);
@@ -492,10 +518,23 @@ static int add_timers(Manager *m)
     return r;
 }
 
+/* What the outbox reads by itself is ahead of the watch. The core hears of it in the watch's order: what it
+ * has seen of one revision it takes to have seen of every key. */
 static void on_record(const char *key, const char *value, size_t n, int64_t revision,
                       void *userdata)
 {
-    feed_key(userdata, key, value, n, revision);
+    Manager *m = userdata;
+    Event event;
+    Error err = ERROR_INIT;
+    int r = feed_event(m->feed, key, value, n, revision, &event, &err);
+    if (r == -ENOMEM)
+        leave_without_memory(m);
+    else if (r < 0)
+        log_warning("ignored: %s", err.text);
+    if (r <= 0)
+        return;
+    stamp_event(m, &event);
+    outbox_observe(m->outbox, &event);
 }
 
 static int open_outbox(Manager *m, const ClusterLimits *limits, Error *err)

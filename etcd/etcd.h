@@ -147,7 +147,7 @@ typedef struct EtcdEvent {
  * first call carries the whole present state (as puts; possibly none) with initial = true. After a
  * disconnect, leader change or compaction the watch re-lists, compares create and mod revisions
  * with what it delivered, makes up the deletes (and delete+put for a key that was deleted and
- * reborn), and goes on. */
+ * reborn), and goes on; the handler runs after each list, with n_events 0 when nothing had changed. */
 typedef void (*EtcdWatchHandler)(const EtcdEvent *events, size_t n_events, int64_t revision,
                                  bool initial, void *userdata);
 
@@ -155,6 +155,10 @@ int etcd_watch_prefix(Etcd *etcd, const char *prefix, EtcdWatchHandler handler, 
                       EtcdWatch **ret);
 EtcdWatch *etcd_watch_free(EtcdWatch *watch);
 DEFINE_CLEANUP(EtcdWatch, etcd_watch_free)
+/* For those who also read by other means than the watch: it makes up the deletes of what it delivered
+ * itself, and of nothing else. How many lists there were, and whether it has the key. */
+uint64_t etcd_watch_lists(const EtcdWatch *watch);
+bool etcd_watch_knows(const EtcdWatch *watch, const char *key);
 bool etcd_watch_connected(const EtcdWatch *watch); /* the stream is up and has caught up */
 
 /* ---- lease ---- */

@@ -32,7 +32,8 @@ struct EtcdWatch {
     EtcdCall *listing;
     Rpc *stream;
     sd_event_source *timer; /* the next try, or the next look at a silent stream */
-    bool listed, connected, complained;
+    uint64_t n_lists;
+    bool connected, complained;
     bool *freed; /* on the stack of whoever calls the handler */
     unsigned n_failures;
     int64_t revision; /* everything up to it is delivered */
@@ -236,11 +237,9 @@ static void on_list(int r, const Error *err, const EtcdRange *range, void *userd
                                   .mod_revision = range->kvs[i].mod_revision};
     watch->revision = range->revision;
 
-    bool initial = !watch->listed;
-    watch->listed = true;
+    bool initial = watch->n_lists++ == 0;
     stream_start(watch);
-    if (initial || n > 0)
-        (void)deliver(watch, events, n, range->revision, initial); /* the watch may be gone now */
+    (void)deliver(watch, events, n, range->revision, initial); /* the watch may be gone now */
     known_free(old, n_old);
     free(events);
 }
@@ -469,6 +468,15 @@ EtcdWatch *etcd_watch_free(EtcdWatch *watch)
     (void)etcd_unref(watch->etcd);
     free(watch);
     return NULL;
+}
+
+uint64_t etcd_watch_lists(const EtcdWatch *watch) { return watch->n_lists; }
+
+bool etcd_watch_knows(const EtcdWatch *watch, const char *key)
+{
+    bool found;
+    (void)known_find(watch, key, &found); /* where it would be */
+    return found;
 }
 
 bool etcd_watch_connected(const EtcdWatch *watch)

@@ -434,8 +434,9 @@ void checker_step(Universe *u, const Ring *ring)
 {
     check_fences(u, ring);
     JobBooks *books = &u->checker.jobs[ring->job];
-    if (ring->generation < books->trained_generation)
-        return; /* a world that nobody reaches; it cannot commit */
+    if (ring->world_revision < books->trained_revision)
+        return; /* a world that nobody reaches, of this job or its predecessor; it cannot commit */
+    books->trained_revision = ring->world_revision;
     books->trained_generation = ring->generation;
     books->trained_step = ring->step;
     books->trained_usec = u->sim.now_usec;

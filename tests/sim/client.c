@@ -476,12 +476,15 @@ static void on_listed(Universe *u, void *who, uint64_t token, const CallResult *
     size_t n = compare(watch, result, events, token);
     bool initial = !watch->initial_done;
     watch->initial_done = watch->streaming = true;
-    if (n > 0 || initial)
-        hand_over(watch, events, n, initial);
+    watch->n_lists++;
+    watch->list_revision = result->revision;
+    hand_over(watch, events, n, initial);
     free(events);
     if (watch->position < history_length(watch))
         watch_wake(watch);
 }
+
+bool client_watch_knows(Watch *watch, int key) { return known_of(watch, key)->mod_revision != 0; }
 
 static void watch_list(Watch *watch)
 {

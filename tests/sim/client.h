@@ -63,6 +63,8 @@ struct Watch {
     void *who;
     bool open, streaming, waking, initial_done;
     uint64_t token; /* of the stream */
+    uint64_t n_lists;
+    int64_t list_revision; /* of the newest */
     unsigned blocked;
     size_t position; /* in the history of its kind */
     Known *known;
@@ -97,6 +99,7 @@ void client_read(Client *client, const int *keys, size_t n_keys, CallHandler han
                  uint64_t token);
 
 void client_lease(Client *client, uint64_t ttl_usec, LeaseHandler handler, void *who);
+bool client_watch_knows(Watch *watch, int key);
 void client_watch(Client *client, int kind, WatchHandler handler, void *who);
 
 /* The store has something for it. */

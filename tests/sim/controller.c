@@ -164,12 +164,27 @@ static void depose(Controller *c)
         step_kind(c, (Event){.kind = EVENT_DEPOSED});
 }
 
+/* As the shell does it: what only a read had shown, and the list has not. */
+static void forget_unlisted(Controller *c, Watch *watch)
+{
+    c->n_lists = watch->n_lists;
+    if (c->read_revision == 0 || watch->list_revision < c->read_revision)
+        return;
+    for (int key = 0; key < c->n_fed; key++)
+        if (c->fed[key] && !client_watch_knows(watch, key))
+            feed(c, key, NULL, watch->list_revision);
+}
+
 static void on_watch(_unused_ Universe *u, void *who, const WatchEvent *events, size_t n,
                      bool initial)
 {
     Controller *c = who;
     for (size_t i = 0; i < n; i++)
-        feed(c, events[i].key, events[i].value, events[i].revision);
+        if (events[i].revision > c->read_revision)
+            feed(c, events[i].key, events[i].value, events[i].revision);
+    Watch *watch = &c->client.watches[0]; /* of everything */
+    if (watch->n_lists != c->n_lists)
+        forget_unlisted(c, watch);
     if (initial && !c->loaded) {
         c->loaded = true;
         if (c->term) {
@@ -299,16 +314,9 @@ static bool still_leads(const Controller *c, const CallResult *result)
     return false;
 }
 
-static void on_read(_unused_ Universe *u, void *who, uint64_t token, const CallResult *result)
+static void feed_all(Controller *c, const CallResult *result)
 {
-    Controller *c = who;
-    Pending *p = find_pending(c, token);
-    if (!p)
-        return;
-    if (result->r < 0) {
-        read_again_later(c, p);
-        return;
-    }
+    c->read_revision = result->revision;
     bool *listed = sim_new((size_t)c->n_fed);
     int n_before = c->n_fed;
     for (size_t i = 0; i < result->n_items; i++) {
@@ -320,6 +328,20 @@ static void on_read(_unused_ Universe *u, void *who, uint64_t token, const CallR
         if (c->fed[key] && !listed[key])
             feed(c, key, NULL, result->revision);
     free(listed);
+}
+
+static void on_read(_unused_ Universe *u, void *who, uint64_t token, const CallResult *result)
+{
+    Controller *c = who;
+    Pending *p = find_pending(c, token);
+    if (!p)
+        return;
+    if (result->r < 0) {
+        read_again_later(c, p);
+        return;
+    }
+    if (result->revision > c->read_revision)
+        feed_all(c, result);
     if (c->term && !still_leads(c, result))
         depose(c);
     finish(c, p, p->outcome, 0);
@@ -463,6 +485,8 @@ void controller_start(Controller *c)
     c->term = 0;
     c->leader_key = -1;
     c->loaded = false;
+    c->read_revision = 0;
+    c->n_lists = 0;
     c->refusals = 0;
     memset(c->pending, 0, sizeof(c->pending));
     for (int i = 0; i < c->n_fed; i++)

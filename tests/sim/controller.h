@@ -34,9 +34,11 @@ typedef struct Controller {
     Cluster *cluster;
     uint64_t wake_usec, wake_token;
     uint64_t decided_usec, gather_token;
-    int64_t term;      /* 0: following */
-    uint64_t led_usec; /* since when */
-    int leader_key;    /* -1: none */
+    uint64_t n_lists;
+    int64_t read_revision; /* of the newest read of everything */
+    int64_t term;          /* 0: following */
+    uint64_t led_usec;     /* since when */
+    int leader_key;        /* -1: none */
     bool loaded;
     unsigned refusals;
     Pending pending[PENDING_MAX];
