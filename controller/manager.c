@@ -169,19 +169,27 @@ static void tick_soon(Manager *m)
     assert(r >= 0); /* a live source takes any time */
 }
 
-/* value NULL: gone. Nothing is decided yet. */
-static void feed_key(Manager *m, const char *key, const char *value, size_t n, int64_t revision)
+/* value NULL: gone. False for what is nothing to the core, or cannot be read. */
+static bool read_record(Manager *m, const char *key, const char *value, size_t n, int64_t revision,
+                        Event *ret)
 {
-    Event event;
     Error err = ERROR_INIT;
-    int r = feed_event(m->feed, key, value, n, revision, &event, &err);
+    int r = feed_event(m->feed, key, value, n, revision, ret, &err);
     if (r == -ENOMEM)
         leave_without_memory(m);
     else if (r < 0)
         log_warning("ignored: %s", err.text);
-    if (r <= 0)
+    if (r > 0)
+        stamp_event(m, ret);
+    return r > 0;
+}
+
+/* Nothing is decided yet. */
+static void feed_key(Manager *m, const char *key, const char *value, size_t n, int64_t revision)
+{
+    Event event;
+    if (!read_record(m, key, value, n, revision, &event))
         return;
-    stamp_event(m, &event);
     event.more = true;
     journal_record_key(m->journal, &event, key, value);
     controller_metrics_note_event(m->metrics, m->cluster, &event);
@@ -525,16 +533,8 @@ static void on_record(const char *key, const char *value, size_t n, int64_t revi
 {
     Manager *m = userdata;
     Event event;
-    Error err = ERROR_INIT;
-    int r = feed_event(m->feed, key, value, n, revision, &event, &err);
-    if (r == -ENOMEM)
-        leave_without_memory(m);
-    else if (r < 0)
-        log_warning("ignored: %s", err.text);
-    if (r <= 0)
-        return;
-    stamp_event(m, &event);
-    outbox_observe(m->outbox, &event);
+    if (read_record(m, key, value, n, revision, &event))
+        outbox_observe(m->outbox, &event);
 }
 
 static int open_outbox(Manager *m, const ClusterLimits *limits, Error *err)

@@ -1,6 +1,5 @@
 /* alerts_test.c - `sdctl alerts test`: asks the leader for a page at every sink, which it resolves
  * at once, and waits for what the sinks said. */
-#include "base/clock.h"
 #include "ctl/alerts.h"
 #include "ctl/arguments.h"
 #include "ctl/model.h"
@@ -15,20 +14,6 @@ typedef struct Ask {
     Model *model;
     RequestRecord request; /* with the answer, once it is there */
 } Ask;
-
-static int put_request(Client *client, Ask *ask, Error *err)
-{
-    char key[KEY_MAX];
-    _cleanup_free_ char *text = NULL;
-    RequestRecord *q = &ask->request;
-    bool done;
-    if (request_record_encode(q, NULL, &text) < 0)
-        return error_set(err, -ENOMEM, "out of memory");
-    const EtcdOp put = {.kind = ETCD_PUT,
-                        .key = key_of(client->cluster, KEY_REQUESTS, q->id, key),
-                        .value = text};
-    return client_txn(client, NULL, 0, &put, 1, &done, err);
-}
 
 static int judge(Ask *ask)
 {
@@ -73,16 +58,13 @@ int alerts_test(const Arguments *a)
 {
     Error err = ERROR_INIT;
     Client client = {0};
-    Ask ask = {.request = {.kind = "alerts-test", .at_usec = clock_realtime_usec()}};
+    Ask ask = {0};
     const double timeout_sec = a->timeout_sec < 0 ? WAIT_SEC : a->timeout_sec;
-    (void)snprintf(ask.request.id, sizeof(ask.request.id), "%llx-%x",
-                   (unsigned long long)ask.request.at_usec, (unsigned)getpid());
-    if (a->sink && (size_t)snprintf(ask.request.target, sizeof(ask.request.target), "%s", a->sink) >
-                       SINK_NAME_MAX)
+    if (a->sink && strlen(a->sink) > SINK_NAME_MAX)
         return arguments_refuse(a->verb, "\"%s\" is longer than a sink's name", a->sink);
     int r = client_open(&a->client, &client, &err);
     if (r == 0)
-        r = put_request(&client, &ask, &err);
+        r = client_request(&client, "alerts-test", a->sink ? a->sink : "", &ask.request, &err);
     if (r == 0)
         r = model_new(client.cluster, &ask.model);
     if (r == 0)

@@ -81,6 +81,25 @@ int client_txn(Client *client, const EtcdCompare *compares, size_t n_compares, c
     return 0;
 }
 
+int client_request(Client *client, const char *kind, const char *target, RequestRecord *ret,
+                   Error *err)
+{
+    char key[KEY_MAX];
+    _cleanup_free_ char *text = NULL;
+    bool done;
+    *ret = (RequestRecord){.at_usec = clock_realtime_usec()};
+    (void)snprintf(ret->id, sizeof(ret->id), "%llx-%x", (unsigned long long)ret->at_usec,
+                   (unsigned)getpid());
+    (void)snprintf(ret->kind, sizeof(ret->kind), "%s", kind);
+    (void)snprintf(ret->target, sizeof(ret->target), "%s", target);
+    if (request_record_encode(ret, NULL, &text) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    const EtcdOp put = {.kind = ETCD_PUT,
+                        .key = key_of(client->cluster, KEY_REQUESTS, ret->id, key),
+                        .value = text};
+    return client_txn(client, NULL, 0, &put, 1, &done, err);
+}
+
 typedef struct Watching {
     Client *client;
     ClientEventHandler handler;

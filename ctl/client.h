@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "cluster/records.h"
 #include "ctl/verbs.h"
 #include "etcd/etcd_wait.h"
 
@@ -36,6 +37,10 @@ int client_get(Client *client, const char *key, bool prefix, EtcdAnswer **ret, E
 /* One transaction; *ret_done says whether the compares held. */
 int client_txn(Client *client, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
                size_t n_ops, bool *ret_done, Error *err);
+
+/* Writes a new request of that kind to that target; *ret has its id, to wait for the answer by. */
+int client_request(Client *client, const char *kind, const char *target, RequestRecord *ret,
+                   Error *err);
 
 /* Watches every record under the cluster's prefix and calls handler with each event in order (the
  * present state first), and with event NULL after each batch, until it returns non-zero, which

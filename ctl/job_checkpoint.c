@@ -1,6 +1,5 @@
 /* job_checkpoint.c - `sdctl job checkpoint`: asks rank 0 to save after its present step, and waits
  * until something newer than the request is committed. */
-#include "base/clock.h"
 #include "ctl/arguments.h"
 #include "ctl/model.h"
 
@@ -17,25 +16,6 @@ typedef struct Ask {
     CheckpointCommit commit;
     char answer[RECORD_TEXT_MAX + 1];
 } Ask;
-
-static int put_request(Client *client, Ask *ask, Error *err)
-{
-    char key[KEY_MAX];
-    _cleanup_free_ char *text = NULL;
-    RequestRecord *q = &ask->request;
-    bool done;
-    q->at_usec = clock_realtime_usec();
-    (void)snprintf(q->id, sizeof(q->id), "%llx-%x", (unsigned long long)q->at_usec,
-                   (unsigned)getpid());
-    (void)snprintf(q->kind, sizeof(q->kind), "checkpoint");
-    (void)snprintf(q->target, sizeof(q->target), "%s", ask->name);
-    if (request_record_encode(q, NULL, &text) < 0)
-        return error_set(err, -ENOMEM, "out of memory");
-    const EtcdOp put = {.kind = ETCD_PUT,
-                        .key = key_of(client->cluster, KEY_REQUESTS, q->id, key),
-                        .value = text};
-    return client_txn(client, NULL, 0, &put, 1, &done, err);
-}
 
 static int judge(Ask *ask)
 {
@@ -77,7 +57,7 @@ static int begin(Client *client, Ask *ask, Error *err)
         return r;
     const CheckpointCommit *latest = checkpoints_latest(&job->checkpoints);
     (void)snprintf(ask->last_uri, sizeof(ask->last_uri), "%s", latest ? latest->uri : "");
-    return put_request(client, ask, err);
+    return client_request(client, "checkpoint", ask->name, &ask->request, err);
 }
 
 static int fail(const Ask *ask, double timeout_sec, int r, Error *err)

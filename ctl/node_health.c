@@ -49,24 +49,15 @@ int health_ask(Client *client, const char *node, bool clear, double timeout_sec,
 {
     char key[KEY_MAX];
     bool done;
-    _cleanup_free_ char *text = NULL;
-    Ask ask = {.key = key, .request = {.at_usec = clock_realtime_usec()}};
-    RequestRecord *q = &ask.request;
+    Ask ask = {.key = key};
     int r = must_be_here(client, node, err);
     if (r < 0)
         return r;
-    (void)snprintf(q->id, sizeof(q->id), "%llx-%x", (unsigned long long)q->at_usec,
-                   (unsigned)getpid());
-    (void)snprintf(q->kind, sizeof(q->kind), clear ? "clear" : "check");
-    (void)snprintf(q->target, sizeof(q->target), "%s", node);
-    (void)key_of(client->cluster, KEY_REQUESTS, q->id, key);
-    if (request_record_encode(q, NULL, &text) < 0)
-        return error_set(err, -ENOMEM, "out of memory");
-    const EtcdOp put = {.kind = ETCD_PUT, .key = key, .value = text},
-                 remove = {.kind = ETCD_DELETE, .key = key};
-    r = client_txn(client, NULL, 0, &put, 1, &done, err);
+    r = client_request(client, clear ? "clear" : "check", node, &ask.request, err);
     if (r < 0)
         return r;
+    (void)key_of(client->cluster, KEY_REQUESTS, ask.request.id, key);
+    const EtcdOp remove = {.kind = ETCD_DELETE, .key = key};
     r = client_watch(client, on_event, &ask, (uint64_t)(timeout_sec * 1e6), err);
     if (r == -ETIMEDOUT)
         (void)error_set(err, r, "node %s did not answer within %g s", node, timeout_sec);
