@@ -28,8 +28,17 @@ typedef struct StoreBackend {
     int (*head)(Store *store, const char *key, uint64_t *ret_bytes, Error *err);
     int (*list)(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err);
     int (*delete)(Store *store, const char *key, Error *err);
-    int (*sweep)(Store *store, uint64_t older_than_usec, size_t *ret_removed, Error *err);
+    int (*sweep)(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, void *context,
+                 size_t *ret_removed, Error *err);
     int (*local_path)(Store *store, const char *key, char *ret, size_t size, Error *err);
+    int (*version)(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err);
+    /* NULL: store.c does it by the others, one after another. */
+    int (*puts_if_absent)(Store *store, bool *ret, Error *err); /* NULL: it does */
+    int (*read_begin)(Store *store, StoreRead *read, Error *err);
+    int (*read_wait)(Store *store, StoreRead *read, Error *err);
+    void (*read_cancel)(Store *store, StoreRead *read);
+    int (*fetch)(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err);
+    int (*delete_many)(Store *store, const char *const *keys, size_t n_keys, Error *err);
 } StoreBackend;
 
 struct Store {

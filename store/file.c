@@ -316,6 +316,18 @@ static int head(Store *store, const char *key, uint64_t *ret_bytes, Error *err)
     return 0;
 }
 
+static int version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err)
+{
+    char path[PATH_MAX];
+    path_of(file_store(store), key, path);
+    struct stat st;
+    if (stat(path, &st) < 0)
+        return refuse(store, key, -errno, "stat", err);
+    (void)snprintf(ret, STORE_VERSION_MAX, "%llu-%lld.%09ld-%lld", (unsigned long long)st.st_ino,
+                   (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec, (long long)st.st_size);
+    return 0;
+}
+
 static int local_path(Store *store, const char *key, char *ret, size_t size, Error *err)
 {
     char path[PATH_MAX];
@@ -471,9 +483,21 @@ static int delete (Store *store, const char *key, Error *err)
 }
 
 typedef struct Sweep {
+    const char *root;
     uint64_t before_usec;
+    StoreMayRemove may_remove;
+    void *context;
     size_t removed;
 } Sweep;
+
+static bool may_remove(const Sweep *sweep, const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    if (!sweep->may_remove)
+        return true;
+    return snprintf(path, sizeof(path), "%s/%s", folder, name) < (int)sizeof(path) &&
+           sweep->may_remove(sweep->context, path + strlen(sweep->root) + 1);
+}
 
 /* Folders' times are read before their entries go, since removing those makes them young. */
 static int sweep_folder(Sweep *sweep, const char *folder, int depth, bool *ret_empty, Error *err)
@@ -505,7 +529,7 @@ static int sweep_folder(Sweep *sweep, const char *folder, int depth, bool *ret_e
                     return r;
                 gone = gone && old && unlinkat(dirfd(dir), name, AT_REMOVEDIR) == 0;
             }
-        } else if (old && !is_object_name(name)) {
+        } else if (old && !is_object_name(name) && may_remove(sweep, folder, name)) {
             gone = unlinkat(dirfd(dir), name, 0) == 0;
         }
         sweep->removed += gone;
@@ -515,12 +539,16 @@ static int sweep_folder(Sweep *sweep, const char *folder, int depth, bool *ret_e
     return 0;
 }
 
-static int sweep(Store *store, uint64_t older_than_usec, size_t *ret_removed, Error *err)
+static int sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may, void *context,
+                 size_t *ret_removed, Error *err)
 {
     uint64_t now = clock_realtime_usec();
-    Sweep s = {.before_usec = now > older_than_usec ? now - older_than_usec : 0};
+    Sweep s = {.root = file_store(store)->folder,
+               .before_usec = now > older_than_usec ? now - older_than_usec : 0,
+               .may_remove = may,
+               .context = context};
     bool empty;
-    int r = sweep_folder(&s, file_store(store)->folder, 0, &empty, err);
+    int r = sweep_folder(&s, s.root, 0, &empty, err);
     *ret_removed = s.removed;
     return r;
 }
@@ -551,6 +579,7 @@ static const StoreBackend file_backend = {
     .delete = delete,
     .sweep = sweep,
     .local_path = local_path,
+    .version = version,
 };
 
 int file_store_new(const char *folder, Store **ret, Error *err)

@@ -2,6 +2,7 @@
 #include "store/backend.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 
 #include <limits.h>
 #include <string.h>
@@ -201,10 +202,102 @@ int store_delete(Store *store, const char *key, Error *err)
     return r < 0 ? r : store->backend->delete (store, key, err);
 }
 
-int store_sweep(Store *store, uint64_t older_than_usec, size_t *ret_removed, Error *err)
+/* ---- what a backend may leave to the others ---- */
+
+int store_read_begin(Store *store, StoreRead *read, Error *err)
+{
+    assert(!read->state);
+    int r = key_check(store, read->key, false, err);
+    if (r == 0 && store->backend->read_begin)
+        r = store->backend->read_begin(store, read, err);
+    return r;
+}
+
+int store_read_wait(Store *store, StoreRead *read, Error *err)
+{
+    if (!store->backend->read_wait)
+        return store_get_range(store, read->key, read->offset, read->n_bytes, read->buffer, err);
+    uint64_t begun_usec = clock_boottime_usec();
+    int r = count_get(store, store->backend->read_wait(store, read, err), begun_usec);
+    assert(!read->state);
+    return r;
+}
+
+void store_read_cancel(Store *store, StoreRead *read)
+{
+    if (store->backend->read_cancel)
+        store->backend->read_cancel(store, read);
+    assert(!read->state);
+}
+
+static int fetch_in_turn(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err)
+{
+    enum { PIECE_BYTES = 1 << 20 };
+    _cleanup_free_ char *piece = malloc(PIECE_BYTES);
+    if (!piece)
+        return error_set(err, -ENOMEM, "out of memory fetching %s/%s", store->uri, key);
+    if (lseek(fd, 0, SEEK_SET) < 0)
+        return error_errno(err, -errno, "cannot fetch %s/%s", store->uri, key);
+    for (uint64_t at = 0; at < n_bytes;) {
+        size_t n = (size_t)MIN(n_bytes - at, (uint64_t)PIECE_BYTES);
+        int r = store->backend->get_range(store, key, at, n, piece, err);
+        if (r < 0)
+            return r;
+        r = fd_write_all(fd, piece, n);
+        if (r < 0)
+            return error_errno(err, r, "cannot write what is fetched of %s/%s", store->uri, key);
+        at += n;
+    }
+    return 0;
+}
+
+int store_fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err)
+{
+    int r = key_check(store, key, false, err);
+    if (r < 0)
+        return r;
+    uint64_t begun_usec = clock_boottime_usec();
+    r = store->backend->fetch ? store->backend->fetch(store, key, n_bytes, fd, err)
+                              : fetch_in_turn(store, key, n_bytes, fd, err);
+    return count_get(store, r, begun_usec);
+}
+
+int store_version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err)
+{
+    int r = key_check(store, key, false, err);
+    return r < 0 ? r : store->backend->version(store, key, ret, err);
+}
+
+int store_puts_if_absent(Store *store, bool *ret, Error *err)
+{
+    if (store->backend->puts_if_absent)
+        return store->backend->puts_if_absent(store, ret, err);
+    *ret = true;
+    return 0;
+}
+
+int store_delete_many(Store *store, const char *const *keys, size_t n_keys, Error *err)
+{
+    int first = 0;
+    for (size_t i = 0; i < n_keys; i++) {
+        int r = key_check(store, keys[i], false, err);
+        if (r < 0)
+            return r;
+    }
+    if (store->backend->delete_many)
+        return store->backend->delete_many(store, keys, n_keys, err);
+    for (size_t i = 0; i < n_keys; i++) {
+        int r = store->backend->delete (store, keys[i], first < 0 ? NULL : err);
+        first = first < 0 ? first : r;
+    }
+    return first;
+}
+
+int store_sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, void *context,
+                size_t *ret_removed, Error *err)
 {
     size_t removed = 0;
-    int r = store->backend->sweep(store, older_than_usec, &removed, err);
+    int r = store->backend->sweep(store, older_than_usec, may_remove, context, &removed, err);
     if (r >= 0 && ret_removed)
         *ret_removed = removed;
     return r;

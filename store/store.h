@@ -1,4 +1,4 @@
-/* store.h - objects under a URI: one interface, file:// today, s3:// behind it later.
+/* store.h - objects under a URI: one interface, file:// and s3:// behind it.
  *
  * An object is written whole and never changed. Keys are relative to the store's URI, use '/', hold
  * no empty, "." or ".." part, and no part that begins with ".put-" (temporaries of file://).
@@ -8,9 +8,11 @@
  * Ownership: store_open() gives the caller a Store; store_free() accepts NULL. Buffers returned are
  *            free()d by the caller.
  * Units:     bytes.
- * Errors:    -ENOENT no such object; -EEXIST put-if-absent found one; -ENOSPC, -EIO and other
- *            -errno as they came; -EINVAL a bad URI or key. The text names the object's URI. A put
- *            that fails leaves either nothing or the whole object.
+ * Errors:    -ENOENT no such object; -EEXIST put-if-absent found one; -EACCES the store refuses who
+ *            we are or what we may; -EHOSTUNREACH a store that gave no usable answer until the
+ *            deadline; -ENOSPC, -EIO and other -errno as they came; -EINVAL a bad URI or key. The
+ *            text names the object's URI. A put that fails leaves either nothing or the whole
+ *            object.
  * Threads:   calls on one Store may come from several threads, except that STORE_DEFER and
  *            store_flush() belong to one of them. Calls block; each is bounded by the store's own
  *            timeouts.
@@ -26,13 +28,13 @@ typedef struct Store Store;
 
 typedef enum StorePutFlags {
     STORE_IF_ABSENT = 1 << 0, /* -EEXIST when the key is there; nothing is changed */
-    STORE_DEFER = 1 << 1,     /* visible at once, durable only when store_flush() has returned */
+    STORE_DEFER = 1 << 1,     /* there for sure only when store_flush() has returned */
 } StorePutFlags;
 
 typedef struct StoreObject {
     char *key; /* relative to the store */
     uint64_t n_bytes;
-    uint64_t modified_usec; /* realtime */
+    uint64_t modified_usec; /* realtime of the store */
 } StoreObject;
 
 typedef struct StoreList {
@@ -40,14 +42,16 @@ typedef struct StoreList {
     size_t n_objects;
 } StoreList;
 
-/* "file:///absolute/folder", a plain path (made absolute), later "s3://bucket/prefix". Creates
- * nothing. */
+/* "file:///absolute/folder", a plain path (made absolute), or "s3://bucket/prefix". Creates nothing
+ * and asks nobody. */
 int store_open(const char *uri, Store **ret, Error *err);
 Store *store_free(Store *store);
 DEFINE_CLEANUP(Store, store_free)
 const char *store_uri(const Store *store); /* normalised, without a trailing slash */
 
-/* The object is durable when put returns, unless deferred. The iovecs are its parts in order. */
+/* The object is durable when put returns, unless deferred. The iovecs are its parts in order; what
+ * they point to must stay until then, that is, of a deferred put until store_flush() returns. A
+ * deferred put may tell of its failure in store_flush() alone. */
 int store_put(Store *store, const char *key, const struct iovec *parts, size_t n_parts,
               StorePutFlags flags, Error *err);
 /* Since it was opened, done or failed; put_usec holds the flushes. Any thread. */
@@ -56,7 +60,7 @@ typedef struct StoreUse {
 } StoreUse;
 void store_use(const Store *store, StoreUse *ret);
 
-/* Makes every deferred put durable. When it fails, any of them may be lost or torn. */
+/* Ends every deferred put. When it fails, any of them may be lost; on file:// also torn. */
 int store_flush(Store *store, Error *err);
 /* -EFBIG when the object is larger than max_bytes. The buffer has a NUL after its last byte. */
 int store_get(Store *store, const char *key, size_t max_bytes, char **ret, size_t *ret_bytes,
@@ -65,14 +69,45 @@ int store_get(Store *store, const char *key, size_t max_bytes, char **ret, size_
 int store_get_range(Store *store, const char *key, uint64_t offset, size_t n_bytes, void *buffer,
                     Error *err);
 int store_head(Store *store, const char *key, uint64_t *ret_bytes, Error *err);
+
+/* A read that runs while its caller does something else: begin many, then wait for each. The fields
+ * are the caller's and stay as they are, and store, key and buffer stay, until it was waited for or
+ * cancelled; then it is as before begin, and nothing touches the buffer any more. */
+typedef struct StoreRead {
+    const char *key;
+    uint64_t offset;
+    size_t n_bytes;
+    void *buffer;
+    void *state; /* the store's; NULL before begin */
+} StoreRead;
+/* Does not wait for the network. */
+int store_read_begin(Store *store, StoreRead *read, Error *err);
+/* As store_get_range(). Any thread, one per read. */
+int store_read_wait(Store *store, StoreRead *read, Error *err);
+void store_read_cancel(Store *store, StoreRead *read);
+/* The object's first n_bytes into a file from its beginning, in ranges that come together, with a
+ * bounded amount of memory. -EIO when the object is shorter; more is not looked at. */
+int store_fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err);
+
+/* A text that changes when the object does (an ETag; a file's inode, time and size). */
+enum { STORE_VERSION_MAX = 128 };
+int store_version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err);
+/* Whether STORE_IF_ABSENT keeps its promise. Where it does not (a server without it), it looks
+ * before it puts, and two writers may pass each other. May ask the server, once. */
+int store_puts_if_absent(Store *store, bool *ret, Error *err);
 /* All objects whose key begins with prefix; at most max objects, else -E2BIG. */
 int store_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err);
 void store_list_clear(StoreList *list);
 /* A missing object is success. */
 int store_delete(Store *store, const char *key, Error *err);
-/* Removes what writers that died left behind (temporaries, empty folders) and that nobody touched
- * for older_than_usec. ret_removed may be NULL. */
-int store_sweep(Store *store, uint64_t older_than_usec, size_t *ret_removed, Error *err);
+/* Many at once. Stops at none; the first failure is returned. */
+int store_delete_many(Store *store, const char *const *keys, size_t n_keys, Error *err);
+/* Removes what writers that died left behind (temporaries and empty folders, unfinished multipart
+ * uploads) and that nobody touched for older_than_usec. may_remove, if not NULL, is asked for each
+ * unfinished object; its key's last part may be a temporary's. ret_removed may be NULL. */
+typedef bool (*StoreMayRemove)(void *context, const char *key);
+int store_sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, void *context,
+                size_t *ret_removed, Error *err);
 
 /* For readers that can use a file directly (mmap of a shard): the local path, or -EOPNOTSUPP. */
 int store_local_path(Store *store, const char *key, char *ret, size_t size, Error *err);

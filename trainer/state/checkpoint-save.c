@@ -45,7 +45,7 @@ static int agree_on_attempt(Save *s, Error *err)
     if (w->rank == 0) {
         if (!w->swept) { /* nobody of this generation has begun to write yet */
             Error sweep = ERROR_INIT;
-            if (store_sweep(w->options.store, 0, NULL, &sweep) < 0)
+            if (store_sweep(w->options.store, 0, NULL, NULL, NULL, &sweep) < 0)
                 log_warning("leftovers stay: %s", sweep.text);
             w->swept = true;
         }

@@ -1,0 +1,103 @@
+/* client.h - requests to one S3 endpoint, many at a time: signed, sent, judged, tried again.
+ *
+ * One thread drives all transfers (libcurl's multi interface). A request is tried until it succeeds,
+ * is refused for good, or its deadline is over; each try is signed anew. The thread corrects a skewed
+ * clock, follows a bucket to its region, renews credentials, sends fewer at a time when the server
+ * says SlowDown (and more again later), and sends a ranged get that is much slower than the others
+ * a second time, the first answer counts. What to do about each reply is in retry.h, which is pure.
+ *
+ * A put whose answer was lost is not decided here: the request ends with `unknown` set, unless
+ * repeating it is harmless.
+ *
+ * Ownership: clients are shared: s3_client_open() of equal options gives the same client while
+ *            somebody has it; s3_client_close() lets it go. A request and all that it points to are
+ *            the caller's and must stay until it is done.
+ * Units:     bytes, microseconds.
+ * Errors:    a request's result: 0; -ENOENT 404; -EEXIST 412; -EAGAIN 409 of a conditional put (the
+ *            caller begins anew); -EACCES 401, 403; -EOPNOTSUPP 501 and what else a server does not
+ *            know; -EIO it answers what it should not; -EHOSTUNREACH the deadline is over (the text
+ *            has the last reason); -ECANCELED. The text names method and URL, status, code and
+ *            message; no secret.
+ * Threads:   any. `done` is called on the client's thread: it must not block, and may begin requests.
+ *            A process that forks opens its clients afterwards.
+ */
+#pragma once
+
+#include "store/s3/options.h"
+#include "store/s3/reply.h"
+#include "store/s3/sign.h"
+
+typedef struct S3Client S3Client;
+
+typedef enum S3Method { S3_GET, S3_HEAD, S3_PUT, S3_POST, S3_DELETE } S3Method;
+
+typedef struct S3Request S3Request;
+struct S3Request {
+    /* what is asked */
+    S3Method method;
+    const char *bucket;
+    const char *key; /* any bytes but NUL; "": the bucket itself */
+    const S3Pair *query;
+    size_t n_query;
+    const S3Pair *headers; /* Range is not among them: see below */
+    size_t n_headers;
+    const struct iovec *body; /* of PUT and POST */
+    size_t n_body;
+    bool checksum;          /* send the body's crc32c where the server knows it */
+    bool repeatable;        /* doing it twice is as good as once; gets are */
+    uint64_t deadline_usec; /* CLOCK_BOOTTIME; 0: the options' from now */
+
+    /* where a successful reply's body goes: into the buffer, which it must fill exactly, as the range
+     * offset .. offset + n_bytes - 1 when `ranged`; or, with buffer NULL, into text, at most text_max
+     * bytes (-EFBIG), which the caller frees */
+    void *buffer;
+    bool ranged;
+    uint64_t offset;
+    size_t n_bytes;
+    size_t text_max;
+
+    void (*done)(S3Request *request); /* NULL: somebody waits */
+    void *context;                    /* the caller's own */
+
+    /* the answer */
+    int result;
+    Error error;
+    long status;  /* 0: none came */
+    bool unknown; /* failed, and it may have been done all the same */
+    ReplyHeaders reply;
+    S3Error refusal; /* code "" when there was none */
+    char *text;
+    size_t n_text;
+    unsigned tries;
+
+    void *state; /* the client's */
+};
+
+int s3_client_open(const S3Options *options, S3Client **ret, Error *err);
+S3Client *s3_client_close(S3Client *client);
+DEFINE_CLEANUP(S3Client, s3_client_close)
+const S3Options *s3_client_options(const S3Client *client);
+
+/* Queues it. `done`, or s3_wait(), tells the end, also of what could not be begun. */
+void s3_begin(S3Client *client, S3Request *request);
+/* Of a request without `done`; returns its result. Bounded by its deadline. */
+int s3_wait(S3Client *client, S3Request *request, Error *err);
+/* Ends it as soon as possible with -ECANCELED, if it is not done; `done` is still called, or it must
+ * still be waited for. */
+void s3_cancel(S3Client *client, S3Request *request);
+/* begin and wait. */
+int s3_do(S3Client *client, S3Request *request, Error *err);
+
+/* Bytes of buffers that the store takes for itself (hedges, whole objects in pieces): waits until
+ * they fit the options' memory_bytes; a single larger one comes through alone. */
+int s3_reserve(S3Client *client, size_t n_bytes, uint64_t deadline_usec, Error *err);
+void s3_release(S3Client *client, size_t n_bytes);
+
+/* What the server turned out to be able to do; asked once by whoever needs it (s3.c). */
+void s3_client_set_checksum(S3Client *client, bool knows_crc32c);
+
+typedef struct S3Counts {
+    uint64_t requests, retries, slow_downs, hedges, hedges_won, bytes_in, bytes_out, resigned;
+    int64_t concurrency; /* allowed now */
+} S3Counts;
+void s3_client_counts(const S3Client *client, S3Counts *ret);
