@@ -88,9 +88,7 @@ static void fail(S3Identity *identity, int r, const char *text, uint64_t now)
     if (identity->failure.code == 0 && is_good(identity, now))
         log_warning("credentials cannot be renewed, those at hand are good for %" PRIu64
                     " s more: %s",
-                    identity->end_usec == USEC_INFINITY ? (uint64_t)0
-                                                        : (identity->end_usec - now) / USEC_PER_SEC,
-                    text);
+                    (identity->end_usec - now) / USEC_PER_SEC, text);
     if (r == -EHOSTUNREACH && identity->source->kind == S3_SOURCE_INSTANCE &&
         !identity->source->answered)
         /* Everybody ends here who has set up nothing, so that is what is told. */

@@ -74,6 +74,18 @@ static int fetch_environment(S3Source *source, S3Credentials *ret, Error *err)
 
 /* ---- the shared files ---- */
 
+const char *source_profile_value(const SharedFile *config, const SharedFile *credentials,
+                                 const char *profile, const char *key)
+{
+    const SharedFile *files[] = {credentials, config};
+    for (size_t i = 0; i < ELEMENTSOF(files); i++) {
+        const char *value = shared_file_get(files[i], profile, key);
+        if (value && *value)
+            return value;
+    }
+    return NULL;
+}
+
 /* The file whose profile has keys; the credentials file is looked at first. */
 static const SharedFile *file_with_keys(const SharedFile *config, const SharedFile *credentials,
                                         const char *profile)
@@ -118,13 +130,8 @@ static int find_profile(S3Source *source, const char *profile, const SharedFile 
     if (r < 0)
         return r;
     const SharedFile *file = file_with_keys(config, credentials, profile);
-    if (!file) {
-        if (strcmp(profile, "default") != 0 && !shared_file_has(config, profile) &&
-            !shared_file_has(credentials, profile))
-            return error_set(err, -EINVAL, "profile %s is neither in %s nor in %s", profile,
-                             shared_file_name(credentials), shared_file_name(config));
+    if (!file)
         return -ENOENT;
-    }
     source->kind = S3_SOURCE_PROFILE;
     if (asprintf(&source->name, "profile %s of %s", profile, shared_file_name(file)) < 0) {
         source->name = NULL;

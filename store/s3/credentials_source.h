@@ -61,6 +61,9 @@ int source_fetch_instance(S3Source *source, S3Fetched *ret, Error *err);
 
 /* NULL when it is unset or empty. */
 const char *source_variable(const char *name);
+/* Of the credentials file, else of the config file; NULL when it is in neither, or empty. */
+const char *source_profile_value(const SharedFile *config, const SharedFile *credentials,
+                                 const char *profile, const char *key);
 /* Puts the first line of the token's file into token, where there is a file. */
 int source_read_token(S3Source *source, Error *err);
 /* Copies a key, secret or token where it is one: not empty, nothing but printable ASCII, not too

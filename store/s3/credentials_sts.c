@@ -8,6 +8,7 @@
 #include <curl/curl.h>
 #include <expat.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     STS_CONNECT_MSEC = 5000,
@@ -17,12 +18,6 @@ enum {
 };
 
 /* ---- what is set up ---- */
-
-static const char *profile_value(const SharedFile *config, const SharedFile *credentials,
-                                 const char *profile, const char *key)
-{
-    return shared_file_get(credentials, profile, key) ?: shared_file_get(config, profile, key);
-}
 
 /* STS takes letters, digits and "_=,.@-", at least two. */
 static int session_name(const char *wanted, char **ret)
@@ -59,9 +54,9 @@ int source_find_web_identity(S3Source *source, const S3Options *options, const S
     const char *session = source_variable("AWS_ROLE_SESSION_NAME");
     const char *where = "AWS_WEB_IDENTITY_TOKEN_FILE";
     if (!file) {
-        file = profile_value(config, credentials, profile, "web_identity_token_file");
-        role = profile_value(config, credentials, profile, "role_arn");
-        session = profile_value(config, credentials, profile, "role_session_name");
+        file = source_profile_value(config, credentials, profile, "web_identity_token_file");
+        role = source_profile_value(config, credentials, profile, "role_arn");
+        session = source_profile_value(config, credentials, profile, "role_session_name");
         where = "web_identity_token_file of the profile";
     }
     if (!file)
@@ -70,9 +65,12 @@ int source_find_web_identity(S3Source *source, const S3Options *options, const S
         return error_set(err, -EINVAL, "web identity: %s is set (%s), and no role's ARN beside it",
                          where, file);
 
-    const char *endpoint = source_variable("AWS_ENDPOINT_URL_STS")
-                               ?: source_variable("AWS_ENDPOINT_URL")
-                               ?: profile_value(config, credentials, profile, "endpoint_url");
+    const char *ignore = source_variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
+    const char *endpoint = NULL;
+    if (!ignore || strcasecmp(ignore, "true") != 0)
+        endpoint = source_variable("AWS_ENDPOINT_URL_STS")
+                       ?: source_variable("AWS_ENDPOINT_URL")
+                       ?: source_profile_value(config, credentials, profile, "endpoint_url");
     source->kind = S3_SOURCE_WEB_IDENTITY;
     if (sts_url(endpoint, options->region, &source->url) < 0 ||
         session_name(session, &source->session_name) < 0 || !(source->token_file = strdup(file)) ||
