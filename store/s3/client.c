@@ -109,7 +109,8 @@ static int client_new(const S3Options *options, S3Client **ret, Error *err)
         client->random_key = clock_realtime_usec();
 
     r = loop_open(client, err);
-    r = r < 0 ? r : s3_identity_new(&client->options, on_credentials, client, &client->identity, err);
+    r = r < 0 ? r
+              : s3_identity_new(&client->options, on_credentials, client, &client->identity, err);
     r = r < 0 ? r : start_thread(client, err);
     if (r < 0)
         return r;
@@ -266,8 +267,8 @@ int s3_reserve(S3Client *client, size_t n_bytes, uint64_t deadline_usec, Error *
         deadline_usec = clock_boottime_usec() + client->options.deadline_usec;
     if (budget_take(&client->budget, n_bytes, deadline_usec) < 0)
         return error_set(err, -EHOSTUNREACH,
-                         "no %zu bytes of the %llu that buffers of S3 may have became free", n_bytes,
-                         (unsigned long long)client->options.memory_bytes);
+                         "no %zu bytes of the %llu that buffers of S3 may have became free",
+                         n_bytes, (unsigned long long)client->options.memory_bytes);
     return 0;
 }
 

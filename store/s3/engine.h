@@ -96,9 +96,9 @@ struct S3Try {
     char *text;
     size_t n_text, text_size, text_max;
     bool text_must_fit;
-    int hopeless;   /* the reply is no use, for good */
-    bool unusable;  /* the reply is no use, this time */
-    Error reason;   /* why */
+    int hopeless;  /* the reply is no use, for good */
+    bool unusable; /* the reply is no use, this time */
+    Error reason;  /* why */
     char failure[CURL_ERROR_SIZE];
 };
 

@@ -12,8 +12,7 @@ enum { EVENTS_MAX = 64 };
 
 /* ---- what libcurl calls ---- */
 
-static int on_socket(_unused_ CURL *easy, curl_socket_t fd, int what, void *userdata,
-                     void *known)
+static int on_socket(_unused_ CURL *easy, curl_socket_t fd, int what, void *userdata, void *known)
 {
     S3Client *client = userdata;
     if (what == CURL_POLL_REMOVE) {
@@ -70,7 +69,8 @@ static bool take(S3Client *client)
 
 static int timeout_msec(const S3Client *client, uint64_t now_usec)
 {
-    uint64_t due = MIN(client->curl_due_usec, is_busy(client) ? client->tick_due_usec : USEC_INFINITY);
+    uint64_t due =
+        MIN(client->curl_due_usec, is_busy(client) ? client->tick_due_usec : USEC_INFINITY);
     if (due == USEC_INFINITY)
         return -1;
     return due <= now_usec ? 0 : (int)MIN(DIV_ROUND_UP(due - now_usec, USEC_PER_MSEC), 60000);

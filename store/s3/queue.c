@@ -192,7 +192,8 @@ static void hedge(S3Client *client, S3Request *request, uint64_t now_usec)
         return;
     const RetryLatency *latency = &client->latencies[retry_size_class(request->n_bytes)];
     uint64_t age_usec = now_usec - request->progress.tries[0]->begun_usec;
-    if (age_usec < retry_hedge_after_usec(latency) || !budget_try(&client->budget, request->n_bytes))
+    if (age_usec < retry_hedge_after_usec(latency) ||
+        !budget_try(&client->budget, request->n_bytes))
         return;
     uint8_t *buffer = malloc(request->n_bytes);
     if (!buffer || begin_try(client, request, buffer) < 0) {
@@ -262,7 +263,7 @@ static void learn(S3Client *client, const S3Try *t)
 }
 
 /* The answer is the request's from now on. */
-static void accept(S3Client *client, S3Request *request, S3Try *t)
+static void adopt(S3Client *client, S3Request *request, S3Try *t)
 {
     retry_limit_success(&client->limit);
     if (t->hedge) {
@@ -287,8 +288,7 @@ static void correct(S3Client *client, S3Request *request, const S3Try *t, RetryA
     case RETRY_CLOCK: {
         int64_t theirs = t->reply.date > 0 ? t->reply.date : request->refusal.server_time;
         if (theirs > 0)
-            client->clock_offset_sec =
-                theirs - (int64_t)(clock_realtime_usec() / USEC_PER_SEC);
+            client->clock_offset_sec = theirs - (int64_t)(clock_realtime_usec() / USEC_PER_SEC);
         p->clock_corrected = true;
         return;
     }
@@ -315,7 +315,7 @@ static void obey(S3Client *client, S3Request *request, S3Try *t, const RetryVerd
     bool other = request->progress.tries[!mine] != NULL;
     switch (verdict->action) {
     case RETRY_DONE:
-        accept(client, request, t);
+        adopt(client, request, t);
         end(client, request, 0, "");
         return;
     case RETRY_FAIL:

@@ -14,7 +14,7 @@ enum {
     RECEIVE_BYTES = 512 * 1024,
     SEND_BYTES = 512 * 1024,
     ERROR_BODY_MAX = 64 * 1024,
-    SKEW_MAX_SEC = 14 * 60, /* S3 bears 15 minutes */
+    SKEW_MAX_SEC = 14 * 60,   /* S3 bears 15 minutes */
     IDLE_CONNECTION_SEC = 50, /* servers close theirs after a minute or so */
 };
 
@@ -91,7 +91,8 @@ static int expect_range(S3Try *t)
         if (request->offset == 0 && reply->has_length && reply->length == request->n_bytes)
             return 0;
         if (reply->has_length && reply->length < end) {
-            (void)snprintf(why, sizeof(why), "an object of %llu bytes, of which %llu to %llu were asked",
+            (void)snprintf(why, sizeof(why),
+                           "an object of %llu bytes, of which %llu to %llu were asked",
                            (unsigned long long)reply->length, (unsigned long long)request->offset,
                            (unsigned long long)end - 1);
             return refuse(t, -EIO, why);
@@ -450,8 +451,8 @@ static int prepare(S3Try *t, const S3Address *address, const S3Credentials *cred
     };
     SignedRequest done = {0};
     t->signed_sec = (int64_t)(clock_realtime_usec() / USEC_PER_SEC) + t->client->clock_offset_sec;
-    int r = sign_request(&sign, credentials, t->region, "s3", t->signed_sec,
-                         &t->client->sign_cache, &done, err);
+    int r = sign_request(&sign, credentials, t->region, "s3", t->signed_sec, &t->client->sign_cache,
+                         &done, err);
     if (r < 0)
         return r;
     _cleanup_free_ char *authorization = done.authorization;
