@@ -245,6 +245,8 @@ static void parse_recovery(JsonReader *root, Job *job)
         take_int(&r, "max_failures_at_same_step", JSON_OPTIONAL, 1, 1000, 3);
     job->recovery.grow_interval_sec =
         take_int(&r, "grow_interval_s", JSON_OPTIONAL, 0, 1000000, 600);
+    job->recovery.store_patience_sec =
+        take_int(&r, "store_patience_s", JSON_OPTIONAL, 0, 1000000, 3600);
     json_close(&r);
 }
 

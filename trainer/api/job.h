@@ -89,6 +89,7 @@ typedef struct Job {
     struct {
         int max_failures_at_same_step;
         int64_t grow_interval_sec;
+        int64_t store_patience_sec; /* so long generations lost to the store do not count */
     } recovery;
 
     /* Hash of everything that may change a bit: all but name, world, steps, threads, zero_stage, checkpoint,

@@ -49,6 +49,7 @@ static void defaults_are_the_recipe(void **state)
     assert_string_equal(job->data.latents, "latents");
     assert_int_equal(job->checkpoint.keep_last, 3);
     assert_int_equal(job->recovery.max_failures_at_same_step, 3);
+    assert_int_equal(job->recovery.store_patience_sec, 3600);
     assert_int_equal(job->model.init, INIT_RANDOM);
 }
 
