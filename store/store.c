@@ -208,9 +208,13 @@ int store_read_begin(Store *store, StoreRead *read, Error *err)
 {
     assert(!read->state);
     int r = key_check(store, read->key, false, err);
-    if (r == 0 && store->backend->read_begin)
-        r = store->backend->read_begin(store, read, err);
-    return r;
+    if (r < 0)
+        return r;
+    if (store->backend->read_begin)
+        return store->backend->read_begin(store, read, err);
+    if (read->arrived)
+        read->arrived(read); /* waiting is all of the reading */
+    return 0;
 }
 
 int store_read_wait(Store *store, StoreRead *read, Error *err)

@@ -78,6 +78,10 @@ typedef struct StoreRead {
     uint64_t offset;
     size_t n_bytes;
     void *buffer;
+    /* NULL, or called when store_read_wait() would not block any more: once, from store_read_begin()
+     * or from a thread of the store's. It must not block, nor call the store. Neither wait nor
+     * cancel returns while it runs; after a cancel it may have been called or not. */
+    void (*arrived)(struct StoreRead *read);
     void *state; /* the store's; NULL before begin */
 } StoreRead;
 /* Does not wait for the network. */

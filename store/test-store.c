@@ -5,6 +5,7 @@
 #include "store/store.h"
 
 #include <limits.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -136,6 +137,13 @@ static void test_put_get_delete(void **state)
     assert_int_equal(access(folder, F_OK), 0);
 }
 
+static atomic_int n_arrived;
+static void count_arrival(StoreRead *read)
+{
+    (void)read;
+    atomic_fetch_add(&n_arrived, 1);
+}
+
 static void test_many(void **state)
 {
     (void)state;
@@ -153,7 +161,8 @@ static void test_many(void **state)
         reads[i] = (StoreRead){.key = "many/x",
                                .offset = i * 149,
                                .n_bytes = sizeof(buffers[i]),
-                               .buffer = buffers[i]};
+                               .buffer = buffers[i],
+                               .arrived = i < 3 ? count_arrival : NULL};
         assert_int_equal(store_read_begin(store, &reads[i], &err), 0);
     }
     store_read_cancel(store, &reads[3]);
@@ -163,6 +172,7 @@ static void test_many(void **state)
         assert_int_equal(store_read_wait(store, &reads[i], &err), 0);
         assert_memory_equal(buffers[i], text + i * 149, sizeof(buffers[i]));
     }
+    assert_int_equal(atomic_load(&n_arrived), 3); /* who has been waited for has arrived */
     StoreRead beyond = {.key = "many/x",
                         .offset = sizeof(text) - 50,
                         .n_bytes = 100,
