@@ -401,7 +401,7 @@ static void all_say_that_one_waits_for_data(void **unused)
 {
     (void)unused;
     _cleanup_free_ char *text = testing_job_text(&files, "starved", "");
-    start_world(text, 1, 3, "data.read=stall@4");
+    start_world(text, 1, 3, "loader.fill=stall@4");
     (void)expect(&ranks[0], CHANNEL_SAVED);
     commit(&ranks[0], 1);
     for (int i = 0; i < 3; i++)
