@@ -5,10 +5,8 @@ alike; ratios are of one round. A run is a process from its start to its end, it
 them; files lie in memory. The ceiling is what the gateway gives or takes when nobody signs, checks or keeps
 anything: curl processes side by side at a bucket open to all, as many as are fastest.
 """
-import contextlib
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -73,7 +71,7 @@ class Store:
 
     def run(self, commands, **more):
         """Seconds, CPU seconds and the largest resident memory (MiB) of commands that run side by side."""
-        before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        begin = time.monotonic()
         children = [subprocess.Popen(c, env=dict(self.environment, **more), stdin=subprocess.DEVNULL,
                                      stdout=subprocess.DEVNULL) for c in commands]
         cpu = peak = 0
@@ -84,7 +82,6 @@ class Store:
                 raise SystemExit("ops/bench: %s ended with %d" % (" ".join(child.args)[:300], child.returncode))
             cpu += usage.ru_utime + usage.ru_stime
             peak = max(peak, usage.ru_maxrss / 1024)
-        del before
         return time.monotonic() - begin, cpu, peak
 
     def sweep(self):
@@ -108,9 +105,6 @@ class Mover:
 
     def uri(self, key=""):
         return "s3://%s/%s" % (BUCKET, key)
-
-    def check(self, paths):
-        """What was put is there, what was got is the same."""
 
 
 class Ours(Mover):
@@ -192,24 +186,117 @@ class S3cmd(Mover):
 
 
 class Curl(Mover):
-    """The ceiling: nothing is signed, checked or kept; so many processes, or each object in so many ranges."""
+    """The ceiling: nothing is signed, checked or kept."""
 
     def __init__(self, store, processes):
         super().__init__(store)
         self.name, self.processes = "curl x %d" % processes, processes
 
+    def spread(self, items, arguments):
+        shares = [items[i::self.processes] for i in range(self.processes)]
+        return [["/usr/bin/curl", "--silent", "--fail", *(a for item in share for a in arguments(item))]
+                for share in shares if share]
+
     def url(self, key):
         return "%s/%s/%s" % (self.store.endpoint, BUCKET, key)
 
-    def spread(self, items, arguments):
-        """One curl process for each share of the items."""
-        shares = [items[i::self.processes] for i in range(self.processes)]
-        return [["curl", "--silent", "--fail", *(a for item in share for a in arguments(item))] for share in shares if share]
-
     def put(self, paths):
-        return self.spread(paths, lambda path: ["--upload-file", path, self.url(os.path.basename(path)),
-                                                "--header", "x-amz-acl: public-read-write", "--next",
-                                                "--silent", "--fail"][:-3] + ["--next", "--silent", "--fail"])
+        return self.spread(paths, lambda path: ["--upload-file", path, self.url(os.path.basename(path))])
 
     def get(self, keys, folder):
         return self.spread(keys, lambda key: ["--output", "/dev/null", self.url(key)])
+
+
+# ---- figures ----
+
+def movers(store):
+    """Ours as it is by default; the others with the settings that were fastest, two or three of each."""
+    return ([Ours(store)], [Aws(store, 4, 64), Aws(store, 10, 16), Rclone(store, 2, 64), Rclone(store, 8, 16),
+                            S3cmd(store, 64), S3cmd(store, 256)], [Curl(store, n) for n in (1, 2, 4)])
+
+
+def by_turns(store, everybody, rounds, n_bytes, commands, say, after):
+    """MiB/s and CPU seconds a GiB of each, by name, a value a round."""
+    speed, cpu = {m.name: [] for m in everybody}, {m.name: [] for m in everybody}
+    for k in range(rounds):
+        for m in everybody[k % len(everybody):] + everybody[:k % len(everybody)]:
+            seconds, used, _ = store.run(commands(m))
+            after(m)
+            speed[m.name].append(n_bytes / MIB / seconds)
+            cpu[m.name].append(used / (n_bytes / GIB))
+        say("round %d: " % (k + 1) + ", ".join("%s %.0f MiB/s" % (name, v[-1]) for name, v in speed.items()))
+    return speed, cpu
+
+
+def report_ratios(figure, report, groups, speed, cpu, before):
+    """Of ours to the best peer and to the ceiling, round by round; either may hold."""
+    ours, peers, ceilings = ([m.name for m in group] for group in groups)
+    median = {name: statistics.median(v) for name, v in speed.items()}
+    peer, ceiling = max(peers, key=median.get), max(ceilings, key=median.get)
+    of = lambda name: [a / b for a, b in zip(speed[ours[0]], speed[name])]  # noqa: E731
+    of_ceiling = statistics.median(of(ceiling))
+    report(figure, "x the best peer", 1.5, of(peer), before, least=True, peer=peer, of_ceiling=round(of_ceiling, 3),
+           ceiling=ceiling, holds=statistics.median(of(peer)) >= 1.5 or of_ceiling >= 0.9,
+           mib_per_s={name: round(v) for name, v in median.items()},
+           cpu_s_per_gib={name: round(statistics.median(v), 2) for name, v in cpu.items()})
+
+
+def store_throughput(o, say, report, load):
+    """put and get of 256 MiB objects, four at a time: over the best of awscli, rclone, s3cmd, and of the gateway's ceiling"""
+    rounds, size, n = (1, 64 * MIB, 4) if o.quick else (5, 256 * MIB, 4)
+    with Store(o) as store:
+        groups = movers(store)
+        os.mkdir(store.path("from"))
+        os.mkdir(store.path("to"))
+        paths = [store.make_file("from/object%d" % k, size) for k in range(n)]
+        keys = [os.path.basename(path) for path in paths]
+        everybody = [m for group in groups for m in group]
+
+        def took(m):
+            for path, key in zip(paths, keys):
+                if not isinstance(m, Curl) and subprocess.call(["cmp", "-s", path, store.path("to", key)]) != 0:
+                    raise SystemExit("ops/bench: %s got something else than what was put" % m.name)
+            for name in os.listdir(store.path("to")):
+                os.unlink(store.path("to", name))
+
+        before = load()
+        speed, cpu = by_turns(store, everybody, rounds, n * size, lambda m: m.put(paths), say, lambda m: store.sweep())
+        report_ratios("store_put", report, groups, speed, cpu, before)
+        # those of the last put are got, whoever that was: ours, in parts of 8 MiB as the trainer writes them
+        store.run(Ours(store).put(paths))
+        for key in keys:
+            store.client.do("PUT", "/%s/%s" % (BUCKET, key), {"acl": ""}, headers={"x-amz-acl": "public-read"})
+        before = load()
+        speed, cpu = by_turns(store, everybody, rounds, n * size, lambda m: m.get(keys, store.path("to")), say, took)
+        report_ratios("store_get", report, groups, speed, cpu, before)
+
+
+def store_cost(o, say, report, load):
+    """CPU seconds a GiB, and memory beyond that of one byte moved, of objects from 256 MiB to 4 GiB (budget 64 MiB)"""
+    budget, sizes = 64, (256 * MIB, GIB) if o.quick else (256 * MIB, GIB, 4 * GIB)
+    settings = {"SDTRAIN_S3_MEMORY_BYTES": "%dM" % budget, "SDTRAIN_S3_SIGN_PAYLOAD": "off"}
+    cpu, peak = {"put": [], "get": []}, {"put": [], "get": []}
+    before = load()
+    with Store(o) as store:
+        program, uri = BIN + "/bench-store", "s3://" + BUCKET
+        out = store.folder + "/got"
+        os.mkdir(out)
+        for size in (1, *sizes):
+            for verb, command in (("put", [program, "fill", uri, "object", str(size)]),
+                                  ("get", [program, "get", uri, out, "object"])):
+                _, used, mib = store.run([command], **settings)
+                peak[verb].append(mib)
+                cpu[verb].append(used / (size / GIB))
+                say("%s of %d bytes: %.2f s of CPU a GiB, %.1f MiB" % (verb, size, cpu[verb][-1], mib))
+            if os.path.getsize(out + "/object") != size:
+                raise SystemExit("ops/bench: an object of %d bytes came as %d" % (size, os.path.getsize(out + "/object")))
+            os.unlink(out + "/object")
+            store.empty()
+    for verb in ("put", "get"):
+        report("store_%s_cpu" % verb, "core s/GiB", 0.5, cpu[verb][1:], before)
+        idle, more = peak[verb][0], [mib - peak[verb][0] for mib in peak[verb][1:]]
+        report("store_%s_memory" % verb, "MiB", budget, [max(more)], before, idle_mib=round(idle, 1),
+               by_object={"%d MiB" % (size // MIB): round(mib, 1) for size, mib in zip(sizes, more)})
+
+
+FIGURES = [store_throughput, store_cost]
