@@ -125,8 +125,11 @@ class Aws(Mover):
         self.name = "awscli %d x %d MiB" % (requests, chunk)
         self.profile = "p%d-%d" % (requests, chunk)
         with open(store.environment["AWS_CONFIG_FILE"], "a") as file:
-            file.write("[profile %s]\ns3 =\n  max_concurrent_requests = %d\n  multipart_threshold = %dMB\n"
-                       "  multipart_chunksize = %dMB\n  addressing_style = path\n" % (self.profile, requests, chunk, chunk))
+            file.write("[profile %s]\naws_access_key_id = %s\naws_secret_access_key = %s\ns3 =\n"
+                       "  max_concurrent_requests = %d\n  multipart_threshold = %dMB\n  multipart_chunksize = %dMB\n"
+                       "  addressing_style = path\n" % (
+                           self.profile, store.environment["AWS_ACCESS_KEY_ID"],
+                           store.environment["AWS_SECRET_ACCESS_KEY"], requests, chunk, chunk))
 
     def command(self, *arguments):
         return ["/usr/bin/aws", "--profile", self.profile, "--endpoint-url", self.store.endpoint, "s3", "cp", "--quiet",
