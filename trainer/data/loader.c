@@ -6,6 +6,7 @@
 #include "trainer/data/loader.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -54,11 +55,14 @@ static int fill(Loader *l, int64_t ordinal, Error *err)
     Slot *slot = &l->slots[step % l->n_slots];
     int64_t position = (l->first_step + step) * l->global_batch + (l->first_grain + k) * l->grain;
     const Order *order = dataset_order(l->dataset);
+    int r = fault("loader.fill");
+    if (r < 0)
+        return error_errno(err, r, "step %" PRId64 ": cannot read ahead", l->first_step + step);
     for (int64_t i = 0; i < l->grain && !l->stop; i++) {
         size_t at = (size_t)(k * l->grain + i);
         slot->samples[at] = order_at(order, position + i);
-        int r = dataset_read(l->dataset, slot->samples[at], slot->latents + at * l->n_latents,
-                             slot->text + at * l->n_text, NULL, err);
+        r = dataset_read(l->dataset, slot->samples[at], slot->latents + at * l->n_latents,
+                         slot->text + at * l->n_text, NULL, err);
         if (r < 0)
             return error_prefix(err, r, "position %" PRId64, position + i);
     }
