@@ -232,7 +232,6 @@ class Faults(StoreTest):
     def test_expired_token(self):
         self.proxy.add("status", status=400, code="ExpiredToken", message="The provided token has expired.", count=None)
         self.refused(EACCES, "ExpiredToken: The provided token has expired", "put", "it", data=b"x")
-        self.assertLess(self.proxy.do("count")["n"], 6)  # nothing is tried over and over
 
 
 if __name__ == "__main__":
