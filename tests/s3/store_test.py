@@ -88,6 +88,17 @@ class StoreTest(unittest.TestCase):
         self.driver = subprocess.Popen([program, "s3://%s/store" % (bucket or self.bucket)], stdin=subprocess.PIPE,
                                        stdout=subprocess.PIPE, stderr=self.log, env=settings, text=True)
 
+    def refused_to_begin(self, pattern, **environment):
+        """The store cannot even be opened."""
+        self.log.truncate(0)
+        self.begin(**environment)
+        self.driver.stdin.close()
+        self.assertEqual(self.driver.wait(PATIENCE_SEC), 1)
+        self.driver.stdout.close()
+        self.driver = None
+        self.log.seek(0)
+        self.assertRegex(self.log.read(), pattern)
+
     def end(self):
         if self.driver:
             self.driver.stdin.close()

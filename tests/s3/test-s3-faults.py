@@ -116,6 +116,36 @@ class Faults(StoreTest):
         self.put("it", self.bytes(LARGE))
         self.fired(rule)
 
+    def test_upload_that_fails(self):
+        """For good, or until the deadline: what was begun is taken back."""
+        data = self.bytes(LARGE)
+        for method, query in (("PUT", "partNumber=2"), ("POST", "uploadId=")):
+            with self.subTest(method=method):
+                rule = self.proxy.add("status", {"method": method, "query": query}, status=403, code="AccessDenied",
+                                      message="not this one", count=None)
+                self.refused(EACCES, "AccessDenied: not this one", "put", "it", data=data)
+                self.fired(rule)
+                self.proxy.do("clear")
+                self.assertEqual(self.direct.uploads(self.bucket), [])
+        self.begin(SDTRAIN_S3_DEADLINE_SEC="2")
+        self.proxy.add("status", {"method": "PUT", "query": "partNumber=2"}, status=500, count=None)
+        self.refused(EHOSTUNREACH, "InternalError", "put", "it", data=data)
+
+    def test_killed_in_an_upload(self):
+        """What a dead writer left is swept by the next one."""
+        rule = self.proxy.add("stall", {"query": "partNumber=2"}, where="request", after=1000, count=None)
+        self.send("put", "it", data=self.bytes(LARGE))
+        self.proxy.do("wait", rule=rule)
+        self.driver.kill()
+        self.driver.wait()
+        self.driver.stdin.close()
+        self.driver.stdout.close()
+        self.driver = None
+        self.proxy.do("clear")
+        self.assertEqual(len(self.direct.uploads(self.bucket)), 1)
+        self.begin()
+        self.assertEqual(self.ok("sweep")[0]["n"], 1)
+
     # ---- a reply that is lost after the server acted ----
 
     def test_lost_replies(self):
@@ -147,6 +177,7 @@ class Faults(StoreTest):
 
     def test_stalls(self):
         """Longer than SDTRAIN_S3_STALL_SEC, at once in all phases of a request."""
+        self.begin(SDTRAIN_S3_STALL_SEC="1")
         small, large = self.bytes(SMALL), self.bytes(LARGE)
         self.put("small", small)
         for method, where, after in (("GET", "reply", 0), ("GET", "reply", 1000), ("PUT", "request", 100),
@@ -183,6 +214,17 @@ class Faults(StoreTest):
         self.proxy.do("listen", open=False)
         self.send("put", "it", data=data)
         self.assertFalse(self.answered_within(2))
+        self.proxy.do("listen", open=True)
+        self.assertEqual(self.answer()[0]["r"], 0)
+        self.expected["it"] = data
+
+    def test_away_in_the_middle(self):
+        data = self.bytes(LARGE)
+        rule = self.proxy.add("stall", {"query": "partNumber=2"}, where="request", after=PART // 2)
+        self.send("put", "it", data=data)
+        self.proxy.do("wait", rule=rule)
+        self.proxy.do("listen", open=False)
+        self.assertFalse(self.answered_within(1))
         self.proxy.do("listen", open=True)
         self.assertEqual(self.answer()[0]["r"], 0)
         self.expected["it"] = data
@@ -232,6 +274,7 @@ class Faults(StoreTest):
     def test_expired_token(self):
         self.proxy.add("status", status=400, code="ExpiredToken", message="The provided token has expired.", count=None)
         self.refused(EACCES, "ExpiredToken: The provided token has expired", "put", "it", data=b"x")
+        self.assertLess(self.proxy.do("count")["n"], 10)  # each once more, and not over and over
 
 
 if __name__ == "__main__":
