@@ -627,9 +627,10 @@ int s3_client_open(const S3Options *options, S3Client **ret, Error *err)
 {
     (void)options; /* the test's own are taken */
     (void)err;
-    closing = false;
-    if (client.references++ == 0)
+    if (client.references++ == 0) {
+        closing = false;
         check(pthread_create(&client.thread, NULL, tell, NULL) == 0, "no thread");
+    }
     *ret = &client;
     return 0;
 }
@@ -673,7 +674,9 @@ void s3_release(S3Client *c, size_t n_bytes)
 void s3_client_set_checksum(S3Client *c, bool knows_crc32c)
 {
     (void)c;
+    (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
     fake.sends_crc32c = knows_crc32c;
+    (void)pthread_mutex_unlock(&lock); /* as above */
 }
 
 /* ---- what tests do ---- */
