@@ -129,20 +129,13 @@ static int init_from_safetensors(const char *uri, TrainState *state, Error *err)
     return weights_to_device(state, host);
 }
 
-/* Only objects that do not verify, or are not there, speak against a checkpoint; a store that fails
- * does not. */
-static ExitCode exit_for(int r)
-{
-    return r == -EBADMSG || r == -ENOENT ? EXIT_DATA_CORRUPT : EXIT_STORE_UNREACHABLE;
-}
-
 int init_state(const Job *job, Store *store, const CheckpointLocal *local, const Manifest *resume,
                TrainState *state, ExitCode *ret_exit, Error *err)
 {
     int r;
     if (resume) {
         r = checkpoint_restore(store, local, resume, state, err);
-        *ret_exit = exit_for(r);
+        *ret_exit = exit_code_of_store(r);
         return r;
     }
 
@@ -161,6 +154,6 @@ int init_state(const Job *job, Store *store, const CheckpointLocal *local, const
         r = -EINVAL;
     }
     if (r < 0)
-        *ret_exit = r == -EINVAL ? EXIT_NEVER_RETRY : exit_for(r);
+        *ret_exit = exit_code_of_store(r);
     return r;
 }

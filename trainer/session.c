@@ -13,20 +13,16 @@ enum {
     REDUCTION_ALGORITHM = 1,
     CONNECT_SEC = 30,
     COLLECTIVE_SEC = 600, /* last resort: a daemon that sees a dead peer kills long before */
+    REPORTS_SEC = 1800, /* of the writers: one may upload for long while its store comes and goes */
     PREFETCH_BYTES = 256 << 20,
 };
-
-static ExitCode exit_for_data(int r)
-{
-    return r == -EBADMSG || r == -ENOENT ? EXIT_DATA_CORRUPT : EXIT_STORE_UNREACHABLE;
-}
 
 static int open_resume(Session *s, const SessionAssignment *a, ExitCode *ret_exit, Error *err)
 {
     const char *local_dir = s->job->checkpoint.local_dir;
     int r = store_open(s->job->checkpoint.uri, &s->store, err);
     if (r < 0) {
-        *ret_exit = EXIT_NEVER_RETRY;
+        *ret_exit = exit_code_of_store(r);
         return r;
     }
     if (local_dir)
@@ -39,7 +35,7 @@ static int open_resume(Session *s, const SessionAssignment *a, ExitCode *ret_exi
 
     r = manifest_read_uri(a->resume_uri, a->resume_hash, &s->resume_store, &s->resume, err);
     if (r < 0)
-        *ret_exit = exit_for_data(r);
+        *ret_exit = exit_code_of_store(r);
     return r;
 }
 
@@ -237,7 +233,7 @@ int session_open(Host *host, const SessionAssignment *a, Session **ret, ExitCode
         return r;
     r = dataset_open(s->job, &s->dataset, err);
     if (r < 0) {
-        *ret_exit = r == -EINVAL ? EXIT_NEVER_RETRY : exit_for_data(r);
+        *ret_exit = exit_code_of_store(r);
         return r;
     }
     r = open_config(s, ret_exit, err);
@@ -284,6 +280,7 @@ static int open_comms(Session *s, const char *address, const char *bind_address,
     if (r < 0)
         return r;
     (void)snprintf(prefix, sizeof(prefix), "g%lld/reports", (long long)s->generation);
+    options.timeout_usec = REPORTS_SEC * USEC_PER_SEC;
     return comm_open_gloo(&options, &s->reports, err);
 }
 
