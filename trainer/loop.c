@@ -275,7 +275,7 @@ static int run(Loop *l, LoopResult *ret, Error *err)
  * and retired. */
 static int publish_again(Session *s, Error *err)
 {
-    if (strcmp(store_uri(s->resume_store), store_uri(s->store)) != 0)
+    if (!session_resumes_own(s))
         return 0; /* a history that lies elsewhere is not ours to write to */
     int r = checkpoint_publish_metrics(s->store, s->resume, METRICS_KEY, err);
     if (r < 0)
@@ -313,6 +313,8 @@ int loop_run(Session *session, LoopResult *ret, ExitCode *ret_exit, Error *err)
     r = run(&loop, ret, err);
     if (r == 0 && ret->finished)
         r = publish_metrics(&loop, err);
+    if (r == 0 && ret->finished && session->local)
+        checkpoint_local_clear(session->local);
     if (r == -ESTALE || r == -EPIPE)
         *ret_exit = EXIT_RETRY;
     if (r == -ECONNRESET)

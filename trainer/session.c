@@ -19,11 +19,17 @@ enum {
 
 static int open_resume(Session *s, const SessionAssignment *a, ExitCode *ret_exit, Error *err)
 {
+    const char *local_dir = s->job->checkpoint.local_dir;
     int r = store_open(s->job->checkpoint.uri, &s->store, err);
     if (r < 0) {
         *ret_exit = exit_code_of_store(r);
         return r;
     }
+    if (local_dir)
+        r = checkpoint_local_new(local_dir, (uint64_t)s->job->checkpoint.local_bytes,
+                                 store_uri(s->store), &s->local, err);
+    if (r < 0)
+        return r;
     if (!*a->resume_uri)
         return 0;
 
@@ -31,6 +37,11 @@ static int open_resume(Session *s, const SessionAssignment *a, ExitCode *ret_exi
     if (r < 0)
         *ret_exit = exit_code_of_store(r);
     return r;
+}
+
+bool session_resumes_own(const Session *s)
+{
+    return s->resume && strcmp(store_uri(s->resume_store), store_uri(s->store)) == 0;
 }
 
 /* The network's config, as far as the data can take it. */
@@ -144,7 +155,8 @@ static int open_state(Session *s, ExitCode *ret_exit, Error *err)
         if (r < 0)
             return r;
     }
-    return init_state(job, s->resume_store, s->resume, s->state, ret_exit, err);
+    return init_state(job, s->resume_store, session_resumes_own(s) ? s->local : NULL, s->resume,
+                      s->state, ret_exit, err);
 }
 
 /* What the job's text names but does not hold belongs to its identity too: the network's config and the embedding of
@@ -343,12 +355,13 @@ static int open_writer(Session *s, Error *err)
                                  .unet_config = config,
                                  .facts = s->facts,
                                  .keep_last = s->job->checkpoint.keep_last,
-                                 .keep_every = s->job->checkpoint.keep_every};
+                                 .keep_every = s->job->checkpoint.keep_every,
+                                 .local = s->local};
     r = checkpoint_writer_new(&options, &s->writer, err);
     if (r < 0)
         return r;
     /* A history that lies elsewhere stays there; this one begins with the adopted step. */
-    if (s->rank == 0 && s->resume && strcmp(store_uri(s->resume_store), store_uri(s->store)) == 0)
+    if (s->rank == 0 && session_resumes_own(s))
         return checkpoint_adopt_history(s->writer, s->resume, err);
     return 0;
 }
@@ -395,6 +408,7 @@ Session *session_free(Session *s)
     (void)device_free(s->device);
     (void)dataset_free(s->dataset);
     (void)manifest_free(s->resume);
+    (void)checkpoint_local_free(s->local);
     (void)store_free(s->resume_store);
     (void)store_free(s->store);
     (void)job_free(s->job);

@@ -235,6 +235,12 @@ static void parse_checkpoint(JsonReader *root, Job *job)
                  &job->checkpoint.every_steps);
     json_get_int(&r, "keep_last", JSON_OPTIONAL, 2, 16, &job->checkpoint.keep_last);
     json_get_int(&r, "keep_every", JSON_OPTIONAL, 0, INT64_C(1) << 40, &job->checkpoint.keep_every);
+    job->checkpoint.local_dir = take_string(&r, "local_dir", JSON_OPTIONAL, NULL);
+    if (job->checkpoint.local_dir && *job->checkpoint.local_dir != '/')
+        json_refuse(&r, "local_dir", "\"%s\" is not an absolute path", job->checkpoint.local_dir);
+    job->checkpoint.local_bytes = INT64_C(64) << 30;
+    json_get_int(&r, "local_bytes", JSON_OPTIONAL, 1 << 20, INT64_MAX,
+                 &job->checkpoint.local_bytes);
     json_close(&r);
 }
 
@@ -366,6 +372,7 @@ Job *job_free(Job *job)
     free(job->data.empty_text_uri);
     free(job->data.cache_dir);
     free(job->checkpoint.uri);
+    free(job->checkpoint.local_dir);
     free(job);
     return NULL;
 }

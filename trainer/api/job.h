@@ -84,6 +84,8 @@ typedef struct Job {
     struct {
         char *uri;
         int64_t every_steps, keep_last, keep_every; /* keep_every 0: none are kept for ever */
+        char *local_dir;     /* of each node, for copies of what it wrote; NULL: none */
+        int64_t local_bytes; /* bound of the job's copies there */
     } checkpoint;
 
     struct {
