@@ -78,7 +78,6 @@ int shards_new(Store *store, Index *index, const ShardsOptions *options, Shards 
 
 bool shards_in_place(const Shards *s) { return s->in_place; }
 bool shards_by_range(const Shards *s) { return s->ranged; }
-void shards_keep_whole(Shards *s, bool keep) { s->keep_whole = keep; }
 
 /* ---- entries ---- */
 
@@ -147,8 +146,11 @@ static void entry_free(Shards *s, Entry *e)
 
 static bool is_idle(const Entry *e) { return e->refs == 0 && !e->fetch; }
 
+/* After a read is done with it, or something of it has gone. */
 static void release(Shards *s, Entry *e)
 {
+    if (e->refs == 0 && e->fetch && !e->background)
+        drop_fetch(s, e); /* nobody would let it go on, and other processes wait for it */
     if (is_idle(e) && !e->shard && (!e->table || e->table_read.begun))
         entry_free(s, e);
 }
@@ -356,6 +358,16 @@ static int advance_entry(Shards *s, Entry *e, bool first, uint64_t *wake_usec, E
 }
 
 /* ---- in the background ---- */
+
+void shards_keep_whole(Shards *s, bool keep)
+{
+    s->keep_whole = keep;
+    Entry *e = s->background;
+    if (keep || !e)
+        return;
+    drop_fetch(s, e);
+    release(s, e);
+}
 
 static void want_whole(Shards *s, Entry *e)
 {
