@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/secret.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,7 +23,7 @@ static void *give_memory(size_t n_bytes)
 
 __attribute__((constructor)) static void guard_memory(void)
 {
-    json_set_alloc_funcs(give_memory, free);
+    json_set_alloc_funcs(give_memory, secret_free); /* some of it is credentials */
 }
 
 int json_parse(const char *source, const char *text, size_t n_bytes, json_t **ret, Error *err)

@@ -211,6 +211,9 @@ static const Field phase_fields[] = {
     INT64(PhaseRecord, "started_usec", started_usec, MAYBE),
     INT64(PhaseRecord, "grown_usec", grown_usec, MAYBE),
     INT64(PhaseRecord, "tried_revision", tried_revision, MAYBE),
+    INT64(PhaseRecord, "pause_usec", pause_usec, MAYBE),
+    INT(PhaseRecord, "pauses", pauses, MAYBE, 0, INT32_MAX),
+    INT64(PhaseRecord, "store_lost_usec", store_lost_usec, MAYBE),
     ELEMENTS(PhaseRecord, FIELD_ARRAY, "worlds", worlds, n_worlds, MAYBE, PastWorld,
              past_world_fields, RECORD_PAST_WORLDS_MAX, "generation"),
 };
@@ -275,6 +278,10 @@ static const Field progress_fields[] = {
     DOUBLE(ProgressRecord, "step_s", step_sec),
     INT64(ProgressRecord, "samples_seen", samples_seen, MAYBE),
     INT64(ProgressRecord, "at_usec", at_usec, MAYBE),
+    INT64(ProgressRecord, "unsaved_since_usec", unsaved_since_usec, MAYBE),
+    TEXT(ProgressRecord, "save_error", save_error, MAYBE),
+    INT64(ProgressRecord, "waits_since_usec", waits_since_usec, MAYBE),
+    INT(ProgressRecord, "waits_rank", waits_rank, MAYBE, 0, RECORD_RANKS_MAX),
 };
 
 static const Field incident_fields[] = {

@@ -151,8 +151,8 @@ int world_rank_place(const WorldRecord *world, int rank, size_t *ret_run, int *r
 
 /* ---- phases/<job> ----
  *
- * A node kills what it still runs of a job whose phase is pending, stopped, succeeded or failed, of
- * a job without worlds/<job>, and the ranks of every generation older than that. */
+ * A node kills what it still runs of a job whose phase is pending, stopped, succeeded or failed, or
+ * says that it pauses, of a job without worlds/<job>, and the ranks of every generation older than that. */
 
 typedef enum JobPhase {
     PHASE_PENDING,
@@ -191,6 +191,10 @@ typedef struct PhaseRecord {
     uint64_t started_usec;         /* when the job's first world was decided */
     uint64_t grown_usec;           /* when growth was last planned */
     int64_t tried_revision; /* newest desired or cordon revision that a leave was tried for */
+    uint64_t pause_usec; /* nothing runs, and the next world comes so long after since_usec; 0: no
+                               pause */
+    int pauses;          /* in a row, without progress */
+    uint64_t store_lost_usec; /* since when the store costs generations; 0: it does not */
     PastWorld worlds[RECORD_PAST_WORLDS_MAX]; /* the newest, oldest first, with the present one */
     size_t n_worlds;
 } PhaseRecord;
@@ -267,6 +271,11 @@ typedef struct ProgressRecord {
     double samples_per_sec, step_sec;
     int64_t samples_seen;
     uint64_t at_usec;
+    uint64_t unsaved_since_usec; /* checkpoints fail since then; 0: they do not */
+    char save_error[RECORD_TEXT_MAX + 1];
+    uint64_t waits_since_usec; /* the ranks wait for the data of one of them since then; 0: they do
+                                  not, or not for long */
+    int waits_rank;
 } ProgressRecord;
 
 /* ---- incidents/<id> ---- */

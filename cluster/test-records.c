@@ -198,6 +198,9 @@ static void every_record_survives_a_round_trip(void **state)
         .started_usec = 4,
         .grown_usec = 5,
         .tried_revision = 6,
+        .pause_usec = 4000000,
+        .pauses = 3,
+        .store_lost_usec = 9,
         .worlds = {{.generation = 2, .size = 3, .step = 10, .decided_usec = 7, .reason = "starts"},
                    {.generation = 3, .size = 2, .step = 20, .decided_usec = 8}},
         .n_worlds = 2};
@@ -241,7 +244,11 @@ static void every_record_survives_a_round_trip(void **state)
                                .samples_per_sec = 7.25,
                                .step_sec = 0.1,
                                .samples_seen = 80,
-                               .at_usec = 3};
+                               .at_usec = 3,
+                               .unsaved_since_usec = 2,
+                               .save_error = "the store does not answer",
+                               .waits_since_usec = 1,
+                               .waits_rank = 4};
     ASSERT_ROUND_TRIP(ProgressRecord, progress_record, &progress);
 }
 

@@ -167,6 +167,7 @@ static int read_job_file(Feed *feed, const char *key, const char *name)
     facts->steps = job->train.steps;
     facts->max_failures = job->recovery.max_failures_at_same_step;
     facts->grow_interval_usec = (uint64_t)job->recovery.grow_interval_sec * USEC_PER_SEC;
+    facts->store_patience_usec = (uint64_t)job->recovery.store_patience_sec * USEC_PER_SEC;
     return 0;
 }
 

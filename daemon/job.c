@@ -234,16 +234,17 @@ static void settle_over(Job *job)
     }
 }
 
-/* Pending, stopped, succeeded and failed end the ranks of their generation. */
+/* Pending, stopped, succeeded and failed end the ranks of their generation, and so does a pause. */
 static void end_by_phase(Job *job)
 {
     JobPhase phase = job->phase.phase;
     if (!job->has_phase || !job->team || job->phase.generation < job->team->generation ||
         (phase != PHASE_PENDING && phase != PHASE_STOPPED && phase != PHASE_SUCCEEDED &&
-         phase != PHASE_FAILED))
+         phase != PHASE_FAILED && job->phase.pause_usec == 0))
         return;
     char why[64];
-    (void)snprintf(why, sizeof(why), "the job is %s", job_phase_name(phase));
+    (void)snprintf(why, sizeof(why), "the job is %s",
+                   job->phase.pause_usec ? "pausing" : job_phase_name(phase));
     team_kill(job->team, why);
 }
 

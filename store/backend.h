@@ -1,7 +1,7 @@
 /* backend.h - what a kind of store implements; store.c checks arguments and dispatches.
  *
  * Ownership: a backend allocates its own struct with a Store as first member and frees it in
- *            `free`; store.c owns uri.
+ *            `free`; store.c owns uri, which it sets after `new`.
  * Units:     bytes.
  * Errors:    as store.h; texts name the object's URI.
  * Threads:   as store.h.
@@ -49,3 +49,8 @@ struct Store {
 
 /* folder is absolute and normalised. */
 int file_store_new(const char *folder, Store **ret, Error *err);
+/* prefix is "", or any bytes without a slash at their end. */
+int s3_store_new(const char *bucket, const char *prefix, Store **ret, Error *err);
+
+/* Whether it is one, as store.h says. */
+bool store_key_is_good(const char *key);

@@ -42,8 +42,8 @@ typedef struct StoreList {
     size_t n_objects;
 } StoreList;
 
-/* "file:///absolute/folder", a plain path (made absolute), or "s3://bucket/prefix". Creates nothing
- * and asks nobody. */
+/* "file:///absolute/folder", a plain path (made absolute), or "s3://bucket/prefix", whose prefix is
+ * taken as it is written, without %XX. Creates nothing and asks nobody. */
 int store_open(const char *uri, Store **ret, Error *err);
 Store *store_free(Store *store);
 DEFINE_CLEANUP(Store, store_free)
@@ -104,7 +104,7 @@ int store_list(Store *store, const char *prefix, size_t max, StoreList *ret, Err
 void store_list_clear(StoreList *list);
 /* A missing object is success. */
 int store_delete(Store *store, const char *key, Error *err);
-/* Many at once. Stops at none; the first failure is returned. */
+/* Many at once. Stops at none, unless the store is out of reach; the first failure is returned. */
 int store_delete_many(Store *store, const char *const *keys, size_t n_keys, Error *err);
 /* Removes what writers that died left behind (temporaries and empty folders, unfinished multipart
  * uploads) and that nobody touched for older_than_usec. may_remove, if not NULL, is asked for each

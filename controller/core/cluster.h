@@ -49,6 +49,8 @@ typedef struct JobFacts {
     int64_t steps;
     int max_failures; /* K of I7 */
     uint64_t grow_interval_usec;
+    uint64_t
+        store_patience_usec; /* so long generations lost to the store do not count as failures */
     uint64_t submitted_usec;
     char resume_uri[RECORD_URI_MAX + 1]; /* checkpoint to adopt; empty: none */
     char refused[RECORD_TEXT_MAX + 1];   /* why the job file is bad; empty: it is good */

@@ -38,6 +38,7 @@ void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason
     d->phase = job->phase;
     d->phase.phase = phase;
     d->phase.leave = false;
+    d->phase.pause_usec = 0;
     d->phase.since_usec = c->real_usec;
     text_copy(d->phase.reason, sizeof(d->phase.reason), reason);
     if (job->phase.started_usec && c->real_usec > job->phase.started_usec)
@@ -202,7 +203,7 @@ static bool decide_over(Cluster *c, const Job *job, Decision *d)
     const Incident *open = incident_find_open(c, job);
     if (open)
         incident_resolve(c, job, open, d);
-    return open != NULL;
+    return open || decide_trouble_over(c, job, d);
 }
 
 /* The incident of a job that has failed stays open until somebody acts: starts it again (it is
@@ -226,7 +227,8 @@ static bool decide_restart(Cluster *c, Job *job, Decision *d)
     if (!wants_to_run(job) || job->desired_stamp.mod <= job->phase.tried_revision)
         return false;
     decide_phase(c, job, PHASE_PENDING, "starts again", d);
-    d->phase.failures_without_progress = 0;
+    d->phase.failures_without_progress = d->phase.pauses = 0;
+    d->phase.store_lost_usec = 0;
     d->desired_revision = job->desired_stamp.mod;
     return true;
 }
@@ -412,7 +414,7 @@ static bool decide_upkeep(Cluster *c, Job *job, Decision *d)
         incident_resolve(c, job, incident, d);
         return true;
     }
-    return incident_add_replay(c, job, d) || decide_cleanup(c, job, d);
+    return incident_add_replay(c, job, d) || decide_trouble(c, job, d) || decide_cleanup(c, job, d);
 }
 
 static bool decide_running(Cluster *c, Job *job, Decision *d)
@@ -469,6 +471,8 @@ static bool decide_active(Cluster *c, Job *job, Decision *d)
             incident_resolve(c, job, incident, d);
         return true;
     }
+    if (job_is_paused(job))
+        return decide_paused(c, job, d) || decide_cleanup(c, job, d);
     if (job->phase.go && has_left(c, job))
         return decide_left(c, job, d);
 
@@ -480,7 +484,8 @@ static bool decide_active(Cluster *c, Job *job, Decision *d)
     switch (job->phase.phase) {
     case PHASE_STARTING:
     case PHASE_RECOVERING:
-        return decide_first_step(c, job, d) || decide_cleanup(c, job, d);
+        return decide_first_step(c, job, d) || decide_trouble(c, job, d) ||
+               decide_cleanup(c, job, d);
     case PHASE_RUNNING:
         return decide_running(c, job, d);
     default:
@@ -510,8 +515,8 @@ bool decide_job(Cluster *c, Job *job, Decision *d)
     case PHASE_STOPPED:
         return decide_over(c, job, d) || decide_restart(c, job, d) || decide_cleanup(c, job, d);
     case PHASE_FAILED:
-        return decide_acknowledged(c, job, d) || decide_restart(c, job, d) ||
-               decide_cleanup(c, job, d);
+        return decide_trouble_over(c, job, d) || decide_acknowledged(c, job, d) ||
+               decide_restart(c, job, d) || decide_cleanup(c, job, d);
     case PHASE_SUCCEEDED:
         return decide_over(c, job, d) || decide_cleanup(c, job, d);
     default:

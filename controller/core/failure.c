@@ -13,6 +13,7 @@
 
 static const char cause_names[CAUSES][20] = {
     [CAUSE_NONE] = "none",
+    [CAUSE_STORE_TROUBLE] = "store-trouble",
     [CAUSE_PEER_LOST] = "peer-lost",
     [CAUSE_RANKS_LOST] = "ranks-lost",
     [CAUSE_STORE_UNREACHABLE] = "store-unreachable",
@@ -293,7 +294,7 @@ static uint64_t wait_for_blame(const Cluster *c, Cause cause)
 
 /* A node of the world has vanished, and it is too early to say for good: no world is made without
  * it, whatever else happened. Bounded by the grace, or by the hold. */
-static bool absence_is_open(Cluster *c, const Job *job)
+bool job_absence_is_open(Cluster *c, const Job *job)
 {
     bool open = false;
     for (int i = 0; i < job->n_runs; i++) {
@@ -348,7 +349,7 @@ bool failure_find(Cluster *c, Job *job, Failure *ret)
             consider_ranks(job, run, &c->reports[run->report], &best, &best_stage);
     }
     consider_older_ranks(c, job, &best);
-    if (absence_is_open(c, job))
+    if (job_absence_is_open(c, job))
         return false;
     if (best.cause == CAUSE_NONE) {
         job->failing_usec = 0;

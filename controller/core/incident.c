@@ -1,7 +1,7 @@
 /* incident.c - what went wrong, to whom, and how long each phase of the recovery took.
  *
- * An incident is opened with the decision that answers it and resolved when a later world of the
- * job completes its first step. Its id is "<job>-<generation>" of the world that failed. */
+ * An incident is opened with the decision that answers it, unless it goes on with one that is open, and
+ * resolved when a later world of the job completes its first step. Its id is "<job>-<generation>" of the world that failed. */
 #include "controller/core/state.h"
 #include "controller/core/text.h"
 
@@ -30,6 +30,7 @@ static Severity severity_of(Cause cause)
     case CAUSE_TRAINER_DIED:
     case CAUSE_NODE_LEFT:
         return SEVERITY_INFO;
+    case CAUSE_STORE_TROUBLE:
     case CAUSE_START_TIMEOUT:
     case CAUSE_STORE_UNREACHABLE:
     case CAUSE_UNREACHABLE:
@@ -52,9 +53,26 @@ bool incident_is_told(const Cluster *c, const IncidentRecord *record)
     return false;
 }
 
+/* Try after try meets the same store: one outage, one page. */
+static bool continue_outage(const Cluster *c, const Job *job, const Failure *failure, Decision *d)
+{
+    const Incident *open = failure->cause == CAUSE_STORE_UNREACHABLE
+                               ? incident_find_cause(c, job, failure->cause)
+                               : NULL;
+    if (!open)
+        return false;
+    d->incident = open->record;
+    text_copy(d->incident.evidence, sizeof(d->incident.evidence), failure->evidence);
+    d->incident_revision = open->stamp.mod;
+    d->put_incident = true;
+    return true;
+}
+
 void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision *d)
 {
     IncidentRecord *record = &d->incident;
+    if (continue_outage(c, job, failure, d))
+        return;
     memset(record, 0, sizeof(*record));
     Text id = text_begin(record->id, sizeof(record->id));
     text_add(&id, job->name);
@@ -84,17 +102,46 @@ void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision 
     d->incident_revision = incident_mod(c, record->id);
 }
 
+void incident_say(const IncidentRecord *record, Text *t)
+{
+    text_add(t, record->cause);
+    if (record->rank >= 0) {
+        text_add(t, " of rank ");
+        text_add_int(t, record->rank);
+    }
+    if (record->node[0]) {
+        text_add(t, " on ");
+        text_add(t, record->node);
+    }
+    if (record->evidence[0]) {
+        text_add(t, ": ");
+        text_add(t, record->evidence);
+    }
+}
+
 const Incident *incident_find_open(const Cluster *c, const Job *job)
 {
     const Incident *newest = NULL;
     for (int i = 0; i < c->limits.incidents; i++) {
         const Incident *incident = &c->incidents[i];
         if (incident->used && incident->record.state == INCIDENT_OPEN &&
+            !text_equal(incident->record.cause, cause_name(CAUSE_STORE_TROUBLE)) &&
             text_equal(incident->record.job, job->name) &&
             (!newest || incident->record.generation > newest->record.generation))
             newest = incident;
     }
     return newest;
+}
+
+const Incident *incident_find_cause(const Cluster *c, const Job *job, Cause cause)
+{
+    for (int i = 0; i < c->limits.incidents; i++) {
+        const IncidentRecord *record = &c->incidents[i].record;
+        if (c->incidents[i].used && record->state == INCIDENT_OPEN &&
+            text_equal(record->job, job->name) && text_equal(record->cause, cause_name(cause)))
+            return &c->incidents[i];
+    }
+    return NULL;
 }
 
 typedef struct Milestones {

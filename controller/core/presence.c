@@ -47,8 +47,8 @@ bool node_hosts_ranks(const Cluster *c, const Node *node)
 {
     for (int j = 0; j < c->limits.jobs; j++) {
         const Job *job = &c->jobs[j];
-        bool active =
-            job->used && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
+        bool active = job->used && job->phase.phase >= PHASE_STARTING &&
+                      job->phase.phase <= PHASE_STOPPING && !job_is_paused(job);
         for (int i = 0; active && i < job->n_runs; i++)
             if (&c->nodes[job_runs(c, job)[i].node] == node)
                 return true;

@@ -1,7 +1,7 @@
 /* recover.c - the answer to a failure: whom it costs what, and the world that comes next.
  *
  * Entry point: decide_failure(). One decision holds everything: the incident, cordons and strikes,
- * a struck-out checkpoint, the next world and the phase. */
+ * a struck-out checkpoint, the next world (or the pause before it, pause.c) and the phase. */
 #include "controller/core/state.h"
 #include "controller/core/text.h"
 
@@ -144,59 +144,41 @@ static bool takes_out_of_service(const Decision *d)
     return out;
 }
 
-static void say_failure(const Cluster *c, const Failure *f, Text *t)
-{
-    text_add(t, cause_name(f->cause));
-    if (f->rank >= 0) {
-        text_add(t, " of rank ");
-        text_add_int(t, f->rank);
-    }
-    if (f->node >= 0) {
-        text_add(t, " on ");
-        text_add(t, c->nodes[f->node].record.name);
-    }
-    if (f->evidence[0]) {
-        text_add(t, ": ");
-        text_add(t, f->evidence);
-    }
-}
-
 bool decide_failure(Cluster *c, Job *job, const Failure *f, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
-    int failures = job->phase.failures_without_progress;
-    if (job_reached_step(c, job) > job->phase.furthest_step)
-        failures = 0;
-    else if (f->cause != CAUSE_NODE_LEFT)
-        failures++; /* I7 */
-
+    const Losses losses = losses_after(c, job, f->cause);
     blame(c, job, f, d);
     if (f->cause == CAUSE_CHECKPOINT_CORRUPT)
         strike_out_checkpoint(job, d);
     incident_open(c, job, f, d);
 
     if (is_final(job, f, d)) {
-        say_failure(c, f, &t);
+        incident_say(&d->incident, &t);
         decide_end(c, job, PHASE_FAILED, reason, d);
-    } else if (failures >= job->facts.max_failures) {
-        text_add_int(&t, failures);
+    } else if (losses.failures >= job->facts.max_failures) {
+        text_add_int(&t, losses.failures);
         text_add(&t, " generations in a row did not pass step ");
         text_add_int(&t, MAX(job->phase.furthest_step, job_reached_step(c, job)));
         text_add(&t, "; ");
-        say_failure(c, f, &t);
+        incident_say(&d->incident, &t);
         decide_end(c, job, PHASE_FAILED, reason, d);
     } else if (job->phase.phase == PHASE_STOPPING || job->desired.state == DESIRED_STOPPED) {
         text_add(&t, "stopped without a last checkpoint: ");
-        say_failure(c, f, &t);
+        incident_say(&d->incident, &t);
         decide_end(c, job, PHASE_STOPPED, reason, d);
         d->incident.state = INCIDENT_RESOLVED; /* nothing is to be recovered */
         d->incident.resolved_usec = c->real_usec;
+    } else if (losses.pause_usec) {
+        decide_pause(c, job, losses.pause_usec, d);
     } else {
-        say_failure(c, f, &t);
+        incident_say(&d->incident, &t);
         (void)decide_world(c, job, PHASE_RECOVERING, reason, d); /* it always decides here */
     }
-    d->phase.failures_without_progress = failures;
+    d->phase.failures_without_progress = losses.failures;
+    d->phase.pauses = losses.pauses;
+    d->phase.store_lost_usec = losses.store_lost_usec;
     if (f->cause == CAUSE_START_TIMEOUT || f->cause == CAUSE_UNREACHABLE)
         d->phase.grown_usec = c->real_usec; /* whom it left out, a growth would take at once */
     if (takes_out_of_service(d))

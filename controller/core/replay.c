@@ -11,6 +11,7 @@ struct Replay {
     ReplayWatcher watcher;
     void *userdata;
     uint64_t now_usec, wake_usec;
+    int64_t clock_usec; /* by which realtime is ahead */
     int64_t revision, term;
     Outcome outcome;
     bool applied;
@@ -100,6 +101,8 @@ Replay *replay_free(Replay *replay)
     return NULL;
 }
 
+void replay_set_clock(Replay *replay, int64_t ahead_usec) { replay->clock_usec = ahead_usec; }
+
 uint64_t replay_now(const Replay *replay) { return replay->now_usec; }
 const Cluster *replay_cluster(const Replay *replay) { return replay->cluster; }
 Cluster *replay_cluster_for_survey(Replay *replay) { return replay->cluster; }
@@ -129,7 +132,9 @@ static void step(Replay *replay, const Event *event);
 
 static Event event_now(const Replay *replay, EventKind kind)
 {
-    return (Event){.kind = kind, .now_usec = replay->now_usec, .real_usec = replay->now_usec};
+    return (Event){.kind = kind,
+                   .now_usec = replay->now_usec,
+                   .real_usec = replay->now_usec + (uint64_t)replay->clock_usec};
 }
 
 static Event event_of(const Replay *replay, const ReplayEntry *entry)

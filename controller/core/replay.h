@@ -2,7 +2,7 @@
  * decisions are checked against their guards, applied and shown to the core again.
  *
  * Ownership: replay_new() gives the caller a Replay; it owns the Cluster and every record.
- * Units:     *_usec count from REPLAY_EPOCH_USEC, boottime and realtime alike.
+ * Units:     *_usec count from REPLAY_EPOCH_USEC, boottime and, unless it is set, realtime.
  * Errors:    none: what cannot be is an assertion.
  * Threads:   one.
  */
@@ -32,6 +32,8 @@ Replay *replay_free(Replay *replay);
 DEFINE_CLEANUP(Replay, replay_free)
 
 uint64_t replay_now(const Replay *replay);
+/* Realtime is so far ahead of boottime; 0 at first. */
+void replay_set_clock(Replay *replay, int64_t ahead_usec);
 /* Lets time pass, serving the core's wake-ups on the way. */
 void replay_advance(Replay *replay, uint64_t until_usec);
 const Cluster *replay_cluster(const Replay *replay);

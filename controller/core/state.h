@@ -8,6 +8,7 @@
 #pragma once
 
 #include "controller/core/cluster.h"
+#include "controller/core/text.h"
 
 /* A key's last change. Events older than seen are late copies and are ignored. */
 typedef struct Stamp {
@@ -208,12 +209,13 @@ void plan_explain(Cluster *c, const Job *job, const Plan *plan, char *ret, size_
 /* ---- failure.c ---- */
 typedef enum Cause {
     CAUSE_NONE,
+    CAUSE_STORE_TROUBLE, /* ends no world: trouble.c */
     /* in rising order of how much they explain */
     CAUSE_PEER_LOST,
     CAUSE_RANKS_LOST,
     CAUSE_START_TIMEOUT,
-    CAUSE_STORE_UNREACHABLE,
     CAUSE_RETRY,
+    CAUSE_STORE_UNREACHABLE,
     CAUSE_UNREACHABLE,
     CAUSE_TRAINER_DIED,
     CAUSE_HANG,
@@ -249,15 +251,39 @@ bool failure_find(Cluster *c, Job *job, Failure *ret);
 int64_t job_reached_step(const Cluster *c, const Job *job);
 const Report *job_rank0_report(const Cluster *c, const Job *job);
 bool job_all_exited(const Cluster *c, const Job *job);
+/* A node of its world has vanished, and it is too early to say for good. */
+bool job_absence_is_open(Cluster *c, const Job *job);
 
 /* ---- incident.c ---- */
 void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision *d);
-/* The newest open one of the job, or NULL. */
+/* The newest open one of the job that ended a world, or NULL. */
 const Incident *incident_find_open(const Cluster *c, const Job *job);
+/* An open one of the job with that cause, or NULL. */
+const Incident *incident_find_cause(const Cluster *c, const Job *job, Cause cause);
+/* "store-unreachable of rank 0 on n1: no answer" */
+void incident_say(const IncidentRecord *record, Text *t);
 void incident_resolve(Cluster *c, const Job *job, const Incident *incident, Decision *d);
 bool incident_add_replay(Cluster *c, const Job *job, Decision *d);
 /* Every sink that it concerns has heard of it and of its end, or was given up on. */
 bool incident_is_told(const Cluster *c, const IncidentRecord *record);
+
+/* ---- pause.c: before another world of a job whose store is away ---- */
+/* Nothing of the job runs: its last generation has failed, and the next one is not due yet. */
+bool job_is_paused(const Job *job);
+typedef struct Losses { /* as PhaseRecord counts them */
+    int failures, pauses;
+    uint64_t store_lost_usec, pause_usec;
+} Losses;
+/* With one more generation that ended for that cause. */
+Losses losses_after(const Cluster *c, const Job *job, Cause cause);
+/* d->incident says after what. */
+void decide_pause(Cluster *c, const Job *job, uint64_t pause_usec, Decision *d);
+bool decide_paused(Cluster *c, Job *job, Decision *d);
+
+/* ---- trouble.c: a store that does not take checkpoints, or keeps data back, while the job trains ---- */
+bool decide_trouble(Cluster *c, const Job *job, Decision *d);
+/* The job has ended: nothing of it waits for the store any more. */
+bool decide_trouble_over(Cluster *c, const Job *job, Decision *d);
 
 /* ---- decide.c, house.c: each fills the decision and returns true when there is one ---- */
 bool decide_job(Cluster *c, Job *job, Decision *d);

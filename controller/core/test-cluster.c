@@ -7,20 +7,21 @@
  *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup=
  *                                    its record is put
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
- *   job NAME grains= steps= fails= grow= submitted= resume= refused=    its spec is put
+ *   job NAME grains= steps= fails= grow= patience= submitted= resume= refused=    its spec is put
  *   want NAME STATE min= max= target=                                   its desired record is put
  *   cordon NODE mode= reason= job= until= | uncordon NODE
  *   ranks JOB GEN NODE STATE slot= code= unmet= step= stage= text= first= [hung] [killed] [left]
  *         [finished] [old-killed]     one slot's rank, or all of them, changes state
  *   unrank JOB GEN NODE              the key vanishes
  *   rendezvous JOB GEN
- *   commit JOB STEP GEN | progress JOB GEN STEP
+ *   commit JOB STEP GEN | progress JOB GEN STEP unsaved= error= waits= rank=   (times: since when)
  *   request ID KIND TARGET answer=
  *   alert ID [settled]               its alert record is put
  *   history JOB                      says which worlds the job's phase record remembers
  *   survey                           says what metrics would show
  *   refuse | unknown | unknown-done  what becomes of the next decision
  *   tick                             time passes, nothing else
+ *   clock SECONDS                    the wall clock is so far ahead of what it was at first
  *
  * SDTRAIN_TRACES=write writes the answers into the files; read the difference before keeping it. */
 #include "base/file.h"
@@ -88,6 +89,8 @@ static void say_phase(Story *s, const Decision *d)
         p->go ? " go" : "", p->leave ? " leave" : "");
     if (p->failures_without_progress)
         say(s, " failures=%d", p->failures_without_progress);
+    if (p->pauses)
+        say(s, " pauses=%d", p->pauses);
     if (p->furthest_step)
         say(s, " furthest=%lld", (long long)p->furthest_step);
     if (p->goodput > 0)
@@ -296,6 +299,7 @@ static void put_job(Story *s)
                   .steps = (int64_t)find_number(s, "steps", 100),
                   .max_failures = (int)find_number(s, "fails", 3),
                   .grow_interval_usec = USEC(find_number(s, "grow", 600)),
+                  .store_patience_usec = USEC(find_number(s, "patience", 3600)),
                   .submitted_usec = USEC(find_number(s, "submitted", 1))};
     COPY(f.resume_uri, find_text(s, "resume", ""));
     COPY(f.refused, find_text(s, "refused", ""));
@@ -414,7 +418,13 @@ static void put_progress(Story *s)
     ProgressRecord record = {.generation = strtoll(word(s, 3), NULL, 10),
                              .step = strtoll(word(s, 4), NULL, 10),
                              .step_sec = 0.1,
-                             .at_usec = replay_now(s->replay)};
+                             .at_usec = replay_now(s->replay),
+                             .waits_rank = (int)find_number(s, "rank", 0)};
+    if (find_text(s, "unsaved", NULL))
+        record.unsaved_since_usec = REPLAY_EPOCH_USEC + USEC(find_number(s, "unsaved", 0));
+    if (find_text(s, "waits", NULL))
+        record.waits_since_usec = REPLAY_EPOCH_USEC + USEC(find_number(s, "waits", 0));
+    COPY(record.save_error, find_text(s, "error", ""));
     replay_put(s->replay, EVENT_PROGRESS, word(s, 2), 0, NULL, &record, false);
 }
 
@@ -505,6 +515,11 @@ static void survey(Story *s)
 
 static void tick(Story *s) { replay_tick(s->replay); }
 
+static void set_clock(Story *s)
+{
+    replay_set_clock(s->replay, (int64_t)(strtod(word(s, 2), NULL) * 1e6));
+}
+
 static void uncordon(Story *s)
 {
     replay_put(s->replay, EVENT_CORDON, word(s, 2), 0, NULL, NULL, false);
@@ -543,6 +558,7 @@ static const struct {
     {"history", history},
     {"survey", survey},
     {"tick", tick},
+    {"clock", set_clock},
 };
 
 static void run_command(Story *s, char *line)

@@ -1,11 +1,12 @@
 /* reply.h - what an S3 server answers: XML bodies and headers, as values. Pure.
  *
  * Bodies come from a network and are believed in nothing: bounded in size, depth and number, without
- * entities of their own, texts unescaped, unknown elements skipped.
+ * entities of their own, texts unescaped, unknown elements skipped. What an S3Error or ReplyHeaders
+ * holds has no control characters.
  *
  * Ownership: the caller clears what is returned by the function that is named beside it.
  * Units:     bytes; microseconds since 1970.
- * Errors:    -EBADMSG not what it should be, with the place in the body; -ENOMEM.
+ * Errors:    -EBADMSG not what it should be, with the line of the body; -ENOMEM.
  * Threads:   any.
  * Source:    Amazon S3 API Reference, ListObjectsV2, CreateMultipartUpload, CompleteMultipartUpload,
  *            ListMultipartUploads, DeleteObjects, Error responses.
@@ -53,24 +54,25 @@ int reply_upload_id(const char *body, size_t n_bytes, char **ret, Error *err);
 /* <ETag> of CompleteMultipartUpload; -EIO with the server's words when it is an <Error>. */
 int reply_complete(const char *body, size_t n_bytes, char ret_etag[STORE_VERSION_MAX], Error *err);
 
-/* DeleteObjects: the first key that could not be deleted; 0 when there is none. A key that was not
- * there is deleted. */
+/* DeleteObjects: 0 when all are gone, also those that were not there; -EIO when a key could not be
+ * deleted: the first one and why, and the caller frees *ret_key. */
 int reply_delete(const char *body, size_t n_bytes, S3Error *ret_first, char **ret_key, Error *err);
 
 /* ---- headers, one line at a time ---- */
 
 typedef struct ReplyHeaders {
     char etag[STORE_VERSION_MAX]; /* without its quotes */
+    char mark[64];                /* x-amz-meta-sdtrain-put: which put made it; see put.c */
     char region[64];              /* x-amz-bucket-region */
     char location[1024];
     char request_id[64];
-    bool has_length, has_range, has_crc32c;
+    bool has_length, has_range, has_crc32c, composite;
     uint64_t length;                        /* Content-Length */
-    uint64_t range_first, range_last, size; /* Content-Range; size 0: "*" */
+    uint64_t range_first, range_last, size; /* Content-Range; size 0: "*". Of 416 the size alone */
     uint64_t modified_usec;                 /* Last-Modified; 0: none */
     int64_t date;                           /* Date; 0: none */
     int64_t retry_after_sec;                /* -1: none */
-    uint32_t crc32c;                        /* x-amz-checksum-crc32c, unless COMPOSITE */
+    uint32_t crc32c; /* x-amz-checksum-crc32c, unless it is of the parts' (composite) */
 } ReplyHeaders;
 
 void reply_headers_init(ReplyHeaders *headers);

@@ -5,8 +5,8 @@
  * Units:     microseconds.
  * Errors:    none.
  * Threads:   any.
- * Source:    Amazon S3 error responses; full jitter: "Exponential Backoff And Jitter", AWS
- *            Architecture Blog, 2015.
+ * Source:    Amazon S3 API Reference, Error responses; full jitter: "Exponential Backoff And
+ *            Jitter", AWS Architecture Blog, 2015.
  */
 #pragma once
 
@@ -14,37 +14,48 @@
 #include "store/s3/reply.h"
 
 typedef enum RetryAction {
-    RETRY_DONE,       /* it succeeded */
-    RETRY_FAIL,       /* refused for good: result says how */
-    RETRY_AGAIN,      /* after a pause */
-    RETRY_SLOWER,     /* after a pause, and fewer at a time */
-    RETRY_CLOCK,      /* at once, by the server's clock */
-    RETRY_REGION,     /* at once, signed for the region that the reply names */
-    RETRY_CREDENTIALS /* with new credentials, once */
+    RETRY_DONE,        /* it succeeded */
+    RETRY_FAIL,        /* refused for good: result says how */
+    RETRY_AGAIN,       /* after a pause */
+    RETRY_SLOWER,      /* after a pause, and fewer at a time */
+    RETRY_CLOCK,       /* at once, by the server's clock */
+    RETRY_REGION,      /* at once, signed for the region that the reply names */
+    RETRY_REDIRECT,    /* at once, to the URL that the reply names, signed for its host */
+    RETRY_CREDENTIALS, /* with new credentials, once */
 } RetryAction;
+
+enum { RETRY_REDIRECTS_MAX = 3 };
 
 /* What came of one try. */
 typedef struct RetryReply {
-    bool sent;   /* at least one byte of the request left */
-    bool failed; /* no whole reply: reset, stalled, truncated, too long, no connection */
+    bool sent;    /* all of the request left us: before that no server can have acted on it */
+    bool failed;  /* no whole, right reply: no connection, reset, stalled, truncated, too long, or
+                     not what its checksum says */
+    int hopeless; /* why trying again is of no use (a certificate that is wrong); 0: it may be */
     long status;
     const S3Error *error; /* code "": none */
-    bool is_put, conditional, repeatable;
+    bool conditional, repeatable;
+    bool skewed;       /* its date is further from ours than servers bear */
+    bool names_region; /* another one than it was signed for */
+    bool names_place;  /* a URL */
     bool clock_corrected, region_corrected, credentials_renewed; /* already, for this request */
+    unsigned redirects;
 } RetryReply;
 
 typedef struct RetryVerdict {
     RetryAction action;
     int result;   /* of RETRY_FAIL */
-    bool unknown; /* it may have been done */
+    bool unknown; /* of RETRY_FAIL: it may have been done */
 } RetryVerdict;
 
 RetryVerdict retry_judge(const RetryReply *reply);
 
-/* Full jitter: a random share of base x 2^(tries - 1), at most `most`; Retry-After is the least. */
+/* Full jitter: a random share of 100 ms x 2^(tries - 1), at most 20 s; after what Retry-After says
+ * (-1: nothing), of which a minute is believed. */
 uint64_t retry_pause_usec(unsigned tries, int64_t retry_after_sec, uint64_t random);
 
-/* Additive increase, multiplicative decrease of the requests under way. */
+/* Requests under way: one more after as many successes as are allowed, half as many when the server
+ * says SlowDown; all that it says within a second counts once. */
 typedef struct RetryLimit {
     int64_t now, most;
     uint64_t lowered_usec;
@@ -52,16 +63,18 @@ typedef struct RetryLimit {
 } RetryLimit;
 
 void retry_limit_init(RetryLimit *limit, int64_t most);
-void retry_limit_success(RetryLimit *limit, uint64_t now_usec);
+void retry_limit_success(RetryLimit *limit);
 void retry_limit_slow_down(RetryLimit *limit, uint64_t now_usec);
 
-/* How long ranged gets take: the 95th percentile of the last ones, by size class. */
-enum { RETRY_LATENCIES = 64 };
+/* How long the last ranged gets took, of about one size: see retry_size_class(). */
+enum { RETRY_LATENCIES = 64, RETRY_SIZE_CLASSES = 16 };
 typedef struct RetryLatency {
     uint64_t took_usec[RETRY_LATENCIES];
-    size_t n;
+    size_t n; /* ever added */
 } RetryLatency;
+/* Sizes of one class differ by a factor of four at most. */
+size_t retry_size_class(uint64_t n_bytes);
 void retry_latency_add(RetryLatency *latency, uint64_t took_usec);
-/* After which a get is sent a second time: twice the percentile, at least 200 ms; UINT64_MAX while
- * too few are known. */
+/* After which a get is sent a second time: twice the 95th percentile, at least 200 ms; UINT64_MAX
+ * while fewer than 20 are known. */
 uint64_t retry_hedge_after_usec(const RetryLatency *latency);

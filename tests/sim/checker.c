@@ -115,16 +115,29 @@ static void check_slots(Universe *u, int job, const WorldRecord *world)
     }
 }
 
+/* Pauses of 1, 2, 4, 8, 16, 30, ... s that fit into the patience, and the one that ends it. */
+static int forgiven_at_most(const JobFacts *facts)
+{
+    int n = 0;
+    for (uint64_t usec = 0; usec < facts->store_patience_usec; n++)
+        usec += MIN(1 << MIN(n, 5), 30) * USEC_PER_SEC;
+    return n;
+}
+
 /* The books know more than a leader may have seen, so they allow it twice the number. */
-static void count_failure(Universe *u, int job)
+static void count_failure(Universe *u, int job, bool store)
 {
     JobBooks *books = &u->checker.jobs[job];
-    int most = 2 * u->options.jobs[job].facts.max_failures + 2;
-    books->failures = books->visible_step > books->visible_before ? 0 : books->failures + 1;
+    const JobFacts *facts = &u->options.jobs[job].facts;
+    bool progressed = books->visible_step > books->visible_before;
+    books->failures = progressed ? 0 : books->failures + !store;
+    books->lost = progressed ? 0 : books->lost + store;
     books->visible_before = books->visible_step;
-    if (books->failures > most)
-        BROKEN(u, "I7", "%d worlds of %s in a row did not pass step %lld", books->failures,
-               universe_job_name(job), (long long)books->visible_step);
+    int excess = MAX(0, books->lost - 2 * forgiven_at_most(facts) - 2);
+    if (books->failures + excess > 2 * facts->max_failures + 2)
+        BROKEN(u, "I7", "%d worlds of %s in a row did not pass step %lld, %d more for the store",
+               books->failures, universe_job_name(job), (long long)books->visible_step,
+               books->lost);
 }
 
 static void check_world(Universe *u, const Txn *txn, int job, const WorldRecord *world)
@@ -154,7 +167,7 @@ static void check_world(Universe *u, const Txn *txn, int job, const WorldRecord 
             BROKEN(u, "I10", "world %lld of %s recovers from a failure without an incident",
                    (long long)world->generation, name);
         else if (strcmp(incident->cause, "node-left") != 0)
-            count_failure(u, job);
+            count_failure(u, job, strcmp(incident->cause, "store-unreachable") == 0);
     }
     u->checker.n_worlds++;
 }
@@ -381,6 +394,7 @@ static void check_put(Universe *u, const Txn *txn, const Op *op)
         break;
     case KEY_DESIRED:
         u->checker.jobs[universe_job_index(key.name)].failures = 0;
+        u->checker.jobs[universe_job_index(key.name)].lost = 0;
         break;
     case KEY_SPECS:
         u->checker.jobs[universe_job_index(key.name)] = (JobBooks){.born = u->etcd.revision + 1};

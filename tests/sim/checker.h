@@ -18,6 +18,7 @@ typedef struct JobBooks {
     int64_t generation; /* of its newest world */
     int64_t visible_step, visible_before; /* that etcd has shown, ever and at the last failure */
     int failures; /* worlds in a row that failed without having shown more */
+    int lost;     /* the same, of those that failed for the store alone */
     int64_t trained_revision, trained_generation, trained_step; /* of the newest world */
     uint64_t trained_usec;
 } JobBooks;

@@ -473,7 +473,8 @@ static void draw_job(Sim *sim, const Options *o, JobPlan *ret)
     ret->facts = (JobFacts){.n_grains = ret->max,
                             .steps = ret->steps,
                             .max_failures = 2 + (int)sim_draw(sim, 9),
-                            .grow_interval_usec = SEC(sim_draw(sim, 3) * 10)};
+                            .grow_interval_usec = SEC(sim_draw(sim, 3) * 10),
+                            .store_patience_usec = SEC(sim_draw(sim, 4) * 20)};
 }
 
 void swarm_draw_options(Sim *sim, int n_nodes, Options *ret)
@@ -529,6 +530,11 @@ void swarm_describe(const Universe *u)
 
 /* ---- healing ---- */
 
+static const PhaseRecord *phase_of(Universe *u, int job)
+{
+    return etcd_record(&u->etcd, KEY_PHASES, universe_job_name(job));
+}
+
 static void heal_network(Universe *u)
 {
     u->etcd_slow_usec = 0;
@@ -577,6 +583,12 @@ static void heal(Universe *u)
     sim_say(&u->sim, "healing");
     heal_network(u);
     u->store.out = false;
+    for (int job = 0; job < u->options.n_jobs; job++) {
+        const PhaseRecord *phase = phase_of(u, job);
+        if (phase && phase->pauses > 0) /* the present one, or one for what is failing just now */
+            u->swarm.pause_usec =
+                MAX(u->swarm.pause_usec, SEC(MIN(1 << MIN(phase->pauses, 5), 30)));
+    }
     for (int i = 0; i < u->store.n; i++)
         u->store.manifests[i].corrupt = false;
     memset(u->poisoned_step, 0, sizeof(u->poisoned_step));
@@ -594,11 +606,6 @@ static void heal(Universe *u)
 }
 
 /* ---- liveness: I11 ---- */
-
-static const PhaseRecord *phase_of(Universe *u, int job)
-{
-    return etcd_record(&u->etcd, KEY_PHASES, universe_job_name(job));
-}
 
 /* Running, with a step lately; or done; or lost for good. */
 static bool is_well(Universe *u, int job)
@@ -628,11 +635,13 @@ static void start_what_failed(Universe *u, int *n_starts)
 }
 
 /* 3 TTL and the start deadline, and what is documented beside them: a store that is suspected holds
- * decisions for ten TTL, a world that was asked to leave has its deadline, a hang the watchdog's. */
+ * decisions for ten TTL, a world that was asked to leave has its deadline, a hang the watchdog's, and
+ * after some failures there is a pause. */
 static uint64_t liveness_bound(Universe *u)
 {
     const ClusterConfig *core = &u->options.core;
     uint64_t usec = 3 * core->ttl_usec + core->start_deadline_usec + core->leave_deadline_usec;
+    usec += u->swarm.pause_usec;
     usec += u->swarm.hangs ? u->options.watchdog.startup_usec : 0;
     for (int i = 0; i < u->options.n_controllers; i++)
         if (cluster_hold_until(u->controllers[i].cluster) > u->sim.now_usec)

@@ -33,6 +33,7 @@ typedef struct Options { /* drawn from the seed */
 
 typedef struct Swarm {
     bool healed, hangs;
+    uint64_t pause_usec; /* the longest that had begun, or could, when all was healed */
     uint64_t n_faults;
 } Swarm;
 

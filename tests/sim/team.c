@@ -620,7 +620,7 @@ void team_advance(Node *node, int job)
     if (!node->actor.alive)
         return;
     if (phase && view->team && phase->generation >= view->team->generation &&
-        (phase->phase == PHASE_PENDING || phase->phase >= PHASE_STOPPED))
+        (phase->phase == PHASE_PENDING || phase->phase >= PHASE_STOPPED || phase->pause_usec > 0))
         kill_team(node, view->team, "the job's phase ends it");
     settle_over(node, view);
     if (view->team && !view->team->over) {

@@ -78,6 +78,8 @@ static const Field fields[] = {
     FIELD(address, FIELD_TEXT, T(RENDEZVOUS) | T(GO)),
     FIELD(pid, FIELD_INT, T(HELLO)),
     FIELD(stage, FIELD_STAGE, T(STAGE) | T(ERROR)),
+    NEWER(waited_usec, waited_usec, FIELD_UINT64, T(STAGE)),
+    NEWER(waits_rank, waits_rank, FIELD_INT, T(STAGE)),
     FIELD(loss, FIELD_DOUBLE, T(STEP)),
     FIELD(samples_per_sec, FIELD_DOUBLE, T(STEP)),
     FIELD(samples_seen, FIELD_INT64, T(STEP)),
@@ -85,6 +87,8 @@ static const Field fields[] = {
     FIELD(step_sec, FIELD_DOUBLE, T(STEP)),
     NEWER(data_sec, data_sec, FIELD_DOUBLE, T(STEP)),
     NEWER(failed_saves, failed_saves, FIELD_INT64, T(STEP)),
+    NEWER(unsaved_since_usec, unsaved_since_usec, FIELD_UINT64, T(STEP)),
+    NEWER(save_error, save_error, FIELD_TEXT, T(STEP)),
     NEWER(write_sec, write_sec, FIELD_DOUBLE, T(SAVED)),
     NEWER(blocked_sec, blocked_sec, FIELD_DOUBLE, T(SAVED)),
     NEWER(saved_bytes, saved_bytes, FIELD_INT64, T(SAVED)),
@@ -99,6 +103,18 @@ static const Field fields[] = {
     NEWER(unmet, unmet, FIELD_INT, T(ERROR)),
     FIELD(text, FIELD_TEXT, T(ERROR) | T(DONE)),
 };
+
+/* What a store or a kernel said may be cut within a character, or be none: its other words count. */
+static json_t *text_encode(const char *text)
+{
+    json_t *whole = json_string(text);
+    if (whole)
+        return whole;
+    _cleanup_free_ char *plain = strdup(text);
+    for (char *p = plain; p && *p; p++)
+        *p = (unsigned char)*p < 0x80 ? *p : '?';
+    return plain ? json_string(plain) : NULL;
+}
 
 static json_t *field_encode(const Field *f, const ChannelMessage *m)
 {
@@ -117,7 +133,7 @@ static json_t *field_encode(const Field *f, const ChannelMessage *m)
     case FIELD_BOOL:
         return json_boolean(*(const bool *)at);
     case FIELD_TEXT:
-        return json_string_nocheck(at);
+        return text_encode(at);
     case FIELD_LONG_TEXT:
         return json_string_nocheck(*(char *const *)at ? *(char *const *)at : "");
     case FIELD_HASH:
@@ -178,14 +194,14 @@ static void field_decode(const Field *f, JsonReader *r, ChannelMessage *m)
 
     switch (f->kind) {
     case FIELD_INT:
-        if (json_get_int(r, f->name, JSON_REQUIRED, INT32_MIN, INT32_MAX, &v))
+        if (json_get_int(r, f->name, need, INT32_MIN, INT32_MAX, &v))
             *(int *)at = (int)v;
         break;
     case FIELD_INT64:
         json_get_int(r, f->name, need, INT64_MIN, INT64_MAX, (int64_t *)at);
         break;
     case FIELD_UINT64:
-        if (json_get_int(r, f->name, JSON_REQUIRED, 0, INT64_MAX, &v))
+        if (json_get_int(r, f->name, need, 0, INT64_MAX, &v))
             *(uint64_t *)at = (uint64_t)v;
         break;
     case FIELD_DOUBLE:
@@ -195,7 +211,7 @@ static void field_decode(const Field *f, JsonReader *r, ChannelMessage *m)
         json_get_bool(r, f->name, JSON_REQUIRED, (bool *)at);
         break;
     case FIELD_TEXT:
-        json_get_text(r, f->name, JSON_REQUIRED, at, f->size);
+        json_get_text(r, f->name, need, at, f->size);
         break;
     case FIELD_LONG_TEXT:
         if (json_get_string(r, f->name, JSON_REQUIRED, &text)) {

@@ -26,6 +26,7 @@ enum {
     CHANNEL_URI_MAX = 512,
     CHANNEL_ADDRESS_MAX = 128,
     CHANNEL_TEXT_MAX = 512,
+    CHANNEL_SAVE_ERROR_MAX = 200,
 };
 
 typedef enum ChannelType {
@@ -95,13 +96,19 @@ typedef struct ChannelMessage {
     int pid;                           /* hello */
 
     TrainStage stage; /* stage, error */
-    double loss;      /* step */
+    /* stage: the ranks wait for data for so long by now, at least of that rank; 0: they do not */
+    uint64_t waited_usec;
+    int waits_rank;
+    double loss; /* step */
     double samples_per_sec;
     int64_t samples_seen;
     int64_t steps;        /* step: the last one of the job */
     double step_sec;      /* step: how long it took */
     double data_sec;      /* step: of that, waiting for data */
     int64_t failed_saves; /* step: since this process began */
+    /* step: the newest save failed, and so did all since then; 0, "": it was good */
+    uint64_t unsaved_since_usec;
+    char save_error[CHANNEL_SAVE_ERROR_MAX]; /* why, for people; may be cut */
 
     char uri[CHANNEL_URI_MAX]; /* saved: the manifest's */
     Hash hash;                 /* saved: the manifest's */

@@ -240,6 +240,12 @@ static void parse_checkpoint(JsonReader *root, Job *job)
                  &job->checkpoint.every_steps);
     json_get_int(&r, "keep_last", JSON_OPTIONAL, 2, 16, &job->checkpoint.keep_last);
     json_get_int(&r, "keep_every", JSON_OPTIONAL, 0, INT64_C(1) << 40, &job->checkpoint.keep_every);
+    job->checkpoint.local_dir = take_string(&r, "local_dir", JSON_OPTIONAL, NULL);
+    if (job->checkpoint.local_dir && *job->checkpoint.local_dir != '/')
+        json_refuse(&r, "local_dir", "\"%s\" is not an absolute path", job->checkpoint.local_dir);
+    job->checkpoint.local_bytes = INT64_C(64) << 30;
+    json_get_int(&r, "local_bytes", JSON_OPTIONAL, 1 << 20, INT64_MAX,
+                 &job->checkpoint.local_bytes);
     json_close(&r);
 }
 
@@ -250,6 +256,8 @@ static void parse_recovery(JsonReader *root, Job *job)
         take_int(&r, "max_failures_at_same_step", JSON_OPTIONAL, 1, 1000, 3);
     job->recovery.grow_interval_sec =
         take_int(&r, "grow_interval_s", JSON_OPTIONAL, 0, 1000000, 600);
+    job->recovery.store_patience_sec =
+        take_int(&r, "store_patience_s", JSON_OPTIONAL, 0, 1000000, 3600);
     json_close(&r);
 }
 
@@ -369,6 +377,7 @@ Job *job_free(Job *job)
     free(job->data.empty_text_uri);
     free(job->data.cache_dir);
     free(job->checkpoint.uri);
+    free(job->checkpoint.local_dir);
     free(job);
     return NULL;
 }

@@ -87,11 +87,14 @@ typedef struct Job {
     struct {
         char *uri;
         int64_t every_steps, keep_last, keep_every; /* keep_every 0: none are kept for ever */
+        char *local_dir;     /* of each node, for copies of what it wrote; NULL: none */
+        int64_t local_bytes; /* bound of the job's copies there */
     } checkpoint;
 
     struct {
         int max_failures_at_same_step;
         int64_t grow_interval_sec;
+        int64_t store_patience_sec; /* so long generations lost to the store do not count */
     } recovery;
 
     /* Hash of everything that may change a bit: all but name, world, steps, threads, zero_stage, checkpoint,

@@ -41,11 +41,16 @@ static ChannelMessage full(ChannelType type)
                             .address = "127.0.0.1:4000",
                             .pid = 42,
                             .stage = STAGE_REDUCING,
+                            .waited_usec = 7000000,
+                            .waits_rank = 3,
                             .loss = 0x1.23456789abcdep-3,
                             .samples_per_sec = 12.5,
                             .samples_seen = 99,
                             .steps = 1000,
                             .step_sec = 0.25,
+                            .failed_saves = 3,
+                            .unsaved_since_usec = 17000000,
+                            .save_error = "s3://b/c: no answer for 300 s",
                             .uri = "file:///m",
                             .hash = {3, 4},
                             .digest = {5, UINT64_MAX},
@@ -86,6 +91,33 @@ static void a_loss_that_is_not_a_number_travels(void **state)
     assert_int_equal(channel_send(pair[0], &out, &err), 0);
     assert_int_equal(channel_receive(pair[1], &in, &err), 0);
     assert_true(isnan(in.loss));
+}
+
+/* An error's text that was cut within a character must not cost the message. */
+static void a_text_that_was_cut_travels(void **state)
+{
+    (void)state;
+    ChannelMessage out = {.type = CHANNEL_STEP, .save_error = "cannot write \xc3\xa9\xc3"},
+                   in = {0};
+    Error err = ERROR_INIT;
+    assert_int_equal(channel_send(pair[0], &out, &err), 0);
+    assert_int_equal(channel_receive(pair[1], &in, &err), 0);
+    assert_string_equal(in.save_error, "cannot write ???");
+}
+
+/* What an older trainer does not say is 0. */
+static void an_older_step_is_read(void **state)
+{
+    (void)state;
+    static const char packet[] =
+        "{\"type\":\"step\",\"generation\":1,\"step\":2,\"loss\":0.5,\"samples_per_sec\":1,"
+        "\"samples_seen\":8,\"steps\":9,\"step_sec\":0.1}";
+    ChannelMessage in = {0};
+    Error err = ERROR_INIT;
+    assert_int_equal(channel_decode(packet, strlen(packet), &in, &err), 0);
+    assert_int_equal(in.failed_saves, 0);
+    assert_int_equal(in.unsaved_since_usec, 0);
+    assert_string_equal(in.save_error, "");
 }
 
 static void bad_packets_are_named(void **state)
@@ -136,6 +168,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_message_survives, open_pair, close_pair),
         cmocka_unit_test_setup_teardown(a_loss_that_is_not_a_number_travels, open_pair, close_pair),
+        cmocka_unit_test_setup_teardown(a_text_that_was_cut_travels, open_pair, close_pair),
+        cmocka_unit_test(an_older_step_is_read),
         cmocka_unit_test_setup_teardown(bad_packets_are_named, open_pair, close_pair),
         cmocka_unit_test_setup_teardown(silence_and_end_differ, open_pair, close_pair),
         cmocka_unit_test_setup_teardown(too_long_is_refused_before_sending, open_pair, close_pair),

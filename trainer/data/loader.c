@@ -7,6 +7,7 @@
 #include "trainer/data/dataset.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -69,10 +70,13 @@ static int fill(Loader *l, int64_t ordinal, Error *err)
     int64_t step = ordinal / l->n_grains, k = ordinal % l->n_grains;
     Slot *slot = &l->slots[step % l->n_slots];
     int64_t position = (l->first_step + step) * l->global_batch + (l->first_grain + k) * l->grain;
+    int r = fault("loader.fill");
+    if (r < 0)
+        return error_errno(err, r, "step %" PRId64 ": cannot read ahead", l->first_step + step);
     for (int64_t i = 0; i < l->grain; i++) {
         size_t at = (size_t)(k * l->grain + i);
-        int r = ahead_take(l->ahead, slot->latents + at * l->n_latents, slot->text + at * l->n_text,
-                           &slot->samples[at], err);
+        r = ahead_take(l->ahead, slot->latents + at * l->n_latents, slot->text + at * l->n_text,
+                       &slot->samples[at], err);
         if (r < 0)
             return r == -ECANCELED ? r : error_prefix(err, r, "position %" PRId64, position + i);
     }

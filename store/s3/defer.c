@@ -1,0 +1,154 @@
+/* defer.c - puts that run while their caller goes on.
+ *
+ * A few threads, begun when there is something to do for them, take the puts in the order in which
+ * they came. How many requests run at once is the client's to decide: it counts all of them.
+ */
+#include "store/s3/objects.h"
+
+#include <string.h>
+
+enum {
+    THREADS_MAX = 16,
+    WAITING_MAX = 256, /* a put beyond them waits */
+};
+
+typedef struct Deferred {
+    char *key;
+    struct iovec *parts;
+    size_t n_parts;
+    StorePutFlags flags;
+} Deferred;
+
+struct S3Deferral {
+    S3Store *s3;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    Deferred waiting[WAITING_MAX]; /* a ring */
+    size_t first, n_waiting;
+    size_t n_running; /* puts */
+    pthread_t threads[THREADS_MAX];
+    size_t n_threads;
+    bool ending;
+    Error failure; /* the first since the last flush */
+};
+
+static void deferred_clear(Deferred *put)
+{
+    free(put->key);
+    free(put->parts);
+    *put = (Deferred){0};
+}
+
+static void *work(void *argument)
+{
+    S3Deferral *d = argument;
+    (void)pthread_mutex_lock(&d->lock); /* cannot fail for a default mutex */
+    for (;;) {
+        while (d->n_waiting == 0 && !d->ending)
+            (void)pthread_cond_wait(&d->changed, &d->lock); /* cannot fail */
+        if (d->ending)
+            break;
+        Deferred put = d->waiting[d->first];
+        d->first = (d->first + 1) % WAITING_MAX;
+        d->n_waiting--;
+        d->n_running++;
+        (void)pthread_cond_broadcast(&d->changed); /* cannot fail: there is room */
+        (void)pthread_mutex_unlock(&d->lock);      /* as above */
+
+        Error err = ERROR_INIT;
+        int r = s3_put_now(d->s3, put.key, put.parts, put.n_parts, put.flags, &err);
+        deferred_clear(&put);
+
+        (void)pthread_mutex_lock(&d->lock); /* as above */
+        if (r < 0 && d->failure.code == 0)
+            d->failure = err;
+        d->n_running--;
+        (void)pthread_cond_broadcast(&d->changed); /* as above */
+    }
+    (void)pthread_mutex_unlock(&d->lock); /* as above */
+    return NULL;
+}
+
+/* One more when all are busy. Without any, the caller does it. */
+static bool ensure_thread(S3Deferral *d)
+{
+    if (d->n_running + d->n_waiting >= d->n_threads && d->n_threads < THREADS_MAX &&
+        pthread_create(&d->threads[d->n_threads], NULL, work, d) == 0)
+        d->n_threads++;
+    return d->n_threads > 0;
+}
+
+int s3_defer(S3Store *s3, const char *key, const struct iovec *parts, size_t n_parts,
+             StorePutFlags flags, Error *err)
+{
+    S3Deferral *d = s3->deferral;
+    Deferred put = {.key = strdup(key),
+                    .parts = calloc(n_parts + 1, sizeof(*parts)),
+                    .n_parts = n_parts,
+                    .flags = flags};
+    if (!put.key || !put.parts) {
+        deferred_clear(&put);
+        return error_set(err, -ENOMEM, "out of memory writing %s/%s", s3->store.uri, key);
+    }
+    for (size_t i = 0; i < n_parts; i++)
+        put.parts[i] = parts[i];
+
+    (void)pthread_mutex_lock(&d->lock); /* cannot fail for a default mutex */
+    bool threads = ensure_thread(d);
+    if (threads) {
+        while (d->n_waiting == WAITING_MAX)
+            (void)pthread_cond_wait(&d->changed,
+                                    &d->lock); /* cannot fail; a put has its deadline */
+        d->waiting[(d->first + d->n_waiting++) % WAITING_MAX] = put;
+        (void)pthread_cond_broadcast(&d->changed); /* cannot fail */
+    }
+    (void)pthread_mutex_unlock(&d->lock); /* as above */
+    if (threads)
+        return 0;
+    deferred_clear(&put);
+    return s3_put_now(s3, key, parts, n_parts, flags, err);
+}
+
+int s3_flush(Store *store, Error *err)
+{
+    S3Deferral *d = s3_store(store)->deferral;
+    (void)pthread_mutex_lock(&d->lock); /* cannot fail for a default mutex */
+    while (d->n_waiting > 0 || d->n_running > 0)
+        (void)pthread_cond_wait(&d->changed, &d->lock); /* cannot fail; a put has its deadline */
+    Error failure = d->failure;
+    d->failure = ERROR_INIT;
+    (void)pthread_mutex_unlock(&d->lock); /* as above */
+    return failure.code < 0 ? error_set(err, failure.code, "%s", failure.text) : 0;
+}
+
+int s3_deferral_new(S3Store *s3, S3Deferral **ret, Error *err)
+{
+    S3Deferral *d = calloc(1, sizeof(*d));
+    if (!d)
+        return error_set(err, -ENOMEM, "out of memory");
+    d->s3 = s3;
+    (void)pthread_mutex_init(&d->lock, NULL);   /* cannot fail with default attributes */
+    (void)pthread_cond_init(&d->changed, NULL); /* as above */
+    *ret = d;
+    return 0;
+}
+
+S3Deferral *s3_deferral_free(S3Deferral *d)
+{
+    if (!d)
+        return NULL;
+    (void)pthread_mutex_lock(&d->lock); /* cannot fail for a default mutex */
+    d->ending = true;
+    (void)pthread_cond_broadcast(&d->changed); /* cannot fail */
+    (void)pthread_mutex_unlock(&d->lock);      /* as above */
+    if (d->n_threads > 0)
+        s3_end_flights(d->s3); /* nobody asked for their flush */
+    for (size_t i = 0; i < d->n_threads; i++)
+        (void)pthread_join(d->threads[i], NULL); /* ours, and not yet joined */
+    for (; d->n_waiting > 0; d->n_waiting--, d->first = (d->first + 1) % WAITING_MAX)
+        deferred_clear(&d->waiting[d->first]);
+    (void)pthread_cond_destroy(&d->changed); /* nobody waits */
+    (void)pthread_mutex_destroy(&d->lock);   /* not held */
+    free(d);
+    return NULL;
+}

@@ -1,0 +1,338 @@
+/* multipart.c - an object that goes up in parts: create, the parts together, complete.
+ *
+ * All parts but the last are equal in size (R2 wants that), larger where there would be too many.
+ * Their bodies are slices of the caller's iovecs. Whatever fails, the upload is aborted; when the
+ * server cannot be reached for that, a sweep finds it.
+ *
+ * When the answer to the creation was lost and it was tried again, there may be an upload whose id
+ * nobody knows. Uploads of this very name that began meanwhile are then aborted. Should one of them
+ * belong to another writer of the same name, that finds no upload, and begins anew.
+ */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/hash.h"
+#include "store/s3/objects.h"
+
+#include <openssl/evp.h>
+#include <string.h>
+
+enum { WINDOW_MAX = 64, ABORT_SEC = 10, REPLY_MAX = 64 << 10 };
+
+bool s3_is_multipart(const S3Options *options, uint64_t n_bytes)
+{
+    return n_bytes > MIN(2 * options->part_bytes, S3_WHOLE_MAX);
+}
+
+int s3_part_bytes(const S3Options *options, uint64_t n_bytes, uint64_t *ret, Error *err)
+{
+    const uint64_t round = UINT64_C(1) << 20;
+    uint64_t part = MAX(options->part_bytes, DIV_ROUND_UP(n_bytes, (uint64_t)S3_PARTS_MAX));
+    if (part > options->part_bytes)
+        part = ROUND_UP(part, round);
+    if (part > S3_WHOLE_MAX)
+        return error_set(err, -EFBIG, "%llu bytes are more than %d parts of 5 GiB",
+                         (unsigned long long)n_bytes, S3_PARTS_MAX);
+    *ret = part;
+    return 0;
+}
+
+typedef struct PartDone {
+    char etag[STORE_VERSION_MAX];
+    uint32_t crc;
+} PartDone;
+
+/* A part under way. */
+typedef struct Slot {
+    S3Flight flight;
+    struct iovec *body;
+    size_t n_body;
+    char number[12];
+    S3Pair query[2];
+} Slot;
+
+typedef struct Upload {
+    S3Put *put;
+    char *id;
+    uint64_t part_bytes, begun_usec;
+    size_t n_parts, window;
+    PartDone *done;
+    Slot *slots;
+    bool orphan; /* there may be another one whose id is not known */
+} Upload;
+
+static int out_of_memory(const S3Put *put, Error *err)
+{
+    return error_set(err, -ENOMEM, "out of memory writing %s/%s", put->s3->store.uri, put->key);
+}
+
+/* -EAGAIN: the upload is gone. */
+static int refuse_part(const S3Put *put, const S3Request *request, Error *err)
+{
+    if (request->result == -ENOENT && strcmp(request->refusal.code, "NoSuchBucket") != 0)
+        return error_set(err, -EAGAIN, "cannot write %s/%s: its upload is gone", put->s3->store.uri,
+                         put->key);
+    return s3_refuse(put->s3, put->key, request, "write", err);
+}
+
+/* The part of the body from `offset` on, as iovecs; the caller frees them. */
+static struct iovec *slice(const S3Put *put, uint64_t offset, uint64_t n_bytes, size_t *ret_n)
+{
+    uint64_t at = 0;
+    size_t first = 0, n = 0;
+    while (at + put->parts[first].iov_len <= offset)
+        at += put->parts[first++].iov_len;
+    struct iovec *body = calloc(put->n_parts - first, sizeof(*body));
+    for (size_t i = first; body && n_bytes > 0; i++) {
+        const size_t skip = (size_t)(MAX(offset, at) - at);
+        const size_t take = (size_t)MIN(put->parts[i].iov_len - skip, n_bytes);
+        at += put->parts[i].iov_len;
+        if (take > 0)
+            body[n++] = (struct iovec){(char *)put->parts[i].iov_base + skip, take};
+        n_bytes -= take;
+    }
+    *ret_n = n;
+    return body;
+}
+
+/* ---- the parts ---- */
+
+static int part_begin(Upload *u, size_t index, Error *err)
+{
+    const S3Put *put = u->put;
+    Slot *slot = &u->slots[index % u->window];
+    const uint64_t offset = index * u->part_bytes;
+    const uint64_t n_bytes = MIN(u->part_bytes, put->n_bytes - offset);
+    *slot = (Slot){0};
+    slot->body = slice(put, offset, n_bytes, &slot->n_body);
+    if (!slot->body)
+        return out_of_memory(put, err);
+    (void)snprintf(slot->number, sizeof(slot->number), "%zu", index + 1);
+    slot->query[0] = (S3Pair){"partNumber", slot->number};
+    slot->query[1] = (S3Pair){"uploadId", u->id};
+    slot->flight.request = (S3Request){
+        .method = S3_PUT,
+        .bucket = put->s3->bucket,
+        .key = put->name.text,
+        .query = slot->query,
+        .n_query = ELEMENTSOF(slot->query),
+        .body = slot->body,
+        .n_body = slot->n_body,
+        .checksum = true,
+        .repeatable = true,
+        .deadline_usec = clock_boottime_usec() + put->s3->options->deadline_usec + n_bytes,
+    };
+    s3_launch(put->s3, &slot->flight);
+    return 0;
+}
+
+static int part_end(Upload *u, size_t index, Error *err)
+{
+    const S3Put *put = u->put;
+    Slot *slot = &u->slots[index % u->window];
+    const S3Request *request = &slot->flight.request;
+    int r = s3_land(put->s3, &slot->flight);
+    if (r < 0)
+        r = refuse_part(put, request, err);
+    else if (!request->reply.etag[0])
+        r = error_set(err, -EIO, "cannot write %s/%s: the server gives no ETag to part %zu",
+                      put->s3->store.uri, put->key, index + 1);
+    if (r == 0) {
+        PartDone *done = &u->done[index];
+        memcpy(done->etag, request->reply.etag, sizeof(done->etag));
+        for (size_t i = 0; put->can.checksum && i < slot->n_body; i++)
+            done->crc = crc32c(done->crc, slot->body[i].iov_base, slot->body[i].iov_len);
+    }
+    free(slot->body);
+    slot->body = NULL;
+    return r;
+}
+
+/* At most `window` at a time, ended in order. */
+static int put_parts(Upload *u, Error *err)
+{
+    int r = 0;
+    size_t begun = 0, ended = 0;
+    while (r == 0 && ended < u->n_parts) {
+        while (r == 0 && begun < MIN(ended + u->window, u->n_parts)) {
+            r = part_begin(u, begun, err);
+            begun += r == 0;
+        }
+        if (r == 0)
+            r = part_end(u, ended++, err);
+    }
+    for (size_t i = ended; i < begun; i++)
+        s3_cancel(u->put->s3->client, &u->slots[i % u->window].flight.request);
+    for (size_t i = ended; i < begun; i++)
+        (void)part_end(u, i, NULL); /* cancelled; the first failure is told */
+    return r;
+}
+
+/* ---- create, complete, abort ---- */
+
+static int create(Upload *u, Error *err)
+{
+    const S3Put *put = u->put;
+    S3Pair headers[2] = {{S3_MARK_HEADER, put->mark}};
+    size_t n_headers = 1;
+    if (put->can.checksum)
+        headers[n_headers++] = (S3Pair){"x-amz-checksum-algorithm", "CRC32C"};
+    const S3Pair query = {"uploads", NULL};
+    S3Flight flight = {.request = {.method = S3_POST,
+                                   .bucket = put->s3->bucket,
+                                   .key = put->name.text,
+                                   .query = &query,
+                                   .n_query = 1,
+                                   .headers = headers,
+                                   .n_headers = n_headers,
+                                   .text_max = REPLY_MAX,
+                                   .repeatable = true, /* see u->orphan */
+                                   .deadline_usec = put->deadline_usec}};
+    S3Request *request = &flight.request;
+    u->begun_usec = clock_boottime_usec();
+    int r = s3_fly(put->s3, &flight);
+    u->orphan = request->tries > 1 || request->unknown;
+    if (r < 0)
+        r = s3_refuse(put->s3, put->key, request, "write", err);
+    else if ((r = reply_upload_id(request->text, request->n_text, &u->id, err)) < 0)
+        r = error_prefix(err, -EIO, "cannot write %s/%s", put->s3->store.uri, put->key);
+    free(request->text);
+    return r;
+}
+
+/* <CompleteMultipartUpload>; an ETag may hold what XML does not take as it is. */
+static int complete_body(const Upload *u, char **ret, size_t *ret_bytes)
+{
+    FILE *out = open_memstream(ret, ret_bytes);
+    if (!out)
+        return -ENOMEM;
+    fputs("<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">", out);
+    for (size_t i = 0; i < u->n_parts; i++) {
+        const PartDone *part = &u->done[i];
+        fprintf(out, "<Part><PartNumber>%zu</PartNumber><ETag>&quot;", i + 1);
+        s3_xml_escape(out, part->etag);
+        fputs("&quot;</ETag>", out);
+        if (u->put->can.checksum) {
+            const unsigned char big[] = {(unsigned char)(part->crc >> 24),
+                                         (unsigned char)(part->crc >> 16),
+                                         (unsigned char)(part->crc >> 8), (unsigned char)part->crc};
+            char text[9];
+            EVP_EncodeBlock((unsigned char *)text, big, sizeof(big));
+            fprintf(out, "<ChecksumCRC32C>%s</ChecksumCRC32C>", text);
+        }
+        fputs("</Part>", out);
+    }
+    fputs("</CompleteMultipartUpload>", out);
+    const bool failed = ferror(out) != 0;
+    return fclose(out) != 0 || failed ? -ENOMEM : 0;
+}
+
+/* -EAGAIN: the upload is gone, maybe because it was completed and the answer was lost; or a 200 held
+ * an error. */
+static int complete(Upload *u, Error *err)
+{
+    const S3Put *put = u->put;
+    _cleanup_free_ char *body = NULL;
+    size_t n_bytes;
+    if (complete_body(u, &body, &n_bytes) < 0)
+        return out_of_memory(put, err);
+    const struct iovec part = {body, n_bytes};
+    const S3Pair query = {"uploadId", u->id};
+    const S3Pair headers[] = {{"Content-Type", "application/xml"}, {"If-None-Match", "*"}};
+    const bool conditional = (put->flags & STORE_IF_ABSENT) && put->can.if_absent;
+    S3Flight flight = {.request = {.method = S3_POST,
+                                   .bucket = put->s3->bucket,
+                                   .key = put->name.text,
+                                   .query = &query,
+                                   .n_query = 1,
+                                   .headers = headers,
+                                   .n_headers = conditional ? 2 : 1,
+                                   .body = &part,
+                                   .n_body = 1,
+                                   .text_max = REPLY_MAX,
+                                   .repeatable = true, /* a second one finds no upload */
+                                   .deadline_usec = put->deadline_usec}};
+    S3Request *request = &flight.request;
+    int r = s3_fly(put->s3, &flight);
+    char etag[STORE_VERSION_MAX];
+    if (r < 0)
+        r = refuse_part(put, request, err);
+    else if (reply_complete(request->text, request->n_text, etag, err) < 0)
+        r = error_prefix(err, -EAGAIN, "cannot write %s/%s", put->s3->store.uri, put->key);
+    free(request->text);
+    return r;
+}
+
+int s3_abort(S3Store *s3, const char *name, const char *id, Error *err)
+{
+    const S3Pair query = {"uploadId", id};
+    S3Request request = {.method = S3_DELETE,
+                         .bucket = s3->bucket,
+                         .key = name,
+                         .query = &query,
+                         .n_query = 1,
+                         .repeatable = true,
+                         .deadline_usec = clock_boottime_usec() + ABORT_SEC * USEC_PER_SEC};
+    int r = s3_do(s3->client, &request, err);
+    return r == -ENOENT ? 0 : r;
+}
+
+/* ---- the whole ---- */
+
+typedef struct Orphans {
+    const Upload *upload;
+    uint64_t age_usec; /* since our creation began */
+} Orphans;
+
+static int abort_orphan(void *context, const ReplyUpload *found, int64_t server_date, Error *err)
+{
+    const Orphans *o = context;
+    const S3Put *put = o->upload->put;
+    const uint64_t now_usec =
+        server_date > 0 ? (uint64_t)server_date * USEC_PER_SEC : clock_realtime_usec();
+    if (strcmp(found->key, put->name.text) != 0 ||
+        (o->upload->id && strcmp(found->id, o->upload->id) == 0) ||
+        found->begun_usec + o->age_usec + 2 * USEC_PER_SEC < now_usec) /* whole seconds, twice */
+        return 0;
+    return s3_abort(put->s3, found->key, found->id, err);
+}
+
+/* Tries; what stays is swept. */
+static void abort_orphans(const Upload *u)
+{
+    Orphans o = {.upload = u, .age_usec = clock_boottime_usec() - u->begun_usec};
+    (void)s3_each_upload(u->put->s3, u->put->name.text, abort_orphan, &o, NULL);
+}
+
+static int upload(Upload *u, Error *err)
+{
+    const S3Put *put = u->put;
+    u->done = calloc(u->n_parts, sizeof(*u->done));
+    u->slots = calloc(u->window, sizeof(*u->slots));
+    if (!u->done || !u->slots)
+        return out_of_memory(put, err);
+    int r = create(u, err);
+    if (r == 0)
+        r = put_parts(u, err);
+    if (r == 0 && (r = fault("store.put.half")) < 0)
+        (void)error_errno(err, r, "cannot write %s/%s", put->s3->store.uri, put->key);
+    return r == 0 ? complete(u, err) : r;
+}
+
+int s3_upload(S3Put *put, Error *err)
+{
+    Upload u = {.put = put};
+    int r = s3_part_bytes(put->s3->options, put->n_bytes, &u.part_bytes, err);
+    if (r < 0)
+        return error_prefix(err, r, "cannot write %s/%s", put->s3->store.uri, put->key);
+    u.n_parts = (size_t)DIV_ROUND_UP(put->n_bytes, u.part_bytes);
+    u.window = MIN(u.n_parts, (size_t)MIN(put->s3->options->connections, (int64_t)WINDOW_MAX));
+    r = upload(&u, err);
+    if (r < 0 && u.id)
+        (void)s3_abort(put->s3, put->name.text, u.id, NULL); /* else a sweep does it */
+    if (u.orphan)
+        abort_orphans(&u);
+    free(u.id);
+    free(u.done);
+    free(u.slots);
+    return r;
+}

@@ -1,0 +1,158 @@
+/* probe.c - what a server does with what it may not know.
+ *
+ * A writer asks once per process, endpoint and bucket, with an object of its own below the prefix,
+ * which is removed at the end (or, when the writer dies, by a sweep: its name is a temporary's):
+ *
+ *   a PUT with a bad x-amz-checksum-crc32c      refused: the server looks at it; else it does not
+ *   a PUT with If-None-Match: *                 when nothing is there
+ *   another                                     412: it obeys; done, or refused as unknown: it does not
+ *
+ * The first is left out where the options say whether to send checksums. A server that cannot be
+ * reached, or refuses who we are, is an error and is asked again by the next put.
+ */
+#include "base/clock.h"
+#include "store/s3/objects.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { SITES_MAX = 16 }; /* kept; more are asked each time */
+
+typedef struct Site {
+    char *endpoint, *bucket;
+    S3Abilities can;
+} Site;
+
+static pthread_mutex_t sites_lock = PTHREAD_MUTEX_INITIALIZER; /* held while one asks */
+static Site sites[SITES_MAX];
+static size_t n_sites;
+
+static const char *endpoint_of(const S3Store *s3)
+{
+    const S3Options *options = s3->options;
+    return options->endpoint ? options->endpoint : options->region;
+}
+
+/* -EEXIST: refused since it is there. -EBADMSG: refused as wrong, or not known. */
+static int put_scratch(S3Store *s3, const S3Name *name, const S3Pair *header, Error *err)
+{
+    struct iovec body = {(void *)(uintptr_t) "sdtrain", 7}; /* read only */
+    S3Flight flight = {.request = {.method = S3_PUT,
+                                   .bucket = s3->bucket,
+                                   .key = name->text,
+                                   .headers = header,
+                                   .n_headers = 1,
+                                   .body = &body,
+                                   .n_body = 1,
+                                   .repeatable = true}};
+    const S3Request *request = &flight.request;
+    int r = s3_fly(s3, &flight);
+    if (r == 0 || r == -EEXIST || r == -EAGAIN)
+        return r;
+    if (r == -EOPNOTSUPP || request->status == 400 || request->status == 501)
+        return -EBADMSG;
+    return s3_refuse(s3, name->text + strlen(s3->prefix), request, "write", err);
+}
+
+static int ask_checksum(S3Store *s3, const S3Name *name, bool *ret, Error *err)
+{
+    switch (s3->options->checksum) {
+    case S3_ON:
+    case S3_OFF:
+        *ret = s3->options->checksum == S3_ON;
+        return 0;
+    case S3_AUTO:
+        break;
+    }
+    /* Not one of other bytes, since that would be sent again: it may be the network that errs. */
+    int r = put_scratch(s3, name, &(S3Pair){"x-amz-checksum-crc32c", "none"}, err);
+    if (r < 0 && r != -EBADMSG)
+        return r;
+    *ret = r == -EBADMSG;
+    return 0;
+}
+
+/* Nobody else knows the name: what is there is ours. A first one may find what ask_checksum() left. */
+static int ask_if_absent(S3Store *s3, const S3Name *name, bool *ret, Error *err)
+{
+    int r = 0;
+    for (int i = 0; i < 2 && r == 0; i++)
+        r = put_scratch(s3, name, &(S3Pair){"If-None-Match", "*"}, err);
+    if (r < 0 && r != -EEXIST && r != -EAGAIN && r != -EBADMSG)
+        return r;
+    *ret = r == -EEXIST || r == -EAGAIN;
+    return 0;
+}
+
+static int ask(S3Store *s3, S3Abilities *ret, Error *err)
+{
+    uint64_t random;
+    char key[sizeof(STORE_TEMPORARY "probe-0123456789abcdef")];
+    S3Name name;
+    s3_draw(&random, sizeof(random));
+    (void)snprintf(key, sizeof(key), STORE_TEMPORARY "probe-%016" PRIx64, random);
+    int r = s3_name(s3, key, &name, err);
+    if (r == 0)
+        r = ask_checksum(s3, &name, &ret->checksum, err);
+    if (r == 0)
+        r = ask_if_absent(s3, &name, &ret->if_absent, err);
+    if (r == 0)
+        (void)s3_delete(&s3->store, key, NULL); /* a sweep takes it; who may not, may still put */
+    return r;
+}
+
+static const Site *site_find(const S3Store *s3)
+{
+    for (size_t i = 0; i < n_sites; i++)
+        if (strcmp(sites[i].endpoint, endpoint_of(s3)) == 0 &&
+            strcmp(sites[i].bucket, s3->bucket) == 0)
+            return &sites[i];
+    return NULL;
+}
+
+static void site_keep(const S3Store *s3, const S3Abilities *can)
+{
+    if (n_sites == SITES_MAX)
+        return;
+    Site site = {.endpoint = strdup(endpoint_of(s3)), .bucket = strdup(s3->bucket), .can = *can};
+    if (site.endpoint && site.bucket) {
+        sites[n_sites++] = site;
+    } else {
+        free(site.endpoint);
+        free(site.bucket);
+    }
+}
+
+int s3_probe(S3Store *s3, S3Abilities *ret, Error *err)
+{
+    int r = 0;
+    S3Abilities can = {0};
+    const uint64_t begun_usec = clock_boottime_usec();
+    (void)pthread_mutex_lock(&sites_lock); /* cannot fail for a default mutex */
+    const Site *site = site_find(s3);
+    if (site) {
+        can = site->can;
+    } else if (s3->probe_failed_usec >= begun_usec) { /* while this one waited */
+        r = error_set(err, s3->probe_failure.code, "%s", s3->probe_failure.text);
+    } else if ((r = ask(s3, &can, &s3->probe_failure)) == 0) {
+        site_keep(s3, &can);
+    } else {
+        s3->probe_failed_usec = clock_boottime_usec();
+        (void)error_set(err, r, "%s", s3->probe_failure.text); /* r is told below */
+    }
+    (void)pthread_mutex_unlock(&sites_lock); /* as above */
+    if (r < 0)
+        return r;
+    s3_client_set_checksum(s3->client, can.checksum);
+    *ret = can;
+    return 0;
+}
+
+int s3_puts_if_absent(Store *store, bool *ret, Error *err)
+{
+    S3Abilities can;
+    int r = s3_probe(s3_store(store), &can, err);
+    if (r == 0)
+        *ret = can.if_absent;
+    return r;
+}

@@ -1,0 +1,313 @@
+/* reads.c - bytes of objects, in ranges that come together.
+ *
+ * What needs more than one range compares the ETags of all answers: an object that was changed in
+ * between is read again. A fetch takes its buffers from the client's budget, all at once, so that
+ * two fetches cannot hold what the other waits for.
+ */
+#include "base/clock.h"
+#include "base/file.h"
+#include "store/s3/objects.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+enum {
+    READ_TRIES = 3,    /* of an object that changes */
+    FETCH_WINDOW = 16, /* ranges in memory at most, and a quarter of the budget */
+};
+
+typedef struct Ranges {
+    S3Name name;
+    size_t n;
+    S3Request requests[];
+} Ranges;
+
+/* In the words of store.h: a range that the object does not have is -EIO. */
+static int refuse_range(const S3Store *s3, const char *key, const S3Request *request, Error *err)
+{
+    if (request->status == 416)
+        return error_set(err, -EIO, "%s/%s is shorter than %llu bytes", s3->store.uri, key,
+                         (unsigned long long)(request->offset + request->n_bytes));
+    return s3_refuse(s3, key, request, "read", err);
+}
+
+static S3Request range_request(const S3Store *s3, const S3Name *name, uint64_t offset,
+                               size_t n_bytes, void *buffer)
+{
+    return (S3Request){.method = S3_GET,
+                       .bucket = s3->bucket,
+                       .key = name->text,
+                       .repeatable = true,
+                       .buffer = buffer,
+                       .ranged = true,
+                       .offset = offset,
+                       .n_bytes = n_bytes,
+                       .deadline_usec =
+                           clock_boottime_usec() + s3->options->deadline_usec + n_bytes};
+}
+
+static void begin_ranges(S3Store *s3, Ranges *ranges, const StoreRead *read)
+{
+    const uint64_t part = s3->options->part_bytes;
+    for (size_t i = 0; i < ranges->n; i++) {
+        const uint64_t at = i * part;
+        ranges->requests[i] =
+            range_request(s3, &ranges->name, read->offset + at,
+                          (size_t)MIN(part, read->n_bytes - at), (char *)read->buffer + at);
+        s3_begin(s3->client, &ranges->requests[i]);
+    }
+}
+
+/* -ESTALE: not all of one version. */
+static int end_ranges(S3Store *s3, Ranges *ranges, const StoreRead *read, Error *err)
+{
+    int r = 0;
+    for (size_t i = 0; i < ranges->n; i++) {
+        S3Request *request = &ranges->requests[i];
+        if (r < 0)
+            s3_cancel(s3->client, request);
+        int q = s3_wait(s3->client, request, NULL);
+        if (r == 0 && q < 0)
+            r = refuse_range(s3, read->key, request, err);
+        if (r == 0 && strcmp(request->reply.etag, ranges->requests[0].reply.etag) != 0)
+            r = error_set(err, -ESTALE, "%s/%s changed while it was read", s3->store.uri,
+                          read->key);
+    }
+    return r;
+}
+
+int s3_read_begin(Store *store, StoreRead *read, Error *err)
+{
+    S3Store *s3 = s3_store(store);
+    const size_t n = (size_t)DIV_ROUND_UP((uint64_t)read->n_bytes, s3->options->part_bytes);
+    Ranges *ranges = calloc(1, sizeof(*ranges) + n * sizeof(S3Request));
+    if (!ranges)
+        return error_set(err, -ENOMEM, "out of memory reading %s/%s", store->uri, read->key);
+    int r = s3_name(s3, read->key, &ranges->name, err);
+    if (r == 0 && read->n_bytes > UINT64_MAX - read->offset)
+        r = error_set(err, -EIO, "%s/%s is shorter than that", store->uri, read->key);
+    if (r < 0) {
+        free(ranges);
+        return r;
+    }
+    ranges->n = n;
+    begin_ranges(s3, ranges, read);
+    read->state = ranges;
+    return 0;
+}
+
+/* There is no range of no bytes. */
+static int read_nothing(Store *store, const StoreRead *read, Error *err)
+{
+    uint64_t n_bytes;
+    int r = store->backend->head(store, read->key, &n_bytes, err);
+    if (r == 0 && read->offset > n_bytes)
+        r = error_set(err, -EIO, "%s/%s is shorter than %llu bytes", store->uri, read->key,
+                      (unsigned long long)read->offset);
+    return r;
+}
+
+int s3_read_wait(Store *store, StoreRead *read, Error *err)
+{
+    S3Store *s3 = s3_store(store);
+    Ranges *ranges = read->state;
+    int r = ranges->n == 0 ? read_nothing(store, read, err) : end_ranges(s3, ranges, read, err);
+    for (int tries = 1; r == -ESTALE && tries < READ_TRIES; tries++) {
+        begin_ranges(s3, ranges, read);
+        r = end_ranges(s3, ranges, read, err);
+    }
+    free(ranges);
+    read->state = NULL;
+    return r == -ESTALE ? -EIO : r;
+}
+
+void s3_read_cancel(Store *store, StoreRead *read)
+{
+    S3Store *s3 = s3_store(store);
+    Ranges *ranges = read->state;
+    for (size_t i = 0; ranges && i < ranges->n; i++)
+        s3_cancel(s3->client, &ranges->requests[i]);
+    for (size_t i = 0; ranges && i < ranges->n; i++)
+        (void)s3_wait(s3->client, &ranges->requests[i], NULL); /* nobody wants it */
+    free(ranges);
+    read->state = NULL;
+}
+
+int s3_get_range(Store *store, const char *key, uint64_t offset, size_t n_bytes, void *buffer,
+                 Error *err)
+{
+    StoreRead read = {.key = key, .offset = offset, .n_bytes = n_bytes, .buffer = buffer};
+    int r = s3_read_begin(store, &read, err);
+    return r < 0 ? r : s3_read_wait(store, &read, err);
+}
+
+/* ---- whole objects ---- */
+
+static int too_big(const Store *store, const char *key, uint64_t n_bytes, size_t max, Error *err)
+{
+    return error_set(err, -EFBIG, "%s/%s has %llu bytes, more than the %zu read at most",
+                     store->uri, key, (unsigned long long)n_bytes, max);
+}
+
+/* An object of more than a part: its size first, then its ranges. */
+static int get_in_ranges(Store *store, const char *key, size_t max_bytes, char **ret,
+                         size_t *ret_bytes, Error *err)
+{
+    uint64_t n_bytes;
+    int r = store->backend->head(store, key, &n_bytes, err);
+    if (r < 0)
+        return r;
+    if (n_bytes > max_bytes)
+        return too_big(store, key, n_bytes, max_bytes, err);
+    _cleanup_free_ char *data = malloc((size_t)n_bytes + 1);
+    if (!data)
+        return error_set(err, -ENOMEM, "out of memory reading %s/%s", store->uri, key);
+    r = s3_get_range(store, key, 0, (size_t)n_bytes, data, err);
+    if (r < 0)
+        return r;
+    data[n_bytes] = '\0';
+    *ret = TAKE_PTR(data);
+    *ret_bytes = (size_t)n_bytes;
+    return 0;
+}
+
+int s3_get(Store *store, const char *key, size_t max_bytes, char **ret, size_t *ret_bytes,
+           Error *err)
+{
+    S3Store *s3 = s3_store(store);
+    S3Name name;
+    int r = s3_name(s3, key, &name, err);
+    if (r < 0)
+        return r;
+    S3Request request = {.method = S3_GET,
+                         .bucket = s3->bucket,
+                         .key = name.text,
+                         .repeatable = true,
+                         .text_max = (size_t)MIN(max_bytes, s3->options->part_bytes)};
+    r = s3_do(s3->client, &request, NULL);
+    _cleanup_free_ char *text = request.text;
+    size_t n_bytes = request.n_text;
+    if (r == -EFBIG) {
+        r = get_in_ranges(store, key, max_bytes, &text, &n_bytes, err);
+        if (r < 0)
+            return r;
+    } else if (r < 0) {
+        return s3_refuse(s3, key, &request, "read", err);
+    } else if (!text && !(text = strdup(""))) {
+        return error_set(err, -ENOMEM, "out of memory reading %s/%s", store->uri, key);
+    }
+    *ret = TAKE_PTR(text);
+    if (ret_bytes)
+        *ret_bytes = n_bytes;
+    return 0;
+}
+
+/* ---- into a file ---- */
+
+typedef struct Fetch {
+    S3Store *s3;
+    const char *key;
+    S3Name name;
+    uint64_t n_bytes, part_bytes;
+    size_t n, window;
+    int fd;
+    char *buffers;
+    S3Request *requests;
+    char etag[STORE_VERSION_MAX];
+} Fetch;
+
+static void fetch_begin(Fetch *f, size_t index)
+{
+    const uint64_t at = index * f->part_bytes;
+    S3Request *request = &f->requests[index % f->window];
+    *request = range_request(f->s3, &f->name, at, (size_t)MIN(f->part_bytes, f->n_bytes - at),
+                             f->buffers + index % f->window * f->part_bytes);
+    s3_begin(f->s3->client, request);
+}
+
+static int write_at(int fd, const char *data, size_t n_bytes, uint64_t offset)
+{
+    while (n_bytes > 0) {
+        ssize_t n = pwrite(fd, data, n_bytes, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        data += n;
+        n_bytes -= (size_t)n;
+        offset += (uint64_t)n;
+    }
+    return 0;
+}
+
+static int fetch_end(Fetch *f, size_t index, Error *err)
+{
+    S3Request *request = &f->requests[index % f->window];
+    if (s3_wait(f->s3->client, request, NULL) < 0)
+        return refuse_range(f->s3, f->key, request, err);
+    if (index == 0)
+        memcpy(f->etag, request->reply.etag, sizeof(f->etag));
+    if (strcmp(f->etag, request->reply.etag) != 0)
+        return error_set(err, -ESTALE, "%s/%s changed while it was fetched", f->s3->store.uri,
+                         f->key);
+    int r = write_at(f->fd, request->buffer, request->n_bytes, request->offset);
+    if (r < 0)
+        return error_errno(err, r, "cannot write what is fetched of %s/%s", f->s3->store.uri,
+                           f->key);
+    return 0;
+}
+
+static int fetch_once(Fetch *f, Error *err)
+{
+    int r = 0;
+    size_t begun = 0, ended = 0;
+    while (r == 0 && ended < f->n) {
+        while (begun < MIN(ended + f->window, f->n))
+            fetch_begin(f, begun++);
+        r = fetch_end(f, ended++, err);
+    }
+    for (size_t i = ended; i < begun; i++)
+        s3_cancel(f->s3->client, &f->requests[i % f->window]);
+    for (size_t i = ended; i < begun; i++)
+        (void)s3_wait(f->s3->client, &f->requests[i % f->window], NULL); /* cancelled */
+    return r;
+}
+
+static int fetch_ranges(Fetch *f, Error *err)
+{
+    const size_t n_bytes = f->window * (size_t)f->part_bytes;
+    int r = s3_reserve(f->s3->client, n_bytes,
+                       clock_boottime_usec() + f->s3->options->deadline_usec, err);
+    if (r < 0)
+        return error_prefix(err, r, "cannot fetch %s/%s", f->s3->store.uri, f->key);
+    f->buffers = malloc(n_bytes);
+    f->requests = calloc(f->window, sizeof(*f->requests));
+    if (!f->buffers || !f->requests)
+        r = error_set(err, -ENOMEM, "out of memory fetching %s/%s", f->s3->store.uri, f->key);
+    else
+        r = fetch_once(f, err);
+    for (int tries = 1; r == -ESTALE && tries < READ_TRIES; tries++)
+        r = fetch_once(f, err);
+    free(f->buffers);
+    free(f->requests);
+    s3_release(f->s3->client, n_bytes);
+    return r == -ESTALE ? -EIO : r;
+}
+
+int s3_fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err)
+{
+    S3Store *s3 = s3_store(store);
+    Fetch f = {.s3 = s3, .key = key, .n_bytes = n_bytes, .fd = fd};
+    int r = s3_name(s3, key, &f.name, err);
+    if (r < 0 || n_bytes == 0)
+        return r;
+    /* A full disk is told before anything comes. Not every file system can do this. */
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)n_bytes) < 0 &&
+        (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
+        return error_errno(err, -errno, "cannot write what is fetched of %s/%s", store->uri, key);
+    f.part_bytes = MIN(s3->options->part_bytes, n_bytes);
+    f.n = (size_t)DIV_ROUND_UP(n_bytes, f.part_bytes);
+    const uint64_t share = s3->options->memory_bytes / 4 / f.part_bytes;
+    f.window = MIN(f.n, (size_t)CLAMP(share, (uint64_t)1, (uint64_t)FETCH_WINDOW));
+    return fetch_ranges(&f, err);
+}

@@ -1,0 +1,194 @@
+/* s3.c - s3://: objects of a bucket below a prefix. Opening, names, errors, head and version; the
+ * other parts are put.c, multipart.c, defer.c, probe.c, reads.c, listing.c and delete.c.
+ *
+ * An object is named by the bytes of prefix, "/" and key, whatever they are. The client (client.h)
+ * signs, tries again and judges; here is what needs more than one request.
+ */
+#include "store/s3/objects.h"
+
+#include <string.h>
+
+/* ---- names, errors ---- */
+
+int s3_name(const S3Store *s3, const char *key, S3Name *ret, Error *err)
+{
+    int n = snprintf(ret->text, sizeof(ret->text), "%s%s", s3->prefix, key);
+    if (n < 0 || (size_t)n >= sizeof(ret->text))
+        return error_set(err, -EINVAL, "%s/%.200s: longer than the %d bytes of a name in S3",
+                         s3->store.uri, key, S3_NAME_MAX);
+    return 0;
+}
+
+int s3_refuse(const S3Store *s3, const char *key, const S3Request *request, const char *what,
+              Error *err)
+{
+    const char *uri = s3->store.uri, *slash = *key ? "/" : "";
+    int r = request->result;
+    assert(r < 0);
+    if (r == -ENOENT && strcmp(request->refusal.code, "NoSuchBucket") == 0)
+        return error_set(err, r, "cannot %s %s%s%s: there is no bucket %s", what, uri, slash, key,
+                         s3->bucket);
+    if (r == -ENOENT)
+        return error_set(err, r, "%s%s%s: no such object", uri, slash, key);
+    return error_set(err, r, "cannot %s %s%s%s: %s", what, uri, slash, key, request->error.text);
+}
+
+/* ---- requests that store_free() can end ---- */
+
+void s3_launch(S3Store *s3, S3Flight *flight)
+{
+    s3_begin(s3->client, &flight->request); /* not under the lock: it hashes the body */
+    (void)pthread_mutex_lock(&s3->lock);    /* cannot fail for a default mutex */
+    flight->next = s3->flights;
+    flight->at = &s3->flights;
+    if (flight->next)
+        flight->next->at = &flight->next;
+    s3->flights = flight;
+    if (s3->ending)
+        s3_cancel(s3->client, &flight->request);
+    (void)pthread_mutex_unlock(&s3->lock); /* as above */
+}
+
+int s3_land(S3Store *s3, S3Flight *flight)
+{
+    int r = s3_wait(s3->client, &flight->request, NULL);
+    (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
+    *flight->at = flight->next;
+    if (flight->next)
+        flight->next->at = flight->at;
+    (void)pthread_mutex_unlock(&s3->lock); /* as above */
+    return r;
+}
+
+int s3_fly(S3Store *s3, S3Flight *flight)
+{
+    s3_launch(s3, flight);
+    return s3_land(s3, flight);
+}
+
+void s3_end_flights(S3Store *s3)
+{
+    (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
+    s3->ending = true;
+    for (S3Flight *flight = s3->flights; flight; flight = flight->next)
+        s3_cancel(s3->client, &flight->request);
+    (void)pthread_mutex_unlock(&s3->lock); /* as above */
+}
+
+/* ---- head, version ---- */
+
+static int ask_head(S3Store *s3, const char *key, S3Request *request, Error *err)
+{
+    S3Name name;
+    int r = s3_name(s3, key, &name, err);
+    if (r < 0)
+        return r;
+    *request =
+        (S3Request){.method = S3_HEAD, .bucket = s3->bucket, .key = name.text, .repeatable = true};
+    if (s3_do(s3->client, request, NULL) < 0)
+        return s3_refuse(s3, key, request, "look at", err);
+    return 0;
+}
+
+static int head(Store *store, const char *key, uint64_t *ret_bytes, Error *err)
+{
+    S3Request request;
+    int r = ask_head(s3_store(store), key, &request, err);
+    if (r < 0)
+        return r;
+    if (!request.reply.has_length)
+        return error_set(err, -EIO, "%s/%s: the server does not say its size", store->uri, key);
+    *ret_bytes = request.reply.length;
+    return 0;
+}
+
+static int version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err)
+{
+    S3Request request;
+    int r = ask_head(s3_store(store), key, &request, err);
+    if (r < 0)
+        return r;
+    if (!request.reply.etag[0])
+        return error_set(err, -EIO, "%s/%s: the server gives no ETag", store->uri, key);
+    memcpy(ret, request.reply.etag, STORE_VERSION_MAX);
+    return 0;
+}
+
+static int local_path(Store *store, const char *key, char *ret, size_t size, Error *err)
+{
+    (void)ret;
+    (void)size;
+    return error_set(err, -EOPNOTSUPP, "%s/%s is not a local file", store->uri, key);
+}
+
+/* ---- new, free ---- */
+
+static Store *s3_free(Store *store)
+{
+    S3Store *s3 = s3_store(store);
+    s3->deferral = s3_deferral_free(s3->deferral);
+    assert(!s3->flights);
+    s3->client = s3_client_close(s3->client);
+    (void)pthread_mutex_destroy(&s3->lock); /* not held */
+    free(s3->bucket);
+    free(s3->prefix);
+    free(s3);
+    return NULL;
+}
+
+static const StoreBackend s3_backend = {
+    .free = s3_free,
+    .put = s3_put,
+    .flush = s3_flush,
+    .get = s3_get,
+    .get_range = s3_get_range,
+    .head = head,
+    .list = s3_list,
+    .delete = s3_delete,
+    .sweep = s3_sweep,
+    .local_path = local_path,
+    .version = version,
+    .puts_if_absent = s3_puts_if_absent,
+    .read_begin = s3_read_begin,
+    .read_wait = s3_read_wait,
+    .read_cancel = s3_read_cancel,
+    .fetch = s3_fetch,
+    .delete_many = s3_delete_many,
+};
+
+static int open_client(S3Client **ret, Error *err)
+{
+    S3Options options = {0};
+    int r = s3_options_load(&options, err);
+    if (r < 0)
+        return r;
+    r = s3_client_open(&options, ret, err);
+    s3_options_clear(&options);
+    return r;
+}
+
+int s3_store_new(const char *bucket, const char *prefix, Store **ret, Error *err)
+{
+    S3Store *s3 = calloc(1, sizeof(*s3));
+    if (!s3)
+        return error_set(err, -ENOMEM, "out of memory opening store s3://%s", bucket);
+    s3->store.backend = &s3_backend;
+    (void)pthread_mutex_init(&s3->lock, NULL); /* cannot fail with default attributes */
+    int r = 0;
+    s3->bucket = strdup(bucket);
+    if (!s3->bucket || asprintf(&s3->prefix, "%s%s", prefix, *prefix ? "/" : "") < 0) {
+        s3->prefix = NULL;
+        r = error_set(err, -ENOMEM, "out of memory opening store s3://%s", bucket);
+    }
+    if (r == 0)
+        r = s3_deferral_new(s3, &s3->deferral, err);
+    if (r == 0)
+        r = open_client(&s3->client, err);
+    if (r < 0) {
+        (void)s3_free(&s3->store); /* half built */
+        return error_prefix(err, r, "store s3://%s/%s", bucket, prefix);
+    }
+    s3->options = s3_client_options(s3->client);
+    *ret = &s3->store;
+    return 0;
+}
