@@ -89,6 +89,15 @@ class Store:
         subprocess.run(["radosgw-admin", "-n", "client.rgw", "gc", "process", "--include-all"], env=self.environment,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
 
+    def open_to_all(self, keys):
+        for key in keys:
+            self.client.do("PUT", "/%s/%s" % (BUCKET, key), {"acl": ""}, headers={"x-amz-acl": "public-read"})
+
+    def ask(self, *command):
+        """The line of JSON that a bench program prints, as a process with this environment."""
+        out = subprocess.run(command, env=self.environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+        return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+
     def empty(self):
         for key in self.client.list(BUCKET):
             self.client.delete(BUCKET, key)
@@ -267,8 +276,7 @@ def store_throughput(o, say, report, load):
         report_ratios("store_put", report, groups, speed, cpu, before)
         # those of the last put are got, whoever that was: ours, in parts of 8 MiB as the trainer writes them
         store.run(Ours(store).put(paths))
-        for key in keys:
-            store.client.do("PUT", "/%s/%s" % (BUCKET, key), {"acl": ""}, headers={"x-amz-acl": "public-read"})
+        store.open_to_all(keys)
         before = load()
         speed, cpu = by_turns(store, everybody, rounds, n * size, lambda m: m.get(keys, store.path("to")), say, took)
         report_ratios("store_get", report, groups, speed, cpu, before)
@@ -302,4 +310,81 @@ def store_cost(o, say, report, load):
                by_object={"%d MiB" % (size // MIB): round(mib, 1) for size, mib in zip(sizes, more)})
 
 
-FIGURES = [store_throughput, store_cost]
+# ---- what the trainer makes of it ----
+
+SAMPLE_BYTES = 165888
+
+
+def make_cold(cache):
+    """Nothing of a node's cache is there but the compact indices, and those are on the disk alone."""
+    for name in os.listdir(cache):
+        path = os.path.join(cache, name)
+        if not name.endswith((".index", ".origin")):
+            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+            continue
+        with open(path) as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def store_samples(o, say, report, load):
+    """samples/s of the loader from raw shards of 165,888-byte samples, nothing cached, and the gateway's ceiling for them"""
+    rounds, samples = (1, 1616) if o.quick else (5, 6464)
+    with Store(o) as store:
+        uri, cache = "s3://%s/data" % BUCKET, store.folder + "/cache"
+        program = BIN + "/bench-loader"
+        store.ask(program, "make", uri, str(samples))
+        store.ask(BIN + "/sdprep", "index", uri)
+        keys = [key for key in store.client.list(BUCKET, "data/shard")]
+        store.open_to_all(keys)
+        n_bytes = sum(store.client.list(BUCKET, "data/shard").values())
+        ceilings = [Curl(store, n) for n in (1, 2, 4)]
+        before, ours, cpu, most = load(), [], [], {m.name: [] for m in ceilings}
+        os.mkdir(cache)
+        for k in range(rounds):
+            make_cold(cache)
+            [line] = store.ask(program, "read", uri, cache)
+            ours.append(line["samples_per_s"])
+            cpu.append(line["cpu_us_per_sample"])
+            for m in ceilings:
+                seconds, _, _ = store.run(m.get(keys, ""))
+                most[m.name].append(n_bytes / SAMPLE_BYTES / seconds)
+            say("round %d: %.0f samples/s, %.0f us of CPU each; " % (k + 1, ours[-1], cpu[-1]) +
+                ", ".join("%s %.0f" % (name, v[-1]) for name, v in most.items()))
+        ceiling = max(most, key=lambda name: statistics.median(most[name]))
+        of_ceiling = statistics.median(a / b for a, b in zip(ours, most[ceiling]))
+        report("store_samples", "samples/s", 5000, ours, before, least=True, of_ceiling=round(of_ceiling, 3),
+               holds=statistics.median(ours) >= 5000 or of_ceiling >= 0.9, ceiling=ceiling,
+               ceiling_samples_per_s=round(statistics.median(most[ceiling])),
+               cpu_us_per_sample=round(statistics.median(cpu), 1))
+
+
+def store_start(o, say, report, load):
+    """a start at position 500,000,000 of 1e9 samples to its first grain of 8: compact index in place, all else cold"""
+    runs = 3 if o.quick else 9
+    with Store(o) as store:
+        uri, cache = "s3://%s/huge" % BUCKET, store.folder + "/cache"
+        store.ask(BIN + "/bench-loader", "plan", uri, cache)
+        before, values, opened = load(), [], []
+        for _ in range(runs):
+            make_cold(cache)
+            [line] = store.ask(BIN + "/bench-loader", "start", uri, cache)
+            values.append(line["start_s"])
+            opened.append(line["open_s"])
+        report("store_start", "s", 1.0, values, before, open_s=round(statistics.median(opened), 4))
+
+
+def store_restore(o, say, report, load):
+    """restore of a 1 GiB state over reading the same objects and throwing them away, in turns"""
+    mib, rounds = (256, 3) if o.quick else (1024, 7)
+    before = load()
+    with Store(o) as store:
+        lines = {line["figure"]: line for line in
+                 store.ask(BIN + "/bench-checkpoint", "s3://%s/state" % BUCKET, str(mib), str(rounds))}
+    ratio = lines["checkpoint_restore_to_raw"]
+    report("store_restore", "x raw", 0.8, [ratio["min"], ratio["value"], ratio["max"]], before, least=True,
+           runs=ratio["runs"], mib=mib,
+           **{name + "_mib_per_s": round(lines["checkpoint_" + name]["value"]) for name in ("raw", "restore", "save")},
+           **{name + "_cpu_s_per_gib": round(lines["checkpoint_%s_cpu" % name]["value"], 2) for name in ("restore", "save")})
+
+
+FIGURES = [store_throughput, store_cost, store_samples, store_start, store_restore]
