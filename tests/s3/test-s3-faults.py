@@ -5,17 +5,53 @@ clearly, the bytes are right, and nothing is left behind.
 Not here: a corrupted download. Ceph 16 keeps no crc32c, and what it answers is then believed here, and found by the hashes
 of shards and chunks above.
 """
+import datetime
+import http.server
+import json
 import os
 import random
 import sys
+import threading
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
 from store_test import PART, StoreTest  # noqa: E402
 
+LIFE_SEC = 6
 SMALL, LARGE = 3000, 2 * PART + 12345
 ENOENT, EIO, EACCES, EEXIST, EHOSTUNREACH = -2, -5, -13, -17, -113
+
+
+class CredentialsEndpoint:
+    """Gives the server's keys, which it says expire soon."""
+
+    def __init__(self, server, life_sec):
+        endpoint, self.n_asked = self, 0
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                endpoint.n_asked += 1
+                expires = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=life_sec)
+                body = json.dumps({"AccessKeyId": server["access_key"], "SecretAccessKey": server["secret_key"],
+                                   "Expiration": expires.strftime("%Y-%m-%dT%H:%M:%SZ")}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = "http://127.0.0.1:%d/" % self.server.server_address[1]
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
 
 
 class Faults(StoreTest):
@@ -245,9 +281,9 @@ class Faults(StoreTest):
     def test_refused_for_good(self):
         self.begin(AWS_SECRET_ACCESS_KEY="a-wrong-secret")
         self.secrets.append("a-wrong-secret")
-        self.refused(EACCES, "SignatureDoesNotMatch", "get", "it")
+        self.refused(EACCES, "SignatureDoesNotMatch; credentials: the environment", "get", "it")
         self.begin(AWS_ACCESS_KEY_ID="NOBODY")
-        self.refused(EACCES, "InvalidAccessKeyId", "put", "it", data=b"x")
+        self.refused(EACCES, "/store/it: .*InvalidAccessKeyId.*; credentials: the environment", "put", "it", data=b"x")
         self.begin(bucket="another-bucket-that-is-not-there")
         self.refused(ENOENT, "no bucket another-bucket-that-is-not-there", "get", "it")
         self.refused(ENOENT, "no bucket another-bucket-that-is-not-there", "put", "it", data=b"x")
@@ -266,7 +302,7 @@ class Faults(StoreTest):
         self.put("it", data)
         write("NOBODY", "nothing")
         rule = self.proxy.add("status", status=400, code="ExpiredToken", message="The provided token has expired.")
-        self.refused(EACCES, "InvalidAccessKeyId", "get", "it")  # what it found instead
+        self.refused(EACCES, "InvalidAccessKeyId.*; credentials: profile default of ", "get", "it")  # what it found instead
         self.fired(rule)
         write(self.server["access_key"], self.server["secret_key"])
         self.assertEqual(self.get("it"), data)
@@ -275,6 +311,23 @@ class Faults(StoreTest):
         self.proxy.add("status", status=400, code="ExpiredToken", message="The provided token has expired.", count=None)
         self.refused(EACCES, "ExpiredToken: The provided token has expired", "put", "it", data=b"x")
         self.assertLess(self.proxy.do("count")["n"], 10)  # each once more, and not over and over
+        self.proxy.do("clear")
+        self.put("it", b"x", absent=True)
+        self.assertEqual(self.ok("probe")[0]["n"], 1)  # nothing wrong was learned of the server meanwhile
+
+    def test_renewed_on_the_way(self):
+        """A container's endpoint gives credentials for a few seconds; requests go on, and one is told that they expired."""
+        endpoint = CredentialsEndpoint(self.server, LIFE_SEC)
+        self.addCleanup(endpoint.close)
+        self.begin(AWS_ACCESS_KEY_ID=None, AWS_SECRET_ACCESS_KEY=None, AWS_CONTAINER_CREDENTIALS_FULL_URI=endpoint.url)
+        data = self.bytes(SMALL)
+        self.put("it", data)
+        rule = self.proxy.add("status", {"method": "GET"}, status=400, code="ExpiredToken")
+        self.assertEqual(self.get("it"), data)
+        self.fired(rule)
+        self.assertEqual(endpoint.n_asked, 2)
+        while endpoint.n_asked < 4:
+            self.assertEqual(self.get("it"), data)
 
 
 if __name__ == "__main__":
