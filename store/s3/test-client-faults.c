@@ -137,6 +137,25 @@ static void test_body_stalls(_unused_ void **state)
     world_free(w);
 }
 
+/* A refusal that comes before the body is sent ends the sending, and the put was not done. */
+static void test_refused_early(_unused_ void **state)
+{
+    WORLD({.act = FAKE_EARLY, .n = 1000, .status = 503, .code = "SlowDown"},
+          {.act = FAKE_EARLY, .n = 1000, .status = 500});
+    struct iovec large[11]; /* more than sockets hold */
+    for (size_t i = 0; i < ELEMENTSOF(large); i++)
+        large[i] = (struct iovec){.iov_base = world_blob, .iov_len = sizeof(world_blob)};
+    S3Request put = {.method = S3_PUT,
+                     .bucket = "bucket",
+                     .key = "large",
+                     .body = large,
+                     .n_body = ELEMENTSOF(large)};
+    assert_int_equal(s3_do(w->client, &put, NULL), 0);
+    assert_int_equal(put.tries, 3);
+    assert_int_equal(fake_puts(w->fake, "/bucket/large"), 1);
+    world_free(w);
+}
+
 static void test_body_cut(_unused_ void **state)
 {
     /* What did not come whole was not done: a put-if-absent is tried again, too. */
@@ -319,6 +338,7 @@ int main(void)
         cmocka_unit_test(test_wrong_ranges),
         cmocka_unit_test(test_stalls),
         cmocka_unit_test(test_body_stalls),
+        cmocka_unit_test(test_refused_early),
         cmocka_unit_test(test_body_cut),
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_nobody_there),
