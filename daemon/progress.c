@@ -5,6 +5,8 @@
 #include "daemon/job.h"
 #include "daemon/manager.h"
 
+#include <math.h>
+
 static int progress_encode(Team *team, char **ret)
 {
     return progress_record_encode(&team->progress.record, NULL, ret);
@@ -38,23 +40,62 @@ static int on_due(_unused_ sd_event_source *source, _unused_ uint64_t usec, void
     return 0;
 }
 
-void progress_note(Progress *progress, const ChannelMessage *step)
+static void send_soon(Progress *progress)
 {
-    progress->record = (ProgressRecord){.generation = progress->post.team->generation,
-                                        .step = step->step,
-                                        .steps = step->steps,
-                                        .loss = step->loss,
-                                        .samples_per_sec = step->samples_per_sec,
-                                        .step_sec = step->step_sec,
-                                        .samples_seen = step->samples_seen,
-                                        .at_usec = clock_realtime_usec()};
     uint64_t since_usec = clock_boottime_usec() - progress->sent_usec;
-    bool is_last = step->step >= step->steps; /* nothing would bring it later */
-    if (is_last || progress->sent_usec == 0 || since_usec >= USEC_PER_SEC) {
+    if (progress->sent_usec == 0 || since_usec >= USEC_PER_SEC) {
         progress->timer = sd_event_source_disable_unref(progress->timer);
         progress_send(progress);
     } else if (!progress->timer) {
         manager_add_timer(progress->post.team->job->manager, USEC_PER_SEC - since_usec, on_due,
                           progress, &progress->timer);
     }
+}
+
+/* What a trainer of this host said of our boottime, for other machines. */
+static uint64_t realtime_of(uint64_t usec)
+{
+    uint64_t now_usec = clock_boottime_usec();
+    return usec == 0 ? 0 : clock_realtime_usec() - (now_usec - MIN(usec, now_usec));
+}
+
+void progress_note(Progress *progress, const ChannelMessage *step)
+{
+    ProgressRecord *record = &progress->record;
+    bool was_unsaved = record->unsaved_since_usec != 0;
+    bool is_last = step->step >= step->steps; /* nothing would bring it later */
+    uint64_t unsaved_usec = was_unsaved && step->unsaved_since_usec
+                                ? record->unsaved_since_usec /* once turned: clocks drift */
+                                : realtime_of(step->unsaved_since_usec);
+    *record = (ProgressRecord){.generation = progress->post.team->generation,
+                               .step = step->step,
+                               .steps = step->steps,
+                               .loss = step->loss,
+                               .samples_per_sec = step->samples_per_sec,
+                               .step_sec = step->step_sec,
+                               .samples_seen = step->samples_seen,
+                               .at_usec = clock_realtime_usec(),
+                               .unsaved_since_usec = unsaved_usec};
+    (void)snprintf(record->save_error, sizeof(record->save_error), "%s", step->save_error);
+    if (is_last) {
+        progress->timer = sd_event_source_disable_unref(progress->timer);
+        progress_send(progress);
+    } else {
+        send_soon(progress);
+    }
+}
+
+void progress_note_wait(Progress *progress, const ChannelMessage *stage)
+{
+    ProgressRecord *record = &progress->record;
+    if (record->waits_since_usec && record->waits_rank == stage->waits_rank)
+        return;                  /* it is told */
+    if (record->generation == 0) /* before the first step of this world */
+        *record = (ProgressRecord){.generation = progress->post.team->generation,
+                                   .step = stage->step,
+                                   .loss = NAN};
+    record->waits_since_usec = realtime_of(clock_boottime_usec() - stage->waited_usec);
+    record->waits_rank = stage->waits_rank;
+    record->at_usec = clock_realtime_usec();
+    send_soon(progress);
 }

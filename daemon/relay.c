@@ -47,6 +47,9 @@ static void on_stage(Rank *rank, Seat *seat, const ChannelMessage *m)
 {
     RankReport *report = &seat->report;
     watchdog_note_stage(&rank->watchdog, m->step, m->stage, clock_boottime_usec());
+    watchdog_note_wait(&rank->watchdog, m->waited_usec, clock_boottime_usec());
+    if (report->rank == 0 && m->waited_usec >= PROGRESS_WAIT_SEC * USEC_PER_SEC)
+        progress_note_wait(&rank->team->progress, m);
     note_first_steps(rank);
     if (m->stage > STAGE_JOINING && report->joined_usec == 0) {
         report->joined_usec = clock_realtime_usec();

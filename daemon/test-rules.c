@@ -124,6 +124,32 @@ static void test_watchdog_same_words_are_no_progress(_unused_ void **state)
     assert_true(watchdog_is_hung(&w, &limits, now + 5 * SEC));
 }
 
+/* A store that is away for two minutes: whoever waits for data, and whoever waits for that rank, say so
+ * twice a second. One that is stopped meanwhile is found as fast as ever. */
+static void test_watchdog_lets_ranks_wait_for_data(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    uint64_t now = train(&w, 10 * SEC, 10, 200 * MSEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_REDUCING, now);
+    for (int i = 0; i < 240; i++, now += 500 * MSEC) {
+        assert_false(watchdog_is_hung(&w, &limits, now));
+        watchdog_note_stage(&w, w.step, STAGE_REDUCING, now);
+        watchdog_note_wait(&w, (uint64_t)i * 500 * MSEC, now);
+    }
+    now -= 500 * MSEC;
+    watchdog_note_wait(&w, 239 * 500 * MSEC, now + SEC); /* the same words are none */
+    assert_false(watchdog_is_hung(&w, &limits, now + 4 * SEC));
+    assert_true(watchdog_is_hung(&w, &limits, now + 4 * SEC + 1));
+
+    watchdog_note_stage(&w, w.step, STAGE_LOADING, now); /* stopped between two looks */
+    assert_true(watchdog_is_hung(&w, &limits, now + 2 * SEC + 1));
+    watchdog_note_stage(&w, w.step, STAGE_COMPUTING, now); /* another wait counts from 0 */
+    watchdog_note_wait(&w, 0, now);
+    watchdog_note_wait(&w, 500 * MSEC, now + 2 * SEC);
+    assert_false(watchdog_is_hung(&w, &limits, now + 3 * SEC));
+}
+
 static void test_watchdog_forgives_its_own_sleep(_unused_ void **state)
 {
     Watchdog w;
@@ -255,6 +281,7 @@ int main(void)
         cmocka_unit_test(test_watchdog_follows_slow_steps),
         cmocka_unit_test(test_watchdog_times_rank0_by_finished_steps),
         cmocka_unit_test(test_watchdog_same_words_are_no_progress),
+        cmocka_unit_test(test_watchdog_lets_ranks_wait_for_data),
         cmocka_unit_test(test_watchdog_forgives_its_own_sleep),
         cmocka_unit_test(test_watchdog_saving_has_its_own_bound),
         cmocka_unit_test(test_plan_gives_ranks_in_slot_order),

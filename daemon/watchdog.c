@@ -38,6 +38,13 @@ void watchdog_note_stage(Watchdog *w, int64_t step, TrainStage stage, uint64_t n
     w->changed_usec = now_usec;
 }
 
+void watchdog_note_wait(Watchdog *w, uint64_t waited_usec, uint64_t now_usec)
+{
+    if (waited_usec > w->waited_usec)
+        w->changed_usec = now_usec;
+    w->waited_usec = waited_usec;
+}
+
 void watchdog_note_step(Watchdog *w, int64_t step, uint64_t now_usec)
 {
     if (step == w->done_step)

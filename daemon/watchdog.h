@@ -7,6 +7,8 @@
  * The first steps also plan, allocate and fill caches: until there are enough for a median the bound
  * is factor x the longest of them, or of those of the job's generation before, and the bound of
  * starting where there is neither. So a world that stalls in its first steps costs seconds, too.
+ * Ranks that wait for data say so again and again, so a store that is away is no hang, however long it
+ * takes, and a rank that is stopped meanwhile is one.
  * Starting, restoring, joining and saving have bounds of their own; waiting for the leader's go has
  * none (the leader's deadlines cover it).
  *
@@ -32,9 +34,10 @@ typedef struct Watchdog {
     TrainStage stage;
     uint64_t changed_usec, step_usec; /* last change of any; of the step that steps are timed by */
     uint64_t took_usec[WATCHDOG_WINDOW];
-    size_t n_took;       /* ever; the window holds the last ones */
-    uint64_t first_usec; /* the longest of the first WATCHDOG_STEPS_MIN steps */
-    uint64_t known_usec; /* the same of the generation before; 0: unknown */
+    size_t n_took;        /* ever; the window holds the last ones */
+    uint64_t first_usec;  /* the longest of the first WATCHDOG_STEPS_MIN steps */
+    uint64_t known_usec;  /* the same of the generation before; 0: unknown */
+    uint64_t waited_usec; /* how long it has waited for data by its last words */
 } Watchdog;
 
 /* known_usec: how long first steps took before; 0: unknown. */
@@ -43,6 +46,8 @@ void watchdog_start(Watchdog *w, uint64_t known_usec, uint64_t now_usec);
 uint64_t watchdog_first_usec(const Watchdog *w);
 /* The rank is about to do `stage` of `step`. */
 void watchdog_note_stage(Watchdog *w, int64_t step, TrainStage stage, uint64_t now_usec);
+/* Beside the stage: the ranks have waited for data for so long. Words that grow are a sign of life. */
+void watchdog_note_wait(Watchdog *w, uint64_t waited_usec, uint64_t now_usec);
 /* The rank finished `step`. */
 void watchdog_note_step(Watchdog *w, int64_t step, uint64_t now_usec);
 /* USEC_INFINITY: it may be silent for ever. */

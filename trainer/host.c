@@ -34,6 +34,8 @@ struct Host {
     int64_t generation;
     int64_t step; /* newest (step, stage), not yet sent when stage_dirty */
     TrainStage stage;
+    uint64_t waited_usec;
+    int waits_rank;
     bool stage_dirty;
 };
 
@@ -142,6 +144,8 @@ static void send_stage(Host *host)
     m.generation = host->generation;
     m.step = host->step;
     m.stage = host->stage;
+    m.waited_usec = host->waited_usec;
+    m.waits_rank = host->waits_rank;
     host->stage_dirty = false;
     pthread_mutex_unlock(&host->lock);
     if (dirty)
@@ -304,11 +308,15 @@ int host_say(Host *host, const ChannelMessage *message, Error *err)
     return 0;
 }
 
-void host_stage(Host *host, int64_t step, TrainStage stage)
+void host_stage(Host *host, int64_t step, TrainStage stage) { host_wait(host, step, stage, 0, 0); }
+
+void host_wait(Host *host, int64_t step, TrainStage stage, uint64_t waited_usec, int waits_rank)
 {
     pthread_mutex_lock(&host->lock);
     host->step = step;
     host->stage = stage;
+    host->waited_usec = waited_usec;
+    host->waits_rank = waits_rank;
     host->stage_dirty = true;
     pthread_mutex_unlock(&host->lock);
 }

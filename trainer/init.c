@@ -31,7 +31,7 @@ static int init_from_manifest(const Manifest *manifest, Store *store, bool optim
 {
     int r;
     if (optimizer) {
-        r = checkpoint_restore(store, manifest, state, err);
+        r = checkpoint_restore(store, NULL, manifest, state, err);
     } else {
         _cleanup_free_ float *host = malloc((size_t)state->parameters->n_elements * sizeof(float));
         if (!host)
@@ -129,20 +129,13 @@ static int init_from_safetensors(const char *uri, TrainState *state, Error *err)
     return weights_to_device(state, host);
 }
 
-/* Only objects that do not verify, or are not there, speak against a checkpoint; a store that fails
- * does not. */
-static ExitCode exit_for(int r)
-{
-    return r == -EBADMSG || r == -ENOENT ? EXIT_DATA_CORRUPT : EXIT_STORE_UNREACHABLE;
-}
-
-int init_state(const Job *job, Store *store, const Manifest *resume, TrainState *state,
-               ExitCode *ret_exit, Error *err)
+int init_state(const Job *job, Store *store, const CheckpointLocal *local, const Manifest *resume,
+               TrainState *state, ExitCode *ret_exit, Error *err)
 {
     int r;
     if (resume) {
-        r = checkpoint_restore(store, resume, state, err);
-        *ret_exit = exit_for(r);
+        r = checkpoint_restore(store, local, resume, state, err);
+        *ret_exit = exit_code_of_store(r);
         return r;
     }
 
@@ -161,6 +154,6 @@ int init_state(const Job *job, Store *store, const Manifest *resume, TrainState 
         r = -EINVAL;
     }
     if (r < 0)
-        *ret_exit = r == -EINVAL ? EXIT_NEVER_RETRY : exit_for(r);
+        *ret_exit = exit_code_of_store(r);
     return r;
 }

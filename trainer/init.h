@@ -13,6 +13,7 @@
 #include "trainer/state/checkpoint.h"
 
 /* state->weights hold the job's random initial weights when this is called. resume, with the store
- * it lies in, may be NULL; else it is known to be of this job, its data and algorithms. */
-int init_state(const Job *job, Store *store, const Manifest *resume, TrainState *state,
-               ExitCode *ret_exit, Error *err);
+ * it lies in and this node's copies (or NULL), may be NULL; else it is known to be of this job, its
+ * data and algorithms. */
+int init_state(const Job *job, Store *store, const CheckpointLocal *local, const Manifest *resume,
+               TrainState *state, ExitCode *ret_exit, Error *err);

@@ -8,7 +8,11 @@
 
 #include <string.h>
 
-enum { DATA_TIMEOUT_SEC = 1800 };
+enum {
+    DATA_TIMEOUT_SEC = 1800, /* beyond what a store tries by itself, some times over */
+    WAIT_SLICE_MSEC = 500,   /* a rank that waits for data says so as often */
+    WORD_WAIT = 8,           /* beside SaverWord's: a rank lacks data of the next step */
+};
 #define METRICS_KEY "metrics.jsonl"
 
 typedef struct Loop {
@@ -35,18 +39,63 @@ static void name_samples(const Session *s, int64_t step, int64_t grain, char *te
     }
 }
 
+/* -ETIMEDOUT: not all of this rank's data of the step are there yet. */
+static int look_for_data(const Session *s, int64_t step, uint64_t timeout_usec, Error *err)
+{
+    LoaderGrain last;
+    return loader_get(s->loader, step, s->first_grain + s->n_grains - 1, timeout_usec, &last, err);
+}
+
+/* Returns when every rank has the data of the step. Whoever waits in a collective for one that waits for
+ * its store cannot tell it from one that hangs: so they all meet again and again, and each time every
+ * rank tells its daemon that it lives. One that is stopped meanwhile is the first to be silent. */
+static int wait_for_data(Loop *l, int64_t step, Error *err)
+{
+    Session *s = l->session;
+    const uint64_t began_usec = clock_boottime_usec();
+    uint64_t waited_usec = 0;
+    for (int waits_rank = s->rank;;) {
+        host_wait(s->host, step, STAGE_LOADING, waited_usec, waits_rank);
+        Error why = ERROR_INIT;
+        int r = look_for_data(s, step, WAIT_SLICE_MSEC * USEC_PER_MSEC, &why);
+        waited_usec = clock_boottime_usec() - began_usec;
+        if (r == -ETIMEDOUT && waited_usec > DATA_TIMEOUT_SEC * USEC_PER_SEC)
+            r = error_set(&why, -EHOSTUNREACH, "the data of step %lld did not come in %d s",
+                          (long long)step + 1, DATA_TIMEOUT_SEC);
+        if (r < 0 && r != -ETIMEDOUT) {
+            *l->exit = exit_code_of_store(r);
+            *err = why;
+            return r;
+        }
+        uint32_t missing =
+            r < 0 ? (uint32_t)(s->world_size - s->rank) : 0; /* most: the lowest rank */
+        host_wait(s->host, step, STAGE_REDUCING, waited_usec, waits_rank);
+        *l->exit = EXIT_PEER_LOST;
+        r = comm_all_reduce(s->train, COMM_U32, COMM_MAX, &missing, 1, err);
+        if (r < 0)
+            return r;
+        if (missing == 0)
+            break;
+        waits_rank = s->world_size - (int)missing;
+        *l->exit = EXIT_RETRY;
+        r = host_check(s->host, err);
+        if (r < 0)
+            return r;
+    }
+    l->data_usec += clock_boottime_usec() - began_usec;
+    return 0;
+}
+
 static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
 {
     Session *s = l->session;
     LoaderGrain data;
     host_stage(s->host, step, STAGE_LOADING);
-    *l->exit = EXIT_DATA_CORRUPT;
     const uint64_t asked_usec = clock_boottime_usec();
     int r = loader_get(s->loader, step, grain, DATA_TIMEOUT_SEC * USEC_PER_SEC, &data, err);
     l->data_usec += clock_boottime_usec() - asked_usec;
     if (r < 0) {
-        if (r != -EBADMSG && r != -ENOENT)
-            *l->exit = EXIT_STORE_UNREACHABLE;
+        *l->exit = exit_code_of_store(r);
         return r;
     }
 
@@ -152,13 +201,16 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
     return host_say(s->host, &m, err);
 }
 
-/* One step: `step` is how many were done before it. */
-static int run_step(Loop *l, int64_t step, uint32_t *ret_word, Error *err)
+/* One step: `step` is how many were done before it. *word: what all ranks were told after that one, and
+ * are told after this one. */
+static int run_step(Loop *l, int64_t step, uint32_t *word, Error *err)
 {
     Session *s = l->session;
     UpdateResult result;
     *l->exit = EXIT_RETRY;
     int r = host_check(s->host, err);
+    if (r == 0 && (*word & WORD_WAIT))
+        r = wait_for_data(l, step, err);
     if (r < 0)
         return r;
     r = compute_step(l, step, &result, err);
@@ -167,12 +219,15 @@ static int run_step(Loop *l, int64_t step, uint32_t *ret_word, Error *err)
 
     host_stage(s->host, step, STAGE_UPDATING);
     *l->exit = EXIT_PEER_LOST;
-    uint32_t word = s->rank == 0 ? saver_word(l->saver, step + 1) : 0;
-    r = update_apply(s->update, word, ret_word, &result, err);
+    loader_release(s->loader, step);
+    uint32_t mine = s->rank == 0 ? saver_word(l->saver, step + 1) : 0;
+    bool is_last = step + 1 == s->job->train.steps;
+    if (!is_last && look_for_data(s, step + 1, 0, NULL) < 0)
+        mine |= WORD_WAIT; /* not there, or never: that is told when all listen */
+    r = update_apply(s->update, mine, word, &result, err);
     if (r < 0)
         return r;
     network_set_weights(s->network, s->state->weights);
-    loader_release(s->loader, step);
     *l->exit = EXIT_RETRY;
     return report_step(l, step + 1, &result, err);
 }
@@ -196,8 +251,8 @@ static int run(Loop *l, LoopResult *ret, Error *err)
     l->step_began_usec = clock_boottime_usec();
 
     bool leave = false;
+    uint32_t word = WORD_WAIT; /* nothing is known of the first step's data */
     while (s->state->scalars.step < s->job->train.steps && !leave) {
-        uint32_t word = WORD_NONE;
         r = run_step(l, s->state->scalars.step, &word, err);
         if (r < 0)
             return r;
@@ -220,7 +275,7 @@ static int run(Loop *l, LoopResult *ret, Error *err)
  * and retired. */
 static int publish_again(Session *s, Error *err)
 {
-    if (strcmp(store_uri(s->resume_store), store_uri(s->store)) != 0)
+    if (!session_resumes_own(s))
         return 0; /* a history that lies elsewhere is not ours to write to */
     int r = checkpoint_publish_metrics(s->store, s->resume, METRICS_KEY, err);
     if (r < 0)
@@ -258,6 +313,8 @@ int loop_run(Session *session, LoopResult *ret, ExitCode *ret_exit, Error *err)
     r = run(&loop, ret, err);
     if (r == 0 && ret->finished)
         r = publish_metrics(&loop, err);
+    if (r == 0 && ret->finished && session->local)
+        checkpoint_local_clear(session->local);
     if (r == -ESTALE || r == -EPIPE)
         *ret_exit = EXIT_RETRY;
     if (r == -ECONNRESET)

@@ -178,9 +178,7 @@ static int run_standalone(const char *job_path)
         r = host_open(-1, &host, &err);
     if (r < 0) {
         log_error("%s", err.text);
-        return r == -EINVAL    ? EXIT_NEVER_RETRY
-               : r == -EBADMSG ? EXIT_DATA_CORRUPT
-                               : EXIT_STORE_UNREACHABLE;
+        return exit_code_of_store(r);
     }
     a.job_text = text;
     return train_and_report(host, &a);

@@ -13,28 +13,35 @@ enum {
     REDUCTION_ALGORITHM = 1,
     CONNECT_SEC = 30,
     COLLECTIVE_SEC = 600, /* last resort: a daemon that sees a dead peer kills long before */
+    REPORTS_SEC = 1800, /* of the writers: one may upload for long while its store comes and goes */
     PREFETCH_BYTES = 256 << 20,
 };
 
-static ExitCode exit_for_data(int r)
-{
-    return r == -EBADMSG || r == -ENOENT ? EXIT_DATA_CORRUPT : EXIT_STORE_UNREACHABLE;
-}
-
 static int open_resume(Session *s, const SessionAssignment *a, ExitCode *ret_exit, Error *err)
 {
+    const char *local_dir = s->job->checkpoint.local_dir;
     int r = store_open(s->job->checkpoint.uri, &s->store, err);
     if (r < 0) {
-        *ret_exit = EXIT_NEVER_RETRY;
+        *ret_exit = exit_code_of_store(r);
         return r;
     }
+    if (local_dir)
+        r = checkpoint_local_new(local_dir, (uint64_t)s->job->checkpoint.local_bytes,
+                                 store_uri(s->store), &s->local, err);
+    if (r < 0)
+        return r;
     if (!*a->resume_uri)
         return 0;
 
     r = manifest_read_uri(a->resume_uri, a->resume_hash, &s->resume_store, &s->resume, err);
     if (r < 0)
-        *ret_exit = exit_for_data(r);
+        *ret_exit = exit_code_of_store(r);
     return r;
+}
+
+bool session_resumes_own(const Session *s)
+{
+    return s->resume && strcmp(store_uri(s->resume_store), store_uri(s->store)) == 0;
 }
 
 /* The network's config, as far as the data can take it. */
@@ -148,7 +155,8 @@ static int open_state(Session *s, ExitCode *ret_exit, Error *err)
         if (r < 0)
             return r;
     }
-    return init_state(job, s->resume_store, s->resume, s->state, ret_exit, err);
+    return init_state(job, s->resume_store, session_resumes_own(s) ? s->local : NULL, s->resume,
+                      s->state, ret_exit, err);
 }
 
 /* What the job's text names but does not hold belongs to its identity too: the network's config and the embedding of
@@ -225,7 +233,7 @@ int session_open(Host *host, const SessionAssignment *a, Session **ret, ExitCode
         return r;
     r = dataset_open(s->job, &s->dataset, err);
     if (r < 0) {
-        *ret_exit = r == -EINVAL ? EXIT_NEVER_RETRY : exit_for_data(r);
+        *ret_exit = exit_code_of_store(r);
         return r;
     }
     r = open_config(s, ret_exit, err);
@@ -272,6 +280,7 @@ static int open_comms(Session *s, const char *address, const char *bind_address,
     if (r < 0)
         return r;
     (void)snprintf(prefix, sizeof(prefix), "g%lld/reports", (long long)s->generation);
+    options.timeout_usec = REPORTS_SEC * USEC_PER_SEC;
     return comm_open_gloo(&options, &s->reports, err);
 }
 
@@ -346,12 +355,13 @@ static int open_writer(Session *s, Error *err)
                                  .unet_config = config,
                                  .facts = s->facts,
                                  .keep_last = s->job->checkpoint.keep_last,
-                                 .keep_every = s->job->checkpoint.keep_every};
+                                 .keep_every = s->job->checkpoint.keep_every,
+                                 .local = s->local};
     r = checkpoint_writer_new(&options, &s->writer, err);
     if (r < 0)
         return r;
     /* A history that lies elsewhere stays there; this one begins with the adopted step. */
-    if (s->rank == 0 && s->resume && strcmp(store_uri(s->resume_store), store_uri(s->store)) == 0)
+    if (s->rank == 0 && session_resumes_own(s))
         return checkpoint_adopt_history(s->writer, s->resume, err);
     return 0;
 }
@@ -398,6 +408,7 @@ Session *session_free(Session *s)
     (void)device_free(s->device);
     (void)dataset_free(s->dataset);
     (void)manifest_free(s->resume);
+    (void)checkpoint_local_free(s->local);
     (void)store_free(s->resume_store);
     (void)store_free(s->store);
     (void)job_free(s->job);

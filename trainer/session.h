@@ -16,7 +16,7 @@
 #include "trainer/api/exit_code.h"
 #include "trainer/grain.h"
 #include "trainer/host.h"
-#include "trainer/state/checkpoint.h"
+#include "trainer/state/checkpoint-local.h"
 #include "trainer/state/update.h"
 
 typedef struct SessionAssignment {
@@ -36,9 +36,10 @@ typedef struct Session {
     int rank, world_size;
     int64_t first_grain, n_grains, share; /* of each step */
 
-    Store *store;        /* of checkpoint.uri */
-    Manifest *resume;    /* NULL: step 0 of a fresh job */
-    Store *resume_store; /* where it lies; another one when a moved history is adopted */
+    Store *store;           /* of checkpoint.uri */
+    CheckpointLocal *local; /* this node's copies of what lies there; NULL: none are kept */
+    Manifest *resume;       /* NULL: step 0 of a fresh job */
+    Store *resume_store;    /* where it lies; another one when a moved history is adopted */
     Dataset *dataset;
     Device *device;
     UnetConfig config;
@@ -61,5 +62,7 @@ int session_open(Host *host, const SessionAssignment *assignment, Session **ret,
 /* address: rank 0's rendezvous store, as the daemon's go gave it. */
 int session_join(Session *session, const char *address, const char *bind_address,
                  ExitCode *ret_exit, Error *err);
+/* resume lies where this job saves, so that its history goes on. */
+bool session_resumes_own(const Session *session);
 Session *session_free(Session *session);
 DEFINE_CLEANUP(Session, session_free)

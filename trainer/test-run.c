@@ -377,6 +377,37 @@ static void a_device_fault_is_ones_own(void **unused)
     assert_int_equal(end(&ranks[0]), EXIT_PEER_LOST);
 }
 
+/* Until it has said that it waits for at least so long; for whom. */
+static int hear_waiting(const Rank *rank, uint64_t usec)
+{
+    uint64_t before = 0;
+    for (;;) {
+        Error err = ERROR_INIT;
+        ChannelMessage m = {0};
+        struct pollfd p = {.fd = rank->fd, .events = POLLIN};
+        if (poll(&p, 1, PATIENCE_MSEC) != 1 || channel_receive(rank->fd, &m, &err) < 0)
+            fail_msg("process %d says nothing more after %.1f s", (int)rank->pid,
+                     (double)before * 1e-6);
+        if (m.type != CHANNEL_STAGE)
+            continue;
+        before = m.waited_usec;
+        if (before >= usec)
+            return m.waits_rank;
+    }
+}
+
+/* The loader of the last rank gets nothing any more: nobody sits silent in a collective for it. */
+static void all_say_that_one_waits_for_data(void **unused)
+{
+    (void)unused;
+    _cleanup_free_ char *text = testing_job_text(&files, "starved", "");
+    start_world(text, 1, 3, "loader.fill=stall@4");
+    (void)expect(&ranks[0], CHANNEL_SAVED);
+    commit(&ranks[0], 1);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(hear_waiting(&ranks[i], 1500 * USEC_PER_MSEC), 2);
+}
+
 static void a_lost_peer_is_not_ones_own_fault(void **unused)
 {
     (void)unused;
@@ -403,6 +434,7 @@ int main(void)
         cmocka_unit_test_teardown(three_ranks_train_the_same, end_all),
         cmocka_unit_test_teardown(what_is_not_finite_stops_all_alike, end_all),
         cmocka_unit_test_teardown(a_device_fault_is_ones_own, end_all),
+        cmocka_unit_test_teardown(all_say_that_one_waits_for_data, end_all),
         cmocka_unit_test_teardown(a_lost_peer_is_not_ones_own_fault, end_all),
     };
     testing_job_open(&files);

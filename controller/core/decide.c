@@ -484,7 +484,8 @@ static bool decide_active(Cluster *c, Job *job, Decision *d)
     switch (job->phase.phase) {
     case PHASE_STARTING:
     case PHASE_RECOVERING:
-        return decide_first_step(c, job, d) || decide_cleanup(c, job, d);
+        return decide_first_step(c, job, d) || decide_trouble(c, job, d) ||
+               decide_cleanup(c, job, d);
     case PHASE_RUNNING:
         return decide_running(c, job, d);
     default:

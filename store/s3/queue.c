@@ -191,8 +191,9 @@ static void hedge(S3Client *client, S3Request *request, uint64_t now_usec)
     if (!may_hedge(client, request))
         return;
     const RetryLatency *latency = &client->latencies[retry_size_class(request->n_bytes)];
-    uint64_t age_usec = now_usec - request->progress.tries[0]->begun_usec;
-    if (age_usec < retry_hedge_after_usec(latency) ||
+    uint64_t begun_usec = request->progress.tries[0]->begun_usec;
+    uint64_t after_usec = retry_hedge_after_usec(latency);
+    if (after_usec == UINT64_MAX || now_usec < begun_usec + after_usec ||
         !budget_try(&client->budget, request->n_bytes))
         return;
     uint8_t *buffer = malloc(request->n_bytes);

@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 
 #include <arpa/inet.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
@@ -103,10 +104,16 @@ static void *run(void *userdata)
     }
 }
 
-Endpoint *endpoint_start(EndpointAnswer answer, void *context)
+Endpoint *endpoint_start(const char *text, EndpointAnswer answer, void *context)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t n = sizeof(address);
+    char host[32];
+    uint16_t port;
+    need(sscanf(text, "%31[^:]:%" SCNu16, host, &port) == 2 &&
+             inet_pton(AF_INET, host, &address.sin_addr) == 1,
+         "an address");
+    address.sin_port = htons(port);
     Endpoint *e = calloc(1, sizeof(*e));
     need(e, "memory");
     e->answer = answer;

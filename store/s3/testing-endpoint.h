@@ -24,7 +24,8 @@ typedef struct EndpointRequest {
 typedef bool (*EndpointAnswer)(void *context, const EndpointRequest *request, char *ret,
                                size_t size);
 
-Endpoint *endpoint_start(EndpointAnswer answer, void *context);
+/* address: "127.0.0.1:0", 0 being a port of the kernel's choice. */
+Endpoint *endpoint_start(const char *address, EndpointAnswer answer, void *context);
 void endpoint_stop(Endpoint *endpoint);
 int endpoint_port(const Endpoint *endpoint);
 /* A whole reply; date 0: no Date header. */

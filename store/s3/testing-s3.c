@@ -1,729 +1,454 @@
-/* testing-s3.c - see testing-s3.h. A request is served in s3_begin(). */
+/* testing-s3.c - see testing-s3.h. A thread accepts, a thread a connection answers. */
 #include "store/s3/testing-s3.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "store/s3/objects.h"
 
-#include <inttypes.h>
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+enum { HEAD_MAX = 32768, OBJECTS_MAX = 64, BODY_MAX = 64 << 20 };
 
 typedef struct Object {
-    char *name, *data, mark[64];
-    size_t n_bytes;
-    unsigned version;
+    char path[512];
+    uint8_t *data;
+    size_t n;
+    unsigned puts;
 } Object;
 
-typedef struct Upload {
-    char *name, mark[64];
-    unsigned id;
-    uint64_t begun_usec;
-    Object *parts;
-    size_t n_parts;
-} Upload;
-
-typedef struct Break {
-    FakeKind kind;
-    size_t at; /* by fake.n; 0: all */
-    FakeFault fault;
-} Break;
-
-struct S3Client {
-    unsigned references;
+typedef struct Connection {
+    Fake *fake;
+    struct Connection *next;
     pthread_t thread;
+    int fd;
+} Connection;
+
+struct Fake {
+    int fd, port;
+    pthread_t thread;
+    FakeScript script;
+    void *context;
+    atomic_bool stopping;
+    pthread_mutex_t lock; /* of what follows */
+    unsigned n_requests, n_connections;
+    Object objects[OBJECTS_MAX];
+    size_t n_objects;
+    Connection *connections;
 };
 
-FakeServer fake;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static S3Client client;
-static Object objects[4096];
-static Upload uploads[64];
-static Break breaks[32];
-static size_t n_objects, n_uploads, n_breaks, n_stalled;
-static S3Request *tellings[4096]; /* whose `done` is to be called */
-static size_t n_tellings;
-static bool closing;
-static unsigned serial;
+#define MUST(condition)                                                                            \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            (void)fprintf(stderr, "testing-s3: %s: %s\n", #condition, strerror(errno));            \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
 
-/* ---- the server's shelf ---- */
+/* ---- objects ---- */
 
-static void check(bool good, const char *what)
+static Object *object_find(Fake *fake, const char *path)
 {
-    if (!good) {
-        (void)fprintf(stderr, "testing-s3: %s\n", what);
-        abort();
-    }
-}
-
-static Object *find(const char *name)
-{
-    for (size_t i = 0; i < n_objects; i++)
-        if (strcmp(objects[i].name, name) == 0)
-            return &objects[i];
+    size_t n = strcspn(path, "?");
+    for (size_t i = 0; i < fake->n_objects; i++)
+        if (strlen(fake->objects[i].path) == n && strncmp(fake->objects[i].path, path, n) == 0)
+            return &fake->objects[i];
     return NULL;
 }
 
-static void take_away(Object *object)
+static void object_put(Fake *fake, const char *path, const void *data, size_t n)
 {
-    free(object->name);
+    Object *object = object_find(fake, path);
+    if (!object) {
+        MUST(fake->n_objects < OBJECTS_MAX);
+        object = &fake->objects[fake->n_objects++];
+        (void)snprintf(object->path, sizeof(object->path), "%.*s", (int)strcspn(path, "?"), path);
+    }
     free(object->data);
-    *object = objects[--n_objects];
+    object->data = malloc(n + 1);
+    MUST(object->data);
+    if (n > 0)
+        memcpy(object->data, data, n);
+    object->n = n;
+    object->puts++;
 }
 
-static void shelve(const char *name, const char *mark, char *data, size_t n_bytes)
+void fake_put(Fake *fake, const char *path, const void *data, size_t n_bytes)
 {
-    Object *object = find(name);
-    if (object)
-        take_away(object);
-    check(n_objects < ELEMENTSOF(objects), "too many objects");
-    object = &objects[n_objects++];
-    *object = (Object){.name = strdup(name), .data = data, .n_bytes = n_bytes, .version = ++serial};
-    (void)snprintf(object->mark, sizeof(object->mark), "%s", mark);
+    (void)pthread_mutex_lock(&fake->lock);
+    object_put(fake, path, data, n_bytes);
+    (void)pthread_mutex_unlock(&fake->lock);
 }
 
-static void upload_remove(Upload *upload)
+bool fake_has(Fake *fake, const char *path, const void *data, size_t n_bytes)
 {
-    free(upload->name);
-    for (size_t i = 0; i < upload->n_parts; i++)
-        free(upload->parts[i].data);
-    free(upload->parts);
-    *upload = uploads[--n_uploads];
+    (void)pthread_mutex_lock(&fake->lock);
+    Object *object = object_find(fake, path);
+    bool has = object && object->data && object->n == n_bytes &&
+               (n_bytes == 0 || memcmp(object->data, data, n_bytes) == 0);
+    (void)pthread_mutex_unlock(&fake->lock);
+    return has;
 }
 
-static Upload *upload_new(const char *name, const char *mark, uint64_t begun_usec)
+unsigned fake_puts(Fake *fake, const char *path)
 {
-    check(n_uploads < ELEMENTSOF(uploads), "too many uploads");
-    Upload *upload = &uploads[n_uploads++];
-    *upload = (Upload){.name = strdup(name), .id = ++serial, .begun_usec = begun_usec};
-    (void)snprintf(upload->mark, sizeof(upload->mark), "%s", mark);
-    return upload;
+    (void)pthread_mutex_lock(&fake->lock);
+    Object *object = object_find(fake, path);
+    unsigned puts = object ? object->puts : 0;
+    (void)pthread_mutex_unlock(&fake->lock);
+    return puts;
 }
 
 /* ---- requests ---- */
 
-static const char *pair(const S3Pair *pairs, size_t n, const char *name)
+bool fake_header(const FakeRequest *request, const char *name, char *ret, size_t size)
 {
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(pairs[i].name, name) == 0)
-            return pairs[i].value ? pairs[i].value : "";
-    return NULL;
-}
-
-static const char *query(const S3Request *q, const char *name)
-{
-    return pair(q->query, q->n_query, name);
-}
-
-static const char *header(const S3Request *q, const char *name)
-{
-    return pair(q->headers, q->n_headers, name);
-}
-
-static FakeKind kind_of(const S3Request *q)
-{
-    switch (q->method) {
-    case S3_GET:
-        return q->key[0] ? FAKE_GET : query(q, "uploads") ? FAKE_UPLOADS : FAKE_LIST;
-    case S3_HEAD:
-        return FAKE_HEAD;
-    case S3_PUT:
-        return query(q, "partNumber") ? FAKE_PART : FAKE_PUT;
-    case S3_POST:
-        return query(q, "uploads")  ? FAKE_CREATE
-               : query(q, "delete") ? FAKE_DELETE_MANY
-                                    : FAKE_COMPLETE;
-    case S3_DELETE:
-        return query(q, "uploadId") ? FAKE_ABORT : FAKE_DELETE;
+    size_t n = strlen(name);
+    for (const char *line = request->head; line; line = strstr(line, "\r\n")) {
+        line += line == request->head ? 0 : 2;
+        if (strncasecmp(line, name, n) == 0 && line[n] == ':') {
+            line += n + 1 + strspn(line + n + 1, " ");
+            (void)snprintf(ret, size, "%.*s", (int)strcspn(line, "\r"), line);
+            return true;
+        }
     }
-    abort();
-}
-
-static void refuse(S3Request *q, int result, long status, const char *code)
-{
-    q->status = status;
-    (void)snprintf(q->refusal.code, sizeof(q->refusal.code), "%s", code);
-    q->result = error_set(&q->error, result, "%s: %ld %s", q->key, status, code);
-}
-
-static void good(S3Request *q)
-{
-    q->result = 0;
-    q->status = 200;
-    q->refusal.code[0] = '\0';
-}
-
-static void text(S3Request *q, char *data, size_t n_bytes)
-{
-    check(n_bytes <= q->text_max, "a text that is too long");
-    q->text = data;
-    q->n_text = n_bytes;
-    good(q);
-}
-
-static char *gather(const S3Request *q, size_t *ret_bytes)
-{
-    size_t n_bytes = 0, at = 0;
-    for (size_t i = 0; i < q->n_body; i++)
-        n_bytes += q->body[i].iov_len;
-    char *data = malloc(n_bytes + 1);
-    for (size_t i = 0; i < q->n_body; at += q->body[i++].iov_len)
-        if (q->body[i].iov_len > 0)
-            memcpy(data + at, q->body[i].iov_base, q->body[i].iov_len);
-    data[n_bytes] = '\0';
-    *ret_bytes = n_bytes;
-    return data;
-}
-
-static void set_etag(S3Request *q, unsigned version)
-{
-    (void)snprintf(q->reply.etag, sizeof(q->reply.etag), "v%u", version);
-}
-
-/* Whether If-None-Match lets it pass. */
-static bool is_absent(S3Request *q, bool ignores)
-{
-    if (!header(q, "If-None-Match") || ignores)
-        return true;
-    if (fake.if_absent == ABSENT_REFUSED)
-        refuse(q, -EOPNOTSUPP, 501, "NotImplemented");
-    else if (find(q->key))
-        refuse(q, -EEXIST, 412, "PreconditionFailed");
-    else
-        return true;
     return false;
 }
 
-static const char *mark_of(const S3Request *q)
+/* One byte at a time would be slow: what was read beyond the head begins the body. */
+static bool read_head(int fd, char *head, size_t *n, size_t *n_head)
 {
-    const char *mark = header(q, S3_MARK_HEADER);
-    return mark ? mark : "";
-}
-
-static void serve_put(S3Request *q)
-{
-    if (fake.checks_crc32c && header(q, "x-amz-checksum-crc32c")) {
-        refuse(q, -EIO, 400, "InvalidRequest");
-        return;
+    *n = 0;
+    for (;;) {
+        ssize_t got = recv(fd, head + *n, HEAD_MAX - 1 - *n, 0);
+        if (got <= 0)
+            return false;
+        *n += (size_t)got;
+        head[*n] = '\0';
+        char *end = strstr(head, "\r\n\r\n");
+        if (end) {
+            *n_head = (size_t)(end - head) + 4;
+            return true;
+        }
+        if (*n == HEAD_MAX - 1)
+            return false;
     }
-    if (!is_absent(q, fake.if_absent == ABSENT_IGNORED))
-        return;
-    size_t n_bytes;
-    char *data = gather(q, &n_bytes);
-    shelve(q->key, mark_of(q), data, n_bytes);
-    set_etag(q, serial);
-    good(q);
 }
 
-static Upload *the_upload(S3Request *q)
+static void reset(int fd)
 {
-    const char *id = query(q, "uploadId");
-    for (size_t i = 0; i < n_uploads; i++)
-        if (uploads[i].id == (unsigned)atoi(id) && strcmp(uploads[i].name, q->key) == 0)
-            return &uploads[i];
-    refuse(q, -ENOENT, 404, "NoSuchUpload");
-    return NULL;
+    struct linger now = {.l_onoff = 1, .l_linger = 0};
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)); /* close() then sends RST */
 }
 
-static void serve_create(S3Request *q)
+static bool send_all(int fd, const void *data, size_t n)
 {
-    check(!!header(q, "x-amz-checksum-algorithm") == fake.sends_crc32c, "algorithm and checksums");
-    Upload *upload = upload_new(q->key, mark_of(q), clock_realtime_usec());
-    char *body;
-    int n = asprintf(&body,
-                     "<InitiateMultipartUploadResult><Bucket>b</Bucket><Key>k</Key>"
-                     "<UploadId>%u</UploadId></InitiateMultipartUploadResult>",
-                     upload->id);
-    text(q, body, (size_t)n);
-}
-
-static void serve_part(S3Request *q)
-{
-    Upload *upload = the_upload(q);
-    if (!upload)
-        return;
-    size_t number = (size_t)atoi(query(q, "partNumber"));
-    if (number > upload->n_parts) {
-        upload->parts = reallocarray(upload->parts, number, sizeof(*upload->parts));
-        memset(upload->parts + upload->n_parts, 0,
-               (number - upload->n_parts) * sizeof(*upload->parts));
-        upload->n_parts = number;
+    for (size_t sent = 0; sent < n;) {
+        ssize_t r = send(fd, (const uint8_t *)data + sent, n - sent, MSG_NOSIGNAL);
+        if (r <= 0)
+            return false;
+        sent += (size_t)r;
     }
-    Object *part = &upload->parts[number - 1];
-    free(part->data);
-    part->data = gather(q, &part->n_bytes);
-    part->version = ++serial;
-    fake.part_bytes_least = MIN(fake.part_bytes_least, part->n_bytes);
-    fake.part_bytes_most = MAX(fake.part_bytes_most, part->n_bytes);
-    set_etag(q, part->version);
-    good(q);
+    return true;
 }
 
-static void serve_complete(S3Request *q)
+typedef struct Reply {
+    int status;
+    char head[4096];
+    size_t n_head;
+    uint8_t *body;
+    size_t n_body;
+} Reply;
+
+static void reply_make(Reply *reply, const FakeStep *step, const char *more, const void *body,
+                       size_t n_body, size_t length)
 {
-    Upload *upload = the_upload(q);
-    if (!upload || !is_absent(q, fake.complete_ignores_absent))
-        return;
-    size_t n_asked, n_bytes = 0;
-    char *asked = gather(q, &n_asked);
-    (void)snprintf(fake.complete_body, sizeof(fake.complete_body), "%s", asked);
-    const char *at = asked;
-    for (size_t i = 0; i < upload->n_parts; i++) {
-        char expected[100];
-        int n = snprintf(expected, sizeof(expected),
-                         "<PartNumber>%zu</PartNumber><ETag>&quot;v%u&quot;</ETag>", i + 1,
-                         upload->parts[i].version);
-        at = strstr(at, expected);
-        check(at && n > 0, "a part is missing in what completes");
-        n_bytes += upload->parts[i].n_bytes;
-    }
-    check(!strstr(at + 1, "<PartNumber>"), "too many parts in what completes");
-    free(asked);
-    char *data = malloc(n_bytes + 1);
-    n_bytes = 0;
-    for (size_t i = 0; i < upload->n_parts; i++) {
-        memcpy(data + n_bytes, upload->parts[i].data, upload->parts[i].n_bytes);
-        n_bytes += upload->parts[i].n_bytes;
-    }
-    shelve(q->key, upload->mark, data, n_bytes);
-    upload_remove(upload);
-    char *body = strdup(" <CompleteMultipartUploadResult><ETag>\"x-1\"</ETag>"
-                        "</CompleteMultipartUploadResult>");
-    text(q, body, strlen(body));
+    char date[64];
+    time_t now = step->date ? (time_t)step->date : (time_t)(clock_realtime_usec() / USEC_PER_SEC);
+    struct tm tm;
+    (void)strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&now, &tm));
+    reply->n_head =
+        (size_t)snprintf(reply->head, sizeof(reply->head),
+                         "HTTP/1.1 %d Fine\r\nDate: %s\r\nContent-Length: %zu\r\n%s%s\r\n",
+                         reply->status, date, length, more, step->headers ? step->headers : "");
+    MUST(reply->n_head < sizeof(reply->head));
+    reply->body = malloc(n_body + 1);
+    MUST(reply->body);
+    if (n_body > 0)
+        memcpy(reply->body, body, n_body);
+    reply->n_body = n_body;
 }
 
-static void serve_get(S3Request *q)
+static void reply_error_make(Reply *reply, const FakeStep *step, int status, const char *code,
+                             bool is_head)
 {
-    const Object *object = find(q->key);
+    char body[512] = "";
+    if (code)
+        (void)snprintf(body, sizeof(body),
+                       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>%s</Code>"
+                       "<Message>as the script says</Message></Error>",
+                       code);
+    const char *text = step->body ? step->body : body;
+    reply->status = status;
+    reply_make(reply, step, "", text, is_head ? 0 : strlen(text), strlen(text));
+}
+
+static void serve_get(Fake *fake, const FakeRequest *request, const FakeStep *step, Reply *reply)
+{
+    bool is_head = strcmp(request->method, "HEAD") == 0;
+    Object *object = object_find(fake, request->path);
     if (!object) {
-        refuse(q, -ENOENT, 404, q->method == S3_HEAD ? "" : "NoSuchKey");
+        reply_error_make(reply, step, 404, "NoSuchKey", is_head);
         return;
     }
-    set_etag(q, object->version);
-    (void)snprintf(q->reply.mark, sizeof(q->reply.mark), "%s", object->mark);
-    q->reply.has_length = true;
-    q->reply.length = object->n_bytes;
-    if (q->method == S3_HEAD) {
-        good(q);
-    } else if (q->buffer && q->offset >= object->n_bytes) {
-        refuse(q, -EIO, 416, "InvalidRange");
-    } else if (q->buffer && q->n_bytes > object->n_bytes - q->offset) {
-        refuse(q, -EIO, 206, "");
-    } else if (q->buffer) {
-        memcpy(q->buffer, object->data + q->offset, q->n_bytes);
-        good(q);
-    } else if (object->n_bytes > q->text_max) {
-        refuse(q, -EFBIG, 200, "");
-    } else if (object->n_bytes > 0) { /* of nothing there is no text */
-        char *data = malloc(object->n_bytes + 1);
-        memcpy(data, object->data, object->n_bytes);
-        data[object->n_bytes] = '\0';
-        text(q, data, object->n_bytes);
+    size_t first = 0, n = object->n;
+    char range[100], more[300] = "";
+    reply->status = 200;
+    unsigned long long a, b;
+    if (fake_header(request, "range", range, sizeof(range)) &&
+        sscanf(range, "bytes=%llu-%llu", &a, &b) == 2) {
+        if (a >= object->n) {
+            reply_error_make(reply, step, 416, "InvalidRange", is_head);
+            return;
+        }
+        first = a;
+        n = MIN(b + 1, object->n) - a;
+        reply->status = 206;
+        (void)snprintf(more, sizeof(more), "Content-Range: bytes %zu-%zu/%zu\r\n", first,
+                       first + n - 1, object->n);
+    }
+    reply_make(reply, step, more, object->data + first, is_head ? 0 : n, n);
+}
+
+static void serve_put(Fake *fake, const FakeRequest *request, const FakeStep *step,
+                      const uint8_t *body, size_t n_body, Reply *reply)
+{
+    char condition[64];
+    if (fake_header(request, "if-none-match", condition, sizeof(condition)) &&
+        object_find(fake, request->path)) {
+        reply_error_make(reply, step, 412, "PreconditionFailed", false);
+        return;
+    }
+    object_put(fake, request->path, body, n_body);
+    reply->status = 200;
+    reply_make(reply, step, "ETag: \"1\"\r\n", "", 0, 0);
+}
+
+static void serve(Fake *fake, const FakeRequest *request, const FakeStep *step, const uint8_t *body,
+                  size_t n_body, Reply *reply)
+{
+    bool is_head = strcmp(request->method, "HEAD") == 0;
+    (void)pthread_mutex_lock(&fake->lock);
+    if (step->act == FAKE_ANSWER) {
+        reply_error_make(reply, step, step->status, step->code, is_head);
+    } else if (strcmp(request->method, "PUT") == 0 || strcmp(request->method, "POST") == 0) {
+        serve_put(fake, request, step, body, n_body, reply);
+    } else if (strcmp(request->method, "DELETE") == 0) {
+        reply->status = 204;
+        reply_make(reply, step, "", "", 0, 0);
     } else {
-        good(q);
+        serve_get(fake, request, step, reply);
     }
+    (void)pthread_mutex_unlock(&fake->lock);
 }
 
-/* ---- lists ---- */
+/* ---- connections ---- */
 
-static int compare_objects(const void *a, const void *b)
+static void wait_for_the_end(const Connection *connection)
 {
-    return strcmp(((const Object *)a)->name, ((const Object *)b)->name);
+    struct pollfd gone = {.fd = connection->fd, .events = POLLRDHUP};
+    while (!atomic_load(&connection->fake->stopping) && poll(&gone, 1, 20) <= 0)
+        ;
 }
 
-static bool encodes(const S3Request *q)
+/* Whether the connection goes on. */
+static bool answer(Connection *connection, const FakeStep *step, Reply *reply)
 {
-    return query(q, "encoding-type") && !fake.lacks_encoding;
-}
-
-static void put_name(FILE *out, const S3Request *q, const char *name)
-{
-    char *encoded = NULL;
-    if (encodes(q))
-        check(sign_encode(name, true, &encoded) == 0, "memory");
-    s3_xml_escape(out, encoded ? encoded : name);
-    free(encoded);
-}
-
-static void serve_list(S3Request *q)
-{
-    const char *prefix = query(q, "prefix"), *after = query(q, "continuation-token");
-    size_t size, n = 0;
-    char *body;
-    FILE *out = open_memstream(&body, &size);
-    qsort(objects, n_objects, sizeof(*objects), compare_objects);
-    fprintf(out, "<ListBucketResult>%s", encodes(q) ? "<EncodingType>url</EncodingType>" : "");
-    const char *last = NULL;
-    for (size_t i = 0; i < n_objects; i++) {
-        if (strncmp(objects[i].name, prefix, strlen(prefix)) != 0 ||
-            (after && strcmp(objects[i].name, after) <= 0))
-            continue;
-        if (n++ == fake.page)
-            break;
-        last = objects[i].name;
-        fputs("<Contents><Key>", out);
-        put_name(out, q, last);
-        fprintf(out,
-                "</Key><LastModified>2026-01-02T03:04:05.000Z</LastModified><Size>%zu</Size>"
-                "</Contents>",
-                objects[i].n_bytes);
-    }
-    fprintf(out, "<IsTruncated>%s</IsTruncated>", n > fake.page ? "true" : "false");
-    if (n > fake.page) {
-        fputs("<NextContinuationToken>", out);
-        s3_xml_escape(out, last);
-        fputs("</NextContinuationToken>", out);
-    }
-    fputs("</ListBucketResult>", out);
-    check(fclose(out) == 0, "memory");
-    text(q, body, size);
-}
-
-/* In the order of their ids, as if all had one key. */
-static void serve_uploads(S3Request *q)
-{
-    const char *prefix = query(q, "prefix"), *after = query(q, "upload-id-marker");
-    size_t size, n = 0;
-    unsigned last = after ? (unsigned)atoi(after) : 0;
-    char *body;
-    FILE *out = open_memstream(&body, &size);
-    fprintf(out, "<ListMultipartUploadsResult>%s",
-            encodes(q) ? "<EncodingType>url</EncodingType>" : "");
-    const Upload *found = NULL;
-    for (;;) {
-        const Upload *next = NULL;
-        for (size_t i = 0; i < n_uploads; i++)
-            if (strncmp(uploads[i].name, prefix, strlen(prefix)) == 0 && uploads[i].id > last &&
-                (!next || uploads[i].id < next->id))
-                next = &uploads[i];
-        if (!next || n++ == fake.page)
-            break;
-        found = next;
-        last = next->id;
-        time_t begun = (time_t)(next->begun_usec / USEC_PER_SEC);
-        struct tm tm;
-        char when[40];
-        (void)strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S.000Z", gmtime_r(&begun, &tm));
-        fputs("<Upload><Key>", out);
-        put_name(out, q, next->name);
-        fprintf(out, "</Key><UploadId>%u</UploadId><Initiated>%s</Initiated></Upload>", next->id,
-                when);
-    }
-    bool more = n > fake.page;
-    fprintf(out, "<IsTruncated>%s</IsTruncated>", more ? "true" : "false");
-    if (more && found) {
-        fputs("<NextKeyMarker>", out);
-        put_name(out, q, found->name);
-        fprintf(out, "</NextKeyMarker><NextUploadIdMarker>%u</NextUploadIdMarker>", found->id);
-    }
-    fputs("</ListMultipartUploadsResult>", out);
-    check(fclose(out) == 0, "memory");
-    q->reply.date = (int64_t)(clock_realtime_usec() / USEC_PER_SEC);
-    text(q, body, size);
-}
-
-/* ---- deletions ---- */
-
-static void serve_delete(S3Request *q)
-{
-    Object *object = find(q->key);
-    if (object)
-        take_away(object);
-    good(q);
-}
-
-static void serve_delete_many(S3Request *q)
-{
-    size_t n_bytes, n = 0;
-    if (fake.lacks_delete_many) {
-        refuse(q, -EOPNOTSUPP, 501, "NotImplemented");
-        return;
-    }
-    check(header(q, "Content-MD5") != NULL, "DeleteObjects without Content-MD5");
-    char *body = gather(q, &n_bytes);
-    for (char *at = body; (at = strstr(at, "<Key>")); n++) {
-        char *end = strstr(at, "</Key>");
-        *end = '\0';
-        Object *object = find(at + 5);
-        if (object)
-            take_away(object);
-        at = end + 1;
-    }
-    check(n <= 1000, "too many keys at once");
-    free(body);
-    char *answer = strdup("<DeleteResult></DeleteResult>");
-    text(q, answer, strlen(answer));
-}
-
-static void serve_abort(S3Request *q)
-{
-    Upload *upload = the_upload(q);
-    if (!upload)
-        return;
-    upload_remove(upload);
-    good(q);
-}
-
-static void serve(S3Request *q, FakeKind kind)
-{
-    free(q->text);
-    q->text = NULL;
-    q->n_text = 0;
-    q->tries++;
-    static void (*const serves[FAKE_KINDS])(S3Request *) = {
-        [FAKE_PUT] = serve_put,
-        [FAKE_PART] = serve_part,
-        [FAKE_CREATE] = serve_create,
-        [FAKE_COMPLETE] = serve_complete,
-        [FAKE_ABORT] = serve_abort,
-        [FAKE_HEAD] = serve_get,
-        [FAKE_GET] = serve_get,
-        [FAKE_LIST] = serve_list,
-        [FAKE_UPLOADS] = serve_uploads,
-        [FAKE_DELETE] = serve_delete,
-        [FAKE_DELETE_MANY] = serve_delete_many,
-    };
-    if (fake.lacks_bucket)
-        refuse(q, -ENOENT, 404, q->method == S3_HEAD ? "" : "NoSuchBucket");
-    else
-        serves[kind](q);
-}
-
-/* ---- faults ---- */
-
-static void drop(S3Request *q, bool unknown)
-{
-    free(q->text);
-    q->text = NULL;
-    q->unknown = unknown;
-    refuse(q, -EHOSTUNREACH, 0, "");
-}
-
-static void serve_badly(S3Request *q, FakeKind kind, FakeFault fault)
-{
-    static const char error[] = "<Error><Code>InternalError</Code><Message>m</Message></Error>";
-    Upload *upload;
-    switch (fault) {
+    int fd = connection->fd;
+    size_t n = reply->n_head + reply->n_body;
+    switch (step->act) {
     case FAKE_LOSE:
-        serve(q, kind);
-        serve(q, kind);
-        break;
-    case FAKE_LOSE_ALL:
-        serve(q, kind);
-        drop(q, true);
-        break;
-    case FAKE_SILENT:
-        drop(q, true);
-        break;
-    case FAKE_CONFLICT:
-        refuse(q, -EAGAIN, 409, "ConditionalRequestConflict");
-        break;
-    case FAKE_ERROR_200:
-        text(q, strdup(error), strlen(error));
-        break;
-    case FAKE_NO_UPLOAD:
-        if ((upload = the_upload(q)))
-            upload_remove(upload);
-        serve(q, kind);
-        break;
-    case FAKE_DENY:
-        refuse(q, -EACCES, 403, "AccessDenied");
-        break;
-    case FAKE_CHANGE:
-        find(q->key)->version = ++serial; /* the same bytes, so that a test can tell */
-        serve(q, kind);
-        break;
+        reset(fd);
+        return false;
+    case FAKE_RESET:
     case FAKE_STALL:
-        q->result = 1; /* under way */
-        n_stalled++;
+        n = MIN(step->n, n);
         break;
-    case FAKE_RIVAL:
-        shelve(q->key, "a rival's", strdup("rival"), 5);
-        serve(q, kind);
+    case FAKE_TRUNCATE:
+        n = MIN(reply->n_head + step->n, n);
+        break;
+    case FAKE_CORRUPT:
+        MUST(step->n < reply->n_body);
+        reply->body[step->n] ^= 1;
+        break;
+    default:
         break;
     }
+    size_t n_head = MIN(n, reply->n_head);
+    if (!send_all(fd, reply->head, n_head) || !send_all(fd, reply->body, n - n_head))
+        return false;
+    if (step->act == FAKE_STALL)
+        wait_for_the_end(connection);
+    if (step->act == FAKE_RESET) {
+        /* An RST throws away what the other side has not read: that is what "at any byte" is. */
+        reset(fd);
+    }
+    return step->act == FAKE_SERVE || step->act == FAKE_ANSWER || step->act == FAKE_CORRUPT;
 }
 
-/* Calls `done`, as the client's thread does. */
-static void *tell(void *unused)
+/* False: the connection ended, or the script says that it does. */
+static bool read_body(int fd, const FakeStep *step, const char *begun, size_t n_begun,
+                      uint8_t *body, size_t n_body)
 {
-    (void)unused;
-    (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
-    for (;;) {
-        while (n_tellings == 0 && !closing)
-            (void)pthread_cond_wait(&changed, &lock); /* cannot fail */
-        if (n_tellings == 0)
+    size_t n = MIN(n_begun, n_body);
+    memcpy(body, begun, n);
+    while (n < n_body) {
+        if (step->act == FAKE_DEAF && n >= step->n)
             break;
-        S3Request *q = tellings[--n_tellings];
-        (void)pthread_mutex_unlock(&lock); /* as above */
-        q->done(q);
-        (void)pthread_mutex_lock(&lock); /* as above */
+        ssize_t got = recv(fd, body + n, n_body - n, 0);
+        if (got <= 0)
+            return false;
+        n += (size_t)got;
     }
-    (void)pthread_mutex_unlock(&lock); /* as above */
+    if (step->act == FAKE_DEAF)
+        reset(fd);
+    return step->act != FAKE_DEAF;
+}
+
+static bool serve_one(Connection *connection, char *head)
+{
+    Fake *fake = connection->fake;
+    size_t n, n_head;
+    if (!read_head(connection->fd, head, &n, &n_head))
+        return false;
+    _cleanup_free_ char *text = strndup(head, n_head);
+    MUST(text);
+    char method[16], path[2048], value[64];
+    MUST(sscanf(text, "%15s %2047s", method, path) == 2);
+    FakeRequest request = {.method = method, .path = path, .head = text};
+
+    (void)pthread_mutex_lock(&fake->lock);
+    request.number = ++fake->n_requests;
+    FakeStep step = fake->script ? fake->script(fake->context, &request) : (FakeStep){0};
+    (void)pthread_mutex_unlock(&fake->lock);
+
+    size_t n_body = 0;
+    if (fake_header(&request, "content-length", value, sizeof(value)))
+        n_body = strtoull(value, NULL, 10);
+    MUST(n_body <= BODY_MAX);
+    _cleanup_free_ uint8_t *body = malloc(n_body + 1);
+    MUST(body);
+    if (!read_body(connection->fd, &step, head + n_head, n - n_head, body, n_body))
+        return false;
+    if (step.act == FAKE_RAW) {
+        (void)send_all(connection->fd, step.body, strlen(step.body));
+        return false;
+    }
+    Reply reply = {0};
+    serve(fake, &request, &step, body, n_body, &reply);
+    bool on = answer(connection, &step, &reply);
+    free(reply.body);
+    return on;
+}
+
+static void *connection_run(void *userdata)
+{
+    Connection *connection = userdata;
+    char *head = malloc(HEAD_MAX);
+    MUST(head);
+    while (serve_one(connection, head))
+        ;
+    free(head);
+    (void)pthread_mutex_lock(&connection->fake->lock);
+    connection->fd = fd_close(connection->fd);
+    (void)pthread_mutex_unlock(&connection->fake->lock);
     return NULL;
 }
 
-static void ended(S3Request *q)
+static void *fake_run(void *userdata)
 {
-    check(n_tellings < ELEMENTSOF(tellings), "too many requests");
-    if (q->done)
-        tellings[n_tellings++] = q;
-    (void)pthread_cond_broadcast(&changed); /* cannot fail */
-}
-
-void s3_begin(S3Client *unused, S3Request *q)
-{
-    (void)unused;
-    (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
-    FakeKind kind = kind_of(q);
-    fake.n[kind]++;
-    const Break *found = NULL;
-    for (size_t i = 0; i < n_breaks && !found; i++)
-        if (breaks[i].kind == kind && (breaks[i].at == 0 || breaks[i].at == fake.n[kind]))
-            found = &breaks[i];
-    if (found)
-        serve_badly(q, kind, found->fault);
-    else
-        serve(q, kind);
-    if (q->result == 1)
-        (void)pthread_cond_broadcast(&changed); /* cannot fail */
-    else
-        ended(q);
-    (void)pthread_mutex_unlock(&lock); /* as above */
-}
-
-int s3_wait(S3Client *unused, S3Request *q, Error *err)
-{
-    (void)unused;
-    (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
-    while (q->result == 1)
-        (void)pthread_cond_wait(&changed, &lock); /* cannot fail */
-    (void)pthread_mutex_unlock(&lock);            /* as above */
-    if (q->result < 0 && err)
-        *err = q->error;
-    return q->result;
-}
-
-void s3_cancel(S3Client *unused, S3Request *q)
-{
-    (void)unused;
-    (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
-    if (q->result == 1) {
-        refuse(q, -ECANCELED, 0, "");
-        ended(q);
+    Fake *fake = userdata;
+    for (;;) {
+        int fd = accept4(fake->fd, NULL, NULL, SOCK_CLOEXEC), on = 1;
+        if (fd < 0 && atomic_load(&fake->stopping))
+            return NULL;
+        if (fd < 0)
+            continue; /* the other side was quicker */
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        Connection *connection = calloc(1, sizeof(*connection));
+        MUST(connection);
+        *connection = (Connection){.fake = fake, .fd = fd};
+        (void)pthread_mutex_lock(&fake->lock);
+        fake->n_connections++;
+        connection->next = fake->connections;
+        fake->connections = connection;
+        MUST(pthread_create(&connection->thread, NULL, connection_run, connection) == 0);
+        (void)pthread_mutex_unlock(&fake->lock);
     }
-    (void)pthread_mutex_unlock(&lock); /* as above */
 }
 
-int s3_do(S3Client *c, S3Request *q, Error *err)
+/* ---- the whole ---- */
+
+Fake *fake_start(FakeScript script, void *context)
 {
-    s3_begin(c, q);
-    return s3_wait(c, q, err);
+    Fake *fake = calloc(1, sizeof(*fake));
+    MUST(fake);
+    fake->script = script;
+    fake->context = context;
+    MUST(pthread_mutex_init(&fake->lock, NULL) == 0);
+    fake->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    MUST(fake->fd >= 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(address);
+    MUST(bind(fake->fd, (struct sockaddr *)&address, size) == 0);
+    MUST(listen(fake->fd, 256) == 0);
+    MUST(getsockname(fake->fd, (struct sockaddr *)&address, &size) == 0);
+    fake->port = ntohs(address.sin_port);
+    MUST(pthread_create(&fake->thread, NULL, fake_run, fake) == 0);
+    return fake;
 }
 
-/* ---- the rest of client.h ---- */
-
-int s3_client_open(const S3Options *options, S3Client **ret, Error *err)
+void fake_stop(Fake *fake)
 {
-    (void)options; /* the test's own are taken */
-    (void)err;
-    if (client.references++ == 0) {
-        closing = false;
-        check(pthread_create(&client.thread, NULL, tell, NULL) == 0, "no thread");
+    atomic_store(&fake->stopping, true);
+    (void)shutdown(fake->fd, SHUT_RDWR); /* wakes accept() */
+    (void)pthread_join(fake->thread, NULL);
+    (void)fd_close(fake->fd);
+    for (Connection *c = fake->connections, *next; c; c = next) {
+        next = c->next;
+        (void)pthread_mutex_lock(&fake->lock);
+        if (c->fd >= 0)
+            (void)shutdown(c->fd, SHUT_RDWR);
+        (void)pthread_mutex_unlock(&fake->lock);
+        (void)pthread_join(c->thread, NULL);
+        free(c);
     }
-    *ret = &client;
-    return 0;
+    for (size_t i = 0; i < fake->n_objects; i++)
+        free(fake->objects[i].data);
+    (void)pthread_mutex_destroy(&fake->lock);
+    free(fake);
 }
 
-S3Client *s3_client_close(S3Client *c)
+int fake_port(const Fake *fake) { return fake->port; }
+
+unsigned fake_requests(Fake *fake)
 {
-    if (!c || --c->references > 0)
-        return NULL;
-    (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
-    closing = true;
-    (void)pthread_cond_broadcast(&changed); /* cannot fail */
-    (void)pthread_mutex_unlock(&lock);      /* as above */
-    (void)pthread_join(c->thread, NULL);    /* ours, and not yet joined */
-    return NULL;
+    (void)pthread_mutex_lock(&fake->lock);
+    unsigned n = fake->n_requests;
+    (void)pthread_mutex_unlock(&fake->lock);
+    return n;
 }
 
-const S3Options *s3_client_options(const S3Client *c)
+unsigned fake_connections(Fake *fake)
 {
-    (void)c;
-    return &fake.options;
+    (void)pthread_mutex_lock(&fake->lock);
+    unsigned n = fake->n_connections;
+    (void)pthread_mutex_unlock(&fake->lock);
+    return n;
 }
-
-static size_t reserved;
-
-int s3_reserve(S3Client *c, size_t n_bytes, uint64_t deadline_usec, Error *err)
-{
-    (void)c;
-    (void)deadline_usec;
-    (void)err;
-    reserved += n_bytes;
-    check(reserved <= fake.options.memory_bytes, "more memory than there is");
-    return 0;
-}
-
-void s3_release(S3Client *c, size_t n_bytes)
-{
-    (void)c;
-    reserved -= n_bytes;
-}
-
-void s3_client_set_checksum(S3Client *c, bool knows_crc32c)
-{
-    (void)c;
-    (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
-    fake.sends_crc32c = knows_crc32c;
-    (void)pthread_mutex_unlock(&lock); /* as above */
-}
-
-/* ---- what tests do ---- */
-
-void fake_reset(void)
-{
-    static unsigned site;
-    static char endpoint[40];
-    while (n_objects > 0)
-        take_away(&objects[0]);
-    while (n_uploads > 0)
-        upload_remove(&uploads[0]);
-    n_breaks = n_stalled = 0;
-    (void)snprintf(endpoint, sizeof(endpoint), "http://fake-%u", ++site); /* is probed anew */
-    fake = (FakeServer){.options = {.endpoint = endpoint,
-                                    .part_bytes = 1000,
-                                    .connections = 8,
-                                    .memory_bytes = 16000,
-                                    .deadline_usec = 20 * USEC_PER_SEC,
-                                    .stall_usec = USEC_PER_SEC},
-                        .page = 1000,
-                        .part_bytes_least = UINT64_MAX};
-}
-
-void fake_break(FakeKind kind, size_t at, FakeFault fault)
-{
-    check(n_breaks < ELEMENTSOF(breaks), "too many faults");
-    breaks[n_breaks++] = (Break){kind, at > 0 ? fake.n[kind] + at : 0, fault};
-}
-
-void fake_mend(void) { n_breaks = 0; }
-
-void fake_wait_stalled(void)
-{
-    (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
-    while (n_stalled == 0)
-        (void)pthread_cond_wait(&changed, &lock); /* cannot fail */
-    (void)pthread_mutex_unlock(&lock);            /* as above */
-}
-
-void fake_put(const char *name, const char *data) { shelve(name, "", strdup(data), strlen(data)); }
-
-void fake_begin_upload(const char *name, uint64_t begun_usec)
-{
-    (void)upload_new(name, "", begun_usec);
-}
-
-bool fake_has(const char *name) { return find(name) != NULL; }
-size_t fake_n_objects(void) { return n_objects; }
-size_t fake_n_uploads(void) { return n_uploads; }

@@ -1,70 +1,59 @@
-/* testing-s3.h - a server in memory behind client.h: what a test puts in the place of client.c, to
- * say what the server can do and what goes wrong with which request.
+/* testing-s3.h - an S3 server on loopback in the test's own process, that keeps objects in memory and
+ * misbehaves as the test's script says: request by request.
  *
- * Ownership: one server a process; fake_reset() empties it.
+ * Ownership: fake_start() gives the caller a Fake; fake_stop() ends all its connections. A request's
+ *            texts are valid in the script.
  * Units:     bytes.
- * Errors:    what cannot be ends the process.
- * Threads:   any.
+ * Errors:    what cannot be set up ends the process.
+ * Threads:   the script is called for one request at a time, on threads of the server's own.
  */
 #pragma once
 
-#include "store/s3/client.h"
+#include "base/macro.h"
 
-typedef enum FakeKind {
-    FAKE_PUT,
-    FAKE_PART,
-    FAKE_CREATE,
-    FAKE_COMPLETE,
-    FAKE_ABORT,
-    FAKE_HEAD,
-    FAKE_GET,
-    FAKE_LIST,
-    FAKE_UPLOADS,
-    FAKE_DELETE,
-    FAKE_DELETE_MANY,
-    FAKE_KINDS
-} FakeKind;
+typedef struct Fake Fake;
 
-typedef enum FakeFault {
-    FAKE_LOSE,     /* done; the answer is lost, and it is sent again */
-    FAKE_LOSE_ALL, /* done; no answer comes until the deadline */
-    FAKE_SILENT,   /* not done; no answer until the deadline */
-    FAKE_CONFLICT, /* 409 */
-    FAKE_ERROR_200,
-    FAKE_NO_UPLOAD, /* somebody aborted the upload */
-    FAKE_DENY,      /* 403 */
-    FAKE_CHANGE,    /* the object is another one from now on */
-    FAKE_STALL,     /* until it is cancelled */
-    FAKE_RIVAL,     /* somebody else puts the object first */
-} FakeFault;
+typedef struct FakeRequest {
+    unsigned number;           /* counted from 1, as their heads arrive */
+    const char *method, *path; /* path as it was sent, with its query */
+    const char *head;          /* all lines, the first one included */
+} FakeRequest;
 
-typedef enum FakeAbsent { ABSENT_OBEYED, ABSENT_IGNORED, ABSENT_REFUSED } FakeAbsent;
+typedef enum FakeAct {
+    FAKE_SERVE,    /* as S3 does */
+    FAKE_ANSWER,   /* does nothing; says status, code, headers and body */
+    FAKE_LOSE,     /* serves, and resets the connection instead of answering */
+    FAKE_DEAF,     /* resets it when n bytes of the request's body have come */
+    FAKE_RESET,    /* serves, and resets it after n bytes of the reply */
+    FAKE_TRUNCATE, /* serves, and closes it after n bytes of the reply's body */
+    FAKE_STALL,    /* serves, and says nothing more after n bytes of the reply */
+    FAKE_CORRUPT,  /* serves, with the n-th byte of the reply's body changed */
+    FAKE_RAW,      /* says body, as it is, and closes */
+} FakeAct;
 
-typedef struct FakeServer {
-    S3Options options; /* of who opens a client */
-    FakeAbsent if_absent;
-    bool complete_ignores_absent; /* as Ceph's */
-    bool checks_crc32c, lacks_delete_many, lacks_encoding, lacks_bucket;
-    size_t page; /* objects or uploads at most */
-    /* what was asked */
-    size_t n[FAKE_KINDS];
-    bool sends_crc32c; /* as set by s3_client_set_checksum() */
-    uint64_t part_bytes_least, part_bytes_most;
-    char complete_body[4096];
-} FakeServer;
+typedef struct FakeStep {
+    FakeAct act;
+    int status;          /* of FAKE_ANSWER */
+    const char *code;    /* of its <Error>; NULL: no body, unless it says one */
+    const char *headers; /* more of them, each with "\r\n"; NULL: none. Also of FAKE_SERVE */
+    const char *body;
+    size_t n;
+    int64_t date; /* of the Date header; 0: now */
+} FakeStep;
 
-extern FakeServer fake;
+typedef FakeStep (*FakeScript)(void *context, const FakeRequest *request);
 
-void fake_reset(void);
-/* The at-th request of a kind from now on (1: the next) meets the fault; at 0: all of them. */
-void fake_break(FakeKind kind, size_t at, FakeFault fault);
-/* No more faults. */
-void fake_mend(void);
-/* Waits until a request stalls. */
-void fake_wait_stalled(void);
-/* As if somebody else did it. */
-void fake_put(const char *name, const char *text);
-void fake_begin_upload(const char *name, uint64_t begun_usec);
-bool fake_has(const char *name);
-size_t fake_n_objects(void);
-size_t fake_n_uploads(void);
+/* NULL: everything is served. */
+Fake *fake_start(FakeScript script, void *context);
+void fake_stop(Fake *fake);
+int fake_port(const Fake *fake);
+unsigned fake_requests(Fake *fake);
+unsigned fake_connections(Fake *fake); /* ever accepted */
+
+/* Path as in the URL, "/bucket/key". */
+void fake_put(Fake *fake, const char *path, const void *data, size_t n_bytes);
+/* Whether it is there with these bytes. */
+bool fake_has(Fake *fake, const char *path, const void *data, size_t n_bytes);
+unsigned fake_puts(Fake *fake, const char *path); /* how often it was written */
+/* The value, in a buffer of the caller's; false: no such header. */
+bool fake_header(const FakeRequest *request, const char *name, char *ret, size_t size);

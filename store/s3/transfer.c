@@ -208,7 +208,6 @@ static int hopeless_of(CURLcode code)
     case CURLE_SSL_ISSUER_ERROR:
         return -EACCES;
     case CURLE_URL_MALFORMAT:
-    case CURLE_UNSUPPORTED_PROTOCOL:
         return -EINVAL;
     case CURLE_OUT_OF_MEMORY:
         return -ENOMEM;
@@ -300,7 +299,8 @@ bool transfer_stalls(S3Try *t, uint64_t now_usec)
         t->n_moved = moved;
         t->moved_usec = now_usec;
     }
-    return now_usec - t->moved_usec > t->client->options.stall_usec;
+    /* It may have begun after the caller looked at the clock. */
+    return now_usec > t->moved_usec + t->client->options.stall_usec;
 }
 
 S3Try *transfer_free(S3Try *t)

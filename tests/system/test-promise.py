@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The promise without failures: the same bits for every world size, ZeRO stage, checkpoint and recovery
 setting, and for every kind of training that a job file can ask for."""
+import os
 import unittest
 
 from lab import LabCase
@@ -10,7 +11,8 @@ SETTINGS = [
     dict(size=1, train__zero_stage=2, checkpoint__every_steps=7, checkpoint__keep_last=2),
     dict(size=2, train__zero_stage=0, checkpoint__every_steps=1, checkpoint__keep_every=9),
     dict(size=2, train__zero_stage=1, checkpoint__every_steps=40),
-    dict(size=3, train__zero_stage=2, checkpoint__every_steps=1, checkpoint__keep_last=5),
+    dict(size=3, train__zero_stage=2, checkpoint__every_steps=1, checkpoint__keep_last=5,
+         checkpoint__local_dir="/tmp/sdtrain-test-promise-%d" % os.getpid()),
     dict(size=3, train__zero_stage=0, checkpoint__every_steps=7, checkpoint__keep_every=5),
     dict(size=4, train__zero_stage=1, checkpoint__every_steps=7,
          recovery={"max_failures_at_same_step": 9, "grow_interval_s": 0}),

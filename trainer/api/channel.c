@@ -78,6 +78,8 @@ static const Field fields[] = {
     FIELD(address, FIELD_TEXT, T(RENDEZVOUS) | T(GO)),
     FIELD(pid, FIELD_INT, T(HELLO)),
     FIELD(stage, FIELD_STAGE, T(STAGE) | T(ERROR)),
+    NEWER(waited_usec, waited_usec, FIELD_UINT64, T(STAGE)),
+    NEWER(waits_rank, waits_rank, FIELD_INT, T(STAGE)),
     FIELD(loss, FIELD_DOUBLE, T(STEP)),
     FIELD(samples_per_sec, FIELD_DOUBLE, T(STEP)),
     FIELD(samples_seen, FIELD_INT64, T(STEP)),
@@ -192,7 +194,7 @@ static void field_decode(const Field *f, JsonReader *r, ChannelMessage *m)
 
     switch (f->kind) {
     case FIELD_INT:
-        if (json_get_int(r, f->name, JSON_REQUIRED, INT32_MIN, INT32_MAX, &v))
+        if (json_get_int(r, f->name, need, INT32_MIN, INT32_MAX, &v))
             *(int *)at = (int)v;
         break;
     case FIELD_INT64:

@@ -96,7 +96,10 @@ typedef struct ChannelMessage {
     int pid;                           /* hello */
 
     TrainStage stage; /* stage, error */
-    double loss;      /* step */
+    /* stage: the ranks wait for data for so long by now, at least of that rank; 0: they do not */
+    uint64_t waited_usec;
+    int waits_rank;
+    double loss; /* step */
     double samples_per_sec;
     int64_t samples_seen;
     int64_t steps;        /* step: the last one of the job */

@@ -1,6 +1,23 @@
 /* exit_code.c - see exit_code.h. */
 #include "trainer/api/exit_code.h"
 
+#include <errno.h>
+
+ExitCode exit_code_of_store(int r)
+{
+    switch (r) {
+    case -EBADMSG:
+    case -ENOENT:
+        return EXIT_DATA_CORRUPT;
+    case -EINVAL:
+        return EXIT_NEVER_RETRY;
+    case -ENOMEM:
+        return EXIT_RETRY;
+    default:
+        return EXIT_STORE_UNREACHABLE;
+    }
+}
+
 const char *exit_code_class(int code)
 {
     if (code < 0)

@@ -1,7 +1,7 @@
 /* exit_code.h - how a trainer ended, in one byte that the daemon classifies.
  *
  * Ownership: none.
- * Units:     process exit codes.
+ * Units:     process exit codes; -errno.
  * Errors:    none.
  * Threads:   any.
  */
@@ -22,3 +22,9 @@ typedef enum ExitCode {
 /* "done", "retry", "never-retry", "device-fault", "peer-lost", "data-corrupt", "store-unreachable",
  * "non-finite", "numerics"; "signal" for negative values, "exit" for others. */
 const char *exit_code_class(int code);
+
+/* What a failure of data or of a checkpoint's store means, -errno as store.h has it:
+ * -EBADMSG, -ENOENT: what lies there is not what should. -EINVAL: the URI or what it names cannot be
+ * used by anybody. -ENOMEM: try again. All else, -EACCES too, is the store: rights and keys are mended
+ * outside the job, and nothing of the job has to change for it. */
+ExitCode exit_code_of_store(int r);

@@ -111,6 +111,11 @@ static void parse_data(JsonReader *root, Job *job)
     job->data.cache_dir = take_string(&r, "cache_dir", JSON_OPTIONAL, NULL);
     job->data.cache_bytes = INT64_C(64) << 30;
     json_get_int(&r, "cache_bytes", JSON_OPTIONAL, 1 << 20, INT64_MAX, &job->data.cache_bytes);
+    job->data.read_ahead = 64;
+    json_get_int(&r, "read_ahead", JSON_OPTIONAL, 1, JOB_READ_AHEAD_MAX, &job->data.read_ahead);
+    job->data.read_ahead_bytes = INT64_C(64) << 20;
+    json_get_int(&r, "read_ahead_bytes", JSON_OPTIONAL, 1 << 20, INT64_C(1) << 40,
+                 &job->data.read_ahead_bytes);
     json_close(&r);
 }
 
@@ -235,6 +240,12 @@ static void parse_checkpoint(JsonReader *root, Job *job)
                  &job->checkpoint.every_steps);
     json_get_int(&r, "keep_last", JSON_OPTIONAL, 2, 16, &job->checkpoint.keep_last);
     json_get_int(&r, "keep_every", JSON_OPTIONAL, 0, INT64_C(1) << 40, &job->checkpoint.keep_every);
+    job->checkpoint.local_dir = take_string(&r, "local_dir", JSON_OPTIONAL, NULL);
+    if (job->checkpoint.local_dir && *job->checkpoint.local_dir != '/')
+        json_refuse(&r, "local_dir", "\"%s\" is not an absolute path", job->checkpoint.local_dir);
+    job->checkpoint.local_bytes = INT64_C(64) << 30;
+    json_get_int(&r, "local_bytes", JSON_OPTIONAL, 1 << 20, INT64_MAX,
+                 &job->checkpoint.local_bytes);
     json_close(&r);
 }
 
@@ -366,6 +377,7 @@ Job *job_free(Job *job)
     free(job->data.empty_text_uri);
     free(job->data.cache_dir);
     free(job->checkpoint.uri);
+    free(job->checkpoint.local_dir);
     free(job);
     return NULL;
 }

@@ -17,6 +17,7 @@
 enum {
     JOB_NAME_MAX = 63,
     JOB_STREAMS_MAX = 64,
+    JOB_READ_AHEAD_MAX = 4096,
     JOB_TEXT_MAX = 1 << 20,
 };
 
@@ -51,8 +52,10 @@ typedef struct Job {
         double latent_scale;
         char *empty_text_uri; /* NULL only when caption_drop is 0 */
         int64_t shuffle_window;
-        char *cache_dir;     /* NULL: read in place */
-        int64_t cache_bytes; /* bound of cache_dir */
+        char *cache_dir;                      /* NULL: none; a folder of this node */
+        int64_t cache_bytes;                  /* bound of cache_dir */
+        int64_t read_ahead, read_ahead_bytes; /* samples, and their bytes, that are asked for
+                                                 before they are wanted */
     } data;
 
     struct {
@@ -84,6 +87,8 @@ typedef struct Job {
     struct {
         char *uri;
         int64_t every_steps, keep_last, keep_every; /* keep_every 0: none are kept for ever */
+        char *local_dir;     /* of each node, for copies of what it wrote; NULL: none */
+        int64_t local_bytes; /* bound of the job's copies there */
     } checkpoint;
 
     struct {

@@ -41,6 +41,8 @@ static ChannelMessage full(ChannelType type)
                             .address = "127.0.0.1:4000",
                             .pid = 42,
                             .stage = STAGE_REDUCING,
+                            .waited_usec = 7000000,
+                            .waits_rank = 3,
                             .loss = 0x1.23456789abcdep-3,
                             .samples_per_sec = 12.5,
                             .samples_seen = 99,

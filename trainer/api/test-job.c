@@ -48,6 +48,8 @@ static void defaults_are_the_recipe(void **state)
     assert_int_equal(job->train.zero_stage, 1);
     assert_string_equal(job->data.latents, "latents");
     assert_int_equal(job->checkpoint.keep_last, 3);
+    assert_null(job->checkpoint.local_dir);
+    assert_true(job->checkpoint.local_bytes == INT64_C(64) << 30);
     assert_int_equal(job->recovery.max_failures_at_same_step, 3);
     assert_int_equal(job->recovery.store_patience_sec, 3600);
     assert_int_equal(job->model.init, INIT_RANDOM);
@@ -69,6 +71,10 @@ static void bad_files_are_refused_by_key_and_value(void **state)
          "job.json: train.steps: expected an integer, got \"many\""},
         {"\"steps\": 100", "\"steps\": 0", "job.json: train.steps: 0 is not in 1..1099511627776"},
         {"\"steps\": 100", "\"steps\": 1, \"lr\": 1", "job.json: train.lr: unknown key"},
+        {"\"uri\": \"/ckpt\"", "\"uri\": \"/ckpt\", \"local_dir\": \"nvme\"",
+         "job.json: checkpoint.local_dir: \"nvme\" is not an absolute path"},
+        {"\"uri\": \"/ckpt\"", "\"uri\": \"/ckpt\", \"local_bytes\": 5",
+         "job.json: checkpoint.local_bytes: 5 is less than 1048576"},
         {"\"demo\"", "\"De mo\"",
          "job.json: name: \"De mo\" must be lower-case letters, digits and inner '-'"},
         {", \"empty_text\": \"/data/empty.npy\"", "",
@@ -113,6 +119,7 @@ static void identity_covers_what_changes_bits_and_nothing_else(void **state)
     assert_true(same_identity("\"steps\": 100", "\"steps\": 200"));
     assert_true(same_identity("\"steps\": 100", "\"steps\": 100, \"zero_stage\": 2"));
     assert_true(same_identity("\"/ckpt\"", "\"/elsewhere\""));
+    assert_true(same_identity("\"/ckpt\"", "\"/ckpt\", \"local_dir\": \"/nvme\""));
     assert_true(same_identity("\"steps\": 100", "\"steps\": 100, \"seed\": 17"));
     assert_false(same_identity("\"steps\": 100", "\"steps\": 100, \"seed\": 18"));
     assert_false(same_identity("\"grain\": 4", "\"grain\": 8"));

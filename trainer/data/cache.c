@@ -1,19 +1,118 @@
-/* cache.c - see cache.h. */
+/* cache.c - see cache.h.
+ *
+ * All that counts the files or makes room among them happens under the lock of the folder's ".lock",
+ * for the time that a listing takes; so the bound holds whoever shares the folder.
+ *
+ * Fault points: cache.reserve, cache.commit. */
 #include "trainer/data/cache.h"
 
-#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/fault.h"
 #include "base/file.h"
+#include "base/log.h"
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
+
+#define KEPT ".mds"
+#define PART ".part"
+
+enum {
+    PATH_ROOM = PATH_MAX + CACHE_NAME_MAX + 16,
+    FOLDER_WAIT_SEC = 5, /* for the folder's lock, which is held for milliseconds */
+    OFF_SEC = 60,
+};
+
+struct Cache {
+    char *folder;
+    uint64_t bound;
+    uint64_t off_until_usec; /* CLOCK_BOOTTIME; the folder failed */
+};
 
 typedef struct CacheFile {
-    char name[128];
+    char name[CACHE_NAME_MAX + 1];
     uint64_t n_bytes;
     struct timespec used;
 } CacheFile;
+
+int cache_new(const char *folder, uint64_t bound, Cache **ret, Error *err)
+{
+    if (strlen(folder) >= PATH_MAX - CACHE_NAME_MAX - 16)
+        return error_set(err, -ENAMETOOLONG, "data.cache_dir: %.100s... is too long a path",
+                         folder);
+    Cache *cache = calloc(1, sizeof(*cache));
+    if (!cache || !(cache->folder = strdup(folder))) {
+        free(cache);
+        return error_set(err, -ENOMEM, "out of memory");
+    }
+    cache->bound = bound;
+    *ret = cache;
+    return 0;
+}
+
+Cache *cache_free(Cache *cache)
+{
+    if (!cache)
+        return NULL;
+    free(cache->folder);
+    free(cache);
+    return NULL;
+}
+
+static const char *path_of(const Cache *cache, const char *name, const char *suffix,
+                           char path[PATH_ROOM])
+{
+    assert(strlen(name) + strlen(suffix) <= CACHE_NAME_MAX);
+    (void)snprintf(path, PATH_ROOM, "%s/%s%s", cache->folder, name, suffix);
+    return path;
+}
+
+static bool is_off(const Cache *cache)
+{
+    return cache->off_until_usec && clock_boottime_usec() < cache->off_until_usec;
+}
+
+void cache_failed(Cache *cache, int r)
+{
+    if (!is_off(cache))
+        log_warning("data.cache_dir %s cannot be used, going on without it for %d s: %s",
+                    cache->folder, OFF_SEC, strerror(-r));
+    cache->off_until_usec = clock_boottime_usec() + OFF_SEC * USEC_PER_SEC;
+}
+
+int cache_lock(const char *path, uint64_t timeout_usec)
+{
+    static const struct timespec pause = {0, 2000000};
+    _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return -errno;
+    uint64_t until_usec = clock_boottime_usec() + timeout_usec;
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK)
+            return -errno;
+        if (clock_boottime_usec() >= until_usec)
+            return -EBUSY;
+        (void)nanosleep(&pause, NULL); /* a signal may shorten it */
+    }
+    return TAKE_FD(fd);
+}
+
+static int lock_folder(const Cache *cache)
+{
+    char path[PATH_ROOM];
+    int fd = cache_lock(path_of(cache, "", ".lock", path), FOLDER_WAIT_SEC * USEC_PER_SEC);
+    if (fd != -ENOENT)
+        return fd;
+    int r = folder_make(cache->folder, NULL);
+    return r < 0 ? r : cache_lock(path, FOLDER_WAIT_SEC * USEC_PER_SEC);
+}
+
+/* ---- room; under the folder's lock ---- */
 
 static int compare_used(const void *a, const void *b)
 {
@@ -29,60 +128,188 @@ static void dir_closep(DIR **dir)
         (void)closedir(*dir); /* reading only */
 }
 
-static int list(DIR *dir, CacheFile **ret, size_t *ret_n)
+static bool ends_with(const char *text, const char *end)
 {
-    _cleanup_free_ CacheFile *files = NULL;
-    size_t n = 0, room = 0;
+    size_t n = strlen(text), k = strlen(end);
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+/* A part that nobody has locked was left by a process that died: no other is made without its lock
+ * while the folder's is held. */
+static bool clear_part(int folder_fd, const char *name)
+{
+    _cleanup_fd_ int fd = openat(folder_fd, name, O_RDWR | O_CLOEXEC);
+    return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && unlinkat(folder_fd, name, 0) == 0;
+}
+
+typedef struct Listing {
+    CacheFile *files; /* whole ones, those used longest ago first */
+    size_t n, next;
+    uint64_t total; /* of all, parts included */
+} Listing;
+
+static int list_files(DIR *dir, const char *own, Listing *l)
+{
+    size_t room = 0;
     for (struct dirent *e; (e = readdir(dir));) {
         struct stat st;
-        if (!strstr(e->d_name, ".mds") || strlen(e->d_name) >= sizeof(files->name) ||
+        bool part = ends_with(e->d_name, PART);
+        if (!strstr(e->d_name, KEPT) || strlen(e->d_name) > CACHE_NAME_MAX ||
+            strcmp(e->d_name, own) == 0 || (part && clear_part(dirfd(dir), e->d_name)) ||
             fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
-            continue; /* not ours, or gone since */
-        if (n == room) {
+            continue; /* not ours, or gone */
+        l->total += (uint64_t)st.st_size;
+        if (part)
+            continue;
+        if (l->n == room) {
             room = MAX(2 * room, (size_t)64);
-            CacheFile *grown = realloc(files, room * sizeof(*grown));
+            CacheFile *grown = realloc(l->files, room * sizeof(*grown));
             if (!grown)
                 return -ENOMEM;
-            files = grown;
+            l->files = grown;
         }
-        memcpy(files[n].name, e->d_name, strlen(e->d_name) + 1);
-        files[n].n_bytes = (uint64_t)st.st_size;
-        files[n++].used = st.st_mtim;
+        CacheFile *file = &l->files[l->n++];
+        memcpy(file->name, e->d_name, strlen(e->d_name) + 1);
+        file->n_bytes = (uint64_t)st.st_size;
+        file->used = st.st_mtim;
     }
-    *ret = TAKE_PTR(files);
-    *ret_n = n;
+    if (l->n > 0)
+        qsort(l->files, l->n, sizeof(l->files[0]), compare_used);
     return 0;
 }
 
-int cache_make_room(const char *folder, uint64_t bound, uint64_t n_bytes)
+static bool evict_one(DIR *dir, Listing *l)
 {
-    int r = folder_make(folder, NULL);
-    if (r < 0 || bound == 0)
-        return r;
-    if (n_bytes > bound)
-        return -ENOSPC;
+    if (l->next == l->n)
+        return false;
+    const CacheFile *file = &l->files[l->next++];
+    (void)unlinkat(dirfd(dir), file->name, 0); /* who uses it keeps it */
+    l->total -= file->n_bytes;
+    return true;
+}
 
-    _cleanup_(dir_closep) DIR *dir = opendir(folder);
-    if (!dir)
-        return -errno;
-    _cleanup_free_ CacheFile *files = NULL;
-    size_t n;
-    r = list(dir, &files, &n);
+/* The disk may have less room than the bound allows. */
+static int allocate(int fd, uint64_t n_bytes)
+{
+    int r = fault("cache.reserve");
     if (r < 0)
         return r;
-    uint64_t total = 0;
-    for (size_t i = 0; i < n; i++)
-        total += files[i].n_bytes;
-    if (n > 0)
-        qsort(files, n, sizeof(files[0]), compare_used);
-    for (size_t i = 0; i < n && total + n_bytes > bound; i++) {
-        (void)unlinkat(dirfd(dir), files[i].name, 0); /* another rank may have been first */
-        total -= files[i].n_bytes;
-    }
+    if (fallocate(fd, 0, 0, (off_t)n_bytes) == 0)
+        return 0;
+    if (errno != EOPNOTSUPP)
+        return -errno;
+    return ftruncate(fd, (off_t)n_bytes) < 0 ? -errno : 0;
+}
+
+static int make_room(const Cache *cache, const char *own, int fd, uint64_t n_bytes)
+{
+    Listing l = {0};
+    _cleanup_(dir_closep) DIR *dir = opendir(cache->folder);
+    int r = dir ? list_files(dir, own, &l) : -errno;
+    while (r == 0 && cache->bound && l.total + n_bytes > cache->bound)
+        if (!evict_one(dir, &l))
+            r = -ENOBUFS; /* others fill the rest */
+    if (r == 0)
+        r = allocate(fd, n_bytes);
+    while ((r == -ENOSPC || r == -EDQUOT) && evict_one(dir, &l))
+        r = allocate(fd, n_bytes);
+    free(l.files);
+    return r;
+}
+
+/* ---- files ---- */
+
+int cache_touch(int fd)
+{
+    struct stat st;
+    if (fstat(fd, &st) == 0 && st.st_nlink == 0)
+        return -ENOENT;
+    (void)futimens(fd, NULL); /* a wrong age costs a fetch at most */
     return 0;
 }
 
-void cache_touch(const char *path)
+static int open_whole(const char *path, uint64_t n_bytes)
 {
-    (void)utimensat(AT_FDCWD, path, NULL, 0); /* a wrong age costs a fetch at most */
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != n_bytes) {
+        (void)unlink(path); /* whoever needs it fetches it again */
+        return -ENOENT;
+    }
+    return TAKE_FD(fd);
+}
+
+int cache_open(Cache *cache, const char *name, uint64_t n_bytes)
+{
+    char path[PATH_ROOM];
+    int fd = open_whole(path_of(cache, name, "", path), n_bytes);
+    if (fd >= 0)
+        (void)cache_touch(fd); /* it is open, whatever happened since */
+    return fd;
+}
+
+/* Under the folder's lock. */
+static int reserve(Cache *cache, const char *name, uint64_t n_bytes)
+{
+    char path[PATH_ROOM], own[CACHE_NAME_MAX + 1];
+    _cleanup_fd_ int there = open_whole(path_of(cache, name, "", path), n_bytes);
+    if (there >= 0)
+        return -EEXIST;
+    (void)snprintf(own, sizeof(own), "%s" PART, name);
+    _cleanup_fd_ int fd =
+        open(path_of(cache, name, PART, path), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return -errno;
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+    int r = ftruncate(fd, 0) < 0 ? -errno : make_room(cache, own, fd, n_bytes);
+    if (r < 0) {
+        (void)unlink(path); /* it is ours */
+        return r;
+    }
+    return TAKE_FD(fd);
+}
+
+int cache_reserve(Cache *cache, const char *name, uint64_t n_bytes)
+{
+    if (is_off(cache) || (cache->bound && n_bytes > cache->bound) || n_bytes == 0)
+        return -ENOBUFS;
+    _cleanup_fd_ int lock = lock_folder(cache);
+    if (lock < 0) {
+        cache_failed(cache, lock);
+        return lock;
+    }
+    int r = reserve(cache, name, n_bytes);
+    if (r < 0 && r != -EAGAIN && r != -EEXIST && r != -ENOBUFS)
+        cache_failed(cache, r);
+    return r;
+}
+
+int cache_commit(Cache *cache, const char *name, int fd, bool sync)
+{
+    char part[PATH_ROOM], path[PATH_ROOM];
+    int r = fault("cache.commit");
+    if (r == 0 && sync && fdatasync(fd) < 0)
+        r = -errno;
+    if (r == 0 && rename(path_of(cache, name, PART, part), path_of(cache, name, "", path)) < 0)
+        r = -errno;
+    if (r == 0)
+        (void)flock(fd, LOCK_UN); /* nobody asks for it under this name */
+    return r;
+}
+
+int cache_abandon(Cache *cache, const char *name, int fd)
+{
+    char path[PATH_ROOM];
+    if (fd >= 0)
+        (void)unlink(path_of(cache, name, PART, path)); /* it is ours; else it is cleared later */
+    return fd_close(fd);
+}
+
+void cache_forget(Cache *cache, const char *name)
+{
+    char path[PATH_ROOM];
+    (void)unlink(path_of(cache, name, "", path)); /* there may be none */
 }

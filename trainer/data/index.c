@@ -1,14 +1,11 @@
-/* index.c - see index.h. Reading; index_build.c makes the file. */
+/* index.c - see index.h. Reading; index_build.c makes the file, index_open.c finds it. */
 #include "trainer/data/index.h"
 
-#include "base/file.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "trainer/data/index_format.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -215,6 +212,8 @@ Hash index_digest(const Index *index)
     return hash_bytes(parts, sizeof(parts));
 }
 
+Hash index_source(const Index *index) { return index->header.source; }
+
 const MdsSchema *index_schema(const Index *index) { return &index->schema; }
 const char *index_compression(const Index *index) { return index->compression; }
 size_t index_n_hashes(const Index *index) { return index->n_hashes; }
@@ -375,81 +374,10 @@ int index_sample_hash(Index *index, IndexPlace place, uint64_t *ret, Error *err)
     return r < 0 ? r : 1;
 }
 
-/* Where this process may find or keep the index of a dataset that it cannot write to. */
-static int cache_path(Store *store, const char *cache_dir, char *ret, size_t size, Error *err)
+int index_check(Index *index, Error *err)
 {
-    char text[HASH_TEXT_BYTES];
-    const char *uri = store_uri(store);
-    if ((size_t)snprintf(ret, size, "%s/%s.index", cache_dir,
-                         hash_format(hash_bytes(uri, strlen(uri)), text)) >= size)
-        return error_set(err, -ENAMETOOLONG, "%s is too long a path", cache_dir);
+    for (uint64_t b = 0; b < index->n_blocks; b++)
+        if (!body_at(index, b * INDEX_BLOCK_BYTES, 1, err))
+            return -EBADMSG;
     return 0;
-}
-
-/* Builds it and keeps it in the first folder that takes it. Ranks may do this at the same time:
- * each renames the same bytes into place. */
-static int build_and_keep(Store *store, char (*paths)[PATH_MAX], size_t n_paths, const Hash *source,
-                          Index **ret, Error *err)
-{
-    _cleanup_free_ char *bytes = NULL;
-    size_t n_bytes;
-    log_info("indexing %s", store_uri(store));
-    int r = index_build(store, false, NULL, NULL, &bytes, &n_bytes, err);
-    if (r < 0)
-        return r;
-    r = error_set(err, -EINVAL, "there is no local folder for it");
-    for (size_t i = 0; i < n_paths; i++) {
-        r = file_write(paths[i], bytes, n_bytes, FILE_SYNC, err);
-        if (r == 0)
-            return index_map(paths[i], source, ret, err);
-    }
-    return error_prefix(err, r, "%s: its compact index cannot be kept; set data.cache_dir",
-                        store_uri(store));
-}
-
-static int hash_source(Store *store, Hash *ret, Error *err)
-{
-    char path[PATH_MAX];
-    _cleanup_free_ char *text = NULL;
-    size_t n_bytes;
-    if (store_local_path(store, "index.json", path, sizeof(path), NULL) < 0) {
-        int r = store_get(store, "index.json", SIZE_MAX / 2, &text, &n_bytes, err);
-        if (r == 0)
-            *ret = hash_bytes(text, n_bytes);
-        return r;
-    }
-    int r = file_read(path, SIZE_MAX / 2, &text, &n_bytes, err);
-    if (r == -ENOENT)
-        return error_set(err, r, "%s holds no MDS dataset: it has no index.json", store_uri(store));
-    if (r == 0)
-        *ret = hash_bytes(text, n_bytes);
-    return r;
-}
-
-int index_open(Store *store, const char *cache_dir, Index **ret, Error *err)
-{
-    Hash source;
-    int r = hash_source(store, &source, err);
-    if (r < 0)
-        return r;
-
-    char paths[2][PATH_MAX];
-    size_t n_paths = 0;
-    if (store_local_path(store, INDEX_NAME, paths[0], sizeof(paths[0]), NULL) == 0)
-        n_paths++;
-    if (cache_dir) {
-        r = cache_path(store, cache_dir, paths[n_paths++], PATH_MAX, err);
-        if (r == 0)
-            r = folder_make(cache_dir, err);
-        if (r < 0)
-            return r;
-    }
-    for (size_t i = 0; i < n_paths; i++) {
-        r = index_map(paths[i], &source, ret, err);
-        if (r == 0)
-            return 0;
-        if (r != -ENOENT)
-            log_warning("%s", err ? err->text : "a compact index is not usable");
-    }
-    return build_and_keep(store, paths, n_paths, &source, ret, err);
 }

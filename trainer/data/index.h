@@ -6,15 +6,22 @@
  * the file as it is used, so that opening costs the same for 1e3 and 1e9 samples. The body is
  * hashed in blocks, each checked when it is first touched. The bytes depend on the dataset alone.
  *
- * The file is INDEX_NAME beside index.json; where that folder cannot be written it lies in the
- * job's cache folder. One whose recorded hash of index.json no longer holds is made anew.
+ * The file is INDEX_NAME beside index.json; where that folder is local and cannot be written it lies
+ * in the job's cache folder. One whose recorded hash of index.json no longer holds is made anew.
+ *
+ * Of a dataset on S3 the node's cache folder keeps a copy, fetched once under a lock, or made there
+ * where the dataset has none. Beside it lies its origin: the version (ETag) that index.json had, so
+ * that a dataset that has not changed costs one request. The dataset has the same text in
+ * INDEX_ORIGIN, so that a node need not fetch index.json, of gigabytes perhaps, to know that the two
+ * belong together; without it, or where it says something else, index.json is fetched and hashed.
  *
  * Ownership: index_open() and index_map() give the caller an Index, which index_free() unmaps.
  *            IndexShard points into it.
  * Units:     bytes, samples. A sample's number counts all samples of the dataset in file order; a
  *            valid sample's number counts those whose payload in one column is not empty.
  * Errors:    -EBADMSG a compact index that does not verify; -ESTALE it belongs to another
- *            index.json; -EINVAL an index.json that is wrong, naming shard and key; the store's.
+ *            index.json; -EINVAL an index.json that is wrong, naming shard and key; -EBUSY another
+ *            process of this node fetches or makes it and does not end; the store's.
  * Threads:   any, after opening.
  * Source:    ARCHITECTURE.md, "The compact index".
  */
@@ -25,6 +32,7 @@
 #include "trainer/data/mds_index.h"
 
 #define INDEX_NAME "index.sdtrain"
+#define INDEX_ORIGIN "index.sdtrain.json"
 
 typedef struct Index Index;
 
@@ -46,14 +54,22 @@ typedef void (*IndexProgress)(void *context, uint64_t shard);
 int index_build(Store *store, bool sample_hashes, IndexProgress progress, void *context, char **ret,
                 size_t *ret_bytes, Error *err);
 
+/* Builds it and puts it beside index.json; *ret is that index. */
+int index_make(Store *store, bool sample_hashes, IndexProgress progress, void *context, Index **ret,
+               Error *err);
+
 /* Maps the compact index of the dataset in store, building and keeping it first where it is missing
- * or stale. cache_dir may be NULL; then the dataset's own folder must be writable, or have one. */
+ * or stale. cache_dir may be NULL; then the dataset's own folder must be writable, or have one, or
+ * be on S3: the copy then has no name and goes with the Index. */
 int index_open(Store *store, const char *cache_dir, Index **ret, Error *err);
 /* The file alone; source, if not NULL, is the hash that its index.json must have. */
 int index_map(const char *path, const Hash *source, Index **ret, Error *err);
 Index *index_free(Index *index);
 DEFINE_CLEANUP(Index, index_free)
 
+/* Looks at every block, in one pass over the file. */
+int index_check(Index *index, Error *err);
+Hash index_source(const Index *index); /* XXH3-128 of its index.json */
 /* Identity of the dataset: all of the file but the hashes of samples, which say nothing new. */
 Hash index_digest(const Index *index);
 const MdsSchema *index_schema(const Index *index);

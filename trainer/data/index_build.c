@@ -6,11 +6,13 @@
 #include "trainer/data/index.h"
 
 #include "base/json.h"
+#include "trainer/data/fetch.h"
 #include "trainer/data/index_format.h"
-#include "trainer/data/shard.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+enum { PIECE_BYTES = 8 << 20 }; /* of a shard that is fetched */
 
 typedef struct Bytes { /* bytes that grow */
     uint8_t *data;
@@ -274,9 +276,11 @@ static int scan_sample(Build *b, Shard *shard, uint32_t i, uint64_t number, Scan
     uint32_t sizes[MDS_COLUMNS_MAX];
     int r;
     if (b->sample_hashes) {
-        r = shard_read(shard, i, &scan->sample, &scan->room, &n_bytes, err);
+        uint32_t range[2];
+        r = shard_read(shard, i, range, &scan->sample, &scan->room, err);
         if (r < 0)
             return r;
+        n_bytes = range[1] - range[0];
         MdsField fields[MDS_COLUMNS_MAX];
         r = mds_sample_split(schema, scan->sample, n_bytes, fields, err);
         if (r < 0)
@@ -331,22 +335,29 @@ static int scan_shards(Build *b, IndexProgress progress, void *context, Error *e
             !bytes_grow(&b->bits[k], DIV_ROUND_UP(b->n_samples, 8) + 1))
             return error_set(err, -ENOMEM, "out of memory");
 
+    _cleanup_(bell_freep) Bell *bell = NULL;
+    int r = bell_new(&bell);
+    if (r < 0)
+        return error_errno(err, r, "cannot read the shards");
     ShardSource source = {.store = b->store,
                           .compression = b->common.compression,
-                          .n_hashes = b->common.n_hashes};
+                          .n_hashes = b->common.n_hashes,
+                          .bell = bell,
+                          .piece_bytes = PIECE_BYTES};
     for (size_t k = 0; k < b->common.n_hashes; k++)
         source.hashes[k] = b->common.hashes[k];
 
     Scan scan = {0};
     uint64_t number = 0;
-    int r = 0;
+    bool in_place = shard_source_in_place(&source);
     for (uint64_t i = 0; r == 0 && i < b->n_shards; i++) {
         IndexShard info;
         shard_of_record(b, i, &info);
         _cleanup_(shard_freep) Shard *shard = NULL;
         /* What is fetched whole is verified anyway; a file in place only where its samples' hashes
          * are to vouch for it later. */
-        r = shard_open(&source, i, &info, b->sample_hashes, &shard, err);
+        r = in_place ? shard_open_in_place(&source, &info, b->sample_hashes, &shard, err)
+                     : shard_fetch(&source, i, &info, &shard, err);
         for (uint32_t k = 0; r == 0 && k < info.n_samples; k++)
             r = scan_sample(b, shard, k, number++, &scan, err);
         if (progress)

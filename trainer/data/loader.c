@@ -1,11 +1,13 @@
-/* loader.c - one thread that reads ahead into a ring of steps; see loader.h.
+/* loader.c - one thread that decodes ahead into a ring of steps; see loader.h. What it decodes next
+ * is under way by then (dataset.h).
  *
  * Grains are numbered from the loader's start: ordinal o is grain first_grain + o % n_grains of
  * step first_step + o / n_grains. The thread fills ordinals in turn, at most n_slots steps beyond
  * the last released one; the loop waits for `filled` to pass the ordinal it wants. */
-#include "trainer/data/loader.h"
+#include "trainer/data/dataset.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -26,6 +28,8 @@ struct Loader {
     int64_t global_batch, grain, n_steps;
     int64_t first_step, first_grain, n_grains;
     size_t n_latents, n_text; /* of a sample */
+    Ahead *ahead;
+    int64_t asked; /* samples that next_sample() has told; the thread's */
     int64_t n_slots;
     Slot slots[SLOTS_MAX]; /* a slot's contents belong to the thread until filled, then to the loop
                             */
@@ -47,20 +51,34 @@ static bool may_fill(const Loader *l)
     return step < l->released + l->n_slots && l->first_step + step < l->n_steps;
 }
 
+/* The positions of the owned grains, in turn. */
+static bool next_sample(void *context, OrderSample *ret)
+{
+    Loader *l = context;
+    int64_t in_step = l->n_grains * l->grain, step = l->asked / in_step;
+    if (l->first_step + step >= l->n_steps)
+        return false;
+    *ret =
+        order_at(dataset_order(l->dataset), (l->first_step + step) * l->global_batch +
+                                                l->first_grain * l->grain + l->asked++ % in_step);
+    return true;
+}
+
 /* One grain into its slot; the slot is the thread's, so no lock is held. */
 static int fill(Loader *l, int64_t ordinal, Error *err)
 {
     int64_t step = ordinal / l->n_grains, k = ordinal % l->n_grains;
     Slot *slot = &l->slots[step % l->n_slots];
     int64_t position = (l->first_step + step) * l->global_batch + (l->first_grain + k) * l->grain;
-    const Order *order = dataset_order(l->dataset);
-    for (int64_t i = 0; i < l->grain && !l->stop; i++) {
+    int r = fault("loader.fill");
+    if (r < 0)
+        return error_errno(err, r, "step %" PRId64 ": cannot read ahead", l->first_step + step);
+    for (int64_t i = 0; i < l->grain; i++) {
         size_t at = (size_t)(k * l->grain + i);
-        slot->samples[at] = order_at(order, position + i);
-        int r = dataset_read(l->dataset, slot->samples[at], slot->latents + at * l->n_latents,
-                             slot->text + at * l->n_text, NULL, err);
+        r = ahead_take(l->ahead, slot->latents + at * l->n_latents, slot->text + at * l->n_text,
+                       &slot->samples[at], err);
         if (r < 0)
-            return error_prefix(err, r, "position %" PRId64, position + i);
+            return r == -ECANCELED ? r : error_prefix(err, r, "position %" PRId64, position + i);
     }
     return 0;
 }
@@ -158,7 +176,12 @@ int loader_new(Dataset *dataset, const Job *job, int64_t first_step, int64_t fir
     l->n_latents = (size_t)shape->channels * (size_t)shape->height * (size_t)shape->width;
     l->n_text = (size_t)shape->text_tokens * (size_t)shape->text_dim;
 
-    int r = allocate(l, ahead_bytes);
+    dataset_plan_cache(dataset, job, first_step,
+                       (double)(n_grains * job->train.grain) / (double)job->train.global_batch);
+    int r = ahead_new(dataset, next_sample, l, &l->ahead, err);
+    if (r < 0)
+        return r;
+    r = allocate(l, ahead_bytes);
     if (r == 0)
         r = init_locks(l);
     if (r == 0)
@@ -178,8 +201,11 @@ Loader *loader_free(Loader *l)
         l->stop = true;
         (void)pthread_cond_broadcast(&l->changed);
         (void)pthread_mutex_unlock(&l->mutex);
-        (void)pthread_join(l->thread, NULL); /* it looks at stop after each sample */
+        ahead_stop(l->ahead);
+        (void)pthread_join(l->thread,
+                           NULL); /* it stops after a sample, or while it waits for one */
     }
+    (void)ahead_free(l->ahead);
     if (l->has_locks) {
         (void)pthread_cond_destroy(&l->changed);
         (void)pthread_mutex_destroy(&l->mutex);

@@ -395,7 +395,7 @@ int openclipart_make(const OpenclipartOptions *options, Error *err)
         return r;
 
     _cleanup_(index_freep) Index *index = NULL;
-    r = index_open(store, NULL, &index, err);
+    r = index_make(store, false, NULL, NULL, &index, err);
     if (r < 0)
         return r;
     char text[HASH_TEXT_BYTES];

@@ -1,6 +1,5 @@
 /* sdprep.c - the program that makes and looks at training data: openclipart, index, inspect. */
 #include "base/fault.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "trainer/data/half.h"
 #include "trainer/data/openclipart.h"
@@ -8,7 +7,6 @@
 
 #include <getopt.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -126,32 +124,18 @@ static void show_shard(void *context, uint64_t shard)
 static int make_index(const char *uri, bool sample_hashes, Error *err)
 {
     _cleanup_(store_freep) Store *store = NULL;
-    _cleanup_free_ char *bytes = NULL;
-    size_t n_bytes;
-    char path[PATH_MAX];
+    _cleanup_(index_freep) Index *index = NULL;
     int r = store_open(uri, &store, err);
     if (r == 0)
-        r = index_build(store, sample_hashes, show_shard, (void *)(uintptr_t)store_uri(store),
-                        &bytes, &n_bytes, err);
+        r = index_make(store, sample_hashes, show_shard, (void *)(uintptr_t)store_uri(store),
+                       &index, err);
     if (r < 0)
         return r;
     if (isatty(STDERR_FILENO))
         (void)fputc('\n', stderr);
-
-    if (store_local_path(store, INDEX_NAME, path, sizeof(path), NULL) < 0) {
-        struct iovec part = {bytes, n_bytes};
-        r = store_delete(store, INDEX_NAME, err);
-        return r < 0 ? r : store_put(store, INDEX_NAME, &part, 1, 0, err);
-    }
-    r = file_write(path, bytes, n_bytes, FILE_SYNC, err);
-    _cleanup_(index_freep) Index *index = NULL;
-    if (r == 0)
-        r = index_map(path, NULL, &index, err);
-    if (r < 0)
-        return r;
     char text[HASH_TEXT_BYTES];
-    printf("%s: %" PRIu64 " samples in %" PRIu64 " shards, %zu bytes, digest %s\n", path,
-           index_n_samples(index), index_n_shards(index), n_bytes,
+    printf("%s/%s: %" PRIu64 " samples in %" PRIu64 " shards, digest %s\n", store_uri(store),
+           INDEX_NAME, index_n_samples(index), index_n_shards(index),
            hash_format(index_digest(index), text));
     return 0;
 }
@@ -271,7 +255,7 @@ static int inspect(const char *uri, uint64_t sample, const char *cache, Error *e
     if (r == 0)
         r = index_shard(index, place.shard, &shard, err);
     if (r == 0)
-        r = shards_new(store, index, NULL, 0, &shards, err);
+        r = shards_new(store, index, NULL, &shards, err);
     if (r == 0)
         r = shards_read(shards, place, &bytes, &n_bytes, err);
     if (r == 0)

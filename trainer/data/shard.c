@@ -3,14 +3,12 @@
 
 #include "base/fault.h"
 #include "base/file.h"
-#include "trainer/data/cache.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <zstd.h>
 
 enum { READ_BYTES = 1 << 20 };
 
@@ -62,12 +60,12 @@ static int compare_hash(const char *name, const char *algorithm, const uint8_t *
                      algorithm, checksum_format(found, n, b), checksum_format(wanted, n, a));
 }
 
-static int verify_memory(const ShardSource *source, const char *name, const char *data, size_t n,
-                         const uint8_t *const *hashes, Error *err)
+int shard_verify_memory(const ShardSource *source, const char *name, const void *data,
+                        uint64_t n_bytes, const uint8_t *const *hashes, Error *err)
 {
     for (size_t i = 0; i < source->n_hashes; i++) {
         uint8_t found[CHECKSUM_BYTES_MAX];
-        int r = checksum_bytes(source->hashes[i], data, n, found, err);
+        int r = checksum_bytes(source->hashes[i], data, n_bytes, found, err);
         if (r == 0)
             r = compare_hash(name, source->hashes[i], hashes[i], found, err);
         if (r < 0)
@@ -76,153 +74,124 @@ static int verify_memory(const ShardSource *source, const char *name, const char
     return 0;
 }
 
-static int hash_file(const Shard *shard, Checksum *const *checksums, size_t n, Error *err)
+static int hash_file(const char *name, int fd, uint64_t n_bytes, Checksum *const *checksums,
+                     size_t n, Error *err)
 {
     _cleanup_free_ char *buffer = malloc(READ_BYTES);
     if (!buffer)
         return error_set(err, -ENOMEM, "out of memory");
     int r = 0;
-    for (uint64_t at = 0; r == 0 && at < shard->n_bytes; at += READ_BYTES) {
-        size_t part = (size_t)MIN((uint64_t)READ_BYTES, shard->n_bytes - at);
-        r = read_range(shard, at, buffer, part, err);
+    for (uint64_t at = 0; r == 0 && at < n_bytes; at += READ_BYTES) {
+        size_t part = (size_t)MIN((uint64_t)READ_BYTES, n_bytes - at);
+        r = fault("data.read");
+        if (r == 0)
+            r = fd_read_all(fd, buffer, part, at);
+        if (r < 0)
+            return error_errno(err, r, "%s: cannot read %zu bytes at %" PRIu64, name, part, at);
         for (size_t i = 0; r == 0 && i < n; i++)
             r = checksum_update(checksums[i], buffer, part);
     }
     return r;
 }
 
-/* In one pass over the file, by all algorithms. */
-static int verify_file(const ShardSource *source, const Shard *shard, const uint8_t *const *hashes,
-                       Error *err)
+int shard_verify_file(const ShardSource *source, const char *name, int fd, uint64_t n_bytes,
+                      const uint8_t *const *hashes, Error *err)
 {
     Checksum *checksums[MDS_HASHES_MAX] = {NULL};
     int r = 0;
     for (size_t i = 0; r == 0 && i < source->n_hashes; i++)
         r = checksum_new(source->hashes[i], &checksums[i], err);
     if (r == 0 && source->n_hashes > 0)
-        r = hash_file(shard, checksums, source->n_hashes, err);
+        r = hash_file(name, fd, n_bytes, checksums, source->n_hashes, err);
     for (size_t i = 0; r == 0 && i < source->n_hashes; i++) {
         uint8_t found[CHECKSUM_BYTES_MAX];
         r = checksum_finish(checksums[i], found);
         if (r == 0)
-            r = compare_hash(shard->name, source->hashes[i], hashes[i], found, err);
+            r = compare_hash(name, source->hashes[i], hashes[i], found, err);
     }
     for (size_t i = 0; i < source->n_hashes; i++)
         checksums[i] = checksum_free(checksums[i]);
     return r;
 }
 
-static int open_file(Shard *shard, const char *path, uint64_t n_bytes, Error *err)
+/* ---- opening ---- */
+
+void shard_source_init(ShardSource *source, Store *store, const Index *index)
 {
-    shard->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (shard->fd < 0) {
-        int r = -errno;
-        shard->fd = -EBADF;
-        return error_errno(err, r, "cannot open shard %s", shard->name);
-    }
-    struct stat st;
-    if (fstat(shard->fd, &st) < 0)
-        return error_errno(err, -errno, "cannot stat %s", shard->name);
-    if ((uint64_t)st.st_size != n_bytes)
-        return error_set(err, -EBADMSG,
-                         "%s is truncated or foreign: %lld bytes, index.json says %" PRIu64,
-                         shard->name, (long long)st.st_size, n_bytes);
-    shard->n_bytes = n_bytes;
-    return 0;
+    *source = (ShardSource){.store = store,
+                            .compression = index_compression(index),
+                            .n_hashes = index_n_hashes(index)};
+    for (size_t i = 0; i < source->n_hashes; i++)
+        source->hashes[i] = index_hash_name(index, i);
+    (void)hash_format(index_digest(index), source->cache_prefix);
 }
 
-static int decompress(const Shard *shard, const char *zip, size_t n_zip, size_t n_raw, char **ret,
-                      Error *err)
+bool shard_source_in_place(const ShardSource *source)
 {
-    _cleanup_free_ char *raw = malloc(n_raw + 1);
-    if (!raw)
-        return error_set(err, -ENOMEM, "%s: out of memory for %zu bytes", shard->name, n_raw);
-    size_t n = ZSTD_decompress(raw, n_raw, zip, n_zip);
-    if (ZSTD_isError(n))
-        return error_set(err, -EBADMSG, "%s: zstd: %s", shard->name, ZSTD_getErrorName(n));
-    if (n != n_raw)
-        return error_set(err, -EBADMSG, "%s unpacks to %zu bytes, index.json says %zu", shard->name,
-                         n, n_raw);
-    *ret = TAKE_PTR(raw);
-    return 0;
+    char path[PATH_MAX];
+    return !*source->compression &&
+           store_local_path(source->store, "shard", path, sizeof(path), NULL) == 0;
 }
 
-/* Whole into memory, verified, unpacked. */
-static int fetch(const ShardSource *source, const IndexShard *info, Shard *shard, Error *err)
+const char *shard_cache_name(const ShardSource *source, uint64_t number,
+                             char name[CACHE_NAME_MAX + 1])
 {
-    bool zipped = *source->compression;
-    uint64_t n_bytes = zipped ? info->zip_bytes : info->raw_bytes;
-    if (n_bytes > MDS_SHARD_BYTES_MAX || info->raw_bytes > MDS_SHARD_BYTES_MAX)
-        return error_set(err, -EFBIG, "%s: %" PRIu64 " bytes are too many for memory", shard->name,
-                         info->raw_bytes);
-    _cleanup_free_ char *data = NULL;
-    size_t n;
-    int r =
-        store_get(source->store, zipped ? info->zip_name : info->raw_name, n_bytes, &data, &n, err);
-    if (r == -EFBIG || (r == 0 && n != n_bytes))
+    (void)snprintf(name, CACHE_NAME_MAX + 1, "%s-%" PRIu64 ".mds", source->cache_prefix, number);
+    return name;
+}
+
+char *shard_uri(const ShardSource *source, const IndexShard *info)
+{
+    char *uri;
+    return asprintf(&uri, "%s/%s", store_uri(source->store),
+                    *source->compression ? info->zip_name : info->raw_name) < 0
+               ? NULL
+               : uri;
+}
+
+int shard_explain(const ShardSource *source, const IndexShard *info, int r, Error *err)
+{
+    uint64_t n_bytes, wanted = *source->compression ? info->zip_bytes : info->raw_bytes;
+    const char *key = *source->compression ? info->zip_name : info->raw_name;
+    if (r == -EIO && store_head(source->store, key, &n_bytes, NULL) == 0 && n_bytes != wanted)
         return error_set(err, -EBADMSG,
-                         "%s is truncated or foreign: index.json says %" PRIu64 " bytes",
-                         shard->name, n_bytes);
-    if (r < 0)
-        return r;
-    r = verify_memory(source, shard->name, data, n, zipped ? info->zip_hashes : info->raw_hashes,
-                      err);
-    if (r < 0)
-        return r;
-    if (zipped) {
-        char *raw = NULL;
-        r = decompress(shard, data, n, info->raw_bytes, &raw, err);
-        if (r < 0)
-            return r;
-        free(data);
-        data = raw;
-        r = verify_memory(source, info->raw_name, data, info->raw_bytes, info->raw_hashes, err);
-        if (r < 0)
-            return r;
+                         "%s/%s is truncated or foreign: %" PRIu64
+                         " bytes, index.json says %" PRIu64,
+                         store_uri(source->store), key, n_bytes, wanted);
+    return r;
+}
+
+static int shard_new(const ShardSource *source, const IndexShard *info, Shard **ret, Error *err)
+{
+    Shard *shard = calloc(1, sizeof(*shard));
+    if (!shard || !(shard->name = shard_uri(source, info))) {
+        free(shard);
+        return error_set(err, -ENOMEM, "out of memory");
     }
-    shard->memory = TAKE_PTR(data);
+    shard->fd = -EBADF;
     shard->n_bytes = info->raw_bytes;
+    *ret = shard;
     return 0;
 }
 
-static int cache_path(const ShardSource *source, uint64_t number, char *ret, size_t size)
+/* ---- the table of offsets ---- */
+
+static int check_ends(const char *name, uint64_t n, uint32_t first, uint32_t last,
+                      const IndexShard *info, Error *err)
 {
-    int n = snprintf(ret, size, "%s/%s-%" PRIu64 ".mds", source->cache_dir, source->cache_prefix,
-                     number);
-    return n >= 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
+    if (first < 8 + 4 * n || first > last || last != info->raw_bytes)
+        return error_set(err, -EBADMSG, "%s: its offsets %u..%u do not fit %" PRIu64 " bytes", name,
+                         first, last, info->raw_bytes);
+    return 0;
 }
 
-void shard_forget(const ShardSource *source, uint64_t number)
+static int check_range(const char *name, uint32_t sample, const uint32_t range[2],
+                       uint64_t n_samples, uint64_t n_bytes, Error *err)
 {
-    char path[PATH_MAX];
-    if (source->cache_dir && cache_path(source, number, path, sizeof(path)) == 0)
-        (void)unlink(path); /* there may be none */
-}
-
-/* From the cache, or fetched and put there. A cache that fails is a slower run, not a failed one.
- */
-static int open_fetched(const ShardSource *source, uint64_t number, const IndexShard *info,
-                        bool verify, Shard *shard, Error *err)
-{
-    char path[PATH_MAX];
-    bool cached = source->cache_dir && cache_path(source, number, path, sizeof(path)) == 0;
-    if (cached && open_file(shard, path, info->raw_bytes, NULL) == 0) {
-        cache_touch(path);
-        return verify ? verify_file(source, shard, info->raw_hashes, err) : 0;
-    }
-    shard->fd = fd_close(shard->fd);
-
-    int r = fetch(source, info, shard, err);
-    if (r < 0 || !cached)
-        return r;
-    if (cache_make_room(source->cache_dir, source->cache_bytes, info->raw_bytes) < 0 ||
-        file_write(path, shard->memory, shard->n_bytes, 0, NULL) < 0 ||
-        open_file(shard, path, info->raw_bytes, NULL) < 0) {
-        shard->fd = fd_close(shard->fd);
-        return 0;
-    }
-    free(shard->memory);
-    shard->memory = NULL;
+    if (range[0] < 8 + 4 * n_samples || range[0] > range[1] || range[1] > n_bytes ||
+        range[1] - range[0] > MDS_SAMPLE_BYTES_MAX)
+        return error_set(err, -EBADMSG, "%s[%u]: offsets %u..%u in a file of %" PRIu64 " bytes",
+                         name, sample, range[0], range[1], n_bytes);
     return 0;
 }
 
@@ -241,43 +210,139 @@ static int check_table(Shard *shard, const IndexShard *info, Error *err)
         r = read_range(shard, 4 + 4 * (uint64_t)n, &last, 4, err);
     if (r < 0)
         return r;
-    if (first < 8 + 4 * (uint64_t)n || first > last || last != shard->n_bytes)
-        return error_set(err, -EBADMSG, "%s: its offsets %u..%u do not fit %" PRIu64 " bytes",
-                         shard->name, first, last, shard->n_bytes);
+    r = check_ends(shard->name, n, first, last, info, err);
     shard->n_samples = n;
+    return r;
+}
+
+int shard_of_memory(const ShardSource *source, const IndexShard *info, char *memory, Shard **ret,
+                    Error *err)
+{
+    _cleanup_(shard_freep) Shard *shard = NULL;
+    int r = shard_new(source, info, &shard, err);
+    if (r < 0)
+        return r;
+    shard->memory = memory;
+    r = check_table(shard, info, err);
+    if (r < 0) {
+        shard->memory = NULL;
+        return r;
+    }
+    *ret = TAKE_PTR(shard);
     return 0;
 }
 
-int shard_open(const ShardSource *source, uint64_t number, const IndexShard *info, bool verify,
-               Shard **ret, Error *err)
+static int check_size(Shard *shard, uint64_t n_bytes, Error *err)
 {
-    _cleanup_(shard_freep) Shard *shard = calloc(1, sizeof(*shard));
-    if (!shard)
-        return error_set(err, -ENOMEM, "out of memory");
-    shard->fd = -EBADF;
-    bool zipped = *source->compression;
-    if (asprintf(&shard->name, "%s/%s", store_uri(source->store),
-                 zipped ? info->zip_name : info->raw_name) < 0) {
-        shard->name = NULL;
-        return error_set(err, -ENOMEM, "out of memory");
-    }
+    struct stat st;
+    if (fstat(shard->fd, &st) < 0)
+        return error_errno(err, -errno, "cannot stat %s", shard->name);
+    if ((uint64_t)st.st_size != n_bytes)
+        return error_set(err, -EBADMSG,
+                         "%s is truncated or foreign: %lld bytes, index.json says %" PRIu64,
+                         shard->name, (long long)st.st_size, n_bytes);
+    return 0;
+}
 
-    char path[PATH_MAX];
-    int r = fault("data.open");
+int shard_of_file(const ShardSource *source, const IndexShard *info, int fd, Shard **ret,
+                  Error *err)
+{
+    _cleanup_(shard_freep) Shard *shard = NULL;
+    int r = shard_new(source, info, &shard, err);
     if (r < 0)
-        return error_errno(err, r, "cannot open shard %s", shard->name);
-    if (!zipped && store_local_path(source->store, info->raw_name, path, sizeof(path), NULL) == 0) {
-        r = open_file(shard, path, info->raw_bytes, err);
-        if (r == 0 && verify)
-            r = verify_file(source, shard, info->raw_hashes, err);
-    } else {
-        r = open_fetched(source, number, info, verify, shard, err);
-    }
+        return r;
+    shard->fd = fd;
+    r = check_size(shard, info->raw_bytes, err);
     if (r == 0)
         r = check_table(shard, info, err);
+    if (r < 0) {
+        shard->fd = -EBADF;
+        return r;
+    }
+    *ret = TAKE_PTR(shard);
+    return 0;
+}
+
+int shard_open_in_place(const ShardSource *source, const IndexShard *info, bool verify, Shard **ret,
+                        Error *err)
+{
+    char path[PATH_MAX];
+    _cleanup_free_ char *name = shard_uri(source, info);
+    if (!name)
+        return error_set(err, -ENOMEM, "out of memory");
+    int r = fault("data.open");
+    if (r < 0)
+        return error_errno(err, r, "cannot open shard %s", name);
+    r = store_local_path(source->store, info->raw_name, path, sizeof(path), err);
+    if (r < 0)
+        return r;
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return error_errno(err, -errno, "cannot open shard %s", name);
+    _cleanup_(shard_freep) Shard *shard = NULL;
+    r = shard_of_file(source, info, fd, &shard, err);
+    if (r < 0)
+        return r;
+    (void)TAKE_FD(fd); /* the shard has it */
+    if (verify)
+        r = shard_verify_file(source, name, shard->fd, shard->n_bytes, info->raw_hashes, err);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(shard);
+    return 0;
+}
+
+int shard_open_cached(const ShardSource *source, uint64_t number, const IndexShard *info,
+                      bool verify, Shard **ret, Error *err)
+{
+    char name[CACHE_NAME_MAX + 1];
+    if (!source->cache)
+        return -ENOENT;
+    _cleanup_fd_ int fd =
+        cache_open(source->cache, shard_cache_name(source, number, name), info->raw_bytes);
+    if (fd < 0)
+        return -ENOENT; /* what else it may be, the fetch will meet */
+    int r =
+        verify ? shard_verify_file(source, name, fd, info->raw_bytes, info->raw_hashes, err) : 0;
+    if (r == 0)
+        r = shard_of_file(source, info, fd, ret, err);
+    if (r == 0)
+        (void)TAKE_FD(fd); /* the shard has it */
+    else
+        cache_forget(source->cache, name);
+    return r;
+}
+
+bool shard_touch(const Shard *shard) { return shard->fd < 0 || cache_touch(shard->fd) == 0; }
+
+/* ---- samples ---- */
+
+int shard_table_range(const char *name, const uint32_t *table, uint32_t sample,
+                      const IndexShard *info, uint32_t ret[2], Error *err)
+{
+    assert(sample < info->n_samples);
+    memcpy(ret, table + 1 + sample, 8);
+    return check_range(name, sample, ret, info->n_samples, info->raw_bytes, err);
+}
+
+int shard_table_check(const char *name, const uint32_t *table, const IndexShard *info, Error *err)
+{
+    if (table[0] != info->n_samples)
+        return error_set(err, -EBADMSG, "%s: %u samples, index.json says %" PRIu64, name, table[0],
+                         info->n_samples);
+    return check_ends(name, table[0], table[1], table[1 + info->n_samples], info, err);
+}
+
+int shard_grow(char **buffer, size_t *room, size_t n_bytes, Error *err)
+{
+    if (n_bytes <= *room)
+        return 0;
+    char *grown = malloc(n_bytes);
+    if (!grown)
+        return error_set(err, -ENOMEM, "out of memory for a sample of %zu bytes", n_bytes);
+    free(*buffer);
+    *buffer = grown;
+    *room = n_bytes;
     return 0;
 }
 
@@ -285,33 +350,16 @@ static int sample_range(const Shard *shard, uint32_t sample, uint32_t ret[2], Er
 {
     assert(sample < shard->n_samples);
     int r = read_range(shard, 4 + 4 * (uint64_t)sample, ret, 8, err);
-    if (r < 0)
-        return r;
-    if (ret[0] < 8 + 4 * shard->n_samples || ret[0] > ret[1] || ret[1] > shard->n_bytes ||
-        ret[1] - ret[0] > MDS_SAMPLE_BYTES_MAX)
-        return error_set(err, -EBADMSG, "%s[%u]: offsets %u..%u in a file of %" PRIu64 " bytes",
-                         shard->name, sample, ret[0], ret[1], shard->n_bytes);
-    return 0;
+    return r < 0 ? r : check_range(shard->name, sample, ret, shard->n_samples, shard->n_bytes, err);
 }
 
-int shard_read(const Shard *shard, uint32_t sample, char **buffer, size_t *room, size_t *ret_bytes,
-               Error *err)
+int shard_read(const Shard *shard, uint32_t sample, uint32_t ret_range[2], char **buffer,
+               size_t *room, Error *err)
 {
-    uint32_t range[2];
-    int r = sample_range(shard, sample, range, err);
-    if (r < 0)
-        return r;
-    size_t n = range[1] - range[0];
-    if (n > *room) {
-        char *grown = realloc(*buffer, n);
-        if (!grown)
-            return error_set(err, -ENOMEM, "%s[%u]: out of memory for %zu bytes", shard->name,
-                             sample, n);
-        *buffer = grown;
-        *room = n;
-    }
-    *ret_bytes = n;
-    return read_range(shard, range[0], *buffer, n, err);
+    int r = sample_range(shard, sample, ret_range, err);
+    if (r == 0)
+        r = shard_grow(buffer, room, ret_range[1] - ret_range[0], err);
+    return r < 0 ? r : read_range(shard, ret_range[0], *buffer, ret_range[1] - ret_range[0], err);
 }
 
 int shard_read_head(const Shard *shard, uint32_t sample, void *ret, size_t n_bytes, Error *err)

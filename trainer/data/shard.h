@@ -1,10 +1,11 @@
-/* shard.h - one open shard: found, checked, decompressed where it must be, read by sample.
+/* shard.h - one open shard: a file or memory, checked, read by sample.
  *
  * A raw shard in a local folder is read in place with pread: a file that is truncated under our
- * feet then gives an error, not a SIGBUS. Compressed and remote shards are fetched whole, verified,
- * and kept decompressed in the cache folder, or in memory where there is none.
+ * feet then gives an error, not a SIGBUS. What lies elsewhere is brought by fetch.h, whole, verified
+ * and unpacked, into the node's cache, or into memory where there is none.
  *
- * Ownership: shard_open() gives the caller a Shard; shard_free() accepts NULL. Borrows nothing.
+ * Ownership: what returns a Shard gives it to the caller; shard_free() accepts NULL. Borrows
+ *            nothing but, of the ShardSource, what its comments say.
  * Units:     bytes, samples.
  * Errors:    -EBADMSG a shard that is not what the index says, with its name and, for hashes, both;
  *            -ENOENT a missing one; the store's.
@@ -12,6 +13,8 @@
  */
 #pragma once
 
+#include "trainer/data/arrival.h"
+#include "trainer/data/cache.h"
 #include "trainer/data/index.h"
 
 typedef struct ShardSource {
@@ -19,26 +22,67 @@ typedef struct ShardSource {
     const char *compression; /* "" for none */
     size_t n_hashes;
     const char *hashes[MDS_HASHES_MAX]; /* algorithms */
-    const char *cache_dir;              /* NULL: what must be unpacked stays in memory */
-    uint64_t cache_bytes;               /* bound of cache_dir; 0: none */
+    Cache *cache;                       /* NULL: what must be fetched stays in memory */
     char cache_prefix[HASH_TEXT_BYTES]; /* the dataset's digest: names the files in it */
+    Bell *bell;                         /* rings for what is fetched */
+    size_t piece_bytes;                 /* of what is asked for at a time of a whole shard */
 } ShardSource;
 
 typedef struct Shard Shard;
 
-/* Verifies the hashes when it fetches, and otherwise if verify. */
-int shard_open(const ShardSource *source, uint64_t number, const IndexShard *info, bool verify,
-               Shard **ret, Error *err);
+/* Fills all but cache, bell and piece_bytes. */
+void shard_source_init(ShardSource *source, Store *store, const Index *index);
+/* Whether shards are read in place. */
+bool shard_source_in_place(const ShardSource *source);
+
+/* Where its store keeps it; verify: by its hashes. */
+int shard_open_in_place(const ShardSource *source, const IndexShard *info, bool verify, Shard **ret,
+                        Error *err);
+/* From the cache; -ENOENT when it holds none that is whole. */
+int shard_open_cached(const ShardSource *source, uint64_t number, const IndexShard *info,
+                      bool verify, Shard **ret, Error *err);
+/* Of a shard's unpacked bytes; takes the descriptor, or the memory, if it succeeds. */
+int shard_of_file(const ShardSource *source, const IndexShard *info, int fd, Shard **ret,
+                  Error *err);
+int shard_of_memory(const ShardSource *source, const IndexShard *info, char *memory, Shard **ret,
+                    Error *err);
 Shard *shard_free(Shard *shard);
 DEFINE_CLEANUP(Shard, shard_free)
 const char *shard_name(const Shard *shard);    /* its file's URI */
 size_t shard_memory_bytes(const Shard *shard); /* held in memory; 0 for files */
+/* Marks a cache's file as used now; false when it has been removed from the cache. */
+bool shard_touch(const Shard *shard);
 
-/* A sample's bytes into *buffer, which is grown as needed and belongs to the caller. */
-int shard_read(const Shard *shard, uint32_t sample, char **buffer, size_t *room, size_t *ret_bytes,
-               Error *err);
+/* The n_bytes of a file, or of memory, by all hashes of the source in one pass. */
+int shard_verify_file(const ShardSource *source, const char *name, int fd, uint64_t n_bytes,
+                      const uint8_t *const *hashes, Error *err);
+int shard_verify_memory(const ShardSource *source, const char *name, const void *data,
+                        uint64_t n_bytes, const uint8_t *const *hashes, Error *err);
+
+/* A sample's bytes, ret_range of the shard, into *buffer, which is grown as needed and belongs to the
+ * caller. */
+int shard_read(const Shard *shard, uint32_t sample, uint32_t ret_range[2], char **buffer,
+               size_t *room, Error *err);
 /* The first n_bytes of a sample. */
 int shard_read_head(const Shard *shard, uint32_t sample, void *ret, size_t n_bytes, Error *err);
 
-/* Removes what the cache holds of a shard, so that the next open fetches it again. */
-void shard_forget(const ShardSource *source, uint64_t number);
+/* ---- the table of offsets at a shard's start: u32 n, u32 offset[n + 1] ---- */
+
+static inline size_t shard_table_bytes(uint64_t n_samples) { return 4 * (n_samples + 2); }
+/* What can be known without the hashes of the samples. */
+int shard_table_check(const char *name, const uint32_t *table, const IndexShard *info, Error *err);
+/* Where a sample begins and ends. */
+int shard_table_range(const char *name, const uint32_t *table, uint32_t sample,
+                      const IndexShard *info, uint32_t ret[2], Error *err);
+
+/* Why a read failed, r: an object that ends too early is another one than the index knows, -EBADMSG
+ * with both sizes. Asks the store. */
+int shard_explain(const ShardSource *source, const IndexShard *info, int r, Error *err);
+
+/* The name of a shard in the cache. */
+const char *shard_cache_name(const ShardSource *source, uint64_t number,
+                             char name[CACHE_NAME_MAX + 1]);
+/* "<store>/<file>" of a shard as its store has it; the caller frees it. */
+char *shard_uri(const ShardSource *source, const IndexShard *info);
+/* Grows a buffer of the caller's; keeps nothing of it. */
+int shard_grow(char **buffer, size_t *room, size_t n_bytes, Error *err);

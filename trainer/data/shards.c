@@ -1,177 +1,568 @@
 /* shards.c - see shards.h. */
 #include "trainer/data/shards.h"
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "trainer/data/fetch.h"
 
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
-typedef struct Slot {
-    Shard *shard; /* NULL: free */
-    uint64_t number, used;
-} Slot;
+enum {
+    BUCKETS = 1024,
+    TOUCH_SEC = 10,            /* between marks of use, and looks whether a file is still there */
+    BACKGROUND_PAUSE_SEC = 60, /* after the cache had no room */
+    PIECE_BYTES = 8 << 20,
+};
+
+/* What is known and held of one shard. */
+typedef struct ShardEntry {
+    uint64_t number;
+    struct ShardEntry *chain;         /* of its bucket */
+    struct ShardEntry *newer, *older; /* by use */
+    IndexShard info;
+    char *uri;
+    Shard *shard;    /* open, whole */
+    uint32_t *table; /* its offsets; there once table_read is not under way */
+    Arrival table_read;
+    ShardFetch *fetch;
+    bool background;     /* the fetch is; ranges serve meanwhile */
+    bool not_here;       /* the cache was asked, and has it not */
+    bool others_have_it; /* another process fetches it */
+    uint64_t touched_usec;
+    unsigned refs; /* reads */
+} Entry;
 
 struct Shards {
     ShardSource source;
+    ShardsOptions options;
     Index *index;
-    Slot slots[SHARDS_OPEN_MAX];
-    uint64_t clock;    /* of uses */
+    bool in_place, ranged, keep_whole;
     uint8_t *verified; /* one bit a shard: its hashes held once in this process */
-    char *buffer;
-    size_t room;
+    Entry *buckets[BUCKETS];
+    Entry *newest, *oldest;
+    size_t n_open, n_fetches, memory_bytes, table_bytes;
+    Entry *background;
+    uint64_t background_after_usec;
+    SampleRead own; /* of shards_read() */
+    Bell *own_bell; /* where nobody gave one */
+    ReadBudget own_budget;
 };
 
-int shards_new(Store *store, Index *index, const char *cache_dir, uint64_t cache_bytes,
-               Shards **ret, Error *err)
+int shards_new(Store *store, Index *index, const ShardsOptions *options, Shards **ret, Error *err)
 {
-    Shards *s = calloc(1, sizeof(*s));
+    _cleanup_(shards_freep) Shards *s = calloc(1, sizeof(*s));
     if (s)
         s->verified = calloc(1, index_n_shards(index) / 8 + 1);
-    if (!s || !s->verified) {
-        free(s);
+    if (!s || !s->verified)
         return error_set(err, -ENOMEM, "out of memory");
-    }
     s->index = index;
-    s->source = (ShardSource){.store = store,
-                              .compression = index_compression(index),
-                              .n_hashes = index_n_hashes(index),
-                              .cache_dir = cache_dir,
-                              .cache_bytes = cache_bytes};
-    for (size_t i = 0; i < s->source.n_hashes; i++)
-        s->source.hashes[i] = index_hash_name(index, i);
-    (void)hash_format(index_digest(index), s->source.cache_prefix);
-    *ret = s;
+    if (options) {
+        s->options = *options;
+    } else {
+        int r = bell_new(&s->own_bell);
+        if (r < 0)
+            return error_errno(err, r, "cannot read shards");
+        s->options = (ShardsOptions){.bell = s->own_bell, .budget = &s->own_budget};
+    }
+    shard_source_init(&s->source, store, index);
+    s->source.cache = s->options.cache;
+    s->source.bell = s->options.bell;
+    s->source.piece_bytes =
+        CLAMP(s->options.budget->most / 8, (size_t)1 << 18, (size_t)PIECE_BYTES);
+    s->in_place = shard_source_in_place(&s->source);
+    s->ranged = !s->in_place && !*s->source.compression && index_has_sample_hashes(index);
+    *ret = TAKE_PTR(s);
     return 0;
 }
 
-static void slot_clear(Slot *slot)
+bool shards_in_place(const Shards *s) { return s->in_place; }
+bool shards_by_range(const Shards *s) { return s->ranged; }
+void shards_keep_whole(Shards *s, bool keep) { s->keep_whole = keep; }
+
+/* ---- entries ---- */
+
+static void unlink_entry(Shards *s, Entry *e)
 {
-    slot->shard = shard_free(slot->shard);
-    *slot = (Slot){0};
+    *(e->newer ? &e->newer->older : &s->newest) = e->older;
+    *(e->older ? &e->older->newer : &s->oldest) = e->newer;
+}
+
+static void link_newest(Shards *s, Entry *e)
+{
+    e->newer = NULL;
+    e->older = s->newest;
+    *(s->newest ? &s->newest->newer : &s->oldest) = e;
+    s->newest = e;
+}
+
+static size_t table_cost(const Entry *e)
+{
+    return sizeof(Entry) + shard_table_bytes(e->info.n_samples);
+}
+
+static void drop_shard(Shards *s, Entry *e)
+{
+    if (!e->shard)
+        return;
+    s->memory_bytes -= shard_memory_bytes(e->shard);
+    s->n_open--;
+    e->shard = shard_free(e->shard);
+    e->not_here = false;
+}
+
+static void drop_table(Shards *s, Entry *e)
+{
+    if (!e->table)
+        return;
+    arrival_cancel(&e->table_read, s->source.store);
+    s->table_bytes -= table_cost(e);
+    free(e->table);
+    e->table = NULL;
+}
+
+static void drop_fetch(Shards *s, Entry *e)
+{
+    if (!e->fetch)
+        return;
+    e->fetch = shard_fetch_free(e->fetch);
+    s->n_fetches -= !e->background;
+    if (s->background == e)
+        s->background = NULL;
+}
+
+static void entry_free(Shards *s, Entry *e)
+{
+    Entry **link = &s->buckets[e->number % BUCKETS];
+    while (*link != e)
+        link = &(*link)->chain;
+    *link = e->chain;
+    unlink_entry(s, e);
+    drop_fetch(s, e);
+    drop_table(s, e);
+    drop_shard(s, e);
+    free(e->uri);
+    free(e);
+}
+
+static bool is_idle(const Entry *e) { return e->refs == 0 && !e->fetch; }
+
+static void release(Shards *s, Entry *e)
+{
+    if (is_idle(e) && !e->shard && (!e->table || e->table_read.begun))
+        entry_free(s, e);
+}
+
+static int entry_get(Shards *s, uint64_t number, Entry **ret, Error *err)
+{
+    Entry **bucket = &s->buckets[number % BUCKETS], *e = *bucket;
+    while (e && e->number != number)
+        e = e->chain;
+    if (!e) {
+        e = calloc(1, sizeof(*e));
+        if (!e)
+            return error_set(err, -ENOMEM, "out of memory");
+        int r = index_shard(s->index, number, &e->info, err);
+        if (r == 0 && !(e->uri = shard_uri(&s->source, &e->info)))
+            r = error_set(err, -ENOMEM, "out of memory");
+        if (r < 0) {
+            free(e);
+            return r;
+        }
+        e->number = number;
+        e->chain = *bucket;
+        *bucket = e;
+    } else {
+        unlink_entry(s, e);
+    }
+    link_newest(s, e);
+    *ret = e;
+    return 0;
 }
 
 Shards *shards_free(Shards *s)
 {
     if (!s)
         return NULL;
-    for (size_t i = 0; i < SHARDS_OPEN_MAX; i++)
-        slot_clear(&s->slots[i]);
+    shards_end(s, &s->own);
+    sample_read_clear(&s->own);
+    while (s->oldest)
+        entry_free(s, s->oldest);
+    (void)bell_free(s->own_bell);
     free(s->verified);
-    free(s->buffer);
     free(s);
     return NULL;
 }
 
-static Slot *oldest(Shards *s, bool in_memory)
-{
-    Slot *best = NULL;
-    for (size_t i = 0; i < SHARDS_OPEN_MAX; i++) {
-        Slot *slot = &s->slots[i];
-        if (slot->shard && (!in_memory || shard_memory_bytes(slot->shard)) &&
-            (!best || slot->used < best->used))
-            best = slot;
-    }
-    return best;
-}
+/* ---- room ---- */
 
-/* A free slot, with room in memory for one more shard of n_bytes. */
-static Slot *make_room(Shards *s, uint64_t n_bytes)
+/* Room for one more open shard, of n_memory bytes if in memory; what no read waits for goes, longest
+ * unused first. */
+static bool make_room(Shards *s, uint64_t n_memory)
 {
-    uint64_t held = 0;
-    for (size_t i = 0; i < SHARDS_OPEN_MAX; i++)
-        held += s->slots[i].shard ? shard_memory_bytes(s->slots[i].shard) : 0;
-    for (Slot *slot; held > 0 && held + n_bytes > SHARDS_MEMORY_MAX && (slot = oldest(s, true));) {
-        held -= shard_memory_bytes(slot->shard);
-        slot_clear(slot);
-    }
-    for (size_t i = 0; i < SHARDS_OPEN_MAX; i++)
-        if (!s->slots[i].shard)
-            return &s->slots[i];
-    Slot *slot = oldest(s, false);
-    slot_clear(slot);
-    return slot;
-}
-
-static int open_shard(Shards *s, uint64_t number, Slot **ret, Error *err)
-{
-    for (size_t i = 0; i < SHARDS_OPEN_MAX; i++)
-        if (s->slots[i].shard && s->slots[i].number == number) {
-            *ret = &s->slots[i];
-            return 0;
+    for (Entry *e = s->oldest, *next; e; e = next) {
+        bool full = s->n_open >= SHARDS_OPEN_MAX;
+        bool large = s->memory_bytes > 0 && s->memory_bytes + n_memory > SHARDS_MEMORY_MAX;
+        if (!full && !large)
+            return true;
+        next = e->newer;
+        if (is_idle(e) && e->shard && (full || shard_memory_bytes(e->shard))) {
+            drop_shard(s, e);
+            release(s, e);
         }
+    }
+    return s->n_open < SHARDS_OPEN_MAX &&
+           (s->memory_bytes == 0 || s->memory_bytes + n_memory <= SHARDS_MEMORY_MAX);
+}
 
-    IndexShard info;
-    int r = index_shard(s->index, number, &info, err);
-    if (r < 0)
-        return r;
-    bool verified = s->verified[number / 8] & 1 << number % 8;
-    Slot *slot = make_room(s, info.raw_bytes);
+static void make_table_room(Shards *s, size_t n_bytes)
+{
+    for (Entry *e = s->oldest, *next; e && s->table_bytes + n_bytes > SHARDS_TABLES_MAX; e = next) {
+        next = e->newer;
+        if (is_idle(e)) {
+            drop_table(s, e);
+            release(s, e);
+        }
+    }
+}
+
+/* A file of the cache that is read is in use; one that was removed meanwhile still takes room until
+ * it is closed. */
+static void touch_shard(Shards *s, Entry *e)
+{
+    uint64_t now = clock_monotonic_usec();
+    if (!s->source.cache || now < e->touched_usec + TOUCH_SEC * USEC_PER_SEC)
+        return;
+    e->touched_usec = now;
+    if (!shard_touch(e->shard))
+        drop_shard(s, e);
+}
+
+static void keep_shard(Shards *s, Entry *e, Shard *shard)
+{
+    e->shard = shard;
+    e->touched_usec = clock_monotonic_usec();
+    s->n_open++;
+    s->memory_bytes += shard_memory_bytes(shard);
+    s->verified[e->number / 8] |= (uint8_t)(1 << e->number % 8);
+}
+
+/* ---- how a shard comes to be readable ---- */
+
+typedef enum Where { WHERE_NOWHERE, WHERE_OPEN, WHERE_TABLE } Where; /* or -errno */
+
+/* In place, or in the cache. */
+static int open_here(Shards *s, Entry *e, Error *err)
+{
     /* Hashes of samples, checked at each read, do the same at less cost. */
-    r = shard_open(&s->source, number, &info, !verified && !index_has_sample_hashes(s->index),
-                   &slot->shard, err);
+    bool verify =
+        !(s->verified[e->number / 8] & 1 << e->number % 8) && !index_has_sample_hashes(s->index);
+    Shard *shard = NULL;
+    if (s->in_place) {
+        (void)make_room(s, 0); /* one read at a time is under way */
+        int r = shard_open_in_place(&s->source, &e->info, verify, &shard, err);
+        if (r < 0)
+            return r;
+    } else {
+        Error why = ERROR_INIT;
+        int r = e->not_here
+                    ? -ENOENT
+                    : shard_open_cached(&s->source, e->number, &e->info, verify, &shard, &why);
+        e->not_here = true;
+        if (r < 0 && r != -ENOENT)
+            log_warning("in data.cache_dir: %s; fetching it again", why.text);
+        if (r < 0)
+            return WHERE_NOWHERE;
+        (void)make_room(s, 0); /* descriptors: as many more as reads are under way */
+    }
+    keep_shard(s, e, shard);
+    return WHERE_OPEN;
+}
+
+static int begin_table(Shards *s, Entry *e, Error *err)
+{
+    size_t n_bytes = shard_table_bytes(e->info.n_samples);
+    if (n_bytes > e->info.raw_bytes)
+        return error_set(err, -EBADMSG, "%s: %" PRIu64 " samples do not fit %" PRIu64 " bytes",
+                         e->uri, e->info.n_samples, e->info.raw_bytes);
+    make_table_room(s, table_cost(e));
+    e->table = malloc(n_bytes);
+    if (!e->table)
+        return error_set(err, -ENOMEM, "out of memory");
+    s->table_bytes += table_cost(e);
+    return arrival_begin(&e->table_read, s->source.store, e->info.raw_name, 0, n_bytes, e->table,
+                         s->source.bell, err);
+}
+
+static int poll_table(Shards *s, Entry *e, Error *err)
+{
+    int r = e->table ? 0 : begin_table(s, e, err);
+    if (r == 0 && !e->table_read.begun)
+        return WHERE_TABLE;
+    if (r == 0)
+        r = arrival_poll(&e->table_read, s->source.store, err);
+    if (r < 0)
+        r = shard_explain(&s->source, &e->info, r, err);
+    if (r > 0)
+        r = shard_table_check(e->uri, e->table, &e->info, err) < 0 ? -EBADMSG : WHERE_TABLE;
+    if (r < 0)
+        drop_table(s, e);
+    return r;
+}
+
+static int begin_fetch(Shards *s, Entry *e, bool background, Error *err)
+{
+    int r = shard_fetch_new(&s->source, e->number, &e->info, background, &e->fetch, err);
     if (r < 0)
         return r;
-    s->verified[number / 8] |= (uint8_t)(1 << number % 8);
-    slot->number = number;
-    *ret = slot;
+    e->background = background;
+    s->n_fetches += !background;
     return 0;
 }
 
-static int read_once(Shards *s, IndexPlace place, size_t *ret_bytes, Error *err)
+static int poll_fetch(Shards *s, Entry *e, uint64_t *wake_usec, Error *err)
 {
-    Slot *slot;
-    int r = open_shard(s, place.shard, &slot, err);
+    Shard *shard;
+    int r = shard_fetch_poll(e->fetch, wake_usec, &shard, err);
+    if (r == 0)
+        return WHERE_NOWHERE;
+    drop_fetch(s, e);
     if (r < 0)
         return r;
-    slot->used = ++s->clock;
-    r = shard_read(slot->shard, place.sample, &s->buffer, &s->room, ret_bytes, err);
-    if (r < 0)
-        return r;
+    (void)make_room(s, shard_memory_bytes(shard)); /* it has come: room or not */
+    keep_shard(s, e, shard);
+    return WHERE_OPEN;
+}
 
+static int advance_entry(Shards *s, Entry *e, bool first, uint64_t *wake_usec, Error *err)
+{
+    if (e->shard)
+        touch_shard(s, e);
+    if (e->shard)
+        return WHERE_OPEN;
+    if (e->fetch && !e->background)
+        return poll_fetch(s, e, wake_usec, err);
+    int r = e->table ? WHERE_NOWHERE : open_here(s, e, err);
+    if (r != WHERE_NOWHERE)
+        return r;
+    if (s->ranged)
+        return poll_table(s, e, err);
+
+    bool room = make_room(s, s->source.cache ? 0 : e->info.raw_bytes);
+    if (!first && (!room || s->n_fetches >= SHARDS_FETCHES_MAX))
+        return WHERE_NOWHERE;
+    r = begin_fetch(s, e, false, err);
+    return r < 0 ? r : poll_fetch(s, e, wake_usec, err);
+}
+
+/* ---- in the background ---- */
+
+static void want_whole(Shards *s, Entry *e)
+{
+    if (!s->keep_whole || !s->source.cache || s->background || e->fetch || e->others_have_it ||
+        clock_monotonic_usec() < s->background_after_usec)
+        return;
+    if (begin_fetch(s, e, true, NULL) == 0)
+        s->background = e;
+}
+
+void shards_advance(Shards *s, uint64_t *wake_usec)
+{
+    Entry *e = s->background;
+    if (!e)
+        return;
+    Error why = ERROR_INIT;
+    int r = poll_fetch(s, e, wake_usec, &why);
+    if (r == WHERE_NOWHERE)
+        return;
+    e->others_have_it = r < 0; /* or it cannot be had: ranges will tell */
+    if (r < 0 && r != -EAGAIN)
+        s->background_after_usec = clock_monotonic_usec() + BACKGROUND_PAUSE_SEC * USEC_PER_SEC;
+    if (r < 0 && r != -EAGAIN && r != -ENOBUFS)
+        log_warning("in the background: %s", why.text);
+    release(s, e);
+}
+
+/* ---- reads ---- */
+
+int shards_begin(Shards *s, SampleRead *read, IndexPlace place, Error *err)
+{
+    assert(!read->entry);
+    int r = entry_get(s, place.shard, &read->entry, err);
+    if (r < 0)
+        return r;
+    read->entry->refs++;
+    read->place = place;
+    read->ready = false;
+    read->attempts = read->failure = 0;
+    read->again_usec = 0;
+    return 0;
+}
+
+void shards_end(Shards *s, SampleRead *read)
+{
+    Entry *e = read->entry;
+    if (!e)
+        return;
+    arrival_cancel(&read->arrival, s->source.store);
+    s->options.budget->used -= read->n_budget;
+    read->n_budget = 0;
+    read->entry = NULL;
+    e->refs--;
+    release(s, e);
+}
+
+void sample_read_clear(SampleRead *read)
+{
+    assert(!read->entry);
+    free(read->buffer);
+    *read = (SampleRead){0};
+}
+
+static int check_hash(Shards *s, const SampleRead *read, const char *name, Error *err)
+{
     uint64_t wanted;
-    r = index_sample_hash(s->index, place, &wanted, err);
+    int r = index_sample_hash(s->index, read->place, &wanted, err);
     if (r <= 0)
         return r;
-    uint64_t found = hash64_bytes(s->buffer, *ret_bytes, 0);
-    if (found != wanted)
-        return error_set(err, -EBADMSG,
-                         "%s[%u] is corrupt: its xxh3_64 is %016" PRIx64
-                         ", the index says %016" PRIx64,
-                         shard_name(slot->shard), place.sample, found, wanted);
+    uint64_t found = hash64_bytes(read->buffer, read->n_bytes, 0);
+    if (found == wanted)
+        return 0;
+    return error_set(err, -EBADMSG,
+                     "%s[%u], bytes %u-%u, is corrupt: its xxh3_64 is %016" PRIx64
+                     ", the index says %016" PRIx64,
+                     name, read->place.sample, read->range[0], read->range[1] - 1, found, wanted);
+}
+
+static int begin_range(Shards *s, SampleRead *read, bool first, Error *err)
+{
+    Entry *e = read->entry;
+    ReadBudget *budget = s->options.budget;
+    int r = shard_table_range(e->uri, e->table, read->place.sample, &e->info, read->range, err);
+    if (r < 0)
+        return r;
+    read->n_bytes = read->range[1] - read->range[0];
+    if (!first && budget->used + read->n_bytes > budget->most)
+        return 0;
+    r = shard_grow(&read->buffer, &read->room, read->n_bytes, err);
+    if (r == 0)
+        r = arrival_begin(&read->arrival, s->source.store, e->info.raw_name, read->range[0],
+                          read->n_bytes, read->buffer, s->source.bell, err);
+    if (r < 0)
+        return r;
+    read->n_budget = read->n_bytes;
+    budget->used += read->n_bytes;
+    want_whole(s, e);
     return 0;
+}
+
+/* 1: the bytes are there and right. */
+static int step(Shards *s, SampleRead *read, bool first, uint64_t *wake_usec, Error *err)
+{
+    Entry *e = read->entry;
+    int r;
+    if (!read->arrival.begun) {
+        r = advance_entry(s, e, first, wake_usec, err);
+        if (r == WHERE_OPEN && first) { /* the others are read when it is their turn */
+            r = shard_read(e->shard, read->place.sample, read->range, &read->buffer, &read->room,
+                           err);
+            if (r < 0)
+                return r;
+            read->n_bytes = read->range[1] - read->range[0];
+            r = check_hash(s, read, shard_name(e->shard), err);
+            return r < 0 ? r : 1;
+        }
+        if (r != WHERE_TABLE)
+            return MIN(r, 0);
+        r = begin_range(s, read, first, err);
+        if (r < 0 || !read->arrival.begun)
+            return r;
+    }
+    r = arrival_poll(&read->arrival, s->source.store, err);
+    if (r == 0)
+        return 0;
+    r = r > 0 ? check_hash(s, read, e->uri, err) : shard_explain(&s->source, &e->info, r, err);
+    if (r < 0) {
+        s->options.budget->used -= read->n_budget;
+        read->n_budget = 0;
+    }
+    return r < 0 ? r : 1;
 }
 
 /* Drops what a failed read came from, so that the next attempt begins afresh. */
-static void forget(Shards *s, uint64_t number)
+static void forget(Shards *s, Entry *e)
 {
-    for (size_t i = 0; i < SHARDS_OPEN_MAX; i++)
-        if (s->slots[i].shard && s->slots[i].number == number)
-            slot_clear(&s->slots[i]);
-    s->verified[number / 8] &= (uint8_t) ~(1 << number % 8);
-    shard_forget(&s->source, number);
+    char name[CACHE_NAME_MAX + 1];
+    if (e->shard && s->source.cache && !s->in_place && !shard_memory_bytes(e->shard))
+        cache_forget(s->source.cache, shard_cache_name(&s->source, e->number, name));
+    drop_shard(s, e);
+    if (!e->table_read.begun)
+        drop_table(s, e); /* nothing vouches for it */
+    e->not_here = false;
+    s->verified[e->number / 8] &= (uint8_t) ~(1 << e->number % 8);
+}
+
+/* The store has tried for as long as makes sense, or will never let us. */
+static bool is_final(int r) { return r == -EHOSTUNREACH || r == -EACCES || r == -ENOMEM; }
+
+static int fail(Shards *s, SampleRead *read, int r, const Error *why, uint64_t *wake_usec,
+                Error *err)
+{
+    static const uint64_t pauses_msec[SHARDS_ATTEMPTS - 1] = {50, 200};
+    forget(s, read->entry);
+    read->attempts++;
+    if (read->attempts < SHARDS_ATTEMPTS && !is_final(r)) {
+        log_warning("attempt %d failed: %s", read->attempts, why->text);
+        read->again_usec = clock_monotonic_usec() + pauses_msec[read->attempts - 1] * USEC_PER_MSEC;
+        *wake_usec = MIN(*wake_usec, read->again_usec);
+        return 0;
+    }
+    read->failure =
+        error_set(&read->why, r, "sample %s[%u], %d attempts: %s", read->entry->info.raw_name,
+                  read->place.sample, read->attempts, why->text);
+    if (err)
+        *err = read->why;
+    return read->failure;
+}
+
+int shards_poll(Shards *s, SampleRead *read, bool first, uint64_t *wake_usec, const void **ret,
+                size_t *ret_bytes, Error *err)
+{
+    if (read->failure < 0) {
+        if (err)
+            *err = read->why;
+        return read->failure;
+    }
+    if (read->again_usec) {
+        if (clock_monotonic_usec() < read->again_usec) {
+            *wake_usec = MIN(*wake_usec, read->again_usec);
+            return 0;
+        }
+        read->again_usec = 0;
+    }
+    if (!read->ready) {
+        Error why = ERROR_INIT;
+        int r = step(s, read, first, wake_usec, &why);
+        if (r < 0)
+            return fail(s, read, r, &why, wake_usec, err);
+        read->ready = r > 0;
+    }
+    if (!read->ready)
+        return 0;
+    *ret = read->buffer;
+    *ret_bytes = read->n_bytes;
+    return 1;
 }
 
 int shards_read(Shards *s, IndexPlace place, const void **ret, size_t *ret_bytes, Error *err)
 {
-    static const struct timespec pauses[SHARDS_ATTEMPTS - 1] = {{0, 50000000}, {0, 200000000}};
-    Error why = ERROR_INIT;
-    int r = 0;
-    for (int attempt = 0; attempt < SHARDS_ATTEMPTS; attempt++) {
-        if (attempt > 0) {
-            log_warning("attempt %d failed: %s", attempt, why.text);
-            (void)nanosleep(&pauses[attempt - 1], NULL); /* a signal may shorten it */
-        }
-        r = read_once(s, place, ret_bytes, &why);
-        if (r == 0) {
-            *ret = s->buffer;
-            return 0;
-        }
-        forget(s, place.shard);
+    shards_end(s, &s->own);
+    int r = shards_begin(s, &s->own, place, err);
+    while (r == 0) {
+        uint64_t seen = bell_count(s->source.bell), wake_usec = UINT64_MAX;
+        r = shards_poll(s, &s->own, true, &wake_usec, ret, ret_bytes, err);
+        if (r == 0)
+            bell_wait(s->source.bell, seen, wake_usec);
     }
-
-    IndexShard info;
-    const char *name = index_shard(s->index, place.shard, &info, NULL) == 0 ? info.raw_name : "?";
-    return error_set(err, r, "sample %s[%u], %d attempts: %s", name, place.sample, SHARDS_ATTEMPTS,
-                     why.text);
+    return MIN(r, 0);
 }

@@ -34,7 +34,7 @@ static Golden golden_open(const char *name)
     assert_good(file_write(scratch_path(&g.scratch, "i", path), bytes, n, 0, &err), err);
     free(bytes);
     assert_good(index_map(path, NULL, &g.index, &err), err);
-    assert_good(shards_new(g.store, g.index, NULL, 0, &g.shards, &err), err);
+    assert_good(shards_new(g.store, g.index, NULL, &g.shards, &err), err);
     g.schema = index_schema(g.index);
     return g;
 }
@@ -314,7 +314,7 @@ static void write_again(const char *name, const char *const *hashes, size_t n_ha
         Index *index;
         Shards *shards;
         assert_good(index_open(out, NULL, &index, &err), err);
-        assert_good(shards_new(out, index, NULL, 0, &shards, &err), err);
+        assert_good(shards_new(out, index, NULL, &shards, &err), err);
         for (uint64_t i = 0; i < index_n_shards(index); i++) {
             IndexShard x, y;
             assert_good(index_shard(index, i, &x, &err), err);

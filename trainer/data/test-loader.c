@@ -310,7 +310,7 @@ static void faulty_shards_stop_clearly(void **state)
             Dataset *dataset = open_dataset(&f);
             (void)scratch_path(&f.scratch, victim, path);
             if (fault_kind == 0) {
-                assert_int_equal(truncate(path, 3000), 0);
+                assert_int_equal(truncate(path, 300), 0);
                 loader_fails(&f, dataset, -EBADMSG, "shard.00007.mds", "truncated");
             } else if (fault_kind == 1) {
                 scratch_flip(path, -100);

@@ -3,10 +3,11 @@
  * What is in the history is read from the newest committed manifest, not from the listing: a
  * manifest that was written and never committed, or struck out later, is not in it. A checkpoint
  * goes manifest first, so that a removal cut short leaves a folder without one, which the next
- * retirement takes. Everything is judged by names and by the listing's sizes; the manifests of the
+ * retirement takes; the objects of a folder go together. Everything is judged by names and by the listing's sizes; the manifests of the
  * checkpoints that count are read.
  *
- * Fault points: checkpoint.retire.manifest, checkpoint.retire.object (each).
+ * Fault points: checkpoint.retire.manifest (each), checkpoint.retire.object (before a
+ * folder's, and before the metrics').
  */
 #include "trainer/state/checkpoint-list.h"
 
@@ -24,17 +25,17 @@ typedef struct Retire {
     size_t removed;
 } Retire;
 
-static bool is_newer_generation(const Retire *t)
+/* Has a generation after this one written anything? Then it decides what stays. */
+static bool is_over(const Catalogue *c, int64_t generation)
 {
-    const Catalogue *c = &t->catalogue;
     for (size_t i = 0; i < c->n_folders; i++)
-        if (c->folders[i].name.generation > t->latest->name.generation)
+        if (c->folders[i].name.generation > generation)
             return true;
     for (size_t i = 0; i < c->objects.n_objects; i++) {
         CheckpointName name;
         int64_t first;
         if (metrics_key_parse(c->objects.objects[i].key, &name, &first) == 0 &&
-            name.generation > t->latest->name.generation)
+            name.generation > generation)
             return true;
     }
     return false;
@@ -113,26 +114,17 @@ static void decide(Retire *t)
     }
 }
 
-static int remove_key(Retire *t, const char *point, const char *key, Error *err)
+/* ---- removal ---- */
+
+static int remove_manifest(Retire *t, const CatalogueFolder *f, Error *err)
 {
-    int r = fault(point);
+    const char *key = t->catalogue.objects.objects[f->manifest].key;
+    int r = fault("checkpoint.retire.manifest");
     if (r < 0)
         return error_errno(err, r, "cannot remove %s", key);
     r = store_delete(t->store, key, err);
     if (r == 0)
         t->removed++;
-    return r;
-}
-
-static int remove_folder(Retire *t, const CatalogueFolder *f, Error *err)
-{
-    const StoreObject *objects = t->catalogue.objects.objects;
-    int r = 0;
-    if (f->has_manifest)
-        r = remove_key(t, "checkpoint.retire.manifest", objects[f->manifest].key, err);
-    for (size_t i = f->first; r == 0 && i < f->first + f->n; i++)
-        if (!f->has_manifest || i != f->manifest)
-            r = remove_key(t, "checkpoint.retire.object", objects[i].key, err);
     return r;
 }
 
@@ -144,24 +136,55 @@ static bool is_listed_segment(const Manifest *m, const char *key)
     return false;
 }
 
-static int remove_all(Retire *t, Error *err)
+/* keys: room for all of the catalogue's. */
+static int remove_keys(Retire *t, const char **keys, size_t n, Error *err)
 {
-    for (size_t i = 0; i < t->catalogue.n_folders; i++) {
-        int r = t->keep[i] ? 0 : remove_folder(t, &t->catalogue.folders[i], err);
-        if (r < 0)
-            return r;
-    }
+    if (n == 0)
+        return 0;
+    int r = fault("checkpoint.retire.object");
+    if (r < 0)
+        return error_errno(err, r, "cannot remove %s", keys[0]);
+    r = store_delete_many(t->store, keys, n, err);
+    if (r == 0)
+        t->removed += n;
+    return r;
+}
+
+/* All but its manifest. */
+static int remove_folder(Retire *t, const CatalogueFolder *f, const char **keys, Error *err)
+{
+    size_t n = 0;
+    for (size_t i = f->first; i < f->first + f->n; i++)
+        if (!f->has_manifest || i != f->manifest)
+            keys[n++] = t->catalogue.objects.objects[i].key;
+    return remove_keys(t, keys, n, err);
+}
+
+static int remove_segments(Retire *t, const char **keys, Error *err)
+{
+    size_t n = 0;
     for (size_t i = 0; i < t->catalogue.objects.n_objects; i++) {
         const char *key = t->catalogue.objects.objects[i].key;
         CheckpointName name;
         int64_t first;
-        if (metrics_key_parse(key, &name, &first) < 0 || is_listed_segment(t->latest, key))
-            continue;
-        int r = remove_key(t, "checkpoint.retire.object", key, err);
-        if (r < 0)
-            return r;
+        if (metrics_key_parse(key, &name, &first) == 0 && !is_listed_segment(t->latest, key))
+            keys[n++] = key;
     }
-    return 0;
+    return remove_keys(t, keys, n, err);
+}
+
+static int remove_all(Retire *t, Error *err)
+{
+    const Catalogue *c = &t->catalogue;
+    _cleanup_free_ const char **keys = calloc(c->objects.n_objects + 1, sizeof(*keys));
+    int r = keys ? 0 : error_set(err, -ENOMEM, "retention: out of memory");
+    for (size_t i = 0; r == 0 && i < c->n_folders; i++)
+        if (!t->keep[i] && c->folders[i].has_manifest)
+            r = remove_manifest(t, &c->folders[i], err);
+    for (size_t i = 0; r == 0 && i < c->n_folders; i++)
+        if (!t->keep[i])
+            r = remove_folder(t, &c->folders[i], keys, err);
+    return r < 0 ? r : remove_segments(t, keys, err);
 }
 
 int checkpoint_retire(Store *store, const Manifest *latest, int64_t keep_last, int64_t keep_every,
@@ -177,7 +200,7 @@ int checkpoint_retire(Store *store, const Manifest *latest, int64_t keep_last, i
     t.keep = calloc(t.catalogue.n_folders + 1, sizeof(*t.keep));
     if (!t.keep)
         r = error_set(err, -ENOMEM, "retention: out of memory");
-    if (r == 0 && !is_newer_generation(&t)) {
+    if (r == 0 && !is_over(&t.catalogue, latest->name.generation)) {
         decide(&t);
         r = remove_all(&t, err);
     }
@@ -186,4 +209,33 @@ int checkpoint_retire(Store *store, const Manifest *latest, int64_t keep_last, i
     free(t.keep);
     catalogue_clear(&t.catalogue);
     return r;
+}
+
+/* ---- what is unfinished ---- */
+
+/* Whose an unfinished object is, its key says. A temporary of file:// that is not in a checkpoint's
+ * folder (metrics/) does not say it, and goes; another key that is not ours is somebody's own. */
+static bool is_of_us(void *context, const char *key)
+{
+    const int64_t generation = *(const int64_t *)context;
+    CheckpointName name;
+    int64_t first;
+    char folder[CHECKPOINT_FOLDER_MAX];
+    (void)snprintf(folder, sizeof(folder), "%.*s", (int)strcspn(key, "/"), key);
+    if (checkpoint_name_parse(folder, &name) < 0 && metrics_key_parse(key, &name, &first) < 0) {
+        const char *slash = strrchr(key, '/');
+        return strncmp(slash ? slash + 1 : key, ".put-", 5) == 0;
+    }
+    return name.generation <= generation;
+}
+
+int checkpoint_sweep(Store *store, int64_t generation, size_t *ret_removed, Error *err)
+{
+    Catalogue c;
+    int r = catalogue_read(store, &c, err);
+    if (r < 0)
+        return r;
+    const bool over = is_over(&c, generation);
+    catalogue_clear(&c);
+    return over ? 0 : store_sweep(store, 0, is_of_us, &generation, ret_removed, err);
 }

@@ -1,20 +1,20 @@
 /* checkpoint-save.c - what the writer's thread does with one snapshot.
  *
- * All ranks make the same collective calls whatever goes wrong locally: attempt (broadcast by rank
- * 0), EMA (gathered from the chunks' owners, when ranks hold only shards), reports (all-gather),
+ * All ranks make the same collective calls whatever goes wrong locally: attempt, or that the store
+ * does not answer (broadcast by rank 0), EMA (gathered from the chunks' owners, when ranks hold only shards), reports (all-gather),
  * outcome (broadcast by rank 0). A rank that fails keeps its error, skips its remaining writes and
  * says so in its report; then nobody writes a manifest. Only a comm that fails ends a save early.
  *
  * Objects are put deferred and flushed together before they are reported, so everything that the
  * manifest names is on the disk before the manifest is.
  *
- * Fault points: checkpoint.object (each), checkpoint.gathered, checkpoint.manifest.before,
- * checkpoint.manifest.after.
+ * Fault points: checkpoint.gathered, checkpoint.manifest.before, checkpoint.manifest.after.
  */
-#include "trainer/state/checkpoint-writer.h"
+#include "trainer/state/checkpoint-put.h"
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "trainer/state/checkpoint-local.h"
 
 #include <string.h>
 #include <sys/random.h>
@@ -22,7 +22,7 @@
 typedef struct Save {
     CheckpointWriter *writer;
     const ObjectTable *table;
-    CheckpointName name;
+    PutPlan plan;
     char folder[CHECKPOINT_FOLDER_MAX];
     RankReport *own;
     MetricsSegment segment; /* rank 0; key is empty when there is none */
@@ -37,32 +37,70 @@ static void fail(Save *s, int r, const Error *err)
 
 /* ---- agreement ---- */
 
+/* Rank 0, before anybody of this generation writes, and after a save that failed: asks whether the
+ * store answers, and has it remove what dead writers left. */
+static int ask_store(CheckpointWriter *w, Error *err)
+{
+    Store *store = w->options.store;
+    Error said = ERROR_INIT;
+    bool puts_if_absent = true;
+    if (w->asked)
+        return 0;
+    int r = checkpoint_sweep(store, w->options.facts.generation, NULL, &said);
+    if (r == -EHOSTUNREACH)
+        return error_set(err, r, "%s", said.text);
+    if (r < 0)
+        log_warning("leftovers stay: %s", said.text);
+    r = store_puts_if_absent(store, &puts_if_absent, err);
+    if (r < 0)
+        return r;
+    if (!puts_if_absent && !w->said_absent)
+        log_info(
+            "%s: this server does not put an object only if it is absent; which checkpoint counts "
+            "is decided by etcd alone",
+            store_uri(store));
+    w->said_absent = true;
+    w->asked = true;
+    return 0;
+}
+
+typedef struct Agreement {
+    Error error; /* code 0: go on */
+    PutPlan plan;
+} Agreement;
+
 /* A folder nobody has written to: attempts differ even between two jobs that had one name. */
-static int agree_on_attempt(Save *s, Error *err)
+static int plan_save(CheckpointWriter *w, PutPlan *plan, Error *err)
+{
+    plan->name = (CheckpointName){.step = w->snapshot.scalars.step,
+                                  .generation = w->options.facts.generation};
+    if (getrandom(&plan->name.attempt, sizeof(plan->name.attempt), 0) != sizeof(plan->name.attempt))
+        return error_errno(err, -EIO, "cannot draw an attempt's number");
+    const Manifest *latest = w->latest;
+    if (latest)
+        checkpoint_name_format(&latest->name, plan->committed[0]);
+    if (latest && latest->n_committed > 0)
+        memcpy(plan->committed[1], latest->committed[latest->n_committed - 1],
+               sizeof(plan->committed[1]));
+    return ask_store(w, err);
+}
+
+/* Returns the comm's error. Without a store that answers no rank tries for itself. */
+static int agree_on_plan(Save *s, Error *err)
 {
     CheckpointWriter *w = s->writer;
-    uint32_t attempt = 0;
+    Agreement a = {0};
     if (w->rank == 0) {
-        if (!w->swept) { /* nobody of this generation has begun to write yet */
-            Error sweep = ERROR_INIT;
-            if (store_sweep(w->options.store, 0, NULL, NULL, NULL, &sweep) < 0)
-                log_warning("leftovers stay: %s", sweep.text);
-            w->swept = true;
-        }
-        if (getrandom(&attempt, sizeof(attempt), 0) != sizeof(attempt)) {
-            Error random = ERROR_INIT;
-            (void)error_errno(&random, -EIO, "cannot draw an attempt's number"); /* kept below */
-            fail(s, -EIO, &random);
-        }
+        int r = plan_save(w, &a.plan, &a.error);
+        if (r < 0 && a.error.code == 0)
+            a.error = (Error){.code = r, .text = "unknown failure"};
     }
-    int r = comm_broadcast(w->options.reports, 0, &attempt, sizeof(attempt), err);
+    int r = comm_broadcast(w->options.reports, 0, &a, sizeof(a), err);
     if (r < 0)
         return error_prefix(err, r, "agreeing on the checkpoint's name");
-
-    s->name = (CheckpointName){.step = w->snapshot.scalars.step,
-                               .generation = w->options.facts.generation,
-                               .attempt = attempt};
-    checkpoint_name_format(&s->name, s->folder);
+    s->plan = a.plan;
+    s->error = a.error;
+    checkpoint_name_format(&s->plan.name, s->folder);
     return 0;
 }
 
@@ -104,143 +142,6 @@ static int gather_ema(Save *s, Error *err)
     return 0;
 }
 
-/* ---- writing ---- */
-
-static int put_object(Save *s, const ObjectRecord *record, struct iovec *parts, size_t n_parts,
-                      ObjectReport *ret, Error *err)
-{
-    char key[CHECKPOINT_FOLDER_MAX + OBJECT_KEY_MAX];
-    (void)snprintf(key, sizeof(key), "%s/%s", s->folder, record->key);
-    int r = fault("checkpoint.object");
-    if (r < 0)
-        return error_errno(err, r, "cannot write %s", key);
-
-    _cleanup_(hasher_freep) Hasher *hasher = NULL;
-    if (hasher_new(&hasher) < 0)
-        return error_set(err, -ENOMEM, "%s: out of memory", key);
-    uint32_t crc = 0;
-    for (size_t i = 0; i < n_parts; i++) {
-        hasher_update(hasher, parts[i].iov_base, parts[i].iov_len);
-        crc = crc32c(crc, parts[i].iov_base, parts[i].iov_len);
-        ret->n_bytes += parts[i].iov_len;
-    }
-    ret->hash = hasher_digest(hasher);
-    ret->crc = crc;
-    return store_put(s->writer->options.store, key, parts, n_parts, STORE_IF_ABSENT | STORE_DEFER,
-                     err);
-}
-
-static int put_text(Save *s, const ObjectRecord *record, const char *text, ObjectReport *ret,
-                    Error *err)
-{
-    struct iovec part = {(void *)(uintptr_t)text, strlen(text)}; /* read only */
-    return put_object(s, record, &part, 1, ret, err);
-}
-
-static int put_weights(Save *s, const ObjectRecord *record, float *flat, ObjectReport *ret,
-                       Error *err)
-{
-    _cleanup_free_ char *header = NULL;
-    size_t header_bytes;
-    int r = weight_file_header(s->writer->options.parameters, record, &header, &header_bytes, err);
-    if (r < 0)
-        return r;
-    struct iovec parts[] = {{header, header_bytes},
-                            {flat + record->first, (size_t)record->count * sizeof(float)}};
-    return put_object(s, record, parts, ELEMENTSOF(parts), ret, err);
-}
-
-/* The same hash as train_state_chunk_hash(), of the copies. */
-static int snapshot_chunk_hash(const Snapshot *p, const ObjectRecord *record, Hash *ret)
-{
-    _cleanup_(hasher_freep) Hasher *hasher = NULL;
-    if (hasher_new(&hasher) < 0)
-        return -ENOMEM;
-    const size_t n_bytes = (size_t)record->count * sizeof(float);
-    hasher_update(hasher, p->weights + record->first, n_bytes);
-    hasher_update(hasher, p->m + record->first, n_bytes);
-    hasher_update(hasher, p->v + record->first, n_bytes);
-    if (p->ema_active)
-        hasher_update(hasher, p->ema + record->first, n_bytes);
-    *ret = hasher_digest(hasher);
-    return 0;
-}
-
-static int put_moments(Save *s, const ObjectRecord *record, ObjectReport *ret, Error *err)
-{
-    const Snapshot *p = &s->writer->snapshot;
-    const size_t n_bytes = (size_t)record->count * sizeof(float);
-    struct iovec parts[] = {{p->m + record->first, n_bytes}, {p->v + record->first, n_bytes}};
-    if (snapshot_chunk_hash(p, record, &ret->chunk) < 0)
-        return error_set(err, -ENOMEM, "%s: out of memory", record->key);
-    return put_object(s, record, parts, ELEMENTSOF(parts), ret, err);
-}
-
-static int put_record(Save *s, const ObjectRecord *record, ObjectReport *ret, Error *err)
-{
-    CheckpointWriter *w = s->writer;
-    switch (record->kind) {
-    case OBJECT_CONFIG:
-    case OBJECT_EMA_CONFIG:
-        return put_text(s, record, w->options.unet_config, ret, err);
-    case OBJECT_INDEX:
-    case OBJECT_EMA_INDEX: {
-        _cleanup_free_ char *index = NULL;
-        if (weight_index_format(w->options.parameters, s->table, &index) < 0)
-            return error_set(err, -ENOMEM, "%s: out of memory", record->key);
-        return put_text(s, record, index, ret, err);
-    }
-    case OBJECT_WEIGHTS:
-        return put_weights(s, record, w->snapshot.weights, ret, err);
-    case OBJECT_EMA_WEIGHTS:
-        return put_weights(s, record, w->snapshot.ema, ret, err);
-    case OBJECT_MOMENTS:
-        return put_moments(s, record, ret, err);
-    case OBJECT_KINDS:
-        break;
-    }
-    assert(false);
-    return -EINVAL;
-}
-
-static int put_metrics(Save *s, Error *err)
-{
-    CheckpointWriter *w = s->writer;
-    const Snapshot *p = &w->snapshot;
-    if (w->rank != 0 || p->metrics_last < p->metrics_first)
-        return 0;
-
-    const size_t n_bytes = strlen(p->metrics);
-    s->segment = (MetricsSegment){
-        .first = p->metrics_first,
-        .last = p->metrics_last,
-        .n_bytes = n_bytes,
-        .hash = hash_bytes(p->metrics, n_bytes),
-        .crc = crc32c(0, p->metrics, n_bytes),
-    };
-    metrics_key_format(&s->name, p->metrics_first, p->metrics_last, s->segment.key);
-    return store_put(w->options.store, s->segment.key, &(struct iovec){p->metrics, n_bytes}, 1,
-                     STORE_IF_ABSENT | STORE_DEFER, err);
-}
-
-/* All that this rank owns, on the disk when it returns. */
-static int write_objects(Save *s, Error *err)
-{
-    CheckpointWriter *w = s->writer;
-    for (size_t i = 0; i < s->table->n_records; i++) {
-        const ObjectRecord *record = &s->table->records[i];
-        if (object_owner(s->table, record, w->size) != w->rank)
-            continue;
-        ObjectReport *report = &s->own->objects[s->own->n_objects++];
-        *report = (ObjectReport){.index = i};
-        int r = put_record(s, record, report, err);
-        if (r < 0)
-            return r;
-    }
-    int r = put_metrics(s, err);
-    return r < 0 ? r : store_flush(w->options.store, err);
-}
-
 /* ---- reports ---- */
 
 /* 0 when every rank has written all of its part; else the first rank's error. */
@@ -253,9 +154,9 @@ static int judge_reports(Save *s, Error *err)
             *err = report->error;
             return w->size == 1 ? err->code : error_prefix(err, err->code, "rank %d", rank);
         }
-        if (report->step != s->name.step)
+        if (report->step != s->plan.name.step)
             return error_set(err, -EPROTO, "rank %d saves step %lld, this rank step %lld", rank,
-                             (long long)report->step, (long long)s->name.step);
+                             (long long)report->step, (long long)s->plan.name.step);
     }
     return 0;
 }
@@ -263,7 +164,7 @@ static int judge_reports(Save *s, Error *err)
 static int gather_reports(Save *s, Error *err)
 {
     CheckpointWriter *w = s->writer;
-    s->own->step = s->name.step;
+    s->own->step = s->plan.name.step;
     s->own->error = s->error;
     int r = comm_all_gather(w->options.reports, s->own, w->reports, w->report_bytes, err);
     if (r < 0)
@@ -328,7 +229,7 @@ static int compose_manifest(const Save *s, Manifest **ret, Error *err)
     _cleanup_(manifest_freep) Manifest *m = calloc(1, sizeof(*m));
     if (!m)
         return error_set(err, -ENOMEM, "manifest: out of memory");
-    m->name = s->name;
+    m->name = s->plan.name;
     m->facts = w->options.facts;
     m->layout = w->layout;
     m->ema = w->snapshot.ema_active;
@@ -379,36 +280,42 @@ static int write_manifest(Save *s, Error *err)
     return r < 0 ? error_errno(err, r, "after writing %s", key) : 0;
 }
 
-static void take_back(Save *s, const char *key)
-{
-    Error err = ERROR_INIT;
-    if (store_delete(s->writer->options.store, key, &err) < 0)
-        log_warning("%s of a failed checkpoint stays until the next commit: %s", key, err.text);
-}
-
 /* A failed save leaves no manifest... */
 static void take_back_manifest(Save *s)
 {
     CheckpointWriter *w = s->writer;
+    Error err = ERROR_INIT;
+    char key[CHECKPOINT_FOLDER_MAX + 16];
     if (!w->written)
         return;
-    char key[CHECKPOINT_FOLDER_MAX + 16];
     (void)snprintf(key, sizeof(key), "%s/manifest.json", s->folder);
-    take_back(s, key);
+    if (store_delete(w->options.store, key, &err) < 0)
+        log_warning("%s of a failed checkpoint stays until the next commit: %s", key, err.text);
     w->written = manifest_free(w->written);
 }
 
 /* ...and, once all ranks know that there is none, no objects: a full disk has room again. */
 static void take_back_objects(Save *s)
 {
-    char key[CHECKPOINT_FOLDER_MAX + OBJECT_KEY_MAX];
-    for (int64_t i = 0; i < s->own->n_objects; i++) {
-        (void)snprintf(key, sizeof(key), "%s/%s", s->folder,
+    const size_t n_objects = (size_t)s->own->n_objects;
+    _cleanup_free_ char(*texts)[CHECKPOINT_FOLDER_MAX + OBJECT_KEY_MAX] =
+        calloc(n_objects + 1, sizeof(*texts));
+    _cleanup_free_ const char **keys = calloc(n_objects + 1, sizeof(*keys));
+    Error err = ERROR_INIT;
+    int r = texts && keys ? 0 : error_set(&err, -ENOMEM, "out of memory");
+    for (size_t i = 0; r == 0 && i < n_objects; i++) {
+        (void)snprintf(texts[i], sizeof(texts[i]), "%s/%s", s->folder,
                        s->table->records[s->own->objects[i].index].key);
-        take_back(s, key);
+        keys[i] = texts[i];
     }
-    if (s->segment.key[0])
-        take_back(s, s->segment.key);
+    if (r == 0) {
+        keys[n_objects] = s->segment.key;
+        r = store_delete_many(s->writer->options.store, keys, n_objects + (*s->segment.key != 0),
+                              &err);
+    }
+    if (r < 0)
+        log_warning("objects of the failed checkpoint %s stay until the next commit: %s", s->folder,
+                    err.text);
 }
 
 /* ---- the whole ---- */
@@ -422,7 +329,7 @@ typedef struct Outcome {
 static int save_steps(Save *s, Outcome *outcome, Error *err)
 {
     CheckpointWriter *w = s->writer;
-    int r = agree_on_attempt(s, err);
+    int r = agree_on_plan(s, err);
     if (r == 0 && w->snapshot.ema_active && !w->snapshot.ema_complete)
         r = gather_ema(s, err);
     if (r < 0)
@@ -430,7 +337,7 @@ static int save_steps(Save *s, Outcome *outcome, Error *err)
 
     Error local = ERROR_INIT;
     if (s->error.code == 0) {
-        r = write_objects(s, &local);
+        r = checkpoint_put_objects(w, &s->plan, s->own, &s->segment, &local);
         if (r < 0)
             fail(s, r, &local);
     }
@@ -475,6 +382,9 @@ void checkpoint_save(CheckpointWriter *w, CheckpointResult *result)
         take_back_manifest(&s);
         if (r == 0)
             take_back_objects(&s);
+        if (w->options.local)
+            checkpoint_local_forget(w->options.local, s.folder);
+        w->asked = false;
         result->error = outcome.error;
         return;
     }

@@ -183,7 +183,9 @@ static int reports_reserve(CheckpointWriter *w)
     }
     w->report_bytes = sizeof(RankReport) + most * sizeof(ObjectReport);
     w->reports = calloc((size_t)w->size, w->report_bytes);
-    return w->reports ? 0 : -ENOMEM;
+    w->texts = calloc(most + 1, sizeof(*w->texts));
+    w->texts_max = most;
+    return w->reports && w->texts ? 0 : -ENOMEM;
 }
 
 static int writer_allocate(CheckpointWriter *w, const CheckpointOptions *options)
@@ -265,6 +267,7 @@ CheckpointWriter *checkpoint_writer_free(CheckpointWriter *w)
     free(w->snapshot.metrics);
     free(w->scratch);
     free(w->reports);
+    free(w->texts);
     object_table_clear(&w->tables[0]);
     object_table_clear(&w->tables[1]);
     free((char *)(uintptr_t)w->options.unet_config);

@@ -53,9 +53,12 @@ struct CheckpointWriter {
     Snapshot snapshot;
     float *scratch;           /* one chunk, for what passes by */
     size_t ema_at_once_bytes; /* a larger EMA is gathered chunk by chunk; tests set it to 0 */
-    bool swept;               /* rank 0: leftovers of dead writers are gone */
-    Manifest *written;        /* rank 0: waits for settle */
-    Manifest *latest;         /* rank 0: the newest committed one: the history */
+    bool asked;               /* rank 0: the store answers; leftovers of dead writers are gone */
+    bool said_absent;         /* rank 0: that it cannot put if absent */
+    char **texts;             /* [texts_max], owned: what deferred puts point to */
+    size_t n_texts, texts_max;
+    Manifest *written; /* rank 0: waits for settle */
+    Manifest *latest;  /* rank 0: the newest committed one: the history */
 
     pthread_t thread;
     bool thread_runs;

@@ -48,6 +48,9 @@ typedef struct CheckpointFacts {
     Hash canned_grain; /* hash of the canned grain's result under these numerics */
 } CheckpointFacts;
 
+/* Copies on a disk of this node: checkpoint-local.h. */
+typedef struct CheckpointLocal CheckpointLocal;
+
 typedef struct Manifest Manifest; /* parsed manifest.json, consistent in itself */
 
 /* Reads <store>/<folder>/manifest.json; checks its hash when expected is not NULL, its form, that
@@ -74,9 +77,11 @@ int checkpoint_list(Store *store, StoreList *ret, Error *err);
 
 /* Fills *state (all weights, own chunks, scalars), of any world size and ZeRO stage, from a
  * manifest that was read. Verifies every weight file, every own moment and the hash of every own
- * chunk; together the ranks verify all. No rank waits for another. On failure *state is undefined.
- */
-int checkpoint_restore(Store *store, const Manifest *manifest, TrainState *state, Error *err);
+ * chunk; together the ranks verify all. What does not verify is read again before it is called
+ * -EBADMSG. local, if not NULL, is read instead of the store where it has good copies; bad ones are
+ * replaced. No rank waits for another. On failure *state is undefined. */
+int checkpoint_restore(Store *store, const CheckpointLocal *local, const Manifest *manifest,
+                       TrainState *state, Error *err);
 /* Weights only (init from another run, sampling): unet or, when ema, unet_ema; flat host memory. */
 int checkpoint_restore_weights(Store *store, const Manifest *manifest, bool ema,
                                const ParameterList *parameters, float *flat, Error *err);
@@ -115,6 +120,8 @@ typedef struct CheckpointOptions {
     int64_t keep_last;          /* committed checkpoints that stay, at least 2 */
     int64_t keep_every;         /* and those whose step it divides; 0: none */
     uint64_t weight_file_bytes; /* a weight file is cut before it grows larger; 0: 1 GiB */
+    CheckpointLocal *local;     /* borrowed, the writer's from now on: what is put is kept there,
+                                   too; NULL: nowhere */
 } CheckpointOptions;
 
 int checkpoint_writer_new(const CheckpointOptions *options, CheckpointWriter **ret, Error *err);
@@ -156,6 +163,11 @@ int checkpoint_adopt_history(CheckpointWriter *writer, const Manifest *manifest,
  * when a newer generation has written anything. */
 int checkpoint_retire(Store *store, const Manifest *latest, int64_t keep_last, int64_t keep_every,
                       size_t *ret_removed, Error *err);
+
+/* Removes what writers that died left unfinished (temporaries, multipart uploads), of this and older
+ * generations. Nothing goes when a newer generation has written anything. Nobody of this generation
+ * may be writing. */
+int checkpoint_sweep(Store *store, int64_t generation, size_t *ret_removed, Error *err);
 
 /* All committed metrics of a manifest, one line per step, into `key` (metrics.jsonl), once, at the
  * end; success when it is there already with the same bytes. */

@@ -40,7 +40,7 @@ static int64_t whole_step(const char *uri)
     _cleanup_(manifest_freep) Manifest *m = NULL;
     _cleanup_(train_state_freep) TrainState *state = testing_state(&fixture, 0, 0, 1, 1, true);
     if (manifest_read_uri(uri, NULL, &store, &m, &err) < 0 ||
-        checkpoint_restore(store, m, state, &err) < 0 ||
+        checkpoint_restore(store, NULL, m, state, &err) < 0 ||
         !hash_equal(manifest_digest(m), testing_digest(&fixture, manifest_step(m), true)))
         return -1;
     testing_state_check(state, manifest_step(m), true);
@@ -127,7 +127,7 @@ static AllocLife life_of_restore(unsigned n, void *arg)
     alloc_fail_at(n);
     int r = manifest_read_uri(arg, NULL, &store, &m, &err);
     if (r == 0)
-        r = checkpoint_restore(store, m, state, &err);
+        r = checkpoint_restore(store, NULL, m, state, &err);
     (void)alloc_struck();
     /* A checkpoint that cannot be verified is struck out: for want of memory it must not be. */
     if (r < 0) {

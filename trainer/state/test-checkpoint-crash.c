@@ -67,7 +67,7 @@ static TrainState *resume(Store *store, CheckpointWriter *writer, int rank, int 
     _cleanup_(store_freep) Store *other = NULL;
     _cleanup_(manifest_freep) Manifest *m = NULL;
     world_check(manifest_read_uri(uri, NULL, &other, &m, &err) == 0, "%s", err.text);
-    world_check(checkpoint_restore(store, m, state, &err) == 0, "%s", err.text);
+    world_check(checkpoint_restore(store, NULL, m, state, &err) == 0, "%s", err.text);
     testing_state_check(state, manifest_step(m), true);
     if (rank == 0)
         world_check(checkpoint_adopt_history(writer, m, &err) == 0, "%s", err.text);
@@ -124,7 +124,7 @@ static void check_whole(Store *store, const Manifest *m)
     for (int rank = 0; rank < 3; rank++) {
         _cleanup_(train_state_freep) TrainState *state =
             testing_state(&fixture, 0, rank, 3, 2, true);
-        if (checkpoint_restore(store, m, state, &err) < 0)
+        if (checkpoint_restore(store, NULL, m, state, &err) < 0)
             fail_msg("%s", err.text);
         testing_state_check(state, manifest_step(m), true);
     }
@@ -189,7 +189,7 @@ static void check_tidy(int64_t last_step)
         assert_int_equal(manifest_read(store, checkpoints.objects[i].key, NULL, &m, &err), 0);
         n_expected += m->n_objects + 1 + (i == 0 ? m->n_segments : 0);
         _cleanup_(train_state_freep) TrainState *state = testing_state(&fixture, 0, 0, 1, 0, true);
-        assert_int_equal(checkpoint_restore(store, m, state, &err), 0);
+        assert_int_equal(checkpoint_restore(store, NULL, m, state, &err), 0);
         if (i > 0)
             continue;
         assert_int_equal(manifest_step(m), last_step);

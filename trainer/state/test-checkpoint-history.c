@@ -68,7 +68,7 @@ static void life_resume(Life *l, const CheckpointResult *from)
 {
     Error err = ERROR_INIT;
     _cleanup_(manifest_freep) Manifest *m = life_manifest(l, from);
-    assert_int_equal(checkpoint_restore(l->store, m, l->state, &err), 0);
+    assert_int_equal(checkpoint_restore(l->store, NULL, m, l->state, &err), 0);
     assert_int_equal(checkpoint_adopt_history(l->writer, m, &err), 0);
 }
 

@@ -101,7 +101,7 @@ static void check_restore(Store *store, const Manifest *manifest, int world_size
         /* Begins as the state of another step, so that what is not restored shows. */
         _cleanup_(train_state_freep) TrainState *state =
             testing_state(&fixture, step + 1, rank, world_size, zero_stage, !ema_active);
-        int r = checkpoint_restore(store, manifest, state, &err);
+        int r = checkpoint_restore(store, NULL, manifest, state, &err);
         world_check(r == 0, "%s", err.text);
         testing_state_check(state, step, ema_active);
     }
@@ -182,7 +182,7 @@ static int restore_anywhere(Store *store, const Manifest *m, Error *err)
     for (int rank = 0; rank < 2; rank++) {
         _cleanup_(train_state_freep) TrainState *state =
             testing_state(&fixture, 1, rank, 2, 2, true);
-        int r = checkpoint_restore(store, m, state, err);
+        int r = checkpoint_restore(store, NULL, m, state, err);
         if (r < 0)
             return r;
     }
@@ -401,20 +401,20 @@ static void test_other_model(void **unused)
 
     Parameter *p = &fixture.parameters->items[2];
     (void)snprintf(p->name, sizeof(p->name), "other.weight");
-    assert_int_equal(checkpoint_restore(store, m, state, &err), -EBADMSG);
+    assert_int_equal(checkpoint_restore(store, NULL, m, state, &err), -EBADMSG);
     assert_non_null(strstr(err.text, "a.weight lies where the model has other.weight"));
     (void)snprintf(p->name, sizeof(p->name), "a.weight");
 
     p->dims[0] = 50, p->dims[1] = 200;
-    assert_int_equal(checkpoint_restore(store, m, state, &err), -EBADMSG);
+    assert_int_equal(checkpoint_restore(store, NULL, m, state, &err), -EBADMSG);
     assert_non_null(strstr(err.text, "shape"));
     p->dims[0] = p->dims[1] = 100;
 
     state->layout.n_elements--;
-    assert_int_equal(checkpoint_restore(store, m, state, &err), -EBADMSG);
+    assert_int_equal(checkpoint_restore(store, NULL, m, state, &err), -EBADMSG);
     assert_non_null(strstr(err.text, "41043 elements"));
     state->layout.n_elements++;
-    assert_int_equal(checkpoint_restore(store, m, state, &err), 0);
+    assert_int_equal(checkpoint_restore(store, NULL, m, state, &err), 0);
     clear_store();
 }
 

@@ -228,10 +228,11 @@ static void one_step(Rank *rank, Comm *comm, Run *run)
     }
     world_check(verdict == UPDATE_ACCEPT, "verdict %d at step %d", verdict, (int)step);
     uint32_t word = 99;
-    int r = update_apply(rank->update, rank->state->rank == 0 ? 7 + (uint32_t)step : 5, &word,
-                         &result, &err);
+    uint32_t said = UINT32_C(1) << rank->state->rank | (uint32_t)step << 8;
+    int r = update_apply(rank->update, said, &word, &result, &err);
     world_check(r == 0, "%s", err.text);
-    world_check(word == 7 + (uint32_t)step, "rank 0's word is %u", word);
+    uint32_t all = (UINT32_C(1) << rank->state->world_size) - 1;
+    world_check(word == (all | (uint32_t)step << 8), "the words of all are %x", word);
     Hash hash = digest(rank, comm);
     if (rank->state->rank == 0)
         run->records[step - 1] = (StepRecord){.digest = hash,

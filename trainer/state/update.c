@@ -306,7 +306,7 @@ int update_decide(Update *update, UpdateVerdict *ret, UpdateResult *ret_result, 
 
 /* ---- the step ---- */
 
-/* Squares of the owned chunks, gathered, added in chunk order; rank 0's word comes along. */
+/* Squares of the owned chunks, gathered, added in chunk order; the ranks' words come along. */
 static int gather_norm(Update *update, uint32_t word, uint32_t *ret_word, double *ret_norm,
                        Error *err)
 {
@@ -336,7 +336,9 @@ static int gather_norm(Update *update, uint32_t word, uint32_t *ret_word, double
                sizeof(square));
         sum += square;
     }
-    *ret_word = (uint32_t)update->gathered[0];
+    *ret_word = 0;
+    for (size_t rank = 0; rank < (size_t)world; rank++)
+        *ret_word |= (uint32_t)update->gathered[rank * (1 + slots)];
     *ret_norm = sqrt(sum);
     return 0;
 }

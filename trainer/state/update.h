@@ -49,8 +49,8 @@ void update_begin(Update *update);
 int update_add_grain(Update *update, int64_t grain, const float *gradients, double loss,
                      Error *err);
 int update_decide(Update *update, UpdateVerdict *ret, UpdateResult *ret_result, Error *err);
-/* Clips, AdamW on the owned chunks, EMA, all-gathers the weights, advances the scalars. stop_words:
- * rank 0's word for this step rides along; *ret_word is what rank 0 gave, on every rank. */
+/* Clips, AdamW on the owned chunks, EMA, all-gathers the weights, advances the scalars. word: bits that
+ * ride along; *ret_word are those that any rank gave, on every rank. */
 int update_apply(Update *update, uint32_t word, uint32_t *ret_word, UpdateResult *result,
                  Error *err);
 

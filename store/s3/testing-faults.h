@@ -1,0 +1,43 @@
+/* testing-faults.h - the fault proxy (tests/s3/fault_proxy.py) in front of the S3 server of a test.
+ *
+ *     Faults *faults = faults_start(NULL);
+ *     faults_do(faults, "{'do': 'add', 'rules': [{'fault': 'lose', 'match': {'method': 'PUT'}}]}");
+ *     ... store_put() ...
+ *     assert_int_equal(faults_count(faults, "{'method': 'PUT'}"), 2);
+ *
+ * Rules and commands are in the proxy's head comment; here ' may stand for ". It dies with this
+ * process, however it ends.
+ *
+ * Ownership: faults_start() gives the caller a Faults; faults_stop() accepts NULL. The text that
+ *            faults_do() returns lives until the next.
+ * Units:     as the proxy's.
+ * Errors:    what the proxy refuses, or what cannot be set up, ends the process with its words.
+ * Threads:   one; the proxy is a process.
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/macro.h"
+
+#include <stddef.h>
+
+typedef struct Faults Faults;
+
+/* In front of AWS_ENDPOINT_URL, which from now on, until faults_stop(), is the proxy's. More
+ * arguments for it ("--tls", ...) end with NULL; NULL: none. */
+Faults *faults_start(const char *const *arguments);
+Faults *faults_stop(Faults *faults);
+DEFINE_CLEANUP(Faults, faults_stop)
+const char *faults_endpoint(const Faults *faults);
+
+/* One command; the proxy's answer, a line of JSON. */
+const char *faults_do(Faults *faults, const char *format, ...) _printf_(2, 3);
+/* The number behind "name": in an answer. */
+long faults_number(const char *answer, const char *name);
+
+/* Adds one rule; its id. */
+long faults_add(Faults *faults, const char *format, ...) _printf_(2, 3);
+/* Until the rule has fired so often; bounded by a minute. */
+void faults_wait(Faults *faults, long rule, int n);
+/* Requests seen so far that match. */
+long faults_count(Faults *faults, const char *match);
