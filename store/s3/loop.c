@@ -116,7 +116,7 @@ static void wait_and_serve(S3Client *client)
     }
 }
 
-void *loop_run(void *userdata)
+void *s3_loop_run(void *userdata)
 {
     S3Client *client = userdata;
     while (!atomic_load(&client->closing)) {
