@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/testing.h"
 #include "store/s3/objects.h"
-#include "store/s3/testing-memory.h"
+#include "store/s3/testing-objects.h"
 
 #include <stdatomic.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* testing-memory.h - a server in memory behind client.h: what a test puts in the place of client.c, to
+/* testing-objects.h - a server in memory behind client.h: what a test puts in the place of client.c, to
  * say what the server can do and what goes wrong with which request.
  *
  * Ownership: one server a process; fake_reset() empties it.

@@ -1,5 +1,5 @@
-/* testing-memory.c - see testing-memory.h. A request is served in s3_begin(). */
-#include "store/s3/testing-memory.h"
+/* testing-objects.c - see testing-objects.h. A request is served in s3_begin(). */
+#include "store/s3/testing-objects.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -51,7 +51,7 @@ static unsigned serial;
 static void check(bool good, const char *what)
 {
     if (!good) {
-        (void)fprintf(stderr, "testing-memory: %s\n", what);
+        (void)fprintf(stderr, "testing-objects: %s\n", what);
         abort();
     }
 }
