@@ -40,9 +40,8 @@ static S3Client client;
 static Object objects[4096];
 static Upload uploads[64];
 static Break breaks[32];
-static size_t n_objects, n_uploads, n_breaks, n_stalled;
+static size_t n_objects, n_uploads, n_breaks, n_stalled, n_tellings;
 static S3Request *tellings[4096]; /* whose `done` is to be called */
-static size_t n_tellings;
 static bool closing;
 static unsigned serial;
 
@@ -554,10 +553,11 @@ static void *tell(_unused_ void *argument)
     return NULL;
 }
 
+/* Or under way, for who waits for a stall. */
 static void ended(S3Request *q)
 {
     check(n_tellings < ELEMENTSOF(tellings), "too many requests");
-    if (q->done)
+    if (q->done && q->result != 1)
         tellings[n_tellings++] = q;
     (void)pthread_cond_broadcast(&changed); /* cannot fail */
 }
@@ -575,10 +575,7 @@ void s3_begin(_unused_ S3Client *c, S3Request *q)
         serve_badly(q, kind, found->fault);
     else
         serve(q, kind);
-    if (q->result == 1)
-        (void)pthread_cond_broadcast(&changed); /* cannot fail */
-    else
-        ended(q);
+    ended(q);
     (void)pthread_mutex_unlock(&lock); /* as above */
 }
 
