@@ -28,15 +28,14 @@ typedef struct Break {
     FakeFault fault;
 } Break;
 
-struct S3Client {
+static struct S3Client {
     unsigned references;
     pthread_t thread;
-};
+} client;
 
 FakeServer fake;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static S3Client client;
 static Object objects[4096];
 static Upload uploads[64];
 static Break breaks[32];
@@ -696,6 +695,6 @@ void fake_begin_upload(const char *name, uint64_t begun_usec)
     (void)upload_new(name, "", begun_usec);
 }
 
-bool fake_has(const char *name) { return find(name) != NULL; }
+bool fake_has(const char *name) { return find(name); }
 size_t fake_n_objects(void) { return n_objects; }
 size_t fake_n_uploads(void) { return n_uploads; }
