@@ -51,8 +51,7 @@ static S3Request range_request(const S3Store *s3, const S3Name *name, uint64_t o
                        .ranged = true,
                        .offset = offset,
                        .n_bytes = n_bytes,
-                       .deadline_usec =
-                           clock_boottime_usec() + s3->options->deadline_usec + n_bytes};
+                       .deadline_usec = s3_deadline(s3, n_bytes)};
 }
 
 static void range_done(S3Request *request);
