@@ -294,7 +294,8 @@ static void correct(S3Client *client, S3Request *request, const S3Try *t, RetryA
     case RETRY_CLOCK: {
         int64_t theirs = t->reply.date > 0 ? t->reply.date : request->refusal.server_time;
         if (theirs > 0)
-            client->clock_offset_sec = theirs - (int64_t)(clock_realtime_usec() / USEC_PER_SEC);
+            atomic_store(&client->clock_offset_sec,
+                         theirs - (int64_t)(clock_realtime_usec() / USEC_PER_SEC));
         p->clock_corrected = true;
         return;
     }
@@ -350,7 +351,7 @@ void queue_end_try(S3Client *client, S3Try *t, CURLcode code)
 {
     S3Request *request = t->request;
     RetryReply reply;
-    transfer_judge(t, code, &reply, &request->refusal);
+    arrival_judge(t, code, &reply, &request->refusal);
     request->reply = t->reply;
     request->status = t->status;
     request->error = t->reason;
