@@ -29,6 +29,7 @@ static char **make_environment(const Manager *m, int slot)
     static const char *const dropped[] = {"SDTRAIN_", "NOTIFY_SOCKET=",  "WATCHDOG_",
                                           "LISTEN_",  "JOURNAL_STREAM=", "INVOCATION_ID=",
                                           "MAINPID=", "OMP_DYNAMIC="};
+    static const char *const kept[] = {"SDTRAIN_LOG=", "SDTRAIN_S3_"};
     char **list = calloc(ENVIRONMENT_MAX + CONFIG_ENVIRONMENT_MAX + 8, sizeof(*list));
     if (!list)
         return NULL;
@@ -38,7 +39,9 @@ static char **make_environment(const Manager *m, int slot)
         bool drop = false;
         for (size_t i = 0; i < ELEMENTSOF(dropped); i++)
             drop = drop || strncmp(*one, dropped[i], strlen(dropped[i])) == 0;
-        if (!drop || strncmp(*one, "SDTRAIN_LOG=", strlen("SDTRAIN_LOG=")) == 0)
+        for (size_t i = 0; i < ELEMENTSOF(kept); i++)
+            drop = drop && strncmp(*one, kept[i], strlen(kept[i])) != 0;
+        if (!drop)
             list[n++] = strdup(*one);
     }
     char mark[600], slot_text[32];

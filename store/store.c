@@ -37,7 +37,7 @@ static int folder_of_uri(const char *uri, char *ret, size_t size, Error *err)
         if (path[0] != '/')
             return error_set(err, -EINVAL, "store %s: expected file:///absolute/folder", uri);
     } else if (strstr(uri, "://")) {
-        return error_set(err, -EINVAL, "store %s: only file:// and plain paths are supported", uri);
+        return error_set(err, -EINVAL, "store %s: expected file://, s3:// or a path", uri);
     } else if (uri[0] == '\0') {
         return error_set(err, -EINVAL, "store: the URI is empty");
     } else if (uri[0] != '/') {
@@ -57,7 +57,7 @@ static int folder_of_uri(const char *uri, char *ret, size_t size, Error *err)
     return 0;
 }
 
-int store_open(const char *uri, Store **ret, Error *err)
+static int open_folder(const char *uri, Store **ret, Error *err)
 {
     char folder[PATH_MAX - STORE_KEY_MAX - 32]; /* leaves room for a key and a temporary's name */
     int r = folder_of_uri(uri, folder, sizeof(folder), err);
@@ -76,47 +76,117 @@ int store_open(const char *uri, Store **ret, Error *err)
     return 0;
 }
 
+/* ---- s3:// ---- */
+
+static bool is_address(const char *bucket)
+{
+    int dots = 0;
+    for (const char *p = bucket; *p; p++) {
+        if (*p != '.' && !(*p >= '0' && *p <= '9'))
+            return false;
+        dots += *p == '.';
+    }
+    return dots == 3;
+}
+
+/* Amazon S3 User Guide, "Bucket naming rules"; NULL: it is a good one. */
+static const char *bucket_refuse(const char *bucket)
+{
+    const size_t n = strlen(bucket);
+    if (n < 3 || n > 63)
+        return "a bucket's name has 3 to 63 characters";
+    if (strspn(bucket, "abcdefghijklmnopqrstuvwxyz0123456789.-") != n)
+        return "a bucket's name holds lower-case letters, digits, '.' and '-' alone";
+    if (strchr(".-", bucket[0]) || strchr(".-", bucket[n - 1]))
+        return "a bucket's name begins and ends with a letter or digit";
+    if (strstr(bucket, ".."))
+        return "a bucket's name has no two dots in a row";
+    if (is_address(bucket))
+        return "a bucket's name is no address";
+    return NULL;
+}
+
+static int open_bucket(const char *uri, Store **ret, Error *err)
+{
+    const char *begin = uri + strlen("s3://");
+    const size_t n_bucket = strcspn(begin, "/");
+    _cleanup_free_ char *bucket = strndup(begin, n_bucket);
+    _cleanup_free_ char *prefix = strdup(begin + n_bucket + (begin[n_bucket] == '/'));
+    if (!bucket || !prefix)
+        return error_set(err, -ENOMEM, "out of memory opening store %s", uri);
+
+    for (size_t n = strlen(prefix); n > 0 && prefix[n - 1] == '/';)
+        prefix[--n] = '\0';
+    const char *why = bucket_refuse(bucket);
+    for (const char *p = prefix; *p && !why; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            why = "the prefix holds a control character";
+    if (!why && strlen(prefix) > STORE_KEY_MAX)
+        why = "the prefix is too long";
+    if (why)
+        return error_set(err, -EINVAL, "store %.300s: %s", uri, why);
+
+    _cleanup_(store_freep) Store *store = NULL;
+    int r = s3_store_new(bucket, prefix, &store, err);
+    if (r < 0)
+        return r;
+    if (asprintf(&store->uri, "s3://%s%s%s", bucket, *prefix ? "/" : "", prefix) < 0) {
+        store->uri = NULL;
+        return error_set(err, -ENOMEM, "out of memory opening store %s", uri);
+    }
+    *ret = TAKE_PTR(store);
+    return 0;
+}
+
+int store_open(const char *uri, Store **ret, Error *err)
+{
+    return strncmp(uri, "s3://", 5) == 0 ? open_bucket(uri, ret, err) : open_folder(uri, ret, err);
+}
+
 Store *store_free(Store *store)
 {
     if (!store)
         return NULL;
-    free(store->uri);
+    _cleanup_free_ char *uri = store->uri; /* what is under way may name it until it has ended */
     return store->backend->free(store);
 }
 
 const char *store_uri(const Store *store) { return store->uri; }
 
-static int key_refuse(const Store *store, const char *key, const char *why, Error *err)
-{
-    return error_set(err, -EINVAL, "%s/%.200s: %s", store->uri, key, why);
-}
-
 /* A prefix may end anywhere, so its last part may be empty or incomplete. */
-static int key_check(const Store *store, const char *key, bool is_prefix, Error *err)
+static const char *key_fault(const char *key, bool is_prefix)
 {
     if (strlen(key) > STORE_KEY_MAX)
-        return key_refuse(store, key, "the key is too long", err);
+        return "the key is too long";
     for (const char *p = key; *p; p++)
         if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            return key_refuse(store, key, "the key holds a control character", err);
+            return "the key holds a control character";
 
     for (const char *p = key;; p++) {
         size_t n = strcspn(p, "/");
         bool last = p[n] == '\0';
         if (last && is_prefix)
-            return 0;
+            return NULL;
         if (n == 0)
-            return key_refuse(store, key, "the key has an empty part", err);
+            return "the key has an empty part";
         if ((n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
-            return key_refuse(store, key, "the key has a . or .. part", err);
+            return "the key has a . or .. part";
         if (strncmp(p, STORE_TEMPORARY, strlen(STORE_TEMPORARY)) == 0)
-            return key_refuse(store, key, STORE_TEMPORARY " begins a temporary's name", err);
+            return STORE_TEMPORARY " begins a temporary's name";
         if (n > NAME_MAX)
-            return key_refuse(store, key, "a part of the key is too long", err);
+            return "a part of the key is too long";
         if (last)
-            return 0;
+            return NULL;
         p += n;
     }
+}
+
+bool store_key_is_good(const char *key) { return !key_fault(key, false); }
+
+static int key_check(const Store *store, const char *key, bool is_prefix, Error *err)
+{
+    const char *why = key_fault(key, is_prefix);
+    return why ? error_set(err, -EINVAL, "%s/%.200s: %s", store->uri, key, why) : 0;
 }
 
 int store_put(Store *store, const char *key, const struct iovec *parts, size_t n_parts,

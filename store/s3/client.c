@@ -69,7 +69,7 @@ static int start_thread(S3Client *client, Error *err)
     sigset_t all, before;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = -pthread_create(&client->thread, NULL, loop_run, client);
+    int r = -pthread_create(&client->thread, NULL, s3_loop_run, client);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (r < 0)
         return error_errno(err, r, "S3 client: no thread");

@@ -133,6 +133,6 @@ void queue_end_all(S3Client *client);
 /* ---- loop.c ---- */
 
 int loop_open(S3Client *client, Error *err);
-void *loop_run(void *client);
+void *s3_loop_run(void *client);
 void loop_close(S3Client *client);
 void loop_wake(S3Client *client); /* any thread */

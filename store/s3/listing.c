@@ -146,9 +146,12 @@ typedef struct Marker {
 static int each_of_page(S3Store *s3, const char *prefix, Marker *after, S3EachUpload each,
                         void *context, Error *err)
 {
-    const S3Pair query[] = {{"uploads", NULL},          {"encoding-type", "url"},
-                            {"max-uploads", "1000"},    {"prefix", prefix},
-                            {"key-marker", after->key}, {"upload-id-marker", after->id}};
+    /* Not encoding-type: Ceph (16.2) obeys it here and does not say so. */
+    const S3Pair query[] = {{"uploads", NULL},
+                            {"max-uploads", "1000"},
+                            {"prefix", prefix},
+                            {"key-marker", after->key},
+                            {"upload-id-marker", after->id}};
     S3Request request;
     ReplyUploads page = {0};
     const size_t n_query = ELEMENTSOF(query) - (after->key ? !after->id : 2);

@@ -116,7 +116,7 @@ static void wait_and_serve(S3Client *client)
     }
 }
 
-void *loop_run(void *userdata)
+void *s3_loop_run(void *userdata)
 {
     S3Client *client = userdata;
     while (!atomic_load(&client->closing)) {
@@ -156,7 +156,7 @@ int loop_open(S3Client *client, Error *err)
     SET(CURLMOPT_TIMERFUNCTION, on_timeout);
     SET(CURLMOPT_TIMERDATA, client);
     SET(CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
-    SET(CURLMOPT_MAXCONNECTS, (long)client->options.connections + 4); /* kept open; and hedges' */
+    SET(CURLMOPT_MAXCONNECTS, (long)client->options.connections * 11 / 10 + 1); /* hedges', too */
 #undef SET
     if (code != CURLM_OK)
         return error_set(err, -EIO, "S3 client: libcurl: %s", curl_multi_strerror(code));

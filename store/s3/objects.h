@@ -44,6 +44,7 @@ typedef struct S3Store {
     S3Deferral *deferral;
 
     pthread_mutex_t lock;
+    pthread_cond_t finished; /* a read */
     S3Flight *flights;
     bool ending;         /* what begins now is cancelled */
     Error probe_failure; /* the last one, and when; probe.c's lock guards them */

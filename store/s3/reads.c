@@ -16,9 +16,18 @@ enum {
     FETCH_WINDOW = 16, /* ranges in memory at most, and a quarter of the budget */
 };
 
+/* A read under way. */
 typedef struct Ranges {
+    S3Store *s3;
+    StoreRead *read;
     S3Name name;
     size_t n;
+    int tries;
+    /* under the store's lock */
+    size_t n_left; /* requests that are not done */
+    int r;         /* the first failure, in the words of err */
+    Error err;
+    bool finished;
     S3Request requests[];
 } Ranges;
 
@@ -46,91 +55,134 @@ static S3Request range_request(const S3Store *s3, const S3Name *name, uint64_t o
                            clock_boottime_usec() + s3->options->deadline_usec + n_bytes};
 }
 
-static void begin_ranges(S3Store *s3, Ranges *ranges, const StoreRead *read)
-{
-    const uint64_t part = s3->options->part_bytes;
-    for (size_t i = 0; i < ranges->n; i++) {
-        const uint64_t at = i * part;
-        ranges->requests[i] =
-            range_request(s3, &ranges->name, read->offset + at,
-                          (size_t)MIN(part, read->n_bytes - at), (char *)read->buffer + at);
-        s3_begin(s3->client, &ranges->requests[i]);
-    }
-}
+static void range_done(S3Request *request);
 
-/* -ESTALE: not all of one version. */
-static int end_ranges(S3Store *s3, Ranges *ranges, const StoreRead *read, Error *err)
+static void begin_ranges(Ranges *ranges)
 {
-    int r = 0;
+    S3Store *s3 = ranges->s3;
+    const StoreRead *read = ranges->read;
+    const uint64_t part = s3->options->part_bytes;
+    (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
+    ranges->n_left = ranges->n;
     for (size_t i = 0; i < ranges->n; i++) {
         S3Request *request = &ranges->requests[i];
-        if (r < 0)
-            s3_cancel(s3->client, request);
-        int q = s3_wait(s3->client, request, NULL);
-        if (r == 0 && q < 0)
-            r = refuse_range(s3, read->key, request, err);
-        if (r == 0 && strcmp(request->reply.etag, ranges->requests[0].reply.etag) != 0)
-            r = error_set(err, -ESTALE, "%s/%s changed while it was read", s3->store.uri,
-                          read->key);
+        const uint64_t at = i * part;
+        *request = range_request(s3, &ranges->name, read->offset + at,
+                                 (size_t)MIN(part, read->n_bytes - at), (char *)read->buffer + at);
+        if (read->n_bytes == 0) /* there is no range of no bytes */
+            *request = (S3Request){.method = S3_HEAD,
+                                   .bucket = s3->bucket,
+                                   .key = ranges->name.text,
+                                   .repeatable = true,
+                                   .offset = read->offset};
+        request->done = range_done;
+        request->context = ranges;
+        s3_begin(s3->client, request);
     }
-    return r;
+    (void)pthread_mutex_unlock(&s3->lock); /* as above */
+}
+
+/* The first failure ends the others. True when this was the last. */
+static bool count_done(Ranges *ranges, const S3Request *request)
+{
+    S3Store *s3 = ranges->s3;
+    (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
+    if (request->result < 0 && ranges->r == 0) {
+        ranges->r = refuse_range(s3, ranges->read->key, request, &ranges->err);
+        for (size_t i = 0; i < ranges->n; i++)
+            s3_cancel(s3->client, &ranges->requests[i]);
+    }
+    const bool last = --ranges->n_left == 0;
+    (void)pthread_mutex_unlock(&s3->lock); /* as above */
+    return last;
+}
+
+static bool is_one_version(const Ranges *ranges)
+{
+    for (size_t i = 1; i < ranges->n; i++)
+        if (strcmp(ranges->requests[i].reply.etag, ranges->requests[0].reply.etag) != 0)
+            return false;
+    return true;
+}
+
+/* On the client's thread. */
+static void range_done(S3Request *request)
+{
+    Ranges *ranges = request->context;
+    S3Store *s3 = ranges->s3;
+    StoreRead *read = ranges->read;
+    if (!count_done(ranges, request))
+        return;
+    if (ranges->r == 0 && !is_one_version(ranges)) {
+        if (++ranges->tries < READ_TRIES) {
+            begin_ranges(ranges);
+            return;
+        }
+        ranges->r = error_set(&ranges->err, -EIO, "%s/%s changed while it was read", s3->store.uri,
+                              read->key);
+    }
+    if (ranges->r == 0 && read->n_bytes == 0 && read->offset > request->reply.length)
+        ranges->r = error_set(&ranges->err, -EIO, "%s/%s is shorter than %llu bytes", s3->store.uri,
+                              read->key, (unsigned long long)read->offset);
+    if (read->arrived)
+        read->arrived(read);
+    (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
+    ranges->finished = true;
+    (void)pthread_cond_broadcast(&s3->finished); /* cannot fail */
+    (void)pthread_mutex_unlock(&s3->lock);       /* as above; ranges may be gone */
 }
 
 int s3_read_begin(Store *store, StoreRead *read, Error *err)
 {
     S3Store *s3 = s3_store(store);
-    const size_t n = (size_t)DIV_ROUND_UP((uint64_t)read->n_bytes, s3->options->part_bytes);
+    const uint64_t part = s3->options->part_bytes;
+    const size_t n = MAX((size_t)DIV_ROUND_UP((uint64_t)read->n_bytes, part), (size_t)1);
+    if (read->n_bytes > UINT64_MAX - read->offset)
+        return error_set(err, -EIO, "%s/%s is shorter than that", store->uri, read->key);
     Ranges *ranges = calloc(1, sizeof(*ranges) + n * sizeof(S3Request));
     if (!ranges)
         return error_set(err, -ENOMEM, "out of memory reading %s/%s", store->uri, read->key);
     int r = s3_name(s3, read->key, &ranges->name, err);
-    if (r == 0 && read->n_bytes > UINT64_MAX - read->offset)
-        r = error_set(err, -EIO, "%s/%s is shorter than that", store->uri, read->key);
     if (r < 0) {
         free(ranges);
         return r;
     }
+    ranges->s3 = s3;
+    ranges->read = read;
     ranges->n = n;
-    begin_ranges(s3, ranges, read);
     read->state = ranges;
+    begin_ranges(ranges);
     return 0;
-}
-
-/* There is no range of no bytes. */
-static int read_nothing(Store *store, const StoreRead *read, Error *err)
-{
-    uint64_t n_bytes;
-    int r = store->backend->head(store, read->key, &n_bytes, err);
-    if (r == 0 && read->offset > n_bytes)
-        r = error_set(err, -EIO, "%s/%s is shorter than %llu bytes", store->uri, read->key,
-                      (unsigned long long)read->offset);
-    return r;
 }
 
 int s3_read_wait(Store *store, StoreRead *read, Error *err)
 {
     S3Store *s3 = s3_store(store);
     Ranges *ranges = read->state;
-    int r = ranges->n == 0 ? read_nothing(store, read, err) : end_ranges(s3, ranges, read, err);
-    for (int tries = 1; r == -ESTALE && tries < READ_TRIES; tries++) {
-        begin_ranges(s3, ranges, read);
-        r = end_ranges(s3, ranges, read, err);
-    }
+    (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
+    while (!ranges->finished)
+        (void)pthread_cond_wait(&s3->finished,
+                                &s3->lock); /* cannot fail; requests have deadlines */
+    (void)pthread_mutex_unlock(&s3->lock);  /* as above */
+    int r = ranges->r < 0 ? error_set(err, ranges->r, "%s", ranges->err.text) : 0;
     free(ranges);
     read->state = NULL;
-    return r == -ESTALE ? -EIO : r;
+    return r;
 }
 
 void s3_read_cancel(Store *store, StoreRead *read)
 {
     S3Store *s3 = s3_store(store);
     Ranges *ranges = read->state;
-    for (size_t i = 0; ranges && i < ranges->n; i++)
+    if (!ranges)
+        return;
+    (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
+    if (ranges->r == 0)
+        ranges->r = -ECANCELED;
+    for (size_t i = 0; !ranges->finished && i < ranges->n; i++)
         s3_cancel(s3->client, &ranges->requests[i]);
-    for (size_t i = 0; ranges && i < ranges->n; i++)
-        (void)s3_wait(s3->client, &ranges->requests[i], NULL); /* nobody wants it */
-    free(ranges);
-    read->state = NULL;
+    (void)pthread_mutex_unlock(&s3->lock); /* as above */
+    (void)s3_read_wait(store, read, NULL); /* nobody wants it */
 }
 
 int s3_get_range(Store *store, const char *key, uint64_t offset, size_t n_bytes, void *buffer,

@@ -133,6 +133,8 @@ static int set_header(ReplyHeaders *h, const char *name, const char *value)
         return parse_range(h, value);
     } else if (strcasecmp(name, "ETag") == 0) {
         set_etag(h, value);
+    } else if (strcasecmp(name, "x-amz-meta-sdtrain-put") == 0) {
+        set_text(h->mark, sizeof(h->mark), value);
     } else if (strcasecmp(name, "Location") == 0) {
         set_text(h->location, sizeof(h->location), value);
     } else if (strcasecmp(name, "Date") == 0) {

@@ -129,7 +129,8 @@ static Store *s3_free(Store *store)
     s3->deferral = s3_deferral_free(s3->deferral);
     assert(!s3->flights);
     s3->client = s3_client_close(s3->client);
-    (void)pthread_mutex_destroy(&s3->lock); /* not held */
+    (void)pthread_cond_destroy(&s3->finished); /* nobody waits */
+    (void)pthread_mutex_destroy(&s3->lock);    /* not held */
     free(s3->bucket);
     free(s3->prefix);
     free(s3);
@@ -173,7 +174,8 @@ int s3_store_new(const char *bucket, const char *prefix, Store **ret, Error *err
     if (!s3)
         return error_set(err, -ENOMEM, "out of memory opening store s3://%s", bucket);
     s3->store.backend = &s3_backend;
-    (void)pthread_mutex_init(&s3->lock, NULL); /* cannot fail with default attributes */
+    (void)pthread_mutex_init(&s3->lock, NULL);    /* cannot fail with default attributes */
+    (void)pthread_cond_init(&s3->finished, NULL); /* as above */
     int r = 0;
     s3->bucket = strdup(bucket);
     if (!s3->bucket || asprintf(&s3->prefix, "%s%s", prefix, *prefix ? "/" : "") < 0) {

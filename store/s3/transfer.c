@@ -10,9 +10,10 @@
 
 enum {
     CONNECT_MSEC = 10 * 1000,
-    /* Sizes of libcurl's buffers: a try has one of them. */
-    RECEIVE_BYTES = 512 * 1024,
-    SEND_BYTES = 512 * 1024,
+    /* Of the buffer between a try's socket and its bytes, which lie elsewhere. Below 256 KiB wakeups
+     * cost more than copies; above 512 KiB nothing is gained. */
+    BUFFER_LEAST = 16 * 1024,
+    BUFFER_MOST = 512 * 1024,
     ERROR_BODY_MAX = 64 * 1024,
     SKEW_MAX_SEC = 14 * 60,   /* S3 bears 15 minutes */
     IDLE_CONNECTION_SEC = 50, /* servers close theirs after a minute or so */
@@ -223,6 +224,8 @@ static void judge_bytes(S3Try *t)
     char why[120];
     if (!t->judged && judge_head(t) < 0)
         return;
+    if (!t->into_buffer && t->text_must_fit && text_add(t, "", 0) < 0) /* an empty one is a text */
+        return;
     if (t->into_buffer && t->received != t->n_buffer) {
         (void)snprintf(why, sizeof(why), "%zu bytes, expected were %zu", t->received, t->n_buffer);
         (void)refuse(t, 0, why);
@@ -347,6 +350,13 @@ static int add_header(S3Try *t, const char *name, const char *value)
     return 0;
 }
 
+static long receive_bytes(const S3Try *t)
+{
+    const S3Request *request = t->request;
+    size_t most = request->method == S3_GET ? MAX(request->n_bytes, request->text_max) : 0;
+    return (long)CLAMP(most, (size_t)BUFFER_LEAST, (size_t)BUFFER_MOST);
+}
+
 static int set_options(S3Try *t, const char *url)
 {
     const S3Request *request = t->request;
@@ -369,7 +379,7 @@ static int set_options(S3Try *t, const char *url)
     SET(CURLOPT_TCP_KEEPALIVE, 1L);
     SET(CURLOPT_MAXAGE_CONN, (long)IDLE_CONNECTION_SEC);
     SET(CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L);
-    SET(CURLOPT_BUFFERSIZE, (long)RECEIVE_BYTES);
+    SET(CURLOPT_BUFFERSIZE, receive_bytes(t));
     SET(CURLOPT_WRITEFUNCTION, on_receive);
     SET(CURLOPT_WRITEDATA, t);
     SET(CURLOPT_HEADERFUNCTION, on_header);
@@ -382,7 +392,7 @@ static int set_options(S3Try *t, const char *url)
         SET(CURLOPT_CAINFO, options->ca_bundle);
     if (has_body(request)) {
         SET(CURLOPT_UPLOAD, 1L);
-        SET(CURLOPT_UPLOAD_BUFFERSIZE, (long)SEND_BYTES);
+        SET(CURLOPT_UPLOAD_BUFFERSIZE, (long)BUFFER_MOST);
         SET(CURLOPT_READFUNCTION, on_send);
         SET(CURLOPT_READDATA, t);
         SET(CURLOPT_INFILESIZE_LARGE, (curl_off_t)request->progress.n_body);

@@ -206,11 +206,16 @@ class ChaosCase(LabCase):
                 self.fail("left behind: %s" % cluster.leftovers())
         self.compare(commit)
 
+    def read(self, uri):
+        """An object of the job's."""
+        with open(uri[len("file://"):] if uri.startswith("file://") else uri) as file:
+            return file.read()
+
     def compare(self, commit):
-        """What was trained to that commit, against the undisturbed run of as many steps."""
-        with open(commit["uri"][len("file://"):]) as file:
-            manifest = json.load(file)
-        alone = dict(self.job, name=self.job["name"] + "-alone",
+        """What was trained to that commit, against the undisturbed run of as many steps, whose data and checkpoints
+        are files."""
+        manifest = json.loads(self.read(commit["uri"]))
+        alone = dict(self.job, name=self.job["name"] + "-alone", data=self.lab.job("")["data"],
                      checkpoint={"uri": self.lab.path("alone"), "every_steps": 1000000},
                      train=dict(self.job["train"], steps=commit["step"]))
         code, text = self.lab.train(alone, timeout=900)
@@ -218,8 +223,7 @@ class ChaosCase(LabCase):
         reference = Outcome(alone["name"], self.lab.digest(alone), self.lab.metrics(alone))
         lines = []
         for segment in manifest["metrics"]:
-            with open(os.path.join(self.job["checkpoint"]["uri"], segment["key"])) as file:
-                lines += [json.loads(line) for line in file]
+            lines += map(json.loads, self.read(self.job["checkpoint"]["uri"] + "/" + segment["key"]).splitlines())
         self.assertEqual([line["step"] for line in lines], list(range(1, commit["step"] + 1)))
         self.check_same(Outcome(self.job["name"], manifest["digest"], lines), reference, self.group)
         print("%s: %d steps in %d worlds end with digest %s, as undisturbed" %

@@ -643,8 +643,9 @@ async def live(options):
 class Remote:
     """A proxy in a process of its own, told what to do from a Python test."""
 
-    def __init__(self, to, *arguments, keys=None):
-        command = [sys.executable, "-B", os.path.realpath(__file__), "--to", to, *arguments]
+    def __init__(self, to, *arguments, keys=None, inside=()):
+        """inside: what a command begins with to run on another machine."""
+        command = [*inside, sys.executable, "-B", os.path.realpath(__file__), "--to", to, *arguments]
         self.process = subprocess.Popen(command + (["--keys", keys] if keys else []), stdout=subprocess.PIPE, text=True,
                                         start_new_session=True)
         says = json.loads(self.process.stdout.readline())

@@ -1,14 +1,24 @@
+#!/usr/bin/env python3
 """The tests' own S3 client: signs by itself, tries nothing twice, hides nothing. Standard library only.
 
-What it is for is to set up buckets and to look, from outside, at what the product has left in them.
+What it is for is to set up buckets and to look, from outside, at what the product has left in them. Server and keys
+are in the environment: AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY.
+
+  s3client.py make BUCKET                   a new bucket
+  s3client.py put FOLDER s3://BUCKET/PREFIX all files of the folder
+  s3client.py get s3://BUCKET/KEY           the object
+  s3client.py list s3://BUCKET/PREFIX       a line of JSON: {key: bytes}
+  s3client.py uploads s3://BUCKET/PREFIX    a line of JSON: [[key, id]...] of what was begun in parts and not ended
 """
 import datetime
 import hashlib
 import hmac
 import http.client
+import json
 import os
 import re
 import ssl
+import sys
 import urllib.parse
 import xml.etree.ElementTree
 
@@ -22,6 +32,15 @@ class Refused(Exception):
 
 def encode(text, safe=""):
     return urllib.parse.quote(text, safe="-._~" + safe)
+
+
+def split(uri):
+    """(bucket, key or prefix) of s3://BUCKET/KEY"""
+    scheme, _, rest = uri.partition("://")
+    bucket, _, key = rest.partition("/")
+    if scheme != "s3" or not bucket:
+        raise ValueError("%s is not s3://BUCKET/..." % uri)
+    return bucket, key
 
 
 class Client:
@@ -127,3 +146,32 @@ class Client:
         """[(key, upload id)] of what was begun in parts and neither completed nor aborted."""
         query = {"uploads": "", "prefix": prefix}
         return [(text(node, "Key"), text(node, "UploadId")) for node, text in self._pages(bucket, query, "Upload")]
+
+    def put_folder(self, folder, uri):
+        bucket, prefix = split(uri)
+        for where, _, names in os.walk(folder):
+            for name in names:
+                path = os.path.join(where, name)
+                with open(path, "rb") as file:
+                    self.put(bucket, prefix.rstrip("/") + "/" + os.path.relpath(path, folder), file.read())
+
+
+def main(arguments):
+    client = Client.of_environment()
+    if len(arguments) == 2 and arguments[0] == "make":
+        client.make_bucket(arguments[1])
+    elif len(arguments) == 3 and arguments[0] == "put":
+        client.put_folder(*arguments[1:])
+    elif len(arguments) == 2 and arguments[0] == "get":
+        sys.stdout.buffer.write(client.get(*split(arguments[1])))
+    elif len(arguments) == 2 and arguments[0] in ("list", "uploads"):
+        print(json.dumps(getattr(client, arguments[0])(*split(arguments[1]))))
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except (Refused, OSError, ValueError) as e:
+        sys.exit("s3client.py: %s" % e)

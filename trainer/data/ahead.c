@@ -51,6 +51,8 @@ Ahead *ahead_free(Ahead *a)
         shards_end(d->streams[a->slots[i].sample.stream].shards, &a->slots[i].read);
         sample_read_clear(&a->slots[i].read);
     }
+    for (size_t i = 0; i < d->n_streams; i++)
+        shards_keep_whole(d->streams[i].shards, false); /* nobody lets it go on */
     (void)pthread_mutex_unlock(&d->mutex);
     free(a);
     return NULL;

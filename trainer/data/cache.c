@@ -178,14 +178,19 @@ static int list_files(DIR *dir, const char *own, Listing *l)
     return 0;
 }
 
+/* The one that was used longest ago and is not in use: removing that would free nothing. */
 static bool evict_one(DIR *dir, Listing *l)
 {
-    if (l->next == l->n)
-        return false;
-    const CacheFile *file = &l->files[l->next++];
-    (void)unlinkat(dirfd(dir), file->name, 0); /* who uses it keeps it */
-    l->total -= file->n_bytes;
-    return true;
+    while (l->next < l->n) {
+        const CacheFile *file = &l->files[l->next++];
+        _cleanup_fd_ int fd = openat(dirfd(dir), file->name, O_RDONLY | O_CLOEXEC);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+            unlinkat(dirfd(dir), file->name, 0) == 0) {
+            l->total -= file->n_bytes;
+            return true;
+        }
+    }
+    return false;
 }
 
 /* The disk may have less room than the bound allows. */
@@ -208,7 +213,7 @@ static int make_room(const Cache *cache, const char *own, int fd, uint64_t n_byt
     int r = dir ? list_files(dir, own, &l) : -errno;
     while (r == 0 && cache->bound && l.total + n_bytes > cache->bound)
         if (!evict_one(dir, &l))
-            r = -ENOBUFS; /* others fill the rest */
+            r = -ENOBUFS; /* the rest is in use */
     if (r == 0)
         r = allocate(fd, n_bytes);
     while ((r == -ENOSPC || r == -EDQUOT) && evict_one(dir, &l))
@@ -219,42 +224,39 @@ static int make_room(const Cache *cache, const char *own, int fd, uint64_t n_byt
 
 /* ---- files ---- */
 
-int cache_touch(int fd)
+/* Marks as used now, unless it is. A wrong age costs a fetch at most. */
+static void touch(int fd, const struct stat *st)
 {
-    struct stat st;
-    if (fstat(fd, &st) == 0 && st.st_nlink == 0)
-        return -ENOENT;
-    (void)futimens(fd, NULL); /* a wrong age costs a fetch at most */
-    return 0;
-}
-
-static int open_whole(const char *path, uint64_t n_bytes)
-{
-    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return -errno;
-    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != n_bytes) {
-        (void)unlink(path); /* whoever needs it fetches it again */
-        return -ENOENT;
-    }
-    return TAKE_FD(fd);
+    if ((uint64_t)st->st_mtim.tv_sec + 1 < clock_realtime_usec() / USEC_PER_SEC)
+        (void)futimens(fd, NULL);
 }
 
 int cache_open(Cache *cache, const char *name, uint64_t n_bytes)
 {
     char path[PATH_ROOM];
-    int fd = open_whole(path_of(cache, name, "", path), n_bytes);
-    if (fd >= 0)
-        (void)cache_touch(fd); /* it is open, whatever happened since */
-    return fd;
+    struct stat st;
+    _cleanup_fd_ int fd = open(path_of(cache, name, "", path), O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    if (flock(fd, LOCK_SH | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK ? -ENOENT : -errno; /* somebody is removing it */
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != n_bytes) {
+        (void)unlink(path); /* whoever needs it fetches it again */
+        return -ENOENT;
+    }
+    if (st.st_nlink == 0)
+        return -ENOENT;
+    touch(fd, &st);
+    return TAKE_FD(fd);
 }
 
 /* Under the folder's lock. */
 static int reserve(Cache *cache, const char *name, uint64_t n_bytes)
 {
     char path[PATH_ROOM], own[CACHE_NAME_MAX + 1];
-    _cleanup_fd_ int there = open_whole(path_of(cache, name, "", path), n_bytes);
+    _cleanup_fd_ int there = cache_open(cache, name, n_bytes);
     if (there >= 0)
         return -EEXIST;
     (void)snprintf(own, sizeof(own), "%s" PART, name);
@@ -296,7 +298,7 @@ int cache_commit(Cache *cache, const char *name, int fd, bool sync)
     if (r == 0 && rename(path_of(cache, name, PART, part), path_of(cache, name, "", path)) < 0)
         r = -errno;
     if (r == 0)
-        (void)flock(fd, LOCK_UN); /* nobody asks for it under this name */
+        (void)flock(fd, LOCK_SH); /* in use, as one that was opened; nobody else has it yet */
     return r;
 }
 

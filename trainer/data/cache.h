@@ -2,9 +2,9 @@
  *
  * A file is filled under its name with ".part" behind it, at its full size and locked (flock), and
  * renamed when it is whole. So one process fetches and the others see that it does; when it dies its
- * lock goes with it, and the next to come begins anew or clears away. What is made room for is what
- * was used least recently, by modification time, which a use renews. A file that is removed while
- * somebody reads it stays readable for him.
+ * lock goes with it, and the next to come begins anew or clears away. What goes when room is needed
+ * is what was used least recently, by modification time, which a use renews. A file that is open for
+ * reading is locked, too (shared), and does not go: its room would not be freed.
  *
  * A folder that fails (full disk, no rights, somebody hangs on to its lock) is left alone for a
  * minute: a slower run, not a failed one.
@@ -31,7 +31,8 @@ int cache_new(const char *folder, uint64_t bound, Cache **ret, Error *err);
 Cache *cache_free(Cache *cache);
 DEFINE_CLEANUP(Cache, cache_free)
 
-/* A descriptor to read from; the file has n_bytes, one of another size is removed. */
+/* A descriptor to read from, in use until it is closed; the file has n_bytes, one of another size is
+ * removed. */
 int cache_open(Cache *cache, const char *name, uint64_t n_bytes);
 /* A descriptor of an empty file that has room for n_bytes, for this process alone to fill. */
 int cache_reserve(Cache *cache, const char *name, uint64_t n_bytes);
@@ -41,8 +42,6 @@ int cache_commit(Cache *cache, const char *name, int fd, bool sync);
 /* Takes back what was reserved, and closes it. Returns -EBADF. */
 int cache_abandon(Cache *cache, const char *name, int fd);
 void cache_forget(Cache *cache, const char *name);
-/* Marks as used now. -ENOENT when it has been removed since it was opened. */
-int cache_touch(int fd);
 /* What the disk said to who filled a file: leaves the folder alone for a while, and says so once. */
 void cache_failed(Cache *cache, int r);
 

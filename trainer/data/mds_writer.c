@@ -10,6 +10,11 @@ typedef struct Text { /* a text that grows */
     size_t n, room;
 } Text;
 
+enum {
+    PENDING_MAX = 64,             /* shards that are being put */
+    PENDING_BYTES_MAX = 256 << 20 /* and their bytes, beyond which they are waited for */
+};
+
 struct MdsWriter {
     Store *store;
     MdsSchema schema;
@@ -21,6 +26,8 @@ struct MdsWriter {
     Text config, index;
     size_t n_shards;
 
+    char *pending[PENDING_MAX]; /* files that the store has not done with */
+    size_t n_pending, pending_bytes;
     Text samples;   /* of the shard being filled */
     uint32_t *ends; /* of each sample in it */
     size_t n_samples, ends_room;
@@ -198,10 +205,22 @@ int mds_writer_new(Store *store, const MdsSchema *schema, const MdsWriterOptions
     return 0;
 }
 
+/* Nothing that was put is under way any more. */
+static int settle(MdsWriter *w, Error *err)
+{
+    int r = store_flush(w->store, err);
+    while (w->n_pending > 0)
+        free(w->pending[--w->n_pending]);
+    w->pending_bytes = 0;
+    return r;
+}
+
 MdsWriter *mds_writer_free(MdsWriter *w)
 {
     if (!w)
         return NULL;
+    if (w->n_pending > 0)
+        (void)settle(w, NULL); /* the dataset was given up */
     free(w->config.data);
     free(w->index.data);
     free(w->samples.data);
@@ -211,24 +230,15 @@ MdsWriter *mds_writer_free(MdsWriter *w)
 }
 
 /* "raw_data" or "zip_data": basename, bytes and hashes of one file. */
-static int format_file(const MdsWriter *w, const char *key, const char *basename,
-                       const struct iovec *parts, size_t n_parts, Text *text, Error *err)
+static int format_file(const MdsWriter *w, const char *key, const char *basename, const char *bytes,
+                       size_t n_bytes, Text *text, Error *err)
 {
-    uint64_t n_bytes = 0;
-    for (size_t k = 0; k < n_parts; k++)
-        n_bytes += parts[k].iov_len;
-    int r =
-        text_format(text, ", \"%s\": {\"basename\": \"%s\", \"bytes\": %" PRIu64 ", \"hashes\": {",
-                    key, basename, n_bytes);
+    int r = text_format(text, ", \"%s\": {\"basename\": \"%s\", \"bytes\": %zu, \"hashes\": {", key,
+                        basename, n_bytes);
     for (size_t i = 0; r == 0 && i < w->n_hashes; i++) {
-        _cleanup_(checksum_freep) Checksum *checksum = NULL;
         uint8_t digest[CHECKSUM_BYTES_MAX];
         char hex[2 * CHECKSUM_BYTES_MAX + 1];
-        r = checksum_new(w->hashes[i], &checksum, err);
-        for (size_t k = 0; r == 0 && k < n_parts; k++)
-            r = checksum_update(checksum, parts[k].iov_base, parts[k].iov_len);
-        if (r == 0)
-            r = checksum_finish(checksum, digest);
+        r = checksum_bytes(w->hashes[i], bytes, n_bytes, digest, err);
         if (r == 0)
             r = text_format(text, "%s\"%s\": \"%s\"", i ? ", " : "", w->hashes[i],
                             checksum_format(digest, (size_t)checksum_size(w->hashes[i]), hex));
@@ -238,22 +248,14 @@ static int format_file(const MdsWriter *w, const char *key, const char *basename
     return r < 0 ? error_errno(err, r, "cannot describe %s", basename) : 0;
 }
 
-static int compress_parts(const MdsWriter *w, const struct iovec *parts, size_t n_parts, void **ret,
-                          size_t *ret_bytes, Error *err)
+/* One frame that carries its content's size. */
+static int compress(const MdsWriter *w, const char *raw, size_t n_raw, char **ret,
+                    size_t *ret_bytes, Error *err)
 {
-    size_t n_raw = 0;
-    for (size_t k = 0; k < n_parts; k++)
-        n_raw += parts[k].iov_len;
     size_t room = ZSTD_compressBound(n_raw);
-    _cleanup_free_ char *raw = malloc(n_raw);
-    _cleanup_free_ void *zip = malloc(room);
-    if (!raw || !zip)
+    _cleanup_free_ char *zip = malloc(room);
+    if (!zip)
         return error_set(err, -ENOMEM, "out of memory compressing a shard of %zu bytes", n_raw);
-    size_t at = 0;
-    for (size_t k = 0; k < n_parts; at += parts[k].iov_len, k++)
-        memcpy(raw + at, parts[k].iov_base, parts[k].iov_len);
-
-    /* One frame that carries its content's size. */
     size_t n = ZSTD_compress(zip, room, raw, n_raw, w->level);
     if (ZSTD_isError(n))
         return error_set(err, -EINVAL, "zstd: %s", ZSTD_getErrorName(n));
@@ -262,9 +264,22 @@ static int compress_parts(const MdsWriter *w, const struct iovec *parts, size_t 
     return 0;
 }
 
-/* The entry in index.json and the file itself. */
-static int put_shard(MdsWriter *w, const struct iovec *parts, size_t n_parts, Error *err)
+/* Takes the bytes, which must stay until the store has them. */
+static int put_file(MdsWriter *w, const char *name, char *bytes, size_t n_bytes, Error *err)
 {
+    struct iovec part = {bytes, n_bytes};
+    w->pending[w->n_pending++] = bytes;
+    w->pending_bytes += n_bytes;
+    int r = store_put(w->store, name, &part, 1, STORE_DEFER, err);
+    if (r == 0 && (w->n_pending == PENDING_MAX || w->pending_bytes > PENDING_BYTES_MAX))
+        r = settle(w, err);
+    return r;
+}
+
+/* The entry in index.json and the file itself. Takes raw. */
+static int put_shard(MdsWriter *w, char *raw, size_t n_raw, Error *err)
+{
+    _cleanup_free_ char *owned = raw;
     char raw_name[48], zip_name[64] = "";
     (void)snprintf(raw_name, sizeof(raw_name), "shard.%05zu.mds", w->n_shards);
 
@@ -273,7 +288,7 @@ static int put_shard(MdsWriter *w, const struct iovec *parts, size_t n_parts, Er
     if (r == 0)
         r = format_columns(w, text);
     if (r == 0)
-        r = format_file(w, "raw_data", raw_name, parts, n_parts, text, err);
+        r = format_file(w, "raw_data", raw_name, raw, n_raw, text, err);
     if (r == 0)
         r = text_format(text, ", \"samples\": %zu", w->n_samples);
     if (r == 0)
@@ -284,39 +299,38 @@ static int put_shard(MdsWriter *w, const struct iovec *parts, size_t n_parts, Er
     if (!*w->compression) {
         r = text_format(text, ", \"zip_data\": null}");
         return r < 0 ? error_set(err, r, "out of memory")
-                     : store_put(w->store, raw_name, parts, n_parts, STORE_DEFER, err);
+                     : put_file(w, raw_name, TAKE_PTR(owned), n_raw, err);
     }
     (void)snprintf(zip_name, sizeof(zip_name), "%s.zstd", raw_name);
-    _cleanup_free_ void *zip = NULL;
+    _cleanup_free_ char *zip = NULL;
     size_t n_zip = 0;
-    r = compress_parts(w, parts, n_parts, &zip, &n_zip, err);
+    r = compress(w, raw, n_raw, &zip, &n_zip, err);
     if (r < 0)
         return r;
-    struct iovec part = {zip, n_zip};
-    r = format_file(w, "zip_data", zip_name, &part, 1, text, err);
+    r = format_file(w, "zip_data", zip_name, zip, n_zip, text, err);
     if (r == 0)
         r = text_add(text, "}", 1);
-    if (r < 0)
-        return r;
-    return store_put(w->store, zip_name, &part, 1, STORE_DEFER, err);
+    return r < 0 ? r : put_file(w, zip_name, TAKE_PTR(zip), n_zip, err);
 }
 
 static int flush_shard(MdsWriter *w, Error *err)
 {
     uint32_t n = (uint32_t)w->n_samples;
     uint32_t head = (uint32_t)(4 + 4 * (w->n_samples + 1) + w->config.n);
-    _cleanup_free_ uint32_t *offsets = malloc((w->n_samples + 1) * sizeof(*offsets));
-    if (!offsets)
-        return error_set(err, -ENOMEM, "out of memory");
-    offsets[0] = head;
-    for (size_t i = 0; i < w->n_samples; i++)
-        offsets[i + 1] = head + w->ends[i];
-
-    struct iovec parts[] = {{&n, 4},
-                            {offsets, 4 * (w->n_samples + 1)},
-                            {w->config.data, w->config.n},
-                            {w->samples.data, w->samples.n}};
-    int r = put_shard(w, parts, ELEMENTSOF(parts), err);
+    size_t n_raw = head + w->samples.n;
+    char *raw = malloc(n_raw);
+    if (!raw)
+        return error_set(err, -ENOMEM, "out of memory for a shard of %zu bytes", n_raw);
+    memcpy(raw, &n, 4);
+    memcpy(raw + 4, &head, 4);
+    for (size_t i = 0; i < w->n_samples; i++) {
+        uint32_t end = head + w->ends[i];
+        memcpy(raw + 8 + 4 * i, &end, 4);
+    }
+    memcpy(raw + 8 + 4 * w->n_samples, w->config.data, w->config.n);
+    if (w->samples.n > 0)
+        memcpy(raw + head, w->samples.data, w->samples.n);
+    int r = put_shard(w, raw, n_raw, err);
     if (r < 0)
         return r;
     w->n_shards++;
@@ -386,7 +400,7 @@ int mds_writer_finish(MdsWriter *w, Error *err)
 {
     int r = w->n_samples ? flush_shard(w, err) : 0;
     if (r == 0)
-        r = store_flush(w->store, err);
+        r = settle(w, err);
     if (r == 0)
         r = text_format(&w->index, "], \"version\": 2}");
     if (r < 0)

@@ -313,8 +313,6 @@ int shard_open_cached(const ShardSource *source, uint64_t number, const IndexSha
     return r;
 }
 
-bool shard_touch(const Shard *shard) { return shard->fd < 0 || cache_touch(shard->fd) == 0; }
-
 /* ---- samples ---- */
 
 int shard_table_range(const char *name, const uint32_t *table, uint32_t sample,

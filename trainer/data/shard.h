@@ -50,8 +50,6 @@ Shard *shard_free(Shard *shard);
 DEFINE_CLEANUP(Shard, shard_free)
 const char *shard_name(const Shard *shard);    /* its file's URI */
 size_t shard_memory_bytes(const Shard *shard); /* held in memory; 0 for files */
-/* Marks a cache's file as used now; false when it has been removed from the cache. */
-bool shard_touch(const Shard *shard);
 
 /* The n_bytes of a file, or of memory, by all hashes of the source in one pass. */
 int shard_verify_file(const ShardSource *source, const char *name, int fd, uint64_t n_bytes,

@@ -10,7 +10,6 @@
 
 enum {
     BUCKETS = 1024,
-    TOUCH_SEC = 10,            /* between marks of use, and looks whether a file is still there */
     BACKGROUND_PAUSE_SEC = 60, /* after the cache had no room */
     PIECE_BYTES = 8 << 20,
 };
@@ -29,8 +28,7 @@ typedef struct ShardEntry {
     bool background;     /* the fetch is; ranges serve meanwhile */
     bool not_here;       /* the cache was asked, and has it not */
     bool others_have_it; /* another process fetches it */
-    uint64_t touched_usec;
-    unsigned refs; /* reads */
+    unsigned refs;       /* reads */
 } Entry;
 
 struct Shards {
@@ -78,7 +76,6 @@ int shards_new(Store *store, Index *index, const ShardsOptions *options, Shards 
 
 bool shards_in_place(const Shards *s) { return s->in_place; }
 bool shards_by_range(const Shards *s) { return s->ranged; }
-void shards_keep_whole(Shards *s, bool keep) { s->keep_whole = keep; }
 
 /* ---- entries ---- */
 
@@ -147,8 +144,15 @@ static void entry_free(Shards *s, Entry *e)
 
 static bool is_idle(const Entry *e) { return e->refs == 0 && !e->fetch; }
 
+/* After a read is done with it, or something of it has gone. A file of the cache is let go at once:
+ * while it is open it cannot be evicted, and to open it again costs microseconds. */
 static void release(Shards *s, Entry *e)
 {
+    if (e->refs == 0 && e->shard && s->source.cache && !s->in_place &&
+        !shard_memory_bytes(e->shard))
+        drop_shard(s, e);
+    if (e->refs == 0 && e->fetch && !e->background)
+        drop_fetch(s, e); /* nobody would let it go on, and other processes wait for it */
     if (is_idle(e) && !e->shard && (!e->table || e->table_read.begun))
         entry_free(s, e);
 }
@@ -226,22 +230,9 @@ static void make_table_room(Shards *s, size_t n_bytes)
     }
 }
 
-/* A file of the cache that is read is in use; one that was removed meanwhile still takes room until
- * it is closed. */
-static void touch_shard(Shards *s, Entry *e)
-{
-    uint64_t now = clock_monotonic_usec();
-    if (!s->source.cache || now < e->touched_usec + TOUCH_SEC * USEC_PER_SEC)
-        return;
-    e->touched_usec = now;
-    if (!shard_touch(e->shard))
-        drop_shard(s, e);
-}
-
 static void keep_shard(Shards *s, Entry *e, Shard *shard)
 {
     e->shard = shard;
-    e->touched_usec = clock_monotonic_usec();
     s->n_open++;
     s->memory_bytes += shard_memory_bytes(shard);
     s->verified[e->number / 8] |= (uint8_t)(1 << e->number % 8);
@@ -252,28 +243,27 @@ static void keep_shard(Shards *s, Entry *e, Shard *shard)
 typedef enum Where { WHERE_NOWHERE, WHERE_OPEN, WHERE_TABLE } Where; /* or -errno */
 
 /* In place, or in the cache. */
-static int open_here(Shards *s, Entry *e, Error *err)
+static int open_here(Shards *s, Entry *e, bool first, Error *err)
 {
     /* Hashes of samples, checked at each read, do the same at less cost. */
     bool verify =
         !(s->verified[e->number / 8] & 1 << e->number % 8) && !index_has_sample_hashes(s->index);
     Shard *shard = NULL;
     if (s->in_place) {
-        (void)make_room(s, 0); /* one read at a time is under way */
+        (void)make_room(s, 0); /* there is: one read at a time is under way */
         int r = shard_open_in_place(&s->source, &e->info, verify, &shard, err);
         if (r < 0)
             return r;
     } else {
         Error why = ERROR_INIT;
-        int r = e->not_here
-                    ? -ENOENT
-                    : shard_open_cached(&s->source, e->number, &e->info, verify, &shard, &why);
+        if (e->not_here || (!make_room(s, 0) && !first))
+            return WHERE_NOWHERE;
+        int r = shard_open_cached(&s->source, e->number, &e->info, verify, &shard, &why);
         e->not_here = true;
         if (r < 0 && r != -ENOENT)
             log_warning("in data.cache_dir: %s; fetching it again", why.text);
         if (r < 0)
             return WHERE_NOWHERE;
-        (void)make_room(s, 0); /* descriptors: as many more as reads are under way */
     }
     keep_shard(s, e, shard);
     return WHERE_OPEN;
@@ -337,12 +327,10 @@ static int poll_fetch(Shards *s, Entry *e, uint64_t *wake_usec, Error *err)
 static int advance_entry(Shards *s, Entry *e, bool first, uint64_t *wake_usec, Error *err)
 {
     if (e->shard)
-        touch_shard(s, e);
-    if (e->shard)
         return WHERE_OPEN;
     if (e->fetch && !e->background)
         return poll_fetch(s, e, wake_usec, err);
-    int r = e->table ? WHERE_NOWHERE : open_here(s, e, err);
+    int r = e->table ? WHERE_NOWHERE : open_here(s, e, first, err);
     if (r != WHERE_NOWHERE)
         return r;
     if (s->ranged)
@@ -356,6 +344,16 @@ static int advance_entry(Shards *s, Entry *e, bool first, uint64_t *wake_usec, E
 }
 
 /* ---- in the background ---- */
+
+void shards_keep_whole(Shards *s, bool keep)
+{
+    s->keep_whole = keep;
+    Entry *e = s->background;
+    if (keep || !e)
+        return;
+    drop_fetch(s, e);
+    release(s, e);
+}
 
 static void want_whole(Shards *s, Entry *e)
 {

@@ -50,6 +50,7 @@ DEFINE_CLEANUP(Shards, shards_free)
 /* Whether asking ahead gains nothing. */
 bool shards_in_place(const Shards *shards);
 bool shards_by_range(const Shards *shards);
+/* false also ends what is under way. */
 void shards_keep_whole(Shards *shards, bool keep);
 
 typedef struct SampleRead {

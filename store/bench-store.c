@@ -1,0 +1,135 @@
+/* bench-store.c - moves whole objects as the trainer does; ops/bench --store measures it from outside.
+ *
+ *     bench-store put URI FILE...            deferred puts of all files under their names, one flush
+ *     bench-store fill URI KEY BYTES         a deferred put of one buffer, again and again
+ *     bench-store get URI FOLDER KEY...      store_fetch() into files, four at a time
+ *
+ * Nothing of the objects stays in memory but what the store keeps there. */
+#include "store/store.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+enum { FETCHES = 4, BUFFER_BYTES = 8 << 20, FILES_MAX = 64 };
+
+static _noreturn_ void refuse(const char *what, const char *text)
+{
+    (void)fprintf(stderr, "bench-store: %s: %s\n", what, text);
+    exit(EXIT_FAILURE);
+}
+
+static void must(int r, const Error *err)
+{
+    if (r < 0)
+        refuse("failed", err->text);
+}
+
+/* ---- put ---- */
+
+static struct iovec map_file(const char *path)
+{
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
+    if (fd < 0 || fstat(fd, &st) < 0 || st.st_size == 0)
+        refuse(path, "cannot be read, or is empty");
+    void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED)
+        refuse(path, strerror(errno));
+    return (struct iovec){data, (size_t)st.st_size};
+}
+
+static void put_files(Store *store, char *paths[], int n)
+{
+    Error err = ERROR_INIT;
+    struct iovec files[FILES_MAX]; /* they stay until the flush */
+    if (n > FILES_MAX)
+        refuse("put", "too many files");
+    for (int i = 0; i < n; i++) {
+        const char *slash = strrchr(paths[i], '/');
+        files[i] = map_file(paths[i]);
+        must(store_put(store, slash ? slash + 1 : paths[i], &files[i], 1, STORE_DEFER, &err), &err);
+    }
+    must(store_flush(store, &err), &err);
+}
+
+static void put_filled(Store *store, const char *key, const char *bytes)
+{
+    Error err = ERROR_INIT;
+    char *end;
+    const uint64_t n_bytes = strtoull(bytes, &end, 10);
+    const size_t n = DIV_ROUND_UP(n_bytes, (uint64_t)BUFFER_BYTES);
+    if (*end || n == 0 || n > 1 << 20)
+        refuse(bytes, "is no size of an object");
+    _cleanup_free_ char *buffer = malloc(BUFFER_BYTES);
+    _cleanup_free_ struct iovec *parts = calloc(n, sizeof(*parts));
+    if (!buffer || !parts)
+        refuse("fill", "out of memory");
+    for (size_t i = 0; i < BUFFER_BYTES; i++)
+        buffer[i] = (char)(i * 2654435761U >> 24);
+    for (size_t i = 0; i < n; i++)
+        parts[i] = (struct iovec){buffer, BUFFER_BYTES};
+    parts[n - 1].iov_len = n_bytes - (n - 1) * BUFFER_BYTES;
+    must(store_put(store, key, parts, n, STORE_DEFER, &err), &err);
+    must(store_flush(store, &err), &err);
+}
+
+/* ---- get ---- */
+
+typedef struct Gets {
+    Store *store;
+    const char *folder;
+    char **keys;
+    int n;
+    atomic_int next;
+} Gets;
+
+static void *fetch_files(void *context)
+{
+    Gets *gets = context;
+    for (int i; (i = atomic_fetch_add(&gets->next, 1)) < gets->n;) {
+        Error err = ERROR_INIT;
+        uint64_t n_bytes;
+        char path[PATH_MAX];
+        snprintf(path, sizeof(path), "%s/%s", gets->folder, gets->keys[i]);
+        must(store_head(gets->store, gets->keys[i], &n_bytes, &err), &err);
+        _cleanup_fd_ int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        if (fd < 0)
+            refuse(path, strerror(errno));
+        must(store_fetch(gets->store, gets->keys[i], n_bytes, fd, &err), &err);
+    }
+    return NULL;
+}
+
+static void get_files(Store *store, const char *folder, char *keys[], int n)
+{
+    Gets gets = {.store = store, .folder = folder, .keys = keys, .n = n};
+    pthread_t threads[FETCHES];
+    for (int i = 0; i < FETCHES; i++)
+        if (pthread_create(&threads[i], NULL, fetch_files, &gets) != 0)
+            refuse("get", "cannot start a thread");
+    for (int i = 0; i < FETCHES; i++)
+        pthread_join(threads[i], NULL);
+}
+
+int main(int argc, char *argv[])
+{
+    Error err = ERROR_INIT;
+    _cleanup_(store_freep) Store *store = NULL;
+    if (argc < 4)
+        refuse("usage", "bench-store put URI FILE... | fill URI KEY BYTES | get URI FOLDER KEY...");
+    must(store_open(argv[2], &store, &err), &err);
+    if (strcmp(argv[1], "put") == 0)
+        put_files(store, argv + 3, argc - 3);
+    else if (strcmp(argv[1], "fill") == 0 && argc == 5)
+        put_filled(store, argv[3], argv[4]);
+    else if (strcmp(argv[1], "get") == 0 && argc > 4)
+        get_files(store, argv[3], argv + 4, argc - 4);
+    else
+        refuse("usage", "see the head of bench-store.c");
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,303 @@
+/* testing-far.c - see testing-far.h. */
+#include "trainer/data/testing-far.h"
+
+#include "base/clock.h"
+#include "store/backend.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define SCHEME "far://"
+
+Far *far;
+
+typedef struct FarStore {
+    Store store;
+    Store *inner;
+} FarStore;
+
+typedef struct Pending {
+    struct Pending *next;
+    FarStore *store;
+    StoreRead *read;
+    uint64_t due_usec;
+    bool taken, done;
+    int result;
+    Error error;
+} Pending;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed;
+static Pending *pending;
+static pid_t thread_of;
+
+static Store *inner(Store *store) { return ((FarStore *)store)->inner; }
+
+void far_begin(void)
+{
+    if (!far) {
+        far = mmap(NULL, sizeof(*far), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (far == MAP_FAILED)
+            abort();
+    }
+    memset((void *)far, 0, sizeof(*far));
+}
+
+void far_fault(const char *key, int times, int error, uint64_t delay_usec)
+{
+    (void)snprintf(far->fault.key, sizeof(far->fault.key), "%s", key);
+    far->fault.error = error;
+    far->fault.delay_usec = delay_usec;
+    atomic_store(&far->fault.times, times);
+}
+
+static bool strikes(const char *key)
+{
+    return strstr(key, far->fault.key) && atomic_load(&far->fault.times) > 0 &&
+           atomic_fetch_sub(&far->fault.times, 1) > 0;
+}
+
+static int get_now(Store *store, const char *key, uint64_t offset, size_t n_bytes, void *buffer,
+                   bool struck, Error *err)
+{
+    if (struck && far->fault.error < 0)
+        return error_set(err, far->fault.error, "%s/%s: the test says so", store->uri, key);
+    int r = store_get_range(inner(store), key, offset, n_bytes, buffer, err);
+    if (r == 0 && struck && !far->fault.delay_usec)
+        ((char *)buffer)[n_bytes / 2] ^= 1;
+    atomic_fetch_add(&far->bytes, n_bytes);
+    return r;
+}
+
+/* ---- reads ---- */
+
+static void *serve(void *argument)
+{
+    (void)argument;
+    (void)pthread_mutex_lock(&mutex); /* fails only on our bugs, here and below */
+    for (;;) {
+        uint64_t now = clock_monotonic_usec(), next = now + USEC_PER_SEC;
+        Pending *p = pending;
+        for (; p; p = p->next) {
+            if (p->taken)
+                continue;
+            bool due = p->due_usec == FAR_HELD ? atomic_load(&far->released) : p->due_usec <= now;
+            if (due && !atomic_load(&far->away))
+                break;
+            next = MIN(next, CLAMP(p->due_usec, now + 1000, now + 10000));
+        }
+        if (!p) {
+            struct timespec until = {.tv_sec = (time_t)(next / USEC_PER_SEC),
+                                     .tv_nsec = (long)(next % USEC_PER_SEC * 1000)};
+            (void)pthread_cond_timedwait(&changed, &mutex, &until);
+            continue;
+        }
+        p->taken = true;
+        (void)pthread_mutex_unlock(&mutex);
+        p->result = get_now(&p->store->store, p->read->key, p->read->offset, p->read->n_bytes,
+                            p->read->buffer, p->result == 1, &p->error);
+        if (p->read->arrived)
+            p->read->arrived(p->read);
+        (void)pthread_mutex_lock(&mutex);
+        p->done = true;
+        (void)pthread_cond_broadcast(&changed);
+    }
+    return NULL;
+}
+
+static void start_thread(void)
+{
+    if (thread_of == getpid())
+        return;
+    thread_of = getpid();
+    pending = NULL; /* the parent's */
+    pthread_condattr_t attributes;
+    pthread_t thread;
+    (void)pthread_condattr_init(&attributes); /* fails only on our bugs */
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&changed, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+    if (pthread_create(&thread, NULL, serve, NULL) != 0 || pthread_detach(thread) != 0)
+        abort();
+}
+
+static int read_begin(Store *store, StoreRead *read, Error *err)
+{
+    Pending *p = calloc(1, sizeof(*p));
+    if (!p)
+        return error_set(err, -ENOMEM, "out of memory");
+    bool struck = strikes(read->key);
+    p->store = (FarStore *)store;
+    p->read = read;
+    p->result = struck;
+    p->due_usec = struck && far->fault.delay_usec == FAR_HELD
+                      ? FAR_HELD
+                      : clock_monotonic_usec() + atomic_load(&far->delay_usec) +
+                            (struck ? far->fault.delay_usec : 0);
+    read->state = p;
+    atomic_fetch_add(&far->reads, 1);
+    atomic_fetch_add(&far->tables, read->offset == 0);
+    int n = atomic_fetch_add(&far->under_way, 1) + 1;
+    for (int most = atomic_load(&far->most_under_way);
+         n > most && !atomic_compare_exchange_weak(&far->most_under_way, &most, n);)
+        ;
+    (void)pthread_mutex_lock(&mutex);
+    start_thread();
+    p->next = pending;
+    pending = p;
+    (void)pthread_cond_broadcast(&changed);
+    (void)pthread_mutex_unlock(&mutex);
+    return 0;
+}
+
+static int end_read(StoreRead *read, bool cancel, Error *err)
+{
+    Pending *p = read->state;
+    (void)pthread_mutex_lock(&mutex);
+    while (!p->done && (p->taken || !cancel))
+        (void)pthread_cond_wait(&changed, &mutex);
+    Pending **link = &pending;
+    while (*link != p)
+        link = &(*link)->next;
+    *link = p->next;
+    (void)pthread_mutex_unlock(&mutex);
+    int r = p->result;
+    if (err && !cancel)
+        *err = p->error;
+    atomic_fetch_sub(&far->under_way, 1);
+    free(p);
+    read->state = NULL;
+    return r;
+}
+
+static int read_wait(Store *store, StoreRead *read, Error *err)
+{
+    (void)store;
+    return end_read(read, false, err);
+}
+
+static void read_cancel(Store *store, StoreRead *read)
+{
+    (void)store;
+    if (!read->state)
+        return;
+    atomic_fetch_add(&far->cancels, 1);
+    (void)end_read(read, true, NULL);
+}
+
+/* ---- the rest ---- */
+
+static int get_range(Store *store, const char *key, uint64_t offset, size_t n_bytes, void *buffer,
+                     Error *err)
+{
+    return get_now(store, key, offset, n_bytes, buffer, strikes(key), err);
+}
+
+static int get(Store *store, const char *key, size_t max_bytes, char **ret, size_t *ret_bytes,
+               Error *err)
+{
+    atomic_fetch_add(&far->gets, 1);
+    if (strikes(key) && far->fault.error < 0)
+        return error_set(err, far->fault.error, "%s/%s: the test says so", store->uri, key);
+    return store_get(inner(store), key, max_bytes, ret, ret_bytes, err);
+}
+
+static int fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err)
+{
+    atomic_fetch_add(&far->fetches, 1);
+    atomic_fetch_add(&far->bytes, n_bytes);
+    return store_fetch(inner(store), key, n_bytes, fd, err);
+}
+
+static int head(Store *store, const char *key, uint64_t *ret_bytes, Error *err)
+{
+    atomic_fetch_add(&far->heads, 1);
+    return store_head(inner(store), key, ret_bytes, err);
+}
+
+static int version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err)
+{
+    atomic_fetch_add(&far->versions, 1);
+    return store_version(inner(store), key, ret, err);
+}
+
+static int put(Store *store, const char *key, const struct iovec *parts, size_t n_parts,
+               StorePutFlags flags, Error *err)
+{
+    return store_put(inner(store), key, parts, n_parts, flags, err);
+}
+
+static int flush(Store *store, Error *err) { return store_flush(inner(store), err); }
+
+static int list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err)
+{
+    return store_list(inner(store), prefix, max, ret, err);
+}
+
+static int delete (Store *store, const char *key, Error *err)
+{
+    return store_delete(inner(store), key, err);
+}
+
+static int sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, void *context,
+                 size_t *ret_removed, Error *err)
+{
+    return store_sweep(inner(store), older_than_usec, may_remove, context, ret_removed, err);
+}
+
+static int local_path(Store *store, const char *key, char *ret, size_t size, Error *err)
+{
+    (void)ret;
+    (void)size;
+    return error_set(err, -EOPNOTSUPP, "%s/%s is far", store->uri, key);
+}
+
+static Store *far_free(Store *store)
+{
+    (void)store_free(inner(store));
+    free(store);
+    return NULL;
+}
+
+static const StoreBackend backend = {
+    .free = far_free,
+    .put = put,
+    .flush = flush,
+    .get = get,
+    .get_range = get_range,
+    .head = head,
+    .list = list,
+    .delete = delete,
+    .sweep = sweep,
+    .local_path = local_path,
+    .version = version,
+    .read_begin = read_begin,
+    .read_wait = read_wait,
+    .read_cancel = read_cancel,
+    .fetch = fetch,
+};
+
+int __real_store_open(const char *uri, Store **ret, Error *err);
+int __wrap_store_open(const char *uri, Store **ret, Error *err);
+
+int __wrap_store_open(const char *uri, Store **ret, Error *err)
+{
+    if (strncmp(uri, SCHEME, strlen(SCHEME)) != 0)
+        return __real_store_open(uri, ret, err);
+    FarStore *store = calloc(1, sizeof(*store));
+    if (!store || !(store->store.uri = strdup(uri))) {
+        free(store);
+        return error_set(err, -ENOMEM, "out of memory");
+    }
+    store->store.backend = &backend;
+    int r = __real_store_open(uri + strlen(SCHEME), &store->inner, err);
+    if (r < 0) {
+        free(store->store.uri);
+        free(store);
+        return r;
+    }
+    *ret = &store->store;
+    return 0;
+}
