@@ -6,6 +6,7 @@
 #include "base/json.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -155,20 +156,53 @@ static void keep(json_t **field, json_t *value)
     *field = json_incref(value);
 }
 
+/* %d is what units write for $CREDENTIALS_DIRECTORY: text begins with "%d/". */
+static bool find_credential(JsonReader *r, const Setting *s, const char *text, char *ret,
+                            size_t size)
+{
+    const char *folder = getenv("CREDENTIALS_DIRECTORY");
+    if (!folder)
+        json_refuse(r, s->key, "%s: only a service has credentials; CREDENTIALS_DIRECTORY is unset",
+                    text);
+    else if ((size_t)snprintf(ret, size, "%s/%s", folder, text + 3) >= size)
+        json_refuse(r, s->key, "%.40s... is longer than %zu bytes", text, size - 1);
+    else if (access(ret, R_OK) < 0)
+        json_refuse(r, s->key, "%s: %s: %s", text, ret, strerror(errno));
+    else
+        return true;
+    return false;
+}
+
+/* One KEY=VALUE; NULL: refused. */
+static json_t *read_pair(JsonReader *r, const Setting *s, size_t i, json_t *one)
+{
+    char file[PATH_MAX];
+    const char *text = json_string_value(one), *equals = text ? strchr(text, '=') : NULL;
+    if (!equals || equals == text) {
+        json_refuse(r, s->key, "element %zu is not a string \"KEY=VALUE\"", i);
+        return NULL;
+    }
+    if (strncmp(equals, "=%d/", 4) != 0)
+        return json_incref(one);
+    if (!find_credential(r, s, equals + 1, file, sizeof(file)))
+        return NULL;
+    return json_sprintf("%.*s=%s", (int)(equals - text), text, file);
+}
+
 static void read_list(JsonReader *r, const Setting *s, json_t **field)
 {
     json_t *list, *one;
     size_t i;
     if (!json_get_array(r, s->key, JSON_OPTIONAL, (size_t)s->max, &list))
         return;
+    _cleanup_json_ json_t *pairs = json_array();
     json_array_foreach (list, i, one) {
-        const char *text = json_string_value(one);
-        if (!text || !strchr(text, '=') || *text == '=') {
-            json_refuse(r, s->key, "element %zu is not a string \"KEY=VALUE\"", i);
+        json_t *pair = read_pair(r, s, i, one);
+        if (!pair)
             return;
-        }
+        json_array_append_new(pairs, pair);
     }
-    keep(field, list);
+    keep(field, pairs);
 }
 
 static void read_map(JsonReader *r, const Setting *s, json_t **field)
@@ -189,21 +223,13 @@ static void read_map(JsonReader *r, const Setting *s, json_t **field)
     keep(field, map);
 }
 
-/* %d is what units write for $CREDENTIALS_DIRECTORY. */
 static void read_file_name(JsonReader *r, const Setting *s, char *field)
 {
-    const char *text = NULL, *folder = getenv("CREDENTIALS_DIRECTORY");
-    if (!json_get_string(r, s->key, JSON_OPTIONAL, &text) || strncmp(text, "%d/", 3) != 0) {
+    const char *text = NULL;
+    if (!json_get_string(r, s->key, JSON_OPTIONAL, &text) || strncmp(text, "%d/", 3) != 0)
         json_get_text(r, s->key, JSON_OPTIONAL, field, s->size);
-        return;
-    }
-    if (!folder)
-        json_refuse(r, s->key, "%s: only a service has credentials; CREDENTIALS_DIRECTORY is unset",
-                    text);
-    else if ((size_t)snprintf(field, s->size, "%s/%s", folder, text + 3) >= s->size)
-        json_refuse(r, s->key, "%.40s... is longer than %zu bytes", text, s->size - 1);
-    else if (access(field, R_OK) < 0)
-        json_refuse(r, s->key, "%s: %s: %s", text, field, strerror(errno));
+    else
+        (void)find_credential(r, s, text, field, s->size); /* it refuses by itself */
 }
 
 /* An absent key keeps the field's default. */

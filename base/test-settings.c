@@ -10,13 +10,13 @@ typedef struct Config {
     int64_t n_nodes, n_bytes;
     double factor;
     char secret[48];
-    json_t *labels;
+    json_t *labels, *environment;
 } Config;
 
 static const Setting table[] = {
     SETTING(WHOLE, n_nodes, 1, 9, ""),   SETTING(INTEGER, n_bytes, 0, 1e12, ""),
     SETTING(NUMBER, factor, 0.5, 2, ""), SETTING(FILE, secret, 0, 0, ""),
-    SETTING(MAP, labels, 0, 2, ""),
+    SETTING(MAP, labels, 0, 2, ""),      SETTING(LIST, environment, 0, 3, ""),
 };
 static const Settings settings = {.table = table,
                                   .n = ELEMENTSOF(table),
@@ -86,7 +86,7 @@ static void refusals_name_key_and_value(_unused_ void **state)
 
 static void a_credential_lies_in_the_services_folder(_unused_ void **state)
 {
-    char folder[] = "/tmp/sdtrain-secret-XXXXXX", file[48];
+    char folder[] = "/tmp/sdtrain-secret-XXXXXX", file[48], word[64];
     Config c;
     Error err;
     (void)unsetenv("CREDENTIALS_DIRECTORY");
@@ -106,8 +106,16 @@ static void a_credential_lies_in_the_services_folder(_unused_ void **state)
     assert_string_equal(load("--secret %d/key", &c, &err), "");
     assert_string_equal(c.secret, file);
     assert_non_null(strstr(load("--secret %d/a-name-that-does-not-fit-in", &c, &err), "longer"));
+    assert_string_equal(load("--environment A=x%d/key --environment B=%d/key", &c, &err), "");
+    assert_string_equal(json_string_value(json_array_get(c.environment, 0)), "A=x%d/key");
+    (void)snprintf(word, sizeof(word), "B=%s", file);
+    assert_string_equal(json_string_value(json_array_get(c.environment, 1)), word);
+    json_decref(c.environment);
+    text = load("--environment A=b --environment B=%d/other", &c, &err);
+    assert_non_null(strstr(text, "environment: %d/other: /tmp/sdtrain-secret-"));
     assert_int_equal(folder_remove(folder, NULL), 0);
     (void)unsetenv("CREDENTIALS_DIRECTORY");
+    assert_non_null(strstr(load("--environment B=%d/key", &c, &err), "only a service"));
 }
 
 int main(void)

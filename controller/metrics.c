@@ -33,6 +33,8 @@ enum {
     JOB_RANKS,
     JOB_CHECKPOINT_STEP,
     JOB_CHECKPOINT_TIME,
+    JOB_UNSAVED,
+    JOB_DATA_WAIT,
     JOB_FAILURES,
     JOB_FAILURES_MAX,
     INCIDENTS,
@@ -120,6 +122,11 @@ static const MetricFamily families[FAMILIES] = {
                              OF_JOB},
     [JOB_CHECKPOINT_TIME] = {"sdtrain_job_checkpoint_timestamp_seconds", METRIC_GAUGE,
                              "When it was committed.", OF_JOB},
+    [JOB_UNSAVED] = {"sdtrain_job_unsaved_timestamp_seconds", METRIC_GAUGE,
+                     "Since when the job's checkpoints fail; 0: they do not.", OF_JOB},
+    [JOB_DATA_WAIT] = {"sdtrain_job_data_wait_timestamp_seconds", METRIC_GAUGE,
+                       "Since when its ranks wait for data; 0: they do not, or not for long.",
+                       OF_JOB},
     [JOB_FAILURES] = {"sdtrain_job_failures_without_progress", METRIC_GAUGE,
                       "Worlds in a row that ended without passing the furthest step.", OF_JOB},
     [JOB_FAILURES_MAX] = {"sdtrain_job_failures_without_progress_max", METRIC_GAUGE,
@@ -201,6 +208,8 @@ static void collect_progress(Metrics *m, const JobSurvey *j)
     metrics_set(m, JOB_SAMPLES, job, (double)j->samples_seen);
     metrics_set(m, JOB_SAMPLES_PER_SECOND, job, j->samples_per_sec);
     metrics_set(m, JOB_STEP_SECONDS, job, j->step_sec);
+    metrics_set(m, JOB_UNSAVED, job, seconds_of(j->unsaved_usec));
+    metrics_set(m, JOB_DATA_WAIT, job, seconds_of(j->waits_usec));
 }
 
 static void collect_job(Metrics *m, const JobSurvey *j)

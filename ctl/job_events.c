@@ -36,7 +36,10 @@ static void add_incident(json_t *events, const IncidentRecord *n)
     add(events, n->at_usec, "incident", n->generation, n->step,
         json_pack("{s:o}", "incident", model_incident_json(n)), "%s%s%s%s: %s", n->cause, rank,
         *n->node ? " on " : "", n->node, n->evidence);
-    if (n->state == INCIDENT_RESOLVED)
+    if (n->state == INCIDENT_RESOLVED && !model_ended_world(n))
+        add(events, n->resolved_usec, "over", n->generation, n->step,
+            json_pack("{s:s}", "id", n->id), "%s after %.2f s", n->cause, model_recovery_sec(n));
+    else if (n->state == INCIDENT_RESOLVED)
         add(events, n->first_step_usec ? n->first_step_usec : n->resolved_usec, "recovered",
             n->generation + 1, n->step, json_pack("{s:s}", "id", n->id),
             "from %s in %.2f s, %lld step%s again", n->cause, model_recovery_sec(n),

@@ -1,4 +1,5 @@
 /* job_status.c - `sdctl job status` and `job list`. */
+#include "base/clock.h"
 #include "ctl/arguments.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
@@ -35,6 +36,8 @@ static void print_incident(const IncidentRecord *n)
     printf(" at step %lld, generation %lld: ", (long long)n->step, (long long)n->generation);
     if (n->state == INCIDENT_OPEN)
         printf("OPEN\n");
+    else if (!model_ended_world(n))
+        printf("over after %s\n", span_text(model_recovery_sec(n), span));
     else
         printf("recovered in %s, %lld step%s again\n", span_text(model_recovery_sec(n), span),
                (long long)n->lost_steps, n->lost_steps == 1 ? "" : "s");
@@ -70,6 +73,28 @@ static void print_world(json_t *j)
     }
 }
 
+static double ago_sec(uint64_t usec)
+{
+    uint64_t now_usec = clock_realtime_usec();
+    return now_usec > usec ? (double)(now_usec - usec) * 1e-6 : 0;
+}
+
+/* What the job's store costs it just now. */
+static void print_store(const ModelJob *job)
+{
+    char span[SPAN_TEXT_BYTES];
+    const ProgressRecord *p = model_progress(job);
+    uint64_t next_usec = model_next_try_usec(job), now_usec = clock_realtime_usec();
+    if (p && p->unsaved_since_usec)
+        printf("  unsaved for %s: %s\n", span_text(ago_sec(p->unsaved_since_usec), span),
+               p->save_error);
+    if (p && p->waits_since_usec)
+        printf("  rank %d has waited for data for %s\n", p->waits_rank,
+               span_text(ago_sec(p->waits_since_usec), span));
+    if (next_usec > now_usec)
+        printf("  tries again in %s\n", span_text((double)(next_usec - now_usec) * 1e-6, span));
+}
+
 static void print_job(const Model *m, const ModelJob *job)
 {
     _cleanup_json_ json_t *j = model_job_json(m, job);
@@ -91,6 +116,7 @@ static void print_job(const Model *m, const ModelJob *job)
     if (json_is_object(checkpoint))
         printf("  checkpoint of step %lld, digest %s\n    %s\n", json_count(checkpoint, "step"),
                json_text(checkpoint, "digest"), json_text(checkpoint, "uri"));
+    print_store(job);
     print_world(j);
     for (size_t i = 0; i < m->n_incidents; i++)
         if (strcmp(m->incidents[i].job, job->name) == 0) {

@@ -63,7 +63,9 @@ static void say_incident(const View *v, const IncidentRecord *n, bool is_new)
     if (is_new)
         say(v, n->at_usec, "%s%s%s%s: %s", n->cause, rank, *n->node ? " on " : "", n->node,
             n->evidence);
-    if (n->state == INCIDENT_RESOLVED)
+    if (n->state == INCIDENT_RESOLVED && !model_ended_world(n))
+        say(v, n->resolved_usec, "%s is over after %.2f s", n->cause, model_recovery_sec(n));
+    else if (n->state == INCIDENT_RESOLVED)
         say(v, n->resolved_usec, "recovered from %s%s in %.2f s, %lld step%s again", n->cause, rank,
             model_recovery_sec(n), (long long)n->lost_steps, n->lost_steps == 1 ? "" : "s");
 }
@@ -96,6 +98,8 @@ static void format_line(const ModelJob *job, char line[LINE_MAX_BYTES])
         n += (size_t)snprintf(line + n, LINE_MAX_BYTES - n, "/%lld", (long long)p->steps);
     if (saved && saved->step > 0)
         n += (size_t)snprintf(line + n, LINE_MAX_BYTES - n, "  saved %lld", (long long)saved->step);
+    if (p->unsaved_since_usec && model_progress(job))
+        n += (size_t)snprintf(line + n, LINE_MAX_BYTES - n, "  UNSAVED");
     if (model_phase(job) == PHASE_RUNNING && job->has_progress && p->step_sec > 0)
         (void)snprintf(line + n, LINE_MAX_BYTES - n,
                        "  loss %.5f  %.1f samples/s  %d rank%s  ETA %s", p->loss,

@@ -501,6 +501,19 @@ double model_goodput(const ModelJob *job)
     return phase->goodput > 0 ? phase->goodput : NAN;
 }
 
+bool model_ended_world(const IncidentRecord *i) { return strcmp(i->cause, "store-trouble") != 0; }
+
+const ProgressRecord *model_progress(const ModelJob *job)
+{
+    return progress_is_present(job) && !model_has_ended(job) ? &job->progress : NULL;
+}
+
+uint64_t model_next_try_usec(const ModelJob *job)
+{
+    const PhaseRecord *phase = &job->phase;
+    return job->has_phase && phase->pause_usec ? phase->since_usec + phase->pause_usec : 0;
+}
+
 double model_recovery_sec(const IncidentRecord *i)
 {
     uint64_t end = i->first_step_usec ? i->first_step_usec : i->resolved_usec;

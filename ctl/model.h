@@ -91,6 +91,13 @@ double model_goodput(const ModelJob *job);
 /* From the fault to the first step that the next world completed; NAN while open. */
 double model_recovery_sec(const IncidentRecord *incident);
 
+/* It cost a world; else training went on beside it (store-trouble). */
+bool model_ended_world(const IncidentRecord *incident);
+/* What rank 0 of the present world last said; NULL: nothing, or the job has ended. */
+const ProgressRecord *model_progress(const ModelJob *job);
+/* Realtime of the next try after a failure; 0: none is waited for. */
+uint64_t model_next_try_usec(const ModelJob *job);
+
 /* The JSON of `job status -o json`; `job list -o json` is an array of it. NULL: out of memory. */
 json_t *model_job_json(const Model *model, const ModelJob *job);
 json_t *model_incident_json(const IncidentRecord *incident);

@@ -56,6 +56,11 @@ static json_t *checkpoint_json(const ModelJob *job)
                      hash_format(c->digest, digest));
 }
 
+static json_t *time_or_null(uint64_t usec)
+{
+    return usec ? json_real((double)usec * 1e-6) : json_null();
+}
+
 json_t *model_incident_json(const IncidentRecord *i)
 {
     json_t *phases =
@@ -68,9 +73,7 @@ json_t *model_incident_json(const IncidentRecord *i)
                      i->rank, "evidence", i->evidence, "generation", (json_int_t)i->generation,
                      "step", (json_int_t)i->step, "lost_steps", (json_int_t)i->lost_steps,
                      "resolved", i->state == INCIDENT_RESOLVED, "first_step_at",
-                     i->first_step_usec ? json_real((double)i->first_step_usec * 1e-6)
-                                        : json_null(),
-                     "phases", phases);
+                     time_or_null(i->first_step_usec), "phases", phases);
 }
 
 static json_t *incidents_json(const Model *m, const ModelJob *job)
@@ -80,6 +83,16 @@ static json_t *incidents_json(const Model *m, const ModelJob *job)
         if (strcmp(m->incidents[i].job, job->name) == 0)
             json_array_append_new(all, model_incident_json(&m->incidents[i]));
     return all;
+}
+
+static json_t *store_json(const ModelJob *job)
+{
+    static const ProgressRecord nothing = {0};
+    const ProgressRecord *p = model_progress(job);
+    p = p ? p : &nothing;
+    return json_pack("{s:o, s:s, s:o, s:o}", "unsaved_since", time_or_null(p->unsaved_since_usec),
+                     "save_error", p->save_error, "waits_since", time_or_null(p->waits_since_usec),
+                     "waits_rank", p->waits_since_usec ? json_integer(p->waits_rank) : json_null());
 }
 
 json_t *model_job_json(const Model *m, const ModelJob *job)
@@ -95,7 +108,8 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
     const double step_sec = job->progress.samples_per_sec > 0 && spec
                                 ? (double)spec->train.global_batch / job->progress.samples_per_sec
                                 : NAN;
-    return json_pack("{s:s, s:s, s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o}",
+    return json_pack("{s:s, s:s, s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, "
+                     "s:o}",
                      "job", job->name, "phase", job_phase_name(model_phase(job)), "reason",
                      job->has_phase ? job->phase.reason : "no controller has looked at it yet",
                      "generation", (json_int_t)(job->has_world ? job->world.generation : 0),
@@ -106,5 +120,6 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
                      running ? real_or_null(job->progress.samples_per_sec) : json_null(), "eta_s",
                      running ? real_or_null((double)(steps - step) * step_sec) : json_null(),
                      "checkpoint", checkpoint_json(job), "incidents", incidents_json(m, job),
-                     "goodput", real_or_null(model_goodput(job)));
+                     "goodput", real_or_null(model_goodput(job)), "store", store_json(job),
+                     "next_try_at", time_or_null(model_next_try_usec(job)));
 }

@@ -129,7 +129,7 @@ static void put_tiles(FILE *to, const Report *r)
     double lost_sec = 0;
     long long again = 0;
     for (size_t i = 0; (n = report_next_incident(r, &i)); n_incidents++) {
-        double sec = model_recovery_sec(n);
+        double sec = model_ended_world(n) ? model_recovery_sec(n) : 0;
         lost_sec += isfinite(sec) ? sec : 0;
         again += n->lost_steps;
     }

@@ -1,6 +1,7 @@
 /* test-ctl-show.c - verbs that read: JSON fields, words for people, logs, report and export. */
 #include "base/testing.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "ctl/testing-ctl.h"
 
@@ -123,6 +124,41 @@ static void status_has_the_documented_fields(void **state)
     j = ctl_json(lab);
     assert_int_equal(json_array_size(j), 1);
     assert_string_equal(json_string_value(at(json_array_get(j, 0), "job")), "a");
+    json_decref(j);
+}
+
+static void what_the_store_costs_is_told(void **state)
+{
+    CtlLab *lab = *state;
+    ctl_put_running_job(lab, "a");
+    ProgressRecord progress = {.generation = 2,
+                               .step = 12,
+                               .steps = 100,
+                               .unsaved_since_usec = clock_realtime_usec() - 95 * USEC_PER_SEC,
+                               .save_error = "s3://b/c: no answer",
+                               .waits_since_usec = UINT64_C(1700000040000000),
+                               .waits_rank = 1};
+    CTL_PUT(lab, KEY_PROGRESS, "a", progress_record, progress);
+    assert_int_equal(ctl_run(lab, "job status a"), 0);
+    assert_contains(lab->out, "unsaved for 1 min ");
+    assert_contains(lab->out, "s3://b/c: no answer");
+    assert_contains(lab->out, "rank 1 has waited for data for ");
+    assert_null(strstr(lab->out, "tries again"));
+
+    PhaseRecord phase = {.phase = PHASE_RECOVERING,
+                         .generation = 2,
+                         .since_usec = clock_realtime_usec(),
+                         .pause_usec = 3540 * USEC_PER_SEC,
+                         .reason = "pauses 3540 s after store-unreachable"};
+    CTL_PUT(lab, KEY_PHASES, "a", phase_record, phase);
+    assert_int_equal(ctl_run(lab, "job status a"), 0);
+    assert_contains(lab->out, "tries again in 5");
+    assert_int_equal(ctl_run(lab, "job status a -o json"), 0);
+    json_t *j = ctl_json(lab), *store = at(j, "store");
+    assert_true(json_real_value(at(store, "waits_since")) == 1700000040.0);
+    assert_int_equal(json_integer_value(at(store, "waits_rank")), 1);
+    assert_string_equal(json_string_value(at(store, "save_error")), "s3://b/c: no answer");
+    assert_true(json_real_value(at(j, "next_try_at")) > 1700003600.0);
     json_decref(j);
 }
 
@@ -458,6 +494,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(status_has_the_documented_fields),
+        cmocka_unit_test(what_the_store_costs_is_told),
         cmocka_unit_test(people_read_culprit_cause_and_evidence),
         cmocka_unit_test(events_come_in_the_order_of_time),
         cmocka_unit_test(the_cluster_says_what_is_wrong_first),

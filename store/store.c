@@ -147,7 +147,7 @@ Store *store_free(Store *store)
 {
     if (!store)
         return NULL;
-    free(store->uri);
+    _cleanup_free_ char *uri = store->uri; /* what is under way may name it until it has ended */
     return store->backend->free(store);
 }
 

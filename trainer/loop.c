@@ -181,6 +181,7 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
         return 0;
 
     const int64_t seen = s->state->scalars.position;
+    const SaverTrouble *trouble = saver_trouble(l->saver);
     int r = saver_record(l->saver, step, result, seen, err);
     if (r < 0)
         return r;
@@ -194,7 +195,9 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
                         .steps = s->job->train.steps,
                         .step_sec = sec,
                         .data_sec = data_sec,
-                        .failed_saves = saver_failed(l->saver)};
+                        .failed_saves = trouble->n_failed,
+                        .unsaved_since_usec = trouble->since_usec};
+    (void)snprintf(m.save_error, sizeof(m.save_error), "%s", trouble->error.text);
     if (!host_is_daemon(s->host))
         log_info("step %lld/%lld loss %.6f, %.1f samples/s", (long long)step, (long long)m.steps,
                  result->loss, m.samples_per_sec);

@@ -13,7 +13,9 @@ enum {
     VERDICT_TIMEOUT_SEC =
         1800, /* etcd without quorum: training waits only where a save must be there */
     TRIES = 3,
-    RETRY_SEC = 2, /* doubles: a store that is out for some seconds costs nothing but these */
+    RETRY_SEC = 2,    /* doubles: a store that is out for some seconds costs nothing but these */
+    CATCH_UP_SEC = 1, /* after a periodic save that failed; doubles */
+    CATCH_UP_MAX_SEC = 60,
     LINE_BYTES = 320,
 };
 
@@ -25,7 +27,10 @@ struct Saver {
     int64_t saving_step;      /* of the save in flight */
     bool awaiting;            /* rank 0: `saved` is said, the verdict is not there */
     CheckpointResult written; /* newest */
-    int64_t n_failed;         /* saves */
+    uint64_t begun_usec;      /* of the newest save */
+    SaverTrouble trouble;
+    uint64_t catch_up_usec; /* a save is due from then on; 0: only at its step */
+    uint64_t pause_usec;    /* before the next one that is due by itself */
 };
 
 int saver_new(Session *session, Saver **ret, Error *err)
@@ -54,9 +59,16 @@ Saver *saver_free(Saver *saver)
 
 Hash saver_digest(const Saver *saver) { return saver->written.digest; }
 
-int64_t saver_failed(const Saver *saver) { return saver->n_failed; }
+const SaverTrouble *saver_trouble(const Saver *saver) { return &saver->trouble; }
 
 const char *saver_uri(const Saver *saver) { return saver->written.uri; }
+
+/* The last save failed, and the pause after it is over. */
+static bool catches_up(const Saver *s)
+{
+    return s->catch_up_usec > 0 && clock_boottime_usec() >= s->catch_up_usec &&
+           !checkpoint_busy(s->session->writer);
+}
 
 uint32_t saver_word(Saver *s, int64_t step)
 {
@@ -69,7 +81,8 @@ uint32_t saver_word(Saver *s, int64_t step)
         return WORD_SAVE | WORD_MUST;
     if (job->checkpoint.keep_every > 0 && step % job->checkpoint.keep_every == 0)
         return WORD_SAVE | WORD_MUST;
-    if (step % job->checkpoint.every_steps != 0 && !(wishes & WISH_SAVE))
+    const bool due = step % job->checkpoint.every_steps == 0 || (wishes & WISH_SAVE);
+    if (!due && !catches_up(s))
         return WORD_NONE;
     if (s->awaiting || checkpoint_busy(s->session->writer)) {
         log_warning("step %lld is not saved: the save of step %lld is still in flight",
@@ -117,6 +130,25 @@ static void drop_lines(Saver *s, int64_t step)
         s->lines[s->n_lines_bytes] = '\0';
     }
     s->committed_step = step;
+}
+
+/* What a save that is over says about the next one. */
+static void note_result(Saver *s, const CheckpointResult *result)
+{
+    if (result->phase == CHECKPOINT_WRITTEN) {
+        if (s->trouble.since_usec > 0)
+            log_info("checkpoints can be written again STEP=%lld", (long long)result->step);
+        s->trouble.since_usec = s->catch_up_usec = s->pause_usec = 0;
+        s->trouble.error = ERROR_INIT;
+    }
+    if (result->phase != CHECKPOINT_FAILED)
+        return;
+    s->trouble.n_failed++;
+    s->trouble.since_usec = s->trouble.since_usec ?: s->begun_usec;
+    s->trouble.error = result->error;
+    s->pause_usec =
+        MIN(MAX(2 * s->pause_usec, CATCH_UP_SEC * USEC_PER_SEC), CATCH_UP_MAX_SEC * USEC_PER_SEC);
+    s->catch_up_usec = clock_boottime_usec() + s->pause_usec;
 }
 
 static ChannelStoreUse use_of_stores(const Session *session)
@@ -171,7 +203,7 @@ int saver_pump(Saver *s, Error *err)
 {
     CheckpointResult result;
     checkpoint_poll(s->session->writer, &result);
-    s->n_failed += result.phase == CHECKPOINT_FAILED;
+    note_result(s, &result);
     if (result.phase == CHECKPOINT_FAILED)
         log_error("the checkpoint of step %lld failed, training goes on: %s STEP=%lld",
                   (long long)result.step, result.error.text, (long long)result.step);
@@ -195,7 +227,7 @@ static int drain(Saver *s, CheckpointPhase *ret_phase, Error *err)
         return error_errno(err, r, "waiting for the checkpoint of step %lld",
                            (long long)s->saving_step);
     *ret_phase = result.phase;
-    s->n_failed += result.phase == CHECKPOINT_FAILED;
+    note_result(s, &result);
     if (result.phase == CHECKPOINT_FAILED) {
         log_error("the checkpoint of step %lld failed: %s STEP=%lld", (long long)result.step,
                   result.error.text, (long long)result.step);
@@ -219,6 +251,7 @@ static int drain(Saver *s, CheckpointPhase *ret_phase, Error *err)
 static int begin(Saver *s, int64_t step, Error *err)
 {
     s->saving_step = step;
+    s->begun_usec = clock_boottime_usec();
     bool writes_metrics = s->session->rank == 0;
     return checkpoint_begin(s->session->writer, s->session->state,
                             writes_metrics ? (s->lines ? s->lines : "") : NULL,

@@ -3,13 +3,15 @@
  *
  * Rank 0 decides before a step's update whether the step is saved; the word rides in the update's
  * collective, so all ranks agree. A periodic save that is due while one is in flight is skipped and
- * logged; the first, the last, a leave's and a keep_every one wait.
+ * logged; the first, the last, a leave's and a keep_every one wait. After one that failed the next
+ * one does not wait for its step: it is due after a pause of a second, which doubles to a minute,
+ * until one is written.
  *
  * Ownership: saver_new() gives the caller a Saver; borrows the Session.
  * Units:     steps that are done.
  * Errors:    -ESTALE the world is over (refused); -EPIPE the daemon is gone; a save that must be
  *            there and failed three times: its store's error. A periodic save that fails is
- *            logged and tried again when the next is due.
+ *            logged and told (saver_trouble()).
  * Threads:   the training thread.
  */
 #pragma once
@@ -36,5 +38,12 @@ int saver_save(Saver *saver, int64_t step, uint32_t word, Error *err);
 int saver_pump(Saver *saver, Error *err);
 /* Of the newest save that is written. */
 Hash saver_digest(const Saver *saver);
-int64_t saver_failed(const Saver *saver);  /* saves that could not be written, so far */
 const char *saver_uri(const Saver *saver); /* its manifest */
+
+typedef struct SaverTrouble {
+    int64_t n_failed; /* saves that could not be written, so far */
+    uint64_t
+        since_usec; /* begin of the first one since one could be written; 0: the last was good */
+    Error error;    /* of the newest one that failed; code 0: the last was good */
+} SaverTrouble;
+const SaverTrouble *saver_trouble(const Saver *saver);

@@ -27,6 +27,7 @@ typedef struct Rank {
     int fd;
     ChannelMessage saved; /* newest */
     int64_t step;         /* newest reported */
+    ChannelMessage told;  /* how */
     ChannelMessage error; /* with text, when it said one */
 } Rank;
 
@@ -104,6 +105,7 @@ static ChannelMessage hear(Rank *rank)
             assert_int_equal(m.steps, STEPS);
             assert_int_equal(m.samples_seen, 4 * m.step);
             rank->step = m.step;
+            rank->told = m;
         }
         if (m.type == CHANNEL_SAVED)
             rank->saved = m;
@@ -240,6 +242,33 @@ static void saves_when_asked(void **unused)
     commit(rank, 1);
     ChannelMessage done = serve_until_done(rank, 1);
     check_finished(&done);
+    assert_int_equal(end(rank), EXIT_DONE);
+}
+
+/* A save that fails is told with each step, and made up for without being due. */
+static void catches_up_after_a_failed_save(void **unused)
+{
+    (void)unused;
+    Rank *rank = &ranks[0];
+    _cleanup_free_ char *text = testing_job_text(&files, "late", "");
+    start_with(rank, "checkpoint.manifest.before=eio@2,loop.compute=slow@*");
+    assign(rank, text, 1, 0, 1, NULL);
+    (void)expect(rank, CHANNEL_READY);
+    say(rank, (ChannelMessage){.type = CHANNEL_GO, .generation = 1});
+    (void)expect(rank, CHANNEL_SAVED);
+    say(rank, (ChannelMessage){.type = CHANNEL_CHECKPOINT, .generation = 1}); /* it will fail */
+    commit(rank, 1);
+    ChannelMessage saved = expect(rank, CHANNEL_SAVED);
+    assert_true(saved.step > 1 && saved.step < STEPS); /* nobody asked for this one */
+    assert_int_equal(rank->told.failed_saves, 1);
+    assert_true(rank->told.unsaved_since_usec > 0);
+    assert_non_null(strstr(rank->told.save_error, "manifest.json"));
+    commit(rank, 1);
+    ChannelMessage done = serve_until_done(rank, 1);
+    check_finished(&done);
+    assert_int_equal(rank->told.failed_saves, 1);
+    assert_int_equal(rank->told.unsaved_since_usec, 0);
+    assert_string_equal(rank->told.save_error, "");
     assert_int_equal(end(rank), EXIT_DONE);
 }
 
@@ -428,6 +457,7 @@ int main(void)
         cmocka_unit_test_teardown(a_whole_life, end_all), /* makes the reference */
         cmocka_unit_test_teardown(leaves_when_told_and_goes_on, end_all),
         cmocka_unit_test_teardown(saves_when_asked, end_all),
+        cmocka_unit_test_teardown(catches_up_after_a_failed_save, end_all),
         cmocka_unit_test_teardown(ends_when_refused, end_all),
         cmocka_unit_test_teardown(ends_with_its_daemon, end_all),
         cmocka_unit_test_teardown(says_what_is_wrong, end_all),

@@ -399,7 +399,8 @@ static bool decide_resize(Cluster *c, Job *job, Decision *d)
         say_sizes(&t, "resizes", job->world.size, plan.size);
         return ask_to_leave(c, job, PHASE_RESIZING, reason, d);
     }
-    if (plan.size < job->world.size || somebody_waits(c, job) || !may_grow_now(c, job))
+    if (plan.size < job->world.size || somebody_waits(c, job) || !may_grow_now(c, job) ||
+        incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) /* it could not save and leave */
         return false;
     say_sizes(&t, "grows", job->world.size, plan.size);
     (void)ask_to_leave(c, job, PHASE_RESIZING, reason, d);

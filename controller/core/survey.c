@@ -61,6 +61,10 @@ bool cluster_survey_job(const Cluster *c, int i, JobSurvey *ret)
     ret->loss = p->loss;
     ret->samples_per_sec = ret->phase == PHASE_RUNNING ? p->samples_per_sec : 0;
     ret->step_sec = p->step_sec;
+    if (p->generation == job->world.generation && !is_over(ret->phase)) {
+        ret->unsaved_usec = p->unsaved_since_usec;
+        ret->waits_usec = p->waits_since_usec;
+    }
     ret->goodput = goodput_of(c, job);
     ret->has_checkpoint = newest != NULL;
     ret->checkpoint_step = newest ? newest->step : 0;

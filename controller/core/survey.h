@@ -20,7 +20,8 @@ typedef struct JobSurvey {
     bool has_progress; /* of the present or an earlier generation; then: */
     int64_t step, samples_seen;
     double loss, samples_per_sec, step_sec;
-    double goodput; /* -1 unknown */
+    uint64_t unsaved_usec, waits_usec; /* of the present generation: since when; 0: it is well */
+    double goodput;                    /* -1 unknown */
     bool has_checkpoint;
     int64_t checkpoint_step;
     uint64_t checkpoint_usec; /* when it was committed */

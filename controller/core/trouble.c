@@ -9,9 +9,11 @@
 
 #include <string.h>
 
+/* What rank 0's node said before the last commit is out of date. */
 static const ProgressRecord *present_progress(const Job *job)
 {
-    bool present = job->progress_stamp.mod && job->progress.generation == job->world.generation;
+    bool present = job->progress_stamp.mod > job->checkpoints_stamp.mod &&
+                   job->progress.generation == job->world.generation;
     return present ? &job->progress : NULL;
 }
 

@@ -33,7 +33,10 @@ static const struct {
                      "the job again."},
     {"checkpoint-corrupt", "A checkpoint did not verify and was struck out. Check the storage "
                            "under checkpoint.uri."},
-    {"store-unreachable", "Trainers cannot reach data or checkpoints. Check that storage."},
+    {"store-unreachable", "Trainers cannot reach data or checkpoints, or are refused. Check that "
+                          "storage and the nodes' credentials; the job tries again by itself."},
+    {"store-trouble", "The job trains on, but nothing is saved or its data are late. Check the "
+                      "storage that the evidence names: a failure now costs all since that step."},
     {"hang", "A rank made no progress and was killed. If it happens again on this node, drain it."},
     {"unreachable",
      "Other ranks could not reach this node. Check its network and its address setting."},

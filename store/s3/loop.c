@@ -156,7 +156,7 @@ int loop_open(S3Client *client, Error *err)
     SET(CURLMOPT_TIMERFUNCTION, on_timeout);
     SET(CURLMOPT_TIMERDATA, client);
     SET(CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
-    SET(CURLMOPT_MAXCONNECTS, (long)client->options.connections + 4); /* kept open; and hedges' */
+    SET(CURLMOPT_MAXCONNECTS, (long)client->options.connections * 11 / 10 + 1); /* hedges', too */
 #undef SET
     if (code != CURLM_OK)
         return error_set(err, -EIO, "S3 client: libcurl: %s", curl_multi_strerror(code));

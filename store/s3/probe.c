@@ -132,7 +132,7 @@ int s3_probe(S3Store *s3, S3Abilities *ret, Error *err)
     const Site *site = site_find(s3);
     if (site) {
         can = site->can;
-    } else if (s3->probe_failed_usec >= begun_usec) { /* while this one waited */
+    } else if (s3->probe_failed_usec > begun_usec) { /* while this one waited */
         r = error_set(err, s3->probe_failure.code, "%s", s3->probe_failure.text);
     } else if ((r = ask(s3, &can, &s3->probe_failure)) == 0) {
         site_keep(s3, &can);

@@ -136,8 +136,7 @@ static int begin_try(S3Client *client, S3Request *request, uint8_t *buffer)
     if (r < 0) {
         free(buffer);
         bool later = r == -EAGAIN || r == -EHOSTUNREACH;
-        (void)error_set(&request->error, r, "no credentials from %s%s%s",
-                        s3_identity_source(client->identity), err.text[0] ? ": " : "", err.text);
+        (void)error_set(&request->error, r, "no credentials: %s", err.text);
         return later ? -EAGAIN : r;
     }
 
@@ -177,12 +176,14 @@ void queue_start(S3Client *client)
 
 /* ---- time ---- */
 
+/* A few more than the limit may be under way for it, unless the server said that it is too much. */
 static bool may_hedge(const S3Client *client, const S3Request *request)
 {
+    const RetryLimit *limit = &client->limit;
     uint64_t hedges = atomic_load(&client->hedges);
-    return request->ranged && request->buffer && request->progress.tries[0] &&
-           !request->progress.tries[1] && client->n_tries < client->limit.now &&
-           (uint64_t)client->n_hedges * 100 <= (uint64_t)client->limit.now * HEDGES_PERCENT &&
+    return request->ranged && request->progress.tries[0] && !request->progress.tries[1] &&
+           (client->n_tries < limit->now || limit->now == limit->most) &&
+           client->n_hedges * 100 <= limit->now * HEDGES_PERCENT &&
            hedges * 100 < client->ranged_gets * HEDGES_PERCENT + HEDGES_FREE * 100;
 }
 
@@ -275,7 +276,7 @@ static void adopt(S3Client *client, S3Request *request, S3Try *t)
         memcpy(request->buffer, t->buffer, request->n_bytes);
     }
     learn(client, t);
-    if (!t->into_buffer && request->text_max > 0) {
+    if (t->text_must_fit) {
         request->text = TAKE_PTR(t->text);
         request->n_text = t->n_text;
     }

@@ -37,6 +37,57 @@ static void test_broken_replies(_unused_ void **state)
     world_free(w);
 }
 
+/* Every byte of a reply's head, and some of its body, is once the last one. */
+static void test_reset_at_any_byte(_unused_ void **state)
+{
+    enum { N = 200 };
+    static FakeStep steps[N];
+    static S3Request requests[N];
+    for (size_t i = 0; i < N; i++)
+        steps[i] = (FakeStep){.act = i % 2 ? FAKE_RESET : FAKE_TRUNCATE, .n = i};
+    World *w = world_new(steps, N);
+    for (size_t i = 0; i < N; i++) {
+        requests[i] = world_get(i, N);
+        requests[i].buffer = world_landing + i * N;
+    }
+    for (size_t i = 0; i < N; i++)
+        s3_begin(w->client, &requests[i]);
+    for (size_t i = 0; i < N; i++) {
+        Error err = ERROR_INIT;
+        if (s3_wait(w->client, &requests[i], &err) < 0)
+            fail_msg("%zu: %s", i, err.text);
+        assert_memory_equal(world_landing + i * N, world_blob + i, N);
+    }
+    S3Counts counts;
+    s3_client_counts(w->client, &counts);
+    assert_true(counts.retries >= N / 2);
+    world_free(w);
+}
+
+/* What the server says is too much halves what is under way; afterwards it grows again. */
+static void test_slow_down(_unused_ void **state)
+{
+    enum { N = 64, TOO_MUCH = 8 };
+    static FakeStep steps[TOO_MUCH];
+    static S3Request requests[N];
+    for (size_t i = 0; i < TOO_MUCH; i++)
+        steps[i] = (FakeStep){.act = FAKE_ANSWER, .status = 503, .code = "SlowDown"};
+    World *w = world_new(steps, TOO_MUCH);
+    for (size_t i = 0; i < N; i++) {
+        requests[i] = world_get(i, 1000);
+        requests[i].buffer = world_landing + i * 1000;
+        s3_begin(w->client, &requests[i]);
+    }
+    for (size_t i = 0; i < N; i++)
+        assert_int_equal(s3_wait(w->client, &requests[i], NULL), 0);
+    S3Counts counts;
+    s3_client_counts(w->client, &counts);
+    assert_int_equal(counts.slow_downs, TOO_MUCH);
+    assert_int_equal(counts.retries, TOO_MUCH);
+    assert_int_equal(counts.concurrency, 8); /* 4, and 64 successes more */
+    world_free(w);
+}
+
 static void test_wrong_ranges(_unused_ void **state)
 {
     WORLD(
@@ -64,6 +115,25 @@ static void test_stalls(_unused_ void **state)
     w->options.stall_usec = 300 * USEC_PER_MSEC;
     world_open_client(w);
     world_expect_range(w, 0, 100000, 4);
+    world_free(w);
+}
+
+/* A server that takes no more of a body. */
+static void test_body_stalls(_unused_ void **state)
+{
+    WORLD({.act = FAKE_HOLD, .n = 1000});
+    w->options.stall_usec = 300 * USEC_PER_MSEC;
+    world_open_client(w);
+    struct iovec large = {.iov_base = world_blob, .iov_len = sizeof(world_blob)};
+    S3Request put = {.method = S3_PUT,
+                     .bucket = "bucket",
+                     .key = "large",
+                     .body = &large,
+                     .n_body = 1,
+                     .repeatable = true};
+    assert_int_equal(s3_do(w->client, &put, NULL), 0);
+    assert_int_equal(put.tries, 2);
+    assert_true(fake_has(w->fake, "/bucket/large", world_blob, sizeof(world_blob)));
     world_free(w);
 }
 
@@ -244,8 +314,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused_for_now),
         cmocka_unit_test(test_broken_replies),
+        cmocka_unit_test(test_reset_at_any_byte),
+        cmocka_unit_test(test_slow_down),
         cmocka_unit_test(test_wrong_ranges),
         cmocka_unit_test(test_stalls),
+        cmocka_unit_test(test_body_stalls),
         cmocka_unit_test(test_body_cut),
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_nobody_there),

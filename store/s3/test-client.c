@@ -2,8 +2,10 @@
 #include "store/s3/testing-client.h"
 
 #include "base/clock.h"
+#include "store/s3/testing-endpoint.h"
 
 #include <errno.h>
+#include <semaphore.h>
 #include <string.h>
 
 /* ---- what works ---- */
@@ -37,6 +39,10 @@ static void test_objects(_unused_ void **state)
     get =
         (S3Request){.method = S3_GET, .bucket = "bucket", .key = "empty", .buffer = world_landing};
     assert_int_equal(s3_do(w->client, &get, &err), 0);
+    get = (S3Request){.method = S3_GET, .bucket = "bucket", .key = "empty"};
+    assert_int_equal(s3_do(w->client, &get, &err), 0);
+    assert_string_equal(get.text, "");
+    free(get.text);
 
     S3Request delete = {.method = S3_DELETE, .bucket = "bucket", .key = "blob"};
     assert_int_equal(s3_do(w->client, &delete, &err), 0);
@@ -49,7 +55,7 @@ static void test_objects(_unused_ void **state)
 
     S3Counts counts;
     s3_client_counts(w->client, &counts);
-    assert_int_equal(counts.requests, 9);
+    assert_int_equal(counts.requests, 10);
     assert_int_equal(counts.retries, 0);
     assert_true(counts.bytes_in > BLOB_BYTES);
     world_free(w);
@@ -262,13 +268,32 @@ static void test_region(_unused_ void **state)
     world_free(w);
 }
 
+/* A bucket in the host's name: names below localhost are looked up by libcurl itself. */
+static void test_virtual_hosts(_unused_ void **state)
+{
+    World *w = world_new(NULL, 0);
+    w->steps.header = "host";
+    w->options.addressing = S3_ADDRESS_VIRTUAL;
+    (void)snprintf(w->endpoint, sizeof(w->endpoint), "http://localhost:%d", fake_port(w->fake));
+    w->client = s3_client_close(w->client);
+    assert_int_equal(s3_client_open(&w->options, &w->client, NULL), 0);
+    S3Request put = world_put("k", false);
+    assert_int_equal(s3_do(w->client, &put, NULL), 0);
+    char host[64];
+    (void)snprintf(host, sizeof(host), "bucket.localhost:%d", fake_port(w->fake));
+    assert_string_equal(w->steps.seen[0], host);
+    assert_true(fake_has(w->fake, "/k", "hello world", 11));
+    put.bucket = "no_host";
+    assert_int_equal(s3_do(w->client, &put, NULL), -EINVAL);
+    world_free(w);
+}
+
 static void test_redirect(_unused_ void **state)
 {
     World *there = world_new(NULL, 0);
     there->steps.header = "host";
     static char location[128];
-    (void)snprintf(location, sizeof(location),
-                   "Location: http://localhost:%d/bucket/blob?x=1\r\n",
+    (void)snprintf(location, sizeof(location), "Location: http://localhost:%d/bucket/blob?x=1\r\n",
                    fake_port(there->fake));
     static FakeStep steps[2];
     steps[0] = (FakeStep){.act = FAKE_ANSWER,
@@ -292,14 +317,78 @@ static void test_redirect_in_circles(_unused_ void **state)
     static char location[128];
     static FakeStep steps[8];
     World *w = world_new(steps, ELEMENTSOF(steps));
-    (void)snprintf(location, sizeof(location),
-                   "Location: http://127.0.0.1:%d/bucket/blob\r\n", fake_port(w->fake));
+    (void)snprintf(location, sizeof(location), "Location: http://127.0.0.1:%d/bucket/blob\r\n",
+                   fake_port(w->fake));
     for (size_t i = 0; i < ELEMENTSOF(steps); i++)
         steps[i] = (FakeStep){.act = FAKE_ANSWER, .status = 301, .headers = location};
     S3Request get = world_get(0, 100);
     assert_int_equal(s3_do(w->client, &get, NULL), -EIO);
     assert_int_equal(get.tries, 4);
     world_free(w);
+}
+
+/* A container's credentials, which come late; the second ones have another name. */
+typedef struct Container {
+    sem_t may;
+    atomic_int n;
+} Container;
+
+static bool give_credentials(void *context, _unused_ const EndpointRequest *request, char *ret,
+                             size_t size)
+{
+    Container *container = context;
+    while (sem_wait(&container->may) < 0)
+        ;
+    char json[256];
+    (void)snprintf(json, sizeof(json),
+                   "{\"AccessKeyId\": \"AK%d\", \"SecretAccessKey\": \"S\", \"Token\": \"T%d\", "
+                   "\"Expiration\": \"2099-01-01T00:00:00Z\"}",
+                   atomic_load(&container->n), atomic_load(&container->n));
+    atomic_fetch_add(&container->n, 1);
+    endpoint_reply(ret, size, 200, 0, json);
+    return true;
+}
+
+static void test_credentials_that_come_late(_unused_ void **state)
+{
+    Container container = {.n = 1};
+    assert_int_equal(sem_init(&container.may, 0, 0), 0);
+    Endpoint *endpoint = endpoint_start("127.0.0.1:0", give_credentials, &container);
+    char url[64];
+    (void)snprintf(url, sizeof(url), "http://127.0.0.1:%d/c", endpoint_port(endpoint));
+    (void)unsetenv("AWS_ACCESS_KEY_ID");
+    (void)unsetenv("AWS_SECRET_ACCESS_KEY");
+    (void)setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", url, 1);
+    (void)setenv("AWS_CONFIG_FILE", "/dev/null", 1);
+    (void)setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null", 1);
+    WORLD({0}, {.act = FAKE_ANSWER, .status = 400, .code = "ExpiredToken"});
+    w->steps.header = "authorization";
+
+    S3Request early = world_get(0, 1000);
+    early.deadline_usec = clock_boottime_usec() + 100 * USEC_PER_MSEC;
+    Error err = ERROR_INIT;
+    assert_int_equal(s3_do(w->client, &early, &err), -EHOSTUNREACH);
+    assert_non_null(strstr(err.text, "the last: no credentials: "));
+    assert_int_equal(fake_requests(w->fake), 0);
+
+    S3Request get = world_get(0, 1000);
+    s3_begin(w->client, &get);
+    (void)sem_post(&container.may);
+    assert_int_equal(s3_wait(w->client, &get, NULL), 0);
+    assert_int_equal(get.tries, 1);
+    assert_non_null(strstr(w->steps.seen[0], "Credential=AK1/"));
+
+    (void)sem_post(&container.may);
+    world_expect_range(w, 0, 1000, 2);
+    assert_non_null(strstr(w->steps.seen[1], "Credential=AK1/"));
+    assert_non_null(strstr(w->steps.seen[2], "Credential=AK2/"));
+    assert_non_null(strstr(w->steps.seen[2], "x-amz-security-token"));
+
+    world_free(w);
+    endpoint_stop(endpoint);
+    (void)sem_destroy(&container.may);
+    (void)unsetenv("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+    (void)world_set_up(NULL);
 }
 
 static void test_expired_credentials(_unused_ void **state)
@@ -403,8 +492,10 @@ int main(void)
         cmocka_unit_test(test_payload_hashes),
         cmocka_unit_test(test_clock),
         cmocka_unit_test(test_region),
+        cmocka_unit_test(test_virtual_hosts),
         cmocka_unit_test(test_redirect),
         cmocka_unit_test(test_redirect_in_circles),
+        cmocka_unit_test(test_credentials_that_come_late),
         cmocka_unit_test(test_expired_credentials),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_close_under_way),

@@ -303,22 +303,23 @@ static bool answer(Connection *connection, const FakeStep *step, Reply *reply)
 }
 
 /* False: the connection ended, or the script says that it does. */
-static bool read_body(int fd, const FakeStep *step, const char *begun, size_t n_begun,
-                      uint8_t *body, size_t n_body)
+static bool read_body(const Connection *connection, const FakeStep *step, const char *begun,
+                      size_t n_begun, uint8_t *body, size_t n_body)
 {
+    bool cut = step->act == FAKE_DEAF || step->act == FAKE_HOLD;
     size_t n = MIN(n_begun, n_body);
     memcpy(body, begun, n);
-    while (n < n_body) {
-        if (step->act == FAKE_DEAF && n >= step->n)
-            break;
-        ssize_t got = recv(fd, body + n, n_body - n, 0);
+    while (n < n_body && !(cut && n >= step->n)) {
+        ssize_t got = recv(connection->fd, body + n, n_body - n, 0);
         if (got <= 0)
             return false;
         n += (size_t)got;
     }
     if (step->act == FAKE_DEAF)
-        reset(fd);
-    return step->act != FAKE_DEAF;
+        reset(connection->fd);
+    if (step->act == FAKE_HOLD)
+        wait_for_the_end(connection);
+    return !cut;
 }
 
 static bool serve_one(Connection *connection, char *head)
@@ -344,7 +345,7 @@ static bool serve_one(Connection *connection, char *head)
     MUST(n_body <= BODY_MAX);
     _cleanup_free_ uint8_t *body = malloc(n_body + 1);
     MUST(body);
-    if (!read_body(connection->fd, &step, head + n_head, n - n_head, body, n_body))
+    if (!read_body(connection, &step, head + n_head, n - n_head, body, n_body))
         return false;
     if (step.act == FAKE_RAW) {
         (void)send_all(connection->fd, step.body, strlen(step.body));

@@ -20,11 +20,12 @@ typedef struct FakeRequest {
 } FakeRequest;
 
 typedef enum FakeAct {
-    FAKE_SERVE,    /* as S3 does */
-    FAKE_ANSWER,   /* does nothing; says status, code, headers and body */
-    FAKE_LOSE,     /* serves, and resets the connection instead of answering */
-    FAKE_DEAF,     /* resets it when n bytes of the request's body have come */
-    FAKE_RESET,    /* serves, and resets it after n bytes of the reply */
+    FAKE_SERVE,  /* as S3 does */
+    FAKE_ANSWER, /* does nothing; says status, code, headers and body */
+    FAKE_LOSE,   /* serves, and resets the connection instead of answering */
+    FAKE_DEAF,   /* resets it when n bytes of the request's body have come */
+    FAKE_HOLD,   /* takes no more when n bytes of the request's body have come, and says nothing */
+    FAKE_RESET,  /* serves, and resets it after n bytes of the reply */
     FAKE_TRUNCATE, /* serves, and closes it after n bytes of the reply's body */
     FAKE_STALL,    /* serves, and says nothing more after n bytes of the reply */
     FAKE_CORRUPT,  /* serves, with the n-th byte of the reply's body changed */

@@ -224,6 +224,8 @@ static void judge_bytes(S3Try *t)
     char why[120];
     if (!t->judged && judge_head(t) < 0)
         return;
+    if (!t->into_buffer && t->text_must_fit && text_add(t, "", 0) < 0) /* an empty one is a text */
+        return;
     if (t->into_buffer && t->received != t->n_buffer) {
         (void)snprintf(why, sizeof(why), "%zu bytes, expected were %zu", t->received, t->n_buffer);
         (void)refuse(t, 0, why);

@@ -211,6 +211,7 @@ static void check_phase(Universe *u, int job, const PhaseRecord *phase)
     if (phase->generation < old->generation)
         BROKEN(u, "I2", "the phase of %s goes back from %lld to %lld", universe_job_name(job),
                (long long)old->generation, (long long)phase->generation);
+    u->checker.n_leaves += phase->leave && !old->leave;
     if (phase->go && (!old->go || old->generation != phase->generation))
         check_go(u, job, phase);
 }
@@ -248,6 +249,8 @@ static void check_commit(Universe *u, int job, const CheckpointsRecord *record)
         BROKEN(u, "I9", "%s: step %lld is not trained exactly once", name, (long long)step);
     sim_say(&u->sim, "  %s-%lld commits step %lld", name, (long long)commit->generation,
             (long long)commit->step);
+    u->checker.jobs[job].committed_usec = u->sim.now_usec;
+    u->checker.jobs[job].failing_usec = 0;
     u->checker.n_commits++;
 }
 
@@ -315,10 +318,65 @@ static void check_blame(Universe *u, const Txn *txn, const IncidentRecord *incid
 
 /* ---- incidents: I10 ---- */
 
+void checker_save_fails(Universe *u, int job)
+{
+    JobBooks *books = &u->checker.jobs[job];
+    if (books->failing_usec == 0)
+        books->failing_usec = u->sim.now_usec;
+}
+
+static bool is_trouble(const IncidentRecord *incident)
+{
+    return strcmp(incident->cause, "store-trouble") == 0;
+}
+
+/* The open one of the job that ended no world. */
+static const Key *find_trouble(Universe *u, const char *job)
+{
+    Etcd *etcd = &u->etcd;
+    for (size_t i = 0; i < etcd->keys_of[KEY_INCIDENTS].n; i++) {
+        const Key *key = &etcd->keys[etcd->keys_of[KEY_INCIDENTS].at[i]];
+        const IncidentRecord *incident = value_record(key->value);
+        if (incident && incident->state == INCIDENT_OPEN && is_trouble(incident) &&
+            strcmp(incident->job, job) == 0)
+            return key;
+    }
+    return NULL;
+}
+
+bool checker_knows_trouble(Universe *u, int job)
+{
+    return find_trouble(u, universe_job_name(job)) != NULL;
+}
+
+/* One of a job at a time, only while a store is, or was, away; and where nothing could be saved it is over
+ * when something was, or when the job has ended. */
+static void check_trouble(Universe *u, const Txn *txn, const char *id,
+                          const IncidentRecord *incident)
+{
+    const Key *open = find_trouble(u, incident->job), *own = etcd_find(&u->etcd, KEY_INCIDENTS, id);
+    const PhaseRecord *phase = record_after(u, txn, KEY_PHASES, incident->job);
+    JobBooks *books = &u->checker.jobs[universe_job_index(incident->job)];
+    if (!own && (open || u->store.n_outs == 0))
+        BROKEN(u, "I10", "trouble of %s opens %s", incident->job,
+               open ? "twice" : "although the store was never away");
+    if (!own)
+        books->trouble_usec =
+            strncmp(incident->evidence, "nothing was saved", 17) == 0 ? books->failing_usec : 0;
+    if (!own || incident->state == INCIDENT_OPEN || !phase || !is_active(phase->phase))
+        return;
+    if (books->trouble_usec && books->committed_usec < books->trouble_usec)
+        BROKEN(u, "I10", "trouble of %s is over, and nothing was saved", incident->job);
+}
+
 static void check_incident(Universe *u, const Txn *txn, const char *id,
                            const IncidentRecord *incident)
 {
     const IncidentRecord *old = etcd_record(&u->etcd, KEY_INCIDENTS, id);
+    if (is_trouble(incident))
+        check_trouble(u, txn, id, incident);
+    else
+        u->checker.n_failures += !old && incident->job[0];
     if (!old && incident->job[0]) {
         if (strcmp(incident->cause, "node-lost") == 0)
             check_absence(u, txn, incident);
@@ -476,7 +534,8 @@ static void check_incidents(Universe *u)
     for (size_t i = 0; i < etcd->keys_of[KEY_INCIDENTS].n; i++) {
         const Key *key = &etcd->keys[etcd->keys_of[KEY_INCIDENTS].at[i]];
         const IncidentRecord *incident = value_record(key->value);
-        if (!incident || incident->state == INCIDENT_RESOLVED || !incident->job[0])
+        if (!incident || incident->state == INCIDENT_RESOLVED || !incident->job[0] ||
+            is_trouble(incident)) /* of that: outage.c */
             continue;
         const PhaseRecord *phase = etcd_record(etcd, KEY_PHASES, incident->job);
         if (phase && (phase->phase == PHASE_RUNNING || phase->phase == PHASE_SUCCEEDED))

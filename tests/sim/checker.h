@@ -21,17 +21,24 @@ typedef struct JobBooks {
     int lost;     /* the same, of those that failed for the store alone */
     int64_t trained_revision, trained_generation, trained_step; /* of the newest world */
     uint64_t trained_usec;
+    uint64_t committed_usec, failing_usec; /* the last commit; the first save that failed since */
+    uint64_t trouble_usec; /* failing_usec when the incident was opened that says so */
 } JobBooks;
 
 typedef struct Checker {
     JobBooks jobs[4];
     uint64_t n_worlds, n_commits, n_incidents, n_terms;
+    uint64_t n_failures; /* incidents that ended a world */
+    uint64_t n_leaves;   /* worlds that were asked to leave */
     int64_t last_term;
 } Checker;
 
 void checker_before(Universe *u, const Txn *txn);
+void checker_save_fails(Universe *u, int job);
 void checker_process_starts(Universe *u, const Process *p);
 void checker_ring_begins(Universe *u, const Ring *ring);
 void checker_step(Universe *u, const Ring *ring);
+/* Whether somebody has been told that the job has trouble with its store. */
+bool checker_knows_trouble(Universe *u, int job);
 /* What must hold at the end, when all is well again. */
 void checker_end(Universe *u);

@@ -4,6 +4,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+void store_lose(Store *store, uint64_t now_usec)
+{
+    if (store->out)
+        return;
+    store->out = true;
+    store->out_usec = now_usec;
+    store->n_outs++;
+}
+
 int store_put(Store *store, const Manifest *manifest)
 {
     if (store->out)

@@ -24,7 +24,11 @@ typedef struct Store {
     Manifest *manifests;
     int n, size;
     bool out;
+    uint64_t out_usec; /* since when, or when it was last */
+    uint64_t n_outs;
 } Store;
+
+void store_lose(Store *store, uint64_t now_usec);
 
 int store_put(Store *store, const Manifest *manifest);
 void store_clear(Store *store);

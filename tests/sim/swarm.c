@@ -320,15 +320,16 @@ static void poison(Universe *u)
             (long long)u->poisoned_step[job]);
 }
 
-static void on_store(Universe *u, _unused_ void *who, _unused_ uint64_t token)
+static void on_store(Universe *u, _unused_ void *who, uint64_t token)
 {
-    u->store.out = false;
+    if (u->store.n_outs == token)
+        u->store.out = false;
 }
 
 static void lose_store(Universe *u)
 {
-    u->store.out = true;
-    later(u, some_while(u), on_store, NULL);
+    store_lose(&u->store, u->sim.now_usec);
+    sim_after(&u->sim, NULL, some_while(u), on_store, NULL, u->store.n_outs);
 }
 
 static void corrupt_checkpoint(Universe *u)
@@ -491,6 +492,7 @@ void swarm_draw_options(Sim *sim, int n_nodes, Options *ret)
     ret->step_usec = sim_between(sim, MSEC(100), MSEC(800));
     ret->save_usec = sim_between(sim, MSEC(20), SEC(2));
     ret->restore_usec = sim_between(sim, MSEC(50), SEC(1));
+    ret->ahead_usec = sim_between(sim, 0, SEC(8));
     ret->faults_usec = sim_between(sim, SEC(15), SEC(50));
     ret->gap_usec = sim_between(sim, MSEC(50), SEC(1));
     for (size_t i = 0; i < ELEMENTSOF(faults); i++)
@@ -694,4 +696,6 @@ void swarm_run(Universe *u)
     sim_run(u, sim->now_usec + 2 * u->options.ttl_usec + SEC(2));
     if (!sim->failed)
         checker_end(u);
+    if (!sim->failed && sim_chance(sim, 300))
+        outage_run(u);
 }

@@ -22,6 +22,7 @@ typedef struct Options { /* drawn from the seed */
     int n_nodes, n_slots, n_jobs, n_controllers;
     uint64_t ttl_usec, fence_usec, drain_usec;
     uint64_t step_usec, save_usec, restore_usec;
+    uint64_t ahead_usec;  /* what is read ahead lasts so long */
     uint64_t faults_usec; /* how long they strike */
     uint64_t gap_usec;    /* between two, on average */
     uint64_t faults;      /* which exist: a bit each */
@@ -39,5 +40,7 @@ typedef struct Swarm {
 
 void swarm_draw_options(Sim *sim, int n_nodes, Options *ret);
 void swarm_describe(const Universe *u);
+/* All is well: then the store alone goes away, and comes back (outage.c). */
+void outage_run(Universe *u);
 /* The whole schedule. */
 void swarm_run(Universe *u);

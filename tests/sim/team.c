@@ -316,17 +316,32 @@ static void set_state(Node *node, Team *team, Seat *seat, RankState state)
     team_report(node, team);
 }
 
-static void on_step(Node *node, Team *team, Seat *seat, const Process *p)
+static uint64_t real_of(const Node *node, uint64_t usec)
+{
+    return usec ? node_real_usec(node) - (node->universe->sim.now_usec - usec) : 0;
+}
+
+static void on_wait(Node *node, Team *team, const Process *p)
+{
+    if (team->progress.generation == 0)
+        team->progress = (ProgressRecord){.generation = team->generation, .step = p->ring->step};
+    team->progress.waits_since_usec = real_of(node, p->ring->waiting_usec);
+    post_send(node, team, POST_PROGRESS);
+}
+
+static void on_step(Node *node, Team *team, Seat *seat, Process *p)
 {
     int64_t step = p->ring->step;
     set_state(node, team, seat, RANK_RUNNING);
     if (p->rank != 0)
         return;
+    p->waits_told = false;
     team->progress = (ProgressRecord){.generation = team->generation,
                                       .step = step,
                                       .steps = node->universe->options.jobs[team->job].steps,
                                       .step_sec = (double)node->universe->options.step_usec / 1e6,
-                                      .at_usec = node_real_usec(node)};
+                                      .at_usec = node_real_usec(node),
+                                      .unsaved_since_usec = real_of(node, p->unsaved_usec)};
     post_send(node, team, POST_PROGRESS);
     if (team->first_step)
         return;
@@ -362,6 +377,10 @@ void team_hears(Process *p, Word word)
     case WORD_SAVED:
         if (p->awaiting)
             team_commit(node, team, p);
+        break;
+    case WORD_WAIT:
+        if (p->ring->waiting_usec)
+            on_wait(node, team, p);
         break;
     case WORD_EXIT:
         break; /* node.c */

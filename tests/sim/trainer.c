@@ -14,9 +14,13 @@
 enum {
     RECHECK_MSEC = 100,
     COMM_TIMEOUT_MSEC = 15000,
-    SAVE_AGAIN_MSEC = 300,
+    STORE_AGAIN_MSEC = 300,
+    STORE_DEADLINE_MSEC = 3000, /* of one operation */
     SAVE_TRIES = 3,
     PROGRESS_MSEC = 1000,
+    WAIT_SLICE_MSEC = 500,
+    WAIT_TOLD_MSEC = 3000,
+    DATA_TIMEOUT_MSEC = 25000,
 };
 
 static Universe *universe_of(const Process *p) { return p->node->universe; }
@@ -99,6 +103,18 @@ static void speak_of(Process *p, int64_t step, TrainStage stage)
     watchdog_note_stage(&p->watchdog, step, stage, universe_of(p)->sim.now_usec);
 }
 
+/* The store is away: whether the operation under way is tried again. */
+static bool has_patience(Process *p)
+{
+    uint64_t now = universe_of(p)->sim.now_usec;
+    if (p->asking_usec == 0)
+        p->asking_usec = now;
+    if (now - p->asking_usec < STORE_DEADLINE_MSEC * USEC_PER_MSEC)
+        return true;
+    p->asking_usec = 0;
+    return false;
+}
+
 static void on_restored(Universe *u, void *who, uint64_t life)
 {
     Process *p = who;
@@ -112,7 +128,10 @@ static void on_restored(Universe *u, void *who, uint64_t life)
     if (p->node->refuses_numerics) {
         trainer_exit(p, EXIT_NUMERICS, "the canned grain differs");
     } else if (u->store.out && p->resume >= 0) {
-        trainer_exit(p, EXIT_STORE_UNREACHABLE, "the store does not answer");
+        if (has_patience(p))
+            sim_after(&u->sim, NULL, STORE_AGAIN_MSEC * USEC_PER_MSEC, on_restored, p, life);
+        else
+            trainer_exit(p, EXIT_STORE_UNREACHABLE, "the store does not answer");
     } else if (p->resume >= 0 && u->store.manifests[p->resume].corrupt) {
         (void)snprintf(text, sizeof(text), "%s does not verify", store_uri(p->resume, uri));
         trainer_exit(p, EXIT_DATA_CORRUPT, text);
@@ -288,6 +307,34 @@ static void ring_stall(Ring *ring, Universe *u)
         ring_schedule(ring, u, RECHECK_MSEC * USEC_PER_MSEC);
 }
 
+/* What was read ahead is used up: all ranks wait for the store, and say so (trainer/loop.c). */
+static bool ring_waits(Ring *ring, Universe *u)
+{
+    uint64_t now = u->sim.now_usec;
+    if (!u->store.out || now < u->store.out_usec + u->options.ahead_usec) {
+        ring->waiting_usec = 0;
+        return false;
+    }
+    if (ring->waiting_usec == 0)
+        ring->waiting_usec = now;
+    uint64_t waited = now - ring->waiting_usec;
+    Process *rank0 = ring->members[0];
+    if (waited > DATA_TIMEOUT_MSEC * USEC_PER_MSEC) {
+        trainer_exit(rank0, EXIT_STORE_UNREACHABLE, "the data did not come");
+        return true;
+    }
+    for (int rank = 0; rank < ring->size; rank++) {
+        speak_of(ring->members[rank], ring->step + 1, STAGE_REDUCING);
+        watchdog_note_wait(&ring->members[rank]->watchdog, waited, now);
+    }
+    if (waited >= WAIT_TOLD_MSEC * USEC_PER_MSEC && !rank0->waits_told) {
+        rank0->waits_told = true;
+        say_to_daemon(rank0, WORD_WAIT);
+    }
+    ring_schedule(ring, u, WAIT_SLICE_MSEC * USEC_PER_MSEC);
+    return true;
+}
+
 static void ring_poison(Ring *ring)
 {
     ring->over = true; /* all reach the same verdict */
@@ -304,7 +351,10 @@ static void after_step(Ring *ring, Universe *u)
     for (int rank = 0; first && rank < ring->size; rank++)
         say_to_daemon(ring->members[rank], WORD_STEP);
     watchdog_note_step(&rank0->watchdog, ring->step, u->sim.now_usec);
-    if (!first && u->sim.now_usec >= rank0->progress_usec + PROGRESS_MSEC * USEC_PER_MSEC) {
+    for (int rank = 0; rank < ring->size; rank++)
+        watchdog_note_wait(&ring->members[rank]->watchdog, 0, u->sim.now_usec);
+    if (!first && (rank0->waits_told ||
+                   u->sim.now_usec >= rank0->progress_usec + PROGRESS_MSEC * USEC_PER_MSEC)) {
         rank0->progress_usec = u->sim.now_usec;
         say_to_daemon(rank0, WORD_STEP);
     }
@@ -333,6 +383,8 @@ static void on_step(Universe *u, void *who, uint64_t token)
             return;
         }
     }
+    if (ring_waits(ring, u))
+        return;
     if (u->poisoned_step[ring->job] == ring->step + 1) {
         ring_poison(ring);
         return;
@@ -370,8 +422,17 @@ static void on_saved(Universe *u, void *who, uint64_t life)
                   .parent = p->parent,
                   .first = p->committed_step + 1,
                   .last = p->saving_step};
+    if (u->store.out && has_patience(p)) {
+        sim_after(&u->sim, NULL, STORE_AGAIN_MSEC * USEC_PER_MSEC, on_saved, p, life);
+        return;
+    }
+    p->asking_usec = 0;
     p->writing = false;
     p->written = p->ring->over ? -1 : store_put(&u->store, &m);
+    if (p->written < 0 && p->unsaved_usec == 0) {
+        p->unsaved_usec = u->sim.now_usec;
+        checker_save_fails(u, p->job);
+    }
     if (p->written >= 0) {
         p->awaiting = true;
         say_to_daemon(p, WORD_SAVED);
@@ -379,7 +440,7 @@ static void on_saved(Universe *u, void *who, uint64_t life)
         trainer_exit(p, EXIT_STORE_UNREACHABLE, "the last checkpoint could not be saved");
     } else if (p->ending) {
         p->writing = true;
-        sim_after(&u->sim, NULL, SAVE_AGAIN_MSEC * USEC_PER_MSEC, on_saved, p, life);
+        sim_after(&u->sim, NULL, STORE_AGAIN_MSEC * USEC_PER_MSEC, on_saved, p, life);
     } /* else training goes on, and the next one may be */
 }
 
@@ -417,6 +478,7 @@ void trainer_hear_verdict(Process *p, bool committed)
     }
     p->parent = p->written;
     p->committed_step = p->saving_step;
+    p->unsaved_usec = 0;
     if (p->ending && p->ring && !p->ring->over) {
         if (p->saving_step == p->ring->step)
             end_well(p, p->finished ? "finished" : "left");

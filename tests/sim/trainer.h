@@ -25,6 +25,7 @@ typedef enum Word { /* to the daemon */
                     WORD_STEP,
                     WORD_SAVED,
                     WORD_EXIT,
+                    WORD_WAIT,
 } Word;
 
 typedef struct Process {
@@ -54,6 +55,9 @@ typedef struct Process {
     int parent, written;
     int64_t committed_step, saving_step;
     int tries;
+    uint64_t asking_usec;  /* since when it tries what the store does not answer; 0: nothing */
+    uint64_t unsaved_usec; /* since when saves fail; 0: they do not */
+    bool waits_told;
 
     /* the daemon's half */
     Team *team; /* NULL: nobody is left to report to */
@@ -69,6 +73,7 @@ struct Ring { /* one world's ranks, once they have met */
     int job, size, n_joined;
     int64_t generation, world_revision, step;
     uint64_t token, stalled_usec;
+    uint64_t waiting_usec; /* since when it has no data; 0: it has */
     bool began, over;
     Process **members; /* by rank */
     uint64_t *lives;

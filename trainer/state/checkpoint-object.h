@@ -50,6 +50,11 @@ int object_table_new(const ParameterList *parameters, const ChunkLayout *layout,
                      uint64_t weight_file_bytes, bool ema, ObjectTable *ret);
 void object_table_clear(ObjectTable *table);
 int object_owner(const ObjectTable *table, const ObjectRecord *record, int world_size);
+/* Of a weight file of a manifest, which saw to it that there is a header in front of the data. */
+static inline uint64_t object_header_bytes(const ObjectRecord *o)
+{
+    return o->n_bytes - (uint64_t)o->count * sizeof(float);
+}
 /* Writes the key that an object of this kind has. */
 void object_key(ObjectKind kind, int64_t part, int64_t n_files, char key[OBJECT_KEY_MAX]);
 

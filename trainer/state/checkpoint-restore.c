@@ -9,33 +9,14 @@
  * What does not verify is read again from the part it began with: first without the local copies
  * that it came from, then at most TRIES times in all.
  */
-#include "trainer/state/checkpoint-reader.h"
+#include "trainer/state/checkpoint-plan.h"
 
 #include "base/log.h"
-#include "trainer/state/manifest.h"
 #include "trainer/state/safetensors.h"
 
 #include <string.h>
 
-enum { TRIES = 3, SMALL_BYTES_MAX = 64 << 20, LISTED_MAX = MANIFEST_OBJECTS_MAX };
-
-typedef enum PartKind {
-    PART_TEXT,    /* config or index: nothing here needs it, but a checkpoint verifies as a whole */
-    PART_HEADER,  /* of a weight file */
-    PART_DATA,    /* the rest of it; the part before is its header */
-    PART_MOMENTS, /* of an own chunk */
-    PART_EMA,     /* elements of an own chunk */
-} PartKind;
-
-typedef struct Part {
-    PartKind kind;
-    const ObjectRecord *object;
-    int64_t first;   /* element where the data go */
-    int64_t chunk;   /* of moments and EMA */
-    bool ends_chunk; /* it is complete then */
-    bool mends;      /* the local copy was bad: what is read replaces it */
-    size_t again;    /* index of the part to begin with when this one does not verify */
-} Part;
+enum { TRIES = 3 };
 
 /* Where restored weights go: device memory of a state, or plain host memory. */
 typedef struct Target {
@@ -44,20 +25,12 @@ typedef struct Target {
 } Target;
 
 typedef struct Restore {
-    Store *store;
-    const CheckpointLocal *local;
-    const Manifest *manifest;
+    RestorePlan plan;
     const ParameterList *parameters;
     TrainState *state; /* NULL: weights alone */
     Target weights;
-    char folder[CHECKPOINT_FOLDER_MAX];
-    /* the plan; owned */
-    Part *parts;
-    ReaderRange *ranges; /* one a part */
-    size_t n_parts, room;
-    /* the way through it; owned */
-    Hasher *hasher; /* of the object being read */
-    char *header;
+    Hasher *hasher;     /* owned; of the object being read */
+    char *header;       /* owned; of the weight file being read */
     LocalFile mended;   /* a new local copy of that object */
     size_t failed_part; /* the one that `tries` counts */
     int tries;
@@ -67,191 +40,10 @@ typedef struct Restore {
 
 static void restore_clear(Restore *rs)
 {
-    free(rs->parts);
-    free(rs->ranges);
+    plan_clear(&rs->plan);
     free(rs->header);
     (void)hasher_free(rs->hasher);
     (void)local_file_close(&rs->mended, false, NULL); /* nothing to keep */
-}
-
-static void key_of(const Restore *rs, const ObjectRecord *o, char key[static READER_KEY_MAX])
-{
-    (void)snprintf(key, READER_KEY_MAX, "%s/%s", rs->folder, o->key);
-}
-
-/* ---- the plan ---- */
-
-static int add_part(Restore *rs, Part part, uint64_t offset, uint64_t n_bytes)
-{
-    if (rs->n_parts == rs->room) {
-        rs->room = MAX(2 * rs->room, (size_t)64);
-        Part *parts = reallocarray(rs->parts, rs->room, sizeof(*parts));
-        rs->parts = parts ?: rs->parts;
-        ReaderRange *ranges = reallocarray(rs->ranges, rs->room, sizeof(*ranges));
-        rs->ranges = ranges ?: rs->ranges;
-        if (!parts || !ranges)
-            return error_set(rs->err, -ENOMEM, "restore of %s: out of memory", rs->folder);
-    }
-    ReaderRange *range = &rs->ranges[rs->n_parts];
-    *range = (ReaderRange){.offset = offset, .n_bytes = n_bytes};
-    key_of(rs, part.object, range->key);
-    const int has = checkpoint_local_has(rs->local, range->key, part.object->n_bytes);
-    range->local = has > 0;
-    part.mends = has < 0;
-    rs->parts[rs->n_parts++] = part;
-    return 0;
-}
-
-/* manifest_parse() saw to it that there is a header in front of the data. */
-static uint64_t header_bytes(const ObjectRecord *o)
-{
-    return o->n_bytes - (uint64_t)o->count * sizeof(float);
-}
-
-static int refuse_size(const Restore *rs, const ObjectRecord *o)
-{
-    return error_set(rs->err, -EBADMSG, "%s/%s/%s: too large a header or text",
-                     store_uri(rs->store), rs->folder, o->key);
-}
-
-static int plan_text(Restore *rs, const ObjectRecord *o)
-{
-    if (o->n_bytes > SMALL_BYTES_MAX)
-        return refuse_size(rs, o);
-    if (o->n_bytes == 0)
-        return 0;
-    return add_part(rs, (Part){.kind = PART_TEXT, .object = o, .again = rs->n_parts}, 0,
-                    o->n_bytes);
-}
-
-static int plan_header(Restore *rs, const ObjectRecord *o)
-{
-    if (header_bytes(o) > SAFETENSORS_HEADER_MAX + sizeof(uint64_t))
-        return refuse_size(rs, o);
-    return add_part(rs, (Part){.kind = PART_HEADER, .object = o, .again = rs->n_parts}, 0,
-                    header_bytes(o));
-}
-
-static int plan_weight_file(Restore *rs, const ObjectRecord *o)
-{
-    int r = plan_header(rs, o);
-    return r < 0 ? r
-                 : add_part(rs,
-                            (Part){.kind = PART_DATA,
-                                   .object = o,
-                                   .first = o->first,
-                                   .again = rs->n_parts - 1},
-                            header_bytes(o), (uint64_t)o->count * sizeof(float));
-}
-
-/* The chunk's elements, from the one or more EMA files that hold them. */
-static int plan_ema(Restore *rs, int64_t chunk, size_t again)
-{
-    const int64_t begin = chunk_begin(&rs->manifest->layout, chunk);
-    const int64_t end = chunk_begin(&rs->manifest->layout, chunk + 1);
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < rs->manifest->n_objects; i++) {
-        const ObjectRecord *o = &rs->manifest->objects[i];
-        const int64_t from = MAX(begin, o->first), to = MIN(end, o->first + o->count);
-        if (o->kind != OBJECT_EMA_WEIGHTS || from >= to)
-            continue;
-        r = add_part(
-            rs,
-            (Part){.kind = PART_EMA, .object = o, .first = from, .chunk = chunk, .again = again},
-            header_bytes(o) + (uint64_t)(from - o->first) * sizeof(float),
-            (uint64_t)(to - from) * sizeof(float));
-    }
-    return r;
-}
-
-static int plan_chunk(Restore *rs, const ObjectRecord *o)
-{
-    const size_t again = rs->n_parts;
-    int r = add_part(rs,
-                     (Part){.kind = PART_MOMENTS,
-                            .object = o,
-                            .first = o->first,
-                            .chunk = o->part,
-                            .again = again},
-                     0, o->n_bytes);
-    if (r == 0 && rs->manifest->ema)
-        r = plan_ema(rs, o->part, again);
-    if (r == 0)
-        rs->parts[rs->n_parts - 1].ends_chunk = true;
-    return r;
-}
-
-static int plan_weights(Restore *rs, ObjectKind kind)
-{
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < rs->manifest->n_objects; i++)
-        if (rs->manifest->objects[i].kind == kind)
-            r = plan_weight_file(rs, &rs->manifest->objects[i]);
-    return r;
-}
-
-/* What is small first, then the weights, then this rank's chunks. */
-static int plan_state(Restore *rs)
-{
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < rs->manifest->n_objects; i++) {
-        const ObjectRecord *o = &rs->manifest->objects[i];
-        if (o->kind == OBJECT_EMA_WEIGHTS)
-            r = plan_header(rs, o);
-        else if (o->kind != OBJECT_WEIGHTS && o->kind != OBJECT_MOMENTS)
-            r = plan_text(rs, o);
-    }
-    if (r == 0)
-        r = plan_weights(rs, OBJECT_WEIGHTS);
-    for (size_t i = 0; r == 0 && i < rs->manifest->n_objects; i++) {
-        const ObjectRecord *o = &rs->manifest->objects[i];
-        if (o->kind == OBJECT_MOMENTS && train_state_chunk(rs->state, rs->state->m, o->part))
-            r = plan_chunk(rs, o);
-    }
-    return r;
-}
-
-/* ---- sizes ---- */
-
-static int compare_key(const void *key, const void *object)
-{
-    return strcmp(key, ((const StoreObject *)object)->key);
-}
-
-/* The object's own word: a listing may lag behind. */
-static int check_size(const Restore *rs, const ObjectRecord *o, const char *key)
-{
-    uint64_t n_bytes;
-    int r = store_head(rs->store, key, &n_bytes, rs->err);
-    if (r == -ENOENT)
-        return error_set(rs->err, -EBADMSG, "%s/%s: missing, the manifest lists it",
-                         store_uri(rs->store), key);
-    if (r == 0 && n_bytes != o->n_bytes)
-        return error_set(rs->err, -EBADMSG, "%s/%s: %llu bytes, the manifest says %llu",
-                         store_uri(rs->store), key, (unsigned long long)n_bytes,
-                         (unsigned long long)o->n_bytes);
-    return r;
-}
-
-/* One listing says what a question for each object would (0.2 s for 1,000 objects of a store 20 ms
- * away, instead of 20 s). */
-static int check_sizes(const Restore *rs)
-{
-    char prefix[CHECKPOINT_FOLDER_MAX + 1];
-    StoreList list = {0};
-    (void)snprintf(prefix, sizeof(prefix), "%s/", rs->folder);
-    int r = store_list(rs->store, prefix, LISTED_MAX, &list, rs->err);
-    for (size_t i = 0; r == 0 && i < rs->n_parts; i++) {
-        const ObjectRecord *o = rs->parts[i].object;
-        const char *key = rs->ranges[i].key;
-        const StoreObject *found = list.n_objects > 0 ? bsearch(key, list.objects, list.n_objects,
-                                                                sizeof(*list.objects), compare_key)
-                                                      : NULL;
-        if (!found || found->n_bytes != o->n_bytes)
-            r = check_size(rs, o, key);
-    }
-    store_list_clear(&list);
-    return r;
 }
 
 /* ---- what becomes of a piece ---- */
@@ -298,7 +90,7 @@ static void begin_mending(Restore *rs, const Part *part, const char *key)
     Error err = ERROR_INIT;
     (void)local_file_close(&rs->mended, false, NULL); /* it was not finished */
     if (part->mends && part->object->kind != OBJECT_EMA_WEIGHTS &&
-        local_file_open(rs->local, key, &rs->mended, &err) < 0)
+        local_file_open(rs->plan.local, key, &rs->mended, &err) < 0)
         log_warning("%s", err.text);
 }
 
@@ -361,15 +153,17 @@ static int check_object(const Restore *rs, const ObjectRecord *o)
         return 0;
     return error_set(rs->err, -EBADMSG,
                      "%s/%s/%s: bytes 0 to %llu have hash %s, the manifest says %s",
-                     store_uri(rs->store), rs->folder, o->key, (unsigned long long)(o->n_bytes - 1),
-                     hash_format(found, got), hash_format(o->hash, want));
+                     store_uri(rs->plan.store), rs->plan.folder, o->key,
+                     (unsigned long long)(o->n_bytes - 1), hash_format(found, got),
+                     hash_format(o->hash, want));
 }
 
 static int check_header(const Restore *rs, const ObjectRecord *o)
 {
     char source[CHECKPOINT_URI_MAX];
-    (void)snprintf(source, sizeof(source), "%s/%s/%s", store_uri(rs->store), rs->folder, o->key);
-    return weight_file_check(source, rs->parameters, o, rs->header, (size_t)header_bytes(o),
+    (void)snprintf(source, sizeof(source), "%s/%s/%s", store_uri(rs->plan.store), rs->plan.folder,
+                   o->key);
+    return weight_file_check(source, rs->parameters, o, rs->header, (size_t)object_header_bytes(o),
                              rs->err);
 }
 
@@ -379,17 +173,17 @@ static int check_chunk(const Restore *rs, const Part *part, const ReaderRange *r
 {
     Hash found;
     int r = train_state_chunk_hash(rs->state, part->chunk, &found, rs->err);
-    if (r < 0 || hash_equal(found, rs->manifest->chunks[part->chunk]))
+    if (r < 0 || hash_equal(found, rs->plan.manifest->chunks[part->chunk]))
         return r;
     char want[HASH_TEXT_BYTES], got[HASH_TEXT_BYTES];
     return error_set(rs->err, -EBADMSG,
                      "%s/%s/%s: with bytes %llu to %llu chunk %lld of the state has hash %s, the "
                      "manifest says %s",
-                     store_uri(rs->store), rs->folder, part->object->key,
+                     store_uri(rs->plan.store), rs->plan.folder, part->object->key,
                      (unsigned long long)range->offset,
                      (unsigned long long)(range->offset + range->n_bytes - 1),
                      (long long)part->chunk, hash_format(found, got),
-                     hash_format(rs->manifest->chunks[part->chunk], want));
+                     hash_format(rs->plan.manifest->chunks[part->chunk], want));
 }
 
 static int end_part(Restore *rs, const Part *part, const ReaderRange *range)
@@ -413,24 +207,24 @@ static int end_part(Restore *rs, const Part *part, const ReaderRange *range)
 /* Every part of this object comes from the store from now on. */
 static void leave_local(Restore *rs, const ObjectRecord *o, const char *key)
 {
-    checkpoint_local_drop(rs->local, key);
-    for (size_t i = 0; i < rs->n_parts; i++)
-        if (rs->parts[i].object == o) {
-            rs->ranges[i].local = false;
-            rs->parts[i].mends = true;
+    checkpoint_local_drop(rs->plan.local, key);
+    for (size_t i = 0; i < rs->plan.n_parts; i++)
+        if (rs->plan.parts[i].object == o) {
+            rs->plan.ranges[i].local = false;
+            rs->plan.parts[i].mends = true;
         }
 }
 
 /* 0: the reader stands where the part begins once more. */
 static int read_again(Restore *rs, Reader *reader, size_t index, int r)
 {
-    const size_t again = rs->parts[index].again;
+    const size_t again = rs->plan.parts[index].again;
     bool was_local = false;
     if (r == -ENOMEM)
         return r; /* says nothing about what was read */
     for (size_t i = again; i <= index; i++)
-        if (rs->ranges[i].local) {
-            leave_local(rs, rs->parts[i].object, rs->ranges[i].key);
+        if (rs->plan.ranges[i].local) {
+            leave_local(rs, rs->plan.parts[i].object, rs->plan.ranges[i].key);
             was_local = true;
         }
     if (!was_local && r != -EBADMSG)
@@ -457,8 +251,8 @@ static int missing_is_bad(const Restore *rs, int r)
 
 static int take_part_of(Restore *rs, const ReaderPiece *piece)
 {
-    const Part *part = &rs->parts[piece->range];
-    const ReaderRange *range = &rs->ranges[piece->range];
+    const Part *part = &rs->plan.parts[piece->range];
+    const ReaderRange *range = &rs->plan.ranges[piece->range];
     int r = piece->at == 0 ? begin_part(rs, part, range) : 0;
     if (r == 0)
         r = take_piece(rs, part, piece);
@@ -470,9 +264,10 @@ static int take_part_of(Restore *rs, const ReaderPiece *piece)
 static int read_parts(Restore *rs)
 {
     _cleanup_(reader_freep) Reader *reader = NULL;
-    int r = check_sizes(rs);
+    int r = plan_check_sizes(&rs->plan);
     if (r == 0)
-        r = reader_new(rs->store, rs->local, rs->ranges, rs->n_parts, &reader, rs->err);
+        r = reader_new(rs->plan.store, rs->plan.local, rs->plan.ranges, rs->plan.n_parts, &reader,
+                       rs->err);
     if (r < 0)
         return r;
     for (;;) {
@@ -486,7 +281,7 @@ static int read_parts(Restore *rs)
         if (r < 0)
             return r;
     }
-    if (rs->local)
+    if (rs->plan.local)
         log_info("%llu of %llu MB came from this node's copies",
                  (unsigned long long)rs->n_local_bytes / 1000000,
                  (unsigned long long)rs->n_bytes / 1000000);
@@ -497,18 +292,18 @@ static int read_parts(Restore *rs)
 
 static int check_model(const Restore *rs, int64_t n_elements, int64_t chunk_elements)
 {
-    const ChunkLayout *l = &rs->manifest->layout;
+    const ChunkLayout *l = &rs->plan.manifest->layout;
     if (l->n_elements != n_elements || l->chunk_elements != chunk_elements)
         return error_set(rs->err, -EBADMSG,
                          "%s/%s: a model of %lld elements in chunks of %lld, this job's has %lld "
                          "in chunks of %lld",
-                         store_uri(rs->store), rs->folder, (long long)l->n_elements,
+                         store_uri(rs->plan.store), rs->plan.folder, (long long)l->n_elements,
                          (long long)l->chunk_elements, (long long)n_elements,
                          (long long)chunk_elements);
-    if (rs->manifest->n_tensors != (int64_t)rs->parameters->n_items)
+    if (rs->plan.manifest->n_tensors != (int64_t)rs->parameters->n_items)
         return error_set(rs->err, -EBADMSG, "%s/%s: %lld tensors, this job's model has %zu",
-                         store_uri(rs->store), rs->folder, (long long)rs->manifest->n_tensors,
-                         rs->parameters->n_items);
+                         store_uri(rs->plan.store), rs->plan.folder,
+                         (long long)rs->plan.manifest->n_tensors, rs->parameters->n_items);
     return 0;
 }
 
@@ -518,18 +313,18 @@ static int restore_state(Restore *rs)
     int r = check_model(rs, state->layout.n_elements, state->layout.chunk_elements);
     if (r < 0)
         return r;
-    if (rs->manifest->ema && !state->ema)
+    if (rs->plan.manifest->ema && !state->ema)
         return error_set(rs->err, -EBADMSG, "%s/%s: it holds an EMA, this job has none",
-                         store_uri(rs->store), rs->folder);
+                         store_uri(rs->plan.store), rs->plan.folder);
 
     uint32_t *maxima = state->scalars.maxima;
-    memcpy(maxima, rs->manifest->scalars.maxima,
-           (size_t)rs->manifest->n_tensors * MAXIMA_WINDOW * sizeof(*maxima));
-    state->scalars = rs->manifest->scalars;
+    memcpy(maxima, rs->plan.manifest->scalars.maxima,
+           (size_t)rs->plan.manifest->n_tensors * MAXIMA_WINDOW * sizeof(*maxima));
+    state->scalars = rs->plan.manifest->scalars;
     state->scalars.maxima = maxima;
-    state->ema_active = rs->manifest->ema;
+    state->ema_active = rs->plan.manifest->ema;
 
-    r = plan_state(rs);
+    r = plan_state(&rs->plan, state);
     return r < 0 ? r : read_parts(rs);
 }
 
@@ -538,15 +333,12 @@ int checkpoint_restore(Store *store, const CheckpointLocal *local, const Manifes
 {
     Error scratch;
     _cleanup_(restore_clear)
-        Restore rs = {.store = store,
-                      .local = local,
-                      .manifest = manifest,
-                      .parameters = state->parameters,
+        Restore rs = {.parameters = state->parameters,
                       .state = state,
                       .weights = {.device = state->device, .flat = state->weights},
                       .mended = LOCAL_FILE_INIT,
                       .err = err ?: &scratch};
-    checkpoint_name_format(&manifest->name, rs.folder);
+    plan_open(store, local, manifest, rs.err, &rs.plan);
     return restore_state(&rs);
 }
 
@@ -554,18 +346,17 @@ int checkpoint_restore_weights(Store *store, const Manifest *manifest, bool ema,
                                const ParameterList *parameters, float *flat, Error *err)
 {
     Error scratch;
-    _cleanup_(restore_clear) Restore rs = {.store = store,
-                                           .manifest = manifest,
-                                           .parameters = parameters,
+    _cleanup_(restore_clear) Restore rs = {.parameters = parameters,
                                            .weights = {.flat = flat},
                                            .mended = LOCAL_FILE_INIT,
                                            .err = err ?: &scratch};
-    checkpoint_name_format(&manifest->name, rs.folder);
+    plan_open(store, NULL, manifest, rs.err, &rs.plan);
     int r = check_model(&rs, parameters->n_elements, manifest->layout.chunk_elements);
     if (r < 0)
         return r;
     if (ema && !manifest->ema)
-        return error_set(rs.err, -ENOENT, "%s/%s: it holds no EMA", store_uri(store), rs.folder);
-    r = plan_weights(&rs, ema ? OBJECT_EMA_WEIGHTS : OBJECT_WEIGHTS);
+        return error_set(rs.err, -ENOENT, "%s/%s: it holds no EMA", store_uri(store),
+                         rs.plan.folder);
+    r = plan_weights(&rs.plan, ema ? OBJECT_EMA_WEIGHTS : OBJECT_WEIGHTS);
     return r < 0 ? r : read_parts(&rs);
 }
