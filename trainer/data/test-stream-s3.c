@@ -2,6 +2,7 @@
  * ranges and by whole shards, with a cache and without. The server's bucket is in
  * SDTRAIN_TEST_S3_URI (tests/s3/with-gateway). */
 #include "base/log.h"
+#include "store/s3/testing-faults.h"
 #include "trainer/data/index.h"
 #include "trainer/data/testing-loader.h"
 
@@ -92,12 +93,96 @@ static void wrong_objects_are_named(void **state)
     scratch_remove(&f.scratch);
 }
 
+/* Everything that can go wrong on the way goes wrong every few requests; every number is right. */
+static void faults_on_the_way_change_nothing(void **state)
+{
+    (void)state;
+    const char *base = getenv("SDTRAIN_TEST_S3_URI");
+    static const char *const rules[] = {
+        "'fault': 'status', 'status': 500, 'code': 'InternalError'",
+        "'fault': 'status', 'status': 503, 'code': 'SlowDown'",
+        "'fault': 'reset', 'where': 'reply', 'after': 300",
+        "'fault': 'reset', 'where': 'request', 'after': 10",
+        "'fault': 'truncate', 'after': 500",
+        "'fault': 'corrupt', 'where': 'reply', 'at': 40",
+        "'fault': 'corrupt', 'where': 'reply', 'at': -20",
+        "'fault': 'lose'",
+    };
+    assert_non_null(base);
+    for (int whole = 0; whole < 2; whole++) {
+        Fixture f;
+        char uri[PATH_MAX];
+        fixture_make(&f, &plain);
+        (void)snprintf(uri, sizeof(uri), "%s/faults%d", base, whole);
+        scratch_dataset(uri, &plain);
+        run("index", uri, whole ? "" : "--sample-hashes");
+        f.job.data.streams[0].uri = uri;
+        f.job.data.cache_dir = f.cache;
+        f.job.data.cache_bytes = whole ? 30000 : 1; /* 1: ranges alone */
+        f.job.data.read_ahead = 32;
+        f.job.data.read_ahead_bytes = 1 << 20;
+
+        _cleanup_(faults_stopp) Faults *faults = faults_start(NULL);
+        Dataset *dataset = open_dataset(&f);
+        for (size_t i = 0; i < ELEMENTSOF(rules); i++)
+            (void)faults_add(faults,
+                             "{'match': {'method': 'GET', 'path': 'shard'}, 'count': null, "
+                             "'skip': %zu, 'probability': 0.01, %s}",
+                             i, rules[i]);
+        check_steps(&f, dataset, 0, 20, 0, 6, 1 << 16);
+        (void)faults_do(faults, "{'do': 'clear'}");
+        dataset_free(dataset);
+        scratch_remove(&f.scratch);
+    }
+}
+
+/* The store goes away in the middle and comes back; then it goes away and the loader is stopped. */
+static void a_store_may_be_away(void **state)
+{
+    (void)state;
+    const char *base = getenv("SDTRAIN_TEST_S3_URI");
+    Fixture f;
+    char uri[PATH_MAX];
+    Error err = ERROR_INIT;
+    Loader *loader;
+    LoaderGrain grain;
+    assert_non_null(base);
+    fixture_make(&f, &plain);
+    (void)snprintf(uri, sizeof(uri), "%s/away", base);
+    scratch_dataset(uri, &plain);
+    run("index", uri, "--sample-hashes");
+    f.job.data.streams[0].uri = uri;
+    f.job.data.read_ahead = 32;
+    f.job.data.read_ahead_bytes = 1 << 20;
+    _cleanup_(faults_stopp) Faults *faults = faults_start(NULL);
+    Dataset *dataset = open_dataset(&f);
+    assert_good(loader_new(dataset, &f.job, 0, 0, 6, 1, &loader, &err), err);
+    assert_good(loader_get(loader, 0, 0, 60 * USEC_PER_SEC, &grain, &err), err);
+    (void)faults_do(faults, "{'do': 'listen', 'open': false}");
+    int64_t step = 0;
+    int r = 0;
+    while (r == 0) { /* until what has come is used up */
+        r = loader_get(loader, step, 5, USEC_PER_SEC, &grain, NULL);
+        if (r == 0)
+            loader_release(loader, step++);
+    }
+    assert_int_equal(r, -ETIMEDOUT);
+    (void)faults_do(faults, "{'do': 'listen', 'open': true}");
+    assert_good(loader_get(loader, step, 5, 100 * USEC_PER_SEC, &grain, &err), err);
+    (void)faults_do(faults, "{'do': 'listen', 'open': false}");
+    loader_free(loader);
+    dataset_free(dataset);
+    scratch_remove(&f.scratch);
+}
+
 int main(void)
 {
     log_open("test-stream-s3");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(datasets_on_a_server_come_right),
         cmocka_unit_test(wrong_objects_are_named),
+        cmocka_unit_test(faults_on_the_way_change_nothing),
+        cmocka_unit_test(a_store_may_be_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -554,6 +554,26 @@ static void an_unchanged_dataset_costs_one_request(void **state)
     scratch_remove(&f.scratch);
 }
 
+/* An index that comes corrupted is fetched again, not made anew: it would lack the hashes. */
+static void an_index_that_comes_corrupted_is_fetched_again(void **state)
+{
+    (void)state;
+    Fixture f;
+    char uri[PATH_MAX + 8];
+    begin(&f, &(Kind){NULL, "xxh3_64", true, true}, uri);
+    far_fault(INDEX_NAME, 2, 0, 0); /* the origin bears that name, too, and is left alone */
+    Dataset *dataset = open_dataset(&f);
+    assert_int_equal(atomic_load(&far->fetches), 2);
+    dataset_free(dataset);
+    Error err = ERROR_INIT;
+    _cleanup_(store_freep) Store *store = NULL;
+    _cleanup_(index_freep) Index *index = NULL;
+    assert_good(store_open(uri, &store, &err), err);
+    assert_good(index_open(store, f.cache, &index, &err), err);
+    assert_true(index_has_sample_hashes(index));
+    scratch_remove(&f.scratch);
+}
+
 /* A copy of the index that is damaged, or the origin beside it, is fetched again. */
 static void a_damaged_copy_of_the_index_is_fetched_again(void **state)
 {
@@ -602,6 +622,7 @@ int main(void)
         cmocka_unit_test(a_full_disk_is_a_slower_run),
         cmocka_unit_test(nobody_waits_for_ever),
         cmocka_unit_test(an_unchanged_dataset_costs_one_request),
+        cmocka_unit_test(an_index_that_comes_corrupted_is_fetched_again),
         cmocka_unit_test(a_damaged_copy_of_the_index_is_fetched_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
