@@ -2,8 +2,8 @@
 """The S3 store behind a proxy that breaks things, in front of the real server: what is asked for is done or is refused
 clearly, the bytes are right, and nothing is left behind.
 
-Not here: a corrupted download. Ceph 16 keeps no crc32c, and what it answers is then believed here, and found by the hashes
-of shards and chunks above.
+Not here: a corrupted download in ranges. Ceph 16 keeps no crc32c, and what it answers is then believed here, and found by
+the hashes of shards and chunks above.
 """
 import datetime
 import http.server
@@ -215,6 +215,19 @@ class Faults(StoreTest):
         rule = self.proxy.add("corrupt", {"method": "PUT", "query": "partNumber=2"}, where="request", at=PART // 2)
         self.put("large", large)
         self.fired(rule)
+
+    def test_corrupted_downloads(self):
+        """A whole object is held against its ETag and read again; what is never right is refused with both hashes."""
+        data = self.bytes(SMALL)
+        self.put("it", data)
+        for at in (0, SMALL // 2, -1):
+            rule = self.proxy.add("corrupt", {"method": "GET"}, at=at)
+            self.assertEqual(self.get("it"), data)
+            self.fired(rule)
+        self.proxy.do("add", rules=[{"fault": "corrupt", "match": {"method": "GET"}, "at": at, "skip": at, "count": 1}
+                                    for at in range(3)])
+        self.refused(EIO, "ETag", "get", "it")
+        self.assertEqual(self.get("it"), data)
 
     def test_stalls(self):
         """Longer than SDTRAIN_S3_STALL_SEC, at once in all phases of a request."""
