@@ -65,6 +65,8 @@ int store_flush(Store *store, Error *err);
 /* -EFBIG when the object is larger than max_bytes. The buffer has a NUL after its last byte. */
 int store_get(Store *store, const char *key, size_t max_bytes, char **ret, size_t *ret_bytes,
               Error *err);
+/* The same of one object by its own URI, through a store that is opened and closed for it. */
+int store_get_uri(const char *uri, size_t max_bytes, char **ret, size_t *ret_bytes, Error *err);
 /* Exactly n_bytes from offset into a buffer of the caller's; -EIO when the object is shorter. */
 int store_get_range(Store *store, const char *key, uint64_t offset, size_t n_bytes, void *buffer,
                     Error *err);
