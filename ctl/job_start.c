@@ -31,6 +31,17 @@ static int check_absolute(const Draft *d, const char *key, const char *uri, Erro
                      d->source, key, uri);
 }
 
+/* Says of which key it was; what a store elsewhere refuses may be this machine's fault alone. */
+static int refuse(const Draft *d, const char *key, const char *uri, int r, Error *err)
+{
+    const char *hint = "";
+    if (strncmp(uri, "s3://", 5) == 0 && r == -EACCES)
+        hint = " (asked with the caller's own credentials: AWS_PROFILE, AWS_ACCESS_KEY_ID, ...)";
+    else if (strncmp(uri, "s3://", 5) == 0 && r == -EHOSTUNREACH)
+        hint = " (asked from this machine: AWS_ENDPOINT_URL, AWS_REGION)";
+    return error_prefix(err, -EINVAL, "%s: %s%s", d->source, key, hint);
+}
+
 /* The URI of one object must name one that is there. */
 static int check_object(const Draft *d, const char *key, const char *uri, Error *err)
 {
@@ -46,7 +57,7 @@ static int check_object(const Draft *d, const char *key, const char *uri, Error 
     r = store_open(*folder ? folder : "/", &store, err);
     if (r == 0)
         r = store_head(store, slash + 1, &n_bytes, err);
-    return r < 0 ? error_prefix(err, -EINVAL, "%s: %s", d->source, key) : 0;
+    return r < 0 ? refuse(d, key, uri, r, err) : 0;
 }
 
 static int check_data(const Draft *d, Error *err)
@@ -64,7 +75,7 @@ static int check_data(const Draft *d, Error *err)
         if (r == 0)
             r = store_head(store, "index.json", &n_bytes, err);
         if (r < 0)
-            return error_prefix(err, -EINVAL, "%s: %s", d->source, key);
+            return refuse(d, key, job->data.streams[i].uri, r, err);
     }
     if (job->data.empty_text_uri)
         return check_object(d, "data.empty_text", job->data.empty_text_uri, err);
@@ -77,9 +88,9 @@ static int check_model(const Draft *d, Error *err)
     int r = check_absolute(d, "model.config", d->job->model.config_uri, err);
     if (r < 0)
         return r;
-    r = unet_config_read(d->job->model.config_uri, &config, err);
+    r = unet_config_read(d->job->model.config_uri, store_get_uri, &config, err);
     if (r < 0)
-        return error_prefix(err, -EINVAL, "%s: model.config", d->source);
+        return refuse(d, "model.config", d->job->model.config_uri, r, err);
     if (d->job->model.init == INIT_RANDOM)
         return 0;
     return check_object(d, "model.init", d->job->model.init_uri, err);
@@ -111,7 +122,7 @@ static int check_checkpoints(const Draft *d, Error *err)
         return r;
     r = find_manifest(uri, &used, err);
     if (r < 0)
-        return error_prefix(err, r, "%s: checkpoint.uri", d->source);
+        return refuse(d, "checkpoint.uri", uri, r, err);
     if (used && !d->resume)
         return error_set(err, -EEXIST,
                          "%s: checkpoint.uri: %s holds checkpoints already; give another URI, or "

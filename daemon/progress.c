@@ -88,14 +88,24 @@ void progress_note(Progress *progress, const ChannelMessage *step)
 void progress_note_wait(Progress *progress, const ChannelMessage *stage)
 {
     ProgressRecord *record = &progress->record;
-    if (record->waits_since_usec && record->waits_rank == stage->waits_rank)
-        return;                  /* it is told */
+    bool saves = stage->stage == STAGE_SAVING;
+    bool is_told = saves ? record->unsaved_since_usec != 0
+                         : record->waits_since_usec && record->waits_rank == stage->waits_rank;
+    if (is_told)
+        return;
     if (record->generation == 0) /* before the first step of this world */
         *record = (ProgressRecord){.generation = progress->post.team->generation,
                                    .step = stage->step,
                                    .loss = NAN};
-    record->waits_since_usec = realtime_of(clock_boottime_usec() - stage->waited_usec);
-    record->waits_rank = stage->waits_rank;
+    uint64_t since_usec = realtime_of(clock_boottime_usec() - stage->waited_usec);
+    if (saves) {
+        record->unsaved_since_usec = since_usec;
+        (void)snprintf(record->save_error, sizeof(record->save_error),
+                       "all ranks wait for the save of step %lld", (long long)stage->step);
+    } else {
+        record->waits_since_usec = since_usec;
+        record->waits_rank = stage->waits_rank;
+    }
     record->at_usec = clock_realtime_usec();
     send_soon(progress);
 }

@@ -23,6 +23,6 @@ typedef struct Progress {
 void progress_init(Progress *progress, Team *team);
 void progress_clear(Progress *progress);
 void progress_note(Progress *progress, const ChannelMessage *step);
-/* A wait for data is worth a record when it is that long; it is over with the next step. */
+/* A wait for data, or for a save, is worth a record when it is that long; the next step ends it. */
 enum { PROGRESS_WAIT_SEC = 20 };
 void progress_note_wait(Progress *progress, const ChannelMessage *stage);

@@ -237,6 +237,18 @@ int store_get(Store *store, const char *key, size_t max_bytes, char **ret, size_
                              begun_usec);
 }
 
+int store_get_uri(const char *uri, size_t max_bytes, char **ret, size_t *ret_bytes, Error *err)
+{
+    const char *slash = strrchr(uri, '/');
+    _cleanup_free_ char *folder =
+        slash ? strndup(uri, (size_t)(slash - uri) + (slash == uri)) : strdup(".");
+    _cleanup_(store_freep) Store *store = NULL;
+    if (!folder)
+        return error_set(err, -ENOMEM, "out of memory");
+    int r = store_open(folder, &store, err);
+    return r < 0 ? r : store_get(store, slash ? slash + 1 : uri, max_bytes, ret, ret_bytes, err);
+}
+
 int store_get_range(Store *store, const char *key, uint64_t offset, size_t n_bytes, void *buffer,
                     Error *err)
 {

@@ -65,6 +65,8 @@ int store_flush(Store *store, Error *err);
 /* -EFBIG when the object is larger than max_bytes. The buffer has a NUL after its last byte. */
 int store_get(Store *store, const char *key, size_t max_bytes, char **ret, size_t *ret_bytes,
               Error *err);
+/* The same of one object by its own URI, through a store that is opened and closed for it. */
+int store_get_uri(const char *uri, size_t max_bytes, char **ret, size_t *ret_bytes, Error *err);
 /* Exactly n_bytes from offset into a buffer of the caller's; -EIO when the object is shorter. */
 int store_get_range(Store *store, const char *key, uint64_t offset, size_t n_bytes, void *buffer,
                     Error *err);
@@ -97,7 +99,9 @@ int store_fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error *
 enum { STORE_VERSION_MAX = 128 };
 int store_version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err);
 /* Whether STORE_IF_ABSENT keeps its promise. Where it does not (a server without it), it looks
- * before it puts, and two writers may pass each other. May ask the server, once. */
+ * before it puts, and two writers may pass each other. May ask the server, once. True says it of an
+ * object that goes in one piece: one that is so large that s3:// puts it in parts is looked for
+ * first, and whether the server looks again at their end is not known. */
 int store_puts_if_absent(Store *store, bool *ret, Error *err);
 /* All objects whose key begins with prefix; at most max objects, else -E2BIG. */
 int store_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err);

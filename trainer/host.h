@@ -35,7 +35,8 @@ int host_wait_go(Host *host, uint64_t timeout_usec, char address[CHANNEL_ADDRESS
 int host_say(Host *host, const ChannelMessage *message, Error *err);
 /* Cheap: remembered, sent by the thread. */
 void host_stage(Host *host, int64_t step, TrainStage stage);
-/* The same, and that all ranks wait, for waited_usec by now, for the data of one of them at least. */
+/* The same, and that all ranks wait, for waited_usec by now, for the data of one of them at least; in
+ * STAGE_SAVING, for a save that must be there. */
 void host_wait(Host *host, int64_t step, TrainStage stage, uint64_t waited_usec, int waits_rank);
 
 /* Wishes (HostWish bits) since the last call that cleared them; leave stays set. */

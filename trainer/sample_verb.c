@@ -163,7 +163,7 @@ static int sampler_open(Sampler *s, const SampleOptions *o, Error *err)
     DeviceOptions device = {.kind = DEVICE_CPU, .threads = s->job->train.threads, .type = DATA_F32};
     int r = dataset_open(s->job, &s->dataset, err);
     if (r == 0)
-        r = unet_config_read(s->job->model.config_uri, &config, err);
+        r = unet_config_read(s->job->model.config_uri, store_get_uri, &config, err);
     if (r == 0)
         r = device_open(&device, &s->device, err);
     if (r < 0)

@@ -16,6 +16,10 @@ enum {
     RETRY_SEC = 2,    /* doubles: a store that is out for some seconds costs nothing but these */
     CATCH_UP_SEC = 1, /* after a periodic save that failed; doubles */
     CATCH_UP_MAX_SEC = 60,
+    WAIT_SLICE_MSEC = 500, /* ranks that wait for a save say so as often */
+    OVERDUE_SEC = 30,  /* a save that takes so long, and that many times as long as the last one, */
+    OVERDUE_TIMES = 4, /* is in trouble though it has not failed: its store tries on for minutes */
+    OVERDUE_FIRST_SEC = 300,
     LINE_BYTES = 320,
 };
 
@@ -199,11 +203,27 @@ static int settle(Saver *s, HostVerdict verdict, Error *err)
     return 0;
 }
 
+static void note_overdue(Saver *s)
+{
+    bool writes = checkpoint_busy(s->session->writer) && s->written.step != s->saving_step;
+    uint64_t took_usec = clock_boottime_usec() - s->begun_usec, usual_usec = s->written.write_usec;
+    uint64_t most_usec = usual_usec ? MAX(OVERDUE_SEC * USEC_PER_SEC, OVERDUE_TIMES * usual_usec)
+                                    : OVERDUE_FIRST_SEC * USEC_PER_SEC;
+    if (!writes || s->trouble.since_usec || took_usec <= most_usec)
+        return;
+    s->trouble.since_usec = s->begun_usec;
+    (void)error_set(&s->trouble.error, -EINPROGRESS,
+                    "the save of step %lld has been under way for more than %llu s",
+                    (long long)s->saving_step, (unsigned long long)(most_usec / USEC_PER_SEC));
+    log_warning("%s STEP=%lld", s->trouble.error.text, (long long)s->saving_step);
+}
+
 int saver_pump(Saver *s, Error *err)
 {
     CheckpointResult result;
     checkpoint_poll(s->session->writer, &result);
     note_result(s, &result);
+    note_overdue(s);
     if (result.phase == CHECKPOINT_FAILED)
         log_error("the checkpoint of step %lld failed, training goes on: %s STEP=%lld",
                   (long long)result.step, result.error.text, (long long)result.step);
@@ -218,11 +238,24 @@ int saver_pump(Saver *s, Error *err)
     return verdict == VERDICT_PENDING ? 0 : settle(s, verdict, err);
 }
 
+/* The ranks have nothing else to do at `step`; they tell their daemons that they live. */
+static int wait_for_writer(Saver *s, int64_t step, CheckpointResult *ret)
+{
+    const uint64_t began_usec = clock_boottime_usec();
+    for (;;) {
+        int r = checkpoint_wait(s->session->writer, WAIT_SLICE_MSEC * USEC_PER_MSEC, ret);
+        uint64_t waited_usec = clock_boottime_usec() - began_usec;
+        if (r != -ETIMEDOUT || waited_usec > WRITE_TIMEOUT_SEC * USEC_PER_SEC)
+            return r;
+        host_wait(s->session->host, step, STAGE_SAVING, waited_usec, s->session->rank);
+    }
+}
+
 /* Until nothing is in flight: written or failed, and on rank 0 the daemon has answered. */
-static int drain(Saver *s, CheckpointPhase *ret_phase, Error *err)
+static int drain(Saver *s, int64_t step, CheckpointPhase *ret_phase, Error *err)
 {
     CheckpointResult result;
-    int r = checkpoint_wait(s->session->writer, WRITE_TIMEOUT_SEC * USEC_PER_SEC, &result);
+    int r = wait_for_writer(s, step, &result);
     if (r < 0)
         return error_errno(err, r, "waiting for the checkpoint of step %lld",
                            (long long)s->saving_step);
@@ -265,7 +298,7 @@ int saver_save(Saver *s, int64_t step, uint32_t word, Error *err)
     if (!(word & WORD_MUST))
         return begin(s, step, err);
 
-    int r = drain(s, &phase, err); /* what is in flight */
+    int r = drain(s, step, &phase, err); /* what is in flight */
     if (r < 0)
         return r;
     for (int try = 0; try < TRIES; try++) {
@@ -273,7 +306,7 @@ int saver_save(Saver *s, int64_t step, uint32_t word, Error *err)
             (void)sleep(RETRY_SEC << (try - 1)); /* on all ranks alike; a signal ends it early */
         r = begin(s, step, err);
         if (r == 0)
-            r = drain(s, &phase, err);
+            r = drain(s, step, &phase, err);
         if (r < 0)
             return r;
         if (phase == CHECKPOINT_WRITTEN)

@@ -3,6 +3,7 @@
 #include "trainer/grain.h"
 
 #include "base/testing.h"
+#include "store/store.h"
 #include "trainer/testing-job.h"
 
 #include <string.h>
@@ -32,7 +33,7 @@ static Bench bench_open(const char *train)
     _cleanup_free_ char *text = testing_job_text(&files, "none", train);
     b.job = testing_job_parse(text);
     if (dataset_open(b.job, &b.dataset, &err) < 0 || device_open(&options, &b.device, &err) < 0 ||
-        unet_config_read(b.job->model.config_uri, &config, &err) < 0 ||
+        unet_config_read(b.job->model.config_uri, store_get_uri, &config, &err) < 0 ||
         network_new(b.device, &config, &shape, &b.network, &err) < 0 ||
         grain_work_new(b.device, b.network, b.job, dataset_shape(b.dataset),
                        dataset_empty_text(b.dataset), &b.work, &err) < 0)

@@ -59,6 +59,7 @@ static int put_scratch(S3Store *s3, const S3Name *name, const S3Pair *header,
     int r = s3_fly(s3, &flight);
     if (r == 0 || r == -EEXIST || r == -EAGAIN)
         return r;
+    /* 400 is also said of credentials that have expired (-EACCES), and of bodies that came slowly. */
     if (r == -EOPNOTSUPP || (r == -EIO && request->status == 400) || is_bad_digest(request))
         return -EBADMSG;
     return s3_refuse(s3, name->text + strlen(s3->prefix), request, "write", err);

@@ -112,8 +112,8 @@ int s3_put_now(S3Store *s3, const char *key, const struct iovec *parts, size_t n
 {
     S3Put put = {.s3 = s3, .key = key, .parts = parts, .n_parts = n_parts, .flags = flags};
     int r = s3_name(s3, key, &put.name, err);
-    if (r == 0)
-        r = s3_probe(s3, &put.can, err);
+    if (r == 0 && (r = s3_probe(s3, &put.can, err)) < 0)
+        return error_prefix(err, r, "%s/%s", s3->store.uri, key);
     if (r < 0)
         return r;
 

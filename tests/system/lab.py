@@ -277,13 +277,14 @@ class Outcome:
 class Cluster:
     """`sdctl dev up` in a folder of the lab."""
 
-    def __init__(self, lab, folder, nodes, controllers=1, slots=1, patient=()):
-        """patient: nodes that bear with trainers that are stopped for some seconds."""
+    def __init__(self, lab, folder, nodes, controllers=1, slots=1, patient=(), trainers=()):
+        """patient: nodes that bear with trainers that are stopped for some seconds. trainers: their environment."""
         self.lab, self.folder = lab, folder
         self.environment = {}
         for i in range(1, nodes + 1):
             name = "node%d" % i
-            lab.write("options/" + name, "--hang-floor-sec 60 --lease-sec 20" if name in patient else "")
+            words = ["--hang-floor-sec 60 --lease-sec 20"] if name in patient else []
+            lab.write("options/" + name, " ".join(words + ["--trainer-environment=" + pair for pair in trainers]))
         text = self.ctl("dev", "up", "--dir", folder, "--nodes", str(nodes), "--slots", str(slots),
                         "--controllers", str(controllers))
         line = next(line for line in text.splitlines() if line.startswith("export "))

@@ -96,7 +96,8 @@ typedef struct ChannelMessage {
     int pid;                           /* hello */
 
     TrainStage stage; /* stage, error */
-    /* stage: the ranks wait for data for so long by now, at least of that rank; 0: they do not */
+    /* stage: the ranks wait for so long by now, for the data of that rank at least or, in
+     * STAGE_SAVING, for a save; 0: they do not */
     uint64_t waited_usec;
     int waits_rank;
     double loss; /* step */

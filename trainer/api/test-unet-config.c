@@ -175,6 +175,19 @@ static void what_changes_nothing_passes(void **state)
     assert_int_equal(parse_with("attention_head_dim", "20", &err), 0);
 }
 
+static char fetched[64];
+
+static int fetch(const char *uri, size_t max_bytes, char **ret, size_t *ret_bytes, Error *err)
+{
+    (void)snprintf(fetched, sizeof(fetched), "%s", uri);
+    if (strstr(uri, "away"))
+        return error_set(err, -EHOSTUNREACH, "%s: no answer", uri);
+    assert_true(strlen(sd2_base) <= max_bytes);
+    *ret_bytes = strlen(sd2_base);
+    *ret = strdup(sd2_base);
+    return 0;
+}
+
 static void a_file_or_its_folder_is_read(void **state)
 {
     (void)state;
@@ -185,16 +198,20 @@ static void a_file_or_its_folder_is_read(void **state)
     (void)snprintf(path, sizeof(path), "%s/config.json", folder);
     (void)snprintf(uri, sizeof(uri), "file://%s", folder);
 
-    assert_int_equal(unet_config_read(folder, &c, &err), -ENOENT);
+    assert_int_equal(unet_config_read(folder, fetch, &c, &err), -ENOENT);
     assert_non_null(strstr(err.text, path));
     assert_int_equal(file_write(path, sd2_base, strlen(sd2_base), 0, &err), 0);
-    assert_int_equal(unet_config_read(path, &c, &err), 0);
-    assert_int_equal(unet_config_read(uri, &c, &err), 0);
+    assert_int_equal(unet_config_read(path, fetch, &c, &err), 0);
+    assert_int_equal(unet_config_read(uri, fetch, &c, &err), 0);
     assert_int_equal(c.block_out_channels[0], 320);
-    assert_int_equal(unet_config_read("s3://bucket/unet", &c, &err), -EINVAL);
-    assert_non_null(strstr(err.text, "s3://bucket/unet"));
+
+    assert_int_equal(unet_config_read("s3://bucket/unet/", fetch, &c, &err), 0);
+    assert_string_equal(fetched, "s3://bucket/unet/config.json");
+    assert_int_equal(unet_config_read("s3://bucket/small.json", fetch, &c, &err), 0);
+    assert_string_equal(fetched, "s3://bucket/small.json");
+    assert_int_equal(unet_config_read("s3://away", fetch, &c, &err), -EHOSTUNREACH);
     assert_int_equal(file_write(path, "{", 1, 0, &err), 0);
-    assert_int_equal(unet_config_read(folder, &c, &err), -EINVAL);
+    assert_int_equal(unet_config_read(folder, fetch, &c, &err), -EINVAL);
     assert_non_null(strstr(err.text, path));
     assert_int_equal(folder_remove(folder, &err), 0);
 }

@@ -273,12 +273,28 @@ int unet_config_parse(const char *source, const char *text, size_t n_bytes, Unet
     return 0;
 }
 
-int unet_config_read(const char *uri, UnetConfig *ret, Error *err)
+static int read_elsewhere(const char *uri, UnetConfigFetch fetch, UnetConfig *ret, Error *err)
+{
+    static const char suffix[] = ".json", name[] = "config.json";
+    size_t n = strlen(uri), n_suffix = strlen(suffix), n_bytes;
+    bool is_file = n > n_suffix && strcmp(uri + n - n_suffix, suffix) == 0;
+    _cleanup_free_ char *text = NULL, *object = NULL;
+    while (n > 0 && uri[n - 1] == '/')
+        n--;
+    if (asprintf(&object, "%.*s%s%s", (int)n, uri, is_file ? "" : "/", is_file ? "" : name) < 0) {
+        object = NULL;
+        return error_errno(err, -ENOMEM, "%s", uri);
+    }
+    int r = fetch(object, CONFIG_FILE_MAX, &text, &n_bytes, err);
+    return r < 0 ? r : unet_config_parse(object, text, n_bytes, ret, err);
+}
+
+int unet_config_read(const char *uri, UnetConfigFetch fetch, UnetConfig *ret, Error *err)
 {
     static const char scheme[] = "file://", name[] = "config.json";
     const char *path = strncmp(uri, scheme, strlen(scheme)) == 0 ? uri + strlen(scheme) : uri;
     if (strstr(path, "://"))
-        return error_set(err, -EINVAL, "%s: only paths and file:// URIs can be read here", uri);
+        return read_elsewhere(uri, fetch, ret, err);
 
     _cleanup_free_ char *text = NULL, *inside = NULL;
     struct stat st;

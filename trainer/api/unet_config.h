@@ -34,7 +34,11 @@ typedef struct UnetConfig {
 
 int unet_config_parse(const char *source, const char *text, size_t n_bytes, UnetConfig *ret,
                       Error *err);
-/* uri: a path or file:// URI of the config.json or of the folder that holds it. */
-int unet_config_read(const char *uri, UnetConfig *ret, Error *err);
+/* uri: a path or URI of the config.json or of the folder that holds it (of what lies elsewhere, a name
+ * that ends with .json is the file's). fetch reads what is no local file: store_get_uri(); its errors
+ * come out as they are. */
+typedef int (*UnetConfigFetch)(const char *uri, size_t max_bytes, char **ret, size_t *ret_bytes,
+                               Error *err);
+int unet_config_read(const char *uri, UnetConfigFetch fetch, UnetConfig *ret, Error *err);
 /* The config.json that diffusers loads; the caller frees it. */
 int unet_config_format(const UnetConfig *config, char **ret);

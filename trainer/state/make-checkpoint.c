@@ -78,7 +78,7 @@ static int run(char **argv, Error *err)
     _cleanup_(parameter_list_freep) ParameterList *parameters = NULL;
     Device *device = NULL;
     _cleanup_(train_state_freep) TrainState *state = NULL;
-    int r = unet_config_read(argv[1], &config, err);
+    int r = unet_config_read(argv[1], store_get_uri, &config, err);
     if (r == 0)
         r = unet_parameters(&config, &parameters, err);
     if (r == 0)

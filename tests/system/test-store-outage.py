@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""A cluster whose data and checkpoints lie on S3, and the store goes away: training goes on or waits, no world is lost
+that need not be, checkpoints catch up, the incident says so, and the job ends with the bits of an undisturbed run.
+
+Needs an S3 server: tests/s3/with-gateway tests/system/test-store-outage.py. SDTRAIN_OUTAGE_SEC=120 adds an outage of
+that length with the settings as they come.
+"""
+import json
+import os
+import signal
+import sys
+import time
+import unittest
+
+from lab import SOURCE, LabCase, Outcome, processes_of, until
+
+sys.path.insert(0, os.path.abspath(os.path.join(SOURCE, "tests/s3")))
+
+import fault_proxy  # noqa: E402
+import s3client  # noqa: E402
+
+PACE = "SDTRAIN_FAULT=loop.compute=slow@*"  # 100 ms a grain, at no cost of a processor
+IMPATIENT = "SDTRAIN_S3_DEADLINE_SEC=2"     # a store that is away is given up soon
+TROUBLE, LOST = "store-trouble", "store-unreachable"
+
+
+class Outage(LabCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.uri = os.environ["SDTRAIN_TEST_S3_URI"]
+        cls.bucket = s3client.split(cls.uri)[0]
+        cls.direct = s3client.Client.of_environment()
+        cls.direct.put_folder(cls.lab.path("data"), cls.uri + "/data")
+        cls.proxy = fault_proxy.Remote(os.environ["AWS_ENDPOINT_URL"])
+        cls.addClassCleanup(cls.proxy.close)
+        cls.lab.environment.update(AWS_ENDPOINT_URL=cls.proxy.endpoint)
+        cls.references = {}
+
+    def setUp(self):
+        self.lab.forget_faults()
+
+    def tearDown(self):
+        self.proxy.do("clear")
+        self.proxy.do("listen", open=True)
+
+    def up(self, nodes=2, environment=(PACE, IMPATIENT)):
+        self.cluster = self.lab.cluster(nodes=nodes, trainers=environment)
+        self.addCleanup(self.cluster.down)
+
+    def job(self, name, steps, **changes):
+        return self.lab.job(name, self.uri + "/data", train__steps=steps, checkpoint__uri="%s/%s" % (self.uri, name),
+                            recovery={"max_failures_at_same_step": 2, "grow_interval_s": 0}, **changes)
+
+    def start(self, name, steps, **changes):
+        job = self.job(name, steps, **changes)
+        self.cluster.submit(job)
+        return job
+
+    def away(self):
+        self.proxy.do("listen", open=False)
+
+    def back(self):
+        self.proxy.do("listen", open=True)
+
+    def status(self, job):
+        return self.cluster.status(job)
+
+    def until_step(self, job, step, timeout=120):
+        until(lambda: self.status(job)["step"] >= step, "step %d of %s" % (step, job["name"]), timeout, pause=0.1)
+
+    def incident(self, job, cause, resolved, timeout=90):
+        """Of that cause, open or resolved, once it is."""
+        def look():
+            return next((i for i in self.status(job)["incidents"] if i["cause"] == cause and i["resolved"] == resolved),
+                        None)
+        try:
+            return until(look, "an incident %s" % cause, timeout, pause=0.05)
+        except AssertionError as e:
+            raise AssertionError("%s\n%s\n%s" % (e, self.status(job), self.cluster.story())) from e
+
+    def reference(self, job):
+        """The same job, undisturbed, on one rank and on files."""
+        steps = job["train"]["steps"]
+        if steps not in self.references:
+            self.references[steps] = self.lab.reference(self.lab.job("reference-%d" % steps, train__steps=steps))
+        return self.references[steps]
+
+    def finish(self, job, timeout=150):
+        self.cluster.wait(job, "succeeded", timeout)
+        prefix = job["name"] + "/"
+        lines = self.direct.get(self.bucket, prefix + "metrics.jsonl").decode().splitlines()
+        status = self.status(job)
+        outcome = Outcome(job["name"], status["checkpoint"]["digest"], [json.loads(line) for line in lines])
+        self.check_same(outcome, self.reference(job), job["name"])
+        self.check_bucket(job)
+        return status
+
+    def check_bucket(self, job):
+        """Whole checkpoints and their metrics, and nothing beside them."""
+        prefix = job["name"] + "/"
+        found = set(self.direct.list(self.bucket, prefix))
+        expected = {prefix + "metrics.jsonl"}
+        manifests = [key for key in found if key.endswith("/manifest.json")]
+        self.assertTrue(2 <= len(manifests) <= 4, manifests)
+        for key in manifests:
+            manifest = json.loads(self.direct.get(self.bucket, key))
+            expected.add(key)
+            expected |= {key[:-len("manifest.json")] + o["key"] for o in manifest["objects"]}
+            expected |= {prefix + m["key"] for m in manifest["metrics"]}
+        self.assertEqual(found, expected)
+        self.assertEqual(self.direct.uploads(self.bucket, prefix), [])
+
+    # ---- training goes on ----
+
+    def survive(self, job, sec, known_within):
+        """The store away for so long in the middle of training."""
+        self.until_step(job, 12)
+        before = self.status(job)
+        self.away()
+        left = time.monotonic() + sec
+        opened = self.incident(job, TROUBLE, False, known_within)
+        self.assertEqual((opened["generation"], opened["node"]), (1, ""), self.cluster.ctl("job", "events", job["name"]))
+        self.assertIn("nothing was saved since step ", opened["evidence"])
+        self.assertIsNotNone(self.status(job)["store"]["unsaved_since"])
+        self.assertIn("unsaved for ", self.cluster.ctl("job", "status", job["name"]))
+        self.until_step(job, before["step"] + 20)  # training goes on, and nothing is saved
+        while time.monotonic() < left:
+            time.sleep(0.2)
+        during = self.status(job)
+        self.assertEqual((during["phase"], during["generation"]), ("running", 1))
+        self.assertLessEqual(during["checkpoint"]["step"], before["checkpoint"]["step"] + 10)
+        self.back()
+        self.incident(job, TROUBLE, True, 120)
+        caught_up = self.status(job)
+        self.assertGreater(caught_up["checkpoint"]["step"], during["checkpoint"]["step"])
+        self.assertIsNone(caught_up["store"]["unsaved_since"])
+        status = self.finish(job)
+        self.assertEqual([(i["cause"], i["resolved"]) for i in status["incidents"]], [(TROUBLE, True)])
+        self.assertEqual((status["generation"], status["world"]["size"]), (1, 2))
+        print("%s: away from step %d to %d; saved steps %d, %d, %d" % (
+            job["name"], before["step"], during["step"], before["checkpoint"]["step"], during["checkpoint"]["step"],
+            caught_up["checkpoint"]["step"]), file=sys.stderr)
+
+    def test_training_goes_on(self):
+        self.up()
+        self.survive(self.start("goes-on", 80), 5, 60)
+
+    @unittest.skipUnless(os.environ.get("SDTRAIN_OUTAGE_SEC"), "SDTRAIN_OUTAGE_SEC is not set")
+    def test_as_it_comes(self):
+        sec = int(os.environ["SDTRAIN_OUTAGE_SEC"])
+        self.up(environment=(PACE,))
+        self.survive(self.start("as-it-comes", 5 * sec + 100), sec, 90)
+
+    def test_ranks_wait_for_data(self):
+        """One shard does not come: for many times the time after which a silent rank hangs, nobody is taken for hung."""
+        self.up(environment=(PACE,))
+        job = self.job("waits", 40)
+        shards = [[row["sample"].split("[")[0] for row in self.lab.order(job, step)] for step in range(1, 25)]
+        late = max({name for step in shards for name in step},
+                   key=lambda name: next(i for i, step in enumerate(shards) if name in step))
+        self.proxy.add("stall", {"method": "GET", "path": late.replace(".", "[.]") + "$"}, where="reply", after=0, count=None)
+        self.cluster.submit(job)
+        opened = self.incident(job, TROUBLE, False, 120)
+        self.assertIn("waits for the data of step ", opened["evidence"])
+        status = self.status(job)
+        self.assertEqual(status["generation"], 1)
+        self.assertIsNotNone(status["store"]["waits_since"])
+        self.assertIn("has waited for data for ", self.cluster.ctl("job", "status", job["name"]))
+        self.proxy.do("clear")
+        self.incident(job, TROUBLE, True)
+        status = self.finish(job)
+        self.assertEqual((status["generation"], len(status["incidents"])), (1, 1))
+
+    # ---- worlds that end meanwhile ----
+
+    def test_a_trainer_dies_meanwhile(self):
+        """The next worlds cannot restore: they come with pauses, cost nothing of K = 2, and are one incident."""
+        self.up()
+        job = self.start("dies", 60)
+        self.until_step(job, 12)
+        self.away()
+        os.kill(self.cluster.rank_on(job, "node2")["pid"], signal.SIGKILL)
+        lost = self.incident(job, LOST, False)
+        until(lambda: self.status(job)["reason"].startswith("pauses 4 s after store-unreachable"), "the third pause", 90,
+              pause=0.05)
+        status = self.status(job)
+        self.assertEqual(status["phase"], "recovering")
+        self.assertGreater(status["next_try_at"], time.time() - 4)
+        self.assertGreaterEqual(status["generation"], 4)
+        self.assertEqual([p for _, p in processes_of(self.lab.folder) if p == "sdtrainer"], [])  # nothing runs
+        self.back()
+        status = self.finish(job)
+        self.assertEqual(sorted(i["cause"] for i in status["incidents"] if i["cause"] != TROUBLE), [LOST, "trainer-died"])
+        self.assertTrue(all(i["resolved"] for i in status["incidents"]))
+        self.assertEqual(lost["id"], next(i["id"] for i in status["incidents"] if i["cause"] == LOST))
+
+    def test_a_node_dies_meanwhile(self):
+        self.up(nodes=3)
+        job = self.start("node-dies", 60, world={"min": 1, "max": 2})
+        self.until_step(job, 12)
+        hosts = sorted({rank["node"] for rank in self.status(job)["world"]["ranks"]})
+        self.away()
+        self.cluster.kill(hosts[1])
+        self.incident(job, LOST, False)
+        until(lambda: self.status(job)["next_try_at"], "a pause", 60, pause=0.05)
+        self.back()
+        status = self.finish(job)
+        self.assertEqual(status["world"]["size"], 2)
+        self.assertEqual([i["cause"] for i in status["incidents"] if i["cause"] != TROUBLE], ["node-lost", LOST])
+
+    # ---- the commit ----
+
+    def test_two_generations_save_the_same_step(self):
+        """The manifest of generation 1 is there, rank 0 dies before it hears so; generation 2 saves that step again."""
+        self.up(environment=(PACE,))
+        job = self.job("twice", 40)
+        rule = self.proxy.add("stall", {"method": "PUT", "path": "step-0000000020-g1-.*/manifest[.]json"}, where="reply", after=0)
+        self.cluster.submit(job)
+        self.proxy.do("wait", rule=rule, timeout=120)
+        until(lambda: [key for key in self.direct.list(self.bucket, "twice/step-0000000020-g1-") if key.endswith("manifest.json")],
+              "the manifest of generation 1", 30)
+        rank0 = next(rank for rank in self.status(job)["world"]["ranks"] if rank["rank"] == 0)
+        os.kill(rank0["pid"], signal.SIGKILL)
+        self.proxy.do("clear")
+        status = self.finish(job)
+        self.assertEqual((status["generation"], [i["cause"] for i in status["incidents"]]), (2, ["trainer-died"]))
+
+    def test_killed_at_each_point_of_the_commit(self):
+        self.up(environment=(IMPATIENT,))
+        self.cluster.configure("controller1", max_strikes=0)
+        points = ["checkpoint.copied=kill@2", "checkpoint.object=kill@9", "checkpoint.gathered=kill@2",
+                  "checkpoint.manifest.before=kill@2", "checkpoint.manifest.after=kill@2", "saver.saved=kill@2",
+                  "checkpoint.settle=kill@2", "checkpoint.retire.manifest=kill", "checkpoint.retire.object=kill"]
+        for node in ("node1", "node2"):
+            self.cluster.fault(node, *points)
+        job = self.job("points", 40, checkpoint__every_steps=2)
+        job["recovery"]["max_failures_at_same_step"] = 40
+        self.cluster.submit(job)
+        status = self.finish(job)
+        self.assertGreater(status["generation"], len(points) // 2)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
