@@ -5,6 +5,7 @@ alike; ratios are of one round. A run is a process from its start to its end, it
 them; files lie in memory. The ceiling is what the gateway gives or takes when nobody signs, checks or keeps
 anything: curl processes side by side at a bucket open to all, as many as are fastest.
 """
+import hashlib
 import json
 import os
 import shutil
@@ -44,7 +45,7 @@ class Store:
         self.environment.update(
             AWS_ENDPOINT_URL=self.endpoint, AWS_ACCESS_KEY_ID=server["access_key"], AWS_REGION=server["region"],
             AWS_SECRET_ACCESS_KEY=server["secret_key"], AWS_EC2_METADATA_DISABLED="true",
-            AWS_CONFIG_FILE=self.folder + "/aws", AWS_SHARED_CREDENTIALS_FILE="/dev/null",
+            AWS_CONFIG_FILE="/dev/null", AWS_SHARED_CREDENTIALS_FILE="/dev/null",
             SDTRAIN_S3_ADDRESSING="path", CEPH_CONF=server["dir"] + "/ceph.conf")
         self.client = s3client.Client(self.endpoint, server["access_key"], server["secret_key"])
         self.client.do("PUT", "/" + BUCKET, headers={"x-amz-acl": "public-read-write"})
@@ -89,6 +90,15 @@ class Store:
         subprocess.run(["radosgw-admin", "-n", "client.rgw", "gc", "process", "--include-all"], env=self.environment,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
 
+    def open_to_all(self, keys):
+        for key in keys:
+            self.client.do("PUT", "/%s/%s" % (BUCKET, key), {"acl": ""}, headers={"x-amz-acl": "public-read"})
+
+    def ask(self, *command):
+        """The line of JSON that a bench program prints, as a process with this environment."""
+        out = subprocess.run(command, env=self.environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+        return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+
     def empty(self):
         for key in self.client.list(BUCKET):
             self.client.delete(BUCKET, key)
@@ -100,6 +110,8 @@ class Store:
 class Mover:
     """put(paths) and get(keys) give the commands that move all of them, side by side."""
 
+    settings = {}
+
     def __init__(self, store):
         self.store = store
 
@@ -108,7 +120,9 @@ class Mover:
 
 
 class Ours(Mover):
-    name = "sdtrain"
+    def __init__(self, store, name="sdtrain", **settings):
+        super().__init__(store)
+        self.name, self.settings = name, settings
 
     def put(self, paths):
         return [[BIN + "/bench-store", "put", self.uri(), *paths]]
@@ -118,22 +132,18 @@ class Ours(Mover):
 
 
 class Aws(Mover):
-    """Its transfer manager's settings are in the config file: each variant has a profile."""
+    """Its transfer manager's settings are in a config file."""
 
     def __init__(self, store, requests, chunk):
         super().__init__(store)
         self.name = "awscli %d x %d MiB" % (requests, chunk)
-        self.profile = "p%d-%d" % (requests, chunk)
-        with open(store.environment["AWS_CONFIG_FILE"], "a") as file:
-            file.write("[profile %s]\naws_access_key_id = %s\naws_secret_access_key = %s\ns3 =\n"
-                       "  max_concurrent_requests = %d\n  multipart_threshold = %dMB\n  multipart_chunksize = %dMB\n"
-                       "  addressing_style = path\n" % (
-                           self.profile, store.environment["AWS_ACCESS_KEY_ID"],
-                           store.environment["AWS_SECRET_ACCESS_KEY"], requests, chunk, chunk))
+        self.settings = {"AWS_CONFIG_FILE": "%s/aws-%d-%d" % (store.folder, requests, chunk)}
+        with open(self.settings["AWS_CONFIG_FILE"], "w") as file:
+            file.write("[default]\ns3 =\n  max_concurrent_requests = %d\n  multipart_threshold = %dMB\n"
+                       "  multipart_chunksize = %dMB\n  addressing_style = path\n" % (requests, chunk, chunk))
 
     def command(self, *arguments):
-        return ["/usr/bin/aws", "--profile", self.profile, "--endpoint-url", self.store.endpoint, "s3", "cp", "--quiet",
-                "--recursive", *arguments]
+        return ["/usr/bin/aws", "--endpoint-url", self.store.endpoint, "s3", "cp", "--quiet", "--recursive", *arguments]
 
     def put(self, paths):
         return [self.command(os.path.dirname(paths[0]), self.uri())]
@@ -189,33 +199,50 @@ class S3cmd(Mover):
 
 
 class Curl(Mover):
-    """The ceiling: nothing is signed, checked or kept."""
+    """The ceiling: nothing is signed, checked or kept. signed: the gateway is given the hash of each body, made
+    beforehand, and checks it, as it does for all who sign what they put."""
 
-    def __init__(self, store, processes):
+    def __init__(self, store, processes, signed=False):
         super().__init__(store)
-        self.name, self.processes = "curl x %d" % processes, processes
+        self.name = "curl x %d%s" % (processes, ", signed" if signed else "")
+        self.processes, self.signed, self.hashes = processes, signed, {}
 
     def spread(self, items, arguments):
         shares = [items[i::self.processes] for i in range(self.processes)]
-        return [["/usr/bin/curl", "--silent", "--fail", *(a for item in share for a in arguments(item))]
-                for share in shares if share]
+        return [["/usr/bin/curl", "--silent", "--fail", *(a for k, item in enumerate(share)
+                                                          for a in (["--next", "--silent", "--fail"] if k else []) +
+                                                          arguments(item))] for share in shares if share]
 
-    def url(self, key):
-        return "%s/%s/%s" % (self.store.endpoint, BUCKET, key)
+    def path(self, key):
+        return "/%s/%s" % (BUCKET, key)
+
+    def headers(self, path, key):
+        if not self.signed:
+            return []
+        if path not in self.hashes:
+            with open(path, "rb") as file:
+                self.hashes[path] = hashlib.file_digest(file, "sha256").hexdigest()
+        signed = self.store.client.sign("PUT", self.path(key), "", {}, self.hashes[path])
+        return [a for name, value in signed.items() if name != "host" for a in ("--header", "%s: %s" % (name, value))]
 
     def put(self, paths):
-        return self.spread(paths, lambda path: ["--upload-file", path, self.url(os.path.basename(path))])
+        named = [(path, os.path.basename(path)) for path in paths]
+        return self.spread(named, lambda one: ["--upload-file", one[0], *self.headers(*one),
+                                               self.store.endpoint + self.path(one[1])])
 
     def get(self, keys, folder):
-        return self.spread(keys, lambda key: ["--output", "/dev/null", self.url(key)])
+        return self.spread(keys, lambda key: ["--output", "/dev/null", self.store.endpoint + self.path(key)])
 
 
 # ---- figures ----
 
-def movers(store):
-    """Ours as it is by default; the others with the settings that were fastest, two or three of each."""
-    return ([Ours(store)], [Aws(store, 4, 64), Aws(store, 10, 16), Rclone(store, 2, 64), Rclone(store, 8, 16),
-                            S3cmd(store, 64), S3cmd(store, 256)], [Curl(store, n) for n in (1, 2, 4)])
+def movers(store, putting):
+    """Ours as it is by default, the others with the settings that were fastest, and ceilings. What is put is hashed
+    and signed by all, since neither TLS nor a checksum guards it; "not signed" leaves that out."""
+    n_curl, sign = (1, 2, 4), (False, True) if putting else (False,)
+    ours = [Ours(store)] + ([Ours(store, "sdtrain, not signed", SDTRAIN_S3_SIGN_PAYLOAD="off")] if putting else [])
+    return (ours, [Aws(store, 4, 64), Aws(store, 10, 16), Rclone(store, 2, 64), Rclone(store, 8, 16), S3cmd(store, 64),
+                   S3cmd(store, 256)], [Curl(store, n, signed) for n in n_curl for signed in sign])
 
 
 def by_turns(store, everybody, rounds, n_bytes, commands, say, after):
@@ -223,24 +250,34 @@ def by_turns(store, everybody, rounds, n_bytes, commands, say, after):
     speed, cpu = {m.name: [] for m in everybody}, {m.name: [] for m in everybody}
     for k in range(rounds):
         for m in everybody[k % len(everybody):] + everybody[:k % len(everybody)]:
-            seconds, used, _ = store.run(commands(m))
+            seconds, used, _ = store.run(commands(m), **m.settings)
             after(m)
             speed[m.name].append(n_bytes / MIB / seconds)
             cpu[m.name].append(used / (n_bytes / GIB))
-        say("round %d: " % (k + 1) + ", ".join("%s %.0f MiB/s" % (name, v[-1]) for name, v in speed.items()))
+        say("round %d: " % (k + 1) + ", ".join("%s %.0f" % (name, v[-1]) for name, v in speed.items()) + " MiB/s")
     return speed, cpu
 
 
+def ratio(speed, mine, others):
+    """Of ours to the fastest of the others, round by round, and who that is."""
+    best = max(others, key=lambda m: statistics.median(speed[m.name]))
+    return [a / b for a, b in zip(speed[mine.name], speed[best.name])], best.name
+
+
 def report_ratios(figure, report, groups, speed, cpu, before):
-    """Of ours to the best peer and to the ceiling, round by round; either may hold."""
-    ours, peers, ceilings = ([m.name for m in group] for group in groups)
-    median = {name: statistics.median(v) for name, v in speed.items()}
-    peer, ceiling = max(peers, key=median.get), max(ceilings, key=median.get)
-    of = lambda name: [a / b for a, b in zip(speed[ours[0]], speed[name])]  # noqa: E731
-    of_ceiling = statistics.median(of(ceiling))
-    report(figure, "x the best peer", 1.5, of(peer), before, least=True, peer=peer, of_ceiling=round(of_ceiling, 3),
-           ceiling=ceiling, holds=statistics.median(of(peer)) >= 1.5 or of_ceiling >= 0.9,
-           mib_per_s={name: round(v) for name, v in median.items()},
+    """To the best peer and to the gateway's ceiling for the same kind of request; either may hold."""
+    ours, peers, ceilings = groups
+    signed = [c for c in ceilings if c.signed]
+    to_peer, peer = ratio(speed, ours[0], peers)
+    to_ceiling, ceiling = ratio(speed, ours[0], signed or ceilings)
+    more = {}
+    if signed:
+        unsigned, best = ratio(speed, ours[1], [c for c in ceilings if not c.signed])
+        more = {"not_signed_of_ceiling": round(statistics.median(unsigned), 3), "not_signed_ceiling": best}
+    report(figure, "x the best peer", 1.5, to_peer, before, least=True, peer=peer,
+           holds=statistics.median(to_peer) >= 1.5 or statistics.median(to_ceiling) >= 0.9,
+           of_ceiling=round(statistics.median(to_ceiling), 3), ceiling=ceiling, **more,
+           mib_per_s={name: round(statistics.median(v)) for name, v in speed.items()},
            cpu_s_per_gib={name: round(statistics.median(v), 2) for name, v in cpu.items()})
 
 
@@ -248,12 +285,10 @@ def store_throughput(o, say, report, load):
     """put and get of 256 MiB objects, four at a time: over the best of awscli, rclone, s3cmd, and of the gateway's ceiling"""
     rounds, size, n = (1, 64 * MIB, 4) if o.quick else (5, 256 * MIB, 4)
     with Store(o) as store:
-        groups = movers(store)
         os.mkdir(store.path("from"))
         os.mkdir(store.path("to"))
         paths = [store.make_file("from/object%d" % k, size) for k in range(n)]
         keys = [os.path.basename(path) for path in paths]
-        everybody = [m for group in groups for m in group]
 
         def took(m):
             for path, key in zip(paths, keys):
@@ -262,32 +297,30 @@ def store_throughput(o, say, report, load):
             for name in os.listdir(store.path("to")):
                 os.unlink(store.path("to", name))
 
-        before = load()
-        speed, cpu = by_turns(store, everybody, rounds, n * size, lambda m: m.put(paths), say, lambda m: store.sweep())
+        groups, before = movers(store, True), load()
+        speed, cpu = by_turns(store, sum(groups, []), rounds, n * size, lambda m: m.put(paths), say, lambda m: store.sweep())
         report_ratios("store_put", report, groups, speed, cpu, before)
-        # those of the last put are got, whoever that was: ours, in parts of 8 MiB as the trainer writes them
-        store.run(Ours(store).put(paths))
-        for key in keys:
-            store.client.do("PUT", "/%s/%s" % (BUCKET, key), {"acl": ""}, headers={"x-amz-acl": "public-read"})
-        before = load()
-        speed, cpu = by_turns(store, everybody, rounds, n * size, lambda m: m.get(keys, store.path("to")), say, took)
+        store.run(Ours(store).put(paths))  # all get what we have put: in parts of 8 MiB, as the trainer does
+        store.open_to_all(keys)
+        groups, before = movers(store, False), load()
+        speed, cpu = by_turns(store, sum(groups, []), rounds, n * size, lambda m: m.get(keys, store.path("to")), say, took)
         report_ratios("store_get", report, groups, speed, cpu, before)
 
 
 def store_cost(o, say, report, load):
-    """CPU seconds a GiB, and memory beyond that of one byte moved, of objects from 256 MiB to 4 GiB (budget 64 MiB)"""
+    """CPU seconds a GiB moved from and to memory; memory beyond that of one byte moved, objects to 4 GiB, budget 64 MiB"""
     budget, sizes = 64, (256 * MIB, GIB) if o.quick else (256 * MIB, GIB, 4 * GIB)
     settings = {"SDTRAIN_S3_MEMORY_BYTES": "%dM" % budget, "SDTRAIN_S3_SIGN_PAYLOAD": "off"}
-    cpu, peak = {"put": [], "get": []}, {"put": [], "get": []}
+    verbs = ("put", "get", "get_to_file")
+    cpu, peak = {verb: [] for verb in verbs}, {verb: [] for verb in verbs}
     before = load()
     with Store(o) as store:
-        program, uri = BIN + "/bench-store", "s3://" + BUCKET
-        out = store.folder + "/got"
+        program, uri, out = BIN + "/bench-store", "s3://" + BUCKET, store.folder + "/got"
         os.mkdir(out)
         for size in (1, *sizes):
-            for verb, command in (("put", [program, "fill", uri, "object", str(size)]),
-                                  ("get", [program, "get", uri, out, "object"])):
-                _, used, mib = store.run([command], **settings)
+            for verb, command in (("put", ["fill", uri, "object", str(size)]), ("get", ["read", uri, "object"]),
+                                  ("get_to_file", ["get", uri, out, "object"])):
+                _, used, mib = store.run([[program, *command]], **settings)
                 peak[verb].append(mib)
                 cpu[verb].append(used / (size / GIB))
                 say("%s of %d bytes: %.2f s of CPU a GiB, %.1f MiB" % (verb, size, cpu[verb][-1], mib))
@@ -296,10 +329,89 @@ def store_cost(o, say, report, load):
             os.unlink(out + "/object")
             store.empty()
     for verb in ("put", "get"):
-        report("store_%s_cpu" % verb, "core s/GiB", 0.5, cpu[verb][1:], before)
-        idle, more = peak[verb][0], [mib - peak[verb][0] for mib in peak[verb][1:]]
-        report("store_%s_memory" % verb, "MiB", budget, [max(more)], before, idle_mib=round(idle, 1),
+        more = {"to_file": round(statistics.median(cpu["get_to_file"][1:]), 2)} if verb == "get" else {}
+        report("store_%s_cpu" % verb, "core s/GiB", 0.5, cpu[verb][1:], before, **more)
+    for verb in ("put", "get_to_file"):
+        more = [mib - peak[verb][0] for mib in peak[verb][1:]]
+        report("store_%s_memory" % verb, "MiB", budget, [max(more)], before, idle_mib=round(peak[verb][0], 1),
                by_object={"%d MiB" % (size // MIB): round(mib, 1) for size, mib in zip(sizes, more)})
 
 
-FIGURES = [store_throughput, store_cost]
+# ---- what the trainer makes of it ----
+
+SAMPLE_BYTES = 165888
+
+
+def make_cold(cache):
+    """Nothing of a node's cache is there but the compact indices, and those are on the disk alone."""
+    for name in os.listdir(cache):
+        path = os.path.join(cache, name)
+        if not name.endswith((".index", ".origin")):
+            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+            continue
+        with open(path) as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def store_samples(o, say, report, load):
+    """samples/s of the loader from raw shards of 165,888-byte samples, nothing cached, and the gateway's ceiling for them"""
+    rounds, samples = (1, 1616) if o.quick else (5, 6464)
+    with Store(o) as store:
+        uri, cache = "s3://%s/data" % BUCKET, store.folder + "/cache"
+        program = BIN + "/bench-loader"
+        store.ask(program, "make", uri, str(samples))
+        store.ask(BIN + "/sdprep", "index", uri)
+        keys = [key for key in store.client.list(BUCKET, "data/shard")]
+        store.open_to_all(keys)
+        n_bytes = sum(store.client.list(BUCKET, "data/shard").values())
+        ceilings = [Curl(store, n) for n in (1, 2, 4)]
+        before, ours, cpu, most = load(), [], [], {m.name: [] for m in ceilings}
+        os.mkdir(cache)
+        for k in range(rounds):
+            make_cold(cache)
+            [line] = store.ask(program, "read", uri, cache)
+            ours.append(line["samples_per_s"])
+            cpu.append(line["cpu_us_per_sample"])
+            for m in ceilings:
+                seconds, _, _ = store.run(m.get(keys, ""))
+                most[m.name].append(n_bytes / SAMPLE_BYTES / seconds)
+            say("round %d: %.0f samples/s, %.0f us of CPU each; " % (k + 1, ours[-1], cpu[-1]) +
+                ", ".join("%s %.0f" % (name, v[-1]) for name, v in most.items()))
+        ceiling = max(most, key=lambda name: statistics.median(most[name]))
+        of_ceiling = statistics.median(a / b for a, b in zip(ours, most[ceiling]))
+        report("store_samples", "samples/s", 5000, ours, before, least=True, of_ceiling=round(of_ceiling, 3),
+               holds=statistics.median(ours) >= 5000 or of_ceiling >= 0.9, ceiling=ceiling,
+               ceiling_samples_per_s=round(statistics.median(most[ceiling])),
+               cpu_us_per_sample=round(statistics.median(cpu), 1))
+
+
+def store_start(o, say, report, load):
+    """a start at position 500,000,000 of 1e9 samples to its first grain of 8: compact index in place, all else cold"""
+    runs = 3 if o.quick else 9
+    with Store(o) as store:
+        uri, cache = "s3://%s/huge" % BUCKET, store.folder + "/cache"
+        store.ask(BIN + "/bench-loader", "plan", uri, cache)
+        before, values, opened = load(), [], []
+        for _ in range(runs):
+            make_cold(cache)
+            [line] = store.ask(BIN + "/bench-loader", "start", uri, cache)
+            values.append(line["start_s"])
+            opened.append(line["open_s"])
+        report("store_start", "s", 1.0, values, before, open_s=round(statistics.median(opened), 4))
+
+
+def store_restore(o, say, report, load):
+    """restore of a 1 GiB state over reading the same objects and throwing them away, in turns"""
+    mib, rounds = (256, 3) if o.quick else (1024, 7)
+    before = load()
+    with Store(o) as store:
+        lines = {line["figure"]: line for line in
+                 store.ask(BIN + "/bench-checkpoint", "s3://%s/state" % BUCKET, str(mib), str(rounds))}
+    ratio = lines["checkpoint_restore_to_raw"]
+    report("store_restore", "x raw", 0.8, [ratio["min"], ratio["value"], ratio["max"]], before, least=True,
+           runs=ratio["runs"], mib=mib,
+           **{name + "_mib_per_s": round(lines["checkpoint_" + name]["value"]) for name in ("raw", "restore", "save")},
+           **{name + "_cpu_s_per_gib": round(lines["checkpoint_%s_cpu" % name]["value"], 2) for name in ("restore", "save")})
+
+
+FIGURES = [store_throughput, store_cost, store_samples, store_start, store_restore]

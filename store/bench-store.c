@@ -3,6 +3,7 @@
  *     bench-store put URI FILE...            deferred puts of all files under their names, one flush
  *     bench-store fill URI KEY BYTES         a deferred put of one buffer, again and again
  *     bench-store get URI FOLDER KEY...      store_fetch() into files, four at a time
+ *     bench-store read URI KEY...            ranges into memory, sixteen under way, thrown away
  *
  * Nothing of the objects stays in memory but what the store keeps there. */
 #include "store/store.h"
@@ -15,7 +16,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-enum { FETCHES = 4, BUFFER_BYTES = 8 << 20, FILES_MAX = 64 };
+enum { FETCHES = 4, READS = 16, BUFFER_BYTES = 8 << 20, FILES_MAX = 64 };
 
 static _noreturn_ void refuse(const char *what, const char *text)
 {
@@ -116,12 +117,47 @@ static void get_files(Store *store, const char *folder, char *keys[], int n)
         pthread_join(threads[i], NULL);
 }
 
+/* ---- read ---- */
+
+static void read_object(Store *store, const char *key, char (*buffers)[BUFFER_BYTES])
+{
+    Error err = ERROR_INIT;
+    StoreRead reads[READS];
+    uint64_t n_bytes, at = 0;
+    size_t begun = 0, ended = 0;
+    must(store_head(store, key, &n_bytes, &err), &err);
+    while (at < n_bytes || ended < begun) {
+        if (at == n_bytes || begun == ended + READS) {
+            must(store_read_wait(store, &reads[ended++ % READS], &err), &err);
+            continue;
+        }
+        StoreRead *read = &reads[begun % READS];
+        *read = (StoreRead){.key = key,
+                            .offset = at,
+                            .n_bytes = (size_t)MIN(n_bytes - at, (uint64_t)BUFFER_BYTES),
+                            .buffer = buffers[begun % READS]};
+        must(store_read_begin(store, read, &err), &err);
+        at += read->n_bytes;
+        begun++;
+    }
+}
+
+static void read_objects(Store *store, char *keys[], int n)
+{
+    char(*buffers)[BUFFER_BYTES] = malloc(READS * sizeof(*buffers));
+    if (!buffers)
+        refuse("read", "out of memory");
+    for (int i = 0; i < n; i++)
+        read_object(store, keys[i], buffers);
+    free(buffers);
+}
+
 int main(int argc, char *argv[])
 {
     Error err = ERROR_INIT;
     _cleanup_(store_freep) Store *store = NULL;
     if (argc < 4)
-        refuse("usage", "bench-store put URI FILE... | fill URI KEY BYTES | get URI FOLDER KEY...");
+        refuse("usage", "bench-store put|fill|get|read URI ...; see the head of bench-store.c");
     must(store_open(argv[2], &store, &err), &err);
     if (strcmp(argv[1], "put") == 0)
         put_files(store, argv + 3, argc - 3);
@@ -129,6 +165,8 @@ int main(int argc, char *argv[])
         put_filled(store, argv[3], argv[4]);
     else if (strcmp(argv[1], "get") == 0 && argc > 4)
         get_files(store, argv[3], argv + 4, argc - 4);
+    else if (strcmp(argv[1], "read") == 0)
+        read_objects(store, argv + 3, argc - 3);
     else
         refuse("usage", "see the head of bench-store.c");
     return EXIT_SUCCESS;

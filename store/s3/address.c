@@ -161,7 +161,8 @@ int s3_address_parse(const char *location, bool from_tls, S3Address *ret, Error 
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)rest[i] <= ' ' || (unsigned char)rest[i] >= 0x7f)
             return error_set(err, -EINVAL, "%.200s: not a URL", location);
-    if (asprintf(&address.path, "%.*s", (int)n, n ? rest : "/") < 0)
+    address.path = n > 0 ? strndup(rest, n) : strdup("/");
+    if (!address.path)
         return error_set(err, -ENOMEM, "out of memory following a redirect");
     *ret = address;
     return 0;

@@ -1,5 +1,5 @@
 /* client.c - see client.h. What callers do on threads of their own; the rest is loop.c, queue.c (a
- * request's way) and transfer.c (one try). */
+ * request's way), transfer.c and arrival.c (one try). */
 #include "store/s3/engine.h"
 
 #include "base/clock.h"
@@ -286,5 +286,6 @@ void s3_client_counts(const S3Client *client, S3Counts *ret)
         .bytes_out = atomic_load(&client->bytes_out),
         .resigned = atomic_load(&client->resigned),
         .concurrency = atomic_load(&client->concurrency),
+        .clock_offset_sec = atomic_load(&client->clock_offset_sec),
     };
 }

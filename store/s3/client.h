@@ -132,6 +132,7 @@ void s3_client_set_checksum(S3Client *client, bool knows_crc32c);
 
 typedef struct S3Counts {
     uint64_t requests, retries, slow_downs, hedges, hedges_won, bytes_in, bytes_out, resigned;
-    int64_t concurrency; /* allowed now */
+    int64_t concurrency;      /* allowed now */
+    int64_t clock_offset_sec; /* the server's clock, minus ours, as it was learned */
 } S3Counts;
 void s3_client_counts(const S3Client *client, S3Counts *ret);

@@ -93,8 +93,7 @@ static void fail(S3Identity *identity, int r, const char *text, uint64_t now)
         !identity->source->answered)
         /* Everybody ends here who has set up nothing, so that is what is told. */
         (void)error_set(&identity->failure, -EACCES,
-                        "no credentials: neither the environment nor the shared files have any, no "
-                        "web identity and no container's endpoint is set up, and there is no %s",
+                        "neither the environment nor the shared files have any, and there is no %s",
                         text);
     else
         (void)error_set(&identity->failure, r, "%s", text);

@@ -264,7 +264,7 @@ int s3_source_fetch(S3Source *source, S3Fetched *ret, Error *err)
     default:
         r = error_set(
             &own, -EACCES,
-            "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile "
+            "none are set up: give AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile "
             "in ~/.aws/credentials, or give this machine a role");
     }
     if (r >= 0) {

@@ -75,7 +75,7 @@ int source_find_web_identity(S3Source *source, const S3Options *options, const S
     if (sts_url(endpoint, options->region, &source->url) < 0 ||
         session_name(session, &source->session_name) < 0 || !(source->token_file = strdup(file)) ||
         !(source->role_arn = strdup(role)) ||
-        asprintf(&source->name, "web identity (%s with %s at %s)", role, file, source->url) < 0)
+        asprintf(&source->name, "web identity (%s at %s)", role, source->url) < 0)
         return error_set(err, -ENOMEM, "out of memory for the credentials' source");
     return 0;
 }

@@ -1,4 +1,5 @@
-/* engine.h - the inside of an S3Client: what client.c, loop.c, queue.c and transfer.c share.
+/* engine.h - the inside of an S3Client: what client.c, loop.c, queue.c, transfer.c and
+ * arrival.c share.
  *
  * A request is in one queue: incoming (begun by any thread), waiting (for its turn), paused (until
  * due_usec) or active (one try, or two, under way). Only the client's thread moves it on.
@@ -41,6 +42,7 @@ struct S3Client {
     atomic_uint_least64_t requests, retries, slow_downs, hedges, hedges_won, bytes_in, bytes_out,
         resigned;
     atomic_int_least64_t concurrency;
+    atomic_int_least64_t clock_offset_sec; /* the server's clock, minus ours */
     pthread_mutex_t lock;
     S3Queue incoming; /* under the lock */
 
@@ -58,7 +60,6 @@ struct S3Client {
     RetryLatency latencies[RETRY_SIZE_CLASSES];
     S3Places places;
     SignCache sign_cache;
-    int64_t clock_offset_sec; /* the server's clock, minus ours */
     uint64_t random_key, random_counter;
     CURL *idle[ENGINE_IDLE_HANDLES];
     size_t n_idle;
@@ -107,8 +108,6 @@ struct S3Try {
 /* Signs and begins. buffer: NULL, or a hedge's own, which becomes the try's. */
 int transfer_begin(S3Client *client, S3Request *request, const S3Credentials *credentials,
                    uint64_t serial, uint8_t *buffer, S3Try **ret, Error *err);
-/* What came of it. Its text goes into t->reason. */
-void transfer_judge(S3Try *t, CURLcode code, RetryReply *ret, S3Error *ret_refusal);
 /* Ends it wherever it is. */
 S3Try *transfer_free(S3Try *t);
 /* Whether no byte has moved for so long. */
@@ -117,6 +116,14 @@ bool transfer_stalls(S3Try *t, uint64_t now_usec);
 bool transfer_is_sent(const S3Try *t);
 const char *transfer_method(const S3Request *request);
 bool transfer_is_repeatable(const S3Request *request);
+
+/* ---- arrival.c ---- */
+
+/* libcurl's callbacks. */
+size_t arrival_header(char *line, size_t size, size_t n, void *t);
+size_t arrival_body(char *data, size_t size, size_t n, void *t);
+/* What came of it. Its text goes into t->reason. */
+void arrival_judge(S3Try *t, CURLcode code, RetryReply *ret, S3Error *ret_refusal);
 
 /* ---- queue.c ---- */
 

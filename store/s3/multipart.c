@@ -119,7 +119,7 @@ static int part_begin(Upload *u, size_t index, Error *err)
         .n_body = slot->n_body,
         .checksum = true,
         .repeatable = true,
-        .deadline_usec = clock_boottime_usec() + put->s3->options->deadline_usec + n_bytes,
+        .deadline_usec = s3_deadline(put->s3, n_bytes),
     };
     s3_launch(put->s3, &slot->flight);
     return 0;
@@ -185,8 +185,7 @@ static int create(Upload *u, Error *err)
                                    .headers = headers,
                                    .n_headers = n_headers,
                                    .text_max = REPLY_MAX,
-                                   .repeatable = true, /* see u->orphan */
-                                   .deadline_usec = put->deadline_usec}};
+                                   .repeatable = true /* see u->orphan */}};
     S3Request *request = &flight.request;
     u->begun_usec = clock_boottime_usec();
     int r = s3_fly(put->s3, &flight);
@@ -249,8 +248,7 @@ static int complete(Upload *u, Error *err)
                                    .body = &part,
                                    .n_body = 1,
                                    .text_max = REPLY_MAX,
-                                   .repeatable = true, /* a second one finds no upload */
-                                   .deadline_usec = put->deadline_usec}};
+                                   .repeatable = true /* a second one finds no upload */}};
     S3Request *request = &flight.request;
     int r = s3_fly(put->s3, &flight);
     char etag[STORE_VERSION_MAX];

@@ -62,6 +62,10 @@ int s3_name(const S3Store *s3, const char *key, S3Name *ret, Error *err);
 int s3_refuse(const S3Store *s3, const char *key, const S3Request *request, const char *what,
               Error *err);
 
+/* From now, of a request that moves so many bytes: the options', and a second more for each megabyte,
+ * since a slow network is no failure. */
+uint64_t s3_deadline(const S3Store *s3, uint64_t n_bytes);
+
 /* As s3_begin() and s3_wait(), for what store_free() may have to end. */
 void s3_launch(S3Store *s3, S3Flight *flight);
 int s3_land(S3Store *s3, S3Flight *flight);
@@ -80,7 +84,7 @@ typedef struct S3Put {
     StorePutFlags flags;
     S3Abilities can;
     char mark[S3_MARK_BYTES]; /* an object that has it is this put's */
-    uint64_t deadline_usec;
+    uint64_t deadline_usec;   /* it does not begin anew after it */
 } S3Put;
 
 /* Blocks until the object is there, or is not. */

@@ -49,7 +49,9 @@ static int put_scratch(S3Store *s3, const S3Name *name, const S3Pair *header, Er
     int r = s3_fly(s3, &flight);
     if (r == 0 || r == -EEXIST || r == -EAGAIN)
         return r;
-    if (r == -EOPNOTSUPP || request->status == 400 || request->status == 501)
+    /* 400 is also said of credentials that have expired, and of bodies that came too slowly. */
+    bool about_us = r == -EACCES || r == -EHOSTUNREACH || r == -ECANCELED;
+    if (r == -EOPNOTSUPP || (!about_us && (request->status == 400 || request->status == 501)))
         return -EBADMSG;
     return s3_refuse(s3, name->text + strlen(s3->prefix), request, "write", err);
 }

@@ -74,7 +74,7 @@ static int put_whole(const S3Put *put, Error *err)
                                    .n_body = put->n_parts,
                                    .checksum = true,
                                    .repeatable = true, /* a second one is seen by its mark */
-                                   .deadline_usec = put->deadline_usec}};
+                                   .deadline_usec = s3_deadline(put->s3, put->n_bytes)}};
     int r = fault("store.put.half");
     if (r < 0)
         return error_errno(err, r, "cannot write %s/%s", put->s3->store.uri, put->key);
@@ -112,8 +112,8 @@ int s3_put_now(S3Store *s3, const char *key, const struct iovec *parts, size_t n
 {
     S3Put put = {.s3 = s3, .key = key, .parts = parts, .n_parts = n_parts, .flags = flags};
     int r = s3_name(s3, key, &put.name, err);
-    if (r == 0)
-        r = s3_probe(s3, &put.can, err);
+    if (r == 0 && (r = s3_probe(s3, &put.can, err)) < 0)
+        return error_prefix(err, r, "%s/%s", s3->store.uri, key);
     if (r < 0)
         return r;
 
@@ -122,8 +122,7 @@ int s3_put_now(S3Store *s3, const char *key, const struct iovec *parts, size_t n
     uint64_t random[2];
     s3_draw(random, sizeof(random));
     (void)snprintf(put.mark, sizeof(put.mark), "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
-    /* A slow network is no failure: a byte a microsecond is not asked of it. */
-    put.deadline_usec = clock_boottime_usec() + s3->options->deadline_usec + put.n_bytes;
+    put.deadline_usec = s3_deadline(s3, put.n_bytes);
 
     r = put_until_known(&put, err);
     if (r < 0)

@@ -51,10 +51,14 @@ static void tell_error(const S3Client *client, S3Request *request, const char *b
     char tries[64] = "";
     if (request->tries > 1)
         (void)snprintf(tries, sizeof(tries), " (%u tries in %.1f s)", request->tries, took);
+    char who[160] = "";
+    if (request->result == -EACCES && request->status != 0)
+        (void)snprintf(who, sizeof(who), "; credentials: %s", s3_identity_source(client->identity));
     Error what = request->error;
-    (void)error_set(&request->error, request->result, "%s %.100s/%.63s/%.150s%s: %s%.200s%s",
+    (void)error_set(&request->error, request->result, "%s %.100s/%.63s/%.150s%s: %s%.280s%s%s",
                     transfer_method(request), client->options.endpoint, request->bucket,
-                    request->key, request->n_query > 0 ? "?..." : "", before, what.text, tries);
+                    request->key, request->n_query > 0 ? "?..." : "", before, what.text, tries,
+                    who);
 }
 
 static bool changes_something(const S3Request *request)
@@ -290,7 +294,8 @@ static void correct(S3Client *client, S3Request *request, const S3Try *t, RetryA
     case RETRY_CLOCK: {
         int64_t theirs = t->reply.date > 0 ? t->reply.date : request->refusal.server_time;
         if (theirs > 0)
-            client->clock_offset_sec = theirs - (int64_t)(clock_realtime_usec() / USEC_PER_SEC);
+            atomic_store(&client->clock_offset_sec,
+                         theirs - (int64_t)(clock_realtime_usec() / USEC_PER_SEC));
         p->clock_corrected = true;
         return;
     }
@@ -346,7 +351,7 @@ void queue_end_try(S3Client *client, S3Try *t, CURLcode code)
 {
     S3Request *request = t->request;
     RetryReply reply;
-    transfer_judge(t, code, &reply, &request->refusal);
+    arrival_judge(t, code, &reply, &request->refusal);
     request->reply = t->reply;
     request->status = t->status;
     request->error = t->reason;

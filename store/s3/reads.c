@@ -1,15 +1,18 @@
 /* reads.c - bytes of objects, in ranges that come together.
  *
  * What needs more than one range compares the ETags of all answers: an object that was changed in
- * between is read again. A fetch takes its buffers from the client's budget, all at once, so that
- * two fetches cannot hold what the other waits for.
+ * between is read again. A whole object in one answer is held against its ETag. A fetch takes its
+ * buffers from the client's budget, all at once, so that two fetches cannot hold what the other
+ * waits for.
  */
 #include "base/clock.h"
 #include "base/file.h"
 #include "store/s3/objects.h"
 
 #include <fcntl.h>
+#include <openssl/evp.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     READ_TRIES = 3,    /* of an object that changes */
@@ -51,8 +54,7 @@ static S3Request range_request(const S3Store *s3, const S3Name *name, uint64_t o
                        .ranged = true,
                        .offset = offset,
                        .n_bytes = n_bytes,
-                       .deadline_usec =
-                           clock_boottime_usec() + s3->options->deadline_usec + n_bytes};
+                       .deadline_usec = s3_deadline(s3, n_bytes)};
 }
 
 static void range_done(S3Request *request);
@@ -223,6 +225,43 @@ static int get_in_ranges(Store *store, const char *key, size_t max_bytes, char *
     return 0;
 }
 
+/* False, with the MD5 of the bytes, when the ETag looks like an MD5, which it is of what one PUT wrote
+ * in the clear, and is another. */
+static bool is_of_etag(const char *etag, const char *data, size_t n_bytes, char ret_md5[33])
+{
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+    if (strlen(etag) != 32 || EVP_Digest(data, n_bytes, digest, &n, EVP_md5(), NULL) != 1)
+        return true; /* the second: a machine that forbids MD5 */
+    for (unsigned i = 0; i < n; i++)
+        (void)snprintf(ret_md5 + 2 * i, 3, "%02x", digest[i]); /* fits */
+    return strcasecmp(etag, ret_md5) == 0;
+}
+
+/* With one request. Bytes that disagree with their ETag were turned on their way, or the ETag is no
+ * MD5 (SSE-KMS): they are read again, and the same bytes twice are believed. */
+static int get_checked(S3Store *s3, S3Request *request)
+{
+    char md5[33] = "", last[33] = "";
+    const S3Request asked = *request;
+    for (int tries = 0; tries < READ_TRIES; tries++) {
+        *request = asked;
+        int r = s3_do(s3->client, request, NULL);
+        if (r < 0 ||
+            is_of_etag(request->reply.etag, request->text ? request->text : "", request->n_text,
+                       md5) ||
+            strcmp(md5, last) == 0)
+            return r;
+        memcpy(last, md5, sizeof(last));
+        free(request->text);
+        request->text = NULL;
+    }
+    request->result = -EIO;
+    return error_set(&request->error, -EIO,
+                     "read %d times, always with other bytes: MD5 %s, but ETag %s", READ_TRIES,
+                     last, request->reply.etag);
+}
+
 int s3_get(Store *store, const char *key, size_t max_bytes, char **ret, size_t *ret_bytes,
            Error *err)
 {
@@ -236,7 +275,7 @@ int s3_get(Store *store, const char *key, size_t max_bytes, char **ret, size_t *
                          .key = name.text,
                          .repeatable = true,
                          .text_max = (size_t)MIN(max_bytes, s3->options->part_bytes)};
-    r = s3_do(s3->client, &request, NULL);
+    r = get_checked(s3, &request);
     _cleanup_free_ char *text = request.text;
     size_t n_bytes = request.n_text;
     if (r == -EFBIG) {

@@ -122,7 +122,7 @@ static RetryVerdict fail(int result)
 
 static RetryVerdict again(RetryAction action, bool undecided, const RetryReply *reply)
 {
-    if (undecided && !reply->repeatable)
+    if (undecided && reply->sent && !reply->repeatable)
         return (RetryVerdict){.action = RETRY_FAIL, .result = -EIO, .unknown = true};
     return (RetryVerdict){.action = action};
 }
@@ -132,7 +132,7 @@ RetryVerdict retry_judge(const RetryReply *reply)
     if (reply->hopeless < 0)
         return fail(reply->hopeless);
     if (reply->failed)
-        return again(RETRY_AGAIN, reply->sent, reply);
+        return again(RETRY_AGAIN, true, reply);
 
     const char *code = reply->error ? reply->error->code : "";
     if (reply->status >= 200 && reply->status < 300 && !code[0])

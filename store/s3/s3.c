@@ -4,6 +4,7 @@
  * An object is named by the bytes of prefix, "/" and key, whatever they are. The client (client.h)
  * signs, tries again and judges; here is what needs more than one request.
  */
+#include "base/clock.h"
 #include "store/s3/objects.h"
 
 #include <string.h>
@@ -31,6 +32,11 @@ int s3_refuse(const S3Store *s3, const char *key, const S3Request *request, cons
     if (r == -ENOENT)
         return error_set(err, r, "%s%s%s: no such object", uri, slash, key);
     return error_set(err, r, "cannot %s %s%s%s: %s", what, uri, slash, key, request->error.text);
+}
+
+uint64_t s3_deadline(const S3Store *s3, uint64_t n_bytes)
+{
+    return clock_boottime_usec() + s3->options->deadline_usec + n_bytes;
 }
 
 /* ---- requests that store_free() can end ---- */

@@ -112,28 +112,62 @@ static void test_stalls(_unused_ void **state)
 {
     WORLD({.act = FAKE_STALL, .n = 0}, {.act = FAKE_STALL, .n = 50},
           {.act = FAKE_STALL, .n = 5000});
-    w->options.stall_usec = 300 * USEC_PER_MSEC;
+    w->options.stall_usec = USEC_PER_SEC;
     world_open_client(w);
-    world_expect_range(w, 0, 100000, 4);
+    S3Request requests[ELEMENTSOF(steps)];
+    unsigned tries = 0;
+    for (size_t i = 0; i < ELEMENTSOF(steps); i++) {
+        requests[i] = world_get(i, 100000);
+        requests[i].buffer = world_landing + i * 100000;
+        s3_begin(w->client, &requests[i]);
+    }
+    for (size_t i = 0; i < ELEMENTSOF(steps); i++) {
+        assert_int_equal(s3_wait(w->client, &requests[i], NULL), 0);
+        assert_memory_equal(requests[i].buffer, world_blob + i, 100000);
+        tries += requests[i].tries;
+    }
+    assert_true(tries >= 6); /* each once more; a slow machine may stall, too */
     world_free(w);
+}
+
+/* A put-if-absent of more bytes than sockets hold. */
+static S3Request put_large(struct iovec body[11])
+{
+    for (size_t i = 0; i < 11; i++)
+        body[i] = (struct iovec){.iov_base = world_blob, .iov_len = sizeof(world_blob)};
+    return (S3Request){.method = S3_PUT,
+                       .bucket = "bucket",
+                       .key = "large",
+                       .headers = world_if_absent,
+                       .n_headers = 1,
+                       .body = body,
+                       .n_body = 11};
 }
 
 /* A server that takes no more of a body. */
 static void test_body_stalls(_unused_ void **state)
 {
     WORLD({.act = FAKE_HOLD, .n = 1000});
-    w->options.stall_usec = 300 * USEC_PER_MSEC;
+    w->options.stall_usec = USEC_PER_SEC;
     world_open_client(w);
-    struct iovec large = {.iov_base = world_blob, .iov_len = sizeof(world_blob)};
-    S3Request put = {.method = S3_PUT,
-                     .bucket = "bucket",
-                     .key = "large",
-                     .body = &large,
-                     .n_body = 1,
-                     .repeatable = true};
+    struct iovec body[11];
+    S3Request put = put_large(body);
     assert_int_equal(s3_do(w->client, &put, NULL), 0);
-    assert_int_equal(put.tries, 2);
-    assert_true(fake_has(w->fake, "/bucket/large", world_blob, sizeof(world_blob)));
+    assert_true(put.tries >= 2);
+    assert_int_equal(fake_puts(w->fake, "/bucket/large"), 1);
+    world_free(w);
+}
+
+/* A refusal that comes before the body is sent ends the sending, and the put was not done. */
+static void test_refused_early(_unused_ void **state)
+{
+    WORLD({.act = FAKE_EARLY, .n = 1000, .status = 503, .code = "SlowDown"},
+          {.act = FAKE_EARLY, .n = 1000, .status = 500});
+    struct iovec body[11];
+    S3Request put = put_large(body);
+    assert_int_equal(s3_do(w->client, &put, NULL), 0);
+    assert_int_equal(put.tries, 3);
+    assert_int_equal(fake_puts(w->fake, "/bucket/large"), 1);
     world_free(w);
 }
 
@@ -141,18 +175,12 @@ static void test_body_cut(_unused_ void **state)
 {
     /* What did not come whole was not done: a put-if-absent is tried again, too. */
     WORLD({.act = FAKE_DEAF, .n = 0}, {.act = FAKE_DEAF, .n = 1 << 20});
-    struct iovec large = {.iov_base = world_blob, .iov_len = sizeof(world_blob)};
-    S3Request put = {.method = S3_PUT,
-                     .bucket = "bucket",
-                     .key = "large",
-                     .body = &large,
-                     .n_body = 1,
-                     .repeatable = true};
+    struct iovec body[11];
+    S3Request put = put_large(body);
     Error err = ERROR_INIT;
     if (s3_do(w->client, &put, &err) < 0)
         fail_msg("%s", err.text);
     assert_int_equal(put.tries, 3);
-    assert_true(fake_has(w->fake, "/bucket/large", world_blob, sizeof(world_blob)));
     assert_int_equal(fake_puts(w->fake, "/bucket/large"), 1);
     world_free(w);
 }
@@ -162,7 +190,7 @@ static void test_deadline(_unused_ void **state)
     WORLD({.act = FAKE_ANSWER, .status = 503, .code = "SlowDown"}, {.act = FAKE_STALL});
     Error err = ERROR_INIT;
     S3Request get = world_get(0, 1000);
-    get.deadline_usec = clock_boottime_usec() + 700 * USEC_PER_MSEC;
+    get.deadline_usec = clock_boottime_usec() + 1500 * USEC_PER_MSEC;
     assert_int_equal(s3_do(w->client, &get, &err), -EHOSTUNREACH);
     assert_non_null(strstr(err.text, "no usable answer in"));
     assert_non_null(strstr(err.text, "the last: 503 SlowDown: as the script says (2 tries in"));
@@ -233,7 +261,7 @@ static void test_unknown_at_the_deadline(_unused_ void **state)
 {
     WORLD({.act = FAKE_STALL, .n = 0});
     S3Request put = world_put("k", true);
-    put.deadline_usec = clock_boottime_usec() + 400 * USEC_PER_MSEC;
+    put.deadline_usec = clock_boottime_usec() + USEC_PER_SEC;
     assert_int_equal(s3_do(w->client, &put, NULL), -EHOSTUNREACH);
     assert_true(put.unknown);
     world_free(w);
@@ -282,8 +310,8 @@ static void test_hedge(_unused_ void **state)
     assert_true(clock_boottime_usec() - begun < 10 * USEC_PER_SEC);
     S3Counts counts;
     s3_client_counts(w->client, &counts);
-    assert_int_equal(counts.hedges, 1);
-    assert_int_equal(counts.hedges_won, 1);
+    assert_true(counts.hedges >= 1);
+    assert_true(counts.hedges_won >= 1);
 
     /* All of the memory was given back. */
     assert_int_equal(s3_reserve(w->client, 64 << 20, 0, NULL), 0);
@@ -319,6 +347,7 @@ int main(void)
         cmocka_unit_test(test_wrong_ranges),
         cmocka_unit_test(test_stalls),
         cmocka_unit_test(test_body_stalls),
+        cmocka_unit_test(test_refused_early),
         cmocka_unit_test(test_body_cut),
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_nobody_there),

@@ -237,6 +237,7 @@ static void test_clock(_unused_ void **state)
     S3Counts counts;
     s3_client_counts(w->client, &counts);
     assert_int_equal(counts.resigned, 1);
+    assert_true(counts.clock_offset_sec > 86400 * 2 && counts.clock_offset_sec <= 86400 * 3);
     world_free(w);
 
     /* A HEAD's refusal has no code; one that stays skewed is refused. */

@@ -88,13 +88,18 @@ static void test_every_reply(_unused_ void **state)
             fail_msg("%ld %s: %d %d %d", c->status, c->code, verdict.action, verdict.result,
                      verdict.unknown);
 
-        /* What may be done twice is done again wherever the answer left it open. */
-        reply.repeatable = true;
-        verdict = retry_judge(&reply);
+        /* What may be done twice, or was not sent whole, is done again wherever the answer left it
+         * open. */
         bool slower = c->status == 503;
         RetryAction wanted = !c->unknown ? c->action : slower ? RETRY_SLOWER : RETRY_AGAIN;
+        reply.repeatable = true;
+        verdict = retry_judge(&reply);
         if (verdict.action != wanted || verdict.unknown)
             fail_msg("%ld %s, repeatable: %d", c->status, c->code, verdict.action);
+        reply.repeatable = reply.sent = false;
+        verdict = retry_judge(&reply);
+        if (verdict.action != wanted || verdict.unknown)
+            fail_msg("%ld %s, not sent: %d", c->status, c->code, verdict.action);
     }
 }
 

@@ -28,21 +28,19 @@ typedef struct Break {
     FakeFault fault;
 } Break;
 
-struct S3Client {
+static struct S3Client {
     unsigned references;
     pthread_t thread;
-};
+} client;
 
 FakeServer fake;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static S3Client client;
 static Object objects[4096];
 static Upload uploads[64];
 static Break breaks[32];
-static size_t n_objects, n_uploads, n_breaks, n_stalled;
+static size_t n_objects, n_uploads, n_breaks, n_stalled, n_tellings;
 static S3Request *tellings[4096]; /* whose `done` is to be called */
-static size_t n_tellings;
 static bool closing;
 static unsigned serial;
 
@@ -458,10 +456,10 @@ static void serve_delete_many(S3Request *q)
 static void serve_abort(S3Request *q)
 {
     Upload *upload = the_upload(q);
-    if (!upload)
-        return;
-    upload_remove(upload);
-    good(q);
+    if (upload) {
+        upload_remove(upload);
+        good(q);
+    }
 }
 
 static void serve(S3Request *q, FakeKind kind)
@@ -470,19 +468,17 @@ static void serve(S3Request *q, FakeKind kind)
     q->text = NULL;
     q->n_text = 0;
     q->tries++;
-    static void (*const serves[FAKE_KINDS])(S3Request *) = {
-        [FAKE_PUT] = serve_put,
-        [FAKE_PART] = serve_part,
-        [FAKE_CREATE] = serve_create,
-        [FAKE_COMPLETE] = serve_complete,
-        [FAKE_ABORT] = serve_abort,
-        [FAKE_HEAD] = serve_get,
-        [FAKE_GET] = serve_get,
-        [FAKE_LIST] = serve_list,
-        [FAKE_UPLOADS] = serve_uploads,
-        [FAKE_DELETE] = serve_delete,
-        [FAKE_DELETE_MANY] = serve_delete_many,
-    };
+    static void (*const serves[FAKE_KINDS])(S3Request *) = {[FAKE_PUT] = serve_put,
+                                                            [FAKE_PART] = serve_part,
+                                                            [FAKE_CREATE] = serve_create,
+                                                            [FAKE_COMPLETE] = serve_complete,
+                                                            [FAKE_ABORT] = serve_abort,
+                                                            [FAKE_HEAD] = serve_get,
+                                                            [FAKE_GET] = serve_get,
+                                                            [FAKE_LIST] = serve_list,
+                                                            [FAKE_UPLOADS] = serve_uploads,
+                                                            [FAKE_DELETE] = serve_delete,
+                                                            [FAKE_DELETE_MANY] = serve_delete_many};
     if (fake.lacks_bucket)
         refuse(q, -ENOENT, 404, q->method == S3_HEAD ? "" : "NoSuchBucket");
     else
@@ -490,14 +486,6 @@ static void serve(S3Request *q, FakeKind kind)
 }
 
 /* ---- faults ---- */
-
-static void drop(S3Request *q, bool unknown)
-{
-    free(q->text);
-    q->text = NULL;
-    q->unknown = unknown;
-    refuse(q, -EHOSTUNREACH, 0, "");
-}
 
 static void serve_badly(S3Request *q, FakeKind kind, FakeFault fault)
 {
@@ -510,10 +498,12 @@ static void serve_badly(S3Request *q, FakeKind kind, FakeFault fault)
         break;
     case FAKE_LOSE_ALL:
         serve(q, kind);
-        drop(q, true);
-        break;
+        free(q->text);
+        q->text = NULL;
+        __attribute__((fallthrough));
     case FAKE_SILENT:
-        drop(q, true);
+        q->unknown = true;
+        refuse(q, -EHOSTUNREACH, 0, "");
         break;
     case FAKE_CONFLICT:
         refuse(q, -EAGAIN, 409, "ConditionalRequestConflict");
@@ -545,9 +535,8 @@ static void serve_badly(S3Request *q, FakeKind kind, FakeFault fault)
 }
 
 /* Calls `done`, as the client's thread does. */
-static void *tell(void *unused)
+static void *tell(_unused_ void *argument)
 {
-    (void)unused;
     (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
     for (;;) {
         while (n_tellings == 0 && !closing)
@@ -563,17 +552,17 @@ static void *tell(void *unused)
     return NULL;
 }
 
+/* Or under way, for who waits for a stall. */
 static void ended(S3Request *q)
 {
     check(n_tellings < ELEMENTSOF(tellings), "too many requests");
-    if (q->done)
+    if (q->done && q->result != 1)
         tellings[n_tellings++] = q;
     (void)pthread_cond_broadcast(&changed); /* cannot fail */
 }
 
-void s3_begin(S3Client *unused, S3Request *q)
+void s3_begin(_unused_ S3Client *c, S3Request *q)
 {
-    (void)unused;
     (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
     FakeKind kind = kind_of(q);
     fake.n[kind]++;
@@ -585,16 +574,12 @@ void s3_begin(S3Client *unused, S3Request *q)
         serve_badly(q, kind, found->fault);
     else
         serve(q, kind);
-    if (q->result == 1)
-        (void)pthread_cond_broadcast(&changed); /* cannot fail */
-    else
-        ended(q);
+    ended(q);
     (void)pthread_mutex_unlock(&lock); /* as above */
 }
 
-int s3_wait(S3Client *unused, S3Request *q, Error *err)
+int s3_wait(_unused_ S3Client *c, S3Request *q, Error *err)
 {
-    (void)unused;
     (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
     while (q->result == 1)
         (void)pthread_cond_wait(&changed, &lock); /* cannot fail */
@@ -604,9 +589,8 @@ int s3_wait(S3Client *unused, S3Request *q, Error *err)
     return q->result;
 }
 
-void s3_cancel(S3Client *unused, S3Request *q)
+void s3_cancel(_unused_ S3Client *c, S3Request *q)
 {
-    (void)unused;
     (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
     if (q->result == 1) {
         refuse(q, -ECANCELED, 0, "");
@@ -623,10 +607,8 @@ int s3_do(S3Client *c, S3Request *q, Error *err)
 
 /* ---- the rest of client.h ---- */
 
-int s3_client_open(const S3Options *options, S3Client **ret, Error *err)
+int s3_client_open(_unused_ const S3Options *options, S3Client **ret, _unused_ Error *err)
 {
-    (void)options; /* the test's own are taken */
-    (void)err;
     if (client.references++ == 0) {
         closing = false;
         check(pthread_create(&client.thread, NULL, tell, NULL) == 0, "no thread");
@@ -647,33 +629,22 @@ S3Client *s3_client_close(S3Client *c)
     return NULL;
 }
 
-const S3Options *s3_client_options(const S3Client *c)
-{
-    (void)c;
-    return &fake.options;
-}
+const S3Options *s3_client_options(_unused_ const S3Client *c) { return &fake.options; }
 
 static size_t reserved;
 
-int s3_reserve(S3Client *c, size_t n_bytes, uint64_t deadline_usec, Error *err)
+int s3_reserve(_unused_ S3Client *c, size_t n_bytes, _unused_ uint64_t deadline_usec,
+               _unused_ Error *err)
 {
-    (void)c;
-    (void)deadline_usec;
-    (void)err;
     reserved += n_bytes;
     check(reserved <= fake.options.memory_bytes, "more memory than there is");
     return 0;
 }
 
-void s3_release(S3Client *c, size_t n_bytes)
-{
-    (void)c;
-    reserved -= n_bytes;
-}
+void s3_release(_unused_ S3Client *c, size_t n_bytes) { reserved -= n_bytes; }
 
-void s3_client_set_checksum(S3Client *c, bool knows_crc32c)
+void s3_client_set_checksum(_unused_ S3Client *c, bool knows_crc32c)
 {
-    (void)c;
     (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
     fake.sends_crc32c = knows_crc32c;
     (void)pthread_mutex_unlock(&lock); /* as above */
@@ -724,6 +695,6 @@ void fake_begin_upload(const char *name, uint64_t begun_usec)
     (void)upload_new(name, "", begun_usec);
 }
 
-bool fake_has(const char *name) { return find(name) != NULL; }
+bool fake_has(const char *name) { return find(name); }
 size_t fake_n_objects(void) { return n_objects; }
 size_t fake_n_uploads(void) { return n_uploads; }

@@ -245,7 +245,7 @@ static void serve(Fake *fake, const FakeRequest *request, const FakeStep *step, 
 {
     bool is_head = strcmp(request->method, "HEAD") == 0;
     (void)pthread_mutex_lock(&fake->lock);
-    if (step->act == FAKE_ANSWER) {
+    if (step->act == FAKE_ANSWER || step->act == FAKE_EARLY) {
         reply_error_make(reply, step, step->status, step->code, is_head);
     } else if (strcmp(request->method, "PUT") == 0 || strcmp(request->method, "POST") == 0) {
         serve_put(fake, request, step, body, n_body, reply);
@@ -293,7 +293,7 @@ static bool answer(Connection *connection, const FakeStep *step, Reply *reply)
     size_t n_head = MIN(n, reply->n_head);
     if (!send_all(fd, reply->head, n_head) || !send_all(fd, reply->body, n - n_head))
         return false;
-    if (step->act == FAKE_STALL)
+    if (step->act == FAKE_STALL || step->act == FAKE_EARLY)
         wait_for_the_end(connection);
     if (step->act == FAKE_RESET) {
         /* An RST throws away what the other side has not read: that is what "at any byte" is. */
@@ -306,7 +306,7 @@ static bool answer(Connection *connection, const FakeStep *step, Reply *reply)
 static bool read_body(const Connection *connection, const FakeStep *step, const char *begun,
                       size_t n_begun, uint8_t *body, size_t n_body)
 {
-    bool cut = step->act == FAKE_DEAF || step->act == FAKE_HOLD;
+    bool cut = step->act == FAKE_DEAF || step->act == FAKE_HOLD || step->act == FAKE_EARLY;
     size_t n = MIN(n_begun, n_body);
     memcpy(body, begun, n);
     while (n < n_body && !(cut && n >= step->n)) {
@@ -319,7 +319,7 @@ static bool read_body(const Connection *connection, const FakeStep *step, const 
         reset(connection->fd);
     if (step->act == FAKE_HOLD)
         wait_for_the_end(connection);
-    return !cut;
+    return !cut || step->act == FAKE_EARLY;
 }
 
 static bool serve_one(Connection *connection, char *head)

@@ -25,6 +25,7 @@ typedef enum FakeAct {
     FAKE_LOSE,   /* serves, and resets the connection instead of answering */
     FAKE_DEAF,   /* resets it when n bytes of the request's body have come */
     FAKE_HOLD,   /* takes no more when n bytes of the request's body have come, and says nothing */
+    FAKE_EARLY,  /* answers as FAKE_ANSWER when n bytes of the body have come, takes no more */
     FAKE_RESET,  /* serves, and resets it after n bytes of the reply */
     FAKE_TRUNCATE, /* serves, and closes it after n bytes of the reply's body */
     FAKE_STALL,    /* serves, and says nothing more after n bytes of the reply */

@@ -116,7 +116,7 @@ class ChaosCase(LabCase):
     # ---- one scenario ----
 
     def scenario(self, name, inject, row, heal=None, watch=None):
-        """inject() does harm; heal() undoes it once the next world has stepped, or, without an incident, once watch()
+        """inject() does harm, and may return the time() of it; heal() undoes it once the next world has stepped, or, without an incident, once watch()
         says that it has been seen through."""
         if not self.wanted(name):
             return
@@ -147,7 +147,7 @@ class ChaosCase(LabCase):
         self.records = self.settle("what was before " + name)
         generation = self.world()["generation"]
         at = time.time()
-        inject()
+        at = inject() or at
         if row.causes:
             incident = until(lambda: next((i for i in self.cluster.incidents(generation)
                                            if i.get("first_step_usec") and i["state"] == "resolved"), None),

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from lab import SOURCE
+from lab import SOURCE, UNET
 from network import NETWORK
 
 S3 = os.path.abspath(os.path.join(SOURCE, "tests/s3"))
@@ -14,6 +14,10 @@ sys.path.insert(0, S3)
 import fault_proxy  # noqa: E402
 
 NAME, NUMBER, PORT, BUCKET = "store", 40, 9000, "chaos"
+# Many parameters for little work: weights of 14 MB, which go up in parts of 5.
+UNET = dict(UNET, block_out_channels=[16, 32, 160], attention_head_dim=[2, 4, 4], norm_num_groups=8,
+            down_block_types=["CrossAttnDownBlock2D", "DownBlock2D", "DownBlock2D"],
+            up_block_types=["UpBlock2D", "UpBlock2D", "CrossAttnUpBlock2D"])
 # What goes wrong on a bad day; half of the requests or more get through.
 WEATHER = [{"fault": "status", "status": 503, "code": "SlowDown", "probability": 0.1},
            {"fault": "status", "status": 500, "code": "InternalError", "probability": 0.05},
@@ -35,12 +39,15 @@ class Store:
         self.uri = "s3://" + BUCKET
         for name in [name for name in lab.environment if name.startswith("AWS_") or name.lower().endswith("_proxy")]:
             del lab.environment[name]
+        lab.write("unet.json", json.dumps(UNET))
         lab.environment.update(
+            SDTRAIN_S3_PART_BYTES="5M", SDTRAIN_S3_DEADLINE_SEC="20",
             AWS_ENDPOINT_URL="http://%s%d:%d" % (NETWORK, NUMBER, PORT), AWS_EC2_METADATA_DISABLED="true",
             AWS_CONFIG_FILE="/dev/null", AWS_SHARED_CREDENTIALS_FILE=lab.path("aws", "credentials"))
 
     def plug_in(self, cluster):
         """Starts it in the cluster's network, with the lab's data in s3://chaos/data."""
+        self.cluster = cluster
         cluster.address[NAME] = cluster.network.add(NAME, NUMBER)
         cluster.names[NAME] = [NAME]
         self.inside = cluster.network.inside(NAME)
@@ -71,6 +78,11 @@ class Store:
 
     def read(self, uri):
         return self.look("s3client.py", "get", uri)
+
+    def asks(self, rule):
+        """The node whose request the rule has struck."""
+        request = next(r for r in self.proxy.do("log")["requests"] if rule in r["faults"])
+        return next(name for name, address in self.cluster.address.items() if address == request["client"])
 
     def weather(self, on=True):
         if on:

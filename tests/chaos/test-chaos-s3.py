@@ -6,23 +6,30 @@ import signal
 import time
 
 from machines import Machines, until
-from scenario import Row, full, main
+from scenario import SELECTED, SIZE, Row, full, main
 from schedules import CAUSES, FAULTS, Fault, Schedules
 from store import Store
 
-SCHEDULES, AWAY_SEC = (30, 120) if full() else (4, 12)
+SCHEDULES, AWAY_SEC = (30, 120) if full() else (4, 25)
 TROUBLE = {"store-trouble", "store-unreachable"}
 
-# What the writer is doing when it dies: the first request like this stalls, then it is killed.
-WRITES = [("object-half", {"method": "PUT", "path": "safetensors$"}, {"where": "request", "after": 4000}),
-          ("object-acted", {"method": "PUT", "path": "safetensors$"}, {"where": "reply", "after": 0}),
-          ("metrics-acted", {"method": "PUT", "path": "metrics/"}, {"where": "reply", "after": 0}),
-          ("manifest-before", {"method": "PUT", "path": "manifest.json$"}, {"where": "request", "after": 0}),
-          ("manifest-half", {"method": "PUT", "path": "manifest.json$"}, {"where": "request", "after": 2000}),
+# What a writer is doing when it dies: the first request like this stalls, then whoever sent it is killed. Names end
+# with what the server has seen: nothing, half, or all of it.
+WRITES = [("upload-acted", {"method": "POST", "query": "^uploads="}, {"where": "reply", "after": 0}),
+          ("part-half", {"method": "PUT", "query": "partNumber=2"}, {"where": "request", "after": 1 << 20}),
+          ("complete-acted", {"method": "POST", "query": "^uploadId="}, {"where": "reply", "after": 0}),
           ("manifest-acted", {"method": "PUT", "path": "manifest.json$"}, {"where": "reply", "after": 0}),
-          ("retire-list", {"method": "GET", "query": "list-type"}, {"where": "reply", "after": 0}),
-          ("retire-before", {"method": "POST|DELETE"}, {"where": "request", "after": 0}),
-          ("retire-acted", {"method": "POST|DELETE"}, {"where": "reply", "after": 0})]
+          ("retire-before", {"method": "POST", "query": "^delete="}, {"where": "request", "after": 0})]
+MORE_WRITES = [("upload-before", {"method": "POST", "query": "^uploads="}, {"where": "request", "after": 0}),
+               ("part-acted", {"method": "PUT", "query": "partNumber=1"}, {"where": "reply", "after": 0}),
+               ("complete-before", {"method": "POST", "query": "^uploadId="}, {"where": "request", "after": 0}),
+               ("object-acted", {"method": "PUT", "path": "bin$"}, {"where": "reply", "after": 0}),
+               ("manifest-before", {"method": "PUT", "path": "manifest.json$"}, {"where": "request", "after": 0}),
+               ("object-half", {"method": "PUT", "path": "bin$"}, {"where": "request", "after": 4000}),
+               ("metrics-acted", {"method": "PUT", "path": "metrics/"}, {"where": "reply", "after": 0}),
+               ("manifest-half", {"method": "PUT", "path": "manifest.json$"}, {"where": "request", "after": 2000}),
+               ("retire-list", {"method": "GET", "query": "list-type"}, {"where": "reply", "after": 0}),
+               ("retire-acted", {"method": "POST", "query": "^delete="}, {"where": "reply", "after": 0})]
 
 
 class StoreFault(Fault):
@@ -56,7 +63,7 @@ class StoreFault(Fault):
 
 
 class S3(Schedules):
-    group = "s3"
+    group, every_steps = "s3", 20
     kinds, weights, fault_class = ("node", "controller", "store"), (4, 1, 4), StoreFault
     faults = dict(FAULTS, node=FAULTS["node"] + ["cut-store", "cut-store"],
                   store=["down", "weather", "weather", "stall", "lose"])
@@ -72,6 +79,8 @@ class S3(Schedules):
         self.replies_lost()
         self.away()
         self.bad_weather()
+        if full() or SELECTED:
+            self.away_at_a_start()
         self.play_seeds(SCHEDULES)
         self.finish()
 
@@ -92,24 +101,28 @@ class S3(Schedules):
     # ---- scenarios ----
 
     def writer_killed(self):
-        for name, match, where in WRITES:
+        for name, match, where in WRITES + (MORE_WRITES if full() or SELECTED else []):
+            row = Row("writer killed, " + name.replace("-", " "), ["trainer-died"], outcome="same nodes, next world")
+
             def inject():
                 rule = self.store.proxy.add("stall", match, **where)
                 self.store.proxy.do("wait", rule=rule, timeout=60)
-                os.kill(self.trainer(0), signal.SIGKILL)
+                node, at = self.store.asks(rule), time.time()
+                row.blamed = [node]
+                os.kill(self.trainer(next(n for n in range(SIZE) if self.node_of(n) == node)), signal.SIGKILL)
                 self.store.proxy.do("clear")
-            self.scenario("killed:" + name, inject, Row("writer killed, " + name.replace("-", " "), ["trainer-died"],
-                                                         self.node_of(0), outcome="same nodes, next world"))
+                return at
+            self.scenario("killed:" + name, inject, row)
 
     def replies_lost(self):
         """Of whatever it wrote, the writer has to find out what has become."""
-        for name, match in (("object", {"method": "PUT", "path": "safetensors$"}),
+        for name, match in (("complete", {"method": "POST", "query": "^uploadId="}),
                             ("manifest", {"method": "PUT", "path": "manifest.json$"})):
             def inject():
                 rule = self.store.proxy.add("lose", match)
                 self.store.proxy.do("wait", rule=rule, timeout=60)
                 self.commits_on(2)
-            self.scenario("lost:" + name, inject, Row("answer to the put of a %s lost" % name,
+            self.scenario("lost:" + name, inject, Row("answer to the put of %s lost" % name,
                                                       outcome="looked up; nothing else happens"))
 
     def away(self):
@@ -127,6 +140,7 @@ class S3(Schedules):
         self.assertEqual(self.world()["generation"], generation)
         self.assertGreater(trained, 10)
         incidents = [i for i in self.cluster.incidents(generation) if i["cause"] in TROUBLE]
+        self.assertTrue(incidents or not full(), "nobody was told")
         row = Row("the store away for %d s" % AWAY_SEC, outcome="training goes on (%d steps); the next checkpoint is "
                   "committed" % trained)
         if incidents:
@@ -138,10 +152,27 @@ class S3(Schedules):
         def inject():
             self.store.weather()
             self.commits_on(2)
+            at = time.time()
             os.kill(self.trainer(1), signal.SIGKILL)
-        self.scenario("weather", inject, Row("a trainer killed while every third request fails", ["trainer-died"],
-                                             self.node_of(1), outcome="restored and committed all the same"),
-                      lambda: (self.commits_on(2), self.store.weather(False)))
+            return at
+        self.scenario("weather", inject, Row("a trainer killed while every third request fails",
+                                             {"trainer-died"} | TROUBLE, nodes=[self.node_of(1), ""], most=3,
+                                             outcome="restored and committed all the same"),
+                      lambda: (self.commits_on(), self.store.weather(False)))
+
+    def away_at_a_start(self):
+        """A world that cannot restore ends; the job waits for the store, however long, and fails of nothing."""
+        def inject():
+            at = time.time()
+            self.store.proxy.do("listen", open=False)
+            os.kill(self.trainer(1), signal.SIGKILL)
+            until(lambda: any(i["cause"] == "store-unreachable" for i in self.cluster.incidents()),
+                  "an incident of the store", 120)
+            self.store.proxy.do("listen", open=True)
+            return at
+        self.scenario("away-at-a-start", inject, Row("a trainer killed while the store is away",
+                                                     {"trainer-died"} | TROUBLE, most=9,
+                                                     outcome="the job pauses, and goes on with the store"))
 
     # ---- the end ----
 

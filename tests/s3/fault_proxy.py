@@ -163,7 +163,7 @@ class Request(Head):
         self.bytes_in, self.bytes_out, self.faults, self.broken = 0, 0, [], ""
 
     def says(self):
-        return {"method": self.method, "path": self.path, "query": self.query, "status": self.status, "began": self.began,
+        return {"client": self.client, "method": self.method, "path": self.path, "query": self.query, "status": self.status, "began": self.began,
                 "ended": self.ended, "bytes_in": self.bytes_in, "bytes_out": self.bytes_out, "faults": self.faults,
                 "broken": self.broken, "range": self.headers.get("range"), "length": self.length}
 
@@ -324,6 +324,7 @@ class Connection:
     def __init__(self, proxy, reader, writer):
         self.proxy, self.reader, self.writer = proxy, reader, writer
         self.server, self.used = None, 0.0
+        self.address = writer.get_extra_info("peername")[0]
 
     def client_gone(self):
         return self.writer.transport.is_closing() or self.reader.at_eof()
@@ -331,6 +332,7 @@ class Connection:
     async def serve(self):
         try:
             while request := await read_head(self.reader, Request):
+                request.client = self.address
                 self.proxy.begin(request)
                 try:
                     await self.exchange(request)

@@ -2,20 +2,61 @@
 """The S3 store behind a proxy that breaks things, in front of the real server: what is asked for is done or is refused
 clearly, the bytes are right, and nothing is left behind.
 
-Not here: a corrupted download. Ceph 16 keeps no crc32c, and what it answers is then believed here, and found by the hashes
-of shards and chunks above.
+Not here: a corrupted download in ranges. Ceph 16 keeps no crc32c, and what it answers is then believed here, and found by
+the hashes of shards and chunks above.
 """
+import datetime
+import http.server
+import json
 import os
 import random
 import sys
+import threading
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
 from store_test import PART, StoreTest  # noqa: E402
 
+LIFE_SEC = 6
 SMALL, LARGE = 3000, 2 * PART + 12345
 ENOENT, EIO, EACCES, EEXIST, EHOSTUNREACH = -2, -5, -13, -17, -113
+
+
+def places(n_bytes):
+    """Where in a message it breaks: ten places; with `ops/test --chaos` about each seventh byte."""
+    return range(0, n_bytes, 7 if os.environ.get("SDTRAIN_CHAOS_FULL") else n_bytes // 9)
+
+
+class CredentialsEndpoint:
+    """Gives the server's keys, which it says expire soon."""
+
+    def __init__(self, server, life_sec):
+        endpoint, self.n_asked = self, 0
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                endpoint.n_asked += 1
+                expires = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=life_sec)
+                body = json.dumps({"AccessKeyId": server["access_key"], "SecretAccessKey": server["secret_key"],
+                                   "Expiration": expires.strftime("%Y-%m-%dT%H:%M:%SZ")}).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = "http://127.0.0.1:%d/" % self.server.server_address[1]
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
 
 
 class Faults(StoreTest):
@@ -76,7 +117,7 @@ class Faults(StoreTest):
     def test_reset_anywhere_in_a_put(self):
         data = self.bytes(SMALL)
         for where, last in (("request", 900 + SMALL), ("reply", 400)):
-            for after in [*range(0, last, last // 9), None]:
+            for after in [*places(last), None]:
                 with self.subTest(where=where, after=after):
                     for absent in (False, True):
                         rule = self.proxy.add("reset", {"method": "PUT"}, where=where, after=after)
@@ -88,7 +129,7 @@ class Faults(StoreTest):
         data = self.bytes(SMALL)
         self.put("it", data)
         for fault in ("reset", "truncate"):
-            for after in [*range(0, 400 + SMALL, 340)]:
+            for after in places(400 + SMALL):
                 with self.subTest(fault=fault, after=after):
                     where = {"where": "reply"} if fault == "reset" else {}
                     rule = self.proxy.add(fault, {"method": "GET"}, after=after, **where)
@@ -175,6 +216,19 @@ class Faults(StoreTest):
         self.put("large", large)
         self.fired(rule)
 
+    def test_corrupted_downloads(self):
+        """A whole object is held against its ETag and read again; what is never right is refused with both hashes."""
+        data = self.bytes(SMALL)
+        self.put("it", data)
+        for at in (0, SMALL // 2, -1):
+            rule = self.proxy.add("corrupt", {"method": "GET"}, at=at)
+            self.assertEqual(self.get("it"), data)
+            self.fired(rule)
+        self.proxy.do("add", rules=[{"fault": "corrupt", "match": {"method": "GET"}, "at": at, "skip": at, "count": 1}
+                                    for at in range(3)])
+        self.refused(EIO, "ETag", "get", "it")
+        self.assertEqual(self.get("it"), data)
+
     def test_stalls(self):
         """Longer than SDTRAIN_S3_STALL_SEC, at once in all phases of a request."""
         self.begin(SDTRAIN_S3_STALL_SEC="1")
@@ -245,9 +299,9 @@ class Faults(StoreTest):
     def test_refused_for_good(self):
         self.begin(AWS_SECRET_ACCESS_KEY="a-wrong-secret")
         self.secrets.append("a-wrong-secret")
-        self.refused(EACCES, "SignatureDoesNotMatch", "get", "it")
+        self.refused(EACCES, "SignatureDoesNotMatch; credentials: the environment", "get", "it")
         self.begin(AWS_ACCESS_KEY_ID="NOBODY")
-        self.refused(EACCES, "InvalidAccessKeyId", "put", "it", data=b"x")
+        self.refused(EACCES, "/store/it: .*InvalidAccessKeyId.*; credentials: the environment", "put", "it", data=b"x")
         self.begin(bucket="another-bucket-that-is-not-there")
         self.refused(ENOENT, "no bucket another-bucket-that-is-not-there", "get", "it")
         self.refused(ENOENT, "no bucket another-bucket-that-is-not-there", "put", "it", data=b"x")
@@ -266,7 +320,7 @@ class Faults(StoreTest):
         self.put("it", data)
         write("NOBODY", "nothing")
         rule = self.proxy.add("status", status=400, code="ExpiredToken", message="The provided token has expired.")
-        self.refused(EACCES, "InvalidAccessKeyId", "get", "it")  # what it found instead
+        self.refused(EACCES, "InvalidAccessKeyId.*; credentials: profile default of ", "get", "it")  # what it found instead
         self.fired(rule)
         write(self.server["access_key"], self.server["secret_key"])
         self.assertEqual(self.get("it"), data)
@@ -275,6 +329,23 @@ class Faults(StoreTest):
         self.proxy.add("status", status=400, code="ExpiredToken", message="The provided token has expired.", count=None)
         self.refused(EACCES, "ExpiredToken: The provided token has expired", "put", "it", data=b"x")
         self.assertLess(self.proxy.do("count")["n"], 10)  # each once more, and not over and over
+        self.proxy.do("clear")
+        self.put("it", b"x", absent=True)
+        self.assertEqual(self.ok("probe")[0]["n"], 1)  # nothing wrong was learned of the server meanwhile
+
+    def test_renewed_on_the_way(self):
+        """A container's endpoint gives credentials for a few seconds; requests go on, and one is told that they expired."""
+        endpoint = CredentialsEndpoint(self.server, LIFE_SEC)
+        self.addCleanup(endpoint.close)
+        self.begin(AWS_ACCESS_KEY_ID=None, AWS_SECRET_ACCESS_KEY=None, AWS_CONTAINER_CREDENTIALS_FULL_URI=endpoint.url)
+        data = self.bytes(SMALL)
+        self.put("it", data)
+        rule = self.proxy.add("status", {"method": "GET"}, status=400, code="ExpiredToken")
+        self.assertEqual(self.get("it"), data)
+        self.fired(rule)
+        self.assertEqual(endpoint.n_asked, 2)
+        while endpoint.n_asked < 4:
+            self.assertEqual(self.get("it"), data)
 
 
 if __name__ == "__main__":

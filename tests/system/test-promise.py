@@ -10,7 +10,8 @@ from lab import LabCase
 SETTINGS = [
     dict(size=1, train__zero_stage=2, checkpoint__every_steps=7, checkpoint__keep_last=2),
     dict(size=2, train__zero_stage=0, checkpoint__every_steps=1, checkpoint__keep_every=9),
-    dict(size=2, train__zero_stage=1, checkpoint__every_steps=40),
+    dict(size=2, train__zero_stage=1, checkpoint__every_steps=40, data__read_ahead=3, data__read_ahead_bytes=1 << 20,
+         data__cache_bytes=1 << 20),
     dict(size=3, train__zero_stage=2, checkpoint__every_steps=1, checkpoint__keep_last=5,
          checkpoint__local_dir="/tmp/sdtrain-test-promise-%d" % os.getpid()),
     dict(size=3, train__zero_stage=0, checkpoint__every_steps=7, checkpoint__keep_every=5),

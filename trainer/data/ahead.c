@@ -1,8 +1,8 @@
 /* ahead.c - reads that are under way while others are decoded; see dataset.h.
  *
  * A ring of reads in the order in which they are wanted. The first is waited for; whenever something
- * has come, the others are looked at, too, since a table that came lets a range begin. What is in
- * place is read when it is wanted: one read is enough. */
+ * has come, the others are looked at, too, since a table that came lets a range begin. What is on
+ * file:// is read when it is wanted: one read is enough. */
 #include "trainer/data/dataset.h"
 
 #include "base/clock.h"
@@ -27,7 +27,7 @@ int ahead_new(Dataset *d, AheadNext next, void *context, Ahead **ret, Error *err
 {
     size_t room = 1;
     for (size_t i = 0; i < d->n_streams; i++)
-        if (!shards_in_place(d->streams[i].shards))
+        if (!shards_are_local(d->streams[i].shards))
             room = (size_t)d->read_ahead;
     Ahead *a = calloc(1, sizeof(*a) + room * sizeof(a->slots[0]));
     if (!a)
@@ -103,14 +103,28 @@ static void admit(Ahead *a)
     }
 }
 
-/* Every read but the first. */
-static void look_around(Ahead *a)
+/* All reads from the i-th on. */
+static void look_around(Ahead *a, size_t i)
 {
     a->wake_usec = UINT64_MAX;
-    for (size_t i = 1; i < a->n; i++)
+    for (; i < a->n; i++)
         look_at(a, slot_at(a, i));
-    for (size_t i = 0; i < a->dataset->n_streams; i++)
-        shards_advance(a->dataset->streams[i].shards, &a->wake_usec);
+    for (size_t k = 0; k < a->dataset->n_streams; k++)
+        shards_advance(a->dataset->streams[k].shards, &a->wake_usec);
+}
+
+/* The first read has come. */
+static int take(Ahead *a, Slot *slot, const void *bytes, size_t n_bytes, float *latents,
+                float *text, Error *err)
+{
+    int r = dataset_decode(a->dataset, slot->sample, bytes, n_bytes, latents, text, NULL, err);
+    shards_end(stream_of(a, slot)->shards, &slot->read);
+    /* A place may keep its share of the bytes, no more. */
+    if (slot->read.room > a->dataset->budget.most / a->room)
+        sample_read_clear(&slot->read);
+    a->first = (a->first + 1) % a->room;
+    a->n--;
+    return r < 0 ? r : 1;
 }
 
 /* 1: taken. The caller holds the mutex. */
@@ -121,27 +135,20 @@ static int try_to_take(Ahead *a, uint64_t seen, float *latents, float *text,
     if (a->n == 0)
         return error_set(err, -ENODATA, "there are no more samples");
     Slot *slot = slot_at(a, 0);
-    Shards *shards = stream_of(a, slot)->shards;
     uint64_t wake_usec = UINT64_MAX;
     const void *bytes;
     size_t n_bytes;
-    int r = shards_poll(shards, &slot->read, true, &wake_usec, &bytes, &n_bytes, err);
+    *ret_sample = slot->sample;
+    int r = shards_poll(stream_of(a, slot)->shards, &slot->read, true, &wake_usec, &bytes, &n_bytes,
+                        err);
+    bool came = r > 0;
+    if (came)
+        r = take(a, slot, bytes, n_bytes, latents, text, err);
     if (seen != a->seen || clock_monotonic_usec() >= a->wake_usec)
-        look_around(a);
+        look_around(a, !came);
     a->seen = seen;
     a->wake_usec = MIN(a->wake_usec, wake_usec);
-    if (r <= 0)
-        return r;
-
-    r = dataset_decode(a->dataset, slot->sample, bytes, n_bytes, latents, text, NULL, err);
-    shards_end(shards, &slot->read);
-    /* A place may keep its share of the bytes, no more. */
-    if (slot->read.room > a->dataset->budget.most / a->room)
-        sample_read_clear(&slot->read);
-    *ret_sample = slot->sample;
-    a->first = (a->first + 1) % a->room;
-    a->n--;
-    return r < 0 ? r : 1;
+    return r;
 }
 
 int ahead_take(Ahead *a, float *latents, float *text, OrderSample *ret_sample, Error *err)

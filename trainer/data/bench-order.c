@@ -2,12 +2,12 @@
  *
  *     bench-order FOLDER
  *
- * Writes a compact index of 1e9 samples into FOLDER (270 MB, removed at the end): shards of 404
- * samples, one sample of 64 without latents. Prints one line of JSON a figure; medians. */
+ * Writes a compact index of 1e9 samples (huge_index.h) into FOLDER (270 MB, removed at the end).
+ * Prints one line of JSON a figure; medians. */
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "trainer/data/huge_index.h"
 #include "trainer/data/index.h"
-#include "trainer/data/index_format.h"
 #include "trainer/data/order.h"
 
 #include <fcntl.h>
@@ -15,113 +15,20 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 enum {
-    SHARD_SAMPLES = 404,
-    NAME_BYTES = sizeof("shard.0000000.mds") + sizeof(""),
     WINDOW = 262144,
     GRAIN = 64,
     CALLS = 2000000,
     RUNS = 9,
 };
 
-static const uint64_t n_samples = 1000000000;
-static const char config[] =
-    "{\"column_encodings\":[\"bytes\",\"bytes\"],\"column_names\":[\"latents\",\"text\"],"
-    "\"column_sizes\":[null,null],\"compression\":\"\",\"hashes\":[]}";
+static const uint64_t n_samples = HUGE_SAMPLES;
 
 static _noreturn_ void refuse(const char *what, const char *text)
 {
     (void)fprintf(stderr, "bench-order: %s: %s\n", what, text);
     exit(EXIT_FAILURE);
-}
-
-/* ---- the index ---- */
-
-static IndexHeader plan_index(uint64_t n_shards, uint64_t n_groups, uint64_t *ret_bits)
-{
-    IndexHeader h = {.version = INDEX_VERSION,
-                     .n_columns = 2,
-                     .n_shards = n_shards,
-                     .n_samples = n_samples,
-                     .config_bytes = sizeof(config) - 1,
-                     .record_bytes = sizeof(IndexRecord),
-                     .names_bytes = n_shards * NAME_BYTES};
-    memcpy(h.magic, INDEX_MAGIC, sizeof(h.magic));
-    const struct {
-        uint64_t *offset, n_bytes;
-    } sections[] = {{&h.config, h.config_bytes},
-                    {&h.columns, 2 * sizeof(IndexColumn)},
-                    {&h.first, 8 * (n_shards + 1)},
-                    {&h.records, n_shards * sizeof(IndexRecord)},
-                    {&h.names, h.names_bytes},
-                    {ret_bits, n_groups * (8 + INDEX_RANK_BITS / 8)}};
-    for (size_t i = 0; i < ELEMENTSOF(sections); i++) {
-        *sections[i].offset = ROUND_UP(h.core_bytes, (uint64_t)64);
-        h.core_bytes = *sections[i].offset + sections[i].n_bytes;
-    }
-    h.core_bytes = h.body_bytes = ROUND_UP(h.core_bytes, (uint64_t)INDEX_BLOCK_BYTES);
-    return h;
-}
-
-static void fill_shards(const IndexHeader *h, uint8_t *body)
-{
-    for (uint64_t i = 0; i <= h->n_shards; i++) {
-        uint64_t first = MIN(i * SHARD_SAMPLES, n_samples);
-        memcpy(body + h->first + 8 * i, &first, sizeof(first));
-    }
-    for (uint64_t i = 0; i < h->n_shards; i++) {
-        IndexRecord record = {.raw_bytes = UINT64_C(64) << 20, .name = i * NAME_BYTES};
-        memcpy(body + h->records + i * sizeof(record), &record, sizeof(record));
-        (void)snprintf((char *)body + h->names + i * NAME_BYTES, NAME_BYTES, "shard.%07u.mds",
-                       (unsigned)i % 10000000);
-    }
-}
-
-/* One sample of each 64 is empty, somewhere. Ranks first, then the bits. */
-static uint64_t fill_column(uint8_t *section, uint64_t n_groups)
-{
-    uint64_t *ranks = (uint64_t *)(void *)section, *bits = ranks + n_groups, valid = 0;
-    for (uint64_t w = 0; w < n_groups * (INDEX_RANK_BITS / 64); w++) {
-        if (w % (INDEX_RANK_BITS / 64) == 0)
-            ranks[w / (INDEX_RANK_BITS / 64)] = valid;
-        if (64 * w < n_samples) /* 1e9 is a multiple of 64 */
-            bits[w] = ~(UINT64_C(1) << hash64_bytes(&w, sizeof(w), 0) % 64);
-        valid += (unsigned)__builtin_popcountll(bits[w]);
-    }
-    return valid;
-}
-
-static void write_index(const char *path)
-{
-    uint64_t n_shards = DIV_ROUND_UP(n_samples, (uint64_t)SHARD_SAMPLES), bits;
-    uint64_t n_groups = DIV_ROUND_UP(n_samples, (uint64_t)INDEX_RANK_BITS);
-    IndexHeader h = plan_index(n_shards, n_groups, &bits);
-    size_t n_blocks = h.body_bytes / INDEX_BLOCK_BYTES;
-    size_t start = ROUND_UP(sizeof(h) + 8 * n_blocks, (size_t)INDEX_BLOCK_BYTES);
-    _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0 || ftruncate(fd, (off_t)(start + h.body_bytes)) < 0)
-        refuse(path, strerror(errno));
-    uint8_t *map = mmap(NULL, start + h.body_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED)
-        refuse(path, strerror(errno));
-
-    uint8_t *body = map + start;
-    memcpy(body + h.config, config, h.config_bytes);
-    fill_shards(&h, body);
-    IndexColumn columns[2] = {{.ranks = bits, .bits = bits + 8 * n_groups}, {.n_valid = n_samples}};
-    columns[0].n_valid = fill_column(body + bits, n_groups);
-    memcpy(body + h.columns, columns, sizeof(columns));
-
-    uint64_t *blocks = (uint64_t *)(void *)(map + sizeof(h));
-    for (size_t i = 0; i < n_blocks; i++)
-        blocks[i] = hash64_bytes(body + i * INDEX_BLOCK_BYTES, INDEX_BLOCK_BYTES, 0);
-    h.core = index_core_hash(&h, blocks);
-    h.header = index_header_hash(&h, blocks, n_blocks);
-    memcpy(map, &h, sizeof(h));
-    if (munmap(map, start + h.body_bytes) < 0 || fsync(fd) < 0)
-        refuse(path, strerror(errno));
 }
 
 /* ---- measuring ---- */
@@ -229,7 +136,9 @@ int main(int argc, char **argv)
 
     char path[PATH_MAX];
     (void)snprintf(path, sizeof(path), "%s/%s", argv[1], INDEX_NAME);
-    write_index(path);
+    Error err = ERROR_INIT;
+    if (huge_index_write(path, &(HugeIndex){.raw_bytes = UINT64_C(64) << 20}, &err) < 0)
+        refuse("index", err.text);
     bench_resume(path);
     if (unlink(path) < 0)
         refuse(path, strerror(errno));

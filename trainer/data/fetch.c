@@ -1,6 +1,6 @@
 /* fetch.c - see fetch.h.
  *
- * Fault points: cache.write. */
+ * Fault points: cache.write; cache.patience ends the patience with another process. */
 #include "trainer/data/fetch.h"
 
 #include "base/clock.h"
@@ -141,7 +141,7 @@ static int begin(ShardFetch *f, uint64_t *wake_usec, Shard **ret, Error *err)
             return error_set(err, -EAGAIN, "%s: another process is fetching it", f->uri);
         if (!f->patient_until_usec)
             f->patient_until_usec = now + PATIENCE_SEC * USEC_PER_SEC;
-        if (now >= f->patient_until_usec)
+        if (now >= f->patient_until_usec || fault("cache.patience") < 0)
             return leave_cache(f, err);
         *wake_usec = MIN(*wake_usec, now + LOOK_MSEC * USEC_PER_MSEC);
         return 0;

@@ -349,7 +349,7 @@ static int scan_shards(Build *b, IndexProgress progress, void *context, Error *e
 
     Scan scan = {0};
     uint64_t number = 0;
-    bool in_place = shard_source_in_place(&source);
+    bool in_place = shard_source_local(&source) && !*source.compression;
     for (uint64_t i = 0; r == 0 && i < b->n_shards; i++) {
         IndexShard info;
         shard_of_record(b, i, &info);

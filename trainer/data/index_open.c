@@ -13,6 +13,7 @@
 enum {
     READ_BYTES = 1 << 20,
     ORIGIN_BYTES_MAX = 64 << 10,
+    FETCH_ATTEMPTS = 3,  /* of an index that comes corrupted */
     LOCK_WAIT_SEC = 900, /* while another rank of the node fetches or makes the same index */
 };
 
@@ -185,7 +186,28 @@ static int build_into(Store *store, int fd, Error *err)
     return r < 0 ? r : write_index(fd, bytes, n_bytes, store, err);
 }
 
-/* The dataset's own, checked whole: 1. 0 when there is none that can be used. */
+/* The dataset's own, checked whole. -ENOENT: there is none; -ESTALE: it is of another index.json. */
+static int fetch_once(Store *store, const Hash *source, int fd, const char *path, Index **ret,
+                      Error *err)
+{
+    uint64_t n_bytes;
+    int r = store_head(store, INDEX_NAME, &n_bytes, err);
+    if (r == 0 && ftruncate(fd, 0) < 0)
+        r = error_errno(err, -errno, "cannot keep %s/" INDEX_NAME, store_uri(store));
+    if (r == 0)
+        r = store_fetch(store, INDEX_NAME, n_bytes, fd, err);
+    _cleanup_(index_freep) Index *index = NULL;
+    if (r == 0)
+        r = index_map(path, source, &index, err);
+    if (r == 0)
+        r = index_check(index, err);
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(index);
+    return 0;
+}
+
+/* 1; 0 when there is none that can be used. */
 static int fetch_into(Store *store, const char *version, int fd, const char *path, Index **ret,
                       Error *err)
 {
@@ -195,22 +217,21 @@ static int fetch_into(Store *store, const char *version, int fd, const char *pat
     if (r == -ENOENT)
         return 0;
     if (r == 0)
-        r = store_fetch(store, INDEX_NAME, n_bytes, fd, err);
-    if (r == 0)
         r = find_source(store, version, &source, err);
     if (r < 0)
         return r;
-    _cleanup_(index_freep) Index *index = NULL;
-    Error why = ERROR_INIT;
-    r = index_map(path, &source, &index, &why);
-    if (r == 0)
-        r = index_check(index, &why);
-    if (r < 0) {
+    for (int attempt = 0; attempt < FETCH_ATTEMPTS; attempt++) {
+        Error why = ERROR_INIT;
+        r = fetch_once(store, &source, fd, path, ret, &why);
+        if (r == 0)
+            return 1;
         log_warning("%s/" INDEX_NAME ": %s", store_uri(store), why.text);
-        return 0;
+        if (r == -ENOENT || r == -ESTALE)
+            return 0;
+        if (r != -EBADMSG)
+            return error_set(err, r, "%s", why.text);
     }
-    *ret = TAKE_PTR(index);
-    return 1;
+    return 0;
 }
 
 /* Fetched, or made of index.json, into a file that is this process's alone. */

@@ -71,6 +71,7 @@ static inline float scratch_latent(const ScratchData *d, int i, int k)
 
 static inline float scratch_text(int i, int k) { return (float)((i * 7 + k) % 256) / 64; }
 
+/* Into a folder, or a store's URI. */
 static inline void scratch_dataset(const char *folder, const ScratchData *d)
 {
     Error err = ERROR_INIT;
@@ -88,7 +89,8 @@ static inline void scratch_dataset(const char *folder, const ScratchData *d)
                                 .hashes = &d->hash,
                                 .n_hashes = d->hash != NULL,
                                 .size_limit = d->size_limit};
-    assert_good(folder_make(folder, &err), err);
+    if (!strstr(folder, "://"))
+        assert_good(folder_make(folder, &err), err);
     assert_good(store_open(folder, &store, &err), err);
     assert_good(mds_writer_new(store, &schema, &options, &writer, &err), err);
 

@@ -126,11 +126,10 @@ void shard_source_init(ShardSource *source, Store *store, const Index *index)
     (void)hash_format(index_digest(index), source->cache_prefix);
 }
 
-bool shard_source_in_place(const ShardSource *source)
+bool shard_source_local(const ShardSource *source)
 {
     char path[PATH_MAX];
-    return !*source->compression &&
-           store_local_path(source->store, "shard", path, sizeof(path), NULL) == 0;
+    return store_local_path(source->store, "shard", path, sizeof(path), NULL) == 0;
 }
 
 const char *shard_cache_name(const ShardSource *source, uint64_t number,

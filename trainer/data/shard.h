@@ -32,8 +32,8 @@ typedef struct Shard Shard;
 
 /* Fills all but cache, bell and piece_bytes. */
 void shard_source_init(ShardSource *source, Store *store, const Index *index);
-/* Whether shards are read in place. */
-bool shard_source_in_place(const ShardSource *source);
+/* Whether its store is a folder; then raw shards are read in place. */
+bool shard_source_local(const ShardSource *source);
 
 /* Where its store keeps it; verify: by its hashes. */
 int shard_open_in_place(const ShardSource *source, const IndexShard *info, bool verify, Shard **ret,

@@ -35,7 +35,7 @@ struct Shards {
     ShardSource source;
     ShardsOptions options;
     Index *index;
-    bool in_place, ranged, keep_whole;
+    bool local, in_place, ranged, keep_whole;
     uint8_t *verified; /* one bit a shard: its hashes held once in this process */
     Entry *buckets[BUCKETS];
     Entry *newest, *oldest;
@@ -68,12 +68,14 @@ int shards_new(Store *store, Index *index, const ShardsOptions *options, Shards 
     s->source.bell = s->options.bell;
     s->source.piece_bytes =
         CLAMP(s->options.budget->most / 8, (size_t)1 << 18, (size_t)PIECE_BYTES);
-    s->in_place = shard_source_in_place(&s->source);
+    s->local = shard_source_local(&s->source);
+    s->in_place = s->local && !*s->source.compression;
     s->ranged = !s->in_place && !*s->source.compression && index_has_sample_hashes(index);
     *ret = TAKE_PTR(s);
     return 0;
 }
 
+bool shards_are_local(const Shards *s) { return s->local; }
 bool shards_in_place(const Shards *s) { return s->in_place; }
 bool shards_by_range(const Shards *s) { return s->ranged; }
 

@@ -47,7 +47,7 @@ typedef struct ShardsOptions {
 int shards_new(Store *store, Index *index, const ShardsOptions *options, Shards **ret, Error *err);
 Shards *shards_free(Shards *shards);
 DEFINE_CLEANUP(Shards, shards_free)
-/* Whether asking ahead gains nothing. */
+bool shards_are_local(const Shards *shards); /* asking ahead gains nothing */
 bool shards_in_place(const Shards *shards);
 bool shards_by_range(const Shards *shards);
 /* false also ends what is under way. */

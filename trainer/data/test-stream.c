@@ -442,6 +442,50 @@ static void a_full_disk_is_a_slower_run(void **state)
     scratch_remove(&f.scratch);
 }
 
+/* Somebody holds a shard and does nothing: after a while it is fetched without the cache. */
+static void nobody_waits_for_ever(void **state)
+{
+    (void)state;
+    for (int patient = 0; patient < 2; patient++) {
+        Fixture f;
+        char uri[PATH_MAX + 8], name[CACHE_NAME_MAX + 1];
+        Error err = ERROR_INIT;
+        begin(&f, &(Kind){NULL, "xxh3_64", false, true}, uri);
+        f.job.data.cache_bytes = 1 << 20;
+        _cleanup_(store_freep) Store *store = NULL;
+        _cleanup_(index_freep) Index *index = NULL;
+        _cleanup_(cache_freep) Cache *cache = NULL;
+        ShardSource source;
+        IndexShard shard;
+        assert_good(store_open(uri, &store, &err), err);
+        assert_good(index_open(store, f.cache, &index, &err), err);
+        assert_good(cache_new(f.cache, 1 << 20, &cache, &err), err);
+        assert_good(index_shard(index, 7, &shard, &err), err);
+        shard_source_init(&source, store, index);
+        int held = cache_reserve(cache, shard_cache_name(&source, 7, name), shard.raw_bytes);
+        assert_true(held >= 0);
+        Dataset *dataset = open_dataset(&f);
+        if (patient) { /* it is given up while it is waited for */
+            Loader *loader;
+            LoaderGrain grain;
+            assert_good(loader_new(dataset, &f.job, 0, 0, 6, 1 << 20, &loader, &err), err);
+            int r = 0;
+            for (int64_t step = 0; r == 0; step++)
+                r = loader_get(loader, step, 0, USEC_PER_SEC, &grain, NULL);
+            assert_int_equal(r, -ETIMEDOUT);
+            held = cache_abandon(cache, name, held);
+            loader_free(loader);
+        } else {
+            set_faults("cache.patience=eio@*");
+        }
+        check_steps(&f, dataset, 0, 30, 0, 6, 1 << 16);
+        set_faults("data.none=eio");
+        dataset_free(dataset);
+        held = cache_abandon(cache, name, held);
+        scratch_remove(&f.scratch);
+    }
+}
+
 /* ---- the index ---- */
 
 static void rewrite(const Fixture *f, const char *name, const char *from, const char *to)
@@ -510,6 +554,26 @@ static void an_unchanged_dataset_costs_one_request(void **state)
     scratch_remove(&f.scratch);
 }
 
+/* An index that comes corrupted is fetched again, not made anew: it would lack the hashes. */
+static void an_index_that_comes_corrupted_is_fetched_again(void **state)
+{
+    (void)state;
+    Fixture f;
+    char uri[PATH_MAX + 8];
+    begin(&f, &(Kind){NULL, "xxh3_64", true, true}, uri);
+    far_fault(INDEX_NAME, 2, 0, 0); /* the origin bears that name, too, and is left alone */
+    Dataset *dataset = open_dataset(&f);
+    assert_int_equal(atomic_load(&far->fetches), 2);
+    dataset_free(dataset);
+    Error err = ERROR_INIT;
+    _cleanup_(store_freep) Store *store = NULL;
+    _cleanup_(index_freep) Index *index = NULL;
+    assert_good(store_open(uri, &store, &err), err);
+    assert_good(index_open(store, f.cache, &index, &err), err);
+    assert_true(index_has_sample_hashes(index));
+    scratch_remove(&f.scratch);
+}
+
 /* A copy of the index that is damaged, or the origin beside it, is fetched again. */
 static void a_damaged_copy_of_the_index_is_fetched_again(void **state)
 {
@@ -556,7 +620,9 @@ int main(void)
         cmocka_unit_test(damaged_files_of_the_cache_are_fetched_again),
         cmocka_unit_test(whole_shards_are_kept_where_they_pay),
         cmocka_unit_test(a_full_disk_is_a_slower_run),
+        cmocka_unit_test(nobody_waits_for_ever),
         cmocka_unit_test(an_unchanged_dataset_costs_one_request),
+        cmocka_unit_test(an_index_that_comes_corrupted_is_fetched_again),
         cmocka_unit_test(a_damaged_copy_of_the_index_is_fetched_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -208,7 +208,17 @@ static int fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error 
 {
     atomic_fetch_add(&far->fetches, 1);
     atomic_fetch_add(&far->bytes, n_bytes);
-    return store_fetch(inner(store), key, n_bytes, fd, err);
+    bool struck = strikes(key);
+    if (struck && far->fault.error < 0)
+        return error_set(err, far->fault.error, "%s/%s: the test says so", store->uri, key);
+    int r = store_fetch(inner(store), key, n_bytes, fd, err);
+    char byte;
+    if (r == 0 && struck && pread(fd, &byte, 1, (off_t)(n_bytes - 9)) == 1) {
+        byte ^= 1;
+        if (pwrite(fd, &byte, 1, (off_t)(n_bytes - 9)) != 1)
+            return error_set(err, -errno, "the test cannot turn a bit");
+    }
+    return r;
 }
 
 static int head(Store *store, const char *key, uint64_t *ret_bytes, Error *err)

@@ -24,7 +24,9 @@ void fixture_open(FixtureSize size, Fixture *ret)
 {
     Error err = ERROR_INIT;
     *ret = (Fixture){0};
-    const size_t n_tensors = size == FIXTURE_SMALL ? 4 : ELEMENTSOF(tensors);
+    const size_t n_tensors = size == FIXTURE_MEDIUM  ? ELEMENTSOF(tensors)
+                             : size == FIXTURE_SMALL ? 4
+                                                     : 2;
     int r = device_open(&(DeviceOptions){.kind = DEVICE_CPU, .threads = 1}, &ret->device, &err);
     world_check(r == 0, "%s", err.text);
 
@@ -33,6 +35,13 @@ void fixture_open(FixtureSize size, Fixture *ret)
     ParameterList *list = ret->parameters;
     list->items = calloc(ELEMENTSOF(tensors), sizeof(*list->items));
     world_check(list->items, "memory");
+    if (size == FIXTURE_LARGE) {
+        list->items[list->n_items++] = (Parameter){.name = "large.weight",
+                                                   .n_dims = 2,
+                                                   .dims = {2700, 1000},
+                                                   .n_elements = 2700000};
+        list->n_elements = 2700000;
+    }
     for (size_t i = 0; i < n_tensors; i++) {
         Parameter *p = &list->items[list->n_items++];
         (void)snprintf(p->name, sizeof(p->name), "%s", tensors[i].name);

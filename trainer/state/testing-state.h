@@ -18,6 +18,7 @@ typedef struct Fixture {
 typedef enum FixtureSize {
     FIXTURE_SMALL,  /* 10,692 elements: 3 chunks, the last one short */
     FIXTURE_MEDIUM, /* 41,043 elements: 11 chunks, the last one short */
+    FIXTURE_LARGE,  /* 2,700,592 elements, 10.8 MB: uploaded in parts when a part is 5 MiB */
 } FixtureSize;
 
 void fixture_open(FixtureSize size, Fixture *ret);
