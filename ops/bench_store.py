@@ -303,6 +303,7 @@ def store_throughput(o, say, report, load):
         report_ratios("store_put", report, groups, speed, cpu, before)
         store.run(Ours(store).put(paths))  # all get what we have put: in parts of 8 MiB, as the trainer does
         store.open_to_all(keys)
+        store.run(Curl(store, 2).get(keys, ""))  # so that whoever comes first has it no colder
         groups, before = movers(store, False), load()
         speed, cpu = by_turns(store, sum(groups, []), rounds, n * size, lambda m: m.get(keys, store.path("to")), say, took)
         report_ratios("store_get", report, groups, speed, cpu, before)
