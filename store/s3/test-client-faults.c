@@ -64,6 +64,28 @@ static void test_reset_at_any_byte(_unused_ void **state)
     world_free(w);
 }
 
+/* A head that ends in order, but too soon, is not an object without bytes. */
+static void test_heads_that_end(_unused_ void **state)
+{
+    WORLD({.act = FAKE_RAW, .body = "HTTP/1.1 200 OK\r\n"}, {0},
+          {.act = FAKE_RAW, .body = "HTTP/1.1 200 OK\r\nContent-Le"}, {0},
+          {.act = FAKE_RAW, .body = "HTTP/1.1 200 OK\r\nContent-Length: 1048576"}, {0},
+          {.act = FAKE_RAW, .body = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nDate"});
+    for (size_t i = 0; i < ELEMENTSOF(steps); i += 2) {
+        S3Request get = {.method = S3_GET,
+                         .bucket = "bucket",
+                         .key = "blob",
+                         .text_max = BLOB_BYTES};
+        Error err = ERROR_INIT;
+        if (s3_do(w->client, &get, &err) < 0)
+            fail_msg("%s", err.text);
+        assert_int_equal(get.n_text, BLOB_BYTES);
+        assert_int_equal(get.tries, 2);
+        free(get.text);
+    }
+    world_free(w);
+}
+
 /* What the server says is too much halves what is under way; afterwards it grows again. */
 static void test_slow_down(_unused_ void **state)
 {
@@ -346,6 +368,7 @@ int main(void)
         cmocka_unit_test(test_refused_for_now),
         cmocka_unit_test(test_broken_replies),
         cmocka_unit_test(test_reset_at_any_byte),
+        cmocka_unit_test(test_heads_that_end),
         cmocka_unit_test(test_slow_down),
         cmocka_unit_test(test_wrong_ranges),
         cmocka_unit_test(test_stalls),
