@@ -345,6 +345,8 @@ static void test_hedge(_unused_ void **state)
     static FakeStep steps[25];
     steps[24] = (FakeStep){.act = FAKE_STALL, .n = 5000};
     World *w = world_new(steps, ELEMENTSOF(steps));
+    w->options.connections = 1; /* a hedge does not wait for its turn */
+    world_open_client(w);
     for (size_t i = 0; i < 24; i++)
         world_expect_range(w, i, 65536, 1);
     uint64_t begun = clock_boottime_usec();
