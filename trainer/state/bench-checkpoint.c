@@ -201,7 +201,7 @@ static Manifest *measure_saves(Bench *b)
         (void)store_free(store);
     }
     (void)checkpoint_writer_free(writer);
-    print("checkpoint_put_raw", "MiB/s", raw, b->rounds);
+    print("checkpoint_raw_put", "MiB/s", raw, b->rounds);
     print("checkpoint_save", "MiB/s", mib_per_sec, b->rounds);
     print("checkpoint_save_to_raw", "ratio", ratio, b->rounds);
     print("checkpoint_save_blocked", "ms", blocked_msec, b->rounds);
@@ -270,7 +270,7 @@ static void measure_restores(Bench *b, const Manifest *m)
             local[i] = restore(b, m, b->local);
     }
     free(buffers);
-    print("checkpoint_get_raw", "MiB/s", raw, b->rounds);
+    print("checkpoint_raw", "MiB/s", raw, b->rounds);
     print("checkpoint_restore", "MiB/s", restored, b->rounds);
     print("checkpoint_restore_to_raw", "ratio", ratio, b->rounds);
     print("checkpoint_restore_cpu", "core s/GiB", cpu, b->rounds);
