@@ -147,6 +147,7 @@ class Outage(LabCase):
         status = self.finish(job, 900)
         self.assertEqual([(i["cause"], i["resolved"]) for i in status["incidents"]], [(TROUBLE, True)])
         self.assertEqual((status["generation"], status["world"]["size"]), (1, 2))
+
     def test_training_goes_on(self):
         self.up()
         self.survive(self.start("goes-on", 80), 5, 60)
