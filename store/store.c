@@ -147,8 +147,10 @@ Store *store_free(Store *store)
 {
     if (!store)
         return NULL;
-    _cleanup_free_ char *uri = store->uri; /* what is under way may name it until it has ended */
-    return store->backend->free(store);
+    char *uri = store->uri; /* what is under way may name it until it has ended */
+    store = store->backend->free(store);
+    free(uri);
+    return store;
 }
 
 const char *store_uri(const Store *store) { return store->uri; }

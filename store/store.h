@@ -99,7 +99,9 @@ int store_fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error *
 enum { STORE_VERSION_MAX = 128 };
 int store_version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err);
 /* Whether STORE_IF_ABSENT keeps its promise. Where it does not (a server without it), it looks
- * before it puts, and two writers may pass each other. May ask the server, once. */
+ * before it puts, and two writers may pass each other. May ask the server, once. True says it of an
+ * object that goes in one piece: one that is so large that s3:// puts it in parts is looked for
+ * first, and whether the server looks again at their end is not known. */
 int store_puts_if_absent(Store *store, bool *ret, Error *err);
 /* All objects whose key begins with prefix; at most max objects, else -E2BIG. */
 int store_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err);

@@ -174,13 +174,13 @@ static void test_put_get_delete(void **state)
     assert_int_equal(store_get_range(store, "a/b/c", 7, 4, buffer, &err), -EIO);
     assert_int_equal(store_get_range(store, "a/b/c", UINT64_MAX, 4, buffer, &err), -EIO);
 
-    char uri[600];
+    char object[600];
     _cleanup_free_ char *whole = NULL;
     size_t n_text;
-    (void)snprintf(uri, sizeof(uri), "%s/a/b/c", store_uri(store));
-    assert_int_equal(store_get_uri(uri, 10, &whole, &n_text, &err), 0);
+    (void)snprintf(object, sizeof(object), "%s/a/b/c", store_uri(store));
+    assert_int_equal(store_get_uri(object, 10, &whole, &n_text, &err), 0);
     assert_string_equal(whole, "0123456789");
-    assert_int_equal(store_get_uri(uri, 9, &whole, &n_text, &err), -EFBIG);
+    assert_int_equal(store_get_uri(object, 9, &whole, &n_text, &err), -EFBIG);
 
     assert_int_equal(put_text(store, "empty", "", 0, &err), 0);
     assert_text(store, "empty", "");

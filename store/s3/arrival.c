@@ -130,6 +130,10 @@ size_t arrival_body(char *data, size_t size, size_t n, void *userdata)
 size_t arrival_header(char *line, size_t size, size_t n, void *userdata)
 {
     S3Try *t = userdata;
+    if (size * n <= 2) /* "\r\n" */
+        t->head_ended = true;
+    else if (size * n > 5 && memcmp(line, "HTTP/", 5) == 0)
+        t->head_ended = false;
     if (reply_headers_add(&t->reply, line, size * n) < 0 && !t->unusable) {
         t->unusable = true;
         (void)error_set(&t->reason, -EIO, "a reply with a bad header: %.*s",
@@ -162,6 +166,10 @@ static void judge_bytes(S3Try *t)
 {
     const S3Request *request = t->request;
     char why[120];
+    if (!t->head_ended) { /* libcurl takes what came of one for all of it, and no length for no body */
+        (void)refuse(t, 0, "a head that ends too soon");
+        return;
+    }
     if (!t->judged && judge_head(t) < 0)
         return;
     if (!t->into_buffer && t->text_must_fit && text_add(t, "", 0) < 0) /* an empty one is a text */

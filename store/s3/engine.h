@@ -90,7 +90,8 @@ struct S3Try {
 
     ReplyHeaders reply;
     long status;
-    bool judged; /* the head of the reply was looked at */
+    bool head_ended; /* of the reply: its empty line came */
+    bool judged;     /* it was looked at */
     bool into_buffer;
     size_t received;
     uint32_t crc32c;

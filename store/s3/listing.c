@@ -14,7 +14,7 @@ enum {
 
 /* One page of a listing; the caller frees request->text. */
 static int ask_page(S3Store *s3, const S3Pair *query, size_t n_query, const char *prefix,
-                    S3Request *request, Error *err)
+                    uint64_t patience_usec, S3Request *request, Error *err)
 {
     *request = (S3Request){.method = S3_GET,
                            .bucket = s3->bucket,
@@ -22,6 +22,7 @@ static int ask_page(S3Store *s3, const S3Pair *query, size_t n_query, const char
                            .query = query,
                            .n_query = n_query,
                            .repeatable = true,
+                           .deadline_usec = clock_boottime_usec() + patience_usec,
                            .text_max = PAGE_BYTES};
     if (s3_do(s3->client, request, NULL) == 0)
         return 0;
@@ -85,7 +86,8 @@ static int add_page(Listing *l, char **token, Error *err)
                             {"prefix", l->prefix},
                             {"continuation-token", *token}};
     S3Request request;
-    int r = ask_page(l->s3, query, ELEMENTSOF(query) - !*token, l->prefix, &request, err);
+    int r = ask_page(l->s3, query, ELEMENTSOF(query) - !*token, l->prefix,
+                     l->s3->options->deadline_usec, &request, err);
     ReplyList page = {0};
     if (r == 0 && (r = reply_list(request.text, request.n_text, &page, err)) < 0)
         r = error_prefix(err, -EIO, "cannot list s3://%s/%s", l->s3->bucket, l->prefix);
@@ -143,8 +145,8 @@ typedef struct Marker {
     char *key, *id;
 } Marker;
 
-static int each_of_page(S3Store *s3, const char *prefix, Marker *after, S3EachUpload each,
-                        void *context, Error *err)
+static int each_of_page(S3Store *s3, const char *prefix, uint64_t patience_usec, Marker *after,
+                        S3EachUpload each, void *context, Error *err)
 {
     /* Not encoding-type: Ceph (16.2) obeys it here and does not say so. */
     const S3Pair query[] = {{"uploads", NULL},
@@ -155,7 +157,7 @@ static int each_of_page(S3Store *s3, const char *prefix, Marker *after, S3EachUp
     S3Request request;
     ReplyUploads page = {0};
     const size_t n_query = ELEMENTSOF(query) - (after->key ? !after->id : 2);
-    int r = ask_page(s3, query, n_query, prefix, &request, err);
+    int r = ask_page(s3, query, n_query, prefix, patience_usec, &request, err);
     if (r == 0 && (r = reply_uploads(request.text, request.n_text, &page, err)) < 0)
         r = error_prefix(err, -EIO, "cannot list uploads of s3://%s/%s", s3->bucket, prefix);
     for (size_t i = 0; r == 0 && i < page.n_uploads; i++)
@@ -173,12 +175,13 @@ static int each_of_page(S3Store *s3, const char *prefix, Marker *after, S3EachUp
     return r;
 }
 
-int s3_each_upload(S3Store *s3, const char *prefix, S3EachUpload each, void *context, Error *err)
+int s3_each_upload(S3Store *s3, const char *prefix, uint64_t patience_usec, S3EachUpload each,
+                   void *context, Error *err)
 {
     Marker after = {0};
     int r;
     do
-        r = each_of_page(s3, prefix, &after, each, context, err);
+        r = each_of_page(s3, prefix, patience_usec, &after, each, context, err);
     while (r == 0 && after.key);
     free(after.key);
     free(after.id);
@@ -227,7 +230,8 @@ static int sweep_scratch(Sweep *sweep, Error *err)
     const S3Pair query[] = {{"list-type", "2"}, {"encoding-type", "url"}, {"prefix", name.text}};
     S3Request request;
     ReplyList page = {0};
-    r = ask_page(s3, query, ELEMENTSOF(query), name.text, &request, err);
+    r = ask_page(s3, query, ELEMENTSOF(query), name.text, s3->options->deadline_usec, &request,
+                 err);
     if (r == 0 && (r = reply_list(request.text, request.n_text, &page, err)) < 0)
         r = error_prefix(err, -EIO, "cannot list s3://%s/%s", s3->bucket, name.text);
     for (size_t i = 0; r == 0 && i < page.n_objects; i++) {
@@ -251,7 +255,8 @@ int s3_sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, 
                    .older_than_usec = older_than_usec,
                    .may_remove = may_remove,
                    .context = context};
-    int r = s3_each_upload(sweep.s3, sweep.s3->prefix, sweep_upload, &sweep, err);
+    int r = s3_each_upload(sweep.s3, sweep.s3->prefix, sweep.s3->options->deadline_usec,
+                           sweep_upload, &sweep, err);
     if (r == 0)
         r = sweep_scratch(&sweep, err);
     *ret_removed = sweep.removed;

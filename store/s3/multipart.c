@@ -298,7 +298,8 @@ static int abort_orphan(void *context, const ReplyUpload *found, int64_t server_
 static void abort_orphans(const Upload *u)
 {
     Orphans o = {.upload = u, .age_usec = clock_boottime_usec() - u->begun_usec};
-    (void)s3_each_upload(u->put->s3, u->put->name.text, abort_orphan, &o, NULL);
+    (void)s3_each_upload(u->put->s3, u->put->name.text, ABORT_SEC * USEC_PER_SEC, abort_orphan, &o,
+                         NULL);
 }
 
 static int upload(Upload *u, Error *err)

@@ -136,10 +136,12 @@ int s3_fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err
 int s3_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err);
 int s3_sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, void *context,
              size_t *ret_removed, Error *err);
-/* Every unfinished upload of a name that begins with prefix; `each` < 0 ends it. */
+/* Every unfinished upload of a name that begins with prefix; `each` < 0 ends it. An answer comes
+ * within patience_usec. */
 typedef int (*S3EachUpload)(void *context, const ReplyUpload *upload, int64_t server_date,
                             Error *err);
-int s3_each_upload(S3Store *s3, const char *prefix, S3EachUpload each, void *context, Error *err);
+int s3_each_upload(S3Store *s3, const char *prefix, uint64_t patience_usec, S3EachUpload each,
+                   void *context, Error *err);
 
 /* ---- delete.c ---- */
 

@@ -17,6 +17,7 @@
 #include <string.h>
 
 enum { SITES_MAX = 16 }; /* kept; more are asked each time */
+#define BRIEF_USEC (2 * USEC_PER_SEC)
 
 typedef struct Site {
     char *endpoint, *bucket;
@@ -33,8 +34,16 @@ static const char *endpoint_of(const S3Store *s3)
     return options->endpoint ? options->endpoint : options->region;
 }
 
+/* A checksum that does not fit. */
+static bool is_bad_digest(const S3Request *request)
+{
+    const char *code = request->refusal.code;
+    return strcmp(code, "BadDigest") == 0 || strcmp(code, "XAmzContentChecksumMismatch") == 0;
+}
+
 /* -EEXIST: refused since it is there. -EBADMSG: refused as wrong, or not known. */
-static int put_scratch(S3Store *s3, const S3Name *name, const S3Pair *header, Error *err)
+static int put_scratch(S3Store *s3, const S3Name *name, const S3Pair *header,
+                       uint64_t patience_usec, Error *err)
 {
     struct iovec body = {(void *)(uintptr_t) "sdtrain", 7}; /* read only */
     S3Flight flight = {.request = {.method = S3_PUT,
@@ -44,14 +53,14 @@ static int put_scratch(S3Store *s3, const S3Name *name, const S3Pair *header, Er
                                    .n_headers = 1,
                                    .body = &body,
                                    .n_body = 1,
-                                   .repeatable = true}};
+                                   .repeatable = true,
+                                   .deadline_usec = clock_boottime_usec() + patience_usec}};
     const S3Request *request = &flight.request;
     int r = s3_fly(s3, &flight);
     if (r == 0 || r == -EEXIST || r == -EAGAIN)
         return r;
-    /* 400 is also said of credentials that have expired, and of bodies that came too slowly. */
-    bool about_us = r == -EACCES || r == -EHOSTUNREACH || r == -ECANCELED;
-    if (r == -EOPNOTSUPP || (!about_us && (request->status == 400 || request->status == 501)))
+    /* 400 is also said of credentials that have expired (-EACCES), and of bodies that came slowly. */
+    if (r == -EOPNOTSUPP || (r == -EIO && request->status == 400) || is_bad_digest(request))
         return -EBADMSG;
     return s3_refuse(s3, name->text + strlen(s3->prefix), request, "write", err);
 }
@@ -66,8 +75,11 @@ static int ask_checksum(S3Store *s3, const S3Name *name, bool *ret, Error *err)
     case S3_AUTO:
         break;
     }
-    /* Not one of other bytes, since that would be sent again: it may be the network that errs. */
-    int r = put_scratch(s3, name, &(S3Pair){"x-amz-checksum-crc32c", "none"}, err);
+    /* Who calls it BadDigest is asked again and again, since the network may err: not for long. */
+    const S3Pair header = {"x-amz-checksum-crc32c", "none"};
+    int r = put_scratch(s3, name, &header, MIN(BRIEF_USEC, s3->options->deadline_usec), err);
+    if (r == -EHOSTUNREACH)
+        r = put_scratch(s3, name, &header, s3->options->deadline_usec, err);
     if (r < 0 && r != -EBADMSG)
         return r;
     *ret = r == -EBADMSG;
@@ -79,7 +91,7 @@ static int ask_if_absent(S3Store *s3, const S3Name *name, bool *ret, Error *err)
 {
     int r = 0;
     for (int i = 0; i < 2 && r == 0; i++)
-        r = put_scratch(s3, name, &(S3Pair){"If-None-Match", "*"}, err);
+        r = put_scratch(s3, name, &(S3Pair){"If-None-Match", "*"}, s3->options->deadline_usec, err);
     if (r < 0 && r != -EEXIST && r != -EAGAIN && r != -EBADMSG)
         return r;
     *ret = r == -EEXIST || r == -EAGAIN;

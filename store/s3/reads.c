@@ -59,12 +59,12 @@ static S3Request range_request(const S3Store *s3, const S3Name *name, uint64_t o
 
 static void range_done(S3Request *request);
 
+/* Under the store's lock, so that `done` of one waits until all have begun. */
 static void begin_ranges(Ranges *ranges)
 {
     S3Store *s3 = ranges->s3;
     const StoreRead *read = ranges->read;
     const uint64_t part = s3->options->part_bytes;
-    (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
     ranges->n_left = ranges->n;
     for (size_t i = 0; i < ranges->n; i++) {
         S3Request *request = &ranges->requests[i];
@@ -81,22 +81,12 @@ static void begin_ranges(Ranges *ranges)
         request->context = ranges;
         s3_begin(s3->client, request);
     }
-    (void)pthread_mutex_unlock(&s3->lock); /* as above */
 }
 
-/* The first failure ends the others. True when this was the last. */
-static bool count_done(Ranges *ranges, const S3Request *request)
+static void cancel_ranges(Ranges *ranges)
 {
-    S3Store *s3 = ranges->s3;
-    (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
-    if (request->result < 0 && ranges->r == 0) {
-        ranges->r = refuse_range(s3, ranges->read->key, request, &ranges->err);
-        for (size_t i = 0; i < ranges->n; i++)
-            s3_cancel(s3->client, &ranges->requests[i]);
-    }
-    const bool last = --ranges->n_left == 0;
-    (void)pthread_mutex_unlock(&s3->lock); /* as above */
-    return last;
+    for (size_t i = 0; i < ranges->n; i++)
+        s3_cancel(ranges->s3->client, &ranges->requests[i]);
 }
 
 static bool is_one_version(const Ranges *ranges)
@@ -107,28 +97,45 @@ static bool is_one_version(const Ranges *ranges)
     return true;
 }
 
-/* On the client's thread. */
+/* Under the store's lock, when the last one is done. False: it has begun anew. */
+static bool settle(Ranges *ranges)
+{
+    const char *uri = ranges->s3->store.uri;
+    const StoreRead *read = ranges->read;
+    if (ranges->r < 0)
+        return true;
+    if (!is_one_version(ranges)) {
+        if (++ranges->tries < READ_TRIES) {
+            begin_ranges(ranges);
+            return false;
+        }
+        ranges->r =
+            error_set(&ranges->err, -EIO, "%s/%s changed while it was read", uri, read->key);
+    } else if (read->n_bytes == 0 && read->offset > ranges->requests[0].reply.length) {
+        ranges->r = error_set(&ranges->err, -EIO, "%s/%s is shorter than %llu bytes", uri,
+                              read->key, (unsigned long long)read->offset);
+    }
+    return true;
+}
+
+/* On the client's thread. The first failure ends the others. */
 static void range_done(S3Request *request)
 {
     Ranges *ranges = request->context;
     S3Store *s3 = ranges->s3;
     StoreRead *read = ranges->read;
-    if (!count_done(ranges, request))
-        return;
-    if (ranges->r == 0 && !is_one_version(ranges)) {
-        if (++ranges->tries < READ_TRIES) {
-            begin_ranges(ranges);
-            return;
-        }
-        ranges->r = error_set(&ranges->err, -EIO, "%s/%s changed while it was read", s3->store.uri,
-                              read->key);
+    (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
+    if (request->result < 0 && ranges->r == 0) {
+        ranges->r = refuse_range(s3, read->key, request, &ranges->err);
+        cancel_ranges(ranges);
     }
-    if (ranges->r == 0 && read->n_bytes == 0 && read->offset > request->reply.length)
-        ranges->r = error_set(&ranges->err, -EIO, "%s/%s is shorter than %llu bytes", s3->store.uri,
-                              read->key, (unsigned long long)read->offset);
+    const bool finished = --ranges->n_left == 0 && settle(ranges);
+    (void)pthread_mutex_unlock(&s3->lock); /* as above */
+    if (!finished)
+        return;
     if (read->arrived)
         read->arrived(read);
-    (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
+    (void)pthread_mutex_lock(&s3->lock); /* as above */
     ranges->finished = true;
     (void)pthread_cond_broadcast(&s3->finished); /* cannot fail */
     (void)pthread_mutex_unlock(&s3->lock);       /* as above; ranges may be gone */
@@ -153,7 +160,9 @@ int s3_read_begin(Store *store, StoreRead *read, Error *err)
     ranges->read = read;
     ranges->n = n;
     read->state = ranges;
+    (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
     begin_ranges(ranges);
+    (void)pthread_mutex_unlock(&s3->lock); /* as above */
     return 0;
 }
 
@@ -181,8 +190,7 @@ void s3_read_cancel(Store *store, StoreRead *read)
     (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
     if (ranges->r == 0)
         ranges->r = -ECANCELED;
-    for (size_t i = 0; !ranges->finished && i < ranges->n; i++)
-        s3_cancel(s3->client, &ranges->requests[i]);
+    cancel_ranges(ranges);
     (void)pthread_mutex_unlock(&s3->lock); /* as above */
     (void)s3_read_wait(store, read, NULL); /* nobody wants it */
 }

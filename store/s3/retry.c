@@ -54,6 +54,8 @@ static const Row codes[] = {
     {.code = "TokenRefreshRequired", .meaning = CREDENTIALS, .result = -EACCES},
     {.code = "InvalidToken", .meaning = CREDENTIALS, .result = -EACCES},
     {.code = "InvalidAccessKeyId", .meaning = CREDENTIALS, .result = -EACCES},
+    /* a secret that was replaced; Swift also says so of a key that it does not know */
+    {.code = "SignatureDoesNotMatch", .meaning = CREDENTIALS, .result = -EACCES},
     {.code = "PermanentRedirect", .meaning = ELSEWHERE, .result = -EIO},
     {.code = "TemporaryRedirect", .meaning = ELSEWHERE, .result = -EIO},
     {.code = "AuthorizationHeaderMalformed", .meaning = ELSEWHERE, .result = -EACCES},
@@ -70,7 +72,6 @@ static const Row codes[] = {
     {.code = "QuotaExceeded", .result = -ENOSPC},
     {.code = "EntityTooLarge", .result = -EFBIG},
     {.code = "AccessDenied", .result = -EACCES},
-    {.code = "SignatureDoesNotMatch", .result = -EACCES},
 };
 
 static const Row statuses[] = {

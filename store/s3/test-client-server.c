@@ -255,7 +255,7 @@ static void test_wrong_secret(_unused_ void **state)
     assert_int_equal(s3_do(client, &get, &err), -EACCES);
     assert_non_null(strstr(err.text, "SignatureDoesNotMatch"));
     assert_null(strstr(err.text, "wrong-secret"));
-    assert_int_equal(get.tries, 1);
+    assert_int_equal(get.tries, 2);
     client = s3_client_close(client);
     (void)setenv("AWS_SECRET_ACCESS_KEY", secret, 1);
 }

@@ -439,15 +439,22 @@ static void test_close_under_way(_unused_ void **state)
         requests[i] = world_get(0, 1000);
         requests[i].done = on_done;
         requests[i].context = &left;
-        s3_begin(w->client, &requests[i]);
+        requests[i].buffer = world_landing + i * 1000;
     }
+    for (size_t i = 0; i < ELEMENTSOF(requests); i++)
+        s3_begin(w->client, &requests[i]);
     while (fake_requests(w->fake) < 2)
         (void)usleep(1000);
     uint64_t begun = clock_boottime_usec();
     w->client = s3_client_close(w->client);
     assert_true(clock_boottime_usec() - begun < 5 * USEC_PER_SEC);
     assert_int_equal(atomic_load(&left), 0);
-    assert_int_equal(requests[0].result, -ECANCELED);
+    int cancelled = 0;
+    for (size_t i = 0; i < ELEMENTSOF(requests); i++) {
+        cancelled += requests[i].result == -ECANCELED;
+        assert_true(requests[i].result == -ECANCELED || requests[i].result == 0);
+    }
+    assert_true(cancelled >= 1); /* the one that stalls */
     world_free(w);
 }
 

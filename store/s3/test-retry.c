@@ -49,7 +49,7 @@ static const Case cases[] = {
     {"", 409, RETRY_FAIL, -EAGAIN, false},
     {"BucketAlreadyOwnedByYou", 409, RETRY_FAIL, -EEXIST, false},
     {"AccessDenied", 403, RETRY_FAIL, -EACCES, false},
-    {"SignatureDoesNotMatch", 403, RETRY_FAIL, -EACCES, false},
+    {"SignatureDoesNotMatch", 403, RETRY_CREDENTIALS, 0, false},
     {"", 401, RETRY_FAIL, -EACCES, false},
     {"", 403, RETRY_FAIL, -EACCES, false},
     {"NoSuchKey", 404, RETRY_FAIL, -ENOENT, false},

@@ -130,13 +130,14 @@ static void test_parts(void **state)
 static void test_probe(void **state)
 {
     (void)state;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 9; i++) {
         fake_reset();
         _cleanup_(store_freep) Store *store = open_store(), *other = open_store();
         Error err = ERROR_INIT;
         bool promised;
         fake.if_absent = (FakeAbsent)(i % 3);
         fake.checks_crc32c = i >= 3;
+        fake.says_bad_digest = i >= 6;
 
         /* Readers do not ask. */
         assert_int_equal(store_head(store, "x", &(uint64_t){0}, &err), -ENOENT);
@@ -192,7 +193,8 @@ static void test_probe_fails(void **state)
     fake_break(FAKE_PUT, 1, FAKE_DENY);
     assert_int_equal(put(store, "x", 7, 0, &err), -EACCES);
     assert_non_null(strstr(err.text, "s3://bucket/" PREFIX));
-    fake_break(FAKE_PUT, 1, FAKE_SILENT);
+    fake_break(FAKE_PUT, 1, FAKE_SILENT); /* is asked twice: for a moment, and with patience */
+    fake_break(FAKE_PUT, 2, FAKE_SILENT);
     assert_int_equal(put(store, "x", 7, 0, &err), -EHOSTUNREACH);
     fake_break(FAKE_DELETE, 1, FAKE_DENY); /* who may not delete may still put */
     assert_int_equal(put(store, "x", 7, 0, &err), 0);

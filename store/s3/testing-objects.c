@@ -201,7 +201,8 @@ static const char *mark_of(const S3Request *q)
 static void serve_put(S3Request *q)
 {
     if (fake.checks_crc32c && header(q, "x-amz-checksum-crc32c")) {
-        refuse(q, -EIO, 400, "InvalidRequest");
+        refuse(q, fake.says_bad_digest ? -EHOSTUNREACH : -EIO, 400,
+               fake.says_bad_digest ? "BadDigest" : "InvalidRequest");
         return;
     }
     if (!is_absent(q, fake.if_absent == ABSENT_IGNORED))
@@ -490,7 +491,6 @@ static void serve(S3Request *q, FakeKind kind)
 static void serve_badly(S3Request *q, FakeKind kind, FakeFault fault)
 {
     static const char error[] = "<Error><Code>InternalError</Code><Message>m</Message></Error>";
-    Upload *upload;
     switch (fault) {
     case FAKE_LOSE:
         serve(q, kind);
@@ -512,8 +512,7 @@ static void serve_badly(S3Request *q, FakeKind kind, FakeFault fault)
         text(q, strdup(error), strlen(error));
         break;
     case FAKE_NO_UPLOAD:
-        if ((upload = the_upload(q)))
-            upload_remove(upload);
+        upload_remove(the_upload(q));
         serve(q, kind);
         break;
     case FAKE_DENY:

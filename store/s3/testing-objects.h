@@ -44,7 +44,7 @@ typedef struct FakeServer {
     S3Options options; /* of who opens a client */
     FakeAbsent if_absent;
     bool complete_ignores_absent; /* as Ceph's */
-    bool checks_crc32c, lacks_delete_many, lacks_encoding, lacks_bucket;
+    bool checks_crc32c, says_bad_digest, lacks_delete_many, lacks_encoding, lacks_bucket;
     size_t page; /* objects or uploads at most */
     /* what was asked */
     size_t n[FAKE_KINDS];

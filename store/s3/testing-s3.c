@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-enum { HEAD_MAX = 32768, OBJECTS_MAX = 64, BODY_MAX = 64 << 20 };
+enum { HEAD_MAX = 32768, OBJECTS_MAX = 512, BODY_MAX = 64 << 20 };
 
 typedef struct Object {
     char path[512];

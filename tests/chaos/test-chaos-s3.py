@@ -78,6 +78,7 @@ class S3(Schedules):
         self.writer_killed()
         self.replies_lost()
         self.away()
+        self.corrupted_restore()
         self.bad_weather()
         if full() or SELECTED:
             self.away_at_a_start()
@@ -159,6 +160,21 @@ class S3(Schedules):
                                              {"trainer-died"} | TROUBLE, nodes=[self.node_of(1), ""], most=3,
                                              outcome="restored and committed all the same"),
                       lambda: (self.commits_on(), self.store.weather(False)))
+
+    def corrupted_restore(self):
+        """What the new world reads first of its checkpoint has a turned bit."""
+        def inject():
+            self.rule = self.store.proxy.add("corrupt", {"method": "GET", "path": "(bin|safetensors)$"}, at=1000, count=3)
+            at = time.time()
+            os.kill(self.trainer(1), signal.SIGKILL)
+            return at
+
+        def heal():
+            fired = {rule["id"]: rule["fired"] for rule in self.store.proxy.do("rules")["rules"]}[self.rule]
+            self.assertEqual(fired, 3, "nothing was read that could be corrupted")
+            self.store.proxy.do("clear")
+        self.scenario("restore-corrupted", inject, Row("turned bits in what a world restores from", ["trainer-died"],
+                                                       self.node_of(1), outcome="read again"), heal)
 
     def away_at_a_start(self):
         """A world that cannot restore ends; the job waits for the store, however long, and fails of nothing."""

@@ -11,7 +11,7 @@ from lab import BIN, SOURCE, LabCase
 
 # Each is visited in the life of a job of 12 steps that saves every two.
 POINTS = ["loop.compute", "loop.nan", "data.open", "data.read", "saver.saved", "checkpoint.copied",
-          "checkpoint.object", "checkpoint.gathered", "checkpoint.manifest.before", "checkpoint.manifest.after",
+          "checkpoint.object", "checkpoint.local", "checkpoint.gathered", "checkpoint.manifest.before", "checkpoint.manifest.after",
           "checkpoint.settle", "checkpoint.retire.manifest", "checkpoint.retire.object", "store.put.before",
           "store.put.half", "store.put.after"]
 SHORT = dict(train__steps=12, checkpoint__every_steps=2, checkpoint__keep_last=2, train__ema={"start_step": 4})
@@ -51,7 +51,7 @@ class Alone(LabCase):
         self.assertEqual(points_in_source() - set(POINTS), set(), "fault points that nothing here visits")
         for point in POINTS:
             with self.subTest(point):
-                job = self.lab.job(point.replace(".", "-"), **SHORT)
+                job = self.lab.job(point.replace(".", "-"), checkpoint__local_dir=self.lab.path("local"), **SHORT)
                 visit, deaths = 1, 0
                 while True:
                     code, text = self.lab.train(job, fault="%s=kill@%d" % (point, visit))

@@ -282,9 +282,8 @@ static int read_parts(Restore *rs)
             return r;
     }
     if (rs->plan.local)
-        log_info("%llu of %llu MB came from this node's copies",
-                 (unsigned long long)rs->n_local_bytes / 1000000,
-                 (unsigned long long)rs->n_bytes / 1000000);
+        log_info("%.1f of %.1f MB came from this node's copies", (double)rs->n_local_bytes / 1e6,
+                 (double)rs->n_bytes / 1e6);
     return 0;
 }
 
