@@ -62,7 +62,10 @@ static size_t on_header(char *line, _unused_ size_t one, size_t n, void *userdat
 {
     S3Http *http = userdata;
     char date[64];
-    http->head_ended = n <= 2; /* "\r\n" */
+    if (n <= 2) /* "\r\n" */
+        http->head_ended = true;
+    else if (n > 5 && memcmp(line, "HTTP/", 5) == 0)
+        http->head_ended = false;
     if (n > 5 && n - 5 < sizeof(date) && strncasecmp(line, "date:", 5) == 0) {
         memcpy(date, line + 5, n - 5);
         date[n - 5] = '\0';
