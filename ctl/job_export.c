@@ -17,7 +17,11 @@
 #include <limits.h>
 #include <string.h>
 
-enum { HEADER_BYTES_MAX = 100 << 20, COPY_BYTES = 4 << 20, PREFIX_BYTES = 8 };
+enum {
+    HEADER_BYTES_MAX = 100 << 20,
+    COPY_BYTES = 64 << 20, /* S3 reads them as parts that come together */
+    PREFIX_BYTES = 8,
+};
 
 typedef struct Part {
     const CommittedObject *object;

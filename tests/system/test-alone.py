@@ -14,6 +14,8 @@ POINTS = ["loop.compute", "loop.nan", "data.open", "data.read", "saver.saved", "
           "checkpoint.object", "checkpoint.local", "checkpoint.gathered", "checkpoint.manifest.before", "checkpoint.manifest.after",
           "checkpoint.settle", "checkpoint.retire.manifest", "checkpoint.retire.object", "store.put.before",
           "store.put.half", "store.put.after"]
+# Of compressed shards and of data that lie elsewhere: test-cache and test-stream strike there.
+ELSEWHERE = {"cache.write", "cache.reserve", "cache.patience", "cache.commit", "loader.fill"}
 SHORT = dict(train__steps=12, checkpoint__every_steps=2, checkpoint__keep_last=2, train__ema={"start_step": 4})
 
 
@@ -48,7 +50,7 @@ class Alone(LabCase):
         self.assertEqual(sum(name.endswith("/manifest.json") for name in names), 2)
 
     def test_killed_at_each_point(self):
-        self.assertEqual(points_in_source() - set(POINTS), set(), "fault points that nothing here visits")
+        self.assertEqual(points_in_source() - set(POINTS) - ELSEWHERE, set(), "fault points that nothing here visits")
         for point in POINTS:
             with self.subTest(point):
                 job = self.lab.job(point.replace(".", "-"), checkpoint__local_dir=self.lab.path("local"), **SHORT)

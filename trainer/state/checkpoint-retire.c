@@ -3,11 +3,11 @@
  * What is in the history is read from the newest committed manifest, not from the listing: a
  * manifest that was written and never committed, or struck out later, is not in it. A checkpoint
  * goes manifest first, so that a removal cut short leaves a folder without one, which the next
- * retirement takes; the objects of a folder go together. Everything is judged by names and by the listing's sizes; the manifests of the
- * checkpoints that count are read.
+ * retirement takes; the objects of a folder go together. Everything is judged by names and by the
+ * listing's sizes; the manifests of the checkpoints that count are read.
  *
- * Fault points: checkpoint.retire.manifest (each), checkpoint.retire.object (before a
- * folder's, and before the metrics').
+ * Fault points: checkpoint.retire.manifest (each), checkpoint.retire.object (before a folder's,
+ * and before the metrics').
  */
 #include "trainer/state/checkpoint-list.h"
 

@@ -1,12 +1,13 @@
 /* checkpoint-save.c - what the writer's thread does with one snapshot.
  *
- * All ranks make the same collective calls whatever goes wrong locally: attempt, or that the store
- * does not answer (broadcast by rank 0), EMA (gathered from the chunks' owners, when ranks hold only shards), reports (all-gather),
- * outcome (broadcast by rank 0). A rank that fails keeps its error, skips its remaining writes and
- * says so in its report; then nobody writes a manifest. Only a comm that fails ends a save early.
+ * All ranks make the same collective calls whatever goes wrong locally: the plan, or that the store
+ * does not answer (broadcast by rank 0), EMA (gathered from the chunks' owners, when ranks hold only
+ * shards), reports (all-gather), outcome (broadcast by rank 0). A rank that fails keeps its error,
+ * skips its remaining writes and says so in its report; then nobody writes a manifest. Only a comm
+ * that fails ends a save early.
  *
- * Objects are put deferred and flushed together before they are reported, so everything that the
- * manifest names is on the disk before the manifest is.
+ * Objects are put deferred and flushed together before they are reported (checkpoint-put.c), so
+ * everything that the manifest names is durable before the manifest is.
  *
  * Fault points: checkpoint.gathered, checkpoint.manifest.before, checkpoint.manifest.after.
  */

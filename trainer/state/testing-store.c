@@ -108,6 +108,8 @@ static int read_begin(Store *store, StoreRead *read, Error *err)
     memset(read->buffer, 0xa5, read->n_bytes); /* the caller must not look before it waited */
     t->under_way++;
     t->trouble->reads_together = MAX(t->trouble->reads_together, t->under_way);
+    if (read->arrived)
+        read->arrived(read);
     return 0;
 }
 

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Checkpoints on a real S3 server, by the real programs: killed and started again with copies on the node's own disk,
+which are damaged in between; sampled, exported and reported from there.
+
+Needs an S3 server: tests/s3/with-gateway tests/system/test-checkpoint-store.py
+"""
+import json
+import os
+import re
+import signal
+import sys
+import unittest
+
+from lab import BIN, SOURCE, LabCase
+
+sys.path.insert(0, os.path.join(SOURCE, "tests/s3"))
+
+import s3client  # noqa: E402
+
+SHORT = dict(train__steps=12, checkpoint__every_steps=2, checkpoint__keep_last=2, train__ema={"start_step": 4})
+
+
+class Store(LabCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.uri = os.environ["SDTRAIN_TEST_S3_URI"]
+        cls.client = s3client.Client.of_environment()
+        cls.reference = cls.lab.reference(cls.lab.job("reference", **SHORT))
+
+    def s3_job(self, name, **changes):
+        return self.lab.job(name, checkpoint__uri="%s/%s" % (self.uri, name), **dict(SHORT, **changes))
+
+    def keys(self, job):
+        bucket, prefix = s3client.split(job["checkpoint"]["uri"])
+        return self.client.list(bucket, prefix + "/")
+
+    def check_tidy(self, job):
+        """Two checkpoints, the history's metrics, and no upload that was begun and not ended."""
+        names = [key[len(job["name"]) + 1:] for key in self.keys(job)]
+        self.assertEqual(sum(name.endswith("/manifest.json") for name in names), 2)
+        self.assertEqual(len({name.split("/")[0] for name in names if name.startswith("step-")}), 2)
+        bucket, prefix = s3client.split(job["checkpoint"]["uri"])
+        self.assertEqual(list(self.client.uploads(bucket, prefix)), [])
+
+    def check_ended(self, job, text):
+        self.assertIn("step=12 digest=%s" % self.reference.digest, text)
+        bucket, prefix = s3client.split(job["checkpoint"]["uri"])
+        lines = [json.loads(line) for line in self.client.get(bucket, prefix + "/metrics.jsonl").decode().splitlines()]
+        self.assertEqual(lines, self.reference.metrics)
+        self.check_tidy(job)
+
+    def local_files(self, job):
+        return [os.path.join(folder, name) for folder, _, names in os.walk(job["checkpoint"]["local_dir"])
+                for name in names if name != "lock"]
+
+    def test_killed_and_restored_from_its_own_disk(self):
+        job = self.s3_job("killed", checkpoint__local_dir=self.lab.path("local"))
+        code, text = self.lab.train(job, fault="checkpoint.manifest.before=kill@4")
+        self.assertEqual(code, -signal.SIGKILL, text)
+        self.assertTrue(self.local_files(job))
+        code, text = self.lab.train(job, fault="checkpoint.settle=kill@2")
+        self.assertEqual(code, -signal.SIGKILL, text)
+        some, whole = re.search(r"([0-9.]+) of ([0-9.]+) MB came from this node's copies", text).groups()
+        self.assertEqual(some, whole)
+        self.assertGreater(float(some), 0)
+        for path in self.local_files(job):  # every copy lies
+            with open(path, "r+b") as file:
+                file.seek(os.path.getsize(path) // 2)
+                byte = file.read(1)
+                file.seek(-1, os.SEEK_CUR)
+                file.write(bytes([byte[0] ^ 1]))
+        code, text = self.lab.train(job)
+        self.assertEqual(code, 0, text)
+        self.assertIn("the local copy is bad", text)
+        self.check_ended(job, text)
+        self.assertEqual(self.local_files(job), [])  # a finished job needs none
+
+    def test_read_by_the_other_programs(self):
+        cluster = self.lab.cluster(nodes=2)
+        self.addCleanup(cluster.down)
+        job = self.s3_job("read", world={"min": 2, "max": 2})
+        cluster.submit(job)
+        cluster.wait(job, "succeeded", 90)
+        checkpoint = cluster.status(job)["checkpoint"]
+        self.assertEqual(checkpoint["digest"], self.reference.digest)
+        self.assertTrue(checkpoint["uri"].startswith(job["checkpoint"]["uri"] + "/step-0000000012-"))
+        weights, report = self.lab.path("read.safetensors"), self.lab.path("read.html")
+        cluster.ctl("job", "export", "read", "--out", weights)
+        self.assertGreater(os.path.getsize(weights), 1000)
+        cluster.ctl("job", "report", "read", "--out", report)
+        with open(report) as file:
+            self.assertNotIn("No checkpoint with metrics", file.read())
+        code, text = cluster.ctl_code("job", "start", "-f", self.lab.job_file(dict(job, name="again")))
+        self.assertNotEqual(code, 0)
+        self.assertIn("holds checkpoints already", text)
+        # Weights, then a whole checkpoint, of another run as a beginning.
+        for name, init in (("from-weights", self.uri + "/read/" + self.weights_of(job)),
+                           ("from-checkpoint", {"checkpoint": checkpoint["uri"], "optimizer": True})):
+            code, text = self.lab.train(self.s3_job(name, train__steps=1, model__init=init))
+            self.assertEqual(code, 0, text)
+        picture = self.lab.path("read.png")
+        code, text = self.lab.run(os.path.join(BIN, "sdtrainer"), "sample", "--job", self.lab.job_file(job), "--out",
+                                  picture, "--samples", "1", "--steps", "2")
+        self.assertEqual(code, 0, text)
+        self.assertGreater(os.path.getsize(picture), 100)
+
+    def weights_of(self, job):
+        return max(key[len(job["name"]) + 1:] for key in self.keys(job)
+                   if key.endswith("unet/diffusion_pytorch_model.safetensors"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
