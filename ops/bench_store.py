@@ -72,19 +72,18 @@ class Store:
         return self.path(name)
 
     def run(self, commands, **more):
-        """Seconds, CPU seconds and the largest resident memory (MiB) of commands that run side by side."""
+        """Seconds and CPU seconds of commands that run side by side."""
         begin = time.monotonic()
         children = [subprocess.Popen(c, env=dict(self.environment, **more), stdin=subprocess.DEVNULL,
                                      stdout=subprocess.DEVNULL) for c in commands]
-        cpu = peak = 0
+        cpu = 0
         for child in children:
             _, status, usage = os.wait4(child.pid, 0)
             child.returncode = os.waitstatus_to_exitcode(status)
             if child.returncode != 0:
                 raise SystemExit("ops/bench: %s ended with %d" % (" ".join(child.args)[:300], child.returncode))
             cpu += usage.ru_utime + usage.ru_stime
-            peak = max(peak, usage.ru_maxrss / 1024)
-        return time.monotonic() - begin, cpu, peak
+        return time.monotonic() - begin, cpu
 
     def sweep(self):
         """What was overwritten or removed is freed now instead of in two hours."""
@@ -95,9 +94,9 @@ class Store:
         for key in keys:
             self.client.do("PUT", "/%s/%s" % (BUCKET, key), {"acl": ""}, headers={"x-amz-acl": "public-read"})
 
-    def ask(self, *command):
-        """The line of JSON that a bench program prints, as a process with this environment."""
-        out = subprocess.run(command, env=self.environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+    def ask(self, *command, **more):
+        """The lines of JSON that a bench program prints."""
+        out = subprocess.run(command, env=dict(self.environment, **more), stdout=subprocess.PIPE, text=True, check=True).stdout
         return [json.loads(line) for line in out.splitlines() if line.startswith("{")]
 
     def empty(self):
@@ -251,7 +250,7 @@ def by_turns(store, everybody, rounds, n_bytes, commands, say, after):
     speed, cpu = {m.name: [] for m in everybody}, {m.name: [] for m in everybody}
     for k in range(rounds):
         for m in everybody[k % len(everybody):] + everybody[:k % len(everybody)]:
-            seconds, used, _ = store.run(commands(m), **m.settings)
+            seconds, used = store.run(commands(m), **m.settings)
             after(m)
             speed[m.name].append(n_bytes / MIB / seconds)
             cpu[m.name].append(used / (n_bytes / GIB))
@@ -303,6 +302,7 @@ def store_throughput(o, say, report, load):
         report_ratios("store_put", report, groups, speed, cpu, before)
         store.run(Ours(store).put(paths))  # all get what we have put: in parts of 8 MiB, as the trainer does
         store.open_to_all(keys)
+        store.run(Curl(store, 2).get(keys, ""))  # so that whoever comes first has it no colder
         groups, before = movers(store, False), load()
         speed, cpu = by_turns(store, sum(groups, []), rounds, n * size, lambda m: m.get(keys, store.path("to")), say, took)
         report_ratios("store_get", report, groups, speed, cpu, before)
@@ -321,10 +321,11 @@ def store_cost(o, say, report, load):
         for size in (1, *sizes):
             for verb, command in (("put", ["fill", uri, "object", str(size)]), ("get", ["read", uri, "object"]),
                                   ("get_to_file", ["get", uri, out, "object"])):
-                _, used, mib = store.run([[program, *command]], **settings)
-                peak[verb].append(mib)
-                cpu[verb].append(used / (size / GIB))
-                say("%s of %d bytes: %.2f s of CPU a GiB, %.1f MiB" % (verb, size, cpu[verb][-1], mib))
+                [line] = store.ask(program, *command, **settings)
+                peak[verb].append(line["peak_mib"])
+                cpu[verb].append(line["cpu_s"] / (size / GIB))
+                if size > 1:
+                    say("%s of %d MiB: %.2f s of CPU a GiB, %.1f MiB" % (verb, size / MIB, cpu[verb][-1], peak[verb][-1]))
             if os.path.getsize(out + "/object") != size:
                 raise SystemExit("ops/bench: an object of %d bytes came as %d" % (size, os.path.getsize(out + "/object")))
             os.unlink(out + "/object")
@@ -334,7 +335,7 @@ def store_cost(o, say, report, load):
         report("store_%s_cpu" % verb, "core s/GiB", 0.5, cpu[verb][1:], before, **more)
     for name, verb in (("put", "put"), ("get", "get_to_file")):
         more = [mib - peak[verb][0] for mib in peak[verb][1:]]
-        report("store_%s_memory" % name, "MiB", budget, [max(more)], before, idle_mib=round(peak[verb][0], 1),
+        report("store_%s_memory" % name, "MiB", budget, [max(more)], before, one_byte_mib=round(peak[verb][0], 1),
                by_object={"%d MiB" % (size // MIB): round(mib, 1) for size, mib in zip(sizes, more)})
 
 
@@ -374,7 +375,7 @@ def store_samples(o, say, report, load):
             ours.append(line["samples_per_s"])
             cpu.append(line["cpu_us_per_sample"])
             for m in ceilings:
-                seconds, _, _ = store.run(m.get(keys, ""))
+                seconds, _ = store.run(m.get(keys, ""))
                 most[m.name].append(n_bytes / SAMPLE_BYTES / seconds)
             say("round %d: %.0f samples/s, %.0f us of CPU each; " % (k + 1, ours[-1], cpu[-1]) +
                 ", ".join("%s %.0f" % (name, v[-1]) for name, v in most.items()))

@@ -32,6 +32,7 @@ struct Saver {
     bool awaiting;            /* rank 0: `saved` is said, the verdict is not there */
     CheckpointResult written; /* newest */
     uint64_t begun_usec;      /* of the newest save */
+    uint64_t written_usec;    /* when the newest was written */
     SaverTrouble trouble;
     uint64_t catch_up_usec; /* a save is due from then on; 0: only at its step */
     uint64_t pause_usec;    /* before the next one that is due by itself */
@@ -171,6 +172,7 @@ static ChannelStoreUse use_of_stores(const Session *session)
 static int announce(Saver *s, const CheckpointResult *result, Error *err)
 {
     s->written = *result;
+    s->written_usec = clock_boottime_usec();
     if (s->session->rank != 0)
         return 0;
     ChannelMessage m = {.type = CHANNEL_SAVED,
@@ -203,17 +205,23 @@ static int settle(Saver *s, HostVerdict verdict, Error *err)
     return 0;
 }
 
+/* The writer is busy for far longer than it was: with a save, or, once that is written, with removing old
+ * ones. Either keeps the next one from beginning; it begins as soon as the writer is free. */
 static void note_overdue(Saver *s)
 {
-    bool writes = checkpoint_busy(s->session->writer) && s->written.step != s->saving_step;
-    uint64_t took_usec = clock_boottime_usec() - s->begun_usec, usual_usec = s->written.write_usec;
+    bool removes = s->written.step == s->saving_step;
+    uint64_t began_usec = removes ? s->written_usec : s->begun_usec;
+    uint64_t usual_usec = s->written.write_usec, now_usec = clock_boottime_usec();
     uint64_t most_usec = usual_usec ? MAX(OVERDUE_SEC * USEC_PER_SEC, OVERDUE_TIMES * usual_usec)
                                     : OVERDUE_FIRST_SEC * USEC_PER_SEC;
-    if (!writes || s->trouble.since_usec || took_usec <= most_usec)
+    if (s->trouble.since_usec || !checkpoint_busy(s->session->writer) ||
+        now_usec - began_usec <= most_usec)
         return;
-    s->trouble.since_usec = s->begun_usec;
+    s->trouble.since_usec = began_usec;
+    s->catch_up_usec = now_usec;
     (void)error_set(&s->trouble.error, -EINPROGRESS,
-                    "the save of step %lld has been under way for more than %llu s",
+                    "%s step %lld has been under way for more than %llu s",
+                    removes ? "the removal of old checkpoints after" : "the save of",
                     (long long)s->saving_step, (unsigned long long)(most_usec / USEC_PER_SEC));
     log_warning("%s STEP=%lld", s->trouble.error.text, (long long)s->saving_step);
 }

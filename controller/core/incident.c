@@ -1,7 +1,8 @@
 /* incident.c - what went wrong, to whom, and how long each phase of the recovery took.
  *
- * An incident is opened with the decision that answers it, unless it goes on with one that is open, and
- * resolved when a later world of the job completes its first step. Its id is "<job>-<generation>" of the world that failed. */
+ * An incident is opened with the decision that answers it, unless it goes on with one that is open,
+ * and resolved when a later world of the job completes its first step. Its id is
+ * "<job>-<generation>" of the world that failed. */
 #include "controller/core/state.h"
 #include "controller/core/text.h"
 

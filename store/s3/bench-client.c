@@ -136,6 +136,11 @@ int main(int argc, char *argv[])
     }
     run(&bench, "put", S3_PUT, seconds);
     run(&bench, "get", S3_GET, seconds);
+    S3Counts counts;
+    s3_client_counts(bench.client, &counts);
+    printf("%llu requests, %llu tried again, %llu hedged, of which %llu won\n",
+           (unsigned long long)counts.requests, (unsigned long long)counts.retries,
+           (unsigned long long)counts.hedges, (unsigned long long)counts.hedges_won);
     s3_client_close(bench.client);
     s3_options_clear(&options);
     free(bench.memory);

@@ -92,6 +92,7 @@ static int client_new(const S3Options *options, S3Client **ret, Error *err)
         return error_set(err, -ENOMEM, "out of memory opening an S3 client");
     }
     _cleanup_(client_freep) S3Client *client = fresh;
+    client->pid = getpid();
     client->epoll_fd = client->wake_fd = -EBADF;
     (void)pthread_mutex_init(&client->lock, NULL); /* cannot fail on Linux */
     TAILQ_INIT(&client->incoming);
@@ -122,7 +123,7 @@ int s3_client_open(const S3Options *options, S3Client **ret, Error *err)
 {
     (void)pthread_mutex_lock(&clients_lock);
     S3Client *client = clients;
-    while (client && !same_options(&client->options, options))
+    while (client && (client->pid != getpid() || !same_options(&client->options, options)))
         client = client->next;
     int r = 0;
     if (!client) {
@@ -142,7 +143,7 @@ int s3_client_open(const S3Options *options, S3Client **ret, Error *err)
 
 S3Client *s3_client_close(S3Client *client)
 {
-    if (!client)
+    if (!client || client->pid != getpid()) /* a parent's is the parent's to close */
         return NULL;
     (void)pthread_mutex_lock(&clients_lock);
     bool last = --client->references == 0;

@@ -24,7 +24,7 @@
  *            and does not close the client. The hash of a body is made in s3_begin() by its caller:
  *            0.1 s a GiB for `checksum`, 1 s and more where the payload is signed; who begins large
  *            puts does it on a thread that may take so long.
- *            A process that forks opens its clients afterwards.
+ *            A child of fork() opens its own, and only lets go of its parent's.
  */
 #pragma once
 

@@ -49,9 +49,11 @@ struct S3Client {
     /* the table of clients, under its lock */
     S3Client *next;
     unsigned references;
+    pid_t pid; /* whose thread it has: a child of fork() has none */
 
     /* the client's thread */
     S3Queue waiting, paused, active;
+    Error obstacle;  /* why nothing can be begun now; no text: it can */
     int64_t n_tries; /* under way, hedges too */
     int64_t n_hedges;
     uint64_t ranged_gets; /* that were begun */

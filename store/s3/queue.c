@@ -102,7 +102,10 @@ static void give_up(S3Client *client, S3Request *request, int result, const char
             request->progress.undecided = true;
     }
     if (!request->error.text[0])
-        (void)error_set(&request->error, result, "nothing came yet");
+        (void)error_set(&request->error, result, "%s",
+                        request->progress.queue == &client->active ? "nothing came yet"
+                        : client->obstacle.text[0]                 ? client->obstacle.text
+                                                                   : "it waited for its turn");
     end(client, request, result, before);
 }
 
@@ -139,10 +142,13 @@ static int begin_try(S3Client *client, S3Request *request, uint8_t *buffer)
     int r = s3_identity_get(client->identity, &credentials, &serial, &err);
     if (r < 0) {
         free(buffer);
-        bool later = r == -EAGAIN || r == -EHOSTUNREACH;
-        (void)error_set(&request->error, r, "no credentials: %s", err.text);
-        return later ? -EAGAIN : r;
+        (void)error_set(&client->obstacle, r, "no credentials: %s", err.text);
+        if (r == -EAGAIN || r == -EHOSTUNREACH)
+            return -EAGAIN;
+        request->error = client->obstacle;
+        return r;
     }
+    client->obstacle = ERROR_INIT;
 
     size_t slot = buffer ? 1 : 0;
     r = transfer_begin(client, request, &credentials, serial, buffer,

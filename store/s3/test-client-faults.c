@@ -241,6 +241,23 @@ static void test_nobody_there(_unused_ void **state)
     free(w);
 }
 
+/* A name that cannot be: no server is asked for it. */
+static void test_no_such_name(_unused_ void **state)
+{
+    World *w = world_new(NULL, 0);
+    w->client = s3_client_close(w->client);
+    Error err = ERROR_INIT;
+    (void)snprintf(w->endpoint, sizeof(w->endpoint), "http://%066d.invalid", 1);
+    assert_int_equal(s3_client_open(&w->options, &w->client, &err), 0);
+    S3Request put = world_put("k", true);
+    put.deadline_usec = clock_boottime_usec() + USEC_PER_SEC;
+    assert_int_equal(s3_do(w->client, &put, &err), -EHOSTUNREACH);
+    assert_non_null(strstr(err.text, "resolve host"));
+    assert_false(put.unknown);
+    assert_true(put.tries > 1);
+    world_free(w);
+}
+
 /* ---- what may have been done ---- */
 
 static void test_lost_replies(_unused_ void **state)
@@ -328,6 +345,8 @@ static void test_hedge(_unused_ void **state)
     static FakeStep steps[25];
     steps[24] = (FakeStep){.act = FAKE_STALL, .n = 5000};
     World *w = world_new(steps, ELEMENTSOF(steps));
+    w->options.connections = 1; /* a hedge does not wait for its turn */
+    world_open_client(w);
     for (size_t i = 0; i < 24; i++)
         world_expect_range(w, i, 65536, 1);
     uint64_t begun = clock_boottime_usec();
@@ -377,6 +396,7 @@ int main(void)
         cmocka_unit_test(test_body_cut),
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_nobody_there),
+        cmocka_unit_test(test_no_such_name),
         cmocka_unit_test(test_lost_replies),
         cmocka_unit_test(test_lost_reply_on_a_kept_connection),
         cmocka_unit_test(test_unknown_at_the_deadline),

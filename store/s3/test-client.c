@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <semaphore.h>
 #include <string.h>
+#include <sys/wait.h>
 
 /* ---- what works ---- */
 
@@ -365,11 +366,16 @@ static void test_credentials_that_come_late(_unused_ void **state)
     WORLD({0}, {.act = FAKE_ANSWER, .status = 400, .code = "ExpiredToken"});
     w->steps.header = "authorization";
 
-    S3Request early = world_get(0, 1000);
-    early.deadline_usec = clock_boottime_usec() + 100 * USEC_PER_MSEC;
-    Error err = ERROR_INIT;
-    assert_int_equal(s3_do(w->client, &early, &err), -EHOSTUNREACH);
-    assert_non_null(strstr(err.text, "the last: no credentials: "));
+    S3Request early[2] = {world_get(0, 1000), world_get(0, 1000)};
+    for (size_t i = 0; i < ELEMENTSOF(early); i++) {
+        early[i].deadline_usec = clock_boottime_usec() + 200 * USEC_PER_MSEC;
+        s3_begin(w->client, &early[i]);
+    }
+    for (size_t i = 0; i < ELEMENTSOF(early); i++) {
+        Error err = ERROR_INIT;
+        assert_int_equal(s3_wait(w->client, &early[i], &err), -EHOSTUNREACH);
+        assert_non_null(strstr(err.text, "the last: no credentials: "));
+    }
     assert_int_equal(fake_requests(w->fake), 0);
 
     S3Request get = world_get(0, 1000);
@@ -474,6 +480,30 @@ static void test_sharing(_unused_ void **state)
     world_free(w);
 }
 
+/* A client's thread stays with the parent. */
+_unused_ static void test_fork(_unused_ void **state)
+{
+    World *w = world_new(NULL, 0);
+    world_expect_range(w, 0, 1000, 1);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        S3Client *mine = NULL;
+        S3Request get = world_get(7, 1000);
+        bool good = s3_client_open(&w->options, &mine, NULL) == 0 && mine != w->client &&
+                    s3_do(mine, &get, NULL) == 0 &&
+                    memcmp(world_landing, world_blob + 7, 1000) == 0;
+        mine = s3_client_close(mine);
+        w->client = s3_client_close(w->client);
+        _exit(good ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    world_expect_range(w, 0, 1000, 1);
+    world_free(w);
+}
+
 static void test_bad_endpoints(_unused_ void **state)
 {
     static const char *const bad[] = {"ftp://host",       "host",
@@ -508,6 +538,9 @@ int main(void)
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_close_under_way),
         cmocka_unit_test(test_sharing),
+#ifndef __SANITIZE_THREAD__ /* it does not bear threads after fork() */
+        cmocka_unit_test(test_fork),
+#endif
         cmocka_unit_test(test_bad_endpoints),
     };
     return cmocka_run_group_tests(tests, world_set_up, NULL);

@@ -26,7 +26,7 @@ typedef struct World {
     Fake *fake;
     S3Client *client;
     S3Options options; /* of the client; for world_open_client() to take */
-    char endpoint[64];
+    char endpoint[128];
 } World;
 
 /* Byte for byte the object /bucket/blob. */

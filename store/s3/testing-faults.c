@@ -113,7 +113,7 @@ Faults *faults_stop(Faults *faults)
 
 const char *faults_endpoint(const Faults *faults) { return faults->endpoint; }
 
-static const char *tell(Faults *faults, const char *format, va_list list)
+static _printf_(2, 0) const char *tell(Faults *faults, const char *format, va_list list)
 {
     int n = vsnprintf(faults->sent, sizeof faults->sent - 1, format, list);
     if (n < 0 || (size_t)n >= sizeof faults->sent - 1)

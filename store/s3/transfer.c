@@ -99,7 +99,9 @@ S3Try *transfer_free(S3Try *t)
         atomic_fetch_add(&client->bytes_out, (uint64_t)out);
         (void)curl_multi_remove_handle(client->multi, t->easy); /* it is there */
     }
-    if (t->easy && client->n_idle < ENGINE_IDLE_HANDLES) {
+    /* One that never got as far as a connection may keep its buffer, and then refuses another size:
+     * libcurl 7.88 after a name that nobody knows. */
+    if (t->easy && t->connections > 0 && client->n_idle < ENGINE_IDLE_HANDLES) {
         curl_easy_reset(t->easy);
         client->idle[client->n_idle++] = t->easy;
     } else {

@@ -101,8 +101,8 @@ class Schedules(ChaosCase):
     kinds, weights, faults, fault_class = ("node", "controller", "etcd"), (6, 2, 2), FAULTS, Fault
     causes = CAUSES
 
-    def play_seeds(self, n):
-        for seed in range(1, n + 1):
+    def play_seeds(self, seeds):
+        for seed in seeds:
             if self.wanted("seed-%d" % seed):
                 self.schedule(seed)
 

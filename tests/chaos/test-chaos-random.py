@@ -13,7 +13,7 @@ class Random(Schedules):
 
     def test_schedules(self):
         self.begin(Machines(self.lab, members=3))
-        self.play_seeds(SCHEDULES)
+        self.play_seeds(range(1, SCHEDULES + 1))
         self.finish()
 
 

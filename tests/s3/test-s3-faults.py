@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 
 from store_test import PART, StoreTest  # noqa: E402
 
+FULL = bool(os.environ.get("SDTRAIN_CHAOS_FULL"))
 LIFE_SEC = 6
 SMALL, LARGE = 3000, 2 * PART + 12345
 ENOENT, EIO, EACCES, EEXIST, EHOSTUNREACH = -2, -5, -13, -17, -113
@@ -25,7 +26,7 @@ ENOENT, EIO, EACCES, EEXIST, EHOSTUNREACH = -2, -5, -13, -17, -113
 
 def places(n_bytes):
     """Where in a message it breaks: ten places; with `ops/test --chaos` about each seventh byte."""
-    return range(0, n_bytes, 7 if os.environ.get("SDTRAIN_CHAOS_FULL") else n_bytes // 9)
+    return range(0, n_bytes, 7 if FULL else n_bytes // 9)
 
 
 class CredentialsEndpoint:
@@ -111,6 +112,22 @@ class Faults(StoreTest):
         for _ in range(3):
             self.every_operation()
         self.proxy.do("clear")
+
+    def test_any_request(self):
+        """One of all requests is broken, somewhere; with `ops/test --chaos` so often that each was."""
+        for n in range(200 if FULL else 3):
+            fault, where, after = self.random.choice(("reset", "truncate", "lose", "stall")), None, None
+            if fault != "lose":
+                where = "reply" if fault == "truncate" else self.random.choice(("request", "reply"))
+                after = self.random.choice((self.random.randrange(40), self.random.randrange(700), None))
+            skip = self.random.randrange(30)
+            more = {} if fault == "lose" else {"after": after} if fault == "truncate" else {"where": where, "after": after}
+            with self.subTest(n=n, fault=fault, skip=skip, **more):
+                self.proxy.add(fault, skip=skip, **more)
+                self.every_operation()
+                self.proxy.do("clear")
+                self.ok("sweep")
+                self.start_over()
 
     # ---- connections that break ----
 

@@ -18,6 +18,17 @@ static const PhaseRecord *phase_of(Universe *u, int job)
     return etcd_record(&u->etcd, KEY_PHASES, universe_job_name(job));
 }
 
+uint64_t outage_pause_usec(Universe *u)
+{
+    uint64_t usec = 0;
+    for (int job = 0; job < u->options.n_jobs; job++) {
+        const PhaseRecord *phase = phase_of(u, job);
+        if (phase && phase->pauses > 0)
+            usec = MAX(usec, SEC(MIN(1 << MIN(phase->pauses, 5), 30)));
+    }
+    return usec;
+}
+
 /* It trains, has long to go, and is not about to leave. */
 static bool is_calm(Universe *u, int job)
 {
@@ -64,7 +75,8 @@ void outage_run(Universe *u)
     sim_run(u, u->sim.now_usec + u->options.ahead_usec + SEC(KNOWN_SEC));
     if (u->sim.failed)
         return;
-    if (u->checker.n_leaves == n_leaves) /* one that saves before it leaves says nothing meanwhile */
+    if (u->checker.n_leaves ==
+        n_leaves) /* one that saves before it leaves says nothing meanwhile */
         check_known(u, calm);
     u->store.out = false;
     for (int job = 0; job < u->options.n_jobs; job++)

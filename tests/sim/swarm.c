@@ -585,12 +585,7 @@ static void heal(Universe *u)
     sim_say(&u->sim, "healing");
     heal_network(u);
     u->store.out = false;
-    for (int job = 0; job < u->options.n_jobs; job++) {
-        const PhaseRecord *phase = phase_of(u, job);
-        if (phase && phase->pauses > 0) /* the present one, or one for what is failing just now */
-            u->swarm.pause_usec =
-                MAX(u->swarm.pause_usec, SEC(MIN(1 << MIN(phase->pauses, 5), 30)));
-    }
+    u->swarm.pause_usec = outage_pause_usec(u);
     for (int i = 0; i < u->store.n; i++)
         u->store.manifests[i].corrupt = false;
     memset(u->poisoned_step, 0, sizeof(u->poisoned_step));

@@ -42,5 +42,7 @@ void swarm_draw_options(Sim *sim, int n_nodes, Options *ret);
 void swarm_describe(const Universe *u);
 /* All is well: then the store alone goes away, and comes back (outage.c). */
 void outage_run(Universe *u);
+/* The longest pause that has begun, or may for what is failing just now. */
+uint64_t outage_pause_usec(Universe *u);
 /* The whole schedule. */
 void swarm_run(Universe *u);

@@ -111,9 +111,9 @@ static void parse_data(JsonReader *root, Job *job)
     job->data.cache_dir = take_string(&r, "cache_dir", JSON_OPTIONAL, NULL);
     job->data.cache_bytes = INT64_C(64) << 30;
     json_get_int(&r, "cache_bytes", JSON_OPTIONAL, 1 << 20, INT64_MAX, &job->data.cache_bytes);
-    job->data.read_ahead = 64;
+    job->data.read_ahead = JOB_READ_AHEAD;
     json_get_int(&r, "read_ahead", JSON_OPTIONAL, 1, JOB_READ_AHEAD_MAX, &job->data.read_ahead);
-    job->data.read_ahead_bytes = INT64_C(64) << 20;
+    job->data.read_ahead_bytes = JOB_READ_AHEAD_BYTES;
     json_get_int(&r, "read_ahead_bytes", JSON_OPTIONAL, 1 << 20, INT64_C(1) << 40,
                  &job->data.read_ahead_bytes);
     json_close(&r);

@@ -17,7 +17,9 @@
 enum {
     JOB_NAME_MAX = 63,
     JOB_STREAMS_MAX = 64,
+    JOB_READ_AHEAD = 64,
     JOB_READ_AHEAD_MAX = 4096,
+    JOB_READ_AHEAD_BYTES = 64 << 20,
     JOB_TEXT_MAX = 1 << 20,
 };
 

@@ -7,6 +7,8 @@
 
 #include "base/clock.h"
 
+enum { SCOUTED_TOGETHER = 64 };
+
 typedef struct Slot {
     OrderSample sample;
     SampleRead read;
@@ -19,6 +21,14 @@ struct Ahead {
     bool ended; /* next() has told its last */
     atomic_bool stop;
     uint64_t seen, wake_usec; /* of the last look at all reads */
+
+    AheadNext
+        scout; /* as next(), for what looks `horizon` samples beyond those taken; NULL: nobody */
+    void *scout_context;
+    int64_t horizon, scouted, taken;
+    bool has_expected; /* `expected` could not be placed yet */
+    OrderSample expected;
+
     size_t room, first, n;
     Slot slots[];
 };
@@ -113,6 +123,43 @@ static void look_around(Ahead *a, size_t i)
         shards_advance(a->dataset->streams[k].shards, &a->wake_usec);
 }
 
+void ahead_scout(Ahead *a, AheadNext scout, void *context, int64_t horizon)
+{
+    a->scout = scout;
+    a->scout_context = context;
+    a->horizon = horizon;
+}
+
+/* Tells the streams which shards will be wanted, a few samples at a time. */
+static void look_ahead(Ahead *a)
+{
+    for (int i = 0; i < SCOUTED_TOGETHER && a->scout; i++) {
+        if (!a->has_expected) {
+            if (a->scouted >= a->taken + a->horizon)
+                return;
+            if (!a->scout(a->scout_context, &a->expected)) {
+                a->scout = NULL;
+                return;
+            }
+            a->scouted++;
+        }
+        const Stream *stream = &a->dataset->streams[a->expected.stream];
+        IndexPlace place;
+        a->has_expected = index_locate(stream->index, stream->latents, (uint64_t)a->expected.sample,
+                                       &place, NULL) == 0 &&
+                          !shards_expect(stream->shards, place.shard,
+                                         (uint64_t)(a->scouted / MAX(a->horizon, 1)));
+        if (a->has_expected)
+            return;
+    }
+}
+
+/* There is nothing that look_ahead() could do now. */
+static bool look_is_over(const Ahead *a)
+{
+    return !a->scout || a->has_expected || a->scouted >= a->taken + a->horizon;
+}
+
 /* The first read has come. */
 static int take(Ahead *a, Slot *slot, const void *bytes, size_t n_bytes, float *latents,
                 float *text, Error *err)
@@ -124,6 +171,7 @@ static int take(Ahead *a, Slot *slot, const void *bytes, size_t n_bytes, float *
         sample_read_clear(&slot->read);
     a->first = (a->first + 1) % a->room;
     a->n--;
+    a->taken++;
     return r < 0 ? r : 1;
 }
 
@@ -144,11 +192,25 @@ static int try_to_take(Ahead *a, uint64_t seen, float *latents, float *text,
     bool came = r > 0;
     if (came)
         r = take(a, slot, bytes, n_bytes, latents, text, err);
+    look_ahead(a);
     if (seen != a->seen || clock_monotonic_usec() >= a->wake_usec)
         look_around(a, !came);
     a->seen = seen;
     a->wake_usec = MIN(a->wake_usec, wake_usec);
     return r;
+}
+
+void ahead_tend(Ahead *a, uint64_t seen)
+{
+    Dataset *d = a->dataset;
+    (void)pthread_mutex_lock(&d->mutex);
+    admit(a);
+    look_ahead(a);
+    look_around(a, 0);
+    a->seen = seen;
+    uint64_t wake_usec = look_is_over(a) ? a->wake_usec : 0;
+    (void)pthread_mutex_unlock(&d->mutex);
+    bell_wait(d->bell, seen, wake_usec);
 }
 
 int ahead_take(Ahead *a, float *latents, float *text, OrderSample *ret_sample, Error *err)

@@ -289,17 +289,23 @@ int cache_reserve(Cache *cache, const char *name, uint64_t n_bytes)
     return r;
 }
 
+/* Under the folder's lock: whoever reserves meanwhile must find it under one name or the other, and
+ * not in the moment in which flock() changes one kind of lock for another. */
 int cache_commit(Cache *cache, const char *name, int fd, bool sync)
 {
     char part[PATH_ROOM], path[PATH_ROOM];
     int r = fault("cache.commit");
     if (r == 0 && sync && fdatasync(fd) < 0)
         r = -errno;
-    if (r == 0 && rename(path_of(cache, name, PART, part), path_of(cache, name, "", path)) < 0)
-        r = -errno;
-    if (r == 0)
-        (void)flock(fd, LOCK_SH); /* in use, as one that was opened; nobody else has it yet */
-    return r;
+    if (r < 0)
+        return r;
+    _cleanup_fd_ int lock = lock_folder(cache);
+    if (lock < 0)
+        return lock;
+    if (rename(path_of(cache, name, PART, part), path_of(cache, name, "", path)) < 0)
+        return -errno;
+    (void)flock(fd, LOCK_SH); /* in use, as one that was opened; nobody else has it yet */
+    return 0;
 }
 
 int cache_abandon(Cache *cache, const char *name, int fd)

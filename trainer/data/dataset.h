@@ -41,9 +41,10 @@ struct Dataset {
     float *planes; /* [n_latents]: latents as stored, CHW */
 };
 
-/* Decides which streams' shards are worth fetching whole, for one who reads share of all samples
- * from first_step on (ARCHITECTURE.md, "Loader"). */
-void dataset_plan_cache(Dataset *dataset, const Job *job, int64_t first_step, double share);
+/* Decides which streams' shards are worth fetching whole before they are wanted, for one who reads
+ * share of all samples from first_step on (ARCHITECTURE.md, "Loader"). Returns how many of its
+ * samples it should look ahead. */
+int64_t dataset_plan_cache(Dataset *dataset, const Job *job, int64_t first_step, double share);
 
 /* Begins to read a sample; the caller holds the mutex, here and below. */
 int dataset_begin(Dataset *dataset, OrderSample sample, SampleRead *ret, Error *err);
@@ -65,7 +66,13 @@ typedef bool (*AheadNext)(void *context, OrderSample *ret);
 int ahead_new(Dataset *dataset, AheadNext next, void *context, Ahead **ret, Error *err);
 Ahead *ahead_free(Ahead *ahead);
 DEFINE_CLEANUP(Ahead, ahead_free)
+/* scout() tells the same samples as next() once more: the shards of the next `horizon` after those
+ * taken are expected. */
+void ahead_scout(Ahead *ahead, AheadNext scout, void *context, int64_t horizon);
 /* The sample that next() told first of those not taken yet; -ENODATA when there is none. */
 int ahead_take(Ahead *ahead, float *latents, float *text, OrderSample *ret_sample, Error *err);
+/* For who has nothing to take now: lets what is under way go on, and returns when there may be more
+ * to do. seen: the bell's count before it was clear that nothing is to be taken. */
+void ahead_tend(Ahead *ahead, uint64_t seen);
 /* What takes, now or later, ends with -ECANCELED. */
 void ahead_stop(Ahead *ahead);

@@ -108,24 +108,36 @@ static void warn_of_thrashing(const Job *job, const Stream *stream)
                 *index_compression(stream->index) ? "" : "make the index with --sample-hashes, ");
 }
 
-void dataset_plan_cache(Dataset *d, const Job *job, int64_t first_step, double share)
+/* Of a window's samples, how many may be looked ahead so that their shards find room beside those of
+ * the window that is being read; negative: fetching whole shards ahead does not pay. */
+static double plan_stream(const Job *job, const Stream *stream, double part, double left,
+                          double share)
 {
-    double sum = 0,
+    double n = (double)index_n_samples(stream->index), window = window_bytes(job, stream);
+    double bound = cache_bound(job) * part, uses = left * part / n;
+    /* Shards that do not all stay are fetched anew in each pass. */
+    bool all_stay = window * fmax(1, n / (double)job->data.shuffle_window) <= bound;
+    if (!all_stay)
+        uses = fmin(uses, share);
+    if (!job->data.cache_dir || shards_are_local(stream->shards) ||
+        (shards_by_range(stream->shards) && uses < USES_THAT_PAY))
+        return -1;
+    return all_stay ? 1 : fmin(bound / window - 1, 1);
+}
+
+int64_t dataset_plan_cache(Dataset *d, const Job *job, int64_t first_step, double share)
+{
+    double sum = 0, horizon = 0,
            left = (double)(job->train.steps - first_step) * (double)job->train.global_batch * share;
     for (size_t i = 0; i < d->n_streams; i++)
         sum += job->data.streams[i].proportion;
     for (size_t i = 0; i < d->n_streams; i++) {
-        Stream *stream = &d->streams[i];
-        double n = (double)index_n_samples(stream->index),
-               bound = cache_bound(job) / sum * job->data.streams[i].proportion;
-        double uses = left * job->data.streams[i].proportion / sum / n;
-        double window = window_bytes(job, stream);
-        /* Shards that do not all stay are fetched anew in each pass. */
-        bool all_stay = window * fmax(1, n / (double)job->data.shuffle_window) <= bound;
-        if (!all_stay)
-            uses = fmin(uses, share);
-        shards_keep_whole(stream->shards, uses >= USES_THAT_PAY && (all_stay || window <= bound));
+        double part = job->data.streams[i].proportion / sum;
+        double ahead = plan_stream(job, &d->streams[i], part, left, share);
+        shards_keep_whole(d->streams[i].shards, ahead >= 0);
+        horizon = fmax(horizon, ahead);
     }
+    return (int64_t)(horizon * share * (double)job->data.shuffle_window);
 }
 
 static int open_stream(Dataset *d, const Job *job, const JobStream *from, Stream *stream,
@@ -320,8 +332,10 @@ int dataset_open(const Job *job, Dataset **ret, Error *err)
     if (pthread_mutex_init(&d->mutex, NULL) != 0)
         return error_set(err, -ENOMEM, "out of memory");
     d->has_mutex = true;
-    d->read_ahead = CLAMP(job->data.read_ahead, 1, JOB_READ_AHEAD_MAX);
-    d->budget.most = (size_t)job->data.read_ahead_bytes;
+    /* A Job that nobody parsed has zeros. */
+    d->read_ahead = job->data.read_ahead ? job->data.read_ahead : JOB_READ_AHEAD;
+    d->budget.most = job->data.read_ahead_bytes ? (size_t)job->data.read_ahead_bytes
+                                                : (size_t)JOB_READ_AHEAD_BYTES;
 
     int r = bell_new(&d->bell);
     if (r < 0)

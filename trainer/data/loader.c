@@ -22,6 +22,11 @@ typedef struct Slot { /* one step's grains */
     OrderSample *samples;
 } Slot;
 
+typedef struct Cursor {
+    const Loader *loader;
+    int64_t told; /* samples */
+} Cursor;
+
 struct Loader {
     /* set before the thread starts */
     Dataset *dataset;
@@ -29,7 +34,7 @@ struct Loader {
     int64_t first_step, first_grain, n_grains;
     size_t n_latents, n_text; /* of a sample */
     Ahead *ahead;
-    int64_t asked; /* samples that next_sample() has told; the thread's */
+    Cursor wanted, expected; /* the thread's */
     int64_t n_slots;
     Slot slots[SLOTS_MAX]; /* a slot's contents belong to the thread until filled, then to the loop
                             */
@@ -54,13 +59,14 @@ static bool may_fill(const Loader *l)
 /* The positions of the owned grains, in turn. */
 static bool next_sample(void *context, OrderSample *ret)
 {
-    Loader *l = context;
-    int64_t in_step = l->n_grains * l->grain, step = l->asked / in_step;
+    Cursor *cursor = context;
+    const Loader *l = cursor->loader;
+    int64_t in_step = l->n_grains * l->grain, step = cursor->told / in_step;
     if (l->first_step + step >= l->n_steps)
         return false;
-    *ret =
-        order_at(dataset_order(l->dataset), (l->first_step + step) * l->global_batch +
-                                                l->first_grain * l->grain + l->asked++ % in_step);
+    *ret = order_at(dataset_order(l->dataset), (l->first_step + step) * l->global_batch +
+                                                   l->first_grain * l->grain +
+                                                   cursor->told++ % in_step);
     return true;
 }
 
@@ -90,7 +96,10 @@ static void *run(void *argument)
     (void)pthread_mutex_lock(&l->mutex); /* fails only on our bugs, here and below */
     while (!l->stop && l->failure == 0) {
         if (!may_fill(l)) {
-            (void)pthread_cond_wait(&l->changed, &l->mutex);
+            uint64_t seen = bell_count(l->dataset->bell);
+            (void)pthread_mutex_unlock(&l->mutex);
+            ahead_tend(l->ahead, seen);
+            (void)pthread_mutex_lock(&l->mutex);
             continue;
         }
         int64_t ordinal = l->filled;
@@ -176,11 +185,13 @@ int loader_new(Dataset *dataset, const Job *job, int64_t first_step, int64_t fir
     l->n_latents = (size_t)shape->channels * (size_t)shape->height * (size_t)shape->width;
     l->n_text = (size_t)shape->text_tokens * (size_t)shape->text_dim;
 
-    dataset_plan_cache(dataset, job, first_step,
-                       (double)(n_grains * job->train.grain) / (double)job->train.global_batch);
-    int r = ahead_new(dataset, next_sample, l, &l->ahead, err);
+    l->wanted.loader = l->expected.loader = l;
+    int r = ahead_new(dataset, next_sample, &l->wanted, &l->ahead, err);
     if (r < 0)
         return r;
+    double share = (double)(n_grains * l->grain) / (double)l->global_batch;
+    ahead_scout(l->ahead, next_sample, &l->expected,
+                dataset_plan_cache(dataset, job, first_step, share));
     r = allocate(l, ahead_bytes);
     if (r == 0)
         r = init_locks(l);
@@ -199,7 +210,6 @@ Loader *loader_free(Loader *l)
     if (l->has_thread) {
         (void)pthread_mutex_lock(&l->mutex);
         l->stop = true;
-        (void)pthread_cond_broadcast(&l->changed);
         (void)pthread_mutex_unlock(&l->mutex);
         ahead_stop(l->ahead);
         (void)pthread_join(l->thread,
@@ -281,6 +291,6 @@ void loader_release(Loader *l, int64_t step)
 {
     (void)pthread_mutex_lock(&l->mutex);
     l->released = MAX(l->released, step - l->first_step + 1);
-    (void)pthread_cond_broadcast(&l->changed);
     (void)pthread_mutex_unlock(&l->mutex);
+    bell_ring(l->dataset->bell); /* the thread tends its reads meanwhile */
 }

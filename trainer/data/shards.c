@@ -10,7 +10,12 @@
 
 enum {
     BUCKETS = 1024,
+    BACKGROUND_MAX = 2,
+    LOOK_SEC = 1,
     BACKGROUND_PAUSE_SEC = 60, /* after the cache had no room */
+    EXPECTED_MAX = 256,        /* shards that are to be fetched in the background */
+    RECENT = 4096,             /* of which it is known that they were */
+    SKIPPED_MAX = 16,          /* of those that are there, looked at together */
     PIECE_BYTES = 8 << 20,
 };
 
@@ -25,10 +30,9 @@ typedef struct ShardEntry {
     uint32_t *table; /* its offsets; there once table_read is not under way */
     Arrival table_read;
     ShardFetch *fetch;
-    bool background;     /* the fetch is; ranges serve meanwhile */
-    bool not_here;       /* the cache was asked, and has it not */
-    bool others_have_it; /* another process fetches it */
-    unsigned refs;       /* reads */
+    bool background;    /* the fetch is; ranges serve meanwhile */
+    uint64_t look_usec; /* when the cache is asked for it again */
+    unsigned refs;      /* reads */
 } Entry;
 
 struct Shards {
@@ -40,10 +44,16 @@ struct Shards {
     Entry *buckets[BUCKETS];
     Entry *newest, *oldest;
     size_t n_open, n_fetches, memory_bytes, table_bytes;
-    Entry *background;
+    Entry *background[BACKGROUND_MAX]; /* being fetched */
     uint64_t background_after_usec;
-    SampleRead own; /* of shards_read() */
-    Bell *own_bell; /* where nobody gave one */
+    uint64_t expected[EXPECTED_MAX]; /* a ring */
+    size_t first_expected, n_expected;
+    uint64_t round; /* as shards_expect() was told last */
+    struct {
+        uint64_t number, round; /* number + 1 */
+    } recent[RECENT];           /* at number % RECENT */
+    SampleRead own;             /* of shards_read() */
+    Bell *own_bell;             /* where nobody gave one */
     ReadBudget own_budget;
 };
 
@@ -107,7 +117,7 @@ static void drop_shard(Shards *s, Entry *e)
     s->memory_bytes -= shard_memory_bytes(e->shard);
     s->n_open--;
     e->shard = shard_free(e->shard);
-    e->not_here = false;
+    e->look_usec = 0;
 }
 
 static void drop_table(Shards *s, Entry *e)
@@ -126,8 +136,9 @@ static void drop_fetch(Shards *s, Entry *e)
         return;
     e->fetch = shard_fetch_free(e->fetch);
     s->n_fetches -= !e->background;
-    if (s->background == e)
-        s->background = NULL;
+    for (size_t i = 0; i < BACKGROUND_MAX; i++)
+        if (s->background[i] == e)
+            s->background[i] = NULL;
 }
 
 static void entry_free(Shards *s, Entry *e)
@@ -258,10 +269,11 @@ static int open_here(Shards *s, Entry *e, bool first, Error *err)
             return r;
     } else {
         Error why = ERROR_INIT;
-        if (e->not_here || (!make_room(s, 0) && !first))
+        uint64_t now = s->source.cache ? clock_monotonic_usec() : 0;
+        if (!s->source.cache || now < e->look_usec || (!make_room(s, 0) && !first))
             return WHERE_NOWHERE;
         int r = shard_open_cached(&s->source, e->number, &e->info, verify, &shard, &why);
-        e->not_here = true;
+        e->look_usec = now + LOOK_SEC * USEC_PER_SEC; /* others fetch, too */
         if (r < 0 && r != -ENOENT)
             log_warning("in data.cache_dir: %s; fetching it again", why.text);
         if (r < 0)
@@ -326,61 +338,111 @@ static int poll_fetch(Shards *s, Entry *e, uint64_t *wake_usec, Error *err)
     return WHERE_OPEN;
 }
 
+/* Whoever began to fetch it. */
+static int poll_whole(Shards *s, Entry *e, bool first, uint64_t *wake_usec, Error *err)
+{
+    if (e->fetch) {
+        bool background = e->background;
+        int r = poll_fetch(s, e, wake_usec, err);
+        if (r >= 0 || !background)
+            return r;
+    }
+    bool room = make_room(s, s->source.cache ? 0 : e->info.raw_bytes);
+    if (!first && (!room || s->n_fetches >= SHARDS_FETCHES_MAX))
+        return WHERE_NOWHERE;
+    int r = begin_fetch(s, e, false, err);
+    return r < 0 ? r : poll_fetch(s, e, wake_usec, err);
+}
+
 static int advance_entry(Shards *s, Entry *e, bool first, uint64_t *wake_usec, Error *err)
 {
     if (e->shard)
         return WHERE_OPEN;
-    if (e->fetch && !e->background)
-        return poll_fetch(s, e, wake_usec, err);
-    int r = e->table ? WHERE_NOWHERE : open_here(s, e, first, err);
+    int r = e->fetch && !s->ranged ? WHERE_NOWHERE : open_here(s, e, first, err);
     if (r != WHERE_NOWHERE)
         return r;
-    if (s->ranged)
-        return poll_table(s, e, err);
-
-    bool room = make_room(s, s->source.cache ? 0 : e->info.raw_bytes);
-    if (!first && (!room || s->n_fetches >= SHARDS_FETCHES_MAX))
-        return WHERE_NOWHERE;
-    r = begin_fetch(s, e, false, err);
-    return r < 0 ? r : poll_fetch(s, e, wake_usec, err);
+    return s->ranged ? poll_table(s, e, err) : poll_whole(s, e, first, wake_usec, err);
 }
 
 /* ---- in the background ---- */
 
 void shards_keep_whole(Shards *s, bool keep)
 {
-    s->keep_whole = keep;
-    Entry *e = s->background;
-    if (keep || !e)
-        return;
-    drop_fetch(s, e);
-    release(s, e);
+    s->keep_whole = keep && s->source.cache;
+    for (size_t i = 0; i < BACKGROUND_MAX && !keep; i++) {
+        Entry *e = s->background[i];
+        if (!e)
+            continue;
+        drop_fetch(s, e);
+        release(s, e);
+    }
+    s->n_expected = 0;
+    memset(s->recent, 0, sizeof(s->recent));
 }
 
-static void want_whole(Shards *s, Entry *e)
+bool shards_expect(Shards *s, uint64_t number, uint64_t round)
 {
-    if (!s->keep_whole || !s->source.cache || s->background || e->fetch || e->others_have_it ||
-        clock_monotonic_usec() < s->background_after_usec)
-        return;
-    if (begin_fetch(s, e, true, NULL) == 0)
-        s->background = e;
+    s->round = round;
+    __typeof__(s->recent[0]) *recent = &s->recent[number % RECENT];
+    if (!s->keep_whole || (recent->number == number + 1 && recent->round + 1 >= round))
+        return true;
+    if (s->n_expected == EXPECTED_MAX)
+        return false;
+    recent->number = number + 1;
+    recent->round = round;
+    s->expected[(s->first_expected + s->n_expected++) % EXPECTED_MAX] = number;
+    return true;
+}
+
+static bool is_cached(Shards *s, const Entry *e)
+{
+    char name[CACHE_NAME_MAX + 1];
+    _cleanup_fd_ int fd = cache_open(s->source.cache, shard_cache_name(&s->source, e->number, name),
+                                     e->info.raw_bytes);
+    return fd >= 0;
+}
+
+/* The next one that is not there yet, if there is one. */
+static Entry *begin_expected(Shards *s)
+{
+    for (int i = 0; i < SKIPPED_MAX && s->n_expected > 0; i++) {
+        Entry *e;
+        uint64_t number = s->expected[s->first_expected];
+        s->first_expected = (s->first_expected + 1) % EXPECTED_MAX;
+        s->n_expected--;
+        if (entry_get(s, number, &e, NULL) < 0)
+            continue; /* who reads it will say why */
+        if (!e->shard && !e->fetch && !is_cached(s, e) && begin_fetch(s, e, true, NULL) == 0)
+            return e;
+        release(s, e);
+    }
+    return NULL;
+}
+
+/* Another process may have it: that is as good. */
+static void end_background(Shards *s, Entry *e, int r, const Error *why)
+{
+    if (r < 0 && r != -EAGAIN)
+        s->background_after_usec = clock_monotonic_usec() + BACKGROUND_PAUSE_SEC * USEC_PER_SEC;
+    if (r < 0 && r != -EAGAIN && r != -ENOBUFS)
+        log_warning("in the background: %s", why->text);
+    release(s, e);
 }
 
 void shards_advance(Shards *s, uint64_t *wake_usec)
 {
-    Entry *e = s->background;
-    if (!e)
-        return;
-    Error why = ERROR_INIT;
-    int r = poll_fetch(s, e, wake_usec, &why);
-    if (r == WHERE_NOWHERE)
-        return;
-    e->others_have_it = r < 0; /* or it cannot be had: ranges will tell */
-    if (r < 0 && r != -EAGAIN)
-        s->background_after_usec = clock_monotonic_usec() + BACKGROUND_PAUSE_SEC * USEC_PER_SEC;
-    if (r < 0 && r != -EAGAIN && r != -ENOBUFS)
-        log_warning("in the background: %s", why.text);
-    release(s, e);
+    for (size_t i = 0; i < BACKGROUND_MAX; i++) {
+        Error why = ERROR_INIT;
+        if (!s->background[i] && s->n_expected > 0 &&
+            clock_monotonic_usec() >= s->background_after_usec)
+            s->background[i] = begin_expected(s);
+        Entry *e = s->background[i];
+        int r = e ? poll_fetch(s, e, wake_usec, &why) : WHERE_NOWHERE;
+        if (r == WHERE_NOWHERE)
+            continue;
+        end_background(s, e, r, &why);
+        *wake_usec = 0; /* for the next */
+    }
 }
 
 /* ---- reads ---- */
@@ -452,7 +514,7 @@ static int begin_range(Shards *s, SampleRead *read, bool first, Error *err)
         return r;
     read->n_budget = read->n_bytes;
     budget->used += read->n_bytes;
-    want_whole(s, e);
+    (void)shards_expect(s, e->number, s->round); /* no place in the queue: another time */
     return 0;
 }
 
@@ -498,7 +560,8 @@ static void forget(Shards *s, Entry *e)
     drop_shard(s, e);
     if (!e->table_read.begun)
         drop_table(s, e); /* nothing vouches for it */
-    e->not_here = false;
+    e->look_usec = 0;
+    s->recent[e->number % RECENT].number = 0; /* it may be expected again */
     s->verified[e->number / 8] &= (uint8_t) ~(1 << e->number % 8);
 }
 

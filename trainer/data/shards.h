@@ -7,8 +7,8 @@
  *                   offsets, kept, then the sample's own bytes
  *   whole shards    without them: fetched into the cache or memory, verified, then read
  *
- * With a cache and hashes of samples, after shards_keep_whole() shards are also fetched whole in the
- * background, one at a time, never into memory; until they are there, ranges serve.
+ * With a cache, after shards_keep_whole(), shards that are expected or were read by range are also
+ * fetched whole in the background, two at a time, never into memory.
  *
  * Ownership: shards_new() gives the caller a Shards and borrows all that the source names, which
  *            must outlive it. A SampleRead is the caller's, zero at first; it stays where it is
@@ -50,8 +50,11 @@ DEFINE_CLEANUP(Shards, shards_free)
 bool shards_are_local(const Shards *shards); /* asking ahead gains nothing */
 bool shards_in_place(const Shards *shards);
 bool shards_by_range(const Shards *shards);
-/* false also ends what is under way. */
+/* Without a cache nothing is kept. false also ends what is under way. */
 void shards_keep_whole(Shards *shards, bool keep);
+/* A shard that will be wanted; false: ask again later. What was expected in this round or the one
+ * before is known to be under way or there; after that it may have been evicted. */
+bool shards_expect(Shards *shards, uint64_t number, uint64_t round);
 
 typedef struct SampleRead {
     IndexPlace place;

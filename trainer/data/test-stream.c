@@ -406,6 +406,33 @@ static void whole_shards_are_kept_where_they_pay(void **state)
     }
 }
 
+/* Though only the first grain is taken, all shards of its window come, in the background. */
+static void shards_of_the_window_are_fetched_ahead(void **state)
+{
+    (void)state;
+    const Kind kinds[] = {{NULL, "xxh3_64", false, true}, {NULL, "xxh3_64", true, true}};
+    for (size_t i = 0; i < ELEMENTSOF(kinds); i++) {
+        Fixture f;
+        char uri[PATH_MAX + 8];
+        begin(&f, &kinds[i], uri);
+        f.job.data.read_ahead = 1;
+        f.job.data.shuffle_window = 250;
+        f.job.data.cache_bytes = 1 << 20;
+        Dataset *dataset = open_dataset(&f);
+        Error err = ERROR_INIT;
+        Loader *loader;
+        LoaderGrain grain;
+        assert_good(loader_new(dataset, &f.job, 0, 0, 6, 1, &loader, &err), err);
+        assert_good(loader_get(loader, 0, 0, 60 * USEC_PER_SEC, &grain, &err), err);
+        for (int files = 0, parts; files < 7;) /* half of the dataset, and more by the mixing */
+            (void)cached_bytes(&f, &files, &parts);
+        loader_free(loader);
+        check_steps(&f, dataset, 0, 30, 0, 6, 1 << 16);
+        dataset_free(dataset);
+        scratch_remove(&f.scratch);
+    }
+}
+
 static void a_full_disk_is_a_slower_run(void **state)
 {
     (void)state;
@@ -619,6 +646,7 @@ int main(void)
         cmocka_unit_test(a_corrupt_object_is_named_with_range_and_hashes),
         cmocka_unit_test(damaged_files_of_the_cache_are_fetched_again),
         cmocka_unit_test(whole_shards_are_kept_where_they_pay),
+        cmocka_unit_test(shards_of_the_window_are_fetched_ahead),
         cmocka_unit_test(a_full_disk_is_a_slower_run),
         cmocka_unit_test(nobody_waits_for_ever),
         cmocka_unit_test(an_unchanged_dataset_costs_one_request),
