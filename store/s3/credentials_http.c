@@ -14,7 +14,7 @@ enum { POLL_MSEC = 1000 };
 struct S3Http {
     CURLM *multi;
     atomic_bool cancelled;
-    bool too_long;
+    bool too_long, head_ended;
     int64_t date;
     size_t n_body;
     char body[S3_HTTP_REPLY_MAX + 1];
@@ -62,6 +62,10 @@ static size_t on_header(char *line, _unused_ size_t one, size_t n, void *userdat
 {
     S3Http *http = userdata;
     char date[64];
+    if (n <= 2) /* "\r\n" */
+        http->head_ended = true;
+    else if (n > 5 && memcmp(line, "HTTP/", 5) == 0)
+        http->head_ended = false;
     if (n > 5 && n - 5 < sizeof(date) && strncasecmp(line, "date:", 5) == 0) {
         memcpy(date, line + 5, n - 5);
         date[n - 5] = '\0';
@@ -146,7 +150,7 @@ int s3_http_ask(S3Http *http, const S3HttpRequest *request, S3HttpReply *ret, Er
 
     http->n_body = 0;
     http->date = 0;
-    http->too_long = false;
+    http->too_long = http->head_ended = false;
     explicit_bzero(http->body, sizeof(http->body));
     if (!easy || !prepare(http, easy, request, &headers, failure))
         return error_set(err, -ENOMEM, "libcurl cannot prepare the request");
@@ -164,6 +168,8 @@ int s3_http_ask(S3Http *http, const S3HttpRequest *request, S3HttpReply *ret, Er
         return error_set(err, -EBADMSG, "it answered more than %d bytes", S3_HTTP_REPLY_MAX);
     if (code != CURLE_OK)
         return error_set(err, -EHOSTUNREACH, "%s", failure[0] ? failure : curl_easy_strerror(code));
+    if (!http->head_ended) /* libcurl takes that for a whole reply */
+        return error_set(err, -EHOSTUNREACH, "its reply ends too soon");
     *ret = (S3HttpReply){.status = status,
                          .date = http->date,
                          .body = http->body,

@@ -63,7 +63,7 @@ class StoreFault(Fault):
 
 
 class S3(Schedules):
-    group, every_steps = "s3", 20
+    group, every_steps = "s3", 10
     kinds, weights, fault_class = ("node", "controller", "store"), (4, 1, 4), StoreFault
     faults = dict(FAULTS, node=FAULTS["node"] + ["cut-store", "cut-store"],
                   store=["down", "weather", "weather", "stall", "lose"])
@@ -151,6 +151,11 @@ class S3(Schedules):
         if incidents:
             row.by, row.detected = incidents[0]["cause"], incidents[0]["at_usec"] / 1e6 - began
         self.note("away", row)
+
+    def schedule(self, seed):
+        """And something of it is kept, for the next one to build on."""
+        super().schedule(seed)
+        self.commits_on()
 
     def bad_weather(self):
         """One request of three goes wrong, and a node dies meanwhile: it has to restore in that weather."""

@@ -109,13 +109,13 @@ class Faults(StoreTest):
                             ("truncate", {"after": 300}), ("lose", {}), ("status", {"status": 500}),
                             ("status", {"status": 503, "code": "SlowDown"}), ("corrupt", {"where": "request", "at": 1})):
             self.proxy.add(fault, probability=0.03, count=None, **more)
-        for _ in range(3):
+        for _ in range(2):
             self.every_operation()
         self.proxy.do("clear")
 
     def test_any_request(self):
         """One of all requests is broken, somewhere; with `ops/test --chaos` so often that each was."""
-        for n in range(200 if FULL else 3):
+        for n in range(200 if FULL else 2):
             fault, where, after = self.random.choice(("reset", "truncate", "lose", "stall")), None, None
             if fault != "lose":
                 where = "reply" if fault == "truncate" else self.random.choice(("request", "reply"))
