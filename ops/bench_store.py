@@ -359,7 +359,7 @@ def store_samples(o, say, report, load):
     """samples/s of the loader from raw shards of 165,888-byte samples, nothing cached, and the gateway's ceiling for them"""
     rounds, samples = (1, 1616) if o.quick else (5, 6464)
     with Store(o) as store:
-        uri, cache = "s3://%s/data" % BUCKET, store.folder + "/cache"
+        uri, cache = "s3://%s/data" % BUCKET, store.path("cache")
         program = BIN + "/bench-loader"
         store.ask(program, "make", uri, str(samples))
         store.ask(BIN + "/sdprep", "index", uri)

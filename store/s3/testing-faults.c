@@ -113,11 +113,7 @@ Faults *faults_stop(Faults *faults)
 
 const char *faults_endpoint(const Faults *faults) { return faults->endpoint; }
 
-<<<<<<< HEAD
-_printf_(2, 0) static const char *tell(Faults *faults, const char *format, va_list list)
-=======
 static _printf_(2, 0) const char *tell(Faults *faults, const char *format, va_list list)
->>>>>>> main
 {
     int n = vsnprintf(faults->sent, sizeof faults->sent - 1, format, list);
     if (n < 0 || (size_t)n >= sizeof faults->sent - 1)
