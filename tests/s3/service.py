@@ -6,6 +6,7 @@ started for is gone, or when one of its programs dies. SIGKILL to it ends its pr
 """
 import argparse
 import ctypes
+import glob
 import json
 import os
 import random
@@ -140,6 +141,18 @@ def _prepare(folder):
     open(os.path.join(folder, MARK), "w").close()
 
 
+def _remove_stale(base):
+    """Folders of servers that got SIGKILL."""
+    for path in glob.glob(os.path.join(base, "sdtrain-s3-*", "server.json")):
+        try:
+            with open(path) as file:
+                says = json.load(file)
+            if start_time(says["pid"]) != says["start_time"]:
+                shutil.rmtree(os.path.dirname(path), ignore_errors=True)
+        except (OSError, ValueError):
+            pass  # it goes just now
+
+
 def _start(kind, options, folder):
     """Another process may take a port between our look and our use of it: then all of it again."""
     for attempt in range(3):
@@ -187,6 +200,7 @@ def main(kind, description):
     folder = os.path.abspath(options.dir) if options.dir else tempfile.mkdtemp(prefix="sdtrain-s3-", dir=memory)
     if not options.dir:
         open(os.path.join(folder, MARK), "w").close()
+        _remove_stale(os.path.dirname(folder))
     service = None
     try:
         require(kind.needs, kind.packages)

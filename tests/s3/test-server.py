@@ -2,6 +2,7 @@
 """What the tests may expect of their S3 servers, and that a server ends when it should."""
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,6 +66,10 @@ class Server(unittest.TestCase):
         self.addCleanup(patron.wait)
         self.addCleanup(patron.kill)
         until(lambda: os.readlink("/proc/%d/exe" % patron.pid).endswith("/sleep"), "the command")
+        with open("/proc/%d/environ" % patron.pid) as file:
+            given = next(word for word in file.read().split("\0") if word.startswith("SDTRAIN_TEST_S3="))
+        folder = json.loads(given.partition("=")[2])["dir"]  # what SIGKILL leaves behind
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         server, = self.children(patron.pid)
         everything = [server] + self.children(server)
         self.assertEqual(len(everything), 1 + {"ceph": 3, "swift": 5}[other])
