@@ -65,16 +65,19 @@ class Server(unittest.TestCase):
                                   env=dict(os.environ, SDTRAIN_TEST_SERVERS="", SDTRAIN_TEST_S3="{}"))
         self.addCleanup(patron.wait)
         self.addCleanup(patron.kill)
-        until(lambda: os.readlink("/proc/%d/exe" % patron.pid).endswith("/sleep"), "the command")
-        with open("/proc/%d/environ" % patron.pid) as file:
-            given = next(word for word in file.read().split("\0") if word.startswith("SDTRAIN_TEST_S3="))
-        folder = json.loads(given.partition("=")[2])["dir"]  # what SIGKILL leaves behind
+        until(lambda: self.environment(patron.pid).get("SDTRAIN_TEST_S3", "{}") != "{}", "the command")
+        folder = json.loads(self.environment(patron.pid)["SDTRAIN_TEST_S3"])["dir"]  # what SIGKILL leaves behind
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
         server, = self.children(patron.pid)
         everything = [server] + self.children(server)
         self.assertEqual(len(everything), 1 + {"ceph": 3, "swift": 5}[other])
         os.kill(patron.pid if victim == "patron" else server, signal.SIGKILL)
         until(lambda: not any(map(service.start_time, everything)), "the end of all that was started")
+
+    def environment(self, pid):
+        """Empty for a moment while a process becomes another program."""
+        with open("/proc/%d/environ" % pid) as file:
+            return dict(word.split("=", 1) for word in file.read().split("\0") if "=" in word)
 
     def children(self, pid):
         with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
