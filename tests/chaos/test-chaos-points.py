@@ -92,10 +92,13 @@ class Points(ChaosCase):
             full_until = newest()
             disk.empty(self.small)
             until(lambda: newest() > full_until, "a checkpoint once there is room", 60)
-            return "the failed checkpoint's log line", None
+            generation = self.world()["generation"]
+            incident = until(lambda: next((i for i in self.cluster.incidents(generation) if i["state"] == "resolved" and
+                                           i["cause"] == "store-trouble"), None), "the end of the trouble", 60)
+            return said(incident), max(0.0, incident["at_usec"] / 1e6 - at)
         self.scenario("disk-full", lambda: disk.fill(self.small),
                       Row("full disk under the checkpoints", outcome="training goes on; the next checkpoint that fits "
-                          "is committed"), None, watch)
+                          "is committed", trouble="store-trouble"), None, watch)
 
     def survivor(self):
         """A trainer that no signal ends: in a freezer of its own, as one that waits for a dead disk would be. The
