@@ -147,12 +147,13 @@ class ChaosCase(LabCase):
     def _scenario(self, name, inject, row, heal, watch):
         self.records = self.settle("what was before " + name)
         generation = self.world()["generation"]
+        self.past = {i["id"] for i in self.cluster.incidents(generation)}
         at = time.time()
         told = inject()
         if isinstance(told, float):
             at = told
         if row.causes:
-            incident = until(lambda: next((i for i in self.cluster.incidents(generation)
+            incident = until(lambda: next((i for i in self.incidents(generation)
                                            if i.get("first_step_usec") and i["state"] == "resolved"), None),
                              "recovery from " + name, 90)
             row.by = said(incident)
@@ -167,6 +168,10 @@ class ChaosCase(LabCase):
         self.records = self.settle(name, row.size)
         self.check(name, generation, row)
 
+    def incidents(self, generation):
+        """Of this scenario: one before it may have had a trouble in the same generation."""
+        return [i for i in self.cluster.incidents(generation) if i["id"] not in self.past]
+
     def decided_usec(self, incident):
         """When the world was decided that answers the incident."""
         phase = self.cluster.records("phases/")["phases/" + self.job["name"]]
@@ -174,7 +179,7 @@ class ChaosCase(LabCase):
         return next(w["decided_usec"] for w in phase["worlds"] if w["generation"] == generation + 1)
 
     def check(self, name, generation, row):
-        incidents = self.cluster.incidents(generation)
+        incidents = self.incidents(generation)
         told = [(i["cause"], i.get("node", ""), i.get("evidence")) for i in incidents]
         new = self.world()["generation"] - generation
         if not row.causes:

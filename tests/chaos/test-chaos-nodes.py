@@ -127,8 +127,8 @@ class Nodes(ChaosCase):
     def two_at_once(self):
         self.records = self.settle("what was before two at once")
         nodes = [self.node_of(rank) for rank in range(SIZE)]
-        self.scenario("two-trainers", lambda: (os.kill(self.trainer(0), signal.SIGKILL),
-                                               os.kill(self.trainer(1), signal.SIGSEGV)),
+        pids = [self.trainer(rank) for rank in range(2)]
+        self.scenario("two-trainers", lambda: (os.kill(pids[0], signal.SIGKILL), os.kill(pids[1], signal.SIGSEGV)),
                       Row("SIGKILL and SIGSEGV of two trainers at once", ["trainer-died"], nodes=nodes[:2], most=2,
                           outcome="same nodes, next world"))
         self.records = self.settle("two-trainers")
