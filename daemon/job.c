@@ -10,7 +10,10 @@
 
 #include <string.h>
 
-enum { JOBS_MAX = 4096 };
+enum {
+    JOBS_MAX = 4096,
+    LAST_SEC = 2, /* that the other ranks of a job have to end when rank 0 says that it is done */
+};
 
 /* ---- the list ---- */
 
@@ -125,6 +128,10 @@ void job_set_phase(Job *job, const PhaseRecord *phase)
 {
     job->has_phase = phase != NULL;
     job->phase = phase ? *phase : (PhaseRecord){0};
+    if (job->phase.phase != PHASE_SUCCEEDED)
+        job->ends_usec = 0;
+    else if (job->ends_usec == 0)
+        job->ends_usec = clock_boottime_usec() + LAST_SEC * USEC_PER_SEC;
     if (phase)
         job_advance(job);
     else
@@ -242,6 +249,8 @@ static void end_by_phase(Job *job)
         (phase != PHASE_PENDING && phase != PHASE_STOPPED && phase != PHASE_SUCCEEDED &&
          phase != PHASE_FAILED && job->phase.pause_usec == 0))
         return;
+    if (clock_boottime_usec() < job->ends_usec)
+        return; /* they are done, too, and on their way out */
     char why[64];
     (void)snprintf(why, sizeof(why), "the job is %s",
                    job->phase.pause_usec ? "pausing" : job_phase_name(phase));
@@ -259,4 +268,13 @@ void job_advance(Job *job)
         send_stop(job->team);
     }
     manager_touch_node(job->manager);
+}
+
+void job_end_late(Manager *m, uint64_t now_usec)
+{
+    for (Job *job = m->jobs, *next; job; job = next) {
+        next = job->next;
+        if (job->ends_usec && now_usec >= job->ends_usec)
+            job_advance(job);
+    }
 }

@@ -62,6 +62,8 @@ struct Job {
     int64_t world_revision; /* of worlds/<name>; 0: there is none */
     bool has_phase;
     PhaseRecord phase;
+    uint64_t
+        ends_usec; /* succeeded: until then its ranks end by themselves (CLOCK_BOOTTIME); 0: no */
     int64_t rendezvous_generation; /* 0: unknown */
     char rendezvous[128];
     uint64_t first_steps_usec; /* how long they took in a world of first_steps_size; 0: unknown */
@@ -80,6 +82,8 @@ void job_set_world(Job *job, const WorldRecord *world, int64_t revision);
 void job_set_phase(Job *job, const PhaseRecord *phase);
 void job_set_rendezvous(Job *job, int64_t generation, const RendezvousRecord *record);
 void job_advance(Job *job);
+/* Ends ranks of jobs that have succeeded and are still there. */
+void job_end_late(Manager *m, uint64_t now_usec);
 /* What the first steps of a world of that size may be expected to take, from an earlier one; 0: unknown. */
 uint64_t job_first_steps_usec(const Job *job, int world_size);
 /* Forgets a job of which etcd and this node know nothing any more. */

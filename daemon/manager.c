@@ -59,6 +59,7 @@ static int on_hang_tick(_unused_ sd_event_source *source, _unused_ uint64_t usec
 
     hang_check(m, now_usec, stood_still_usec);
     fence_check(m, now_usec, stood_still_usec);
+    job_end_late(m, now_usec);
     status_update(m, now_usec);
     manager_add_timer(m, HANG_TICK_MSEC * USEC_PER_MSEC, on_hang_tick, m, &m->hang_timer);
     /* after everything that is pending: what ranks said counts before their silence does */

@@ -113,7 +113,8 @@ class Prometheus:
         try:
             until(lambda: last.append(self.value(expression)) or last[-1] == expected, expression)
         except AssertionError as e:
-            raise AssertionError("%s is %s, not %s" % (expression, last[-1], expected)) from e
+            everything = self.query(re.search(r"\w+_\w+", expression)[0])
+            raise AssertionError("%s is %s, not %s: %s" % (expression, last[-1], expected, everything)) from e
 
     def rules(self):
         groups = json.loads(fetch(self.url + "/api/v1/rules"))["data"]["groups"]
