@@ -56,6 +56,38 @@ static void test_world_from_start_to_finish(_unused_ void **state)
     assert_non_null(strstr(lab_value(lab, "/sdtrain/lab/progress/a"), "\"step\":10,"));
 }
 
+static void finish_with_a_late_rank(Lab *lab, const char *msec, bool killed)
+{
+    char settings[128];
+    (void)snprintf(settings, sizeof(settings),
+                   "\"slots\": 1, \"trainer_environment\": [\"FAKE_LAST_MSEC=%s\"]", msec);
+    (void)lab_start_node(lab, 0, settings, NULL);
+    (void)lab_start_node(lab, 1, settings, NULL);
+    lab_put_spec(lab, "a");
+    (void)lab_put_world(lab, "a", 1, (LabRun[]){{0, 1}, {1, 1}}, 2);
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 0, RANK_READY});
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 1, RANK_READY});
+    lab_put_phase(lab, "a", 1, PHASE_STARTING, true, false);
+    lab_wait(lab, lab_is_finished, &(LabWhere){"a", 1, 0, 0});
+    lab_put_phase(lab, "a", 1, PHASE_SUCCEEDED, true, false);
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 1, RANK_EXITED});
+    RanksRecord ranks;
+    assert_true(lab_ranks(lab, "a", 1, 1, &ranks));
+    assert_int_equal(ranks.ranks[0].killed, killed);
+    assert_int_equal(ranks.ranks[0].exit_code, killed ? -SIGKILL : 0);
+}
+
+/* The job has succeeded, and a rank is still on its way out: it is let go, but not for ever. */
+static void test_late_ranks(_unused_ void **state)
+{
+    {
+        _cleanup_(lab_stopp) Lab *lab = lab_start();
+        finish_with_a_late_rank(lab, "500", false);
+    }
+    _cleanup_(lab_stopp) Lab *lab = lab_start();
+    finish_with_a_late_rank(lab, "600000", true);
+}
+
 /* The world moves while ranks train: the old are dead before the new are ready, and reported so. */
 static void test_world_moves(_unused_ void **state)
 {
@@ -147,6 +179,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_world_from_start_to_finish),
+        cmocka_unit_test(test_late_ranks),
         cmocka_unit_test(test_world_moves),
         cmocka_unit_test(test_leave_and_checkpoint_request),
         cmocka_unit_test(test_resident_memory),

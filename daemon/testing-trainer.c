@@ -6,6 +6,7 @@
  *   FAKE_AT="rank:step:what" what it does there: kill, segv, exitN, errorN, hang, stop
  *   FAKE_CHILD=group|session  start a process that outlives us, in our group or its own session
  *   FAKE_HOLD=1         never ready              FAKE_DEAF=1        never reads its channel
+ *   FAKE_LAST_MSEC=n    ranks but 0 are done, and end so much later (0)
  */
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -257,6 +258,8 @@ int main(void)
     while (!f.gone)
         listen_for(&f, -1);
     train(&f);
+    if (f.assign.rank != 0)
+        listen_for(&f, (int)setting("FAKE_LAST_MSEC", 0));
     channel_message_clear(&f.assign);
     return 0;
 }
