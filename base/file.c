@@ -27,6 +27,22 @@ int fd_write_all(int fd, const void *data, size_t n_bytes)
     return 0;
 }
 
+int fd_write_at(int fd, const void *data, size_t n_bytes, uint64_t offset)
+{
+    const char *p = data;
+    while (n_bytes > 0) {
+        ssize_t n = pwrite(fd, p, n_bytes, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        p += n;
+        n_bytes -= (size_t)n;
+        offset += (uint64_t)n;
+    }
+    return 0;
+}
+
 int fd_read_all(int fd, void *data, size_t n_bytes, uint64_t offset)
 {
     char *p = data;

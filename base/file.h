@@ -29,5 +29,7 @@ int folder_remove(const char *path, Error *err);
 
 /* The whole buffer, whatever the kernel takes at once; -errno. */
 int fd_write_all(int fd, const void *data, size_t n_bytes);
+/* The same, from offset on. */
+int fd_write_at(int fd, const void *data, size_t n_bytes, uint64_t offset);
 /* n_bytes at offset; -EIO on early end. */
 int fd_read_all(int fd, void *data, size_t n_bytes, uint64_t offset);

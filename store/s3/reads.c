@@ -324,21 +324,6 @@ static void fetch_begin(Fetch *f, size_t index)
     s3_begin(f->s3->client, request);
 }
 
-static int write_at(int fd, const char *data, size_t n_bytes, uint64_t offset)
-{
-    while (n_bytes > 0) {
-        ssize_t n = pwrite(fd, data, n_bytes, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        data += n;
-        n_bytes -= (size_t)n;
-        offset += (uint64_t)n;
-    }
-    return 0;
-}
-
 static int fetch_end(Fetch *f, size_t index, Error *err)
 {
     S3Request *request = &f->requests[index % f->window];
@@ -349,7 +334,7 @@ static int fetch_end(Fetch *f, size_t index, Error *err)
     if (strcmp(f->etag, request->reply.etag) != 0)
         return error_set(err, -ESTALE, "%s/%s changed while it was fetched", f->s3->store.uri,
                          f->key);
-    int r = write_at(f->fd, request->buffer, request->n_bytes, request->offset);
+    int r = fd_write_at(f->fd, request->buffer, request->n_bytes, request->offset);
     if (r < 0)
         return error_errno(err, r, "cannot write what is fetched of %s/%s", f->s3->store.uri,
                            f->key);

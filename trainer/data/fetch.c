@@ -177,17 +177,7 @@ static int begin_piece(ShardFetch *f, Piece *p, Error *err)
 static int write_at(int fd, const char *data, size_t n_bytes, uint64_t at)
 {
     int r = fault("cache.write");
-    while (r == 0 && n_bytes > 0) {
-        ssize_t n = pwrite(fd, data, n_bytes, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -EIO;
-        data += n;
-        n_bytes -= (size_t)n;
-        at += (uint64_t)n;
-    }
-    return r;
+    return r < 0 ? r : fd_write_at(fd, data, n_bytes, at);
 }
 
 /* 1: everything has come. */
