@@ -7,9 +7,11 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 int fd_write_all(int fd, const void *data, size_t n_bytes)
 {
@@ -41,6 +43,26 @@ int fd_write_at(int fd, const void *data, size_t n_bytes, uint64_t offset)
         offset += (uint64_t)n;
     }
     return 0;
+}
+
+/* tmpfs could, but it clears each page, which costs as much as writing it. */
+static bool can_reserve(const struct statfs *fs) { return fs->f_type != TMPFS_MAGIC; }
+
+int fd_reserve(int fd, uint64_t n_bytes)
+{
+    struct statfs fs;
+    if (fstatfs(fd, &fs) < 0)
+        return -errno;
+    if (can_reserve(&fs)) {
+        if (fallocate(fd, 0, 0, (off_t)n_bytes) == 0)
+            return 0;
+        if (errno != EOPNOTSUPP)
+            return -errno;
+    }
+    /* A tmpfs without a bound has no blocks, others tell nothing. */
+    if (fs.f_blocks > 0 && DIV_ROUND_UP(n_bytes, (uint64_t)fs.f_bsize) > (uint64_t)fs.f_bavail)
+        return -ENOSPC;
+    return ftruncate(fd, (off_t)n_bytes) < 0 ? -errno : 0;
 }
 
 int fd_read_all(int fd, void *data, size_t n_bytes, uint64_t offset)

@@ -31,5 +31,8 @@ int folder_remove(const char *path, Error *err);
 int fd_write_all(int fd, const void *data, size_t n_bytes);
 /* The same, from offset on. */
 int fd_write_at(int fd, const void *data, size_t n_bytes, uint64_t offset);
+/* Makes an empty file n_bytes long: -ENOSPC, -EDQUOT or -EFBIG if there is no room for them. Where file
+ * systems can, the room is its own from now on; of tmpfs and such it is known only that it is there. */
+int fd_reserve(int fd, uint64_t n_bytes);
 /* n_bytes at offset; -EIO on early end. */
 int fd_read_all(int fd, void *data, size_t n_bytes, uint64_t offset);

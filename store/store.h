@@ -91,8 +91,8 @@ int store_read_begin(Store *store, StoreRead *read, Error *err);
 /* As store_get_range(). Any thread, one per read. */
 int store_read_wait(Store *store, StoreRead *read, Error *err);
 void store_read_cancel(Store *store, StoreRead *read);
-/* The object's first n_bytes into a file from its beginning, in ranges that come together, with a
- * bounded amount of memory. -EIO when the object is shorter; more is not looked at. */
+/* The object's first n_bytes into an empty file, in ranges that come together, with a bounded amount of
+ * memory. -EIO when the object is shorter; more is not looked at. */
 int store_fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err);
 
 /* A text that changes when the object does (an ETag; a file's inode, time and size). */

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "store/s3/objects.h"
 
-#include <fcntl.h>
 #include <openssl/evp.h>
 #include <string.h>
 #include <strings.h>
@@ -341,12 +340,12 @@ static int fetch_end(Fetch *f, size_t index, Error *err)
     return 0;
 }
 
-/* A full disk is told before anything is written. Not every file system can do this. */
+/* A full disk is told before anything is written. */
 static int make_room(const Fetch *f, Error *err)
 {
-    if (fallocate(f->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)f->n_bytes) < 0 &&
-        (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
-        return error_errno(err, -errno, "cannot write what is fetched of %s/%s", f->s3->store.uri,
+    int r = fd_reserve(f->fd, f->n_bytes);
+    if (r == -ENOSPC || r == -EDQUOT || r == -EFBIG)
+        return error_errno(err, r, "cannot write what is fetched of %s/%s", f->s3->store.uri,
                            f->key);
     return 0;
 }
@@ -358,7 +357,7 @@ static int fetch_once(Fetch *f, Error *err)
     while (r == 0 && ended < f->n) {
         while (begun < MIN(ended + f->window, f->n))
             fetch_begin(f, begun++);
-        if (ended == 0) /* while they are on their way: tmpfs takes 0.1 s for 256 MiB */
+        if (ended == 0) /* while they are on their way */
             r = make_room(f, err);
         if (r == 0)
             r = fetch_end(f, ended++, err);

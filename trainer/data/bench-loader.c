@@ -1,7 +1,10 @@
 /* bench-loader.c - samples through the loader from a store, and a start in the middle of a billion.
  *
- *     bench-loader make URI SAMPLES         a dataset of samples of 165,888 bytes in raw shards
- *     bench-loader read URI CACHE           one pass over it, in the job's order
+ *     bench-loader make URI SAMPLES         a dataset of samples of 165,888 bytes in raw shards of 64 MiB
+ *                                           with hashes
+ *     bench-loader read URI CACHE           one pass over it, in the order of a job whose window is two
+ *                                           shards and whose cache holds eight: both are small
+ *                                           beside the dataset, as in long runs
  *     bench-loader plan URI CACHE           what `start` needs: in CACHE the compact index of 1e9
  *                                           samples (huge_index.h) with their hashes, in the store
  *                                           the shards that the first grain lies in
@@ -34,6 +37,8 @@ enum {
     FIRST_STEP = 500000000 / GLOBAL_BATCH,
     FIRST_SAMPLES = 32, /* that opening a dataset looks at */
     AHEAD_BYTES = 256 << 20,
+    READ_WINDOW = 808,
+    READ_CACHE_BYTES = 512 << 20,
 };
 
 static _noreturn_ void refuse(const char *what, const char *text)
@@ -94,7 +99,9 @@ static void make_dataset(const char *uri, int64_t n_samples)
     Error err = ERROR_INIT;
     MdsColumn columns[2];
     MdsSchema schema;
-    const MdsWriterOptions options = {.size_limit = MDS_SIZE_LIMIT_DEFAULT};
+    static const char *const hashes[] = {"xxh3_64"};
+    const MdsWriterOptions options = {
+        .hashes = hashes, .n_hashes = 1, .size_limit = MDS_SIZE_LIMIT_DEFAULT};
     _cleanup_(store_freep) Store *store = NULL;
     _cleanup_(mds_writer_freep) MdsWriter *writer = NULL;
     _cleanup_free_ uint16_t *latents = malloc(2 * LATENTS), *text = malloc(2 * TEXT);
@@ -124,6 +131,8 @@ static void read_dataset(char *uri, char *cache)
     _cleanup_(dataset_freep) Dataset *dataset = NULL;
     _cleanup_(loader_freep) Loader *loader = NULL;
     Job job = job_of(uri, cache, INT64_MAX / GLOBAL_BATCH);
+    job.data.shuffle_window = READ_WINDOW;
+    job.data.cache_bytes = READ_CACHE_BYTES;
     must(dataset_open(&job, &dataset, &err), &err);
     job.train.steps = dataset_order(dataset)->streams[0].n_samples / GLOBAL_BATCH;
 

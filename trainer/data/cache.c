@@ -197,13 +197,7 @@ static bool evict_one(DIR *dir, Listing *l)
 static int allocate(int fd, uint64_t n_bytes)
 {
     int r = fault("cache.reserve");
-    if (r < 0)
-        return r;
-    if (fallocate(fd, 0, 0, (off_t)n_bytes) == 0)
-        return 0;
-    if (errno != EOPNOTSUPP)
-        return -errno;
-    return ftruncate(fd, (off_t)n_bytes) < 0 ? -errno : 0;
+    return r < 0 ? r : fd_reserve(fd, n_bytes);
 }
 
 static int make_room(const Cache *cache, const char *own, int fd, uint64_t n_bytes)

@@ -33,22 +33,51 @@ Dataset *dataset_free(Dataset *d)
 
 /* ---- payloads to floats ---- */
 
-int dataset_expand(MdsNumber number, const void *values, size_t n, float *ret)
+/* Infinities and NaNs are the floats whose exponent is all ones; four are looked at together. */
+static bool all_finite(const float *values, size_t n)
 {
+    typedef uint32_t Lanes __attribute__((vector_size(16)));
+    const uint32_t exponent = 0x7f800000;
+    Lanes bad = {0};
+    size_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        Lanes bits;
+        memcpy(&bits, values + i, sizeof(bits));
+        bad |= (Lanes)((bits & exponent) == exponent);
+    }
+    uint32_t any = 0;
+    for (int k = 0; k < 4; k++)
+        any |= bad[k];
+    for (; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, values + i, sizeof(bits));
+        any |= (bits & exponent) == exponent;
+    }
+    return any == 0;
+}
+
+int dataset_expand(const char *what, const char *name, MdsNumber number, const void *values,
+                   size_t n, float *ret, Error *err)
+{
+    bool finite;
     if (number == MDS_FLOAT16) {
-        half_expand(values, n, ret);
+        finite = half_expand(values, n, ret);
     } else if (number == MDS_FLOAT32) {
         memcpy(ret, values, n * sizeof(*ret));
+        finite = all_finite(ret, n);
     } else if (number == MDS_FLOAT64) {
         for (size_t i = 0; i < n; i++) {
             double value;
             memcpy(&value, (const uint8_t *)values + i * sizeof(value), sizeof(value));
             ret[i] = (float)value;
         }
+        finite = all_finite(ret, n);
     } else {
-        return -ENOTSUP;
+        return error_set(err, -EINVAL, "%s %s: values of type %s are not supported", what, name,
+                         mds_number_name(number));
     }
-    return 0;
+    return finite ? 0
+                  : error_set(err, -EBADMSG, "%s %s holds a value that is not finite", what, name);
 }
 
 static const char *dims_text(const uint64_t *dims, int n_dims, char *text, size_t size)
@@ -88,36 +117,10 @@ static int decode_floats(const MdsColumn *column, MdsField field, const uint64_t
                              column->name, dims_text(array.dims, array.n_dims, is, sizeof(is)),
                              dims_text(dims, n_dims, wanted, sizeof(wanted)));
     }
-    if (dataset_expand(array.number, array.values, n, ret) < 0)
-        return error_set(err, -EINVAL, "column %s: values of type %s are not supported",
-                         column->name, mds_number_name(array.number));
-    return 0;
+    return dataset_expand("column", column->name, array.number, array.values, n, ret, err);
 }
 
 /* ---- one sample ---- */
-
-/* Infinities and NaNs are the floats whose exponent is all ones; four are looked at together. */
-int dataset_check_finite(const float *values, size_t n, const char *column, Error *err)
-{
-    typedef uint32_t Lanes __attribute__((vector_size(16)));
-    const uint32_t exponent = 0x7f800000;
-    Lanes bad = {0};
-    size_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        Lanes bits;
-        memcpy(&bits, values + i, sizeof(bits));
-        bad |= (Lanes)((bits & exponent) == exponent);
-    }
-    uint32_t any = 0;
-    for (int k = 0; k < 4; k++)
-        any |= bad[k];
-    for (; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, values + i, sizeof(bits));
-        any |= (bits & exponent) == exponent;
-    }
-    return any ? error_set(err, -EBADMSG, "column %s holds a value that is not finite", column) : 0;
-}
 
 static void to_nhwc(const Dataset *d, float *ret)
 {
@@ -154,9 +157,6 @@ static int decode_sample(Dataset *d, const Stream *stream, const void *bytes, si
         uint64_t dims[] = {(uint64_t)s->channels, (uint64_t)s->height, (uint64_t)s->width};
         r = decode_floats(&schema->columns[stream->latents], fields[stream->latents], dims, 3,
                           d->planes, err);
-        if (r == 0)
-            r = dataset_check_finite(d->planes, d->n_latents, schema->columns[stream->latents].name,
-                                     err);
         if (r < 0)
             return r;
         to_nhwc(d, latents);
@@ -164,8 +164,6 @@ static int decode_sample(Dataset *d, const Stream *stream, const void *bytes, si
     if (text) {
         uint64_t dims[] = {(uint64_t)s->text_tokens, (uint64_t)s->text_dim};
         r = decode_floats(&schema->columns[stream->text], fields[stream->text], dims, 2, text, err);
-        if (r == 0)
-            r = dataset_check_finite(text, d->n_text, schema->columns[stream->text].name, err);
         if (r < 0)
             return r;
     }

@@ -52,9 +52,9 @@ int dataset_begin(Dataset *dataset, OrderSample sample, SampleRead *ret, Error *
 int dataset_decode(Dataset *dataset, OrderSample sample, const void *bytes, size_t n_bytes,
                    float *latents, float *text, char **caption, Error *err);
 
-/* Numbers of an array as floats; -ENOTSUP of a type that has none. */
-int dataset_expand(MdsNumber number, const void *values, size_t n, float *ret);
-int dataset_check_finite(const float *values, size_t n, const char *column, Error *err);
+/* Numbers of an array as floats, all of them finite. Errors begin with "<what> <name>". */
+int dataset_expand(const char *what, const char *name, MdsNumber number, const void *values,
+                   size_t n, float *ret, Error *err);
 
 /* Samples in an order that is known beforehand: the reads of those to come are under way while one
  * is decoded. */

@@ -53,10 +53,8 @@ static int read_empty_text(Dataset *d, const char *uri, Error *err)
     d->empty_text = malloc(n * sizeof(float));
     if (!d->empty_text)
         return error_set(err, -ENOMEM, "out of memory");
-    if (dataset_expand(array.number, array.values, n, d->empty_text) < 0)
-        return error_set(err, -EINVAL, "data.empty_text: %s: type %s is not supported", uri,
-                         mds_number_name(array.number));
-    return dataset_check_finite(d->empty_text, n, uri, err);
+    return dataset_expand("data.empty_text:", uri, array.number, array.values, n, d->empty_text,
+                          err);
 }
 
 static int find_column(const Stream *stream, const char *key, const char *name, size_t *ret,

@@ -1,4 +1,5 @@
-/* fetch.c - see fetch.h.
+/* fetch.c - see fetch.h. Pieces are hashed as they come, in their order, while they are in the
+ * processor's cache.
  *
  * Fault points: cache.write; cache.patience ends the patience with another process. */
 #include "trainer/data/fetch.h"
@@ -22,8 +23,6 @@ enum {
 typedef struct Piece {
     Arrival arrival;
     char *buffer; /* NULL: the pieces of a fetch into memory lie where they belong */
-    uint64_t at;
-    size_t n_bytes;
 } Piece;
 
 struct ShardFetch {
@@ -39,7 +38,8 @@ struct ShardFetch {
     int raw_fd, zip_fd; /* in the cache, being filled */
     char *memory;       /* n_bytes */
     uint64_t n_bytes, asked, came;
-    Piece pieces[PIECES];
+    ShardHashes hashes;   /* of what came */
+    Piece pieces[PIECES]; /* that of byte i at i / piece_bytes % PIECES */
 };
 
 int shard_fetch_new(const ShardSource *source, uint64_t number, const IndexShard *info,
@@ -66,14 +66,39 @@ int shard_fetch_new(const ShardSource *source, uint64_t number, const IndexShard
     return 0;
 }
 
+/* ---- memory of pieces ---- */
+
+static char *take_buffer(const ShardSource *s)
+{
+    if (s->spare && s->spare->n > 0)
+        return s->spare->buffers[--s->spare->n];
+    return malloc(s->piece_bytes);
+}
+
+static void give_buffer(const ShardSource *s, char *buffer)
+{
+    if (buffer && s->spare && s->spare->n < ELEMENTSOF(s->spare->buffers))
+        s->spare->buffers[s->spare->n++] = buffer;
+    else
+        free(buffer);
+}
+
+void piece_buffers_clear(PieceBuffers *spare)
+{
+    while (spare->n > 0)
+        free(spare->buffers[--spare->n]);
+}
+
+/* ---- one fetch ---- */
+
 /* Back to where nothing has been asked for. */
 static void reset(ShardFetch *f)
 {
     for (size_t i = 0; i < PIECES; i++) {
         arrival_cancel(&f->pieces[i].arrival, f->source->store);
-        free(f->pieces[i].buffer);
-        f->pieces[i].buffer = NULL;
+        give_buffer(f->source, TAKE_PTR(f->pieces[i].buffer));
     }
+    shard_hashes_clear(&f->hashes);
     f->raw_fd = f->source->cache ? cache_abandon(f->source->cache, f->name, f->raw_fd) : -EBADF;
     f->zip_fd = f->source->cache ? cache_abandon(f->source->cache, f->zip_name, f->zip_fd) : -EBADF;
     free(f->memory);
@@ -106,7 +131,7 @@ static int begin_in_memory(ShardFetch *f, Error *err)
         return error_set(err, -ENOMEM, "%s: out of memory for %" PRIu64 " bytes", f->uri,
                          f->n_bytes);
     f->begun = true;
-    return 0;
+    return shard_hashes_begin(&f->hashes, f->source, err);
 }
 
 /* The cache failed: what came is given up, and all of it goes to memory. */
@@ -155,22 +180,32 @@ static int begin(ShardFetch *f, uint64_t *wake_usec, Shard **ret, Error *err)
             return leave_cache(f, err);
     }
     f->begun = true;
-    return 0;
+    return shard_hashes_begin(&f->hashes, f->source, err);
 }
 
 /* ---- bringing ---- */
 
-static int begin_piece(ShardFetch *f, Piece *p, Error *err)
+static Piece *piece_of(ShardFetch *f, uint64_t at)
 {
-    p->at = f->asked;
-    p->n_bytes = (size_t)MIN((uint64_t)f->source->piece_bytes, f->n_bytes - f->asked);
-    if (!f->memory && !p->buffer && !(p->buffer = malloc(f->source->piece_bytes)))
+    return &f->pieces[at / f->source->piece_bytes % PIECES];
+}
+
+static size_t piece_bytes(const ShardFetch *f, uint64_t at)
+{
+    return (size_t)MIN((uint64_t)f->source->piece_bytes, f->n_bytes - at);
+}
+
+static int begin_piece(ShardFetch *f, Error *err)
+{
+    Piece *p = piece_of(f, f->asked);
+    const size_t n_bytes = piece_bytes(f, f->asked);
+    if (!f->memory && !p->buffer && !(p->buffer = take_buffer(f->source)))
         return error_set(err, -ENOMEM, "%s: out of memory for %zu bytes", f->uri,
                          f->source->piece_bytes);
-    int r = arrival_begin(&p->arrival, f->source->store, f->key, p->at, p->n_bytes,
-                          f->memory ? f->memory + p->at : p->buffer, f->source->bell, err);
+    int r = arrival_begin(&p->arrival, f->source->store, f->key, f->asked, n_bytes,
+                          f->memory ? f->memory + f->asked : p->buffer, f->source->bell, err);
     if (r == 0)
-        f->asked += p->n_bytes;
+        f->asked += n_bytes;
     return r;
 }
 
@@ -180,31 +215,45 @@ static int write_at(int fd, const char *data, size_t n_bytes, uint64_t at)
     return r < 0 ? r : fd_write_at(fd, data, n_bytes, at);
 }
 
+/* The next one in turn. 1: taken, or given up for memory; 0: it has not come. */
+static int take_piece(ShardFetch *f, Error *err)
+{
+    Piece *p = piece_of(f, f->came);
+    const size_t n_bytes = piece_bytes(f, f->came);
+    const char *data = f->memory ? f->memory + f->came : p->buffer;
+    int r = arrival_poll(&p->arrival, f->source->store, err);
+    if (r <= 0)
+        return r < 0 ? shard_explain(f->source, &f->info, r, err) : 0;
+    r = shard_hashes_add(&f->hashes, f->uri, data, n_bytes, err);
+    if (r < 0)
+        return r;
+    if (!f->memory)
+        r = write_at(f->zipped ? f->zip_fd : f->raw_fd, data, n_bytes, f->came);
+    if (r < 0) {
+        cache_failed(f->source->cache, r);
+        r = leave_cache(f, err);
+        return r < 0 ? r : 1;
+    }
+    f->came += n_bytes;
+    return 1;
+}
+
 /* 1: everything has come. */
 static int bring(ShardFetch *f, Error *err)
 {
-    for (size_t i = 0; i < PIECES; i++) {
-        Piece *p = &f->pieces[i];
-        int r = p->arrival.begun ? arrival_poll(&p->arrival, f->source->store, err) : 0;
-        if (r < 0)
-            return shard_explain(f->source, &f->info, r, err);
-        if (r > 0) {
-            r = f->memory
-                    ? 0
-                    : write_at(f->zipped ? f->zip_fd : f->raw_fd, p->buffer, p->n_bytes, p->at);
-            if (r < 0) {
-                cache_failed(f->source->cache, r);
-                return leave_cache(f, err);
-            }
-            f->came += p->n_bytes;
-        }
-        if (!p->arrival.begun && f->asked < f->n_bytes) {
-            r = begin_piece(f, p, err);
+    for (int r = 1; r > 0;) {
+        while (f->asked < f->n_bytes && !piece_of(f, f->asked)->arrival.begun) {
+            r = begin_piece(f, err);
             if (r < 0)
                 return r;
         }
+        if (f->came == f->n_bytes)
+            return 1;
+        r = take_piece(f, err);
+        if (r <= 0)
+            return r;
     }
-    return f->came == f->n_bytes;
+    return 0;
 }
 
 /* ---- unpacking ---- */
@@ -232,7 +281,7 @@ typedef struct Unpack {
     int write_failed; /* the disk's word, not the shard's */
 } Unpack;
 
-static int unpack_block(const ShardFetch *f, Unpack *u, size_t n_in, Error *err)
+static int unpack_block(ShardFetch *f, Unpack *u, size_t n_in, Error *err)
 {
     ZSTD_inBuffer in = {u->in, n_in, 0};
     for (bool full = true; in.pos < in.size || full;) {
@@ -243,6 +292,9 @@ static int unpack_block(const ShardFetch *f, Unpack *u, size_t n_in, Error *err)
         if (u->n_out + out.pos > f->info.raw_bytes)
             return error_set(err, -EBADMSG, "%s unpacks to more than %" PRIu64 " bytes", f->uri,
                              f->info.raw_bytes);
+        int r = shard_hashes_add(&f->hashes, f->info.raw_name, u->out, out.pos, err);
+        if (r < 0)
+            return r;
         u->write_failed = write_at(f->raw_fd, u->out, out.pos, u->n_out);
         if (u->write_failed < 0)
             return error_errno(err, u->write_failed, "cannot unpack %s", f->uri);
@@ -252,7 +304,7 @@ static int unpack_block(const ShardFetch *f, Unpack *u, size_t n_in, Error *err)
     return 0;
 }
 
-static int unpack_blocks(const ShardFetch *f, Unpack *u, Error *err)
+static int unpack_blocks(ShardFetch *f, Unpack *u, Error *err)
 {
     int r = 0;
     for (uint64_t at = 0; r == 0 && at < f->n_bytes; at += UNPACK_BYTES) {
@@ -268,7 +320,7 @@ static int unpack_blocks(const ShardFetch *f, Unpack *u, Error *err)
     return r;
 }
 
-static int unpack_file(const ShardFetch *f, int *ret_disk, Error *err)
+static int unpack_file(ShardFetch *f, int *ret_disk, Error *err)
 {
     Unpack u = {.context = ZSTD_createDCtx(),
                 .in = malloc(UNPACK_BYTES),
@@ -284,23 +336,35 @@ static int unpack_file(const ShardFetch *f, int *ret_disk, Error *err)
 
 /* ---- verified, and the reader's ---- */
 
+/* What came; the hashes are then of what is unpacked from it. */
+static int verify(ShardFetch *f, Error *err)
+{
+    int r = shard_hashes_end(&f->hashes, f->source, f->uri,
+                             f->zipped ? f->info.zip_hashes : f->info.raw_hashes, err);
+    return r == 0 && f->zipped ? shard_hashes_begin(&f->hashes, f->source, err) : r;
+}
+
+static int verify_unpacked(ShardFetch *f, Error *err)
+{
+    return shard_hashes_end(&f->hashes, f->source, f->info.raw_name, f->info.raw_hashes, err);
+}
+
 static int finish_memory(ShardFetch *f, Shard **ret, Error *err)
 {
-    const ShardSource *s = f->source;
-    int r = shard_verify_memory(s, f->uri, f->memory, f->n_bytes,
-                                f->zipped ? f->info.zip_hashes : f->info.raw_hashes, err);
-    if (r == 0 && f->zipped) {
+    int r = 0;
+    if (f->zipped) {
         char *raw = NULL;
         r = unpack_memory(f, &raw, err);
         if (r < 0)
             return r;
         free(f->memory);
         f->memory = raw;
-        r = shard_verify_memory(s, f->info.raw_name, raw, f->info.raw_bytes, f->info.raw_hashes,
-                                err);
+        r = shard_hashes_add(&f->hashes, f->info.raw_name, raw, f->info.raw_bytes, err);
+        if (r == 0)
+            r = verify_unpacked(f, err);
     }
     if (r == 0)
-        r = shard_of_memory(s, &f->info, f->memory, ret, err);
+        r = shard_of_memory(f->source, &f->info, f->memory, ret, err);
     if (r < 0)
         return r;
     f->memory = NULL; /* the shard has it */
@@ -312,14 +376,11 @@ static int finish_file(ShardFetch *f, Shard **ret, Error *err)
     const ShardSource *s = f->source;
     int disk = 0, r = 0;
     if (f->zipped) {
-        r = shard_verify_file(s, f->uri, f->zip_fd, f->n_bytes, f->info.zip_hashes, err);
-        if (r == 0)
-            r = unpack_file(f, &disk, err);
+        r = unpack_file(f, &disk, err);
         f->zip_fd = cache_abandon(s->cache, f->zip_name, f->zip_fd);
+        if (r == 0)
+            r = verify_unpacked(f, err);
     }
-    if (r == 0)
-        r = shard_verify_file(s, f->zipped ? f->info.raw_name : f->uri, f->raw_fd,
-                              f->info.raw_bytes, f->info.raw_hashes, err);
     if (r == 0)
         r = disk = cache_commit(s->cache, f->name, f->raw_fd, s->n_hashes == 0);
     if (disk < 0) {
@@ -342,14 +403,11 @@ int shard_fetch_poll(ShardFetch *f, uint64_t *wake_usec, Shard **ret, Error *err
     int r = f->begun ? 0 : begin(f, wake_usec, ret, err);
     if (r != 0 || !f->begun)
         return r;
-    /* Reads that arrive while they are begun (file://) are taken at once. */
-    uint64_t came, asked;
-    do {
-        came = f->came;
-        asked = f->asked;
-        r = bring(f, err);
-    } while (r == 0 && (f->came != came || f->asked != asked));
+    r = bring(f, err);
     if (r <= 0)
+        return r;
+    r = verify(f, err);
+    if (r < 0)
         return r;
     r = f->memory ? finish_memory(f, ret, err) : finish_file(f, ret, err);
     if (r == 0)

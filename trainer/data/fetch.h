@@ -18,6 +18,9 @@
 
 typedef struct ShardFetch ShardFetch;
 
+/* What fetches of a source left to each other. */
+void piece_buffers_clear(PieceBuffers *spare);
+
 int shard_fetch_new(const ShardSource *source, uint64_t number, const IndexShard *info,
                     bool background, ShardFetch **ret, Error *err);
 ShardFetch *shard_fetch_free(ShardFetch *fetch);

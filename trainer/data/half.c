@@ -8,6 +8,8 @@
 #include <immintrin.h>
 #endif
 
+enum { EXPONENT = 0x7c00 }; /* all ones: infinity or NaN */
+
 static float float_of_bits(uint32_t bits)
 {
     float f;
@@ -70,28 +72,35 @@ static bool cpu_has_f16c(void)
 }
 
 __attribute__((target("avx,f16c"))) static size_t expand_f16c(const uint8_t *p, size_t n,
-                                                              float *ret)
+                                                              float *ret, bool *finite)
 {
+    const __m128i exponent = _mm_set1_epi16(EXPONENT);
+    __m128i bad = _mm_setzero_si128();
     size_t i = 0;
     for (; i + 8 <= n; i += 8) {
         __m128i halves = _mm_loadu_si128((const __m128i *)(const void *)(p + 2 * i));
         _mm256_storeu_ps(ret + i, _mm256_cvtph_ps(halves));
+        bad = _mm_or_si128(bad, _mm_cmpeq_epi16(_mm_and_si128(halves, exponent), exponent));
     }
+    *finite = _mm_testz_si128(bad, bad);
     return i;
 }
 #endif
 
-void half_expand(const void *halves, size_t n, float *ret)
+bool half_expand(const void *halves, size_t n, float *ret)
 {
     const uint8_t *p = halves;
+    bool finite = true;
     size_t i = 0;
 #ifdef __x86_64__
     if (cpu_has_f16c())
-        i = expand_f16c(p, n, ret);
+        i = expand_f16c(p, n, ret, &finite);
 #endif
     for (; i < n; i++) {
         uint16_t half;
         memcpy(&half, p + 2 * i, sizeof(half));
         ret[i] = half_to_float(half);
+        finite &= (half & EXPONENT) != EXPONENT;
     }
+    return finite;
 }

@@ -60,22 +60,52 @@ static int compare_hash(const char *name, const char *algorithm, const uint8_t *
                      algorithm, checksum_format(found, n, b), checksum_format(wanted, n, a));
 }
 
-int shard_verify_memory(const ShardSource *source, const char *name, const void *data,
-                        uint64_t n_bytes, const uint8_t *const *hashes, Error *err)
+void shard_hashes_clear(ShardHashes *hashes)
 {
-    for (size_t i = 0; i < source->n_hashes; i++) {
-        uint8_t found[CHECKSUM_BYTES_MAX];
-        int r = checksum_bytes(source->hashes[i], data, n_bytes, found, err);
-        if (r == 0)
-            r = compare_hash(name, source->hashes[i], hashes[i], found, err);
-        if (r < 0)
+    for (size_t i = 0; i < hashes->n; i++)
+        (void)checksum_free(hashes->checksums[i]);
+    *hashes = (ShardHashes){0};
+}
+
+int shard_hashes_begin(ShardHashes *hashes, const ShardSource *source, Error *err)
+{
+    while (hashes->n < source->n_hashes) {
+        int r = checksum_new(source->hashes[hashes->n], &hashes->checksums[hashes->n], err);
+        if (r < 0) {
+            shard_hashes_clear(hashes);
             return r;
+        }
+        hashes->n++;
     }
     return 0;
 }
 
-static int hash_file(const char *name, int fd, uint64_t n_bytes, Checksum *const *checksums,
-                     size_t n, Error *err)
+int shard_hashes_add(ShardHashes *hashes, const char *name, const void *data, size_t n_bytes,
+                     Error *err)
+{
+    for (size_t i = 0; i < hashes->n; i++) {
+        int r = checksum_update(hashes->checksums[i], data, n_bytes);
+        if (r < 0)
+            return error_errno(err, r, "%s: cannot hash it", name);
+    }
+    return 0;
+}
+
+int shard_hashes_end(ShardHashes *hashes, const ShardSource *source, const char *name,
+                     const uint8_t *const *wanted, Error *err)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < hashes->n; i++) {
+        uint8_t found[CHECKSUM_BYTES_MAX];
+        r = checksum_finish(hashes->checksums[i], found);
+        r = r < 0 ? error_errno(err, r, "%s: cannot hash it", name)
+                  : compare_hash(name, source->hashes[i], wanted[i], found, err);
+    }
+    shard_hashes_clear(hashes);
+    return r;
+}
+
+static int hash_file(const char *name, int fd, uint64_t n_bytes, ShardHashes *hashes, Error *err)
 {
     _cleanup_free_ char *buffer = malloc(READ_BYTES);
     if (!buffer)
@@ -88,29 +118,22 @@ static int hash_file(const char *name, int fd, uint64_t n_bytes, Checksum *const
             r = fd_read_all(fd, buffer, part, at);
         if (r < 0)
             return error_errno(err, r, "%s: cannot read %zu bytes at %" PRIu64, name, part, at);
-        for (size_t i = 0; r == 0 && i < n; i++)
-            r = checksum_update(checksums[i], buffer, part);
+        r = shard_hashes_add(hashes, name, buffer, part, err);
     }
     return r;
 }
 
-int shard_verify_file(const ShardSource *source, const char *name, int fd, uint64_t n_bytes,
-                      const uint8_t *const *hashes, Error *err)
+/* By all hashes of the source in one pass. */
+static int verify_file(const ShardSource *source, const char *name, int fd, const IndexShard *info,
+                       Error *err)
 {
-    Checksum *checksums[MDS_HASHES_MAX] = {NULL};
-    int r = 0;
-    for (size_t i = 0; r == 0 && i < source->n_hashes; i++)
-        r = checksum_new(source->hashes[i], &checksums[i], err);
+    ShardHashes hashes = {0};
+    int r = shard_hashes_begin(&hashes, source, err);
     if (r == 0 && source->n_hashes > 0)
-        r = hash_file(name, fd, n_bytes, checksums, source->n_hashes, err);
-    for (size_t i = 0; r == 0 && i < source->n_hashes; i++) {
-        uint8_t found[CHECKSUM_BYTES_MAX];
-        r = checksum_finish(checksums[i], found);
-        if (r == 0)
-            r = compare_hash(name, source->hashes[i], hashes[i], found, err);
-    }
-    for (size_t i = 0; i < source->n_hashes; i++)
-        checksums[i] = checksum_free(checksums[i]);
+        r = hash_file(name, fd, info->raw_bytes, &hashes, err);
+    if (r == 0)
+        r = shard_hashes_end(&hashes, source, name, info->raw_hashes, err);
+    shard_hashes_clear(&hashes);
     return r;
 }
 
@@ -284,7 +307,7 @@ int shard_open_in_place(const ShardSource *source, const IndexShard *info, bool 
         return r;
     (void)TAKE_FD(fd); /* the shard has it */
     if (verify)
-        r = shard_verify_file(source, name, shard->fd, shard->n_bytes, info->raw_hashes, err);
+        r = verify_file(source, name, shard->fd, info, err);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(shard);
@@ -301,8 +324,7 @@ int shard_open_cached(const ShardSource *source, uint64_t number, const IndexSha
         cache_open(source->cache, shard_cache_name(source, number, name), info->raw_bytes);
     if (fd < 0)
         return -ENOENT; /* what else it may be, the fetch will meet */
-    int r =
-        verify ? shard_verify_file(source, name, fd, info->raw_bytes, info->raw_hashes, err) : 0;
+    int r = verify ? verify_file(source, name, fd, info, err) : 0;
     if (r == 0)
         r = shard_of_file(source, info, fd, ret, err);
     if (r == 0)

@@ -15,7 +15,15 @@
 
 #include "trainer/data/arrival.h"
 #include "trainer/data/cache.h"
+#include "trainer/data/checksum.h"
 #include "trainer/data/index.h"
+
+/* Memory of pieces, of piece_bytes each, for the next ones: to give it back and have it cleared anew costs
+ * as much as to fill it. Zero before, and cleared by, its owner. */
+typedef struct PieceBuffers {
+    char *buffers[8];
+    size_t n;
+} PieceBuffers;
 
 typedef struct ShardSource {
     Store *store;
@@ -26,6 +34,7 @@ typedef struct ShardSource {
     char cache_prefix[HASH_TEXT_BYTES]; /* the dataset's digest: names the files in it */
     Bell *bell;                         /* rings for what is fetched */
     size_t piece_bytes;                 /* of what is asked for at a time of a whole shard */
+    PieceBuffers *spare;                /* NULL: none are kept */
 } ShardSource;
 
 typedef struct Shard Shard;
@@ -51,11 +60,18 @@ DEFINE_CLEANUP(Shard, shard_free)
 const char *shard_name(const Shard *shard);    /* its file's URI */
 size_t shard_memory_bytes(const Shard *shard); /* held in memory; 0 for files */
 
-/* The n_bytes of a file, or of memory, by all hashes of the source in one pass. */
-int shard_verify_file(const ShardSource *source, const char *name, int fd, uint64_t n_bytes,
-                      const uint8_t *const *hashes, Error *err);
-int shard_verify_memory(const ShardSource *source, const char *name, const void *data,
-                        uint64_t n_bytes, const uint8_t *const *hashes, Error *err);
+/* All hashes of a source over bytes that come in turn. Zero before begin and after end or clear. */
+typedef struct ShardHashes {
+    size_t n;
+    Checksum *checksums[MDS_HASHES_MAX];
+} ShardHashes;
+int shard_hashes_begin(ShardHashes *hashes, const ShardSource *source, Error *err);
+int shard_hashes_add(ShardHashes *hashes, const char *name, const void *data, size_t n_bytes,
+                     Error *err);
+/* Whether they are those of the index. */
+int shard_hashes_end(ShardHashes *hashes, const ShardSource *source, const char *name,
+                     const uint8_t *const *wanted, Error *err);
+void shard_hashes_clear(ShardHashes *hashes);
 
 /* A sample's bytes, ret_range of the shard, into *buffer, which is grown as needed and belongs to the
  * caller. */

@@ -55,6 +55,7 @@ struct Shards {
     SampleRead own;             /* of shards_read() */
     Bell *own_bell;             /* where nobody gave one */
     ReadBudget own_budget;
+    PieceBuffers spare;
 };
 
 int shards_new(Store *store, Index *index, const ShardsOptions *options, Shards **ret, Error *err)
@@ -78,6 +79,7 @@ int shards_new(Store *store, Index *index, const ShardsOptions *options, Shards 
     s->source.bell = s->options.bell;
     s->source.piece_bytes =
         CLAMP(s->options.budget->most / 8, (size_t)1 << 18, (size_t)PIECE_BYTES);
+    s->source.spare = &s->spare;
     s->local = shard_source_local(&s->source);
     s->in_place = s->local && !*s->source.compression;
     s->ranged = !s->in_place && !*s->source.compression && index_has_sample_hashes(index);
@@ -205,6 +207,7 @@ Shards *shards_free(Shards *s)
     sample_read_clear(&s->own);
     while (s->oldest)
         entry_free(s, s->oldest);
+    piece_buffers_clear(&s->spare);
     (void)bell_free(s->own_bell);
     free(s->verified);
     free(s);

@@ -208,7 +208,7 @@ static void halves_are_exact(void **state)
     static float wide[65536 + 3];
     for (int i = 0; i < 65536; i++)
         all[i] = (uint16_t)i;
-    half_expand(all, 65536, wide);
+    assert_false(half_expand(all, 65536, wide));
     for (int i = 0; i < 65536; i++) {
         float f = half_to_float((uint16_t)i);
         assert_memory_equal(&f, &wide[i], 4);
@@ -241,9 +241,17 @@ static void halves_are_exact(void **state)
     uint8_t bytes[2 * 13 + 1];
     for (int i = 0; i < 13; i++)
         memcpy(bytes + 1 + 2 * i, &all[i * 4999], 2);
-    half_expand(bytes + 1, 13, wide);
+    assert_true(half_expand(bytes + 1, 13, wide));
     for (int i = 0; i < 13; i++)
         assert_memory_equal(&wide[i], &(float){half_to_float(all[i * 4999])}, 4);
+    /* One that is not finite, wherever it is. */
+    static const uint16_t bad[] = {0x7c00, 0xfc00, 0x7c01, 0xffff};
+    for (int i = 0; i < 13; i++) {
+        memcpy(bytes + 1 + 2 * i, &bad[i % 4], 2);
+        assert_false(half_expand(bytes + 1, 13, wide));
+        memcpy(bytes + 1 + 2 * i, &all[0x7bff], 2);
+        assert_true(half_expand(bytes + 1, 13, wide));
+    }
 }
 
 static void checksums_match_published_values(void **state)
