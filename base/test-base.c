@@ -11,7 +11,9 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static void error_travels_with_its_text(void **state)
 {
@@ -209,6 +211,25 @@ static void files_appear_whole_or_not_at_all(void **state)
     assert_int_equal(folder_remove(folder, &err), 0);
 }
 
+/* On a disk and in memory: a size that fits, and 256 TiB, which do not. */
+static void room_is_made_or_refused(void **state)
+{
+    (void)state;
+    FILE *const files[] = {tmpfile(), fdopen(memfd_create("room", MFD_CLOEXEC), "r+")};
+    for (size_t i = 0; i < ELEMENTSOF(files); i++) {
+        assert_non_null(files[i]);
+        struct stat st;
+        int fd = fileno(files[i]), r = fd_reserve(fd, UINT64_C(1) << 48);
+        assert_true(r == -ENOSPC || r == -EFBIG || (i == 1 && r == 0)); /* a memfd has no bound */
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(fd_reserve(fd, 10001), 0);
+        assert_int_equal(fstat(fd, &st), 0);
+        assert_int_equal(st.st_size, 10001);
+        assert_true(i == 0 || st.st_blocks == 0); /* nothing is cleared in memory */
+        assert_int_equal(fclose(files[i]), 0);
+    }
+}
+
 static void fault_settings_are_checked(void **state)
 {
     (void)state;
@@ -231,6 +252,7 @@ int main(void)
         cmocka_unit_test(exact_functions_are_close_to_libm),
         cmocka_unit_test(normal_draws_have_the_right_moments),
         cmocka_unit_test(files_appear_whole_or_not_at_all),
+        cmocka_unit_test(room_is_made_or_refused),
         cmocka_unit_test(fault_settings_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

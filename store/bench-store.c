@@ -146,38 +146,42 @@ static void get_files(Store *store, const char *folder, char *keys[], int n)
 
 /* ---- read ---- */
 
-static void read_object(Store *store, const char *key, char (*buffers)[BUFFER_BYTES])
+static uint64_t object_bytes(Store *store, const char *key)
+{
+    Error err = ERROR_INIT;
+    uint64_t n_bytes;
+    must(store_head(store, key, &n_bytes, &err), &err);
+    return n_bytes;
+}
+
+/* One object after the other, as one row of ranges. */
+static void read_objects(Store *store, char *keys[], int n)
 {
     Error err = ERROR_INIT;
     StoreRead reads[READS];
-    uint64_t n_bytes, at = 0;
-    size_t begun = 0, ended = 0;
-    must(store_head(store, key, &n_bytes, &err), &err);
-    while (at < n_bytes || ended < begun) {
-        if (at == n_bytes || begun == ended + READS) {
-            must(store_read_wait(store, &reads[ended++ % READS], &err), &err);
-            continue;
-        }
-        StoreRead *read = &reads[begun % READS];
-        *read = (StoreRead){.key = key,
-                            .offset = at,
-                            .n_bytes = (size_t)MIN(n_bytes - at, (uint64_t)BUFFER_BYTES),
-                            .buffer = buffers[begun % READS]};
-        must(store_read_begin(store, read, &err), &err);
-        at += read->n_bytes;
-        begun++;
-    }
-}
-
-static void read_objects(Store *store, char *keys[], int n)
-{
     char(*buffers)[BUFFER_BYTES] = malloc(READS * sizeof(*buffers));
     if (!buffers)
         refuse("read", "out of memory");
     memset(buffers, 1, READS * sizeof(*buffers));
     cpu_begin_sec = cpu_sec();
-    for (int i = 0; i < n; i++)
-        read_object(store, keys[i], buffers);
+
+    size_t begun = 0, ended = 0;
+    for (int i = 0; i < n; i++) {
+        const uint64_t n_bytes = object_bytes(store, keys[i]);
+        for (uint64_t at = 0; at < n_bytes; begun++) {
+            StoreRead *read = &reads[begun % READS];
+            if (begun == ended + READS)
+                must(store_read_wait(store, &reads[ended++ % READS], &err), &err);
+            *read = (StoreRead){.key = keys[i],
+                                .offset = at,
+                                .n_bytes = (size_t)MIN(n_bytes - at, (uint64_t)BUFFER_BYTES),
+                                .buffer = buffers[begun % READS]};
+            must(store_read_begin(store, read, &err), &err);
+            at += read->n_bytes;
+        }
+    }
+    while (ended < begun)
+        must(store_read_wait(store, &reads[ended++ % READS], &err), &err);
     free(buffers);
 }
 

@@ -1,6 +1,7 @@
 /* multipart.c - an object that goes up in parts: create, the parts together, complete.
  *
- * All parts but the last are equal in size (R2 wants that), larger where there would be too many.
+ * All parts but the last are equal in size (R2 wants that). Each costs the server something of its
+ * own, so that a large object has a few large ones rather than many.
  * Their bodies are slices of the caller's iovecs. Whatever fails, the upload is aborted; when the
  * server cannot be reached for that, a sweep finds it.
  *
@@ -16,7 +17,13 @@
 #include <openssl/evp.h>
 #include <string.h>
 
-enum { WINDOW_MAX = 64, ABORT_SEC = 10, REPLY_MAX = 64 << 10 };
+enum {
+    PARTS_ENOUGH = 8,           /* unless they would be larger than ... */
+    PART_BYTES_MOST = 64 << 20, /* ... what is sent again after a failure; but see S3_PARTS_MAX */
+    WINDOW_MAX = 64,
+    ABORT_SEC = 10,
+    REPLY_MAX = 64 << 10,
+};
 
 bool s3_is_multipart(const S3Options *options, uint64_t n_bytes)
 {
@@ -26,7 +33,9 @@ bool s3_is_multipart(const S3Options *options, uint64_t n_bytes)
 int s3_part_bytes(const S3Options *options, uint64_t n_bytes, uint64_t *ret, Error *err)
 {
     const uint64_t round = UINT64_C(1) << 20;
-    uint64_t part = MAX(options->part_bytes, DIV_ROUND_UP(n_bytes, (uint64_t)S3_PARTS_MAX));
+    const uint64_t few = MIN(n_bytes / PARTS_ENOUGH, (uint64_t)PART_BYTES_MOST) / round * round;
+    uint64_t part =
+        MAX(MAX(options->part_bytes, few), DIV_ROUND_UP(n_bytes, (uint64_t)S3_PARTS_MAX));
     if (part > options->part_bytes)
         part = ROUND_UP(part, round);
     if (part > S3_WHOLE_MAX)

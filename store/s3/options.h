@@ -35,7 +35,8 @@ typedef struct S3Options {
     char *ca_bundle; /* AWS_CA_BUNDLE, ca_bundle; NULL: the system's */
     S3Addressing addressing; /* SDTRAIN_S3_ADDRESSING; s3.addressing_style of the profile */
     /* Ours: SDTRAIN_S3_<NAME>, in whole numbers, with K, M, G or T (powers of 1024) for bytes. */
-    uint64_t part_bytes;    /* PART_BYTES: of a ranged get, of a multipart's part; 8M, 5M to 5G */
+    uint64_t
+        part_bytes; /* PART_BYTES: of a ranged get, of a multipart's part at least; 8M, 5M to 5G */
     int64_t connections;    /* CONNECTIONS: requests under way at most; 32, 1 to 1024 */
     uint64_t memory_bytes;  /* MEMORY_BYTES: buffers of the store's own at most; 256M, from one part
                                to 1T */

@@ -74,8 +74,12 @@ static void test_sizes(void **state)
     } cases[] = {
         {UINT64_C(1) << 20, 8 << 20},
         {UINT64_C(8) << 20, 8 << 20},
-        {UINT64_C(80000) << 20, 8 << 20},           /* 10,000 parts */
-        {(UINT64_C(80000) << 20) + 1, 9 << 20},     /* one byte more */
+        {UINT64_C(71) << 20, 8 << 20},
+        {UINT64_C(72) << 20, 9 << 20}, /* eight parts */
+        {UINT64_C(256) << 20, 32 << 20},
+        {UINT64_C(513) << 20, 64 << 20},
+        {UINT64_C(640000) << 20, 64 << 20},         /* 10,000 parts */
+        {(UINT64_C(640000) << 20) + 1, 65 << 20},   /* one byte more */
         {UINT64_C(5) << 40, UINT64_C(525) << 20},   /* 5 TiB */
         {UINT64_C(50000) << 30, UINT64_C(5) << 30}, /* all that S3 can hold in parts */
     };

@@ -100,8 +100,9 @@ static void make_dataset(const char *uri, int64_t n_samples)
     MdsColumn columns[2];
     MdsSchema schema;
     static const char *const hashes[] = {"xxh3_64"};
-    const MdsWriterOptions options = {
-        .hashes = hashes, .n_hashes = 1, .size_limit = MDS_SIZE_LIMIT_DEFAULT};
+    const MdsWriterOptions options = {.hashes = hashes,
+                                      .n_hashes = 1,
+                                      .size_limit = MDS_SIZE_LIMIT_DEFAULT};
     _cleanup_(store_freep) Store *store = NULL;
     _cleanup_(mds_writer_freep) MdsWriter *writer = NULL;
     _cleanup_free_ uint16_t *latents = malloc(2 * LATENTS), *text = malloc(2 * TEXT);
