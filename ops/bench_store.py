@@ -20,39 +20,37 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.path.join(ROOT, "build/release/bin")
 BUCKET = "bench"
 MIB, GIB = 1 << 20, 1 << 30
+DEVICE_BYTES = 8 * GIB
 sys.path.insert(0, os.path.join(ROOT, "tests/s3"))
 
 import s3client  # noqa: E402
 
 
 class Store:
-    """A gateway with bluestore in a file (in memory, all of it there before anything is measured; or a sparse one where
-    there is more room), an open bucket, and a folder in memory."""
+    """A gateway with bluestore in memory, all of it there before anything is measured, an open bucket, and a folder in
+    memory."""
 
-    def __init__(self, o, in_memory=True):
+    def __init__(self, o):
         self.folder = os.path.join(o.dir, "store")
         shutil.rmtree(self.folder, ignore_errors=True)
         os.makedirs(self.folder)
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else self.folder
         self.files = tempfile.mkdtemp(prefix="sdtrain-bench-", dir=memory)
-        n_bytes, folder = (8 * GIB, self.files) if in_memory else (24 * GIB, self.folder)
         self.cores = sorted(os.sched_getaffinity(0))
         half = len(self.cores) // 2
         os.sched_setaffinity(0, self.cores[half:])  # the gateway has its parent's
         self.gateway = subprocess.Popen(
-            [sys.executable, ROOT + "/tests/s3/gateway", "--store", "bluestore", "--bytes", str(n_bytes),
-             "--dir", folder + "/gateway"], stdout=subprocess.PIPE, text=True)
+            [sys.executable, ROOT + "/tests/s3/gateway", "--store", "bluestore", "--bytes", str(DEVICE_BYTES),
+             "--dir", self.path("gateway")], stdout=subprocess.PIPE, text=True)
         if half > 0:
             os.sched_setaffinity(0, self.cores[:half])
         line = self.gateway.stdout.readline()
         if not line:
             raise SystemExit("ops/bench: the gateway did not start")
         server = json.loads(line)
-        if in_memory:
-            with open(folder + "/gateway/osd/block", "r+b") as block:
-                os.posix_fallocate(block.fileno(), 0, n_bytes)
-            with tempfile.TemporaryFile(dir=memory) as file:  # a virtual machine's memory is slow the first time
-                os.posix_fallocate(file.fileno(), 0, 4 * GIB)
+        with open(self.path("gateway/osd/block"), "r+b") as block, tempfile.TemporaryFile(dir=self.files) as file:
+            os.posix_fallocate(block.fileno(), 0, DEVICE_BYTES)
+            os.posix_fallocate(file.fileno(), 0, 4 * GIB)  # a virtual machine's memory is slow the first time
         self.endpoint = server["endpoint"]
         # nothing of whoever runs this: a proxy, a profile, a CA
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "SDTRAIN_S3_")) and
@@ -331,33 +329,33 @@ def store_throughput(o, say, report, load):
 
 def store_cost(o, say, report, load):
     """CPU seconds a GiB moved from and to memory; memory beyond that of one byte moved, objects to 4 GiB, budget 64 MiB"""
-    budget, sizes = 64, (256 * MIB, GIB) if o.quick else (256 * MIB, GIB, 4 * GIB)
+    budget, sizes, rounds = 64, (256 * MIB, GIB) if o.quick else (256 * MIB, GIB, 4 * GIB), 1 if o.quick else 3
     settings = {"SDTRAIN_S3_MEMORY_BYTES": "%dM" % budget, "SDTRAIN_S3_SIGN_PAYLOAD": "off"}
     verbs = ("put", "get", "get_to_file")
-    cpu, peak = {verb: [] for verb in verbs}, {verb: [] for verb in verbs}
+    cpu, peak = {verb: [] for verb in verbs}, {verb: {} for verb in verbs}
     before = load()
-    with Store(o, in_memory=False) as store:
-        program, uri, out = BIN + "/bench-store", "s3://" + BUCKET, store.folder + "/got"
+    with Store(o) as store:
+        program, uri, out = BIN + "/bench-store", "s3://" + BUCKET, store.path("to")
         os.mkdir(out)
-        for size in (1, *sizes):
+        for size in (1, *sizes * rounds):
             for verb, command in (("put", ["fill", uri, "object", str(size)]), ("get", ["read", uri, "object"]),
                                   ("get_to_file", ["get", uri, out, "object"])):
                 [line] = store.ask(program, *command, **settings)
-                peak[verb].append(line["peak_mib"])
-                cpu[verb].append(line["cpu_s"] / (size / GIB))
-                if size > 1:
-                    say("%s of %d MiB: %.2f s of CPU a GiB, %.1f MiB" % (verb, size / MIB, cpu[verb][-1], peak[verb][-1]))
+                peak[verb][size] = max(line["peak_mib"], peak[verb].get(size, 0))
+                if size >= GIB:  # so that what each process costs does not weigh
+                    cpu[verb].append(line["cpu_s"] / (size / GIB))
+                    say("%s of %d MiB: %.2f s of CPU a GiB" % (verb, size / MIB, cpu[verb][-1]))
             if os.path.getsize(out + "/object") != size:
                 raise SystemExit("ops/bench: an object of %d bytes came as %d" % (size, os.path.getsize(out + "/object")))
             os.unlink(out + "/object")
             store.empty()
     for verb in ("put", "get"):
-        more = {"to_file": round(statistics.median(cpu["get_to_file"][1:]), 2)} if verb == "get" else {}
-        report("store_%s_cpu" % verb, "core s/GiB", 0.5, cpu[verb][1:], before, **more)
+        more = {"to_file": round(statistics.median(cpu["get_to_file"]), 2)} if verb == "get" else {}
+        report("store_%s_cpu" % verb, "core s/GiB", 0.5, cpu[verb], before, **more)
     for name, verb in (("put", "put"), ("get", "get_to_file")):
-        more = [mib - peak[verb][0] for mib in peak[verb][1:]]
-        report("store_%s_memory" % name, "MiB", budget, [max(more)], before, one_byte_mib=round(peak[verb][0], 1),
-               by_object={"%d MiB" % (size // MIB): round(mib, 1) for size, mib in zip(sizes, more)})
+        more = {size: peak[verb][size] - peak[verb][1] for size in sizes}
+        report("store_%s_memory" % name, "MiB", budget, [max(more.values())], before, one_byte_mib=round(peak[verb][1], 1),
+               by_object={"%d MiB" % (size // MIB): round(mib, 1) for size, mib in more.items()})
 
 
 # ---- what the trainer makes of it ----

@@ -411,6 +411,8 @@ class Connection:
                 head = await read_head(reader, Head)
                 if head is None:
                     raise Reset("the server closed the connection")
+                if len(head.first) < 2 or not head.first[1].isdigit():
+                    raise Reset("a reply without a status")
                 request.status = int(head.first[1])
                 if request.status >= 200:
                     break

@@ -1,6 +1,6 @@
 /* fuzz-mds.c - bytes as a shard: its table, its samples, its arrays and numbers. The first byte
  * picks the schema. */
-#include "trainer/data/mds.h"
+#include "trainer/data/shard.h"
 
 #include <string.h>
 
@@ -21,6 +21,27 @@ static void try_field(const MdsColumn *column, MdsField field)
     }
     (void)mds_integer_decode(column, field, &integer, NULL); /* only that it is safe */
     (void)mds_double_decode(column, field, &number, NULL);
+}
+
+/* The shard's size, then its table: what passes leads nowhere but into the shard. */
+static void try_table(const uint8_t *data, size_t n)
+{
+    const size_t n_words = n / 4;
+    if (n_words < 4)
+        return;
+    uint32_t *words = malloc(4 * n_words);
+    assert(words);
+    memcpy(words, data, 4 * n_words);
+    const uint32_t *table = words + 1;
+    const IndexShard info = {.raw_bytes = words[0], .n_samples = n_words - 3};
+    assert(shard_table_bytes(info.n_samples) == 4 * (n_words - 1));
+    bool good = shard_table_check("fuzz", table, &info, NULL) == 0;
+    for (uint32_t i = 0; good && i < info.n_samples; i++) {
+        uint32_t range[2];
+        if (shard_table_range("fuzz", table, i, &info, range, NULL) == 0)
+            assert(range[0] >= 4 * (n_words - 1) && range[0] <= range[1] && range[1] <= words[0]);
+    }
+    free(words);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
@@ -52,5 +73,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         }
     for (int i = 0; i < 4; i++)
         try_field(&columns[i], (MdsField){data + 1, n - 1});
+    try_table(data, n);
     return 0;
 }
