@@ -53,7 +53,7 @@ int fd_reserve(int fd, uint64_t n_bytes)
     struct statfs fs;
     if (fstatfs(fd, &fs) < 0)
         return -errno;
-    if (can_reserve(&fs)) {
+    if (n_bytes > 0 && can_reserve(&fs)) {
         if (fallocate(fd, 0, 0, (off_t)n_bytes) == 0)
             return 0;
         if (errno != EOPNOTSUPP)

@@ -46,18 +46,23 @@ def said(incident):
     return "%s: %s" % (incident["cause"], evidence[:80])
 
 
+def put_file(name, text, group):
+    part = os.path.join(RESULTS, ".%s.%s" % (name, group))
+    with open(part, "w") as file:
+        file.write(text)
+    os.replace(part, os.path.join(RESULTS, name))
+
+
 def write_table(group, rows):
-    """This group's rows as JSON, and all groups' rows as one page."""
+    """This group's rows as JSON, and all groups' rows as one page. Groups run side by side: each file is whole."""
     os.makedirs(RESULTS, exist_ok=True)
-    with open(os.path.join(RESULTS, group + ".json"), "w") as file:
-        json.dump([dict(zip(COLUMNS, row.line())) for row in rows], file, indent=1)
+    put_file(group + ".json", json.dumps([dict(zip(COLUMNS, row.line())) for row in rows], indent=1), group)
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     for name in sorted(os.listdir(RESULTS)):
         if name.endswith(".json"):
             with open(os.path.join(RESULTS, name)) as file:
                 lines += ["| " + " | ".join(row[column] for column in COLUMNS) + " |" for row in json.load(file)]
-    with open(os.path.join(RESULTS, "chaos-table.md"), "w") as file:
-        file.write("\n".join(lines) + "\n")
+    put_file("chaos-table.md", "\n".join(lines) + "\n", group)
 
 
 class ChaosCase(LabCase):

@@ -128,7 +128,13 @@ class Nodes(ChaosCase):
         self.records = self.settle("what was before two at once")
         nodes = [self.node_of(rank) for rank in range(SIZE)]
         pids = [self.trainer(rank) for rank in range(2)]
-        self.scenario("two-trainers", lambda: (os.kill(pids[0], signal.SIGKILL), os.kill(pids[1], signal.SIGSEGV)),
+
+        def inject():
+            os.kill(pids[1], signal.SIGSTOP)  # so that it does not end of the other's death before its own signal
+            os.kill(pids[0], signal.SIGKILL)
+            os.kill(pids[1], signal.SIGSEGV)
+            os.kill(pids[1], signal.SIGCONT)
+        self.scenario("two-trainers", inject,
                       Row("SIGKILL and SIGSEGV of two trainers at once", ["trainer-died"], nodes=nodes[:2], most=2,
                           outcome="same nodes, next world"))
         self.records = self.settle("two-trainers")
