@@ -15,6 +15,8 @@
 
 enum {
     READ_TRIES = 3,    /* of an object that changes */
+    CHECK_TRIES = 5,   /* of one that is not what its ETag says */
+    SAME_BELIEVED = 3, /* of these, one after the other the same */
     FETCH_WINDOW = 16, /* ranges in memory at most, and a quarter of the budget */
 };
 
@@ -246,18 +248,21 @@ static bool is_of_etag(const char *etag, const char *data, size_t n_bytes, char 
 }
 
 /* With one request. Bytes that disagree with their ETag were turned on their way, or the ETag is no
- * MD5 (SSE-KMS): they are read again, and the same bytes twice are believed. */
+ * MD5 and the server does not say so: they are read again, and the same bytes three times are
+ * believed. */
 static int get_checked(S3Store *s3, S3Request *request)
 {
     char md5[33] = "", last[33] = "";
     const S3Request asked = *request;
-    for (int tries = 0; tries < READ_TRIES; tries++) {
+    for (int tries = 0, same = 0; tries < CHECK_TRIES; tries++) {
         *request = asked;
         int r = s3_do(s3->client, request, NULL);
-        if (r < 0 ||
+        if (r < 0 || request->reply.etag_opaque ||
             is_of_etag(request->reply.etag, request->text ? request->text : "", request->n_text,
-                       md5) ||
-            strcmp(md5, last) == 0)
+                       md5))
+            return r;
+        same = strcmp(md5, last) == 0 ? same + 1 : 1;
+        if (same == SAME_BELIEVED)
             return r;
         memcpy(last, md5, sizeof(last));
         free(request->text);
@@ -265,7 +270,7 @@ static int get_checked(S3Store *s3, S3Request *request)
     }
     request->result = -EIO;
     return error_set(&request->error, -EIO,
-                     "read %d times, always with other bytes: MD5 %s, but ETag %s", READ_TRIES,
+                     "read %d times, always with other bytes: MD5 %s, but ETag %s", CHECK_TRIES,
                      last, request->reply.etag);
 }
 

@@ -62,6 +62,7 @@ int reply_delete(const char *body, size_t n_bytes, S3Error *ret_first, char **re
 
 typedef struct ReplyHeaders {
     char etag[STORE_VERSION_MAX]; /* without its quotes */
+    bool etag_opaque;             /* never an MD5: encrypted with a key of KMS's or the client's */
     char mark[64];                /* x-amz-meta-sdtrain-put: which put made it; see put.c */
     char region[64];              /* x-amz-bucket-region */
     char location[1024];

@@ -133,6 +133,10 @@ static int set_header(ReplyHeaders *h, const char *name, const char *value)
         return parse_range(h, value);
     } else if (strcasecmp(name, "ETag") == 0) {
         set_etag(h, value);
+    } else if (strcasecmp(name, "x-amz-server-side-encryption") == 0) {
+        h->etag_opaque |= strncasecmp(value, "aws:kms", 7) == 0; /* AES256 is not */
+    } else if (strcasecmp(name, "x-amz-server-side-encryption-customer-algorithm") == 0) {
+        h->etag_opaque = true;
     } else if (strcasecmp(name, "x-amz-meta-sdtrain-put") == 0) {
         set_text(h->mark, sizeof(h->mark), value);
     } else if (strcasecmp(name, "Location") == 0) {

@@ -439,6 +439,16 @@ static void test_headers(void **state)
     assert_string_equal(h.location, "http://b.s3.eu-west-1.amazonaws.com/k");
     assert_int_equal(h.retry_after_sec, 3);
 
+    static const char *const encrypted[] = {
+        "x-amz-server-side-encryption: AES256",
+        "x-amz-server-side-encryption: aws:kms",
+        "x-amz-server-side-encryption: aws:kms:dsse",
+        "x-amz-server-side-encryption-customer-algorithm: AES256",
+    };
+    assert_false(h.etag_opaque);
+    for (size_t i = 0; i < ELEMENTSOF(encrypted); i++)
+        assert_int_equal(headers_of(&encrypted[i], 1).etag_opaque, i > 0);
+
     static const char *const status[] = {"HTTP/1.1 200 OK"};
     reply_headers_add(&h, status[0], strlen(status[0]));
     assert_false(h.has_length || h.has_range || h.has_crc32c);

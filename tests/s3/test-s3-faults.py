@@ -242,9 +242,11 @@ class Faults(StoreTest):
             self.assertEqual(self.get("it"), data)
             self.fired(rule)
         self.proxy.do("add", rules=[{"fault": "corrupt", "match": {"method": "GET"}, "at": at, "skip": at, "count": 1}
-                                    for at in range(3)])
+                                    for at in range(5)])
         self.refused(EIO, "ETag", "get", "it")
         self.assertEqual(self.get("it"), data)
+        self.proxy.do("add", rules=[{"fault": "corrupt", "match": {"method": "GET"}, "at": 7, "count": 2}])
+        self.assertEqual(self.get("it"), data)  # the same twice is not believed yet
 
     def test_stalls(self):
         """Longer than SDTRAIN_S3_STALL_SEC, at once in all phases of a request."""
