@@ -113,6 +113,16 @@ static bool has_health(Lab *lab, const void *part)
     return value && strstr(value, part);
 }
 
+/* What the daemon keeps of the kernel's log for its next life. */
+static bool has_kept(Lab *lab, const void *part)
+{
+    char path[400];
+    _cleanup_free_ char *text = NULL;
+    size_t n;
+    (void)snprintf(path, sizeof(path), "%s/node0/run/health/kernel-log.json", lab_folder(lab));
+    return file_read(path, 65536, &text, &n, NULL) == 0 && strstr(text, part);
+}
+
 static void expect_answer(const char *answer, const char *part)
 {
     if (!strstr(answer, part))
@@ -148,6 +158,8 @@ static void test_xid_isolates_at_once(_unused_ void **state)
     log_kernel(&h, "4,1102,3,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n");
     lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "Xid 79 on 0000:3b:00"}));
     lab_wait(h.lab, has_health, "a reboot, then sdctl node uncordon");
+    /* the kernel would tell a killed daemon's successor all of it again; a FIFO tells it once */
+    lab_wait(h.lab, has_kept, "\"next\":1103");
 
     (void)kill(h.node->pid, SIGKILL); /* our own child, not yet reaped */
     (void)lab_wait_end(h.lab, h.node);
