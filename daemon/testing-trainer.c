@@ -165,8 +165,13 @@ static void save(Fake *f)
                         .digest = {2, (uint64_t)f->step}};
     (void)snprintf(m.uri, sizeof(m.uri), "file:///fake/step%lld-g%lld/manifest.json",
                    (long long)f->step, (long long)f->assign.generation);
+    ChannelMessage stage = {.type = CHANNEL_STAGE,
+                            .generation = f->assign.generation,
+                            .step = f->step,
+                            .stage = STAGE_SAVING};
     f->saving = true;
     f->save = false;
+    say(&stage); /* etcd may be silent for longer than a step may take */
     say(&m);
     while (f->saving)
         listen_for(f, -1);
