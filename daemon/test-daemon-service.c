@@ -194,10 +194,10 @@ static bool stands_still(_unused_ Lab *lab, const void *node)
 static void test_a_hung_loop_does_not_feed_the_watchdog(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = start_lab();
-    LabNode *node =
-        lab_start_node(lab, 0,
-                       "\"trainer_environment\": [\"FAKE_STEPS=1000000\", \"FAKE_SAVE_EVERY=4\"]",
-                       "commit-write=stall");
+    LabNode *node = lab_start_node(lab, 0,
+                                   "\"lease_sec\": 4, \"trainer_environment\": "
+                                   "[\"FAKE_STEPS=1000000\", \"FAKE_SAVE_EVERY=4\"]",
+                                   "commit-write=stall");
     expect(lab, "WATCHDOG=1");
     lab_put_spec(lab, "a");
     (void)lab_put_world(lab, "a", 1, (LabRun[]){{0, 1}}, 1);
