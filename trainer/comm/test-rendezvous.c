@@ -8,8 +8,11 @@
 #include "trainer/comm/rendezvous_wire.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -215,6 +218,40 @@ static void nobody_at_the_address_is_an_error_at_once(void **state)
     assert_null(nowhere);
 }
 
+static void *bring_up_later(void *arg)
+{
+    (void)arg;
+    usleep(300000); /* so that the first try most likely fails; the test holds either way */
+    assert(system("ip address add 198.51.100.1/32 dev lo") == 0);
+    return NULL;
+}
+
+/* In a network of the test's own: there is no way to the address at first. */
+static void a_host_that_cannot_be_reached_yet_is_waited_for(void **state)
+{
+    (void)state;
+    _cleanup_fd_ int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+    assert_true(home >= 0);
+    if (unshare(CLONE_NEWNET) < 0)
+        skip(); /* only root may */
+    assert_int_equal(system("ip link set lo up"), 0);
+    Error err = ERROR_INIT;
+    Rendezvous *store = NULL;
+    char address[64];
+    assert_int_equal(rendezvous_new("0.0.0.0", 1, &store, &err), 0);
+    (void)snprintf(address, sizeof(address), "198.51.100.1%s",
+                   strrchr(rendezvous_address(store), ':'));
+    assert_int_equal(rendezvous_set(address, "a", "b", 1, in(300000), &err), -ENETUNREACH);
+
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, bring_up_later, NULL), 0);
+    if (rendezvous_set(address, "a", "b", 1, in(MINUTE), &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    store = rendezvous_free(store);
+    assert_int_equal(setns(home, CLONE_NEWNET), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +261,7 @@ int main(void)
         cmocka_unit_test(idle_connections_neither_block_nor_stay),
         cmocka_unit_test(the_store_is_bounded),
         cmocka_unit_test(nobody_at_the_address_is_an_error_at_once),
+        cmocka_unit_test(a_host_that_cannot_be_reached_yet_is_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
