@@ -5,8 +5,8 @@
  *     testing_etcd_kill(etcd, testing_etcd_leader(etcd));
  *
  * Members live in a temporary folder, on free ports of 127.0.0.1, with a heartbeat of 50 ms, an
- * election timeout of 500 ms and, but for TESTING_ETCD_DISKS, no fsync. They die with this process (PDEATHSIG), however it ends;
- * the folder goes with testing_etcd_stop(), or at exit.
+ * election timeout of 500 ms and, but for TESTING_ETCD_DISKS, no fsync. They die with this process
+ * (PDEATHSIG), however it ends; the folder goes with testing_etcd_stop(), or at exit.
  *
  * Ownership: testing_etcd_start() gives the caller a TestingEtcd; testing_etcd_stop() accepts NULL.
  *            Strings returned live as long as it.
