@@ -1,9 +1,9 @@
 /* index_open.c - finds the compact index of a dataset, fetches it or has it made; see index.h. */
 #include "base/file.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "trainer/data/cache.h"
 #include "trainer/data/index.h"
+#include "trainer/data/index_origin.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,50 +12,15 @@
 
 enum {
     READ_BYTES = 1 << 20,
-    ORIGIN_BYTES_MAX = 64 << 10,
     FETCH_ATTEMPTS = 3,  /* of an index that comes corrupted */
     LOCK_WAIT_SEC = 900, /* while another rank of the node fetches or makes the same index */
 };
 
-/* ---- origin: which index.json a compact index was made of ---- */
-
-typedef struct Origin {
-    char version[STORE_VERSION_MAX]; /* of index.json, as store_version() tells it */
-    Hash source;                     /* of its bytes */
-} Origin;
-
-static char *origin_format(Store *store, const Origin *origin)
+static int keep_origin(const char *path, const IndexOrigin *origin, Error *err)
 {
-    char hash[HASH_TEXT_BYTES];
-    _cleanup_json_ json_t *root =
-        json_pack("{s:i,s:s,s:s,s:s}", "v", 1, "uri", store_uri(store), "version", origin->version,
-                  "source", hash_format(origin->source, hash));
-    return root ? json_dumps(root, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
-}
-
-static int origin_parse(const char *name, const char *text, size_t n_bytes, Origin *ret, Error *err)
-{
-    _cleanup_json_ json_t *root = NULL;
-    char hash[HASH_TEXT_BYTES] = "";
-    int64_t v;
-    int r = json_parse(name, text, n_bytes, &root, err);
-    if (r < 0)
-        return r;
-    JsonReader j = json_open(name, root, JSON_ANY_KEYS, err);
-    json_get_int(&j, "v", JSON_REQUIRED, 1, 1, &v);
-    json_get_text(&j, "version", JSON_REQUIRED, ret->version, sizeof(ret->version));
-    if (json_get_text(&j, "source", JSON_REQUIRED, hash, sizeof(hash)) &&
-        hash_parse(hash, &ret->source) < 0)
-        json_refuse(&j, "source", "\"%s\" is no hash", hash);
-    return json_close(&j);
-}
-
-static int origin_keep(Store *store, const char *path, const Origin *origin, Error *err)
-{
-    _cleanup_free_ char *text = origin_format(store, origin);
-    if (!text)
-        return error_set(err, -ENOMEM, "out of memory");
-    return file_write(path, text, strlen(text), FILE_SYNC, err);
+    _cleanup_free_ char *text = NULL;
+    int r = index_origin_format(origin, &text, err);
+    return r < 0 ? r : file_write(path, text, strlen(text), FILE_SYNC, err);
 }
 
 static int no_dataset(Store *store, int r, Error *err)
@@ -92,11 +57,11 @@ static int open_copy(const Copy *copy, const char *version, Index **ret)
 {
     _cleanup_free_ char *text = NULL;
     size_t n_bytes;
-    Origin origin;
+    IndexOrigin origin;
     Error err = ERROR_INIT;
-    int r = file_read(copy->origin, ORIGIN_BYTES_MAX, &text, &n_bytes, &err);
+    int r = file_read(copy->origin, INDEX_ORIGIN_MAX, &text, &n_bytes, &err);
     if (r == 0)
-        r = origin_parse(copy->origin, text, n_bytes, &origin, &err);
+        r = index_origin_parse(copy->origin, text, n_bytes, &origin, &err);
     if (r == 0 && strcmp(origin.version, version) != 0)
         return 0;
     if (r == 0)
@@ -142,11 +107,11 @@ static int find_source(Store *store, const char *version, Hash *ret, Error *err)
     _cleanup_free_ char *text = NULL;
     size_t n_bytes;
     uint64_t n_source;
-    Origin origin;
+    IndexOrigin origin;
     Error why = ERROR_INIT;
-    int r = store_get(store, INDEX_ORIGIN, ORIGIN_BYTES_MAX, &text, &n_bytes, &why);
+    int r = store_get(store, INDEX_ORIGIN, INDEX_ORIGIN_MAX, &text, &n_bytes, &why);
     if (r == 0)
-        r = origin_parse(INDEX_ORIGIN, text, n_bytes, &origin, &why);
+        r = index_origin_parse(INDEX_ORIGIN, text, n_bytes, &origin, &why);
     if (r == 0 && strcmp(origin.version, version) == 0) {
         *ret = origin.source;
         return 0;
@@ -259,9 +224,9 @@ static int make_copy(Store *store, const Copy *copy, const char *version, Index 
     if (r == 0 && (fdatasync(fd) < 0 || rename(copy->part, copy->path) < 0))
         r = error_errno(err, -errno, "cannot keep %s", copy->path);
     if (r == 0) {
-        Origin origin = {.source = index_source(index)};
+        IndexOrigin origin = {.source = index_source(index)};
         memcpy(origin.version, version, sizeof(origin.version));
-        r = origin_keep(store, copy->origin, &origin, err);
+        r = keep_origin(copy->origin, &origin, err);
     }
     if (r < 0) {
         (void)unlink(copy->part); /* it may have its name already */
@@ -386,12 +351,12 @@ static int put_beside(Store *store, const char *bytes, size_t n_bytes, const cha
         r = index_map(path_of_fd(fd, path), NULL, &index, err);
     if (r < 0)
         return r;
-    Origin origin = {.source = index_source(index)};
+    IndexOrigin origin = {.source = index_source(index)};
     (void)snprintf(origin.version, sizeof(origin.version), "%s", version);
-    _cleanup_free_ char *text = origin_format(store, &origin);
-    if (!text)
-        return error_set(err, -ENOMEM, "out of memory");
-    r = store_delete(store, INDEX_ORIGIN, err);
+    _cleanup_free_ char *text = NULL;
+    r = index_origin_format(&origin, &text, err);
+    if (r == 0)
+        r = store_delete(store, INDEX_ORIGIN, err);
     if (r == 0)
         r = replace(store, INDEX_NAME, bytes, n_bytes, err);
     if (r == 0)

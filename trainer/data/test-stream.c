@@ -581,6 +581,20 @@ static void an_unchanged_dataset_costs_one_request(void **state)
     scratch_remove(&f.scratch);
 }
 
+/* A prefix need not be UTF-8, as JSON must. */
+static void a_prefix_of_any_bytes_has_an_index(void **state)
+{
+    (void)state;
+    Fixture f;
+    char uri[PATH_MAX + 8], folder[PATH_MAX];
+    begin(&f, &(Kind){NULL, "xxh3_64", true, true}, uri);
+    (void)scratch_path(&f.scratch, "caf\xe9", folder);
+    assert_int_equal(rename(f.folders[0], folder), 0);
+    memcpy(f.folders[0], folder, sizeof(folder));
+    make_index(&f, true);
+    scratch_remove(&f.scratch);
+}
+
 /* An index that comes corrupted is fetched again, not made anew: it would lack the hashes. */
 static void an_index_that_comes_corrupted_is_fetched_again(void **state)
 {
@@ -650,6 +664,7 @@ int main(void)
         cmocka_unit_test(a_full_disk_is_a_slower_run),
         cmocka_unit_test(nobody_waits_for_ever),
         cmocka_unit_test(an_unchanged_dataset_costs_one_request),
+        cmocka_unit_test(a_prefix_of_any_bytes_has_an_index),
         cmocka_unit_test(an_index_that_comes_corrupted_is_fetched_again),
         cmocka_unit_test(a_damaged_copy_of_the_index_is_fetched_again),
     };
