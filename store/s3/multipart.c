@@ -321,7 +321,7 @@ static int upload(Upload *u, Error *err)
     int r = create(u, err);
     if (r == 0)
         r = put_parts(u, err);
-    if (r == 0 && (r = fault("store.put.half")) < 0)
+    if (r == 0 && ((r = fault("store.put.half")) < 0 || (r = fault("store.put.parts")) < 0))
         (void)error_errno(err, r, "cannot write %s/%s", put->s3->store.uri, put->key);
     return r == 0 ? complete(u, err) : r;
 }

@@ -10,7 +10,7 @@
  * obey, it looks first.
  *
  * Fault points: store.put.before, store.put.half (between the parts and their completion; before a
- * single PUT), store.put.after.
+ * single PUT), store.put.parts (the former, of parts alone), store.put.after.
  */
 #include "base/clock.h"
 #include "base/fault.h"
