@@ -5,11 +5,14 @@
 #include "base/hash.h"
 #include "store/s3/objects.h"
 
+#include <endian.h>
 #include <inttypes.h>
+#include <openssl/evp.h>
 #include <string.h>
 
 typedef struct Object {
     char *name, *data, mark[64];
+    char crc32c[S3_CRC32C_BYTES]; /* of a part that was sent with one */
     size_t n_bytes;
     unsigned version;
 } Object;
@@ -252,6 +255,12 @@ static void serve_part(S3Request *q)
     free(part->data);
     part->data = gather(q, &part->n_bytes);
     part->version = ++serial;
+    part->crc32c[0] = '\0';
+    if (q->checksum && fake.sends_crc32c) {
+        const uint32_t big = htobe32(crc32c(0, part->data, part->n_bytes));
+        EVP_EncodeBlock((unsigned char *)part->crc32c, (const unsigned char *)&big, sizeof(big));
+        memcpy(q->sent_crc32c, part->crc32c, sizeof(part->crc32c));
+    }
     fake.part_bytes_least = MIN(fake.part_bytes_least, part->n_bytes);
     fake.part_bytes_most = MAX(fake.part_bytes_most, part->n_bytes);
     set_etag(q, part->version);
@@ -268,10 +277,12 @@ static void serve_complete(S3Request *q)
     (void)snprintf(fake.complete_body, sizeof(fake.complete_body), "%s", asked);
     const char *at = asked;
     for (size_t i = 0; i < upload->n_parts; i++) {
-        char expected[100];
+        char expected[160];
+        const char *crc = upload->parts[i].crc32c;
         int n = snprintf(expected, sizeof(expected),
-                         "<PartNumber>%zu</PartNumber><ETag>&quot;v%u&quot;</ETag>", i + 1,
-                         upload->parts[i].version);
+                         "<PartNumber>%zu</PartNumber><ETag>&quot;v%u&quot;</ETag>%s%s%s</Part>",
+                         i + 1, upload->parts[i].version, *crc ? "<ChecksumCRC32C>" : "", crc,
+                         *crc ? "</ChecksumCRC32C>" : "");
         at = strstr(at, expected);
         check(at && n > 0, "a part is missing in what completes");
         n_bytes += upload->parts[i].n_bytes;
