@@ -4,9 +4,9 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "store/testing-far.h"
 #include "trainer/data/cache.h"
 #include "trainer/data/index.h"
-#include "trainer/data/testing-far.h"
 #include "trainer/data/testing-loader.h"
 
 #include <dirent.h>
