@@ -239,7 +239,9 @@ static void node_up(FakeNode *n)
 {
     n->incarnation = clock_realtime_usec();
     n->generation = 0;
-    if (etcd_lease_new(n->fleet->etcd, LEASE_SEC, on_lease, n, &n->lease) < 0)
+    char key[KEY_MAX];
+    if (etcd_lease_new(n->fleet->etcd, LEASE_SEC, key_of("fleet", KEY_NODES, n->name, key),
+                       on_lease, n, &n->lease) < 0)
         give_up("cannot ask for a lease");
 }
 

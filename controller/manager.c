@@ -484,7 +484,9 @@ static int connect_etcd(Manager *m, Error *err)
     r = etcd_watch_prefix(m->etcd, key_prefix(m->config->cluster, -1, prefix), on_watch, m,
                           &m->watch);
     if (r >= 0)
-        r = etcd_lease_new(m->etcd, m->config->lease_sec, on_lease, m, &m->lease);
+        r = etcd_lease_new(m->etcd, m->config->lease_sec,
+                           key_prefix(m->config->cluster, KEY_LEADER, prefix), on_lease, m,
+                           &m->lease);
     if (r >= 0)
         r = etcd_election_new(m->etcd, key_prefix(m->config->cluster, KEY_LEADER, prefix),
                               m->config->name, m->lease, on_election, m, &m->election);

@@ -134,7 +134,7 @@ static void what_the_store_costs_is_told(void **state)
     ProgressRecord progress = {.generation = 2,
                                .step = 12,
                                .steps = 100,
-                               .unsaved_since_usec = clock_realtime_usec() - 95 * USEC_PER_SEC,
+                               .unsaved_since_usec = clock_realtime_usec() - 61 * USEC_PER_SEC,
                                .save_error = "s3://b/c: no answer",
                                .waits_since_usec = UINT64_C(1700000040000000),
                                .waits_rank = 1};

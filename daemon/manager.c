@@ -272,7 +272,9 @@ static int open_etcd(Manager *m, Error *err)
     if (r < 0)
         return r;
     m->contact_usec = clock_boottime_usec();
-    r = etcd_lease_new(m->etcd, c->lease_sec, on_lease, m, &m->lease);
+    char key[KEY_MAX];
+    r = etcd_lease_new(m->etcd, c->lease_sec, key_of(c->cluster, KEY_NODES, c->node, key), on_lease,
+                       m, &m->lease);
     if (r < 0)
         return error_errno(err, r, "cannot ask for a lease");
     return watches_open(m, err);

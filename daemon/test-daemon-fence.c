@@ -80,7 +80,8 @@ static bool has_progress_beyond(Lab *lab, const void *userdata)
 static void test_silent_etcd_stops_nothing(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
-    LabNode *node = start_training(lab, ENDLESS ", \"FAKE_SAVE_EVERY=50\"", "", NULL);
+    LabNode *node =
+        start_training(lab, ENDLESS ", \"FAKE_SAVE_EVERY=50\"", "\"lease_sec\": 3", NULL);
     lab_wait(lab, lab_has_commits, &(LabCommits){"a", 1});
     int pid = pid_of(lab, 1);
     int pidfds[2];
@@ -102,12 +103,12 @@ static void test_silent_etcd_stops_nothing(_unused_ void **state)
 static void test_fence(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
-    LabNode *node = start_training(lab, ENDLESS, "\"fence_sec\": 3", NULL);
+    LabNode *node = start_training(lab, ENDLESS, "\"lease_sec\": 4, \"fence_sec\": 5", NULL);
     lab_wait(lab, lab_has_first_step, &here);
     int pidfds[2];
     size_t n = lab_marked(node, pidfds, ELEMENTSOF(pidfds));
     testing_etcd_freeze(lab_etcd(lab), 0);
-    assert_true(lab_all_end(pidfds, n, 6000));
+    assert_true(lab_all_end(pidfds, n, LAB_WAIT_MSEC));
     testing_etcd_thaw(lab_etcd(lab), 0);
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 0, RANK_EXITED});
     RanksRecord ranks;
@@ -139,7 +140,7 @@ static void test_lease_gone_and_world_moved(_unused_ void **state)
     (void)lab_put_world(lab, "a", 2, (LabRun[]){{1, 1}}, 1);
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 2, 1, RANK_READY});
     assert_int_equal(kill(node->pid, SIGCONT), 0);
-    assert_true(lab_all_end(pidfds, n, 5000));
+    assert_true(lab_all_end(pidfds, n, LAB_WAIT_MSEC));
     lab_wait(lab, lab_is_killed, &(LabWhere){"a", 1, 0, 0});
     lab_wait(lab, is_registered, NULL); /* its ranks' report may be there first */
 }

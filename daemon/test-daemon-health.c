@@ -250,7 +250,7 @@ static bool says_that_it_hangs(Lab *lab, const void *userdata)
  * it is the node's fault. */
 static void test_hung_probe_is_killed(_unused_ void **state)
 {
-    Host h = new_host("\"health_sec\": 1, \"probe_sec\": 1");
+    Host h = new_host("\"health_sec\": 1, \"probe_sec\": 3");
     say_nvml(&h, "{\"hang\": \"nvmlDeviceGetCount_v2\", \"gpus\": []}");
     lab_wait(h.lab, says_that_it_hangs, h.node);
     lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "gpu: the probe hung"}));

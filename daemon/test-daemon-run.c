@@ -6,6 +6,20 @@
 #include <signal.h>
 #include <string.h>
 
+/* node1's own record, and the job's progress, are written beside the ranks'. */
+static bool runs_world(Lab *lab, const void *revision)
+{
+    NodeRecord node;
+    return lab_node_record(lab, 1, &node) && strcmp(node.job, "a") == 0 &&
+           node.world_revision == *(const int64_t *)revision;
+}
+
+static bool has_told_last_step(Lab *lab, _unused_ const void *userdata)
+{
+    const char *value = lab_value(lab, "/sdtrain/lab/progress/a");
+    return value && strstr(value, "\"step\":10,");
+}
+
 /* Two nodes, three ranks: start, ready, go, steps, saved, finished. */
 static void test_world_from_start_to_finish(_unused_ void **state)
 {
@@ -31,9 +45,7 @@ static void test_world_from_start_to_finish(_unused_ void **state)
     assert_int_equal(ranks.ranks[0].slot, 1);
     assert_int_equal(ranks.world_revision, revision);
     assert_true(ranks.ranks[0].pid > 0);
-    assert_true(lab_node_record(lab, 1, &node));
-    assert_string_equal(node.job, "a");
-    assert_int_equal(node.world_revision, revision);
+    lab_wait(lab, runs_world, &revision);
 
     lab_put_phase(lab, "a", 1, PHASE_STARTING, true, false);
     lab_wait(lab, lab_has_first_step, &(LabWhere){"a", 1, 0, 0});
@@ -53,7 +65,7 @@ static void test_world_from_start_to_finish(_unused_ void **state)
     assert_int_equal(checkpoints.commits[2].generation, 1);
     assert_string_equal(checkpoints.commits[0].uri, "file:///fake/step4-g1/manifest.json");
     /* told once a second, but the last step, after which nothing comes, at once */
-    assert_non_null(strstr(lab_value(lab, "/sdtrain/lab/progress/a"), "\"step\":10,"));
+    lab_wait(lab, has_told_last_step, NULL);
 }
 
 static void finish_with_a_late_rank(Lab *lab, const char *msec, bool killed)
@@ -82,7 +94,7 @@ static void test_late_ranks(_unused_ void **state)
 {
     {
         _cleanup_(lab_stopp) Lab *lab = lab_start();
-        finish_with_a_late_rank(lab, "500", false);
+        finish_with_a_late_rank(lab, "200", false);
     }
     _cleanup_(lab_stopp) Lab *lab = lab_start();
     finish_with_a_late_rank(lab, "600000", true);
@@ -125,6 +137,12 @@ static void test_world_moves(_unused_ void **state)
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 2, 0, RANK_EXITED});
 }
 
+static bool has_answered(Lab *lab, _unused_ const void *userdata)
+{
+    const char *value = lab_value(lab, "/sdtrain/lab/requests/r1");
+    return value && strstr(value, "saves");
+}
+
 /* leave: rank 0 alone is told; it saves, and says that it left. A request for a checkpoint works.
  */
 static void test_leave_and_checkpoint_request(_unused_ void **state)
@@ -150,7 +168,7 @@ static void test_leave_and_checkpoint_request(_unused_ void **state)
     assert_false(ranks.finished);
     assert_int_equal(checkpoints_latest(&record)->step, ranks.ranks[0].step);
     assert_string_equal(ranks.ranks[0].text, "left");
-    assert_non_null(strstr(lab_value(lab, "/sdtrain/lab/requests/r1"), "saves"));
+    lab_wait(lab, has_answered, NULL);
 }
 
 /* Sixteen ranks that speak at every step: what sdtraind needs stays small. */

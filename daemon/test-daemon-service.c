@@ -97,6 +97,11 @@ static void expect(Lab *lab, const char *text)
     lab_wait_for(lab, has_said, text, text, LAB_WAIT_MSEC);
 }
 
+static bool has_reloaded(_unused_ Lab *lab, const void *node)
+{
+    return lab_log_has(node, "configuration reloaded");
+}
+
 static void test_ready_comes_with_the_record(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = start_lab();
@@ -104,6 +109,7 @@ static void test_ready_comes_with_the_record(_unused_ void **state)
     LabNode *node = lab_spawn_node(lab, 0, "", NULL);
     expect(lab, "STATUS=node0 of cluster lab: not registered yet, asking 127.0.0.1:");
     assert_int_equal(kill(node->pid, SIGHUP), 0); /* a reload must not look like the start's end */
+    lab_wait(lab, has_reloaded, node);
     expect(lab, "WATCHDOG=1");
     assert_false(has_said(lab, "READY=1"));
     testing_etcd_thaw(lab_etcd(lab), 0);
@@ -179,19 +185,24 @@ static bool has_hung(_unused_ Lab *lab, const void *userdata)
     return clock_boottime_usec() > *quiet_since_usec + 5 * 400 * USEC_PER_MSEC;
 }
 
+static bool stands_still(_unused_ Lab *lab, const void *node)
+{
+    return lab_log_has(node, "fault point commit-write strikes: stall");
+}
+
 /* The watchdog hears of a loop that does not run any more: one that stands still in a commit. */
 static void test_a_hung_loop_does_not_feed_the_watchdog(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = start_lab();
-    LabNode *node =
-        lab_start_node(lab, 0,
-                       "\"trainer_environment\": [\"FAKE_STEPS=1000000\", \"FAKE_SAVE_EVERY=4\"]",
-                       "commit-write=stall");
+    LabNode *node = lab_start_node(lab, 0,
+                                   "\"lease_sec\": 4, \"trainer_environment\": "
+                                   "[\"FAKE_STEPS=1000000\", \"FAKE_SAVE_EVERY=4\"]",
+                                   "commit-write=stall");
     expect(lab, "WATCHDOG=1");
     lab_put_spec(lab, "a");
     (void)lab_put_world(lab, "a", 1, (LabRun[]){{0, 1}}, 1);
     lab_put_phase(lab, "a", 1, PHASE_STARTING, true, false);
-    lab_wait(lab, lab_has_first_step, &(LabWhere){"a", 1, 0, 0});
+    lab_wait(lab, stands_still, node); /* what it has not sent by now, nobody will read */
     uint64_t since_usec;
     do { /* until five periods in a row were quiet: a slow machine only adds to them */
         forget();

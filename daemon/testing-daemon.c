@@ -178,12 +178,13 @@ LabNode *lab_spawn_node(Lab *lab, int i, const char *settings, const char *fault
     (void)snprintf(config, sizeof(config), "%s/config.json", node->folder);
     (void)snprintf(log, sizeof(log), "%s/log", node->folder);
     (void)snprintf(trainer, sizeof(trainer), "%s/testing-trainer", bin);
-    bool own = strstr(settings, "\"trainer\":");
+    bool own = strstr(settings, "\"trainer\":"), leased = strstr(settings, "\"lease_sec\":");
     int n = snprintf(text, sizeof(text),
                      "{\"cluster\": \"" CLUSTER "\", \"node\": \"%s\", \"etcd\": \"%s\", "
-                     "\"address\": \"127.0.0.1\", \"lease_sec\": 2, \"run_dir\": \"%s\", "
+                     "\"address\": \"127.0.0.1\", %s\"run_dir\": \"%s\", "
                      "\"log_dir\": \"%s\", %s%s%s\"machine_id\": \"%032d\"%s%s}",
-                     node->name, testing_etcd_endpoints(lab->server), node->run_dir, node->log_dir,
+                     node->name, testing_etcd_endpoints(lab->server),
+                     leased ? "" : "\"lease_sec\": 10, ", node->run_dir, node->log_dir,
                      own ? "" : "\"trainer\": \"", own ? "" : trainer, own ? "" : "\", ", i + 1,
                      *settings ? ", " : "", settings);
     assert_int_equal(folder_make(node->folder, NULL), 0);

@@ -17,7 +17,7 @@
 
 #include <sys/types.h>
 
-enum { LAB_NODES_MAX = 4, LAB_WAIT_MSEC = 20000 };
+enum { LAB_NODES_MAX = 4, LAB_WAIT_MSEC = 60000 };
 
 typedef struct Lab Lab;
 
@@ -35,7 +35,8 @@ TestingEtcd *lab_etcd(Lab *lab);
 const char *lab_folder(const Lab *lab);
 
 /* Starts sdtraind as node<i>; settings is the inside of a JSON object ("\"slots\": 2"), fault what
- * SDTRAIN_FAULT is (NULL: unset). Returns when its record is in etcd. */
+ * SDTRAIN_FAULT is (NULL: unset). Returns when its record is in etcd. Its lease is 10 s, so that a
+ * machine that stands still for two does not end it; whoever needs a shorter one sets lease_sec. */
 LabNode *lab_start_node(Lab *lab, int i, const char *settings, const char *fault);
 /* The same, without waiting; for those that refuse to start. */
 LabNode *lab_spawn_node(Lab *lab, int i, const char *settings, const char *fault);
@@ -104,5 +105,5 @@ bool lab_has_commits(Lab *lab, const void *commits); /* at least n */
 int64_t lab_resident_bytes(const LabNode *node);
 /* pidfds of every process that carries the mark of that node; at most max. */
 size_t lab_marked(const LabNode *node, int *ret_pidfds, size_t max);
-/* Closes them; whether all ended within msec. */
+/* Closes them; whether all ended within msec, which for what must come is LAB_WAIT_MSEC. */
 bool lab_all_end(int *pidfds, size_t n, int msec);

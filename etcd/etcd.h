@@ -175,9 +175,10 @@ typedef enum EtcdLeaseState {
 typedef void (*EtcdLeaseHandler)(EtcdLeaseState state, int64_t lease, void *userdata);
 
 /* Grants (retrying for ever, bounded back-off), renews each ttl/4 of the granted TTL, grants anew
- * when lost. */
-int etcd_lease_new(Etcd *etcd, int64_t ttl_sec, EtcdLeaseHandler handler, void *userdata,
-                   EtcdLease **ret);
+ * when lost. witness_key: copied; a key that the user may read, there or not: it is read with each
+ * renewal, which counts only when a quorum stands behind it. */
+int etcd_lease_new(Etcd *etcd, int64_t ttl_sec, const char *witness_key, EtcdLeaseHandler handler,
+                   void *userdata, EtcdLease **ret);
 int64_t etcd_lease_id(const EtcdLease *lease);      /* 0 while none is held */
 int64_t etcd_lease_ttl_sec(const EtcdLease *lease); /* as granted */
 uint64_t

@@ -154,6 +154,8 @@ Rpc *rpc_start(Etcd *etcd, Endpoint *endpoint, const RpcMethod *method, grpc_byt
 int rpc_send(Rpc *rpc, const ProtobufCMessage *message);
 /* No event comes any more. NULL is accepted; returns NULL. */
 Rpc *rpc_cancel(Rpc *rpc);
+/* No event comes any more, but the endpoint still owes its answer. NULL and return as above. */
+Rpc *rpc_forget(Rpc *rpc);
 /* Ends it with an event, soon. */
 void rpc_cut(Rpc *rpc);
 void rpc_completed(Completion *completion);
@@ -221,6 +223,10 @@ uint64_t backoff_usec(unsigned n_failures);
 ProtobufCBinaryData range_end(const char *prefix, char *ret);
 ProtobufCBinaryData bytes_of(const char *text);
 EtcdKeyValue key_value_view(const Pb__KeyValue *kv);
+
+/* ---- kv.c ---- */
+
+extern const RpcMethod range_method;
 
 /* ---- auth.c ---- */
 

@@ -10,7 +10,7 @@ enum {
 
 /* ---- get ---- */
 
-static const RpcMethod range_method = {
+const RpcMethod range_method = {
     .path = "/etcdserverpb.KV/Range",
     .purpose = "read",
     .response = &pb__range_response__descriptor,

@@ -2,7 +2,14 @@
  *
  * One keep-alive is outstanding at a time, so that the answer tells which send it acknowledges. One
  * that is not answered within a quarter of the TTL moves to another member; the rest of the TTL is
- * left for two more tries. Only the server's word (TTL 0) is a loss. */
+ * left for two more tries. Only the server's word (TTL 0) is a loss.
+ *
+ * A leader whose disk hangs is replaced without learning of it, and goes on answering keep-alives
+ * from memory (at least in etcd 3.4) while the lease runs out under its successor. So beside each
+ * keep-alive goes a read that needs a quorum, the witness, to the same member: only both answers, of
+ * the same raft term, renew the lease. Then a quorum followed one leader after they were sent, and
+ * whoever leads later gives every lease its full TTL again. */
+#include "base/log.h"
 #include "etcd/internal.h"
 
 #include <string.h>
@@ -15,17 +22,21 @@ enum {
 struct EtcdLease {
     Etcd *etcd;
     int64_t wanted_ttl_sec;
+    char *witness_key;
     EtcdLeaseHandler handler;
     void *userdata;
 
     int64_t id, ttl_sec; /* id is 0 while none is held */
     uint64_t deadline_usec;
     EtcdCall *granting;
-    Rpc *stream;
+    Rpc *stream, *witness;
     sd_event_source *timer;
-    uint64_t sent_usec; /* of the last keep-alive */
-    bool waiting;       /* for its answer */
-    bool revoked;
+    uint64_t sent_usec; /* of the last keep-alive and its witness */
+    bool waiting;       /* for one of their answers */
+    bool answered, witnessed;
+    int64_t answered_ttl_sec;
+    uint64_t answered_term, witnessed_term;
+    bool revoked, complained;
     unsigned n_failures;
 };
 
@@ -105,20 +116,36 @@ static int grant_start(EtcdLease *lease)
 
 /* ---- renewal ---- */
 
-static void on_message(void *userdata, ProtobufCMessage *message)
+/* The attempt is over. Its witness, when it has not answered, is left where it is for a while: the
+ * member then owes an answer, and is left with all its streams if it stays silent. */
+static void end_attempt(EtcdLease *lease, int r)
 {
-    EtcdLease *lease = userdata;
-    Pb__LeaseKeepAliveResponse *answer = (Pb__LeaseKeepAliveResponse *)message;
-    int64_t id = answer->id, ttl = answer->ttl;
-
-    message_free(message);
-    if (id != lease->id || !lease->waiting)
-        return;
+    call_observe(lease->etcd, &keep_alive_method, r, lease->sent_usec);
     lease->waiting = false;
+    lease->witness = rpc_forget(lease->witness);
+}
+
+static void try_again_soon(EtcdLease *lease)
+{
+    uint64_t pause_usec = backoff_usec(lease->n_failures++);
+    timer_set(lease, clock_boottime_usec() + MIN(pause_usec, ttl_usec(lease) / 8));
+}
+
+static void conclude(EtcdLease *lease)
+{
+    int64_t id = lease->id, ttl_sec = lease->answered_ttl_sec;
+
+    if (!lease->answered || !lease->witnessed)
+        return;
+    if (lease->answered_term != lease->witnessed_term) { /* another leader in between */
+        end_attempt(lease, -EAGAIN);
+        try_again_soon(lease);
+        return;
+    }
+    end_attempt(lease, ttl_sec > 0 ? 0 : -ESTALE);
     lease->n_failures = 0;
-    call_observe(lease->etcd, &keep_alive_method, ttl > 0 ? 0 : -ESTALE, lease->sent_usec);
-    if (ttl > 0) {
-        lease->ttl_sec = ttl;
+    if (ttl_sec > 0) {
+        lease->ttl_sec = ttl_sec;
         lease->deadline_usec = lease->sent_usec + ttl_usec(lease);
         timer_set(lease, lease->sent_usec + ttl_usec(lease) / 4);
         lease->handler(ETCD_LEASE_RENEWED, id, lease->userdata); /* may free the lease */
@@ -130,6 +157,22 @@ static void on_message(void *userdata, ProtobufCMessage *message)
     lease->handler(ETCD_LEASE_LOST, id, lease->userdata); /* may free the lease */
 }
 
+static void on_message(void *userdata, ProtobufCMessage *message)
+{
+    EtcdLease *lease = userdata;
+    Pb__LeaseKeepAliveResponse *answer = (Pb__LeaseKeepAliveResponse *)message;
+    bool ours = answer->id == lease->id && lease->waiting && !lease->answered;
+
+    if (ours) {
+        lease->answered = true;
+        lease->answered_ttl_sec = answer->ttl;
+        lease->answered_term = answer->header ? answer->header->raft_term : 0;
+    }
+    message_free(message);
+    if (ours)
+        conclude(lease);
+}
+
 static void on_ended(void *userdata, const RpcStatus *status)
 {
     EtcdLease *lease = userdata;
@@ -138,24 +181,62 @@ static void on_ended(void *userdata, const RpcStatus *status)
     stream_ended(lease->etcd, status);
     if (!lease->waiting)
         return; /* the next renewal opens a new one */
-    lease->waiting = false;
-    call_observe(lease->etcd, &keep_alive_method, status->silent ? -ETIMEDOUT : -ECONNREFUSED,
-                 lease->sent_usec);
-    uint64_t pause_usec = backoff_usec(lease->n_failures++);
-    timer_set(lease, clock_boottime_usec() + MIN(pause_usec, ttl_usec(lease) / 8));
+    end_attempt(lease, status->silent ? -ETIMEDOUT : -ECONNREFUSED);
+    try_again_soon(lease);
+}
+
+static void on_witness(void *userdata, ProtobufCMessage *message)
+{
+    EtcdLease *lease = userdata;
+    const Pb__RangeResponse *answer = (const Pb__RangeResponse *)message;
+
+    lease->witnessed = true;
+    lease->witnessed_term = answer->header ? answer->header->raft_term : 0;
+    message_free(message);
+}
+
+static void on_witness_ended(void *userdata, const RpcStatus *status)
+{
+    EtcdLease *lease = userdata;
+
+    lease->witness = NULL;
+    if (lease->witnessed) {
+        conclude(lease);
+        return;
+    }
+    if (status->code == GRPC_STATUS_PERMISSION_DENIED && !lease->complained) {
+        log_warning("etcd at %s: a lease is not renewed because %s can't be read: %s",
+                    status->endpoint->address, lease->witness_key, status->text);
+        lease->complained = true;
+    }
+    lease->stream = rpc_cancel(lease->stream);
+    on_ended(lease, status);
 }
 
 static const RpcEvents keep_alive_events = {.message = on_message, .ended = on_ended};
+static const RpcEvents witness_events = {.message = on_witness, .ended = on_witness_ended};
+
+static void ask_witness(EtcdLease *lease)
+{
+    Pb__RangeRequest request = PB__RANGE_REQUEST__INIT;
+
+    request.key = bytes_of(lease->witness_key);
+    request.count_only = true;
+    grpc_byte_buffer *buffer = message_pack(&request.base);
+    lease->witness =
+        rpc_start(lease->etcd, lease->stream->endpoint, &range_method, buffer,
+                  lease->sent_usec + lease->etcd->timeout_usec, &witness_events, lease);
+    grpc_byte_buffer_destroy(buffer);
+}
 
 static void renew(EtcdLease *lease)
 {
     Pb__LeaseKeepAliveRequest request = PB__LEASE_KEEP_ALIVE_REQUEST__INIT;
 
     if (lease->waiting) { /* too long */
-        call_observe(lease->etcd, &keep_alive_method, -ETIMEDOUT, lease->sent_usec);
         endpoint_avoid(lease->stream->endpoint, SLOW_AVOID_MSEC * USEC_PER_MSEC);
         lease->stream = rpc_cancel(lease->stream);
-        lease->waiting = false;
+        end_attempt(lease, -ETIMEDOUT);
     }
     if (!lease->stream && !auth_ready(lease->etcd)) {
         timer_set(lease, clock_boottime_usec() + ttl_usec(lease) / 16);
@@ -164,16 +245,18 @@ static void renew(EtcdLease *lease)
     request.id = lease->id;
     lease->sent_usec = clock_boottime_usec();
     lease->waiting = true;
+    lease->answered = lease->witnessed = false;
     timer_set(lease, lease->sent_usec + answer_usec(lease));
     if (lease->stream) {
         /* -EBUSY: the last one has not even left; the timer then finds no answer. */
         (void)rpc_send(lease->stream, &request.base);
-        return;
+    } else {
+        grpc_byte_buffer *buffer = message_pack(&request.base);
+        lease->stream = rpc_start(lease->etcd, endpoint_pick(lease->etcd), &keep_alive_method,
+                                  buffer, USEC_INFINITY, &keep_alive_events, lease);
+        grpc_byte_buffer_destroy(buffer);
     }
-    grpc_byte_buffer *buffer = message_pack(&request.base);
-    lease->stream = rpc_start(lease->etcd, endpoint_pick(lease->etcd), &keep_alive_method, buffer,
-                              USEC_INFINITY, &keep_alive_events, lease);
-    grpc_byte_buffer_destroy(buffer);
+    ask_witness(lease);
 }
 
 static int on_timer(sd_event_source *source _unused_, uint64_t usec _unused_, void *userdata)
@@ -191,16 +274,19 @@ static int on_timer(sd_event_source *source _unused_, uint64_t usec _unused_, vo
 
 /* ---- life ---- */
 
-int etcd_lease_new(Etcd *etcd, int64_t ttl_sec, EtcdLeaseHandler handler, void *userdata,
-                   EtcdLease **ret)
+int etcd_lease_new(Etcd *etcd, int64_t ttl_sec, const char *witness_key, EtcdLeaseHandler handler,
+                   void *userdata, EtcdLease **ret)
 {
-    if (ttl_sec <= 0)
+    if (ttl_sec <= 0 || !*witness_key)
         return -EINVAL;
     _cleanup_(etcd_lease_freep) EtcdLease *lease = calloc(1, sizeof(*lease));
     if (!lease)
         return -ENOMEM;
     lease->etcd = etcd_ref(etcd);
     lease->wanted_ttl_sec = ttl_sec;
+    lease->witness_key = strdup(witness_key);
+    if (!lease->witness_key)
+        return -ENOMEM;
     lease->handler = handler;
     lease->userdata = userdata;
     int r = sd_event_add_time(etcd->event, &lease->timer, CLOCK_BOOTTIME, 0, 1, on_timer, lease);
@@ -229,6 +315,7 @@ static void stop(EtcdLease *lease)
     if (!lease->etcd->closed) {
         lease->granting = etcd_call_free(lease->granting);
         lease->stream = rpc_cancel(lease->stream);
+        lease->witness = rpc_cancel(lease->witness);
     }
     lease->waiting = false;
     lease->id = 0;
@@ -241,6 +328,7 @@ EtcdLease *etcd_lease_free(EtcdLease *lease)
     stop(lease);
     sd_event_source_disable_unref(lease->timer);
     (void)etcd_unref(lease->etcd);
+    free(lease->witness_key);
     free(lease);
     return NULL;
 }

@@ -167,6 +167,13 @@ Rpc *rpc_cancel(Rpc *rpc)
     return NULL;
 }
 
+Rpc *rpc_forget(Rpc *rpc)
+{
+    if (rpc)
+        rpc->events = NULL;
+    return NULL;
+}
+
 static void received(Rpc *rpc)
 {
     ProtobufCMessage *message = message_unpack(rpc->incoming, rpc->method->response);

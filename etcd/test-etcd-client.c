@@ -369,7 +369,7 @@ static void test_streams_with_users(void **state _unused_)
     Error err = ERROR_INIT;
 
     assert_int_equal(etcd_watch_prefix(client->etcd, "/", on_watch, &n_events, &watch), 0);
-    assert_int_equal(etcd_lease_new(client->etcd, 2, on_lease, n_states, &lease), 0);
+    assert_int_equal(etcd_lease_new(client->etcd, 2, "/witness", on_lease, n_states, &lease), 0);
     for (int i = 0; i < 2; i++) {
         unsigned n_renewed = n_states[ETCD_LEASE_RENEWED];
         size_t n_before = n_events;
@@ -442,7 +442,8 @@ static void test_free_in_flight(void **state _unused_)
         if (round == 4)
             testing_etcd_freeze(server, 0);
         assert_int_equal(etcd_watch_prefix(client->etcd, "/", on_watch, &n_events, &watch), 0);
-        assert_int_equal(etcd_lease_new(client->etcd, 2, on_lease, n_states, &lease), 0);
+        assert_int_equal(etcd_lease_new(client->etcd, 2, "/witness", on_lease, n_states, &lease),
+                         0);
         if (round == 1)
             TESTING_RUN_UNTIL(client->event,
                               etcd_watch_connected(watch) && n_states[ETCD_LEASE_RENEWED] > 0);

@@ -63,7 +63,9 @@ static Candidate *candidate_new(sd_event *event, const EtcdOptions *options, con
     candidate->event = sd_event_ref(event);
     if (etcd_new(event, options, &candidate->etcd, &err) < 0)
         fail_msg("%s", err.text);
-    assert_int_equal(etcd_lease_new(candidate->etcd, 2, on_lease, candidate, &candidate->lease), 0);
+    assert_int_equal(etcd_lease_new(candidate->etcd, 2, "/witness", on_lease, candidate,
+                                    &candidate->lease),
+                     0);
     assert_int_equal(etcd_election_new(candidate->etcd, "/leader/", name, candidate->lease,
                                        on_election, candidate, &candidate->election),
                      0);

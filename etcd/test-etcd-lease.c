@@ -68,7 +68,9 @@ static Client *client_new(const EtcdOptions *options, int64_t ttl_sec)
     assert_true(sd_event_new(&client->event) >= 0);
     if (etcd_new(client->event, options, &client->etcd, &err) < 0)
         fail_msg("%s", err.text);
-    assert_int_equal(etcd_lease_new(client->etcd, ttl_sec, on_lease, client, &client->lease), 0);
+    assert_int_equal(etcd_lease_new(client->etcd, ttl_sec, "/witness", on_lease, client,
+                                    &client->lease),
+                     0);
     TESTING_RUN_UNTIL(client->event, client->n_granted == 1);
     return client;
 }
@@ -175,8 +177,10 @@ static void test_freed_by_its_handler(void **state _unused_)
 
     client->free_in_handler = true;
     TESTING_RUN_UNTIL(client->event, client->lease == NULL);
-    assert_int_equal(etcd_lease_new(client->etcd, 0, on_lease, client, &client->lease), -EINVAL);
-    assert_int_equal(etcd_lease_new(client->etcd, 1, on_lease, client, &client->lease), 0);
+    assert_int_equal(etcd_lease_new(client->etcd, 0, "/witness", on_lease, client, &client->lease),
+                     -EINVAL);
+    assert_int_equal(etcd_lease_new(client->etcd, 1, "/witness", on_lease, client, &client->lease),
+                     0);
     TESTING_RUN_UNTIL(client->event, client->lease == NULL);
     assert_int_equal(client->n_granted, 2);
 }
@@ -228,6 +232,59 @@ static void test_each_member_freezes(void **state _unused_)
     assert_true(key_is_there(client, "/alive"));
 }
 
+static void on_watched(_unused_ const EtcdEvent *events, size_t n_events, _unused_ int64_t revision,
+                       bool initial, void *userdata)
+{
+    unsigned *n_seen = userdata;
+    *n_seen += initial ? 1 : (unsigned)n_events;
+}
+
+/* A leader whose disk hangs is replaced, but does not know: it goes on acknowledging keep-alives of
+ * leases that run out everywhere else, and has no news for those who watch. The client leaves it. */
+static void test_disk_of_the_leader_hangs(void **state _unused_)
+{
+    _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(3, TESTING_ETCD_DISKS);
+    if (!testing_etcd_has_disks(server))
+        skip();
+    size_t leader = testing_etcd_leader(server), other = (leader + 1) % 3;
+    EtcdOptions options = testing_etcd_options(server), elsewhere = options;
+    _cleanup_free_ char *two = NULL;
+    _cleanup_(etcd_watch_freep) EtcdWatch *watch = NULL;
+    unsigned n_seen = 0;
+
+    testing_etcd_kill(server, other); /* so that the client is on the leader for sure */
+    assert_true(asprintf(&two, "%s,%s", testing_etcd_endpoint(server, leader),
+                         testing_etcd_endpoint(server, other)) > 0);
+    options.endpoints = two;
+    _cleanup_(client_freep) Client *client = client_new(&options, 3);
+    assert_int_equal(etcd_watch_prefix(client->etcd, "/seen", on_watched, &n_seen, &watch), 0);
+    put_under_lease(client, "/alive");
+    testing_etcd_restart(server, other);
+    testing_etcd_wait_healthy(server, other);
+    unsigned n_renewed = client->n_renewed;
+    TESTING_RUN_UNTIL(client->event, n_seen == 1 && client->n_renewed > n_renewed + 2);
+
+    testing_etcd_stop_disk(server, leader);
+    elsewhere.endpoints = testing_etcd_endpoint(server, other);
+    _cleanup_(client_freep) Client *observer = client_new(&elsewhere, 60);
+    n_renewed = client->n_renewed;
+    uint64_t until_usec = clock_boottime_usec() + 9 * USEC_PER_SEC;
+    TESTING_RUN_UNTIL(client->event, clock_boottime_usec() > until_usec); /* three times its TTL */
+    assert_int_equal(client->n_lost, 0);
+    assert_true(client->n_renewed > n_renewed);
+    assert_true(key_is_there(observer, "/alive"));
+    put_under_lease(observer, "/seen");
+    TESTING_RUN_UNTIL(client->event, n_seen == 2);
+
+    testing_etcd_start_disk(server, leader); /* it may revoke all leases now, as above */
+    testing_etcd_wait_healthy(server, leader);
+    n_renewed = client->n_renewed;
+    TESTING_RUN_UNTIL(client->event, client->n_renewed > n_renewed + 4);
+    assert_int_equal(client->n_granted, client->n_lost + 1);
+    put_under_lease(client, "/alive");
+    watch = etcd_watch_free(watch);
+}
+
 /* The holder's process stands still for longer than the TTL: the server's word counts. */
 static void test_holder_freezes(void **state _unused_)
 {
@@ -261,9 +318,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_holder_freezes), /* first: it forks before gRPC is there */
-        cmocka_unit_test(test_renewed_then_expires),   cmocka_unit_test(test_revoke),
-        cmocka_unit_test(test_lost_then_granted_anew), cmocka_unit_test(test_freed_by_its_handler),
-        cmocka_unit_test(test_member_restarts),        cmocka_unit_test(test_each_member_freezes),
+        cmocka_unit_test(test_renewed_then_expires),
+        cmocka_unit_test(test_revoke),
+        cmocka_unit_test(test_lost_then_granted_anew),
+        cmocka_unit_test(test_freed_by_its_handler),
+        cmocka_unit_test(test_member_restarts),
+        cmocka_unit_test(test_each_member_freezes),
+        cmocka_unit_test(test_disk_of_the_leader_hangs),
     };
     log_open("test-etcd-lease");
     return cmocka_run_group_tests_name("etcd-lease", tests, NULL, NULL);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "etcd/testing-disk.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -27,7 +28,7 @@ enum {
 };
 
 typedef struct Member {
-    pid_t pid;
+    pid_t pid, disk; /* disk: 0 without TESTING_ETCD_DISKS */
     bool frozen;
     int client_port, peer_port, metrics_port;
     char endpoint[32];
@@ -79,19 +80,31 @@ static void _noreturn_ _printf_(2, 3) give_up(const TestingEtcd *etcd, const cha
 
 /* ---- processes ---- */
 
-static pid_t spawn(const TestingEtcd *etcd, char *const args[], const char *output)
+/* ret_disk: its disk can be stopped; NULL: it has none of its own. */
+static pid_t spawn(const TestingEtcd *etcd, char *const args[], const char *output, pid_t *ret_disk)
 {
+    int report[2] = {-EBADF, -EBADF};
+    if (ret_disk && pipe2(report, O_CLOEXEC) < 0)
+        give_up(etcd, "pipe2: %s", strerror(errno));
+
     pid_t parent = getpid(), pid = fork();
 
     if (pid < 0)
         give_up(etcd, "fork: %s", strerror(errno));
-    if (pid > 0)
+    if (pid > 0) {
+        (void)fd_close(report[1]);
+        if (ret_disk && read(report[0], ret_disk, sizeof(*ret_disk)) != sizeof(*ret_disk))
+            *ret_disk = 0;
+        (void)fd_close(report[0]);
         return pid;
+    }
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
         _exit(126);
     int fd = open(output, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0)
         _exit(126);
+    if (ret_disk)
+        testing_disk_attach(report[1]);
     (void)setenv("ETCDCTL_API", "3", 1); /* only -ENOMEM, and then etcdctl says so */
     execvp(args[0], args);
     _exit(127);
@@ -101,7 +114,7 @@ static pid_t spawn(const TestingEtcd *etcd, char *const args[], const char *outp
 static int command(const TestingEtcd *etcd, char *const args[], const char *output)
 {
     int status;
-    pid_t pid = spawn(etcd, args, output);
+    pid_t pid = spawn(etcd, args, output, NULL);
 
     if (waitpid(pid, &status, 0) < 0)
         give_up(etcd, "waitpid: %s", strerror(errno));
@@ -214,7 +227,9 @@ size_t testing_etcd_leader(TestingEtcd *etcd)
 void testing_etcd_restart(TestingEtcd *etcd, size_t i)
 {
     assert(i < etcd->n_members && etcd->members[i].pid == 0);
-    etcd->members[i].pid = spawn(etcd, etcd->members[i].args, etcd->members[i].log);
+    Member *member = &etcd->members[i];
+    member->pid = spawn(etcd, member->args, member->log,
+                        etcd->flags & TESTING_ETCD_DISKS ? &member->disk : NULL);
 }
 
 void testing_etcd_kill(TestingEtcd *etcd, size_t i)
@@ -246,7 +261,7 @@ void testing_etcd_isolate(TestingEtcd *etcd, size_t i)
                   : !strncmp(args[j], "--peer-key-file", 15)        ? key
                   : !strncmp(args[j], "--peer-trusted-ca-file", 22) ? ca
                                                                     : args[j];
-    member->pid = spawn(etcd, args, member->log);
+    member->pid = spawn(etcd, args, member->log, NULL);
 }
 
 static void signal_member(TestingEtcd *etcd, size_t i, int number, int expect)
@@ -271,6 +286,17 @@ void testing_etcd_thaw(TestingEtcd *etcd, size_t i)
     etcd->members[i].frozen = false;
 }
 
+static void signal_disk(TestingEtcd *etcd, size_t i, int number)
+{
+    assert(i < etcd->n_members && etcd->members[i].pid > 0 && etcd->members[i].disk > 0);
+    if (kill(etcd->members[i].disk, number) < 0) /* it lives as long as its member, our child */
+        give_up(etcd, "cannot signal the disk of member %zu: %s", i, strerror(errno));
+}
+
+void testing_etcd_stop_disk(TestingEtcd *etcd, size_t i) { signal_disk(etcd, i, SIGSTOP); }
+void testing_etcd_start_disk(TestingEtcd *etcd, size_t i) { signal_disk(etcd, i, SIGCONT); }
+bool testing_etcd_has_disks(const TestingEtcd *etcd) { return etcd->members[0].disk > 0; }
+
 static void member_set_up(TestingEtcd *etcd, size_t i, const char *cluster)
 {
     Member *member = &etcd->members[i];
@@ -293,7 +319,8 @@ static void member_set_up(TestingEtcd *etcd, size_t i, const char *cluster)
     member->args[n++] = text("--initial-cluster-state=new");
     member->args[n++] = text("--heartbeat-interval=50");
     member->args[n++] = text("--election-timeout=500");
-    member->args[n++] = text("--unsafe-no-fsync");
+    if (!(etcd->flags & TESTING_ETCD_DISKS))
+        member->args[n++] = text("--unsafe-no-fsync");
     member->args[n++] = text("--logger=zap");
     member->args[n++] = text("--log-level=warn");
     if (etcd->flags & TESTING_ETCD_TLS)

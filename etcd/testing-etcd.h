@@ -5,8 +5,8 @@
  *     testing_etcd_kill(etcd, testing_etcd_leader(etcd));
  *
  * Members live in a temporary folder, on free ports of 127.0.0.1, with a heartbeat of 50 ms, an
- * election timeout of 500 ms and no fsync. They die with this process (PDEATHSIG), however it ends;
- * the folder goes with testing_etcd_stop(), or at exit.
+ * election timeout of 500 ms and, but for TESTING_ETCD_DISKS, no fsync. They die with this process
+ * (PDEATHSIG), however it ends; the folder goes with testing_etcd_stop(), or at exit.
  *
  * Ownership: testing_etcd_start() gives the caller a TestingEtcd; testing_etcd_stop() accepts NULL.
  *            Strings returned live as long as it.
@@ -23,8 +23,9 @@
 typedef struct TestingEtcd TestingEtcd;
 
 typedef enum TestingEtcdFlags {
-    TESTING_ETCD_TLS = 1 << 0,  /* clients and members must show a certificate */
-    TESTING_ETCD_AUTH = 1 << 1, /* user "root", password "secret" */
+    TESTING_ETCD_TLS = 1 << 0,   /* clients and members must show a certificate */
+    TESTING_ETCD_AUTH = 1 << 1,  /* user "root", password "secret" */
+    TESTING_ETCD_DISKS = 1 << 2, /* members sync, to disks that can be stopped */
 } TestingEtcdFlags;
 
 /* Returns when every member is healthy. */
@@ -43,6 +44,10 @@ void testing_etcd_kill(TestingEtcd *etcd, size_t member);    /* SIGKILL, and gon
 void testing_etcd_restart(TestingEtcd *etcd, size_t member); /* from its data; does not wait */
 void testing_etcd_freeze(TestingEtcd *etcd, size_t member);  /* SIGSTOP */
 void testing_etcd_thaw(TestingEtcd *etcd, size_t member);
+/* Of TESTING_ETCD_DISKS, where has_disks: what the member syncs waits, the rest of it runs on. */
+bool testing_etcd_has_disks(const TestingEtcd *etcd);
+void testing_etcd_stop_disk(TestingEtcd *etcd, size_t member);
+void testing_etcd_start_disk(TestingEtcd *etcd, size_t member);
 void testing_etcd_wait_healthy(TestingEtcd *etcd, size_t member);
 size_t testing_etcd_leader(TestingEtcd *etcd);
 

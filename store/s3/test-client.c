@@ -370,7 +370,7 @@ static void test_credentials_that_come_late(_unused_ void **state)
 
     S3Request early[2] = {world_get(0, 1000), world_get(0, 1000)};
     for (size_t i = 0; i < ELEMENTSOF(early); i++) {
-        early[i].deadline_usec = clock_boottime_usec() + 200 * USEC_PER_MSEC;
+        early[i].deadline_usec = clock_boottime_usec() + 500 * USEC_PER_MSEC;
         s3_begin(w->client, &early[i]);
     }
     for (size_t i = 0; i < ELEMENTSOF(early); i++) {
@@ -458,8 +458,8 @@ static void test_close_under_way(_unused_ void **state)
         (void)usleep(1000);
     uint64_t begun = clock_boottime_usec();
     w->client = s3_client_close(w->client);
-    assert_true(clock_boottime_usec() - begun < 5 * USEC_PER_SEC);
-    assert_int_equal(atomic_load(&left), 0);
+    assert_true(clock_boottime_usec() - begun < 15 * USEC_PER_SEC);
+    assert_int_equal(atomic_load(&left), 0); /* the one that stalls would for 20 s */
     int cancelled = 0;
     for (size_t i = 0; i < ELEMENTSOF(requests); i++) {
         cancelled += requests[i].result == -ECANCELED;

@@ -37,7 +37,7 @@ static void test_rotated_key(void **state)
     assert_string_equal(c.access_key, "AKLAST");
 }
 
-enum { LIFE_SEC = 8, ONE_HOUR = 3600 };
+enum { LIFE_SEC = 16, ONE_HOUR = 3600 };
 
 /* The clock of who gives them is an hour behind ours. The first live for LIFE_SEC; then a refusal,
  * then a silence that the test ends. */
@@ -87,7 +87,7 @@ static bool answer_expired(void *context, const EndpointRequest *request, char *
     Fixture *f = context;
     int64_t date = seconds_now();
     json_reply(ret, size, "AKLATE", date,
-               f->phase == 0 ? date - 1 : date + (request->number == 1 ? 5 : -1));
+               f->phase == 0 ? date - 1 : date + (request->number == 1 ? 8 : -1));
     return true;
 }
 

@@ -10,6 +10,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "system"))
 
@@ -21,12 +22,13 @@ CLUSTER = "chaos"
 PREFIX = "/sdtrain/%s/" % CLUSTER
 LEASE_SEC = 2
 FREEZERS = "/sys/fs/cgroup/freezer"
+TRIES = 4  # of a question to etcd, which may be electing
 FIRST = {"admin": 1, "etcd": 10, "controller": 20, "node": 30}
 # A step costs its pace and next to no processor; what a test wants of one life of a trainer comes in front.
 PACE = "SDTRAIN_FAULT=loop.compute=slow@*"
 
 
-def until(condition, what, timeout=60):
+def until(condition, what, timeout=120):
     """Asks less often, for each question is a process of its own."""
     return system.until(condition, what, timeout, pause=0.05)
 
@@ -64,7 +66,7 @@ class Machines(Cluster):
         for name in self.address:
             if name != "admin":
                 self.start(name)
-        until(lambda: len(self.records("nodes/")) == nodes, "all nodes", 60)
+        until(lambda: len(self.records("nodes/")) == nodes, "all nodes", 120)
 
     def path(self, *parts):
         return os.path.join(self.folder, *parts)
@@ -124,7 +126,7 @@ class Machines(Cluster):
     def kill(self, name, number=signal.SIGKILL):
         """Ends the machine's program; what it leaves behind is its own affair."""
         self.send(name, number)
-        self.running[name].wait(20)
+        self.running[name].wait(60)
 
     def trainer_on(self, job, node):
         return self.rank_on(job, node)["pid"]
@@ -140,8 +142,8 @@ class Machines(Cluster):
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
-        self.running[name].wait(20)
-        until(lambda: not self.network.processes(name), "the end of everything on %s" % name, 20)
+        self.running[name].wait(60)
+        until(lambda: not self.network.processes(name), "the end of everything on %s" % name, 60)
 
     def power_on(self, name, **environment):
         self.network.plug(name)
@@ -173,7 +175,7 @@ class Machines(Cluster):
         def settled():
             with open(freezer + "/freezer.state") as file:
                 return file.read().strip() == state
-        until(settled, "%s of %s" % (state, freezer), 20)
+        until(settled, "%s of %s" % (state, freezer), 60)
 
     def hold(self, pid):
         """hold(True): no signal reaches that process, not even SIGKILL, until hold(False). None where that can't be."""
@@ -196,11 +198,24 @@ class Machines(Cluster):
         return done.stdout
 
     def records(self, below=""):
-        """{key behind the cluster's prefix: record}; {} while etcd does not answer."""
+        """{key behind the cluster's prefix: record}; {} when etcd does not answer. One hiccup is no answer yet."""
+        return self._asked(lambda: self.answer(below)) or {}
+
+    def _asked(self, ask):
+        """Something other than None, or None after some tries."""
+        for _ in range(TRIES - 1):
+            found = ask()
+            if found is not None:
+                return found
+            time.sleep(0.1)
+        return ask()
+
+    def answer(self, below=""):
+        """The records; None when etcd does not answer now."""
         try:
             text = self.etcdctl("get", "--prefix", PREFIX + below, "-w", "json", "--command-timeout=3s")
         except (AssertionError, subprocess.TimeoutExpired):
-            return {}
+            return None
         found = {}
         for kv in json.loads(text).get("kvs", []):
             key = base64.b64decode(kv["key"]).decode()[len(PREFIX):]
@@ -209,14 +224,17 @@ class Machines(Cluster):
         return found
 
     def controller_leader(self):
-        """The name of the controller whose key is the oldest."""
+        """The name of the controller whose key is the oldest; None: nobody leads, or etcd does not answer."""
+        return self._asked(self._controller_leader) or None
+
+    def _controller_leader(self):
         try:
             text = self.etcdctl("get", "--prefix", PREFIX + "leader/", "--sort-by=CREATE", "--order=ASCEND", "--limit=1",
                                 "-w", "json", "--command-timeout=3s")
         except (AssertionError, subprocess.TimeoutExpired):
             return None
         kvs = json.loads(text).get("kvs", [])
-        return base64.b64decode(kvs[0]["value"]).decode() if kvs else None
+        return base64.b64decode(kvs[0]["value"]).decode() if kvs else ""
 
     def controller_count(self):
         """How many campaign or lead."""
@@ -302,7 +320,7 @@ class Machines(Cluster):
                     self.send(name, signal.SIGTERM)
             for name in self.names[kind]:
                 try:
-                    self.running[name].wait(30)
+                    self.running[name].wait(90)
                 except subprocess.TimeoutExpired:
                     raise AssertionError("%s does not end at SIGTERM" % name) from None
 

@@ -91,7 +91,7 @@ class ChaosCase(LabCase):
 
     def settle(self, what, size=SIZE):
         try:
-            records = until(lambda: self.cluster.steady(self.job, size), "a steady job after " + what, 120)
+            records = until(lambda: self.cluster.steady(self.job, size), "a steady job after " + what, 240)
         except AssertionError as e:
             raise AssertionError("%s\n%s\n%s" % (e, json.dumps(self.cluster.records(), indent=1)[-20000:],
                                                  self.cluster.story())) from e
@@ -116,7 +116,7 @@ class ChaosCase(LabCase):
         key = "worlds/" + self.job["name"]
         self.cluster.kill(node)
         until(lambda: node not in [run["node"] for run in self.cluster.records("worlds/").get(key, {}).get("runs", [node])],
-              "a world without %s" % node, 60)
+              "a world without %s" % node, 120)
         self.cluster.start(node, **how)
 
     # ---- one scenario ----
@@ -160,7 +160,7 @@ class ChaosCase(LabCase):
         if row.causes:
             incident = until(lambda: next((i for i in self.incidents(generation)
                                            if i.get("first_step_usec") and i["state"] == "resolved"), None),
-                             "recovery from " + name, 90)
+                             "recovery from " + name, 180)
             row.by = said(incident)
         if row.causes and row.timed:
             row.detected = max(0.0, incident["at_usec"] / 1e6 + incident.get("detect_s", 0) - at)
@@ -204,17 +204,17 @@ class ChaosCase(LabCase):
         """The job stops at a step's end; then everything is compared and everything is gone."""
         name, cluster = self.job["name"], self.cluster
         cluster.ctl("job", "stop", name)
-        cluster.wait(self.job, "stopped", 60)
+        cluster.wait(self.job, "stopped", 180)
         records = cluster.records()
         checked = Checker(read(cluster))
         self.assertEqual(checked.wrong, [])
         self.assertEqual(checked.worlds, records["worlds/" + name]["generation"])
         commit = records["checkpoints/" + name]["commits"][-1]
         cluster.down()
-        left = until(lambda: not cluster.leftovers() or cluster.leftovers(), "the end", 10)
+        left = until(lambda: not cluster.leftovers() or cluster.leftovers(), "the end", 60)
         if left is not True:
             try:
-                until(lambda: not cluster.leftovers(), "", 10)
+                until(lambda: not cluster.leftovers(), "", 60)
             except AssertionError:
                 self.fail("left behind: %s" % cluster.leftovers())
         self.compare(commit)

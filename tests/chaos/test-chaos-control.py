@@ -30,11 +30,11 @@ class Control(ChaosCase):
         """Training has gone on by some steps."""
         name = "progress/" + self.job["name"]
         step = self.records[name]["step"]
-        until(lambda: self.cluster.records("progress/").get(name, {}).get("step", 0) > step + 3, "more steps", 60)
+        until(lambda: self.cluster.records("progress/").get(name, {}).get("step", 0) > step + 3, "more steps", 120)
 
     def new_leader(self, old):
         def watch(at):
-            until(lambda: self.cluster.controller_leader() not in (None, old), "another leader", 30)
+            until(lambda: self.cluster.controller_leader() not in (None, old), "another leader", 90)
             return "its key in etcd", time.time() - at
         return watch
 
@@ -56,7 +56,7 @@ class Control(ChaosCase):
 
         def inject():
             self.cluster.send(old, signal.SIGSTOP)
-            until(lambda: self.cluster.controller_leader() not in (None, old), "another leader", 30)
+            until(lambda: self.cluster.controller_leader() not in (None, old), "another leader", 90)
             os.kill(self.trainer(1), signal.SIGKILL)
         self.scenario("controller-stop", inject,
                       Row("SIGSTOP of the leading controller, SIGKILL of a trainer meanwhile", ["trainer-died"], node,
@@ -68,7 +68,7 @@ class Control(ChaosCase):
     def members(self):
         def seen_through(old):
             def watch(at):
-                until(lambda: self.cluster.member_leader() not in (None, old), "another leader of etcd", 30)
+                until(lambda: self.cluster.member_leader() not in (None, old), "another leader of etcd", 90)
                 took = time.time() - at
                 time.sleep(2 * LEASE_SEC)  # longer than any lease would live unrenewed
                 self.steps_on(at)
@@ -102,14 +102,11 @@ class Control(ChaosCase):
             time.sleep(2 * LEASE_SEC)
             until(lambda: len(self.cluster.records("nodes/")) == len(leases), "all nodes, again")
             revoked[:] = [node for node in leases if self.cluster.node_lease(node) != leases[node]]
-            row.outcome = row.outcome % (len(revoked), len(leases), self.world()["generation"] - generation)
+            row.outcome = row.outcome % (len(revoked), len(leases))
             self.steps_on(at)
             return "each node's new lease", None
-        # A live node may be taken for lost meanwhile, and grows in again. Most likely it talks to the frozen member, which
-        # goes on acknowledging keep-alives that the other two never see; not looked at in etcd itself.
-        generation = self.world()["generation"]
-        row = Row("disk of etcd's leader frozen for %d s, thawed" % DISK_SEC, trouble="node-lost", generations=[0, 1, 2],
-                  outcome="%d of %d nodes' leases were revoked; %d new worlds")
+        row = Row("disk of etcd's leader frozen for %d s, thawed" % DISK_SEC,
+                  outcome="%d of %d nodes' leases were revoked; nobody dies, no new world")
         self.scenario("member-disk", lambda: disk.freeze(self.disk), row, None, watch)
 
     # ---- leases ----
@@ -121,7 +118,7 @@ class Control(ChaosCase):
 
         def again(at):
             until(lambda: "nodes/" + node in self.cluster.records("nodes/") and self.cluster.node_lease(node) != lease,
-                  "the node under another lease", 30)
+                  "the node under another lease", 90)
             took = time.time() - at
             self.steps_on(at)
             self.assertTrue(os.path.exists("/proc/%d" % pid), "its trainer runs on")

@@ -79,7 +79,7 @@ class Partitions(ChaosCase):
         old = until(self.cluster.controller_leader, "a leader")
 
         def new_leader(at):
-            until(lambda: self.cluster.controller_leader() not in (None, old), "another leader", 30)
+            until(lambda: self.cluster.controller_leader() not in (None, old), "another leader", 90)
             return "its key in etcd", time.time() - at
         self.scenario("controller-etcd",
                       lambda: self.cluster.network.cut_both([self.cluster.address[old]], self.addresses("etcd")),
@@ -89,7 +89,7 @@ class Partitions(ChaosCase):
 
         def new_member(at):
             others = [name for name in self.cluster.names["etcd"] if name != member]
-            until(lambda: self.cluster.member_leader_says(others) not in (None, member), "another leader of etcd", 30)
+            until(lambda: self.cluster.member_leader_says(others) not in (None, member), "another leader of etcd", 90)
             took = time.time() - at
             time.sleep(2 * LEASE_SEC)
             return "etcd's election", took

@@ -60,7 +60,7 @@ class Points(ChaosCase):
             incidents = self.cluster.incidents(generation)
             return incidents if len(incidents) >= 2 and incidents[-1].get("first_step_usec") else None
         try:
-            incidents = until(two, "two incidents after " + name, 60)
+            incidents = until(two, "two incidents after " + name, 180)
             self.records = self.settle(name)
             told = [(i["cause"], i["node"], i["rank"]) for i in self.cluster.incidents(generation)]
             self.assertEqual(told, [("trainer-died", node, rank)] * 2)
@@ -88,13 +88,13 @@ class Points(ChaosCase):
             return self.cluster.records("progress/")["progress/" + self.job["name"]]["step"] > newest() + 15
 
         def watch(at):
-            until(has_trained_on, "15 steps beside a full disk without a checkpoint", 60)
+            until(has_trained_on, "15 steps beside a full disk without a checkpoint", 120)
             full_until = newest()
             disk.empty(self.small)
-            until(lambda: newest() > full_until, "a checkpoint once there is room", 60)
+            until(lambda: newest() > full_until, "a checkpoint once there is room", 120)
             generation = self.world()["generation"]
             incident = until(lambda: next((i for i in self.cluster.incidents(generation) if i["state"] == "resolved" and
-                                           i["cause"] == "store-trouble"), None), "the end of the trouble", 60)
+                                           i["cause"] == "store-trouble"), None), "the end of the trouble", 120)
             return said(incident), max(0.0, incident["at_usec"] / 1e6 - at)
         self.scenario("disk-full", lambda: disk.fill(self.small),
                       Row("full disk under the checkpoints", outcome="training goes on; the next checkpoint that fits "
@@ -115,8 +115,8 @@ class Points(ChaosCase):
         def heal():
             self.assertFalse(is_gone(pid))
             hold(False)
-            until(lambda: is_gone(pid), "the end of the survivor", 30)
-            until(lambda: not self.cluster.records("nodes/")["nodes/" + node].get("lost_slots"), "a clear slot", 30)
+            until(lambda: is_gone(pid), "the end of the survivor", 90)
+            until(lambda: not self.cluster.records("nodes/").get("nodes/" + node, {"lost_slots": "?"}).get("lost_slots"), "a clear slot", 90)
             self.cluster.ctl("node", "uncordon", node)
         self.scenario("survivor", lambda: hold(True),
                       Row("a trainer that survives SIGKILL", ["slot-lost", "hang"], node,
@@ -134,18 +134,18 @@ class Points(ChaosCase):
             armed = until(self.cluster.controller_leader, "a leader")
             other = next(n for n in self.cluster.names["controller"] if n != armed)
             self.cluster.kill(armed)
-            until(lambda: self.cluster.controller_leader() == other, "the other to lead", 30)
+            until(lambda: self.cluster.controller_leader() == other, "the other to lead", 90)
             where, _, visit = point.partition("@")
             self.cluster.start(armed, "%s=kill@%s" % (where, visit or 1))
-            until(lambda: self.cluster.controller_count() == 2, "both controllers", 30)
+            until(lambda: self.cluster.controller_count() == 2, "both controllers", 90)
             self.cluster.kill(other)
-            until(lambda: self.cluster.controller_leader() == armed, "the armed one to lead", 30)
+            until(lambda: self.cluster.controller_leader() == armed, "the armed one to lead", 90)
             self.cluster.start(other)
             node = self.node_of(1)
             self.scenario(name, lambda: os.kill(self.trainer(1), signal.SIGKILL),
                           Row("leading controller killed at %s, answering a trainer's death" % point, ["trainer-died"],
                               node, outcome="the other finds it done, or does it"),
-                          lambda: (self.cluster.running[armed].wait(30), self.cluster.start(armed)))
+                          lambda: (self.cluster.running[armed].wait(90), self.cluster.start(armed)))
 
     # ---- daemons ----
 
@@ -165,7 +165,7 @@ class Points(ChaosCase):
             try:
                 if not self.dies_alone(point) and self.cluster.alive(node):
                     os.kill(self.trainer(1), signal.SIGKILL)
-                self.cluster.running[node].wait(60)
+                self.cluster.running[node].wait(120)
                 self.cluster.start(node)
                 self.records = self.settle(name)
                 told = [(i["cause"], i.get("node")) for i in self.cluster.incidents(generation)]

@@ -111,7 +111,7 @@ class S3(Schedules):
 
             def inject():
                 rule = self.store.proxy.add("stall", match, **where)
-                self.store.proxy.do("wait", rule=rule, timeout=60)
+                self.store.proxy.do("wait", rule=rule, timeout=120)
                 node, at = self.store.asks(rule), time.time()
                 row.blamed = [node]
                 os.kill(self.trainer(next(n for n in range(SIZE) if self.node_of(n) == node)), signal.SIGKILL)
@@ -125,7 +125,7 @@ class S3(Schedules):
                             ("manifest", {"method": "PUT", "path": "manifest.json$"})):
             def inject():
                 rule = self.store.proxy.add("lose", match)
-                self.store.proxy.do("wait", rule=rule, timeout=60)
+                self.store.proxy.do("wait", rule=rule, timeout=120)
                 self.commits_on(2)
             self.scenario("lost:" + name, inject, Row("answer to the put of %s lost" % name,
                                                       outcome="looked up; nothing else happens"))

@@ -46,11 +46,15 @@ UNET = {"_class_name": "UNet2DConditionModel", "sample_size": 16, "in_channels":
         "use_linear_projection": True}
 
 
+# What `dev up` gives a node is so short that a machine that stands still now and then makes incidents of its own.
+BEARING = "--hang-floor-sec 20 --lease-sec 6"
+
+
 class TimedOut(AssertionError):
     pass
 
 
-def until(condition, what, timeout=60, pause=0.01):
+def until(condition, what, timeout=120, pause=0.01):
     """Asks again every few milliseconds until the condition gives something true, which it returns."""
     end = time.monotonic() + timeout
     while True:
@@ -199,14 +203,14 @@ class Lab:
     def job_file(self, job):
         return self.write("jobs/%s.json" % job["name"], json.dumps(job))
 
-    def run(self, *command, fault=None, timeout=120, errors=subprocess.STDOUT):
+    def run(self, *command, fault=None, timeout=300, errors=subprocess.STDOUT):
         """(exit code, output and errors together); negative codes are signals."""
         environment = dict(self.environment, **({"SDTRAIN_FAULT": fault} if fault else {}))
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True,
                               errors="replace", timeout=timeout, stdin=subprocess.DEVNULL)
         return done.returncode, done.stdout
 
-    def train(self, job, fault=None, timeout=120):
+    def train(self, job, fault=None, timeout=300):
         """One life of the job on one rank without a cluster."""
         return self.run(os.path.join(BIN, "sdtrainer"), "run", "--job", self.job_file(job), fault=fault,
                         timeout=timeout)
@@ -283,7 +287,7 @@ class Cluster:
         self.environment = {}
         for i in range(1, nodes + 1):
             name = "node%d" % i
-            words = ["--hang-floor-sec 60 --lease-sec 20"] if name in patient else []
+            words = ["--hang-floor-sec 60 --lease-sec 20"] if name in patient else [BEARING]
             lab.write("options/" + name, " ".join(words + ["--trainer-environment=" + pair for pair in trainers]))
         text = self.ctl("dev", "up", "--dir", folder, "--nodes", str(nodes), "--slots", str(slots),
                         "--controllers", str(controllers))
@@ -329,13 +333,13 @@ class Cluster:
     def status(self, job):
         return json.loads(self.ctl("job", "status", job["name"], "-o", "json"))
 
-    def wait(self, job, wanted, timeout=60):
+    def wait(self, job, wanted, timeout=120):
         code, text = self.ctl_code("job", "wait", job["name"], "--for", wanted, "--timeout", str(timeout),
                                    timeout=timeout + 30)
         if code != 0:
             raise TimedOut("job wait --for %s exits %d: %s\n%s" % (wanted, code, text, self.story()))
 
-    def finish(self, job, timeout=90):
+    def finish(self, job, timeout=180):
         """Waits for success; what the job has become."""
         self.wait(job, "succeeded", timeout)
         return Outcome(job["name"], self.status(job)["checkpoint"]["digest"], self.lab.metrics(job))

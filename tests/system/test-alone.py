@@ -78,7 +78,7 @@ class Alone(LabCase):
             self.assertEqual(self.lab.stopped(), trainer.pid)
             trainer.send_signal(number)
             trainer.send_signal(signal.SIGCONT)
-            text, _ = trainer.communicate(timeout=60)
+            text, _ = trainer.communicate(timeout=120)
             self.assertEqual(trainer.returncode, 0)
             step = int(re.match(r"step=(\d+) ", text).group(1))
             self.assertGreater(step, seen)

@@ -66,7 +66,7 @@ class Failures(LabCase):
         self.assertEqual([i["node"] for i in status["incidents"]], ["node2"])
 
     def test_resize_there_and_back(self):
-        self.up(patient=["node1", "node3"])
+        self.up(patient=["node1", "node2", "node3"])
         self.cluster.fault("node3", GATE % 15)
         self.cluster.fault("node1", "", GATE % 8)
         job = self.start("resize")
@@ -80,7 +80,7 @@ class Failures(LabCase):
         self.assertEqual(status["incidents"], [])
 
     def test_stop_and_go_on_elsewhere(self):
-        self.up(patient=["node1"])
+        self.up(patient=["node1", "node2", "node3"])
         self.cluster.fault("node1", GATE % 13)
         job = self.start("stop")
         pid = self.lab.stopped()

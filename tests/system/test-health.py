@@ -9,7 +9,7 @@ from lab import LabCase, until
 class Health(LabCase):
     def test_xid_isolates_until_a_good_check(self):
         """The world goes on without the node at once; the node is let in when its check finds nothing."""
-        cluster = self.lab.cluster(3)
+        cluster = self.lab.cluster(3, patient=["node1", "node2", "node3"])
         self.addCleanup(cluster.down)
         log = os.path.join(cluster.folder, "kmsg")
         os.mkfifo(log)
@@ -20,8 +20,9 @@ class Health(LabCase):
         reference = self.lab.reference(self.lab.job("reference", train__steps=60))
         job = self.lab.job("xid", train__steps=60, world={"min": 1, "max": 3},
                            recovery={"max_failures_at_same_step": 3, "grow_interval_s": 0})
+        cluster.fault("node1", "loop.compute=stop@15")  # the job cannot end before the word is heard
         cluster.submit(job)
-        cluster.wait(job, "step=5")
+        self.lab.stopped()
         os.write(kernel, b"4,1,1,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n")
         until(lambda: cluster.status(job)["incidents"], "the incident")
         self.assertIn("node node3", cluster.ctl("cluster", "status"))

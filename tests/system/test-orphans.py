@@ -53,7 +53,7 @@ class Orphans(LabCase):
 
     def check_gone(self, slots, bases=False):
         paths = {os.path.dirname(path) if bases else path for path in slots}
-        until(lambda: not any(map(os.path.exists, paths)), "the end of the cgroups %s" % paths, timeout=10)
+        until(lambda: not any(map(os.path.exists, paths)), "the end of the cgroups %s" % paths, timeout=60)
 
     def test_after_a_job(self):
         self.cluster.fault("node2", "loop.compute=stop@3")
@@ -74,9 +74,9 @@ class Orphans(LabCase):
         self.lab.stopped()
         pids = {node: self.cluster.rank_on(job, node)["pid"] for node in ("node1", "node2", "node3")}
         self.cluster.kill("node3")  # of which the trainer is stopped, and dies all the same
-        until(lambda: not is_trainer(pids["node3"]), "the end of a stopped trainer whose daemon died", timeout=5)
+        until(lambda: not is_trainer(pids["node3"]), "the end of a stopped trainer whose daemon died", timeout=60)
         self.cluster.kill("node2")
-        until(lambda: not is_trainer(pids["node2"]), "the end of a trainer whose daemon died", timeout=5)
+        until(lambda: not is_trainer(pids["node2"]), "the end of a trainer whose daemon died", timeout=60)
         self.cluster.wait(job, "succeeded")
         mine = {int(pid) for pid, _ in processes_of(self.lab.folder)}
         self.assertFalse({pids["node2"], pids["node3"]} & mine)
@@ -91,7 +91,7 @@ class Orphans(LabCase):
         self.assertTrue(listening(port))
         self.assertIn(stopped, self.cluster.trainers())
         self.cluster.down()
-        until(lambda: not processes_of(self.lab.folder), "the end of everything after dev down", timeout=10)
+        until(lambda: not processes_of(self.lab.folder), "the end of everything after dev down", timeout=60)
         self.assertFalse(listening(port))
         self.check_gone(slots, bases=True)
         code, text = self.cluster.ctl_code("dev", "status", "--dir", self.cluster.folder)
@@ -107,11 +107,11 @@ class Orphans(LabCase):
         for pid, program in processes_of(self.lab.folder):
             if program == "sdtraind":
                 os.kill(pid, signal.SIGKILL)
-        until(lambda: not any(is_trainer(pid) for pid in trainers), "the end of the trainers", timeout=10)
+        until(lambda: not any(is_trainer(pid) for pid in trainers), "the end of the trainers", timeout=60)
         self.cluster.ctl("dev", "up", "--dir", self.cluster.folder)
         self.cluster.wait(job, "running")
         self.cluster.down()
-        until(lambda: not processes_of(self.lab.folder), "the end of everything", timeout=10)
+        until(lambda: not processes_of(self.lab.folder), "the end of everything", timeout=60)
         self.check_gone(slots, bases=True)
 
 

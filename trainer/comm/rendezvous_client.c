@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+enum { AGAIN_MSEC = 100 };
+
 /* "host:port" or "[host]:port". */
 static int address_resolve(const char *address, struct addrinfo **ret, Error *err)
 {
@@ -71,6 +73,21 @@ static int dial(const struct addrinfo *address, uint64_t deadline_usec, int *ret
     }
     *ret = TAKE_FD(fd);
     return 0;
+}
+
+/* A host or link that has just come back is unreachable for some seconds, as long as the kernel waits for an answer
+ * to what it asked before: that is waited for. */
+static int dial_any(const struct addrinfo *list, uint64_t deadline_usec, int *ret)
+{
+    for (;;) {
+        int r = -EADDRNOTAVAIL;
+        for (const struct addrinfo *a = list; a && r < 0 && r != -ETIMEDOUT; a = a->ai_next)
+            r = dial(a, deadline_usec, ret);
+        bool may_come = r == -EHOSTUNREACH || r == -ENETUNREACH;
+        if (!may_come || clock_boottime_usec() + AGAIN_MSEC * USEC_PER_MSEC >= deadline_usec)
+            return r;
+        (void)poll(NULL, 0, AGAIN_MSEC); /* an early end only tries again */
+    }
 }
 
 static int send_all(int fd, const void *data, size_t n_bytes, uint64_t deadline_usec)
@@ -168,9 +185,7 @@ static int dial_and_ask(const char *address, uint32_t operation, uint32_t argume
     if (r < 0)
         return r;
     _cleanup_fd_ int fd = -EBADF;
-    r = -EADDRNOTAVAIL;
-    for (struct addrinfo *a = list; a && r < 0 && r != -ETIMEDOUT; a = a->ai_next)
-        r = dial(a, deadline_usec, &fd);
+    r = dial_any(list, deadline_usec, &fd);
     freeaddrinfo(list);
     if (r >= 0)
         r = ask(fd, operation, argument, key, value, value_bytes, ret_bytes, deadline_usec);

@@ -185,7 +185,7 @@ static void collectives_are_right(void **state)
     (void)state;
     for (size_t i = 0; i < ELEMENTSOF(world_sizes); i++) {
         World world = {.size = world_sizes[i], .run = run_all};
-        assert_int_equal(world_run(&world, 100), 0);
+        assert_int_equal(world_run(&world, WORLD_SEC), 0);
     }
 }
 
@@ -206,7 +206,7 @@ static void barriers_hold(void **state)
 {
     (void)state;
     World world = {.size = 5, .run = run_barriers, .arg = world_share(50 * sizeof(int))};
-    assert_int_equal(world_run(&world, 30), 0);
+    assert_int_equal(world_run(&world, WORLD_SEC), 0);
 }
 
 /* Two comms side by side on one store, messages of one never reach the other. */
@@ -228,7 +228,7 @@ static void two_comms_stay_apart(void **state)
 {
     (void)state;
     World world = {.size = 3, .run = run_two_comms};
-    assert_int_equal(world_run(&world, 30), 0);
+    assert_int_equal(world_run(&world, WORLD_SEC), 0);
 }
 
 int main(void)

@@ -8,10 +8,15 @@
 #include "trainer/comm/rendezvous_wire.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+
+#define MINUTE (60 * USEC_PER_SEC) /* for what takes no time */
 
 static uint64_t in(uint64_t usec) { return clock_boottime_usec() + usec; }
 
@@ -28,11 +33,11 @@ static void assert_store_works(Rendezvous *rendezvous, const char *key)
     Error err = ERROR_INIT;
     char value[16];
     size_t n = 0;
-    assert_int_equal(rendezvous_set(rendezvous_address(rendezvous), key, "abc", 3,
-                                    in(5 * USEC_PER_SEC), &err),
+    assert_int_equal(rendezvous_set(rendezvous_address(rendezvous), key, "abc", 3, in(MINUTE),
+                                    &err),
                      0);
     assert_int_equal(rendezvous_get(rendezvous_address(rendezvous), key, value, sizeof(value), &n,
-                                    in(5 * USEC_PER_SEC), &err),
+                                    in(MINUTE), &err),
                      0);
     assert_int_equal(n, 3);
     assert_memory_equal(value, "abc", 3);
@@ -51,7 +56,7 @@ static void values_come_back(void **state)
     size_t n = 1;
     for (int i = 0; i < RENDEZVOUS_VALUE_MAX; i++)
         big[i] = (char)philox4x32(1, 2, (uint64_t)i).word[0];
-    uint64_t deadline = in(5 * USEC_PER_SEC);
+    uint64_t deadline = in(MINUTE);
     assert_int_equal(rendezvous_set(address, "big", big, RENDEZVOUS_VALUE_MAX, deadline, &err), 0);
     assert_int_equal(rendezvous_get(address, "big", back, RENDEZVOUS_VALUE_MAX, &n, deadline, &err),
                      0);
@@ -76,7 +81,7 @@ static void *set_later(void *arg)
 {
     Error err = ERROR_INIT;
     usleep(30000); /* so that the get most likely waits; the test holds either way */
-    assert(rendezvous_set(arg, "later", "x", 1, in(5 * USEC_PER_SEC), &err) == 0);
+    assert(rendezvous_set(arg, "later", "x", 1, in(MINUTE), &err) == 0);
     return NULL;
 }
 
@@ -91,13 +96,12 @@ static void a_get_waits_for_its_key_and_no_longer_than_it_may(void **state)
     uint64_t t = clock_boottime_usec();
     assert_int_equal(rendezvous_get(address, "never", value, sizeof(value), &n, in(200000), &err),
                      -ETIMEDOUT);
-    assert_in_range(clock_boottime_usec() - t, 190000, 900000);
+    assert_in_range(clock_boottime_usec() - t, 190000, 20 * USEC_PER_SEC);
     assert_non_null(strstr(err.text, "waiting for never"));
 
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, set_later, (void *)address), 0);
-    assert_int_equal(rendezvous_get(address, "later", value, sizeof(value), &n,
-                                    in(5 * USEC_PER_SEC), &err),
+    assert_int_equal(rendezvous_get(address, "later", value, sizeof(value), &n, in(MINUTE), &err),
                      0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(n, 1);
@@ -147,7 +151,7 @@ static void malformed_requests_are_dropped(void **state)
         RendezvousAnswer answer;
         assert_int_equal(recv(fd, &answer, sizeof(answer), MSG_WAITALL), sizeof(answer));
         assert_int_equal(answer.status, EINVAL);
-        assert_closed(fd, 5000);
+        assert_closed(fd, 60000);
         (void)close(fd);
     }
     for (int i = 0; i < 200; i++) { /* noise of any length, abandoned */
@@ -173,12 +177,10 @@ static void idle_connections_neither_block_nor_stay(void **state)
     /* The next caller waits in the backlog until the idle ones are thrown out, after 5 s. */
     Error err = ERROR_INIT;
     uint64_t t = clock_boottime_usec();
-    assert_int_equal(rendezvous_set(rendezvous_address(store), "a", "b", 1, in(20 * USEC_PER_SEC),
-                                    &err),
-                     0);
-    assert_true(clock_boottime_usec() - t < 8 * USEC_PER_SEC);
+    assert_int_equal(rendezvous_set(rendezvous_address(store), "a", "b", 1, in(MINUTE), &err), 0);
+    assert_true(clock_boottime_usec() - t < 30 * USEC_PER_SEC);
     for (size_t i = 0; i < IDLE; i++) {
-        assert_closed(fds[i], 8000);
+        assert_closed(fds[i], 60000);
         (void)close(fds[i]);
     }
     assert_store_works(store, "c");
@@ -193,7 +195,7 @@ static void the_store_is_bounded(void **state)
     for (; n < 5000 && r == 0; n++) {
         char key[32];
         (void)snprintf(key, sizeof(key), "key/%d", n);
-        r = rendezvous_set(rendezvous_address(store), key, "v", 1, in(5 * USEC_PER_SEC), &err);
+        r = rendezvous_set(rendezvous_address(store), key, "v", 1, in(MINUTE), &err);
     }
     assert_int_equal(r, -ENOSPC);
     assert_int_equal(n, 4 * 1 + 1024 + 1);
@@ -207,14 +209,47 @@ static void nobody_at_the_address_is_an_error_at_once(void **state)
     (void)snprintf(address, sizeof(address), "%s", rendezvous_address(store));
     store = rendezvous_free(store);
     Error err = ERROR_INIT;
-    assert_int_equal(rendezvous_set(address, "a", "b", 1, in(5 * USEC_PER_SEC), &err),
-                     -ECONNREFUSED);
+    assert_int_equal(rendezvous_set(address, "a", "b", 1, in(MINUTE), &err), -ECONNREFUSED);
     assert_null(store);
 
     Rendezvous *nowhere = NULL;
     assert_true(rendezvous_new("192.0.2.1", 1, &nowhere, &err) < 0); /* not our address */
     assert_non_null(strstr(err.text, "192.0.2.1"));
     assert_null(nowhere);
+}
+
+static void *bring_up_later(void *arg)
+{
+    (void)arg;
+    usleep(300000); /* so that the first try most likely fails; the test holds either way */
+    assert(system("ip address add 198.51.100.1/32 dev lo") == 0);
+    return NULL;
+}
+
+/* In a network of the test's own: there is no way to the address at first. */
+static void a_host_that_cannot_be_reached_yet_is_waited_for(void **state)
+{
+    (void)state;
+    _cleanup_fd_ int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+    assert_true(home >= 0);
+    if (unshare(CLONE_NEWNET) < 0)
+        skip(); /* only root may */
+    assert_int_equal(system("ip link set lo up"), 0);
+    Error err = ERROR_INIT;
+    Rendezvous *store = NULL;
+    char address[64];
+    assert_int_equal(rendezvous_new("0.0.0.0", 1, &store, &err), 0);
+    (void)snprintf(address, sizeof(address), "198.51.100.1%s",
+                   strrchr(rendezvous_address(store), ':'));
+    assert_int_equal(rendezvous_set(address, "a", "b", 1, in(300000), &err), -ENETUNREACH);
+
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, bring_up_later, NULL), 0);
+    if (rendezvous_set(address, "a", "b", 1, in(MINUTE), &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    store = rendezvous_free(store);
+    assert_int_equal(setns(home, CLONE_NEWNET), 0);
 }
 
 int main(void)
@@ -226,6 +261,7 @@ int main(void)
         cmocka_unit_test(idle_connections_neither_block_nor_stay),
         cmocka_unit_test(the_store_is_bounded),
         cmocka_unit_test(nobody_at_the_address_is_an_error_at_once),
+        cmocka_unit_test(a_host_that_cannot_be_reached_yet_is_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ const char *__tsan_default_suppressions(void)
 }
 #endif
 
-#define DEFAULT_USEC (10 * USEC_PER_SEC)
+#define DEFAULT_USEC (60 * USEC_PER_SEC)
 
 void world_fail(const char *file, int line, const char *condition, const char *format, ...)
 {

@@ -1,7 +1,7 @@
 /* test_world.h - for tests and benchmarks: forks the ranks of a world, each with a comm.
  *
  * Ownership: world_start() forks; world_wait() reaps every child, those that hang with SIGKILL.
- * Units:     seconds.
+ * Units:     seconds; *_usec microseconds.
  * Errors:    a rank fails by a false world_check() or by returning anything but 0.
  * Threads:   the parent must have one thread; a rank may start its own.
  */
@@ -11,12 +11,12 @@
 
 #include <sys/types.h>
 
-enum { WORLD_MAX = 8 };
+enum { WORLD_MAX = 8, WORLD_SEC = 100 }; /* a world that takes longer hangs */
 
 typedef struct World World;
 struct World {
     int size;
-    uint64_t connect_usec, timeout_usec; /* 0: 10 s each */
+    uint64_t connect_usec, timeout_usec; /* 0: 60 s each */
     int (*run)(World *world, Comm *comm, void *arg);
     void *arg;
     bool without_comm; /* run() opens its own, at `rendezvous` */

@@ -80,7 +80,7 @@ static SaveCase *run_saves(int size, SaveCase setting)
     *c = setting;
     World world = {.size = size, .run = save_rank, .arg = c};
     far_begin();
-    assert_int_equal(world_run(&world, 60), 0);
+    assert_int_equal(world_run(&world, WORLD_SEC), 0);
     return c;
 }
 

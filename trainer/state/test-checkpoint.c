@@ -72,7 +72,7 @@ static SaveCase *run_save(int world_size, SaveCase setting)
     if (!c->uri[0])
         (void)snprintf(c->uri, sizeof(c->uri), "%s/store", folder);
     World world = {.size = world_size, .run = save_rank, .arg = c};
-    assert_int_equal(world_run(&world, 60), 0);
+    assert_int_equal(world_run(&world, WORLD_SEC), 0);
     return c;
 }
 
