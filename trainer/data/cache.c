@@ -286,8 +286,7 @@ static int reserve(Cache *cache, const char *name, uint64_t n_bytes)
 
 static bool can_fit(const Cache *cache, uint64_t n_bytes)
 {
-    return !is_off(cache) && n_bytes > 0 &&
-           (!cache->bound || n_bytes == CACHE_ANY || n_bytes <= cache->bound);
+    return !is_off(cache) && (!cache->bound || n_bytes == CACHE_ANY || n_bytes <= cache->bound);
 }
 
 static int failed_if(Cache *cache, int r)
@@ -299,7 +298,7 @@ static int failed_if(Cache *cache, int r)
 
 int cache_reserve(Cache *cache, const char *name, uint64_t n_bytes)
 {
-    if (!can_fit(cache, n_bytes))
+    if (n_bytes == 0 || !can_fit(cache, n_bytes))
         return -ENOBUFS;
     _cleanup_fd_ int lock = lock_folder(cache);
     return failed_if(cache, lock < 0 ? lock : reserve(cache, name, n_bytes));

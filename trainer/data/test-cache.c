@@ -515,6 +515,18 @@ static void the_least_recently_used_goes_first(void **state)
     fd = cache_reserve(cache, "g.mds", 100);
     assert_true(fd >= 0);
     fd = cache_abandon(cache, "g.mds", fd);
+
+    /* One whose size is told later, and changes. */
+    fd = cache_reserve(cache, "h.index", CACHE_ANY);
+    assert_true(fd >= 0);
+    assert_int_equal(cache_reserve(cache, "h.index", CACHE_ANY), -EAGAIN);
+    assert_int_equal(cache_resize(cache, "h.index", fd, 40000), -ENOBUFS);
+    assert_int_equal(cache_resize(cache, "h.index", fd, 0), 0);
+    assert_int_equal(cache_resize(cache, "h.index", fd, 100), 0);
+    assert_int_equal(cache_commit(cache, "h.index", fd, true), 0);
+    (void)fd_close(fd);
+    assert_true(has_file(cache, "h.index", CACHE_ANY));
+    assert_true(has_file(cache, "h.index", 100));
     cache_free(cache);
     scratch_remove(&scratch);
 }
