@@ -185,7 +185,7 @@ class Faults(StoreTest):
                 self.fired(rule)
                 self.proxy.do("clear")
                 self.assertEqual(self.direct.uploads(self.bucket), [])
-        self.begin(SDTRAIN_S3_DEADLINE_SEC="2")
+        self.begin(SDTRAIN_S3_DEADLINE_SEC="5")
         self.proxy.add("status", {"method": "PUT", "query": "partNumber=2"}, status=500, count=None)
         self.refused(EHOSTUNREACH, "InternalError", "put", "it", data=data)
 
@@ -303,7 +303,7 @@ class Faults(StoreTest):
         self.expected["it"] = data
 
     def test_away_for_good(self):
-        self.begin(SDTRAIN_S3_DEADLINE_SEC="2")
+        self.begin(SDTRAIN_S3_DEADLINE_SEC="5")
         self.proxy.do("listen", open=False)
         self.refused(EHOSTUNREACH, "refused|reset|connect", "put", "it", data=b"x")
         self.refused(EHOSTUNREACH, "refused|reset|connect", "get", "it")
@@ -365,11 +365,11 @@ class Faults(StoreTest):
         self.begin(AWS_ACCESS_KEY_ID=None, AWS_SECRET_ACCESS_KEY=None, AWS_CONTAINER_CREDENTIALS_FULL_URI=endpoint.url)
         data = self.bytes(SMALL)
         self.put("it", data)
-        rule = self.proxy.add("status", {"method": "GET"}, status=400, code="ExpiredToken")
+        rule, asked = self.proxy.add("status", {"method": "GET"}, status=400, code="ExpiredToken"), endpoint.n_asked
         self.assertEqual(self.get("it"), data)
         self.fired(rule)
-        self.assertEqual(endpoint.n_asked, 2)
-        while endpoint.n_asked < 4:
+        self.assertGreater(endpoint.n_asked, asked)
+        while endpoint.n_asked < asked + 3:
             self.assertEqual(self.get("it"), data)
 
 

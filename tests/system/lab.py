@@ -46,8 +46,9 @@ UNET = {"_class_name": "UNet2DConditionModel", "sample_size": 16, "in_channels":
         "use_linear_projection": True}
 
 
-# What `dev up` gives a node is so short that a machine that stands still now and then makes incidents of its own.
-BEARING = "--hang-floor-sec 20 --lease-sec 6"
+# A rank that the test has stopped, and those that wait for it, are not taken for hung. Leases stay as short as the
+# controllers': a lost peer is waited for only so long.
+BEARING = "--hang-floor-sec 60"
 
 
 class TimedOut(AssertionError):
@@ -281,13 +282,14 @@ class Outcome:
 class Cluster:
     """`sdctl dev up` in a folder of the lab."""
 
-    def __init__(self, lab, folder, nodes, controllers=1, slots=1, patient=(), trainers=()):
-        """patient: nodes that bear with trainers that are stopped for some seconds. trainers: their environment."""
+    def __init__(self, lab, folder, nodes, controllers=1, slots=1, patient=(), trainers=(), bearing=BEARING):
+        """patient: nodes that are not lost while a test does this and that. trainers: their environment. bearing: options
+        of the other nodes."""
         self.lab, self.folder = lab, folder
         self.environment = {}
         for i in range(1, nodes + 1):
             name = "node%d" % i
-            words = ["--hang-floor-sec 60 --lease-sec 20"] if name in patient else [BEARING]
+            words = ["--hang-floor-sec 120 --lease-sec 20"] if name in patient else [bearing]
             lab.write("options/" + name, " ".join(words + ["--trainer-environment=" + pair for pair in trainers]))
         text = self.ctl("dev", "up", "--dir", folder, "--nodes", str(nodes), "--slots", str(slots),
                         "--controllers", str(controllers))

@@ -137,7 +137,6 @@ class Scraped(LabCase):
             {"name": "nobody", "kind": "webhook", "least": "info", "url": "http://127.0.0.1:1/"}]}))
         for controller in ("controller1", "controller2"):
             self.cluster.configure(controller, alerts_file=alerts)
-        self.cluster.configure("node2", hang_floor_sec=60)  # as patient, but its end is soon noticed
         self.addresses = self.urls()
         self.assertEqual(sorted(self.addresses), ["controller1", "controller2", "node1", "node2", "node3"])
         self.prometheus = Prometheus(self.lab, *[[address for name, address in sorted(self.addresses.items())

@@ -7,12 +7,13 @@ that length with the settings as they come.
 """
 import json
 import os
+import re
 import signal
 import sys
 import time
 import unittest
 
-from lab import BIN, SOURCE, LabCase, Outcome, processes_of, until
+from lab import BIN, SOURCE, LabCase, Outcome, until
 
 sys.path.insert(0, os.path.abspath(os.path.join(SOURCE, "tests/s3")))
 
@@ -47,8 +48,8 @@ class Outage(LabCase):
         self.proxy.do("clear")
         self.proxy.do("listen", open=True)
 
-    def up(self, nodes=2, environment=(PACE, IMPATIENT)):
-        self.cluster = self.lab.cluster(nodes=nodes, trainers=environment)
+    def up(self, nodes=2, environment=(PACE, IMPATIENT), **options):
+        self.cluster = self.lab.cluster(nodes=nodes, trainers=environment, **options)
         self.addCleanup(self.cluster.down)
 
     def job(self, name, steps, **changes):
@@ -72,7 +73,7 @@ class Outage(LabCase):
     def until_step(self, job, step, timeout=120):
         until(lambda: self.status(job)["step"] >= step, "step %d of %s" % (step, job["name"]), timeout, pause=0.1)
 
-    def incident(self, job, cause, resolved, timeout=90):
+    def incident(self, job, cause, resolved, timeout=180):
         """Of that cause, open or resolved, once it is."""
         def look():
             return next((i for i in self.status(job)["incidents"] if i["cause"] == cause and i["resolved"] == resolved),
@@ -92,7 +93,7 @@ class Outage(LabCase):
             self.references[steps] = Outcome(job["name"], self.lab.digest(job), self.lab.metrics(job))
         return self.references[steps]
 
-    def finish(self, job, timeout=150):
+    def finish(self, job, timeout=300):
         self.cluster.wait(job, "succeeded", timeout)
         prefix = job["name"] + "/"
         lines = self.direct.get(self.bucket, prefix + "metrics.jsonl").decode().splitlines()
@@ -122,8 +123,8 @@ class Outage(LabCase):
     def survive(self, job, sec, known_within):
         """The store away for so long in the middle of training."""
         self.until_step(job, 12)
-        before = self.status(job)
         self.away()
+        before = self.status(job)  # what was on its way may still be committed
         left = time.monotonic() + sec
         opened = self.incident(job, TROUBLE, False, known_within)
         self.assertEqual((opened["generation"], opened["node"]), (1, ""), self.cluster.ctl("job", "events", job["name"]))
@@ -160,7 +161,7 @@ class Outage(LabCase):
 
     def test_ranks_wait_for_data(self):
         """One shard does not come: for many times the time after which a silent rank hangs, nobody is taken for hung."""
-        self.up(environment=(PACE,))
+        self.up(environment=(PACE,), bearing="")  # a silent rank hangs after five seconds
         job = self.job("waits", 40)
         local = self.lab.job("order", train__steps=40)
         first = {}  # when each shard is needed first
@@ -192,13 +193,16 @@ class Outage(LabCase):
         self.away()
         os.kill(self.cluster.rank_on(job, "node2")["pid"], signal.SIGKILL)
         lost = self.incident(job, LOST, False)
-        until(lambda: self.status(job)["reason"].startswith("pauses 4 s after store-unreachable"), "the third pause", 90,
-              pause=0.05)
-        status = self.status(job)
+
+        def paused():  # for so long that what follows is done meanwhile
+            status = self.status(job)
+            pause = re.match(r"pauses (\d+) s after store-unreachable", status["reason"])
+            return pause and int(pause.group(1)) >= 8 and status
+        status = until(paused, "a longer pause", pause=0.05)
         self.assertEqual(status["phase"], "recovering")
         self.assertGreater(status["next_try_at"], time.time() - 4)
         self.assertGreaterEqual(status["generation"], 4)
-        self.assertEqual([p for _, p in processes_of(self.lab.folder) if p == "sdtrainer"], [])  # nothing runs
+        until(lambda: not self.cluster.trainers(), "the end of all trainers", 5)
         self.back()
         status = self.finish(job)
         self.assertEqual(sorted(i["cause"] for i in status["incidents"] if i["cause"] != TROUBLE), [LOST, "trainer-died"])
@@ -229,7 +233,7 @@ class Outage(LabCase):
         self.cluster.submit(job)
         self.proxy.do("wait", rule=rule, timeout=120)
         until(lambda: [key for key in self.direct.list(self.bucket, "twice/step-0000000020-g1-") if key.endswith("manifest.json")],
-              "the manifest of generation 1", 30)
+              "the manifest of generation 1", 60)
         rank0 = next(rank for rank in self.status(job)["world"]["ranks"] if rank["rank"] == 0)
         os.kill(rank0["pid"], signal.SIGKILL)
         self.proxy.do("clear")

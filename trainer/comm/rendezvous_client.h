@@ -3,9 +3,9 @@
  * Ownership: none; each call opens a connection and closes it.
  * Units:     bytes; deadlines in CLOCK_BOOTTIME microseconds.
  * Errors:    -ETIMEDOUT nobody set the key, or the store did not answer; -ECONNREFUSED,
- *            -ECONNRESET the store is gone; -EHOSTUNREACH, -ENETUNREACH until the deadline there was
- *            no way; -EEXIST the key is set to something else already; -EPROTO an answer that makes
- *            no sense. The text names store and key.
+ *            -ECONNRESET the store is gone; -EHOSTUNREACH, -ENETUNREACH until the deadline there
+ *            was no way to it; -EEXIST the key is set to something else already; -EPROTO an
+ *            answer that makes no sense. The text names store and key.
  * Threads:   any.
  */
 #pragma once
