@@ -5,6 +5,7 @@
  * its sockets answer, nothing of it reaches stable storage. SIGCONT ends that.
  *
  * Ownership: that process dies with the program.
+ * Units:     none.
  * Errors:    none: where the kernel has no user notification (before 5.5) the program has its disk.
  * Threads:   between fork() and exec(), in the child.
  */

@@ -367,7 +367,7 @@ def make_cold(cache):
     """Nothing of a node's cache is there but the compact indices, and those are on the disk alone."""
     for name in os.listdir(cache):
         path = os.path.join(cache, name)
-        if not name.endswith((".index", ".origin")):
+        if not name.endswith(".index"):
             shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
             continue
         with open(path) as file:

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 
 #include <errno.h>
+#include <openssl/evp.h>
 #include <signal.h>
 #include <string.h>
 #include <strings.h>
@@ -172,6 +173,13 @@ void s3_client_set_checksum(S3Client *client, bool knows_crc32c)
 
 /* ---- requests ---- */
 
+static void format_crc32c(uint32_t crc, char ret[S3_CRC32C_BYTES])
+{
+    const unsigned char big[] = {(unsigned char)(crc >> 24), (unsigned char)(crc >> 16),
+                                 (unsigned char)(crc >> 8), (unsigned char)crc};
+    EVP_EncodeBlock((unsigned char *)ret, big, sizeof(big));
+}
+
 /* What is the same for each try, by whoever begins the request. */
 static int describe_body(S3Client *client, S3Request *request)
 {
@@ -180,13 +188,16 @@ static int describe_body(S3Client *client, S3Request *request)
     for (size_t i = 0; has_body && i < request->n_body; i++)
         p->n_body += request->body[i].iov_len;
 
-    p->sends_checksum = has_body && request->checksum && atomic_load(&client->knows_checksum);
-    for (size_t i = 0; p->sends_checksum && i < request->n_body; i++)
-        p->body_crc32c =
-            crc32c(p->body_crc32c, request->body[i].iov_base, request->body[i].iov_len);
+    const bool sends_crc32c = has_body && request->checksum && atomic_load(&client->knows_checksum);
+    uint32_t crc = 0;
+    for (size_t i = 0; sends_crc32c && i < request->n_body; i++)
+        crc = crc32c(crc, request->body[i].iov_base, request->body[i].iov_len);
+    request->sent_crc32c[0] = '\0';
+    if (sends_crc32c)
+        format_crc32c(crc, request->sent_crc32c);
 
     S3Switch sign = client->options.sign_payload;
-    bool guarded = client->tls || p->sends_checksum;
+    bool guarded = client->tls || sends_crc32c;
     if (p->n_body > 0 && (sign == S3_ON || (sign == S3_AUTO && !guarded)))
         return sign_payload_hash(request->body, request->n_body, p->body_hash);
     (void)snprintf(p->body_hash, sizeof(p->body_hash), "%s",

@@ -50,8 +50,6 @@ typedef struct S3Progress {
     pthread_cond_t *waiter; /* who waits for the end */
     char *location;         /* where a redirect led; NULL: nowhere */
     uint64_t n_body, begun_usec, due_usec;
-    uint32_t body_crc32c;
-    bool sends_checksum;
     char body_hash[SIGN_HASH_BYTES]; /* what x-amz-content-sha256 says */
     unsigned redirects;
     int unfit; /* why it cannot be begun; 0: it can */
@@ -62,7 +60,10 @@ typedef struct S3Progress {
     atomic_bool cancelled;
 } S3Progress;
 
-enum { S3_HEADERS_MAX = 24 };
+enum {
+    S3_HEADERS_MAX = 24,
+    S3_CRC32C_BYTES = 9, /* "4waSgw==": the number's bytes, high one first, in base64 */
+};
 
 struct S3Request {
     /* what is asked */
@@ -98,7 +99,8 @@ struct S3Request {
     long status;  /* 0: none came */
     bool unknown; /* failed, and it may have been done all the same */
     ReplyHeaders reply;
-    S3Error refusal; /* code "" when there was none */
+    S3Error refusal;                   /* code "" when there was none */
+    char sent_crc32c[S3_CRC32C_BYTES]; /* the body's, as the header had it; "": none was sent */
     char *text;
     size_t n_text;
     unsigned tries;

@@ -11,10 +11,8 @@
  */
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/hash.h"
 #include "store/s3/objects.h"
 
-#include <openssl/evp.h>
 #include <string.h>
 
 enum {
@@ -47,7 +45,7 @@ int s3_part_bytes(const S3Options *options, uint64_t n_bytes, uint64_t *ret, Err
 
 typedef struct PartDone {
     char etag[STORE_VERSION_MAX];
-    uint32_t crc;
+    char crc32c[S3_CRC32C_BYTES]; /* "": it was sent without */
 } PartDone;
 
 /* A part under way. */
@@ -148,8 +146,7 @@ static int part_end(Upload *u, size_t index, Error *err)
     if (r == 0) {
         PartDone *done = &u->done[index];
         memcpy(done->etag, request->reply.etag, sizeof(done->etag));
-        for (size_t i = 0; put->can.checksum && i < slot->n_body; i++)
-            done->crc = crc32c(done->crc, slot->body[i].iov_base, slot->body[i].iov_len);
+        memcpy(done->crc32c, request->sent_crc32c, sizeof(done->crc32c));
     }
     free(slot->body);
     slot->body = NULL;
@@ -219,14 +216,8 @@ static int complete_body(const Upload *u, char **ret, size_t *ret_bytes)
         fprintf(out, "<Part><PartNumber>%zu</PartNumber><ETag>&quot;", i + 1);
         s3_xml_escape(out, part->etag);
         fputs("&quot;</ETag>", out);
-        if (u->put->can.checksum) {
-            const unsigned char big[] = {(unsigned char)(part->crc >> 24),
-                                         (unsigned char)(part->crc >> 16),
-                                         (unsigned char)(part->crc >> 8), (unsigned char)part->crc};
-            char text[9];
-            EVP_EncodeBlock((unsigned char *)text, big, sizeof(big));
-            fprintf(out, "<ChecksumCRC32C>%s</ChecksumCRC32C>", text);
-        }
+        if (part->crc32c[0])
+            fprintf(out, "<ChecksumCRC32C>%s</ChecksumCRC32C>", part->crc32c);
         fputs("</Part>", out);
     }
     fputs("</CompleteMultipartUpload>", out);

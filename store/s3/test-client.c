@@ -178,11 +178,13 @@ static void test_checksums_of_puts(_unused_ void **state)
     put.checksum = true;
     assert_int_equal(s3_do(w->client, &put, NULL), 0);
     assert_string_equal(w->steps.seen[0], ""); /* nobody said yet that the server knows it */
+    assert_string_equal(put.sent_crc32c, "");
     s3_client_set_checksum(w->client, true);
     put = world_put("c", false);
     put.checksum = true;
     assert_int_equal(s3_do(w->client, &put, NULL), 0);
     assert_string_equal(w->steps.seen[1], "yZRlqg==");
+    assert_string_equal(put.sent_crc32c, "yZRlqg==");
     put = world_put("c", false);
     assert_int_equal(s3_do(w->client, &put, NULL), 0);
     assert_string_equal(w->steps.seen[2], "");

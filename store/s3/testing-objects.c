@@ -2,7 +2,6 @@
 #include "store/s3/testing-objects.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "store/s3/objects.h"
 
 #include <inttypes.h>
@@ -252,6 +251,8 @@ static void serve_part(S3Request *q)
     free(part->data);
     part->data = gather(q, &part->n_bytes);
     part->version = ++serial;
+    if (q->checksum && fake.sends_crc32c) /* what the completion must repeat */
+        (void)snprintf(q->sent_crc32c, sizeof(q->sent_crc32c), "crc");
     fake.part_bytes_least = MIN(fake.part_bytes_least, part->n_bytes);
     fake.part_bytes_most = MAX(fake.part_bytes_most, part->n_bytes);
     set_etag(q, part->version);
@@ -268,10 +269,11 @@ static void serve_complete(S3Request *q)
     (void)snprintf(fake.complete_body, sizeof(fake.complete_body), "%s", asked);
     const char *at = asked;
     for (size_t i = 0; i < upload->n_parts; i++) {
-        char expected[100];
+        char expected[160];
         int n = snprintf(expected, sizeof(expected),
-                         "<PartNumber>%zu</PartNumber><ETag>&quot;v%u&quot;</ETag>", i + 1,
-                         upload->parts[i].version);
+                         "<PartNumber>%zu</PartNumber><ETag>&quot;v%u&quot;</ETag>%s</Part>", i + 1,
+                         upload->parts[i].version,
+                         fake.sends_crc32c ? "<ChecksumCRC32C>crc</ChecksumCRC32C>" : "");
         at = strstr(at, expected);
         check(at && n > 0, "a part is missing in what completes");
         n_bytes += upload->parts[i].n_bytes;
@@ -280,10 +282,8 @@ static void serve_complete(S3Request *q)
     free(asked);
     char *data = malloc(n_bytes + 1);
     n_bytes = 0;
-    for (size_t i = 0; i < upload->n_parts; i++) {
+    for (size_t i = 0; i < upload->n_parts; n_bytes += upload->parts[i++].n_bytes)
         memcpy(data + n_bytes, upload->parts[i].data, upload->parts[i].n_bytes);
-        n_bytes += upload->parts[i].n_bytes;
-    }
     shelve(q->key, upload->mark, data, n_bytes);
     upload_remove(upload);
     char *body = strdup(" <CompleteMultipartUploadResult><ETag>\"x-1\"</ETag>"

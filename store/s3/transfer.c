@@ -190,18 +190,8 @@ static int set_options(S3Try *t, const char *url)
 typedef struct Headers {
     S3Pair pairs[S3_HEADERS_MAX + 3];
     size_t n;
-    char range[64], crc32c[16];
+    char range[64];
 } Headers;
-
-/* "4waSgw==": the number's bytes, high one first, in base64. */
-static void format_crc32c(uint32_t crc, char ret[16])
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for (int i = 0; i < 5; i++)
-        ret[i] = digits[crc >> (26 - 6 * i) & 63];
-    ret[5] = digits[crc << 4 & 63];
-    memcpy(ret + 6, "==", 3);
-}
 
 static void gather_headers(const S3Client *client, const S3Request *request, Headers *h)
 {
@@ -215,10 +205,8 @@ static void gather_headers(const S3Client *client, const S3Request *request, Hea
                        (unsigned long long)(request->offset + request->n_bytes - 1));
         h->pairs[h->n++] = (S3Pair){"range", h->range};
     }
-    if (request->progress.sends_checksum) {
-        format_crc32c(request->progress.body_crc32c, h->crc32c);
-        h->pairs[h->n++] = (S3Pair){"x-amz-checksum-crc32c", h->crc32c};
-    }
+    if (request->sent_crc32c[0])
+        h->pairs[h->n++] = (S3Pair){"x-amz-checksum-crc32c", request->sent_crc32c};
     bool whole_object = request->method == S3_GET && !request->ranged && request->key[0];
     if (whole_object && atomic_load(&client->knows_checksum))
         h->pairs[h->n++] = (S3Pair){"x-amz-checksum-mode", "ENABLED"};

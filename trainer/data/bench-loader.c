@@ -156,7 +156,7 @@ static void read_dataset(char *uri, char *cache)
 
 typedef struct Plan {
     Store *store;
-    char folder[PATH_MAX], index[PATH_MAX + 64], origin[PATH_MAX + 64], shard[PATH_MAX + 64];
+    char folder[PATH_MAX], index[PATH_MAX + CACHE_NAME_MAX + 2], shard[PATH_MAX + 64];
     uint64_t hashes[HUGE_SHARD_SAMPLES]; /* of the one shard's samples, in file order */
 } Plan;
 
@@ -177,7 +177,7 @@ static void plan_shard(Plan *p)
 }
 
 /* As this node would have kept it. */
-static void plan_index(Plan *p, const struct iovec *shard)
+static void plan_index(Plan *p, const char *cache, const struct iovec *shard)
 {
     Error err = ERROR_INIT;
     static const char json[] = "{\"a billion samples\": \"of which index.sdtrain tells\"}\n";
@@ -185,15 +185,12 @@ static void plan_index(Plan *p, const struct iovec *shard)
     HugeIndex what = {.source = hash_bytes(json, sizeof(json) - 1),
                       .raw_bytes = shard->iov_len,
                       .sample_hashes = true};
-    char version[STORE_VERSION_MAX], hash[HASH_TEXT_BYTES];
+    char version[STORE_VERSION_MAX], name[CACHE_NAME_MAX + 1];
     must(store_put(p->store, "index.json", &part, 1, 0, &err), &err);
     must(store_version(p->store, "index.json", version, &err), &err);
-    _cleanup_json_ json_t *root =
-        json_pack("{s:i,s:s,s:s,s:s}", "v", 1, "uri", store_uri(p->store), "version", version,
-                  "source", hash_format(what.source, hash));
-    _cleanup_free_ char *text = json_dumps(root, 0);
+    (void)snprintf(p->index, sizeof(p->index), "%s/%s", cache,
+                   index_cache_name(p->store, version, name));
     must(huge_index_write(p->index, &what, &err), &err);
-    must(file_write(p->origin, text, strlen(text), FILE_SYNC, &err), &err);
 }
 
 /* The samples that a start reads: those that opening looks at, and the first grain's. */
@@ -233,20 +230,16 @@ static void plan_start(const char *uri, const char *cache)
 {
     Error err = ERROR_INIT;
     Plan p = {.store = NULL};
-    char hash[HASH_TEXT_BYTES], *shard;
+    char *shard;
     size_t n_bytes;
     must(store_open(uri, &p.store, &err), &err);
     must(folder_make(cache, &err), &err);
-    uri = store_uri(p.store);
     (void)snprintf(p.folder, sizeof(p.folder), "%s/shard", cache);
     (void)snprintf(p.shard, sizeof(p.shard), "%s/shard.00000.mds", p.folder);
-    hash_format(hash_bytes(uri, strlen(uri)), hash);
-    (void)snprintf(p.index, sizeof(p.index), "%s/%s.index", cache, hash);
-    (void)snprintf(p.origin, sizeof(p.origin), "%s/%s.index.origin", cache, hash);
     plan_shard(&p);
     must(file_read(p.shard, SIZE_MAX / 2, &shard, &n_bytes, &err), &err);
     const struct iovec bytes = {shard, n_bytes};
-    plan_index(&p, &bytes);
+    plan_index(&p, cache, &bytes);
 
     IndexPlace places[FIRST_SAMPLES + GRAIN];
     uint64_t samples[FIRST_SAMPLES + GRAIN], hashes[FIRST_SAMPLES + GRAIN];

@@ -19,7 +19,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define KEPT ".mds"
 #define PART ".part"
 
 enum {
@@ -128,6 +127,11 @@ static void dir_closep(DIR **dir)
         (void)closedir(*dir); /* reading only */
 }
 
+static bool is_kept(const char *name)
+{
+    return (strstr(name, ".mds") || strstr(name, ".index")) && strlen(name) <= CACHE_NAME_MAX;
+}
+
 static bool ends_with(const char *text, const char *end)
 {
     size_t n = strlen(text), k = strlen(end);
@@ -154,8 +158,8 @@ static int list_files(DIR *dir, const char *own, Listing *l)
     for (struct dirent *e; (e = readdir(dir));) {
         struct stat st;
         bool part = ends_with(e->d_name, PART);
-        if (!strstr(e->d_name, KEPT) || strlen(e->d_name) > CACHE_NAME_MAX ||
-            strcmp(e->d_name, own) == 0 || (part && clear_part(dirfd(dir), e->d_name)) ||
+        if (!is_kept(e->d_name) || strcmp(e->d_name, own) == 0 ||
+            (part && clear_part(dirfd(dir), e->d_name)) ||
             fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
             continue; /* not ours, or gone */
         l->total += (uint64_t)st.st_size;
@@ -200,9 +204,11 @@ static int allocate(int fd, uint64_t n_bytes)
     return r < 0 ? r : fd_reserve(fd, n_bytes);
 }
 
-static int make_room(const Cache *cache, const char *own, int fd, uint64_t n_bytes)
+static int make_room(const Cache *cache, const char *name, int fd, uint64_t n_bytes)
 {
     Listing l = {0};
+    char own[CACHE_NAME_MAX + 1];
+    (void)snprintf(own, sizeof(own), "%s" PART, name);
     _cleanup_(dir_closep) DIR *dir = opendir(cache->folder);
     int r = dir ? list_files(dir, own, &l) : -errno;
     while (r == 0 && cache->bound && l.total + n_bytes > cache->bound)
@@ -236,7 +242,7 @@ int cache_open(Cache *cache, const char *name, uint64_t n_bytes)
         return errno == EWOULDBLOCK ? -ENOENT : -errno; /* somebody is removing it */
     if (fstat(fd, &st) < 0)
         return -errno;
-    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != n_bytes) {
+    if (!S_ISREG(st.st_mode) || (n_bytes != CACHE_ANY && (uint64_t)st.st_size != n_bytes)) {
         (void)unlink(path); /* whoever needs it fetches it again */
         return -ENOENT;
     }
@@ -247,20 +253,30 @@ int cache_open(Cache *cache, const char *name, uint64_t n_bytes)
 }
 
 /* Under the folder's lock. */
+static int resize(Cache *cache, const char *name, int fd, uint64_t n_bytes)
+{
+    if (ftruncate(fd, 0) < 0)
+        return -errno;
+    return n_bytes == CACHE_ANY ? 0 : make_room(cache, name, fd, n_bytes);
+}
+
+/* Under the folder's lock. */
 static int reserve(Cache *cache, const char *name, uint64_t n_bytes)
 {
-    char path[PATH_ROOM], own[CACHE_NAME_MAX + 1];
+    char path[PATH_ROOM];
+    struct stat st;
     _cleanup_fd_ int there = cache_open(cache, name, n_bytes);
     if (there >= 0)
         return -EEXIST;
-    (void)snprintf(own, sizeof(own), "%s" PART, name);
     _cleanup_fd_ int fd =
         open(path_of(cache, name, PART, path), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0)
         return -errno;
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
-    int r = ftruncate(fd, 0) < 0 ? -errno : make_room(cache, own, fd, n_bytes);
+    if (fstat(fd, &st) == 0 && st.st_nlink == 0)
+        return -EAGAIN; /* whoever had it abandoned it while we opened it */
+    int r = resize(cache, name, fd, n_bytes);
     if (r < 0) {
         (void)unlink(path); /* it is ours */
         return r;
@@ -268,19 +284,32 @@ static int reserve(Cache *cache, const char *name, uint64_t n_bytes)
     return TAKE_FD(fd);
 }
 
-int cache_reserve(Cache *cache, const char *name, uint64_t n_bytes)
+static bool can_fit(const Cache *cache, uint64_t n_bytes)
 {
-    if (is_off(cache) || (cache->bound && n_bytes > cache->bound) || n_bytes == 0)
-        return -ENOBUFS;
-    _cleanup_fd_ int lock = lock_folder(cache);
-    if (lock < 0) {
-        cache_failed(cache, lock);
-        return lock;
-    }
-    int r = reserve(cache, name, n_bytes);
+    return !is_off(cache) && (!cache->bound || n_bytes == CACHE_ANY || n_bytes <= cache->bound);
+}
+
+static int failed_if(Cache *cache, int r)
+{
     if (r < 0 && r != -EAGAIN && r != -EEXIST && r != -ENOBUFS)
         cache_failed(cache, r);
     return r;
+}
+
+int cache_reserve(Cache *cache, const char *name, uint64_t n_bytes)
+{
+    if (n_bytes == 0 || !can_fit(cache, n_bytes))
+        return -ENOBUFS;
+    _cleanup_fd_ int lock = lock_folder(cache);
+    return failed_if(cache, lock < 0 ? lock : reserve(cache, name, n_bytes));
+}
+
+int cache_resize(Cache *cache, const char *name, int fd, uint64_t n_bytes)
+{
+    if (!can_fit(cache, n_bytes))
+        return -ENOBUFS;
+    _cleanup_fd_ int lock = lock_folder(cache);
+    return failed_if(cache, lock < 0 ? lock : resize(cache, name, fd, n_bytes));
 }
 
 /* Under the folder's lock: whoever reserves meanwhile must find it under one name or the other, and

@@ -1,4 +1,5 @@
-/* cache.h - a folder of unpacked shards, bounded in bytes, shared by the ranks of a node.
+/* cache.h - a folder of unpacked shards and copies of indices, bounded in bytes, shared by the ranks
+ * of a node.
  *
  * A file is filled under its name with ".part" behind it, at its full size and locked (flock), and
  * renamed when it is whole. So one process fetches and the others see that it does; when it dies its
@@ -24,6 +25,8 @@
 
 enum { CACHE_NAME_MAX = 127 };
 
+#define CACHE_ANY UINT64_MAX /* a size that is not known yet */
+
 typedef struct Cache Cache;
 
 /* Touches nothing yet. bound 0: none. */
@@ -34,8 +37,11 @@ DEFINE_CLEANUP(Cache, cache_free)
 /* A descriptor to read from, in use until it is closed; the file has n_bytes, one of another size is
  * removed. */
 int cache_open(Cache *cache, const char *name, uint64_t n_bytes);
-/* A descriptor of an empty file that has room for n_bytes, for this process alone to fill. */
+/* A descriptor of an empty file that has room for n_bytes, for this process alone to fill. With
+ * CACHE_ANY it has none until cache_resize(). */
 int cache_reserve(Cache *cache, const char *name, uint64_t n_bytes);
+/* Empties what was reserved and gives it other room. */
+int cache_resize(Cache *cache, const char *name, int fd, uint64_t n_bytes);
 /* What was reserved is whole, and stays open for reading. sync: it must not be found torn after a
  * power failure, since nothing else would tell. */
 int cache_commit(Cache *cache, const char *name, int fd, bool sync);

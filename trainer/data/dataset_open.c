@@ -85,17 +85,23 @@ static double window_bytes(const Job *job, const Stream *stream)
            (double)shard.raw_bytes;
 }
 
-static double cache_bound(const Job *job)
+/* Of shards: copies of indices lie there, too. */
+static double cache_bound(const Dataset *d, const Job *job)
 {
-    return job->data.cache_dir ? (job->data.cache_bytes ? (double)job->data.cache_bytes : HUGE_VAL)
-                               : (double)SHARDS_MEMORY_MAX;
+    if (!job->data.cache_dir || !job->data.cache_bytes)
+        return job->data.cache_dir ? HUGE_VAL : (double)SHARDS_MEMORY_MAX;
+    double bound = (double)job->data.cache_bytes;
+    for (size_t i = 0; i < d->n_streams; i++)
+        if (d->streams[i].shards && !shards_are_local(d->streams[i].shards))
+            bound -= (double)index_bytes(d->streams[i].index);
+    return fmax(bound, 0);
 }
 
 /* A window whose unpacked shards do not fit the cache fetches and unpacks one for nearly every
  * sample. */
-static void warn_of_thrashing(const Job *job, const Stream *stream)
+static void warn_of_thrashing(const Dataset *d, const Job *job, const Stream *stream)
 {
-    double bytes = window_bytes(job, stream), bound = cache_bound(job);
+    double bytes = window_bytes(job, stream), bound = cache_bound(d, job);
     if (shards_by_range(stream->shards) || shards_in_place(stream->shards) || bytes <= bound)
         return;
     log_warning("%s: a shuffle window of %" PRId64
@@ -108,11 +114,11 @@ static void warn_of_thrashing(const Job *job, const Stream *stream)
 
 /* Of a window's samples, how many may be looked ahead so that their shards find room beside those of
  * the window that is being read; negative: fetching whole shards ahead does not pay. */
-static double plan_stream(const Job *job, const Stream *stream, double part, double left,
-                          double share)
+static double plan_stream(const Dataset *d, const Job *job, const Stream *stream, double part,
+                          double left, double share)
 {
     double n = (double)index_n_samples(stream->index), window = window_bytes(job, stream);
-    double bound = cache_bound(job) * part, uses = left * part / n;
+    double bound = cache_bound(d, job) * part, uses = left * part / n;
     /* Shards that do not all stay are fetched anew in each pass. */
     bool all_stay = window * fmax(1, n / (double)job->data.shuffle_window) <= bound;
     if (!all_stay)
@@ -131,7 +137,7 @@ int64_t dataset_plan_cache(Dataset *d, const Job *job, int64_t first_step, doubl
         sum += job->data.streams[i].proportion;
     for (size_t i = 0; i < d->n_streams; i++) {
         double part = job->data.streams[i].proportion / sum;
-        double ahead = plan_stream(job, &d->streams[i], part, left, share);
+        double ahead = plan_stream(d, job, &d->streams[i], part, left, share);
         shards_keep_whole(d->streams[i].shards, ahead >= 0);
         horizon = fmax(horizon, ahead);
     }
@@ -143,7 +149,7 @@ static int open_stream(Dataset *d, const Job *job, const JobStream *from, Stream
 {
     int r = store_open(from->uri, &stream->store, err);
     if (r == 0)
-        r = index_open(stream->store, job->data.cache_dir, &stream->index, err);
+        r = index_open(stream->store, d->cache, &stream->index, err);
     if (r == 0)
         r = find_column(stream, "latents", job->data.latents, &stream->latents, err);
     if (r == 0)
@@ -158,7 +164,7 @@ static int open_stream(Dataset *d, const Job *job, const JobStream *from, Stream
     stream->caption = mds_schema_find(schema, "caption", NULL);
     if (stream->caption >= 0 && schema->columns[stream->caption].kind != MDS_TEXT)
         stream->caption = -1;
-    warn_of_thrashing(job, stream);
+    warn_of_thrashing(d, job, stream);
     return 0;
 }
 

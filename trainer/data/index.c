@@ -12,7 +12,8 @@
 #include <sys/stat.h>
 
 struct Index {
-    char *path;
+    char *path; /* or what stands for it in texts */
+    int fd;     /* open while it is mapped: so long its lock says that it is in use */
     const uint8_t *map;
     size_t map_bytes;
     IndexHeader header;
@@ -124,16 +125,13 @@ static int check_sections(Index *index, Error *err)
 
 static int map_file(Index *index, Error *err)
 {
-    _cleanup_fd_ int fd = open(index->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return error_errno(err, -errno, "cannot open %s", index->path);
     struct stat st;
-    if (fstat(fd, &st) < 0)
+    if (fstat(index->fd, &st) < 0)
         return error_errno(err, -errno, "cannot stat %s", index->path);
     if (st.st_size < (off_t)sizeof(IndexHeader))
         return error_set(err, -EBADMSG, "%s: %lld bytes are no compact index", index->path,
                          (long long)st.st_size);
-    void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, index->fd, 0);
     if (map == MAP_FAILED)
         return error_errno(err, -errno, "cannot map %s", index->path);
     index->map = map;
@@ -172,10 +170,15 @@ static int check_header(Index *index, const Hash *source, Error *err)
     return 0;
 }
 
-int index_map(const char *path, const Hash *source, Index **ret, Error *err)
+int index_map_fd(int fd, const char *name, const Hash *source, Index **ret, Error *err)
 {
     _cleanup_(index_freep) Index *index = calloc(1, sizeof(*index));
-    if (!index || !(index->path = strdup(path)))
+    if (!index)
+        return error_set(err, -ENOMEM, "out of memory");
+    index->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (index->fd < 0)
+        return error_errno(err, -errno, "cannot map %s", name);
+    if (!(index->path = strdup(name)))
         return error_set(err, -ENOMEM, "out of memory");
     int r = map_file(index, err);
     if (r == 0)
@@ -194,12 +197,20 @@ int index_map(const char *path, const Hash *source, Index **ret, Error *err)
     return 0;
 }
 
+int index_map(const char *path, const Hash *source, Index **ret, Error *err)
+{
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? error_errno(err, -errno, "cannot open %s", path)
+                  : index_map_fd(fd, path, source, ret, err);
+}
+
 Index *index_free(Index *index)
 {
     if (!index)
         return NULL;
     if (index->map)
         (void)munmap((void *)(uintptr_t)index->map, index->map_bytes); /* only fails on our bugs */
+    (void)fd_close(index->fd);
     free(index->path);
     free(index->checked);
     free(index);
@@ -222,6 +233,7 @@ const char *index_hash_name(const Index *index, size_t i)
     assert(i < index->n_hashes);
     return index->hashes[i];
 }
+uint64_t index_bytes(const Index *index) { return index->map_bytes; }
 uint64_t index_n_shards(const Index *index) { return index->header.n_shards; }
 uint64_t index_n_samples(const Index *index) { return index->header.n_samples; }
 bool index_has_sample_hashes(const Index *index) { return index->header.hashes != 0; }

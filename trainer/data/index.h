@@ -7,21 +7,23 @@
  * hashed in blocks, each checked when it is first touched. The bytes depend on the dataset alone.
  *
  * The file is INDEX_NAME beside index.json; where that folder is local and cannot be written it lies
- * in the job's cache folder. One whose recorded hash of index.json no longer holds is made anew.
+ * in the job's cache. One whose recorded hash of index.json no longer holds is made anew.
  *
- * Of a dataset on S3 the node's cache folder keeps a copy, fetched once under a lock, or made there
- * where the dataset has none. Beside it lies its origin: the version (ETag) that index.json had, so
- * that a dataset that has not changed costs one request. The dataset has the same text in
- * INDEX_ORIGIN, so that a node need not fetch index.json, of gigabytes perhaps, to know that the two
- * belong together; without it, or where it says something else, index.json is fetched and hashed.
+ * Of a dataset on S3 the node's cache keeps a copy, fetched by one process for all, or made there
+ * where the dataset has none. It is named after the dataset and the version (ETag) of index.json, so
+ * that a dataset that has not changed costs one request, and is a file of the cache like any other:
+ * within its bound, in use while it is mapped, gone when it was used least recently. Without room
+ * each process fetches its own, into a file without a name. The dataset says in INDEX_ORIGIN which
+ * index.json its index was made of, so that a node need not fetch that, of gigabytes perhaps, to know
+ * that the two belong together; without it, or where it says something else, index.json is fetched
+ * and hashed.
  *
  * Ownership: index_open() and index_map() give the caller an Index, which index_free() unmaps.
  *            IndexShard points into it.
  * Units:     bytes, samples. A sample's number counts all samples of the dataset in file order; a
  *            valid sample's number counts those whose payload in one column is not empty.
  * Errors:    -EBADMSG a compact index that does not verify; -ESTALE it belongs to another
- *            index.json; -EINVAL an index.json that is wrong, naming shard and key; -EBUSY another
- *            process of this node fetches or makes it and does not end; the store's.
+ *            index.json; -EINVAL an index.json that is wrong, naming shard and key; the store's.
  * Threads:   any, after opening.
  * Source:    ARCHITECTURE.md, "The compact index".
  */
@@ -29,6 +31,7 @@
 
 #include "base/hash.h"
 #include "store/store.h"
+#include "trainer/data/cache.h"
 #include "trainer/data/mds_index.h"
 
 #define INDEX_NAME "index.sdtrain"
@@ -59,11 +62,16 @@ int index_make(Store *store, bool sample_hashes, IndexProgress progress, void *c
                Error *err);
 
 /* Maps the compact index of the dataset in store, building and keeping it first where it is missing
- * or stale. cache_dir may be NULL; then the dataset's own folder must be writable, or have one, or
- * be on S3: the copy then has no name and goes with the Index. */
-int index_open(Store *store, const char *cache_dir, Index **ret, Error *err);
+ * or stale. cache may be NULL; then the dataset's own folder must be writable, or have one, or be on
+ * S3: the copy then has no name and goes with the Index. */
+int index_open(Store *store, Cache *cache, Index **ret, Error *err);
+/* What the cache calls the copy. */
+const char *index_cache_name(Store *store, const char *version, char ret[CACHE_NAME_MAX + 1]);
 /* The file alone; source, if not NULL, is the hash that its index.json must have. */
 int index_map(const char *path, const Hash *source, Index **ret, Error *err);
+/* The same of a file that is open, and stays so, with its lock, until the index is freed; fd is
+ * still the caller's. name is for texts. */
+int index_map_fd(int fd, const char *name, const Hash *source, Index **ret, Error *err);
 Index *index_free(Index *index);
 DEFINE_CLEANUP(Index, index_free)
 
@@ -76,6 +84,7 @@ const MdsSchema *index_schema(const Index *index);
 const char *index_compression(const Index *index); /* "" for none */
 size_t index_n_hashes(const Index *index);
 const char *index_hash_name(const Index *index, size_t i);
+uint64_t index_bytes(const Index *index); /* of the file */
 uint64_t index_n_shards(const Index *index);
 uint64_t index_n_samples(const Index *index);
 /* Samples whose payload in a column is not empty. */

@@ -1,7 +1,7 @@
 /* index_open.c - finds the compact index of a dataset, fetches it or has it made; see index.h. */
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "trainer/data/cache.h"
 #include "trainer/data/index.h"
 #include "trainer/data/index_origin.h"
 
@@ -9,19 +9,14 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     READ_BYTES = 1 << 20,
-    FETCH_ATTEMPTS = 3,  /* of an index that comes corrupted */
-    LOCK_WAIT_SEC = 900, /* while another rank of the node fetches or makes the same index */
+    FETCH_ATTEMPTS = 3, /* of an index that comes corrupted */
+    PATIENCE_SEC = 900, /* while another rank of the node fetches or makes the same index */
+    LOOK_MSEC = 20,
 };
-
-static int keep_origin(const char *path, const IndexOrigin *origin, Error *err)
-{
-    _cleanup_free_ char *text = NULL;
-    int r = index_origin_format(origin, &text, err);
-    return r < 0 ? r : file_write(path, text, strlen(text), FILE_SYNC, err);
-}
 
 static int no_dataset(Store *store, int r, Error *err)
 {
@@ -30,45 +25,45 @@ static int no_dataset(Store *store, int r, Error *err)
     return error_set(err, r, "%s holds no MDS dataset: it has no index.json", store_uri(store));
 }
 
-/* ---- a dataset elsewhere ---- */
+/* ---- where it is kept ---- */
 
-typedef struct Copy { /* where this node keeps the index */
-    char path[PATH_MAX], part[PATH_MAX], origin[PATH_MAX], lock[PATH_MAX];
+/* The cache has it, or it has no name and goes with this process. */
+typedef struct Copy {
+    Store *store;
+    Cache *cache; /* NULL: no name */
+    char name[CACHE_NAME_MAX + 1];
+    int fd; /* this process's alone, to be filled */
 } Copy;
 
-static int name_copy(Store *store, const char *cache_dir, Copy *ret, Error *err)
+const char *index_cache_name(Store *store, const char *version, char ret[CACHE_NAME_MAX + 1])
 {
-    char hash[HASH_TEXT_BYTES];
     const char *uri = store_uri(store);
-    int n = snprintf(ret->lock, PATH_MAX, "%s/%s.index.origin", cache_dir,
-                     hash_format(hash_bytes(uri, strlen(uri)), hash));
-    if (n >= PATH_MAX)
-        return error_set(err, -ENAMETOOLONG, "data.cache_dir: %.100s... is too long a path",
-                         cache_dir);
-    (void)snprintf(ret->path, PATH_MAX, "%s/%s.index", cache_dir, hash);
-    (void)snprintf(ret->part, PATH_MAX, "%s/%s.index.part", cache_dir, hash);
-    (void)snprintf(ret->lock, PATH_MAX, "%s/%s.index.lock", cache_dir, hash);
-    (void)snprintf(ret->origin, PATH_MAX, "%s/%s.index.origin", cache_dir, hash);
-    return folder_make(cache_dir, err);
+    const Hash parts[] = {hash_bytes(uri, strlen(uri)), hash_bytes(version, strlen(version))};
+    char hash[HASH_TEXT_BYTES];
+    (void)snprintf(ret, CACHE_NAME_MAX + 1, "%s.index",
+                   hash_format(hash_bytes(parts, sizeof(parts)), hash));
+    return ret;
 }
 
-/* 1: the copy is there and of this version. */
-static int open_copy(const Copy *copy, const char *version, Index **ret)
+static int map_copy(const Copy *copy, int fd, const Hash *source, Index **ret, Error *err)
 {
-    _cleanup_free_ char *text = NULL;
-    size_t n_bytes;
-    IndexOrigin origin;
-    Error err = ERROR_INIT;
-    int r = file_read(copy->origin, INDEX_ORIGIN_MAX, &text, &n_bytes, &err);
-    if (r == 0)
-        r = index_origin_parse(copy->origin, text, n_bytes, &origin, &err);
-    if (r == 0 && strcmp(origin.version, version) != 0)
+    char text[CACHE_NAME_MAX + 32];
+    (void)snprintf(text, sizeof(text), "data.cache_dir: %s", copy->name);
+    return index_map_fd(fd, copy->cache ? text : store_uri(copy->store), source, ret, err);
+}
+
+/* 1: the cache has it. */
+static int open_copy(const Copy *copy, Index **ret)
+{
+    _cleanup_fd_ int fd = cache_open(copy->cache, copy->name, CACHE_ANY);
+    if (fd < 0)
         return 0;
-    if (r == 0)
-        r = index_map(copy->path, &origin.source, ret, &err);
-    if (r < 0 && r != -ENOENT)
-        log_warning("%s", err.text);
-    return r == 0;
+    Error err = ERROR_INIT;
+    if (map_copy(copy, fd, NULL, ret, &err) == 0)
+        return 1;
+    log_warning("%s", err.text);
+    cache_forget(copy->cache, copy->name);
+    return 0;
 }
 
 /* A file without a name. */
@@ -79,11 +74,73 @@ static int open_unnamed(void)
     return fd < 0 ? -errno : fd;
 }
 
-static const char *path_of_fd(int fd, char path[64])
+static int leave_cache(Copy *copy, Error *err)
 {
-    (void)snprintf(path, 64, "/proc/self/fd/%d", fd);
-    return path;
+    copy->cache = NULL;
+    copy->fd = open_unnamed();
+    return copy->fd < 0 ? error_errno(err, copy->fd, "%s: its compact index cannot be kept",
+                                      store_uri(copy->store))
+                        : 0;
 }
+
+/* A folder that is not there to be used is said before the job has begun; what passes is not. */
+static bool is_for_people(int r)
+{
+    return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENOTDIR;
+}
+
+/* 1: it is there; 0: it is to be filled. */
+static int begin_copy(Copy *copy, Index **ret, Error *err)
+{
+    static const struct timespec pause = {.tv_nsec = LOOK_MSEC * 1000000};
+    const uint64_t until_usec = clock_monotonic_usec() + PATIENCE_SEC * USEC_PER_SEC;
+    while (copy->cache) {
+        if (open_copy(copy, ret) > 0)
+            return 1;
+        copy->fd = cache_reserve(copy->cache, copy->name, CACHE_ANY);
+        if (copy->fd >= 0)
+            return 0;
+        if (is_for_people(copy->fd))
+            return error_errno(err, copy->fd, "data.cache_dir cannot be used");
+        if (copy->fd != -EAGAIN && copy->fd != -EEXIST)
+            break;
+        if (clock_monotonic_usec() >= until_usec) {
+            log_warning("%s: another process has been at %s.part in data.cache_dir for %d s; going "
+                        "on without it",
+                        store_uri(copy->store), copy->name, PATIENCE_SEC);
+            break;
+        }
+        (void)nanosleep(&pause, NULL); /* a signal may shorten it */
+    }
+    return leave_cache(copy, err);
+}
+
+/* For n_bytes, in the cache if it has that. */
+static int make_room(Copy *copy, uint64_t n_bytes, Error *err)
+{
+    int r = copy->cache ? cache_resize(copy->cache, copy->name, copy->fd, n_bytes) : 0;
+    if (r < 0) {
+        log_warning("%s: data.cache_dir has no room for its compact index of %" PRIu64
+                    " bytes; every start fetches it again",
+                    store_uri(copy->store), n_bytes);
+        copy->fd = cache_abandon(copy->cache, copy->name, copy->fd);
+        r = leave_cache(copy, err);
+    }
+    if (r == 0 && !copy->cache && ftruncate(copy->fd, 0) < 0)
+        r = error_errno(err, -errno, "cannot keep the compact index of %s", store_uri(copy->store));
+    return r;
+}
+
+/* r: what came of filling it. What has no name now is in use all the same. */
+static void end_copy(Copy *copy, int r)
+{
+    if (copy->cache && r == 0 && (r = cache_commit(copy->cache, copy->name, copy->fd, true)) < 0)
+        cache_failed(copy->cache, r);
+    copy->fd = copy->cache && r < 0 ? cache_abandon(copy->cache, copy->name, copy->fd)
+                                    : fd_close(copy->fd);
+}
+
+/* ---- a dataset elsewhere ---- */
 
 static int hash_file(int fd, uint64_t n_bytes, Hash *ret)
 {
@@ -134,36 +191,38 @@ static int find_source(Store *store, const char *version, Hash *ret, Error *err)
     return r < 0 ? error_errno(err, r, "cannot hash %s/index.json", store_uri(store)) : 0;
 }
 
-static int write_index(int fd, const char *bytes, size_t n_bytes, Store *store, Error *err)
+static int put_bytes(Copy *copy, const char *bytes, size_t n_bytes, Index **ret, Error *err)
 {
-    int r = ftruncate(fd, 0) < 0 || lseek(fd, 0, SEEK_SET) < 0 ? -errno : 0;
-    if (r == 0)
-        r = fd_write_all(fd, bytes, n_bytes);
-    return r < 0 ? error_errno(err, r, "cannot keep the compact index of %s", store_uri(store)) : 0;
+    int r = make_room(copy, n_bytes, err);
+    if (r < 0)
+        return r;
+    r = fd_write_at(copy->fd, bytes, n_bytes, 0);
+    return r < 0
+               ? error_errno(err, r, "cannot keep the compact index of %s", store_uri(copy->store))
+               : map_copy(copy, copy->fd, NULL, ret, err);
 }
 
-static int build_into(Store *store, int fd, Error *err)
+static int build_into(Copy *copy, Index **ret, Error *err)
 {
     _cleanup_free_ char *bytes = NULL;
     size_t n_bytes;
-    log_info("indexing %s; sdprep index would do it once for all nodes", store_uri(store));
-    int r = index_build(store, false, NULL, NULL, &bytes, &n_bytes, err);
-    return r < 0 ? r : write_index(fd, bytes, n_bytes, store, err);
+    log_info("indexing %s; sdprep index would do it once for all nodes", store_uri(copy->store));
+    int r = index_build(copy->store, false, NULL, NULL, &bytes, &n_bytes, err);
+    return r < 0 ? r : put_bytes(copy, bytes, n_bytes, ret, err);
 }
 
 /* The dataset's own, checked whole. -ENOENT: there is none; -ESTALE: it is of another index.json. */
-static int fetch_once(Store *store, const Hash *source, int fd, const char *path, Index **ret,
-                      Error *err)
+static int fetch_once(Copy *copy, const Hash *source, Index **ret, Error *err)
 {
     uint64_t n_bytes;
-    int r = store_head(store, INDEX_NAME, &n_bytes, err);
-    if (r == 0 && ftruncate(fd, 0) < 0)
-        r = error_errno(err, -errno, "cannot keep %s/" INDEX_NAME, store_uri(store));
+    int r = store_head(copy->store, INDEX_NAME, &n_bytes, err);
     if (r == 0)
-        r = store_fetch(store, INDEX_NAME, n_bytes, fd, err);
+        r = make_room(copy, n_bytes, err);
+    if (r == 0)
+        r = store_fetch(copy->store, INDEX_NAME, n_bytes, copy->fd, err);
     _cleanup_(index_freep) Index *index = NULL;
     if (r == 0)
-        r = index_map(path, source, &index, err);
+        r = map_copy(copy, copy->fd, source, &index, err);
     if (r == 0)
         r = index_check(index, err);
     if (r < 0)
@@ -173,24 +232,23 @@ static int fetch_once(Store *store, const Hash *source, int fd, const char *path
 }
 
 /* 1; 0 when there is none that can be used. */
-static int fetch_into(Store *store, const char *version, int fd, const char *path, Index **ret,
-                      Error *err)
+static int fetch_into(Copy *copy, const char *version, Index **ret, Error *err)
 {
     uint64_t n_bytes;
     Hash source;
-    int r = store_head(store, INDEX_NAME, &n_bytes, err);
+    int r = store_head(copy->store, INDEX_NAME, &n_bytes, err);
     if (r == -ENOENT)
         return 0;
     if (r == 0)
-        r = find_source(store, version, &source, err);
+        r = find_source(copy->store, version, &source, err);
     if (r < 0)
         return r;
     for (int attempt = 0; attempt < FETCH_ATTEMPTS; attempt++) {
         Error why = ERROR_INIT;
-        r = fetch_once(store, &source, fd, path, ret, &why);
+        r = fetch_once(copy, &source, ret, &why);
         if (r == 0)
             return 1;
-        log_warning("%s/" INDEX_NAME ": %s", store_uri(store), why.text);
+        log_warning("%s/" INDEX_NAME ": %s", store_uri(copy->store), why.text);
         if (r == -ENOENT || r == -ESTALE)
             return 0;
         if (r != -EBADMSG)
@@ -199,134 +257,81 @@ static int fetch_into(Store *store, const char *version, int fd, const char *pat
     return 0;
 }
 
-/* Fetched, or made of index.json, into a file that is this process's alone. */
-static int obtain(Store *store, const char *version, int fd, const char *path, Index **ret,
-                  Error *err)
+static int open_elsewhere(Store *store, Cache *cache, Index **ret, Error *err)
 {
-    int r = fetch_into(store, version, fd, path, ret, err);
-    if (r == 0)
-        r = build_into(store, fd, err);
-    else
-        return MIN(r, 0);
-    return r < 0 ? r : index_map(path, NULL, ret, err);
-}
-
-/* Under the copy's lock. */
-static int make_copy(Store *store, const Copy *copy, const char *version, Index **ret, Error *err)
-{
-    if (open_copy(copy, version, ret) > 0)
-        return 0; /* while we waited for the lock */
-    _cleanup_fd_ int fd = open(copy->part, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return error_errno(err, -errno, "cannot open %s", copy->part);
-    _cleanup_(index_freep) Index *index = NULL;
-    int r = obtain(store, version, fd, copy->part, &index, err);
-    if (r == 0 && (fdatasync(fd) < 0 || rename(copy->part, copy->path) < 0))
-        r = error_errno(err, -errno, "cannot keep %s", copy->path);
-    if (r == 0) {
-        IndexOrigin origin = {.source = index_source(index)};
-        memcpy(origin.version, version, sizeof(origin.version));
-        r = keep_origin(copy->origin, &origin, err);
-    }
-    if (r < 0) {
-        (void)unlink(copy->part); /* it may have its name already */
-        return r;
-    }
-    *ret = TAKE_PTR(index);
-    return 0;
-}
-
-static int open_elsewhere(Store *store, const char *cache_dir, Index **ret, Error *err)
-{
+    Copy copy = {.store = store, .cache = cache, .fd = -EBADF};
     char version[STORE_VERSION_MAX];
     int r = no_dataset(store, store_version(store, "index.json", version, err), err);
     if (r < 0)
         return r;
-    if (!cache_dir) {
-        char path[64];
-        _cleanup_fd_ int fd = open_unnamed();
-        if (fd < 0)
-            return error_errno(err, fd, "%s: its compact index cannot be kept; set data.cache_dir",
-                               store_uri(store));
-        return obtain(store, version, fd, path_of_fd(fd, path), ret, err);
-    }
-
-    _cleanup_free_ Copy *copy = calloc(1, sizeof(*copy)); /* 16 KB */
-    if (!copy)
-        return error_set(err, -ENOMEM, "out of memory");
-    r = name_copy(store, cache_dir, copy, err);
-    if (r < 0 || open_copy(copy, version, ret) > 0)
-        return r;
-    _cleanup_fd_ int lock = cache_lock(copy->lock, LOCK_WAIT_SEC * USEC_PER_SEC);
-    if (lock < 0)
-        return error_errno(err, lock,
-                           "cannot have %s, which another process holds to fetch or make an index",
-                           copy->lock);
-    return make_copy(store, copy, version, ret, err);
+    (void)index_cache_name(store, version, copy.name);
+    r = begin_copy(&copy, ret, err);
+    if (r != 0)
+        return MIN(r, 0);
+    r = fetch_into(&copy, version, ret, err);
+    if (r == 0)
+        r = build_into(&copy, ret, err);
+    end_copy(&copy, MIN(r, 0));
+    return MIN(r, 0);
 }
 
 /* ---- a dataset in a local folder ---- */
 
-/* Builds it and keeps it in the first folder that takes it. Ranks may do this at the same time:
+/* Builds it and keeps it beside index.json, else in the cache. Ranks may do this at the same time:
  * each renames the same bytes into place. */
-static int build_and_keep(Store *store, char (*paths)[PATH_MAX], size_t n_paths, const Hash *source,
-                          Index **ret, Error *err)
+static int build_and_keep(Copy *copy, const char *path, const Hash *source, Index **ret, Error *err)
 {
     _cleanup_free_ char *bytes = NULL;
     size_t n_bytes;
-    log_info("indexing %s", store_uri(store));
-    int r = index_build(store, false, NULL, NULL, &bytes, &n_bytes, err);
+    log_info("indexing %s", store_uri(copy->store));
+    int r = index_build(copy->store, false, NULL, NULL, &bytes, &n_bytes, err);
     if (r < 0)
         return r;
-    r = error_set(err, -EINVAL, "there is no local folder for it");
-    for (size_t i = 0; i < n_paths; i++) {
-        r = file_write(paths[i], bytes, n_bytes, FILE_SYNC, err);
-        if (r == 0)
-            return index_map(paths[i], source, ret, err);
-    }
-    return error_prefix(err, r, "%s: its compact index cannot be kept; set data.cache_dir",
-                        store_uri(store));
+    r = file_write(path, bytes, n_bytes, FILE_SYNC, err);
+    if (r == 0)
+        return index_map(path, source, ret, err);
+    if (!copy->cache)
+        return error_prefix(err, r, "%s: its compact index cannot be kept; set data.cache_dir",
+                            store_uri(copy->store));
+    r = begin_copy(copy, ret, err);
+    if (r != 0)
+        return MIN(r, 0);
+    r = put_bytes(copy, bytes, n_bytes, ret, err);
+    end_copy(copy, r);
+    return r;
 }
 
-static int open_local(Store *store, const char *path, const char *cache_dir, Index **ret,
-                      Error *err)
+static int open_local(Store *store, const char *path, Cache *cache, Index **ret, Error *err)
 {
-    char json[PATH_MAX], paths[2][PATH_MAX];
+    char json[PATH_MAX], hash[HASH_TEXT_BYTES];
     _cleanup_free_ char *text = NULL;
-    size_t n_bytes, n_paths = 0;
+    size_t n_bytes;
     int r = store_local_path(store, "index.json", json, sizeof(json), err);
     if (r == 0)
         r = no_dataset(store, file_read(json, SIZE_MAX / 2, &text, &n_bytes, err), err);
     if (r < 0)
         return r;
-    Hash source = hash_bytes(text, n_bytes);
+    const Hash source = hash_bytes(text, n_bytes);
+    Error why = ERROR_INIT;
+    r = index_map(path, &source, ret, &why);
+    if (r == 0)
+        return 0;
+    if (r != -ENOENT)
+        log_warning("%s", why.text);
 
-    (void)snprintf(paths[n_paths++], PATH_MAX, "%s", path);
-    if (cache_dir) {
-        _cleanup_free_ Copy *copy = calloc(1, sizeof(*copy));
-        if (!copy)
-            return error_set(err, -ENOMEM, "out of memory");
-        r = name_copy(store, cache_dir, copy, err);
-        if (r < 0)
-            return r;
-        memcpy(paths[n_paths++], copy->path, PATH_MAX);
-    }
-    for (size_t i = 0; i < n_paths; i++) {
-        r = index_map(paths[i], &source, ret, err);
-        if (r == 0)
-            return 0;
-        if (r != -ENOENT)
-            log_warning("%s", err ? err->text : "a compact index is not usable");
-    }
-    return build_and_keep(store, paths, n_paths, &source, ret, err);
+    Copy copy = {.store = store, .cache = cache, .fd = -EBADF};
+    (void)index_cache_name(store, hash_format(source, hash), copy.name);
+    if (cache && open_copy(&copy, ret) > 0)
+        return 0;
+    return build_and_keep(&copy, path, &source, ret, err);
 }
 
-int index_open(Store *store, const char *cache_dir, Index **ret, Error *err)
+int index_open(Store *store, Cache *cache, Index **ret, Error *err)
 {
     char path[PATH_MAX];
     return store_local_path(store, INDEX_NAME, path, sizeof(path), NULL) == 0
-               ? open_local(store, path, cache_dir, ret, err)
-               : open_elsewhere(store, cache_dir, ret, err);
+               ? open_local(store, path, cache, ret, err)
+               : open_elsewhere(store, cache, ret, err);
 }
 
 /* ---- beside index.json ---- */
@@ -342,13 +347,12 @@ static int replace(Store *store, const char *key, const char *bytes, size_t n_by
 static int put_beside(Store *store, const char *bytes, size_t n_bytes, const char *version,
                       Index **ret, Error *err)
 {
-    char path[64];
+    Copy copy = {.store = store, .fd = -EBADF};
     _cleanup_(index_freep) Index *index = NULL;
-    _cleanup_fd_ int fd = open_unnamed();
-    int r = fd < 0 ? error_errno(err, fd, "cannot look at the compact index")
-                   : write_index(fd, bytes, n_bytes, store, err);
+    int r = leave_cache(&copy, err);
     if (r == 0)
-        r = index_map(path_of_fd(fd, path), NULL, &index, err);
+        r = put_bytes(&copy, bytes, n_bytes, &index, err);
+    end_copy(&copy, r);
     if (r < 0)
         return r;
     IndexOrigin origin = {.source = index_source(index)};

@@ -231,12 +231,15 @@ static void print_dataset(Index *index)
     }
 }
 
-static int inspect(const char *uri, uint64_t sample, const char *cache, Error *err)
+static int inspect(const char *uri, uint64_t sample, const char *folder, Error *err)
 {
     _cleanup_(store_freep) Store *store = NULL;
+    _cleanup_(cache_freep) Cache *cache = NULL;
     _cleanup_(index_freep) Index *index = NULL;
     _cleanup_(shards_freep) Shards *shards = NULL;
     int r = store_open(uri, &store, err);
+    if (r == 0 && folder)
+        r = cache_new(folder, 0, &cache, err);
     if (r == 0)
         r = index_open(store, cache, &index, err);
     if (r < 0)

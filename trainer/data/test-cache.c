@@ -1,12 +1,12 @@
-/* test-cache.c - one cache, many processes: one fetches and the others wait, for it or for its
- * death; the bound holds; what the dead leave is cleared. The parent opens nothing, so that it can
- * fork at any time. */
+/* test-cache.c - one cache of shards and indices, many processes: one fetches and the others wait, for
+ * it or for its death; the bound holds; what the dead leave is cleared. The parent opens nothing, so
+ * that it can fork at any time. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "store/testing-far.h"
 #include "trainer/data/cache.h"
 #include "trainer/data/index.h"
-#include "trainer/data/testing-far.h"
 #include "trainer/data/testing-loader.h"
 
 #include <dirent.h>
@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -25,6 +26,7 @@ typedef struct Lab {
     Fixture f;
     char uri[PATH_MAX + 8];
     uint64_t shard_bytes; /* of all */
+    uint64_t index_bytes;
 } Lab;
 
 /* The index is made by a child, too. */
@@ -53,7 +55,9 @@ static pid_t begin(Life *life, void *context, const char *faults)
     if (pid > 0)
         return pid;
     Error err = ERROR_INIT;
-    if (setenv("SDTRAIN_FAULT", faults, 1) < 0 || fault_open(&err) < 0)
+    /* A test that fails leaves nobody behind. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || setenv("SDTRAIN_FAULT", faults, 1) < 0 ||
+        fault_open(&err) < 0)
         _exit(3);
     _exit(life(context));
 }
@@ -87,10 +91,14 @@ static void lab_begin(Lab *lab, const char *compression)
             lab->shard_bytes += (uint64_t)st.st_size;
     }
     assert_int_equal(closedir(dir), 0);
+    struct stat st;
+    char path[PATH_MAX];
+    assert_int_equal(stat(scratch_path(&lab->f.scratch, "first/" INDEX_NAME, path), &st), 0);
+    lab->index_bytes = (uint64_t)st.st_size;
     far_begin();
 }
 
-/* Of the cache now: bytes, whole files, parts. */
+/* Of the cache now: bytes, whole files, parts, of whatever kind. */
 static uint64_t look(const Lab *lab, int *ret_files, int *ret_parts)
 {
     uint64_t total = 0;
@@ -100,7 +108,8 @@ static uint64_t look(const Lab *lab, int *ret_files, int *ret_parts)
         return 0;
     for (struct dirent *e; (e = readdir(dir));) {
         struct stat st;
-        if (!strstr(e->d_name, ".mds") || fstatat(dirfd(dir), e->d_name, &st, 0) < 0)
+        if (strcmp(e->d_name, ".lock") == 0 || fstatat(dirfd(dir), e->d_name, &st, 0) < 0 ||
+            !S_ISREG(st.st_mode))
             continue;
         total += (uint64_t)st.st_size;
         *(strstr(e->d_name, ".part") ? ret_parts : ret_files) += 1;
@@ -156,10 +165,7 @@ static void one_fetches_for_all(void **state)
             assert_int_equal(end(ranks[i]), 0);
         /* Every shard once, and the index once. */
         assert_int_equal(atomic_load(&far->fetches), 1);
-        struct stat st;
-        char path[PATH_MAX];
-        assert_int_equal(stat(scratch_path(&lab.f.scratch, "first/" INDEX_NAME, path), &st), 0);
-        assert_int_equal(atomic_load(&far->bytes), lab.shard_bytes + (uint64_t)st.st_size);
+        assert_int_equal(atomic_load(&far->bytes), lab.shard_bytes + lab.index_bytes);
         int files, parts;
         (void)look(&lab, &files, &parts);
         assert_true(files > 5);
@@ -168,43 +174,50 @@ static void one_fetches_for_all(void **state)
     }
 }
 
-/* Whoever looks, whenever: never more than the bound. */
+/* Whoever looks, whenever, until all have ended well: never more than the bound. */
+static void watch(const Lab *lab, uint64_t bound, pid_t *pids, int n)
+{
+    int looks = 0, files, parts;
+    for (int left = n; left > 0;) {
+        /* A listing while files come and go may count one that is gone beside its successor; under the
+         * folder's lock nothing comes. */
+        char path[PATH_MAX];
+        int lock =
+            cache_lock(scratch_path(&lab->f.scratch, "cache/.lock", path), 60 * USEC_PER_SEC);
+        uint64_t bytes = lock >= 0 ? look(lab, &files, &parts) : 0;
+        (void)fd_close(lock);
+        looks++;
+        if (bytes > bound)
+            fail_msg("%llu bytes", (unsigned long long)bytes);
+        for (int i = 0; i < n; i++) {
+            int status;
+            if (pids[i] > 0 && waitpid(pids[i], &status, WNOHANG) == pids[i]) {
+                assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+                pids[i] = 0;
+                left--;
+            }
+        }
+        (void)nanosleep(&pause_msec, NULL);
+    }
+    print_message("%d looks\n", looks);
+}
+
 static void the_bound_holds_for_all_together(void **state)
 {
     (void)state;
     for (int zip = 0; zip < 2; zip++) {
         Lab lab;
         pid_t ranks[3];
-        int left = ELEMENTSOF(ranks), looks = 0, files, parts;
+        int files, parts;
         lab_begin(&lab, zip ? "zstd:1" : NULL);
-        lab.f.job.data.cache_bytes = 40000; /* three shards and a zipped one */
+        /* The index, three shards and a zipped one. */
+        lab.f.job.data.cache_bytes = (int64_t)lab.index_bytes + 40000;
         for (size_t i = 0; i < ELEMENTSOF(ranks); i++)
             ranks[i] = begin(rank_life, &lab, "data.none=eio");
-        while (left > 0) {
-            /* A listing while files come and go may count one that is gone beside its successor;
-             * under the folder's lock nothing comes. */
-            char path[PATH_MAX];
-            int lock =
-                cache_lock(scratch_path(&lab.f.scratch, "cache/.lock", path), 60 * USEC_PER_SEC);
-            uint64_t bytes = lock >= 0 ? look(&lab, &files, &parts) : 0;
-            (void)fd_close(lock);
-            looks++;
-            if (bytes > 40000)
-                fail_msg("%llu bytes", (unsigned long long)bytes);
-            for (size_t i = 0; i < ELEMENTSOF(ranks); i++) {
-                int status;
-                if (ranks[i] > 0 && waitpid(ranks[i], &status, WNOHANG) == ranks[i]) {
-                    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-                    ranks[i] = 0;
-                    left--;
-                }
-            }
-            (void)nanosleep(&pause_msec, NULL);
-        }
-        print_message("%d looks\n", looks);
+        watch(&lab, lab.index_bytes + 40000, ranks, ELEMENTSOF(ranks));
         (void)look(&lab, &files, &parts);
         assert_int_equal(parts, 0);
-        assert_true(files > 0);
+        assert_true(files > 1);
         scratch_remove(&lab.f.scratch);
     }
 }
@@ -213,7 +226,7 @@ static void the_bound_holds_for_all_together(void **state)
 static void a_killed_fetcher_leaves_nothing(void **state)
 {
     (void)state;
-    const char *faults[] = {"cache.commit=kill@2", "cache.write=kill@3", "cache.reserve=kill@2"};
+    const char *faults[] = {"cache.commit=kill@3", "cache.write=kill@3", "cache.reserve=kill@3"};
     for (size_t i = 0; i < ELEMENTSOF(faults); i++) {
         Lab lab;
         int files, parts;
@@ -284,6 +297,159 @@ static void a_disk_that_is_full_is_made_room_on(void **state)
     }
 }
 
+/* ---- copies of indices ---- */
+
+enum { DATASETS = 6 };
+
+static int open_index(const Lab *lab, int dataset, Index **ret)
+{
+    Error err = ERROR_INIT;
+    _cleanup_(store_freep) Store *store = NULL;
+    _cleanup_(cache_freep) Cache *cache = NULL;
+    _cleanup_(index_freep) Index *index = NULL;
+    char uri[PATH_MAX + 16];
+    (void)snprintf(uri, sizeof(uri), "%s%d", lab->uri, dataset);
+    int r = store_open(uri, &store, &err);
+    if (r == 0)
+        r = cache_new(lab->f.cache, (uint64_t)lab->f.job.data.cache_bytes, &cache, &err);
+    if (r == 0)
+        r = index_open(store, cache, &index, &err);
+    if (r == 0)
+        r = index_check(index, &err);
+    if (r == 0 && index_n_samples(index) != 500)
+        r = error_set(&err, -EBADMSG, "another index");
+    if (r < 0)
+        log_error("%s", err.text);
+    else
+        *ret = TAKE_PTR(index);
+    return r;
+}
+
+/* One dataset after another. */
+static int indices_life(void *context)
+{
+    for (int i = 0; i < 5 * DATASETS; i++) {
+        _cleanup_(index_freep) Index *index = NULL;
+        if (open_index(context, i % DATASETS, &index) < 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* The same dataset under other names; room for some of their indices. */
+static void indices_begin(Lab *lab, int room)
+{
+    lab_begin(lab, NULL);
+    for (int i = 0; i < DATASETS; i++) {
+        char name[16], path[PATH_MAX];
+        (void)snprintf(name, sizeof(name), "first%d", i);
+        assert_int_equal(symlink("first", scratch_path(&lab->f.scratch, name, path)), 0);
+    }
+    lab->f.job.data.cache_bytes = (int64_t)lab->index_bytes * room + 1;
+}
+
+static int held[2], let_go[2]; /* pipes */
+
+/* Holds one of the cache until it is let go, which must still be there then. */
+static int holder_life(void *context)
+{
+    _cleanup_(index_freep) Index *index = NULL, *again = NULL;
+    char byte = 0;
+    int r = open_index(context, 0, &index);
+    index = index_free(index);
+    if (r == 0)
+        r = open_index(context, 0, &index); /* as it lies there */
+    if (r < 0 || write(held[1], &byte, 1) != 1 || read(let_go[0], &byte, 1) != 1)
+        return 1;
+    int before = atomic_load(&far->fetches);
+    return open_index(context, 0, &again) < 0 || atomic_load(&far->fetches) != before ? 2 : 0;
+}
+
+static void copies_of_indices_are_within_the_bound(void **state)
+{
+    (void)state;
+    Lab lab;
+    pid_t others[3];
+    char byte = 0;
+    int files, parts;
+    indices_begin(&lab, 4); /* one is held, and each of the others fills one */
+    assert_int_equal(pipe(held), 0);
+    assert_int_equal(pipe(let_go), 0);
+    pid_t holder = begin(holder_life, &lab, "data.none=eio");
+    assert_int_equal(read(held[0], &byte, 1), 1);
+    for (size_t i = 0; i < ELEMENTSOF(others); i++)
+        others[i] = begin(indices_life, &lab, "data.none=eio");
+    watch(&lab, 4 * lab.index_bytes + 1, others, ELEMENTSOF(others));
+    assert_int_equal(write(let_go[1], &byte, 1), 1);
+    assert_int_equal(end(holder), 0);
+    assert_true(atomic_load(&far->fetches) > DATASETS); /* some went, and came again */
+    (void)look(&lab, &files, &parts);
+    assert_int_equal(files, 4);
+    assert_int_equal(parts, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(close(held[i]), 0);
+        assert_int_equal(close(let_go[i]), 0);
+    }
+    scratch_remove(&lab.f.scratch);
+}
+
+static void an_index_without_room_has_no_name(void **state)
+{
+    (void)state;
+    Lab lab;
+    int files, parts;
+    indices_begin(&lab, 0);
+    assert_int_equal(end(begin(indices_life, &lab, "data.none=eio")), 0);
+    assert_int_equal(look(&lab, &files, &parts), 0);
+    assert_int_equal(files + parts, 0);
+    scratch_remove(&lab.f.scratch);
+}
+
+/* Killed while it has the index, then others come. */
+static void a_killed_fetcher_of_an_index_leaves_nothing(void **state)
+{
+    (void)state;
+    const char *faults[] = {"cache.reserve=kill@2", "cache.commit=kill@2"};
+    for (size_t i = 0; i < ELEMENTSOF(faults); i++) {
+        Lab lab;
+        int files, parts;
+        indices_begin(&lab, 2);
+        assert_int_equal(end(begin(indices_life, &lab, faults[i])), -SIGKILL);
+        (void)look(&lab, &files, &parts);
+        assert_int_equal(files, 1);
+        assert_int_equal(parts, 1);
+        assert_int_equal(end(begin(indices_life, &lab, "data.none=eio")), 0);
+        assert_true(look(&lab, &files, &parts) <= 2 * lab.index_bytes + 1);
+        assert_int_equal(files, 2);
+        assert_int_equal(parts, 0);
+        scratch_remove(&lab.f.scratch);
+    }
+}
+
+/* One stops before its index has a name, another waits for it; the first is killed: the second does
+ * it itself. */
+static void who_waits_for_an_index_goes_on(void **state)
+{
+    (void)state;
+    Lab lab;
+    int files, parts, status;
+    indices_begin(&lab, 3);
+    pid_t first = begin(indices_life, &lab, "cache.commit=stop");
+    assert_int_equal(waitpid(first, &status, WUNTRACED), first);
+    assert_true(WIFSTOPPED(status));
+    pid_t second = begin(indices_life, &lab, "data.none=eio");
+    while (atomic_load(&far->versions) < 2)
+        (void)nanosleep(&pause_msec, NULL);
+    assert_int_equal(atomic_load(&far->fetches), 1);
+    assert_int_equal(kill(first, SIGKILL), 0);
+    assert_int_equal(end(first), -SIGKILL);
+    assert_int_equal(end(second), 0);
+    (void)look(&lab, &files, &parts);
+    assert_int_equal(files, 3);
+    assert_int_equal(parts, 0);
+    scratch_remove(&lab.f.scratch);
+}
+
 /* ---- the cache alone ---- */
 
 static void put_file(Cache *cache, const char *name, size_t n_bytes)
@@ -349,6 +515,18 @@ static void the_least_recently_used_goes_first(void **state)
     fd = cache_reserve(cache, "g.mds", 100);
     assert_true(fd >= 0);
     fd = cache_abandon(cache, "g.mds", fd);
+
+    /* One whose size is told later, and changes. */
+    fd = cache_reserve(cache, "h.index", CACHE_ANY);
+    assert_true(fd >= 0);
+    assert_int_equal(cache_reserve(cache, "h.index", CACHE_ANY), -EAGAIN);
+    assert_int_equal(cache_resize(cache, "h.index", fd, 40000), -ENOBUFS);
+    assert_int_equal(cache_resize(cache, "h.index", fd, 0), 0);
+    assert_int_equal(cache_resize(cache, "h.index", fd, 100), 0);
+    assert_int_equal(cache_commit(cache, "h.index", fd, true), 0);
+    (void)fd_close(fd);
+    assert_true(has_file(cache, "h.index", CACHE_ANY));
+    assert_true(has_file(cache, "h.index", 100));
     cache_free(cache);
     scratch_remove(&scratch);
 }
@@ -363,6 +541,10 @@ int main(void)
         cmocka_unit_test(a_killed_fetcher_leaves_nothing),
         cmocka_unit_test(who_waits_for_a_dead_one_goes_on),
         cmocka_unit_test(a_disk_that_is_full_is_made_room_on),
+        cmocka_unit_test(copies_of_indices_are_within_the_bound),
+        cmocka_unit_test(an_index_without_room_has_no_name),
+        cmocka_unit_test(a_killed_fetcher_of_an_index_leaves_nothing),
+        cmocka_unit_test(who_waits_for_an_index_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -207,15 +207,18 @@ static void a_folder_that_cannot_be_written_uses_the_cache(void **state)
     Fixture f = fixture_make(&small);
     Error err = ERROR_INIT;
     Index *index = NULL;
-    char cache[PATH_MAX];
-    (void)scratch_path(&f.scratch, "cache", cache);
+    char folder[PATH_MAX];
+    _cleanup_(cache_freep) Cache *cache = NULL;
+    assert_good(cache_new(scratch_path(&f.scratch, "cache", folder), 0, &cache, &err), err);
     /* A folder in the way refuses the file to root as well. */
     assert_int_equal(mkdir(f.file, 0755), 0);
     assert_true(index_open(f.store, NULL, &index, &err) < 0);
     assert_names(err, "data.cache_dir");
-    assert_good(index_open(f.store, cache, &index, &err), err);
-    assert_int_equal(index_n_samples(index), 3000);
-    index_free(index);
+    for (int again = 0; again < 2; again++) {
+        assert_good(index_open(f.store, cache, &index, &err), err);
+        assert_int_equal(index_n_samples(index), 3000);
+        index_free(index);
+    }
     fixture_end(&f);
 }
 

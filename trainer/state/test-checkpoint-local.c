@@ -4,10 +4,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/testing.h"
+#include "store/testing-far.h"
 #include "trainer/state/checkpoint-local.h"
 #include "trainer/state/checkpoint-writer.h"
 #include "trainer/state/testing-state.h"
-#include "trainer/state/testing-store.h"
 
 #include <ftw.h>
 #include <string.h>
@@ -27,15 +27,15 @@ typedef struct SaveCase {
     CheckpointResult results[SAVES_MAX];
 } SaveCase;
 
-static Store *open_store(StoreTrouble *trouble)
+static Store *open_store(void)
 {
     Error err = ERROR_INIT;
-    Store *behind = NULL;
+    Store *store = NULL;
     char uri[64];
-    (void)snprintf(uri, sizeof(uri), "%s/store", folder);
-    int r = store_open(uri, &behind, &err);
+    (void)snprintf(uri, sizeof(uri), "far://%s/store", folder);
+    int r = store_open(uri, &store, &err);
     world_check(r == 0, "%s", err.text);
-    return testing_store_new(behind, trouble);
+    return store;
 }
 
 static CheckpointLocal *open_local(const Store *store, uint64_t n_bytes)
@@ -53,11 +53,10 @@ static int save_rank(World *world, Comm *comm, void *arg)
 {
     SaveCase *c = arg;
     Error err = ERROR_INIT;
-    StoreTrouble trouble = {0};
     log_set_level(LOG_LEVEL_ERROR);
     (void)setenv("SDTRAIN_FAULT", c->fault ?: "", 1); /* a valid name */
     world_check(fault_open(&err) == 0, "%s", err.text);
-    _cleanup_(store_freep) Store *store = open_store(&trouble);
+    _cleanup_(store_freep) Store *store = open_store();
     _cleanup_(checkpoint_local_freep) CheckpointLocal *local = open_local(store, c->local_bytes);
     _cleanup_(checkpoint_writer_freep) CheckpointWriter *writer =
         testing_writer(&fixture, store, comm, 1, 50000);
@@ -80,6 +79,7 @@ static SaveCase *run_saves(int size, SaveCase setting)
     SaveCase *c = world_share(sizeof(*c));
     *c = setting;
     World world = {.size = size, .run = save_rank, .arg = c};
+    far_begin();
     assert_int_equal(world_run(&world, WORLD_SEC), 0);
     return c;
 }
@@ -122,7 +122,6 @@ static void look_at_local(void)
 /* ---- restore ---- */
 
 typedef struct Node {
-    StoreTrouble trouble;
     Store *store;
     CheckpointLocal *local;
     Manifest *manifest;
@@ -133,7 +132,7 @@ static void node_open(Node *n, const CheckpointResult *of)
 {
     Error err = ERROR_INIT;
     *n = (Node){0};
-    n->store = open_store(&n->trouble);
+    n->store = open_store();
     n->local = open_local(n->store, MANY_BYTES);
     assert_int_equal(of->phase, CHECKPOINT_WRITTEN);
     const char *name = of->uri + strlen(store_uri(n->store)) + 1;
@@ -152,7 +151,7 @@ static void node_close(Node *n)
 static size_t restore(Node *n, int size)
 {
     Error err = ERROR_INIT;
-    n->trouble = (StoreTrouble){0};
+    far_begin();
     for (int rank = 0; rank < size; rank++) {
         _cleanup_(train_state_freep) TrainState *state =
             testing_state(&fixture, 77, rank, size, 2, false);
@@ -160,7 +159,7 @@ static size_t restore(Node *n, int size)
             fail_msg("%s", err.text);
         testing_state_check(state, manifest_step(n->manifest), true);
     }
-    return n->trouble.reads;
+    return (size_t)atomic_load(&far->reads);
 }
 
 static void path_of(const Node *n, const ObjectRecord *o, char path[256])
@@ -256,11 +255,11 @@ static void test_both_wrong(void **unused)
     damage(path, FLIP, 7);
     Error err = ERROR_INIT;
     _cleanup_(train_state_freep) TrainState *state = testing_state(&fixture, 77, 0, 1, 1, false);
-    n.trouble = (StoreTrouble){.key = last->key, .flips = 1};
+    far_fault(last->key, 1, 0, 0);
     assert_int_equal(checkpoint_restore(n.store, n.local, n.manifest, state, &err), 0);
     testing_state_check(state, 1, true);
     damage(path, FLIP, 7);
-    n.trouble = (StoreTrouble){.key = last->key, .flips = 1000};
+    far_fault(last->key, 1000, 0, 0);
     assert_int_equal(checkpoint_restore(n.store, n.local, n.manifest, state, &err), -EBADMSG);
     assert_true(access(path, F_OK) < 0); /* neither the bad copy nor what replaced it */
     node_close(&n);

@@ -3,28 +3,29 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/testing.h"
+#include "store/testing-far.h"
 #include "trainer/state/checkpoint-reader.h"
 #include "trainer/state/checkpoint-writer.h"
 #include "trainer/state/testing-state.h"
-#include "trainer/state/testing-store.h"
 
 #include <string.h>
 
 static char folder[] = "/tmp/test-remote-XXXXXX";
 static Fixture fixture;
 
-static Store *open_store(StoreTrouble *trouble)
+static Store *open_store(void)
 {
     Error err = ERROR_INIT;
-    Store *behind = NULL;
-    int r = store_open(folder, &behind, &err);
+    Store *store = NULL;
+    char uri[64];
+    (void)snprintf(uri, sizeof(uri), "far://%s", folder);
+    int r = store_open(uri, &store, &err);
     world_check(r == 0, "%s", err.text);
-    return testing_store_new(behind, trouble);
+    return store;
 }
 
 /* One rank of one generation. */
 typedef struct Life {
-    StoreTrouble trouble;
     Store *store;
     Comm *comm;
     CheckpointWriter *writer;
@@ -34,7 +35,8 @@ static void life_begin(Life *l, int64_t generation)
 {
     Error err = ERROR_INIT;
     *l = (Life){0};
-    l->store = open_store(&l->trouble);
+    far_begin();
+    l->store = open_store();
     assert_int_equal(comm_open_self(&l->comm, &err), 0);
     l->writer = testing_writer(&fixture, l->store, l->comm, generation, 50000);
 }
@@ -53,7 +55,7 @@ static CheckpointResult life_save(Life *l, int64_t step, int64_t metrics_first)
     return testing_save(l->writer, state, 1, metrics_first);
 }
 
-/* Commits, and waits until retention has ended: the store's trouble is the test's again. */
+/* Commits, and waits until retention has ended: the store is the test's again. */
 static void life_commit(Life *l)
 {
     checkpoint_settle(l->writer, true);
@@ -94,13 +96,13 @@ static void test_reads_together(void **unused)
     const size_t usual = reader_piece_bytes;
     for (size_t i = 0; i < ELEMENTSOF(pieces); i++) {
         Error err = ERROR_INIT;
-        l.trouble = (StoreTrouble){0};
+        far_begin();
         reader_piece_bytes = pieces[i];
         if (restore(&l, m, &err) < 0)
             fail_msg("pieces of %zu: %s", pieces[i], err.text);
-        assert_int_equal(l.trouble.heads, 0);
-        assert_int_equal(l.trouble.lists, 1);
-        assert_int_equal(l.trouble.reads_together, 16);
+        assert_int_equal(atomic_load(&far->heads), 0);
+        assert_int_equal(atomic_load(&far->lists), 1);
+        assert_int_equal(atomic_load(&far->most_under_way), 16);
     }
     reader_piece_bytes = usual;
     life_end(&l);
@@ -126,7 +128,7 @@ static void test_wrong_bytes(void **unused)
     for (size_t i = 0; i < ELEMENTSOF(kinds); i++)
         for (int flips = 1; flips <= 3; flips++) {
             Error err = ERROR_INIT;
-            l.trouble = (StoreTrouble){.key = kinds[i], .flips = flips == 3 ? 1000 : flips};
+            far_fault(kinds[i], flips == 3 ? 1000 : flips, 0, 0);
             int r = restore(&l, m, &err);
             if (flips < 3 && r < 0)
                 fail_msg("%s, %d wrong reads: %s", kinds[i], flips, err.text);
@@ -135,12 +137,12 @@ static void test_wrong_bytes(void **unused)
             if (r != -EBADMSG || err.code != r || !strstr(err.text, kinds[i]))
                 fail_msg("%s: %d %s", kinds[i], r, err.text);
             /* The tries are bounded: of one object, in one piece each. */
-            assert_in_range(1000 - l.trouble.flips, 3, 9);
+            assert_in_range(1000 - atomic_load(&far->fault.times), 3, 9);
         }
     /* Object, range and both hashes. */
     Error err = ERROR_INIT;
     char want[HASH_TEXT_BYTES];
-    l.trouble = (StoreTrouble){.key = "moments/c000002", .flips = 1000};
+    far_fault("moments/c000002", 1000, 0, 0);
     assert_int_equal(restore(&l, m, &err), -EBADMSG);
     for (size_t i = 0; i < m->n_objects; i++)
         if (strstr(m->objects[i].key, "moments/c000002"))
@@ -158,18 +160,20 @@ static void test_missing(void **unused)
     CheckpointResult result = life_save(&l, 5, 1);
     _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &result);
     Error err = ERROR_INIT;
-    l.trouble = (StoreTrouble){.hidden = "moments/c000002"};
+    far_begin();
+    far->hidden = "moments/c000002";
     assert_int_equal(restore(&l, m, &err), 0);
-    assert_int_equal(l.trouble.heads, 1);
+    assert_int_equal(atomic_load(&far->heads), 1);
 
-    l.trouble = (StoreTrouble){.key = "moments/c000002", .misses = 2};
+    far->hidden = NULL;
+    far_fault("moments/c000002", 2, -ENOENT, 0);
     assert_int_equal(restore(&l, m, &err), 0);
-    l.trouble = (StoreTrouble){.key = "moments/c000002", .misses = 1000};
+    far_fault("moments/c000002", 1000, -ENOENT, 0);
     assert_int_equal(restore(&l, m, &err), -EBADMSG);
     assert_int_equal(err.code, -EBADMSG);
 
     char key[READER_KEY_MAX];
-    l.trouble = (StoreTrouble){0};
+    far_begin();
     (void)snprintf(key, sizeof(key), "%s", result.uri + strlen(store_uri(l.store)) + 1);
     (void)snprintf(strrchr(key, '/'), 32, "/moments/c000002.bin");
     assert_int_equal(store_delete(l.store, key, &err), 0);
@@ -188,19 +192,19 @@ static void test_away(void **unused)
     life_commit(&l);
     _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &five);
     Error err = ERROR_INIT;
-    l.trouble.away = true;
+    atomic_store(&far->refuses, true);
     assert_int_equal(restore(&l, m, &err), -EHOSTUNREACH);
 
     CheckpointResult six = life_save(&l, 6, 6); /* puts and flush fail */
     assert_int_equal(six.phase, CHECKPOINT_FAILED);
     assert_int_equal(six.error.code, -EHOSTUNREACH);
-    const size_t lists = l.trouble.lists;
+    const int lists = atomic_load(&far->lists);
     six = life_save(&l, 6, 6); /* the first question does */
     assert_int_equal(six.phase, CHECKPOINT_FAILED);
     assert_int_equal(six.error.code, -EHOSTUNREACH);
-    assert_int_equal(l.trouble.lists, lists + 1);
+    assert_int_equal(atomic_load(&far->lists), lists + 1);
 
-    l.trouble.away = false;
+    atomic_store(&far->refuses, false);
     six = life_save(&l, 6, 6);
     assert_int_equal(six.phase, CHECKPOINT_WRITTEN);
     life_commit(&l);
@@ -218,7 +222,7 @@ static void test_without_if_absent(void **unused)
     (void)unused;
     Life l;
     life_begin(&l, 1);
-    l.trouble.no_if_absent = true;
+    atomic_store(&far->no_if_absent, true);
     CheckpointResult five = life_save(&l, 5, 1);
     assert_int_equal(five.phase, CHECKPOINT_WRITTEN);
     assert_true(l.writer->said_absent);

@@ -1,5 +1,5 @@
 /* testing-far.c - see testing-far.h. */
-#include "trainer/data/testing-far.h"
+#include "store/testing-far.h"
 
 #include "base/clock.h"
 #include "store/backend.h"
@@ -11,19 +11,31 @@
 
 #define SCHEME "far://"
 
+enum { DEFERRED_MAX = 256 };
+
 Far *far;
+
+typedef struct Deferred {
+    char *key;
+    struct iovec *parts;
+    size_t n_parts;
+    StorePutFlags flags;
+} Deferred;
 
 typedef struct FarStore {
     Store store;
     Store *inner;
+    Deferred deferred[DEFERRED_MAX];
+    size_t n_deferred;
 } FarStore;
 
 typedef struct Pending {
     struct Pending *next;
     FarStore *store;
     StoreRead *read;
+    char *bytes; /* the caller must not see them before it waited */
     uint64_t due_usec;
-    bool taken, done;
+    bool taken, done, struck;
     int result;
     Error error;
 } Pending;
@@ -33,14 +45,24 @@ static pthread_cond_t changed;
 static Pending *pending;
 static pid_t thread_of;
 
+static void lock(void) { (void)pthread_mutex_lock(&mutex); }     /* fails only on our bugs, */
+static void unlock(void) { (void)pthread_mutex_unlock(&mutex); } /* as this does */
+
 static Store *inner(Store *store) { return ((FarStore *)store)->inner; }
+
+static void must(bool condition, const char *what)
+{
+    if (condition)
+        return;
+    (void)fprintf(stderr, "far: %s\n", what);
+    abort();
+}
 
 void far_begin(void)
 {
     if (!far) {
         far = mmap(NULL, sizeof(*far), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        if (far == MAP_FAILED)
-            abort();
+        must(far != MAP_FAILED, "memory");
     }
     memset((void *)far, 0, sizeof(*far));
 }
@@ -59,12 +81,21 @@ static bool strikes(const char *key)
            atomic_fetch_sub(&far->fault.times, 1) > 0;
 }
 
+static int refuse(Store *store, const char *key, Error *err)
+{
+    return atomic_load(&far->refuses)
+               ? error_set(err, -EHOSTUNREACH, "%s/%s: no answer", store->uri, key)
+               : 0;
+}
+
 static int get_now(Store *store, const char *key, uint64_t offset, size_t n_bytes, void *buffer,
                    bool struck, Error *err)
 {
     if (struck && far->fault.error < 0)
         return error_set(err, far->fault.error, "%s/%s: the test says so", store->uri, key);
-    int r = store_get_range(inner(store), key, offset, n_bytes, buffer, err);
+    int r = refuse(store, key, err);
+    if (r == 0)
+        r = store_get_range(inner(store), key, offset, n_bytes, buffer, err);
     if (r == 0 && struck && !far->fault.delay_usec)
         ((char *)buffer)[n_bytes / 2] ^= 1;
     atomic_fetch_add(&far->bytes, n_bytes);
@@ -76,7 +107,7 @@ static int get_now(Store *store, const char *key, uint64_t offset, size_t n_byte
 static void *serve(void *argument)
 {
     (void)argument;
-    (void)pthread_mutex_lock(&mutex); /* fails only on our bugs, here and below */
+    lock();
     for (;;) {
         uint64_t now = clock_monotonic_usec(), next = now + USEC_PER_SEC;
         Pending *p = pending;
@@ -95,22 +126,25 @@ static void *serve(void *argument)
             continue;
         }
         p->taken = true;
-        (void)pthread_mutex_unlock(&mutex);
+        unlock();
         p->result = get_now(&p->store->store, p->read->key, p->read->offset, p->read->n_bytes,
-                            p->read->buffer, p->result == 1, &p->error);
+                            p->bytes, p->struck, &p->error);
         if (p->read->arrived)
             p->read->arrived(p->read);
-        (void)pthread_mutex_lock(&mutex);
+        lock();
         p->done = true;
         (void)pthread_cond_broadcast(&changed);
     }
     return NULL;
 }
 
+/* Under the lock. */
 static void start_thread(void)
 {
     if (thread_of == getpid())
         return;
+    if (!thread_of) /* a child that is forked at any time has the lock in order */
+        must(pthread_atfork(lock, unlock, unlock) == 0, "memory");
     thread_of = getpid();
     pending = NULL; /* the parent's */
     pthread_condattr_t attributes;
@@ -119,23 +153,24 @@ static void start_thread(void)
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&changed, &attributes);
     (void)pthread_condattr_destroy(&attributes);
-    if (pthread_create(&thread, NULL, serve, NULL) != 0 || pthread_detach(thread) != 0)
-        abort();
+    must(pthread_create(&thread, NULL, serve, NULL) == 0 && pthread_detach(thread) == 0, "thread");
 }
 
 static int read_begin(Store *store, StoreRead *read, Error *err)
 {
     Pending *p = calloc(1, sizeof(*p));
-    if (!p)
+    if (!p || !(p->bytes = malloc(read->n_bytes + 1))) {
+        free(p);
         return error_set(err, -ENOMEM, "out of memory");
-    bool struck = strikes(read->key);
+    }
+    memset(read->buffer, 0xa5, read->n_bytes);
     p->store = (FarStore *)store;
     p->read = read;
-    p->result = struck;
-    p->due_usec = struck && far->fault.delay_usec == FAR_HELD
+    p->struck = strikes(read->key);
+    p->due_usec = p->struck && far->fault.delay_usec == FAR_HELD
                       ? FAR_HELD
                       : clock_monotonic_usec() + atomic_load(&far->delay_usec) +
-                            (struck ? far->fault.delay_usec : 0);
+                            (p->struck ? far->fault.delay_usec : 0);
     read->state = p;
     atomic_fetch_add(&far->reads, 1);
     atomic_fetch_add(&far->tables, read->offset == 0);
@@ -143,30 +178,33 @@ static int read_begin(Store *store, StoreRead *read, Error *err)
     for (int most = atomic_load(&far->most_under_way);
          n > most && !atomic_compare_exchange_weak(&far->most_under_way, &most, n);)
         ;
-    (void)pthread_mutex_lock(&mutex);
+    lock();
     start_thread();
     p->next = pending;
     pending = p;
     (void)pthread_cond_broadcast(&changed);
-    (void)pthread_mutex_unlock(&mutex);
+    unlock();
     return 0;
 }
 
 static int end_read(StoreRead *read, bool cancel, Error *err)
 {
     Pending *p = read->state;
-    (void)pthread_mutex_lock(&mutex);
+    lock();
     while (!p->done && (p->taken || !cancel))
         (void)pthread_cond_wait(&changed, &mutex);
     Pending **link = &pending;
     while (*link != p)
         link = &(*link)->next;
     *link = p->next;
-    (void)pthread_mutex_unlock(&mutex);
+    unlock();
     int r = p->result;
     if (err && !cancel)
         *err = p->error;
+    if (r == 0 && !cancel)
+        memcpy(read->buffer, p->bytes, read->n_bytes);
     atomic_fetch_sub(&far->under_way, 1);
+    free(p->bytes);
     free(p);
     read->state = NULL;
     return r;
@@ -201,7 +239,8 @@ static int get(Store *store, const char *key, size_t max_bytes, char **ret, size
     atomic_fetch_add(&far->gets, 1);
     if (strikes(key) && far->fault.error < 0)
         return error_set(err, far->fault.error, "%s/%s: the test says so", store->uri, key);
-    return store_get(inner(store), key, max_bytes, ret, ret_bytes, err);
+    int r = refuse(store, key, err);
+    return r < 0 ? r : store_get(inner(store), key, max_bytes, ret, ret_bytes, err);
 }
 
 static int fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err)
@@ -211,7 +250,9 @@ static int fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error 
     bool struck = strikes(key);
     if (struck && far->fault.error < 0)
         return error_set(err, far->fault.error, "%s/%s: the test says so", store->uri, key);
-    int r = store_fetch(inner(store), key, n_bytes, fd, err);
+    int r = refuse(store, key, err);
+    if (r == 0)
+        r = store_fetch(inner(store), key, n_bytes, fd, err);
     char byte;
     if (r == 0 && struck && pread(fd, &byte, 1, (off_t)(n_bytes - 9)) == 1) {
         byte ^= 1;
@@ -224,37 +265,48 @@ static int fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error 
 static int head(Store *store, const char *key, uint64_t *ret_bytes, Error *err)
 {
     atomic_fetch_add(&far->heads, 1);
-    return store_head(inner(store), key, ret_bytes, err);
+    int r = refuse(store, key, err);
+    return r < 0 ? r : store_head(inner(store), key, ret_bytes, err);
 }
 
 static int version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err)
 {
     atomic_fetch_add(&far->versions, 1);
-    return store_version(inner(store), key, ret, err);
+    int r = refuse(store, key, err);
+    return r < 0 ? r : store_version(inner(store), key, ret, err);
 }
-
-static int put(Store *store, const char *key, const struct iovec *parts, size_t n_parts,
-               StorePutFlags flags, Error *err)
-{
-    return store_put(inner(store), key, parts, n_parts, flags, err);
-}
-
-static int flush(Store *store, Error *err) { return store_flush(inner(store), err); }
 
 static int list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err)
 {
-    return store_list(inner(store), prefix, max, ret, err);
+    atomic_fetch_add(&far->lists, 1);
+    int r = refuse(store, prefix, err);
+    if (r == 0)
+        r = store_list(inner(store), prefix, max, ret, err);
+    if (r < 0 || !far->hidden)
+        return r;
+    size_t n = 0;
+    for (size_t i = 0; i < ret->n_objects; i++)
+        if (strstr(ret->objects[i].key, far->hidden))
+            free(ret->objects[i].key);
+        else
+            ret->objects[n++] = ret->objects[i];
+    ret->n_objects = n;
+    return 0;
 }
 
 static int delete (Store *store, const char *key, Error *err)
 {
-    return store_delete(inner(store), key, err);
+    int r = refuse(store, key, err);
+    return r < 0 ? r : store_delete(inner(store), key, err);
 }
 
 static int sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, void *context,
                  size_t *ret_removed, Error *err)
 {
-    return store_sweep(inner(store), older_than_usec, may_remove, context, ret_removed, err);
+    int r = refuse(store, "", err);
+    return r < 0
+               ? r
+               : store_sweep(inner(store), older_than_usec, may_remove, context, ret_removed, err);
 }
 
 static int local_path(Store *store, const char *key, char *ret, size_t size, Error *err)
@@ -264,8 +316,56 @@ static int local_path(Store *store, const char *key, char *ret, size_t size, Err
     return error_set(err, -EOPNOTSUPP, "%s/%s is far", store->uri, key);
 }
 
+/* ---- puts ---- */
+
+static int put(Store *store, const char *key, const struct iovec *parts, size_t n_parts,
+               StorePutFlags flags, Error *err)
+{
+    FarStore *f = (FarStore *)store;
+    if (!(flags & STORE_DEFER)) {
+        int r = refuse(store, key, err);
+        return r < 0 ? r : store_put(f->inner, key, parts, n_parts, flags, err);
+    }
+    must(f->n_deferred < DEFERRED_MAX, "too many deferred puts");
+    Deferred *d = &f->deferred[f->n_deferred++];
+    *d = (Deferred){.key = strdup(key),
+                    .parts = malloc((n_parts + 1) * sizeof(*parts)),
+                    .n_parts = n_parts,
+                    .flags = flags};
+    must(d->key && d->parts, "memory");
+    memcpy(d->parts, parts, n_parts * sizeof(*parts));
+    return 0;
+}
+
+/* The last one first. */
+static int flush(Store *store, Error *err)
+{
+    FarStore *f = (FarStore *)store;
+    int r = f->n_deferred > 0 ? refuse(store, f->deferred[0].key, err) : 0;
+    while (f->n_deferred > 0) {
+        Deferred *d = &f->deferred[--f->n_deferred];
+        if (r == 0)
+            r = store_put(f->inner, d->key, d->parts, d->n_parts, d->flags, err);
+        free(d->key);
+        free(d->parts);
+    }
+    int q = store_flush(f->inner, r == 0 ? err : NULL);
+    return r < 0 ? r : q;
+}
+
+static int puts_if_absent(Store *store, bool *ret, Error *err)
+{
+    *ret = !atomic_load(&far->no_if_absent);
+    return refuse(store, "", err);
+}
+
 static Store *far_free(Store *store)
 {
+    must(((FarStore *)store)->n_deferred == 0, "deferred puts were not flushed");
+    lock();
+    for (Pending *p = thread_of == getpid() ? pending : NULL; p; p = p->next)
+        must(&p->store->store != store, "reads were not waited for");
+    unlock();
     (void)store_free(inner(store));
     free(store);
     return NULL;
@@ -283,6 +383,7 @@ static const StoreBackend backend = {
     .sweep = sweep,
     .local_path = local_path,
     .version = version,
+    .puts_if_absent = puts_if_absent,
     .read_begin = read_begin,
     .read_wait = read_wait,
     .read_cancel = read_cancel,
