@@ -177,7 +177,7 @@ static void test_down(void **state _unused_)
         uint64_t took_usec = clock_boottime_usec() - begun_usec;
         assert_int_equal(r, -ECONNREFUSED);
         assert_int_equal(err.code, r);
-        assert_in_range(took_usec, 600000, 2000000);
+        assert_in_range(took_usec, 600000, 20 * USEC_PER_SEC);
         if (!strstr(err.text, "127.0.0.1:1,localhost:1") || !strstr(err.text, "refused"))
             fail_msg("%s", err.text);
     }
@@ -199,7 +199,7 @@ static void test_frozen(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);
     EtcdOptions options = testing_etcd_options(server);
-    options.timeout_usec = 500000;
+    options.timeout_usec = 2 * USEC_PER_SEC;
     _cleanup_(client_freep) Client *client = client_new(&options);
     Error err = ERROR_INIT;
 
@@ -208,9 +208,9 @@ static void test_frozen(void **state _unused_)
     for (int i = 0; i < 2; i++) {
         uint64_t begun_usec = clock_boottime_usec();
         assert_int_equal(i ? put(client, &err) : get(client, &err), -ETIMEDOUT);
-        assert_in_range(clock_boottime_usec() - begun_usec, 400000, 1500000);
+        assert_in_range(clock_boottime_usec() - begun_usec, 1900000, 20 * USEC_PER_SEC);
         assert_non_null(
-            strstr(err.text, i ? "no transaction within 0.5 s" : "no read within 0.5 s"));
+            strstr(err.text, i ? "no transaction within 2.0 s" : "no read within 2.0 s"));
     }
     testing_etcd_thaw(server, 0);
     TESTING_RUN_UNTIL(client->event, get(client, &err) == 0);

@@ -321,7 +321,7 @@ static void test_each_member_freezes(void **state _unused_)
         if (etcd_get_wait(client->etcd, "/w/", true, &answer, &err) < 0)
             fail_msg("%s", err.text);
         (void)etcd_answer_free(answer);
-        assert_true(clock_boottime_usec() - frozen_usec < 6 * USEC_PER_SEC);
+        assert_true(clock_boottime_usec() - frozen_usec < 20 * USEC_PER_SEC);
         (void)testing_etcd_leader(server);
         (void)snprintf(value, sizeof(value), "%zu", i);
         testing_etcd_ctl(server, "put", "/w/a", value, NULL);
@@ -376,7 +376,7 @@ static void test_without_quorum(void **state _unused_)
     TESTING_RUN_UNTIL(client->event, !etcd_watch_connected(client->watch));
     uint64_t asked_usec = clock_boottime_usec();
     assert_int_equal(etcd_get_wait(client->etcd, "/w/a", false, &answer, &err), -ETIMEDOUT);
-    assert_in_range(clock_boottime_usec() - asked_usec, 0, 4 * USEC_PER_SEC);
+    assert_in_range(clock_boottime_usec() - asked_usec, 0, 20 * USEC_PER_SEC);
     assert_non_null(strstr(err.text, "no leader"));
     EtcdOp op = {.kind = ETCD_PUT, .key = "/w/a", .value = "lost"};
     assert_int_equal(etcd_txn_wait(client->etcd, NULL, 0, &op, 1, NULL, &err), -ETIMEDOUT);
