@@ -110,6 +110,8 @@ static bool is_clear(const Rank *rank)
 
 static void send_kill(Rank *rank)
 {
+    if (fault("kill-send") < 0)
+        return;
     if (rank->cgroup_events >= 0) {
         int r = cgroup_kill_slot(&rank->manager->cgroups, rank->slot);
         if (r < 0)

@@ -56,11 +56,12 @@ static void on_rendezvous_written(Team *team)
     job_set_rendezvous(team->job, team->generation, &record); /* no need to wait for the watch */
 }
 
-/* A team that is over goes once etcd knows that it is dead. */
+/* A team that is over goes once etcd knows that it is dead, and of each of its ranks that it ended: one
+ * in a lost slot says so when etcd knows of the slot, which may be later. */
 static void on_reported(Team *team)
 {
     Job *job = team->job;
-    if (!team->over || !team->killed_usec || job->team == team)
+    if (!team->over || !team->killed_usec || job->team == team || team_is_live(team))
         return;
     for (Team **at = &job->over; *at; at = &(*at)->next)
         if (*at == team) {
@@ -237,7 +238,7 @@ void team_note_exit(Team *team, const Rank *rank, const ExitVerdict *verdict)
     report->at_usec = clock_realtime_usec();
     (void)snprintf(report->text, sizeof(report->text), "%.255s", verdict->text);
     daemon_metrics_note_exit(rank, verdict);
-    if (!team->over)
+    if (!team->over || team->killed_usec)
         team_report(team);
 }
 

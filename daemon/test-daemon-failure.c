@@ -275,6 +275,30 @@ static void test_unconfirmed_kill_loses_the_slot(_unused_ void **state)
     assert_true(lab_log_has(node, "slot 0 is lost"));
 }
 
+/* Its world is over and forgotten when the process ends at last: a slot that is free again holds nothing that
+ * a later world would have to wait for. */
+static void test_lost_slot_clears_without_a_trace(_unused_ void **state)
+{
+    _cleanup_(lab_stopp) Lab *lab = lab_start();
+    (void)start_training(lab, 1, ENDLESS, "", "kill-send=eio@1");
+    (void)lab_start_node(lab, 1, "", NULL);
+    lab_wait(lab, lab_all_in_state, &here_running);
+    RanksRecord ranks;
+    assert_true(lab_ranks(lab, "a", 1, 0, &ranks));
+    pid_t pid = ranks.ranks[0].pid;
+    (void)lab_put_world(lab, "a", 2, (LabRun[]){{1, 1}}, 1); /* elsewhere */
+    const uint64_t lost = 1, none = 0;
+    lab_wait(lab, has_lost_slot, &lost);
+    RankReport report = exited_report(lab, 1);
+    assert_non_null(strstr(report.text, "survives SIGKILL"));
+    lab_wait(lab, lab_is_killed, &(LabWhere){"a", 1, 0, 0});
+
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    lab_wait(lab, has_lost_slot, &none);
+    (void)lab_put_world(lab, "a", 3, (LabRun[]){{0, 1}}, 1); /* and the slot can be used again */
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 3, 0, RANK_READY});
+}
+
 static bool log_is_bounded(const LabNode *node, int64_t max_bytes)
 {
     char path[500];
@@ -315,6 +339,7 @@ int main(void)
         cmocka_unit_test(test_stopped_rank_is_found),
         cmocka_unit_test(test_rank_that_never_starts_is_found),
         cmocka_unit_test(test_unconfirmed_kill_loses_the_slot),
+        cmocka_unit_test(test_lost_slot_clears_without_a_trace),
         cmocka_unit_test(test_log_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -111,6 +111,12 @@ class ChaosCase(LabCase):
         report = self.records["ranks/%s/%d/%s" % (self.job["name"], self.world()["generation"], self.node_of(rank))]
         return report["ranks"][0]["pid"]
 
+    def steps_on(self):
+        """Training has gone on by some steps since self.records."""
+        name = "progress/" + self.job["name"]
+        step = self.records[name]["step"]
+        until(lambda: self.cluster.records("progress/").get(name, {}).get("step", 0) > step + 3, "more steps", 120)
+
     def restart_daemon(self, node, **how):
         """Slowly, so that the world has gone on without its node."""
         key = "worlds/" + self.job["name"]

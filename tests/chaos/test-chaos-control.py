@@ -27,12 +27,6 @@ class Control(ChaosCase):
         self.quorum()
         self.finish()
 
-    def steps_on(self, at):
-        """Training has gone on by some steps."""
-        name = "progress/" + self.job["name"]
-        step = self.records[name]["step"]
-        until(lambda: self.cluster.records("progress/").get(name, {}).get("step", 0) > step + 3, "more steps", 120)
-
     def new_leader(self, old):
         def watch(at):
             until(lambda: self.cluster.controller_leader() not in (None, old), "another leader", 90)
@@ -72,7 +66,7 @@ class Control(ChaosCase):
                 until(lambda: self.cluster.member_leader() not in (None, old), "another leader of etcd", 90)
                 took = time.time() - at
                 time.sleep(2 * LEASE_SEC)  # longer than any lease would live unrenewed
-                self.steps_on(at)
+                self.steps_on()
                 return "etcd's election", took
             return watch
 
@@ -104,7 +98,7 @@ class Control(ChaosCase):
             until(lambda: len(self.cluster.records("nodes/")) == len(leases), "all nodes, again")
             revoked[:] = [node for node in leases if self.cluster.node_lease(node) != leases[node]]
             row.outcome = row.outcome % (len(revoked), len(leases))
-            self.steps_on(at)
+            self.steps_on()
             return "each node's new lease", None
         row = Row("disk of etcd's leader frozen for %d s, thawed" % DISK_SEC,
                   outcome="%d of %d nodes' leases were revoked; nobody dies, no new world")
@@ -121,7 +115,7 @@ class Control(ChaosCase):
             until(lambda: "nodes/" + node in self.cluster.records("nodes/") and self.cluster.node_lease(node) != lease,
                   "the node under another lease", 90)
             took = time.time() - at
-            self.steps_on(at)
+            self.steps_on()
             if took < GRACE_SEC:
                 self.assertTrue(os.path.exists("/proc/%d" % pid), "its trainer runs on")
             else:  # on a slow machine the leader may rightly take it for lost meanwhile
@@ -158,7 +152,7 @@ class Control(ChaosCase):
                                       if r["at_usec"] / 1e6 > thawing], "word of a step")
             row.outcome %= progress[0] - before
             self.assertGreater(progress[0] - before, 10, "steps while nobody could be told")
-            self.steps_on(at)
+            self.steps_on()
             return "nobody has to", None
         row = Row("etcd without quorum for %d s" % QUORUM_SEC, outcome="%d steps meanwhile; no decision, no new world")
         self.scenario("no-quorum", inject, row, None, watch)

@@ -101,6 +101,14 @@ static void look(Node *node)
     client_read(&node->client, &key, 1, on_looked, node, node->put_call);
 }
 
+/* etcd knows of them: their ranks are reported as ended. */
+static void lost_slots_told(Node *node)
+{
+    for (int i = 0; i < node->n_slots; i++)
+        if (node->slots[i].used && node->slots[i].lost)
+            team_note_exit(&node->slots[i]);
+}
+
 static void on_put(_unused_ Universe *u, void *who, uint64_t token, const CallResult *result)
 {
     Node *node = who;
@@ -121,6 +129,8 @@ static void on_put(_unused_ Universe *u, void *who, uint64_t token, const CallRe
     node->registered = true;
     if (node->put_wanted)
         put_record(node);
+    else
+        lost_slots_told(node);
     node_touch(node);
 }
 
@@ -214,7 +224,6 @@ static void on_kill_confirm(_unused_ Universe *u, void *who, uint64_t life)
     p->node->lost_slots |= UINT64_C(1) << p->slot;
     sim_say(sim_of(p->node), "%s slot %d: survives SIGKILL, the slot is lost", p->node->name,
             p->slot);
-    team_note_exit(p);
     node_advance(p->node);
 }
 
@@ -246,8 +255,7 @@ void node_hears(_unused_ Universe *u, void *who, uint64_t token)
         return;
     }
     p->exited = true;
-    if (!p->lost)
-        team_note_exit(p);
+    team_note_exit(p);
     clear_slot(p);
 }
 

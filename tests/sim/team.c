@@ -213,11 +213,11 @@ static void post_later(Node *node, Post *post)
     sim_timer(sim_of(node), &node->actor, post->pause_usec, on_post_retry, node, post->retry);
 }
 
-/* A team that is over goes once etcd knows that it is dead. */
+/* A team that is over goes once etcd knows that it is dead, and of each of its ranks that it ended. */
 static void report_is_written(Node *node, Team *team)
 {
     JobView *view = &node->jobs[team->job];
-    if (!team->over || !team->killed_usec || view->team == team)
+    if (!team->over || !team->killed_usec || view->team == team || team_is_live(team))
         return;
     for (Team **at = &view->over; *at; at = &(*at)->next)
         if (*at == team) {
@@ -391,10 +391,11 @@ void team_note_exit(Process *p)
 {
     Node *node = p->node;
     Seat *seat = p->team ? seat_of(p->team, p->slot) : NULL;
-    if (!seat || (p->lost && seat->report.state == RANK_EXITED))
+    bool survives = p->lost && !p->exited;
+    if (!seat || (survives && seat->report.state == RANK_EXITED))
         return;
     ExitVerdict verdict = {.code = -SIGKILL, .text = "it survives SIGKILL; the slot is lost"};
-    if (!p->lost)
+    if (!survives)
         verdict = exit_judge(p->exit_code >= 0 ? CLD_EXITED : CLD_KILLED, abs(p->exit_code),
                              &p->words, "", p->killing ? p->why : NULL);
     uint64_t still_usec = sim_of(node)->now_usec - p->watchdog.changed_usec;
@@ -412,7 +413,7 @@ void team_note_exit(Process *p)
     report->killed = p->killing && !report->hung && !p->words.error;
     report->at_usec = node_real_usec(node);
     memcpy(report->text, verdict.text, sizeof(report->text));
-    if (!p->team->over)
+    if (!p->team->over || p->team->killed_usec)
         team_report(node, p->team);
 }
 
