@@ -106,7 +106,6 @@ class Points(ChaosCase):
         if not self.wanted("survivor"):
             return
         self.records = self.settle("what was before survivor")
-        self.steps_on()  # a rank's own steps bound its silence from the fourth on
         node, pid = self.node_of(2), self.trainer(2)
         hold = self.cluster.hold(pid)
         if not hold:
