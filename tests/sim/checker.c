@@ -544,8 +544,36 @@ static void check_incidents(Universe *u)
     }
 }
 
+static bool is_there(const Node *node, int slot, int job, int64_t generation)
+{
+    const Process *p = &node->slots[slot];
+    return p->used && p->job == job && p->generation == generation;
+}
+
+/* A report of an older world has no rank that lives and is not there: the next world would wait for its end. */
+static void check_reports(Universe *u)
+{
+    Etcd *etcd = &u->etcd;
+    for (size_t i = 0; i < etcd->keys_of[KEY_RANKS].n; i++) {
+        const Key *key = &etcd->keys[etcd->keys_of[KEY_RANKS].at[i]];
+        const RanksRecord *ranks = value_record(key->value);
+        int job = ranks ? universe_job_index(key->name) : -1;
+        const WorldRecord *world = ranks ? record_in(u, KEY_WORLDS, job) : NULL;
+        const Node *node = &u->nodes[key->node];
+        if (!world || ranks->generation >= world->generation || !node->actor.alive ||
+            ranks->incarnation != node->incarnation)
+            continue;
+        for (size_t k = 0; k < ranks->n_ranks; k++)
+            if (ranks->ranks[k].state != RANK_EXITED &&
+                !is_there(node, ranks->ranks[k].slot, job, ranks->generation))
+                BROKEN(u, "reports", "%s: a rank of %s-%lld that is not there has not ended",
+                       node->name, key->name, (long long)ranks->generation);
+    }
+}
+
 void checker_end(Universe *u)
 {
     check_orphans(u);
+    check_reports(u);
     check_incidents(u);
 }
