@@ -3,7 +3,8 @@
  * Entry point: failure_find(). The most telling sign wins: a device fault explains a lost peer, not
  * the other way round. "Peer lost" blames nobody, so it waits, bounded, for the sign that does (or,
  * when ranks could not join, for all to say whom they missed); a hang waits for the other reports,
- * for its culprit is the rank with the smallest (step, stage). */
+ * for its culprit is the rank with the smallest (step, stage), or, where that one waited for others
+ * itself, whoever did not end. Where that leaves several nodes, nobody is blamed. */
 #include "controller/core/state.h"
 #include "controller/core/text.h"
 #include "trainer/api/channel.h"
@@ -127,8 +128,12 @@ Cause cause_of_exit(const Job *job, const Report *report, const Rank *rank)
 static void describe_exit(const Report *report, const Rank *rank, char *ret, size_t size)
 {
     Text t = text_begin(ret, size);
-    text_add(&t, rank->exit_code < 0 ? "signal " : "exit ");
-    text_add_int(&t, rank->exit_code < 0 ? -rank->exit_code : rank->exit_code);
+    if (rank->state != RANK_EXITED) {
+        text_add(&t, "it does not end");
+    } else {
+        text_add(&t, rank->exit_code < 0 ? "signal " : "exit ");
+        text_add_int(&t, rank->exit_code < 0 ? -rank->exit_code : rank->exit_code);
+    }
     if (rank->hung) {
         text_add(&t, ", no progress at step ");
         text_add_int(&t, rank->step);
@@ -151,12 +156,13 @@ static bool outranks(const Failure *a, int a_stage, const Failure *b, int b_stag
     return a->at_usec < b->at_usec;
 }
 
-static void consider_ranks(const Job *job, const Run *run, const Report *report, Failure *best,
-                           int *best_stage)
+/* Those that have ended, or those that were found hung and have not. */
+static void consider_ranks(const Job *job, const Run *run, const Report *report, bool ended,
+                           Failure *best, int *best_stage)
 {
     for (int i = 0; i < report->n_ranks; i++) {
         const Rank *rank = &report->ranks[i];
-        if (rank->state != RANK_EXITED)
+        if ((rank->state == RANK_EXITED) != ended || (!ended && !rank->hung))
             continue;
         Failure f = {.cause = cause_of_exit(job, report, rank),
                      .node = run->node,
@@ -279,6 +285,60 @@ static void consider_older_ranks(Cluster *c, const Job *job, Failure *best)
               "did not confirm the end of an older generation");
 }
 
+typedef struct Suspects {
+    int n_nodes, node, rank; /* the first one */
+} Suspects;
+
+static void suspect(Suspects *s, const Run *run, const Rank *rank)
+{
+    if (s->n_nodes > 0 && s->node == run->node)
+        return;
+    if (s->n_nodes++ == 0) {
+        s->node = run->node;
+        s->rank = rank->rank;
+    }
+}
+
+/* A rank that stands still in a collective waits for others: to blame is who has not ended by now, whether
+ * its node calls it hung or not. When all have, it is any of those that waited. */
+static void judge_hang(const Cluster *c, const Job *job, Failure *best, int stage)
+{
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        if (run->report >= 0)
+            consider_ranks(job, run, &c->reports[run->report], false, best, &stage);
+    }
+    if (stage != STAGE_REDUCING && stage != STAGE_GATHERING)
+        return;
+    Suspects there = {0}, waited = {0};
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+        for (int k = 0; report && k < report->n_ranks; k++) {
+            const Rank *rank = &report->ranks[k];
+            if (rank->state != RANK_EXITED)
+                suspect(&there, run, rank);
+            else if (rank->hung && rank->step == best->step && rank->stage == stage)
+                suspect(&waited, run, rank);
+        }
+    }
+    const Suspects *s = there.n_nodes > 0 ? &there : &waited;
+    if (s->n_nodes == 1 && s->node == best->node)
+        return;
+    Text t = text_begin(best->evidence, sizeof(best->evidence));
+    text_add(&t, s->n_nodes == 1 ? "it does not end; others wait for it, " : "");
+    text_add(&t, stage == STAGE_REDUCING ? "reducing" : "gathering");
+    text_add(&t, " at step ");
+    text_add_int(&t, best->step);
+    if (s->n_nodes > 1) {
+        text_add(&t, "; it may be any of ");
+        text_add_int(&t, s->n_nodes);
+        text_add(&t, " nodes");
+    }
+    best->node = s->n_nodes == 1 ? s->node : -1;
+    best->rank = s->n_nodes == 1 ? s->rank : -1;
+}
+
 static uint64_t wait_for_blame(const Cluster *c, Cause cause)
 {
     switch (cause) {
@@ -346,7 +406,7 @@ bool failure_find(Cluster *c, Job *job, Failure *ret)
             continue;
         consider_node(c, job, run, &best);
         if (run->report >= 0)
-            consider_ranks(job, run, &c->reports[run->report], &best, &best_stage);
+            consider_ranks(job, run, &c->reports[run->report], true, &best, &best_stage);
     }
     consider_older_ranks(c, job, &best);
     if (job_absence_is_open(c, job))
@@ -366,6 +426,8 @@ bool failure_find(Cluster *c, Job *job, Failure *ret)
         best.node = -1; /* whoever says so is a victim */
         find_unreachable(c, job, &best);
     }
+    if (best.cause == CAUSE_HANG)
+        judge_hang(c, job, &best, best_stage);
     best.step = best.rank >= 0 && best.step > 0 ? best.step : job_reached_step(c, job);
     *ret = best;
     return true;

@@ -93,7 +93,8 @@ static void blame(Cluster *c, const Job *job, const Failure *f, Decision *d)
     switch (f->cause) {
     case CAUSE_TRAINER_DIED:
     case CAUSE_HANG:
-        strike(c, f, d);
+        if (f->node >= 0)
+            strike(c, f, d);
         break;
     case CAUSE_UNREACHABLE:
         strike(c, f, d);

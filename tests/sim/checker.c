@@ -301,8 +301,8 @@ static void check_absence(Universe *u, const Txn *txn, const IncidentRecord *inc
 
 static void check_blame(Universe *u, const Txn *txn, const IncidentRecord *incident)
 {
-    bool strikes =
-        strcmp(incident->cause, "trainer-died") == 0 || strcmp(incident->cause, "hang") == 0;
+    bool strikes = strcmp(incident->cause, "trainer-died") == 0 ||
+                   (strcmp(incident->cause, "hang") == 0 && incident->node[0]);
     bool excludes =
         strcmp(incident->cause, "device-fault") == 0 || strcmp(incident->cause, "numerics") == 0;
     const CordonRecord *cordon = record_after(u, txn, KEY_CORDONS, incident->node);
