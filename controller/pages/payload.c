@@ -37,8 +37,9 @@ static const struct {
                           "storage and the nodes' credentials; the job tries again by itself."},
     {"store-trouble", "The job trains on, but nothing is saved or its data are late. Check the "
                       "storage that the evidence names: a failure now costs all since that step."},
-    {"hang", "Ranks made no progress and were killed. If the same node is named again, drain it; if "
-             "none is, look at the network between the nodes (sdctl job logs)."},
+    {"hang",
+     "Ranks made no progress and were killed. If the same node is named again, drain it; if "
+     "none is, look at the network between the nodes (sdctl job logs)."},
     {"unreachable",
      "Other ranks could not reach this node. Check its network and its address setting."},
     {"start-timeout", "Ranks did not become ready in time. Read their logs (sdctl job logs)."},
