@@ -182,6 +182,12 @@ int codec_decode(const char *source, const char *text, size_t n_bytes, const Fie
                          "%s: v: record version %lld is newer than %d, which this program knows; "
                          "upgrade it",
                          source, (long long)version, RECORD_VERSION);
+    if (reader.r == 0 && version < RECORD_VERSION_OLDEST)
+        return error_set(
+            err, -EPROTONOSUPPORT,
+            "%s: v: record version %lld is older than %d, the oldest that this program "
+            "reads: it was written before sdtrain 0.2.0",
+            source, (long long)version, RECORD_VERSION_OLDEST);
     decode_fields(&reader, fields, n_fields, record);
     return json_close(&reader);
 }

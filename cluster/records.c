@@ -151,6 +151,7 @@ static const Field spec_fields[] = {
     STRING(SpecRecord, "spec", spec, NEEDED),
     TEXT(SpecRecord, "resume", resume_uri, MAYBE),
     INT64(SpecRecord, "submitted_usec", submitted_usec, MAYBE),
+    TEXT(SpecRecord, "submission", submission, MAYBE),
 };
 
 static const Field desired_fields[] = {
@@ -187,6 +188,7 @@ static const Field world_fields[] = {
     TEXT(WorldRecord, "incident", incident, MAYBE),
     TEXT(WorldRecord, "reason", reason, MAYBE),
     INT64(WorldRecord, "decided_usec", decided_usec, MAYBE),
+    TEXT(WorldRecord, "submission", submission, MAYBE),
 };
 
 static const Field past_world_fields[] = {
@@ -216,6 +218,7 @@ static const Field phase_fields[] = {
     INT64(PhaseRecord, "store_lost_usec", store_lost_usec, MAYBE),
     ELEMENTS(PhaseRecord, FIELD_ARRAY, "worlds", worlds, n_worlds, MAYBE, PastWorld,
              past_world_fields, RECORD_PAST_WORLDS_MAX, "generation"),
+    TEXT(PhaseRecord, "submission", submission, MAYBE),
 };
 
 static const Field report_fields[] = {

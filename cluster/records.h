@@ -1,14 +1,14 @@
 /* records.h - what the cluster keeps in etcd: one struct and one codec per kind of record.
  *
- * Keys lie under /sdtrain/<cluster>/, kind first (keys.h). Values are JSON with "v": 1. A reader
- * refuses a higher "v" by name of key; fields it does not know are kept by whoever rewrites the
+ * Keys lie under /sdtrain/<cluster>/, kind first (keys.h). Values are JSON with "v": 2. A reader
+ * refuses any other "v" by name of key; fields it does not know are kept by whoever rewrites the
  * record (the *_encode functions take the old text and write over it).
  *
  * Ownership: records are values with fixed arrays or allocated parts that *_clear() frees;
  *            *_decode() overwrites *ret (left empty on failure); *_encode() gives the caller a
  *            string to free.
  * Units:     *_usec is CLOCK_REALTIME microseconds (records cross machines); *_sec seconds.
- * Errors:    -EINVAL with "<key>: <path>: <what is wrong>"; -EPROTONOSUPPORT for a newer "v".
+ * Errors:    -EINVAL with "<key>: <path>: <what is wrong>"; -EPROTONOSUPPORT for another "v".
  * Threads:   any.
  * Source:    ARCHITECTURE.md, "Records in etcd".
  */
@@ -19,7 +19,8 @@
 #include "base/hash.h"
 
 enum {
-    RECORD_VERSION = 1,
+    RECORD_VERSION = 2,        /* grows when an older reader would do harm */
+    RECORD_VERSION_OLDEST = 2, /* that is still read */
     CLUSTER_NAME_MAX = 63,
     NODE_NAME_MAX = 63,
     RECORD_JOB_MAX = 63,
@@ -32,6 +33,7 @@ enum {
     RECORD_PAST_WORLDS_MAX = 64,
     RECORD_PROBES_MAX = 16,
     RECORD_DELIVERIES_MAX = 12, /* sinks that an alert remembers */
+    SUBMISSION_BYTES = 33,      /* a submission's id: 32 hex digits and the end */
     SINK_NAME_MAX = 31,
 };
 
@@ -108,6 +110,9 @@ typedef struct SpecRecord {
     char *spec;                          /* the job file's text */
     char resume_uri[RECORD_URI_MAX + 1]; /* job start --resume: manifest to adopt; empty: none */
     uint64_t submitted_usec;
+    char submission
+        [SUBMISSION_BYTES]; /* 128 random bits, drawn when the job is submitted: a job that
+                                          is born again under its name is another submission */
 } SpecRecord;
 
 typedef enum DesiredState { DESIRED_RUNNING, DESIRED_STOPPED, DESIRED_DELETED } DesiredState;
@@ -144,6 +149,7 @@ typedef struct WorldRecord {
                   1]; /* id of the incident that made it; empty: start, resize, growth */
     char reason[RECORD_TEXT_MAX + 1];
     uint64_t decided_usec;
+    char submission[SUBMISSION_BYTES]; /* the spec's */
 } WorldRecord;
 
 /* Rank -> node and slot. -ENOENT when out of range. */
@@ -197,6 +203,7 @@ typedef struct PhaseRecord {
     uint64_t store_lost_usec; /* since when the store costs generations; 0: it does not */
     PastWorld worlds[RECORD_PAST_WORLDS_MAX]; /* the newest, oldest first, with the present one */
     size_t n_worlds;
+    char submission[SUBMISSION_BYTES]; /* the spec's */
 } PhaseRecord;
 
 /* ---- ranks/<job>/<gen>/<node>: written by the node under its lease, on change only ----

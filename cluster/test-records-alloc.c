@@ -80,44 +80,44 @@ static AllocLife life(unsigned n, void *arg)
 static void worlds_and_their_ranks(_unused_ void **state)
 {
     ASSERT_SWEEP(world_record,
-                 "{\"v\":1,\"generation\":12345678901234567,\"size\":3,\"runs\":[{\"node\":"
+                 "{\"v\":2,\"generation\":12345678901234567,\"size\":3,\"runs\":[{\"node\":"
                  "\"node1\",\"incarnation\":1234567890123456,\"slots\":\"0-1\",\"later\":1},"
                  "{\"node\":\"node2\",\"incarnation\":5,\"slots\":\"3\"}],\"resume\":{\"step\":"
                  "10,\"uri\":\"file:///a/long/enough/path/manifest.json\",\"hash\":"
                  "\"00000000000000010000000000000002\"},\"later\":\"kept\"}");
     ASSERT_SWEEP(ranks_record,
-                 "{\"v\":1,\"node\":\"node1\",\"incarnation\":7,\"generation\":2,"
+                 "{\"v\":2,\"node\":\"node1\",\"incarnation\":7,\"generation\":2,"
                  "\"world_revision\":9,\"ranks\":[{\"slot\":0,\"rank\":4,\"pid\":77,\"state\":"
                  "\"exited\",\"text\":\"last words of some length\",\"later\":true}],\"later\":0}");
     ASSERT_SWEEP(phase_record,
-                 "{\"v\":1,\"phase\":\"resizing\",\"generation\":3,\"reason\":\"a reason\","
+                 "{\"v\":2,\"phase\":\"resizing\",\"generation\":3,\"reason\":\"a reason\","
                  "\"worlds\":[{\"generation\":3,\"size\":2,\"step\":5}],\"later\":[1,2]}");
 }
 
 static void what_is_committed(_unused_ void **state)
 {
     ASSERT_SWEEP(checkpoints_record,
-                 "{\"v\":1,\"commits\":[{\"step\":5,\"generation\":1,\"uri\":\"file:///c/5\","
+                 "{\"v\":2,\"commits\":[{\"step\":5,\"generation\":1,\"uri\":\"file:///c/5\","
                  "\"audit\":\"kept\"},{\"step\":12345678901234567,\"generation\":1,\"uri\":"
                  "\"file:///c/6\",\"struck_out\":true}],\"later\":{\"a\":1}}");
-    ASSERT_SWEEP(spec_record, "{\"v\":1,\"spec\":\"{\\\"name\\\":\\\"a job of some length\\\"}\","
+    ASSERT_SWEEP(spec_record, "{\"v\":2,\"spec\":\"{\\\"name\\\":\\\"a job of some length\\\"}\","
                               "\"submitted_usec\":1234567890123456,\"later\":\"kept\"}");
     ASSERT_SWEEP(desired_record,
-                 "{\"v\":1,\"state\":\"stopped\",\"min\":1,\"max\":4,\"later\":\"kept\"}");
+                 "{\"v\":2,\"state\":\"stopped\",\"min\":1,\"max\":4,\"later\":\"kept\"}");
 }
 
 static void nodes_and_what_happens_to_them(_unused_ void **state)
 {
     ASSERT_SWEEP(node_record,
-                 "{\"v\":1,\"name\":\"node1\",\"machine_id\":\"m\",\"boot_id\":\"b\","
+                 "{\"v\":2,\"name\":\"node1\",\"machine_id\":\"m\",\"boot_id\":\"b\","
                  "\"incarnation\":1234567890123456,\"address\":\"10.0.0.1\",\"slots\":8,"
                  "\"version\":\"0.1\",\"state\":\"up\",\"verdict\":\"suspect\",\"evidence\":"
                  "\"some evidence of some length\",\"later\":\"kept\"}");
     ASSERT_SWEEP(cordon_record,
-                 "{\"v\":1,\"node\":\"node1\",\"mode\":\"quarantine\",\"reason\":\"five strikes\","
+                 "{\"v\":2,\"node\":\"node1\",\"mode\":\"quarantine\",\"reason\":\"five strikes\","
                  "\"strikes\":5,\"later\":\"kept\"}");
     ASSERT_SWEEP(incident_record,
-                 "{\"v\":1,\"id\":\"a-3\",\"state\":\"open\",\"job\":\"a\",\"cause\":"
+                 "{\"v\":2,\"id\":\"a-3\",\"state\":\"open\",\"job\":\"a\",\"cause\":"
                  "\"trainer-died\",\"node\":\"node1\",\"rank\":2,\"generation\":3,\"evidence\":"
                  "\"signal 9\",\"later\":\"kept\"}");
 }

@@ -180,7 +180,10 @@ static void every_record_survives_a_round_trip(void **state)
                            .strikes = 3};
     ASSERT_ROUND_TRIP(CordonRecord, cordon_record, &cordon);
     char job_text[] = "{\n \"name\": \"a\" }\n";
-    SpecRecord spec = {.spec = job_text, .resume_uri = "file:///m.json", .submitted_usec = 9};
+    SpecRecord spec = {.spec = job_text,
+                       .resume_uri = "file:///m.json",
+                       .submitted_usec = 9,
+                       .submission = "00112233445566778899aabbccddeeff"};
     ASSERT_ROUND_TRIP(SpecRecord, spec_record, &spec);
     DesiredRecord desired = {.state = DESIRED_STOPPED, .min = 1, .max = 4, .target = 2};
     ASSERT_ROUND_TRIP(DesiredRecord, desired_record, &desired);
@@ -198,6 +201,7 @@ static void every_record_survives_a_round_trip(void **state)
         .started_usec = 4,
         .grown_usec = 5,
         .tried_revision = 6,
+        .submission = "00112233445566778899aabbccddeeff",
         .pause_usec = 4000000,
         .pauses = 3,
         .store_lost_usec = 9,
@@ -362,7 +366,7 @@ static void worlds_place_ranks_in_slot_order(void **state)
 static void fields_of_later_versions_are_kept(void **state)
 {
     (void)state;
-    static const char old[] = "{\"v\":1,\"commits\":[{\"step\":5,\"generation\":1,\"uri\":\"u5\","
+    static const char old[] = "{\"v\":2,\"commits\":[{\"step\":5,\"generation\":1,\"uri\":\"u5\","
                               "\"audit\":\"ok\"}],\"color\":\"red\"}";
     Error err = ERROR_INIT;
     CheckpointsRecord record;
@@ -387,24 +391,28 @@ static void bad_records_are_refused_by_key(void **state)
         const char *text, *error;
         int r;
     } cases[] = {
-        {"{\"v\":2}",
-         "/sdtrain/c/worlds/a: v: record version 2 is newer than 1, which this program knows; "
+        {"{\"v\":3}",
+         "/sdtrain/c/worlds/a: v: record version 3 is newer than 2, which this program knows; "
          "upgrade it",
          -EPROTONOSUPPORT},
+        {"{\"v\":1}",
+         "/sdtrain/c/worlds/a: v: record version 1 is older than 2, the oldest that this program "
+         "reads: it was written before sdtrain 0.2.0",
+         -EPROTONOSUPPORT},
         {"{}", "/sdtrain/c/worlds/a: v: missing", -EINVAL},
-        {"{\"v\":1}", "/sdtrain/c/worlds/a: generation: missing", -EINVAL},
-        {"{\"v\":1,\"generation\":0}", "/sdtrain/c/worlds/a: generation: 0 is less than 1",
+        {"{\"v\":2}", "/sdtrain/c/worlds/a: generation: missing", -EINVAL},
+        {"{\"v\":2,\"generation\":0}", "/sdtrain/c/worlds/a: generation: 0 is less than 1",
          -EINVAL},
-        {"{\"v\":1,\"generation\":1,\"size\":1,\"runs\":[{\"node\":\"n\",\"incarnation\":1,"
+        {"{\"v\":2,\"generation\":1,\"size\":1,\"runs\":[{\"node\":\"n\",\"incarnation\":1,"
          "\"slots\":\"0-x\"}],\"resume\":{\"step\":0,\"uri\":\"\"}}",
          "/sdtrain/c/worlds/a: runs[0].slots: \"0-x\" is not a list of slots like 0-3,6", -EINVAL},
-        {"{\"v\":1,\"generation\":1,\"size\":1,\"runs\":[{\"node\":\"n\",\"incarnation\":1,"
+        {"{\"v\":2,\"generation\":1,\"size\":1,\"runs\":[{\"node\":\"n\",\"incarnation\":1,"
          "\"slots\":\"0-1\"}],\"resume\":{\"step\":0,\"uri\":\"\"}}",
          "/sdtrain/c/worlds/a: size: 1, but the runs hold 2 slots", -EINVAL},
-        {"{\"v\":1,\"generation\":1,\"size\":1,\"runs\":[{\"node\":\"N\",\"incarnation\":1,"
+        {"{\"v\":2,\"generation\":1,\"size\":1,\"runs\":[{\"node\":\"N\",\"incarnation\":1,"
          "\"slots\":\"0\"}],\"resume\":{\"step\":0,\"uri\":\"\"}}",
          "/sdtrain/c/worlds/a: runs[0].node: \"N\" is not a node's name", -EINVAL},
-        {"{\"v\":1,\"generation\":1,\"size\":1,\"runs\":[],\"resume\":{\"step\":0,\"uri\":\"\","
+        {"{\"v\":2,\"generation\":1,\"size\":1,\"runs\":[],\"resume\":{\"step\":0,\"uri\":\"\","
          "\"hash\":\"zz\"}}",
          "/sdtrain/c/worlds/a: resume.hash: \"zz\" is not a hash", -EINVAL},
     };

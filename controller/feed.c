@@ -153,6 +153,7 @@ static int read_job_file(Feed *feed, const char *key, const char *name)
     _cleanup_(job_freep) Job *job = NULL;
     memset(facts, 0, sizeof(*facts));
     facts->submitted_usec = spec->submitted_usec;
+    memcpy(facts->submission, spec->submission, sizeof(facts->submission));
     memcpy(facts->resume_uri, spec->resume_uri, sizeof(facts->resume_uri));
     int r = job_parse(key, spec->spec, strlen(spec->spec), &job, &err);
     if (r == -ENOMEM)

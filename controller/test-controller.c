@@ -459,9 +459,9 @@ static void what_it_does_not_know_is_kept_or_ignored(void **state)
 {
     Lab *lab = *state;
     char key[KEY_MAX];
-    put_text(lab, "/sdtrain/lab/nodes/bad", "{\"v\":1,", 0);
+    put_text(lab, "/sdtrain/lab/nodes/bad", "{\"v\":2,", 0);
     put_text(lab, "/sdtrain/lab/nodes/newer", "{\"v\":2}", 0);
-    put_text(lab, "/sdtrain/lab/nodes/UPPER", "{\"v\":1}", 0);
+    put_text(lab, "/sdtrain/lab/nodes/UPPER", "{\"v\":2}", 0);
     put_text(lab, "/sdtrain/lab/novel/x", "1", 0);
     start_controller(lab, 0);
     bring_to_running(lab);

@@ -9,6 +9,7 @@
 #include "trainer/api/unet_config.h"
 
 #include <string.h>
+#include <sys/random.h>
 
 enum { OBJECTS_LISTED_MAX = 100000 };
 
@@ -183,6 +184,16 @@ static int check_others(const Draft *d, const Model *model, Error *err)
     return 0;
 }
 
+/* 128 random bits: whose records, worlds and checkpoints are whose is told by them. */
+static int draw_submission(char ret[SUBMISSION_BYTES], Error *err)
+{
+    Hash random;
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+        return error_errno(err, -EIO, "cannot draw the submission's id");
+    (void)hash_format(random, ret);
+    return 0;
+}
+
 /* Spec and desired in one transaction, unless the name is taken. */
 static int submit(Client *client, const Draft *d, Error *err)
 {
@@ -192,6 +203,9 @@ static int submit(Client *client, const Draft *d, Error *err)
                                    .min = job->world.min,
                                    .max = job->world.max};
     _cleanup_free_ char *spec_text = NULL, *desired_text = NULL;
+    int r = draw_submission(spec.submission, err);
+    if (r < 0)
+        return r;
     if (d->resume && snprintf(spec.resume_uri, sizeof(spec.resume_uri), "%s", d->resume) >=
                          (int)sizeof(spec.resume_uri))
         return error_set(err, -EINVAL, "--resume: %.40s... is too long", d->resume);
@@ -209,7 +223,7 @@ static int submit(Client *client, const Draft *d, Error *err)
     const EtcdOp puts[] = {{.kind = ETCD_PUT, .key = keys[0], .value = spec_text},
                            {.kind = ETCD_PUT, .key = keys[1], .value = desired_text}};
     bool done;
-    int r = client_txn(client, is_free, ELEMENTSOF(is_free), puts, ELEMENTSOF(puts), &done, err);
+    r = client_txn(client, is_free, ELEMENTSOF(is_free), puts, ELEMENTSOF(puts), &done, err);
     if (r < 0 || done)
         return r;
     return error_set(err, -EEXIST,

@@ -214,7 +214,7 @@ static void the_cluster_says_what_is_wrong_first(void **state)
     ctl_put_running_job(lab, "a");
     put_incident(lab, "a", INCIDENT_OPEN);
     put_node(lab, "n1", NULL);
-    ctl_put_text(lab, KEY_NODES, "n7", "{\"v\":1,\"name\":\"n7\"}");
+    ctl_put_text(lab, KEY_NODES, "n7", "{\"v\":2,\"name\":\"n7\"}");
     ctl_put_text(lab, KEY_NODES, "n8", "{\"v\":2,\"name\":\"n8\"}");
     assert_int_equal(ctl_run(lab, "cluster status"), 0);
     assert_memory_equal(lab->out, "! no controller leads", 21);

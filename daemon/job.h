@@ -38,6 +38,7 @@ struct Team {
     int64_t generation, world_revision;
     int world_size;
     ResumePoint resume;
+    char submission[SUBMISSION_BYTES];
     char *spec; /* the job file; NULL until it is read */
     EtcdCall *spec_call;
     sd_event_source *spec_retry;

@@ -94,6 +94,7 @@ int team_new(Job *job, const WorldRecord *world, int64_t revision, const PlanSea
                    .world_size = world->size,
                    .resume = world->resume,
                    .n_seats = n_seats};
+    memcpy(team->submission, world->submission, sizeof(team->submission));
     for (size_t i = 0; i < n_seats; i++)
         team->seats[i] = (Seat){.slot = seats[i].slot,
                                 .pending = true,
@@ -308,6 +309,7 @@ void team_assign(Team *team)
         (void)snprintf(assign.node, sizeof(assign.node), "%s", m->config.node);
         (void)snprintf(assign.resume_uri, sizeof(assign.resume_uri), "%s", team->resume.uri);
         (void)snprintf(assign.bind_address, sizeof(assign.bind_address), "%s", m->config.address);
+        (void)snprintf(assign.submission, sizeof(assign.submission), "%s", team->submission);
         rank->was_assigned = true;
         rank_send(rank, &assign);
     }

@@ -13,7 +13,7 @@
 
 enum { ALLOCATIONS_MAX = 2000 };
 
-static const char before[] = "{\"v\":1,\"commits\":[{\"step\":5,\"generation\":1,\"uri\":\"u5\","
+static const char before[] = "{\"v\":2,\"commits\":[{\"step\":5,\"generation\":1,\"uri\":\"u5\","
                              "\"audit\":\"kept\"}],\"later\":\"kept\"}";
 
 static void read_record(Etcd *etcd, const char *key, CheckpointsRecord *ret, bool *ret_kept)

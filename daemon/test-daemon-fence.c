@@ -184,7 +184,7 @@ static void test_lost_answer_commits_once(_unused_ void **state)
 static void test_commit_keeps_what_others_wrote(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
-    lab_put(lab, "/sdtrain/lab/checkpoints/a", "{\"v\":1,\"commits\":[],\"note\":\"kept\"}");
+    lab_put(lab, "/sdtrain/lab/checkpoints/a", "{\"v\":2,\"commits\":[],\"note\":\"kept\"}");
     (void)start_training(lab, "\"FAKE_SAVE_EVERY=5\"", "", NULL);
     lab_wait(lab, lab_is_finished, &here);
     CheckpointsRecord record;

@@ -54,7 +54,7 @@ class Cluster:
             return json.load(reply)
 
     def put(self, number, at, over):
-        record = {"v": 1, "id": "x-%d" % number, "state": "resolved" if over else "open", "severity": "critical",
+        record = {"v": 2, "id": "x-%d" % number, "state": "resolved" if over else "open", "severity": "critical",
                   "job": "", "cause": "node-lost", "node": "n%d" % number, "rank": -1,
                   "evidence": "its lease ran out", "at_usec": int(at * 1e6)}
         if over:

@@ -52,6 +52,7 @@ typedef struct JobFacts {
     uint64_t
         store_patience_usec; /* so long generations lost to the store do not count as failures */
     uint64_t submitted_usec;
+    char submission[SUBMISSION_BYTES];
     char resume_uri[RECORD_URI_MAX + 1]; /* checkpoint to adopt; empty: none */
     char refused[RECORD_TEXT_MAX + 1];   /* why the job file is bad; empty: it is good */
 } JobFacts;

@@ -41,6 +41,8 @@ void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason
     d->phase.pause_usec = 0;
     d->phase.since_usec = c->real_usec;
     text_copy(d->phase.reason, sizeof(d->phase.reason), reason);
+    if (job->spec_stamp.mod)
+        text_copy(d->phase.submission, sizeof(d->phase.submission), job->facts.submission);
     if (job->phase.started_usec && c->real_usec > job->phase.started_usec)
         d->phase.goodput = job_useful_sec(c, job, job_reached_step(c, job)) /
                            ((double)(c->real_usec - job->phase.started_usec) / 1e6);
@@ -125,6 +127,7 @@ bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Deci
     world->n_runs = (size_t)plan.n_runs;
     world->decided_usec = c->real_usec;
     text_copy(world->reason, sizeof(world->reason), reason);
+    text_copy(world->submission, sizeof(world->submission), job->facts.submission);
     const Incident *open = incident_find_open(c, job);
     if (!d->put_incident && open && open->record.generation == job->world.generation) {
         d->incident = open->record; /* the job waited for slots since */

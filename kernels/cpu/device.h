@@ -13,6 +13,11 @@ struct Device {
     int threads;
 };
 
+/* The bits that the CPU gives, and base/exactmath.c with base/philox.h under them. It grows when any of
+ * them changes: jobs that began with other bits do not go on here. tests/golden/kernels-bits.txt holds
+ * them, so that a change cannot pass unnoticed. */
+enum { NUMERICS_VERSION = 1 };
+
 enum { WORKSPACE_ALIGNMENT = 64 };
 
 /* Bytes of n floats, rounded up so that what follows in a workspace stays aligned. */

@@ -2,9 +2,11 @@
  *
  *     kernels-bits THREADS OFFSET
  *
+ * The first line is the device's numerics. tests/golden/kernels-bits.txt holds what must come out.
  * test-bits compares what this prints for other numbers of threads, other alignments (inputs and
  * outputs lie OFFSET floats behind a 64-byte boundary), other neighbours (random, here) and the
  * library built without vectors. */
+#include "base/exactmath.h"
 #include "base/hash.h"
 #include "base/philox.h"
 #include "kernels/kernels.h"
@@ -196,6 +198,35 @@ static void run_state(Space *s)
     print_floats("dequantised from 64 bits", s->b[5], size);
 }
 
+/* What the operations stand on, and what the order, initial weights and schedules draw by themselves. */
+static void run_base(const Space *s)
+{
+    enum { N = 20000 };
+    double *const values = s->packed;
+
+    for (size_t i = 0; i < N; i++)
+        values[i] = exact_exp(((double)i - 10000) / 14);
+    print("exp", values, N * sizeof(double));
+    for (size_t i = 0; i < N; i++)
+        values[i] = exact_log(((double)i + 1) * 0.37);
+    print("log", values, N * sizeof(double));
+    for (size_t i = 0; i < N; i++)
+        values[i] = exact_sin(((double)i - 10000) * 3.7) + 2 * exact_cos((double)i * 4.9);
+    print("sin and cos", values, N * sizeof(double));
+    Philox *const words = s->packed;
+    for (size_t i = 0; i < N; i++)
+        words[i] = philox4x32(i * UINT64_C(0x9E3779B97F4A7C15), i, ~i);
+    print("philox", words, N * sizeof(Philox));
+}
+
+static void print_numerics(const Space *s)
+{
+    _cleanup_free_ char *text = NULL;
+    if (device_numerics(s->device, &text) < 0)
+        exit(EXIT_FAILURE);
+    puts(text);
+}
+
 int main(int argc, char **argv)
 {
     static const ConvShape convs[] = {{2, 9, 11, 30, 50, 3, 1}, {1, 16, 16, 64, 64, 3, 1},
@@ -226,6 +257,8 @@ int main(int argc, char **argv)
         device_allocate(s.device, 32 * bytes, &s.workspace, &err) < 0)
         stop(&err);
 
+    print_numerics(&s);
+    run_base(&s);
     for (size_t i = 0; i < ELEMENTSOF(convs); i++)
         run_conv(&s, &convs[i]);
     for (size_t i = 0; i < ELEMENTSOF(attentions); i++)

@@ -272,7 +272,7 @@ class InCluster(LabCase):
 
     def test_records_of_another_version(self):
         """They are named in the logs and left alone, and everything else goes on."""
-        for key, value in (("nodes/strange", '{"v": 99, "slots": "many"}'), ("cordons/strange", '{"v": 1, "mode": 3}'),
+        for key, value in (("nodes/strange", '{"v": 99, "slots": "many"}'), ("cordons/strange", '{"v": 2, "mode": 3}'),
                            ("specs/strange", '{"v": 99}'), ("desired/strange", "not JSON"),
                            ("incidents/strange", '{"v": 99}')):
             code, text = self.lab.run("etcdctl", "--endpoints", self.cluster.etcd, "put", "/sdtrain/dev/" + key, value)

@@ -102,7 +102,7 @@ class Pages(LabCase):
         self.ask("put", {"key": coded("/sdtrain/dev/" + key), "value": coded(json.dumps(value))})
 
     def incident(self, name, over=False, severity="critical", **more):
-        record = dict({"v": 1, "id": name, "state": "resolved" if over else "open", "severity": severity, "job": "",
+        record = dict({"v": 2, "id": name, "state": "resolved" if over else "open", "severity": severity, "job": "",
                        "cause": "node-lost", "node": "n3", "rank": 2, "generation": 4, "step": 12, "lost_steps": 2,
                        "evidence": "its lease ran out", "at_usec": self.at}, **more)
         if over:

@@ -88,6 +88,7 @@ typedef struct ChannelMessage {
     char resume_uri[CHANNEL_URI_MAX]; /* manifest; empty: start from step 0 */
     Hash resume_hash;
     bool adopt; /* resume_uri is another job's (job start --resume): take state, not history */
+    char submission[33]; /* of the job: 32 hex digits, another one whenever it is submitted anew */
     char bind_address[CHANNEL_ADDRESS_MAX]; /* this node's address for collectives */
     char numerics[1024]; /* JSON of the job's numerics; empty before they are chosen */
 

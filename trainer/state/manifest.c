@@ -378,7 +378,7 @@ static void check_digest(JsonReader *r, const Manifest *m)
 
 static int parse_root(const char *source, json_t *root, Manifest *m, Error *err)
 {
-    JsonReader r = json_open(source, root, JSON_KNOWN_KEYS, err);
+    JsonReader r = json_open(source, root, JSON_ANY_KEYS, err); /* a newer writer may say more */
     int64_t version = 0;
     get_count(&r, "v", INT64_MAX, &version);
     if (r.r == 0 && version != MANIFEST_VERSION)

@@ -11,7 +11,7 @@
 #include "trainer/state/checkpoint.h"
 
 enum {
-    MANIFEST_VERSION = 1,
+    MANIFEST_VERSION = 2,
     MANIFEST_DIGEST_ALGORITHM = 1, /* train_state_chunk_hash() and train_state_digest() */
     MANIFEST_BYTES_MAX = 256 << 20,
     MANIFEST_OBJECTS_MAX = 1 << 20,
