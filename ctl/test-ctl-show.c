@@ -215,12 +215,12 @@ static void the_cluster_says_what_is_wrong_first(void **state)
     put_incident(lab, "a", INCIDENT_OPEN);
     put_node(lab, "n1", NULL);
     ctl_put_text(lab, KEY_NODES, "n7", "{\"v\":2,\"name\":\"n7\"}");
-    ctl_put_text(lab, KEY_NODES, "n8", "{\"v\":2,\"name\":\"n8\"}");
+    ctl_put_text(lab, KEY_NODES, "n8", "{\"v\":3,\"name\":\"n8\"}");
     assert_int_equal(ctl_run(lab, "cluster status"), 0);
     assert_memory_equal(lab->out, "! no controller leads", 21);
     assert_contains(lab->out, "! record /sdtrain/lab/nodes/n7: machine_id: ");
-    assert_contains(lab->out, "! record /sdtrain/lab/nodes/n8: v: record version 2 is newer than "
-                              "1");
+    assert_contains(lab->out, "! record /sdtrain/lab/nodes/n8: v: record version 3 is newer than "
+                              "2");
     assert_contains(lab->out, "! node n2 is missing; job a has ranks there\n    its ranks go ");
     assert_contains(lab->out, "! incident a-1 is open: trainer-died on n2: signal 9 <killed>\n");
     assert_contains(lab->out, "cluster lab: 5 things are wrong, see above\n");

@@ -11,7 +11,7 @@ static const char journal[] =
     "{\"journal\":1,\"version\":\"0.0.9\",\"cluster\":\"lab\",\"config\":{\"ttl_usec\":2000000},"
     "\"limits\":{\"nodes\":8,\"jobs\":2,\"reports\":8,\"incidents\":200,\"requests\":8},"
     "\"snapshot\":1,\"calm\":true}\n"
-    "{\"key\":\"/sdtrain/lab/cordons/n1\",\"value\":\"{\\\"v\\\":1,\\\"node\\\":\\\"n1\\\","
+    "{\"key\":\"/sdtrain/lab/cordons/n1\",\"value\":\"{\\\"v\\\":2,\\\"node\\\":\\\"n1\\\","
     "\\\"mode\\\":\\\"cordon\\\",\\\"reason\\\":\\\"ecc\\\",\\\"since_usec\\\":1,"
     "\\\"until_usec\\\":1700000001000000}\",\"revision\":5,\"now\":1000000,"
     "\"real\":1700000000000000}\n"
