@@ -6,7 +6,8 @@
  *            codec_clear(). codec_encode() gives the caller a string to free.
  * Units:     offsets and sizes in bytes of the struct that the table describes.
  * Errors:    -EINVAL with "<source>: <path>: <what>",
- *            -EPROTONOSUPPORT for a "v" that is not RECORD_VERSION_OLDEST to RECORD_VERSION, -ENOMEM. Unknown fields are no error and are kept by codec_encode().
+ *            -EPROTONOSUPPORT for a "v" that is not RECORD_VERSION_OLDEST to RECORD_VERSION,
+ *            -ENOMEM. Unknown fields are no error and are kept by codec_encode().
  * Threads:   any.
  */
 #pragma once
