@@ -386,26 +386,42 @@ static bool may_grow_now(Cluster *c, const Job *job)
     return nodes_have_stayed(c, job);
 }
 
+/* The user's newest word was looked at, and nothing is to be done for it: more ranks than there are slots
+ * for come by growth, when its time is. Kept in mind it would act on whatever changes the plan later. */
+static bool decide_heard(const Job *job, Decision *d)
+{
+    d->put_phase = true;
+    d->phase = job->phase;
+    d->phase.tried_revision = job->desired_stamp.mod;
+    d->phase_revision = job->phase_stamp.mod;
+    d->world_revision = job->world_stamp.mod;
+    d->desired_revision = job->desired_stamp.mod;
+    return true;
+}
+
 static bool decide_resize(Cluster *c, Job *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
     bool asked = job->desired_stamp.mod > job->phase.tried_revision;
-    if (!asked && job->world.size >= plan_wanted(job))
+    int wanted = plan_wanted(job), present = job->world.size;
+    if (!asked && present >= wanted)
         return false;
 
     Plan plan;
     plan_world(c, job, &plan);
-    if (plan.size == 0 || plan.size == job->world.size)
-        return false;
+    /* what is cordoned meanwhile must not make less of a world that is to be as large, or larger */
+    bool smaller = wanted < present && plan.size > 0, larger = plan.size > present;
+    if (!smaller && !larger)
+        return asked && decide_heard(job, d);
     if (asked) {
-        say_sizes(&t, "resizes", job->world.size, plan.size);
+        say_sizes(&t, "resizes", present, plan.size);
         return ask_to_leave(c, job, PHASE_RESIZING, reason, d);
     }
-    if (plan.size < job->world.size || somebody_waits(c, job) || !may_grow_now(c, job) ||
+    if (somebody_waits(c, job) || !may_grow_now(c, job) ||
         incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) /* it could not save and leave */
         return false;
-    say_sizes(&t, "grows", job->world.size, plan.size);
+    say_sizes(&t, "grows", present, plan.size);
     (void)ask_to_leave(c, job, PHASE_RESIZING, reason, d);
     d->phase.grown_usec = c->real_usec;
     return true;

@@ -3,6 +3,7 @@
 
 #include "tests/sim/universe.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define BROKEN(u, invariant, ...) sim_fail(&(u)->sim, invariant, __VA_ARGS__)
@@ -198,6 +199,20 @@ static void check_go(Universe *u, int job, const PhaseRecord *phase)
         }
 }
 
+/* A word about the size acts in its own direction, however the plan has changed since. */
+static void check_resize(Universe *u, int job, const PhaseRecord *phase)
+{
+    const DesiredRecord *desired = record_in(u, KEY_DESIRED, job);
+    int from, to;
+    if (!desired || sscanf(phase->reason, "resizes from %d to %d", &from, &to) != 2)
+        return;
+    int64_t wanted =
+        MIN(desired->target ? desired->target : desired->max, u->options.jobs[job].facts.n_grains);
+    if (wanted == from || (wanted > from) != (to > from))
+        BROKEN(u, "resize", "%s %s, and %lld ranks are wanted", universe_job_name(job),
+               phase->reason, (long long)wanted);
+}
+
 static void check_phase(Universe *u, int job, const PhaseRecord *phase)
 {
     const PhaseRecord *old = record_in(u, KEY_PHASES, job);
@@ -212,6 +227,8 @@ static void check_phase(Universe *u, int job, const PhaseRecord *phase)
         BROKEN(u, "I2", "the phase of %s goes back from %lld to %lld", universe_job_name(job),
                (long long)old->generation, (long long)phase->generation);
     u->checker.n_leaves += phase->leave && !old->leave;
+    if (phase->leave && !old->leave)
+        check_resize(u, job, phase);
     if (phase->go && (!old->go || old->generation != phase->generation))
         check_go(u, job, phase);
 }
