@@ -1,6 +1,7 @@
 /* error.c - see error.h. */
 #include "base/error.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,4 +55,15 @@ int error_prefix(Error *err, int r, const char *format, ...)
         (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s", inner.text);
     }
     return r;
+}
+
+void error_from_outside(Error *err)
+{
+    static const int errno_max = 4095;
+    err->text[sizeof(err->text) - 1] = '\0';
+    for (char *p = err->text; *p; p++)
+        if ((unsigned char)*p < ' ' || *p == 127)
+            *p = ' ';
+    if (err->code > 0 || err->code < -errno_max)
+        err->code = -EPROTO;
 }

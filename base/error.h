@@ -26,3 +26,7 @@ int error_errno(Error *err, int r, const char *format, ...) _printf_(3, 4);
 
 /* Puts "<text>: " in front of what *err says already. Returns r. */
 int error_prefix(Error *err, int r, const char *format, ...) _printf_(3, 4);
+
+/* Makes an Error that came whole from another process fit for use: its text is terminated and holds no control
+ * characters, its code is 0 or -1 to -4095. Anything else was no errno: -EPROTO. */
+void error_from_outside(Error *err);

@@ -76,6 +76,9 @@ static int wait_for_data(Loop *l, int64_t step, Error *err)
             return r;
         if (missing == 0)
             break;
+        if (missing > (uint32_t)s->world_size)
+            return error_set(err, -EPROTO, "a rank that is none of %d waits for data",
+                             s->world_size);
         waits_rank = s->world_size - (int)missing;
         *l->exit = EXIT_RETRY;
         r = host_check(s->host, err);

@@ -86,6 +86,27 @@ static int plan_save(CheckpointWriter *w, PutPlan *plan, Error *err)
     return ask_store(w, err);
 }
 
+/* What rank 0 says is put into names of folders that are kept and removed. */
+static int check_plan(const CheckpointWriter *w, const PutPlan *plan, Error *err)
+{
+    CheckpointName name;
+    if (plan->name.step != w->snapshot.scalars.step ||
+        plan->name.generation != w->options.facts.generation)
+        return error_set(err, -EPROTO,
+                         "rank 0 saves step %lld of generation %lld, this rank step %lld of %lld",
+                         (long long)plan->name.step, (long long)plan->name.generation,
+                         (long long)w->snapshot.scalars.step,
+                         (long long)w->options.facts.generation);
+    for (size_t i = 0; i < ELEMENTSOF(plan->committed); i++) {
+        const char *folder = plan->committed[i];
+        if (!memchr(folder, '\0', sizeof(plan->committed[i])) ||
+            (*folder && checkpoint_name_parse(folder, &name) < 0))
+            return error_set(err, -EPROTO,
+                             "rank 0 says a committed checkpoint that has no checkpoint's name");
+    }
+    return 0;
+}
+
 /* Returns the comm's error. Without a store that answers no rank tries for itself. */
 static int agree_on_plan(Save *s, Error *err)
 {
@@ -99,8 +120,12 @@ static int agree_on_plan(Save *s, Error *err)
     int r = comm_broadcast(w->options.reports, 0, &a, sizeof(a), err);
     if (r < 0)
         return error_prefix(err, r, "agreeing on the checkpoint's name");
-    s->plan = a.plan;
+    error_from_outside(&a.error);
     s->error = a.error;
+    s->plan = (PutPlan){
+        .name = {.step = w->snapshot.scalars.step, .generation = w->options.facts.generation}};
+    if (a.error.code == 0 && check_plan(w, &a.plan, &s->error) == 0)
+        s->plan = a.plan;
     checkpoint_name_format(&s->plan.name, s->folder);
     return 0;
 }
@@ -150,7 +175,8 @@ static int judge_reports(Save *s, Error *err)
 {
     CheckpointWriter *w = s->writer;
     for (int rank = 0; rank < w->size; rank++) {
-        const RankReport *report = writer_report(w, rank);
+        RankReport *report = writer_report(w, rank);
+        error_from_outside(&report->error);
         if (report->error.code < 0) {
             *err = report->error;
             return w->size == 1 ? err->code : error_prefix(err, err->code, "rank %d", rank);
@@ -178,6 +204,18 @@ static int gather_reports(Save *s, Error *err)
 
 /* ---- the manifest (rank 0) ---- */
 
+/* Of a rank's report of one object: is it that rank's, reported once, and as large as it must be? */
+static bool report_good(const Save *s, const Manifest *m, int rank, const ObjectReport *report)
+{
+    if (report->index >= m->n_objects || report->n_bytes > INT64_MAX)
+        return false;
+    const ObjectRecord *o = &m->objects[report->index];
+    const uint64_t data_bytes = (uint64_t)o->count * sizeof(float);
+    const bool moments = o->kind == OBJECT_MOMENTS;
+    return o->n_bytes == 0 && object_owner(s->table, o, s->writer->size) == rank &&
+           (moments ? report->n_bytes == 2 * data_bytes : report->n_bytes > data_bytes);
+}
+
 static int take_reports(const Save *s, Manifest *m, Error *err)
 {
     CheckpointWriter *w = s->writer;
@@ -185,11 +223,16 @@ static int take_reports(const Save *s, Manifest *m, Error *err)
     memcpy(m->objects, s->table->records, m->n_objects * sizeof(*m->objects));
     for (int rank = 0; rank < w->size; rank++) {
         const RankReport *report = writer_report(w, rank);
+        if (report->n_objects < 0 || (size_t)report->n_objects > w->objects_max)
+            return error_set(err, -EPROTO,
+                             "rank %d reports %lld objects, more than the %zu that any rank writes",
+                             rank, (long long)report->n_objects, w->objects_max);
         for (int64_t k = 0; k < report->n_objects; k++) {
             const ObjectReport *from = &report->objects[k];
-            if (from->index >= m->n_objects || m->objects[from->index].n_bytes > 0)
-                return error_set(err, -EPROTO, "rank %d reports object %llu of %zu", rank,
-                                 (unsigned long long)from->index, m->n_objects);
+            if (!report_good(s, m, rank, from))
+                return error_set(err, -EPROTO, "rank %d reports object %llu of %zu with %llu bytes",
+                                 rank, (unsigned long long)from->index, m->n_objects,
+                                 (unsigned long long)from->n_bytes);
             ObjectRecord *o = &m->objects[from->index];
             o->n_bytes = from->n_bytes;
             o->hash = from->hash;
@@ -366,6 +409,9 @@ static int save_steps(Save *s, Outcome *outcome, Error *err)
         }
     }
     r = comm_broadcast(w->options.reports, 0, outcome, sizeof(*outcome), err);
+    error_from_outside(&outcome->error);
+    if (r == 0 && outcome->error.code == 0)
+        outcome->error = s->error; /* whatever rank 0 makes of it */
     return r < 0 ? error_prefix(err, r, "announcing the checkpoint") : 0;
 }
 

@@ -181,6 +181,7 @@ static int reports_reserve(CheckpointWriter *w)
         size_t *n = &owned[object_owner(table, &table->records[i], w->size)];
         most = MAX(most, ++*n);
     }
+    w->objects_max = most;
     w->report_bytes = sizeof(RankReport) + most * sizeof(ObjectReport);
     w->reports = calloc((size_t)w->size, w->report_bytes);
     w->texts = calloc(most + 1, sizeof(*w->texts));

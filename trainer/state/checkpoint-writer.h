@@ -48,6 +48,7 @@ struct CheckpointWriter {
     int rank, size;
     ChunkLayout layout;
     ObjectTable tables[2]; /* without and with EMA */
+    size_t objects_max;    /* that any rank writes */
     size_t report_bytes;   /* of one RankReport, the same on all ranks */
     RankReport *reports;   /* [size] of report_bytes each */
     Snapshot snapshot;

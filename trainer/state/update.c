@@ -235,6 +235,32 @@ static int exchange_reports(Update *update, Error *err)
     return device_comm_timed(&update->dc, t, r);
 }
 
+/* A maximum that counts as infinite is one of a grain that says so, and the number of a tensor is one of ours: what
+ * a rank says beyond that would be read past the list's end, and end this process in exponent.c. */
+static int check_reports(const Update *update, Error *err)
+{
+    const int world = update->state->world_size;
+    bool any_bad = false;
+    for (int rank = 0; rank < world; rank++) {
+        int64_t first, n, share;
+        grain_share(update->job->train.n_grains, rank, world, &first, &n, &share);
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t bad = update->reports[rank * share + i].bad;
+            if (bad != BAD_NONE && bad != BAD_LOSS && (bad < 0 || bad >= update->n_tensors))
+                return error_set(err, -EPROTO,
+                                 "rank %d says that tensor %" PRId64 " of %" PRId64 " is no number",
+                                 rank, bad, update->n_tensors);
+            any_bad = any_bad || bad != BAD_NONE;
+        }
+    }
+    for (int64_t tensor = 0; tensor < update->n_tensors && !any_bad; tensor++)
+        if (update->global_maxima[tensor] >= update->infinite)
+            return error_set(err, -EPROTO,
+                             "a rank's gradient of tensor %" PRId64 " is infinite, and no grain's",
+                             tensor);
+    return 0;
+}
+
 /* The mean loss in grain order, and the first grain that is no number. */
 static void read_reports(Update *update, UpdateResult *result)
 {
@@ -271,6 +297,8 @@ int update_decide(Update *update, UpdateVerdict *ret, UpdateResult *ret_result, 
 {
     assert(update->n_added == update->share && !update->decided);
     int r = exchange_reports(update, err);
+    if (r == 0)
+        r = check_reports(update, err);
     if (r < 0)
         return error_prefix(err, r, "deciding on step %" PRId64, update->state->scalars.step + 1);
 
