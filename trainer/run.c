@@ -128,57 +128,27 @@ static int run_under_daemon(int fd)
     return code;
 }
 
-/* Standalone: the newest checkpoint under the job's URI goes on; each start is a generation after
- * it. */
-static int find_newest(const char *checkpoint_uri, SessionAssignment *a,
-                       char uri[CHECKPOINT_URI_MAX], Error *err)
-{
-    _cleanup_(store_freep) Store *store = NULL;
-    StoreList list = {0};
-    int r = store_open(checkpoint_uri, &store, err);
-    if (r < 0)
-        return error_prefix(err, r, "%s: checkpoint.uri", a->job_source);
-    r = checkpoint_list(store, &list, err);
-    if (r < 0)
-        return r;
-    if (list.n_objects > 0) {
-        _cleanup_(manifest_freep) Manifest *manifest = NULL;
-        r = manifest_read(store, list.objects[0].key, NULL, &manifest, err);
-        if (r == 0) {
-            (void)snprintf(uri, CHECKPOINT_URI_MAX, "%s/%s/manifest.json", store_uri(store),
-                           list.objects[0].key);
-            a->generation = manifest_facts(manifest)->generation + 1;
-        }
-    }
-    store_list_clear(&list);
-    return r;
-}
-
+/* Standalone: the newest checkpoint under the job's URI that verifies goes on; each start is a
+ * generation of its own. */
 static int run_standalone(const char *job_path)
 {
     Error err = ERROR_INIT;
     _cleanup_free_ char *text = NULL;
-    _cleanup_(job_freep) Job *job = NULL;
     _cleanup_(host_freep) Host *host = NULL;
-    char uri[CHECKPOINT_URI_MAX] = "";
     SessionAssignment a = {.job_source = job_path,
-                           .generation = 1,
                            .world_size = 1,
-                           .resume_uri = uri,
+                           .resume_uri = "",
+                           .find_resume = true,
                            .bind_address = "127.0.0.1"};
     int r = file_read(job_path, JOB_TEXT_MAX, &text, NULL, &err);
-    if (r == 0)
-        r = job_parse(job_path, text, strlen(text), &job, &err);
     if (r < 0) {
         log_error("%s", err.text);
         return EXIT_NEVER_RETRY;
     }
-    r = find_newest(job->checkpoint.uri, &a, uri, &err);
-    if (r == 0)
-        r = host_open(-1, &host, &err);
+    r = host_open(-1, &host, &err);
     if (r < 0) {
         log_error("%s", err.text);
-        return exit_code_of_store(r);
+        return EXIT_RETRY;
     }
     a.job_text = text;
     return train_and_report(host, &a);
@@ -190,7 +160,8 @@ static void help(void)
         "usage: sdtrainer run --job FILE\n\n"
         "Trains the whole job in this process, on one rank, without a cluster; goes on from the "
         "newest\n"
-        "checkpoint under checkpoint.uri. SIGINT and SIGTERM finish the step, save and leave.\n"
+        "checkpoint under checkpoint.uri that verifies, and says which it left aside. SIGINT and "
+        "SIGTERM finish the step, save and leave.\n"
         "Under sdtraind (SDTRAIN_CHANNEL is set) it is one rank of a world and takes no option.\n\n"
         "Exit codes: 0 done or left, 75 retry, 78 bad job, 80 device fault, 81 peer lost, 82 data "
         "corrupt,\n"

@@ -39,6 +39,40 @@ static int open_resume(Session *s, const SessionAssignment *a, ExitCode *ret_exi
     return r;
 }
 
+/* What the search passes over is said once, with its reason. */
+static int find_next(Session *s, Error *err)
+{
+    const CheckpointPassed *passed;
+    s->resume = manifest_free(s->resume);
+    int r = checkpoint_search_next(s->search, &s->resume, err);
+    const size_t n_passed = checkpoint_search_passed(s->search, &passed);
+    for (; s->n_left_aside < MIN(n_passed, (size_t)CHECKPOINT_PASSED_MAX); s->n_left_aside++)
+        log_warning("checkpoint %s is left aside: %s", passed[s->n_left_aside].folder,
+                    passed[s->n_left_aside].why.text);
+    if (r > 0)
+        log_info("goes on from step %lld, the newest checkpoint that verifies STEP=%lld",
+                 (long long)manifest_step(s->resume), (long long)manifest_step(s->resume));
+    else if (r == 0 && n_passed > 0)
+        r = checkpoint_search_failed(s->search, err); /* never from step 0 beside what is there */
+    return MIN(r, 0);
+}
+
+static int find_resume(Session *s, ExitCode *ret_exit, Error *err)
+{
+    int r = store_open(s->job->checkpoint.uri, &s->resume_store, err);
+    if (r == 0)
+        r = checkpoint_search_new(s->resume_store, &s->facts, &s->search, err);
+    if (r == 0)
+        r = find_next(s, err);
+    if (r < 0) {
+        *ret_exit = exit_code_of_store(r);
+        return r;
+    }
+    if (s->generation == 0)
+        s->facts.generation = s->generation = checkpoint_search_generation(s->search) + 1;
+    return 0;
+}
+
 bool session_resumes_own(const Session *s)
 {
     return s->resume && strcmp(store_uri(s->resume_store), store_uri(s->store)) == 0;
@@ -130,6 +164,31 @@ static int check_numerics(const CheckpointFacts *mine, const CheckpointFacts *th
     return 0;
 }
 
+/* What was looked for and does not verify leads to the one before it. */
+static int restore_state(Session *s, ExitCode *ret_exit, Error *err)
+{
+    for (;;) {
+        int r = 0;
+        host_stage(s->host, s->resume ? manifest_step(s->resume) : 0, STAGE_RESTORING);
+        if (s->resume) {
+            *ret_exit = EXIT_NUMERICS;
+            r = check_numerics(&s->facts, manifest_facts(s->resume), "the job's", err);
+            if (r < 0)
+                return r;
+        }
+        r = init_state(s->job, s->resume_store, session_resumes_own(s) ? s->local : NULL, s->resume,
+                       s->state, ret_exit, err);
+        if (!s->search || !s->resume || (r != -EBADMSG && r != -EIO))
+            return r;
+        checkpoint_search_reject(s->search, err);
+        r = find_next(s, err);
+        if (r < 0) {
+            *ret_exit = exit_code_of_store(r);
+            return r;
+        }
+    }
+}
+
 static int open_state(Session *s, ExitCode *ret_exit, Error *err)
 {
     const Job *job = s->job;
@@ -151,15 +210,7 @@ static int open_state(Session *s, ExitCode *ret_exit, Error *err)
     if (r < 0)
         return r;
 
-    host_stage(s->host, s->resume ? manifest_step(s->resume) : 0, STAGE_RESTORING);
-    if (s->resume) {
-        *ret_exit = EXIT_NUMERICS;
-        r = check_numerics(&s->facts, manifest_facts(s->resume), "the job's", err);
-        if (r < 0)
-            return r;
-    }
-    return init_state(job, s->resume_store, session_resumes_own(s) ? s->local : NULL, s->resume,
-                      s->state, ret_exit, err);
+    return restore_state(s, ret_exit, err);
 }
 
 /* What the job's text names but does not hold belongs to its identity too: the network's config and the embedding of
@@ -242,6 +293,8 @@ int session_open(Host *host, const SessionAssignment *a, Session **ret, ExitCode
     r = open_config(s, ret_exit, err);
     if (r == 0)
         r = fill_facts(s, err);
+    if (r == 0 && a->find_resume)
+        r = find_resume(s, ret_exit, err);
     if (r < 0)
         return r;
     if (s->resume) { /* before the canned grain, which another job's seed would change too */
@@ -411,6 +464,7 @@ Session *session_free(Session *s)
     (void)device_free(s->device);
     (void)dataset_free(s->dataset);
     (void)manifest_free(s->resume);
+    (void)checkpoint_search_free(s->search);
     (void)checkpoint_local_free(s->local);
     (void)store_free(s->resume_store);
     (void)store_free(s->store);

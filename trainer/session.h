@@ -17,15 +17,17 @@
 #include "trainer/grain.h"
 #include "trainer/host.h"
 #include "trainer/state/checkpoint-local.h"
+#include "trainer/state/checkpoint-search.h"
 #include "trainer/state/update.h"
 
 typedef struct SessionAssignment {
     const char *job_source; /* names the job's text in errors */
     const char *job_text;
-    int64_t generation;
+    int64_t generation; /* 0: the next one after those that the folder shows; with find_resume */
     int rank, world_size;
     const char *resume_uri;  /* manifest; empty: step 0 */
     const Hash *resume_hash; /* NULL: not checked */
+    bool find_resume; /* nobody knows it: the newest own checkpoint that verifies; none: step 0 */
     const char *bind_address;
 } SessionAssignment;
 
@@ -36,10 +38,12 @@ typedef struct Session {
     int rank, world_size;
     int64_t first_grain, n_grains, share; /* of each step */
 
-    Store *store;           /* of checkpoint.uri */
-    CheckpointLocal *local; /* this node's copies of what lies there; NULL: none are kept */
-    Manifest *resume;       /* NULL: step 0 of a fresh job */
-    Store *resume_store;    /* where it lies; another one when a moved history is adopted */
+    Store *store;             /* of checkpoint.uri */
+    CheckpointLocal *local;   /* this node's copies of what lies there; NULL: none are kept */
+    Manifest *resume;         /* NULL: step 0 of a fresh job */
+    Store *resume_store;      /* where it lies; another one when a moved history is adopted */
+    CheckpointSearch *search; /* that found it; NULL: it was told */
+    size_t n_left_aside;      /* by the search, and said */
     Dataset *dataset;
     Device *device;
     UnetConfig config;

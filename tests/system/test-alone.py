@@ -95,6 +95,51 @@ class Alone(LabCase):
         self.assertEqual(code, 0, text)
         self.check_same(self.outcome(job), self.reference, "started again when it was done")
 
+    def folders(self, job):
+        """The folders that hold a manifest, newest first."""
+        uri = job["checkpoint"]["uri"]
+        return sorted((name for name in os.listdir(uri) if os.path.exists(os.path.join(uri, name, "manifest.json"))),
+                      reverse=True)
+
+    def damage(self, path):
+        """One bit in the middle; size and times of the folder stay."""
+        with open(path, "r+b") as file:
+            at = os.path.getsize(path) // 2
+            file.seek(at)
+            byte = file.read(1)[0] ^ 1
+            file.seek(at)
+            file.write(bytes([byte]))
+
+    def test_falls_back(self):
+        """The newest checkpoint does not verify, in its manifest, in an object, or for an object that is gone: the one
+        before it goes on, and the log says which folder was left aside. None is good: nothing begins anew."""
+        short = dict(SHORT, checkpoint__every_steps=4, checkpoint__keep_last=4)
+        for what in ("manifest.json", "unet/diffusion_pytorch_model.safetensors", "moments/c000000.bin", "gone"):
+            with self.subTest(what):
+                job = self.lab.job("back-" + what.split("/")[0].split(".")[0], **short)
+                code, text = self.lab.train(job, fault="saver.saved=kill@3")
+                self.assertEqual(code, -signal.SIGKILL, text)
+                newest = self.folders(job)[0]
+                if what == "gone":
+                    os.unlink(os.path.join(job["checkpoint"]["uri"], newest, "moments/c000000.bin"))
+                else:
+                    self.damage(os.path.join(job["checkpoint"]["uri"], newest, what))
+                code, text = self.lab.train(job)
+                self.assertEqual(code, 0, text)
+                self.assertIn("%s is left aside" % newest, text)
+                self.check_same(self.outcome(job), self.reference, what)
+        job = self.lab.job("back-none", **short)
+        code, text = self.lab.train(job, fault="saver.saved=kill@3")
+        self.assertEqual(code, -signal.SIGKILL, text)
+        before = self.folders(job)
+        self.assertGreater(len(before), 1)
+        for folder in before:
+            self.damage(os.path.join(job["checkpoint"]["uri"], folder, "unet/diffusion_pytorch_model.safetensors"))
+        code, text = self.lab.train(job)
+        self.assertEqual(code, 82, text)
+        self.assertIn("none of the %d checkpoints" % len(before), text)
+        self.assertEqual(self.folders(job), before)
+
     def test_store_fails_for_a_while(self):
         """Saves that fail lose nothing: training goes on, and the last one is tried again."""
         for fault in ("store.put.half=enospc@9", "store.put.before=eio@12", "checkpoint.manifest.before=eio@3"):

@@ -87,10 +87,15 @@ static int compare_newest_first(const void *a, const void *b)
     return x->name.attempt < y->name.attempt ? -1 : x->name.attempt > y->name.attempt;
 }
 
-static int fill_list(Catalogue *c, StoreList *list)
+void catalogue_sort_newest_first(Catalogue *c)
 {
     if (c->n_folders > 0)
         qsort(c->folders, c->n_folders, sizeof(*c->folders), compare_newest_first);
+}
+
+static int fill_list(Catalogue *c, StoreList *list)
+{
+    catalogue_sort_newest_first(c);
     list->objects = calloc(c->n_folders + 1, sizeof(*list->objects));
     if (!list->objects)
         return -ENOMEM;
