@@ -70,7 +70,7 @@ class Package(unittest.TestCase):
             self.assertEqual(files["/etc/sdtrain/%s.credentials" % daemon][0], "drwx------", "secrets are root's")
         for path in ("/usr/lib/sysusers.d/sdtrain.conf", "/usr/lib/tmpfiles.d/sdtrain.conf",
                      "/usr/lib/systemd/catalog/sdtrain.catalog", "/usr/share/man/man5/sdtrain-job.5.gz",
-                     "/usr/share/doc/sdtrain-common/copyright"):
+                     "/usr/share/doc/sdtrain-common/copyright", "/usr/share/sdtrain/systemd/addresses.conf"):
             self.assertIn(path, self.files["sdtrain-common"])
         self.assertIn("/usr/share/bash-completion/completions/sdctl", self.files["sdtrain-ctl"])
 
@@ -107,6 +107,17 @@ class Package(unittest.TestCase):
         for package in ("sdtrain-node", "sdtrain-controller"):
             self.assertIn("sdtrain-common", self.field(package, "Depends"))
 
+    def test_programs_are_hardened(self):
+        for program in PROGRAMS:
+            path = os.path.join(self.tree, "usr/bin", program)
+            self.assertRegex(run("readelf", "-dW", path), r"FLAGS_1.*NOW.*PIE", "bound at the start, anywhere in memory")
+            self.assertIn("GNU_RELRO", run("readelf", "-lW", path))
+            symbols = run("readelf", "--dyn-syms", "-W", path)
+            self.assertRegex(symbols, r"__(snprintf|printf|fprintf|vsnprintf)_chk", "checked copies")
+            self.assertIn("__stack_chk_fail", symbols)
+            if os.uname().machine == "x86_64":
+                self.assertIn("endbr64", run("objdump", "-d", "--no-show-raw-insn", "-j", ".text", path)[:1 << 20])
+
     def test_maintainer_scripts(self):
         n = 0
         for package, folder in self.control.items():
@@ -129,7 +140,7 @@ class Package(unittest.TestCase):
         for text in (daemon, controller):
             self.assertNotRegex(text, "@[A-Z]+@")
             for line in ("Type=notify", "NotifyAccess=main", "Restart=on-failure", "RestartPreventExitStatus=2",
-                         "User=sdtrain", "NoNewPrivileges=yes"):
+                         "User=sdtrain", "NoNewPrivileges=yes", "LimitCORE=0"):
                 self.assertIn("\n%s\n" % line, text)
             self.assertRegex(text, r"\nWatchdogSec=\d+\n")
         for line in ("KillMode=mixed", "Delegate=yes", "OOMPolicy=continue"):
