@@ -36,9 +36,24 @@ static void check_world(const Cluster *c, const Job *job)
     assert(job->n_runs == 0 || size <= job->world.size);
 }
 
+/* Every report ever used is in its node's chain or in that of the free ones, once. */
+static void check_reports(const Cluster *c)
+{
+    int n = 0;
+    for (int i = c->first_free_report; i >= 0; i = c->reports[i].next_of_node, n++)
+        assert(i < c->n_reports && n < c->n_reports && !c->reports[i].used);
+    for (int k = 0; k < c->limits.nodes; k++)
+        for (int i = c->nodes[k].used ? c->nodes[k].first_report : -1; i >= 0;
+             i = c->reports[i].next_of_node, n++)
+            assert(i < c->n_reports && n < c->n_reports && c->reports[i].used &&
+                   c->reports[i].node == k);
+    assert(n == c->n_reports);
+}
+
 void cluster_check(const Cluster *c)
 {
     check_slots(c);
+    check_reports(c);
     for (int j = 0; j < c->limits.jobs; j++) {
         const Job *job = &c->jobs[j];
         if (!job->used)

@@ -88,7 +88,6 @@ Cluster *cluster_init(void *memory, const ClusterLimits *limits, const ClusterCo
 void cluster_configure(Cluster *c, const ClusterConfig *config)
 {
     c->config = *config;
-    c->first_free_report = -1;
     c->config.incidents_kept = MIN(config->incidents_kept, c->limits.incidents - 1);
 }
 

@@ -310,8 +310,10 @@ static void set_gone(Cluster *c, Report *report, bool gone)
 static void forget_report(Cluster *c, Report *report)
 {
     int own = (int)(report - c->reports), *at = &c->nodes[report->node].first_report;
-    while (*at != own)
+    while (*at != own) {
+        assert(*at >= 0); /* it is in its node's chain */
         at = &c->reports[*at].next_of_node;
+    }
     *at = report->next_of_node;
     set_gone(c, report, false);
     report->used = false;
@@ -327,6 +329,7 @@ static Report *free_report(Cluster *c)
         Report *dead = NULL;
         for (int i = 0; i < c->n_reports; i++) {
             Report *report = &c->reports[i];
+            assert(report->used); /* none is free */
             if (report->generation < c->jobs[report->job].world.generation &&
                 (!dead || report->generation < dead->generation) && !report_is_alive(c, report))
                 dead = report;

@@ -347,6 +347,13 @@ void replay_lead(Replay *replay, int64_t term)
     step(replay, &event);
 }
 
+void replay_configure(Replay *replay, const ClusterConfig *config)
+{
+    replay->config = *config;
+    cluster_configure(replay->cluster, config);
+    replay_tick(replay);
+}
+
 void replay_take_over(Replay *replay, int64_t term)
 {
     free(replay->cluster);

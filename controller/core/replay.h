@@ -42,6 +42,8 @@ Cluster *replay_cluster_for_survey(Replay *replay); /* whose scratch is used */
 /* What becomes of the next decision; DONE again afterwards. applied matters for UNKNOWN. */
 void replay_set_outcome(Replay *replay, Outcome outcome, bool applied);
 void replay_lead(Replay *replay, int64_t term); /* 0: deposed */
+/* Other settings from now on, as a reload brings them. */
+void replay_configure(Replay *replay, const ClusterConfig *config);
 /* A fresh core that learns everything from the store, as a follower that takes over. */
 void replay_take_over(Replay *replay, int64_t term);
 

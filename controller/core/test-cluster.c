@@ -3,6 +3,7 @@
  *
  * Commands (times in seconds; key=value pairs may be left out; text in quotes):
  *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents= escalate=
+ *   reload ttl= ...                  as config, while the core runs: SIGHUP
  *   lead TERM | deposed | takeover TERM
  *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup=
  *                                    its record is put
@@ -245,7 +246,7 @@ static int choice(const Story *s, const char *text, const char *const *names, in
 
 /* ---- commands ---- */
 
-static void set_config(Story *s)
+static void read_config(Story *s)
 {
     ClusterConfig *c = &s->config;
     c->ttl_usec = USEC(find_number(s, "ttl", (double)c->ttl_usec / 1e6));
@@ -258,8 +259,19 @@ static void set_config(Story *s)
     c->max_strikes = (int)find_number(s, "strikes", c->max_strikes);
     c->escalate_usec = USEC(find_number(s, "escalate", (double)c->escalate_usec / 1e6));
     c->incidents_kept = (int)find_number(s, "incidents", c->incidents_kept);
+}
+
+static void set_config(Story *s)
+{
+    read_config(s);
     replay_free(s->replay);
-    assert_int_equal(replay_new(c, say_decision, s, &s->replay), 0);
+    assert_int_equal(replay_new(&s->config, say_decision, s, &s->replay), 0);
+}
+
+static void reload(Story *s)
+{
+    read_config(s);
+    replay_configure(s->replay, &s->config);
 }
 
 static void put_node(Story *s)
@@ -536,6 +548,7 @@ static const struct {
     void (*run)(Story *s);
 } commands[] = {
     {"config", set_config},
+    {"reload", reload},
     {"lead", lead},
     {"deposed", depose},
     {"takeover", take_over},

@@ -479,7 +479,8 @@ void controller_start(Controller *c)
         return;
     sim_say(sim_of(c), "%s: starts", c->name);
     c->actor.alive = true;
-    c->cluster = cluster_init(c->memory, &u->options.limits, &u->options.core);
+    c->config = u->options.core;
+    c->cluster = cluster_init(c->memory, &u->options.limits, &c->config);
     c->wake_usec = USEC_INFINITY;
     c->decided_usec = c->gather_token = 0;
     c->term = 0;
@@ -531,6 +532,20 @@ void controller_leave(Controller *c)
     if (c->client.lease >= 0 && !c->universe->etcd.down && !c->client.link.cut_up)
         etcd_lease_revoke(&c->universe->etcd, c->client.lease);
     end(c);
+}
+
+/* Deadlines stay: what must hold after the healing is counted by them. */
+void controller_reload(Controller *c)
+{
+    Sim *sim = sim_of(c);
+    if (!c->actor.alive || c->actor.frozen_until_usec > sim->now_usec)
+        return;
+    sim_say(sim, "%s: reloads its settings", c->name);
+    c->config.max_strikes = (int)sim_draw(sim, 6);
+    c->config.quarantine_usec = sim_between(sim, USEC_PER_SEC, 60 * USEC_PER_SEC);
+    c->config.incidents_kept = 10 + (int)sim_draw(sim, 100);
+    cluster_configure(c->cluster, &c->config);
+    tick(c);
 }
 
 void controller_freeze(Controller *c, uint64_t usec)

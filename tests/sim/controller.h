@@ -32,6 +32,7 @@ typedef struct Controller {
 
     void *memory;
     Cluster *cluster;
+    ClusterConfig config;
     uint64_t wake_usec, wake_token;
     uint64_t decided_usec, gather_token;
     uint64_t n_lists;
@@ -58,5 +59,7 @@ void controller_start(Controller *c);
 void controller_crash(Controller *c);
 /* systemctl stop and start: its lease is revoked. */
 void controller_leave(Controller *c);
+/* SIGHUP with other settings. */
+void controller_reload(Controller *c);
 void controller_freeze(Controller *c, uint64_t usec);
 uint64_t controller_real_usec(const Controller *c);

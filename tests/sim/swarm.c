@@ -249,6 +249,7 @@ static void cut_watches(Universe *u)
 static void crash_controller(Universe *u) { controller_crash(some_controller(u)); }
 static void stop_controller(Universe *u) { controller_leave(some_controller(u)); }
 static void freeze_controller(Universe *u) { controller_freeze(some_controller(u), some_while(u)); }
+static void reload_controller(Universe *u) { controller_reload(some_controller(u)); }
 
 /* ---- trainers and the store ---- */
 
@@ -436,6 +437,7 @@ static const struct {
     {"crash-controller", crash_controller},
     {"stop-controller", stop_controller},
     {"freeze-controller", freeze_controller},
+    {"reload-controller", reload_controller},
     {"exit-trainer", exit_trainer},
     {"hang-trainer", hang_trainer},
     {"stop-trainer", stop_trainer},
