@@ -95,6 +95,8 @@ void job_set_world(Job *job, const WorldRecord *world, int64_t revision)
     if (!world) {
         job->world_revision = 0;
         end_team(job, "the job was removed");
+        if (job->rendezvous_revision <= revision) /* no watch may have shown it, and none its end */
+            job->rendezvous_generation = 0;
         job_forget_if_idle(job);
         return;
     }
@@ -138,13 +140,19 @@ void job_set_phase(Job *job, const PhaseRecord *phase)
         job_forget_if_idle(job);
 }
 
-void job_set_rendezvous(Job *job, int64_t generation, const RendezvousRecord *record)
+/* The newest word counts, not the highest generation: a job that was deleted and born again begins anew. */
+void job_set_rendezvous(Job *job, int64_t generation, int64_t revision,
+                        const RendezvousRecord *record)
 {
-    if (record && generation >= job->rendezvous_generation) {
+    if (revision < job->rendezvous_revision)
+        return;
+    if (record) {
+        job->rendezvous_revision = revision;
         job->rendezvous_generation = generation;
         (void)snprintf(job->rendezvous, sizeof(job->rendezvous), "%s", record->address);
         job_advance(job);
-    } else if (!record && generation == job->rendezvous_generation) {
+    } else if (generation == job->rendezvous_generation) {
+        job->rendezvous_revision = revision;
         job->rendezvous_generation = 0;
         job_forget_if_idle(job);
     }
@@ -190,7 +198,8 @@ static void send_go(Team *team)
     Job *job = team->job;
     if (!job->phase.go || job->phase.generation != team->generation)
         return;
-    if (team->world_size > 1 && job->rendezvous_generation != team->generation)
+    if (team->world_size > 1 && (job->rendezvous_generation != team->generation ||
+                                 job->rendezvous_revision <= team->world_revision))
         return; /* a rank that is alone meets nobody and has no rendezvous store */
     for (size_t i = 0; i < team->n_seats; i++) {
         Rank *rank = manager_rank_of(team, &team->seats[i]);

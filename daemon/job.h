@@ -65,7 +65,7 @@ struct Job {
     PhaseRecord phase;
     uint64_t
         ends_usec; /* succeeded: until then its ranks end by themselves (CLOCK_BOOTTIME); 0: no */
-    int64_t rendezvous_generation; /* 0: unknown */
+    int64_t rendezvous_generation, rendezvous_revision; /* 0: unknown */
     char rendezvous[128];
     uint64_t first_steps_usec; /* how long they took in a world of first_steps_size; 0: unknown */
     int first_steps_size;
@@ -81,7 +81,8 @@ Job *job_free(Job *job);
 /* What the watches say; a NULL record means that the key is gone. */
 void job_set_world(Job *job, const WorldRecord *world, int64_t revision);
 void job_set_phase(Job *job, const PhaseRecord *phase);
-void job_set_rendezvous(Job *job, int64_t generation, const RendezvousRecord *record);
+void job_set_rendezvous(Job *job, int64_t generation, int64_t revision,
+                        const RendezvousRecord *record);
 void job_advance(Job *job);
 /* Ends ranks of jobs that have succeeded and are still there. */
 void job_end_late(Manager *m, uint64_t now_usec);

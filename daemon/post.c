@@ -62,6 +62,7 @@ static void on_written(int r, const Error *err, const EtcdTxnResult *result, voi
             post_write(post); /* the team ended meanwhile, and its guard is another one now */
         return;
     }
+    post->revision = result->revision;
     if (post->wanted)
         post_write(post);
     else if (post->done)

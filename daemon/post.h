@@ -28,7 +28,8 @@ typedef struct Post {
     PostEncoder encode;
     PostDone done; /* after each acknowledged write; may be NULL; may free the team */
 
-    bool wanted; /* the content has changed since the last write began */
+    int64_t revision; /* of the last acknowledged write */
+    bool wanted;      /* the content has changed since the last write began */
     EtcdCall *call;
     sd_event_source *retry;
     uint64_t retry_usec;

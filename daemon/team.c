@@ -53,7 +53,8 @@ static void on_rendezvous_written(Team *team)
 {
     RendezvousRecord record;
     (void)snprintf(record.address, sizeof(record.address), "%s", team->address);
-    job_set_rendezvous(team->job, team->generation, &record); /* no need to wait for the watch */
+    job_set_rendezvous(team->job, team->generation, team->rendezvous.revision,
+                       &record); /* no need to wait for the watch */
 }
 
 /* A team that is over goes once etcd knows that it is dead, and of each of its ranks that it ended: one

@@ -137,6 +137,32 @@ static void test_world_moves(_unused_ void **state)
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 2, 0, RANK_EXITED});
 }
 
+static void put_rendezvous(Lab *lab, const char *key)
+{
+    RendezvousRecord record = {.address = "127.0.0.1:1"};
+    _cleanup_free_ char *text = NULL;
+    assert_int_equal(rendezvous_record_encode(&record, NULL, &text), 0);
+    lab_put(lab, key, text);
+}
+
+/* A rendezvous record of the job's life before, of a higher generation and never seen to go, does not keep
+ * this one's ranks from meeting. */
+static void test_rendezvous_of_a_deleted_job(_unused_ void **state)
+{
+    _cleanup_(lab_stopp) Lab *lab = lab_start();
+    (void)lab_start_node(lab, 0, "\"slots\": 1", NULL);
+    (void)lab_start_node(lab, 1, "\"slots\": 1", NULL);
+    lab_put_spec(lab, "a");
+    put_rendezvous(lab, "/sdtrain/lab/rendezvous/a/5");
+    put_rendezvous(lab, "/sdtrain/lab/rendezvous/a/1");
+    (void)lab_put_world(lab, "a", 1, (LabRun[]){{0, 1}, {1, 1}}, 2);
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 0, RANK_READY});
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 1, RANK_READY});
+    lab_put_phase(lab, "a", 1, PHASE_STARTING, true, false);
+    lab_wait(lab, lab_is_finished, &(LabWhere){"a", 1, 0, 0});
+    lab_wait(lab, lab_is_finished, &(LabWhere){"a", 1, 1, 0});
+}
+
 static bool has_answered(Lab *lab, _unused_ const void *userdata)
 {
     const char *value = lab_value(lab, "/sdtrain/lab/requests/r1");
@@ -211,6 +237,7 @@ int main(void)
         cmocka_unit_test(test_world_from_start_to_finish),
         cmocka_unit_test(test_late_ranks),
         cmocka_unit_test(test_world_moves),
+        cmocka_unit_test(test_rendezvous_of_a_deleted_job),
         cmocka_unit_test(test_leave_and_checkpoint_request),
         cmocka_unit_test(test_resident_memory),
     };

@@ -58,7 +58,7 @@ static void on_rendezvous(Manager *m, const EtcdEvent *e, const char *rest)
     if (e->kind == ETCD_EVENT_DELETE) {
         Job *job = job_find(m, name);
         if (job)
-            job_set_rendezvous(job, generation, NULL);
+            job_set_rendezvous(job, generation, e->kv.mod_revision, NULL);
         return;
     }
     RendezvousRecord record;
@@ -69,7 +69,7 @@ static void on_rendezvous(Manager *m, const EtcdEvent *e, const char *rest)
     }
     Job *job = job_get(m, name);
     if (job)
-        job_set_rendezvous(job, generation, &record);
+        job_set_rendezvous(job, generation, e->kv.mod_revision, &record);
     rendezvous_record_clear(&record);
 }
 

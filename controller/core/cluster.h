@@ -168,5 +168,6 @@ int64_t cluster_dropped(const Cluster *c);
 /* Nodes vanish in numbers: absence is not acted upon until this boottime; 0: no hold. */
 uint64_t cluster_hold_until(const Cluster *c);
 
-/* Checks the chains of reports and I2, I3, I5, I6 and I7 over the whole state with asserts; for tests and the simulator. */
+/* Checks the chains of reports and I2, I3, I5, I6 and I7 over the whole state with asserts; for tests and the
+ * simulator. */
 void cluster_check(const Cluster *c);

@@ -286,6 +286,22 @@ static void check_strikes(Universe *u, int job, const CheckpointsRecord *record)
 
 enum { HOLD_NODES_MIN = 4, HOLD_SHARE = 4 };
 
+static void note_node(const Universe *u, Node *node, const NodeRecord *record)
+{
+    if (record->state == NODE_LEFT)
+        node->said_left_revision = u->etcd.revision + 1;
+    else
+        node->said_up_revision = u->etcd.revision + 1;
+}
+
+/* The last that the leader has seen of it. */
+static bool says_left(const Node *node, int64_t seen_revision)
+{
+    return node->said_left_revision && node->said_left_revision <= seen_revision &&
+           (node->said_up_revision < node->said_left_revision ||
+            node->said_up_revision > seen_revision);
+}
+
 /* Nodes that vanished within the last TTL, as far as the leader knew. */
 static void check_hold(Universe *u, int64_t seen_revision)
 {
@@ -295,8 +311,9 @@ static void check_hold(Universe *u, int64_t seen_revision)
         int n = etcd_key(&u->etcd, KEY_NODES, node->name, 0, -1);
         const Key *key = &u->etcd.keys[n];
         bool gone = key->mod_revision == 0 && key->deleted_revision <= seen_revision;
-        /* one that left said so; one that starts anew has not come yet */
-        if (node->has_left || !node->registered || (gone && key->deleted_revision == 0))
+        /* one that left has said so; one that starts anew has not come yet */
+        if (says_left(node, seen_revision) || !node->registered ||
+            (gone && key->deleted_revision == 0))
             continue;
         present += !gone;
         fresh += gone && u->sim.now_usec < key->deleted_usec + u->options.ttl_usec;
@@ -456,6 +473,9 @@ static void check_put(Universe *u, const Txn *txn, const Op *op)
         break;
     case KEY_INCIDENTS:
         check_incident(u, txn, key.name, record);
+        break;
+    case KEY_NODES:
+        note_node(u, &u->nodes[txn->node->index], record);
         break;
     case KEY_RANKS:
         note_ranks(u, universe_job_index(key.name), record);

@@ -57,7 +57,7 @@ struct Team {
 typedef struct JobView { /* what the watches said of a job */
     int64_t world_revision;
     Value *phase;
-    int64_t rendezvous_generation;
+    int64_t rendezvous_generation, rendezvous_revision;
     Team *team, *over;
 } JobView;
 
@@ -73,6 +73,8 @@ struct Node {
     int island; /* whom its ranks reach */
     bool refuses_numerics;
     NodeVerdict verdict;
+
+    int64_t said_up_revision, said_left_revision; /* the checker's: its record's last of each */
 
     uint64_t incarnation;
     bool registered, fenced, draining, leaving, has_left;

@@ -9,6 +9,7 @@
 #define SEC(n) ((uint64_t)(n)*USEC_PER_SEC)
 
 enum {
+    CALM_SEC = 60,
     KNOWN_SEC = 8,      /* from the last data to its being told: the wait, the record, the leader */
     CAUGHT_UP_SEC = 10, /* from the store's return, beside a save's interval */
 };
@@ -35,6 +36,43 @@ static bool is_calm(Universe *u, int job)
     const PhaseRecord *phase = phase_of(u, job);
     return phase && phase->phase == PHASE_RUNNING && !phase->leave &&
            u->options.jobs[job].steps > 1000000;
+}
+
+static bool somebody_hangs(const Universe *u)
+{
+    for (int n = 0; n < u->options.n_nodes; n++)
+        for (int slot = 0; slot < u->options.n_slots; slot++) {
+            const Process *p = &u->nodes[n].slots[slot];
+            if (p->alive && (p->stuck || p->stopped))
+                return true;
+        }
+    return false;
+}
+
+static bool all_have_trained_since(Universe *u, uint64_t usec)
+{
+    for (int job = 0; job < u->options.n_jobs; job++) {
+        const PhaseRecord *phase = phase_of(u, job);
+        bool over = phase && phase->phase >= PHASE_STOPPED;
+        if (!over &&
+            (!phase || phase->phase != PHASE_RUNNING || u->checker.jobs[job].trained_usec <= usec))
+            return false;
+    }
+    return true;
+}
+
+/* A hang of the faults before is over: the watchdog has found it, and the world after it trains. */
+static bool wait_for_calm(Universe *u)
+{
+    uint64_t since = u->sim.now_usec, until = since + SEC(CALM_SEC);
+    while (u->sim.now_usec < until && !u->sim.failed) {
+        if (somebody_hangs(u))
+            since = u->sim.now_usec;
+        else if (all_have_trained_since(u, since))
+            return true;
+        sim_run(u, u->sim.now_usec + SEC(1) / 10);
+    }
+    return false;
 }
 
 static void check_known(Universe *u, const bool *calm)
@@ -64,6 +102,8 @@ void outage_run(Universe *u)
     bool calm[JOBS_MAX] = {0}, all_calm = true;
     uint64_t before[JOBS_MAX] = {0};
     int64_t most_steps = 0;
+    if (!wait_for_calm(u))
+        return;
     const uint64_t n_failures = u->checker.n_failures, n_leaves = u->checker.n_leaves;
     for (int job = 0; job < u->options.n_jobs; job++) {
         calm[job] = is_calm(u, job);

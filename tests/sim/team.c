@@ -227,13 +227,17 @@ static void report_is_written(Node *node, Team *team)
     free_team(node, team);
 }
 
-static void set_rendezvous(Node *node, int job, int64_t generation, bool there)
+static void set_rendezvous(Node *node, int job, int64_t generation, int64_t revision, bool there)
 {
     JobView *view = &node->jobs[job];
-    if (there && generation >= view->rendezvous_generation) {
+    if (revision < view->rendezvous_revision)
+        return;
+    if (there) {
+        view->rendezvous_revision = revision;
         view->rendezvous_generation = generation;
         team_advance(node, job);
-    } else if (!there && generation == view->rendezvous_generation) {
+    } else if (generation == view->rendezvous_generation) {
+        view->rendezvous_revision = revision;
         view->rendezvous_generation = 0;
     }
 }
@@ -266,7 +270,7 @@ static void on_posted(_unused_ Universe *u, void *who, uint64_t token, const Cal
     else if (kind == POST_REPORT)
         report_is_written(node, team);
     else if (kind == POST_RENDEZVOUS)
-        set_rendezvous(node, team->job, team->generation, true);
+        set_rendezvous(node, team->job, team->generation, result->revision, true);
     node_advance_drain(node); /* it waits for what is written */
 }
 
@@ -497,7 +501,7 @@ void team_watch(Universe *u, void *who, const WatchEvent *events, size_t n, _unu
             node->jobs[job].phase = value_ref(events[i].value);
             team_advance(node, job);
         } else if (kind == KEY_RENDEZVOUS) {
-            set_rendezvous(node, job, generation, events[i].value != NULL);
+            set_rendezvous(node, job, generation, events[i].revision, events[i].value != NULL);
         }
     }
 }
@@ -587,7 +591,8 @@ static void advance_ranks(Node *node, Team *team)
     const PhaseRecord *phase = value_record(view->phase);
     bool ours = phase && phase->generation == team->generation;
     bool go = ours && phase->go &&
-              (team->world_size == 1 || view->rendezvous_generation == team->generation);
+              (team->world_size == 1 || (view->rendezvous_generation == team->generation &&
+                                         view->rendezvous_revision > team->world_revision));
     for (size_t i = 0; i < team->n_seats; i++) {
         Process *p = team_process(node, team, &team->seats[i]);
         if (!p || p->killing)
