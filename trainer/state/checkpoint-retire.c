@@ -1,8 +1,9 @@
 /* checkpoint-retire.c - which checkpoints go, and in which order.
  *
  * What is in the history is read from the newest committed manifest, not from the listing: a
- * manifest that was written and never committed, or struck out later, is not in it. A checkpoint
- * goes manifest first, so that a removal cut short leaves a folder without one, which the next
+ * manifest that was written and never committed, or struck out later, is not in it. One whose step
+ * lies beyond the newest commit's stays until a commit passes it: where the record of the commits was
+ * lost or is an old one, it is what was committed. A checkpoint goes manifest first, so that a removal cut short leaves a folder without one, which the next
  * retirement takes; the objects of a folder go together. Everything is judged by names and by the
  * listing's sizes; the manifests of the checkpoints that count are read.
  *
@@ -21,7 +22,9 @@ typedef struct Retire {
     const Manifest *latest;
     int64_t keep_last, keep_every;
     Catalogue catalogue;
-    bool *keep; /* [catalogue.n_folders] */
+    bool *keep;        /* [catalogue.n_folders] */
+    Manifest **beyond; /* [n_beyond], owned: those beyond latest's step that can be read */
+    size_t n_beyond;
     size_t removed;
 } Retire;
 
@@ -109,9 +112,34 @@ static void decide(Retire *t)
     /* The history's list is bounded: what is older than it is judged by its step alone. */
     for (size_t i = 0; i < t->catalogue.n_folders; i++) {
         const CatalogueFolder *f = &t->catalogue.folders[i];
-        if (f->has_manifest && f->name.step < oldest_step && is_kept_step(t, f->name.step))
+        if (f->has_manifest && (f->name.step > t->latest->name.step ||
+                                (f->name.step < oldest_step && is_kept_step(t, f->name.step))))
             t->keep[i] = true;
     }
+}
+
+/* What lies beyond the newest commit keeps its metrics, too. One that cannot be read lists none. */
+static int read_beyond(Retire *t, Error *err)
+{
+    t->beyond = calloc(t->catalogue.n_folders + 1, sizeof(Manifest *));
+    if (!t->beyond)
+        return error_set(err, -ENOMEM, "retention: out of memory");
+    for (size_t i = 0; i < t->catalogue.n_folders; i++) {
+        const CatalogueFolder *f = &t->catalogue.folders[i];
+        if (!f->has_manifest || f->name.step <= t->latest->name.step)
+            continue;
+        char folder[CHECKPOINT_FOLDER_MAX];
+        Error why = ERROR_INIT;
+        checkpoint_name_format(&f->name, folder);
+        int r = manifest_read(t->store, folder, NULL, &t->beyond[t->n_beyond], &why);
+        if (r == 0)
+            t->n_beyond++;
+        else if (r == -EBADMSG || r == -ENOENT)
+            log_warning("checkpoint %s lies beyond the newest commit: %s", folder, why.text);
+        else
+            return error_set(err, r, "%s", why.text);
+    }
+    return 0;
 }
 
 /* ---- removal ---- */
@@ -134,6 +162,14 @@ static bool is_listed_segment(const Manifest *m, const char *key)
         if (strcmp(m->segments[i].key, key) == 0)
             return true;
     return false;
+}
+
+static bool is_needed_segment(const Retire *t, const char *key)
+{
+    bool needed = is_listed_segment(t->latest, key);
+    for (size_t i = 0; !needed && i < t->n_beyond; i++)
+        needed = is_listed_segment(t->beyond[i], key);
+    return needed;
 }
 
 /* keys: room for all of the catalogue's. */
@@ -167,7 +203,7 @@ static int remove_segments(Retire *t, const char **keys, Error *err)
         const char *key = t->catalogue.objects.objects[i].key;
         CheckpointName name;
         int64_t first;
-        if (metrics_key_parse(key, &name, &first) == 0 && !is_listed_segment(t->latest, key))
+        if (metrics_key_parse(key, &name, &first) == 0 && !is_needed_segment(t, key))
             keys[n++] = key;
     }
     return remove_keys(t, keys, n, err);
@@ -202,10 +238,15 @@ int checkpoint_retire(Store *store, const Manifest *latest, int64_t keep_last, i
         r = error_set(err, -ENOMEM, "retention: out of memory");
     if (r == 0 && !is_over(&t.catalogue, latest->name.generation)) {
         decide(&t);
-        r = remove_all(&t, err);
+        r = read_beyond(&t, err);
+        if (r == 0)
+            r = remove_all(&t, err);
     }
     if (ret_removed)
         *ret_removed = t.removed;
+    for (size_t i = 0; i < t.n_beyond; i++)
+        (void)manifest_free(t.beyond[i]);
+    free(t.beyond);
     free(t.keep);
     catalogue_clear(&t.catalogue);
     return r;

@@ -157,7 +157,8 @@ int checkpoint_adopt_history(CheckpointWriter *writer, const Manifest *manifest,
 
 /* Removes what the history that ends with latest does not need; manifests before their objects.
  * Stays: the newest keep_last (at least 2) checkpoints of the history that are whole, every step
- * that keep_every divides, and all that belongs to a newer generation. Goes: the rest of the
+ * that keep_every divides, those beyond latest's step with their metrics, and all that belongs to a
+ * newer generation. Goes: the rest of the
  * history's checkpoints, those of older or this generation that are not in it (never committed, or
  * struck out), folders without a manifest, metrics that the history does not list. Nothing goes
  * when a newer generation has written anything. */

@@ -216,11 +216,43 @@ static void test_orphans(void **state)
     put_text(&l, "notes.txt", "somebody's own");
     put_text(&l, "step-5/notes.txt", "somebody's own");
     (void)life_commit(&l, 29, 21);
-    assert_kept(&l, "29.2 20.1");
+    checkpoint_writer_free(TAKE_PTR(l.writer));         /* with its retention */
+    assert_int_equal(count_objects(&l, "metrics/"), 4); /* that of step 30, too */
+    l.writer = testing_writer(&fixture, l.store, l.comm, 2, 0);
+    life_resume(&l, &twenty);
+    (void)life_commit(&l, 30, 21); /* has passed it */
+    assert_kept(&l, "30.2 20.1");
     assert_int_equal(count_objects(&l, "metrics/"), 3);
     assert_int_equal(count_objects(&l, "step-0000000040"), 0);
     assert_int_equal(count_objects(&l, "step-0000000025"), 0);
     assert_int_equal(count_objects(&l, "notes.txt") + count_objects(&l, "step-5/"), 2);
+    life_end(&l);
+}
+
+/* The record of the commits is lost, or an old one: a job that begins at step 0, or at an old step, with
+ * what was committed beside it. None of it goes before a commit has passed it. */
+static void test_lost_record(void **state)
+{
+    Life l;
+    life_begin(&l, *state, 1);
+    (void)life_commit(&l, 10, 1);
+    (void)life_commit(&l, 20, 11);
+    (void)life_commit(&l, 30, 21);
+    (void)life_commit(&l, 40, 31);
+    assert_kept(&l, "40.1 30.1");
+
+    l.writer = testing_writer(&fixture, l.store, l.comm, 2, 0);
+    (void)life_commit(&l, 0, 1);
+    assert_kept(&l, "40.1 30.1 0.2");
+    assert_int_equal(count_objects(&l, "metrics/"), 4); /* all that step 40 lists */
+
+    l.writer = testing_writer(&fixture, l.store, l.comm, 3, 0);
+    (void)life_commit(&l, 35,
+                      1); /* 30 is passed; the keep rules decide, and it is not of this history */
+    assert_kept(&l, "40.1 35.3 0.2");
+    l.writer = testing_writer(&fixture, l.store, l.comm, 4, 0);
+    (void)life_commit(&l, 40, 1);
+    assert_kept(&l, "40.4 0.2");
     life_end(&l);
 }
 
@@ -305,6 +337,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_bad_metrics, setup, teardown),
         cmocka_unit_test_setup_teardown(test_keep, setup, teardown),
         cmocka_unit_test_setup_teardown(test_orphans, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lost_record, setup, teardown),
         cmocka_unit_test_setup_teardown(test_newer_generation, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damaged_do_not_count, setup, teardown),
         cmocka_unit_test_setup_teardown(test_long_history, setup, teardown),
