@@ -2,10 +2,12 @@
  *
  * What is in the history is read from the newest committed manifest, not from the listing: a
  * manifest that was written and never committed, or struck out later, is not in it. One whose step
- * lies beyond the newest commit's stays until a commit passes it: where the record of the commits was
- * lost or is an old one, it is what was committed. A checkpoint goes manifest first, so that a removal cut short leaves a folder without one, which the next
- * retirement takes; the objects of a folder go together. Everything is judged by names and by the
- * listing's sizes; the manifests of the checkpoints that count are read.
+ * lies beyond the newest commit's stays until a commit passes it: where the record of the commits
+ * was lost or is an old one, it is what was committed.
+ *
+ * A checkpoint goes manifest first, so that a removal cut short leaves a folder without one, which
+ * the next retirement takes; the objects of a folder go together. Everything is judged by names and
+ * by the listing's sizes; the manifests of the checkpoints that count are read.
  *
  * Fault points: checkpoint.retire.manifest (each), checkpoint.retire.object (before a folder's,
  * and before the metrics').
