@@ -5,8 +5,7 @@
 #include "ctl/arguments.h"
 #include "ctl/model.h"
 #include "store/store.h"
-#include "trainer/api/job.h"
-#include "trainer/api/unet_config.h"
+#include "trainer/data/dataset_shape.h"
 
 #include <string.h>
 #include <sys/random.h>
@@ -19,6 +18,7 @@ typedef struct Draft {
     const char *resume; /* --resume, or NULL */
     char *text;
     Job *job;
+    DatasetLook look; /* what its data are */
 } Draft;
 
 /* Ranks run in other folders, on other machines: a relative path means nothing there. */
@@ -61,40 +61,51 @@ static int check_object(const Draft *d, const char *key, const char *uri, Error 
     return r < 0 ? refuse(d, key, uri, r, err) : 0;
 }
 
-static int check_data(const Draft *d, Error *err)
+/* As a rank will: what columns, encodings and samples say. */
+static int check_data(Draft *d, Error *err)
 {
     const Job *job = d->job;
     for (size_t i = 0; i < job->data.n_streams; i++) {
         char key[48];
+        const char *uri = job->data.streams[i].uri;
         _cleanup_(store_freep) Store *store = NULL;
         uint64_t n_bytes;
         (void)snprintf(key, sizeof(key), "data.streams[%zu].uri", i);
-        int r = check_absolute(d, key, job->data.streams[i].uri, err);
+        int r = check_absolute(d, key, uri, err);
         if (r < 0)
             return r;
-        r = store_open(job->data.streams[i].uri, &store, err);
+        r = store_open(uri, &store, err);
         if (r == 0)
-            r = store_head(store, "index.json", &n_bytes, err);
+            r = index_head(store, &n_bytes, err);
         if (r < 0)
-            return refuse(d, key, job->data.streams[i].uri, r, err);
+            return refuse(d, key, uri, r, err);
     }
-    if (job->data.empty_text_uri)
-        return check_object(d, "data.empty_text", job->data.empty_text_uri, err);
-    return 0;
+    if (job->data.empty_text_uri) {
+        int r = check_object(d, "data.empty_text", job->data.empty_text_uri, err);
+        if (r < 0)
+            return r;
+    }
+    int r = dataset_look(job, &d->look, err);
+    return r < 0 ? error_prefix(err, -EINVAL, "%s", d->source) : 0;
 }
 
 static int check_model(const Draft *d, Error *err)
 {
     UnetConfig config;
-    int r = check_absolute(d, "model.config", d->job->model.config_uri, err);
+    const Job *job = d->job;
+    int r = check_absolute(d, "model.config", job->model.config_uri, err);
     if (r < 0)
         return r;
-    r = unet_config_read(d->job->model.config_uri, store_get_uri, &config, err);
+    r = unet_config_read(job->model.config_uri, store_get_uri, &config, err);
     if (r < 0)
-        return refuse(d, "model.config", d->job->model.config_uri, r, err);
-    if (d->job->model.init == INIT_RANDOM)
+        return refuse(d, "model.config", job->model.config_uri, r, err);
+    r = d->look.sides_known ? shapes_check(job, &config, &d->look.shape, job->train.grain, err)
+                            : 0; /* the ranks will see */
+    if (r < 0)
+        return error_prefix(err, r, "%s: model.config", d->source);
+    if (job->model.init == INIT_RANDOM)
         return 0;
-    return check_object(d, "model.init", d->job->model.init_uri, err);
+    return check_object(d, "model.init", job->model.init_uri, err);
 }
 
 /* Does the checkpoint URI hold a manifest already? */

@@ -60,6 +60,54 @@ static void bad_jobs_are_refused_by_file_key_and_value(void **state)
     assert_null(ctl_get(lab, KEY_SPECS, "bad"));
 }
 
+/* As the ranks would, from index.json, empty.npy and the network's config. */
+static void shapes_that_do_not_fit_are_refused(void **state)
+{
+    CtlLab *lab = *state;
+    static const struct {
+        const char *file, *from, *to, *says;
+    } cases[] = {
+        {"unet.json", "\"out_channels\": 4", "\"out_channels\": 8", "unet.json: out_channels: 8"},
+        {"unet.json", "\"in_channels\": 4", "\"in_channels\": 9", "unet.json: in_channels: 9"},
+        {"unet.json", "_dim\": 64", "_dim\": 128", "unet.json: cross_attention_dim 128"},
+        {"data/index.json", "float16:4,16,16", "float16:8,16,8", "in_channels: 4, but the data"},
+        {"data/index.json", "[\"ndarray:float16:4,16,16", "[\"ndarray:uint16:4,16,16",
+         "column latents is ndarray:uint16"},
+        {"data/index.json", "[\"ndarray:float16:4,16,16\"", "[\"pkl\"", "encoding pkl is refused"},
+        {"data/index.json", "[\"ndarray:float16:4,16,16\"", "[\"zarr\"", "\"zarr\" is not known"},
+        {"data/index.json", "[2048,", "[2047,", "column_sizes: column latents"},
+        {"data/index.json", "[\"latents\",", "[\"images\",", "no column \"latents\""},
+        {"data/index.json", "3,64\"], \"column_sizes\": [2048, 384]",
+         "3,32\"], \"column_sizes\": [2048, 192]", "text of 3x32, but that of data.empty_text"},
+        {"data/index.json", "\"samples\": 1", "\"samples\": 0", "no samples"},
+        {"data/index.json", "8864, \"version\": 2", "8864, \"version\": 3",
+         "shards[0]: version: 3"},
+        {"data/empty.npy", "<f2", "<f3", "data.empty_text: "},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        char path[300];
+        Error err = ERROR_INIT;
+        _cleanup_free_ char *text = NULL;
+        size_t n;
+        write_job(lab, "bad", NULL, NULL);
+        (void)snprintf(path, sizeof(path), "%s/%s", lab->folder, cases[i].file);
+        assert_int_equal(file_read(path, 1 << 20, &text, &n, &err), 0);
+        char *at = memmem(text, n, cases[i].from, strlen(cases[i].from));
+        assert_non_null(at);
+        size_t head = (size_t)(at - text), skip = head + strlen(cases[i].from);
+        _cleanup_free_ char *changed = malloc(n + 200);
+        memcpy(changed, text, head);
+        memcpy(changed + head, cases[i].to, strlen(cases[i].to));
+        memcpy(changed + head + strlen(cases[i].to), text + skip, n - skip);
+        assert_int_equal(file_write(path, changed, head + strlen(cases[i].to) + n - skip, 0, &err),
+                         0);
+        assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
+        assert_contains(lab->err, "job.json: ");
+        assert_contains(lab->err, cases[i].says);
+    }
+    assert_null(ctl_get(lab, KEY_SPECS, "bad"));
+}
+
 static void relative_paths_mean_nothing_to_ranks(void **state)
 {
     CtlLab *lab = *state;
@@ -301,6 +349,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_jobs_are_refused_by_file_key_and_value),
+        cmocka_unit_test(shapes_that_do_not_fit_are_refused),
         cmocka_unit_test(relative_paths_mean_nothing_to_ranks),
         cmocka_unit_test(start_writes_spec_and_desired_once),
         cmocka_unit_test(checkpoints_of_another_are_not_taken),

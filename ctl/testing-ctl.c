@@ -4,6 +4,7 @@
 #include "ctl/testing-ctl.h"
 
 #include "base/file.h"
+#include "trainer/data/npy.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -212,7 +213,7 @@ char *ctl_wait_any(CtlLab *lab, KeyKind kind, char *ret_name, size_t size)
 
 /* ---- jobs ---- */
 
-void ctl_write(CtlLab *lab, const char *name, const char *text)
+static void write_bytes(CtlLab *lab, const char *name, const void *bytes, size_t n)
 {
     char path[400];
     Error err = ERROR_INIT;
@@ -221,8 +222,13 @@ void ctl_write(CtlLab *lab, const char *name, const char *text)
     *slash = '\0';
     assert_int_equal(folder_make(path, &err), 0);
     *slash = '/';
-    if (file_write(path, text, strlen(text), 0, &err) < 0)
+    if (file_write(path, bytes, n, 0, &err) < 0)
         fail_msg("%s", err.text);
+}
+
+void ctl_write(CtlLab *lab, const char *name, const char *text)
+{
+    write_bytes(lab, name, text, strlen(text));
 }
 
 static const char unet[] =
@@ -233,12 +239,35 @@ static const char unet[] =
     " \"attention_head_dim\": [2, 4], \"cross_attention_dim\": 64, \"norm_num_groups\": 8,"
     " \"use_linear_projection\": true}";
 
+/* A dataset whose encodings tell all; of its shard nobody asks. */
+static const char dataset[] =
+    "{\"version\": 2, \"shards\": [{\"column_names\": [\"latents\", \"text\"],"
+    " \"column_encodings\": [\"ndarray:float16:4,16,16\", \"ndarray:float16:3,64\"],"
+    " \"column_sizes\": [2048, 384], \"compression\": null, \"format\": \"mds\", \"hashes\": [],"
+    " \"raw_data\": {\"basename\": \"shard.00000.mds\", \"bytes\": 3000, \"hashes\": {}},"
+    " \"samples\": 1, \"size_limit\": 67108864, \"version\": 2, \"zip_data\": null}]}";
+
+static void write_empty_text(CtlLab *lab)
+{
+    char *file = NULL;
+    size_t n;
+    const uint16_t values[3 * 64] = {0};
+    const MdsArray array = {.number = MDS_FLOAT16,
+                            .n_dims = 2,
+                            .dims = {3, 64},
+                            .values = values,
+                            .n_bytes = sizeof(values)};
+    assert_int_equal(npy_format(&array, &file, &n), 0);
+    write_bytes(lab, "data/empty.npy", file, n);
+    free(file);
+}
+
 char *ctl_job_text(CtlLab *lab, const char *name)
 {
     char *text = NULL;
     ctl_write(lab, "unet.json", unet);
-    ctl_write(lab, "data/index.json", "{}");
-    ctl_write(lab, "data/empty.npy", "");
+    ctl_write(lab, "data/index.json", dataset);
+    write_empty_text(lab);
     assert_true(asprintf(&text,
                          "{\"name\": \"%s\", \"world\": {\"min\": 1, \"max\": 4},"
                          " \"model\": {\"config\": \"%s/unet.json\"},"

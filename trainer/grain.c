@@ -82,6 +82,10 @@ static int allocate_device(GrainWork *w, Error *err)
 int grain_work_new(Device *device, Network *network, const Job *job, const DatasetShape *shape,
                    const float *empty_text, GrainWork **ret, Error *err)
 {
+    /* shapes_check() has been asked: every buffer below has the size of one of the three. */
+    const UnetConfig *config = network_config(network);
+    assert(config->in_channels == shape->channels && config->out_channels == shape->channels);
+    assert(config->cross_attention_dim == shape->text_dim);
     _cleanup_(grain_work_freep) GrainWork *w = calloc(1, sizeof(*w));
     if (!w)
         return error_set(err, -ENOMEM, "out of memory");

@@ -53,7 +53,7 @@ static int init_from_checkpoint_uri(const Job *job, TrainState *state, Error *er
     _cleanup_(manifest_freep) Manifest *manifest = NULL;
     int r = manifest_read_uri(job->model.init_uri, NULL, &store, &manifest, err);
     if (r < 0)
-        return r;
+        return error_prefix(err, exit_errno_of_named(r), "model.init");
     return init_from_manifest(manifest, store, job->model.init_optimizer, state, err);
 }
 
@@ -105,7 +105,7 @@ static int init_from_safetensors(const char *uri, TrainState *state, Error *err)
     if (r == 0)
         r = store_get(store, slash ? slash + 1 : uri, SIZE_MAX / 2, &file, &n_bytes, err);
     if (r < 0)
-        return r;
+        return error_prefix(err, exit_errno_of_named(r), "model.init");
 
     _cleanup_(safetensors_freep) Safetensors *tensors = NULL;
     r = safetensors_open(uri, file, n_bytes, n_bytes, &tensors, err);

@@ -164,11 +164,14 @@ static int sampler_open(Sampler *s, const SampleOptions *o, Error *err)
     int r = dataset_open(s->job, &s->dataset, err);
     if (r == 0)
         r = unet_config_read(s->job->model.config_uri, store_get_uri, &config, err);
+    if (r < 0)
+        return r;
+    const DatasetShape *data = dataset_shape(s->dataset);
+    r = shapes_check(s->job, &config, data, GRAIN, err);
     if (r == 0)
         r = device_open(&device, &s->device, err);
     if (r < 0)
         return r;
-    const DatasetShape *data = dataset_shape(s->dataset);
     NetworkShape shape = {.grain = GRAIN,
                           .height = data->height,
                           .width = data->width,

@@ -82,22 +82,13 @@ bool session_resumes_own(const Session *s)
 static int open_config(Session *s, ExitCode *ret_exit, Error *err)
 {
     const Job *job = s->job;
-    const DatasetShape *data = dataset_shape(s->dataset);
     *ret_exit = EXIT_NEVER_RETRY;
     int r = unet_config_read(job->model.config_uri, store_get_uri, &s->config, err);
     if (r < 0) {
-        ExitCode code = exit_code_of_store(r); /* a job that names what is not there is bad */
-        *ret_exit = code == EXIT_DATA_CORRUPT ? EXIT_NEVER_RETRY : code;
+        *ret_exit = exit_code_of_store(exit_errno_of_named(r));
         return r;
     }
-    if (data->channels != s->config.in_channels || data->text_dim != s->config.cross_attention_dim)
-        return error_set(err, -EINVAL,
-                         "%s: in_channels %d and cross_attention_dim %d do not fit the data's %d "
-                         "latent channels and "
-                         "%d text dimensions",
-                         job->model.config_uri, s->config.in_channels,
-                         s->config.cross_attention_dim, data->channels, data->text_dim);
-    return 0;
+    return shapes_check(job, &s->config, dataset_shape(s->dataset), job->train.grain, err);
 }
 
 static int open_network(Session *s, ExitCode *ret_exit, Error *err)

@@ -74,16 +74,62 @@ class BadJobs(LabCase):
             path = self.lab.write("unets/%s.json" % key, json.dumps(dict(UNET, **{key: value})))
             self.refused(self.job(model__config=path), path, key)
         self.refused(self.job(model__config=self.lab.path("nowhere.json")), self.lab.path("nowhere.json"))
-        path = self.lab.write("unets/wide.json", json.dumps(dict(UNET, cross_attention_dim=64)))
-        self.refused(self.job(model__config=path), path, "cross_attention_dim 64", "32 text", ctl=False)
+        self.refused(self.job(model__init=self.lab.path("nowhere.safetensors")), "model.init", "nowhere.safetensors")
+
+    def unet(self, **changes):
+        return self.lab.write("unets/%s.json" % "-".join("%s-%s" % i for i in changes.items()).replace(" ", ""),
+                              json.dumps(dict(UNET, **changes)))
+
+    def test_shapes_that_do_not_fit(self):
+        """Every buffer has the size of the network's config, of the data or of the job: they must agree first."""
+        for changes, words in (({"out_channels": 8}, ["out_channels: 8", "in_channels 4"]),
+                               ({"out_channels": 3}, ["out_channels: 3"]),
+                               ({"in_channels": 8}, ["in_channels: 8", "4"]),
+                               ({"in_channels": 8, "out_channels": 8}, ["in_channels: 8"]),
+                               ({"cross_attention_dim": 64}, ["cross_attention_dim 64", "32 text"])):
+            path = self.unet(**changes)
+            self.refused(self.job(model__config=path), path, *words)
+
+    def test_sample_asks_the_same(self):
+        """The verb that draws takes a checkpoint of one network and data of another no further."""
+        job = self.lab.job("drawn", train__steps=2)
+        self.lab.reference(job)
+        for changes in ({"out_channels": 8}, {"out_channels": 3}, {"in_channels": 8}, {"cross_attention_dim": 64}):
+            bad = dict(job, model={"config": self.unet(**changes)})
+            code, text = self.lab.run(os.path.join(BIN, "sdtrainer"), "sample", "--job", self.lab.job_file(bad), "--out",
+                                      self.lab.path("grid.png"), "--samples", "1", "--steps", "1")
+            self.assertEqual(code, NEVER_RETRY, text)
+            self.assertIn(next(iter(changes)), error_of(text))
+            self.assertFalse(os.path.exists(self.lab.path("grid.png")))
 
     def test_data_that_is_not_there(self):
         nowhere = self.lab.path("nowhere")
-        self.refused(self.job(data__streams=[{"uri": nowhere}]), "data.streams[0]", nowhere, code=DATA_CORRUPT)
-        self.refused(self.job(data__empty_text=nowhere + ".npy"), "data.empty_text", nowhere + ".npy",
-                     code=DATA_CORRUPT, ctl=False)
-        self.refused(self.job(data__latents="pixels"), "data.latents", '"pixels"', "caption, latents, text", ctl=False)
+        self.refused(self.job(data__streams=[{"uri": nowhere}]), "data.streams[0]", nowhere)
+        self.refused(self.job(data__streams=[{"uri": self.lab.path("data/index.json")}]), "data.streams[0]")
+        self.refused(self.job(data__empty_text=nowhere + ".npy"), "data.empty_text", nowhere + ".npy")
+        self.refused(self.job(data__latents="pixels"), "data.latents", '"pixels"', "caption, latents, text")
         self.refused(self.job(data__latent_scale=30), "data.latent_scale 30", ctl=False)
+
+    def data(self, name, **changes):
+        """A copy of the dataset whose entries say something else."""
+        folder = self.lab.path("data-" + name)
+        shutil.copytree(self.lab.path("data"), folder, ignore=shutil.ignore_patterns("index.sdtrain"))
+        with open(folder + "/index.json") as file:
+            index = json.load(file)
+        for entry in index["shards"]:
+            entry.update(changes)
+        with open(folder + "/index.json", "w") as file:
+            json.dump(index, file)
+        return folder
+
+    def test_columns_that_cannot_be(self):
+        """No store is to blame for them, and no retry helps."""
+        for name, encoding in (("pkl", "pkl"), ("unknown", "zarr"), ("integers", "ndarray:uint16:4,16,16"),
+                               ("flat", "ndarray:float16:1024")):
+            folder = self.data(name, column_encodings=["str", encoding, "ndarray:float16:77,32"],
+                               column_sizes=[None, 2048 if ":" in encoding else None, 4928])
+            self.refused(self.job(data__streams=[{"uri": folder}]), "data.streams[0]" if name in ("pkl", "unknown", "flat")
+                         else "data.latents", encoding)
 
     def test_etcd_is_down(self):
         sdctl = self.lab.path("bin/sdctl")

@@ -27,7 +27,7 @@ LAW = {
     "controller/core": ["base", "cluster", "trainer/api"],
     "controller": ["base", "etcd", "cluster", "controller/core", "metrics", "trainer/api"],
     "daemon": ["base", "etcd", "cluster", "health", "metrics", "trainer/api"],
-    "ctl": ["base", "etcd", "store", "cluster", "controller", "controller/core", "trainer/api"],
+    "ctl": ["base", "etcd", "store", "cluster", "controller", "controller/core", "trainer/api", "trainer/data"],
     "trainer/comm": ["base", "trainer/api"],
     "trainer/data": ["base", "store", "trainer/api", "kernels"],
     "trainer/nn": ["base", "kernels", "store", "trainer/api"],

@@ -18,6 +18,21 @@ ExitCode exit_code_of_store(int r)
     }
 }
 
+int exit_errno_of_named(int r)
+{
+    switch (r) {
+    case -ENOENT:
+    case -ENOTDIR:
+    case -EISDIR:
+    case -ELOOP:
+    case -ENAMETOOLONG:
+    case -EFBIG:
+        return -EINVAL;
+    default:
+        return r;
+    }
+}
+
 const char *exit_code_class(int code)
 {
     if (code < 0)

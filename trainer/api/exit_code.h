@@ -28,3 +28,7 @@ const char *exit_code_class(int code);
  * used by anybody. -ENOMEM: try again. All else, -EACCES too, is the store: rights and keys are mended
  * outside the job, and nothing of the job has to change for it. */
 ExitCode exit_code_of_store(int r);
+
+/* What a job names itself, its datasets, config and first weights, must be there and be something that can be read:
+ * -EINVAL where the fault is in what was named; all else as it is. */
+int exit_errno_of_named(int r);

@@ -88,8 +88,7 @@ int checksum_new(const char *algorithm, Checksum **ret, Error *err)
         return error_set(err, -ENOMEM, "out of memory");
     c->family = algorithms[i].family;
     if (!start(c, algorithms[i].evp_name))
-        return error_set(err, -ENOTSUP, "hash algorithm \"%.40s\" is not available here",
-                         algorithm);
+        return error_set(err, -EINVAL, "hash algorithm \"%.40s\" is not available here", algorithm);
     *ret = TAKE_PTR(c);
     return 0;
 }

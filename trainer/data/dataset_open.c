@@ -2,7 +2,7 @@
  * refuses what cannot be meant. See loader.h. */
 #include "base/log.h"
 #include "trainer/data/dataset.h"
-#include "trainer/data/npy.h"
+#include "trainer/data/dataset_shape.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,62 +14,11 @@ static const double STD_MIN = 0.3, STD_MAX = 3.0;
 
 enum {
     STD_SAMPLES = 32,
-    CLIP_TOKENS = 77,
-    EMPTY_TEXT_BYTES_MAX = 64 << 20,
-    DIM_MAX = 1 << 16,
 };
 
 /* How often this rank must use a sample on average that whole shards are fetched for: below half, it
  * would fetch more than twice what ranges do. */
 static const double USES_THAT_PAY = 0.5;
-
-static int read_empty_text(Dataset *d, const char *uri, Error *err)
-{
-    const char *slash = strrchr(uri, '/');
-    _cleanup_free_ char *folder =
-        slash ? strndup(uri, (size_t)(slash - uri) + (slash == uri)) : strdup(".");
-    _cleanup_(store_freep) Store *store = NULL;
-    _cleanup_free_ char *file = NULL;
-    size_t n_bytes;
-    if (!folder)
-        return error_set(err, -ENOMEM, "out of memory");
-    int r = store_open(folder, &store, err);
-    if (r == 0)
-        r = store_get(store, slash ? slash + 1 : uri, EMPTY_TEXT_BYTES_MAX, &file, &n_bytes, err);
-    if (r < 0)
-        return error_prefix(err, r, "data.empty_text");
-
-    MdsArray array;
-    r = npy_parse(uri, file, n_bytes, &array, err);
-    if (r < 0)
-        return error_prefix(err, r, "data.empty_text");
-    /* A batch of one is what a text encoder gives. */
-    int skip = array.n_dims == 3 && array.dims[0] == 1;
-    if (array.n_dims - skip != 2 || array.dims[skip] > DIM_MAX || array.dims[skip + 1] > DIM_MAX)
-        return error_set(err, -EINVAL, "data.empty_text: %s is not an array of tokens x dim", uri);
-    d->shape.text_tokens = (int)array.dims[skip];
-    d->shape.text_dim = (int)array.dims[skip + 1];
-    size_t n = (size_t)d->shape.text_tokens * (size_t)d->shape.text_dim;
-    d->empty_text = malloc(n * sizeof(float));
-    if (!d->empty_text)
-        return error_set(err, -ENOMEM, "out of memory");
-    return dataset_expand("data.empty_text:", uri, array.number, array.values, n, d->empty_text,
-                          err);
-}
-
-static int find_column(const Stream *stream, const char *key, const char *name, size_t *ret,
-                       Error *err)
-{
-    const MdsSchema *schema = index_schema(stream->index);
-    int column = mds_schema_find(schema, name, err);
-    if (column < 0)
-        return error_prefix(err, -EINVAL, "data.%s: %s", key, store_uri(stream->store));
-    if (schema->columns[column].kind != MDS_BYTES && schema->columns[column].kind != MDS_NDARRAY)
-        return error_set(err, -EINVAL, "data.%s: %s: column %s is %s; ndarray or bytes is needed",
-                         key, store_uri(stream->store), name, schema->columns[column].encoding);
-    *ret = (size_t)column;
-    return 0;
-}
 
 /* ---- what the cache is good for ---- */
 
@@ -151,9 +100,11 @@ static int open_stream(Dataset *d, const Job *job, const JobStream *from, Stream
     if (r == 0)
         r = index_open(stream->store, d->cache, &stream->index, err);
     if (r == 0)
-        r = find_column(stream, "latents", job->data.latents, &stream->latents, err);
+        r = dataset_find_column(index_schema(stream->index), store_uri(stream->store), "latents",
+                                job->data.latents, &stream->latents, err);
     if (r == 0)
-        r = find_column(stream, "text", job->data.text, &stream->text, err);
+        r = dataset_find_column(index_schema(stream->index), store_uri(stream->store), "text",
+                                job->data.text, &stream->text, err);
     if (r == 0)
         r = shards_new(stream->store, stream->index,
                        &(ShardsOptions){.cache = d->cache, .bell = d->bell, .budget = &d->budget},
@@ -168,86 +119,40 @@ static int open_stream(Dataset *d, const Job *job, const JobStream *from, Stream
     return 0;
 }
 
-static int learn_latents(Dataset *d, const MdsColumn *column, MdsField field, Error *err)
+/* What no encoding tells its first sample does. */
+static int learn_stream(Dataset *d, Stream *stream, Error *err)
 {
-    if (column->kind == MDS_NDARRAY) {
-        MdsArray array;
-        int r = mds_array_decode(column, field, &array, err);
-        if (r < 0)
-            return r;
-        if (array.n_dims != 3 || array.dims[0] > DIM_MAX || array.dims[1] > DIM_MAX ||
-            array.dims[2] > DIM_MAX)
-            return error_set(err, -EINVAL, "column %s: latents need three dimensions, C x H x W",
-                             column->name);
-        d->shape.channels = (int)array.dims[0];
-        d->shape.height = (int)array.dims[1];
-        d->shape.width = (int)array.dims[2];
-        return 0;
-    }
-    /* Raw bytes of 4 x side x side: a length fits either float16 or float32, never both. */
-    for (int side = 1; side <= 1024; side++)
-        if (field.n_bytes == (size_t)(4 * side * side) * 2 ||
-            field.n_bytes == (size_t)(4 * side * side) * 4) {
-            d->shape.channels = 4;
-            d->shape.height = d->shape.width = side;
-            return 0;
-        }
-    return error_set(err, -EINVAL,
-                     "column %s: %zu bytes are no 4 x N x N latents of float16 or "
-                     "float32",
-                     column->name, field.n_bytes);
-}
-
-static int learn_text(Dataset *d, const MdsColumn *column, MdsField field, Error *err)
-{
-    if (d->shape.text_dim > 0)
-        return 0; /* empty_text has told */
-    if (column->kind == MDS_NDARRAY) {
-        MdsArray array;
-        int r = mds_array_decode(column, field, &array, err);
-        if (r < 0)
-            return r;
-        if (array.n_dims != 2 || array.dims[0] > DIM_MAX || array.dims[1] > DIM_MAX)
-            return error_set(err, -EINVAL, "column %s: text needs two dimensions, tokens x dim",
-                             column->name);
-        d->shape.text_tokens = (int)array.dims[0];
-        d->shape.text_dim = (int)array.dims[1];
-        return 0;
-    }
-    static const int dims[] = {1024, 768}; /* of SD2's and SD1's text encoders */
-    for (size_t i = 0; i < ELEMENTSOF(dims); i++)
-        if (field.n_bytes == (size_t)(CLIP_TOKENS * dims[i]) * 2 ||
-            field.n_bytes == (size_t)(CLIP_TOKENS * dims[i]) * 4) {
-            d->shape.text_tokens = CLIP_TOKENS;
-            d->shape.text_dim = dims[i];
-            return 0;
-        }
-    return error_set(err, -EINVAL,
-                     "column %s: %zu bytes do not tell tokens x dim; data.empty_text "
-                     "would",
-                     column->name, field.n_bytes);
-}
-
-static int learn_shape(Dataset *d, Error *err)
-{
-    Stream *stream = &d->streams[0];
     const MdsSchema *schema = index_schema(stream->index);
+    const MdsColumn *latents = &schema->columns[stream->latents],
+                    *text = &schema->columns[stream->text];
     IndexPlace place;
     const void *bytes;
     size_t n_bytes;
     MdsField fields[MDS_COLUMNS_MAX];
-    int r = index_locate(stream->index, stream->latents, 0, &place, err);
+    int r = dataset_learn_latents(latents, NULL, &d->shape, err), known = r;
+    if (r >= 0)
+        r = dataset_learn_text(text, NULL, &d->shape, err);
+    if (r < 0 || (known && r))
+        return MIN(r, 0);
+    r = index_locate(stream->index, stream->latents, 0, &place, err);
     if (r == 0)
         r = shards_read(stream->shards, place, &bytes, &n_bytes, err);
     if (r == 0)
         r = mds_sample_split(schema, bytes, n_bytes, fields, err);
     if (r == 0)
-        r = learn_latents(d, &schema->columns[stream->latents], fields[stream->latents], err);
-    if (r == 0)
-        r = learn_text(d, &schema->columns[stream->text], fields[stream->text], err);
-    if (r < 0)
-        return error_prefix(err, r, "%s, first sample", store_uri(stream->store));
+        r = dataset_learn_latents(latents, &fields[stream->latents], &d->shape, err);
+    if (r >= 0)
+        r = dataset_learn_text(text, &fields[stream->text], &d->shape, err);
+    return r < 0 ? error_prefix(err, r, "first sample") : 0;
+}
 
+static int learn_shape(Dataset *d, Error *err)
+{
+    for (size_t i = 0; i < d->n_streams; i++) {
+        int r = learn_stream(d, &d->streams[i], err);
+        if (r < 0)
+            return error_prefix(err, r, "data.streams[%zu]: %s", i, store_uri(d->streams[i].store));
+    }
     d->n_latents = (size_t)d->shape.channels * (size_t)d->shape.height * (size_t)d->shape.width;
     d->n_text = (size_t)d->shape.text_tokens * (size_t)d->shape.text_dim;
     d->planes = malloc(d->n_latents * sizeof(float));
@@ -347,7 +252,8 @@ int dataset_open(const Job *job, Dataset **ret, Error *err)
     if (job->data.cache_dir)
         r = cache_new(job->data.cache_dir, (uint64_t)MAX(job->data.cache_bytes, 0), &d->cache, err);
     if (r == 0 && job->data.empty_text_uri)
-        r = read_empty_text(d, job->data.empty_text_uri, err);
+        r = dataset_read_empty_text(job->data.empty_text_uri, &d->shape, &d->empty_text,
+                                    &d->empty_text_hash, err);
     else if (r == 0 && job->train.caption_drop > 0)
         r = error_set(err, -EINVAL, "data.empty_text: missing, train.caption_drop is %g",
                       job->train.caption_drop);

@@ -65,6 +65,10 @@ int index_make(Store *store, bool sample_hashes, IndexProgress progress, void *c
  * or stale. cache may be NULL; then the dataset's own folder must be writable, or have one, or be on
  * S3: the copy then has no name and goes with the Index. */
 int index_open(Store *store, Cache *cache, Index **ret, Error *err);
+/* For who looks at a dataset without an index: how long its index.json is, and its hash, which a large
+ * one's INDEX_ORIGIN tells where it is there. -EINVAL: there is none. */
+int index_head(Store *store, uint64_t *ret_bytes, Error *err);
+int index_find_source(Store *store, Hash *ret, Error *err);
 /* What the cache calls the copy. */
 const char *index_cache_name(Store *store, const char *version, char ret[CACHE_NAME_MAX + 1]);
 /* The file alone; source, if not NULL, is the hash that its index.json must have. */

@@ -21,8 +21,9 @@ typedef struct Bytes { /* bytes that grow */
 
 typedef struct Build {
     Store *store;
-    MdsEntry common;   /* the first entry: all others share its columns, hashes, compression */
-    size_t hash_bytes; /* of one file's digests */
+    const char *source; /* its index.json, for texts */
+    MdsEntry common;    /* the first entry: all others share its columns, hashes, compression */
+    size_t hash_bytes;  /* of one file's digests */
     uint64_t n_shards, n_samples;
     Bytes first, records, names;
     Bytes bits[MDS_COLUMNS_MAX]; /* one bit a sample: its payload is not empty */
@@ -74,35 +75,6 @@ static bool may_be_missing(const MdsColumn *column)
     return column->size == 0 && (column->kind == MDS_BYTES || column->kind == MDS_NDARRAY);
 }
 
-static bool columns_equal(const MdsSchema *a, const MdsSchema *b)
-{
-    if (a->n_columns != b->n_columns)
-        return false;
-    for (size_t i = 0; i < a->n_columns; i++)
-        if (strcmp(a->columns[i].name, b->columns[i].name) != 0 ||
-            strcmp(a->columns[i].encoding, b->columns[i].encoding) != 0)
-            return false;
-    return true;
-}
-
-static int check_common(Build *b, size_t shard, const MdsEntry *entry, Error *err)
-{
-    const char *what = NULL;
-    if (!columns_equal(&b->common.schema, &entry->schema))
-        what = "columns";
-    else if (strcmp(b->common.compression, entry->compression) != 0)
-        what = "compression";
-    else if (b->common.n_hashes != entry->n_hashes ||
-             memcmp(b->common.hashes, entry->hashes, sizeof(entry->hashes)) != 0)
-        what = "hashes";
-    if (what)
-        return error_set(err, -EINVAL,
-                         "%s/index.json: shards[%zu]: its %s are not the first "
-                         "shard's; such datasets must be given as two streams",
-                         store_uri(b->store), shard, what);
-    return 0;
-}
-
 static int add_entry(void *context, size_t shard, const MdsEntry *entry, Error *err)
 {
     Build *b = context;
@@ -113,7 +85,7 @@ static int add_entry(void *context, size_t shard, const MdsEntry *entry, Error *
         for (size_t i = 0; i < entry->schema.n_columns; i++)
             b->scan |= may_be_missing(&entry->schema.columns[i]);
     } else {
-        int r = check_common(b, shard, entry, err);
+        int r = mds_entry_agrees(&b->common, entry, b->source, shard, err);
         if (r < 0)
             return r;
     }
@@ -372,6 +344,7 @@ static int build(Build *b, const char *text, size_t n_bytes, IndexProgress progr
 {
     char name[512];
     (void)snprintf(name, sizeof(name), "%.480s/index.json", store_uri(b->store));
+    b->source = name;
     int r = mds_index_walk(name, text, n_bytes, add_entry, b, err);
     if (r < 0)
         return r;
@@ -398,7 +371,8 @@ int index_build(Store *store, bool sample_hashes, IndexProgress progress, void *
     size_t n_bytes;
     int r = store_get(store, "index.json", SIZE_MAX / 2, &text, &n_bytes, err);
     if (r == -ENOENT)
-        return error_set(err, r, "%s holds no MDS dataset: it has no index.json", store_uri(store));
+        return error_set(err, -EINVAL, "%s holds no MDS dataset: it has no index.json",
+                         store_uri(store));
     if (r < 0)
         return r;
 

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "trainer/api/exit_code.h"
 #include "trainer/data/index.h"
 #include "trainer/data/index_origin.h"
 
@@ -21,8 +22,9 @@ enum {
 static int no_dataset(Store *store, int r, Error *err)
 {
     if (r != -ENOENT)
-        return r;
-    return error_set(err, r, "%s holds no MDS dataset: it has no index.json", store_uri(store));
+        return exit_errno_of_named(r);
+    return error_set(err, -EINVAL, "%s holds no MDS dataset: it has no index.json",
+                     store_uri(store));
 }
 
 /* ---- where it is kept ---- */
@@ -189,6 +191,18 @@ static int find_source(Store *store, const char *version, Hash *ret, Error *err)
         return r;
     r = hash_file(fd, n_source, ret);
     return r < 0 ? error_errno(err, r, "cannot hash %s/index.json", store_uri(store)) : 0;
+}
+
+int index_head(Store *store, uint64_t *ret_bytes, Error *err)
+{
+    return no_dataset(store, store_head(store, "index.json", ret_bytes, err), err);
+}
+
+int index_find_source(Store *store, Hash *ret, Error *err)
+{
+    char version[STORE_VERSION_MAX];
+    int r = no_dataset(store, store_version(store, "index.json", version, err), err);
+    return r < 0 ? r : find_source(store, version, ret, err);
 }
 
 static int put_bytes(Copy *copy, const char *bytes, size_t n_bytes, Index **ret, Error *err)

@@ -19,17 +19,12 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "trainer/api/job.h"
+#include "trainer/api/shapes.h"
 #include "trainer/data/order.h"
 
 /* ---- dataset: all streams of a job, by their compact indices ---- */
 
 typedef struct Dataset Dataset;
-
-typedef struct DatasetShape {
-    int channels, height, width; /* of the latents, usually 4, H, W */
-    int text_tokens, text_dim;
-} DatasetShape;
 
 /* Maps each stream's compact index (building it from index.json beside it, or in cache_dir, when
  * missing or stale), reads one sample to learn the shapes, checks that streams agree, reads

@@ -115,7 +115,7 @@ int mds_column_init(const char *name, const char *encoding, MdsColumn *ret, Erro
     memcpy(column.encoding, encoding, strlen(encoding) + 1);
 
     if (strcmp(encoding, "pkl") == 0)
-        return error_set(err, -ENOTSUP,
+        return error_set(err, -EINVAL,
                          "column %s: encoding pkl is refused, reading it would run code", name);
     if (strncmp(encoding, "ndarray", 7) == 0 && (encoding[7] == '\0' || encoding[7] == ':')) {
         if (init_ndarray(encoding + 7 + (encoding[7] == ':'), &column) < 0)
@@ -131,7 +131,7 @@ int mds_column_init(const char *name, const char *encoding, MdsColumn *ret, Erro
         column.number = strcmp(encoding, "int") == 0 ? MDS_INT64 : mds_number_find(encoding);
         column.size = (uint32_t)mds_number_size(column.number);
         if (column.number == MDS_NUMBER_NONE)
-            return error_set(err, -ENOTSUP, "column %s: encoding \"%s\" is not known", name,
+            return error_set(err, -EINVAL, "column %s: encoding \"%s\" is not known", name,
                              encoding);
     }
     *ret = column;

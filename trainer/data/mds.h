@@ -8,8 +8,8 @@
  *
  * Ownership: schemas and arrays are values; fields and decoded arrays point into the sample.
  * Units:     bytes, elements.
- * Errors:    -EINVAL a column that cannot be; -EBADMSG a sample that contradicts itself, naming the
- *            column (callers put file and sample in front); -ENOTSUP pkl and unknown encodings.
+ * Errors:    -EINVAL a column that cannot be, pkl and unknown encodings among them; -EBADMSG a sample that
+ *            contradicts itself, naming the column (callers put file and sample in front).
  * Threads:   any; no state.
  * Source:    mosaicml/streaming 0.13.0, streaming/base/format/mds.
  */

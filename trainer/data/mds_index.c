@@ -234,3 +234,33 @@ int mds_index_walk(const char *source, const char *text, size_t n_bytes, MdsEntr
                                        : "version: missing");
     return 0;
 }
+
+static bool columns_equal(const MdsSchema *a, const MdsSchema *b)
+{
+    if (a->n_columns != b->n_columns)
+        return false;
+    for (size_t i = 0; i < a->n_columns; i++)
+        if (strcmp(a->columns[i].name, b->columns[i].name) != 0 ||
+            strcmp(a->columns[i].encoding, b->columns[i].encoding) != 0)
+            return false;
+    return true;
+}
+
+int mds_entry_agrees(const MdsEntry *first, const MdsEntry *entry, const char *source, size_t shard,
+                     Error *err)
+{
+    const char *what = NULL;
+    if (!columns_equal(&first->schema, &entry->schema))
+        what = "columns";
+    else if (strcmp(first->compression, entry->compression) != 0)
+        what = "compression";
+    else if (first->n_hashes != entry->n_hashes ||
+             memcmp(first->hashes, entry->hashes, sizeof(entry->hashes)) != 0)
+        what = "hashes";
+    if (!what)
+        return 0;
+    return error_set(err, -EINVAL,
+                     "%s: shards[%zu]: its %s are not the first shard's; such datasets must be "
+                     "given as two streams",
+                     source, shard, what);
+}

@@ -5,7 +5,7 @@
  *
  * Ownership: entries are values, valid during the handler's call.
  * Units:     bytes, samples.
- * Errors:    -EINVAL or -ENOTSUP naming the source, the shard and the key; what the handler
+ * Errors:    -EINVAL naming the source, the shard and the key; what the handler
  *            returns.
  * Threads:   any; no state.
  * Source:    mosaicml/streaming 0.13.0, index.json version 2.
@@ -32,6 +32,10 @@ typedef struct MdsEntry {
     uint64_t n_samples;
     MdsFile raw, zip; /* zip.basename is "" when not compressed */
 } MdsEntry;
+
+/* Whether a shard has the first one's columns, compression and hashes, as those of one stream must. */
+int mds_entry_agrees(const MdsEntry *first, const MdsEntry *entry, const char *source, size_t shard,
+                     Error *err);
 
 typedef int (*MdsEntryHandler)(void *context, size_t shard, const MdsEntry *entry, Error *err);
 

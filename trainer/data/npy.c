@@ -60,9 +60,9 @@ static int parse_header(const char *source, const char *header, MdsArray *array,
         if (strncmp(descr + 1, types[i].descr, 3) == 0 && descr[4] == '\'')
             array->number = types[i].number;
     if (array->number == MDS_NUMBER_NONE)
-        return error_set(err, -ENOTSUP, "%s: descr %.12s is not supported", source, descr);
+        return error_set(err, -EINVAL, "%s: descr %.12s is not supported", source, descr);
     if (strncmp(fortran, "False", 5) != 0)
-        return error_set(err, -ENOTSUP, "%s: fortran_order must be False", source);
+        return error_set(err, -EINVAL, "%s: fortran_order must be False", source);
     if (parse_shape(value_of(header, "shape"), array) < 0)
         return error_set(err, -EINVAL, "%s: its shape is broken or has more than %d dimensions",
                          source, MDS_DIMS_MAX);
@@ -75,7 +75,7 @@ int npy_parse(const char *source, const void *data, size_t n_bytes, MdsArray *re
     if (n_bytes < 12 || memcmp(p, "\x93NUMPY", 6) != 0)
         return error_set(err, -EINVAL, "%s is not a .npy file", source);
     if (p[6] < 1 || p[6] > 3)
-        return error_set(err, -ENOTSUP, "%s: format version %d is not known", source, p[6]);
+        return error_set(err, -EINVAL, "%s: format version %d is not known", source, p[6]);
 
     size_t prefix = p[6] == 1 ? 10 : 12;
     uint32_t length = 0;

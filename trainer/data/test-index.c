@@ -297,7 +297,7 @@ static void bad_index_json_is_refused_by_name(void **state)
     Index *index;
     char path[PATH_MAX];
     assert_good(store_open(scratch_path(&scratch, "nothing", path), &store, &err), err);
-    assert_int_equal(index_open(store, NULL, &index, &err), -ENOENT);
+    assert_int_equal(index_open(store, NULL, &index, &err), -EINVAL);
     assert_names(err, "holds no MDS dataset");
     store_free(store);
     scratch_remove(&scratch);

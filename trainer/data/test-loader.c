@@ -97,7 +97,7 @@ static void bad_jobs_are_refused_by_name(void **state)
     char missing[PATH_MAX];
 
     f.job.data.streams[0].uri = scratch_path(&f.scratch, "nowhere", missing);
-    open_refused(&f, -ENOENT, "data.streams[0]", "nowhere holds no MDS dataset");
+    open_refused(&f, -EINVAL, "data.streams[0]", "nowhere holds no MDS dataset");
     f.job.data.streams[0].uri = f.folders[0];
     f.job.data.latents = (char *)(uintptr_t) "latents_256";
     open_refused(&f, -EINVAL, "data.latents", "there are caption, latents, text");
@@ -105,10 +105,10 @@ static void bad_jobs_are_refused_by_name(void **state)
     open_refused(&f, -EINVAL, "data.latents", "column caption is str");
     f.job.data.latents = (char *)(uintptr_t) "latents";
     f.job.data.text = (char *)(uintptr_t) "latents";
-    open_refused(&f, -EBADMSG, "column latents", "4x6x3, 5x7 is wanted");
+    open_refused(&f, -EINVAL, "column latents", "text needs two dimensions");
     f.job.data.text = (char *)(uintptr_t) "text";
     f.job.data.empty_text_uri = scratch_path(&f.scratch, "none.npy", missing);
-    open_refused(&f, -ENOENT, "data.empty_text", "none.npy");
+    open_refused(&f, -EINVAL, "data.empty_text", "none.npy");
     f.job.data.empty_text_uri = NULL;
     open_refused(&f, -EINVAL, "data.empty_text: missing", "train.caption_drop is 0.1");
     f.job.train.caption_drop = 0;
@@ -122,7 +122,7 @@ static void bad_jobs_are_refused_by_name(void **state)
     other.latents = "ndarray:float16:4,3,6";
     other.height = 3, other.width = 6;
     add_stream(&f, &other, 1);
-    open_refused(&f, -EBADMSG, "data.streams[1]", "4x3x6, 4x6x3 is wanted");
+    open_refused(&f, -EINVAL, "data.streams[1]", "4x3x6, but those of data.streams[0] are 4x6x3");
     scratch_remove(&f.scratch);
 
     /* Raw latents of a VAE, or ones scaled twice. */

@@ -76,7 +76,7 @@ static void wrong_objects_are_named(void **state)
     f.job.data.streams[0].uri = uri;
     f.job.data.cache_dir = f.cache;
     f.job.data.cache_bytes = 1 << 20;
-    assert_int_equal(dataset_open(&f.job, &dataset, &err), -ENOENT);
+    assert_int_equal(dataset_open(&f.job, &dataset, &err), -EINVAL);
     assert_names(err, "other holds no MDS dataset");
 
     _cleanup_(store_freep) Store *store = NULL;

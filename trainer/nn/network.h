@@ -8,8 +8,7 @@
  * memory.
  * Units:     latents NHWC in the device's compute type; timesteps int32; text
  * [grain][tokens][dim] compute type.
- * Errors:    -EINVAL for shapes that the config can't take (odd sizes at a downsampler, ...),
- * -ENOMEM.
+ * Errors:    -EINVAL for shapes that the config can't take (shapes_check() says which), -ENOMEM.
  * Threads:   the device's.
  */
 #pragma once
