@@ -233,12 +233,18 @@ static int fill_facts(Session *s, Error *err)
     return identify(s, &s->facts.job_identity, err);
 }
 
+static CommKey key_of(const Session *s)
+{
+    return (CommKey){.generation = s->generation, .secret = s->secret};
+}
+
 /* Rank 0 of several opens the store that the others will find the comm through. */
 static int open_rendezvous(Session *s, const char *bind_address, Error *err)
 {
     if (s->rank != 0 || s->world_size == 1)
         return 0;
-    int r = rendezvous_new(bind_address, s->world_size, &s->rendezvous, err);
+    const CommKey key = key_of(s);
+    int r = rendezvous_new(bind_address, s->world_size, &key, &s->rendezvous, err);
     if (r < 0)
         return r;
     return 0;
@@ -253,6 +259,7 @@ int session_open(Host *host, const SessionAssignment *a, Session **ret, ExitCode
         return error_set(err, -ENOMEM, "out of memory");
     s->host = host;
     s->generation = a->generation;
+    s->secret = a->secret;
     s->rank = a->rank;
     s->world_size = a->world_size;
 
@@ -319,6 +326,7 @@ static int open_comms(Session *s, const char *address, const char *bind_address,
                            .rendezvous = address,
                            .prefix = prefix,
                            .bind_address = bind_address,
+                           .key = key_of(s),
                            .connect_usec = CONNECT_SEC * USEC_PER_SEC,
                            .timeout_usec = COLLECTIVE_SEC * USEC_PER_SEC,
                            .unmet = &s->unmet};
@@ -425,6 +433,9 @@ int session_join(Session *s, const char *address, const char *bind_address, Exit
     if (r < 0)
         return r;
     s->rendezvous = rendezvous_free(s->rendezvous); /* everybody is connected */
+    if (s->secret)
+        explicit_bzero(s->secret, COMM_SECRET_BYTES);
+    s->secret = NULL;
 
     *ret_exit = EXIT_RETRY;
     r = open_writer(s, err);

@@ -29,6 +29,7 @@ typedef struct SessionAssignment {
     const Hash *resume_hash; /* NULL: not checked */
     bool find_resume; /* nobody knows it: the newest own checkpoint that verifies; none: step 0 */
     const char *bind_address;
+    uint8_t *secret; /* COMM_SECRET_BYTES of the world's; wiped once all are joined; NULL: none */
 } SessionAssignment;
 
 typedef struct Session {
@@ -53,6 +54,7 @@ typedef struct Session {
     float *gradients;
     CheckpointFacts facts;
 
+    uint8_t *secret;        /* borrowed; wiped by session_join() */
     Rendezvous *rendezvous; /* rank 0 of several */
     Comm *train, *reports;
     int unmet; /* 1 + the rank that joining did not meet; 0: none */

@@ -23,13 +23,20 @@ typedef struct Comm Comm;
 typedef enum CommType { COMM_I32, COMM_I64, COMM_U32, COMM_F32 } CommType;
 typedef enum CommOp { COMM_SUM, COMM_MAX } CommOp; /* MAX: COMM_U32 only; integer sums wrap */
 
+/* What all ranks of a world know, and nobody else. */
+enum { COMM_SECRET_BYTES = 32 };
+typedef struct CommKey {
+    int64_t generation;
+    const uint8_t *secret; /* NULL: none, then a connection proves nothing but that it is meant */
+} CommKey;
+
 typedef struct CommOptions {
     int rank, size;
     const char *rendezvous;   /* "host:port" of rank 0's rendezvous store */
     const char *prefix;       /* keeps comms apart on one store: "g3/train", "g3/report" */
     const char *bind_address; /* this node's own address */
-    uint64_t connect_usec;    /* bound of opening; a peer that vanishes in the middle of it costs up
-                                 to half as much again */
+    CommKey key;              /* borrowed until the comm is open */
+    uint64_t connect_usec;    /* bound of opening */
     uint64_t timeout_usec;    /* bound of each call */
     int *unmet;               /* when opening fails because of a rank: 1 + that rank; may be NULL */
 } CommOptions;
@@ -67,8 +74,11 @@ void comm_abort(Comm *comm);
 typedef struct Rendezvous Rendezvous;
 
 /* Listens on bind_address at a free port and serves from a thread of its own until freed. Holds at
- * most 4 world_size^2 + 1024 keys with values up to 64 KiB; connections are bounded too. */
-int rendezvous_new(const char *bind_address, int world_size, Rendezvous **ret, Error *err);
+ * most 4 world_size^2 + 1024 keys with values up to 64 KiB. Connections are bounded; one that does not
+ * prove within 2 s that it is of the world is dropped, and such ones take no other's place. key: its
+ * secret is copied, and wiped at the end. */
+int rendezvous_new(const char *bind_address, int world_size, const CommKey *key, Rendezvous **ret,
+                   Error *err);
 Rendezvous *rendezvous_free(Rendezvous *rendezvous);
 DEFINE_CLEANUP(Rendezvous, rendezvous_free)
 const char *rendezvous_address(const Rendezvous *rendezvous); /* "host:port" */

@@ -10,6 +10,7 @@
 #include "trainer/comm/combine.h"
 #include "trainer/comm/comm_backend.h"
 #include "trainer/comm/gloo_shim.h"
+#include "trainer/comm/meet.h"
 #include "trainer/comm/rendezvous_client.h"
 #include "trainer/comm/rendezvous_wire.h"
 
@@ -397,73 +398,66 @@ static int key_of(const CommOptions *options, int rank, char ret[RENDEZVOUS_KEY_
     return 0;
 }
 
-/* Publishes where this rank listens: size addresses of equal length, the own one empty. */
-static int publish(const CommOptions *options, GlooMesh *mesh, uint64_t deadline_usec,
-                   size_t *ret_address_bytes, Error *err)
-{
-    size_t size = (size_t)options->size, address_bytes = 0;
-    _cleanup_free_ char *all = calloc(size, GLOO_ADDRESS_MAX);
-    if (!all)
-        return error_set(err, -ENOMEM, "comm %s: out of memory", options->prefix);
-    for (int peer = 0; peer < options->size; peer++) {
-        if (peer == options->rank)
-            continue;
-        char address[GLOO_ADDRESS_MAX];
-        int r = gloo_mesh_address(mesh, peer, address, &address_bytes, err);
-        if (r < 0)
-            return r;
-        memcpy(all + (size_t)peer * address_bytes, address, address_bytes);
-    }
-    char key[RENDEZVOUS_KEY_MAX + 1];
-    int r = key_of(options, options->rank, key, err);
-    if (r < 0)
-        return r;
-    *ret_address_bytes = address_bytes;
-    return rendezvous_set(options->rendezvous, key, all, size * address_bytes, deadline_usec, err);
-}
-
 static void blame_peer(const CommOptions *options, int peer)
 {
     if (options->unmet)
         *options->unmet = 1 + peer;
 }
 
+/* Says where this rank listens. */
+static int publish(const CommOptions *options, const Meeting *meeting, uint64_t deadline_usec,
+                   Error *err)
+{
+    char key[RENDEZVOUS_KEY_MAX + 1];
+    const char *address = meeting_address(meeting);
+    int r = key_of(options, options->rank, key, err);
+    if (r < 0)
+        return r;
+    r = rendezvous_set(options->rendezvous, &options->key, key, address, strlen(address),
+                       deadline_usec, err);
+    if (r < 0 && options->rank != 0)
+        blame_peer(options, 0); /* whose store it is */
+    return r;
+}
+
+/* Asks where a lower rank listens. */
+static int find_peer(const CommOptions *options, Meeting *meeting, int peer, uint64_t deadline_usec,
+                     Error *err)
+{
+    char key[RENDEZVOUS_KEY_MAX + 1], address[ADDRESS_MAX];
+    size_t n = 0;
+    int r = key_of(options, peer, key, err);
+    if (r >= 0)
+        r = rendezvous_get(options->rendezvous, &options->key, key, address, sizeof(address) - 1,
+                           &n, deadline_usec, err);
+    if (r < 0)
+        return r;
+    address[n] = '\0';
+    return meeting_call(meeting, peer, address, err);
+}
+
 static int connect_peers(const CommOptions *options, GlooMesh *mesh, uint64_t deadline_usec,
                          Error *err)
 {
-    size_t address_bytes = 0, n = 0;
-    int r = publish(options, mesh, deadline_usec, &address_bytes, err);
+    _cleanup_(meeting_freep) Meeting *meeting = NULL;
+    int r = meeting_open(options, &meeting, err);
+    if (r >= 0)
+        r = publish(options, meeting, deadline_usec, err);
+    if (r < 0)
+        return r;
+    int peer = 0;
+    for (; peer < options->rank && r >= 0; peer += r >= 0)
+        r = find_peer(options, meeting, peer, deadline_usec, err);
+    if (r >= 0)
+        r = meeting_hold(meeting, deadline_usec, &peer, err);
     if (r < 0) {
-        if (options->rank != 0)
-            blame_peer(options, 0); /* whose store it is */
+        blame_peer(options, peer);
         return r;
     }
-    _cleanup_free_ char *all = malloc(RENDEZVOUS_VALUE_MAX);
-    if (!all)
-        return error_set(err, -ENOMEM, "out of memory");
-    for (int peer = 0; peer < options->size; peer++) {
-        char key[RENDEZVOUS_KEY_MAX + 1];
-        if (peer == options->rank)
-            continue;
-        r = key_of(options, peer, key, err);
-        if (r >= 0)
-            r = rendezvous_get(options->rendezvous, key, all, RENDEZVOUS_VALUE_MAX, &n,
-                               deadline_usec, err);
-        if (r < 0) {
-            blame_peer(options, peer);
-            return r;
-        }
-        if (n != (size_t)options->size * address_bytes)
-            return error_set(err, -EPROTO, "rank %d published %zu bytes instead of %zu", peer, n,
-                             (size_t)options->size * address_bytes);
-        r = gloo_mesh_connect(mesh, peer, all + (size_t)options->rank * address_bytes,
-                              address_bytes, err);
-        if (r < 0) {
-            blame_peer(options, peer);
-            return r;
-        }
-    }
-    return 0;
+    for (peer = 0; peer < options->size && r >= 0; peer++)
+        if (peer != options->rank)
+            r = gloo_mesh_adopt(mesh, peer, meeting_take(meeting, peer), err);
+    return r;
 }
 
 int comm_open_gloo(const CommOptions *options, Comm **ret, Error *err)
@@ -485,8 +479,7 @@ int comm_open_gloo(const CommOptions *options, Comm **ret, Error *err)
     gloo->scratch = malloc(SCRATCH_BYTES);
     if (!gloo->scratch)
         return error_set(err, -ENOMEM, "comm %s: out of memory", options->prefix);
-    int r = gloo_mesh_new(options->rank, options->size, options->bind_address,
-                          options->connect_usec / 2, &gloo->mesh, err);
+    int r = gloo_mesh_new(options->rank, options->size, &gloo->mesh, err);
     if (r >= 0)
         r = connect_peers(options, gloo->mesh, deadline_usec, err);
     if (r < 0)

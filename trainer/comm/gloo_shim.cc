@@ -17,14 +17,20 @@
 #include <thread>
 #include <vector>
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <gloo/common/error.h>
 #include <gloo/context.h>
 #include <gloo/transport/context.h>
 #include <gloo/transport/pair.h>
+#include <gloo/transport/tcp/address.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/timerfd.h>
 
 extern "C" {
@@ -41,6 +47,8 @@ namespace tcp = gloo::transport::tcp;
 constexpr milliseconds tick_period(20);
 /* Longer than any deadline: Gloo's own timeout would close every connection of the mesh. */
 constexpr milliseconds far_away(std::chrono::hours(24));
+/* Of which Gloo waits five times for a pair to connect, with this process. */
+constexpr milliseconds pair_timeout(2000);
 constexpr uint64_t sentinel_slot = UINT64_MAX;
 
 /* While it is armed, Gloo's loop turns every 200 us. Connecting and closing wait for turns of the
@@ -149,19 +157,77 @@ class Poster : public tcp::Handler
     std::atomic<bool> pending_{false};
 };
 
+/* Gloo makes its connections itself, and of those that call the port of a pair it takes the first, whoever that is.
+ * It has no door for a connection that stands and is proven. So each pair is first connected with this process, over
+ * loopback, and then the socket under its descriptor is exchanged. */
+class Door
+{
+  public:
+    Door() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))
+    {
+        here_.sin_family = AF_INET;
+        here_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t n = sizeof(here_);
+        if (fd_ < 0 || bind(fd_, reinterpret_cast<sockaddr *>(&here_), n) < 0 ||
+            listen(fd_, 16) < 0 || getsockname(fd_, reinterpret_cast<sockaddr *>(&here_), &n) < 0)
+            throw std::system_error(errno, std::system_category(), "a port at loopback");
+    }
+    ~Door() { (void)fd_close(fd_); }
+    Door(const Door &) = delete;
+    Door &operator=(const Door &) = delete;
+
+    std::vector<char> address() const
+    {
+        return tcp::Address(reinterpret_cast<const sockaddr *>(&here_), sizeof(here_)).bytes();
+    }
+    /* The near end of the connection that came from there; others of this machine may call, too. */
+    int accept_from(const sockaddr_in &from)
+    {
+        for (int strangers = 0; strangers < 1000; strangers++) {
+            sockaddr_in peer = {};
+            socklen_t n = sizeof(peer);
+            int fd = accept4(fd_, reinterpret_cast<sockaddr *>(&peer), &n, SOCK_CLOEXEC);
+            if (fd >= 0 && same(peer, from))
+                return fd;
+            (void)fd_close(fd);
+        }
+        throw std::runtime_error("strangers crowd a port at loopback");
+    }
+    /* This process' descriptor of the far end. */
+    int find_far_end(const sockaddr_in &from) const
+    {
+        std::unique_ptr<DIR, int (*)(DIR *)> dir(opendir("/proc/self/fd"), closedir);
+        while (const dirent *entry = dir ? readdir(dir.get()) : nullptr) {
+            sockaddr_in own = {}, peer = {};
+            socklen_t n_own = sizeof(own), n_peer = sizeof(peer);
+            int fd = atoi(entry->d_name);
+            if (getsockname(fd, reinterpret_cast<sockaddr *>(&own), &n_own) == 0 &&
+                getpeername(fd, reinterpret_cast<sockaddr *>(&peer), &n_peer) == 0 &&
+                same(own, from) && same(peer, here_))
+                return fd;
+        }
+        throw std::runtime_error("a connection of ours is not among /proc/self/fd");
+    }
+
+  private:
+    static bool same(const sockaddr_in &a, const sockaddr_in &b)
+    {
+        return a.sin_family == AF_INET && b.sin_family == AF_INET && a.sin_port == b.sin_port &&
+               a.sin_addr.s_addr == b.sin_addr.s_addr;
+    }
+    int fd_;
+    sockaddr_in here_ = {};
+};
+
 struct MeshContext : gloo::Context {
-    MeshContext(int own_rank, int world_size, std::shared_ptr<gloo::transport::Device> device,
-                milliseconds timeout)
+    MeshContext(int own_rank, int world_size, std::shared_ptr<gloo::transport::Device> device)
         : gloo::Context(own_rank, world_size)
     {
         device_ = std::move(device);
         transportContext_ = device_->createContext(own_rank, world_size);
-        transportContext_->setTimeout(timeout);
-        for (int peer = 0; peer < world_size; peer++)
-            if (peer != own_rank)
-                transportContext_->createPair(peer);
+        transportContext_->setTimeout(pair_timeout);
     }
-    gloo::transport::Pair &pair(int peer) { return *getPair(peer); }
+    gloo::transport::Pair &begin_pair(int peer) { return *transportContext_->createPair(peer); }
 };
 
 } // namespace
@@ -170,6 +236,7 @@ struct GlooMesh {
     std::unique_ptr<FastLoop> fast;
     std::unique_ptr<Poster> poster;
     std::shared_ptr<tcp::Device> device;
+    std::unique_ptr<Door> door;
     std::unique_ptr<MeshContext> context;
     std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> sentinels;
     std::atomic<bool> aborted{false};
@@ -251,18 +318,17 @@ template <typename Body> static int guarded(Error *err, const char *what, int pe
     }
 }
 
-int gloo_mesh_new(int rank, int size, const char *host, uint64_t pair_timeout_usec, GlooMesh **ret,
-                  Error *err)
+int gloo_mesh_new(int rank, int size, GlooMesh **ret, Error *err)
 {
-    return guarded(err, "gloo: listening as", rank, [&] {
+    return guarded(err, "gloo: beginning as", rank, [&] {
         auto mesh = std::make_unique<GlooMesh>();
-        tcp::attr attr(host);
+        /* Of two addresses Gloo has the higher one call: that is its pairs', not the door's. */
+        tcp::attr attr("127.0.0.2");
         mesh->device = std::dynamic_pointer_cast<tcp::Device>(tcp::CreateDevice(attr));
         mesh->fast = std::make_unique<FastLoop>(*mesh->device);
         mesh->poster = std::make_unique<Poster>(*mesh->device);
-        /* Gloo waits five times what it is told for a peer to connect. */
-        auto timeout = milliseconds(pair_timeout_usec / 1000 / 5 + 1);
-        mesh->context = std::make_unique<MeshContext>(rank, size, mesh->device, timeout);
+        mesh->door = std::make_unique<Door>();
+        mesh->context = std::make_unique<MeshContext>(rank, size, mesh->device);
         mesh->sentinels.resize(size);
         mesh->ticker = std::thread(&GlooMesh::tick, mesh.get());
         *ret = mesh.release();
@@ -279,27 +345,40 @@ GlooMesh *gloo_mesh_free(GlooMesh *mesh)
     return nullptr;
 }
 
-int gloo_mesh_address(GlooMesh *mesh, int peer, char ret[GLOO_ADDRESS_MAX], size_t *ret_bytes,
-                      Error *err)
+/* Nothing is read or written between the two ends of the old connection, so that Gloo's thread has no event of it
+ * when it goes. */
+static void exchange(GlooMesh *mesh, gloo::transport::Pair &pair, int fd)
 {
-    return guarded(err, "gloo: address for", peer, [&] {
-        std::vector<char> bytes = mesh->context->pair(peer).address().bytes();
-        assert(bytes.size() <= GLOO_ADDRESS_MAX);
-        std::copy(bytes.begin(), bytes.end(), ret);
-        *ret_bytes = bytes.size();
-        return 0;
-    });
+    auto &address = dynamic_cast<const tcp::Address &>(pair.address());
+    auto local = reinterpret_cast<const sockaddr_in &>(address.getSockaddr());
+    auto &handler = dynamic_cast<tcp::Handler &>(pair);
+    int near = mesh->door->accept_from(local);
+    int far = mesh->door->find_far_end(local), one = 1;
+    int r = fcntl(fd, F_SETFL, O_NONBLOCK);
+    if (r >= 0)
+        r = setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (r >= 0)
+        r = dup3(fd, far, O_CLOEXEC);
+    int e = errno;
+    (void)fd_close(near);
+    if (r < 0)
+        throw std::system_error(e, std::system_category(), "exchanging a socket");
+    mesh->device->registerDescriptor(far, EPOLLIN, &handler);
 }
 
-int gloo_mesh_connect(GlooMesh *mesh, int peer, const char *address, size_t n_bytes, Error *err)
+int gloo_mesh_adopt(GlooMesh *mesh, int peer, int fd, Error *err)
 {
-    return guarded(err, "gloo: connecting to", peer, [&] {
+    int r = guarded(err, "gloo: taking the connection to", peer, [&] {
         mesh->fast->arm(true);
-        mesh->context->pair(peer).connect(std::vector<char>(address, address + n_bytes));
+        auto &pair = mesh->context->begin_pair(peer);
+        pair.connect(mesh->door->address());
+        exchange(mesh, pair, fd);
         mesh->fast->arm(false);
         mesh->post_sentinel(peer);
         return 0;
     });
+    (void)fd_close(fd); /* Gloo has a descriptor of its own */
+    return r;
 }
 
 void gloo_mesh_abort(GlooMesh *mesh) { mesh->aborted = true; }

@@ -25,18 +25,10 @@ extern "C" {
 typedef struct GlooMesh GlooMesh;
 typedef struct GlooBuffer GlooBuffer;
 
-enum { GLOO_ADDRESS_MAX = 192 };
-
-/* Listens for each peer at `host`, an address of this machine. A connection that is not there
- * pair_timeout_usec after gloo_mesh_connect() fails. */
-int gloo_mesh_new(int rank, int size, const char *host, uint64_t pair_timeout_usec, GlooMesh **ret,
-                  Error *err);
+int gloo_mesh_new(int rank, int size, GlooMesh **ret, Error *err);
 GlooMesh *gloo_mesh_free(GlooMesh *mesh);
-/* Where this rank listens for `peer`; the same number of bytes for each peer. */
-int gloo_mesh_address(GlooMesh *mesh, int peer, char ret[GLOO_ADDRESS_MAX], size_t *ret_bytes,
-                      Error *err);
-/* All ranks connect to their peers in rank order. */
-int gloo_mesh_connect(GlooMesh *mesh, int peer, const char *address, size_t n_bytes, Error *err);
+/* Takes a connection to that rank, once each, whatever it returns. */
+int gloo_mesh_adopt(GlooMesh *mesh, int peer, int fd, Error *err);
 void gloo_mesh_abort(GlooMesh *mesh);
 
 int gloo_buffer_new(GlooMesh *mesh, int peer, void *memory, size_t n_bytes, GlooBuffer **ret,

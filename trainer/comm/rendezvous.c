@@ -2,15 +2,15 @@
  *
  * A thread of its own serves one request a connection. Everything is bounded: connections, the time
  * one may take to state its request or to take its answer, keys, values, their sum. What is
- * malformed or late is dropped and never disturbs the others. */
+ * malformed, late or not proven is dropped and never disturbs the others: strangers have places of
+ * their own, little memory each, and the oldest of them makes way for the next. */
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "trainer/comm/address.h"
 #include "trainer/comm/comm.h"
 #include "trainer/comm/rendezvous_wire.h"
 
-#include <endian.h>
-#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -19,11 +19,17 @@
 #include <sys/socket.h>
 
 enum {
-    REQUEST_BYTES_MAX = sizeof(RendezvousRequest) + RENDEZVOUS_KEY_MAX + RENDEZVOUS_VALUE_MAX,
+    BUFFER_BYTES = RENDEZVOUS_BODY_MAX, /* a request's body, or an answer */
     STORE_BYTES_MAX = 64 << 20,
+    STRANGERS_MAX = 256,
+    ACCEPTS_A_TURN = 64,
 };
+#define STRANGER_USEC (2 * USEC_PER_SEC) /* to prove what it is */
 #define TRANSFER_USEC (5 * USEC_PER_SEC) /* to state a request; to take an answer */
 #define ACCEPT_PAUSE_USEC (100 * USEC_PER_MSEC)
+
+static_assert(RENDEZVOUS_BODY_MAX >= RENDEZVOUS_VALUE_MAX + (int)sizeof(RendezvousAnswer),
+              "an answer fits where a request was");
 
 typedef struct Entry {
     Hash key;
@@ -31,29 +37,41 @@ typedef struct Entry {
     size_t n_bytes;
 } Entry;
 
-typedef enum ClientState { CLIENT_READING, CLIENT_WAITING, CLIENT_WRITING } ClientState;
+/* Until its header is proven, a connection is a stranger's; then it is a rank's. */
+typedef enum ClientState {
+    CLIENT_STRANGER,
+    CLIENT_READING,
+    CLIENT_WAITING,
+    CLIENT_WRITING
+} ClientState;
 
 typedef struct Client {
     int fd;
     ClientState state;
     uint64_t deadline_usec;
-    Hash key; /* that it waits for */
-    char *buffer;
-    size_t done, wanted; /* bytes of the request read, or of the answer written */
+    RendezvousGreeting greeting;
+    RendezvousRequest request;
+    RendezvousAsked asked;
+    Hash key;            /* that it waits for */
+    char *buffer;        /* a rank's: key and value, then the answer */
+    size_t done, wanted; /* bytes of what is read, or written */
 } Client;
 
 struct Rendezvous {
-    char address[NI_MAXHOST + NI_MAXSERV + 4];
+    char address[ADDRESS_MAX];
     int listener, stop;
+    CommKey key;
+    uint8_t secret[COMM_SECRET_BYTES];
     uint64_t accept_after_usec; /* a pause when descriptors are short */
     pthread_t thread;
     bool started;
     /* From here on the thread's alone. */
     Entry *entries;
     size_t n_entries, max_entries, n_bytes;
-    Client *clients;
+    Client *clients; /* in order of arrival */
     struct pollfd *polled;
-    size_t n_clients, max_clients;
+    uint64_t n_connections;
+    size_t n_clients, max_ranks;
 };
 
 static Entry *entry_find(Rendezvous *rendezvous, Hash key)
@@ -91,6 +109,16 @@ static void client_close(Client *client)
     client->buffer = NULL;
 }
 
+static size_t count_clients(const Rendezvous *rendezvous, bool strangers)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < rendezvous->n_clients; i++) {
+        const Client *client = &rendezvous->clients[i];
+        n += client->fd >= 0 && (client->state == CLIENT_STRANGER) == strangers;
+    }
+    return n;
+}
+
 /* Writes what the socket takes; closes when all is out. */
 static void client_write(Client *client)
 {
@@ -108,14 +136,18 @@ static void client_write(Client *client)
     client_close(client);
 }
 
-static void client_answer(Client *client, int status, const Entry *entry)
+static void client_answer(const Rendezvous *rendezvous, Client *client, int status,
+                          const Entry *entry)
 {
     size_t value_bytes = entry ? entry->n_bytes : 0;
-    assert(sizeof(RendezvousAnswer) + value_bytes <= REQUEST_BYTES_MAX);
-    RendezvousAnswer answer = {htole32((uint32_t)status), htole32((uint32_t)value_bytes)};
+    assert(sizeof(RendezvousAnswer) + value_bytes <= BUFFER_BYTES);
+    const char *value = entry ? entry->value : "";
+    RendezvousAnswer answer = {.status = htole32((uint32_t)status),
+                               .value_bytes = htole32((uint32_t)value_bytes)};
+    const RendezvousTold told = rendezvous_told(&client->asked, &answer, value);
+    proof_make(&rendezvous->key, "tell", &told, sizeof(told), answer.proof);
     memcpy(client->buffer, &answer, sizeof(answer));
-    if (entry)
-        memcpy(client->buffer + sizeof(answer), entry->value, value_bytes);
+    memcpy(client->buffer + sizeof(answer), value, value_bytes);
     client->state = CLIENT_WRITING;
     client->deadline_usec = clock_boottime_usec() + TRANSFER_USEC;
     client->done = 0;
@@ -129,92 +161,130 @@ static void answer_waiting(Rendezvous *rendezvous, const Entry *entry)
         Client *client = &rendezvous->clients[i];
         if (client->fd >= 0 && client->state == CLIENT_WAITING &&
             hash_equal(client->key, entry->key))
-            client_answer(client, 0, entry);
+            client_answer(rendezvous, client, 0, entry);
     }
 }
 
-static void client_serve(Rendezvous *rendezvous, Client *client, const RendezvousRequest *request)
+static void client_serve(Rendezvous *rendezvous, Client *client)
 {
-    const char *key_text = client->buffer + sizeof(*request);
-    Hash key = hash_bytes(key_text, request->key_bytes);
-    if (request->operation == RENDEZVOUS_SET) {
-        int status = entry_set(rendezvous, key, key_text + request->key_bytes, request->argument);
-        client_answer(client, status, NULL);
+    const RendezvousRequest *request = &client->request;
+    const size_t key_bytes = le32toh(request->key_bytes);
+    const uint32_t argument = le32toh(request->argument);
+    Hash key = hash_bytes(client->buffer, key_bytes);
+    uint8_t digest[PROOF_DIGEST_BYTES];
+    proof_digest(client->buffer, client->done, digest);
+    if (memcmp(digest, request->digest, sizeof(digest)) != 0) {
+        client_close(client);
+        return;
+    }
+    if (le32toh(request->operation) == RENDEZVOUS_SET) {
+        int status = entry_set(rendezvous, key, client->buffer + key_bytes, argument);
+        client_answer(rendezvous, client, status, NULL);
         if (status == 0)
             answer_waiting(rendezvous, entry_find(rendezvous, key));
         return;
     }
     const Entry *entry = entry_find(rendezvous, key);
     if (entry) {
-        client_answer(client, 0, entry);
+        client_answer(rendezvous, client, 0, entry);
         return;
     }
     client->state = CLIENT_WAITING;
     client->key = key;
-    client->deadline_usec = clock_boottime_usec() + request->argument * USEC_PER_MSEC;
+    client->deadline_usec = clock_boottime_usec() + argument * USEC_PER_MSEC;
 }
 
-static bool request_good(const RendezvousRequest *request)
+/* False: the connection is closed, or nothing more is there. */
+static bool client_receive(Client *client, void *to)
 {
-    if (request->magic != RENDEZVOUS_MAGIC || request->key_bytes == 0 ||
-        request->key_bytes > RENDEZVOUS_KEY_MAX)
+    ssize_t n = recv(client->fd, (char *)to + client->done, client->wanted - client->done, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
-    if (request->operation == RENDEZVOUS_SET)
-        return request->argument <= RENDEZVOUS_VALUE_MAX;
-    return request->operation == RENDEZVOUS_GET && request->argument <= RENDEZVOUS_WAIT_MSEC_MAX;
+    if (n <= 0) {
+        client_close(client);
+        return false;
+    }
+    client->done += (size_t)n;
+    return client->done == client->wanted;
+}
+
+/* A stranger's header is whole: a rank's, or it goes without a word. */
+static void client_admit(Rendezvous *rendezvous, Client *client)
+{
+    client->asked = rendezvous_asked(&client->greeting, &client->request);
+    if (!rendezvous_request_good(&client->request) ||
+        !proof_good(&rendezvous->key, "ask", &client->asked, sizeof(client->asked),
+                    client->request.proof) ||
+        count_clients(rendezvous, false) >= rendezvous->max_ranks) {
+        client_close(client);
+        return;
+    }
+    client->buffer = malloc(BUFFER_BYTES);
+    if (!client->buffer) {
+        client_close(client);
+        return;
+    }
+    client->state = CLIENT_READING;
+    client->deadline_usec = clock_boottime_usec() + TRANSFER_USEC;
+    client->done = 0;
+    client->wanted = rendezvous_body_bytes(&client->request);
 }
 
 static void client_read(Rendezvous *rendezvous, Client *client)
 {
-    ssize_t n = recv(client->fd, client->buffer + client->done, client->wanted - client->done, 0);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (n <= 0) {
-        client_close(client);
-        return;
+    if (client->state == CLIENT_STRANGER) {
+        if (client_receive(client, &client->request))
+            client_admit(rendezvous, client);
+    } else if (client_receive(client, client->buffer)) {
+        client_serve(rendezvous, client);
     }
-    client->done += (size_t)n;
-    if (client->done < sizeof(RendezvousRequest))
-        return;
-
-    RendezvousRequest request;
-    memcpy(&request, client->buffer, sizeof(request));
-    request = (RendezvousRequest){le32toh(request.magic), le32toh(request.operation),
-                                  le32toh(request.key_bytes), le32toh(request.argument)};
-    if (!request_good(&request)) {
-        client_answer(client, EINVAL, NULL);
-        return;
-    }
-    client->wanted = sizeof(request) + request.key_bytes +
-                     (request.operation == RENDEZVOUS_SET ? request.argument : 0);
-    if (client->done == client->wanted)
-        client_serve(rendezvous, client, &request);
 }
 
-static void client_accept(Rendezvous *rendezvous)
+/* The oldest stranger goes when there are too many: the newest has the best part of its 2 s before it. */
+static void make_room(Rendezvous *rendezvous)
 {
-    assert(rendezvous->n_clients < rendezvous->max_clients);
+    if (count_clients(rendezvous, true) < STRANGERS_MAX)
+        return;
+    size_t i = 0;
+    while (rendezvous->clients[i].fd < 0 || rendezvous->clients[i].state != CLIENT_STRANGER)
+        i++;
+    client_close(&rendezvous->clients[i]);
+    rendezvous->n_clients--;
+    memmove(&rendezvous->clients[i], &rendezvous->clients[i + 1],
+            (rendezvous->n_clients - i) * sizeof(Client));
+}
+
+/* False: there is nobody. */
+static bool client_accept(Rendezvous *rendezvous)
+{
     _cleanup_fd_ int fd = accept4(rendezvous->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) { /* who called has gone already, or descriptors are short */
         if (errno != ECONNABORTED && errno != EAGAIN && errno != EINTR)
             rendezvous->accept_after_usec = clock_boottime_usec() + ACCEPT_PAUSE_USEC;
-        return;
+        return false;
     }
-    char *buffer = malloc(REQUEST_BYTES_MAX);
-    if (!buffer)
-        return;
-    rendezvous->clients[rendezvous->n_clients++] = (Client){
-        .fd = TAKE_FD(fd),
-        .state = CLIENT_READING,
-        .deadline_usec = clock_boottime_usec() + TRANSFER_USEC,
-        .buffer = buffer,
+    make_room(rendezvous);
+    assert(rendezvous->n_clients < rendezvous->max_ranks + STRANGERS_MAX);
+    Client client = {
+        .state = CLIENT_STRANGER,
+        .deadline_usec = clock_boottime_usec() + STRANGER_USEC,
+        .greeting = {.magic = htole32(RENDEZVOUS_MAGIC),
+                     .counter = htole64(++rendezvous->n_connections)},
         .wanted = sizeof(RendezvousRequest),
     };
+    /* A socket that is new has room for it. */
+    if (proof_nonce(client.greeting.nonce) < 0 ||
+        send(fd, &client.greeting, sizeof(client.greeting), MSG_NOSIGNAL) !=
+            sizeof(client.greeting))
+        return true;
+    client.fd = TAKE_FD(fd);
+    rendezvous->clients[rendezvous->n_clients++] = client;
+    return true;
 }
 
 static void client_advance(Rendezvous *rendezvous, Client *client, short events, uint64_t now)
 {
-    if (events && client->state == CLIENT_READING)
+    if (events && (client->state == CLIENT_STRANGER || client->state == CLIENT_READING))
         client_read(rendezvous, client);
     else if (events && client->state == CLIENT_WRITING)
         client_write(client);
@@ -223,24 +293,21 @@ static void client_advance(Rendezvous *rendezvous, Client *client, short events,
     if (client->fd < 0 || now < client->deadline_usec)
         return;
     if (client->state == CLIENT_WAITING)
-        client_answer(client, ETIMEDOUT, NULL);
+        client_answer(rendezvous, client, ETIMEDOUT, NULL);
     else
         client_close(client);
 }
 
-/* Fills the poll list: stop, listener unless there is no room, clients. Returns the poll timeout.
- */
+/* Fills the poll list: stop, listener, clients. Returns the poll timeout. */
 static int poll_prepare(Rendezvous *rendezvous)
 {
     struct pollfd *p = rendezvous->polled;
     uint64_t now = clock_boottime_usec(), next = USEC_INFINITY;
-    bool room = rendezvous->n_clients < rendezvous->max_clients;
-    if (now < rendezvous->accept_after_usec) {
-        room = false;
+    bool pause = now < rendezvous->accept_after_usec;
+    if (pause)
         next = rendezvous->accept_after_usec;
-    }
     p[0] = (struct pollfd){.fd = rendezvous->stop, .events = POLLIN};
-    p[1] = (struct pollfd){.fd = room ? rendezvous->listener : -1, .events = POLLIN};
+    p[1] = (struct pollfd){.fd = pause ? -1 : rendezvous->listener, .events = POLLIN};
     for (size_t i = 0; i < rendezvous->n_clients; i++) {
         const Client *client = &rendezvous->clients[i];
         p[2 + i] = (struct pollfd){
@@ -252,6 +319,16 @@ static int poll_prepare(Rendezvous *rendezvous)
     if (next == USEC_INFINITY)
         return -1;
     return next <= now ? 0 : (int)MIN((next - now) / USEC_PER_MSEC + 1, UINT64_C(60000));
+}
+
+static void drop_closed(Rendezvous *rendezvous)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < rendezvous->n_clients; i++) {
+        if (rendezvous->clients[i].fd >= 0)
+            rendezvous->clients[kept++] = rendezvous->clients[i];
+    }
+    rendezvous->n_clients = kept;
 }
 
 static void *serve(void *arg)
@@ -270,49 +347,15 @@ static void *serve(void *arg)
                 client_advance(rendezvous, &rendezvous->clients[i],
                                rendezvous->polled[2 + i].revents, now);
         }
+        drop_closed(rendezvous);
         if (rendezvous->polled[1].revents)
-            client_accept(rendezvous);
-
-        size_t kept = 0;
-        for (size_t i = 0; i < rendezvous->n_clients; i++) {
-            if (rendezvous->clients[i].fd >= 0)
-                rendezvous->clients[kept++] = rendezvous->clients[i];
-        }
-        rendezvous->n_clients = kept;
+            for (int k = 0; k < ACCEPTS_A_TURN && client_accept(rendezvous); k++)
+                ;
     }
 }
 
-static int listen_at(Rendezvous *rendezvous, const char *host, Error *err)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
-    struct addrinfo *list = NULL;
-    int e = getaddrinfo(host, "0", &hints, &list);
-    if (e != 0)
-        return error_set(err, -EINVAL, "rendezvous store at \"%s\": %s", host, gai_strerror(e));
-    struct sockaddr_storage bound;
-    socklen_t n = sizeof(bound);
-    int r = 0;
-    rendezvous->listener = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (rendezvous->listener < 0 ||
-        bind(rendezvous->listener, list->ai_addr, list->ai_addrlen) < 0 ||
-        listen(rendezvous->listener, (int)rendezvous->max_clients) < 0 ||
-        getsockname(rendezvous->listener, (struct sockaddr *)&bound, &n) < 0)
-        r = error_errno(err, -errno, "rendezvous store: listening at %s", host);
-    freeaddrinfo(list);
-    if (r < 0)
-        return r;
-
-    char name[NI_MAXHOST], port[NI_MAXSERV];
-    e = getnameinfo((struct sockaddr *)&bound, n, name, sizeof(name), port, sizeof(port),
-                    NI_NUMERICHOST | NI_NUMERICSERV);
-    if (e != 0)
-        return error_set(err, -EIO, "rendezvous store at %s: %s", host, gai_strerror(e));
-    (void)snprintf(rendezvous->address, sizeof(rendezvous->address),
-                   strchr(name, ':') ? "[%s]:%s" : "%s:%s", name, port);
-    return 0;
-}
-
-int rendezvous_new(const char *bind_address, int world_size, Rendezvous **ret, Error *err)
+int rendezvous_new(const char *bind_address, int world_size, const CommKey *key, Rendezvous **ret,
+                   Error *err)
 {
     assert(world_size > 0);
     size_t world = (size_t)world_size;
@@ -321,15 +364,22 @@ int rendezvous_new(const char *bind_address, int world_size, Rendezvous **ret, E
         return error_set(err, -ENOMEM, "rendezvous store: out of memory");
     rendezvous->listener = rendezvous->stop = -EBADF;
     rendezvous->max_entries = 4 * world * world + 1024;
-    rendezvous->max_clients = 4 * world + 64;
+    rendezvous->max_ranks = 4 * world + 64;
+    const size_t max_clients = rendezvous->max_ranks + STRANGERS_MAX;
+    rendezvous->key.generation = key->generation;
+    if (key->secret) {
+        memcpy(rendezvous->secret, key->secret, COMM_SECRET_BYTES);
+        rendezvous->key.secret = rendezvous->secret;
+    }
     rendezvous->entries = calloc(rendezvous->max_entries, sizeof(Entry));
-    rendezvous->clients = calloc(rendezvous->max_clients, sizeof(Client));
-    rendezvous->polled = calloc(rendezvous->max_clients + 2, sizeof(struct pollfd));
+    rendezvous->clients = calloc(max_clients, sizeof(Client));
+    rendezvous->polled = calloc(max_clients + 2, sizeof(struct pollfd));
     if (!rendezvous->entries || !rendezvous->clients || !rendezvous->polled)
         return error_set(err, -ENOMEM, "rendezvous store: out of memory");
-    int r = listen_at(rendezvous, bind_address, err);
+    int r = address_listen(bind_address, (int)max_clients, &rendezvous->listener,
+                           rendezvous->address, err);
     if (r < 0)
-        return r;
+        return error_prefix(err, r, "rendezvous store");
     rendezvous->stop = eventfd(0, EFD_CLOEXEC);
     if (rendezvous->stop < 0)
         return error_errno(err, -errno, "rendezvous store: eventfd");
@@ -364,6 +414,7 @@ Rendezvous *rendezvous_free(Rendezvous *rendezvous)
     free(rendezvous->entries);
     free(rendezvous->clients);
     free(rendezvous->polled);
+    explicit_bzero(rendezvous->secret, sizeof(rendezvous->secret));
     free(rendezvous);
     return NULL;
 }

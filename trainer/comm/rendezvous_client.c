@@ -4,38 +4,14 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "trainer/comm/address.h"
 #include "trainer/comm/rendezvous_wire.h"
 
-#include <endian.h>
-#include <netdb.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
-enum { AGAIN_MSEC = 100 };
-
-/* "host:port" or "[host]:port". */
-static int address_resolve(const char *address, struct addrinfo **ret, Error *err)
-{
-    char host[256];
-    const char *colon = strrchr(address, ':');
-    size_t n = colon ? (size_t)(colon - address) : 0;
-    const char *begin = address;
-    if (n >= 2 && address[0] == '[' && address[n - 1] == ']') {
-        begin++;
-        n -= 2;
-    }
-    if (n == 0 || n >= sizeof(host))
-        return error_set(err, -EINVAL, "rendezvous store \"%s\": not host:port", address);
-    memcpy(host, begin, n);
-    host[n] = '\0';
-
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-    int e = getaddrinfo(host, colon + 1, &hints, ret);
-    if (e != 0)
-        return error_set(err, -EINVAL, "rendezvous store %s: %s", address, gai_strerror(e));
-    return 0;
-}
+enum { AGAIN_MSEC = 100, ANEW_MSEC = 20 };
 
 static int wait_for(int fd, short events, uint64_t deadline_usec)
 {
@@ -55,22 +31,18 @@ static int wait_for(int fd, short events, uint64_t deadline_usec)
 
 static int dial(const struct addrinfo *address, uint64_t deadline_usec, int *ret)
 {
-    _cleanup_fd_ int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
+    _cleanup_fd_ int fd = -EBADF;
+    int r = address_dial(address, &fd);
+    if (r >= 0)
+        r = wait_for(fd, POLLOUT, deadline_usec);
+    if (r < 0)
+        return r;
+    int e = 0;
+    socklen_t n = sizeof(e);
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n) < 0)
         return -errno;
-    if (connect(fd, address->ai_addr, address->ai_addrlen) < 0) {
-        if (errno != EINPROGRESS)
-            return -errno;
-        int r = wait_for(fd, POLLOUT, deadline_usec);
-        if (r < 0)
-            return r;
-        int e = 0;
-        socklen_t n = sizeof(e);
-        if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n) < 0)
-            return -errno;
-        if (e != 0)
-            return -e;
-    }
+    if (e != 0)
+        return -e;
     *ret = TAKE_FD(fd);
     return 0;
 }
@@ -132,81 +104,153 @@ static int receive_all(int fd, void *data, size_t n_bytes, uint64_t deadline_use
     return 0;
 }
 
-/* One request and its answer. value: what SET gives, or where GET's goes. */
-static int ask(int fd, uint32_t operation, uint32_t argument, const char *key, void *value,
-               size_t value_bytes, size_t *ret_bytes, uint64_t deadline_usec)
-{
-    size_t key_bytes = strlen(key);
-    RendezvousRequest request = {
-        .magic = htole32(RENDEZVOUS_MAGIC),
-        .operation = htole32(operation),
-        .key_bytes = htole32((uint32_t)key_bytes),
-        .argument = htole32(argument),
-    };
-    int r = send_all(fd, &request, sizeof(request), deadline_usec);
-    if (r >= 0)
-        r = send_all(fd, key, key_bytes, deadline_usec);
-    if (r >= 0 && operation == RENDEZVOUS_SET)
-        r = send_all(fd, value, value_bytes, deadline_usec);
-    RendezvousAnswer answer;
-    if (r >= 0)
-        r = receive_all(fd, &answer, sizeof(answer), deadline_usec);
-    if (r < 0)
-        return r;
+typedef struct Question {
+    const CommKey *key;
+    const char *name;
+    uint32_t operation;
+    char *value;                    /* what SET gives, or where GET's goes */
+    size_t value_bytes, *ret_bytes; /* of it; how many came */
+    char *body;                     /* what follows the request's header */
+    size_t body_bytes;
+} Question;
 
-    uint32_t status = le32toh(answer.status), n = le32toh(answer.value_bytes);
-    if (status > 4095 || n > (operation == RENDEZVOUS_GET ? value_bytes : 0))
-        return -EPROTO;
-    if (status != 0)
-        return -(int)status;
-    if (operation == RENDEZVOUS_GET) {
-        r = receive_all(fd, value, n, deadline_usec);
-        if (r < 0)
-            return r;
-        *ret_bytes = n;
-    }
+static int question_make(Question *q)
+{
+    const size_t key_bytes = strlen(q->name);
+    const size_t value_bytes = q->operation == RENDEZVOUS_SET ? q->value_bytes : 0;
+    q->body_bytes = key_bytes + value_bytes;
+    q->body = malloc(q->body_bytes);
+    if (!q->body)
+        return -ENOMEM;
+    memcpy(q->body, q->name, key_bytes);
+    if (value_bytes > 0)
+        memcpy(q->body + key_bytes, q->value, value_bytes);
     return 0;
 }
 
-static int dial_and_ask(const char *address, uint32_t operation, uint32_t argument, const char *key,
-                        void *value, size_t value_bytes, size_t *ret_bytes, uint64_t deadline_usec,
-                        Error *err)
-{
-    const char *verb = operation == RENDEZVOUS_SET ? "setting" : "waiting for";
-    size_t key_bytes = strlen(key);
-    if (key_bytes == 0 || key_bytes > RENDEZVOUS_KEY_MAX)
-        return error_set(err, -EINVAL, "rendezvous store %s: key of %zu bytes", address, key_bytes);
-    if (operation == RENDEZVOUS_SET && value_bytes > RENDEZVOUS_VALUE_MAX)
-        return error_set(err, -EINVAL, "rendezvous store %s: %s %s: value of %zu bytes", address,
-                         verb, key, value_bytes);
-
-    struct addrinfo *list = NULL;
-    int r = address_resolve(address, &list, err);
-    if (r < 0)
-        return r;
-    _cleanup_fd_ int fd = -EBADF;
-    r = dial_any(list, deadline_usec, &fd);
-    freeaddrinfo(list);
-    if (r >= 0)
-        r = ask(fd, operation, argument, key, value, value_bytes, ret_bytes, deadline_usec);
-    if (r < 0)
-        return error_errno(err, r, "rendezvous store %s: %s %s", address, verb, key);
-    return 0;
-}
-
-int rendezvous_set(const char *address, const char *key, const void *value, size_t n_bytes,
-                   uint64_t deadline_usec, Error *err)
-{
-    return dial_and_ask(address, RENDEZVOUS_SET, (uint32_t)n_bytes, key, (void *)value, n_bytes,
-                        NULL, deadline_usec, err);
-}
-
-int rendezvous_get(const char *address, const char *key, void *ret, size_t max_bytes,
-                   size_t *ret_bytes, uint64_t deadline_usec, Error *err)
+static int request_make(const Question *q, const RendezvousGreeting *greeting,
+                        uint64_t deadline_usec, RendezvousRequest *ret, RendezvousAsked *ret_asked)
 {
     uint64_t now = clock_boottime_usec();
     uint64_t msec = now < deadline_usec ? (deadline_usec - now) / USEC_PER_MSEC : 0;
-    return dial_and_ask(address, RENDEZVOUS_GET,
-                        (uint32_t)MIN(msec, (uint64_t)RENDEZVOUS_WAIT_MSEC_MAX), key, ret,
-                        max_bytes, ret_bytes, deadline_usec, err);
+    msec = MIN(msec, (uint64_t)RENDEZVOUS_WAIT_MSEC_MAX);
+    bool set = q->operation == RENDEZVOUS_SET;
+    *ret = (RendezvousRequest){
+        .magic = htole32(RENDEZVOUS_MAGIC),
+        .operation = htole32(q->operation),
+        .key_bytes = htole32((uint32_t)strlen(q->name)),
+        .argument = htole32(set ? (uint32_t)q->value_bytes : (uint32_t)msec),
+    };
+    int r = proof_nonce(ret->nonce);
+    if (r < 0)
+        return r;
+    proof_digest(q->body, q->body_bytes, ret->digest);
+    *ret_asked = rendezvous_asked(greeting, ret);
+    proof_make(q->key, "ask", ret_asked, sizeof(*ret_asked), ret->proof);
+    return 0;
+}
+
+static int take_answer(int fd, const Question *q, const RendezvousAsked *asked,
+                       uint64_t deadline_usec)
+{
+    RendezvousAnswer answer;
+    int r = receive_all(fd, &answer, sizeof(answer), deadline_usec);
+    if (r < 0)
+        return r;
+    uint32_t status = le32toh(answer.status), n = le32toh(answer.value_bytes);
+    if (status > 4095 || n > (q->operation == RENDEZVOUS_GET ? q->value_bytes : 0))
+        return -EPROTO;
+    r = receive_all(fd, q->value, n, deadline_usec);
+    if (r < 0)
+        return r;
+    const RendezvousTold told = rendezvous_told(asked, &answer, q->value);
+    if (!proof_good(q->key, "tell", &told, sizeof(told), answer.proof))
+        return -EPROTO;
+    if (status != 0)
+        return -(int)status;
+    if (q->ret_bytes)
+        *q->ret_bytes = n;
+    return 0;
+}
+
+/* One request and its answer. */
+static int ask(int fd, const Question *q, uint64_t deadline_usec)
+{
+    RendezvousGreeting greeting;
+    RendezvousRequest request;
+    RendezvousAsked asked;
+    int r = receive_all(fd, &greeting, sizeof(greeting), deadline_usec);
+    if (r < 0)
+        return r;
+    if (le32toh(greeting.magic) != RENDEZVOUS_MAGIC)
+        return -EPROTO;
+    r = request_make(q, &greeting, deadline_usec, &request, &asked);
+    if (r >= 0)
+        r = send_all(fd, &request, sizeof(request), deadline_usec);
+    if (r >= 0)
+        r = send_all(fd, q->body, q->body_bytes, deadline_usec);
+    return r < 0 ? r : take_answer(fd, q, &asked, deadline_usec);
+}
+
+/* The store drops connections when strangers crowd it: then another is made. If it has gone, that one is refused. */
+static int ask_until(const struct addrinfo *list, const Question *q, uint64_t deadline_usec)
+{
+    for (;;) {
+        _cleanup_fd_ int fd = -EBADF;
+        int r = dial_any(list, deadline_usec, &fd);
+        if (r < 0)
+            return r;
+        r = ask(fd, q, deadline_usec);
+        bool dropped = r == -ECONNRESET || r == -EPIPE;
+        if (!dropped || clock_boottime_usec() + ANEW_MSEC * USEC_PER_MSEC >= deadline_usec)
+            return r;
+        (void)poll(NULL, 0, ANEW_MSEC); /* an early end only tries again */
+    }
+}
+
+static int dial_and_ask(const char *address, Question *q, uint64_t deadline_usec, Error *err)
+{
+    const char *verb = q->operation == RENDEZVOUS_SET ? "setting" : "waiting for";
+    const size_t key_bytes = strlen(q->name);
+    if (key_bytes == 0 || key_bytes > RENDEZVOUS_KEY_MAX)
+        return error_set(err, -EINVAL, "rendezvous store %s: key of %zu bytes", address, key_bytes);
+    if (q->operation == RENDEZVOUS_SET && q->value_bytes > RENDEZVOUS_VALUE_MAX)
+        return error_set(err, -EINVAL, "rendezvous store %s: %s %s: value of %zu bytes", address,
+                         verb, q->name, q->value_bytes);
+
+    struct addrinfo *list = NULL;
+    int r = address_resolve(address, false, &list, err);
+    if (r < 0)
+        return error_prefix(err, r, "rendezvous store");
+    r = question_make(q);
+    if (r >= 0)
+        r = ask_until(list, q, deadline_usec);
+    freeaddrinfo(list);
+    free(q->body);
+    if (r < 0)
+        return error_errno(err, r, "rendezvous store %s: %s %s", address, verb, q->name);
+    return 0;
+}
+
+int rendezvous_set(const char *address, const CommKey *key, const char *name, const void *value,
+                   size_t n_bytes, uint64_t deadline_usec, Error *err)
+{
+    Question q = {.key = key,
+                  .name = name,
+                  .operation = RENDEZVOUS_SET,
+                  .value = (char *)(uintptr_t)value, /* read only */
+                  .value_bytes = n_bytes};
+    return dial_and_ask(address, &q, deadline_usec, err);
+}
+
+int rendezvous_get(const char *address, const CommKey *key, const char *name, void *ret,
+                   size_t max_bytes, size_t *ret_bytes, uint64_t deadline_usec, Error *err)
+{
+    Question q = {.key = key,
+                  .name = name,
+                  .operation = RENDEZVOUS_GET,
+                  .value = ret,
+                  .value_bytes = max_bytes,
+                  .ret_bytes = ret_bytes};
+    return dial_and_ask(address, &q, deadline_usec, err);
 }

@@ -51,6 +51,7 @@ int world_open(World *world, const char *prefix, Comm **ret, Error *err)
         .rendezvous = world->rendezvous,
         .prefix = prefix,
         .bind_address = "127.0.0.1",
+        .key = world->key,
         .connect_usec = world->connect_usec ? world->connect_usec : DEFAULT_USEC,
         .timeout_usec = world->timeout_usec ? world->timeout_usec : DEFAULT_USEC,
     };
@@ -64,7 +65,7 @@ static int child(World *world)
     _cleanup_(rendezvous_freep) Rendezvous *rendezvous = NULL;
     (void)signal(SIGPIPE, SIG_IGN); /* cannot fail */
     if (world->rank == 0) {
-        int r = rendezvous_new("127.0.0.1", world->size, &rendezvous, &err);
+        int r = rendezvous_new("127.0.0.1", world->size, &world->key, &rendezvous, &err);
         world_check(r == 0, "%s", err.text);
         (void)snprintf(world->rendezvous, sizeof(world->rendezvous), "%s",
                        rendezvous_address(rendezvous));

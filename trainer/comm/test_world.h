@@ -19,6 +19,7 @@ struct World {
     uint64_t connect_usec, timeout_usec; /* 0: 60 s each */
     int (*run)(World *world, Comm *comm, void *arg);
     void *arg;
+    CommKey key;       /* zero: generation 0, no secret */
     bool without_comm; /* run() opens its own, at `rendezvous` */
 
     /* In a child: */

@@ -1,0 +1,51 @@
+/* fuzz-arguments.c - any words as the arguments of any verb of sdctl: refused, or what the verb needs is there and each
+ * value lies within what its help says. The first byte picks the verb; words end with a NUL. */
+#include "ctl/arguments.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
+
+enum { WORDS_MAX = 64 };
+
+static void check(const CtlVerb *verb, const Arguments *a)
+{
+    assert(!verb->operand == !a->operand);
+    assert(!(verb->needs & OPTION_FILE) || a->file);
+    assert(!(verb->needs & OPTION_OUT) || a->out);
+    assert(a->world == -1 || a->world >= 1);
+    assert(a->rank >= -1 && (a->generation == -1 || a->generation >= 1));
+    assert(a->nodes >= -1 && a->nodes <= 64 && a->slots >= -1 && a->slots <= 64);
+    assert(a->controllers >= -1 && a->controllers <= 7);
+    assert(a->timeout_sec == -1 || (a->timeout_sec >= 0 && a->timeout_sec < 1e9));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
+{
+    static FILE *nowhere;
+    if (!nowhere) {
+        nowhere = fopen("/dev/null", "we");
+        assert(nowhere);
+        stdout = stderr = nowhere; /* the sanitizers write to the descriptor */
+    }
+    if (n_bytes < 1)
+        return 0;
+    const CtlVerb *verb = &ctl_verbs[data[0] % ctl_n_verbs];
+    _cleanup_free_ char *text = calloc(n_bytes + 1, 1);
+    char name[64];
+    char *words[WORDS_MAX + 1] = {name};
+    int n_words = 1;
+    if (!text)
+        return 0;
+    (void)snprintf(name, sizeof(name), "%s", verb->name);
+    memcpy(text, data + 1, n_bytes - 1);
+    for (size_t at = 0; at < n_bytes - 1 && n_words < WORDS_MAX; at += strlen(text + at) + 1)
+        words[n_words++] = text + at;
+    Arguments a;
+    int r = arguments_parse(verb, n_words, words, &a);
+    assert(r == -1 || r == CTL_USAGE || r == CTL_DONE);
+    if (r == -1)
+        check(verb, &a);
+    return 0;
+}

@@ -1,0 +1,27 @@
+/* proof.h - how the ranks of a world prove to each other that they are of it: HMAC-SHA256 by the world's secret.
+ *
+ * A proof is of a purpose, the generation and the bytes that were exchanged, among them a nonce of
+ * each side, so that it is good once. Without a secret a proof is all zeros, and proves nothing; a
+ * rank that has a secret never takes it for one.
+ *
+ * Ownership: none.
+ * Units:     bytes.
+ * Errors:    -EIO the kernel gives no random bytes.
+ * Threads:   any.
+ * Source:    RFC 2104; FIPS 198-1.
+ */
+#pragma once
+
+#include "trainer/comm/comm.h"
+
+enum { PROOF_BYTES = 32, NONCE_BYTES = 16, PROOF_DIGEST_BYTES = 32 };
+
+int proof_nonce(uint8_t ret[static NONCE_BYTES]);
+/* purpose: at most 15 characters. */
+void proof_make(const CommKey *key, const char *purpose, const void *said, size_t n_bytes,
+                uint8_t ret[static PROOF_BYTES]);
+/* Takes the same time for every wrong proof. */
+bool proof_good(const CommKey *key, const char *purpose, const void *said, size_t n_bytes,
+                const uint8_t proof[static PROOF_BYTES]);
+/* SHA-256. */
+void proof_digest(const void *data, size_t n_bytes, uint8_t ret[static PROOF_DIGEST_BYTES]);
