@@ -300,6 +300,7 @@ typedef struct IncidentRecord {
     IncidentState state;
     Severity severity;
     char job[RECORD_JOB_MAX + 1];
+    char submission[SUBMISSION_BYTES]; /* of the job; empty: of none */
     char
         cause[48]; /* "trainer-died", "node-lost", "hang", "non-finite-loss", "data-corrupt", ... */
     char node[NODE_NAME_MAX + 1];
@@ -354,7 +355,8 @@ typedef struct RequestRecord {
     char kind[24];   /* "checkpoint" of a job; "alerts-test"; "check" of a node: its probes run now;
                         "clear": it forgets what only a reset would cure, and then checks */
     char target[64]; /* job, node or sink; of a sink, empty: all */
-    char answer[RECORD_TEXT_MAX + 1]; /* empty: not answered yet */
+    char submission[SUBMISSION_BYTES]; /* of the job that is meant; empty: whichever has the name */
+    char answer[RECORD_TEXT_MAX + 1];  /* empty: not answered yet */
     uint64_t at_usec;
     Delivery deliveries[RECORD_DELIVERIES_MAX]; /* of "alerts-test", with the answer */
     size_t n_deliveries;

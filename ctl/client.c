@@ -87,7 +87,9 @@ int client_request(Client *client, const char *kind, const char *target, Request
     char key[KEY_MAX];
     _cleanup_free_ char *text = NULL;
     bool done;
-    *ret = (RequestRecord){.at_usec = clock_realtime_usec()};
+    RequestRecord request = {.at_usec = clock_realtime_usec()};
+    memcpy(request.submission, ret->submission, sizeof(request.submission));
+    *ret = request;
     (void)snprintf(ret->id, sizeof(ret->id), "%llx-%x", (unsigned long long)ret->at_usec,
                    (unsigned)getpid());
     (void)snprintf(ret->kind, sizeof(ret->kind), "%s", kind);

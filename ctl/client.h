@@ -38,7 +38,8 @@ int client_get(Client *client, const char *key, bool prefix, EtcdAnswer **ret, E
 int client_txn(Client *client, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
                size_t n_ops, bool *ret_done, Error *err);
 
-/* Writes a new request of that kind to that target; *ret has its id, to wait for the answer by. */
+/* Writes a new request of that kind to that target; *ret has its id, to wait for the answer by. The caller
+ * sets ret->submission where a job is meant. */
 int client_request(Client *client, const char *kind, const char *target, RequestRecord *ret,
                    Error *err);
 

@@ -210,6 +210,7 @@ static void judge_jobs(const Model *m, Judgement *j)
     for (size_t i = 0; i < m->n_incidents; i++) {
         const IncidentRecord *n = &m->incidents[i];
         const ModelJob *of = model_job(m, n->job);
+        of = of && model_is_incident_of(n, of) ? of : NULL;
         if (n->state != INCIDENT_OPEN || (of && model_phase(of) == PHASE_FAILED))
             continue; /* said above */
         add_wrong(j, "incident %s is open: %s%s%s: %s", n->id, n->cause, *n->node ? " on " : "",

@@ -57,6 +57,7 @@ static int begin(Client *client, Ask *ask, Error *err)
         return r;
     const CheckpointCommit *latest = checkpoints_latest(&job->checkpoints);
     (void)snprintf(ask->last_uri, sizeof(ask->last_uri), "%s", latest ? latest->uri : "");
+    memcpy(ask->request.submission, job->spec.submission, sizeof(ask->request.submission));
     return client_request(client, "checkpoint", ask->name, &ask->request, err);
 }
 

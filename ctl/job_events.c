@@ -60,7 +60,7 @@ static json_t *events_of(const Model *m, const ModelJob *job)
     json_t *events = json_array();
     add(events, job->spec.submitted_usec, "submitted", 0, 0, NULL, "the job was submitted");
     for (size_t i = 0; i < m->n_incidents; i++)
-        if (strcmp(m->incidents[i].job, job->name) == 0)
+        if (model_is_incident_of(&m->incidents[i], job))
             add_incident(events, &m->incidents[i]);
     for (size_t i = 0; i < job->phase.n_worlds; i++) {
         const PastWorld *w = &job->phase.worlds[i];

@@ -119,7 +119,7 @@ static void print_job(const Model *m, const ModelJob *job)
     print_store(job);
     print_world(j);
     for (size_t i = 0; i < m->n_incidents; i++)
-        if (strcmp(m->incidents[i].job, job->name) == 0) {
+        if (model_is_incident_of(&m->incidents[i], job)) {
             printf(n_incidents++ == 0 ? "\nincidents\n" : "");
             print_incident(&m->incidents[i]);
         }

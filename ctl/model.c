@@ -261,6 +261,7 @@ static int feed_job(Model *m, Fed *f, KeyKind kind, const char *name)
         return DECODE(desired_record, &job->desired);
     case KEY_WORLDS:
         job->has_world = f->put;
+        job->world_revision = f->put ? f->event->kv.mod_revision : 0;
         return DECODE(world_record, &job->world);
     case KEY_PHASES:
         job->has_phase = f->put;
@@ -439,7 +440,7 @@ const RankReport *model_rank(const ModelJob *job, int rank)
 {
     for (size_t i = 0; i < job->n_ranks; i++)
         for (size_t k = 0;
-             job->ranks[i].generation == job->world.generation && k < job->ranks[i].n_ranks; k++)
+             job->ranks[i].world_revision == job->world_revision && k < job->ranks[i].n_ranks; k++)
             if (job->ranks[i].ranks[k].rank == rank)
                 return &job->ranks[i].ranks[k];
     return NULL;
@@ -475,8 +476,8 @@ static double mean_step_sec(const ModelJob *job)
     const ProgressRecord *p = &job->progress;
     for (size_t i = 0; i < job->n_ranks; i++) {
         const RanksRecord *r = &job->ranks[i];
-        if (r->generation == p->generation && r->first_step > 0 && p->step > r->first_step &&
-            p->at_usec > r->first_step_usec)
+        if (r->world_revision == job->world_revision && r->generation == p->generation &&
+            r->first_step > 0 && p->step > r->first_step && p->at_usec > r->first_step_usec)
             return (double)(p->at_usec - r->first_step_usec) * 1e-6 /
                    (double)(p->step - r->first_step);
     }
@@ -499,6 +500,11 @@ double model_goodput(const ModelJob *job)
         return MIN(1.0, (phase->useful_sec + kept) / wall);
     }
     return phase->goodput > 0 ? phase->goodput : NAN;
+}
+
+bool model_is_incident_of(const IncidentRecord *i, const ModelJob *job)
+{
+    return strcmp(i->job, job->name) == 0 && strcmp(i->submission, job->spec.submission) == 0;
 }
 
 bool model_ended_world(const IncidentRecord *i) { return strcmp(i->cause, "store-trouble") != 0; }

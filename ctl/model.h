@@ -27,7 +27,7 @@ typedef struct ModelJob {
     ProgressRecord progress;
     RanksRecord *ranks; /* of the present generation, and older ones not yet removed */
     size_t n_ranks;
-    int64_t desired_revision, spec_revision; /* mod revisions; 0: no record */
+    int64_t desired_revision, spec_revision, world_revision; /* mod revisions; 0: no record */
 } ModelJob;
 
 enum { MODEL_COMPLAINTS_MAX = 8, MODEL_CANDIDATES_MAX = 8 };
@@ -91,6 +91,8 @@ double model_goodput(const ModelJob *job);
 /* From the fault to the first step that the next world completed; NAN while open. */
 double model_recovery_sec(const IncidentRecord *incident);
 
+/* Not of a job that had its name before. */
+bool model_is_incident_of(const IncidentRecord *incident, const ModelJob *job);
 /* It cost a world; else training went on beside it (store-trouble). */
 bool model_ended_world(const IncidentRecord *incident);
 /* What rank 0 of the present world last said; NULL: nothing, or the job has ended. */

@@ -80,7 +80,7 @@ static json_t *incidents_json(const Model *m, const ModelJob *job)
 {
     json_t *all = json_array();
     for (size_t i = 0; i < m->n_incidents; i++)
-        if (strcmp(m->incidents[i].job, job->name) == 0)
+        if (model_is_incident_of(&m->incidents[i], job))
             json_array_append_new(all, model_incident_json(&m->incidents[i]));
     return all;
 }

@@ -77,7 +77,7 @@ const IncidentRecord *report_next_incident(const Report *r, size_t *i)
 {
     while (*i < r->model->n_incidents) {
         const IncidentRecord *n = &r->model->incidents[(*i)++];
-        if (strcmp(n->job, r->job->name) == 0)
+        if (model_is_incident_of(n, r->job))
             return n;
     }
     return NULL;

@@ -61,6 +61,9 @@ static void status_has_the_documented_fields(void **state)
     CtlLab *lab = *state;
     ctl_put_running_job(lab, "a");
     put_incident(lab, "a", INCIDENT_RESOLVED);
+    ctl_put_text(lab, KEY_INCIDENTS, "a-3", /* of a job that had the name before */
+                 "{\"v\":2,\"id\":\"a-3\",\"state\":\"open\",\"job\":\"a\",\"submission\":\"1234\","
+                 "\"cause\":\"hang\"}");
     CheckpointsRecord checkpoints = {.commits = {{.step = 10,
                                                   .generation = 1,
                                                   .uri = "file:///x/s/manifest.json",
@@ -103,6 +106,8 @@ static void status_has_the_documented_fields(void **state)
                         "00000000000000010000000000000002");
 
     json_t *incident = json_array_get(at(j, "incidents"), 0);
+    assert_int_equal(json_array_size(at(j, "incidents")), 1);
+    ctl_remove(lab, KEY_INCIDENTS, "a-3");
     assert_string_equal(json_string_value(at(incident, "id")), "a-1");
     assert_true(json_real_value(at(incident, "at")) == 1700000020.0);
     assert_string_equal(json_string_value(at(incident, "cause")), "trainer-died");

@@ -151,8 +151,10 @@ json_t *ctl_json(const CtlLab *lab)
 static void write_op(CtlLab *lab, const EtcdOp *op)
 {
     Error err = ERROR_INIT;
-    if (etcd_txn_wait(lab->etcd, NULL, 0, op, 1, NULL, &err) < 0)
+    _cleanup_(etcd_answer_freep) EtcdAnswer *answer = NULL;
+    if (etcd_txn_wait(lab->etcd, NULL, 0, op, 1, &answer, &err) < 0)
         fail_msg("%s", err.text);
+    lab->revision = answer->revision;
 }
 
 void ctl_put_text(CtlLab *lab, KeyKind kind, const char *name, const char *text)
@@ -302,13 +304,13 @@ void ctl_put_phase(CtlLab *lab, const char *name, JobPhase phase, const char *re
     CTL_PUT(lab, KEY_PHASES, name, phase_record, record);
 }
 
-static void put_ranks(CtlLab *lab, const char *job, const char *node, int rank)
+static void put_ranks(CtlLab *lab, const char *job, int64_t world, const char *node, int rank)
 {
     char name[160];
     RankReport report = {
         .slot = 0, .rank = rank, .pid = 4000 + rank, .state = RANK_RUNNING, .step = 11};
     RanksRecord record = {
-        .incarnation = 1, .generation = 2, .world_revision = 1, .ranks = &report, .n_ranks = 1};
+        .incarnation = 1, .generation = 2, .world_revision = world, .ranks = &report, .n_ranks = 1};
     (void)snprintf(record.node, sizeof(record.node), "%s", node);
     (void)snprintf(name, sizeof(name), "%s/2/%s", job, node);
     CTL_PUT(lab, KEY_RANKS, name, ranks_record, record);
@@ -327,8 +329,9 @@ void ctl_put_running_job(CtlLab *lab, const char *name)
     WorldRecord world = {
         .generation = 2, .size = 2, .runs = runs, .n_runs = 2, .resume = {.step = 10}};
     CTL_PUT(lab, KEY_WORLDS, name, world_record, world);
-    put_ranks(lab, name, "n1", 0);
-    put_ranks(lab, name, "n2", 1);
+    const int64_t revision = lab->revision;
+    put_ranks(lab, name, revision, "n1", 0);
+    put_ranks(lab, name, revision, "n2", 1);
     ProgressRecord progress = {.generation = 2,
                                .step = 12,
                                .steps = 100,

@@ -19,9 +19,10 @@ typedef struct CtlLab {
     TestingEtcd *server; /* NULL: none */
     sd_event *event;
     Etcd *etcd;
-    char folder[64]; /* of this test's files */
-    char *out, *err; /* of the last ctl_run() */
-    pid_t pid;       /* of ctl_begin() */
+    int64_t revision; /* of the last record that was put */
+    char folder[64];  /* of this test's files */
+    char *out, *err;  /* of the last ctl_run() */
+    pid_t pid;        /* of ctl_begin() */
     FILE *out_file, *err_file;
 } CtlLab;
 

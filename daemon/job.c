@@ -106,6 +106,10 @@ void job_set_world(Job *job, const WorldRecord *world, int64_t revision)
     char why[64];
     (void)snprintf(why, sizeof(why), "generation %lld replaces it", (long long)world->generation);
     job->world_revision = revision;
+    if (strcmp(job->submission, world->submission) !=
+        0) /* born again: nothing is known of its steps */
+        job->first_steps_usec = 0;
+    memcpy(job->submission, world->submission, sizeof(job->submission));
     (void)fault("world.seen"); /* this and those below: where a test ends the daemon */
     end_team(job, why);
 
@@ -167,6 +171,19 @@ uint64_t job_first_steps_usec(const Job *job, int world_size)
 
 /* ---- what can be done now ---- */
 
+/* Each kind of record has a watch of its own, which may be behind the others: of a job that was deleted and
+ * submitted again the phase of one may be known beside the world of the other, and their generations
+ * say nothing about each other. */
+static bool phase_concerns(const Job *job, const Team *team)
+{
+    return job->has_phase && strcmp(job->phase.submission, team->submission) == 0;
+}
+
+static bool phase_is_of(const Job *job, const Team *team)
+{
+    return phase_concerns(job, team) && job->phase.generation == team->generation;
+}
+
 static void start_pending(Team *team)
 {
     Manager *m = team->job->manager;
@@ -196,7 +213,7 @@ static void start_pending(Team *team)
 static void send_go(Team *team)
 {
     Job *job = team->job;
-    if (!job->phase.go || job->phase.generation != team->generation)
+    if (!job->phase.go || !phase_is_of(job, team))
         return;
     if (team->world_size > 1 && (job->rendezvous_generation != team->generation ||
                                  job->rendezvous_revision <= team->world_revision))
@@ -217,7 +234,7 @@ static void send_go(Team *team)
 static void send_stop(Team *team)
 {
     Job *job = team->job;
-    if (!job->phase.leave || job->phase.generation != team->generation)
+    if (!job->phase.leave || !phase_is_of(job, team))
         return;
     Rank *rank = manager_rank_of(team, team_rank0(team));
     if (!rank || !rank->has_gone || rank->was_stopped)
@@ -254,7 +271,8 @@ static void settle_over(Job *job)
 static void end_by_phase(Job *job)
 {
     JobPhase phase = job->phase.phase;
-    if (!job->has_phase || !job->team || job->phase.generation < job->team->generation ||
+    if (!job->team || !phase_concerns(job, job->team) ||
+        job->phase.generation < job->team->generation ||
         (phase != PHASE_PENDING && phase != PHASE_STOPPED && phase != PHASE_SUCCEEDED &&
          phase != PHASE_FAILED && job->phase.pause_usec == 0))
         return;

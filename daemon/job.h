@@ -60,7 +60,8 @@ struct Job {
     Manager *manager;
     Job *next;
     char name[RECORD_JOB_MAX + 1];
-    int64_t world_revision; /* of worlds/<name>; 0: there is none */
+    int64_t world_revision;            /* of worlds/<name>; 0: there is none */
+    char submission[SUBMISSION_BYTES]; /* of that world, and of the last one there was */
     bool has_phase;
     PhaseRecord phase;
     uint64_t

@@ -59,7 +59,9 @@ void requests_on_event(Manager *m, const EtcdEvent *event)
     Job *job = !*request.answer && strcmp(request.kind, "checkpoint") == 0
                    ? job_find(m, request.target)
                    : NULL;
-    Seat *seat = job && job->team ? team_rank0(job->team) : NULL;
+    bool meant = job && job->team &&
+                 (!*request.submission || strcmp(request.submission, job->team->submission) == 0);
+    Seat *seat = meant ? team_rank0(job->team) : NULL; /* of its predecessor: the leader answers */
     Rank *rank = seat ? manager_rank_of(job->team, seat) : NULL;
     if (rank && rank->has_gone) {
         ChannelMessage save = {.type = CHANNEL_CHECKPOINT, .generation = job->team->generation};

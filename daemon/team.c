@@ -269,6 +269,11 @@ static void on_spec(int r, const Error *err, const EtcdRange *range, void *userd
     else
         r = spec_record_decode(range->kvs[0].key, range->kvs[0].value, range->kvs[0].n_value,
                                &record, &problem);
+    if (r == 0 && strcmp(record.submission, team->submission) != 0) {
+        r = error_set(&problem, -ESTALE, "specs/%s: of another submission than the world",
+                      job->name);
+        spec_record_clear(&record);
+    }
     if (r < 0) {
         log_warning("%s; reading again JOB=%s", problem.text, job->name);
         manager_add_timer(job->manager, SPEC_RETRY_MSEC * USEC_PER_MSEC, on_spec_retry, team,

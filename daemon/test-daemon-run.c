@@ -163,6 +163,73 @@ static void test_rendezvous_of_a_deleted_job(_unused_ void **state)
     lab_wait(lab, lab_is_finished, &(LabWhere){"a", 1, 1, 0});
 }
 
+static bool has_told_an_address(Lab *lab, _unused_ const void *userdata)
+{
+    return lab_value(lab, "/sdtrain/lab/rendezvous/a/1") != NULL;
+}
+
+/* A job is deleted and submitted again under its name, and a node hears of the new world before it hears
+ * that the old phase is gone: each kind has a watch of its own. Generations begin at 1 again. */
+static void test_stale_phase_of_a_deleted_job(_unused_ void **state)
+{
+    _cleanup_(lab_stopp) Lab *lab = lab_start();
+    (void)lab_start_node(lab, 0, "\"slots\": 3", NULL);
+    lab_submit(lab, "11111111111111111111111111111111");
+    lab_put_phase(lab, "a", 7, PHASE_FAILED, true, false);
+    lab_submit(lab, "22222222222222222222222222222222");
+    lab_put_spec(lab, "a");
+    (void)lab_put_world(lab, "a", 1, (LabRun[]){{0, 3}}, 1);
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 0, RANK_READY});
+    lab_wait(lab, has_told_an_address, NULL);
+
+    /* the predecessor's generation 1 was told to go, to leave, or has failed: nothing to this one */
+    static const JobPhase phases[] = {PHASE_STARTING, PHASE_RESIZING, PHASE_FAILED};
+    lab_submit(lab, "11111111111111111111111111111111");
+    for (size_t i = 0; i < ELEMENTSOF(phases); i++)
+        lab_put_phase(lab, "a", 1, phases[i], true, phases[i] == PHASE_RESIZING);
+    /* beside another job, so that the phases are known to have been read */
+    lab_put_spec(lab, "b");
+    lab_put_phase(lab, "b", 1, PHASE_STOPPED, false, false);
+    (void)lab_put_world(lab, "b", 1, (LabRun[]){{0, 4}}, 1);
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"b", 1, 0, RANK_EXITED});
+    RanksRecord ranks;
+    assert_true(lab_ranks(lab, "a", 1, 0, &ranks));
+    assert_int_equal(ranks.ranks[0].state, RANK_READY);
+    assert_int_equal(ranks.ranks[1].state, RANK_READY);
+
+    lab_submit(lab, "22222222222222222222222222222222");
+    lab_put_phase(lab, "a", 1, PHASE_STARTING, true, false);
+    lab_wait(lab, lab_is_finished, &(LabWhere){"a", 1, 0, 0});
+}
+
+/* What a node hears of where rank 0 is may be of an earlier world, or of a job that had the name before. */
+static void test_stale_rendezvous(_unused_ void **state)
+{
+    _cleanup_(lab_stopp) Lab *lab = lab_start();
+    put_rendezvous(lab, "/sdtrain/lab/rendezvous/a/1");
+    LabNode *node = lab_start_node(lab, 0, "\"slots\": 2", NULL);
+    lab_put(lab, "/sdtrain/lab/nodes/node1", /* of rank 0; there is none */
+            "{\"v\":2,\"name\":\"node1\",\"machine_id\":\"m\",\"incarnation\":1,\"address\":\"a\","
+            "\"slots\":1,\"state\":\"up\",\"verdict\":\"healthy\"}");
+    lab_put_spec(lab, "a");
+    (void)lab_put_world(lab, "a", 1, (LabRun[]){{1, 1}, {0, 1}}, 2);
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 0, RANK_READY});
+    lab_put_phase(lab, "a", 1, PHASE_STARTING, true, false);
+    lab_put_phase(lab, "b", 1, PHASE_STOPPED, false, false); /* once it acts, that was read too */
+    lab_put_spec(lab, "b");
+    (void)lab_put_world(lab, "b", 1, (LabRun[]){{0, 2}}, 1);
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"b", 1, 0, RANK_EXITED});
+
+    lab_put(lab, "/sdtrain/lab/rendezvous/a/1", "{\"v\":2,\"address\":\"127.0.0.1:2\"}");
+    lab_wait(lab, lab_is_finished, &(LabWhere){"a", 1, 0, 0});
+    _cleanup_free_ char *text = NULL;
+    char path[400];
+    Error err = ERROR_INIT;
+    (void)snprintf(path, sizeof(path), "%s/a/g1/rank1.log", node->log_dir);
+    assert_int_equal(file_read(path, 1 << 16, &text, NULL, &err), 0);
+    assert_string_equal(text, "meets at 127.0.0.1:2\n");
+}
+
 static bool has_answered(Lab *lab, _unused_ const void *userdata)
 {
     const char *value = lab_value(lab, "/sdtrain/lab/requests/r1");
@@ -238,6 +305,8 @@ int main(void)
         cmocka_unit_test(test_late_ranks),
         cmocka_unit_test(test_world_moves),
         cmocka_unit_test(test_rendezvous_of_a_deleted_job),
+        cmocka_unit_test(test_stale_phase_of_a_deleted_job),
+        cmocka_unit_test(test_stale_rendezvous),
         cmocka_unit_test(test_leave_and_checkpoint_request),
         cmocka_unit_test(test_resident_memory),
     };

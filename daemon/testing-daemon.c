@@ -36,6 +36,7 @@ struct Lab {
     size_t n_entries;
     LabNode nodes[LAB_NODES_MAX];
     RanksRecord ranks; /* last decoded, to be cleared */
+    char submission[SUBMISSION_BYTES];
 };
 
 /* ---- what goes wrong ---- */
@@ -272,10 +273,16 @@ void lab_delete(Lab *lab, const char *key)
     (void)put_with(lab, key, (EtcdOp){.kind = ETCD_DELETE});
 }
 
+void lab_submit(Lab *lab, const char *submission)
+{
+    (void)snprintf(lab->submission, sizeof(lab->submission), "%s", submission);
+}
+
 void lab_put_spec(Lab *lab, const char *job)
 {
     char key[KEY_MAX];
     SpecRecord spec = {.spec = (char[]){"{\"name\": \"a\"}"}, .submitted_usec = 1};
+    memcpy(spec.submission, lab->submission, sizeof(spec.submission));
     _cleanup_free_ char *text = NULL;
     assert_int_equal(spec_record_encode(&spec, NULL, &text), 0);
     lab_put(lab, key_of(CLUSTER, KEY_SPECS, job, key), text);
@@ -287,6 +294,7 @@ int64_t lab_put_world(Lab *lab, const char *job, int64_t generation, const LabRu
     char key[KEY_MAX];
     WorldRun world_runs[LAB_NODES_MAX] = {0};
     WorldRecord world = {.generation = generation, .runs = world_runs, .n_runs = n_runs};
+    memcpy(world.submission, lab->submission, sizeof(world.submission));
     for (size_t i = 0; i < n_runs; i++) {
         NodeRecord record;
         assert_true(lab_node_record(lab, runs[i].node, &record));
@@ -306,6 +314,7 @@ void lab_put_phase(Lab *lab, const char *job, int64_t generation, JobPhase phase
 {
     char key[KEY_MAX];
     PhaseRecord record = {.phase = phase, .generation = generation, .go = go, .leave = leave};
+    memcpy(record.submission, lab->submission, sizeof(record.submission));
     _cleanup_free_ char *text = NULL;
     assert_int_equal(phase_record_encode(&record, NULL, &text), 0);
     lab_put(lab, key_of(CLUSTER, KEY_PHASES, job, key), text);

@@ -62,6 +62,8 @@ typedef struct LabRun {
 void lab_put_spec(Lab *lab, const char *job);
 int64_t lab_put_world(Lab *lab, const char *job, int64_t generation, const LabRun *runs,
                       size_t n_runs);
+/* The submission's id that specs, worlds and phases get from now on; "" at first. */
+void lab_submit(Lab *lab, const char *submission);
 void lab_put_phase(Lab *lab, const char *job, int64_t generation, JobPhase phase, bool go,
                    bool leave);
 void lab_put(Lab *lab, const char *key, const char *value);

@@ -122,6 +122,8 @@ static void take(Fake *f, const ChannelMessage *m)
         break;
     case CHANNEL_GO:
         f->gone = true;
+        printf("meets at %s\n", m->address);
+        (void)fflush(stdout);
         break;
     case CHANNEL_STOP:
         f->stop = true;

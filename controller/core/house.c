@@ -214,10 +214,12 @@ static bool decide_cordons(Cluster *c, Decision *d)
     return false;
 }
 
-static bool job_exists(const Cluster *c, const char *name)
+static bool has_job(const Cluster *c, const IncidentRecord *record)
 {
     for (int i = 0; i < c->limits.jobs; i++)
-        if (c->jobs[i].used && text_equal(c->jobs[i].name, name))
+        if (c->jobs[i].used &&
+            (c->jobs[i].spec_stamp.mod ? incident_is_of(record, &c->jobs[i])
+                                       : text_equal(c->jobs[i].name, record->job)))
             return true;
     return false;
 }
@@ -228,7 +230,8 @@ static bool outage_is_critical(const Cluster *c, const IncidentRecord *record)
     for (int i = 0; i < c->limits.incidents; i++) {
         const IncidentRecord *other = &c->incidents[i].record;
         if (c->incidents[i].used && other->state == INCIDENT_OPEN &&
-            other->severity == SEVERITY_CRITICAL && text_equal(other->job, record->job))
+            other->severity == SEVERITY_CRITICAL && text_equal(other->job, record->job) &&
+            text_equal(other->submission, record->submission))
             return true;
     }
     return false;
@@ -276,7 +279,7 @@ static bool decide_incident_cap(Cluster *c, Decision *d)
         const IncidentRecord *record = &c->incidents[i].record;
         if (!c->incidents[i].used)
             continue;
-        bool orphan = record->job[0] && !job_exists(c, record->job);
+        bool orphan = record->job[0] && !has_job(c, record);
         if (orphan && record->state == INCIDENT_OPEN) {
             resolve(c, &c->incidents[i], d);
             return true;
@@ -302,9 +305,14 @@ static const char *refusal_of_request(const Cluster *c, const RequestRecord *req
 {
     if (!text_equal(request->kind, "checkpoint"))
         return NULL; /* its addressee answers */
-    for (int i = 0; i < c->limits.jobs; i++)
-        if (c->jobs[i].used && text_equal(c->jobs[i].name, request->target))
-            return c->jobs[i].phase.phase == PHASE_RUNNING ? NULL : "refused: the job does not run";
+    for (int i = 0; i < c->limits.jobs; i++) {
+        const Job *job = &c->jobs[i];
+        if (!job->used || !text_equal(job->name, request->target))
+            continue;
+        if (request->submission[0] && !text_equal(request->submission, job->facts.submission))
+            return "refused: the job was deleted, and submitted again";
+        return job->phase.phase == PHASE_RUNNING ? NULL : "refused: the job does not run";
+    }
     return "refused: there is no such job";
 }
 

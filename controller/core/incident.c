@@ -86,6 +86,7 @@ void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision 
     record->state = INCIDENT_OPEN;
     record->severity = severity_of(failure->cause);
     text_copy(record->job, sizeof(record->job), job->name);
+    text_copy(record->submission, sizeof(record->submission), job->facts.submission);
     text_copy(record->cause, sizeof(record->cause), cause_name(failure->cause));
     if (failure->node >= 0)
         text_copy(record->node, sizeof(record->node), c->nodes[failure->node].record.name);
@@ -120,6 +121,12 @@ void incident_say(const IncidentRecord *record, Text *t)
     }
 }
 
+bool incident_is_of(const IncidentRecord *record, const Job *job)
+{
+    return text_equal(record->job, job->name) &&
+           text_equal(record->submission, job->facts.submission);
+}
+
 const Incident *incident_find_open(const Cluster *c, const Job *job)
 {
     const Incident *newest = NULL;
@@ -127,7 +134,7 @@ const Incident *incident_find_open(const Cluster *c, const Job *job)
         const Incident *incident = &c->incidents[i];
         if (incident->used && incident->record.state == INCIDENT_OPEN &&
             !text_equal(incident->record.cause, cause_name(CAUSE_STORE_TROUBLE)) &&
-            text_equal(incident->record.job, job->name) &&
+            incident_is_of(&incident->record, job) &&
             (!newest || incident->record.generation > newest->record.generation))
             newest = incident;
     }
@@ -138,8 +145,8 @@ const Incident *incident_find_cause(const Cluster *c, const Job *job, Cause caus
 {
     for (int i = 0; i < c->limits.incidents; i++) {
         const IncidentRecord *record = &c->incidents[i].record;
-        if (c->incidents[i].used && record->state == INCIDENT_OPEN &&
-            text_equal(record->job, job->name) && text_equal(record->cause, cause_name(cause)))
+        if (c->incidents[i].used && record->state == INCIDENT_OPEN && incident_is_of(record, job) &&
+            text_equal(record->cause, cause_name(cause)))
             return &c->incidents[i];
     }
     return NULL;

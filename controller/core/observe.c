@@ -437,8 +437,7 @@ static bool gone_report_is_over(Cluster *c, const Report *report)
      * it still runs the generation. It never was away: the key was removed on purpose. */
     if (node->stamp.mod < report->stamp.seen)
         return true;
-    return !(text_equal(node->record.job, c->jobs[report->job].name) &&
-             node->record.generation == report->generation);
+    return node->record.world_revision != report->world_revision;
 }
 
 void observe_settle(Cluster *c)

@@ -256,6 +256,8 @@ bool job_absence_is_open(Cluster *c, const Job *job);
 
 /* ---- incident.c ---- */
 void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision *d);
+/* Not of a job that had its name before. */
+bool incident_is_of(const IncidentRecord *record, const Job *job);
 /* The newest open one of the job that ended a world, or NULL. */
 const Incident *incident_find_open(const Cluster *c, const Job *job);
 /* An open one of the job with that cause, or NULL. */

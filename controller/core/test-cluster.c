@@ -8,7 +8,7 @@
  *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup=
  *                                    its record is put
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
- *   job NAME grains= steps= fails= grow= patience= submitted= resume= refused=    its spec is put
+ *   job NAME grains= steps= fails= grow= patience= submitted= submission= resume= refused=   its spec
  *   want NAME STATE min= max= target=                                   its desired record is put
  *   cordon NODE mode= reason= job= until= | uncordon NODE
  *   ranks JOB GEN NODE STATE slot= code= unmet= step= stage= text= first= [hung] [killed] [left]
@@ -16,7 +16,7 @@
  *   unrank JOB GEN NODE              the key vanishes
  *   rendezvous JOB GEN
  *   commit JOB STEP GEN | progress JOB GEN STEP unsaved= error= waits= rank=   (times: since when)
- *   request ID KIND TARGET answer=
+ *   request ID KIND TARGET answer= submission=
  *   alert ID [settled]               its alert record is put
  *   history JOB                      says which worlds the job's phase record remembers
  *   survey                           says what metrics would show
@@ -287,6 +287,9 @@ static void put_node(Story *s)
     COPY(n.evidence, find_text(s, "evidence", ""));
     COPY(n.job, find_text(s, "job", ""));
     COPY(n.machine_id, find_text(s, "machine", "m"));
+    const ReplayEntry *world = replay_find(s->replay, EVENT_WORLD, n.job, 0, NULL);
+    const WorldRecord *runs = world ? world->record : NULL;
+    n.world_revision = runs && runs->generation == n.generation ? world->mod : 0;
     assert_int_equal(slots_parse(find_text(s, "lost", ""), &n.lost_slots), 0);
     assert_int_equal(slots_parse(find_text(s, "bad", ""), &n.bad_slots), 0);
     replay_put(s->replay, EVENT_NODE, n.name, 0, NULL, &n, false);
@@ -314,6 +317,7 @@ static void put_job(Story *s)
                   .store_patience_usec = USEC(find_number(s, "patience", 3600)),
                   .submitted_usec = USEC(find_number(s, "submitted", 1))};
     COPY(f.resume_uri, find_text(s, "resume", ""));
+    COPY(f.submission, find_text(s, "submission", ""));
     COPY(f.refused, find_text(s, "refused", ""));
     replay_put(s->replay, EVENT_SPEC, word(s, 2), 0, NULL, &f, false);
 }
@@ -447,6 +451,7 @@ static void put_request(Story *s)
     COPY(record.kind, word(s, 3));
     COPY(record.target, word(s, 4));
     COPY(record.answer, find_text(s, "answer", ""));
+    COPY(record.submission, find_text(s, "submission", ""));
     replay_put(s->replay, EVENT_REQUEST, record.id, 0, NULL, &record, false);
 }
 
@@ -627,9 +632,8 @@ static void tell_story(void **state)
 {
     const char *path = *state;
     _cleanup_free_ char *text = NULL, *told = NULL, *original = NULL;
-    size_t n;
     Error err = ERROR_INIT;
-    if (file_read(path, 1 << 20, &text, &n, &err) < 0)
+    if (file_read(path, 1 << 20, &text, NULL, &err) < 0)
         fail_msg("%s", err.text);
     original = strdup(text);
 

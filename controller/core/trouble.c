@@ -60,6 +60,7 @@ static void open_incident(Cluster *c, const Job *job, const ProgressRecord *p, D
     record->state = INCIDENT_OPEN;
     record->severity = SEVERITY_WARNING;
     text_copy(record->job, sizeof(record->job), job->name);
+    text_copy(record->submission, sizeof(record->submission), job->facts.submission);
     text_copy(record->cause, sizeof(record->cause), cause_name(CAUSE_STORE_TROUBLE));
     record->rank = -1;
     record->generation = job->world.generation;

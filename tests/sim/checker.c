@@ -493,6 +493,8 @@ static void check_put(Universe *u, const Txn *txn, const Op *op)
         break;
     case KEY_SPECS:
         u->checker.jobs[universe_job_index(key.name)] = (JobBooks){.born = u->etcd.revision + 1};
+        memcpy(u->checker.jobs[universe_job_index(key.name)].submission,
+               ((const JobFacts *)record)->submission, SUBMISSION_BYTES);
         break;
     default:
         break;
@@ -509,6 +511,16 @@ void checker_before(Universe *u, const Txn *txn)
 }
 
 /* ---- processes ---- */
+
+/* By its world, whatever the records say of themselves: that was of the job that the phase is of. */
+void checker_phase_acts(Universe *u, const Team *team, const PhaseRecord *phase)
+{
+    const JobBooks *books = &u->checker.jobs[team->job];
+    bool team_is_present = team->world_revision >= books->born;
+    if (team_is_present != (strcmp(phase->submission, books->submission) == 0))
+        BROKEN(u, "stale", "the phase of another job %s moves ranks of its generation %lld",
+               universe_job_name(team->job), (long long)team->generation);
+}
 
 void checker_process_starts(Universe *u, const Process *p)
 {

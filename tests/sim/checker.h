@@ -23,6 +23,7 @@ typedef struct JobBooks {
     uint64_t trained_usec;
     uint64_t committed_usec, failing_usec; /* the last commit; the first save that failed since */
     uint64_t trouble_usec; /* failing_usec when the incident was opened that says so */
+    char submission[SUBMISSION_BYTES];
 } JobBooks;
 
 typedef struct Checker {
@@ -35,6 +36,8 @@ typedef struct Checker {
 
 void checker_before(Universe *u, const Txn *txn);
 void checker_save_fails(Universe *u, int job);
+/* What a phase says moves ranks of that team. */
+void checker_phase_acts(Universe *u, const Team *team, const PhaseRecord *phase);
 void checker_process_starts(Universe *u, const Process *p);
 void checker_ring_begins(Universe *u, const Ring *ring);
 void checker_step(Universe *u, const Ring *ring);

@@ -42,6 +42,7 @@ struct Team {
     int64_t generation, world_revision;
     int resume;
     int64_t resume_step;
+    char submission[SUBMISSION_BYTES];
     bool over, has_spec, wants_rendezvous;
     uint64_t spec_token;
     uint64_t killed_usec; /* realtime */

@@ -364,6 +364,8 @@ static void submit(Universe *u, int job)
     if (etcd_find(&u->etcd, KEY_SPECS, name) || etcd_find(&u->etcd, KEY_DESIRED, name))
         return;
     facts.submitted_usec = u->sim.now_usec;
+    (void)snprintf(facts.submission, sizeof(facts.submission), "%032llx",
+                   (unsigned long long)sim_serial(&u->sim));
     sim_say(&u->sim, "user: submits %s", name);
     etcd_put(&u->etcd, KEY_SPECS, name, value_new(&facts, sizeof(facts)));
     want(u, job, DESIRED_RUNNING, 0);

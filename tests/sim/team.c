@@ -433,6 +433,7 @@ static Team *new_team(int job, const WorldRecord *world, int64_t revision, const
     team->world_size = world->size;
     team->resume = store_find(&node->universe->store, world->resume.uri);
     team->resume_step = world->resume.step;
+    memcpy(team->submission, world->submission, sizeof(team->submission));
     team->n_seats = n_seats;
     for (size_t i = 0; i < n_seats; i++)
         team->seats[i] = (Seat){.pending = true,
@@ -524,7 +525,9 @@ static void on_spec(_unused_ Universe *u, void *who, uint64_t token, const CallR
     Team *team = team_find(node, has_spec_call, token);
     if (!team)
         return;
-    if (result->r < 0 || result->n_items == 0) {
+    const JobFacts *facts =
+        result->r >= 0 && result->n_items ? value_record(result->items[0].value) : NULL;
+    if (!facts || strcmp(facts->submission, team->submission) != 0) {
         team->spec_token = sim_serial(sim_of(node));
         sim_timer(sim_of(node), &node->actor, SPEC_PAUSE_MSEC * USEC_PER_MSEC, on_spec_retry, node,
                   team->spec_token);
@@ -585,11 +588,17 @@ static void start_pending(Node *node, Team *team)
         team_report(node, team);
 }
 
+/* The phase of a job that was deleted, beside the world of the one that has its name now. */
+static bool phase_concerns(const PhaseRecord *phase, const Team *team)
+{
+    return strcmp(phase->submission, team->submission) == 0;
+}
+
 static void advance_ranks(Node *node, Team *team)
 {
     const JobView *view = &node->jobs[team->job];
     const PhaseRecord *phase = value_record(view->phase);
-    bool ours = phase && phase->generation == team->generation;
+    bool ours = phase && phase_concerns(phase, team) && phase->generation == team->generation;
     bool go = ours && phase->go &&
               (team->world_size == 1 || (view->rendezvous_generation == team->generation &&
                                          view->rendezvous_revision > team->world_revision));
@@ -603,10 +612,12 @@ static void advance_ranks(Node *node, Team *team)
         }
         if (go && p->is_ready && !p->has_gone) {
             p->has_gone = true;
+            checker_phase_acts(node->universe, team, phase);
             trainer_go(p);
         }
         if (ours && phase->leave && p->rank == 0 && p->has_gone && !p->was_stopped) {
             p->was_stopped = true;
+            checker_phase_acts(node->universe, team, phase);
             trainer_leave(p);
         }
     }
@@ -644,9 +655,12 @@ void team_advance(Node *node, int job)
     const PhaseRecord *phase = value_record(view->phase);
     if (!node->actor.alive)
         return;
-    if (phase && view->team && phase->generation >= view->team->generation &&
-        (phase->phase == PHASE_PENDING || phase->phase >= PHASE_STOPPED || phase->pause_usec > 0))
+    if (phase && view->team && phase_concerns(phase, view->team) &&
+        phase->generation >= view->team->generation &&
+        (phase->phase == PHASE_PENDING || phase->phase >= PHASE_STOPPED || phase->pause_usec > 0)) {
+        checker_phase_acts(node->universe, view->team, phase);
         kill_team(node, view->team, "the job's phase ends it");
+    }
     settle_over(node, view);
     if (view->team && !view->team->over) {
         start_pending(node, view->team);
