@@ -15,21 +15,23 @@ static bool are_many(int absent, int present)
 
 void presence_update_hold(Cluster *c)
 {
-    int present = 0, absent = 0, fresh = 0;
+    const uint64_t ttl_usec = c->config.ttl_usec;
+    int present = 0, absent = 0, fresh = 0; /* absent: since the hold, and what began it */
     for (int i = 0; i < c->limits.nodes; i++) {
         const Node *node = &c->nodes[i];
         if (!node->used || node->stamp.seen == 0 || node->record.state == NODE_LEFT)
             continue;
         present += node->present;
-        absent += !node->present;
-        fresh += !node->present && c->now_usec < node->changed_usec + c->config.ttl_usec;
+        absent += !node->present && c->hold_usec < node->changed_usec + ttl_usec;
+        fresh += !node->present && c->now_usec < node->changed_usec + ttl_usec;
     }
     if (c->now_usec < c->hold_until_usec) {
         if (!are_many(absent, present)) /* the stragglers get one more TTL */
-            c->hold_until_usec = MIN(c->hold_until_usec, c->now_usec + c->config.ttl_usec);
+            c->hold_until_usec = MIN(c->hold_until_usec, c->now_usec + ttl_usec);
         (void)cluster_due(c, c->hold_until_usec); /* wakes the shell then */
     } else if (are_many(fresh, present)) {
-        c->hold_until_usec = c->now_usec + HOLD_TTLS * c->config.ttl_usec;
+        c->hold_usec = c->now_usec;
+        c->hold_until_usec = c->now_usec + HOLD_TTLS * ttl_usec;
     }
 }
 

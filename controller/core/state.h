@@ -115,10 +115,10 @@ struct Cluster {
     uint64_t now_usec, real_usec;
     uint64_t wake_usec; /* of the step being made */
     int64_t seen_revision;
-    int64_t term;                /* 0: not leading */
-    uint64_t observe_until_usec; /* a new leader does not act on absence before */
-    uint64_t hold_until_usec;
-    bool distrusts_probes; /* too many nodes call themselves unhealthy at once */
+    int64_t term;                        /* 0: not leading */
+    uint64_t observe_until_usec;         /* a new leader does not act on absence before */
+    uint64_t hold_usec, hold_until_usec; /* since when absence is not acted upon, and how long */
+    bool distrusts_probes;               /* too many nodes call themselves unhealthy at once */
     int64_t last_id;
     int64_t house_in_flight, house_awaited;
     int64_t dropped;
