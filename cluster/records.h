@@ -283,6 +283,8 @@ typedef struct ProgressRecord {
     uint64_t waits_since_usec; /* the ranks wait for the data of one of them since then; 0: they do
                                   not, or not for long */
     int waits_rank;
+    /* so many steps of the history have no metrics any more, between these; 0: all have */
+    int64_t metrics_lost, metrics_lost_first, metrics_lost_last;
 } ProgressRecord;
 
 /* ---- incidents/<id> ---- */

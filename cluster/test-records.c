@@ -252,7 +252,10 @@ static void every_record_survives_a_round_trip(void **state)
                                .unsaved_since_usec = 2,
                                .save_error = "the store does not answer",
                                .waits_since_usec = 1,
-                               .waits_rank = 4};
+                               .waits_rank = 4,
+                               .metrics_lost = 7,
+                               .metrics_lost_first = 5,
+                               .metrics_lost_last = 20};
     ASSERT_ROUND_TRIP(ProgressRecord, progress_record, &progress);
 }
 

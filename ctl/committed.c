@@ -1,14 +1,13 @@
 /* committed.c - see committed.h. */
 #include "ctl/committed.h"
 
+#include "trainer/api/manifest_limits.h"
+
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-enum {
-    MANIFEST_BYTES_MAX = 256 << 20,
-    SEGMENT_BYTES_MAX = 256 << 20,
-    LIST_MAX = 1 << 20,
-};
+enum { SEGMENT_BYTES_MAX = 256 << 20 };
 
 /* ".../<folder>/manifest.json" into the store's URI and the folder. */
 static int split_uri(const char *uri, char *store, size_t size, Committed *c)
@@ -49,6 +48,9 @@ int committed_open(const CheckpointCommit *commit, Committed *ret, Error *err)
     int r = store_open(uri, &ret->store, err);
     if (r == 0)
         r = store_get(ret->store, key, MANIFEST_BYTES_MAX, &text, &n_bytes, err);
+    if (r == -EFBIG)
+        r = error_set(err, -EBADMSG, "%s: larger than the %d bytes that a manifest may have",
+                      commit->uri, MANIFEST_BYTES_MAX);
     if (r == 0)
         r = check_hash(uri, key, commit->hash, hash_bytes(text, n_bytes), err);
     if (r == 0)
@@ -89,7 +91,7 @@ int committed_objects(const Committed *c, const char *kind, CommittedObject **re
 {
     json_t *array = NULL;
     JsonReader root = json_open(c->folder, c->manifest, JSON_ANY_KEYS, err);
-    (void)json_get_array(&root, "objects", JSON_REQUIRED, LIST_MAX, &array);
+    (void)json_get_array(&root, "objects", JSON_REQUIRED, MANIFEST_OBJECTS_MAX, &array);
     _cleanup_free_ CommittedObject *objects =
         calloc(MAX(json_array_size(array), (size_t)1), sizeof(*objects));
     size_t n = 0;
@@ -112,10 +114,12 @@ int committed_objects(const Committed *c, const char *kind, CommittedObject **re
 
 /* ---- metrics ---- */
 
-typedef struct Lines {
-    MetricsLine *lines;
-    size_t n, room;
-} Lines;
+typedef struct Gather {
+    const Committed *committed;
+    CommittedMetrics m;
+    size_t room;
+    int64_t next; /* the step that no line or gap was about yet */
+} Gather;
 
 static double get_real(json_t *object, const char *key)
 {
@@ -123,7 +127,20 @@ static double get_real(json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static int add_line(Lines *l, const char *source, const char *text, size_t n_bytes, Error *err)
+/* Steps from g->next to before `step` have no line. */
+static void add_lost(Gather *g, int64_t step)
+{
+    if (step <= g->next)
+        return;
+    if (g->m.n_lost == 0)
+        g->m.first_lost = g->next;
+    g->m.last_lost = step - 1;
+    g->m.n_lost += step - g->next;
+    g->next = step;
+}
+
+static int add_line(Gather *g, const char *source, int64_t last, const char *text, size_t n_bytes,
+                    Error *err)
 {
     _cleanup_json_ json_t *object = NULL;
     int r = json_parse(source, text, n_bytes, &object, err);
@@ -131,30 +148,33 @@ static int add_line(Lines *l, const char *source, const char *text, size_t n_byt
         return r;
     int64_t step = -1;
     JsonReader j = json_open(source, object, JSON_ANY_KEYS, err);
-    json_get_int(&j, "step", JSON_REQUIRED, 0, INT64_MAX, &step);
+    json_get_int(&j, "step", JSON_REQUIRED, 0, INT64_MAX - 1, &step);
     r = json_close(&j);
     if (r < 0)
         return r;
-    if (l->n > 0 && step != l->lines[l->n - 1].step + 1)
-        return error_set(err, -EBADMSG, "%s: step: %lld does not follow %lld", source,
-                         (long long)step, (long long)l->lines[l->n - 1].step);
-    if (l->n == l->room) {
-        size_t room = MAX(2 * l->room, (size_t)1024);
-        MetricsLine *grown = reallocarray(l->lines, room, sizeof(*grown));
+    if (step < g->next || step > last)
+        return error_set(err, -EBADMSG, "%s: step: %lld is not one of %lld to %lld", source,
+                         (long long)step, (long long)g->next, (long long)last);
+    add_lost(g, step);
+    if (g->m.n_lines == g->room) {
+        size_t room = MAX(2 * g->room, (size_t)1024);
+        MetricsLine *grown = reallocarray(g->m.lines, room, sizeof(*grown));
         if (!grown)
             return error_set(err, -ENOMEM, "out of memory for %zu metrics", room);
-        l->lines = grown;
-        l->room = room;
+        g->m.lines = grown;
+        g->room = room;
     }
-    l->lines[l->n++] = (MetricsLine){.step = step,
-                                     .loss = get_real(object, "loss"),
-                                     .lr = get_real(object, "lr"),
-                                     .grad_norm = get_real(object, "grad_norm")};
+    g->m.lines[g->m.n_lines++] = (MetricsLine){.step = step,
+                                               .loss = get_real(object, "loss"),
+                                               .lr = get_real(object, "lr"),
+                                               .grad_norm = get_real(object, "grad_norm")};
+    g->next = step + 1;
     return 0;
 }
 
-static int add_segment(const Committed *c, const CommittedObject *segment, Lines *l, Error *err)
+static int read_segment(Gather *g, const CommittedObject *segment, int64_t last, Error *err)
 {
+    const Committed *c = g->committed;
     _cleanup_free_ char *text = NULL;
     size_t n_bytes;
     int r = store_get(c->store, segment->key, SEGMENT_BYTES_MAX, &text, &n_bytes, err);
@@ -163,41 +183,78 @@ static int add_segment(const Committed *c, const CommittedObject *segment, Lines
                        err);
     for (char *line = text; r == 0 && *line;) {
         size_t n = strcspn(line, "\n");
-        r = add_line(l, segment->key, line, n, err);
+        r = add_line(g, segment->key, last, line, n, err);
         line += n + (line[n] == '\n');
     }
     return r;
 }
 
-int committed_metrics(const Committed *c, MetricsLine **ret, size_t *ret_n, int64_t **ret_saved,
-                      size_t *ret_n_saved, Error *err)
+static int add_segment(Gather *g, JsonReader *list, json_t *array, size_t i, Error *err)
 {
-    json_t *array = NULL;
-    Lines l = {0};
-    JsonReader root = json_open(c->folder, c->manifest, JSON_ANY_KEYS, err);
-    (void)json_get_array(&root, "metrics", JSON_REQUIRED, LIST_MAX, &array);
-    const size_t n = json_array_size(array);
-    _cleanup_free_ int64_t *saved = calloc(MAX(n, (size_t)1), sizeof(*saved));
-    int r = saved ? root.r : error_set(err, -ENOMEM, "out of memory");
-    for (size_t i = 0; r == 0 && i < n; i++) {
-        CommittedObject segment;
-        JsonReader e = json_get_element(&root, "metrics", array, i);
-        read_object(&e, "", &segment);
-        r = json_close(&e);
-        if (r == 0)
-            r = add_segment(c, &segment, &l, err);
-        if (r == 0)
-            saved[i] = l.n > 0 ? l.lines[l.n - 1].step : 0;
-    }
-    if (r == 0)
-        r = json_close(&root);
-    if (r < 0) {
-        free(l.lines);
+    CommittedObject segment;
+    int64_t first = 0, last = 0;
+    JsonReader e = json_get_element(list, "metrics", array, i);
+    read_object(&e, "", &segment);
+    json_get_int(&e, "first", JSON_REQUIRED, 0, INT64_MAX - 1, &first);
+    json_get_int(&e, "last", JSON_REQUIRED, first, INT64_MAX - 1, &last);
+    int r = json_close(&e);
+    if (r < 0)
+        return r;
+    if (i == 0)
+        g->next = first;
+    Error why = ERROR_INIT;
+    r = read_segment(g, &segment, last, &why);
+    if (r == -EHOSTUNREACH || r == -ENOMEM) {
+        *err = why;
         return r;
     }
-    *ret = l.lines;
-    *ret_n = l.n;
-    *ret_saved = TAKE_PTR(saved);
-    *ret_n_saved = n;
+    if (r < 0 && !g->m.why[0])
+        (void)snprintf(g->m.why, sizeof(g->m.why), "%s", why.text);
+    add_lost(g, last + 1);
+    g->m.saved[g->m.n_saved++] = last;
+    return 0;
+}
+
+/* "step-<number>-..." */
+static void add_saved(CommittedMetrics *m, const char *folder)
+{
+    int64_t step = 0;
+    if (!folder || sscanf(folder, "step-%" SCNd64, &step) != 1 || step == 0)
+        return;
+    for (size_t i = 0; i < m->n_saved; i++)
+        if (m->saved[i] == step)
+            return;
+    m->saved[m->n_saved++] = step;
+}
+
+static int gather(Gather *g, Error *err)
+{
+    const Committed *c = g->committed;
+    json_t *segments = NULL, *folders = NULL;
+    JsonReader root = json_open(c->folder, c->manifest, JSON_ANY_KEYS, err);
+    (void)json_get_array(&root, "metrics", JSON_REQUIRED, MANIFEST_SEGMENTS_MAX, &segments);
+    (void)json_get_array(&root, "committed", JSON_REQUIRED, MANIFEST_COMMITTED_MAX, &folders);
+    const size_t n_folders = json_array_size(folders);
+    g->m.saved = calloc(json_array_size(segments) + n_folders + 1, sizeof(*g->m.saved));
+    int r = g->m.saved ? root.r : error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; r == 0 && i < json_array_size(segments); i++)
+        r = add_segment(g, &root, segments, i, err);
+    for (size_t i = 0; r == 0 && i < n_folders; i++)
+        add_saved(&g->m, json_string_value(json_array_get(folders, i)));
+    if (r == 0)
+        add_saved(&g->m, c->folder);
+    return r == 0 ? json_close(&root) : r;
+}
+
+int committed_metrics(const Committed *c, CommittedMetrics *ret, Error *err)
+{
+    Gather g = {.committed = c};
+    int r = gather(&g, err);
+    if (r < 0) {
+        free(g.m.lines);
+        free(g.m.saved);
+        return r;
+    }
+    *ret = g.m;
     return 0;
 }

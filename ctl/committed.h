@@ -29,10 +29,19 @@ typedef struct MetricsLine {
     double loss, lr, grad_norm; /* NAN: the line does not have it */
 } MetricsLine;
 
-/* One line per step, in order, without gap; steps whose last one is the end of a checkpoint's
- * segment are also listed in *ret_saved. Both are free()d by the caller. */
-int committed_metrics(const Committed *committed, MetricsLine **ret, size_t *ret_n,
-                      int64_t **ret_saved, size_t *ret_n_saved, Error *err);
+typedef struct CommittedMetrics {
+    MetricsLine *lines; /* one per step, in order; steps that are lost have none */
+    size_t n_lines;
+    int64_t *saved; /* steps of checkpoints: the newest 65, and where older segments end */
+    size_t n_saved;
+    int64_t n_lost, first_lost,
+        last_lost; /* steps of the history; the first and the last that is lost */
+    char why[200]; /* what is wrong with the first segment that is lost */
+} CommittedMetrics;
+
+/* An object that is missing or does not verify costs its own steps alone. Arrays are free()d by the
+ * caller. */
+int committed_metrics(const Committed *committed, CommittedMetrics *ret, Error *err);
 
 /* One object as the manifest lists it. */
 typedef struct CommittedObject {

@@ -21,12 +21,16 @@ static void read_metrics(Report *r)
     }
     int result = committed_open(commit, &committed, &err);
     if (result == 0)
-        result =
-            committed_metrics(&committed, &r->metrics, &r->n_metrics, &r->saved, &r->n_saved, &err);
+        result = committed_metrics(&committed, &r->metrics, &err);
     committed_close(&committed);
     if (result < 0) {
         (void)snprintf(r->metrics_note, sizeof(r->metrics_note), "%s", err.text);
         fprintf(stderr, "sdctl: the page has no losses: %s\n", err.text);
+    } else if (r->metrics.n_lost > 0) {
+        (void)snprintf(r->metrics_note, sizeof(r->metrics_note), "%s", r->metrics.why);
+        fprintf(stderr, "sdctl: the metrics of %lld steps between %lld and %lld are lost: %s\n",
+                (long long)r->metrics.n_lost, (long long)r->metrics.first_lost,
+                (long long)r->metrics.last_lost, r->metrics.why);
     }
 }
 

@@ -91,6 +91,11 @@ static void print_store(const ModelJob *job)
     if (p && p->waits_since_usec)
         printf("  rank %d has waited for data for %s\n", p->waits_rank,
                span_text(ago_sec(p->waits_since_usec), span));
+    if (job->has_progress && job->progress.metrics_lost > 0)
+        printf("  metrics of %lld step%s between %lld and %lld are lost; nothing else is\n",
+               (long long)job->progress.metrics_lost, job->progress.metrics_lost == 1 ? "" : "s",
+               (long long)job->progress.metrics_lost_first,
+               (long long)job->progress.metrics_lost_last);
     if (next_usec > now_usec)
         printf("  tries again in %s\n", span_text((double)(next_usec - now_usec) * 1e-6, span));
 }

@@ -95,6 +95,15 @@ static json_t *store_json(const ModelJob *job)
                      "waits_rank", p->waits_since_usec ? json_integer(p->waits_rank) : json_null());
 }
 
+static json_t *metrics_lost_json(const ModelJob *job)
+{
+    const ProgressRecord *p = &job->progress;
+    if (!job->has_progress || p->metrics_lost == 0)
+        return json_null();
+    return json_pack("{s:I, s:I, s:I}", "steps", (json_int_t)p->metrics_lost, "first",
+                     (json_int_t)p->metrics_lost_first, "last", (json_int_t)p->metrics_lost_last);
+}
+
 json_t *model_job_json(const Model *m, const ModelJob *job)
 {
     Error ignored = ERROR_INIT;
@@ -109,7 +118,7 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
                                 ? (double)spec->train.global_batch / job->progress.samples_per_sec
                                 : NAN;
     return json_pack("{s:s, s:s, s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, "
-                     "s:o}",
+                     "s:o, s:o}",
                      "job", job->name, "phase", job_phase_name(model_phase(job)), "reason",
                      job->has_phase ? job->phase.reason : "no controller has looked at it yet",
                      "generation", (json_int_t)(job->has_world ? job->world.generation : 0),
@@ -121,5 +130,6 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
                      running ? real_or_null((double)(steps - step) * step_sec) : json_null(),
                      "checkpoint", checkpoint_json(job), "incidents", incidents_json(m, job),
                      "goodput", real_or_null(model_goodput(job)), "store", store_json(job),
-                     "next_try_at", time_or_null(model_next_try_usec(job)));
+                     "next_try_at", time_or_null(model_next_try_usec(job)), "metrics_lost",
+                     metrics_lost_json(job));
 }

@@ -18,10 +18,7 @@ typedef struct Report {
     const Model *model;
     const ModelJob *job;
     const Job *spec;
-    MetricsLine *metrics; /* one per step; none: metrics_note says why */
-    size_t n_metrics;
-    int64_t *saved; /* steps of all committed checkpoints but that of step 0 */
-    size_t n_saved;
+    CommittedMetrics metrics; /* no line: metrics_note says why */
     char metrics_note[500];
     uint64_t now_usec;
 } Report;

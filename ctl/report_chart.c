@@ -87,17 +87,17 @@ static void draw_x_axis(FILE *to, const Axis *x, double bottom, double scale, co
 
 static size_t bucket_end(const Report *r, size_t first)
 {
-    size_t width = DIV_ROUND_UP(r->n_metrics, (size_t)POINTS_MAX);
-    return MIN(first + width, r->n_metrics);
+    size_t width = DIV_ROUND_UP(r->metrics.n_lines, (size_t)POINTS_MAX);
+    return MIN(first + width, r->metrics.n_lines);
 }
 
 static void find_range(const Report *r, Axis *y)
 {
     double low = INFINITY, high = -INFINITY;
-    for (size_t i = 0; i < r->n_metrics; i++)
-        if (isfinite(r->metrics[i].loss)) {
-            low = MIN(low, r->metrics[i].loss);
-            high = MAX(high, r->metrics[i].loss);
+    for (size_t i = 0; i < r->metrics.n_lines; i++)
+        if (isfinite(r->metrics.lines[i].loss)) {
+            low = MIN(low, r->metrics.lines[i].loss);
+            high = MAX(high, r->metrics.lines[i].loss);
         }
     if (low > high) {
         low = 0;
@@ -115,17 +115,17 @@ static void draw_losses(FILE *to, const Report *r, const Axis *x, const Axis *y)
 {
     fprintf(to, "<path class=\"raw\" d=\"");
     const char *command = "M";
-    for (size_t i = 0, end; i < r->n_metrics; i = end) {
+    for (size_t i = 0, end; i < r->metrics.n_lines; i = end) {
         double low = INFINITY, high = -INFINITY;
         end = bucket_end(r, i);
         for (size_t k = i; k < end; k++)
-            if (isfinite(r->metrics[k].loss)) {
-                low = MIN(low, r->metrics[k].loss);
-                high = MAX(high, r->metrics[k].loss);
+            if (isfinite(r->metrics.lines[k].loss)) {
+                low = MIN(low, r->metrics.lines[k].loss);
+                high = MAX(high, r->metrics.lines[k].loss);
             }
         if (low > high)
             continue;
-        double px = at(x, (double)(r->metrics[i].step + r->metrics[end - 1].step) / 2);
+        double px = at(x, (double)(r->metrics.lines[i].step + r->metrics.lines[end - 1].step) / 2);
         fprintf(to, "%s%.1f %.1f", command, px, at(y, low));
         if (high > low)
             fprintf(to, "L%.1f %.1f", px, at(y, high));
@@ -137,19 +137,19 @@ static void draw_losses(FILE *to, const Report *r, const Axis *x, const Axis *y)
 /* Averaged over about a fiftieth of the curve. */
 static void draw_average(FILE *to, const Report *r, const Axis *x, const Axis *y)
 {
-    const double keep = 1 - 1 / MAX(1.0, (double)r->n_metrics / 50);
+    const double keep = 1 - 1 / MAX(1.0, (double)r->metrics.n_lines / 50);
     double average = 0, weight = 0;
     const char *command = "M";
     fprintf(to, "<path class=\"line\" d=\"");
-    for (size_t i = 0, end; i < r->n_metrics; i = end) {
+    for (size_t i = 0, end; i < r->metrics.n_lines; i = end) {
         end = bucket_end(r, i);
         for (size_t k = i; k < end; k++)
-            if (isfinite(r->metrics[k].loss)) {
-                average = average * keep + r->metrics[k].loss * (1 - keep);
+            if (isfinite(r->metrics.lines[k].loss)) {
+                average = average * keep + r->metrics.lines[k].loss * (1 - keep);
                 weight = weight * keep + (1 - keep);
             }
         if (weight > 0) {
-            fprintf(to, "%s%.1f %.1f", command, at(x, (double)r->metrics[end - 1].step),
+            fprintf(to, "%s%.1f %.1f", command, at(x, (double)r->metrics.lines[end - 1].step),
                     at(y, average / weight));
             command = "L";
         }
@@ -159,12 +159,12 @@ static void draw_average(FILE *to, const Report *r, const Axis *x, const Axis *y
 
 static void draw_saved(FILE *to, const Report *r, const Axis *x, double bottom)
 {
-    for (size_t i = 0; i < r->n_saved; i++) {
-        double px = at(x, (double)r->saved[i]);
+    for (size_t i = 0; i < r->metrics.n_saved; i++) {
+        double px = at(x, (double)r->metrics.saved[i]);
         fprintf(to,
                 "<path class=\"saved\" d=\"M%.1f %.1fl4 -8h-8z\"><title>checkpoint of step "
                 "%lld</title></path>\n",
-                px, bottom, (long long)r->saved[i]);
+                px, bottom, (long long)r->metrics.saved[i]);
     }
 }
 
@@ -229,9 +229,10 @@ static void draw_resizes(FILE *to, const Report *r, const Axis *x, double bottom
 void report_draw_loss(FILE *to, const Report *r)
 {
     enum { HEIGHT = 400, BOTTOM = HEIGHT - 48 };
-    if (r->n_metrics == 0)
+    if (r->metrics.n_lines == 0)
         return;
-    const int64_t first = r->metrics[0].step, last = r->metrics[r->n_metrics - 1].step;
+    const int64_t first = r->metrics.lines[0].step,
+                  last = r->metrics.lines[r->metrics.n_lines - 1].step;
     const Axis x = {.low = (double)MIN(first, 0),
                     .high = (double)MAX(last, first + 1),
                     .from = LEFT,

@@ -102,8 +102,8 @@ void recovery_phases(const IncidentRecord *n, double ret[RECOVERY_PHASES])
 
 void report_clear(Report *r)
 {
-    free(r->metrics);
-    free(r->saved);
+    free(r->metrics.lines);
+    free(r->metrics.saved);
     *r = (Report){0};
 }
 
@@ -136,8 +136,8 @@ static void put_tiles(FILE *to, const Report *r)
     fprintf(to, "<div class=\"tiles\">\n");
     put_tile(to, "steps", "%lld / %lld", (long long)model_step(r->job),
              (long long)r->spec->train.steps);
-    if (r->n_metrics > 0)
-        put_tile(to, "last loss", "%.4f", r->metrics[r->n_metrics - 1].loss);
+    if (r->metrics.n_lines > 0)
+        put_tile(to, "last loss", "%.4f", r->metrics.lines[r->metrics.n_lines - 1].loss);
     if (isfinite(model_goodput(r->job)))
         put_tile(to, "goodput", "%.1f %%", 100 * model_goodput(r->job));
     if (p->started_usec)
@@ -154,11 +154,20 @@ static void put_tiles(FILE *to, const Report *r)
 static void put_loss(FILE *to, const Report *r)
 {
     fprintf(to, "<section><h2>Loss</h2>\n");
-    if (r->n_metrics == 0) {
+    if (r->metrics.n_lines == 0) {
         fprintf(to, "<p class=\"legend\">");
         report_put_text(to, r->metrics_note);
         fprintf(to, "</p></section>\n");
         return;
+    }
+    if (r->metrics.n_lost > 0) {
+        fprintf(to,
+                "<p class=\"legend\">The metrics of %lld step%s between %lld and %lld are lost: ",
+                (long long)r->metrics.n_lost, r->metrics.n_lost == 1 ? "" : "s",
+                (long long)r->metrics.first_lost, (long long)r->metrics.last_lost);
+        report_put_text(to,
+                        *r->metrics.why ? r->metrics.why : "they were when segments were merged");
+        fprintf(to, "</p>\n");
     }
     fprintf(to, "<p class=\"legend\"><i style=\"background:var(--line)\"></i>averaged"
                 "<i style=\"background:var(--line);opacity:.32\"></i>each step"

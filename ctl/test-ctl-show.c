@@ -142,12 +142,16 @@ static void what_the_store_costs_is_told(void **state)
                                .unsaved_since_usec = clock_realtime_usec() - 61 * USEC_PER_SEC,
                                .save_error = "s3://b/c: no answer",
                                .waits_since_usec = UINT64_C(1700000040000000),
-                               .waits_rank = 1};
+                               .waits_rank = 1,
+                               .metrics_lost = 5,
+                               .metrics_lost_first = 3,
+                               .metrics_lost_last = 9};
     CTL_PUT(lab, KEY_PROGRESS, "a", progress_record, progress);
     assert_int_equal(ctl_run(lab, "job status a"), 0);
     assert_contains(lab->out, "unsaved for 1 min ");
     assert_contains(lab->out, "s3://b/c: no answer");
     assert_contains(lab->out, "rank 1 has waited for data for ");
+    assert_contains(lab->out, "metrics of 5 steps between 3 and 9 are lost; nothing else is");
     assert_null(strstr(lab->out, "tries again"));
 
     PhaseRecord phase = {.phase = PHASE_RECOVERING,
@@ -164,6 +168,8 @@ static void what_the_store_costs_is_told(void **state)
     assert_int_equal(json_integer_value(at(store, "waits_rank")), 1);
     assert_string_equal(json_string_value(at(store, "save_error")), "s3://b/c: no answer");
     assert_true(json_real_value(at(j, "next_try_at")) > 1700003600.0);
+    assert_int_equal(json_integer_value(at(at(j, "metrics_lost"), "steps")), 5);
+    assert_int_equal(json_integer_value(at(at(j, "metrics_lost"), "last")), 9);
     json_decref(j);
 }
 
@@ -360,11 +366,16 @@ static void put_checkpoint(CtlLab *lab, const char *job)
                                                 safetensors("conv.bias", 1, 2)));
     json_array_append_new(objects, write_object(lab, step, "unet/b.safetensors", "weights",
                                                 safetensors("conv.weight", 3, 4)));
-    json_array_append_new(segments,
-                          write_object(lab, folder, "metrics/1.jsonl", "", metrics(1, 10)));
-    json_array_append_new(segments,
-                          write_object(lab, folder, "metrics/2.jsonl", "", metrics(11, 20)));
-    json_t *root = json_pack("{s:i, s:o, s:o}", "v", 1, "objects", objects, "metrics", segments);
+    for (int k = 0; k < 2; k++) {
+        json_t *segment = write_object(lab, folder, k ? "metrics/2.jsonl" : "metrics/1.jsonl", "",
+                                       metrics(10 * k + 1, 10 * k + 10));
+        json_object_set_new(segment, "first", json_integer(10 * k + 1));
+        json_object_set_new(segment, "last", json_integer(10 * k + 10));
+        json_array_append_new(segments, segment);
+    }
+    json_t *root =
+        json_pack("{s:i, s:o, s:o, s:[s,s]}", "v", 2, "objects", objects, "metrics", segments,
+                  "committed", "step-0000000000-g1-00000000", "step-0000000015-g1-00000000");
     char *text = json_dumps(root, 0), path[400];
     json_decref(root);
     (void)snprintf(path, sizeof(path), "%smanifest.json", step);
@@ -402,7 +413,7 @@ static void a_report_shows_every_mark(void **state)
     assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
 
     assert_contains(page, "<!DOCTYPE html>");
-    assert_int_equal(count(page, "class=\"saved\""), 2);
+    assert_int_equal(count(page, "class=\"saved\""), 3);
     assert_contains(page, "checkpoint of step 10</title>");
     assert_contains(page, "checkpoint of step 20</title>");
     assert_int_equal(count(page, "<g class=\"failure\">"), 1);
@@ -421,7 +432,7 @@ static void a_report_shows_every_mark(void **state)
     assert_null(strstr(page, "https://"));
 }
 
-static void a_report_without_its_metrics_says_why(void **state)
+static void a_report_says_which_metrics_are_lost(void **state)
 {
     CtlLab *lab = *state;
     char path[200];
@@ -435,7 +446,12 @@ static void a_report_without_its_metrics_says_why(void **state)
     assert_contains(lab->err, "/ck/metrics/2.jsonl: its hash is ");
     (void)snprintf(path, sizeof(path), "%s/r.html", lab->folder);
     assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
+    assert_contains(page, "The metrics of 10 steps between 11 and 20 are lost: ");
     assert_contains(page, "/ck/metrics/2.jsonl: its hash is ");
+    assert_contains(page, "checkpoint of step 10</title>");
+    ctl_write(lab, "ck/metrics/1.jsonl", "");
+    assert_int_equal(ctl_run(lab, "job report r --out %s/r.html", lab->folder), 0);
+    assert_contains(lab->err, "the metrics of 20 steps between 1 and 20 are lost: ");
     assert_int_equal(ctl_run(lab, "job report r --out %s/no/r.html", lab->folder), 3);
     assert_contains(lab->err, "/no/r.html");
 }
@@ -505,7 +521,7 @@ int main(void)
         cmocka_unit_test(the_cluster_says_what_is_wrong_first),
         cmocka_unit_test(logs_are_read_where_they_lie),
         cmocka_unit_test(a_report_shows_every_mark),
-        cmocka_unit_test(a_report_without_its_metrics_says_why),
+        cmocka_unit_test(a_report_says_which_metrics_are_lost),
         cmocka_unit_test(export_joins_the_weight_files),
     };
     return cmocka_run_group_tests(tests, start, stop);

@@ -75,7 +75,10 @@ void progress_note(Progress *progress, const ChannelMessage *step)
                                .step_sec = step->step_sec,
                                .samples_seen = step->samples_seen,
                                .at_usec = clock_realtime_usec(),
-                               .unsaved_since_usec = unsaved_usec};
+                               .unsaved_since_usec = unsaved_usec,
+                               .metrics_lost = step->metrics_lost,
+                               .metrics_lost_first = step->metrics_lost_first,
+                               .metrics_lost_last = step->metrics_lost_last};
     (void)snprintf(record->save_error, sizeof(record->save_error), "%s", step->save_error);
     if (is_last) {
         progress->timer = sd_event_source_disable_unref(progress->timer);

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "trainer/saver.h"
 
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -20,7 +21,8 @@ typedef struct Loop {
     Saver *saver;
     double step_sec; /* smoothed */
     uint64_t step_began_usec;
-    uint64_t data_usec; /* of this step, waiting for data */
+    uint64_t data_usec;  /* of this step, waiting for data */
+    ChannelMessage said; /* rank 0: of the newest step */
     ExitCode *exit;
 } Loop;
 
@@ -171,6 +173,14 @@ static int compute_step(Loop *l, int64_t step, UpdateResult *ret, Error *err)
     }
 }
 
+static int say_step(Loop *l, const MetricsGap *gap, Error *err)
+{
+    l->said.metrics_lost = gap->n_steps;
+    l->said.metrics_lost_first = gap->first;
+    l->said.metrics_lost_last = gap->last;
+    return host_say(l->session->host, &l->said, err);
+}
+
 static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error *err)
 {
     Session *s = l->session;
@@ -188,23 +198,25 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
     int r = saver_record(l->saver, step, result, seen, err);
     if (r < 0)
         return r;
-    ChannelMessage m = {.type = CHANNEL_STEP,
-                        .generation = s->generation,
-                        .step = step,
-                        .loss = result->loss,
-                        .samples_per_sec =
-                            (double)s->job->train.global_batch / MAX(l->step_sec, 1e-9),
-                        .samples_seen = seen,
-                        .steps = s->job->train.steps,
-                        .step_sec = sec,
-                        .data_sec = data_sec,
-                        .failed_saves = trouble->n_failed,
-                        .unsaved_since_usec = trouble->since_usec};
-    (void)snprintf(m.save_error, sizeof(m.save_error), "%s", trouble->error.text);
+    l->said = (ChannelMessage){.type = CHANNEL_STEP,
+                               .generation = s->generation,
+                               .step = step,
+                               .loss = result->loss,
+                               .samples_per_sec =
+                                   (double)s->job->train.global_batch / MAX(l->step_sec, 1e-9),
+                               .samples_seen = seen,
+                               .steps = s->job->train.steps,
+                               .step_sec = sec,
+                               .data_sec = data_sec,
+                               .failed_saves = trouble->n_failed,
+                               .unsaved_since_usec = trouble->since_usec};
+    (void)snprintf(l->said.save_error, sizeof(l->said.save_error), "%s", trouble->error.text);
     if (!host_is_daemon(s->host))
-        log_info("step %lld/%lld loss %.6f, %.1f samples/s", (long long)step, (long long)m.steps,
-                 result->loss, m.samples_per_sec);
-    return host_say(s->host, &m, err);
+        log_info("step %lld/%lld loss %.6f, %.1f samples/s", (long long)step,
+                 (long long)l->said.steps, result->loss, l->said.samples_per_sec);
+    MetricsGap gap;
+    saver_gap(l->saver, &gap);
+    return say_step(l, &gap, err);
 }
 
 /* One step: `step` is how many were done before it. *word: what all ranks were told after that one, and
@@ -277,20 +289,50 @@ static int run(Loop *l, LoopResult *ret, Error *err)
     return 0;
 }
 
-/* The job was done when this world began: the one before may have died just before it had published
- * and retired. */
-static int publish_again(Session *s, Error *err)
+/* The whole history in one object, beside the checkpoints. Every step is done and saved: what cannot be
+ * read or written now is told, and costs nothing else. A store that does not answer is asked again by the
+ * next world. */
+static int publish(Loop *l, Store *store, const Manifest *manifest, Error *err)
 {
-    if (!session_resumes_own(s))
-        return 0; /* a history that lies elsewhere is not ours to write to */
-    int r = checkpoint_publish_metrics(s->store, s->resume, METRICS_KEY, err);
-    if (r < 0)
+    MetricsGap gap = {0};
+    Error why = ERROR_INIT;
+    int r = checkpoint_publish_metrics(store, manifest, METRICS_KEY, &gap, &why);
+    if (r == -EHOSTUNREACH) {
+        *err = why;
         return r;
-    return checkpoint_retire(s->store, s->resume, s->job->checkpoint.keep_last,
-                             s->job->checkpoint.keep_every, NULL, err);
+    }
+    if (r < 0)
+        log_warning("%s/%s is not written, the metrics stay in their segments: %s",
+                    store_uri(store), METRICS_KEY, why.text);
+    if (gap.n_steps == 0)
+        return 0;
+    log_warning("%s/%s lacks %lld steps between %lld and %lld: their metrics are lost",
+                store_uri(store), METRICS_KEY, (long long)gap.n_steps, (long long)gap.first,
+                (long long)gap.last);
+    return l->said.metrics_lost == gap.n_steps ? 0 : say_step(l, &gap, err);
 }
 
-/* The whole history in one object, beside the checkpoints. */
+/* The job was done when this world began: the one before may have died just before it had published
+ * and retired. */
+static int publish_again(Loop *l, Error *err)
+{
+    Session *s = l->session;
+    Error why = ERROR_INIT;
+    if (!session_resumes_own(s))
+        return 0; /* a history that lies elsewhere is not ours to write to */
+    l->said = (ChannelMessage){.type = CHANNEL_STEP,
+                               .generation = s->generation,
+                               .step = s->state->scalars.step,
+                               .steps = s->job->train.steps,
+                               .samples_seen = s->state->scalars.position,
+                               .loss = NAN};
+    int r = publish(l, s->store, s->resume, err);
+    if (r == 0 && checkpoint_retire(s->store, s->resume, s->job->checkpoint.keep_last,
+                                    s->job->checkpoint.keep_every, NULL, NULL, &why) < 0)
+        log_warning("old checkpoints stay: %s", why.text);
+    return r;
+}
+
 static int publish_metrics(Loop *l, Error *err)
 {
     Session *s = l->session;
@@ -298,14 +340,12 @@ static int publish_metrics(Loop *l, Error *err)
         return 0;
     *l->exit = EXIT_STORE_UNREACHABLE;
     if (!*saver_uri(l->saver))
-        return publish_again(s, err);
+        return publish_again(l, err);
 
     _cleanup_(store_freep) Store *store = NULL;
     _cleanup_(manifest_freep) Manifest *manifest = NULL;
     int r = manifest_read_uri(saver_uri(l->saver), NULL, &store, &manifest, err);
-    if (r < 0)
-        return r;
-    return checkpoint_publish_metrics(store, manifest, METRICS_KEY, err);
+    return r < 0 ? r : publish(l, store, manifest, err);
 }
 
 int loop_run(Session *session, LoopResult *ret, ExitCode *ret_exit, Error *err)

@@ -66,6 +66,8 @@ Hash saver_digest(const Saver *saver) { return saver->written.digest; }
 
 const SaverTrouble *saver_trouble(const Saver *saver) { return &saver->trouble; }
 
+void saver_gap(const Saver *saver, MetricsGap *ret) { checkpoint_gap(saver->session->writer, ret); }
+
 const char *saver_uri(const Saver *saver) { return saver->written.uri; }
 
 /* The last save failed, and the pause after it is over. */

@@ -47,3 +47,5 @@ typedef struct SaverTrouble {
     Error error;    /* of the newest one that failed; code 0: the last was good */
 } SaverTrouble;
 const SaverTrouble *saver_trouble(const Saver *saver);
+/* Rank 0: the history's metrics as they were found after the newest commit. */
+void saver_gap(const Saver *saver, MetricsGap *ret);

@@ -14,16 +14,14 @@ def find(client, uri):
     """[what it is]"""
     bucket, prefix = s3client.split(uri.rstrip("/") + "/")
     keys = {key[len(prefix):]: size for key, size in client.list(bucket, prefix).items()}
-    named, manifests = {"metrics.jsonl": None}, []
+    named = {"metrics.jsonl": None}
     for key in keys:
         folder, _, name = key.rpartition("/")
         if name == "manifest.json":
             manifest = json.loads(client.get(bucket, prefix + key))
-            manifests.append((manifest["step"], manifest["generation"], manifest))
             named[key] = None
             named.update((folder + "/" + each["key"], each["bytes"]) for each in manifest["objects"])
-    if manifests:
-        named.update((segment["key"], None) for segment in max(manifests, key=lambda m: m[:2])[2]["metrics"])
+            named.update((segment["key"], segment["bytes"]) for segment in manifest["metrics"])
     left = ["object %s/%s of %d bytes" % (uri, key, size) for key, size in keys.items()
             if key not in named or named[key] not in (None, size)]
     return left + ["upload of %s" % key for key, _ in client.uploads(bucket, prefix)]

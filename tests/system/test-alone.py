@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The promise on one rank without a cluster: killed at every fault point of the trainer, its checkpoints and its
 store, at more and more visits, and started again until the job is done."""
+import json
 import os
 import re
 import signal
@@ -66,6 +67,35 @@ class Alone(LabCase):
                 self.assertGreater(deaths, 0, "%s is never visited" % point)
                 self.check_same(self.outcome(job), self.reference, point)
                 self.check_tidy(job)
+
+    def test_more_steps(self):
+        """A job that is done goes on in the same folder, with more steps, and is the same as one that had them at once."""
+        job = self.lab.job("more", **dict(SHORT, train__steps=7))
+        self.assertEqual(self.lab.train(job)[0], 0)
+        self.lab.metrics(job)
+        job["train"]["steps"] = SHORT["train__steps"]
+        code, text = self.lab.train(job)
+        self.assertEqual(code, 0, text)
+        self.check_same(self.outcome(job), self.reference, "more steps")
+
+    def test_lost_metrics(self):
+        """Segments that are gone or rotten cost their own lines and nothing else."""
+        job = self.lab.job("lost", **dict(SHORT, train__steps=7))
+        self.assertEqual(self.lab.train(job)[0], 0)
+        folder = job["checkpoint"]["uri"]
+        segments = self.lab.manifests(job)[-1][1]["metrics"]
+        os.remove(os.path.join(folder, segments[0]["key"]))
+        with open(os.path.join(folder, segments[2]["key"]), "r+b") as file:
+            file.write(b"[")
+        os.remove(os.path.join(folder, "metrics.jsonl"))
+        job["train"]["steps"] = SHORT["train__steps"]
+        code, text = self.lab.train(job)
+        self.assertEqual(code, 0, text)
+        self.assertIn("lacks 4 steps between 1 and 6: their metrics are lost", text)
+        self.assertEqual(self.lab.digest(job), self.reference.digest)
+        with open(os.path.join(folder, "metrics.jsonl")) as file:
+            lines = [json.loads(line) for line in file]
+        self.assertEqual(lines, [line for line in self.reference.metrics if line["step"] not in (1, 2, 5, 6)])
 
     def test_stopped_by_signals(self):
         """SIGTERM and SIGINT in the middle of a step: it is finished and saved, and the next start goes on."""

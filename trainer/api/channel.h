@@ -111,6 +111,8 @@ typedef struct ChannelMessage {
     /* step: the newest save failed, and so did all since then; 0, "": it was good */
     uint64_t unsaved_since_usec;
     char save_error[CHANNEL_SAVE_ERROR_MAX]; /* why, for people; may be cut */
+    /* step: so many steps' metrics are lost, between these steps; 0: none */
+    int64_t metrics_lost, metrics_lost_first, metrics_lost_last;
 
     char uri[CHANNEL_URI_MAX]; /* saved: the manifest's */
     Hash hash;                 /* saved: the manifest's */

@@ -14,6 +14,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "trainer/state/checkpoint-local.h"
+#include "trainer/state/checkpoint-metrics.h"
 
 #include <string.h>
 
@@ -178,24 +179,54 @@ static int put_record(Put *p, const ObjectRecord *record, ObjectReport *ret, Err
     return -EINVAL;
 }
 
-static int put_metrics(Put *p, const CheckpointName *name, MetricsSegment *ret, Error *err)
+static int put_segment(Put *p, const CheckpointName *name, const char *text, MetricsSegment *s,
+                       Error *err)
+{
+    s->hash = hash_bytes(text, (size_t)s->n_bytes);
+    s->crc = crc32c(0, text, (size_t)s->n_bytes);
+    metrics_key_format(name, s->first, s->last, s->key);
+    struct iovec part = {(void *)(uintptr_t)text, (size_t)s->n_bytes}; /* read only */
+    return store_put(p->writer->options.store, s->key, &part, 1, STORE_IF_ABSENT | STORE_DEFER,
+                     err);
+}
+
+static int put_own_metrics(Put *p, const CheckpointName *name, MetricsSegment *ret, Error *err)
+{
+    const Snapshot *s = &p->writer->snapshot;
+    if (s->metrics_last < s->metrics_first)
+        return 0;
+    *ret = (MetricsSegment){.first = s->metrics_first,
+                            .last = s->metrics_last,
+                            .n_lines = s->metrics_last - s->metrics_first + 1,
+                            .n_bytes = strlen(s->metrics)};
+    return put_segment(p, name, s->metrics, ret, err);
+}
+
+/* Where the parts cannot be read now, the next save tries. */
+static int put_merged_metrics(Put *p, const CheckpointName *name, PutMetrics *ret, Error *err)
 {
     CheckpointWriter *w = p->writer;
-    const Snapshot *s = &w->snapshot;
-    if (w->rank != 0 || s->metrics_last < s->metrics_first)
+    const Manifest *latest = w->latest;
+    char *text = NULL;
+    Error why = ERROR_INIT;
+    MetricsSegment merged;
+    if (!latest || !metrics_find_merge(latest->segments, latest->n_segments, &ret->merged_at))
         return 0;
+    if (metrics_merge(w->options.store, &latest->segments[ret->merged_at], &merged, &text, &why) <
+        0) {
+        log_warning("metrics are not merged now: %s", why.text);
+        return 0;
+    }
+    ret->merged = merged;
+    return put_segment(p, name, until_flush(p, text), &ret->merged, err);
+}
 
-    const size_t n_bytes = strlen(s->metrics);
-    *ret = (MetricsSegment){
-        .first = s->metrics_first,
-        .last = s->metrics_last,
-        .n_bytes = n_bytes,
-        .hash = hash_bytes(s->metrics, n_bytes),
-        .crc = crc32c(0, s->metrics, n_bytes),
-    };
-    metrics_key_format(name, s->metrics_first, s->metrics_last, ret->key);
-    return store_put(w->options.store, ret->key, &(struct iovec){s->metrics, n_bytes}, 1,
-                     STORE_IF_ABSENT | STORE_DEFER, err);
+static int put_metrics(Put *p, const CheckpointName *name, PutMetrics *ret, Error *err)
+{
+    if (p->writer->rank != 0)
+        return 0;
+    int r = put_own_metrics(p, name, &ret->segment, err);
+    return r < 0 ? r : put_merged_metrics(p, name, ret, err);
 }
 
 /* ---- the whole ---- */
@@ -217,15 +248,15 @@ static int put_records(Put *p, RankReport *own, Error *err)
 }
 
 int checkpoint_put_objects(CheckpointWriter *w, const PutPlan *plan, RankReport *own,
-                           MetricsSegment *ret_segment, Error *err)
+                           PutMetrics *ret_metrics, Error *err)
 {
     Put p = {.writer = w, .table = writer_table(w)};
     checkpoint_name_format(&plan->name, p.folder);
-    ret_segment->key[0] = '\0';
+    *ret_metrics = (PutMetrics){0};
     begin_copies(&p, plan);
     int r = put_records(&p, own, err);
     if (r == 0)
-        r = put_metrics(&p, &plan->name, ret_segment, err);
+        r = put_metrics(&p, &plan->name, ret_metrics, err);
     /* Also after a failure: the store may still be reading what was put before. */
     int q = store_flush(w->options.store, r == 0 ? err : NULL);
     while (w->n_texts > 0)

@@ -18,7 +18,14 @@ typedef struct PutPlan {
     char committed[COMMITTED_KEPT][CHECKPOINT_FOLDER_MAX]; /* "" where there is none */
 } PutPlan;
 
-/* Puts what this rank owns, and on rank 0 the metrics (*ret_segment has no key when there are none);
- * all of it is durable when 0 is returned. own lists what was begun. */
+/* What the list of metrics becomes; without a key where there is none. */
+typedef struct PutMetrics {
+    MetricsSegment segment; /* of this save */
+    MetricsSegment merged; /* replaces METRICS_FAN_IN of the latest manifest's, from merged_at on */
+    size_t merged_at;
+} PutMetrics;
+
+/* Puts what this rank owns, and on rank 0 the metrics; all of it is durable when 0 is returned. own
+ * lists what was begun. */
 int checkpoint_put_objects(CheckpointWriter *writer, const PutPlan *plan, RankReport *own,
-                           MetricsSegment *ret_segment, Error *err);
+                           PutMetrics *ret_metrics, Error *err);

@@ -12,7 +12,7 @@
  * Fault points: checkpoint.retire.manifest (each), checkpoint.retire.object (before a folder's,
  * and before the metrics').
  */
-#include "trainer/state/checkpoint-list.h"
+#include "trainer/state/checkpoint-metrics.h"
 
 #include "base/fault.h"
 #include "base/log.h"
@@ -24,9 +24,8 @@ typedef struct Retire {
     const Manifest *latest;
     int64_t keep_last, keep_every;
     Catalogue catalogue;
-    bool *keep;        /* [catalogue.n_folders] */
-    Manifest **beyond; /* [n_beyond], owned: those beyond latest's step that can be read */
-    size_t n_beyond;
+    bool *keep; /* [catalogue.n_folders] */
+    MetricsKept *kept;
     size_t removed;
 } Retire;
 
@@ -120,30 +119,6 @@ static void decide(Retire *t)
     }
 }
 
-/* What lies beyond the newest commit keeps its metrics, too. One that cannot be read lists none. */
-static int read_beyond(Retire *t, Error *err)
-{
-    t->beyond = calloc(t->catalogue.n_folders + 1, sizeof(Manifest *));
-    if (!t->beyond)
-        return error_set(err, -ENOMEM, "retention: out of memory");
-    for (size_t i = 0; i < t->catalogue.n_folders; i++) {
-        const CatalogueFolder *f = &t->catalogue.folders[i];
-        if (!f->has_manifest || f->name.step <= t->latest->name.step)
-            continue;
-        char folder[CHECKPOINT_FOLDER_MAX];
-        Error why = ERROR_INIT;
-        checkpoint_name_format(&f->name, folder);
-        int r = manifest_read(t->store, folder, NULL, &t->beyond[t->n_beyond], &why);
-        if (r == 0)
-            t->n_beyond++;
-        else if (r == -EBADMSG || r == -ENOENT)
-            log_warning("checkpoint %s lies beyond the newest commit: %s", folder, why.text);
-        else
-            return error_set(err, r, "%s", why.text);
-    }
-    return 0;
-}
-
 /* ---- removal ---- */
 
 static int remove_manifest(Retire *t, const CatalogueFolder *f, Error *err)
@@ -156,22 +131,6 @@ static int remove_manifest(Retire *t, const CatalogueFolder *f, Error *err)
     if (r == 0)
         t->removed++;
     return r;
-}
-
-static bool is_listed_segment(const Manifest *m, const char *key)
-{
-    for (size_t i = 0; i < m->n_segments; i++)
-        if (strcmp(m->segments[i].key, key) == 0)
-            return true;
-    return false;
-}
-
-static bool is_needed_segment(const Retire *t, const char *key)
-{
-    bool needed = is_listed_segment(t->latest, key);
-    for (size_t i = 0; !needed && i < t->n_beyond; i++)
-        needed = is_listed_segment(t->beyond[i], key);
-    return needed;
 }
 
 /* keys: room for all of the catalogue's. */
@@ -200,14 +159,10 @@ static int remove_folder(Retire *t, const CatalogueFolder *f, const char **keys,
 
 static int remove_segments(Retire *t, const char **keys, Error *err)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < t->catalogue.objects.n_objects; i++) {
-        const char *key = t->catalogue.objects.objects[i].key;
-        CheckpointName name;
-        int64_t first;
-        if (metrics_key_parse(key, &name, &first) == 0 && !is_needed_segment(t, key))
-            keys[n++] = key;
-    }
+    _cleanup_(metrics_kept_freep) MetricsKept *own = NULL;
+    if (!t->kept && metrics_kept_new(&own) < 0)
+        return error_set(err, -ENOMEM, "retention: out of memory");
+    size_t n = metrics_unlisted(t->kept ?: own, t->store, &t->catalogue, t->latest, t->keep, keys);
     return remove_keys(t, keys, n, err);
 }
 
@@ -226,9 +181,10 @@ static int remove_all(Retire *t, Error *err)
 }
 
 int checkpoint_retire(Store *store, const Manifest *latest, int64_t keep_last, int64_t keep_every,
-                      size_t *ret_removed, Error *err)
+                      MetricsKept *kept, size_t *ret_removed, Error *err)
 {
     Retire t = {.store = store,
+                .kept = kept,
                 .latest = latest,
                 .keep_last = CLAMP(keep_last, 2, MANIFEST_COMMITTED_MAX),
                 .keep_every = keep_every};
@@ -240,15 +196,10 @@ int checkpoint_retire(Store *store, const Manifest *latest, int64_t keep_last, i
         r = error_set(err, -ENOMEM, "retention: out of memory");
     if (r == 0 && !is_over(&t.catalogue, latest->name.generation)) {
         decide(&t);
-        r = read_beyond(&t, err);
-        if (r == 0)
-            r = remove_all(&t, err);
+        r = remove_all(&t, err);
     }
     if (ret_removed)
         *ret_removed = t.removed;
-    for (size_t i = 0; i < t.n_beyond; i++)
-        (void)manifest_free(t.beyond[i]);
-    free(t.beyond);
     free(t.keep);
     catalogue_clear(&t.catalogue);
     return r;

@@ -26,8 +26,8 @@ typedef struct Save {
     PutPlan plan;
     char folder[CHECKPOINT_FOLDER_MAX];
     RankReport *own;
-    MetricsSegment segment; /* rank 0; key is empty when there is none */
-    Error error;            /* this rank's first failure; code 0: none so far */
+    PutMetrics metrics; /* rank 0 */
+    Error error;        /* this rank's first failure; code 0: none so far */
 } Save;
 
 static void fail(Save *s, int r, const Error *err)
@@ -248,20 +248,38 @@ static int take_reports(const Save *s, Manifest *m, Error *err)
     return 0;
 }
 
-/* What was committed before, and its metrics, then this checkpoint's own. */
+/* What was listed before, merged, then this checkpoint's own. */
+static void take_segments(const Save *s, Manifest *m)
+{
+    const Manifest *latest = s->writer->latest;
+    const PutMetrics *put = &s->metrics;
+    m->metrics_first = latest ? latest->metrics_first : s->writer->snapshot.metrics_first;
+    for (size_t i = 0; latest && i < latest->n_segments; i++) {
+        const bool begins = put->merged.key[0] && i == put->merged_at;
+        m->segments[m->n_segments++] = begins ? put->merged : latest->segments[i];
+        i += begins ? METRICS_FAN_IN - 1 : 0;
+    }
+    if (put->segment.key[0])
+        m->segments[m->n_segments++] = put->segment;
+    if (m->n_segments > MANIFEST_SEGMENTS_MAX) { /* 190 million steps at least */
+        log_warning("the history's list of metrics is full: steps %lld to %lld leave it",
+                    (long long)m->segments[0].first, (long long)m->segments[0].last);
+        m->metrics_first = m->segments[1].first;
+        memmove(m->segments, m->segments + 1, --m->n_segments * sizeof(*m->segments));
+    }
+}
+
+/* What was committed before. */
 static void take_history(const Save *s, Manifest *m)
 {
     const Manifest *latest = s->writer->latest;
+    take_segments(s, m);
     if (latest) {
-        memcpy(m->segments, latest->segments, latest->n_segments * sizeof(*m->segments));
-        m->n_segments = latest->n_segments;
         size_t skip = latest->n_committed == MANIFEST_COMMITTED_MAX;
         m->n_committed = latest->n_committed - skip;
         memcpy(m->committed, latest->committed + skip, m->n_committed * sizeof(*m->committed));
         checkpoint_name_format(&latest->name, m->committed[m->n_committed++]);
     }
-    if (s->segment.key[0])
-        m->segments[m->n_segments++] = s->segment;
 }
 
 static int compose_manifest(const Save *s, Manifest **ret, Error *err)
@@ -308,6 +326,9 @@ static int write_manifest(Save *s, Error *err)
     _cleanup_free_ char *text = NULL;
     if (manifest_format(m, &text) < 0)
         return error_set(err, -ENOMEM, "manifest: out of memory");
+    if (strlen(text) > MANIFEST_BYTES_MAX)
+        return error_set(err, -E2BIG, "manifest: %zu bytes, it may have at most %d", strlen(text),
+                         MANIFEST_BYTES_MAX);
     m->hash = hash_bytes(text, strlen(text));
 
     char key[CHECKPOINT_FOLDER_MAX + 16];
@@ -344,7 +365,7 @@ static void take_back_objects(Save *s)
     const size_t n_objects = (size_t)s->own->n_objects;
     _cleanup_free_ char(*texts)[CHECKPOINT_FOLDER_MAX + OBJECT_KEY_MAX] =
         calloc(n_objects + 1, sizeof(*texts));
-    _cleanup_free_ const char **keys = calloc(n_objects + 1, sizeof(*keys));
+    _cleanup_free_ const char **keys = calloc(n_objects + 2, sizeof(*keys));
     Error err = ERROR_INIT;
     int r = texts && keys ? 0 : error_set(&err, -ENOMEM, "out of memory");
     for (size_t i = 0; r == 0 && i < n_objects; i++) {
@@ -353,9 +374,12 @@ static void take_back_objects(Save *s)
         keys[i] = texts[i];
     }
     if (r == 0) {
-        keys[n_objects] = s->segment.key;
-        r = store_delete_many(s->writer->options.store, keys, n_objects + (*s->segment.key != 0),
-                              &err);
+        size_t n = n_objects;
+        if (s->metrics.segment.key[0])
+            keys[n++] = s->metrics.segment.key;
+        if (s->metrics.merged.key[0])
+            keys[n++] = s->metrics.merged.key;
+        r = store_delete_many(s->writer->options.store, keys, n, &err);
     }
     if (r < 0)
         log_warning("objects of the failed checkpoint %s stay until the next commit: %s", s->folder,
@@ -381,7 +405,7 @@ static int save_steps(Save *s, Outcome *outcome, Error *err)
 
     Error local = ERROR_INIT;
     if (s->error.code == 0) {
-        r = checkpoint_put_objects(w, &s->plan, s->own, &s->segment, &local);
+        r = checkpoint_put_objects(w, &s->plan, s->own, &s->metrics, &local);
         if (r < 0)
             fail(s, r, &local);
     }

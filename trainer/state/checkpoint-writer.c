@@ -63,12 +63,31 @@ static void run_save(CheckpointWriter *w)
     writer_unlock(w);
 }
 
+/* A lost segment is no reason to stop: it is told while somebody may still have it. */
+static void look_at_metrics(CheckpointWriter *w)
+{
+    Error err = ERROR_INIT;
+    MetricsGap gap;
+    if (metrics_look(w->options.store, w->latest, &gap, &err) < 0) {
+        log_warning("nobody knows whether all metrics are there: %s", err.text);
+        return;
+    }
+    writer_lock(w);
+    const bool is_new = gap.n_steps > w->gap.n_steps;
+    w->gap = gap;
+    writer_unlock(w);
+    if (is_new)
+        log_warning("metrics of %lld steps between %lld and %lld are lost", (long long)gap.n_steps,
+                    (long long)gap.first, (long long)gap.last);
+}
+
 static void run_retire(CheckpointWriter *w)
 {
     Error err = ERROR_INIT;
     size_t removed = 0;
+    look_at_metrics(w);
     if (checkpoint_retire(w->options.store, w->latest, w->options.keep_last, w->options.keep_every,
-                          &removed, &err) < 0)
+                          w->kept, &removed, &err) < 0)
         log_warning("old checkpoints stay for now: %s", err.text);
     else if (removed > 0)
         log_info("removed %zu objects of old checkpoints", removed);
@@ -195,7 +214,7 @@ static int writer_allocate(CheckpointWriter *w, const CheckpointOptions *options
     w->options.unet_config = strdup(options->unet_config);
     if (!w->options.unet_config)
         return -ENOMEM;
-    int r = 0;
+    int r = metrics_kept_new(&w->kept);
     for (int ema = 0; r == 0 && ema <= 1; ema++)
         r = object_table_new(options->parameters, &w->layout, file_bytes, ema, &w->tables[ema]);
     if (r == 0)
@@ -274,6 +293,7 @@ CheckpointWriter *checkpoint_writer_free(CheckpointWriter *w)
     free((char *)(uintptr_t)w->options.unet_config);
     (void)manifest_free(w->written);
     (void)manifest_free(w->latest);
+    (void)metrics_kept_free(w->kept);
     free(w);
     return NULL;
 }
@@ -438,6 +458,13 @@ int checkpoint_wait(CheckpointWriter *w, uint64_t timeout_usec, CheckpointResult
         if (poll(&p, 1, (int)MIN(left_msec, UINT64_C(1000))) < 0 && errno != EINTR)
             return -errno;
     }
+}
+
+void checkpoint_gap(CheckpointWriter *w, MetricsGap *ret)
+{
+    writer_lock(w);
+    *ret = w->gap;
+    writer_unlock(w);
 }
 
 int checkpoint_writer_fd(const CheckpointWriter *w) { return w->event_fd; }

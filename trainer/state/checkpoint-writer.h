@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "trainer/state/manifest.h"
+#include "trainer/state/checkpoint-metrics.h"
 
 #include <pthread.h>
 
@@ -60,6 +60,7 @@ struct CheckpointWriter {
     size_t n_texts, texts_max;
     Manifest *written; /* rank 0: waits for settle */
     Manifest *latest;  /* rank 0: the newest committed one: the history */
+    MetricsKept *kept;
 
     pthread_t thread;
     bool thread_runs;
@@ -68,6 +69,7 @@ struct CheckpointWriter {
     pthread_cond_t changed;
     WriterTask task;         /* lock */
     CheckpointResult result; /* lock */
+    MetricsGap gap;          /* lock */
     uint64_t begun_usec;
 };
 

@@ -8,7 +8,7 @@
  *     unet_ema/...             the same, once the EMA is active
  *     moments/c<chunk, 6 digits>.bin   m then v of one chunk, fp32 little-endian
  *   metrics/metrics-<first>-<last>-g<generation>-<attempt>.jsonl   listed in the manifest of this
- *                              and of every later checkpoint of the history
+ *                              and of later checkpoints of the history, until it is merged with others
  *
  * Life of one save, the same on all ranks: checkpoint_begin() at the same step; the writer's thread
  * uploads, the reports are gathered, rank 0 writes the manifest and tells all; checkpoint_poll()
@@ -50,6 +50,12 @@ typedef struct CheckpointFacts {
 
 /* Copies on a disk of this node: checkpoint-local.h. */
 typedef struct CheckpointLocal CheckpointLocal;
+
+/* Steps of a history that no object has metrics of; nothing else depends on them. */
+typedef struct MetricsGap {
+    int64_t n_steps;
+    int64_t first, last; /* all of them lie between, if there are any */
+} MetricsGap;
 
 typedef struct Manifest Manifest; /* parsed manifest.json, consistent in itself */
 
@@ -152,24 +158,30 @@ void checkpoint_settle(CheckpointWriter *writer, bool committed);
 /* Rank 0, before the first begin: the restored manifest and what was committed before it become the
  * beginning of this writer's history. (Not for a manifest of another job.) */
 int checkpoint_adopt_history(CheckpointWriter *writer, const Manifest *manifest, Error *err);
+/* Rank 0: which metrics of the history were missing when somebody last looked (after each commit). */
+void checkpoint_gap(CheckpointWriter *writer, MetricsGap *ret);
 
 /* ---- retention; the writer does it by itself ---- */
+
+typedef struct MetricsKept MetricsKept; /* checkpoint-metrics.h */
 
 /* Removes what the history that ends with latest does not need; manifests before their objects.
  * Stays: the newest keep_last (at least 2) checkpoints of the history that are whole, every step
  * that keep_every divides, those beyond latest's step with their metrics, and all that belongs to a
  * newer generation. Goes: the rest of the
  * history's checkpoints, those of older or this generation that are not in it (never committed, or
- * struck out), folders without a manifest, metrics that the history does not list. Nothing goes
- * when a newer generation has written anything. */
+ * struck out), folders without a manifest, metrics that no manifest lists which stays. kept: what it
+ * learnt the last time; may be NULL. Nothing goes when a newer generation has written anything. */
 int checkpoint_retire(Store *store, const Manifest *latest, int64_t keep_last, int64_t keep_every,
-                      size_t *ret_removed, Error *err);
+                      MetricsKept *kept, size_t *ret_removed, Error *err);
 
 /* Removes what writers that died left unfinished (temporaries, multipart uploads), of this and older
  * generations. Nothing goes when a newer generation has written anything. Nobody of this generation
  * may be writing. */
 int checkpoint_sweep(Store *store, int64_t generation, size_t *ret_removed, Error *err);
 
-/* All committed metrics of a manifest, one line per step, into `key` (metrics.jsonl), once, at the
- * end; success when it is there already with the same bytes. */
-int checkpoint_publish_metrics(Store *store, const Manifest *manifest, const char *key, Error *err);
+/* All committed metrics of a manifest, one line per step, into `key` (metrics.jsonl), once, at the end.
+ * Segments that are lost are a gap, unless the object that is there already has their lines. It is replaced
+ * by what has all of its lines and ours; one of another history stays, and ours get a key of their own. */
+int checkpoint_publish_metrics(Store *store, const Manifest *manifest, const char *key,
+                               MetricsGap *ret_gap, Error *err);

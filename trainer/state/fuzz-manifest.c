@@ -10,7 +10,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
     _cleanup_(manifest_freep) Manifest *m = NULL, *again = NULL;
     Error err = ERROR_INIT;
-    if (manifest_parse("fuzz", (const char *)data, n_bytes, &m, &err) < 0) {
+    _cleanup_json_ json_t *root = NULL;
+    _cleanup_free_ char *sealed = NULL;
+    Hash seal;
+    char hash[HASH_TEXT_BYTES];
+    if (json_parse("fuzz", (const char *)data, n_bytes, &root, &err) == 0 &&
+        manifest_seal(root, &seal) == 0 && /* else nothing would get past its hash */
+        json_object_set_new(root, "hash", json_string(hash_format(seal, hash))) == 0)
+        sealed = json_dumps(root, 0);
+    const char *text_in = sealed ? sealed : (const char *)data;
+    if (manifest_parse("fuzz", text_in, sealed ? strlen(sealed) : n_bytes, &m, &err) < 0) {
         assert(err.code < 0 && err.text[0]);
         return 0;
     }

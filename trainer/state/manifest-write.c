@@ -64,9 +64,11 @@ static json_t *object_json(const ObjectRecord *o)
 
 static json_t *segment_json(const MetricsSegment *s)
 {
-    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:o}", "key", s->key, "first", (json_int_t)s->first,
-                     "last", (json_int_t)s->last, "bytes", (json_int_t)s->n_bytes, "xxh3_128",
-                     hash_json(s->hash), "crc32c", crc_json(s->crc));
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "key", s->key, "first",
+                     (json_int_t)s->first, "last", (json_int_t)s->last, "lines",
+                     (json_int_t)s->n_lines, "level", (json_int_t)s->level, "bytes",
+                     (json_int_t)s->n_bytes, "xxh3_128", hash_json(s->hash), "crc32c",
+                     crc_json(s->crc));
 }
 
 typedef json_t *(*ItemJson)(const Manifest *m, size_t i);
@@ -90,6 +92,26 @@ static json_t *array_json(const Manifest *m, size_t n, ItemJson item)
 static int set(json_t *root, const char *key, json_t *value)
 {
     return json_object_set_new(root, key, value) < 0 ? -ENOMEM : 0;
+}
+
+int manifest_seal(const json_t *root, Hash *ret)
+{
+    _cleanup_json_ json_t *rest = json_copy((json_t *)(uintptr_t)root); /* read only */
+    if (!rest)
+        return -ENOMEM;
+    (void)json_object_del(rest, "hash"); /* it may not be there */
+    _cleanup_free_ char *text = json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS);
+    if (!text)
+        return -ENOMEM;
+    *ret = hash_bytes(text, strlen(text));
+    return 0;
+}
+
+static int set_seal(json_t *root)
+{
+    Hash seal;
+    int r = manifest_seal(root, &seal);
+    return r < 0 ? r : set(root, "hash", hash_json(seal));
 }
 
 int manifest_format(const Manifest *m, char **ret)
@@ -123,8 +145,10 @@ int manifest_format(const Manifest *m, char **ret)
     r = r ?: set(root, "scalars", scalars_json(m));
     r = r ?: set(root, "objects", array_json(m, m->n_objects, object_item));
     r = r ?: set(root, "chunks", array_json(m, (size_t)m->layout.n_chunks, chunk_item));
+    r = r ?: set(root, "metrics_first", json_integer(m->metrics_first));
     r = r ?: set(root, "metrics", array_json(m, m->n_segments, segment_item));
     r = r ?: set(root, "committed", array_json(m, m->n_committed, committed_item));
+    r = r ?: set_seal(root);
     if (r < 0)
         return r;
     char *text = json_dumps(root, JSON_INDENT(1));

@@ -1,8 +1,9 @@
 /* manifest.c - reading manifest.json: nothing in it is believed before it is checked.
  *
- * After manifest_parse() the objects are known to cover weights, moments and (when active) EMA
- * exactly, the metrics to be contiguous up to the step, and the state digest to follow from the
- * chunk hashes and the scalars. Whether the objects hold what their hashes say is for the restore.
+ * After manifest_parse() its hash is known to be that of its content, the objects to cover weights,
+ * moments and (when active) EMA exactly, the metrics to be contiguous from the history's first step up
+ * to its own, and the state digest to follow from the chunk hashes and the scalars. Whether the objects
+ * hold what their hashes say is for the restore.
  */
 #include "trainer/state/manifest.h"
 
@@ -146,10 +147,10 @@ static void read_layout(JsonReader *r, ChunkLayout *layout)
     (void)json_get_int(&l, "chunk_elements", JSON_REQUIRED, 1, 1 << 30, &layout->chunk_elements);
     if (l.r == 0) {
         layout->n_chunks = DIV_ROUND_UP(layout->n_elements, layout->chunk_elements);
-        if (layout->n_chunks > MANIFEST_OBJECTS_MAX / 2)
+        if (layout->n_chunks > MANIFEST_CHUNKS_MAX)
             json_refuse(&l, "chunk_elements", "%lld makes %lld chunks, at most %d are allowed",
                         (long long)layout->chunk_elements, (long long)layout->n_chunks,
-                        MANIFEST_OBJECTS_MAX / 2);
+                        MANIFEST_CHUNKS_MAX);
     }
     (void)json_close(&l); /* passes its error on */
 }
@@ -157,7 +158,7 @@ static void read_layout(JsonReader *r, ChunkLayout *layout)
 static void read_maxima(JsonReader *r, Manifest *m)
 {
     json_t *array;
-    if (!json_get_array(r, "maxima", JSON_REQUIRED, 1 << 16, &array))
+    if (!json_get_array(r, "maxima", JSON_REQUIRED, MANIFEST_TENSORS_MAX, &array))
         return;
     m->n_tensors = (int64_t)json_array_size(array);
     m->scalars.maxima = reserve(r, (size_t)m->n_tensors * MAXIMA_WINDOW, sizeof(uint32_t));
@@ -207,36 +208,55 @@ static void read_object(JsonReader *r, json_t *array, size_t i, ObjectRecord *o)
     (void)json_close(&e); /* passes its error on */
 }
 
+static void check_segment(JsonReader *e, const MetricsSegment *s, int64_t expected)
+{
+    CheckpointName name = {0};
+    int64_t first = 0;
+    if (metrics_key_parse(s->key, &name, &first) < 0 || first != s->first || name.step != s->last)
+        json_refuse(e, "key", "%s does not name steps %lld to %lld", s->key, (long long)s->first,
+                    (long long)s->last);
+    else if (s->last < s->first || s->first != expected)
+        json_refuse(e, "first", "steps %lld to %lld do not follow step %lld", (long long)s->first,
+                    (long long)s->last, (long long)expected - 1);
+    else if (s->n_lines > s->last - s->first + 1)
+        json_refuse(e, "lines", "%lld for steps %lld to %lld", (long long)s->n_lines,
+                    (long long)s->first, (long long)s->last);
+}
+
+/* Returns the step after it. */
+static int64_t read_segment(JsonReader *r, json_t *array, size_t i, int64_t expected,
+                            MetricsSegment *s)
+{
+    JsonReader e = json_get_element(r, "metrics", array, i);
+    int64_t n_bytes = 0;
+    (void)json_get_text(&e, "key", JSON_REQUIRED, s->key, sizeof(s->key)); /* the reader keeps it */
+    get_count(&e, "first", INT64_MAX, &s->first);
+    get_count(&e, "last", INT64_MAX - 1, &s->last);
+    get_count(&e, "lines", INT64_MAX, &s->n_lines);
+    get_count(&e, "level", METRICS_LEVEL_MAX, &s->level);
+    get_count(&e, "bytes", INT64_MAX, &n_bytes);
+    get_hash(&e, "xxh3_128", &s->hash);
+    get_hex32(&e, "crc32c", &s->crc);
+    s->n_bytes = (uint64_t)n_bytes;
+    if (e.r == 0)
+        check_segment(&e, s, expected);
+    (void)json_close(&e); /* passes its error on */
+    return s->last + 1;
+}
+
 static void read_segments(JsonReader *r, Manifest *m)
 {
     json_t *array;
+    get_count(r, "metrics_first", INT64_C(10000000000), &m->metrics_first);
     if (!json_get_array(r, "metrics", JSON_REQUIRED, MANIFEST_SEGMENTS_MAX, &array))
         return;
     m->segments = reserve(r, json_array_size(array), sizeof(*m->segments));
-    for (size_t i = 0; r->r == 0 && i < json_array_size(array); i++) {
-        MetricsSegment *s = &m->segments[m->n_segments++];
-        JsonReader e = json_get_element(r, "metrics", array, i);
-        int64_t n_bytes = 0, first = 0;
-        CheckpointName name = {0};
-        (void)json_get_text(&e, "key", JSON_REQUIRED, s->key, sizeof(s->key)); /* kept */
-        get_count(&e, "first", INT64_MAX, &s->first);
-        get_count(&e, "last", INT64_MAX, &s->last);
-        get_count(&e, "bytes", INT64_MAX, &n_bytes);
-        get_hash(&e, "xxh3_128", &s->hash);
-        get_hex32(&e, "crc32c", &s->crc);
-        s->n_bytes = (uint64_t)n_bytes;
-        if (e.r == 0 && (metrics_key_parse(s->key, &name, &first) < 0 || first != s->first ||
-                         name.step != s->last))
-            json_refuse(&e, "key", "%s does not name steps %lld to %lld", s->key,
-                        (long long)s->first, (long long)s->last);
-        if (e.r == 0 && (s->last < s->first || (i > 0 && s->first != s[-1].last + 1)))
-            json_refuse(&e, "first", "steps %lld to %lld do not follow the segment before",
-                        (long long)s->first, (long long)s->last);
-        (void)json_close(&e); /* passes its error on */
-    }
-    if (r->r == 0 && m->n_segments > 0 && m->segments[m->n_segments - 1].last != m->scalars.step)
-        json_refuse(r, "metrics", "the last segment ends at step %lld, the state is of %lld",
-                    (long long)m->segments[m->n_segments - 1].last, (long long)m->scalars.step);
+    int64_t next = m->metrics_first;
+    for (size_t i = 0; r->r == 0 && i < json_array_size(array); i++)
+        next = read_segment(r, array, i, next, &m->segments[m->n_segments++]);
+    if (r->r == 0 && next - 1 != m->scalars.step)
+        json_refuse(r, "metrics", "from step %lld on they end at step %lld, the state is of %lld",
+                    (long long)m->metrics_first, (long long)next - 1, (long long)m->scalars.step);
 }
 
 static void read_chunks(JsonReader *r, Manifest *m)
@@ -376,6 +396,21 @@ static void check_digest(JsonReader *r, const Manifest *m)
                     hash_format(m->digest, recorded_text), hash_format(computed, computed_text));
 }
 
+/* Where nothing else says what this text was: a listing, after a lost record. */
+static void check_seal(JsonReader *r, const json_t *root)
+{
+    Hash recorded = {0}, computed;
+    char a[HASH_TEXT_BYTES], b[HASH_TEXT_BYTES];
+    get_hash(r, "hash", &recorded);
+    if (r->r < 0)
+        return;
+    if (manifest_seal(root, &computed) < 0)
+        json_out_of_memory(r);
+    else if (!hash_equal(computed, recorded))
+        json_refuse(r, "hash", "%s, but the rest of it gives %s", hash_format(recorded, a),
+                    hash_format(computed, b));
+}
+
 static int parse_root(const char *source, json_t *root, Manifest *m, Error *err)
 {
     JsonReader r = json_open(source, root, JSON_ANY_KEYS, err); /* a newer writer may say more */
@@ -407,6 +442,8 @@ static int parse_root(const char *source, json_t *root, Manifest *m, Error *err)
         read_committed(&r, m);
     if (r.r == 0)
         check_digest(&r, m);
+    if (r.r == 0)
+        check_seal(&r, root);
     return json_close(&r);
 }
 
@@ -416,6 +453,9 @@ int manifest_parse(const char *source, const char *text, size_t n_bytes, Manifes
     if (!err)
         err = &local;
 
+    if (n_bytes > MANIFEST_BYTES_MAX)
+        return error_set(err, -EBADMSG, "%s: %zu bytes, a manifest has at most %d", source, n_bytes,
+                         MANIFEST_BYTES_MAX);
     _cleanup_json_ json_t *root = NULL;
     _cleanup_(manifest_freep) Manifest *m = calloc(1, sizeof(*m));
     if (!m)
@@ -458,6 +498,9 @@ int manifest_read(Store *store, const char *folder, const Hash *expected, Manife
     _cleanup_free_ char *text = NULL;
     size_t n_bytes;
     int r = store_get(store, key, MANIFEST_BYTES_MAX, &text, &n_bytes, err);
+    if (r == -EFBIG)
+        return error_set(err, -EBADMSG, "%s: larger than the %d bytes that a manifest may have",
+                         source, MANIFEST_BYTES_MAX);
     if (r < 0)
         return r;
 

@@ -7,17 +7,17 @@
  */
 #pragma once
 
+#include "base/json.h"
+#include "trainer/api/manifest_limits.h"
 #include "trainer/state/checkpoint-object.h"
 #include "trainer/state/checkpoint.h"
 
 enum {
     MANIFEST_VERSION = 2,
     MANIFEST_DIGEST_ALGORITHM = 1, /* train_state_chunk_hash() and train_state_digest() */
-    MANIFEST_BYTES_MAX = 256 << 20,
-    MANIFEST_OBJECTS_MAX = 1 << 20,
-    MANIFEST_SEGMENTS_MAX = 1 << 20,
-    MANIFEST_COMMITTED_MAX = 64,
     METRICS_KEY_MAX = 96,
+    METRICS_FAN_IN = 16, /* neighbours of one level that become one of the next */
+    METRICS_LEVEL_MAX = 16,
 };
 
 /* Names one attempt at one checkpoint; its folder and its metrics carry all three. */
@@ -33,6 +33,8 @@ int checkpoint_name_parse(const char *folder, CheckpointName *ret);
 typedef struct MetricsSegment {
     char key[METRICS_KEY_MAX];
     int64_t first, last; /* steps */
+    int64_t n_lines;     /* fewer than steps: some were lost before it was merged */
+    int64_t level; /* 0: as a save wrote it; else merged of METRICS_FAN_IN of the level below */
     uint64_t n_bytes;
     Hash hash;
     uint32_t crc;
@@ -55,7 +57,8 @@ struct Manifest {
     size_t n_objects;
     Hash *chunks; /* [layout.n_chunks] */
     Hash digest;
-    MetricsSegment *segments; /* contiguous; the last one ends at scalars.step */
+    int64_t metrics_first;    /* the history's first step: 1, or the one after the adopted */
+    MetricsSegment *segments; /* contiguous from metrics_first to scalars.step */
     size_t n_segments;
     char (*committed)[CHECKPOINT_FOLDER_MAX]; /* checkpoints committed before, oldest first */
     size_t n_committed;
@@ -64,6 +67,8 @@ struct Manifest {
 
 /* The state digest that follows from the manifest's chunk hashes and scalars. */
 Hash manifest_state_digest(const Manifest *manifest);
+/* What the member "hash" holds: of all other members, sorted and without white space. */
+int manifest_seal(const json_t *root, Hash *ret);
 /* The text of manifest.json; caller frees. */
 int manifest_format(const Manifest *manifest, char **ret);
 /* source names the text in errors. Does not set hash. */

@@ -2,10 +2,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/testing.h"
-#include "trainer/state/manifest.h"
+#include "trainer/state/checkpoint-metrics.h"
 #include "trainer/state/testing-state.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static Fixture fixture;
 
@@ -109,6 +110,35 @@ static void put_text(const Life *l, const char *key, const char *text)
                      0);
 }
 
+/* Steps that are lost. */
+static int64_t publish(const Life *l, const Manifest *m)
+{
+    Error err = ERROR_INIT;
+    MetricsGap gap;
+    assert_int_equal(checkpoint_publish_metrics(l->store, m, "metrics.jsonl", &gap, &err), 0);
+    return gap.n_steps;
+}
+
+static char *get_text(const Life *l, const char *key)
+{
+    Error err = ERROR_INIT;
+    char *text = NULL;
+    assert_int_equal(store_get(l->store, key, 1 << 20, &text, NULL, &err), 0);
+    return text;
+}
+
+static void assert_text(const Life *l, const char *key, const char *expected)
+{
+    _cleanup_free_ char *text = get_text(l, key);
+    assert_string_equal(text, expected);
+}
+
+static void remove_object(const Life *l, const char *key)
+{
+    Error err = ERROR_INIT;
+    assert_int_equal(store_delete(l->store, key, &err), 0);
+}
+
 /* ---- metrics ---- */
 
 static void test_metrics(void **state)
@@ -134,8 +164,9 @@ static void test_metrics(void **state)
 
     _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &again);
     assert_int_equal(m->n_segments, 4);
-    assert_int_equal(checkpoint_publish_metrics(l.store, m, "metrics.jsonl", &err), 0);
-    assert_int_equal(checkpoint_publish_metrics(l.store, m, "metrics.jsonl", &err), 0);
+    assert_int_equal(m->metrics_first, 1);
+    assert_int_equal(publish(&l, m), 0);
+    assert_int_equal(publish(&l, m), 0);
     _cleanup_free_ char *text = NULL;
     assert_int_equal(store_get(l.store, "metrics.jsonl", 10000, &text, NULL, &err), 0);
     _cleanup_free_ char *before = testing_metrics(1, 1, 6), *after = testing_metrics(2, 7, 10);
@@ -148,11 +179,179 @@ static void test_metrics(void **state)
     assert_int_equal(count_objects(&l, "metrics/"), 4);
     (void)zero;
 
-    put_text(&l, "metrics.jsonl", "other");
-    assert_int_equal(checkpoint_publish_metrics(l.store, m, "metrics.jsonl", &err), -EEXIST);
-    put_text(&l, m->segments[1].key, "step 4 of generation 9\n");
-    assert_true(checkpoint_publish_metrics(l.store, m, "m.jsonl", &err) < 0);
-    assert_non_null(strstr(err.text, m->segments[1].key));
+    life_end(&l);
+}
+
+/* A segment that is missing, another that is rotten: a gap, never a job that cannot end. */
+static void test_lost_metrics(void **state)
+{
+    Life l;
+    life_begin(&l, *state, 1);
+    (void)life_commit(&l, 3, 1);
+    (void)life_commit(&l, 5, 4);
+    CheckpointResult last = life_commit(&l, 9, 6);
+    _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &last);
+    _cleanup_free_ char *kept = get_text(&l, m->segments[1].key);
+    _cleanup_free_ char *third = testing_metrics(1, 6, 9);
+
+    remove_object(&l, m->segments[0].key);
+    put_text(&l, m->segments[1].key, "step 4 of generation 9\nand so on, as long as it was ...\n");
+    assert_int_equal(publish(&l, m), 5);
+    assert_text(&l, "metrics.jsonl", third);
+
+    /* One is back: what was published is replaced by what has all of its lines. */
+    put_text(&l, m->segments[1].key, kept);
+    assert_int_equal(publish(&l, m), 3);
+    char both[1024];
+    (void)snprintf(both, sizeof(both), "%s%s", kept, third);
+    assert_text(&l, "metrics.jsonl", both);
+
+    /* Told after the next commit, and the step that follows goes on from the list. */
+    last = life_commit(&l, 10, 10);
+    l.writer = checkpoint_writer_free(l.writer);
+    l.writer = testing_writer(&fixture, l.store, l.comm, 1, 0);
+    life_resume(&l, &last);
+    (void)life_commit(&l, 11, 11);
+    while (checkpoint_busy(l.writer))
+        (void)usleep(1000);
+    MetricsGap gap;
+    checkpoint_gap(l.writer, &gap);
+    assert_int_equal(gap.n_steps, 3);
+    assert_int_equal(gap.first, 1);
+    assert_int_equal(gap.last, 3);
+    life_end(&l);
+}
+
+/* What is under the key already: the beginning of this history, more than it, and somebody else's. */
+static void test_published_before(void **state)
+{
+    Life l;
+    life_begin(&l, *state, 1);
+    CheckpointResult three = life_commit(&l, 3, 1);
+    _cleanup_(manifest_freep) Manifest *short_one = life_manifest(&l, &three);
+    assert_int_equal(publish(&l, short_one), 0);
+    CheckpointResult five = life_commit(&l, 5, 4);
+    _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &five);
+    _cleanup_free_ char *all = testing_metrics(1, 1, 5);
+    assert_int_equal(publish(&l, m), 0); /* --resume with more steps */
+    assert_text(&l, "metrics.jsonl", all);
+    assert_int_equal(publish(&l, short_one), 0); /* and with fewer */
+    assert_text(&l, "metrics.jsonl", all);
+
+    /* It fills a gap. */
+    remove_object(&l, m->segments[0].key);
+    assert_int_equal(publish(&l, m), 0);
+    assert_text(&l, "metrics.jsonl", all);
+
+    put_text(&l, m->segments[0].key, "");
+    put_text(&l, "metrics.jsonl", "somebody's own\n");
+    assert_int_equal(publish(&l, m), 3);
+    assert_text(&l, "metrics.jsonl", "somebody's own\n");
+    char folder[CHECKPOINT_FOLDER_MAX], key[CHECKPOINT_FOLDER_MAX + 16];
+    checkpoint_name_format(&m->name, folder);
+    (void)snprintf(key, sizeof(key), "metrics-%s.jsonl", folder);
+    _cleanup_free_ char *rest = testing_metrics(1, 4, 5);
+    assert_text(&l, key, rest);
+    life_end(&l);
+}
+
+/* The list as it grows by a save at a time: short, whole, and every line is copied a few times. */
+static void test_a_million_saves(void **state)
+{
+    (void)state;
+    MetricsSegment list[MANIFEST_SEGMENTS_MAX];
+    size_t n = 0, most = 0;
+    uint64_t copied = 0;
+    for (int64_t step = 1; step <= 1000000; step++) {
+        size_t at;
+        if (metrics_find_merge(list, n, &at)) {
+            MetricsSegment merged = {.first = list[at].first,
+                                     .last = list[at + METRICS_FAN_IN - 1].last,
+                                     .level = list[at].level + 1};
+            for (size_t i = at; i < at + METRICS_FAN_IN; i++)
+                merged.n_bytes += list[i].n_bytes;
+            copied += merged.n_bytes;
+            list[at] = merged;
+            n -= METRICS_FAN_IN - 1;
+            memmove(&list[at + 1], &list[at + METRICS_FAN_IN], (n - at - 1) * sizeof(*list));
+        }
+        list[n++] = (MetricsSegment){.first = step, .last = step, .n_bytes = 170};
+        most = MAX(most, n);
+    }
+    assert_true(most <= 100);
+    assert_true(copied <= UINT64_C(5) * 170 * 1000000);
+    int64_t next = 1;
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(list[i].first, next);
+        next = list[i].last + 1;
+    }
+    assert_int_equal(next, 1000001);
+
+    /* What is large stays: 1e9 steps that are saved each 1,000. */
+    n = 0;
+    for (int64_t k = 0; k < 1000000; k++) {
+        size_t at;
+        while (metrics_find_merge(list, n, &at)) {
+            for (size_t i = at + 1; i < at + METRICS_FAN_IN; i++)
+                list[at].n_bytes += list[i].n_bytes;
+            list[at].level++;
+            n -= METRICS_FAN_IN - 1;
+            memmove(&list[at + 1], &list[at + METRICS_FAN_IN], (n - at - 1) * sizeof(*list));
+        }
+        assert_true(n < MANIFEST_SEGMENTS_MAX);
+        list[n++] = (MetricsSegment){.n_bytes = 170000};
+    }
+}
+
+/* Real saves: merged objects hold the same lines, and a kept manifest keeps the parts that it lists. */
+static void test_merged_metrics(void **state)
+{
+    Life l;
+    life_begin(&l, *state, 1); /* keep_last 2, keep_every 100 */
+    CheckpointResult hundred = {0}, last = {0};
+    for (int64_t step = 1; step <= 300; step++) {
+        last = life_commit(&l, step, step);
+        if (step == 100)
+            hundred = last;
+    }
+    l.writer = checkpoint_writer_free(l.writer);
+    _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &last),
+                                       *old = life_manifest(&l, &hundred);
+    assert_true(m->n_segments <= 3 * METRICS_FAN_IN);
+    assert_int_equal(m->segments[0].level, 2);
+    assert_int_equal(m->segments[0].n_lines, 256);
+
+    size_t n_shared = 0;
+    for (size_t i = 0; i < old->n_segments; i++)
+        for (size_t k = 0; k < m->n_segments; k++)
+            n_shared += strcmp(old->segments[i].key, m->segments[k].key) == 0;
+    assert_int_equal(n_shared, 0);
+    _cleanup_free_ char *to_100 = testing_metrics(1, 1, 100), *to_300 = testing_metrics(1, 1, 300);
+    assert_int_equal(publish(&l, old), 0); /* nothing that it lists is gone */
+    assert_text(&l, "metrics.jsonl", to_100);
+    assert_int_equal(publish(&l, m), 0);
+    assert_text(&l, "metrics.jsonl", to_300);
+
+    /* And nothing else is there: the lists of 100, 200, 299 and 300, of which the last two are alike. */
+    assert_true(count_objects(&l, "metrics/") <= old->n_segments + 3 * METRICS_FAN_IN * 2);
+
+    /* What is lost when it is merged is a gap inside the merged object. */
+    life_end(&l);
+    life_begin(&l, *state, 2);
+    life_resume(&l, &last);
+    const MetricsSegment *tail = &m->segments[m->n_segments - 1];
+    assert_int_equal(tail->level, 0);
+    remove_object(&l, tail->key);
+    for (int64_t step = 301; step <= 320; step++)
+        last = life_commit(&l, step, step);
+    _cleanup_(manifest_freep) Manifest *after = life_manifest(&l, &last);
+    int64_t n_lines = 0;
+    for (size_t i = 0; i < after->n_segments; i++)
+        n_lines += after->segments[i].n_lines;
+    assert_int_equal(n_lines, 319);
+    assert_int_equal(publish(&l, after), 0); /* the file that was published has it */
+    remove_object(&l, "metrics.jsonl");
+    assert_int_equal(publish(&l, after), 1);
     life_end(&l);
 }
 
@@ -311,7 +510,7 @@ static void test_long_history(void **state)
         last = life_commit(&l, step, step);
     _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &last);
     assert_int_equal(m->n_committed, MANIFEST_COMMITTED_MAX);
-    assert_int_equal(m->n_segments, MANIFEST_COMMITTED_MAX + 40);
+    assert_int_equal(m->n_segments, 6 + 8); /* 96 in six, one a step after them */
     assert_kept(&l, "104.1 103.1 100.1");
     life_end(&l);
 }
@@ -334,6 +533,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_metrics, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lost_metrics, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_published_before, setup, teardown),
+        cmocka_unit_test(test_a_million_saves),
+        cmocka_unit_test_setup_teardown(test_merged_metrics, setup, teardown),
         cmocka_unit_test_setup_teardown(test_bad_metrics, setup, teardown),
         cmocka_unit_test_setup_teardown(test_keep, setup, teardown),
         cmocka_unit_test_setup_teardown(test_orphans, setup, teardown),
