@@ -17,6 +17,8 @@
 enum { RETRY_MSEC = 200, TOGETHER_MAX = RECORD_SLOTS_MAX };
 
 static void node_put(Manager *m);
+static void node_look(Manager *m);
+static void make_good(Manager *m);
 
 int node_open(Node *node, Error *err)
 {
@@ -117,13 +119,19 @@ static bool is_refused(Manager *m, int r, const Error *err)
 }
 
 /* Somebody's record lies under our name: ours of an earlier life or an earlier lease, or another
- * machine's. */
+ * machine's. What is nobody's is written over: no record of a live node is without a lease, and what cannot be
+ * read says of no other machine that it is there. */
 static void judge_tenant(Manager *m, const EtcdKeyValue *kv)
 {
     NodeRecord record;
     Error err = ERROR_INIT;
     int r = node_record_decode(kv->key, kv->value, kv->n_value, &record, &err);
-    if (r == 0 && strcmp(record.machine_id, m->config.machine_id) != 0)
+    if (r == -EINVAL || kv->lease == 0) {
+        log_warning("%s; writing this node's record over it NODE=%s",
+                    r < 0 ? err.text : "this node's record has no lease: a stranger wrote it",
+                    m->config.node);
+        r = 0;
+    } else if (r == 0 && strcmp(record.machine_id, m->config.machine_id) != 0)
         r = error_set(&err, -EEXIST,
                       "%s: machine %s (%s) is registered under this name; this one is %s. Give the "
                       "node another name, or wait until that one's lease has run out",
@@ -156,6 +164,25 @@ static void on_looked(int r, const Error *err, const EtcdRange *range, void *use
         judge_tenant(m, &range->kvs[0]);
     else
         node_put(m);
+}
+
+/* Our key is not as we put it. What is under way meanwhile learns of it by its guard, or has just ended. */
+static void make_good(Manager *m)
+{
+    Node *node = &m->node;
+    if (!node->registered || node->call || node->retry || node->seen_revision <= node->revision)
+        return;
+    node->lease = 0;
+    node->wanted = true;
+    node->with_ranks |= node->seen_removed; /* the leader may have moved their world by now */
+    node_look(m);
+}
+
+void node_disturbed(Manager *m, int64_t revision, bool removed)
+{
+    m->node.seen_revision = revision;
+    m->node.seen_removed = removed;
+    make_good(m);
 }
 
 static void node_look(Manager *m)
@@ -200,6 +227,7 @@ static void on_put(int r, const Error *err, const EtcdTxnResult *result, void *u
         node_put(m);
     else
         manager_node_told(m);
+    make_good(m); /* the watch may have been faster than the answer */
     manager_touch_node(m);
 }
 

@@ -1,6 +1,7 @@
 /* node.h - this node's record, nodes/<node>, under its lease.
  *
- * Put with a compare, so that a live key of another machine is never overwritten. When the lease
+ * Put with a compare, so that a live key of another machine is never overwritten. What a stranger wrote
+ * there (no lease, or no record) is, and what somebody removed is put back. When the lease
  * was lost, a new one is taken and the record put back with the same incarnation, together with the
  * records of the ranks that run on.
  *
@@ -25,9 +26,11 @@ typedef struct Node {
     char evidence[RECORD_TEXT_MAX + 1];
     uint64_t bad_slots; /* likewise */
 
-    int64_t revision; /* of our key as last seen; 0: there is none */
-    int64_t lease;    /* that it was put under; 0: it must be put */
-    char *text;       /* as last put */
+    int64_t revision;      /* of our key as last seen; 0: there is none */
+    int64_t seen_revision; /* of its last change that the watch has shown, ours or not */
+    bool seen_removed;     /* that was its end */
+    int64_t lease;         /* that it was put under; 0: it must be put */
+    char *text;            /* as last put */
     EtcdCall *call;
     sd_event_source *retry;
     bool wanted, with_ranks;
@@ -38,5 +41,7 @@ void node_clear(Node *node);
 /* Puts the record if its content has changed since the last put. */
 void node_update(Manager *m);
 void node_lease_changed(Manager *m, EtcdLeaseState state);
+/* The watch shows a change of our key at that revision. What was not our doing is made good. */
+void node_disturbed(Manager *m, int64_t revision, bool removed);
 /* Our last record is in etcd as it should be. */
 bool node_is_settled(const Manager *m);

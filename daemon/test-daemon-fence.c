@@ -205,13 +205,57 @@ static void test_name_of_another_machine_is_refused(_unused_ void **state)
                         .version = "0.1.0"};
     _cleanup_free_ char *text = NULL;
     assert_int_equal(node_record_encode(&other, NULL, &text), 0);
-    lab_put(lab, "/sdtrain/lab/nodes/node0", text);
+    _cleanup_free_ char *granted =
+        testing_etcd_ask(lab_etcd(lab), 0, "lease", "grant", "600", NULL);
+    char lease[32] = "--lease=";
+    assert_non_null(granted);
+    assert_int_equal(sscanf(granted, "lease %16[0-9a-f]", lease + strlen(lease)), 1);
+    testing_etcd_ctl(lab_etcd(lab), "put", lease, "/sdtrain/lab/nodes/node0", text, NULL);
     LabNode *node = lab_spawn_node(lab, 0, "", NULL);
     assert_int_equal(lab_wait_end(lab, node), 1);
     assert_true(lab_log_has(node, "ffffffffffffffffffffffffffffffff (10.0.0.9)"));
     NodeRecord still;
     assert_true(lab_node_record(lab, 0, &still));
     assert_string_equal(still.address, "10.0.0.9");
+}
+
+static bool is_put_back_after(Lab *lab, const void *revision)
+{
+    static const char key[] = "/sdtrain/lab/nodes/node0";
+    NodeRecord record;
+    return lab_revision_of(lab, key) > *(const int64_t *)revision && lab_value(lab, key) &&
+           lab_node_record(lab, 0, &record) && strcmp(record.address, "127.0.0.1") == 0 &&
+           lab_lease_of(lab, key) != 0;
+}
+
+/* What is under the node's name and nobody's: damage, a copy without a lease, nothing. It is written over, by a
+ * daemon that starts and by one whose ranks run on. */
+static void test_record_of_nobody_is_replaced(_unused_ void **state)
+{
+    _cleanup_(lab_stopp) Lab *lab = lab_start();
+    static const char key[] = "/sdtrain/lab/nodes/node0";
+    static const char stranger[] =
+        "{\"v\":2,\"name\":\"node0\",\"machine_id\":\"ffffffffffffffffffffffffffffffff\","
+        "\"incarnation\":1,\"slots\":1,\"state\":\"up\"}";
+    int64_t revision = lab_put(lab, key, "{\"v\":2}");
+    LabNode *node = lab_spawn_node(lab, 0, "\"trainer_environment\": [" ENDLESS "]", NULL);
+    lab_wait(lab, is_put_back_after, &revision);
+    lab_put_spec(lab, "a");
+    (void)lab_put_world(lab, "a", 1, (LabRun[]){{0, 1}}, 1);
+    lab_put_phase(lab, "a", 1, PHASE_STARTING, true, false);
+    lab_wait(lab, lab_has_first_step, &here);
+    int pid = pid_of(lab, 1);
+    for (int i = 0; i < 3; i++) {
+        NodeRecord before, after;
+        assert_true(lab_node_record(lab, 0, &before));
+        revision = i == 2 ? lab_delete(lab, key) : lab_put(lab, key, i == 0 ? "{}" : stranger);
+        lab_wait(lab, is_put_back_after, &revision);
+        assert_true(lab_node_record(lab, 0, &after));
+        assert_true(after.incarnation == before.incarnation);
+        assert_int_equal(pid_of(lab, 1), pid);
+        assert_int_equal(kill(pid, 0), 0);
+    }
+    assert_true(lab_log_has(node, "a stranger wrote it"));
 }
 
 static void test_second_daemon_in_a_run_dir_is_refused(_unused_ void **state)
@@ -333,6 +377,7 @@ int main(void)
         cmocka_unit_test(test_lost_answer_commits_once),
         cmocka_unit_test(test_commit_keeps_what_others_wrote),
         cmocka_unit_test(test_name_of_another_machine_is_refused),
+        cmocka_unit_test(test_record_of_nobody_is_replaced),
         cmocka_unit_test(test_second_daemon_in_a_run_dir_is_refused),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_drain_deadline),

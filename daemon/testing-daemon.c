@@ -22,7 +22,7 @@ enum { ENTRIES_MAX = 256 };
 typedef struct Entry {
     char key[KEY_MAX];
     char *value;
-    int64_t lease;
+    int64_t lease, revision;
 } Entry;
 
 struct Lab {
@@ -91,6 +91,7 @@ static void on_events(const EtcdEvent *events, size_t n_events, _unused_ int64_t
         bool put = events[i].kind == ETCD_EVENT_PUT;
         entry->value = put ? strdup(events[i].kv.value) : NULL;
         entry->lease = put ? events[i].kv.lease : 0;
+        entry->revision = events[i].kv.mod_revision;
     }
 }
 
@@ -263,14 +264,14 @@ static int64_t put_with(Lab *lab, const char *key, EtcdOp op)
     return answer->revision;
 }
 
-void lab_put(Lab *lab, const char *key, const char *value)
+int64_t lab_put(Lab *lab, const char *key, const char *value)
 {
-    (void)put_with(lab, key, (EtcdOp){.kind = ETCD_PUT, .value = value});
+    return put_with(lab, key, (EtcdOp){.kind = ETCD_PUT, .value = value});
 }
 
-void lab_delete(Lab *lab, const char *key)
+int64_t lab_delete(Lab *lab, const char *key)
 {
-    (void)put_with(lab, key, (EtcdOp){.kind = ETCD_DELETE});
+    return put_with(lab, key, (EtcdOp){.kind = ETCD_DELETE});
 }
 
 void lab_submit(Lab *lab, const char *submission)
@@ -328,6 +329,12 @@ const char *lab_value(Lab *lab, const char *key)
     return entry ? entry->value : NULL;
 }
 
+int64_t lab_revision_of(Lab *lab, const char *key)
+{
+    Entry *entry = find(lab, key);
+    return entry ? entry->revision : 0;
+}
+
 int64_t lab_lease_of(Lab *lab, const char *key)
 {
     Entry *entry = find(lab, key);
@@ -342,9 +349,7 @@ bool lab_node_record(Lab *lab, int node, NodeRecord *ret)
     Error err = ERROR_INIT;
     if (!value)
         return false;
-    int r = node_record_decode(key, value, strlen(value), ret, &err);
-    check(lab, r == 0, "%s", err.text);
-    return true;
+    return node_record_decode(key, value, strlen(value), ret, &err) == 0;
 }
 
 bool lab_ranks(Lab *lab, const char *job, int64_t generation, int node, RanksRecord *ret)

@@ -66,18 +66,21 @@ int64_t lab_put_world(Lab *lab, const char *job, int64_t generation, const LabRu
 void lab_submit(Lab *lab, const char *submission);
 void lab_put_phase(Lab *lab, const char *job, int64_t generation, JobPhase phase, bool go,
                    bool leave);
-void lab_put(Lab *lab, const char *key, const char *value);
-void lab_delete(Lab *lab, const char *key);
+/* The revision of the change. */
+int64_t lab_put(Lab *lab, const char *key, const char *value);
+int64_t lab_delete(Lab *lab, const char *key);
 
 /* ---- what etcd holds, as the watch has brought it ---- */
 
 /* NULL: no such key. */
 const char *lab_value(Lab *lab, const char *key);
+/* False when there is none, or what is there is none. */
 bool lab_node_record(Lab *lab, int node, NodeRecord *ret);
 /* False when there is none. ranks is valid until the next call. */
 bool lab_ranks(Lab *lab, const char *job, int64_t generation, int node, RanksRecord *ret);
 bool lab_checkpoints(Lab *lab, const char *job, CheckpointsRecord *ret);
 int64_t lab_lease_of(Lab *lab, const char *key);
+int64_t lab_revision_of(Lab *lab, const char *key);
 
 /* ---- conditions for lab_wait ---- */
 

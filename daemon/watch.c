@@ -91,12 +91,16 @@ static void on_cordon(Manager *m, const EtcdEvent *e, const char *name)
     cordon_record_clear(&cordon);
 }
 
-/* Our own record has vanished. The leader gives it half a second, and the next renewal may be a
- * quarter of a TTL away: a lease that was revoked is noticed now. */
+/* Our own record has changed. When it has vanished, the leader gives it half a second, and the next
+ * renewal may be a quarter of a TTL away: a lease that was revoked is noticed now. */
 static void on_node(Manager *m, const EtcdEvent *e, const char *name)
 {
-    if (e->kind == ETCD_EVENT_DELETE && m->lease && strcmp(name, m->config.node) == 0)
+    bool removed = e->kind == ETCD_EVENT_DELETE;
+    if (!m->lease || strcmp(name, m->config.node) != 0)
+        return;
+    if (removed)
         etcd_lease_check(m->lease);
+    node_disturbed(m, e->kv.mod_revision, removed);
 }
 
 static const KeyKind watched[WATCHED_KINDS] = {KEY_WORLDS, KEY_PHASES, KEY_RENDEZVOUS, KEY_CORDONS,
@@ -139,8 +143,8 @@ int watches_open(Manager *m, Error *err)
             return error_errno(err, r, "cannot watch %s", prefix);
     }
     char own[KEY_MAX];
-    int r = etcd_watch_prefix(m->etcd, key_of(m->config.cluster, KEY_NODES, m->config.node, own),
-                              on_events, m, &m->watches.own);
+    int r = etcd_watch_key(m->etcd, key_of(m->config.cluster, KEY_NODES, m->config.node, own),
+                           on_events, m, &m->watches.own);
     return r < 0 ? error_errno(err, r, "cannot watch %s", own) : 0;
 }
 

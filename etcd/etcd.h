@@ -153,6 +153,9 @@ typedef void (*EtcdWatchHandler)(const EtcdEvent *events, size_t n_events, int64
 
 int etcd_watch_prefix(Etcd *etcd, const char *prefix, EtcdWatchHandler handler, void *userdata,
                       EtcdWatch **ret);
+/* Of one key alone, for those who have no right to more. */
+int etcd_watch_key(Etcd *etcd, const char *key, EtcdWatchHandler handler, void *userdata,
+                   EtcdWatch **ret);
 EtcdWatch *etcd_watch_free(EtcdWatch *watch);
 DEFINE_CLEANUP(EtcdWatch, etcd_watch_free)
 /* For those who also read by other means than the watch: it makes up the deletes of what it delivered

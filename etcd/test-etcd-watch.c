@@ -142,6 +142,25 @@ static void test_state_then_changes(void **state _unused_)
     assert_string_equal(told->text, expected);
 }
 
+static void test_one_key(void **state _unused_)
+{
+    _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);
+    EtcdOptions options = testing_etcd_options(server);
+    _cleanup_(client_freep) Client *client = client_new(&options);
+    Told *told = &client->told;
+
+    put(client, "/w/n1", "1");
+    put(client, "/w/n10", "not watched");
+    assert_int_equal(etcd_watch_key(client->etcd, "/w/n1", on_events, told, &client->watch), 0);
+    TESTING_RUN_UNTIL(client->event, etcd_watch_connected(client->watch));
+    assert_string_equal(told->text, "*+/w/n1=1 \n");
+    forget(told);
+    put(client, "/w/n10", "not watched either");
+    put(client, "/w/n1", "2");
+    TESTING_RUN_UNTIL(client->event, told->n_calls == 2);
+    assert_string_equal(told->text, "+/w/n1=2 \n");
+}
+
 static void test_empty_then_freed_by_its_handler(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);
@@ -408,6 +427,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_state_then_changes),
+        cmocka_unit_test(test_one_key),
         cmocka_unit_test(test_empty_then_freed_by_its_handler),
         cmocka_unit_test(test_large_backlog),
         cmocka_unit_test(test_member_restarts),

@@ -25,6 +25,7 @@ typedef struct Known {
 struct EtcdWatch {
     Etcd *etcd;
     char *prefix, *end;
+    bool one_key; /* prefix is the key */
     ProtobufCBinaryData end_bytes;
     EtcdWatchHandler handler;
     void *userdata;
@@ -246,7 +247,7 @@ static void on_list(int r, const Error *err, const EtcdRange *range, void *userd
 
 static void list_start(EtcdWatch *watch)
 {
-    int r = etcd_get(watch->etcd, watch->prefix, true, on_list, watch, &watch->listing);
+    int r = etcd_get(watch->etcd, watch->prefix, !watch->one_key, on_list, watch, &watch->listing);
     if (r < 0)
         try_again(watch, strerror(-r));
 }
@@ -425,8 +426,8 @@ static int on_timer(sd_event_source *source _unused_, uint64_t usec _unused_, vo
 
 /* ---- life ---- */
 
-int etcd_watch_prefix(Etcd *etcd, const char *prefix, EtcdWatchHandler handler, void *userdata,
-                      EtcdWatch **ret)
+static int watch_new(Etcd *etcd, const char *prefix, bool one_key, EtcdWatchHandler handler,
+                     void *userdata, EtcdWatch **ret)
 {
     _cleanup_(etcd_watch_freep) EtcdWatch *watch = calloc(1, sizeof(*watch));
     if (!watch)
@@ -434,20 +435,34 @@ int etcd_watch_prefix(Etcd *etcd, const char *prefix, EtcdWatchHandler handler, 
     watch->etcd = etcd_ref(etcd);
     watch->handler = handler;
     watch->userdata = userdata;
+    watch->one_key = one_key;
     watch->prefix = strdup(prefix);
     watch->end = malloc(strlen(prefix) + 1);
     if (!watch->prefix || !watch->end)
         return -ENOMEM;
-    watch->end_bytes = range_end(prefix, watch->end);
+    if (!one_key)
+        watch->end_bytes = range_end(prefix, watch->end);
     int r = sd_event_add_time(etcd->event, &watch->timer, CLOCK_BOOTTIME, 0, 1, on_timer, watch);
     if (r >= 0)
         r = sd_event_source_set_enabled(watch->timer, SD_EVENT_OFF);
     if (r >= 0)
-        r = etcd_get(etcd, prefix, true, on_list, watch, &watch->listing);
+        r = etcd_get(etcd, prefix, !one_key, on_list, watch, &watch->listing);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(watch);
     return 0;
+}
+
+int etcd_watch_prefix(Etcd *etcd, const char *prefix, EtcdWatchHandler handler, void *userdata,
+                      EtcdWatch **ret)
+{
+    return watch_new(etcd, prefix, false, handler, userdata, ret);
+}
+
+int etcd_watch_key(Etcd *etcd, const char *key, EtcdWatchHandler handler, void *userdata,
+                   EtcdWatch **ret)
+{
+    return watch_new(etcd, key, true, handler, userdata, ret);
 }
 
 EtcdWatch *etcd_watch_free(EtcdWatch *watch)

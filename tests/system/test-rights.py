@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Rights in etcd: a cluster behind mTLS, each node with rights of its own, made and taken away while a job trains.
+
+SDTRAIN_CHAOS_FULL=1 makes 1,000 nodes' users meanwhile; else 20."""
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cluster"))
+
+from authority import Authority
+from lab import BIN, SOURCE, LabCase, until
+
+CLUSTER = "prod"
+NODES_MADE = 1000 if os.environ.get("SDTRAIN_CHAOS_FULL") else 20
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Rights(LabCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        lab, cls.processes = cls.lab, {}
+        cls.addClassCleanup(lambda: [cls.stop(name) for name in list(cls.processes)])
+        cls.authority = Authority(lab.path("authority"))
+        cls.authority.issue("etcd", "etcd", "serverAuth,clientAuth", ["IP:127.0.0.1"])
+        for name, user in (("root", "root"), ("controller", "sdtrain-prod-controller"), ("shared", "sdtrain-prod-node"),
+                           ("operator", "sdtrain-prod-operator"), ("node1", "sdtrain-prod-node-node1"),
+                           ("node2", "sdtrain-prod-node-node2")):
+            cls.authority.issue(name, user, "clientAuth")
+        cls.endpoint = "127.0.0.1:%d" % free_port()
+        peer = "http://127.0.0.1:%d" % free_port()
+        path = cls.authority.path
+        cls.begin("etcd", "etcd", "--name", "a", "--data-dir", lab.path("etcd-data"), "--listen-client-urls",
+                  "https://" + cls.endpoint, "--advertise-client-urls", "https://" + cls.endpoint, "--listen-peer-urls", peer,
+                  "--initial-advertise-peer-urls", peer, "--initial-cluster", "a=" + peer, "--client-cert-auth",
+                  "--trusted-ca-file", path("ca.pem"), "--cert-file", path("etcd.pem"), "--key-file", path("etcd.key"),
+                  "--unsafe-no-fsync")
+        until(lambda: cls.etcdctl("root", "endpoint", "health")[0] == 0, "etcd's health")
+        cls.roles("--enable")
+        cls.roles("--node", "node1")
+        cls.daemon("sdcontroller", "controller", "controller", name="c1", lease_sec=4)
+        cls.node("node1", "node1")
+        cls.node("node2", "shared")
+
+    @classmethod
+    def begin(cls, name, *command):
+        with open(cls.lab.path(name + ".log"), "a") as log:
+            cls.processes[name] = subprocess.Popen(command, env=cls.lab.environment, stdout=log, stderr=log,
+                                                   stdin=subprocess.DEVNULL)
+
+    @classmethod
+    def stop(cls, name):
+        process = cls.processes.pop(name)
+        process.terminate()
+        process.wait(60)
+
+    @classmethod
+    def as_user(cls, user):
+        path = cls.authority.path
+        return {"etcd": cls.endpoint, "etcd_ca": path("ca.pem"), "etcd_cert": path(user + ".pem"),
+                "etcd_key": path(user + ".key")}
+
+    @classmethod
+    def daemon(cls, program, called, user, **settings):
+        settings = dict(cls.as_user(user), cluster=CLUSTER, **settings)
+        config = cls.lab.write("%s.json" % called, json.dumps(settings))
+        cls.begin(called, os.path.join(BIN, program), "--config", config)
+
+    @classmethod
+    def node(cls, name, user):
+        cls.daemon("sdtraind", name, user, node=name, address="127.0.0.1", run_dir=cls.lab.path(name, "run"),
+                   log_dir=cls.lab.path(name, "logs"), machine_id="%032x" % int(name[-1]), hang_floor_sec=60, lease_sec=4,
+                   kernel_log="off", drain_sec=1)
+
+    @classmethod
+    def etcdctl(cls, user, *arguments, stdin=None):
+        path = cls.authority.path
+        done = subprocess.run(["etcdctl", *arguments], env=dict(
+            os.environ, ETCDCTL_API="3", ETCDCTL_ENDPOINTS="https://" + cls.endpoint, ETCDCTL_CACERT=path("ca.pem"),
+            ETCDCTL_CERT=path(user + ".pem"), ETCDCTL_KEY=path(user + ".key")), input=stdin, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=60)
+        return done.returncode, done.stdout
+
+    @classmethod
+    def roles(cls, *arguments, stdin="", fails=False):
+        path = cls.authority.path
+        done = subprocess.run([os.path.join(SOURCE, "ops/etcd-roles"), *arguments, CLUSTER], env=dict(
+            os.environ, ETCDCTL_ENDPOINTS="https://" + cls.endpoint, ETCDCTL_CACERT=path("ca.pem"),
+            ETCDCTL_CERT=path("root.pem"), ETCDCTL_KEY=path("root.key")), input=stdin, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=1200)
+        if (done.returncode != 0) != fails:
+            raise AssertionError("etcd-roles %s: %d\n%s" % (" ".join(arguments), done.returncode, done.stdout))
+        return done.stdout
+
+    def ctl(self, *arguments):
+        names = {"etcd": "SDTRAIN_ETCD", "etcd_ca": "SDTRAIN_ETCD_CA", "etcd_cert": "SDTRAIN_ETCD_CERT",
+                 "etcd_key": "SDTRAIN_ETCD_KEY"}
+        environment = {names[key]: value for key, value in self.as_user("operator").items()}
+        done = subprocess.run([self.lab.path("bin/sdctl"), *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, timeout=300, env=dict(self.lab.environment, SDTRAIN_CLUSTER=CLUSTER, **environment))
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return done.stdout
+
+    def denied(self, user, *arguments):
+        code, text = self.etcdctl(user, *arguments)
+        self.assertIn("permission denied", text)
+        self.assertNotEqual(code, 0)
+
+    def nodes(self):
+        return {line.split()[0]: line for line in self.ctl("node", "list").splitlines() if line.startswith("node")}
+
+    def test_rights(self):
+        records = "/sdtrain/prod/"
+        until(lambda: len(self.nodes()) == 2, "both nodes")
+        # A node with a user of its own writes its own record and health, and nobody else's.
+        for key in ("nodes/node2", "health/node2", "nodes/node10", "specs/a", "cordons/node1", "worlds/a", "desired/a"):
+            self.denied("node1", "put", records + key, "{}")
+        self.denied("node1", "get", "--prefix", records + "nodes/")
+        self.denied("node1", "get", records + "nodes/node10")
+
+        # While a job trains, users and roles are made, and one is taken away; nothing of it reaches the ranks.
+        job = self.lab.job("rights", train__steps=100000, checkpoint__every_steps=1000, world__min=2)
+        self.ctl("job", "start", "-f", self.lab.job_file(job))
+        self.ctl("job", "wait", "rights", "--for", "running", "--timeout", "120")
+        began = time.monotonic()
+        text = self.roles("--node", "-", stdin="".join("made-%d\n" % i for i in range(NODES_MADE)))
+        print("%d nodes' users in %.1f s" % (NODES_MADE, time.monotonic() - began))
+        self.assertEqual(text.count(": writes nodes/made-"), NODES_MADE)
+        self.roles("--retire", "made-0")
+        self.assertNotIn("sdtrain-prod-node-made-0\n", self.etcdctl("root", "user", "list")[1])
+
+        # What somebody granted beyond that goes with the next run.
+        for arguments in (("sdtrain-prod-node-node1", "readwrite", records + "nodes/node2"),
+                          ("--prefix", "sdtrain-prod-operator", "readwrite", records + "worlds/")):
+            self.assertEqual(self.etcdctl("root", "role", "grant-permission", *arguments)[0], 0)
+        self.roles("--node", "node1")
+        self.roles()
+        self.denied("node1", "put", records + "nodes/node2", "{}")
+        self.denied("operator", "put", records + "worlds/x", "{}")
+
+        # The shared user goes once every node has its own, and does not come back.
+        self.assertIn("no user of their own yet: node2", self.roles("--retire-shared", fails=True))
+        self.roles("--node", "node2")
+        text = self.ctl("job", "status", "rights")
+        self.assertIn("generation 1,", text)
+        self.assertNotIn("incidents", text)
+        self.stop("node2")
+        self.node("node2", "node2")
+        until(lambda: "node-left" in self.ctl("job", "events", "rights") or
+              "generation 2," in self.ctl("job", "status", "rights"), "the job without node2")
+        self.ctl("job", "wait", "rights", "--for", "running", "--timeout", "120")
+        self.roles("--retire-shared")
+        self.roles()
+        self.denied_user("shared")
+        self.ctl("job", "stop", "rights")
+        self.ctl("job", "wait", "rights", "--for", "stopped", "--timeout", "120")
+
+    def denied_user(self, user):
+        code, text = self.etcdctl(user, "put", "/sdtrain/prod/nodes/node1", "{}")
+        self.assertNotEqual(code, 0, text)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
