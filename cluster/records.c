@@ -68,6 +68,7 @@ static const char *const node_state[] = {"up", "left"};
 static const char *const node_verdict[] = {"healthy", "suspect", "drain", "isolate"};
 static const char *const cordon_mode[] = {"none", "cordon", "drain", "quarantine"};
 static const char *const desired_state[] = {"running", "stopped", "deleted"};
+static const char *const resume_find[] = {"no", "any", "must"};
 static const char *const rank_state[] = {"starting", "ready", "running", "exited"};
 static const char *const incident_state[] = {"open", "resolved"};
 static const char *const severity[] = {"info", "warning", "critical"};
@@ -172,6 +173,7 @@ static const Field resume_fields[] = {
     TEXT(ResumePoint, "uri", uri, NEEDED),
     HASH(ResumePoint, "hash", hash),
     BOOL(ResumePoint, "adopt", adopt),
+    CHOICE(ResumePoint, "find", find, MAYBE, resume_find),
 };
 
 static const Field world_fields[] = {
@@ -188,6 +190,8 @@ static const Field world_fields[] = {
     TEXT(WorldRecord, "incident", incident, MAYBE),
     TEXT(WorldRecord, "reason", reason, MAYBE),
     INT64(WorldRecord, "decided_usec", decided_usec, MAYBE),
+    INT64(WorldRecord, "committed_step", committed.step, MAYBE),
+    INT64(WorldRecord, "committed_generation", committed.generation, MAYBE),
     TEXT(WorldRecord, "submission", submission, MAYBE),
 };
 
@@ -216,6 +220,10 @@ static const Field phase_fields[] = {
     INT64(PhaseRecord, "pause_usec", pause_usec, MAYBE),
     INT(PhaseRecord, "pauses", pauses, MAYBE, 0, INT32_MAX),
     INT64(PhaseRecord, "store_lost_usec", store_lost_usec, MAYBE),
+    INT64(PhaseRecord, "committed_step", committed.step, MAYBE),
+    INT64(PhaseRecord, "committed_generation", committed.generation, MAYBE),
+    INT64(PhaseRecord, "furthest_resume", furthest_resume, MAYBE),
+    INT64(PhaseRecord, "serial", serial, MAYBE),
     ELEMENTS(PhaseRecord, FIELD_ARRAY, "worlds", worlds, n_worlds, MAYBE, PastWorld,
              past_world_fields, RECORD_PAST_WORLDS_MAX, "generation"),
     TEXT(PhaseRecord, "submission", submission, MAYBE),
@@ -268,6 +276,7 @@ static const Field commit_fields[] = {
 };
 
 static const Field checkpoints_fields[] = {
+    TEXT(CheckpointsRecord, "submission", submission, MAYBE),
     ELEMENTS(CheckpointsRecord, FIELD_ARRAY, "commits", commits, n_commits, NEEDED, CheckpointCommit,
              commit_fields, RECORD_COMMITS_MAX, "uri"),
 };
@@ -288,6 +297,8 @@ static const Field progress_fields[] = {
     INT64(ProgressRecord, "metrics_lost", metrics_lost, MAYBE),
     INT64(ProgressRecord, "metrics_lost_first", metrics_lost_first, MAYBE),
     INT64(ProgressRecord, "metrics_lost_last", metrics_lost_last, MAYBE),
+    INT64(ProgressRecord, "committed_step", committed.step, MAYBE),
+    INT64(ProgressRecord, "committed_generation", committed.generation, MAYBE),
 };
 
 static const Field incident_fields[] = {
@@ -339,6 +350,7 @@ static const Field request_fields[] = {
     TEXT(RequestRecord, "submission", submission, MAYBE),
     TEXT(RequestRecord, "answer", answer, MAYBE),
     INT64(RequestRecord, "at_usec", at_usec, MAYBE),
+    OBJECT(RequestRecord, "commit", commit, MAYBE, commit_fields),
     ELEMENTS(RequestRecord, FIELD_ARRAY, "deliveries", deliveries, n_deliveries, MAYBE, Delivery,
              delivery_fields, RECORD_DELIVERIES_MAX, "sink"),
 };

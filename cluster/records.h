@@ -117,6 +117,18 @@ typedef struct SpecRecord {
 
 typedef enum DesiredState { DESIRED_RUNNING, DESIRED_STOPPED, DESIRED_DELETED } DesiredState;
 
+/* The newest commit of a job, as others than checkpoints/<job> remember it: who finds that record lost, or
+ * older than this, knows that there was more. */
+typedef struct CommitMark {
+    int64_t generation, step; /* generation 0: nothing was committed */
+} CommitMark;
+
+/* Commits come in the order of generations, and of steps within one. */
+static inline bool commit_mark_is_before(CommitMark a, CommitMark b)
+{
+    return a.generation != b.generation ? a.generation < b.generation : a.step < b.step;
+}
+
 typedef struct DesiredRecord {
     DesiredState state;
     int min, max;
@@ -132,11 +144,20 @@ typedef struct WorldRun { /* consecutive ranks on one node */
     uint64_t slots;       /* bit mask; ranks take them in rising order */
 } WorldRun;
 
+/* Where no commit is known rank 0 looks into the checkpoint folder first. What it finds its node writes
+ * into checkpoints/<job>, and the next world goes on from there. */
+typedef enum ResumeFind {
+    FIND_NOTHING, /* the rest says all */
+    FIND_ANY,     /* if there is nothing: as the rest says */
+    FIND_MUST,    /* there was something: to find nothing is a failure */
+} ResumeFind;
+
 typedef struct ResumePoint {
     int64_t step;
     char uri[RECORD_URI_MAX + 1]; /* of manifest.json; empty: start at step 0 */
     Hash hash;                    /* of manifest.json; zero with adopt: not known, not checked */
     bool adopt;                   /* another job's checkpoint */
+    ResumeFind find;
 } ResumePoint;
 
 typedef struct WorldRecord {
@@ -150,6 +171,7 @@ typedef struct WorldRecord {
     char reason[RECORD_TEXT_MAX + 1];
     uint64_t decided_usec;
     char submission[SUBMISSION_BYTES]; /* the spec's */
+    CommitMark committed;              /* when it was decided */
 } WorldRecord;
 
 /* Rank -> node and slot. -ENOENT when out of range. */
@@ -204,6 +226,9 @@ typedef struct PhaseRecord {
     PastWorld worlds[RECORD_PAST_WORLDS_MAX]; /* the newest, oldest first, with the present one */
     size_t n_worlds;
     char submission[SUBMISSION_BYTES]; /* the spec's */
+    CommitMark committed;              /* when this was written, or later */
+    int64_t furthest_resume; /* the furthest step that a world went on from, struck out or not */
+    int64_t serial;          /* how often it was written: an older copy has a lower one */
 } PhaseRecord;
 
 /* ---- ranks/<job>/<gen>/<node>: written by the node under its lease, on change only ----
@@ -263,12 +288,21 @@ typedef struct CheckpointCommit {
 typedef struct CheckpointsRecord {
     CheckpointCommit commits[RECORD_COMMITS_MAX]; /* oldest first */
     size_t n_commits;
+    char submission[SUBMISSION_BYTES]; /* the spec's */
 } CheckpointsRecord;
 
 /* The newest that is not struck out, or NULL. */
 const CheckpointCommit *checkpoints_latest(const CheckpointsRecord *record);
 /* Appends, dropping the oldest beyond RECORD_COMMITS_MAX. */
 void checkpoints_append(CheckpointsRecord *record, const CheckpointCommit *commit);
+/* Of the newest commit, struck out or not. */
+static inline CommitMark checkpoints_mark(const CheckpointsRecord *record)
+{
+    if (record->n_commits == 0)
+        return (CommitMark){0};
+    const CheckpointCommit *newest = &record->commits[record->n_commits - 1];
+    return (CommitMark){.generation = newest->generation, .step = newest->step};
+}
 
 /* ---- progress/<job>: rank 0's node, at most 1/s (and at once for a world's first step) ---- */
 
@@ -285,6 +319,7 @@ typedef struct ProgressRecord {
     int waits_rank;
     /* so many steps of the history have no metrics any more, between these; 0: all have */
     int64_t metrics_lost, metrics_lost_first, metrics_lost_last;
+    CommitMark committed; /* written in the commit's own transaction */
 } ProgressRecord;
 
 /* ---- incidents/<id> ---- */
@@ -354,14 +389,16 @@ typedef struct AlertRecord {
 
 typedef struct RequestRecord {
     char id[40];
-    char kind[24];   /* "checkpoint" of a job; "alerts-test"; "check" of a node: its probes run now;
+    char kind
+        [24]; /* "checkpoint" and "recover" of a job; "alerts-test"; "check" of a node: its probes run now;
                         "clear": it forgets what only a reset would cure, and then checks */
-    char target[64]; /* job, node or sink; of a sink, empty: all */
+    char target[64];                   /* job, node or sink; of a sink, empty: all */
     char submission[SUBMISSION_BYTES]; /* of the job that is meant; empty: whichever has the name */
     char answer[RECORD_TEXT_MAX + 1];  /* empty: not answered yet */
     uint64_t at_usec;
     Delivery deliveries[RECORD_DELIVERIES_MAX]; /* of "alerts-test", with the answer */
     size_t n_deliveries;
+    CheckpointCommit commit; /* of "recover": to go on from; uri empty: whatever the folder holds */
 } RequestRecord;
 
 /* The answer to "check" and "clear" begins with the node's verdict: "healthy", "suspect: ...". False

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { COMPARES_MAX = 8 + DECISION_CORDONS_MAX, OPS_MAX = 16 + DECISION_CORDONS_MAX };
+enum { COMPARES_MAX = 9 + DECISION_CORDONS_MAX, OPS_MAX = 16 + DECISION_CORDONS_MAX };
 
 /* A transaction under construction; owns its keys and values. */
 typedef struct Draft {
@@ -99,6 +99,17 @@ static void put_job(Draft *draft, const Decision *d)
         const char *key = key_for(draft, KEY_PHASES, d->job);
         int r = phase_record_encode(&d->phase, feed_text(feed, key), &value);
         put(draft, key, r, value);
+    }
+    if (d->put_desired) {
+        const char *key = key_for(draft, KEY_DESIRED, d->job);
+        int r = desired_record_encode(&d->desired, feed_text(feed, key), &value);
+        put(draft, key, r, value);
+    }
+    if (d->put_spec) { /* as it was, byte by byte */
+        const char *key = key_for(draft, KEY_SPECS, d->job), *text = feed_spec(feed, key);
+        value = text ? strdup(text) : NULL;
+        guard(draft, KEY_SPECS, d->job, d->spec_revision);
+        put(draft, key, value ? 0 : text ? -ENOMEM : -ENOENT, value);
     }
     if (d->put_checkpoints) {
         const char *key = key_for(draft, KEY_CHECKPOINTS, d->job);

@@ -74,6 +74,7 @@ static const struct {
 struct Feed {
     char cluster[CLUSTER_NAME_MAX + 1];
     json_t *known;  /* key -> text, or true for kinds that are not rewritten */
+    json_t *specs;  /* key -> the last text that could be read, for a leader that puts it back */
     json_t *unseen; /* keys that a re-read has not shown yet; NULL outside of one */
     char unseen_key[KEY_MAX];
     Record record;
@@ -84,7 +85,7 @@ struct Feed {
 int feed_new(const char *cluster, Feed **ret)
 {
     _cleanup_(feed_freep) Feed *feed = calloc(1, sizeof(*feed));
-    if (!feed || !(feed->known = json_object()))
+    if (!feed || !(feed->known = json_object()) || !(feed->specs = json_object()))
         return -ENOMEM;
     assert(name_is_valid(cluster));
     (void)snprintf(feed->cluster, sizeof(feed->cluster), "%s", cluster);
@@ -105,6 +106,7 @@ Feed *feed_free(Feed *feed)
         return NULL;
     clear_record(feed);
     json_decref(feed->known);
+    json_decref(feed->specs);
     json_decref(feed->unseen);
     free(feed);
     return NULL;
@@ -115,12 +117,27 @@ const char *feed_text(const Feed *feed, const char *key)
     return json_string_value(json_object_get(feed->known, key));
 }
 
+const char *feed_spec(const Feed *feed, const char *key)
+{
+    return json_string_value(json_object_get(feed->specs, key));
+}
+
+/* A job that is removed loses both records at once; of one that has lost one the text is still wanted. */
+static void forget_spec(Feed *feed, const char *name)
+{
+    char spec[KEY_MAX], desired[KEY_MAX];
+    (void)key_of(feed->cluster, KEY_SPECS, name, spec);
+    if (!json_object_get(feed->known, spec) &&
+        !json_object_get(feed->known, key_of(feed->cluster, KEY_DESIRED, name, desired)))
+        (void)json_object_del(feed->specs, spec); /* it may never have been read */
+}
+
 static int remember(Feed *feed, const char *key, bool rewritten, const char *value, size_t n)
 {
     if (feed->unseen)
         (void)json_object_del(feed->unseen, key); /* not there: a key that is new */
     if (!value) {
-        (void)json_object_del(feed->known, key); /* not there: never read, or refused by name */
+        (void)json_object_del(feed->known, key); /* not there: never read */
         return 0;
     }
     json_t *text = rewritten ? json_stringn(value, n) : json_true();
@@ -165,6 +182,8 @@ static int read_job_file(Feed *feed, const char *key, const char *name)
         return 0;
     }
     facts->n_grains = job->train.n_grains;
+    facts->min = job->world.min;
+    facts->max = job->world.max;
     facts->steps = job->train.steps;
     facts->max_failures = job->recovery.max_failures_at_same_step;
     facts->grow_interval_usec = (uint64_t)job->recovery.grow_interval_sec * USEC_PER_SEC;
@@ -187,16 +206,24 @@ int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, i
         return error_set(err, -ENOMEM, "%s: out of memory", key);
     ret->kind = kinds[kind].kind;
     ret->revision = revision;
-    if (!value)
+    if (!value) {
+        if (kind == KEY_SPECS || kind == KEY_DESIRED)
+            forget_spec(feed, ret->name);
         return 1;
+    }
 
     int r = kinds[kind].decode(key, value, n_value, &feed->record, err);
-    if (r < 0)
+    if (r == -ENOMEM)
         return r;
+    if (r < 0) {
+        ret->health = r == -EPROTONOSUPPORT ? RECORD_FOREIGN : RECORD_DAMAGED;
+        return 1;
+    }
     feed->clear = kinds[kind].clear;
     ret->record = &feed->record;
     if (kind == KEY_SPECS) {
-        if (read_job_file(feed, key, ret->name) < 0)
+        if (read_job_file(feed, key, ret->name) < 0 ||
+            json_object_set_new(feed->specs, key, json_stringn(value, n_value)) < 0)
             return error_set(err, -ENOMEM, "%s: out of memory", key);
         ret->record = &feed->facts;
     }

@@ -6,9 +6,9 @@
  * Ownership: feed_new() gives the caller a Feed; the record of an event belongs to the Feed
  *            until the next call.
  * Units:     none.
- * Errors:    feed_event(): 1 an event, 0 a key that the core does not look at, -EINVAL or
- *            -EPROTONOSUPPORT with the key in the text for a record that cannot be read: the
- *            core keeps what it knew. -ENOMEM: not read, and must not be passed over.
+ * Errors:    feed_event(): 1 an event, 0 a key that the core does not look at, -EINVAL for a key
+ *            that is none of its kind. A record that cannot be read is an event, too: its health says
+ *            so, and err why. -ENOMEM: not read, and must not be passed over.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -26,6 +26,10 @@ DEFINE_CLEANUP(Feed, feed_free)
 /* value NULL: the key is gone. Fills all of *ret but the times. */
 int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, int64_t revision,
                Event *ret, Error *err);
+
+/* The last text of specs/<job> that could be read, also when the key is gone; NULL: never seen, or gone
+ * together with desired/<job>. */
+const char *feed_spec(const Feed *feed, const char *key);
 
 /* The last value of a key, NULL when it does not exist or is of a kind that is not rewritten. */
 const char *feed_text(const Feed *feed, const char *key);

@@ -179,8 +179,11 @@ static bool read_record(Manager *m, const char *key, const char *value, size_t n
         leave_without_memory(m);
     else if (r < 0)
         log_warning("ignored: %s", err.text);
-    if (r > 0)
+    if (r > 0) {
         stamp_event(m, ret);
+        if (ret->health)
+            log_warning("a record cannot be read: %s", err.text);
+    }
     return r > 0;
 }
 

@@ -375,7 +375,7 @@ void controller_metrics_note_event(ControllerMetrics *cm, const Cluster *cluster
         note_incident(cm->metrics, cluster_find_incident(cluster, event->name), event->incident);
     else if (event->kind == EVENT_SPEC && event->record)
         note_job(cm->metrics, event->name);
-    else if (event->kind == EVENT_SPEC)
+    else if (event->kind == EVENT_SPEC && !event->health)
         metrics_forget(cm->metrics, "job_name", event->name);
 }
 

@@ -123,7 +123,7 @@ void words_of_decision(const Decision *d, WordsHandler handler, void *userdata)
         say_incident(&s, &d->incident);
     for (int i = 0; i < d->n_cordons; i++)
         say_cordon(&s, &d->cordons[i]);
-    if (d->put_checkpoints)
+    if (d->put_checkpoints && strcmp(d->incident.cause, "checkpoint-corrupt") == 0)
         say(&s, LOG_LEVEL_WARNING, NULL, "a checkpoint that does not verify is struck out JOB=%s",
             d->job);
     if (d->put_world)

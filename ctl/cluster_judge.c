@@ -91,7 +91,8 @@ static void judge_records(const Model *m, Judgement *j)
     for (size_t i = 0; i < MIN(m->n_complaints, (size_t)MODEL_COMPLAINTS_MAX); i++) {
         add_wrong(j, "record %s", m->complaints[i]);
         advise(j,
-               "a newer version wrote it (update this sdctl), or somebody by hand (etcdctl del)");
+               "a newer version wrote it: update this sdctl; or it is damaged: the leader puts it "
+               "back, or an incident says what to do");
     }
     if (m->n_complaints > MODEL_COMPLAINTS_MAX)
         add_wrong(j, "%zu more records cannot be read", m->n_complaints - MODEL_COMPLAINTS_MAX);

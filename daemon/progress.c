@@ -78,7 +78,8 @@ void progress_note(Progress *progress, const ChannelMessage *step)
                                .unsaved_since_usec = unsaved_usec,
                                .metrics_lost = step->metrics_lost,
                                .metrics_lost_first = step->metrics_lost_first,
-                               .metrics_lost_last = step->metrics_lost_last};
+                               .metrics_lost_last = step->metrics_lost_last,
+                               .committed = record->committed};
     (void)snprintf(record->save_error, sizeof(record->save_error), "%s", step->save_error);
     if (is_last) {
         progress->timer = sd_event_source_disable_unref(progress->timer);
@@ -99,7 +100,8 @@ void progress_note_wait(Progress *progress, const ChannelMessage *stage)
     if (record->generation == 0) /* before the first step of this world */
         *record = (ProgressRecord){.generation = progress->post.team->generation,
                                    .step = stage->step,
-                                   .loss = NAN};
+                                   .loss = NAN,
+                                   .committed = record->committed};
     uint64_t since_usec = realtime_of(clock_boottime_usec() - stage->waited_usec);
     if (saves) {
         record->unsaved_since_usec = since_usec;

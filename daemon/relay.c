@@ -86,6 +86,14 @@ static void on_saved(Rank *rank, const ChannelMessage *m)
                   (long long)m->step, rank->job, rank->rank);
 }
 
+static void on_found(Rank *rank, const ChannelMessage *m)
+{
+    if (commit_found(&rank->team->commit, m) < 0)
+        log_error("a checkpoint of step %lld was found while a commit is under way: not committed "
+                  "JOB=%s RANK=%d",
+                  (long long)m->step, rank->job, rank->rank);
+}
+
 static void on_error(Rank *rank, Seat *seat, const ChannelMessage *m)
 {
     rank->words.error = true;
@@ -133,6 +141,9 @@ static void dispatch(Rank *rank, const ChannelMessage *m)
         break;
     case CHANNEL_SAVED:
         on_saved(rank, m);
+        break;
+    case CHANNEL_FOUND:
+        on_found(rank, m);
         break;
     case CHANNEL_ERROR:
         on_error(rank, seat, m);

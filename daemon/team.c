@@ -110,6 +110,7 @@ int team_new(Job *job, const WorldRecord *world, int64_t revision, const PlanSea
     post_init(&team->rendezvous, team, false, encode_rendezvous, on_rendezvous_written);
     (void)key_rendezvous(cluster, job->name, team->generation, team->rendezvous.key);
     progress_init(&team->progress, team);
+    team->progress.record.committed = world->committed;
     commit_init(&team->commit, team);
     read_spec(team);
     rank_log_prune(job->manager->config.log_dir, job->name);
@@ -310,6 +311,7 @@ void team_assign(Team *team)
                                  .world_size = team->world_size,
                                  .spec = team->spec,
                                  .resume_hash = team->resume.hash,
+                                 .find = (int)team->resume.find,
                                  .adopt = team->resume.adopt};
         (void)snprintf(assign.job, sizeof(assign.job), "%s", team->job->name);
         (void)snprintf(assign.node, sizeof(assign.node), "%s", m->config.node);

@@ -122,6 +122,7 @@ static int run_under_daemon(int fd)
                            .resume_uri = assign.resume_uri,
                            .resume_hash =
                                *assign.resume_uri && !assign.adopt ? &assign.resume_hash : NULL,
+                           .find = assign.find,
                            .bind_address = assign.bind_address};
     int code = train_and_report(host, &a);
     channel_message_clear(&assign);

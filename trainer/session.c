@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "trainer/data/order.h"
+#include "trainer/found.h"
 #include "trainer/init.h"
 
 #include <string.h>
@@ -293,6 +294,8 @@ int session_open(Host *host, const SessionAssignment *a, Session **ret, ExitCode
         r = fill_facts(s, err);
     if (r == 0 && a->find_resume)
         r = find_resume(s, ret_exit, err);
+    if (r == 0 && a->find && s->rank == 0)
+        r = found_tell(host, s->store, &s->facts, a->find == FIND_MUST, ret_exit, err);
     if (r < 0)
         return r;
     if (s->resume) { /* before the canned grain, which another job's seed would change too */

@@ -28,6 +28,7 @@ typedef struct SessionAssignment {
     const char *resume_uri;  /* manifest; empty: step 0 */
     const Hash *resume_hash; /* NULL: not checked */
     bool find_resume; /* nobody knows it: the newest own checkpoint that verifies; none: step 0 */
+    int find; /* FIND_ANY, FIND_MUST: what lies there is told to the daemon first; 0: nothing is */
     const char *bind_address;
     uint8_t *secret; /* COMM_SECRET_BYTES of the world's; wiped once all are joined; NULL: none */
 } SessionAssignment;

@@ -52,6 +52,7 @@ typedef struct JobFacts {
     uint64_t
         store_patience_usec; /* so long generations lost to the store do not count as failures */
     uint64_t submitted_usec;
+    int min, max; /* ranks, as the job file has them */
     char submission[SUBMISSION_BYTES];
     char resume_uri[RECORD_URI_MAX + 1]; /* checkpoint to adopt; empty: none */
     char refused[RECORD_TEXT_MAX + 1];   /* why the job file is bad; empty: it is good */
@@ -79,6 +80,13 @@ typedef enum EventKind {
     EVENT_KINDS,
 } EventKind;
 
+/* Of a key that is there. */
+typedef enum RecordHealth {
+    RECORD_READABLE,
+    RECORD_DAMAGED, /* it does not decode: record is NULL */
+    RECORD_FOREIGN, /* of a version that this program does not read: likewise, and never overwritten */
+} RecordHealth;
+
 typedef enum Outcome {
     OUTCOME_DONE,    /* revision is what it wrote */
     OUTCOME_REFUSED, /* a guard did not hold; the guarded records have been read and fed again */
@@ -90,7 +98,8 @@ enum { CLUSTER_NAME_BYTES = 96 };
 typedef struct Event {
     EventKind kind;
     uint64_t now_usec, real_usec;
-    bool more;    /* another event of the same moment follows; decide nothing yet */
+    bool more; /* another event of the same moment follows; decide nothing yet */
+    RecordHealth health;
     bool stalled; /* the shell came late: a node that seems absent may have come back unseen */
 
     int64_t term;                  /* LEADING */
@@ -130,9 +139,12 @@ typedef struct Decision {
     int64_t world_revision, phase_revision, checkpoints_revision, desired_revision;
 
     bool put_world, put_phase, put_checkpoints, put_incident;
+    bool put_desired, put_spec; /* the spec as the shell last read it */
     WorldRecord world;
     PhaseRecord phase;
     CheckpointsRecord checkpoints;
+    DesiredRecord desired;
+    int64_t spec_revision; /* compared when put_spec */
     IncidentRecord incident;
     int64_t incident_revision;
 

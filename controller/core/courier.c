@@ -238,6 +238,8 @@ bool courier_observe(Courier *c, const Event *ev)
 {
     c->now_usec = MAX(c->now_usec, ev->now_usec);
     c->real_usec = ev->real_usec;
+    if (ev->health)
+        return false; /* what it was counts */
     switch (ev->kind) {
     case EVENT_INCIDENT:
         observe_incident(c, ev);

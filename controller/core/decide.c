@@ -40,6 +40,8 @@ void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason
     d->phase.leave = false;
     d->phase.pause_usec = 0;
     d->phase.since_usec = c->real_usec;
+    d->phase.committed = checkpoints_known_mark(job);
+    d->phase.serial = job->phase.serial + 1;
     text_copy(d->phase.reason, sizeof(d->phase.reason), reason);
     if (job->spec_stamp.mod)
         text_copy(d->phase.submission, sizeof(d->phase.submission), job->facts.submission);
@@ -61,26 +63,6 @@ void decide_end(Cluster *c, const Job *job, JobPhase phase, const char *reason, 
 }
 
 /* ---- worlds ---- */
-
-/* The newest checkpoint that is not struck out, else the one to adopt, else the beginning. */
-static bool find_resume(const Job *job, const CheckpointsRecord *checkpoints, ResumePoint *ret)
-{
-    memset(ret, 0, sizeof(*ret));
-    for (size_t i = checkpoints->n_commits; i-- > 0;) {
-        const CheckpointCommit *commit = &checkpoints->commits[i];
-        if (commit->struck_out)
-            continue;
-        ret->step = commit->step;
-        ret->hash = commit->hash;
-        text_copy(ret->uri, sizeof(ret->uri), commit->uri);
-        return true;
-    }
-    if (checkpoints->n_commits > 0)
-        return false;
-    text_copy(ret->uri, sizeof(ret->uri), job->facts.resume_uri);
-    ret->adopt = ret->uri[0] != '\0';
-    return true;
-}
 
 /* The newest worlds stay with the phase: worlds/<job> holds only the present one, reports show all.
  */
@@ -116,7 +98,7 @@ bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Deci
     WorldRecord *world = &d->world;
     const CheckpointsRecord *checkpoints = d->put_checkpoints ? &d->checkpoints : &job->checkpoints;
     memset(world, 0, sizeof(*world));
-    if (!find_resume(job, checkpoints, &world->resume)) {
+    if (!checkpoints_find_resume(job, checkpoints, &world->resume)) {
         decide_end(c, job, PHASE_FAILED, "checkpoint-corrupt: no checkpoint of the job verifies",
                    d);
         return true;
@@ -128,6 +110,7 @@ bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Deci
     world->decided_usec = c->real_usec;
     text_copy(world->reason, sizeof(world->reason), reason);
     text_copy(world->submission, sizeof(world->submission), job->facts.submission);
+    world->committed = checkpoints_known_mark(job);
     const Incident *open = incident_find_open(c, job);
     if (!d->put_incident && open && open->record.generation == job->world.generation) {
         d->incident = open->record; /* the job waited for slots since */
@@ -147,6 +130,11 @@ bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Deci
     d->phase.generation = world->generation;
     d->phase.useful_sec = job_useful_sec(c, job, world->resume.step);
     remember_world(world, &d->phase);
+    if (world->resume.find == FIND_NOTHING && world->resume.step > d->phase.furthest_resume) {
+        d->phase.furthest_resume = world->resume.step;
+        d->phase.failures_without_progress = d->phase.pauses = 0;
+        d->phase.store_lost_usec = 0;
+    }
     if (d->phase.started_usec == 0)
         d->phase.started_usec = c->real_usec;
     return true;
@@ -204,6 +192,8 @@ static bool decide_pending(Cluster *c, Job *job, Decision *d)
 static bool decide_over(Cluster *c, const Job *job, Decision *d)
 {
     const Incident *open = incident_find_open(c, job);
+    if (!open && job->desired.state == DESIRED_DELETED)
+        open = lost_find_incident(c, job);
     if (open)
         incident_resolve(c, job, open, d);
     return open || decide_trouble_over(c, job, d);
@@ -427,6 +417,23 @@ static bool decide_resize(Cluster *c, Job *job, Decision *d)
     return true;
 }
 
+/* Each commit is also known from progress/<job>; here the first, and now and then the newest. */
+static bool decide_mark(Cluster *c, Job *job, Decision *d)
+{
+    enum { PERIOD_SEC = 60 };
+    if (!commit_mark_is_before(job->phase.committed, checkpoints_mark(&job->checkpoints)) ||
+        (job->phase.committed.generation > 0 &&
+         !cluster_due(c, job->phase_usec + PERIOD_SEC * USEC_PER_SEC)))
+        return false;
+    d->put_phase = true;
+    d->phase = job->phase;
+    d->phase.committed = checkpoints_mark(&job->checkpoints);
+    d->phase.serial++;
+    d->phase_revision = job->phase_stamp.mod;
+    d->world_revision = job->world_stamp.mod;
+    return true;
+}
+
 static bool decide_upkeep(Cluster *c, Job *job, Decision *d)
 {
     const Incident *incident = incident_find_open(c, job);
@@ -443,7 +450,7 @@ static bool decide_running(Cluster *c, Job *job, Decision *d)
         return ask_to_leave(c, job, PHASE_STOPPING, "stops", d);
     return decide_drain(c, job, d) ||
            (job->desired.state == DESIRED_RUNNING && decide_resize(c, job, d)) ||
-           decide_upkeep(c, job, d);
+           decide_upkeep(c, job, d) || decide_mark(c, job, d);
 }
 
 /* ---- a world leaves ---- */
@@ -493,10 +500,17 @@ static bool decide_active(Cluster *c, Job *job, Decision *d)
     }
     if (job_is_paused(job))
         return decide_paused(c, job, d) || decide_cleanup(c, job, d);
+    Failure failure;
+    if (world_is_lost(job, &failure)) {
+        failure.at_usec = c->real_usec;
+        failure.step = job_reached_step(c, job);
+        return decide_failure(c, job, &failure, d);
+    }
     if (job->phase.go && has_left(c, job))
         return decide_left(c, job, d);
+    if (decide_found(c, job, d))
+        return true;
 
-    Failure failure;
     if (failure_find(c, job, &failure))
         return decide_failure(c, job, &failure, d);
     if (!job->phase.go)
@@ -519,10 +533,13 @@ bool decide_job(Cluster *c, Job *job, Decision *d)
         c->nodes[i].left_out = false;
     if (job->desired_stamp.mod && job->desired.state == DESIRED_DELETED)
         return decide_removal(c, job, d);
-    if (!job->spec_stamp.mod && !job->desired_stamp.mod)
+    if (!job->spec_stamp.mod && !job->desired_stamp.mod && !job->world_stamp.mod &&
+        !job->phase_stamp.mod)
         return decide_remains(c, job, d);
-    if (!job->spec_stamp.mod || !job->desired_stamp.mod)
-        return false; /* half written, or being removed */
+    if (decide_lost(c, job, d))
+        return true;
+    if (lost_hides(job) || !job->spec_stamp.mod || !job->desired_stamp.mod)
+        return false; /* half written, or something of it is missing */
     if (job->facts.refused[0]) {
         if (job->phase.phase == PHASE_FAILED)
             return false;

@@ -15,8 +15,10 @@
 static const char cause_names[CAUSES][20] = {
     [CAUSE_NONE] = "none",
     [CAUSE_STORE_TROUBLE] = "store-trouble",
+    [CAUSE_RECORD_LOST] = "record-lost",
     [CAUSE_PEER_LOST] = "peer-lost",
     [CAUSE_RANKS_LOST] = "ranks-lost",
+    [CAUSE_WORLD_LOST] = "world-lost",
     [CAUSE_STORE_UNREACHABLE] = "store-unreachable",
     [CAUSE_RETRY] = "retry",
     [CAUSE_UNREACHABLE] = "unreachable",
@@ -87,7 +89,10 @@ bool job_all_exited(const Cluster *c, const Job *job)
  */
 static bool blames_checkpoint(const Job *job, const Report *report, const Rank *rank)
 {
+    static const char key[] = "checkpoint.uri";
     size_t n = text_folder(job->world.resume.uri);
+    if (job->world.resume.find != FIND_NOTHING && report->worst == rank->rank)
+        return text_contains(report->text, key, sizeof(key) - 1);
     if (n == 0)
         return false;
     if (report->worst == rank->rank && text_contains(report->text, job->world.resume.uri, n))

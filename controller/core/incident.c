@@ -32,6 +32,8 @@ static Severity severity_of(Cause cause)
     case CAUSE_NODE_LEFT:
         return SEVERITY_INFO;
     case CAUSE_STORE_TROUBLE:
+    case CAUSE_RECORD_LOST:
+    case CAUSE_WORLD_LOST:
     case CAUSE_START_TIMEOUT:
     case CAUSE_STORE_UNREACHABLE:
     case CAUSE_UNREACHABLE:
@@ -134,6 +136,7 @@ const Incident *incident_find_open(const Cluster *c, const Job *job)
         const Incident *incident = &c->incidents[i];
         if (incident->used && incident->record.state == INCIDENT_OPEN &&
             !text_equal(incident->record.cause, cause_name(CAUSE_STORE_TROUBLE)) &&
+            !text_equal(incident->record.cause, cause_name(CAUSE_RECORD_LOST)) &&
             incident_is_of(&incident->record, job) &&
             (!newest || incident->record.generation > newest->record.generation))
             newest = incident;

@@ -15,7 +15,7 @@ static bool stamp(Stamp *s, const Event *ev)
     if (ev->revision < s->seen)
         return false;
     s->seen = ev->revision;
-    s->mod = ev->record ? ev->revision : 0;
+    s->mod = ev->record || ev->health ? ev->revision : 0;
     return true;
 }
 
@@ -153,8 +153,8 @@ static void forget_job_if_empty(Cluster *c, Job *job)
 static void observe_node(Cluster *c, const Event *ev)
 {
     int n = intern_node(c, ev->name);
-    if (n < 0 || !stamp(&c->nodes[n].stamp, ev))
-        return;
+    if (n < 0 || ev->health || !stamp(&c->nodes[n].stamp, ev))
+        return; /* what it says of itself counts as before, until it can be read again */
     Node *node = &c->nodes[n];
     const NodeRecord *record = ev->node_record;
     if (!record) {
@@ -185,7 +185,7 @@ static void observe_cordon(Cluster *c, const Event *ev)
         return;
     if (ev->cordon)
         c->nodes[n].cordon = *ev->cordon;
-    else
+    else if (!ev->health)
         memset(&c->nodes[n].cordon, 0, sizeof(CordonRecord));
 }
 
@@ -211,15 +211,18 @@ static void attach_reports(Cluster *c, const Job *job, int node)
             attach_report(c, job, &runs[i]);
 }
 
-static void observe_world(Cluster *c, Job *job, const WorldRecord *world)
+/* One that is lost, or older than what is known, is nowhere: another one follows the newest. */
+static void observe_world(Cluster *c, Job *job, const Event *ev)
 {
+    const WorldRecord *world = ev->world;
     job->n_runs = 0;
     job->failing_usec = 0;
     job->world_usec = c->now_usec;
-    if (!world) {
-        memset(&job->world, 0, sizeof(job->world));
+    job->world_lost = lost_by(ev, job->world.generation > 0,
+                              world && world->generation < job->world.generation &&
+                                  text_equal(world->submission, job->world.submission));
+    if (!world || job->world_lost)
         return;
-    }
     job->world = *world;
     job->world.runs = NULL;
     int rank = 0;
@@ -243,6 +246,29 @@ static void note_generation(Job *job, int64_t generation)
         job->oldest_generation = generation;
 }
 
+static void observe_spec(Job *job, const Event *ev)
+{
+    job->spec_lost = lost_by(ev, job->facts.n_grains > 0, false);
+    if (!ev->spec)
+        return;
+    if (job->facts.n_grains > 0 && !text_equal(job->facts.submission, ev->spec->submission))
+        lost_forget(job, ev->spec->submission);
+    job->facts = *ev->spec;
+}
+
+/* An older copy, put back by whoever, changes nothing. */
+static void observe_phase(Cluster *c, Job *job, const Event *ev)
+{
+    const PhaseRecord *phase = ev->phase;
+    job->phase_lost = lost_by(ev, job->phase.serial > 0,
+                              phase && phase->serial < job->phase.serial &&
+                                  text_equal(phase->submission, job->phase.submission));
+    if (!phase || job->phase_lost)
+        return;
+    job->phase_usec = c->now_usec;
+    job->phase = *phase;
+}
+
 static void observe_job(Cluster *c, const Event *ev)
 {
     Job *job = intern_job(c, ev->name);
@@ -252,34 +278,36 @@ static void observe_job(Cluster *c, const Event *ev)
     case EVENT_SPEC:
         if (!stamp(&job->spec_stamp, ev))
             return;
-        job->facts = ev->spec ? *ev->spec : (JobFacts){0};
+        observe_spec(job, ev);
         sort_jobs(c);
         break;
     case EVENT_DESIRED:
         if (!stamp(&job->desired_stamp, ev))
             return;
-        job->desired = ev->desired ? *ev->desired : (DesiredRecord){0};
+        job->desired_lost = lost_by(ev, job->desired.max > 0, false);
+        if (ev->desired)
+            job->desired = *ev->desired;
         break;
     case EVENT_WORLD:
         if (ev->revision == job->world_stamp.seen || !stamp(&job->world_stamp, ev))
             return; /* a copy must not restart the world's deadlines */
-        observe_world(c, job, ev->world);
+        observe_world(c, job, ev);
         break;
     case EVENT_PHASE:
         if (ev->revision == job->phase_stamp.seen || !stamp(&job->phase_stamp, ev))
             return;
-        job->phase_usec = c->now_usec;
-        job->phase = ev->phase ? *ev->phase : (PhaseRecord){0};
+        observe_phase(c, job, ev);
         break;
     case EVENT_CHECKPOINTS:
         if (!stamp(&job->checkpoints_stamp, ev))
             return;
-        job->checkpoints = ev->checkpoints ? *ev->checkpoints : (CheckpointsRecord){0};
+        checkpoints_learn(job, ev);
         break;
     case EVENT_PROGRESS:
         if (!stamp(&job->progress_stamp, ev))
             return;
-        job->progress = ev->progress ? *ev->progress : (ProgressRecord){0};
+        if (!ev->health)
+            job->progress = ev->progress ? *ev->progress : (ProgressRecord){0};
         break;
     case EVENT_RENDEZVOUS:
         if (ev->record)
@@ -287,6 +315,12 @@ static void observe_job(Cluster *c, const Event *ev)
         break;
     default:
         assert(false);
+    }
+    if (!job->spec_stamp.mod && !job->desired_stamp.mod && !job->world_stamp.mod &&
+        !job->phase_stamp.mod && !job->checkpoints_stamp.mod) {
+        lost_forget(job, "");
+        job->facts = (JobFacts){0};
+        job->spec_lost = LOST_NOT;
     }
     forget_job_if_empty(c, job);
 }
@@ -414,7 +448,7 @@ static void observe_ranks(Cluster *c, const Event *ev)
     Report *report = find_report(c, job, node, ev->generation);
     if (!report && ev->ranks)
         report = new_report(c, job, node, ev->generation);
-    if (!report || !stamp(&report->stamp, ev))
+    if (!report || ev->health || !stamp(&report->stamp, ev))
         return;
     set_gone(c, report, !ev->ranks);
     if (!ev->ranks) {
@@ -475,6 +509,8 @@ static void observe_incident(Cluster *c, const Event *ev)
         place->stamp = (Stamp){0};
     if (!stamp(&place->stamp, ev))
         return;
+    if (ev->health)
+        return; /* written over when there is something to say */
     place->used = ev->incident != NULL;
     if (place->used) {
         place->record = *ev->incident;
@@ -501,6 +537,8 @@ static void observe_alert(Cluster *c, const Event *ev)
     if (!place->used)
         place->stamp = (Stamp){0};
     if (!stamp(&place->stamp, ev))
+        return;
+    if (ev->health)
         return;
     place->used = ev->alert != NULL;
     if (place->used) {
@@ -529,6 +567,8 @@ static void observe_request(Cluster *c, const Event *ev)
     if (!place->used)
         place->stamp = (Stamp){0};
     if (!stamp(&place->stamp, ev))
+        return;
+    if (ev->health)
         return;
     place->used = ev->request != NULL;
     if (place->used) {

@@ -26,15 +26,24 @@ static bool has_patience(const Cluster *c, const Job *job)
     return c->real_usec < phase->store_lost_usec + patience && (uint64_t)phase->pauses <= most;
 }
 
+/* A step beyond the furthest, or a checkpoint to go on from beyond every earlier one: a job that is moved
+ * again and again may repeat steps, and be further each time all the same. */
+static bool job_has_progressed(const Cluster *c, const Job *job)
+{
+    return job_reached_step(c, job) > job->phase.furthest_step ||
+           checkpoints_resume_step(job) > job->phase.furthest_resume;
+}
+
 Losses losses_after(const Cluster *c, const Job *job, Cause cause)
 {
     Losses l = {.failures = job->phase.failures_without_progress,
                 .pauses = job->phase.pauses,
                 .store_lost_usec = job->phase.store_lost_usec};
     bool store = cause == CAUSE_STORE_UNREACHABLE;
-    if (job_reached_step(c, job) > job->phase.furthest_step)
+    if (job_has_progressed(c, job))
         l = (Losses){0};
-    else if (cause != CAUSE_NODE_LEFT && !(store && has_patience(c, job)))
+    else if (cause != CAUSE_NODE_LEFT && cause != CAUSE_WORLD_LOST &&
+             !(store && has_patience(c, job)))
         l.failures++; /* I7 */
     if (store && l.store_lost_usec == 0)
         l.store_lost_usec = c->real_usec;

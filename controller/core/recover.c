@@ -180,6 +180,7 @@ bool decide_failure(Cluster *c, Job *job, const Failure *f, Decision *d)
     d->phase.failures_without_progress = losses.failures;
     d->phase.pauses = losses.pauses;
     d->phase.store_lost_usec = losses.store_lost_usec;
+    d->phase.furthest_resume = MAX(job->phase.furthest_resume, checkpoints_resume_step(job));
     if (f->cause == CAUSE_START_TIMEOUT || f->cause == CAUSE_UNREACHABLE)
         d->phase.grown_usec = c->real_usec; /* whom it left out, a growth would take at once */
     if (takes_out_of_service(d))

@@ -15,6 +15,8 @@ struct Replay {
     int64_t revision, term;
     Outcome outcome;
     bool applied;
+    ReplayEntry kept;
+    JobFacts spec; /* the last one that was put, as the shell keeps it */
     ReplayEntry entries[ENTRIES_MAX];
 };
 
@@ -96,6 +98,7 @@ Replay *replay_free(Replay *replay)
         return NULL;
     for (size_t i = 0; i < ENTRIES_MAX; i++)
         clear_entry(&replay->entries[i]);
+    clear_entry(&replay->kept);
     free(replay->cluster);
     free(replay);
     return NULL;
@@ -144,7 +147,8 @@ static Event event_of(const Replay *replay, const ReplayEntry *entry)
     memcpy(event.node, entry->node, sizeof(event.node));
     event.generation = entry->generation;
     event.revision = entry->mod;
-    event.record = entry->record;
+    event.health = entry->health;
+    event.record = entry->health ? NULL : entry->record;
     return event;
 }
 
@@ -165,7 +169,8 @@ static bool guards_hold(Replay *replay, const Decision *d)
                 guard_holds(replay, EVENT_WORLD, d->job, d->world_revision) &&
                 guard_holds(replay, EVENT_PHASE, d->job, d->phase_revision) &&
                 guard_holds(replay, EVENT_CHECKPOINTS, d->job, d->checkpoints_revision) &&
-                guard_holds(replay, EVENT_DESIRED, d->job, d->desired_revision);
+                guard_holds(replay, EVENT_DESIRED, d->job, d->desired_revision) &&
+                (!d->put_spec || guard_holds(replay, EVENT_SPEC, d->job, d->spec_revision));
     if (d->put_incident)
         hold &= guard_holds(replay, EVENT_INCIDENT, d->incident.id, d->incident_revision);
     for (int i = 0; i < d->n_cordons; i++)
@@ -276,6 +281,8 @@ static void store(Replay *replay, EventKind kind, const char *name, int64_t gene
     entry->generation = generation;
     entry->mod = replay->revision;
     entry->record = copy;
+    if (kind == EVENT_SPEC && record)
+        replay->spec = *(const JobFacts *)entry->record;
     Event event = event_of(replay, entry);
     event.more = more;
     step(replay, &event);
@@ -286,6 +293,50 @@ void replay_put(Replay *replay, EventKind kind, const char *name, int64_t genera
 {
     replay->revision++;
     store(replay, kind, name, generation, node, record, more);
+}
+
+static void keep(Replay *replay, EventKind kind, const char *name)
+{
+    const ReplayEntry *entry = replay_find(replay, kind, name, 0, NULL);
+    assert(entry);
+    clear_entry(&replay->kept);
+    replay->kept = *entry;
+    replay->kept.record = copy_record(kind, entry->record);
+}
+
+static void spoil(Replay *replay, EventKind kind, const char *name, RecordHealth health)
+{
+    ReplayEntry *entry = replay_find(replay, kind, name, 0, NULL);
+    assert(entry);
+    entry->mod = ++replay->revision;
+    entry->health = health;
+    Event event = event_of(replay, entry);
+    step(replay, &event);
+}
+
+bool replay_harm(Replay *replay, const char *verb, const char *kind, const char *name)
+{
+    static const struct {
+        const char *name;
+        EventKind kind;
+    } kinds[] = {
+        {"specs", EVENT_SPEC},   {"desired", EVENT_DESIRED},         {"worlds", EVENT_WORLD},
+        {"phases", EVENT_PHASE}, {"checkpoints", EVENT_CHECKPOINTS}, {"progress", EVENT_PROGRESS}};
+    size_t i = 0;
+    while (i < ELEMENTSOF(kinds) && strcmp(kinds[i].name, kind) != 0)
+        i++;
+    if (i == ELEMENTSOF(kinds))
+        return false;
+    if (strcmp(verb, "lose") == 0)
+        replay_put(replay, kinds[i].kind, name, 0, NULL, NULL, false);
+    else if (strcmp(verb, "backup") == 0)
+        keep(replay, kinds[i].kind, name);
+    else if (strcmp(verb, "restore") == 0)
+        replay_put(replay, kinds[i].kind, name, 0, NULL, replay->kept.record, false);
+    else
+        spoil(replay, kinds[i].kind, name,
+              strcmp(verb, "newer") == 0 ? RECORD_FOREIGN : RECORD_DAMAGED);
+    return true;
 }
 
 static void put(Replay *replay, EventKind kind, const char *name, const void *record)
@@ -313,6 +364,10 @@ static void apply(Replay *replay, const Decision *d)
         put(replay, EVENT_WORLD, d->job, &d->world);
     if (d->put_checkpoints)
         put(replay, EVENT_CHECKPOINTS, d->job, &d->checkpoints);
+    if (d->put_desired)
+        put(replay, EVENT_DESIRED, d->job, &d->desired);
+    if (d->put_spec)
+        put(replay, EVENT_SPEC, d->job, &replay->spec);
     if (d->put_phase)
         put(replay, EVENT_PHASE, d->job, &d->phase);
     if (d->put_incident)

@@ -21,6 +21,7 @@ typedef struct ReplayEntry {
     EventKind kind;
     char name[CLUSTER_NAME_BYTES], node[NODE_NAME_MAX + 1];
     int64_t generation, mod;
+    RecordHealth health; /* not readable: the core is not shown the record */
     void *record; /* owned; NULL: free entry. A WorldRecord's runs and RanksRecord's ranks too */
 } ReplayEntry;
 
@@ -50,6 +51,10 @@ void replay_take_over(Replay *replay, int64_t term);
 /* Copies the record (NULL removes it) and tells the core; more: decide nothing yet. */
 void replay_put(Replay *replay, EventKind kind, const char *name, int64_t generation,
                 const char *node, const void *record, bool more);
+/* What somebody does to specs/<name>, desired, worlds, phases, checkpoints or progress: lose (it is deleted),
+ * spoil (it does not decode any more), newer (it is of another version), backup (a copy is kept),
+ * restore (the copy is put back). False: no such kind. */
+bool replay_harm(Replay *replay, const char *verb, const char *kind, const char *name);
 ReplayEntry *replay_find(Replay *replay, EventKind kind, const char *name, int64_t generation,
                          const char *node);
 size_t replay_entries(Replay *replay, ReplayEntry **ret);

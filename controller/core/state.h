@@ -16,6 +16,9 @@ typedef struct Stamp {
     int64_t seen; /* revision of the last event */
 } Stamp;
 
+/* What became of a record that does not return by itself. What was known of it is kept. */
+typedef enum Lost { LOST_NOT, LOST_GONE, LOST_DAMAGED, LOST_OLDER, LOST_FOREIGN } Lost;
+
 typedef struct Node {
     bool used, present;
     NodeRecord record; /* the last one, also after it vanished; name is always set */
@@ -78,6 +81,9 @@ typedef struct Job {
     PhaseRecord phase; /* zero without one: pending, generation 0 */
     CheckpointsRecord checkpoints;
     ProgressRecord progress;
+    Lost spec_lost, desired_lost, world_lost, phase_lost, checkpoints_lost;
+    uint64_t
+        lost_usec; /* since when something is missing that nobody here has seen; 0: nothing is */
     int n_runs;
     uint64_t world_usec, phase_usec; /* when this world, this phase was learnt */
     uint64_t failing_usec;           /* first sign that the world fails; 0: none */
@@ -163,6 +169,37 @@ void observe(Cluster *c, const Event *ev);
 /* Forgets reports whose processes are known to be dead, once a batch of events is complete. */
 void observe_settle(Cluster *c);
 
+/* ---- checkpoints.c: what is committed, whatever becomes of checkpoints/<job> ---- */
+void checkpoints_learn(Job *job, const Event *ev);
+/* The newest commit that any record speaks of. */
+CommitMark checkpoints_known_mark(const Job *job);
+/* Something was committed that is not known here: somebody must look into the folder. */
+bool checkpoints_are_missing(const Job *job);
+/* False: every commit is struck out. */
+bool checkpoints_find_resume(const Job *job, const CheckpointsRecord *checkpoints,
+                             ResumePoint *ret);
+/* 0 where nothing is known. */
+int64_t checkpoints_resume_step(const Job *job);
+/* Puts back what the leader remembers; tells of what it does not. */
+bool decide_checkpoints(Cluster *c, const Job *job, Decision *d);
+/* The present world looks for its checkpoint, and it was found. */
+bool decide_found(Cluster *c, Job *job, Decision *d);
+
+/* ---- lost.c: records that vanish, are damaged, or come back as they once were ---- */
+/* What an event says of a record whose last content is known (had) and which is older or not. */
+Lost lost_by(const Event *ev, bool had, bool older);
+/* "worlds/a was deleted" */
+void lost_say(Text *t, Lost lost, const char *kind, const char *name);
+/* An incident beside what the job does. */
+void lost_incident(Cluster *c, const Job *job, const char *evidence, bool over, Decision *d);
+/* NULL: none is open. */
+const Incident *lost_find_incident(const Cluster *c, const Job *job);
+bool decide_lost(Cluster *c, Job *job, Decision *d);
+/* Nothing can be decided about the job: it has no spec, or a record that this version does not read. */
+bool lost_hides(const Job *job);
+/* Of a record that is there in another form than it is known: whose content is what was known. */
+void lost_forget(Job *job, const char *submission);
+
 /* ---- presence.c: which nodes and processes count as dead, and since when ---- */
 void presence_update_hold(Cluster *c);
 bool node_is_lost(Cluster *c, const Node *node);
@@ -210,9 +247,11 @@ void plan_explain(Cluster *c, const Job *job, const Plan *plan, char *ret, size_
 typedef enum Cause {
     CAUSE_NONE,
     CAUSE_STORE_TROUBLE, /* ends no world: trouble.c */
+    CAUSE_RECORD_LOST,   /* lost.c */
     /* in rising order of how much they explain */
     CAUSE_PEER_LOST,
     CAUSE_RANKS_LOST,
+    CAUSE_WORLD_LOST, /* lost.c, too */
     CAUSE_START_TIMEOUT,
     CAUSE_RETRY,
     CAUSE_STORE_UNREACHABLE,
@@ -253,6 +292,9 @@ const Report *job_rank0_report(const Cluster *c, const Job *job);
 bool job_all_exited(const Cluster *c, const Job *job);
 /* A node of its world has vanished, and it is too early to say for good. */
 bool job_absence_is_open(Cluster *c, const Job *job);
+
+/* lost.c: the world is none that the phase speaks of: another one must follow it. */
+bool world_is_lost(const Job *job, Failure *ret);
 
 /* ---- incident.c ---- */
 void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision *d);

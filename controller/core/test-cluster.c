@@ -20,6 +20,7 @@
  *   alert ID [settled]               its alert record is put
  *   history JOB                      says which worlds the job's phase record remembers
  *   survey                           says what metrics would show
+ *   lose|spoil|newer|backup|restore KIND JOB    what replay_harm() says
  *   refuse | unknown | unknown-done  what becomes of the next decision
  *   tick                             time passes, nothing else
  *   clock SECONDS                    the wall clock is so far ahead of what it was at first
@@ -28,27 +29,12 @@
 #include "base/file.h"
 #include "base/testing.h"
 #include "cluster/codec.h"
-#include "controller/core/replay.h"
-#include "controller/core/survey.h"
+#include "controller/core/testing-story.h"
 
 #include <dirent.h>
 #include <string.h>
 
-enum { WORDS_MAX = 32, ANSWERS_BYTES = 1 << 16 };
-
-typedef struct Story {
-    Replay *replay;
-    ClusterConfig config;
-    char answers[ANSWERS_BYTES]; /* since the last command */
-    size_t used;
-    char *words[WORDS_MAX];
-    int n_words;
-    const char *file;
-    int line;
-} Story;
-
-static void say(Story *s, const char *format, ...) _printf_(2, 3);
-static void say(Story *s, const char *format, ...)
+void say(Story *s, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
@@ -58,7 +44,7 @@ static void say(Story *s, const char *format, ...)
     assert_true(s->used < sizeof(s->answers));
 }
 
-static void begin_line(Story *s)
+void begin_line(Story *s)
 {
     say(s, "> %.3f ", (double)(replay_now(s->replay) - REPLAY_EPOCH_USEC) / 1e6);
 }
@@ -75,6 +61,8 @@ static void say_world(Story *s, const Decision *d)
         say(s, " %s/%s", w->runs[i].node, slots_format(w->runs[i].slots, slots));
     if (w->resume.adopt)
         say(s, ", adopts %s", w->resume.uri);
+    else if (w->resume.find == FIND_MUST)
+        say(s, ", finds its checkpoint, about %lld", (long long)w->resume.step);
     else if (w->resume.uri[0])
         say(s, ", resumes at %lld", (long long)w->resume.step);
     if (w->incident[0])
@@ -148,6 +136,14 @@ static void say_decision(Replay *replay, const Decision *d, void *userdata)
             begin_line(s);
             say(s, "%s strikes out %lld\n", d->job, (long long)d->checkpoints.commits[i].step);
         }
+    bool restored = strcmp(d->incident.cause, "record-lost") == 0;
+    if (d->put_desired || d->put_spec || (d->put_checkpoints && restored)) {
+        begin_line(s);
+        say(s, "%s puts %s back\n", d->job,
+            d->put_spec      ? "specs"
+            : d->put_desired ? "desired"
+                             : "checkpoints");
+    }
     if (d->put_world)
         say_world(s, d);
     if (d->put_phase)
@@ -315,6 +311,8 @@ static void put_job(Story *s)
                   .max_failures = (int)find_number(s, "fails", 3),
                   .grow_interval_usec = USEC(find_number(s, "grow", 600)),
                   .store_patience_usec = USEC(find_number(s, "patience", 3600)),
+                  .min = 1,
+                  .max = 2,
                   .submitted_usec = USEC(find_number(s, "submitted", 1))};
     COPY(f.resume_uri, find_text(s, "resume", ""));
     COPY(f.submission, find_text(s, "submission", ""));
@@ -494,40 +492,10 @@ static void history(Story *s)
     }
 }
 
-static void survey_job(Story *s, const JobSurvey *j)
+static void harm(Story *s)
 {
-    begin_line(s);
-    say(s, "%s %s %lld: ranks %d of %d (%d starting, %d ready, %d running, %d exited)", j->name,
-        job_phase_name(j->phase), (long long)j->generation, j->world_size, j->wanted_size,
-        j->ranks[RANK_STARTING], j->ranks[RANK_READY], j->ranks[RANK_RUNNING],
-        j->ranks[RANK_EXITED]);
-    if (j->has_progress)
-        say(s, ", step %lld", (long long)j->step);
-    say(s, ", furthest %lld of %lld", (long long)j->furthest_step, (long long)j->steps);
-    if (j->has_checkpoint)
-        say(s, ", committed %lld", (long long)j->checkpoint_step);
-    if (j->goodput >= 0)
-        say(s, ", goodput=%.2f", j->goodput);
-    say(s, ", failures %d of %d\n", j->failures_without_progress, j->max_failures);
-}
-
-static void survey(Story *s)
-{
-    static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
-    static const char *const modes[] = {"", " cordon", " drain", " quarantine"};
-    Cluster *c = replay_cluster_for_survey(s->replay);
-    JobSurvey job;
-    NodeSurvey node;
-    for (int i = 0; cluster_survey_job(c, i, &job); i++)
-        survey_job(s, &job);
-    begin_line(s);
-    for (int i = 0; cluster_survey_node(c, i, &node); i++)
-        say(s, "%s %s%s with %d slots, %d lost; ", node.name,
-            node.up       ? verdicts[node.verdict]
-            : node.absent ? "absent"
-                          : "left",
-            node.cordoned ? modes[node.mode] : "", node.n_slots, node.n_lost_slots);
-    say(s, "%d free\n", cluster_free_slots(c));
+    if (!replay_harm(s->replay, word(s, 1), word(s, 2), word(s, 3)))
+        broken(s, word(s, 2));
 }
 
 static void tick(Story *s) { replay_tick(s->replay); }
@@ -574,6 +542,11 @@ static const struct {
     {"unknown", unknown},
     {"unknown-done", unknown_done},
     {"history", history},
+    {"lose", harm},
+    {"spoil", harm},
+    {"newer", harm},
+    {"backup", harm},
+    {"restore", harm},
     {"survey", survey},
     {"tick", tick},
     {"clock", set_clock},

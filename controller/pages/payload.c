@@ -37,6 +37,13 @@ static const struct {
                           "storage and the nodes' credentials; the job tries again by itself."},
     {"store-trouble", "The job trains on, but nothing is saved or its data are late. Check the "
                       "storage that the evidence names: a failure now costs all since that step."},
+    {"record-lost",
+     "A record of the job was deleted, damaged or put back from a backup. Nothing is to be done "
+     "where it says that it was put back; find out who writes to etcd. sdctl job recover finds the "
+     "newest checkpoint where the record of them is lost."},
+    {"world-lost",
+     "The record of the job's world was deleted, damaged or put back from a backup; the "
+     "job goes on in another one. Find out who writes to etcd."},
     {"hang",
      "Ranks made no progress and were killed. If the same node is named again, drain it; if "
      "none is, look at the network between the nodes (sdctl job logs)."},

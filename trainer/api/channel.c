@@ -7,11 +7,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-static const char *const type_name[CHANNEL_TYPES] = {"assign",     "go",    "alive",
-                                                     "checkpoint", "stop",  "committed",
-                                                     "refused",    "hello", "rendezvous",
-                                                     "ready",      "stage", "step",
-                                                     "saved",      "error", "done"};
+static const char *const type_name[CHANNEL_TYPES] = {
+    "assign",     "go",    "alive", "checkpoint", "stop",  "committed", "refused", "hello",
+    "rendezvous", "ready", "stage", "step",       "saved", "error",     "done",    "found"};
 
 static const char *const stage_name[STAGE_COUNT] = {"starting", "restoring", "ready",
                                                     "joining",  "loading",   "computing",
@@ -63,7 +61,7 @@ static const Field fields[] = {
     FIELD(generation, FIELD_INT64, ~T(HELLO)),
     FIELD(step, FIELD_INT64,
           T(CHECKPOINT) | T(COMMITTED) | T(REFUSED) | T(STAGE) | T(STEP) | T(SAVED) | T(ERROR) |
-              T(DONE) | T(READY)),
+              T(DONE) | T(READY) | T(FOUND)),
     FIELD(rank, FIELD_INT, T(ASSIGN)),
     FIELD(world_size, FIELD_INT, T(ASSIGN)),
     FIELD(job, FIELD_TEXT, T(ASSIGN)),
@@ -72,6 +70,7 @@ static const Field fields[] = {
     FIELD(resume_uri, FIELD_TEXT, T(ASSIGN)),
     FIELD(resume_hash, FIELD_HASH, T(ASSIGN)),
     FIELD(adopt, FIELD_BOOL, T(ASSIGN)),
+    NEWER(find, find, FIELD_INT, T(ASSIGN)),
     FIELD(bind_address, FIELD_TEXT, T(ASSIGN)),
     NEWER(submission, submission, FIELD_TEXT, T(ASSIGN)),
     FIELD(numerics, FIELD_TEXT, T(ASSIGN)),
@@ -100,9 +99,11 @@ static const Field fields[] = {
     NEWER(store_gets, store.gets, FIELD_INT64, T(SAVED)),
     NEWER(store_put_sec, store.put_sec, FIELD_DOUBLE, T(SAVED)),
     NEWER(store_get_sec, store.get_sec, FIELD_DOUBLE, T(SAVED)),
-    FIELD(uri, FIELD_TEXT, T(SAVED)),
-    FIELD(hash, FIELD_HASH, T(SAVED)),
-    FIELD(digest, FIELD_HASH, T(SAVED) | T(DONE)),
+    FIELD(uri, FIELD_TEXT, T(SAVED) | T(FOUND)),
+    FIELD(hash, FIELD_HASH, T(SAVED) | T(FOUND)),
+    FIELD(digest, FIELD_HASH, T(SAVED) | T(DONE) | T(FOUND)),
+    FIELD(made_by, FIELD_INT64, T(FOUND)),
+    FIELD(more, FIELD_BOOL, T(FOUND)),
     FIELD(exit_code, FIELD_INT, T(ERROR)),
     NEWER(unmet, unmet, FIELD_INT, T(ERROR)),
     FIELD(text, FIELD_TEXT, T(ERROR) | T(DONE)),

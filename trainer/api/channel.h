@@ -5,7 +5,7 @@
  * mix.
  *
  *   daemon -> trainer   assign go alive checkpoint stop committed refused
- *   trainer -> daemon   hello rendezvous ready stage step saved error done
+ *   trainer -> daemon   hello rendezvous ready stage step saved error done found
  *
  * Ownership: strings inside a ChannelMessage are fixed buffers, except spec and text, which
  *            channel_receive() allocates and channel_message_clear() frees; senders borrow.
@@ -48,6 +48,8 @@ typedef enum ChannelType {
                     */
     CHANNEL_ERROR, /* why this process will exit, with its exit code */
     CHANNEL_DONE,  /* last step reached, or left on request; digest */
+    CHANNEL_FOUND, /* rank 0, told to find: a checkpoint as in saved, the oldest first; after the last one the
+                      answer is committed or refused */
     CHANNEL_TYPES,
 } ChannelType;
 
@@ -87,6 +89,7 @@ typedef struct ChannelMessage {
     char *spec;                       /* the job file's text */
     char resume_uri[CHANNEL_URI_MAX]; /* manifest; empty: start from step 0 */
     Hash resume_hash;
+    int find; /* 0: no; 1, 2: look into checkpoint.uri first, as ResumeFind of cluster/records.h says */
     bool adopt; /* resume_uri is another job's (job start --resume): take state, not history */
     char submission[33]; /* of the job: 32 hex digits, another one whenever it is submitted anew */
     char bind_address[CHANNEL_ADDRESS_MAX]; /* this node's address for collectives */
@@ -114,9 +117,11 @@ typedef struct ChannelMessage {
     /* step: so many steps' metrics are lost, between these steps; 0: none */
     int64_t metrics_lost, metrics_lost_first, metrics_lost_last;
 
-    char uri[CHANNEL_URI_MAX]; /* saved: the manifest's */
-    Hash hash;                 /* saved: the manifest's */
-    Hash digest;               /* saved, done: of the training state */
+    char uri[CHANNEL_URI_MAX]; /* saved, found: the manifest's */
+    Hash hash;                 /* saved, found: the manifest's */
+    Hash digest;               /* saved, found, done: of the training state */
+    int64_t made_by;           /* found: the generation that wrote it */
+    bool more;                 /* found: others follow */
     double write_sec;          /* saved: from the copy to the manifest */
     double blocked_sec;        /* saved: what of it training waited */
     int64_t saved_bytes;       /* saved: of all ranks */

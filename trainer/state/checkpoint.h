@@ -73,6 +73,10 @@ int64_t manifest_step(const Manifest *manifest);
 Hash manifest_digest(const Manifest *manifest); /* of the state */
 Hash manifest_hash(const Manifest *manifest);   /* of manifest.json */
 bool manifest_has_ema(const Manifest *manifest);
+/* Its folder below the checkpoint URI. */
+void manifest_folder(const Manifest *manifest, char ret[CHECKPOINT_FOLDER_MAX]);
+/* How many were committed before it, as far as it lists them; the first n of their folders, oldest first. */
+size_t manifest_committed(const Manifest *manifest, char (*ret)[CHECKPOINT_FOLDER_MAX], size_t n);
 /* -EBADMSG, naming the first difference, unless job identity, data and algorithms are those of
  * facts. (job, generation and numerics may differ: the caller decides about the last.) */
 int manifest_check_facts(const Manifest *manifest, const CheckpointFacts *facts, Error *err);

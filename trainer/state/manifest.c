@@ -558,6 +558,18 @@ const CheckpointFacts *manifest_facts(const Manifest *m) { return &m->facts; }
 int64_t manifest_step(const Manifest *m) { return m->name.step; }
 Hash manifest_digest(const Manifest *m) { return m->digest; }
 Hash manifest_hash(const Manifest *m) { return m->hash; }
+void manifest_folder(const Manifest *m, char ret[CHECKPOINT_FOLDER_MAX])
+{
+    checkpoint_name_format(&m->name, ret);
+}
+
+size_t manifest_committed(const Manifest *m, char (*ret)[CHECKPOINT_FOLDER_MAX], size_t n)
+{
+    for (size_t i = 0; i < MIN(n, m->n_committed); i++)
+        memcpy(ret[i], m->committed[i], CHECKPOINT_FOLDER_MAX);
+    return m->n_committed;
+}
+
 bool manifest_has_ema(const Manifest *m) { return m->ema; }
 
 static int differ(const Manifest *m, const char *what, const char *theirs, const char *ours,

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Records that do not return by themselves, deleted, damaged, or put back as they once were, one at a time, under a
+leader that has seen them and under one that has not: no checkpoint is lost, and no job stands still without an
+incident whose action works.
+
+A short version runs always; SDTRAIN_CHAOS_FULL=1 goes through all of it (some five minutes) and prints what it took."""
+import base64
+import json
+import os
+import subprocess
+import time
+import unittest
+
+from lab import LabCase, until
+
+FULL = os.environ.get("SDTRAIN_CHAOS_FULL") == "1"
+KINDS = ("specs", "desired", "worlds", "phases", "checkpoints")
+HARMS = ("deleted", "damaged", "older")
+LEADERS = ("remembers", "new")
+STEP_SEC = 0.1
+
+
+class LostRecords(LabCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.reference = cls.lab.reference(cls.lab.job("reference", train__steps=60))
+
+    def setUp(self):
+        self.lab.forget_faults()
+        self.cluster = self.lab.cluster(nodes=3)
+        self.addCleanup(self.cluster.down)
+
+    # ---- etcd
+
+    def etcdctl(self, *arguments, text=None):
+        done = subprocess.run(["etcdctl", "--endpoints", self.cluster.etcd, *arguments], input=text,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60,
+                              env=dict(os.environ, ETCDCTL_API="3"))
+        if done.returncode != 0:
+            raise AssertionError("etcdctl %s: %s" % (" ".join(arguments), done.stdout))
+        return done.stdout
+
+    def key(self, kind, name):
+        return "/sdtrain/dev/%s/%s" % (kind, name)
+
+    def read(self, kind, name):
+        """The record's text, None when it is not there."""
+        found = json.loads(self.etcdctl("get", self.key(kind, name), "-w", "json")).get("kvs", [])
+        return base64.b64decode(found[0]["value"]).decode() if found else None
+
+    def put(self, kind, name, text):
+        self.etcdctl("put", self.key(kind, name), text=text)
+
+    def harm(self, kind, name, how, backup):
+        if how == "deleted":
+            self.etcdctl("del", self.key(kind, name))
+        elif how == "damaged":
+            self.put(kind, name, '{"v":2')
+        else:
+            self.put(kind, name, backup)
+
+    # ---- a job under harm
+
+    def committed(self, job):
+        """Steps that have a manifest in the folder."""
+        return [manifest["step"] for _, manifest in self.lab.manifests(job)]
+
+    def begin(self, name, **changes):
+        job = self.lab.job(name, train__steps=60, checkpoint__keep_last=4, checkpoint__every_steps=5,
+                           recovery={"max_failures_at_same_step": 3, "grow_interval_s": 0}, **changes)
+        self.slow(True)
+        self.cluster.submit(job)
+        return job
+
+    def slow(self, on):
+        """Steps of 0.1 s, so that something can happen between two of them."""
+        for node in ("node1", "node2", "node3"):
+            self.cluster.fault(node, *(["loop.compute=slow@*"] * 6 if on else []))
+
+    def reach(self, job, step):
+        until(lambda: (self.status(job)["checkpoint"] or {"step": -1})["step"] >= step, "a checkpoint of step %d" % step)
+
+    def status(self, job):
+        code, text = self.cluster.ctl_code("job", "status", job["name"], "-o", "json")
+        return json.loads(text) if code == 0 else {"checkpoint": None, "phase": None, "incidents": []}
+
+    def kill_a_rank(self, job):
+        pid = self.cluster.trainers()[0]
+        os.kill(pid, 9)
+
+    def check_end(self, job, what):
+        outcome = self.cluster.finish(job, timeout=120)
+        self.check_same(outcome, self.reference, what)
+
+    def suffer(self, kind, how, leader, also_a_death):
+        """One harm to one record of one job; the job ends as if nothing had been."""
+        name = "-".join((kind, how, leader))
+        job = self.begin(name)
+        self.reach(job, 5)
+        backup = self.read(kind, name)
+        self.reach(job, 15)
+        most = max(self.committed(job))
+        if leader == "new":
+            self.cluster.kill("controller1")
+        self.harm(kind, name, how, backup)
+        if leader == "new":
+            self.cluster.start("controller1")
+        began = time.monotonic()
+        if also_a_death:
+            self.kill_a_rank(job)
+        if kind == "specs" and leader == "new" and how != "older":
+            self.give_back_spec(job)
+        self.check_kept(job, most, name)
+        self.check_end(job, name)
+        self.check_told(job, kind, how, leader)
+        return time.monotonic() - began
+
+    def give_back_spec(self, job):
+        """Only who submitted it has the file: the incident says so, and what it says works."""
+        until(lambda: any(i["cause"] == "record-lost" and "sdctl job start -f" in i["evidence"]
+                          for i in self.status(job)["incidents"]), "an incident that asks for the job file")
+        self.cluster.submit(job)
+
+    def check_kept(self, job, most, what):
+        """Whatever is committed from now on, nothing beyond what had been is gone before it is passed."""
+        def passed():
+            steps = self.committed(job)
+            self.assertTrue(steps and max(steps) >= most, "%s: %s, once %d" % (what, steps, most))
+            return max(steps) > most
+        until(passed, "%s: a checkpoint beyond step %d" % (what, most))
+
+    def check_told(self, job, kind, how, leader):
+        if kind == "desired" and how == "older":
+            return  # the same words once more
+        if how == "older" and kind == "specs":
+            return
+        if kind == "phases" and leader == "new":
+            return  # another world, as after any other failure
+        causes = [i["cause"] for i in self.status(job)["incidents"]]
+        self.assertTrue({"record-lost", "world-lost"} & set(causes), "%s %s: %s" % (kind, how, causes))
+
+    def test_checkpoints(self):
+        """The record of what is committed, which costs most: with a death beside the harm."""
+        for how, leader in (("deleted", "new"), ("damaged", "remembers")):
+            with self.subTest(how=how, leader=leader):
+                self.suffer("checkpoints", how, leader, True)
+
+    @unittest.skipUnless(FULL, "long: SDTRAIN_CHAOS_FULL=1")
+    def test_every_record(self):
+        for kind in KINDS:
+            for how in HARMS:
+                for leader in LEADERS:
+                    for also_a_death in (False, True):
+                        with self.subTest(kind=kind, how=how, leader=leader, death=also_a_death):
+                            took = self.suffer(kind, how, leader, also_a_death)
+                            print("%-12s %-8s %-9s %s: %.1f s" % (kind, how, leader, also_a_death, took), flush=True)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

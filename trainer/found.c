@@ -1,0 +1,103 @@
+/* found.c - see found.h. */
+#include "trainer/found.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "trainer/state/checkpoint-search.h"
+
+#include <string.h>
+
+enum {
+    HISTORY_MAX = 16, /* the record holds as many */
+    VERDICT_SEC = 600,
+};
+
+static int tell_one(Host *host, Store *store, const Manifest *m, int64_t generation, bool more,
+                    Error *err)
+{
+    ChannelMessage found = {.type = CHANNEL_FOUND,
+                            .generation = generation,
+                            .step = manifest_step(m),
+                            .made_by = manifest_facts(m)->generation,
+                            .hash = manifest_hash(m),
+                            .digest = manifest_digest(m),
+                            .more = more};
+    char folder[CHECKPOINT_FOLDER_MAX];
+    manifest_folder(m, folder);
+    int n = snprintf(found.uri, sizeof(found.uri), "%s/%s/manifest.json", store_uri(store), folder);
+    if (n >= (int)sizeof(found.uri))
+        return error_set(err, -ENAMETOOLONG, "checkpoint.uri: %s is too long", store_uri(store));
+    return host_say(host, &found, err);
+}
+
+/* The history, the oldest first; of those before the newest what can still be read. */
+static int tell_all(Host *host, Store *store, const Manifest *newest, int64_t generation,
+                    Error *err)
+{
+    const size_t n = manifest_committed(newest, NULL, 0);
+    char(*folders)[CHECKPOINT_FOLDER_MAX] = calloc(n + 1, sizeof(*folders));
+    if (!folders)
+        return error_set(err, -ENOMEM, "out of memory");
+    (void)manifest_committed(newest, folders, n);
+    int r = 0;
+    for (size_t i = n - MIN(n, (size_t)HISTORY_MAX - 1); r == 0 && i < n; i++) {
+        _cleanup_(manifest_freep) Manifest *m = NULL;
+        Error why = ERROR_INIT;
+        if (manifest_read(store, folders[i], NULL, &m, &why) < 0)
+            log_info("%s is not there any more: %s", folders[i], why.text);
+        else
+            r = tell_one(host, store, m, generation, true, err);
+    }
+    free(folders);
+    return r < 0 ? r : tell_one(host, store, newest, generation, false, err);
+}
+
+static int find(Store *store, const CheckpointFacts *own, bool must, Manifest **ret, Error *err)
+{
+    const CheckpointPassed *passed;
+    _cleanup_(checkpoint_search_freep) CheckpointSearch *search = NULL;
+    int r = checkpoint_search_new(store, own, &search, err);
+    if (r == 0)
+        r = checkpoint_search_next(search, ret, err);
+    if (r < 0)
+        return r;
+    const size_t n = checkpoint_search_passed(search, &passed);
+    for (size_t i = 0; i < MIN(n, (size_t)CHECKPOINT_PASSED_MAX); i++)
+        log_warning("checkpoint %s is left aside: %s", passed[i].folder, passed[i].why.text);
+    if (r > 0 || !must)
+        return r;
+    if (n == 0)
+        return error_set(err, -EBADMSG,
+                         "checkpoint.uri: %s holds no checkpoint, and this job has committed some",
+                         store_uri(store));
+    (void)checkpoint_search_failed(search, err); /* says which there are, and why not */
+    return error_prefix(err, -EBADMSG, "checkpoint.uri");
+}
+
+int found_tell(Host *host, Store *store, const CheckpointFacts *own, bool must, ExitCode *ret_exit,
+               Error *err)
+{
+    _cleanup_(manifest_freep) Manifest *newest = NULL;
+    host_stage(host, 0, STAGE_RESTORING);
+    int r = find(store, own, must, &newest, err);
+    if (r < 0) {
+        *ret_exit = r == -EOPNOTSUPP ? EXIT_NEVER_RETRY : exit_code_of_store(r);
+        return r;
+    }
+    if (r == 0 || (!must && manifest_step(newest) == 0))
+        return 0; /* nothing is gained by step 0 */
+
+    const int64_t step = manifest_step(newest);
+    log_info("found the checkpoint of step %lld STEP=%lld", (long long)step, (long long)step);
+    *ret_exit = EXIT_RETRY;
+    r = tell_all(host, store, newest, own->generation, err);
+    if (r < 0)
+        return r;
+    HostVerdict verdict;
+    r = host_wait_verdict(host, step, VERDICT_SEC * USEC_PER_SEC, &verdict, err);
+    return r < 0
+               ? r
+               : error_set(err, -ESTALE,
+                           "the checkpoint of step %lld was found: the next world goes on from it",
+                           (long long)step);
+}
