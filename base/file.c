@@ -171,7 +171,7 @@ int file_write(const char *path, const void *data, size_t n_bytes, FileFlags fla
     return 0;
 }
 
-int folder_make(const char *path, Error *err)
+static int make_folders(const char *path, mode_t last_mode, Error *err)
 {
     char partial[PATH_MAX];
     if (snprintf(partial, sizeof(partial), "%s", path) >= (int)sizeof(partial))
@@ -182,7 +182,7 @@ int folder_make(const char *path, Error *err)
             continue;
         char end = *p;
         *p = '\0';
-        if (mkdir(partial, 0755) < 0 && errno != EEXIST)
+        if (mkdir(partial, end ? 0755 : last_mode) < 0 && errno != EEXIST)
             return error_errno(err, -errno, "cannot create folder %s", partial);
         *p = end;
         if (end == '\0')
@@ -196,6 +196,9 @@ int folder_make(const char *path, Error *err)
         return error_set(err, -ENOTDIR, "%s exists and is not a folder", path);
     return 0;
 }
+
+int folder_make(const char *path, Error *err) { return make_folders(path, 0755, err); }
+int folder_make_private(const char *path, Error *err) { return make_folders(path, 0750, err); }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {

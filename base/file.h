@@ -23,6 +23,9 @@ int file_write(const char *path, const void *data, size_t n_bytes, FileFlags fla
 
 /* mkdir -p. */
 int folder_make(const char *path, Error *err);
+/* The same, but what is new of the last folder is for its owner and his group alone: who may open a file may lock it.
+ */
+int folder_make_private(const char *path, Error *err);
 
 /* rm -rf; a missing path is success. Does not follow links. */
 int folder_remove(const char *path, Error *err);

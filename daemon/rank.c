@@ -28,7 +28,7 @@ static char **make_environment(const Manager *m, int slot)
 {
     static const char *const dropped[] = {"SDTRAIN_", "NOTIFY_SOCKET=",  "WATCHDOG_",
                                           "LISTEN_",  "JOURNAL_STREAM=", "INVOCATION_ID=",
-                                          "MAINPID=", "OMP_DYNAMIC="};
+                                          "MAINPID=", "OMP_DYNAMIC=",    "CREDENTIALS_DIRECTORY="};
     static const char *const kept[] = {"SDTRAIN_LOG=", "SDTRAIN_S3_"};
     char **list = calloc(ENVIRONMENT_MAX + CONFIG_ENVIRONMENT_MAX + 8, sizeof(*list));
     if (!list)
@@ -96,16 +96,25 @@ static int on_channel(_unused_ sd_event_source *source, _unused_ int fd, _unused
 
 /* ---- death ---- */
 
+static bool is_ours(void *userdata, pid_t pid)
+{
+    const Manager *m = userdata;
+    bool ours = pid == m->keeper || probes_own(&m->probes, pid);
+    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
+        ours |= m->slots[i] && m->slots[i]->pid == pid;
+    return ours;
+}
+
 static bool is_clear(const Rank *rank)
 {
-    const Manager *m = rank->manager;
+    Manager *m = rank->manager;
     if (!rank->exited || fault("kill-confirm") < 0)
         return false;
     if (kill(-rank->pid, 0) == 0 || errno != ESRCH)
         return false;
     if (rank->cgroup_events >= 0)
         return cgroup_is_populated(rank->cgroup_events) == 0;
-    return remains_kill_adopted(m->config.run_dir, rank->slot, rank->pid) == 0;
+    return remains_kill_adopted(m->config.run_dir, rank->slot, is_ours, m) == 0;
 }
 
 static void send_kill(Rank *rank)

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -41,8 +42,20 @@ void remains_mark(char *ret, size_t size, const char *run_dir, int slot)
     (void)snprintf(ret, size, REMAINS_VARIABLE "=%s:%d", run_dir, slot);
 }
 
+/* Of the user that runs this, as what it hosts is: anybody may write any mark into his own environment. */
+static bool is_own(pid_t pid)
+{
+    char path[32];
+    struct stat st;
+    (void)snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    return stat(path, &st) == 0 && st.st_uid == geteuid();
+}
+
 bool remains_is_marked(pid_t pid, const char *run_dir, int slot)
 {
+    if (!is_own(pid))
+        return false;
+
     char mark[600];
     int n = slot >= 0 ? snprintf(mark, sizeof(mark), REMAINS_VARIABLE "=%s:%d", run_dir, slot)
                       : snprintf(mark, sizeof(mark), REMAINS_VARIABLE "=%s:", run_dir);
@@ -100,13 +113,13 @@ int remains_clear(const char *run_dir, const CgroupBase *cgroups, Error *err)
 
 int remains_lock(const char *run_dir, int *ret_fd, Error *err)
 {
-    int r = folder_make(run_dir, err);
+    int r = folder_make_private(run_dir, err);
     if (r < 0)
         return r;
 
     char path[600];
     (void)snprintf(path, sizeof(path), "%s/lock", run_dir);
-    _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_errno(err, -errno, "%s: cannot open it", path);
     for (int round = 0; round < LOCK_ROUNDS; round++) {
@@ -178,7 +191,8 @@ static pid_t parent_of(pid_t pid)
     return after && sscanf(after + 1, " %*c %d", &parent) == 1 ? parent : -1;
 }
 
-int remains_kill_adopted(const char *run_dir, int slot, pid_t leader)
+int remains_kill_adopted(const char *run_dir, int slot, bool (*is_ours)(void *userdata, pid_t pid),
+                         void *userdata)
 {
     DIR *proc = opendir("/proc");
     if (!proc)
@@ -188,8 +202,8 @@ int remains_kill_adopted(const char *run_dir, int slot, pid_t leader)
     struct dirent *entry;
     while ((entry = readdir(proc))) {
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (pid <= 1 || pid == leader || parent_of(pid) != getpid() ||
-            !remains_is_marked(pid, run_dir, slot))
+        if (pid <= 1 || parent_of(pid) != getpid() || is_ours(userdata, pid) ||
+            (remains_is_marked(pid, run_dir, -1) && !remains_is_marked(pid, run_dir, slot)))
             continue;
         (void)kill(pid, SIGKILL); /* our child: its number is its own until we reap it */
         n++;

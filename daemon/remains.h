@@ -33,6 +33,8 @@ int remains_lock(const char *run_dir, int *ret_fd, Error *err);
 /* Starts the keeper; ret_pid is a child of ours for as long as we live. */
 int remains_keep(const char *run_dir, const CgroupBase *cgroups, pid_t *ret_pid, Error *err);
 
-/* SIGKILL to the children that were handed to us (a rank's orphans) and carry the slot's mark; how
- * many there were. */
-int remains_kill_adopted(const char *run_dir, int slot, pid_t leader);
+/* SIGKILL to the children that were handed to us (a rank's orphans) and carry the slot's mark, or none: who has
+ * cleared his environment says of no slot that he belongs to it. How many there were. is_ours: a process
+ * that sdtraind itself has started. */
+int remains_kill_adopted(const char *run_dir, int slot, bool (*is_ours)(void *userdata, pid_t pid),
+                         void *userdata);

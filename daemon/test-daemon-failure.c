@@ -6,7 +6,11 @@
 
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define ENDLESS "\"FAKE_STEPS=1000000\""
 
@@ -163,6 +167,104 @@ static bool is_later_life(Lab *lab, const void *userdata)
     const uint64_t *incarnation = userdata;
     NodeRecord record;
     return lab_node_record(lab, 0, &record) && record.incarnation > *incarnation;
+}
+
+/* A child of that process that was started as that program; a pidfd, or -1. */
+static int child_called(pid_t parent, const char *name)
+{
+    char path[64], line[64] = "";
+    (void)snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int)parent, (int)parent);
+    _cleanup_file_ FILE *children = fopen(path, "re");
+    int pid;
+    while (children && fscanf(children, "%d", &pid) == 1) {
+        (void)snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+        _cleanup_file_ FILE *comm = fopen(path, "re");
+        if (comm && fscanf(comm, "%63s", line) == 1 && strcmp(line, name) == 0)
+            return (int)syscall(SYS_pidfd_open, pid, 0);
+    }
+    return -1;
+}
+
+static bool has_sleeper(_unused_ Lab *lab, const void *node)
+{
+    _cleanup_fd_ int pidfd = child_called(((const LabNode *)node)->pid, "sleep");
+    return pidfd >= 0;
+}
+
+/* Who has left group, session and environment behind is still ours: it was handed to sdtraind. */
+static void test_grandchild_without_environment_dies(_unused_ void **state)
+{
+    _cleanup_(lab_stopp) Lab *lab = lab_start();
+    LabNode *node =
+        start_training(lab, 2, ENDLESS ", \"FAKE_CHILD=bare\"", "\"cgroup\": \"off\"", NULL);
+    lab_wait(lab, lab_all_in_state, &here_running);
+    lab_wait(lab, has_sleeper, node);
+    int pidfd = child_called(node->pid, "sleep");
+    RanksRecord ranks;
+    assert_true(lab_ranks(lab, "a", 1, 0, &ranks));
+    assert_int_equal(kill(ranks.ranks[0].pid, SIGKILL), 0);
+    assert_int_equal(kill(ranks.ranks[1].pid, SIGKILL), 0);
+    assert_true(lab_all_end(&pidfd, 1, LAB_WAIT_MSEC));
+    (void)lab_put_world(lab, "a", 2, (LabRun[]){{0, 3}}, 1);
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 2, 0, RANK_READY});
+}
+
+static mode_t mode_of(const char *folder, const char *name)
+{
+    char path[512];
+    struct stat st;
+    (void)snprintf(path, sizeof(path), "%s%s", folder, name);
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_mode & 0777;
+}
+
+/* What sdtraind was given for itself, a rank is not told of; and nobody else can hold its lock. */
+static void test_what_is_sdtrainds_own(_unused_ void **state)
+{
+    _cleanup_(lab_stopp) Lab *lab = lab_start();
+    assert_int_equal(setenv("CREDENTIALS_DIRECTORY", "/run/credentials/sdtraind.service", 1), 0);
+    LabNode *node = start_training(lab, 1, ENDLESS, "", NULL);
+    assert_int_equal(unsetenv("CREDENTIALS_DIRECTORY"), 0);
+    lab_wait(lab, lab_all_in_state, &here_running);
+    RanksRecord ranks;
+    char path[64], text[1 << 16];
+    assert_true(lab_ranks(lab, "a", 1, 0, &ranks));
+    (void)snprintf(path, sizeof(path), "/proc/%d/environ", ranks.ranks[0].pid);
+    _cleanup_file_ FILE *environment = fopen(path, "re");
+    assert_non_null(environment);
+    size_t n = fread(text, 1, sizeof(text), environment);
+    assert_non_null(memmem(text, n, "SDTRAIN_CHANNEL=3", 17));
+    assert_null(memmem(text, n, "CREDENTIALS_DIRECTORY", 21));
+    assert_int_equal(mode_of(node->run_dir, ""), 0750);
+    assert_int_equal(mode_of(node->run_dir, "/lock"), 0600);
+}
+
+/* Another user's process, with our mark in its environment: nothing to us. */
+static void test_stranger_with_our_mark_lives(_unused_ void **state)
+{
+    _cleanup_(lab_stopp) Lab *lab = lab_start();
+    LabNode *node = lab_start_node(lab, 0, "\"slots\": 1", NULL);
+    char mark[600];
+    if (geteuid() != 0)
+        skip(); /* only root can make a stranger */
+    (void)snprintf(mark, sizeof(mark), "SDTRAIN_OWNER=%s:0", node->run_dir);
+    pid_t stranger = fork();
+    if (stranger == 0) {
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || setgid(65534) < 0 || setuid(65534) < 0)
+            _exit(1);
+        (void)execle("/bin/sleep", "sleep", "1000", NULL, (char *[]){mark, NULL});
+        _exit(1);
+    }
+    assert_int_equal(kill(node->pid, SIGKILL),
+                     0); /* its keeper looks for marks, and its next life */
+    assert_int_equal(lab_wait_end(lab, node), -SIGKILL);
+    NodeRecord before;
+    assert_true(lab_node_record(lab, 0, &before));
+    (void)lab_spawn_node(lab, 0, "\"slots\": 1", NULL);
+    lab_wait(lab, is_later_life, &before.incarnation);
+    assert_int_equal(waitpid(stranger, NULL, WNOHANG), 0);
+    assert_int_equal(kill(stranger, SIGKILL), 0);
+    assert_int_equal(waitpid(stranger, NULL, 0), stranger);
 }
 
 /* However sdtraind ends, nothing outlives it. */
@@ -332,6 +434,9 @@ int main(void)
         cmocka_unit_test(test_grandchild_dies_with_cgroup),
         cmocka_unit_test(test_grandchild_dies_with_group),
         cmocka_unit_test(test_grandchild_that_left_its_group_dies),
+        cmocka_unit_test(test_grandchild_without_environment_dies),
+        cmocka_unit_test(test_what_is_sdtrainds_own),
+        cmocka_unit_test(test_stranger_with_our_mark_lives),
         cmocka_unit_test(test_no_orphan_after_kill),
         cmocka_unit_test(test_no_orphan_after_kill_without_cgroup),
         cmocka_unit_test(test_no_orphan_after_crash),

@@ -207,7 +207,8 @@ static void test_stale_rendezvous(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
     put_rendezvous(lab, "/sdtrain/lab/rendezvous/a/1");
-    LabNode *node = lab_start_node(lab, 0, "\"slots\": 2", NULL);
+    LabNode *node =
+        lab_start_node(lab, 0, "\"slots\": 2, \"trainer_environment\": [\"FAKE_SAY=1\"]", NULL);
     lab_put(lab, "/sdtrain/lab/nodes/node1", /* of rank 0; there is none */
             "{\"v\":2,\"name\":\"node1\",\"machine_id\":\"m\",\"incarnation\":1,\"address\":\"a\","
             "\"slots\":1,\"state\":\"up\",\"verdict\":\"healthy\"}");

@@ -4,8 +4,10 @@
  *   FAKE_STEPS=n        last step (10)           FAKE_STEP_MSEC=n   a step takes (5)
  *   FAKE_SAVE_EVERY=n   save each n steps (0)    FAKE_PRINT=n       print n bytes at start
  *   FAKE_AT="rank:step:what" what it does there: kill, segv, exitN, errorN, hang, stop
- *   FAKE_CHILD=group|session  start a process that outlives us, in our group or its own session
+ *   FAKE_CHILD=group|session|bare  start a process that outlives us, in our group, its own session, or there with
+ *                       nothing in its environment
  *   FAKE_HOLD=1         never ready              FAKE_DEAF=1        never reads its channel
+ *   FAKE_SAY=1          say in the log where we are told to meet
  *   FAKE_LAST_MSEC=n    ranks but 0 are done, and end so much later (0)
  */
 #include "base/cleanup.h"
@@ -64,18 +66,20 @@ static void start_child(void)
     if (pipe(ready) < 0)
         _exit(75);
     if (fork() == 0) {
-        if (strcmp(kind, "session") == 0) {
+        if (strcmp(kind, "group") != 0) {
             (void)setsid();
             if (fork() != 0)
                 _exit(0);
         }
         (void)!write(ready[1], "x", 1);
+        if (strcmp(kind, "bare") == 0)
+            (void)execle("/bin/sleep", "sleep", "1000", NULL, (char *[]){NULL});
         for (;;)
             (void)pause();
     }
     char c;
     (void)!read(ready[0], &c, 1);
-    if (strcmp(kind, "session") == 0)
+    if (strcmp(kind, "group") != 0)
         (void)wait(NULL); /* the one between, or it would be counted with us */
 }
 
@@ -122,8 +126,10 @@ static void take(Fake *f, const ChannelMessage *m)
         break;
     case CHANNEL_GO:
         f->gone = true;
-        printf("meets at %s\n", m->address);
-        (void)fflush(stdout);
+        if (setting("FAKE_SAY", 0)) {
+            printf("meets at %s\n", m->address);
+            (void)fflush(stdout);
+        }
         break;
     case CHANNEL_STOP:
         f->stop = true;

@@ -163,7 +163,7 @@ static int lock_root(const CheckpointLocal *local)
     int r = path_of(local, "lock", path, NULL);
     if (r < 0)
         return r;
-    _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;
     for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; tries++) {
@@ -239,7 +239,7 @@ int checkpoint_local_begin(CheckpointLocal *local, const char (*keep)[CHECKPOINT
                            size_t n_keep, uint64_t n_bytes, Error *err)
 {
     assert(!local->aside && n_keep > 0);
-    int r = folder_make(local->root, err);
+    int r = folder_make_private(local->root, err);
     if (r < 0)
         return r;
     _cleanup_fd_ int lock = lock_root(local);
