@@ -39,6 +39,18 @@ int json_parse(const char *source, const char *text, size_t n_bytes, json_t **re
     return 0;
 }
 
+int json_parse_bounded(const char *source, const char *text, size_t n_bytes, size_t n_values,
+                       json_t **ret, Error *err)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_bytes; i++)
+        n += text[i] == '{' || text[i] == '[' || text[i] == ',';
+    if (n > n_values)
+        return error_set(err, -EINVAL, "%s: more than the %zu values that it may have", source,
+                         n_values);
+    return json_parse(source, text, n_bytes, ret, err);
+}
+
 int json_read_file(const char *path, size_t max_bytes, json_t **ret, Error *err)
 {
     _cleanup_free_ char *text = NULL;

@@ -49,6 +49,10 @@ static inline void json_decref_p(json_t **json) { json_decref(*json); }
 
 /* The text must be one JSON object; duplicate keys are refused. */
 int json_parse(const char *source, const char *text, size_t n_bytes, json_t **ret, Error *err);
+/* The same, and with more than n_values (objects, arrays, members, elements, as counted by what opens and
+ * parts them) it is refused before anything is built: `[],[],...` takes 50 times its text in memory. */
+int json_parse_bounded(const char *source, const char *text, size_t n_bytes, size_t n_values,
+                       json_t **ret, Error *err);
 int json_read_file(const char *path, size_t max_bytes, json_t **ret, Error *err);
 
 JsonReader json_open(const char *source, json_t *object, JsonMode mode, Error *err);

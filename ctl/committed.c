@@ -54,7 +54,8 @@ int committed_open(const CheckpointCommit *commit, Committed *ret, Error *err)
     if (r == 0)
         r = check_hash(uri, key, commit->hash, hash_bytes(text, n_bytes), err);
     if (r == 0)
-        r = json_parse(commit->uri, text, n_bytes, &ret->manifest, err);
+        r = json_parse_bounded(commit->uri, text, n_bytes, MANIFEST_VALUES_MAX, &ret->manifest,
+                               err);
     if (r < 0)
         committed_close(ret);
     return r;

@@ -11,6 +11,7 @@
 #include "ctl/model.h"
 
 #include "base/file.h"
+#include "trainer/api/manifest_limits.h"
 
 #include <endian.h>
 #include <fcntl.h>
@@ -18,7 +19,6 @@
 #include <string.h>
 
 enum {
-    HEADER_BYTES_MAX = 100 << 20,
     COPY_BYTES = 64 << 20, /* S3 reads them as parts that come together */
     PREFIX_BYTES = 8,
 };
@@ -81,7 +81,7 @@ static int read_header(Export *x, Part *part, Error *err)
     if (r < 0)
         return r;
     n = le64toh(n);
-    if (n > HEADER_BYTES_MAX || n > part->object->n_bytes - PREFIX_BYTES)
+    if (n > SAFETENSORS_HEADER_MAX || n > part->object->n_bytes - PREFIX_BYTES)
         return refuse(part, err, "its header is longer than it can be");
     part->data_at = PREFIX_BYTES + n;
 
@@ -91,7 +91,7 @@ static int read_header(Export *x, Part *part, Error *err)
         return error_set(err, -ENOMEM, "out of memory");
     r = store_get_range(x->store, key, PREFIX_BYTES, n, text, err);
     if (r == 0)
-        r = json_parse(key, text, n, &header, err);
+        r = json_parse_bounded(key, text, n, SAFETENSORS_VALUES_MAX, &header, err);
     return r < 0 ? r : add_tensors(x, part, header, err);
 }
 

@@ -38,7 +38,14 @@ typedef struct ObjectRecord {
     uint64_t n_bytes;
     Hash hash;
     uint32_t crc;
+    Hash
+        header; /* of a weight file: its part before the data, which a restore of ranges reads alone */
 } ObjectRecord;
+
+static inline bool object_has_header(ObjectKind kind)
+{
+    return kind == OBJECT_WEIGHTS || kind == OBJECT_EMA_WEIGHTS;
+}
 
 typedef struct ObjectTable {
     ObjectRecord *records;

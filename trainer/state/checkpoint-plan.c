@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { TEXT_BYTES_MAX = 64 << 20, LISTED_MAX = MANIFEST_OBJECTS_MAX };
+enum { TEXT_BYTES_MAX = 4 << 20, LISTED_MAX = MANIFEST_OBJECTS_MAX };
 
 void plan_open(Store *store, const CheckpointLocal *local, const Manifest *manifest, Error *err,
                RestorePlan *ret)
@@ -48,16 +48,16 @@ static int add_part(RestorePlan *p, Part part, uint64_t offset, uint64_t n_bytes
     return 0;
 }
 
-static int refuse_size(const RestorePlan *p, const ObjectRecord *o)
+static int refuse_size(const RestorePlan *p, const ObjectRecord *o, const char *what, size_t most)
 {
-    return error_set(p->err, -EBADMSG, "%s/%s/%s: too large a header or text", store_uri(p->store),
-                     p->folder, o->key);
+    return error_set(p->err, -EBADMSG, "%s/%s/%s: %s of more than %zu bytes", store_uri(p->store),
+                     p->folder, o->key, what, most);
 }
 
 static int plan_text(RestorePlan *p, const ObjectRecord *o)
 {
     if (o->n_bytes > TEXT_BYTES_MAX)
-        return refuse_size(p, o);
+        return refuse_size(p, o, "a text", TEXT_BYTES_MAX);
     if (o->n_bytes == 0)
         return 0;
     return add_part(p, (Part){.kind = PART_TEXT, .object = o, .again = p->n_parts}, 0, o->n_bytes);
@@ -66,7 +66,7 @@ static int plan_text(RestorePlan *p, const ObjectRecord *o)
 static int plan_header(RestorePlan *p, const ObjectRecord *o)
 {
     if (object_header_bytes(o) > SAFETENSORS_HEADER_MAX + sizeof(uint64_t))
-        return refuse_size(p, o);
+        return refuse_size(p, o, "a header", SAFETENSORS_HEADER_MAX);
     return add_part(p, (Part){.kind = PART_HEADER, .object = o, .again = p->n_parts}, 0,
                     object_header_bytes(o));
 }

@@ -125,6 +125,7 @@ static int put_weights(Put *p, const ObjectRecord *record, float *flat, ObjectRe
     int r = weight_file_header(p->writer->options.parameters, record, &header, &n_bytes, err);
     if (r < 0)
         return r;
+    ret->header = hash_bytes(header, n_bytes);
     struct iovec parts[] = {{until_flush(p, header), n_bytes},
                             {flat + record->first, (size_t)record->count * sizeof(float)}};
     return put_object(p, record, parts, ELEMENTSOF(parts), ret, err);

@@ -3,8 +3,8 @@
  * What must be read is planned as parts, ranges of objects in their order; a Reader keeps many
  * pieces of them under way while the oldest is hashed and uploaded. Weight files are read by every
  * rank, and their whole hash is compared. Moments are read by their owner. EMA files are read in
- * ranges, so their own hashes cannot be compared; the hash of each chunk, computed at its end from
- * what lies in device memory, covers them and the upload as well.
+ * ranges, so that each rank reads its own chunks alone: their headers have a hash, and the hash of each
+ * chunk, computed at its end from what lies in device memory, covers the rest and the upload as well.
  *
  * What does not verify is read again from the part it began with: first without the local copies
  * that it came from, then at most TRIES times in all.
@@ -158,13 +158,20 @@ static int check_object(const Restore *rs, const ObjectRecord *o)
                      hash_format(o->hash, want));
 }
 
+/* By its own hash: the rest of an EMA file is read in ranges, so the whole one's cannot be compared. */
 static int check_header(const Restore *rs, const ObjectRecord *o)
 {
-    char source[CHECKPOINT_URI_MAX];
+    char source[CHECKPOINT_URI_MAX], want[HASH_TEXT_BYTES], got[HASH_TEXT_BYTES];
+    const size_t n_bytes = (size_t)object_header_bytes(o);
+    const Hash found = hash_bytes(rs->header, n_bytes);
+    if (!hash_equal(found, o->header))
+        return error_set(rs->err, -EBADMSG,
+                         "%s/%s/%s: its header, bytes 0 to %zu, has hash %s, the manifest says %s",
+                         store_uri(rs->plan.store), rs->plan.folder, o->key, n_bytes - 1,
+                         hash_format(found, got), hash_format(o->header, want));
     (void)snprintf(source, sizeof(source), "%s/%s/%s", store_uri(rs->plan.store), rs->plan.folder,
                    o->key);
-    return weight_file_check(source, rs->parameters, o, rs->header, (size_t)object_header_bytes(o),
-                             rs->err);
+    return weight_file_check(source, rs->parameters, o, rs->header, n_bytes, rs->err);
 }
 
 /* The part is the chunk's last: the EMA's, when there is one, for moments have a hash of their own.

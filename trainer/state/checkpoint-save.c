@@ -237,6 +237,7 @@ static int take_reports(const Save *s, Manifest *m, Error *err)
             o->n_bytes = from->n_bytes;
             o->hash = from->hash;
             o->crc = (uint32_t)from->crc;
+            o->header = from->header;
             if (o->kind == OBJECT_MOMENTS)
                 m->chunks[o->part] = from->chunk;
             n_reported++;

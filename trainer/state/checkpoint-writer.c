@@ -224,11 +224,28 @@ static int writer_allocate(CheckpointWriter *w, const CheckpointOptions *options
     return r;
 }
 
+/* What it writes must be readable. */
+static int check_limits(const CheckpointOptions *options, Error *err)
+{
+    const ParameterList *p = options->parameters;
+    const ChunkLayout layout = chunk_layout(p->n_elements);
+    if (p->n_items > MANIFEST_TENSORS_MAX || layout.n_chunks > MANIFEST_CHUNKS_MAX)
+        return error_set(err, -E2BIG,
+                         "a model of %zu tensors and %lld parameters: a checkpoint has at most %d "
+                         "tensors and %d chunks of %lld parameters",
+                         p->n_items, (long long)p->n_elements, MANIFEST_TENSORS_MAX,
+                         MANIFEST_CHUNKS_MAX, (long long)layout.chunk_elements);
+    return 0;
+}
+
 int checkpoint_writer_new(const CheckpointOptions *options, CheckpointWriter **ret, Error *err)
 {
     if (strlen(store_uri(options->store)) + CHECKPOINT_FOLDER_MAX + 16 >= CHECKPOINT_URI_MAX)
         return error_set(err, -ENAMETOOLONG, "checkpoint store %s: too long a URI",
                          store_uri(options->store));
+    int r = check_limits(options, err);
+    if (r < 0)
+        return r;
 
     CheckpointWriter *allocated = calloc(1, sizeof(*allocated));
     if (!allocated)
@@ -244,7 +261,7 @@ int checkpoint_writer_new(const CheckpointOptions *options, CheckpointWriter **r
     w->size = comm_size(options->reports);
     w->ema_at_once_bytes = EMA_AT_ONCE_BYTES;
     w->layout = chunk_layout(options->parameters->n_elements);
-    int r = writer_allocate(w, options);
+    r = writer_allocate(w, options);
     if (r < 0)
         return error_errno(err, r, "checkpoint writer");
     w->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -32,7 +32,8 @@ typedef struct ObjectReport {
     uint64_t index; /* in the table */
     uint64_t n_bytes;
     Hash hash;
-    Hash chunk; /* of the state's chunk, with its moments */
+    Hash chunk;  /* of the state's chunk, with its moments */
+    Hash header; /* of a weight file's header */
     uint64_t crc;
 } ObjectReport;
 

@@ -55,11 +55,17 @@ static json_t *scalars_json(const Manifest *m)
 
 static json_t *object_json(const ObjectRecord *o)
 {
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "key", o->key, "kind",
-                     object_kind_name[o->kind], "part", (json_int_t)o->part, "first",
-                     (json_int_t)o->first, "count", (json_int_t)o->count, "bytes",
-                     (json_int_t)o->n_bytes, "xxh3_128", hash_json(o->hash), "crc32c",
-                     crc_json(o->crc));
+    json_t *json = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "key", o->key, "kind",
+                             object_kind_name[o->kind], "part", (json_int_t)o->part, "first",
+                             (json_int_t)o->first, "count", (json_int_t)o->count, "bytes",
+                             (json_int_t)o->n_bytes, "xxh3_128", hash_json(o->hash), "crc32c",
+                             crc_json(o->crc));
+    if (json && object_has_header(o->kind) &&
+        json_object_set_new(json, "header_xxh3_128", hash_json(o->header)) < 0) {
+        json_decref(json);
+        return NULL;
+    }
+    return json;
 }
 
 static json_t *segment_json(const MetricsSegment *s)

@@ -204,6 +204,8 @@ static void read_object(JsonReader *r, json_t *array, size_t i, ObjectRecord *o)
     get_hash(&e, "xxh3_128", &o->hash);
     get_hex32(&e, "crc32c", &o->crc);
     o->kind = (ObjectKind)kind;
+    if (object_has_header(o->kind))
+        get_hash(&e, "header_xxh3_128", &o->header);
     o->n_bytes = (uint64_t)n_bytes;
     (void)json_close(&e); /* passes its error on */
 }
@@ -460,7 +462,7 @@ int manifest_parse(const char *source, const char *text, size_t n_bytes, Manifes
     _cleanup_(manifest_freep) Manifest *m = calloc(1, sizeof(*m));
     if (!m)
         return error_set(err, -ENOMEM, "%s: out of memory", source);
-    int r = json_parse(source, text, n_bytes, &root, err);
+    int r = json_parse_bounded(source, text, n_bytes, MANIFEST_VALUES_MAX, &root, err);
     if (r == 0)
         r = parse_root(source, root, m, err);
     if (r == -EINVAL) /* json.h's word for bad text; here it means a damaged checkpoint */

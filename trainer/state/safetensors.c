@@ -28,7 +28,11 @@ int safetensors_header_bytes(const char *source, const void *first8, uint64_t fi
                          (unsigned long long)file_bytes);
     memcpy(&length, first8, sizeof(length));
     length = le64toh(length);
-    if (length > SAFETENSORS_HEADER_MAX || length > file_bytes - sizeof(length))
+    if (length > SAFETENSORS_HEADER_MAX)
+        return error_set(err, -EBADMSG,
+                         "%s: a safetensors header of %llu bytes, at most %d are read", source,
+                         (unsigned long long)length, SAFETENSORS_HEADER_MAX);
+    if (length > file_bytes - sizeof(length))
         return error_set(err, -EBADMSG, "%s: a safetensors header of %llu bytes in a file of %llu",
                          source, (unsigned long long)length, (unsigned long long)file_bytes);
     *ret = sizeof(length) + (size_t)length;
@@ -151,10 +155,10 @@ int safetensors_open(const char *source, const void *header, size_t n_bytes, uin
     _cleanup_json_ json_t *root = NULL;
     if (length == 0 || text[0] != '{')
         return error_set(err, -EBADMSG, "%s: the header does not begin with {", source);
-    r = json_parse(source, text, length, &root, err);
+    r = json_parse_bounded(source, text, length, SAFETENSORS_VALUES_MAX, &root, err);
     if (r < 0)
         return error_prefix(err, r == -EINVAL ? -EBADMSG : r, "safetensors header");
-    if (json_object_size(root) > SAFETENSORS_TENSORS_MAX)
+    if (json_object_size(root) > SAFETENSORS_TENSORS_MAX + 1) /* __metadata__ */
         return error_set(err, -EBADMSG, "%s: more than %d tensors", source,
                          SAFETENSORS_TENSORS_MAX);
 

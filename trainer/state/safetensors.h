@@ -11,10 +11,9 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "trainer/api/manifest_limits.h"
 
 enum {
-    SAFETENSORS_HEADER_MAX = 100 * 1000 * 1000, /* the format's own limit of the JSON */
-    SAFETENSORS_TENSORS_MAX = 1 << 16,
     SAFETENSORS_DIMS_MAX = 8,
 };
 

@@ -138,6 +138,7 @@ static void test_lengths(void **state)
     assert_int_equal(safetensors_open("f", huge, 16, 16, &file, &err), -EBADMSG);
     huge[0] = SAFETENSORS_HEADER_MAX + 1;
     assert_int_equal(safetensors_open("f", huge, 16, UINT64_MAX, &file, &err), -EBADMSG);
+    assert_non_null(strstr(err.text, "at most 4194304"));
     huge[0] = 9; /* the file would be long enough, what was read of it is not */
     assert_int_equal(safetensors_open("f", huge, 16, 100, &file, &err), -EBADMSG);
     assert_int_equal(safetensors_open("f", huge, 7, 100, &file, &err), -EBADMSG);
@@ -145,13 +146,48 @@ static void test_lengths(void **state)
     assert_null(file);
 }
 
+/* What is small and would be large in memory. */
+static void test_values(void **state)
+{
+    (void)state;
+    const size_t n = SAFETENSORS_HEADER_MAX;
+    _cleanup_free_ char *bytes = malloc(8 + n);
+    assert_non_null(bytes);
+    uint64_t length = n;
+    memcpy(bytes, &length, 8);
+    for (size_t i = 0; i < n; i++)
+        bytes[8 + i] = "[],"[i % 3];
+    memcpy(bytes + 8, "{\"a\":[", 6);
+    Safetensors *file = NULL;
+    Error err = ERROR_INIT;
+    assert_int_equal(safetensors_open("f", bytes, 8 + n, 8 + n, &file, &err), -EBADMSG);
+    assert_non_null(strstr(err.text, "more than the 131072 values"));
+
+    /* The most that is written: 8,192 tensors of four dimensions with long names. */
+    _cleanup_free_ SafetensorsEntry *entries = calloc(SAFETENSORS_TENSORS_MAX, sizeof(*entries));
+    _cleanup_free_ char *names = calloc(SAFETENSORS_TENSORS_MAX, 128), *header = NULL;
+    size_t n_header;
+    assert_true(entries && names);
+    for (size_t i = 0; i < SAFETENSORS_TENSORS_MAX; i++) {
+        entries[i] =
+            (SafetensorsEntry){.name = names + 128 * i, .n_dims = 4, .dims = {100000, 10000, 3, 3}};
+        (void)snprintf(entries[i].name, 128, "%0127zu", i);
+    }
+    assert_int_equal(safetensors_header(entries, SAFETENSORS_TENSORS_MAX, &header, &n_header, &err),
+                     0);
+    const SafetensorsEntry *last = &entries[SAFETENSORS_TENSORS_MAX - 1];
+    assert_int_equal(safetensors_open("f", header, n_header, last->offset + last->n_bytes, &file,
+                                      &err),
+                     0);
+    file = safetensors_free(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_roundtrip),
-        cmocka_unit_test(test_accepts),
-        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_roundtrip), cmocka_unit_test(test_accepts),
+        cmocka_unit_test(test_refuses),   cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
