@@ -8,7 +8,7 @@
  *
  * 17 thousand million parameters in chunks of 2^22 are 4,096 chunks and as many objects, some weight
  * files beside them; sd2-base has 207 chunks, 686 tensors and a header of 82 kB. Full arrays make 5 MB of
- * text (test-checkpoint).
+ * text (test-manifest-bounds).
  */
 #pragma once
 
