@@ -11,16 +11,37 @@
 
 static void help(void)
 {
-    printf("usage: sdtrainer order --job FILE --step N [--world W]\n\n"
+    printf("usage: sdtrainer order --job FILE --step N [--world W] [--noise K]\n\n"
            "Prints one line for each sample of step N (1 is the first): position, grain, rank that "
            "trains it in a\n"
            "world of W ranks (1 by default), timestep, whether its caption is dropped, stream, "
-           "pass, sample.\n");
+           "pass, sample. With --noise K also the first K numbers of the sample's noise, height by "
+           "width by channel,\n"
+           "as hexadecimal floats. ORDER.md says how another program computes all of it.\n");
 }
 
-static void print_step(const Job *job, const Dataset *dataset, int64_t step, int world)
+static int print_noise(Device *device, uint64_t seed, int64_t position, int64_t n, Error *err)
 {
-    printf("position grain rank timestep caption stream pass sample name\n");
+    _cleanup_free_ float *noise = calloc((size_t)n + 1, sizeof(*noise));
+    if (!noise)
+        return error_set(err, -ENOMEM, "out of memory");
+    int r = draw_noise(device, seed, position, n, noise, err);
+    for (int64_t i = 0; r == 0 && i < n; i++)
+        printf("%s%a", i ? "," : "", (double)noise[i]);
+    printf(" ");
+    return r;
+}
+
+static int print_step(const Job *job, const Dataset *dataset, int64_t step, int world,
+                      int64_t n_noise, Error *err)
+{
+    _cleanup_(device_freep) Device *device = NULL;
+    const DeviceOptions options = {.kind = DEVICE_CPU, .threads = 1, .type = DATA_F32};
+    int r = n_noise > 0 ? device_open(&options, &device, err) : 0;
+    if (r < 0)
+        return r;
+    printf("position grain rank timestep caption stream pass sample %sname\n",
+           n_noise > 0 ? "noise " : "");
     for (int rank = 0; rank < world; rank++) {
         int64_t first, n, share;
         grain_share(job->train.n_grains, rank, world, &first, &n, &share);
@@ -29,14 +50,19 @@ static void print_step(const Job *job, const Dataset *dataset, int64_t step, int
             OrderSample sample = order_at(dataset_order(dataset), position);
             char name[160];
             bool drop = draw_caption_drop(job->train.seed, position, job->train.caption_drop);
-            printf("%lld %lld %d %d %s %d %lld %lld %s\n", (long long)position,
+            printf("%lld %lld %d %d %s %d %lld %lld ", (long long)position,
                    (long long)(i / job->train.grain), rank,
                    draw_timestep(job->train.seed, position, job->train.noise_schedule.steps),
                    drop ? "dropped" : "kept", sample.stream, (long long)sample.pass,
-                   (long long)sample.sample,
-                   dataset_sample_name(dataset, sample, name, sizeof(name)));
+                   (long long)sample.sample);
+            if (n_noise > 0)
+                r = print_noise(device, job->train.seed, position, n_noise, err);
+            if (r < 0)
+                return r;
+            printf("%s\n", dataset_sample_name(dataset, sample, name, sizeof(name)));
         }
     }
+    return 0;
 }
 
 static int64_t count_of(const char *text)
@@ -51,10 +77,11 @@ int verb_order(int argc, char **argv)
     static const struct option options[] = {{"job", required_argument, NULL, 'j'},
                                             {"step", required_argument, NULL, 's'},
                                             {"world", required_argument, NULL, 'w'},
+                                            {"noise", required_argument, NULL, 'n'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     const char *path = NULL;
-    int64_t step = -1, world = 1;
+    int64_t step = -1, world = 1, n_noise = 0;
     for (int c; (c = getopt_long(argc, argv, "j:s:w:h", options, NULL)) != -1;) {
         switch (c) {
         case 'j':
@@ -66,6 +93,9 @@ int verb_order(int argc, char **argv)
         case 'w':
             world = count_of(optarg);
             break;
+        case 'n':
+            n_noise = count_of(optarg);
+            break;
         case 'h':
             help();
             return 0;
@@ -73,8 +103,10 @@ int verb_order(int argc, char **argv)
             return 2;
         }
     }
-    if (!path || step < 1 || world < 1) {
-        fprintf(stderr, "sdtrainer order: --job FILE and --step N (1 or more) are needed\n");
+    if (!path || step < 1 || world < 1 || n_noise < 0) {
+        fprintf(stderr,
+                "sdtrainer order: --job FILE and --step N (1 or more) are needed; --world W "
+                "and --noise K are numbers\n");
         return 2;
     }
 
@@ -94,6 +126,12 @@ int verb_order(int argc, char **argv)
         log_error("%s", err.text);
         return r == -EINVAL ? EXIT_NEVER_RETRY : EXIT_DATA_CORRUPT;
     }
-    print_step(job, dataset, step, (int)world);
+    const DatasetShape *shape = dataset_shape(dataset);
+    n_noise = MIN(n_noise, (int64_t)shape->channels * shape->height * shape->width);
+    r = print_step(job, dataset, step, (int)world, n_noise, &err);
+    if (r < 0) {
+        log_error("%s", err.text);
+        return EXIT_RETRY;
+    }
     return 0;
 }

@@ -223,10 +223,10 @@ class Lab:
             raise AssertionError("the undisturbed run of %s exits %d:\n%s" % (job["name"], code, text[-4000:]))
         return Outcome(job["name"], self.digest(job), self.metrics(job))
 
-    def order(self, job, step, world=1):
+    def order(self, job, step, world=1, noise=0):
         """The rows of `sdtrainer order`, by the names of their columns."""
         code, text = self.run(os.path.join(BIN, "sdtrainer"), "order", "--job", self.job_file(job), "--step", str(step),
-                              "--world", str(world), errors=subprocess.DEVNULL)
+                              "--world", str(world), "--noise", str(noise), errors=subprocess.DEVNULL)
         if code != 0:
             raise AssertionError("sdtrainer order exits %d" % code)
         head, *lines = text.splitlines()
