@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     const char *text = (const char *)data + 1;
     size_t n = size - 1;
-    switch (data[0] % 14) {
+    switch (data[0] % 15) {
     case 0:
         TRY(NodeRecord, node_record);
         break;
@@ -67,6 +67,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 12:
         TRY(HealthRecord, health_record);
+        break;
+    case 13:
+        TRY(LeaderRecord, leader_record);
         break;
     default:
         TRY(RequestRecord, request_record);

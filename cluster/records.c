@@ -91,6 +91,13 @@ const char *severity_name(Severity s)
 }
 
 /* clang-format off */
+static const Field leader_fields[] = {
+    TEXT(LeaderRecord, "name", name, NEEDED),
+    TEXT(LeaderRecord, "version", version, MAYBE),
+    INT(LeaderRecord, "max_nodes", max_nodes, MAYBE, 0, INT32_MAX),
+    INT(LeaderRecord, "max_jobs", max_jobs, MAYBE, 0, INT32_MAX),
+};
+
 static const Field node_fields[] = {
     TEXT(NodeRecord, "name", name, NEEDED),
     TEXT(NodeRecord, "machine_id", machine_id, NEEDED),
@@ -402,6 +409,7 @@ static int unchecked(const char *source, const void *record, Error *err)
         memset(record, 0, sizeof(*record));                                                        \
     }
 
+DEFINE_RECORD(LeaderRecord, leader_record, leader_fields, unchecked)
 DEFINE_RECORD(NodeRecord, node_record, node_fields, unchecked)
 DEFINE_RECORD(HealthRecord, health_record, health_fields, unchecked)
 DEFINE_RECORD(CordonRecord, cordon_record, cordon_fields, unchecked)

@@ -37,6 +37,14 @@ enum {
     SINK_NAME_MAX = 31,
 };
 
+/* ---- leader/<lease>: a controller that leads, or waits to; the oldest key leads ---- */
+
+typedef struct LeaderRecord {
+    char name[128]; /* of the controller */
+    char version[32];
+    int max_nodes, max_jobs; /* that there is room for; more of them are not looked at */
+} LeaderRecord;
+
 /* ---- nodes/<node>: written by the node under its lease ---- */
 
 typedef enum NodeState { NODE_UP, NODE_LEFT } NodeState;
@@ -413,6 +421,7 @@ bool request_verdict(const RequestRecord *request, NodeVerdict *ret);
     int prefix##_encode(const Type *record, const char *old_text, char **ret);                     \
     void prefix##_clear(Type *record);
 
+DECLARE_RECORD(LeaderRecord, leader_record)
 DECLARE_RECORD(NodeRecord, node_record)
 DECLARE_RECORD(HealthRecord, health_record)
 DECLARE_RECORD(CordonRecord, cordon_record)

@@ -284,6 +284,9 @@ static void records_of_what_went_wrong_survive_a_round_trip(void **state)
                                .first_step_usec = 7};
     ASSERT_ROUND_TRIP(IncidentRecord, incident_record, &incident);
 
+    LeaderRecord leader = {.name = "c1", .version = "0.2.0", .max_nodes = 1024, .max_jobs = 64};
+    ASSERT_ROUND_TRIP(LeaderRecord, leader_record, &leader);
+
     AlertRecord alert = {.id = "a-3",
                          .incident_usec = 1,
                          .term = 9,

@@ -193,3 +193,11 @@ ClusterLimits config_limits(const Config *c)
                            .incidents = 2 * (int)c->incidents_kept,
                            .requests = 256};
 }
+
+int config_leader(const Config *c, char **ret)
+{
+    LeaderRecord record = {.max_nodes = (int)c->max_nodes, .max_jobs = (int)c->max_jobs};
+    (void)snprintf(record.name, sizeof(record.name), "%s", c->name);
+    (void)snprintf(record.version, sizeof(record.version), "%s", SDTRAIN_VERSION);
+    return leader_record_encode(&record, NULL, ret);
+}

@@ -52,3 +52,5 @@ bool config_record(const Config *config, char *ret, size_t size);
 EtcdOptions config_etcd(const Config *config);
 ClusterConfig config_cluster(const Config *config);
 ClusterLimits config_limits(const Config *config);
+/* What this controller says of itself while it campaigns and leads; the caller frees it. */
+int config_leader(const Config *config, char **ret);

@@ -24,10 +24,10 @@
 enum {
     STALL_MSEC = 250,
     GATHER_MSEC = 5, /* between two decisions when records come in numbers */
-
     LEAVE_SEC = 2,
     RETRY_MSEC_MIN = 20,
     RETRY_DOUBLINGS_MAX = 6,
+    ROOM_SEC = 1,
 };
 
 /* A decision under way. */
@@ -55,6 +55,8 @@ struct Manager {
     void *memory; /* of the cluster */
     Cluster *cluster;
     sd_event_source *timer, *leave_timer, *gather_timer, *status_timer;
+    sd_event_source *room_timer; /* until what did not fit is read again */
+    EtcdCall *room_call;
     Status status;
     uint64_t wake_usec;
     uint64_t decided_usec; /* when the core was last asked */
@@ -72,6 +74,7 @@ struct Manager {
 /* ---- steps ---- */
 
 static void begin_decision(Manager *m, const Decision *decision);
+static void read_what_did_not_fit(Manager *m);
 
 static void arm_timer(Manager *m, uint64_t wake_usec)
 {
@@ -111,6 +114,8 @@ static void step(Manager *m, Event *event)
         outbox_observe(m->outbox, event);
         if (event->more)
             return;
+        if (actions.read)
+            read_what_did_not_fit(m);
         if (actions.decision.id) {
             journal_record_decision(m->journal, event, &actions.decision);
             begin_decision(m, &actions.decision);
@@ -141,17 +146,17 @@ static int on_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, vo
     return 0;
 }
 
+static void leave_without_timer(Manager *m, int r)
+{
+    log_error("cannot set a timer: %s; leaving", strerror(-r));
+    (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
+}
+
 /* A record that was not read for want of memory would be missed for ever; the next start reads all. */
 static void leave_without_memory(Manager *m)
 {
     log_error("out of memory; leaving");
     (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
-}
-
-static int on_gathered(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
-{
-    tick(userdata);
-    return 0;
 }
 
 /* Records have changed. A thousand nodes that report at once are looked at together, a change that
@@ -332,7 +337,7 @@ static int on_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, vo
     return 0;
 }
 
-/* Soon after the first refusal, later after more of them, so that a fault does not spin. */
+/* Later after more refusals, so that a fault does not spin. */
 static void read_again_later(Pending *p)
 {
     Manager *m = p->manager;
@@ -341,10 +346,8 @@ static void read_again_later(Pending *p)
     int r = sd_event_add_time_relative(m->event, &p->retry, CLOCK_BOOTTIME,
                                        (RETRY_MSEC_MIN << doublings) * USEC_PER_MSEC, 1000,
                                        on_retry, p);
-    if (r < 0) {
-        log_error("cannot set a timer: %s; leaving", strerror(-r));
-        (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
-    }
+    if (r < 0)
+        leave_without_timer(m, r);
 }
 
 /* The election key must still be what the decision was guarded by. A list that is older than the
@@ -369,6 +372,43 @@ static void feed_all(Manager *m, const EtcdRange *range)
     const char *key;
     while ((key = feed_next_unseen(m->feed)))
         feed_key(m, key, NULL, 0, range->revision);
+}
+
+static void on_room_read(int r, const Error *err, const EtcdRange *range, void *userdata)
+{
+    Manager *m = userdata;
+    m->room_call = NULL; /* it frees itself */
+    if (r < 0) {
+        log_warning("cannot read what did not fit: %s", err->text);
+        read_what_did_not_fit(m);
+        return;
+    }
+    if (range->revision >= m->read_revision)
+        feed_all(m, range);
+    tick(m);
+}
+
+static int on_room_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    char prefix[KEY_MAX];
+    Manager *m = userdata;
+    m->room_timer = sd_event_source_disable_unref(m->room_timer);
+    int r = etcd_get(m->etcd, key_prefix(m->config->cluster, -1, prefix), true, on_room_read, m,
+                     &m->room_call);
+    if (r < 0)
+        read_what_did_not_fit(m);
+    return 0;
+}
+
+/* Not at once: where jobs come and go in numbers one read serves many. */
+static void read_what_did_not_fit(Manager *m)
+{
+    if (m->room_timer || m->room_call)
+        return;
+    int r = sd_event_add_time_relative(m->event, &m->room_timer, CLOCK_BOOTTIME,
+                                       ROOM_SEC * USEC_PER_SEC, 1000, on_room_timer, m);
+    if (r < 0)
+        leave_without_timer(m, r);
 }
 
 static void on_read(int r, const Error *err, const EtcdRange *range, void *userdata)
@@ -479,6 +519,7 @@ static ControllerView look(void *userdata)
 static int connect_etcd(Manager *m, Error *err)
 {
     char prefix[KEY_MAX];
+    _cleanup_free_ char *leader = NULL;
     EtcdOptions options = config_etcd(m->config);
     int r = etcd_new(m->event, &options, &m->etcd, err);
     if (r < 0)
@@ -491,8 +532,10 @@ static int connect_etcd(Manager *m, Error *err)
                            key_prefix(m->config->cluster, KEY_LEADER, prefix), on_lease, m,
                            &m->lease);
     if (r >= 0)
-        r = etcd_election_new(m->etcd, key_prefix(m->config->cluster, KEY_LEADER, prefix),
-                              m->config->name, m->lease, on_election, m, &m->election);
+        r = config_leader(m->config, &leader);
+    if (r >= 0)
+        r = etcd_election_new(m->etcd, key_prefix(m->config->cluster, KEY_LEADER, prefix), leader,
+                              m->lease, on_election, m, &m->election);
     return r < 0 ? error_errno(err, r, "cannot watch cluster %s", m->config->cluster) : 0;
 }
 
@@ -520,7 +563,7 @@ static int add_timers(Manager *m)
     if (r >= 0)
         r = sd_event_source_set_enabled(m->timer, SD_EVENT_OFF);
     if (r >= 0)
-        r = sd_event_add_time(m->event, &m->gather_timer, CLOCK_BOOTTIME, 0, 1000, on_gathered, m);
+        r = sd_event_add_time(m->event, &m->gather_timer, CLOCK_BOOTTIME, 0, 1000, on_timer, m);
     if (r >= 0) /* not behind a flood of records */
         r = sd_event_source_set_priority(m->gather_timer, SD_EVENT_PRIORITY_NORMAL - 10);
     if (r >= 0)
@@ -613,6 +656,8 @@ Manager *manager_free(Manager *m)
     m->etcd = etcd_free(m->etcd);
     while (m->pending)
         (void)pending_free(m->pending);
+    m->room_call = etcd_call_free(m->room_call);
+    m->room_timer = sd_event_source_disable_unref(m->room_timer);
     m->timer = sd_event_source_disable_unref(m->timer);
     m->leave_timer = sd_event_source_disable_unref(m->leave_timer);
     m->status_timer = sd_event_source_disable_unref(m->status_timer);

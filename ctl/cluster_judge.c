@@ -244,6 +244,22 @@ static void judge_alerts(const Model *m, Judgement *j)
     }
 }
 
+/* The leader does not look at them, and says so in its log alone. */
+static void judge_crowd(const Model *m, Judgement *j)
+{
+    const Crowd c = model_crowd(m);
+    if (c.max_jobs && c.jobs > c.max_jobs) {
+        add_wrong(j, "%d jobs are there, and the leader has room for %d (max_jobs)", c.jobs,
+                  c.max_jobs);
+        advise(j, "sdctl job delete those that have ended (%d), or raise max_jobs", c.ended);
+    }
+    if (c.max_nodes && c.nodes > c.max_nodes) {
+        add_wrong(j, "%d nodes are there, and the leader has room for %d (max_nodes)", c.nodes,
+                  c.max_nodes);
+        advise(j, "raise max_nodes on every controller and restart them");
+    }
+}
+
 void judge_cluster(const Model *m, Judgement *j)
 {
     if (m->n_candidates == 0) {
@@ -252,6 +268,7 @@ void judge_cluster(const Model *m, Judgement *j)
                   "lead");
     }
     judge_records(m, j);
+    judge_crowd(m, j);
     judge_jobs(m, j);
     judge_nodes(m, j);
     judge_missing(m, j);

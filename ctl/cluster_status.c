@@ -89,12 +89,12 @@ static json_t *status_json(const Model *m, const Members *members, const char *c
     const Slots s = count_slots(m);
     json_t *standby = json_array();
     for (size_t i = 1; i < m->n_candidates; i++)
-        json_array_append_new(standby, json_string(m->candidates[i].name));
-    json_t *rest =
-        json_pack("{s:s, s:o, s:i, s:o, s:{s:i, s:i, s:i}, s:o}", "leader",
-                  m->n_candidates > 0 ? m->candidates[0].name : "", "standby", standby, "nodes",
-                  (int)m->n_nodes, "closed", closed_json(m), "slots", "total", s.total, "used",
-                  s.used, "free", MAX(0, s.total - s.used - s.closed), "jobs", jobs_json(m));
+        json_array_append_new(standby, json_string(m->candidates[i].record.name));
+    json_t *rest = json_pack("{s:s, s:o, s:i, s:o, s:{s:i, s:i, s:i}, s:o}", "leader",
+                             m->n_candidates > 0 ? m->candidates[0].record.name : "", "standby",
+                             standby, "nodes", (int)m->n_nodes, "closed", closed_json(m), "slots",
+                             "total", s.total, "used", s.used, "free",
+                             MAX(0, s.total - s.used - s.closed), "jobs", jobs_json(m));
     json_object_update(j, rest);
     json_decref(rest);
     return j;

@@ -195,6 +195,18 @@ static int check_others(const Draft *d, const Model *model, Error *err)
     return 0;
 }
 
+/* The leader would not look at one more. */
+static int check_room(const Draft *d, const Model *model, Error *err)
+{
+    const Crowd c = model_crowd(model);
+    if (c.max_jobs == 0 || c.jobs < c.max_jobs || model_job(model, d->job->name))
+        return 0;
+    return error_set(err, -ENOSPC,
+                     "cluster %s has %d jobs, %d of which have ended, and its leader has room for "
+                     "%d (max_jobs); sdctl job delete removes one that has ended",
+                     model->cluster, c.jobs, c.ended, c.max_jobs);
+}
+
 /* 128 random bits: whose records, worlds and checkpoints are whose is told by them. */
 static int draw_submission(char ret[SUBMISSION_BYTES], Error *err)
 {
@@ -256,6 +268,8 @@ int job_start(const Arguments *a)
         r = model_read(&client, &model, &err);
     if (r == 0)
         r = check_others(&draft, model, &err);
+    if (r == 0)
+        r = check_room(&draft, model, &err);
     if (r == 0)
         r = submit(&client, &draft, &err);
     client_close(&client);

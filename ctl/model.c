@@ -314,7 +314,7 @@ static int feed_alert(Model *m, Fed *f, const char *id)
 }
 
 /* The lowest create revision leads. */
-static void feed_candidate(Model *m, const Fed *f)
+static int feed_candidate(Model *m, Fed *f)
 {
     size_t at = 0;
     while (at < m->n_candidates && strcmp(m->candidates[at].key, f->key) != 0)
@@ -322,21 +322,24 @@ static void feed_candidate(Model *m, const Fed *f)
     if (at < m->n_candidates)
         drop(m->candidates, &m->n_candidates, sizeof(Candidate), at);
     if (!f->put)
-        return;
+        return 0;
 
     Candidate new = {.create_revision = f->event->kv.create_revision};
     (void)snprintf(new.key, sizeof(new.key), "%s", f->key);
-    (void)snprintf(new.name, sizeof(new.name), "%.*s", (int)MIN(f->n, (size_t)127), f->text);
+    int r = leader_record_decode(f->key, f->text, f->n, &new.record, &f->err);
+    if (r < 0) /* of another version: it leads all the same */
+        (void)snprintf(new.record.name, sizeof(new.record.name), "unknown");
     for (at = 0; at < m->n_candidates; at++)
         if (m->candidates[at].create_revision > new.create_revision)
             break;
     if (at == MODEL_CANDIDATES_MAX)
-        return;
+        return r;
     if (m->n_candidates == MODEL_CANDIDATES_MAX)
         m->n_candidates--;
     memmove(&m->candidates[at + 1], &m->candidates[at], (m->n_candidates - at) * sizeof(Candidate));
     m->candidates[at] = new;
     m->n_candidates++;
+    return r;
 }
 
 int model_feed(Model *m, const EtcdEvent *event)
@@ -353,7 +356,7 @@ int model_feed(Model *m, const EtcdEvent *event)
     int r = 0;
     switch (kind) {
     case KEY_LEADER:
-        feed_candidate(m, &fed);
+        r = feed_candidate(m, &fed);
         break;
     case KEY_NODES:
         r = feed_node(m, &fed, rest);
@@ -434,6 +437,19 @@ const AlertRecord *model_alert(const Model *m, const IncidentRecord *incident)
             m->alerts[i].incident_usec == incident->at_usec)
             return &m->alerts[i];
     return NULL;
+}
+
+Crowd model_crowd(const Model *m)
+{
+    const LeaderRecord nobody = {0};
+    const LeaderRecord *leader = m->n_candidates ? &m->candidates[0].record : &nobody;
+    Crowd c = {.jobs = (int)m->n_jobs,
+               .max_jobs = leader->max_jobs,
+               .nodes = (int)m->n_nodes,
+               .max_nodes = leader->max_nodes};
+    for (size_t i = 0; i < m->n_jobs; i++)
+        c.ended += model_has_ended(&m->jobs[i]);
+    return c;
 }
 
 const RankReport *model_rank(const ModelJob *job, int rank)

@@ -33,7 +33,8 @@ typedef struct ModelJob {
 enum { MODEL_COMPLAINTS_MAX = 8, MODEL_CANDIDATES_MAX = 8 };
 
 typedef struct Candidate { /* a controller that leads or waits to */
-    char key[KEY_MAX], name[128];
+    char key[KEY_MAX];
+    LeaderRecord record;
     int64_t create_revision;
 } Candidate;
 
@@ -78,6 +79,13 @@ const HealthRecord *model_health(const Model *model, const char *node);
 
 /* How far an incident has been told, or NULL while it is not known. */
 const AlertRecord *model_alert(const Model *model, const IncidentRecord *incident);
+
+/* What does not fit the leader's limits, which does not look at it. */
+typedef struct Crowd {
+    int jobs, max_jobs, ended; /* of the jobs; max_jobs 0: nobody leads, or it does not say */
+    int nodes, max_nodes;
+} Crowd;
+Crowd model_crowd(const Model *model);
 
 /* The report of a rank of the present world, or NULL. */
 const RankReport *model_rank(const ModelJob *job, int rank);

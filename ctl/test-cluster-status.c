@@ -29,7 +29,7 @@ static void each_thing_that_is_wrong_says_what_to_do(void **state)
     ctl_put_running_job(lab, "a");
     DesiredRecord desired = {.min = 1, .max = 4}; /* nobody asked for fewer */
     CTL_PUT(lab, KEY_DESIRED, "a", desired_record, desired);
-    ctl_put_text(lab, KEY_LEADER, "1", "c1");
+    ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"c1\"}");
     put_node(lab, "n1");
     put_node(lab, "n2");
     put_node(lab, "n3");

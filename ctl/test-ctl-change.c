@@ -149,6 +149,29 @@ static void start_writes_spec_and_desired_once(void **state)
                               "fresh removes one that has ended\n");
 }
 
+/* The leader would not look at it, and say so in its log alone. */
+static void start_is_refused_where_there_is_no_room(void **state)
+{
+    CtlLab *lab = *state;
+    ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"c1\",\"max_jobs\":2}");
+    ctl_put_running_job(lab, "done");
+    ctl_put_phase(lab, "done", PHASE_SUCCEEDED, "finished");
+    write_job(lab, "more", NULL, NULL);
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
+    assert_contains(lab->err,
+                    "cluster lab has 2 jobs, 1 of which have ended, and its leader has room "
+                    "for 2 (max_jobs); sdctl job delete removes one that has ended\n");
+    assert_null(ctl_get(lab, KEY_SPECS, "more"));
+    ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"c1\",\"max_jobs\":3}");
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 0);
+    ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"c1\",\"max_jobs\":2,\"max_nodes\":1}");
+    assert_int_equal(ctl_run(lab, "cluster status"), 0);
+    assert_contains(lab->out, "! 3 jobs are there, and the leader has room for 2 (max_jobs)\n");
+    ctl_remove(lab, KEY_LEADER, "1");
+    ctl_remove(lab, KEY_SPECS, "done");
+    ctl_remove(lab, KEY_SPECS, "more");
+}
+
 static void checkpoints_of_another_are_not_taken(void **state)
 {
     CtlLab *lab = *state;
@@ -352,6 +375,7 @@ int main(void)
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
         cmocka_unit_test(relative_paths_mean_nothing_to_ranks),
         cmocka_unit_test(start_writes_spec_and_desired_once),
+        cmocka_unit_test(start_is_refused_where_there_is_no_room),
         cmocka_unit_test(checkpoints_of_another_are_not_taken),
         cmocka_unit_test(resize_stop_delete_change_what_is_desired),
         cmocka_unit_test(wait_ends_with_the_event),

@@ -246,8 +246,8 @@ static void the_cluster_says_what_is_wrong_first(void **state)
     ctl_remove(lab, KEY_NODES, "n8");
     put_incident(lab, "a", INCIDENT_RESOLVED);
     put_node(lab, "n2", NULL);
-    ctl_put_text(lab, KEY_LEADER, "2", "second");
-    ctl_put_text(lab, KEY_LEADER, "1", "first");
+    ctl_put_text(lab, KEY_LEADER, "2", "{\"v\":2,\"name\":\"second\"}");
+    ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"first\"}");
     assert_int_equal(ctl_run(lab, "cluster status -o json"), 0);
     json_t *j = ctl_json(lab);
     assert_true(json_is_true(at(j, "ok")));

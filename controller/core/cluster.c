@@ -205,6 +205,7 @@ void cluster_step(Cluster *c, const Event *ev, Actions *ret)
 
     if (!ev->more) {
         observe_settle(c);
+        ret->read = observe_has_room(c);
         presence_update_hold(c);
         health_update_trust(c);
         if (c->term != 0) {

@@ -10,7 +10,8 @@
  *            new world) until the next step.
  * Units:     now_usec is CLOCK_BOOTTIME of this machine and drives every deadline; real_usec is
  *            CLOCK_REALTIME and goes into records only.
- * Errors:    none. A record that does not fit the limits is left out and counted (cluster_dropped);
+ * Errors:    none. A record that does not fit the limits is left out and counted (cluster_dropped),
+ *            and asked for again once there is room;
  *            asserts are for bugs of the core and its shell.
  * Threads:   one at a time.
  * Source:    ARCHITECTURE.md, "Records in etcd", "Five flows", "Invariants".
@@ -162,6 +163,7 @@ typedef struct Decision {
 
 typedef struct Actions {
     Decision decision;
+    bool read;          /* read everything and feed it: what did not fit may fit now */
     bool again;         /* call again with a TICK: there may be more to decide */
     uint64_t wake_usec; /* call again then at the latest; USEC_INFINITY: no need */
 } Actions;

@@ -21,6 +21,16 @@ static bool stamp(Stamp *s, const Event *ev)
 
 /* ---- places ---- */
 
+/* Nobody sends again what did not fit: room that comes later is noticed by observe_has_room(). */
+static void drop(Cluster *c, Table table)
+{
+    c->dropped++;
+    c->missed |= 1U << table;
+}
+
+/* A place that is new may be of something that was known in part before, and did not fit then. */
+static void take(Cluster *c, Table table) { c->taken |= c->missed & 1U << table; }
+
 static bool node_is_needed(const Cluster *c, int n)
 {
     const Node *node = &c->nodes[n];
@@ -55,7 +65,7 @@ static int free_node(Cluster *c)
             forget_node(c, i);
             return i;
         }
-    c->dropped++;
+    drop(c, TABLE_NODES);
     return -1;
 }
 
@@ -88,6 +98,7 @@ static int intern_node(Cluster *c, const char *name)
     c->by_name[at] = n;
     c->n_by_name++;
     Node *node = &c->nodes[n];
+    take(c, TABLE_NODES);
     node->used = true;
     node->first_report = -1;
     node->changed_usec = c->now_usec;
@@ -126,9 +137,10 @@ static Job *intern_job(Cluster *c, const char *name)
             free_job = job;
     }
     if (!free_job) {
-        c->dropped++;
+        drop(c, TABLE_JOBS);
         return NULL;
     }
+    take(c, TABLE_JOBS);
     memset(free_job, 0, sizeof(*free_job));
     free_job->used = true;
     text_copy(free_job->name, sizeof(free_job->name), name);
@@ -383,7 +395,7 @@ static Report *new_report(Cluster *c, const Job *job, int node, int64_t generati
 {
     Report *report = free_report(c);
     if (!report) {
-        c->dropped++;
+        drop(c, TABLE_REPORTS);
         return NULL;
     }
     *report = (Report){.used = true,
@@ -502,7 +514,8 @@ static void observe_incident(Cluster *c, const Event *ev)
             place = incident;
     }
     if (!place || (!place->used && !ev->incident)) {
-        c->dropped += ev->incident != NULL;
+        if (ev->incident)
+            drop(c, TABLE_INCIDENTS);
         return;
     }
     if (!place->used)
@@ -531,7 +544,8 @@ static void observe_alert(Cluster *c, const Event *ev)
             place = alert;
     }
     if (!place || (!place->used && !ev->alert)) {
-        c->dropped += ev->alert != NULL;
+        if (ev->alert)
+            drop(c, TABLE_ALERTS);
         return;
     }
     if (!place->used)
@@ -561,7 +575,8 @@ static void observe_request(Cluster *c, const Event *ev)
             place = request;
     }
     if (!place || (!place->used && !ev->request)) {
-        c->dropped += ev->request != NULL;
+        if (ev->request)
+            drop(c, TABLE_REQUESTS);
         return;
     }
     if (!place->used)
@@ -575,6 +590,39 @@ static void observe_request(Cluster *c, const Event *ev)
         place->record = *ev->request;
         text_copy(place->record.id, sizeof(place->record.id), ev->name);
     }
+}
+
+/* ---- what did not fit ---- */
+
+static bool has_room(const Cluster *c, Table table)
+{
+    bool room =
+        table == TABLE_REPORTS && (c->first_free_report >= 0 || c->n_reports < c->limits.reports);
+    for (int i = 0; table == TABLE_NODES && i < c->limits.nodes; i++)
+        room |= !c->nodes[i].used || !node_is_needed(c, i);
+    for (int i = 0; table == TABLE_JOBS && i < c->limits.jobs; i++)
+        room |= !c->jobs[i].used;
+    for (int i = 0; table == TABLE_INCIDENTS && i < c->limits.incidents; i++)
+        room |= !c->incidents[i].used;
+    for (int i = 0; table == TABLE_ALERTS && i < c->limits.incidents; i++)
+        room |= !c->alerts[i].used;
+    for (int i = 0; table == TABLE_REQUESTS && i < c->limits.requests; i++)
+        room |= !c->requests[i].used;
+    return room;
+}
+
+bool observe_has_room(Cluster *c)
+{
+    bool room = false;
+    for (int table = 0; table < TABLES && c->missed; table++) {
+        unsigned bit = 1U << table;
+        if (!(c->missed & bit) || !(c->taken & bit || has_room(c, (Table)table)))
+            continue;
+        c->missed &= ~bit;
+        c->taken &= ~bit;
+        room = true;
+    }
+    return room;
 }
 
 void observe(Cluster *c, const Event *ev)

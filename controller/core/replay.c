@@ -222,6 +222,7 @@ static void step(Replay *replay, const Event *first)
         replay->wake_usec = actions.wake_usec;
         if (event.more)
             return;
+        bool read = actions.read;
         if (actions.decision.id) {
             Decision *decision = copy_bytes(&actions.decision, sizeof(Decision));
             if (decision->put_world)
@@ -232,9 +233,11 @@ static void step(Replay *replay, const Event *first)
             if (decision->put_world)
                 free(decision->world.runs);
             free(decision);
-        } else if (!actions.again) {
+        } else if (!actions.again && !read) {
             return;
         }
+        if (read)
+            read_again(replay);
         event = event_now(replay, EVENT_TICK);
     }
     assert(false && "the core does not come to rest");

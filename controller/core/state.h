@@ -115,6 +115,17 @@ typedef struct Request {
     Stamp stamp;
 } Request;
 
+/* Where records may not fit. */
+typedef enum Table {
+    TABLE_NODES,
+    TABLE_JOBS,
+    TABLE_REPORTS,
+    TABLE_INCIDENTS,
+    TABLE_ALERTS,
+    TABLE_REQUESTS,
+    TABLES,
+} Table;
+
 struct Cluster {
     ClusterLimits limits;
     ClusterConfig config;
@@ -128,6 +139,7 @@ struct Cluster {
     int64_t last_id;
     int64_t house_in_flight, house_awaited;
     int64_t dropped;
+    unsigned missed, taken; /* by Table: records did not fit; places were taken since */
     Node *nodes;
     int *by_name; /* used nodes in name order */
     int n_by_name;
@@ -199,6 +211,9 @@ bool decide_lost(Cluster *c, Job *job, Decision *d);
 bool lost_hides(const Job *job);
 /* Of a record that is there in another form than it is known: whose content is what was known. */
 void lost_forget(Job *job, const char *submission);
+
+/* What did not fit may fit now, in part at least: it is to be read again. */
+bool observe_has_room(Cluster *c);
 
 /* ---- presence.c: which nodes and processes count as dead, and since when ---- */
 void presence_update_hold(Cluster *c);

@@ -234,7 +234,7 @@ class Machines(Cluster):
         except (AssertionError, subprocess.TimeoutExpired):
             return None
         kvs = json.loads(text).get("kvs", [])
-        return base64.b64decode(kvs[0]["value"]).decode() if kvs else ""
+        return json.loads(base64.b64decode(kvs[0]["value"]))["name"] if kvs else ""
 
     def controller_count(self):
         """How many campaign or lead."""

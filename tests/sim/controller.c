@@ -66,6 +66,8 @@ static void step(Controller *c, Event *event)
         if (event->more)
             return;
         c->decided_usec = sim_of(c)->now_usec;
+        if (actions.read)
+            sim_fail(sim_of(c), "rest", "%s: records did not fit the limits", c->name);
         if (c->universe->options.n_nodes <= CHECKED_NODES_MAX)
             cluster_check(c->cluster);
         if (actions.decision.id)
