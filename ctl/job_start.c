@@ -5,6 +5,7 @@
 #include "ctl/arguments.h"
 #include "ctl/model.h"
 #include "store/store.h"
+#include "trainer/api/owner.h"
 #include "trainer/data/dataset_shape.h"
 
 #include <string.h>
@@ -125,6 +126,36 @@ static int find_manifest(const char *uri, bool *ret, Error *err)
     return r == -E2BIG ? 0 : r;
 }
 
+/* Who owns the checkpoint URI by now: trainer/api/owner.h. Empty: nobody. */
+static int find_owner(const char *uri, char *ret, size_t size, Error *err)
+{
+    _cleanup_(store_freep) Store *store = NULL;
+    StoreList list = {0};
+    int64_t highest = 0, number;
+    *ret = '\0';
+    int r = store_open(uri, &store, err);
+    if (r == 0)
+        r = store_list(store, OWNER_PREFIX, OWNERS_LISTED_MAX, &list, err);
+    for (size_t i = 0; r == 0 && i < list.n_objects; i++)
+        if (owner_key_parse(list.objects[i].key, &number) == 0)
+            highest = MAX(highest, number);
+    store_list_clear(&list);
+    if (r < 0 || highest == 0)
+        return r;
+    char key[OWNER_KEY_MAX];
+    _cleanup_free_ char *text = NULL;
+    size_t n;
+    OwnerRecord owner;
+    Error ignored = ERROR_INIT; /* it is somebody's, whether that can be read or not */
+    owner_key_format(highest, key);
+    if (store_get(store, key, OWNER_OBJECT_MAX, &text, &n, &ignored) == 0 &&
+        owner_parse(key, text, n, &owner, &ignored) == 0)
+        owner_describe(&owner, ret, size);
+    else
+        (void)snprintf(ret, size, "somebody (%s cannot be read)", key);
+    return 0;
+}
+
 static int check_checkpoints(const Draft *d, Error *err)
 {
     bool used;
@@ -135,11 +166,20 @@ static int check_checkpoints(const Draft *d, Error *err)
     r = find_manifest(uri, &used, err);
     if (r < 0)
         return refuse(d, "checkpoint.uri", uri, r, err);
+    char owner[256];
+    r = find_owner(uri, owner, sizeof(owner), err);
+    if (r < 0)
+        return refuse(d, "checkpoint.uri", uri, r, err);
     if (used && !d->resume)
         return error_set(err, -EEXIST,
-                         "%s: checkpoint.uri: %s holds checkpoints already; give another URI, or "
-                         "--resume MANIFEST to go on from one of them",
-                         d->source, uri);
+                         "%s: checkpoint.uri: %s holds checkpoints already%s%s; give another URI, "
+                         "or --resume MANIFEST to go on from one of them",
+                         d->source, uri, *owner ? ", those of " : "", owner);
+    if (*owner && !d->resume)
+        return error_set(err, -EEXIST,
+                         "%s: checkpoint.uri: %s belongs to %s, which has saved nothing yet; give "
+                         "another URI",
+                         d->source, uri, owner);
     if (!d->resume)
         return 0;
     const Draft option = {.source = "--resume"};

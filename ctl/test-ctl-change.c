@@ -183,7 +183,7 @@ static void checkpoints_of_another_are_not_taken(void **state)
     assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
     assert_contains(lab->err, "checkpoint.uri: job holder, which is running, saves to ");
 
-    ctl_write(lab, "saved/third/step-0000000010-g1-00000000/manifest.json", "{}");
+    ctl_write(lab, "saved/third/step-0000000010-o1-g1-00000000/manifest.json", "{}");
     write_job(lab, "third", NULL, NULL);
     assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
     assert_contains(lab->err, "/saved/third holds checkpoints already; give another URI, or "
@@ -194,11 +194,11 @@ static void checkpoints_of_another_are_not_taken(void **state)
     assert_contains(lab->err, "sdctl: --resume: manifest: ");
     assert_int_equal(ctl_run(lab,
                              "job start -f %s/job.json --resume "
-                             "%s/saved/third/step-0000000010-g1-00000000/manifest.json",
+                             "%s/saved/third/step-0000000010-o1-g1-00000000/manifest.json",
                              lab->folder, lab->folder),
                      0);
     _cleanup_free_ char *text = ctl_get(lab, KEY_SPECS, "third");
-    assert_contains(text, "step-0000000010-g1-00000000/manifest.json");
+    assert_contains(text, "step-0000000010-o1-g1-00000000/manifest.json");
 }
 
 static void resize_stop_delete_change_what_is_desired(void **state)

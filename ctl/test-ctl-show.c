@@ -360,7 +360,7 @@ static Built metrics(int first, int last)
 
 static void put_checkpoint(CtlLab *lab, const char *job)
 {
-    static const char folder[] = "ck/", step[] = "ck/step-0000000020-g2-00000000/";
+    static const char folder[] = "ck/", step[] = "ck/step-0000000020-o1-g2-00000000/";
     json_t *objects = json_array(), *segments = json_array();
     json_array_append_new(objects, write_object(lab, step, "unet/a.safetensors", "weights",
                                                 safetensors("conv.bias", 1, 2)));
@@ -425,7 +425,7 @@ static void a_report_shows_every_mark(void **state)
     assert_contains(page, "<title>first step 0.312 s</title>"); /* 2 s less what is known */
     assert_contains(page, "<title>replay 1.500 s</title>");
     assert_contains(page, "generation 2: 2 ranks from step 10: resizes from 3 to 2</title>");
-    assert_contains(page, "step-0000000020-g2-00000000/manifest.json");
+    assert_contains(page, "step-0000000020-o1-g2-00000000/manifest.json");
     assert_contains(page, "prefers-color-scheme:dark");
     assert_null(strstr(page, "<script"));
     assert_null(strstr(page, "http://"));
@@ -489,7 +489,7 @@ static void export_joins_the_weight_files(void **state)
     assert_string_equal(lab->err, "sdctl: the checkpoint of step 20 has no averaged weights: "
                                   "train.ema.start_step is not reached\n");
     Built other = safetensors("conv.bias", 1, 3);
-    json_decref(write_object(lab, "ck/step-0000000020-g2-00000000/", "unet/a.safetensors",
+    json_decref(write_object(lab, "ck/step-0000000020-o1-g2-00000000/", "unet/a.safetensors",
                              "weights", other));
     assert_int_equal(ctl_run(lab, "job export e --out %s/f.safetensors", lab->folder), 1);
     assert_contains(lab->err, "unet/a.safetensors: its hash is not what the manifest says\n");

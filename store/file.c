@@ -6,7 +6,11 @@
  * which lets the file system's journal commit once for all instead of once for each (64 objects of
  * 16 KB on ext4: 15 ms instead of 50).
  *
- * Deletion removes folders that it empties; a put that loses its folder to one makes it again.
+ * Deletion removes folders that it empties; a put that loses its folder to one makes it again. A
+ * single deletion is synced, many at once are not.
+ *
+ * A temporary's name is ".put-", six characters by chance, and that of its object: whoever sweeps can
+ * tell whose it is.
  *
  * Fault points: store.put.before, store.put.half, store.put.after.
  */
@@ -26,6 +30,7 @@ enum {
     DEFERRED_MAX = 256, /* descriptors kept open; a put beyond them is synced at once */
     DEPTH_MAX = 32,     /* of folders; what is deeper is a loop of links */
     FOLDER_TRIES = 16,  /* of a put whose folder is deleted again and again */
+    TEMPORARY_BYTES = sizeof(STORE_TEMPORARY "XXXXXX-") - 1, /* before the object's name */
 };
 
 typedef struct Deferred {
@@ -174,13 +179,16 @@ static int write_parts(int fd, const struct iovec *parts, size_t n_parts)
     return r;
 }
 
-/* A new temporary in folder, which is made when it is not there. */
-static int open_temporary(FileStore *files, char *folder, StorePutFlags flags,
+/* A new temporary in folder, which is made when it is not there, for an object of that name. */
+static int open_temporary(FileStore *files, char *folder, const char *name, StorePutFlags flags,
                           char temporary[static PATH_MAX])
 {
+    const int n_name = (int)MIN(strlen(name), (size_t)(NAME_MAX - TEMPORARY_BYTES));
     for (int tries = 0; tries < FOLDER_TRIES; tries++) {
-        (void)snprintf(temporary, PATH_MAX, "%s/" STORE_TEMPORARY "XXXXXX", folder);
-        int fd = mkostemp(temporary, O_CLOEXEC);
+        int n = snprintf(temporary, PATH_MAX, "%s/" STORE_TEMPORARY "XXXXXX-%.*s", folder, n_name,
+                         name);
+        assert(n < PATH_MAX); /* store_open() leaves room for it */
+        int fd = mkostemps(temporary, n_name + 1, O_CLOEXEC);
         if (fd >= 0)
             return fd;
         if (errno != ENOENT)
@@ -205,7 +213,7 @@ static int put(Store *store, const char *key, const struct iovec *parts, size_t 
     if (r < 0)
         return refuse(store, key, r, "write", err);
 
-    _cleanup_fd_ int fd = open_temporary(files, folder, flags, temporary);
+    _cleanup_fd_ int fd = open_temporary(files, folder, strrchr(path, '/') + 1, flags, temporary);
     if (fd < 0)
         return error_errno(err, fd, "cannot write %s/%s", store->uri, key);
 
@@ -465,10 +473,10 @@ static int list(Store *store, const char *prefix, size_t max, StoreList *ret, Er
 
 /* ---- delete, sweep ---- */
 
-static int delete (Store *store, const char *key, Error *err)
+/* 1: it was there. path becomes the folder from which the last name is gone. */
+static int remove_object(Store *store, const char *key, char path[static PATH_MAX], Error *err)
 {
     FileStore *files = file_store(store);
-    char path[PATH_MAX];
     path_of(files, key, path);
     if (unlink(path) < 0) {
         if (errno != ENOENT && errno != ENOTDIR)
@@ -478,8 +486,31 @@ static int delete (Store *store, const char *key, Error *err)
     for (;;) {
         *strrchr(path, '/') = '\0';
         if (strlen(path) <= strlen(files->folder) || rmdir(path) < 0)
-            return 0; /* the folder still holds something: as it should be */
+            return 1; /* the folder still holds something: as it should be */
     }
+}
+
+static int delete (Store *store, const char *key, Error *err)
+{
+    char path[PATH_MAX];
+    int r = remove_object(store, key, path, err);
+    if (r <= 0)
+        return r;
+    r = sync_folder(path);
+    if (r < 0 && r != -ENOENT) /* -ENOENT: somebody else has emptied it */
+        return error_errno(err, r, "removed %s/%s, but not from the disk", store->uri, key);
+    return 0;
+}
+
+static int delete_many(Store *store, const char *const *keys, size_t n_keys, Error *err)
+{
+    int first = 0;
+    for (size_t i = 0; i < n_keys; i++) {
+        char path[PATH_MAX];
+        int r = remove_object(store, keys[i], path, first < 0 ? NULL : err);
+        first = first < 0 ? first : MIN(r, 0);
+    }
+    return first;
 }
 
 typedef struct Sweep {
@@ -490,12 +521,15 @@ typedef struct Sweep {
     size_t removed;
 } Sweep;
 
-static bool may_remove(const Sweep *sweep, const char *folder, const char *name)
+/* end: "/" of a folder. */
+static bool may_remove(const Sweep *sweep, const char *folder, const char *name, const char *end)
 {
     char path[PATH_MAX];
     if (!sweep->may_remove)
         return true;
-    return snprintf(path, sizeof(path), "%s/%s", folder, name) < (int)sizeof(path) &&
+    if (!*end && strlen(name) > TEMPORARY_BYTES && name[TEMPORARY_BYTES - 1] == '-')
+        name += TEMPORARY_BYTES;
+    return snprintf(path, sizeof(path), "%s/%s%s", folder, name, end) < (int)sizeof(path) &&
            sweep->may_remove(sweep->context, path + strlen(sweep->root) + 1);
 }
 
@@ -527,9 +561,10 @@ static int sweep_folder(Sweep *sweep, const char *folder, int depth, bool *ret_e
                 int r = sweep_folder(sweep, path, depth + 1, &gone, err);
                 if (r < 0)
                     return r;
-                gone = gone && old && unlinkat(dirfd(dir), name, AT_REMOVEDIR) == 0;
+                gone = gone && old && may_remove(sweep, folder, name, "/") &&
+                       unlinkat(dirfd(dir), name, AT_REMOVEDIR) == 0;
             }
-        } else if (old && !is_object_name(name) && may_remove(sweep, folder, name)) {
+        } else if (old && !is_object_name(name) && may_remove(sweep, folder, name, "")) {
             gone = unlinkat(dirfd(dir), name, 0) == 0;
         }
         sweep->removed += gone;
@@ -577,6 +612,7 @@ static const StoreBackend file_backend = {
     .head = head,
     .list = list,
     .delete = delete,
+    .delete_many = delete_many,
     .sweep = sweep,
     .local_path = local_path,
     .version = version,

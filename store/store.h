@@ -106,13 +106,14 @@ int store_puts_if_absent(Store *store, bool *ret, Error *err);
 /* All objects whose key begins with prefix; at most max objects, else -E2BIG. */
 int store_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err);
 void store_list_clear(StoreList *list);
-/* A missing object is success. */
+/* A missing object is success. What was there is gone for good: after a failure of power, too. */
 int store_delete(Store *store, const char *key, Error *err);
-/* Many at once. Stops at none, unless the store is out of reach; the first failure is returned. */
+/* Many at once; a failure of power may bring any of them back. Stops at none, unless the store is out of reach; the first failure is returned. */
 int store_delete_many(Store *store, const char *const *keys, size_t n_keys, Error *err);
 /* Removes what writers that died left behind (temporaries and empty folders, unfinished multipart
  * uploads) and that nobody touched for older_than_usec. may_remove, if not NULL, is asked for each
- * unfinished object; its key's last part may be a temporary's. ret_removed may be NULL. */
+ * unfinished object, by the key that it was to get, and for each empty folder, whose key ends in '/'.
+ * ret_removed may be NULL. */
 typedef bool (*StoreMayRemove)(void *context, const char *key);
 int store_sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, void *context,
                 size_t *ret_removed, Error *err);

@@ -326,8 +326,11 @@ static int publish_again(Loop *l, Error *err)
                                .steps = s->job->train.steps,
                                .samples_seen = s->state->scalars.position,
                                .loss = NAN};
-    int r = publish(l, s->store, s->resume, err);
-    if (r == 0 && checkpoint_retire(s->store, s->resume, s->job->checkpoint.keep_last,
+    CheckpointOwner *owner;
+    int r = checkpoint_claim(s->writer, &owner, err);
+    if (r == 0)
+        r = publish(l, s->store, s->resume, err);
+    if (r == 0 && checkpoint_retire(s->store, owner, s->resume, s->job->checkpoint.keep_last,
                                     s->job->checkpoint.keep_every, NULL, NULL, &why) < 0)
         log_warning("old checkpoints stay: %s", why.text);
     return r;
@@ -365,5 +368,7 @@ int loop_run(Session *session, LoopResult *ret, ExitCode *ret_exit, Error *err)
         *ret_exit = EXIT_RETRY;
     if (r == -ECONNRESET)
         *ret_exit = EXIT_PEER_LOST;
+    if (r == -CHECKPOINT_NOT_OWNER)
+        *ret_exit = EXIT_NOT_OWNER;
     return r;
 }

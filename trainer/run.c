@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 
 enum {
     ASSIGN_SEC = 30,
@@ -123,30 +124,49 @@ static int run_under_daemon(int fd)
                            .resume_hash =
                                *assign.resume_uri && !assign.adopt ? &assign.resume_hash : NULL,
                            .find = assign.find,
-                           .bind_address = assign.bind_address};
+                           .bind_address = assign.bind_address,
+                           .submission = assign.submission,
+                           .claim.takes = assign.adopt ? OWNER_TAKES_ONCE : OWNER_TAKES_NONE};
     int code = train_and_report(host, &a);
     channel_message_clear(&assign);
     return code;
 }
 
-/* Standalone: the newest checkpoint under the job's URI that verifies goes on; each start is a
- * generation of its own. */
-static int run_standalone(const char *job_path)
+/* 32 hexadecimal digits; the same of no two runs. */
+static int draw_submission(char ret[33], Error *err)
+{
+    unsigned char bytes[16];
+    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+        return error_errno(err, -EIO, "cannot draw this run's id");
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        (void)snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
+}
+
+/* Standalone: the newest checkpoint under the job's URI that verifies goes on; each start is an owner
+ * of the folder and a generation of its own. */
+static int run_standalone(const char *job_path, bool take_over)
 {
     Error err = ERROR_INIT;
     _cleanup_free_ char *text = NULL;
     _cleanup_(host_freep) Host *host = NULL;
+    char submission[33];
     SessionAssignment a = {.job_source = job_path,
                            .world_size = 1,
                            .resume_uri = "",
                            .find_resume = true,
-                           .bind_address = "127.0.0.1"};
+                           .bind_address = "127.0.0.1",
+                           .submission = submission,
+                           .claim = {.alone = true,
+                                     .takes = take_over ? OWNER_TAKES_ANY : OWNER_TAKES_NONE}};
     int r = file_read(job_path, JOB_TEXT_MAX, &text, NULL, &err);
     if (r < 0) {
         log_error("%s", err.text);
         return EXIT_NEVER_RETRY;
     }
-    r = host_open(-1, &host, &err);
+    r = draw_submission(submission, &err);
+    if (r == 0)
+        r = host_open(-1, &host, &err);
     if (r < 0) {
         log_error("%s", err.text);
         return EXIT_RETRY;
@@ -158,31 +178,45 @@ static int run_standalone(const char *job_path)
 static void help(void)
 {
     printf(
-        "usage: sdtrainer run --job FILE\n\n"
+        "usage: sdtrainer run --job FILE [--take-over]\n\n"
         "Trains the whole job in this process, on one rank, without a cluster; goes on from the "
         "newest\n"
         "checkpoint under checkpoint.uri that verifies, and says which it left aside. SIGINT and "
-        "SIGTERM finish the step, save and leave.\n"
-        "Under sdtraind (SDTRAIN_CHANNEL is set) it is one rank of a world and takes no option.\n\n"
+        "SIGTERM\n"
+        "finish the step, save and leave. Under sdtraind (SDTRAIN_CHANNEL is set) it is one rank "
+        "of "
+        "a world\n"
+        "and takes no option.\n\n"
+        "  --take-over   the folder is another's, or was that of a run on S3: go on there instead "
+        "of "
+        "it,\n"
+        "                which ends when it wants to write again\n\n"
         "Exit codes: 0 done or left, 75 retry, 78 bad job, 80 device fault, 81 peer lost, 82 data "
         "corrupt,\n"
-        "83 store unreachable, 84 non-finite loss, 85 other numerics than the job's.\n");
+        "83 store unreachable, 84 non-finite loss, 85 other numerics than the job's, 86 the "
+        "checkpoint folder\n"
+        "is another's.\n");
 }
 
 int verb_run(int argc, char **argv)
 {
     static const struct option options[] = {{"job", required_argument, NULL, 'j'},
+                                            {"take-over", no_argument, NULL, 't'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     const char *job = NULL;
+    bool take_over = false;
     for (int c; (c = getopt_long(argc, argv, "j:h", options, NULL)) != -1;) {
         if (c == 'h') {
             help();
             return 0;
         }
-        if (c != 'j')
+        if (c != 'j' && c != 't')
             return 2;
-        job = optarg;
+        if (c == 't')
+            take_over = true;
+        else
+            job = optarg;
     }
 
     (void)signal(SIGPIPE, SIG_IGN); /* cannot fail for SIGPIPE */
@@ -193,5 +227,5 @@ int verb_run(int argc, char **argv)
         fprintf(stderr, "sdtrainer run: --job FILE is needed when no daemon runs it\n");
         return 2;
     }
-    return run_standalone(job);
+    return run_standalone(job, take_over);
 }

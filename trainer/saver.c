@@ -234,6 +234,8 @@ int saver_pump(Saver *s, Error *err)
     checkpoint_poll(s->session->writer, &result);
     note_result(s, &result);
     note_overdue(s);
+    if (result.phase == CHECKPOINT_FAILED && result.error.code == -CHECKPOINT_NOT_OWNER)
+        return error_set(err, result.error.code, "%s", result.error.text);
     if (result.phase == CHECKPOINT_FAILED)
         log_error("the checkpoint of step %lld failed, training goes on: %s STEP=%lld",
                   (long long)result.step, result.error.text, (long long)result.step);
@@ -323,6 +325,8 @@ int saver_save(Saver *s, int64_t step, uint32_t word, Error *err)
             return 0;
         if (err->code == -ECONNRESET || err->code == -ECANCELED)
             return err->code; /* a peer is gone: no try of ours can help */
+        if (err->code == -CHECKPOINT_NOT_OWNER)
+            return err->code;
     }
     return error_prefix(err, -EIO, "step %lld could not be saved in %d tries", (long long)step,
                         TRIES);

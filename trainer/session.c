@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "trainer/data/order.h"
+#include "trainer/folder_lock.h"
 #include "trainer/found.h"
 #include "trainer/init.h"
 
@@ -58,9 +59,31 @@ static int find_next(Session *s, Error *err)
     return MIN(r, 0);
 }
 
+/* A run whose lock is free is over: this one takes its folder over. Where there are no locks, nobody
+ * but the operator knows. */
+static int lock_folder(Session *s, Error *err)
+{
+    Error said = ERROR_INIT;
+    if (!s->claim.alone)
+        return 0;
+    int fd = folder_lock_take(store_uri(s->store), &said);
+    if (fd < 0 && fd != -EOPNOTSUPP)
+        return error_set(err, fd, "%s", said.text);
+    s->folder_lock = fd;
+    if (fd >= 0 && s->claim.takes == OWNER_TAKES_NONE)
+        s->claim.takes = OWNER_TAKES_ALONE;
+    return 0;
+}
+
 static int find_resume(Session *s, ExitCode *ret_exit, Error *err)
 {
-    int r = store_open(s->job->checkpoint.uri, &s->resume_store, err);
+    int r = lock_folder(s, err);
+    if (r == -CHECKPOINT_NOT_OWNER) {
+        *ret_exit = EXIT_NOT_OWNER;
+        return r;
+    }
+    if (r == 0)
+        r = store_open(s->job->checkpoint.uri, &s->resume_store, err);
     if (r == 0)
         r = checkpoint_search_new(s->resume_store, &s->facts, &s->search, err);
     if (r == 0)
@@ -224,9 +247,10 @@ static int identify(const Session *s, Hash *ret, Error *err)
     return 0;
 }
 
-static int fill_facts(Session *s, Error *err)
+static int fill_facts(Session *s, const char *submission, Error *err)
 {
     (void)snprintf(s->facts.job, sizeof(s->facts.job), "%s", s->job->name);
+    (void)snprintf(s->facts.submission, sizeof(s->facts.submission), "%s", submission);
     s->facts.dataset_digest = dataset_digest(s->dataset);
     s->facts.generation = s->generation;
     s->facts.order_algorithm = ORDER_ALGORITHM;
@@ -263,6 +287,8 @@ int session_open(Host *host, const SessionAssignment *a, Session **ret, ExitCode
     s->secret = a->secret;
     s->rank = a->rank;
     s->world_size = a->world_size;
+    s->claim = a->claim;
+    s->folder_lock = -EBADF;
 
     int r = job_parse(a->job_source, a->job_text, strlen(a->job_text), &s->job, err);
     if (r < 0) {
@@ -291,7 +317,7 @@ int session_open(Host *host, const SessionAssignment *a, Session **ret, ExitCode
     }
     r = open_config(s, ret_exit, err);
     if (r == 0)
-        r = fill_facts(s, err);
+        r = fill_facts(s, a->submission, err);
     if (r == 0 && a->find_resume)
         r = find_resume(s, ret_exit, err);
     if (r == 0 && a->find && s->rank == 0)
@@ -412,6 +438,7 @@ static int open_writer(Session *s, Error *err)
                                  .parameters = network_parameters(s->network),
                                  .unet_config = config,
                                  .facts = s->facts,
+                                 .claim = s->claim,
                                  .keep_last = s->job->checkpoint.keep_last,
                                  .keep_every = s->job->checkpoint.keep_every,
                                  .local = s->local};
@@ -421,6 +448,18 @@ static int open_writer(Session *s, Error *err)
     /* A history that lies elsewhere stays there; this one begins with the adopted step. */
     if (s->rank == 0 && session_resumes_own(s))
         return checkpoint_adopt_history(s->writer, s->resume, err);
+    return 0;
+}
+
+/* Rank 0, before a step is trained in vain. A store that is away is for the first save. */
+static int claim(Session *s, Error *err)
+{
+    Error said = ERROR_INIT;
+    int r = s->rank == 0 ? checkpoint_claim(s->writer, NULL, &said) : 0;
+    if (r == -CHECKPOINT_NOT_OWNER)
+        return error_set(err, r, "%s", said.text);
+    if (r < 0)
+        log_warning("nobody knows yet whose %s is: %s", store_uri(s->store), said.text);
     return 0;
 }
 
@@ -442,6 +481,10 @@ int session_join(Session *s, const char *address, const char *bind_address, Exit
 
     *ret_exit = EXIT_RETRY;
     r = open_writer(s, err);
+    if (r == 0)
+        r = claim(s, err);
+    if (r == -CHECKPOINT_NOT_OWNER)
+        *ret_exit = EXIT_NOT_OWNER;
     if (r < 0)
         return r;
     r = update_new(s->state, s->train, s->job, &s->update, err);
@@ -472,6 +515,7 @@ Session *session_free(Session *s)
     (void)checkpoint_search_free(s->search);
     (void)checkpoint_local_free(s->local);
     (void)store_free(s->resume_store);
+    (void)fd_close(s->folder_lock);
     (void)store_free(s->store);
     (void)job_free(s->job);
     free(s);

@@ -23,6 +23,8 @@
 typedef struct SessionAssignment {
     const char *job_source; /* names the job's text in errors */
     const char *job_text;
+    const char *submission; /* the job's; of a run without a cluster: one of its own */
+    CheckpointClaim claim;
     int64_t generation; /* 0: the next one after those that the folder shows; with find_resume */
     int rank, world_size;
     const char *resume_uri;  /* manifest; empty: step 0 */
@@ -54,6 +56,8 @@ typedef struct Session {
     GrainWork *work;
     float *gradients;
     CheckpointFacts facts;
+    CheckpointClaim claim;
+    int folder_lock; /* of a run without a cluster */
 
     uint8_t *secret;        /* borrowed; wiped by session_join() */
     Rendezvous *rendezvous; /* rank 0 of several */

@@ -34,6 +34,7 @@ static const char cause_names[CAUSES][20] = {
     [CAUSE_CHECKPOINT_CORRUPT] = "checkpoint-corrupt",
     [CAUSE_NON_FINITE] = "non-finite-loss",
     [CAUSE_BAD_JOB] = "bad-job",
+    [CAUSE_NOT_OWNER] = "not-owner",
     [CAUSE_NUMERICS] = "numerics",
     [CAUSE_DEVICE_FAULT] = "device-fault",
 };
@@ -113,6 +114,8 @@ Cause cause_of_exit(const Job *job, const Report *report, const Rank *rank)
         return CAUSE_RETRY;
     case EXIT_NEVER_RETRY:
         return CAUSE_BAD_JOB;
+    case EXIT_NOT_OWNER:
+        return CAUSE_NOT_OWNER;
     case EXIT_DEVICE_FAULT:
         return CAUSE_DEVICE_FAULT;
     case EXIT_PEER_LOST:

@@ -131,7 +131,7 @@ static void strike_out_checkpoint(const Job *job, Decision *d)
 static bool is_final(const Job *job, const Failure *f, const Decision *d)
 {
     return f->cause == CAUSE_NON_FINITE || f->cause == CAUSE_BAD_JOB ||
-           f->cause == CAUSE_DATA_CORRUPT ||
+           f->cause == CAUSE_NOT_OWNER || f->cause == CAUSE_DATA_CORRUPT ||
            (f->cause == CAUSE_CHECKPOINT_CORRUPT &&
             (!d->put_checkpoints || job->world.resume.adopt));
 }

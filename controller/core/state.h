@@ -282,6 +282,7 @@ typedef enum Cause {
     CAUSE_CHECKPOINT_CORRUPT,
     CAUSE_NON_FINITE,
     CAUSE_BAD_JOB,
+    CAUSE_NOT_OWNER, /* another job has taken the checkpoint folder over */
     CAUSE_NUMERICS,
     CAUSE_DEVICE_FAULT,
     CAUSES,

@@ -29,6 +29,9 @@ static const struct {
     {"non-finite-loss", "The job has stopped. Look at its losses (sdctl job report) and change the "
                         "job or its data; the same step will fail again."},
     {"bad-job", "The job has stopped. Correct the job file and start it again."},
+    {"not-owner",
+     "Another job writes to this one's checkpoint folder; the text names it. Which of the "
+     "two shall go on? Both histories are kept."},
     {"data-corrupt", "The job has stopped. Repair the shard that the evidence names, then start "
                      "the job again."},
     {"checkpoint-corrupt", "A checkpoint did not verify and was struck out. Check the storage "

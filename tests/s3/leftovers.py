@@ -3,6 +3,7 @@
 ended. usage: leftovers.py s3://BUCKET/PREFIX; exits 1 when there is anything."""
 import json
 import os
+import re
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
@@ -15,6 +16,7 @@ def find(client, uri):
     bucket, prefix = s3client.split(uri.rstrip("/") + "/")
     keys = {key[len(prefix):]: size for key, size in client.list(bucket, prefix).items()}
     named = {"metrics.jsonl": None}
+    named.update((key, None) for key in keys if re.fullmatch("owner/[1-9][0-9]{0,5}", key))
     for key in keys:
         folder, _, name = key.rpartition("/")
         if name == "manifest.json":

@@ -212,8 +212,9 @@ class Lab:
         return done.returncode, done.stdout
 
     def train(self, job, fault=None, timeout=300):
-        """One life of the job on one rank without a cluster."""
-        return self.run(os.path.join(BIN, "sdtrainer"), "run", "--job", self.job_file(job), fault=fault,
+        """One life of the job on one rank without a cluster. In S3 nothing tells that the life before is over."""
+        take_over = ["--take-over"] if job["checkpoint"]["uri"].startswith("s3://") else []
+        return self.run(os.path.join(BIN, "sdtrainer"), "run", "--job", self.job_file(job), *take_over, fault=fault,
                         timeout=timeout)
 
     def reference(self, job):

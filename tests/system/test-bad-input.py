@@ -208,7 +208,7 @@ class Damage(LabCase):
                     self.assertIn(word, error_of(text))
 
     def test_checkpoints(self):
-        """A byte of the newest one: it is refused by name; put right, the job goes on."""
+        """A byte of the newest one: it is left aside by name, and the job goes on from the one before."""
         for kind in ("manifest.json", "unet/diffusion_pytorch_model.safetensors", "moments/c000002.bin"):
             with self.subTest(kind):
                 job = self.lab.job("checkpoint-" + os.path.basename(kind).partition(".")[0].replace("_", "-"))
@@ -216,14 +216,11 @@ class Damage(LabCase):
                 self.assertEqual(code, -signal.SIGKILL, text)
                 path = os.path.join(os.path.dirname(self.lab.manifests(job)[-1][0]), kind)
                 flip(path)
-                before = len(self.lab.manifests(job))
-                code, text = self.lab.train(job)
-                self.assertEqual(code, DATA_CORRUPT, text)
-                self.assertIn("/".join(path.split("/")[-3 if "/" in kind else -2:]), text)
-                self.assertEqual(len(self.lab.manifests(job)), before)
-                flip(path)
+                self.assertGreater(len(self.lab.manifests(job)), 1)
                 code, text = self.lab.train(job)
                 self.assertEqual(code, 0, text)
+                self.assertIn("is left aside", text)
+                self.assertIn("/".join(path.split("/")[-3 if "/" in kind else -2:]), text)
                 self.check(job)
 
     def test_another_jobs_checkpoint(self):

@@ -229,10 +229,10 @@ class Outage(LabCase):
         """The manifest of generation 1 is there, rank 0 dies before it hears so; generation 2 saves that step again."""
         self.up(environment=(PACE,))
         job = self.job("twice", 40)
-        rule = self.proxy.add("stall", {"method": "PUT", "path": "step-0000000020-g1-.*/manifest[.]json"}, where="reply", after=0)
+        rule = self.proxy.add("stall", {"method": "PUT", "path": "step-0000000020-o1-g1-.*/manifest[.]json"}, where="reply", after=0)
         self.cluster.submit(job)
         self.proxy.do("wait", rule=rule, timeout=120)
-        until(lambda: [key for key in self.direct.list(self.bucket, "twice/step-0000000020-g1-") if key.endswith("manifest.json")],
+        until(lambda: [key for key in self.direct.list(self.bucket, "twice/step-0000000020-o1-g1-") if key.endswith("manifest.json")],
               "the manifest of generation 1", 60)
         rank0 = next(rank for rank in self.status(job)["world"]["ranks"] if rank["rank"] == 0)
         os.kill(rank0["pid"], signal.SIGKILL)

@@ -57,6 +57,8 @@ const char *exit_code_class(int code)
         return "non-finite";
     case EXIT_NUMERICS:
         return "numerics";
+    case EXIT_NOT_OWNER:
+        return "not-owner";
     default:
         return "exit";
     }

@@ -17,10 +17,11 @@ typedef enum ExitCode {
     EXIT_STORE_UNREACHABLE = 83,
     EXIT_NON_FINITE = 84, /* loss or gradient is not finite; the same on every rank */
     EXIT_NUMERICS = 85,   /* the canned grain's hash differs: this node can't run this job */
+    EXIT_NOT_OWNER = 86,  /* the checkpoint folder is another job's, whom the text names */
 } ExitCode;
 
 /* "done", "retry", "never-retry", "device-fault", "peer-lost", "data-corrupt", "store-unreachable",
- * "non-finite", "numerics"; "signal" for negative values, "exit" for others. */
+ * "non-finite", "numerics", "not-owner"; "signal" for negative values, "exit" for others. */
 const char *exit_code_class(int code);
 
 /* What a failure of data or of a checkpoint's store means, -errno as store.h has it:

@@ -20,7 +20,8 @@ static int folder_of(const char *key, CheckpointName *ret, const char **ret_rest
 
 static bool same_name(const CheckpointName *a, const CheckpointName *b)
 {
-    return a->step == b->step && a->generation == b->generation && a->attempt == b->attempt;
+    return a->step == b->step && a->owner == b->owner && a->generation == b->generation &&
+           a->attempt == b->attempt;
 }
 
 int catalogue_read(Store *store, Catalogue *ret, Error *err)
@@ -82,6 +83,8 @@ static int compare_newest_first(const void *a, const void *b)
     const CatalogueFolder *x = a, *y = b;
     if (x->name.step != y->name.step)
         return x->name.step > y->name.step ? -1 : 1;
+    if (x->name.owner != y->name.owner)
+        return x->name.owner > y->name.owner ? -1 : 1;
     if (x->name.generation != y->name.generation)
         return x->name.generation > y->name.generation ? -1 : 1;
     return x->name.attempt < y->name.attempt ? -1 : x->name.attempt > y->name.attempt;

@@ -24,7 +24,7 @@ typedef struct Catalogue {
 
 int catalogue_read(Store *store, Catalogue *ret, Error *err);
 void catalogue_clear(Catalogue *catalogue);
-/* By step, then generation. */
+/* By step, then owner, then generation. */
 void catalogue_sort_newest_first(Catalogue *catalogue);
 /* NULL when there is no such object. */
 const StoreObject *catalogue_find(const Catalogue *catalogue, const char *key);

@@ -13,6 +13,7 @@
  * and before the metrics').
  */
 #include "trainer/state/checkpoint-metrics.h"
+#include "trainer/state/checkpoint-owner.h"
 
 #include "base/fault.h"
 #include "base/log.h"
@@ -21,6 +22,7 @@
 
 typedef struct Retire {
     Store *store;
+    const CheckpointOwner *owner;
     const Manifest *latest;
     int64_t keep_last, keep_every;
     Catalogue catalogue;
@@ -29,17 +31,18 @@ typedef struct Retire {
     size_t removed;
 } Retire;
 
-/* Has a generation after this one written anything? Then it decides what stays. */
-static bool is_over(const Catalogue *c, int64_t generation)
+/* Has a generation of this owner's after this one written anything? Then it decides what stays. */
+static bool is_over(const Catalogue *c, const CheckpointOwner *owner, int64_t generation)
 {
+    const int64_t number = checkpoint_owner_number(owner);
     for (size_t i = 0; i < c->n_folders; i++)
-        if (c->folders[i].name.generation > generation)
+        if (c->folders[i].name.owner == number && c->folders[i].name.generation > generation)
             return true;
     for (size_t i = 0; i < c->objects.n_objects; i++) {
         CheckpointName name;
         int64_t first;
         if (metrics_key_parse(c->objects.objects[i].key, &name, &first) == 0 &&
-            name.generation > generation)
+            name.owner == number && name.generation > generation)
             return true;
     }
     return false;
@@ -113,6 +116,8 @@ static void decide(Retire *t)
     /* The history's list is bounded: what is older than it is judged by its step alone. */
     for (size_t i = 0; i < t->catalogue.n_folders; i++) {
         const CatalogueFolder *f = &t->catalogue.folders[i];
+        if (!checkpoint_owner_holds(t->owner, f->name.owner))
+            t->keep[i] = true; /* somebody else's, whole or not */
         if (f->has_manifest && (f->name.step > t->latest->name.step ||
                                 (f->name.step < oldest_step && is_kept_step(t, f->name.step))))
             t->keep[i] = true;
@@ -163,7 +168,15 @@ static int remove_segments(Retire *t, const char **keys, Error *err)
     if (!t->kept && metrics_kept_new(&own) < 0)
         return error_set(err, -ENOMEM, "retention: out of memory");
     size_t n = metrics_unlisted(t->kept ?: own, t->store, &t->catalogue, t->latest, t->keep, keys);
-    return remove_keys(t, keys, n, err);
+    size_t n_own = 0;
+    for (size_t i = 0; i < n; i++) {
+        CheckpointName name;
+        int64_t first;
+        if (metrics_key_parse(keys[i], &name, &first) == 0 &&
+            checkpoint_owner_holds(t->owner, name.owner))
+            keys[n_own++] = keys[i];
+    }
+    return remove_keys(t, keys, n_own, err);
 }
 
 static int remove_all(Retire *t, Error *err)
@@ -180,21 +193,25 @@ static int remove_all(Retire *t, Error *err)
     return r < 0 ? r : remove_segments(t, keys, err);
 }
 
-int checkpoint_retire(Store *store, const Manifest *latest, int64_t keep_last, int64_t keep_every,
-                      MetricsKept *kept, size_t *ret_removed, Error *err)
+int checkpoint_retire(Store *store, CheckpointOwner *owner, const Manifest *latest,
+                      int64_t keep_last, int64_t keep_every, MetricsKept *kept,
+                      size_t *ret_removed, Error *err)
 {
     Retire t = {.store = store,
+                .owner = owner,
                 .kept = kept,
                 .latest = latest,
                 .keep_last = CLAMP(keep_last, 2, MANIFEST_COMMITTED_MAX),
                 .keep_every = keep_every};
-    int r = catalogue_read(store, &t.catalogue, err);
+    int r = checkpoint_owner_look(owner, err);
+    if (r == 0)
+        r = catalogue_read(store, &t.catalogue, err);
     if (r < 0)
         return r;
     t.keep = calloc(t.catalogue.n_folders + 1, sizeof(*t.keep));
     if (!t.keep)
         r = error_set(err, -ENOMEM, "retention: out of memory");
-    if (r == 0 && !is_over(&t.catalogue, latest->name.generation)) {
+    if (r == 0 && !is_over(&t.catalogue, owner, latest->name.generation)) {
         decide(&t);
         r = remove_all(&t, err);
     }
@@ -207,29 +224,42 @@ int checkpoint_retire(Store *store, const Manifest *latest, int64_t keep_last, i
 
 /* ---- what is unfinished ---- */
 
-/* Whose an unfinished object is, its key says. A temporary of file:// that is not in a checkpoint's
- * folder (metrics/) does not say it, and goes; another key that is not ours is somebody's own. */
-static bool is_of_us(void *context, const char *key)
+typedef struct Sweeper {
+    const CheckpointOwner *owner;
+    int64_t generation;
+} Sweeper;
+
+/* What the history has begun, under names that only a job's writers use; a folder's key ends in '/'.
+ * All else below the URI is somebody's own. */
+static bool may_sweep(void *context, const char *key)
 {
-    const int64_t generation = *(const int64_t *)context;
+    const Sweeper *s = context;
     CheckpointName name;
-    int64_t first;
+    int64_t number;
     char folder[CHECKPOINT_FOLDER_MAX];
+    if (strncmp(key, ".put-probe-", 11) == 0) /* s3:// asks a server with it */
+        return true;
+    if (strcmp(key, "metrics.jsonl") == 0 || strcmp(key, "metrics/") == 0 ||
+        owner_key_parse(key, &number) == 0)
+        return true;
     (void)snprintf(folder, sizeof(folder), "%.*s", (int)strcspn(key, "/"), key);
-    if (checkpoint_name_parse(folder, &name) < 0 && metrics_key_parse(key, &name, &first) < 0) {
-        const char *slash = strrchr(key, '/');
-        return strncmp(slash ? slash + 1 : key, ".put-", 5) == 0;
-    }
-    return name.generation <= generation;
+    if (checkpoint_name_parse(folder, &name) < 0 && metrics_key_parse(key, &name, &number) < 0)
+        return false;
+    return checkpoint_owner_holds(s->owner, name.owner) &&
+           (name.owner != checkpoint_owner_number(s->owner) || name.generation <= s->generation);
 }
 
-int checkpoint_sweep(Store *store, int64_t generation, size_t *ret_removed, Error *err)
+int checkpoint_sweep(Store *store, CheckpointOwner *owner, int64_t generation, size_t *ret_removed,
+                     Error *err)
 {
+    Sweeper s = {.owner = owner, .generation = generation};
     Catalogue c;
-    int r = catalogue_read(store, &c, err);
+    int r = checkpoint_owner_look(owner, err);
+    if (r == 0)
+        r = catalogue_read(store, &c, err);
     if (r < 0)
         return r;
-    const bool over = is_over(&c, generation);
+    const bool over = is_over(&c, owner, generation);
     catalogue_clear(&c);
-    return over ? 0 : store_sweep(store, 0, is_of_us, &generation, ret_removed, err);
+    return over ? 0 : store_sweep(store, 0, may_sweep, &s, ret_removed, err);
 }

@@ -38,17 +38,18 @@ static void fail(Save *s, int r, const Error *err)
 
 /* ---- agreement ---- */
 
-/* Rank 0, before anybody of this generation writes, and after a save that failed: asks whether the
- * store answers, and has it remove what dead writers left. */
+/* Rank 0: is the folder this job's? Before anybody of this generation writes, and after a save that
+ * failed, that asks also whether the store answers, and has it remove what dead writers left. */
 static int ask_store(CheckpointWriter *w, Error *err)
 {
     Store *store = w->options.store;
     Error said = ERROR_INIT;
     bool puts_if_absent = true;
-    if (w->asked)
-        return 0;
-    int r = checkpoint_sweep(store, w->options.facts.generation, NULL, &said);
-    if (r == -EHOSTUNREACH)
+    int r = writer_own(w, err);
+    if (r < 0 || w->asked)
+        return r;
+    r = checkpoint_sweep(store, w->owner, w->options.facts.generation, NULL, &said);
+    if (r == -EHOSTUNREACH || r == -CHECKPOINT_NOT_OWNER)
         return error_set(err, r, "%s", said.text);
     if (r < 0)
         log_warning("leftovers stay: %s", said.text);
@@ -83,7 +84,10 @@ static int plan_save(CheckpointWriter *w, PutPlan *plan, Error *err)
     if (latest && latest->n_committed > 0)
         memcpy(plan->committed[1], latest->committed[latest->n_committed - 1],
                sizeof(plan->committed[1]));
-    return ask_store(w, err);
+    int r = ask_store(w, err);
+    if (r == 0)
+        plan->name.owner = checkpoint_owner_number(w->owner);
+    return r;
 }
 
 /* What rank 0 says is put into names of folders that are kept and removed. */
@@ -337,6 +341,9 @@ static int write_manifest(Save *s, Error *err)
     r = fault("checkpoint.manifest.before");
     if (r < 0)
         return error_errno(err, r, "cannot write %s", key);
+    r = writer_own(w, err); /* it may have been taken over while the objects went up */
+    if (r < 0)
+        return r;
     r = store_put(w->options.store, key, &(struct iovec){text, strlen(text)}, 1, STORE_IF_ABSENT,
                   err);
     if (r < 0)

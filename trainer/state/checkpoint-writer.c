@@ -47,6 +47,13 @@ static void writer_set_task(CheckpointWriter *w, WriterTask task)
     assert(r == 0);
 }
 
+/* Under the lock: poll has news. */
+static void writer_tell(CheckpointWriter *w)
+{
+    ssize_t n = write(w->event_fd, &(uint64_t){1}, sizeof(uint64_t));
+    assert(n == sizeof(uint64_t)); /* blocks only at 2^64 - 1 */
+}
+
 static void run_save(CheckpointWriter *w)
 {
     CheckpointResult result = {.step = w->snapshot.scalars.step};
@@ -58,8 +65,7 @@ static void run_save(CheckpointWriter *w)
     result.blocked_usec = w->result.blocked_usec;
     w->result = result;
     writer_set_task(w, TASK_NONE);
-    ssize_t n = write(w->event_fd, &(uint64_t){1}, sizeof(uint64_t));
-    assert(n == sizeof(uint64_t)); /* blocks only at 2^64 - 1 */
+    writer_tell(w);
     writer_unlock(w);
 }
 
@@ -86,13 +92,20 @@ static void run_retire(CheckpointWriter *w)
     Error err = ERROR_INIT;
     size_t removed = 0;
     look_at_metrics(w);
-    if (checkpoint_retire(w->options.store, w->latest, w->options.keep_last, w->options.keep_every,
-                          w->kept, &removed, &err) < 0)
+    int r = checkpoint_retire(w->options.store, w->owner, w->latest, w->options.keep_last,
+                              w->options.keep_every, w->kept, &removed, &err);
+    if (r < 0)
         log_warning("old checkpoints stay for now: %s", err.text);
     else if (removed > 0)
         log_info("removed %zu objects of old checkpoints", removed);
 
     writer_lock(w);
+    if (r == -CHECKPOINT_NOT_OWNER) { /* no save needs to fail first */
+        w->result = (CheckpointResult){.phase = CHECKPOINT_FAILED,
+                                       .step = w->latest->name.step,
+                                       .error = err};
+        writer_tell(w);
+    }
     writer_set_task(w, TASK_NONE);
     writer_unlock(w);
 }
@@ -308,6 +321,7 @@ CheckpointWriter *checkpoint_writer_free(CheckpointWriter *w)
     object_table_clear(&w->tables[0]);
     object_table_clear(&w->tables[1]);
     free((char *)(uintptr_t)w->options.unet_config);
+    (void)checkpoint_owner_free(w->owner);
     (void)manifest_free(w->written);
     (void)manifest_free(w->latest);
     (void)metrics_kept_free(w->kept);
@@ -501,6 +515,26 @@ void checkpoint_settle(CheckpointWriter *w, bool committed)
         w->written = manifest_free(w->written);
     }
     writer_unlock(w);
+}
+
+int writer_own(CheckpointWriter *w, Error *err)
+{
+    if (w->owner)
+        return checkpoint_owner_look(w->owner, err);
+    return checkpoint_owner_claim(w->options.store, &w->options.facts, &w->options.claim, w->latest,
+                                  &w->owner, err);
+}
+
+int checkpoint_claim(CheckpointWriter *w, CheckpointOwner **ret, Error *err)
+{
+    assert(w->rank == 0);
+    writer_lock(w);
+    writer_wait_idle(w);
+    writer_unlock(w);
+    int r = writer_own(w, err);
+    if (r == 0 && ret)
+        *ret = w->owner;
+    return r;
 }
 
 int checkpoint_adopt_history(CheckpointWriter *w, const Manifest *manifest, Error *err)

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "trainer/state/checkpoint-metrics.h"
+#include "trainer/state/checkpoint-owner.h"
 
 #include <pthread.h>
 
@@ -59,8 +60,9 @@ struct CheckpointWriter {
     bool said_absent;         /* rank 0: that it cannot put if absent */
     char **texts;             /* [texts_max], owned: what deferred puts point to */
     size_t n_texts, texts_max;
-    Manifest *written; /* rank 0: waits for settle */
-    Manifest *latest;  /* rank 0: the newest committed one: the history */
+    CheckpointOwner *owner; /* rank 0: NULL until the folder is claimed */
+    Manifest *written;      /* rank 0: waits for settle */
+    Manifest *latest;       /* rank 0: the newest committed one: the history */
     MetricsKept *kept;
 
     pthread_t thread;
@@ -79,6 +81,9 @@ static inline RankReport *writer_report(CheckpointWriter *writer, int rank)
 {
     return (RankReport *)((char *)writer->reports + (size_t)rank * writer->report_bytes);
 }
+
+/* Rank 0: claims the folder, or looks whether it is this writer's still. */
+int writer_own(CheckpointWriter *writer, Error *err);
 
 /* Runs in the writer's thread: uploads the snapshot, gathers, writes the manifest. Fills
  * result->uri, hash, digest, or error. */

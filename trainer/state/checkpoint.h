@@ -2,13 +2,15 @@
  * always.
  *
  * A checkpoint is a folder of immutable objects under the job's checkpoint URI:
- *   step-<step, 10 digits>-g<generation>-<attempt, 8 hex digits>/
+ *   owner/<n>                  who writes here; the highest owns it: checkpoint-owner.h
+ *   step-<step, 10 digits>-o<owner>-g<generation>-<attempt, 8 hex digits>/
  *     manifest.json            written last, put-if-absent
  *     unet/config.json, unet/diffusion_pytorch_model*.safetensors (+ index)   as diffusers loads it
  *     unet_ema/...             the same, once the EMA is active
  *     moments/c<chunk, 6 digits>.bin   m then v of one chunk, fp32 little-endian
- *   metrics/metrics-<first>-<last>-g<generation>-<attempt>.jsonl   listed in the manifest of this
- *                              and of later checkpoints of the history, until it is merged with others
+ *   metrics/metrics-<first>-<last>-o<owner>-g<generation>-<attempt>.jsonl   listed in the manifest
+ *                              of this and of later checkpoints of the history, until it is merged
+ *                              with others
  *
  * Life of one save, the same on all ranks: checkpoint_begin() at the same step; the writer's thread
  * uploads, the reports are gathered, rank 0 writes the manifest and tells all; checkpoint_poll()
@@ -30,7 +32,10 @@
 #include "trainer/comm/comm.h"
 #include "trainer/state/train_state.h"
 
+#include <errno.h>
+
 enum {
+    CHECKPOINT_NOT_OWNER = ENOTUNIQ, /* -errno: the folder is another's, whom the text names */
     CHECKPOINT_URI_MAX = 512,
     CHECKPOINT_NUMERICS_MAX = 1024,
     CHECKPOINT_FOLDER_MAX = 64,
@@ -39,6 +44,7 @@ enum {
 /* What a manifest records besides the state; the same on all ranks. */
 typedef struct CheckpointFacts {
     char job[64];
+    char submission[33]; /* of the job; of `sdtrainer run`, one of its own */
     Hash job_identity;
     Hash dataset_digest;
     int64_t order_algorithm;     /* ORDER_ALGORITHM */
@@ -47,6 +53,21 @@ typedef struct CheckpointFacts {
     char numerics[CHECKPOINT_NUMERICS_MAX]; /* canonical JSON */
     Hash canned_grain; /* hash of the canned grain's result under these numerics */
 } CheckpointFacts;
+
+/* From whom a writer may take the folder over. */
+typedef enum OwnerTakes {
+    OWNER_TAKES_NONE,  /* it is free, or this submission's */
+    OWNER_TAKES_ONCE,  /* job start --resume: anybody's, unless this submission had it before */
+    OWNER_TAKES_ALONE, /* that of a `sdtrainer run`, whose lock was free */
+    OWNER_TAKES_ANY,   /* an operator says so: job recover, run --take-over */
+} OwnerTakes;
+
+typedef struct CheckpointClaim {
+    OwnerTakes takes;
+    bool alone; /* this is a `sdtrainer run` */
+} CheckpointClaim;
+
+typedef struct CheckpointOwner CheckpointOwner;
 
 /* Copies on a disk of this node: checkpoint-local.h. */
 typedef struct CheckpointLocal CheckpointLocal;
@@ -81,7 +102,7 @@ size_t manifest_committed(const Manifest *manifest, char (*ret)[CHECKPOINT_FOLDE
  * facts. (job, generation and numerics may differ: the caller decides about the last.) */
 int manifest_check_facts(const Manifest *manifest, const CheckpointFacts *facts, Error *err);
 
-/* Folders that hold a manifest, newest step (then generation) first. Caller frees with
+/* Folders that hold a manifest, newest step (then owner and generation) first. Caller frees with
  * store_list_clear; keys are folders, sizes and times the manifests'. */
 int checkpoint_list(Store *store, StoreList *ret, Error *err);
 
@@ -127,6 +148,7 @@ typedef struct CheckpointOptions {
     const ParameterList *parameters; /* borrowed */
     const char *unet_config;         /* config.json's text (unet_config_format()); copied */
     CheckpointFacts facts;
+    CheckpointClaim claim;
     int64_t keep_last;          /* committed checkpoints that stay, at least 2 */
     int64_t keep_every;         /* and those whose step it divides; 0: none */
     uint64_t weight_file_bytes; /* a weight file is cut before it grows larger; 0: 1 GiB */
@@ -165,6 +187,11 @@ int checkpoint_adopt_history(CheckpointWriter *writer, const Manifest *manifest,
 /* Rank 0: which metrics of the history were missing when somebody last looked (after each commit). */
 void checkpoint_gap(CheckpointWriter *writer, MetricsGap *ret);
 
+/* Rank 0, while nothing is written, after checkpoint_adopt_history(): makes the folder this writer's
+ * before its first save does, or, when it is, looks whether it still is. -CHECKPOINT_NOT_OWNER. *ret
+ * stays the writer's; ret may be NULL. */
+int checkpoint_claim(CheckpointWriter *writer, CheckpointOwner **ret, Error *err);
+
 /* ---- retention; the writer does it by itself ---- */
 
 typedef struct MetricsKept MetricsKept; /* checkpoint-metrics.h */
@@ -172,17 +199,19 @@ typedef struct MetricsKept MetricsKept; /* checkpoint-metrics.h */
 /* Removes what the history that ends with latest does not need; manifests before their objects.
  * Stays: the newest keep_last (at least 2) checkpoints of the history that are whole, every step
  * that keep_every divides, those beyond latest's step with their metrics, and all that belongs to a
- * newer generation. Goes: the rest of the
+ * newer generation or is not of the owner's history. Goes: the rest of the
  * history's checkpoints, those of older or this generation that are not in it (never committed, or
  * struck out), folders without a manifest, metrics that no manifest lists which stays. kept: what it
  * learnt the last time; may be NULL. Nothing goes when a newer generation has written anything. */
-int checkpoint_retire(Store *store, const Manifest *latest, int64_t keep_last, int64_t keep_every,
-                      MetricsKept *kept, size_t *ret_removed, Error *err);
+int checkpoint_retire(Store *store, CheckpointOwner *owner, const Manifest *latest,
+                      int64_t keep_last, int64_t keep_every, MetricsKept *kept,
+                      size_t *ret_removed, Error *err);
 
 /* Removes what writers that died left unfinished (temporaries, multipart uploads), of this and older
- * generations. Nothing goes when a newer generation has written anything. Nobody of this generation
- * may be writing. */
-int checkpoint_sweep(Store *store, int64_t generation, size_t *ret_removed, Error *err);
+ * generations of the owner's history. Nothing goes when a newer generation has written anything.
+ * Nobody of this generation may be writing. */
+int checkpoint_sweep(Store *store, CheckpointOwner *owner, int64_t generation, size_t *ret_removed,
+                     Error *err);
 
 /* All committed metrics of a manifest, one line per step, into `key` (metrics.jsonl), once, at the end.
  * Segments that are lost are a gap, unless the object that is there already has their lines. It is replaced

@@ -131,6 +131,8 @@ int manifest_format(const Manifest *m, char **ret)
     r = r ?: set(root, "v", json_integer(MANIFEST_VERSION));
     r = r ?: set(root, "job", json_string(f->job));
     r = r ?: set(root, "step", json_integer(m->name.step));
+    r = r ?: set(root, "submission", json_string(f->submission));
+    r = r ?: set(root, "owner", json_integer(m->name.owner));
     r = r ?: set(root, "generation", json_integer(m->name.generation));
     r = r ?: set(root, "attempt", json_string(attempt));
     r = r ?: set(root, "digest", hash_json(m->digest));

@@ -16,18 +16,23 @@
 
 void checkpoint_name_format(const CheckpointName *name, char folder[CHECKPOINT_FOLDER_MAX])
 {
-    (void)snprintf(folder, CHECKPOINT_FOLDER_MAX, "step-%010lld-g%lld-%08x", (long long)name->step,
-                   (long long)name->generation, name->attempt);
+    (void)snprintf(folder, CHECKPOINT_FOLDER_MAX, "step-%010lld-o%lld-g%lld-%08x",
+                   (long long)name->step, (long long)name->owner, (long long)name->generation,
+                   name->attempt);
 }
 
 int checkpoint_name_parse(const char *folder, CheckpointName *ret)
 {
-    long long step, generation;
+    long long step, owner, generation;
     unsigned attempt;
-    if (sscanf(folder, "step-%10lld-g%18lld-%8x", &step, &generation, &attempt) != 3 || step < 0 ||
-        generation < 0)
+    if (sscanf(folder, "step-%10lld-o%6lld-g%18lld-%8x", &step, &owner, &generation, &attempt) !=
+            4 ||
+        step < 0 || owner < 0 || generation < 0)
         return -EINVAL;
-    CheckpointName name = {.step = step, .generation = generation, .attempt = attempt};
+    CheckpointName name = {.step = step,
+                           .owner = owner,
+                           .generation = generation,
+                           .attempt = attempt};
     char again[CHECKPOINT_FOLDER_MAX];
     checkpoint_name_format(&name, again);
     if (strcmp(again, folder) != 0)
@@ -39,18 +44,22 @@ int checkpoint_name_parse(const char *folder, CheckpointName *ret)
 void metrics_key_format(const CheckpointName *name, int64_t first, int64_t last,
                         char key[METRICS_KEY_MAX])
 {
-    (void)snprintf(key, METRICS_KEY_MAX, "metrics/metrics-%010lld-%010lld-g%lld-%08x.jsonl",
-                   (long long)first, (long long)last, (long long)name->generation, name->attempt);
+    (void)snprintf(key, METRICS_KEY_MAX, "metrics/metrics-%010lld-%010lld-o%lld-g%lld-%08x.jsonl",
+                   (long long)first, (long long)last, (long long)name->owner,
+                   (long long)name->generation, name->attempt);
 }
 
 int metrics_key_parse(const char *key, CheckpointName *ret_name, int64_t *ret_first)
 {
-    long long first, last, generation;
+    long long first, last, owner, generation;
     unsigned attempt;
-    if (sscanf(key, "metrics/metrics-%10lld-%10lld-g%18lld-%8x", &first, &last, &generation,
-               &attempt) != 4)
+    if (sscanf(key, "metrics/metrics-%10lld-%10lld-o%6lld-g%18lld-%8x", &first, &last, &owner,
+               &generation, &attempt) != 5)
         return -EINVAL;
-    CheckpointName name = {.step = last, .generation = generation, .attempt = attempt};
+    CheckpointName name = {.step = last,
+                           .owner = owner,
+                           .generation = generation,
+                           .attempt = attempt};
     char again[METRICS_KEY_MAX];
     metrics_key_format(&name, first, last, again);
     if (strcmp(again, key) != 0)
@@ -124,6 +133,7 @@ static void *reserve(JsonReader *r, size_t n, size_t size)
 static void read_facts(JsonReader *r, CheckpointFacts *f)
 {
     (void)json_get_text(r, "job", JSON_REQUIRED, f->job, sizeof(f->job)); /* the reader keeps it */
+    (void)json_get_text(r, "submission", JSON_REQUIRED, f->submission, sizeof(f->submission));
     get_hash(r, "job_identity", &f->job_identity);
     get_hash(r, "dataset_digest", &f->dataset_digest);
     (void)json_get_text(r, "numerics", JSON_REQUIRED, f->numerics, sizeof(f->numerics)); /* same */
@@ -423,6 +433,7 @@ static int parse_root(const char *source, json_t *root, Manifest *m, Error *err)
                          source, (long long)version, MANIFEST_VERSION);
 
     get_count(&r, "step", INT64_C(9999999999), &m->name.step);
+    get_count(&r, "owner", 999999, &m->name.owner);
     get_count(&r, "generation", INT64_C(999999999999), &m->name.generation);
     get_hex32(&r, "attempt", &m->name.attempt);
     get_hash(&r, "digest", &m->digest);
@@ -517,12 +528,13 @@ int manifest_read(Store *store, const char *folder, const Hash *expected, Manife
     r = manifest_parse(source, text, n_bytes, &m, err);
     if (r < 0)
         return r;
-    if (m->name.step != name.step || m->name.generation != name.generation ||
-        m->name.attempt != name.attempt)
+    if (m->name.step != name.step || m->name.owner != name.owner ||
+        m->name.generation != name.generation || m->name.attempt != name.attempt)
         return error_set(err, -EBADMSG,
-                         "%s: it is the manifest of step %lld, generation %lld, attempt %08x",
-                         source, (long long)m->name.step, (long long)m->name.generation,
-                         m->name.attempt);
+                         "%s: it is the manifest of step %lld, owner %lld, generation %lld, "
+                         "attempt %08x",
+                         source, (long long)m->name.step, (long long)m->name.owner,
+                         (long long)m->name.generation, m->name.attempt);
     m->hash = hash;
     *ret = TAKE_PTR(m);
     return 0;

@@ -20,13 +20,18 @@ enum {
     METRICS_LEVEL_MAX = 16,
 };
 
-/* Names one attempt at one checkpoint; its folder and its metrics carry all three. */
+/* Names one attempt at one checkpoint; its folder and its metrics carry all four. */
 typedef struct CheckpointName {
-    int64_t step, generation;
+    int64_t step, owner, generation;
     uint32_t attempt;
 } CheckpointName;
 
 void checkpoint_name_format(const CheckpointName *name, char folder[CHECKPOINT_FOLDER_MAX]);
+/* Is b of a later world than a? Of this owner, or of the owner after it. */
+static inline bool checkpoint_name_is_later(const CheckpointName *a, const CheckpointName *b)
+{
+    return b->owner != a->owner ? b->owner > a->owner : b->generation > a->generation;
+}
 /* -EINVAL unless folder is exactly what checkpoint_name_format() writes. */
 int checkpoint_name_parse(const char *folder, CheckpointName *ret);
 
@@ -40,7 +45,7 @@ typedef struct MetricsSegment {
     uint32_t crc;
 } MetricsSegment;
 
-/* "metrics/metrics-<first>-<last>-g<generation>-<attempt>.jsonl" */
+/* "metrics/metrics-<first>-<last>-o<owner>-g<generation>-<attempt>.jsonl" */
 void metrics_key_format(const CheckpointName *name, int64_t first, int64_t last,
                         char key[METRICS_KEY_MAX]);
 /* -EINVAL; ret_name->step is the last step. */

@@ -408,10 +408,10 @@ static void test_orphans(void **state)
 
     life_begin(&l, *state, 2);
     life_resume(&l, &twenty);
-    put_text(&l, "step-0000000040-g1-0000abcd/unet/config.json", "a save cut short");
-    put_text(&l, "step-0000000025-g2-0000abcd/moments/c000000.bin", "one of this generation");
-    put_text(&l, "step-0000000001-g1-0000abcd/manifest.json", "not even a manifest");
-    put_text(&l, "metrics/metrics-0000000021-0000000040-g1-0000abcd.jsonl", "never committed\n");
+    put_text(&l, "step-0000000040-o1-g1-0000abcd/unet/config.json", "a save cut short");
+    put_text(&l, "step-0000000025-o1-g2-0000abcd/moments/c000000.bin", "one of this generation");
+    put_text(&l, "step-0000000001-o1-g1-0000abcd/manifest.json", "not even a manifest");
+    put_text(&l, "metrics/metrics-0000000021-0000000040-o1-g1-0000abcd.jsonl", "never committed\n");
     put_text(&l, "notes.txt", "somebody's own");
     put_text(&l, "step-5/notes.txt", "somebody's own");
     (void)life_commit(&l, 29, 21);
@@ -466,7 +466,7 @@ static void test_newer_generation(void **state)
     checkpoint_writer_free(TAKE_PTR(l.writer));
     size_t before = count_objects(&l, "");
     l.writer = testing_writer(&fixture, l.store, l.comm, 1, 0);
-    put_text(&l, "step-0000000003-g2-0000abcd/moments/c000000.bin", "being written");
+    put_text(&l, "step-0000000003-o1-g2-0000abcd/moments/c000000.bin", "being written");
     for (int64_t step = 4; step <= 6; step++)
         (void)life_commit(&l, step, step);
     assert_kept(&l, "6.1 5.1 4.1 3.1 2.1");

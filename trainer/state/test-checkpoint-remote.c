@@ -240,7 +240,8 @@ static void leave(const char *key)
     *slash = '\0';
     assert_int_equal(folder_make(path, &err), 0);
     *slash = '/';
-    assert_int_equal(file_write(path, "x", 1, 0, &err), 0);
+    if (slash[1]) /* not the folder alone */
+        assert_int_equal(file_write(path, "x", 1, 0, &err), 0);
 }
 
 static bool is_there(const char *key)
@@ -254,27 +255,44 @@ static bool is_there(const char *key)
 static void test_sweep(void **unused)
 {
     (void)unused;
-    static const char *const ours[] = {"step-0000000005-g2-0000abcd/unet/.put-abcdef",
-                                       "step-0000000005-g3-0000abcd/.put-abcdef",
-                                       "metrics/.put-abcdef"};
-    static const char newer[] = "step-0000000005-g4-0000abcd/moments/.put-abcdef";
+    static const char *const ours[] = {
+        "step-0000000005-o1-g2-0000abcd/unet/.put-abcdef",
+        "step-0000000005-o1-g3-0000abcd/.put-abcdef-manifest.json",
+        "metrics/.put-abcdef-metrics-0000000001-0000000005-o1-g3-0000abcd.jsonl",
+        ".put-abcdef-metrics.jsonl", "owner/.put-abcdef-2"};
+    static const char *const others[] = {
+        "step-0000000005-o1-g4-0000abcd/moments/.put-abcdef-c000000.bin",
+        "step-0000000005-o2-g1-0000abcd/.put-abcdef-manifest.json",
+        "metrics/.put-abcdef-metrics-0000000001-0000000005-o1-g4-0000abcd.jsonl",
+        "metrics/.put-abcdef-notes.txt",
+        "metrics/.put-abcdef",
+        ".put-abcdef",
+        "step-5/.put-abcdef",
+        "data/.put-abcdef-manifest.json",
+        "data/empty/"};
+    const char *newer = others[0];
     Life l;
     life_begin(&l, 3);
     Error err = ERROR_INIT;
+    CheckpointOwner *owner;
+    assert_int_equal(checkpoint_claim(l.writer, &owner, &err), 0);
     for (size_t i = 0; i < ELEMENTSOF(ours); i++)
         leave(ours[i]);
-    leave(newer);
-    assert_int_equal(checkpoint_sweep(l.store, 3, NULL, &err), 0);
+    for (size_t i = 0; i < ELEMENTSOF(others); i++)
+        leave(others[i]);
+    assert_int_equal(checkpoint_sweep(l.store, owner, 3, NULL, &err), 0);
     for (size_t i = 0; i < ELEMENTSOF(ours); i++)
         assert_false(is_there(ours[i]));
-    assert_true(is_there(newer));
+    for (size_t i = 0; i < ELEMENTSOF(others); i++)
+        if (!is_there(others[i]))
+            fail_msg("%s is gone", others[i]);
 
     /* Once a newer one has written, nothing goes. */
     leave(ours[0]);
-    leave("step-0000000005-g4-0000abcd/unet/config.json");
-    assert_int_equal(checkpoint_sweep(l.store, 3, NULL, &err), 0);
+    leave("step-0000000005-o1-g4-0000abcd/unet/config.json");
+    assert_int_equal(checkpoint_sweep(l.store, owner, 3, NULL, &err), 0);
     assert_true(is_there(ours[0]));
-    assert_int_equal(checkpoint_sweep(l.store, 4, NULL, &err), 0);
+    assert_int_equal(checkpoint_sweep(l.store, owner, 4, NULL, &err), 0);
     assert_false(is_there(ours[0]) || is_there(newer));
     life_end(&l);
 }

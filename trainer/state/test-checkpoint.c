@@ -299,7 +299,7 @@ static void test_manifest_hash(void **unused)
     assert_int_equal(manifest_read_uri("/x/manifest", NULL, &store, &m, &err), -EINVAL);
     assert_int_equal(manifest_read_uri("/x/manifest.json", NULL, &store, &m, &err), -EINVAL);
     char gone[CHECKPOINT_URI_MAX];
-    (void)snprintf(gone, sizeof(gone), "%s/store/step-0000000009-g1-00000000/manifest.json",
+    (void)snprintf(gone, sizeof(gone), "%s/store/step-0000000009-o1-g1-00000000/manifest.json",
                    folder);
     assert_int_equal(manifest_read_uri(gone, NULL, &store, &m, &err), -ENOENT);
     assert_null(store);
@@ -307,7 +307,7 @@ static void test_manifest_hash(void **unused)
 
     /* A manifest that lies in another checkpoint's folder is not its manifest. */
     char from[256], to[256];
-    (void)snprintf(to, sizeof(to), "%s/store/step-0000000009-g1-00000000", folder);
+    (void)snprintf(to, sizeof(to), "%s/store/step-0000000009-o1-g1-00000000", folder);
     assert_int_equal(folder_make(to, &err), 0);
     (void)snprintf(to, sizeof(to), "%s", gone);
     (void)snprintf(from, sizeof(from), "%s", result->uri + strlen("file://"));
@@ -404,7 +404,7 @@ static void test_manifest_text(void **unused)
         {"hash", NULL, "hash", -EBADMSG},
         {"metrics/0/key", "\"../x\"", "metrics[0].key", -EBADMSG},
         {"committed", "[\"x\"]", "committed", -EBADMSG},
-        {"committed", "[\"step-0000000006-g1-00000000\"]", "committed", -EBADMSG},
+        {"committed", "[\"step-0000000006-o1-g1-00000000\"]", "committed", -EBADMSG},
     };
     SaveCase *c =
         run_save(1, (SaveCase){.step = 5, .ema_active = true, .weight_file_bytes = 50000});

@@ -234,7 +234,7 @@ static void check_tidy(int64_t last_step)
         assert_int_equal(gap.n_steps, 0);
     }
     assert_int_equal(store_list(store, "", 10000, &objects, &err), 0);
-    assert_int_equal(objects.n_objects, n_expected + 1);
+    assert_int_equal(objects.n_objects, n_expected + 2); /* metrics.jsonl, owner/1 */
     store_list_clear(&checkpoints);
     store_list_clear(&objects);
 

@@ -157,6 +157,7 @@ Hash testing_digest(const Fixture *fixture, int64_t step, bool ema_active)
 CheckpointFacts testing_facts(int64_t generation)
 {
     return (CheckpointFacts){.job = "test",
+                             .submission = "00112233445566778899aabbccddeeff",
                              .job_identity = {1, 2},
                              .dataset_digest = {3, 4},
                              .order_algorithm = 1,
