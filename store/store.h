@@ -108,7 +108,8 @@ int store_list(Store *store, const char *prefix, size_t max, StoreList *ret, Err
 void store_list_clear(StoreList *list);
 /* A missing object is success. What was there is gone for good: after a failure of power, too. */
 int store_delete(Store *store, const char *key, Error *err);
-/* Many at once; a failure of power may bring any of them back. Stops at none, unless the store is out of reach; the first failure is returned. */
+/* Many at once; a failure of power may bring any of them back. Stops at none, unless the store is out
+ * of reach; the first failure is returned. */
 int store_delete_many(Store *store, const char *const *keys, size_t n_keys, Error *err);
 /* Removes what writers that died left behind (temporaries and empty folders, unfinished multipart
  * uploads) and that nobody touched for older_than_usec. may_remove, if not NULL, is asked for each

@@ -9,9 +9,9 @@
  *
  * Ownership: saver_new() gives the caller a Saver; borrows the Session.
  * Units:     steps that are done.
- * Errors:    -ESTALE the world is over (refused); -CHECKPOINT_NOT_OWNER the folder is another's; -EPIPE the daemon is gone; a save that must be
- *            there and failed three times: its store's error. A periodic save that fails is
- *            logged and told (saver_trouble()).
+ * Errors:    -ESTALE the world is over (refused); -CHECKPOINT_NOT_OWNER the folder is another's;
+ *            -EPIPE the daemon is gone; a save that must be there and failed three times: its
+ *            store's error. A periodic save that fails is logged and told (saver_trouble()).
  * Threads:   the training thread.
  */
 #pragma once

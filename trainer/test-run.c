@@ -335,8 +335,8 @@ static void says_what_is_wrong(void **unused)
     refuses(seed, &resume, EXIT_NEVER_RETRY, "job identity");
     resume.hash.low ^= 1;
     refuses(text, &resume, EXIT_DATA_CORRUPT, "manifest.json");
-    (void)snprintf(resume.uri, sizeof(resume.uri), "%s/step-0000000009-o1-g1-00000000/manifest.json",
-                   files.folder);
+    (void)snprintf(resume.uri, sizeof(resume.uri),
+                   "%s/step-0000000009-o1-g1-00000000/manifest.json", files.folder);
     refuses(text, &resume, EXIT_DATA_CORRUPT, "step-0000000009-o1-g1-00000000");
 }
 
