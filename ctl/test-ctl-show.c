@@ -375,7 +375,7 @@ static void put_checkpoint(CtlLab *lab, const char *job)
     }
     json_t *root =
         json_pack("{s:i, s:o, s:o, s:[s,s]}", "v", 2, "objects", objects, "metrics", segments,
-                  "committed", "step-0000000000-g1-00000000", "step-0000000015-g1-00000000");
+                  "committed", "step-0000000000-o1-g1-00000000", "step-0000000015-o1-g1-00000000");
     char *text = json_dumps(root, 0), path[400];
     json_decref(root);
     (void)snprintf(path, sizeof(path), "%smanifest.json", step);

@@ -324,6 +324,13 @@ static int put(Store *store, const char *key, const struct iovec *parts, size_t 
     FarStore *f = (FarStore *)store;
     if (!(flags & STORE_DEFER)) {
         int r = refuse(store, key, err);
+        if (r == 0 && (flags & STORE_IF_ABSENT) && atomic_load(&far->no_if_absent)) {
+            uint64_t n; /* looks, then puts: another may do so in between */
+            Error none = ERROR_INIT;
+            if (store_head(f->inner, key, &n, &none) == 0)
+                return error_set(err, -EEXIST, "%s/%s exists already", store->uri, key);
+            flags &= ~(unsigned)STORE_IF_ABSENT;
+        }
         return r < 0 ? r : store_put(f->inner, key, parts, n_parts, flags, err);
     }
     must(f->n_deferred < DEFERRED_MAX, "too many deferred puts");

@@ -154,7 +154,8 @@ static uint64_t key_hash(const char *key) { return hash64_bytes(key, strlen(key)
 
 static bool same_name(const CheckpointName *a, const CheckpointName *b)
 {
-    return a->step == b->step && a->generation == b->generation && a->attempt == b->attempt;
+    return a->step == b->step && a->owner == b->owner && a->generation == b->generation &&
+           a->attempt == b->attempt;
 }
 
 static int read_kept(MetricsKept *k, Store *store, const CheckpointName *name, Error *err)

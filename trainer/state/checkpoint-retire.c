@@ -194,8 +194,8 @@ static int remove_all(Retire *t, Error *err)
 }
 
 int checkpoint_retire(Store *store, CheckpointOwner *owner, const Manifest *latest,
-                      int64_t keep_last, int64_t keep_every, MetricsKept *kept,
-                      size_t *ret_removed, Error *err)
+                      int64_t keep_last, int64_t keep_every, MetricsKept *kept, size_t *ret_removed,
+                      Error *err)
 {
     Retire t = {.store = store,
                 .owner = owner,

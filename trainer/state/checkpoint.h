@@ -204,8 +204,8 @@ typedef struct MetricsKept MetricsKept; /* checkpoint-metrics.h */
  * struck out), folders without a manifest, metrics that no manifest lists which stays. kept: what it
  * learnt the last time; may be NULL. Nothing goes when a newer generation has written anything. */
 int checkpoint_retire(Store *store, CheckpointOwner *owner, const Manifest *latest,
-                      int64_t keep_last, int64_t keep_every, MetricsKept *kept,
-                      size_t *ret_removed, Error *err);
+                      int64_t keep_last, int64_t keep_every, MetricsKept *kept, size_t *ret_removed,
+                      Error *err);
 
 /* Removes what writers that died left unfinished (temporaries, multipart uploads), of this and older
  * generations of the owner's history. Nothing goes when a newer generation has written anything.
