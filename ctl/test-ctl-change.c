@@ -199,6 +199,22 @@ static void checkpoints_of_another_are_not_taken(void **state)
                      0);
     _cleanup_free_ char *text = ctl_get(lab, KEY_SPECS, "third");
     assert_contains(text, "step-0000000010-o1-g1-00000000/manifest.json");
+
+    /* One who has saved nothing yet has claimed it all the same. */
+    ctl_write(lab, "saved/fourth/owner/1",
+              "{\"v\": 1, \"submission\": \"00112233445566778899aabbccddeeff\","
+              " \"claim\": \"00112233445566778899aabbccddeeff\", \"alone\": false,"
+              " \"job\": \"else\\nwhere\", \"host\": \"n1\", \"pid\": 7, \"generation\": 3,"
+              " \"job_identity\": \"00112233445566778899aabbccddeeff\","
+              " \"dataset_digest\": \"00112233445566778899aabbccddeeff\", \"claimed_usec\": 0}");
+    write_job(lab, "fourth", NULL, NULL);
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
+    assert_contains(lab->err,
+                    "belongs to job else?where of submission 00112233 (on n1, process 7, "
+                    "generation 3, since 1970-01-01 00:00:00 UTC), which has saved nothing yet");
+    ctl_write(lab, "saved/fourth/owner/2", "{");
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
+    assert_contains(lab->err, "belongs to somebody (owner/2 cannot be read)");
 }
 
 static void resize_stop_delete_change_what_is_desired(void **state)

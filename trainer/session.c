@@ -19,6 +19,23 @@ enum {
     PREFETCH_BYTES = 256 << 20,
 };
 
+/* The job's own folder by another path, a link or another mount, is known by the manifest: it lies in
+ * both. */
+static int look_for_alias(Session *s, const char *resume_uri, Error *err)
+{
+    _cleanup_free_ char *folder = strdup(resume_uri);
+    if (!folder)
+        return error_set(err, -ENOMEM, "out of memory");
+    *strrchr(folder, '/') = '\0'; /* manifest_read_uri() has seen both */
+    const char *name = strrchr(folder, '/') + 1;
+    const Hash hash = manifest_hash(s->resume);
+    _cleanup_(manifest_freep) Manifest *same = NULL;
+    Error why = ERROR_INIT;
+    int r = manifest_read(s->store, name, &hash, &same, &why);
+    s->resumes_own = r == 0;
+    return r == 0 || r == -ENOENT || r == -EBADMSG ? 0 : error_set(err, r, "%s", why.text);
+}
+
 static int open_resume(Session *s, const SessionAssignment *a, ExitCode *ret_exit, Error *err)
 {
     const char *local_dir = s->job->checkpoint.local_dir;
@@ -36,6 +53,11 @@ static int open_resume(Session *s, const SessionAssignment *a, ExitCode *ret_exi
         return 0;
 
     r = manifest_read_uri(a->resume_uri, a->resume_hash, &s->resume_store, &s->resume, err);
+    if (r == 0) {
+        s->resumes_own = strcmp(store_uri(s->resume_store), store_uri(s->store)) == 0;
+        if (!s->resumes_own)
+            r = look_for_alias(s, a->resume_uri, err);
+    }
     if (r < 0)
         *ret_exit = exit_code_of_store(r);
     return r;
@@ -92,15 +114,13 @@ static int find_resume(Session *s, ExitCode *ret_exit, Error *err)
         *ret_exit = exit_code_of_store(r);
         return r;
     }
+    s->resumes_own = true;
     if (s->generation == 0)
         s->facts.generation = s->generation = checkpoint_search_generation(s->search) + 1;
     return 0;
 }
 
-bool session_resumes_own(const Session *s)
-{
-    return s->resume && strcmp(store_uri(s->resume_store), store_uri(s->store)) == 0;
-}
+bool session_resumes_own(const Session *s) { return s->resume && s->resumes_own; }
 
 /* The network's config, as far as the data can take it. */
 static int open_config(Session *s, ExitCode *ret_exit, Error *err)

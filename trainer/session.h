@@ -45,6 +45,7 @@ typedef struct Session {
     Store *store;             /* of checkpoint.uri */
     CheckpointLocal *local;   /* this node's copies of what lies there; NULL: none are kept */
     Manifest *resume;         /* NULL: step 0 of a fresh job */
+    bool resumes_own;         /* it lies where this job saves, by whatever path */
     Store *resume_store;      /* where it lies; another one when a moved history is adopted */
     CheckpointSearch *search; /* that found it; NULL: it was told */
     size_t n_left_aside;      /* by the search, and said */

@@ -127,6 +127,23 @@ class Owner(LabCase):
         other.wait(heir, "failed")
         self.assertIn("sdtrainer run of job run", until(lambda: other.status(heir)["reason"], "the reason"))
 
+    def test_history_by_another_path(self):
+        """--resume names a manifest of the job's own folder by another path: it is the same history, with all its metrics."""
+        cluster = self.up()
+        job = self.lab.job("first")
+        cluster.fault("node1", GATE % 90)
+        cluster.submit(job)
+        pid = self.lab.stopped()
+        cluster.ctl("job", "stop", job["name"])
+        cluster.wait(job, "stopping")
+        go_on(pid)
+        cluster.wait(job, "stopped")
+        link = job["checkpoint"]["uri"] + "-link"
+        os.symlink(job["checkpoint"]["uri"], link)
+        second = dict(self.at(job, link), name="second")
+        cluster.submit(second, "--resume", cluster.status(job)["checkpoint"]["uri"])
+        self.check_same(cluster.finish(second), self.reference, "by another path")
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
