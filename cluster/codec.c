@@ -196,6 +196,17 @@ int codec_decode(const char *source, const char *text, size_t n_bytes, const Fie
 
 static int encode_fields(json_t *object, const Field *fields, size_t n_fields, const char *record);
 
+static bool have_same_identity(const char *fields, const json_t *a, const json_t *b)
+{
+    while (*fields) {
+        size_t n = strcspn(fields, " ");
+        if (!json_equal(json_object_getn(a, fields, n), json_object_getn(b, fields, n)))
+            return false;
+        fields += n + (fields[n] == ' ');
+    }
+    return true;
+}
+
 /* The old element that has the same identity, to write over; a new object otherwise. */
 static json_t *element_to_write(const Field *f, json_t *old_array, const char *element)
 {
@@ -208,7 +219,7 @@ static json_t *element_to_write(const Field *f, json_t *old_array, const char *e
     size_t i;
     json_t *old;
     json_array_foreach (old_array, i, old)
-        if (json_equal(json_object_get(old, f->identity), json_object_get(probe, f->identity)))
+        if (have_same_identity(f->identity, old, probe))
             return json_copy(old);
     return json_object();
 }

@@ -43,8 +43,8 @@ struct Field {
     const Field *fields;
     size_t n_fields;
     size_t element_bytes, count_offset;
-    const char
-        *identity; /* LIST, ARRAY: the field that tells elements apart when old text is kept */
+    const char *identity; /* LIST, ARRAY: the fields, with blanks between, that tell elements apart
+                             when old text is kept */
 };
 
 int codec_decode(const char *source, const char *text, size_t n_bytes, const Field *fields,

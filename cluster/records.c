@@ -67,6 +67,7 @@ _Static_assert(sizeof(NodeState) == sizeof(int), "FIELD_CHOICE writes an int");
 static const char *const node_state[] = {"up", "left"};
 static const char *const node_verdict[] = {"healthy", "suspect", "drain", "isolate"};
 static const char *const cordon_mode[] = {"none", "cordon", "drain", "quarantine"};
+static const char *const cordon_owner[] = {"operator", "machine", "job"};
 static const char *const desired_state[] = {"running", "stopped", "deleted"};
 static const char *const resume_find[] = {"no", "any", "must"};
 static const char *const rank_state[] = {"starting", "ready", "running", "exited"};
@@ -144,15 +145,22 @@ static const Field health_fields[] = {
              probe_fields, RECORD_PROBES_MAX, "name"),
 };
 
+static const Field cause_fields[] = {
+    CHOICE(CordonCause, "owner", owner, NEEDED, cordon_owner),
+    TEXT(CordonCause, "job", job, MAYBE),
+    TEXT(CordonCause, "submission", submission, MAYBE),
+    TEXT(CordonCause, "machine_id", machine_id, MAYBE),
+    CHOICE(CordonCause, "mode", mode, NEEDED, cordon_mode),
+    TEXT(CordonCause, "reason", reason, MAYBE),
+    INT64(CordonCause, "since_usec", since_usec, MAYBE),
+    INT64(CordonCause, "until_usec", until_usec, MAYBE),
+    INT(CordonCause, "strikes", strikes, MAYBE, 0, INT32_MAX),
+};
+
 static const Field cordon_fields[] = {
     TEXT(CordonRecord, "node", node, NEEDED),
-    CHOICE(CordonRecord, "mode", mode, NEEDED, cordon_mode),
-    TEXT(CordonRecord, "reason", reason, MAYBE),
-    TEXT(CordonRecord, "job", job, MAYBE),
-    INT64(CordonRecord, "since_usec", since_usec, MAYBE),
-    INT64(CordonRecord, "until_usec", until_usec, MAYBE),
-    INT(CordonRecord, "strikes", strikes, MAYBE, 0, INT32_MAX),
-    TEXT(CordonRecord, "machine_id", machine_id, MAYBE),
+    ELEMENTS(CordonRecord, FIELD_ARRAY, "causes", causes, n_causes, NEEDED, CordonCause,
+             cause_fields, RECORD_CAUSES_MAX, "owner job machine_id"),
 };
 
 static const Field spec_fields[] = {
@@ -355,6 +363,7 @@ static const Field request_fields[] = {
     TEXT(RequestRecord, "kind", kind, NEEDED),
     TEXT(RequestRecord, "target", target, MAYBE),
     TEXT(RequestRecord, "submission", submission, MAYBE),
+    TEXT(RequestRecord, "machine_id", machine_id, MAYBE),
     TEXT(RequestRecord, "answer", answer, MAYBE),
     INT64(RequestRecord, "at_usec", at_usec, MAYBE),
     OBJECT(RequestRecord, "commit", commit, MAYBE, commit_fields),

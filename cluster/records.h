@@ -32,6 +32,7 @@ enum {
     RECORD_INCIDENT_MAX = 95, /* "<job>-<generation>" */
     RECORD_PAST_WORLDS_MAX = 64,
     RECORD_PROBES_MAX = 16,
+    RECORD_CAUSES_MAX = 12,     /* that hold one node back */
     RECORD_DELIVERIES_MAX = 12, /* sinks that an alert remembers */
     SUBMISSION_BYTES = 33,      /* a submission's id: 32 hex digits and the end */
     SINK_NAME_MAX = 31,
@@ -97,19 +98,36 @@ typedef struct HealthRecord {
     size_t n_probes;
 } HealthRecord;
 
-/* ---- cordons/<node> ---- */
+/* ---- cordons/<node>: sdctl and the leader, each its own causes; questions of it: cordon.h ----
+ *
+ * What holds a node back is a set of causes, told apart by owner, job and machine. Each has a reason
+ * and an end of its own, and ends alone. Who writes changes the causes that are its business in what
+ * it has read, under a guard on that revision, and puts the others back as they were. The record is
+ * removed with the last one. */
 
 typedef enum CordonMode { CORDON_NONE, CORDON_CORDON, CORDON_DRAIN, CORDON_QUARANTINE } CordonMode;
 
-typedef struct CordonRecord {
-    char node[NODE_NAME_MAX + 1];
-    CordonMode mode;
+typedef enum CordonOwner {
+    CORDON_OPERATOR, /* sdctl node cordon|drain: of whichever machine has the name */
+    CORDON_MACHINE,  /* the leader: strikes, a verdict, a slot that is lost */
+    CORDON_JOB, /* the leader: one job refuses the machine (numerics), while there is that job */
+} CordonOwner;
+
+typedef struct CordonCause {
+    CordonOwner owner;
+    char job[RECORD_JOB_MAX + 1];      /* CORDON_JOB */
+    char submission[SUBMISSION_BYTES]; /* of that job */
+    char machine_id[33]; /* whatever the node is called; empty: whichever has that name */
+    CordonMode mode;     /* none: strikes alone */
     char reason[RECORD_TEXT_MAX + 1];
-    char job[RECORD_JOB_MAX + 1];    /* refused for this job alone (numerics); empty: for all */
     uint64_t since_usec, until_usec; /* until 0: until somebody uncordons */
     int strikes;
-    char machine_id[33]; /* a quarantine is of the machine, whatever the node is called; empty: of
-                            whichever has that name */
+} CordonCause;
+
+typedef struct CordonRecord {
+    char node[NODE_NAME_MAX + 1];
+    CordonCause causes[RECORD_CAUSES_MAX];
+    size_t n_causes;
 } CordonRecord;
 
 /* ---- specs/<job>: the job file, verbatim in "spec"; desired/<job> ---- */
@@ -402,7 +420,9 @@ typedef struct RequestRecord {
                         "clear": it forgets what only a reset would cure, and then checks */
     char target[64];                   /* job, node or sink; of a sink, empty: all */
     char submission[SUBMISSION_BYTES]; /* of the job that is meant; empty: whichever has the name */
-    char answer[RECORD_TEXT_MAX + 1];  /* empty: not answered yet */
+    char machine_id
+        [33]; /* of a node: it answers only if it is this machine; empty: whichever it is */
+    char answer[RECORD_TEXT_MAX + 1]; /* empty: not answered yet */
     uint64_t at_usec;
     Delivery deliveries[RECORD_DELIVERIES_MAX]; /* of "alerts-test", with the answer */
     size_t n_deliveries;

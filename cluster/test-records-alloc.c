@@ -114,8 +114,9 @@ static void nodes_and_what_happens_to_them(_unused_ void **state)
                  "\"version\":\"0.1\",\"state\":\"up\",\"verdict\":\"suspect\",\"evidence\":"
                  "\"some evidence of some length\",\"later\":\"kept\"}");
     ASSERT_SWEEP(cordon_record,
-                 "{\"v\":2,\"node\":\"node1\",\"mode\":\"quarantine\",\"reason\":\"five strikes\","
-                 "\"strikes\":5,\"later\":\"kept\"}");
+                 "{\"v\":2,\"node\":\"node1\",\"causes\":[{\"owner\":\"machine\",\"mode\":"
+                 "\"quarantine\",\"reason\":\"five strikes\",\"strikes\":5,\"later\":\"kept\"},"
+                 "{\"owner\":\"operator\",\"mode\":\"cordon\"}],\"later\":\"kept\"}");
     ASSERT_SWEEP(incident_record,
                  "{\"v\":2,\"id\":\"a-3\",\"state\":\"open\",\"job\":\"a\",\"cause\":"
                  "\"trainer-died\",\"node\":\"node1\",\"rank\":2,\"generation\":3,\"evidence\":"

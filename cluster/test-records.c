@@ -171,13 +171,16 @@ static void every_record_survives_a_round_trip(void **state)
                        .log_dir = "/var/log/sdtrain"};
     ASSERT_ROUND_TRIP(NodeRecord, node_record, &node);
     CordonRecord cordon = {.node = "n1",
-                           .machine_id = "0123456789abcdef0123456789abcdef",
-                           .mode = CORDON_QUARANTINE,
-                           .reason = "r",
-                           .job = "a",
-                           .since_usec = 1,
-                           .until_usec = 2,
-                           .strikes = 3};
+                           .n_causes = 2,
+                           .causes = {{.owner = CORDON_JOB,
+                                       .machine_id = "0123456789abcdef0123456789abcdef",
+                                       .mode = CORDON_QUARANTINE,
+                                       .reason = "r",
+                                       .job = "a",
+                                       .since_usec = 1,
+                                       .until_usec = 2,
+                                       .strikes = 3},
+                                      {.owner = CORDON_OPERATOR, .mode = CORDON_DRAIN}}};
     ASSERT_ROUND_TRIP(CordonRecord, cordon_record, &cordon);
     char job_text[] = "{\n \"name\": \"a\" }\n";
     SpecRecord spec = {.spec = job_text,

@@ -77,7 +77,7 @@ static void put_cordons(Draft *draft, const Decision *d)
         const CordonRecord *cordon = &d->cordons[i];
         guard(draft, KEY_CORDONS, cordon->node, d->cordon_revisions[i]);
         const char *key = key_for(draft, KEY_CORDONS, cordon->node);
-        if (cordon->mode == CORDON_NONE && cordon->strikes == 0) {
+        if (cordon->n_causes == 0) {
             add_op(draft, ETCD_DELETE, key, NULL);
             continue;
         }

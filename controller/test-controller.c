@@ -456,7 +456,7 @@ static void every_guard_is_compared(void **state)
     bad[2].phase_revision = 77;
     bad[3].desired_revision = 77;
     bad[4].checkpoints_revision = 77;
-    bad[5].n_cordons = 1;
+    bad[5].n_cordons = bad[5].cordons[0].n_causes = 1;
     (void)snprintf(bad[5].cordons[0].node, sizeof(bad[5].cordons[0].node), "n1");
     bad[5].cordon_revisions[0] = 77;
 

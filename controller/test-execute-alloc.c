@@ -90,7 +90,11 @@ static Decision a_decision(int64_t term)
                   .phase = {.phase = PHASE_RECOVERING, .generation = 1, .reason = "node lost"},
                   .incident = {.id = "a-1", .job = "a", .cause = "node-lost", .rank = -1},
                   .n_cordons = 1,
-                  .cordons = {{.node = "node2", .mode = CORDON_QUARANTINE, .reason = "strikes"}}};
+                  .cordons = {{.node = "node2",
+                               .n_causes = 1,
+                               .causes = {{.owner = CORDON_MACHINE,
+                                           .mode = CORDON_QUARANTINE,
+                                           .reason = "strikes"}}}}};
     return d;
 }
 

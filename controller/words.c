@@ -64,15 +64,23 @@ static void say_incident(const Speaker *s, const IncidentRecord *i)
         say_resolved(s, i);
 }
 
-static void say_cordon(const Speaker *s, const CordonRecord *c)
+static void say_cordon(const Speaker *s, const CordonRecord *record, int changed)
 {
     static const char *const words[] = {"strike against", "cordoned", "to be drained",
                                         "quarantined"};
-    if (c->mode == CORDON_NONE && c->strikes == 0)
-        say(s, LOG_LEVEL_INFO, MESSAGE_NODE_JUDGED, "uncordoned NODE=%s", c->node);
+    const CordonCause *c = changed >= 0 ? &record->causes[changed] : NULL;
+    if (!c && record->n_causes == 0)
+        say(s, LOG_LEVEL_INFO, MESSAGE_NODE_JUDGED, "uncordoned NODE=%s", record->node);
+    else if (!c)
+        say(s, LOG_LEVEL_INFO, MESSAGE_NODE_JUDGED,
+            "one cause against %s has ended, %zu remain NODE=%s", record->node, record->n_causes,
+            record->node);
+    else if (c->owner == CORDON_JOB)
+        say(s, LOG_LEVEL_WARNING, MESSAGE_NODE_JUDGED, "%s %s for one job: %s NODE=%s JOB=%s",
+            words[c->mode], record->node, c->reason, record->node, c->job);
     else
         say(s, LOG_LEVEL_WARNING, MESSAGE_NODE_JUDGED, "%s %s: %s NODE=%s STRIKES=%d",
-            words[c->mode], c->node, c->reason, c->node, c->strikes);
+            words[c->mode], record->node, c->reason, record->node, c->strikes);
 }
 
 /* "world 3 runs on n1 (slots 0-7), n2 (slots 0-3)"; as many as a line holds. */
@@ -122,7 +130,7 @@ void words_of_decision(const Decision *d, WordsHandler handler, void *userdata)
     if (d->put_incident)
         say_incident(&s, &d->incident);
     for (int i = 0; i < d->n_cordons; i++)
-        say_cordon(&s, &d->cordons[i]);
+        say_cordon(&s, &d->cordons[i], d->cordon_changed[i]);
     if (d->put_checkpoints && strcmp(d->incident.cause, "checkpoint-corrupt") == 0)
         say(&s, LOG_LEVEL_WARNING, NULL, "a checkpoint that does not verify is struck out JOB=%s",
             d->job);

@@ -39,7 +39,7 @@ int client_txn(Client *client, const EtcdCompare *compares, size_t n_compares, c
                size_t n_ops, bool *ret_done, Error *err);
 
 /* Writes a new request of that kind to that target; *ret has its id, to wait for the answer by. The caller
- * sets ret->submission where a job is meant. */
+ * sets ret->submission where a job is meant, ret->machine_id where one machine alone may answer. */
 int client_request(Client *client, const char *kind, const char *target, RequestRecord *ret,
                    Error *err);
 

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "cluster/codec.h"
+#include "cluster/cordon.h"
 #include "ctl/print.h"
 
 #include <stdarg.h>
@@ -100,18 +101,25 @@ static void judge_records(const Model *m, Judgement *j)
 
 /* ---- nodes ---- */
 
-static void judge_quarantine(const CordonRecord *c, Judgement *j)
+static void judge_quarantine(const Model *m, const char *name, const CordonCause *c, Judgement *j)
 {
     char until[TIME_TEXT_BYTES];
-    add_wrong(j, "node %s is in quarantine: %s", c->node, c->reason);
-    if (*c->job)
-        advise(j, "job %s alone avoids it; sdctl node uncordon %s lets it try again", c->job,
-               c->node);
+    const NodeRecord *node = model_node(m, name);
+    if (node && !cause_is_of(c, node->machine_id)) {
+        add_wrong(j, "machine %s, which was node %s, is in quarantine: %s", c->machine_id, name,
+                  c->reason);
+        advise(j, "another machine has the name; it stays out under any other, until sdctl node "
+                  "uncordon of that name, or --force of this one");
+        return;
+    }
+    add_wrong(j, "node %s is in quarantine: %s", name, c->reason);
+    if (c->owner == CORDON_JOB)
+        advise(j, "job %s alone avoids it; sdctl node uncordon %s lets it try again", c->job, name);
     else if (c->until_usec)
         advise(j, "it ends at %s; sooner with sdctl node uncordon %s",
-               date_text(c->until_usec, until), c->node);
+               date_text(c->until_usec, until), name);
     else
-        advise(j, "repair it, then sdctl node uncordon %s", c->node);
+        advise(j, "repair it, then sdctl node uncordon %s", name);
 }
 
 static void judge_nodes(const Model *m, Judgement *j)
@@ -145,8 +153,9 @@ static void judge_nodes(const Model *m, Judgement *j)
         }
     }
     for (size_t i = 0; i < m->n_cordons; i++)
-        if (m->cordons[i].mode == CORDON_QUARANTINE)
-            judge_quarantine(&m->cordons[i], j);
+        for (size_t k = 0; k < m->cordons[i].n_causes; k++)
+            if (m->cordons[i].causes[k].mode == CORDON_QUARANTINE)
+                judge_quarantine(m, m->cordons[i].node, &m->cordons[i].causes[k], j);
 }
 
 /* A node that was lost and has not come back is in no record but its incident's; after a day it is

@@ -17,9 +17,8 @@ static Slots count_slots(const Model *m)
     Slots s = {0};
     for (size_t i = 0; i < m->n_nodes; i++) {
         const NodeRecord *n = &m->nodes[i];
-        const CordonRecord *c = model_cordon(m, n->name);
-        bool open = n->state == NODE_UP && n->verdict <= NODE_SUSPECT &&
-                    !(c && c->mode != CORDON_NONE && !*c->job);
+        bool open =
+            n->state == NODE_UP && n->verdict <= NODE_SUSPECT && !model_cause(m, n->name, NULL);
         s.total += n->n_slots;
         uint64_t used = 0;
         for (size_t j = 0; j < m->n_jobs; j++)
@@ -60,14 +59,16 @@ static json_t *closed_json(const Model *m)
 {
     json_t *closed = json_array();
     for (size_t i = 0; i < m->n_cordons; i++) {
-        const CordonRecord *c = &m->cordons[i];
+        const char *node = m->cordons[i].node;
+        const CordonCause *c = model_cause(m, node, NULL);
+        if (!c)
+            continue;
         const char *how = c->mode == CORDON_QUARANTINE ? "in quarantine"
                           : c->mode == CORDON_CORDON   ? "cordoned"
-                          : has_ranks(m, c->node)      ? "being drained"
+                          : has_ranks(m, node)         ? "being drained"
                                                        : "drained";
-        if (c->mode != CORDON_NONE)
-            json_array_append_new(closed, json_pack("{s:s, s:s, s:s}", "node", c->node, "how", how,
-                                                    "reason", c->reason));
+        json_array_append_new(closed, json_pack("{s:s, s:s, s:s}", "node", node, "how", how,
+                                                "reason", c->reason));
     }
     return closed;
 }

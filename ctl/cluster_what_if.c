@@ -3,6 +3,7 @@
  * the cluster. Nothing is written. The core has the default settings, since records do not hold
  * those of the controllers. */
 #include "base/clock.h"
+#include "cluster/cordon.h"
 #include "cluster/keys.h"
 #include "controller/feed.h"
 #include "controller/journal.h"
@@ -105,19 +106,32 @@ static int lose(Trial *t, const char *node)
     return found ? 0 : -ENOENT;
 }
 
+static const EtcdKeyValue *find_record(const Trial *t, const char *key)
+{
+    for (size_t i = 0; i < t->records->n_kvs; i++)
+        if (strcmp(t->records->kvs[i].key, key) == 0)
+            return &t->records->kvs[i];
+    return NULL;
+}
+
 static int close_node(Trial *t, const char *node, CordonMode mode)
 {
     char key[KEY_MAX];
     Event event = {.kind = EVENT_CORDON, .revision = t->records->revision + 1, .more = true};
-    CordonRecord cordon = {.mode = mode, .since_usec = t->begin_real_usec};
-    (void)key_of(t->cluster, KEY_NODES, node, key);
-    size_t i = 0;
-    while (i < t->records->n_kvs && strcmp(t->records->kvs[i].key, key) != 0)
-        i++;
-    if (i == t->records->n_kvs)
+    CordonRecord cordon = {0};
+    const CordonCause cause = {.owner = CORDON_OPERATOR,
+                               .mode = mode,
+                               .reason = "what if",
+                               .since_usec = t->begin_real_usec};
+    Error ignored = ERROR_INIT; /* what cannot be read holds nothing back in the core either */
+    const EtcdKeyValue *kv = find_record(t, key_of(t->cluster, KEY_NODES, node, key));
+    if (!kv)
         return -ENOENT;
+    kv = find_record(t, key_of(t->cluster, KEY_CORDONS, node, key));
+    if (kv)
+        (void)cordon_record_decode(key, kv->value, kv->n_value, &cordon, &ignored);
     (void)snprintf(cordon.node, sizeof(cordon.node), "%s", node);
-    (void)snprintf(cordon.reason, sizeof(cordon.reason), "what if");
+    (void)cordon_set(&cordon, &cause);
     (void)snprintf(event.name, sizeof(event.name), "%s", node);
     event.cordon = &cordon;
     step(t, &event);

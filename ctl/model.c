@@ -1,6 +1,9 @@
 /* model.c - see model.h. */
 #include "ctl/model.h"
 
+#include "base/clock.h"
+#include "cluster/cordon.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +88,15 @@ const CordonRecord *model_cordon(const Model *m, const char *node)
         if (strcmp(m->cordons[i].node, node) == 0)
             return &m->cordons[i];
     return NULL;
+}
+
+const CordonCause *model_cause(const Model *m, const char *node, const char *job)
+{
+    const CordonRecord *record = model_cordon(m, node);
+    const NodeRecord *here = model_node(m, node);
+    return record
+               ? cordon_strongest(record, here ? here->machine_id : "", job, clock_realtime_usec())
+               : NULL;
 }
 
 /* One more element at index `at` of an array; the others move up. */
@@ -194,8 +206,10 @@ static int feed_cordon(Model *m, Fed *f, const char *name)
         return -ENOMEM;
     int r = DECODE(cordon_record, &m->cordons[i]);
     (void)snprintf(m->cordons[i].node, sizeof(m->cordons[i].node), "%s", name); /* the key's word */
-    if (r < 0) /* it is there for a reason, whatever that is */
-        m->cordons[i].mode = CORDON_CORDON;
+    if (r < 0) { /* it is there for a reason, whatever that is */
+        m->cordons[i].causes[0] = (CordonCause){.mode = CORDON_CORDON};
+        m->cordons[i].n_causes = 1;
+    }
     return r;
 }
 

@@ -75,6 +75,8 @@ ModelJob *model_job(const Model *model, const char *name);
 int model_find_job(const Model *model, const char *name, ModelJob **ret, Error *err);
 const NodeRecord *model_node(const Model *model, const char *name);
 const CordonRecord *model_cordon(const Model *model, const char *node);
+/* What holds the machine of that name back most, for that job or (NULL) for all; NULL: nothing. */
+const CordonCause *model_cause(const Model *model, const char *node, const char *job);
 const HealthRecord *model_health(const Model *model, const char *node);
 
 /* How far an incident has been told, or NULL while it is not known. */

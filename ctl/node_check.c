@@ -34,7 +34,7 @@ int node_check(const Arguments *a)
     if (r == 0)
         r = client_open(&a->client, &client, &err);
     if (r == 0)
-        r = health_ask(&client, a->operand, a->clear, timeout_sec, &request, &verdict, &err);
+        r = health_ask(&client, a->operand, "", a->clear, timeout_sec, &request, &verdict, &err);
     if (r == 0)
         r = read_health(&client, a->operand, &health, &there, &err);
     client_close(&client);

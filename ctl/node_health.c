@@ -44,8 +44,8 @@ static int must_be_here(Client *client, const char *node, Error *err)
     return r;
 }
 
-int health_ask(Client *client, const char *node, bool clear, double timeout_sec, RequestRecord *ret,
-               NodeVerdict *ret_verdict, Error *err)
+int health_ask(Client *client, const char *node, const char *machine_id, bool clear,
+               double timeout_sec, RequestRecord *ret, NodeVerdict *ret_verdict, Error *err)
 {
     char key[KEY_MAX];
     bool done;
@@ -53,6 +53,7 @@ int health_ask(Client *client, const char *node, bool clear, double timeout_sec,
     int r = must_be_here(client, node, err);
     if (r < 0)
         return r;
+    (void)snprintf(ask.request.machine_id, sizeof(ask.request.machine_id), "%s", machine_id);
     r = client_request(client, clear ? "clear" : "check", node, &ask.request, err);
     if (r < 0)
         return r;

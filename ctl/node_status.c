@@ -10,15 +10,36 @@
 
 static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
 static const char *const modes[] = {"none", "cordon", "drain", "quarantine"};
+static const char *const owners[] = {"operator", "machine", "job"};
 
-static json_t *cordon_json(const CordonRecord *c)
+static json_t *cause_json(const CordonCause *c)
 {
-    if (!c || (c->mode == CORDON_NONE && c->strikes == 0))
-        return json_null();
-    return json_pack("{s:s, s:s, s:s, s:f, s:o, s:i}", "mode", modes[c->mode], "reason", c->reason,
-                     "job", c->job, "since", (double)c->since_usec * 1e-6, "until",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:o, s:i}", "owner", owners[c->owner], "mode",
+                     modes[c->mode], "reason", c->reason, "job", c->job, "machine_id",
+                     c->machine_id, "since", (double)c->since_usec * 1e-6, "until",
                      c->until_usec ? json_real((double)c->until_usec * 1e-6) : json_null(),
                      "strikes", c->strikes);
+}
+
+/* What holds it back most: for all jobs, else for one, else strikes, which do not yet. */
+static json_t *cordon_json(const Model *m, const char *name)
+{
+    const CordonRecord *record = model_cordon(m, name);
+    const CordonCause *c = model_cause(m, name, NULL);
+    for (size_t i = 0; !c && record && i < record->n_causes; i++)
+        c = model_cause(m, name, record->causes[i].job);
+    for (size_t i = 0; !c && record && i < record->n_causes; i++)
+        c = record->causes[i].mode == CORDON_NONE ? &record->causes[i] : NULL;
+    return c ? cause_json(c) : json_null();
+}
+
+static json_t *causes_json(const Model *m, const char *name)
+{
+    const CordonRecord *record = model_cordon(m, name);
+    json_t *causes = json_array();
+    for (size_t i = 0; record && i < record->n_causes; i++)
+        json_array_append_new(causes, cause_json(&record->causes[i]));
+    return causes;
 }
 
 /* What a node hosts now, by the worlds that are decided. */
@@ -48,23 +69,24 @@ static json_t *node_json(const Model *m, const char *name, const NodeRecord *rec
     const NodeRecord *n = record ? record : &none;
     char lost[SLOTS_TEXT_MAX];
     char bad[SLOTS_TEXT_MAX];
-    return json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o}",
-                     "node", name, "state",
-                     !record                 ? "gone"
-                     : n->state == NODE_LEFT ? "left"
-                                             : "up",
-                     "slots", n->n_slots, "lost_slots", slots_format(n->lost_slots, lost),
-                     "bad_slots", slots_format(n->bad_slots, bad), "address", n->address, "verdict",
-                     record ? verdicts[n->verdict] : "unknown", "evidence", n->evidence,
-                     "machine_id", n->machine_id, "boot_id", n->boot_id, "version", n->version,
-                     "log_dir", n->log_dir, "cordon", cordon_json(model_cordon(m, name)), "ranks",
-                     ranks_json(m, name), "health", health_json(model_health(m, name)));
+    return json_pack(
+        "{s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "node",
+        name, "state",
+        !record                 ? "gone"
+        : n->state == NODE_LEFT ? "left"
+                                : "up",
+        "slots", n->n_slots, "lost_slots", slots_format(n->lost_slots, lost), "bad_slots",
+        slots_format(n->bad_slots, bad), "address", n->address, "verdict",
+        record ? verdicts[n->verdict] : "unknown", "evidence", n->evidence, "machine_id",
+        n->machine_id, "boot_id", n->boot_id, "version", n->version, "log_dir", n->log_dir,
+        "cordon", cordon_json(m, name), "causes", causes_json(m, name), "ranks",
+        ranks_json(m, name), "health", health_json(model_health(m, name)));
 }
 
 static void print_line(json_t *j)
 {
     json_t *cordon = json_object_get(j, "cordon"), *ranks = json_object_get(j, "ranks");
-    const char *mode = json_text(cordon, "mode");
+    const char *mode = *json_text(cordon, "job") ? "refused" : json_text(cordon, "mode");
     char health[48], used[24], why[400];
     (void)snprintf(health, sizeof(health), "%s%s%s", json_text(j, "verdict"),
                    *mode && strcmp(mode, "none") != 0 ? ", " : "",
@@ -110,11 +132,11 @@ int node_list(const Arguments *a)
     return CTL_DONE;
 }
 
-static void print_cordon(json_t *c)
+/* "quarantine since ... until ... for job a: exit 85"; "2 strikes, lately: signal 9" */
+static void print_cause(json_t *c, const char *machine_id)
 {
     char since[TIME_TEXT_BYTES], until[TIME_TEXT_BYTES];
-    if (!json_is_object(c))
-        return;
+    const char *of = json_text(c, "machine_id");
     if (strcmp(json_text(c, "mode"), "none") != 0) {
         printf("  %s since %s", json_text(c, "mode"),
                date_text((uint64_t)(json_number(c, "since") * 1e6), since));
@@ -122,7 +144,9 @@ static void print_cordon(json_t *c)
             printf(" until %s", date_text((uint64_t)(json_number(c, "until") * 1e6), until));
         if (*json_text(c, "job"))
             printf(" for job %s", json_text(c, "job"));
-        printf(": %s\n", json_text(c, "reason"));
+        if (*of && *machine_id && strcmp(of, machine_id) != 0)
+            printf(" of machine %s, which had this name", of);
+        printf("%s%s\n", *json_text(c, "reason") ? ": " : "", json_text(c, "reason"));
     }
     if (json_count(c, "strikes") > 0)
         printf("  %lld strike%s, lately: %s\n", json_count(c, "strikes"),
@@ -131,7 +155,7 @@ static void print_cordon(json_t *c)
 
 static void print_node(json_t *j, const HealthRecord *health)
 {
-    json_t *ranks = json_object_get(j, "ranks"), *rank;
+    json_t *ranks = json_object_get(j, "ranks"), *rank, *cause;
     size_t i;
     printf("node %s: %s, %s", json_text(j, "node"), json_text(j, "state"), json_text(j, "verdict"));
     if (*json_text(j, "evidence"))
@@ -141,7 +165,8 @@ static void print_node(json_t *j, const HealthRecord *health)
            json_text(j, "machine_id"), json_text(j, "version"));
     if (*json_text(j, "lost_slots"))
         printf("  lost slots: %s (a process there survives SIGKILL)\n", json_text(j, "lost_slots"));
-    print_cordon(json_object_get(j, "cordon"));
+    json_array_foreach (json_object_get(j, "causes"), i, cause)
+        print_cause(cause, json_text(j, "machine_id"));
     if (*json_text(j, "log_dir"))
         printf("  logs in %s\n", json_text(j, "log_dir"));
     json_array_foreach (ranks, i, rank)

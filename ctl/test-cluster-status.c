@@ -16,9 +16,9 @@ static void put_node(CtlLab *lab, const char *name)
 
 static void put_cordon(CtlLab *lab, const char *name, CordonMode mode, const char *reason)
 {
-    CordonRecord cordon = {.mode = mode, .since_usec = 1};
+    CordonRecord cordon = {.n_causes = 1, .causes = {{.mode = mode, .since_usec = 1}}};
     (void)snprintf(cordon.node, sizeof(cordon.node), "%s", name);
-    (void)snprintf(cordon.reason, sizeof(cordon.reason), "%s", reason);
+    (void)snprintf(cordon.causes[0].reason, sizeof(cordon.causes[0].reason), "%s", reason);
     CTL_PUT(lab, KEY_CORDONS, name, cordon_record, cordon);
 }
 

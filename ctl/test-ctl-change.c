@@ -312,17 +312,33 @@ static void nodes_are_cordoned_drained_and_freed(void **state)
     CtlLab *lab = *state;
     NodeRecord node = {.name = "n1", .machine_id = "1", .incarnation = 1, .n_slots = 2};
     CTL_PUT(lab, KEY_NODES, "n1", node_record, node);
-    CordonRecord cordon = {.node = "n1", .strikes = 2, .reason = "trainer-died"};
-    CTL_PUT(lab, KEY_CORDONS, "n1", cordon_record, cordon);
+    /* what others hold against it, with a field of a later version, stays */
+    ctl_put_text(
+        lab, KEY_CORDONS, "n1",
+        "{\"v\":2,\"node\":\"n1\",\"later\":1,\"causes\":[{\"owner\":\"machine\",\"machine_id\":"
+        "\"1\",\"job\":\"\",\"mode\":\"none\",\"strikes\":2,\"reason\":\"trainer-died\",\"later\":"
+        "2},"
+        "{\"owner\":\"job\",\"machine_id\":\"1\",\"job\":\"b\",\"mode\":\"quarantine\"}]}");
+    CordonRecord cordon;
     Error err = ERROR_INIT;
 
     assert_int_equal(ctl_run(lab, "node drain n1 --reason 'disk swap'"), 0);
     _cleanup_free_ char *text = ctl_get(lab, KEY_CORDONS, "n1");
     assert_int_equal(cordon_record_decode("c", text, strlen(text), &cordon, &err), 0);
-    assert_int_equal(cordon.mode, CORDON_DRAIN);
-    assert_string_equal(cordon.reason, "disk swap");
-    assert_int_equal(cordon.strikes, 2);
-    assert_int_equal(ctl_run(lab, "node cordon n1"), 0);
+    assert_int_equal(cordon.n_causes, 3);
+    assert_int_equal(cordon.causes[0].strikes, 2);
+    assert_string_equal(cordon.causes[1].job, "b");
+    assert_int_equal(cordon.causes[2].owner, CORDON_OPERATOR);
+    assert_int_equal(cordon.causes[2].mode, CORDON_DRAIN);
+    assert_string_equal(cordon.causes[2].reason, "disk swap");
+    assert_contains(text, "\"later\":1");
+    assert_contains(text, "\"later\":2");
+    assert_int_equal(ctl_run(lab, "node status n1"), 0);
+    assert_contains(lab->out, "2 strikes, lately: trainer-died");
+    assert_contains(lab->out, "quarantine since");
+    assert_contains(lab->out, "for job b");
+    assert_contains(lab->out, "drain since");
+    assert_int_equal(ctl_run(lab, "node cordon n1"), 0); /* in place of the drain */
     assert_int_equal(ctl_run(lab, "node list -o json"), 0);
     json_t *all = ctl_json(lab), *first = json_array_get(all, 0);
     assert_string_equal(json_string_value(

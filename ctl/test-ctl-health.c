@@ -32,19 +32,23 @@ static void put_health(CtlLab *lab)
 }
 
 /* What the node answers to what sdctl, begun before, has asked it. */
-static void answer(CtlLab *lab, const char *kind, const char *words)
+static RequestRecord answer_of(CtlLab *lab, const char *node, const char *kind, const char *words)
 {
     char id[64];
     _cleanup_free_ char *text = ctl_wait_any(lab, KEY_REQUESTS, id, sizeof(id));
-    RequestRecord request = {.target = "n1"};
-    char wanted[64];
-    (void)snprintf(wanted, sizeof(wanted), "\"kind\":\"%s\"", kind);
-    assert_contains(text, wanted);
-    assert_contains(text, "\"target\":\"n1\"");
-    (void)snprintf(request.id, sizeof(request.id), "%.39s", id);
-    (void)snprintf(request.kind, sizeof(request.kind), "%s", kind);
+    RequestRecord request;
+    Error err = ERROR_INIT;
+    assert_int_equal(request_record_decode(id, text, strlen(text), &request, &err), 0);
+    assert_string_equal(request.kind, kind);
+    assert_string_equal(request.target, node);
     (void)snprintf(request.answer, sizeof(request.answer), "%s", words);
     CTL_PUT(lab, KEY_REQUESTS, id, request_record, request);
+    return request;
+}
+
+static void answer(CtlLab *lab, const char *kind, const char *words)
+{
+    (void)answer_of(lab, "n1", kind, words);
 }
 
 static void a_check_is_asked_for_and_shown(void **state)
@@ -86,11 +90,21 @@ static void a_check_is_asked_for_and_shown(void **state)
     assert_contains(lab->out, "node n1: slots not to be used: 2");
 }
 
-static void quarantine(CtlLab *lab)
+#define MACHINE_1 "11111111111111111111111111111111"
+#define MACHINE_2 "22222222222222222222222222222222"
+
+static void quarantine_machine(CtlLab *lab, const char *node, const char *machine_id)
 {
-    CTL_PUT(lab, KEY_CORDONS, "n1", cordon_record,
-            ((CordonRecord){.node = "n1", .mode = CORDON_QUARANTINE, .reason = "xid 79"}));
+    CordonRecord record = {
+        .n_causes = 1,
+        .causes = {{.owner = CORDON_MACHINE, .mode = CORDON_QUARANTINE, .reason = "xid 79"}}};
+    (void)snprintf(record.node, sizeof(record.node), "%s", node);
+    (void)snprintf(record.causes[0].machine_id, sizeof(record.causes[0].machine_id), "%s",
+                   machine_id);
+    CTL_PUT(lab, KEY_CORDONS, node, cordon_record, record);
 }
+
+static void quarantine(CtlLab *lab) { quarantine_machine(lab, "n1", ""); }
 
 static void a_quarantine_ends_with_a_good_check(void **state)
 {
@@ -128,6 +142,67 @@ static void a_quarantine_ends_with_a_good_check(void **state)
     assert_int_equal(ctl_run(lab, "node uncordon n1"), 0);
 }
 
+/* Beside a quarantine: the operator's word is another one, and its end asks for the check. */
+static void a_cordon_does_not_replace_a_quarantine(void **state)
+{
+    CtlLab *lab = *state;
+    put_node(lab);
+    quarantine(lab);
+    assert_int_equal(ctl_run(lab, "node cordon n1 --reason mine"), 0);
+    _cleanup_free_ char *both = ctl_get(lab, KEY_CORDONS, "n1");
+    assert_contains(both, "\"mode\":\"quarantine\"");
+    assert_contains(both, "\"reason\":\"mine\"");
+    ctl_begin(lab, "node uncordon n1");
+    answer(lab, "check", "isolate: gpu: lost");
+    assert_int_equal(ctl_finish(lab), 1);
+    _cleanup_free_ char *kept = ctl_get(lab, KEY_CORDONS, "n1");
+    assert_string_equal(kept, both);
+}
+
+static void put_machine(CtlLab *lab, const char *name, const char *machine_id)
+{
+    NodeRecord node = {.incarnation = 1, .n_slots = 1};
+    (void)snprintf(node.name, sizeof(node.name), "%s", name);
+    (void)snprintf(node.machine_id, sizeof(node.machine_id), "%s", machine_id);
+    CTL_PUT(lab, KEY_NODES, name, node_record, node);
+}
+
+/* Another machine under the name is not asked, and does not end what is held against the first; that
+ * one is asked under whatever name it has. */
+static void a_quarantine_is_of_its_machine(void **state)
+{
+    CtlLab *lab = *state;
+    quarantine_machine(lab, "n1", MACHINE_1);
+    put_machine(lab, "n1", MACHINE_2);
+    assert_int_equal(ctl_run(lab, "node uncordon n1"), 0); /* no check: nothing holds it back */
+    assert_contains(lab->out, "another machine that had this name");
+    assert_non_null(ctl_get(lab, KEY_CORDONS, "n1"));
+    assert_int_equal(ctl_run(lab, "node status n1"), 0);
+    assert_contains(lab->out, "of machine " MACHINE_1 ", which had this name: xid 79");
+    assert_int_equal(ctl_run(lab, "cluster status"), 0);
+    assert_contains(lab->out, "machine " MACHINE_1 ", which was node n1, is in quarantine");
+
+    put_machine(lab, "n9", MACHINE_1);
+    ctl_begin(lab, "node uncordon n9");
+    RequestRecord request = answer_of(lab, "n9", "check", "healthy");
+    assert_string_equal(request.machine_id, MACHINE_1);
+    assert_int_equal(ctl_finish(lab), 0);
+    assert_null(ctl_get(lab, KEY_CORDONS, "n1"));
+}
+
+/* Somebody's record that cannot be read holds the node back until a person takes it away. */
+static void a_damaged_record_is_removed_by_force(void **state)
+{
+    CtlLab *lab = *state;
+    put_node(lab);
+    ctl_put_text(lab, KEY_CORDONS, "n1", "{\"v\":2,\"causes\":7}");
+    assert_int_equal(ctl_run(lab, "node cordon n1"), 1);
+    assert_contains(lab->err, "sdctl node uncordon n1 --force removes it");
+    assert_int_equal(ctl_run(lab, "node uncordon n1"), 1);
+    assert_int_equal(ctl_run(lab, "node uncordon n1 --force"), 0);
+    assert_null(ctl_get(lab, KEY_CORDONS, "n1"));
+}
+
 static int start(void **state)
 {
     *state = ctl_lab_start(true);
@@ -145,6 +220,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_check_is_asked_for_and_shown, start, stop),
         cmocka_unit_test_setup_teardown(a_quarantine_ends_with_a_good_check, start, stop),
+        cmocka_unit_test_setup_teardown(a_cordon_does_not_replace_a_quarantine, start, stop),
+        cmocka_unit_test_setup_teardown(a_quarantine_is_of_its_machine, start, stop),
+        cmocka_unit_test_setup_teardown(a_damaged_record_is_removed_by_force, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,8 +12,9 @@ static const char journal[] =
     "\"limits\":{\"nodes\":8,\"jobs\":2,\"reports\":8,\"incidents\":200,\"requests\":8},"
     "\"snapshot\":1,\"calm\":true}\n"
     "{\"key\":\"/sdtrain/lab/cordons/n1\",\"value\":\"{\\\"v\\\":2,\\\"node\\\":\\\"n1\\\","
-    "\\\"mode\\\":\\\"cordon\\\",\\\"reason\\\":\\\"ecc\\\",\\\"since_usec\\\":1,"
-    "\\\"until_usec\\\":1700000001000000}\",\"revision\":5,\"now\":1000000,"
+    "\\\"causes\\\":[{\\\"owner\\\":\\\"operator\\\",\\\"mode\\\":\\\"cordon\\\","
+    "\\\"reason\\\":\\\"ecc\\\",\\\"since_usec\\\":1,\\\"until_usec\\\":1700000001000000}]}\","
+    "\"revision\":5,\"now\":1000000,"
     "\"real\":1700000000000000}\n"
     "{\"leading\":9,\"now\":1000000,\"real\":1700000000000000}\n"
     "{\"tick\":true,\"now\":2000001,\"real\":1700000001000001}\n";

@@ -54,7 +54,9 @@ void requests_on_event(Manager *m, const EtcdEvent *event)
     }
 
     bool check = strcmp(request.kind, "check") == 0, clear = strcmp(request.kind, "clear") == 0;
-    if ((check || clear) && !*request.answer && strcmp(request.target, m->config.node) == 0)
+    bool here = strcmp(request.target, m->config.node) == 0 &&
+                (!*request.machine_id || strcmp(request.machine_id, m->config.machine_id) == 0);
+    if ((check || clear) && !*request.answer && here)
         probes_ask(m, &event->kv, clear);
     Job *job = !*request.answer && strcmp(request.kind, "checkpoint") == 0
                    ? job_find(m, request.target)

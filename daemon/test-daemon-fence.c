@@ -325,15 +325,41 @@ static void test_second_signal_leaves_at_once(_unused_ void **state)
     assert_true(ranks.ranks[0].killed);
 }
 
+static void put_cordon(Lab *lab, const CordonRecord *cordon)
+{
+    _cleanup_free_ char *text = NULL;
+    assert_int_equal(cordon_record_encode(cordon, NULL, &text), 0);
+    lab_put(lab, "/sdtrain/lab/cordons/node0", text);
+}
+
+static int64_t lab_step(Lab *lab)
+{
+    const char *value = lab_value(lab, "/sdtrain/lab/progress/a");
+    const char *at = value ? strstr(value, "\"step\":") : NULL;
+    return at ? strtoll(at + strlen("\"step\":"), NULL, 10) : 0;
+}
+
 static void test_quarantine_and_removal_kill(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
     (void)start_training(lab, ENDLESS, "", NULL);
     lab_wait(lab, lab_has_first_step, &here);
-    CordonRecord cordon = {.node = "node0", .mode = CORDON_QUARANTINE, .reason = "bad memory"};
-    _cleanup_free_ char *text = NULL;
-    assert_int_equal(cordon_record_encode(&cordon, NULL, &text), 0);
-    lab_put(lab, "/sdtrain/lab/cordons/node0", text);
+    /* of another machine that had the name, and for another job: nobody dies of them */
+    CordonRecord cordon = {.node = "node0",
+                           .n_causes = 2,
+                           .causes = {{.owner = CORDON_MACHINE,
+                                       .machine_id = "ffffffffffffffffffffffffffffffff",
+                                       .mode = CORDON_QUARANTINE},
+                                      {.owner = CORDON_JOB, .job = "b", .mode = CORDON_QUARANTINE},
+                                      {.owner = CORDON_JOB,
+                                       .job = "a",
+                                       .mode = CORDON_QUARANTINE,
+                                       .reason = "bad memory"}}};
+    put_cordon(lab, &cordon);
+    int64_t step = lab_step(lab);
+    lab_wait(lab, has_progress_beyond, &step);
+    cordon.n_causes = 3; /* each counts by itself */
+    put_cordon(lab, &cordon);
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 0, RANK_EXITED});
 
     (void)lab_put_world(lab, "a", 2, (LabRun[]){{0, 1}}, 1);

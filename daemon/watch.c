@@ -1,7 +1,9 @@
 /* watch.c - see watch.h. */
 #include "daemon/watch.h"
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "cluster/cordon.h"
 #include "cluster/keys.h"
 #include "daemon/manager.h"
 #include "daemon/rank.h"
@@ -73,7 +75,8 @@ static void on_rendezvous(Manager *m, const EtcdEvent *e, const char *rest)
     rendezvous_record_clear(&record);
 }
 
-/* Quarantine is the one order that doesn't wait for a new world: what runs here may be wrong. */
+/* Quarantine is the one order that doesn't wait for a new world: what runs here may be wrong. Each cause
+ * counts by itself; that of another machine which had this name does not. */
 static void on_cordon(Manager *m, const EtcdEvent *e, const char *name)
 {
     CordonRecord cordon;
@@ -84,10 +87,14 @@ static void on_cordon(Manager *m, const EtcdEvent *e, const char *name)
         log_error("%s", err.text);
         return;
     }
-    if (cordon.mode == CORDON_QUARANTINE)
-        for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
-            if (m->slots[i] && (!*cordon.job || strcmp(cordon.job, m->slots[i]->job) == 0))
-                rank_kill(m->slots[i], "node is quarantined: %.100s", cordon.reason);
+    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
+        const CordonCause *cause = m->slots[i]
+                                       ? cordon_strongest(&cordon, m->config.machine_id,
+                                                          m->slots[i]->job, clock_realtime_usec())
+                                       : NULL;
+        if (cause && cause->mode == CORDON_QUARANTINE)
+            rank_kill(m->slots[i], "node is quarantined: %.100s", cause->reason);
+    }
     cordon_record_clear(&cordon);
 }
 

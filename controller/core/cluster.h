@@ -150,8 +150,9 @@ typedef struct Decision {
     int64_t incident_revision;
 
     int n_cordons;
-    CordonRecord cordons[DECISION_CORDONS_MAX]; /* mode none without strikes: removed */
+    CordonRecord cordons[DECISION_CORDONS_MAX]; /* without causes: removed */
     int64_t cordon_revisions[DECISION_CORDONS_MAX];
+    int cordon_changed[DECISION_CORDONS_MAX]; /* which cause it is about; -1: one that has ended */
 
     int64_t remove_generation;                     /* ranks and rendezvous of it; 0: none */
     bool remove_job;                               /* every record of it */

@@ -316,19 +316,31 @@ static bool ask_to_leave(Cluster *c, const Job *job, JobPhase phase, const char 
     return true;
 }
 
+/* Why the job is to leave the node, where that has not been tried yet; NULL: nothing says so. */
+static const CordonCause *find_drain(const Cluster *c, const Job *job, const Node *node)
+{
+    const Cordons *cordons = node_cordons(c, node);
+    for (size_t i = 0; node->cordon_stamp.mod && i < cordons->record.n_causes; i++)
+        if (cordons->record.causes[i].mode > CORDON_CORDON &&
+            cordons->revisions[i] > job->phase.tried_revision &&
+            cause_applies(&cordons->record.causes[i], node->record.machine_id, job->name,
+                          c->real_usec))
+            return &cordons->record.causes[i];
+    return NULL;
+}
+
 static bool decide_drain(Cluster *c, Job *job, Decision *d)
 {
     for (int i = 0; i < job->n_runs; i++) {
         const Node *node = &c->nodes[job_runs(c, job)[i].node];
-        bool cordoned = node_is_cordoned(c, node, job) && node->cordon.mode != CORDON_CORDON &&
-                        node->cordon_stamp.mod > job->phase.tried_revision;
-        if (!cordoned && node->drain_revision <= job->phase.tried_revision)
+        const CordonCause *cause = find_drain(c, job, node);
+        if (!cause && node->drain_revision <= job->phase.tried_revision)
             continue;
         char reason[RECORD_TEXT_MAX + 1];
         Text t = text_begin(reason, sizeof(reason));
         text_add(&t, "drains ");
         text_add(&t, node->record.name);
-        const char *why = cordoned ? node->cordon.reason : node->record.evidence;
+        const char *why = cause ? cause->reason : node->record.evidence;
         if (*why) {
             text_add(&t, ": ");
             text_add(&t, why);

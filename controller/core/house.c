@@ -1,5 +1,5 @@
-/* house.c - decisions about the cluster rather than a job: cordons that follow from what nodes say,
- * the pages about nodes, caps on incidents and requests. */
+/* house.c - decisions about the cluster rather than a job: the pages about nodes, caps on incidents and
+ * requests. */
 #include "controller/core/state.h"
 #include "controller/core/text.h"
 
@@ -86,6 +86,21 @@ static bool decide_distrust_page(Cluster *c, Decision *d)
     return true;
 }
 
+/* Whatever machine it is: another one under the name does not end it. */
+static bool is_in_quarantine(const Cluster *c, const char *name)
+{
+    for (int i = 0; i < c->limits.nodes; i++) {
+        const CordonRecord *record = &c->cordons[i].record;
+        if (!c->nodes[i].cordon_stamp.mod || !text_equal(c->nodes[i].record.name, name))
+            continue;
+        for (size_t k = 0; k < record->n_causes; k++)
+            if (record->causes[k].owner == CORDON_MACHINE &&
+                record->causes[k].mode == CORDON_QUARANTINE)
+                return true;
+    }
+    return false;
+}
+
 /* A node that was isolated while it ran nothing: over when it is let in again. */
 static bool decide_node_page(Cluster *c, Decision *d)
 {
@@ -94,11 +109,7 @@ static bool decide_node_page(Cluster *c, Decision *d)
         if (!c->incidents[i].used || record->state != INCIDENT_OPEN || record->job[0] ||
             !text_equal(record->cause, cause_name(CAUSE_NODE_UNHEALTHY)))
             continue;
-        bool is_out = false;
-        for (int k = 0; k < c->limits.nodes; k++)
-            is_out |= c->nodes[k].used && text_equal(c->nodes[k].record.name, record->node) &&
-                      c->nodes[k].cordon.mode == CORDON_QUARANTINE;
-        if (is_out)
+        if (is_in_quarantine(c, record->node))
             continue;
         resolve(c, &c->incidents[i], d);
         return true;
@@ -106,8 +117,7 @@ static bool decide_node_page(Cluster *c, Decision *d)
     return false;
 }
 
-static void open_node_page(Cluster *c, const Node *node, Cause cause, const char *evidence,
-                           Decision *d)
+void node_open_page(Cluster *c, const Node *node, Cause cause, const char *evidence, Decision *d)
 {
     char about[NODE_NAME_MAX + 8];
     Text t = text_begin(about, sizeof(about));
@@ -143,7 +153,7 @@ static bool decide_absence_page(Cluster *c, Decision *d)
         open += is_absence(&c->incidents[i]);
     for (int i = 0; i < c->n_by_name; i++) {
         const Node *node = &c->nodes[c->by_name[i]];
-        bool seen = node->present || node->cordon.mode != CORDON_NONE;
+        bool seen = node->present || node_find_cordon(c, node, NULL);
         if (seen ? open == 0 : !node->vanished_idle || node->record.state == NODE_LEFT)
             continue;
         const Incident *incident = find_absence(c, node);
@@ -153,63 +163,10 @@ static bool decide_absence_page(Cluster *c, Decision *d)
         }
         if (seen || incident || open >= ABSENCES_MAX || !node_is_lost(c, node))
             continue;
-        open_node_page(c, node, CAUSE_NODE_LOST, "its lease ran out while it ran nothing", d);
+        node_open_page(c, node, CAUSE_NODE_LOST, "its lease ran out while it ran nothing", d);
         d->incident.severity = SEVERITY_WARNING;
         d->incident.at_usec = node->vanished_real_usec;
         return true;
-    }
-    return false;
-}
-
-static bool decide_cordon(Cluster *c, const Node *node, Decision *d)
-{
-    const CordonRecord *old = &node->cordon;
-    CordonRecord cordon = {.since_usec = c->real_usec, .strikes = old->strikes};
-    bool cordoned = node_is_cordoned(c, node, NULL);
-    if (node->present && node_is_unhealthy(c, node) &&
-        !(cordoned && old->mode == CORDON_QUARANTINE)) {
-        cordon.mode = CORDON_QUARANTINE;
-        text_copy(cordon.machine_id, sizeof(cordon.machine_id), node->record.machine_id);
-        text_copy(cordon.reason, sizeof(cordon.reason), node->record.evidence);
-        if (!node_hosts_ranks(c, node)) /* else its job has an incident, with the answer to it */
-            open_node_page(c, node, CAUSE_NODE_UNHEALTHY, node->record.evidence, d);
-    } else if (node->present && node->record.lost_slots && !cordoned) {
-        cordon.mode = CORDON_CORDON;
-        text_copy(cordon.reason, sizeof(cordon.reason), "a process of it survives SIGKILL");
-    } else if (old->mode != CORDON_NONE && old->until_usec && old->until_usec <= c->real_usec) {
-        if (old->mode == CORDON_QUARANTINE)
-            return decide_retest(c, node, d);
-        cordon.strikes = 0; /* it has served its time */
-    } else if (old->mode == CORDON_NONE && old->strikes > 0 &&
-               c->real_usec >= old->since_usec + c->config.strike_window_usec) {
-        cordon.strikes = 0;
-    } else {
-        return false;
-    }
-    text_copy(cordon.node, sizeof(cordon.node), node->record.name);
-    d->cordons[0] = cordon;
-    d->cordon_revisions[0] = node->cordon_stamp.mod;
-    d->n_cordons = 1;
-    return true;
-}
-
-static void wake_for_cordon(Cluster *c, const Node *node)
-{
-    const CordonRecord *cordon = &node->cordon;
-    uint64_t end = cordon->mode != CORDON_NONE ? cordon->until_usec
-                   : cordon->strikes           ? cordon->since_usec + c->config.strike_window_usec
-                                               : 0;
-    if (end > c->real_usec)
-        (void)cluster_due(c, c->now_usec + (end - c->real_usec));
-}
-
-static bool decide_cordons(Cluster *c, Decision *d)
-{
-    for (int i = 0; i < c->n_by_name; i++) {
-        const Node *node = &c->nodes[c->by_name[i]];
-        if (decide_cordon(c, node, d))
-            return true;
-        wake_for_cordon(c, node);
     }
     return false;
 }

@@ -50,6 +50,8 @@ static void forget_node(Cluster *c, int n)
         if (c->by_name[i] != n)
             c->by_name[kept++] = c->by_name[i];
     c->n_by_name = kept;
+    if (c->nodes[n].cordon_stamp.seen)
+        memset(&c->cordons[n], 0, sizeof(Cordons));
     memset(&c->nodes[n], 0, sizeof(Node));
 }
 
@@ -190,15 +192,44 @@ static void observe_node(Cluster *c, const Event *ev)
     text_copy(node->record.name, sizeof(node->record.name), ev->name);
 }
 
+/* A cause that another owner's write has left as it was is no news. */
+static int64_t revision_of_cause(const Cordons *old, const CordonCause *cause, int64_t revision)
+{
+    int at = cordon_find(&old->record, cause->owner, cause->job, cause->machine_id);
+    bool same = at >= 0 && old->record.causes[at].mode == cause->mode &&
+                old->record.causes[at].since_usec == cause->since_usec;
+    return same ? old->revisions[at] : revision;
+}
+
+/* It is there for a reason, whatever that is. */
+static void hold_back(CordonCause *ret)
+{
+    *ret = (CordonCause){.owner = CORDON_OPERATOR, .mode = CORDON_CORDON};
+    text_copy(ret->reason, sizeof(ret->reason),
+              "its cordon record cannot be read; sdctl node uncordon --force removes it");
+}
+
 static void observe_cordon(Cluster *c, const Event *ev)
 {
     int n = intern_node(c, ev->name);
     if (n < 0 || !stamp(&c->nodes[n].cordon_stamp, ev))
         return;
-    if (ev->cordon)
-        c->nodes[n].cordon = *ev->cordon;
-    else if (!ev->health)
-        memset(&c->nodes[n].cordon, 0, sizeof(CordonRecord));
+    Cordons *cordons = &c->cordons[n];
+    c->nodes[n].cordon_foreign = ev->health == RECORD_FOREIGN;
+    if (!ev->cordon && !ev->health)
+        memset(cordons, 0, sizeof(*cordons));
+    if (!ev->cordon && ev->health && cordons->record.n_causes == 0) {
+        hold_back(&cordons->record.causes[0]); /* else what was known holds on */
+        cordons->record.n_causes = 1;
+        cordons->revisions[0] = ev->revision;
+    }
+    if (!ev->cordon)
+        return;
+    int64_t revisions[RECORD_CAUSES_MAX] = {0};
+    for (size_t i = 0; i < ev->cordon->n_causes; i++)
+        revisions[i] = revision_of_cause(cordons, &ev->cordon->causes[i], ev->revision);
+    memcpy(cordons->revisions, revisions, sizeof(revisions));
+    cordons->record = *ev->cordon;
 }
 
 /* ---- jobs ---- */

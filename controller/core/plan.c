@@ -117,9 +117,10 @@ void plan_explain(Cluster *c, const Job *job, const Plan *plan, char *ret, size_
         text_add(&t, node->record.name);
         text_add(&t, " ");
         text_add(&t, why);
-        if (node_is_cordoned(c, node, job) && node->cordon.reason[0]) {
+        const CordonCause *cause = node_find_cordon(c, node, job);
+        if (cause && cause->reason[0]) {
             text_add(&t, ": ");
-            text_add(&t, node->cordon.reason);
+            text_add(&t, cause->reason);
         }
     }
     if (named > NAMED_MAX) {

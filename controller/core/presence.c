@@ -58,19 +58,21 @@ bool node_hosts_ranks(const Cluster *c, const Node *node)
     return false;
 }
 
-bool node_is_cordoned(const Cluster *c, const Node *node, const Job *job)
+const CordonCause *node_find_cordon(const Cluster *c, const Node *node, const Job *job)
 {
-    const CordonRecord *cordon = &node->cordon;
-    if (cordon->mode == CORDON_NONE)
-        return false;
-    if (cordon->mode == CORDON_QUARANTINE) { /* its time over, a check ends it: decide_retest() */
-        if (cordon->machine_id[0] && node->record.machine_id[0] &&
-            !text_equal(cordon->machine_id, node->record.machine_id))
-            return false; /* another machine has the name now */
-    } else if (cordon->until_usec && cordon->until_usec <= c->real_usec) {
-        return false;
-    }
-    return !cordon->job[0] || (job && text_equal(cordon->job, job->name));
+    if (node->cordon_stamp.mod == 0)
+        return NULL;
+    return cordon_strongest(&node_cordons(c, node)->record, node->record.machine_id,
+                            job ? job->name : NULL, c->real_usec);
+}
+
+const CordonCause *node_own_cause(const Cluster *c, const Node *node)
+{
+    if (node->cordon_stamp.mod == 0)
+        return NULL;
+    const CordonRecord *record = &node_cordons(c, node)->record;
+    int at = cordon_find(record, CORDON_MACHINE, "", node->record.machine_id);
+    return at < 0 ? NULL : &record->causes[at];
 }
 
 const char *node_refusal(const Cluster *c, const Node *node, const Job *job)
@@ -79,16 +81,17 @@ const char *node_refusal(const Cluster *c, const Node *node, const Job *job)
         return "is absent";
     if (node->record.state == NODE_LEFT)
         return "has left";
-    if (node_is_cordoned(c, node, job))
-        return node->cordon.job[0]                      ? "is refused for this job"
-               : node->cordon.mode == CORDON_QUARANTINE ? "is quarantined"
-               : node->cordon.mode == CORDON_DRAIN      ? "is drained"
-                                                        : "is cordoned";
+    const CordonCause *cause = node_find_cordon(c, node, job);
+    if (cause)
+        return cause->owner == CORDON_JOB         ? "is refused for this job"
+               : cause->mode == CORDON_QUARANTINE ? "is quarantined"
+               : cause->mode == CORDON_DRAIN      ? "is drained"
+                                                  : "is cordoned";
     if (node->record.verdict == NODE_DRAIN)
         return "asks to be drained";
     if (node_is_unhealthy(c, node))
         return "is unhealthy";
-    if (node_find_machine_cordon(c, node))
+    if (node_find_machine_cordon(c, node, job))
         return "is a machine that is quarantined under another name";
     if (node->left_out)
         return "is left out";
@@ -98,7 +101,8 @@ const char *node_refusal(const Cluster *c, const Node *node, const Job *job)
 /* A quarantined node is excluded: what may still run there cannot join or commit any more. */
 static bool node_is_excluded(Cluster *c, const Node *node)
 {
-    return node_is_cordoned(c, node, NULL) && node->cordon.mode == CORDON_QUARANTINE;
+    const CordonCause *cause = node_find_cordon(c, node, NULL);
+    return cause && cause->mode == CORDON_QUARANTINE;
 }
 
 static bool newer_report_says_killed(const Cluster *c, const Report *report)

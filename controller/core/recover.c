@@ -7,56 +7,47 @@
 
 #include <string.h>
 
-static void put_cordon(const Node *node, const CordonRecord *cordon, Decision *d)
-{
-    if (d->n_cordons == DECISION_CORDONS_MAX)
-        return; /* the next failure names it again */
-    d->cordons[d->n_cordons] = *cordon;
-    d->cordon_revisions[d->n_cordons++] = node->cordon_stamp.mod;
-}
-
-static void quarantine(Cluster *c, int n, const char *reason, const Job *refused_job,
+static void quarantine(Cluster *c, int n, const char *reason, const Job *refused_by,
                        uint64_t until_usec, Decision *d)
 {
     Node *node = &c->nodes[n];
     node->left_out = true;
-    if (node_is_cordoned(c, node, refused_job) && node->cordon.mode == CORDON_QUARANTINE)
+    CordonCause cause = cordon_begin_cause(c, node, refused_by);
+    if (cause.mode == CORDON_QUARANTINE && (cause.until_usec == 0 || until_usec != 0))
         return;
-    CordonRecord cordon = {.mode = CORDON_QUARANTINE,
-                           .since_usec = c->real_usec,
-                           .until_usec = until_usec,
-                           .strikes = node->cordon.strikes};
-    text_copy(cordon.node, sizeof(cordon.node), node->record.name);
-    text_copy(cordon.machine_id, sizeof(cordon.machine_id), node->record.machine_id);
-    text_copy(cordon.reason, sizeof(cordon.reason), reason);
-    if (refused_job)
-        text_copy(cordon.job, sizeof(cordon.job), refused_job->name);
-    put_cordon(node, &cordon, d);
+    cause.mode = CORDON_QUARANTINE;
+    cause.since_usec = c->real_usec;
+    cause.until_usec = until_usec;
+    text_copy(cause.reason, sizeof(cause.reason), reason);
+    (void)cordon_put_cause(c, node, &cause, d); /* no room: the next failure names it again */
 }
 
 /* A trainer that died alone starts again on its node; one that does so again and again does not. */
 static void strike(Cluster *c, const Failure *f, Decision *d)
 {
     Node *node = &c->nodes[f->node];
-    CordonRecord cordon = node->cordon;
-    if (cordon.mode != CORDON_NONE)
-        return; /* somebody has said what to do with it */
-    if (c->real_usec >= cordon.since_usec + c->config.strike_window_usec)
-        cordon = (CordonRecord){.since_usec = c->real_usec};
-    text_copy(cordon.node, sizeof(cordon.node), node->record.name);
-    cordon.strikes++;
-    Text t = text_begin(cordon.reason, sizeof(cordon.reason));
-    text_add(&t, cause_name(f->cause));
-    text_add(&t, ": ");
-    text_add(&t, f->evidence);
-    if (c->config.max_strikes > 0 && cordon.strikes >= c->config.max_strikes) {
-        node->left_out = true;
-        cordon.mode = CORDON_QUARANTINE;
-        text_copy(cordon.machine_id, sizeof(cordon.machine_id), node->record.machine_id);
-        cordon.since_usec = c->real_usec;
-        cordon.until_usec = c->real_usec + c->config.quarantine_usec;
+    CordonCause cause = cordon_begin_cause(c, node, NULL);
+    if (cause.mode == CORDON_QUARANTINE)
+        return;
+    if (c->real_usec >= cause.since_usec + c->config.strike_window_usec) {
+        cause.strikes = 0;
+        cause.since_usec = c->real_usec;
     }
-    put_cordon(node, &cordon, d);
+    cause.strikes++;
+    if (cause.mode == CORDON_NONE) {
+        Text t = text_begin(cause.reason, sizeof(cause.reason));
+        text_add(&t, cause_name(f->cause));
+        text_add(&t, ": ");
+        text_add(&t, f->evidence);
+    }
+    if (c->config.max_strikes > 0 &&
+        cause.strikes + node_strikes_elsewhere(c, node) >= c->config.max_strikes) {
+        node->left_out = true;
+        cause.mode = CORDON_QUARANTINE;
+        cause.since_usec = c->real_usec;
+        cause.until_usec = c->real_usec + c->config.quarantine_usec;
+    }
+    (void)cordon_put_cause(c, node, &cause, d); /* as above */
 }
 
 /* Every node that was not ready in time is left out of the next world, not for longer. */
@@ -76,15 +67,15 @@ static void leave_out_late(Cluster *c, const Job *job)
 /* All nodes that say the same, so that each does not cost a generation. */
 static void quarantine_all(Cluster *c, const Job *job, const Failure *f, Decision *d)
 {
-    const Job *refused_job = f->cause == CAUSE_NUMERICS ? job : NULL;
-    quarantine(c, f->node, f->evidence, refused_job, 0, d);
+    const Job *refused_by = f->cause == CAUSE_NUMERICS ? job : NULL;
+    quarantine(c, f->node, f->evidence, refused_by, 0, d);
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
         const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
         for (int k = 0; report && k < report->n_ranks; k++)
             if (report->ranks[k].state == RANK_EXITED && !c->nodes[run->node].left_out &&
                 cause_of_exit(job, report, &report->ranks[k]) == f->cause)
-                quarantine(c, run->node, report->text, refused_job, 0, d);
+                quarantine(c, run->node, report->text, refused_by, 0, d);
     }
 }
 
@@ -141,7 +132,8 @@ static bool takes_out_of_service(const Decision *d)
 {
     bool out = d->phase.phase == PHASE_FAILED;
     for (int i = 0; i < d->n_cordons; i++)
-        out |= d->cordons[i].mode == CORDON_QUARANTINE;
+        out |= d->cordon_changed[i] >= 0 &&
+               d->cordons[i].causes[d->cordon_changed[i]].mode == CORDON_QUARANTINE;
     return out;
 }
 

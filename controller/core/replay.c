@@ -323,8 +323,9 @@ bool replay_harm(Replay *replay, const char *verb, const char *kind, const char 
         const char *name;
         EventKind kind;
     } kinds[] = {
-        {"specs", EVENT_SPEC},   {"desired", EVENT_DESIRED},         {"worlds", EVENT_WORLD},
-        {"phases", EVENT_PHASE}, {"checkpoints", EVENT_CHECKPOINTS}, {"progress", EVENT_PROGRESS}};
+        {"specs", EVENT_SPEC},    {"desired", EVENT_DESIRED},         {"worlds", EVENT_WORLD},
+        {"phases", EVENT_PHASE},  {"checkpoints", EVENT_CHECKPOINTS}, {"progress", EVENT_PROGRESS},
+        {"cordons", EVENT_CORDON}};
     size_t i = 0;
     while (i < ELEMENTSOF(kinds) && strcmp(kinds[i].name, kind) != 0)
         i++;
@@ -375,10 +376,9 @@ static void apply(Replay *replay, const Decision *d)
         put(replay, EVENT_PHASE, d->job, &d->phase);
     if (d->put_incident)
         put(replay, EVENT_INCIDENT, d->incident.id, &d->incident);
-    for (int i = 0; i < d->n_cordons; i++) {
-        bool kept = d->cordons[i].mode != CORDON_NONE || d->cordons[i].strikes > 0;
-        put(replay, EVENT_CORDON, d->cordons[i].node, kept ? &d->cordons[i] : NULL);
-    }
+    for (int i = 0; i < d->n_cordons; i++)
+        put(replay, EVENT_CORDON, d->cordons[i].node,
+            d->cordons[i].n_causes > 0 ? &d->cordons[i] : NULL);
     if (d->remove_incident[0]) {
         put(replay, EVENT_INCIDENT, d->remove_incident, NULL);
         put(replay, EVENT_ALERT, d->remove_incident, NULL);

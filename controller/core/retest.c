@@ -48,17 +48,39 @@ static bool is_machine_id(const char *text)
     return n == MACHINE_ID_BYTES;
 }
 
-const CordonRecord *node_find_machine_cordon(const Cluster *c, const Node *node)
+static bool is_elsewhere(const Cluster *c, const Node *node, int other, const CordonCause *cause)
+{
+    return &c->nodes[other] != node && cause->owner != CORDON_OPERATOR &&
+           text_equal(cause->machine_id, node->record.machine_id);
+}
+
+const CordonCause *node_find_machine_cordon(const Cluster *c, const Node *node, const Job *job)
 {
     if (!is_machine_id(node->record.machine_id))
         return NULL;
     for (int i = 0; i < c->limits.nodes; i++) {
-        const CordonRecord *cordon = &c->nodes[i].cordon;
-        if (c->nodes[i].used && &c->nodes[i] != node && cordon->mode == CORDON_QUARANTINE &&
-            !cordon->job[0] && text_equal(cordon->machine_id, node->record.machine_id))
-            return cordon;
+        const CordonRecord *record = &c->cordons[i].record;
+        for (size_t k = 0; c->nodes[i].cordon_stamp.mod && k < record->n_causes; k++)
+            if (is_elsewhere(c, node, i, &record->causes[k]) &&
+                record->causes[k].mode == CORDON_QUARANTINE &&
+                cause_applies(&record->causes[k], node->record.machine_id, job ? job->name : NULL,
+                              c->real_usec))
+                return &record->causes[k];
     }
     return NULL;
+}
+
+int node_strikes_elsewhere(const Cluster *c, const Node *node)
+{
+    int strikes = 0;
+    for (int i = 0; i < c->limits.nodes && is_machine_id(node->record.machine_id); i++) {
+        const CordonRecord *record = &c->cordons[i].record;
+        for (size_t k = 0; c->nodes[i].cordon_stamp.mod && k < record->n_causes; k++)
+            if (is_elsewhere(c, node, i, &record->causes[k]) &&
+                c->real_usec < record->causes[k].since_usec + c->config.strike_window_usec)
+                strikes += record->causes[k].strikes;
+    }
+    return strikes;
 }
 
 /* ---- the end of a quarantine ---- */
@@ -88,13 +110,27 @@ static void ask(Cluster *c, const Node *node, const char *id, Decision *d)
     text_copy(d->request.id, sizeof(d->request.id), id);
     text_copy(d->request.kind, sizeof(d->request.kind), "check");
     text_copy(d->request.target, sizeof(d->request.target), node->record.name);
+    text_copy(d->request.machine_id, sizeof(d->request.machine_id), node->record.machine_id);
     d->request.at_usec = c->real_usec;
     d->request_revision = 0;
     d->put_request = true;
 }
 
+/* The machine that the cause is about, whatever its name is now; NULL: it is not here. */
+static const Node *find_machine(const Cluster *c, const Node *node, const CordonCause *cause)
+{
+    if (node->present && node->record.state != NODE_LEFT &&
+        cause_is_of(cause, node->record.machine_id))
+        return node;
+    for (int i = 0; i < c->limits.nodes && is_machine_id(cause->machine_id); i++)
+        if (c->nodes[i].used && c->nodes[i].present && c->nodes[i].record.state != NODE_LEFT &&
+            text_equal(c->nodes[i].record.machine_id, cause->machine_id))
+            return &c->nodes[i];
+    return NULL;
+}
+
 /* Its id follows from the quarantine, so that a new leader finds what its predecessor asked. */
-bool decide_retest(Cluster *c, const Node *node, Decision *d)
+bool decide_retest(Cluster *c, const Node *node, const CordonCause *cause, Decision *d)
 {
     char id[sizeof(d->request.id)];
     bool room;
@@ -102,32 +138,31 @@ bool decide_retest(Cluster *c, const Node *node, Decision *d)
     text_add(&t, "check-");
     text_add_int(&t, node->cordon_stamp.mod);
     const Request *request = find_request(c, id, &room);
-    if (!node->present || node->record.state == NODE_LEFT)
+    const Node *machine = find_machine(c, node, cause);
+    if (!machine)
         return false; /* nobody to ask */
     if (!request) {
         if (room)
-            ask(c, node, id, d);
+            ask(c, machine, id, d);
         return room;
     }
     const char *answer = request->record.answer;
-    if (!answer[0])
-        return false;
+    if (!answer[0] || !text_equal(request->record.machine_id, machine->record.machine_id))
+        return false; /* not answered, or of another machine's quarantine under this name */
     bool well = begins_with(answer, "healthy") || begins_with(answer, "suspect");
-    if (well && node->record.verdict >= NODE_DRAIN)
+    if (well && machine->record.verdict >= NODE_DRAIN)
         return false; /* its record is on the way, or it has become worse since */
 
-    CordonRecord cordon = {.since_usec = c->real_usec};
-    if (!well) {
-        cordon = node->cordon;
-        cordon.until_usec = c->real_usec + c->config.quarantine_usec;
-        Text why = text_begin(cordon.reason, sizeof(cordon.reason));
+    if (well) {
+        cordon_end_cause(c, node, cause, d);
+    } else {
+        CordonCause longer = *cause;
+        longer.until_usec = c->real_usec + c->config.quarantine_usec;
+        Text why = text_begin(longer.reason, sizeof(longer.reason));
         text_add(&why, "checked when its time was over: ");
         text_add(&why, answer);
+        (void)cordon_put_cause(c, node, &longer, d); /* in its own place: there is room */
     }
-    text_copy(cordon.node, sizeof(cordon.node), node->record.name);
-    d->cordons[0] = cordon;
-    d->cordon_revisions[0] = node->cordon_stamp.mod;
-    d->n_cordons = 1;
     d->request = request->record;
     d->request_revision = request->stamp.mod;
     d->remove_request = true;

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "cluster/cordon.h"
 #include "controller/core/cluster.h"
 #include "controller/core/text.h"
 
@@ -27,12 +28,18 @@ typedef struct Node {
     uint64_t vanished_real_usec;
     bool vanished_idle;     /* no world had a rank there */
     int64_t drain_revision; /* when its verdict became drain; 0: it is not */
-    CordonRecord cordon;
-    Stamp cordon_stamp;
-    bool left_out;    /* by the decision being made */
-    bool ran_before;  /* the job being planned */
-    int first_report; /* of those about its ranks, by next_of_node; -1: none */
+    Stamp cordon_stamp;     /* without a record node_cordons() has no causes */
+    bool cordon_foreign;    /* a later version's: it is not written over */
+    bool left_out;          /* by the decision being made */
+    bool ran_before;        /* the job being planned */
+    int first_report;       /* of those about its ranks, by next_of_node; -1: none */
 } Node;
+
+/* Beside the nodes: most have none, and a table that is not touched costs no memory. */
+typedef struct Cordons {
+    CordonRecord record;
+    int64_t revisions[RECORD_CAUSES_MAX]; /* when each cause became what it is */
+} Cordons;
 
 /* Small: there is room for 64 on each node. */
 typedef struct Rank {
@@ -141,7 +148,8 @@ struct Cluster {
     int64_t dropped;
     unsigned missed, taken; /* by Table: records did not fit; places were taken since */
     Node *nodes;
-    int *by_name; /* used nodes in name order */
+    Cordons *cordons; /* of each node */
+    int *by_name;     /* used nodes in name order */
     int n_by_name;
     int last_node; /* where the last free place was */
     int n_gone;    /* reports whose key has vanished */
@@ -218,7 +226,14 @@ bool observe_has_room(Cluster *c);
 /* ---- presence.c: which nodes and processes count as dead, and since when ---- */
 void presence_update_hold(Cluster *c);
 bool node_is_lost(Cluster *c, const Node *node);
-bool node_is_cordoned(const Cluster *c, const Node *node, const Job *job);
+/* What holds the machine of that name back most, for that job or (NULL) for all; NULL: nothing. */
+const CordonCause *node_find_cordon(const Cluster *c, const Node *node, const Job *job);
+static inline const Cordons *node_cordons(const Cluster *c, const Node *node)
+{
+    return &c->cordons[node - c->nodes];
+}
+/* What the leader holds against the machine that has the name; NULL: nothing. */
+const CordonCause *node_own_cause(const Cluster *c, const Node *node);
 /* A world that has not ended has ranks there. */
 bool node_hosts_ranks(const Cluster *c, const Node *node);
 /* Why no rank of the job may be placed there; NULL when it may. */
@@ -236,13 +251,24 @@ bool job_has_older_ranks_alive(Cluster *c, const Job *job, int *ret_node);
 void health_update_trust(Cluster *c);
 /* It says that its results can't be trusted, and is believed. */
 bool node_is_unhealthy(const Cluster *c, const Node *node);
-/* A quarantine of another name that is this machine's; NULL: there is none. */
-const CordonRecord *node_find_machine_cordon(const Cluster *c, const Node *node);
+/* A quarantine of another name that is this machine's, for that job or for all; NULL: there is none. */
+const CordonCause *node_find_machine_cordon(const Cluster *c, const Node *node, const Job *job);
+/* Strikes against this machine under other names, as long as they count. */
+int node_strikes_elsewhere(const Cluster *c, const Node *node);
 /* How many are unhealthy, of how many. */
 void health_count(const Cluster *c, int *ret_unhealthy, int *ret_present);
-/* A quarantine whose time is over: the node is asked to check itself, and is let in or kept out by
- * what it answers. */
-bool decide_retest(Cluster *c, const Node *node, Decision *d);
+/* A quarantine whose time is over: its machine is asked to check itself, whatever it is called now, and
+ * is let in or kept out by what it answers. */
+bool decide_retest(Cluster *c, const Node *node, const CordonCause *cause, Decision *d);
+
+/* ---- cordons.c: the leader's own causes in cordons/<node>, and their ends ---- */
+/* What the leader holds against it, or nothing yet: to be changed and given to cordon_put_cause(). */
+CordonCause cordon_begin_cause(const Cluster *c, const Node *node, const Job *refused_by);
+/* One cause of it becomes this; the others stay. False: there is no room for it. */
+bool cordon_put_cause(const Cluster *c, const Node *node, const CordonCause *cause, Decision *d);
+/* One cause of it ends; the others stay. */
+void cordon_end_cause(const Cluster *c, const Node *node, const CordonCause *cause, Decision *d);
+bool decide_cordons(Cluster *c, Decision *d);
 
 /* ---- plan.c ---- */
 typedef struct Plan {
@@ -344,6 +370,9 @@ bool decide_paused(Cluster *c, Job *job, Decision *d);
 bool decide_trouble(Cluster *c, const Job *job, Decision *d);
 /* The job has ended: nothing of it waits for the store any more. */
 bool decide_trouble_over(Cluster *c, const Job *job, Decision *d);
+
+/* ---- house.c ---- */
+void node_open_page(Cluster *c, const Node *node, Cause cause, const char *evidence, Decision *d);
 
 /* ---- decide.c, house.c: each fills the decision and returns true when there is one ---- */
 bool decide_job(Cluster *c, Job *job, Decision *d);

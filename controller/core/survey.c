@@ -82,13 +82,14 @@ bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret)
         return false;
     const Node *node = &c->nodes[c->by_name[i]];
     bool up = node->present && node->record.state == NODE_UP;
+    const CordonCause *cause = node_find_cordon(c, node, NULL), *own = node_own_cause(c, node);
     *ret = (NodeSurvey){.name = node->record.name,
                         .up = up,
                         .absent = !node->present && node->record.state == NODE_UP,
-                        .cordoned = node_is_cordoned(c, node, NULL),
+                        .cordoned = cause != NULL,
                         .verdict = node->record.verdict,
-                        .mode = node->cordon.mode,
-                        .strikes = node->cordon.strikes,
+                        .mode = cause ? cause->mode : CORDON_NONE,
+                        .strikes = own ? own->strikes : 0,
                         .n_slots = up ? node->record.n_slots : 0,
                         .n_lost_slots = up ? slots_count(node->record.lost_slots) : 0};
     return true;

@@ -10,7 +10,7 @@
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
  *   job NAME grains= steps= fails= grow= patience= submitted= submission= resume= refused=   its spec
  *   want NAME STATE min= max= target=                                   its desired record is put
- *   cordon NODE mode= reason= job= until= | uncordon NODE
+ *   cordon NODE mode= reason= job= until= machine= | uncordon NODE [operator]
  *   ranks JOB GEN NODE STATE slot= code= unmet= step= stage= text= first= [hung] [killed] [left]
  *         [finished] [old-killed]     one slot's rank, or all of them, changes state
  *   unrank JOB GEN NODE              the key vanishes
@@ -29,6 +29,7 @@
 #include "base/file.h"
 #include "base/testing.h"
 #include "cluster/codec.h"
+#include "cluster/cordon.h"
 #include "controller/core/testing-story.h"
 
 #include <dirent.h>
@@ -105,24 +106,6 @@ static void say_incident(Story *s, const IncidentRecord *i)
     say(s, " \"%s\"\n", i->evidence);
 }
 
-static void say_cordon(Story *s, const CordonRecord *c)
-{
-    static const char *const mode[] = {"strike", "cordon", "drain", "quarantine"};
-    begin_line(s);
-    if (c->mode == CORDON_NONE && c->strikes == 0) {
-        say(s, "uncordon %s\n", c->node);
-        return;
-    }
-    say(s, "%s %s", mode[c->mode], c->node);
-    if (c->job[0])
-        say(s, " for job %s", c->job);
-    if (c->strikes)
-        say(s, " strikes=%d", c->strikes);
-    if (c->until_usec)
-        say(s, " until=%.0f", (double)(c->until_usec - REPLAY_EPOCH_USEC) / 1e6);
-    say(s, " \"%s\"\n", c->reason);
-}
-
 static void say_decision(Replay *replay, const Decision *d, void *userdata)
 {
     Story *s = userdata;
@@ -130,7 +113,7 @@ static void say_decision(Replay *replay, const Decision *d, void *userdata)
     if (d->put_incident)
         say_incident(s, &d->incident);
     for (int i = 0; i < d->n_cordons; i++)
-        say_cordon(s, &d->cordons[i]);
+        say_cordon(s, &d->cordons[i], d->cordon_changed[i]);
     for (size_t i = 0; d->put_checkpoints && i < d->checkpoints.n_commits; i++)
         if (d->checkpoints.commits[i].struck_out) {
             begin_line(s);
@@ -330,17 +313,43 @@ static void put_desired(Story *s)
     replay_put(s->replay, EVENT_DESIRED, word(s, 2), 0, NULL, &d, false);
 }
 
+static CordonRecord cordon_of(const Story *s, const char *node)
+{
+    CordonRecord record = {0};
+    const ReplayEntry *entry = replay_find(s->replay, EVENT_CORDON, node, 0, NULL);
+    if (entry)
+        record = *(const CordonRecord *)entry->record;
+    COPY(record.node, node);
+    return record;
+}
+
+/* A quarantine is the machine's or a job's, anything else the operator's. */
 static void put_cordon_record(Story *s)
 {
     static const char *const modes[] = {"none", "cordon", "drain", "quarantine"};
     double until = find_number(s, "until", 0);
-    CordonRecord c = {.mode = (CordonMode)choice(s, find_text(s, "mode", "cordon"), modes, 4),
-                      .since_usec = replay_now(s->replay),
-                      .until_usec = until > 0 ? REPLAY_EPOCH_USEC + USEC(until) : 0};
-    COPY(c.node, word(s, 2));
+    CordonRecord record = cordon_of(s, word(s, 2));
+    CordonCause c = {.mode = (CordonMode)choice(s, find_text(s, "mode", "cordon"), modes, 4),
+                     .since_usec = replay_now(s->replay),
+                     .until_usec = until > 0 ? REPLAY_EPOCH_USEC + USEC(until) : 0};
     COPY(c.reason, find_text(s, "reason", ""));
     COPY(c.job, find_text(s, "job", ""));
-    replay_put(s->replay, EVENT_CORDON, c.node, 0, NULL, &c, false);
+    if (c.mode == CORDON_QUARANTINE) {
+        c.owner = c.job[0] ? CORDON_JOB : CORDON_MACHINE;
+        COPY(c.machine_id, find_text(s, "machine", "m"));
+    }
+    assert_true(cordon_set(&record, &c) >= 0);
+    replay_put(s->replay, EVENT_CORDON, record.node, 0, NULL, &record, false);
+}
+
+static void uncordon(Story *s)
+{
+    CordonRecord record = cordon_of(s, word(s, 2));
+    for (size_t i = record.n_causes; i-- > 0;)
+        if (!has_flag(s, "operator") || record.causes[i].owner == CORDON_OPERATOR)
+            cordon_drop(&record, i);
+    replay_put(s->replay, EVENT_CORDON, record.node, 0, NULL, record.n_causes ? &record : NULL,
+               false);
 }
 
 /* A ranks record of that node as its daemon would first write it. */
@@ -445,6 +454,9 @@ static void put_progress(Story *s)
 static void put_request(Story *s)
 {
     RequestRecord record = {.at_usec = replay_now(s->replay)};
+    const ReplayEntry *asked = replay_find(s->replay, EVENT_REQUEST, word(s, 2), 0, NULL);
+    if (asked)
+        record = *(const RequestRecord *)asked->record;
     COPY(record.id, word(s, 2));
     COPY(record.kind, word(s, 3));
     COPY(record.target, word(s, 4));
@@ -503,11 +515,6 @@ static void tick(Story *s) { replay_tick(s->replay); }
 static void set_clock(Story *s)
 {
     replay_set_clock(s->replay, (int64_t)(strtod(word(s, 2), NULL) * 1e6));
-}
-
-static void uncordon(Story *s)
-{
-    replay_put(s->replay, EVENT_CORDON, word(s, 2), 0, NULL, NULL, false);
 }
 
 static void unrank(Story *s)

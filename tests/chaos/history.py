@@ -76,10 +76,12 @@ class Checker:
         if len(places) != len(set(places)):
             self._say(revision, "%s: generation %d has a slot twice" % (job, new["generation"]))  # I6
         for run in new["runs"]:
-            cordon = self.now.get("cordons/" + run["node"], {})
-            if cordon.get("mode") == "quarantine" and not cordon.get("until_usec") and not cordon.get("job"):
+            if self._quarantined(run["node"], lambda c: not c.get("until_usec") and not c.get("job")):
                 self._say(revision, "%s: generation %d has %s, which is quarantined"
                           % (job, new["generation"], run["node"]))  # I5
+
+    def _quarantined(self, node, by=lambda cause: True):
+        return any(c["mode"] == "quarantine" and by(c) for c in self.now.get("cordons/" + node, {}).get("causes", []))
 
     def _commits(self, revision, job, old, new):
         """I3, I4: only the present world commits, and forward."""
@@ -110,7 +112,7 @@ class Checker:
             there = self.now.get("nodes/" + node)
             if int(generation) >= new["generation"] or not there or there["incarnation"] != record["incarnation"]:
                 continue
-            if self.now.get("cordons/" + node, {}).get("mode") == "quarantine" or self._killed(job, node, generation):
+            if self._quarantined(node) or self._killed(job, node, generation):
                 continue
             lost = [int(s) for part in filter(None, there.get("lost_slots", "").split(","))
                     for s in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)]

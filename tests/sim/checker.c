@@ -1,9 +1,11 @@
 /* checker.c - see checker.h. */
 #include "tests/sim/checker.h"
 
+#include "cluster/cordon.h"
 #include "tests/sim/universe.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define BROKEN(u, invariant, ...) sim_fail(&(u)->sim, invariant, __VA_ARGS__)
@@ -36,11 +38,13 @@ static bool is_put(const Universe *u, const Txn *txn, KeyKind kind, const char *
     return false;
 }
 
-static bool quarantines(const CordonRecord *cordon, const char *job, uint64_t real_usec)
+/* The machine that has the name. */
+static bool quarantines(const Node *node, const CordonRecord *cordon, const char *job)
 {
-    return cordon && cordon->mode == CORDON_QUARANTINE &&
-           (cordon->until_usec == 0 || cordon->until_usec > real_usec) &&
-           (!cordon->job[0] || (job && strcmp(cordon->job, job) == 0));
+    char machine[33];
+    const CordonCause *cause =
+        cordon ? cordon_strongest(cordon, node_machine(node, machine), job, 0) : NULL;
+    return cause && cause->mode == CORDON_QUARANTINE;
 }
 
 /* ---- I1 ---- */
@@ -75,13 +79,16 @@ static void check_quarantine(Universe *u, const Txn *txn, const WorldRecord *wor
     for (size_t i = 0; i < world->n_runs; i++) {
         const char *name = world->runs[i].node;
         const Key *key = etcd_find(&u->etcd, KEY_CORDONS, name);
+        const Node *node = &u->nodes[strtol(name + 1, NULL, 10)]; /* "n5" */
+        if (node->incarnation != world->runs[i].incarnation)
+            continue; /* perhaps another machine, which is gone */
         /* what the leader could not know yet, it will obey soon */
         if (key && key->mod_revision <= phase->tried_revision &&
-            quarantines(value_record(key->value), job, world->decided_usec))
+            quarantines(node, value_record(key->value), job))
             BROKEN(u, "I5", "world %lld of %s uses %s, which is quarantined",
                    (long long)world->generation, job, name);
         if (is_put(u, txn, KEY_CORDONS, name) &&
-            quarantines(record_after(u, txn, KEY_CORDONS, name), job, world->decided_usec))
+            quarantines(node, record_after(u, txn, KEY_CORDONS, name), job))
             BROKEN(u, "I5", "world %lld of %s uses %s, which the same decision quarantines",
                    (long long)world->generation, job, name);
     }
@@ -183,7 +190,7 @@ static bool may_still_run(Universe *u, const Process *p)
     const Key *key = &u->etcd.keys[etcd_key(&u->etcd, KEY_NODES, p->node->name, 0, -1)];
     bool gone =
         key->mod_revision == 0 && u->sim.now_usec >= key->deleted_usec + u->options.core.grace_usec;
-    return p->lost || p->killing || gone || quarantines(cordon, NULL, u->sim.now_usec);
+    return p->lost || p->killing || gone || quarantines(p->node, cordon, NULL);
 }
 
 static void check_go(Universe *u, int job, const PhaseRecord *phase)
@@ -344,9 +351,15 @@ static void check_blame(Universe *u, const Txn *txn, const IncidentRecord *incid
     int n = etcd_key(&u->etcd, KEY_CORDONS, incident->node, 0, -1);
     if (phase && u->etcd.keys[n].deleted_revision > phase->tried_revision)
         return; /* somebody took it away just then */
-    if (strikes && (!cordon || (cordon->mode == CORDON_NONE && cordon->strikes == 0)))
+    bool struck = false, excluded = false;
+    for (size_t i = 0; cordon && i < cordon->n_causes; i++) {
+        struck |= cordon->causes[i].owner == CORDON_MACHINE &&
+                  (cordon->causes[i].mode != CORDON_NONE || cordon->causes[i].strikes > 0);
+        excluded |= cordon->causes[i].mode == CORDON_QUARANTINE;
+    }
+    if (strikes && !struck)
         BROKEN(u, "blame", "%s of %s costs it no strike", incident->cause, incident->node);
-    if (excludes && (!cordon || cordon->mode != CORDON_QUARANTINE))
+    if (excludes && !excluded)
         BROKEN(u, "blame", "%s of %s does not quarantine it", incident->cause, incident->node);
 }
 
@@ -484,8 +497,7 @@ static void check_put(Universe *u, const Txn *txn, const Op *op)
         check_progress(u, universe_job_index(key.name), record);
         break;
     case KEY_CORDONS:
-        sim_say(&u->sim, "  cordon %s mode %d strikes %d", key.name,
-                (int)((const CordonRecord *)record)->mode, ((const CordonRecord *)record)->strikes);
+        checker_cordon(u, txn, key.name, record);
         break;
     case KEY_DESIRED:
         u->checker.jobs[universe_job_index(key.name)].failures = 0;
@@ -506,7 +518,9 @@ void checker_before(Universe *u, const Txn *txn)
     if (txn->leader)
         check_leader(u, txn);
     for (size_t i = 0; i < txn->n_ops; i++)
-        if (txn->ops[i].kind == OP_PUT)
+        if (txn->ops[i].kind == OP_DELETE && u->etcd.keys[txn->ops[i].key].kind == KEY_CORDONS)
+            checker_cordon(u, txn, u->etcd.keys[txn->ops[i].key].name, NULL);
+        else if (txn->ops[i].kind == OP_PUT)
             check_put(u, txn, &txn->ops[i]);
 }
 

@@ -35,6 +35,8 @@ typedef struct Checker {
 } Checker;
 
 void checker_before(Universe *u, const Txn *txn);
+/* after NULL: the record is removed. checker_cordons.c */
+void checker_cordon(Universe *u, const Txn *txn, const char *name, const CordonRecord *after);
 void checker_save_fails(Universe *u, int job);
 /* What a phase says moves ranks of that team. */
 void checker_phase_acts(Universe *u, const Team *team, const PhaseRecord *phase);

@@ -242,7 +242,7 @@ static void draft_house(Controller *c, Txn *txn, const Decision *d)
     for (int i = 0; i < d->n_cordons; i++) {
         const CordonRecord *cordon = &d->cordons[i];
         guard(c, txn, KEY_CORDONS, cordon->node, d->cordon_revisions[i]);
-        if (cordon->mode == CORDON_NONE && cordon->strikes == 0)
+        if (cordon->n_causes == 0)
             txn_delete(txn, key_for(c, KEY_CORDONS, cordon->node));
         else
             put(c, txn, KEY_CORDONS, cordon->node, cordon, sizeof(*cordon));

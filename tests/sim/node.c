@@ -37,11 +37,18 @@ bool node_is_registered(const Node *node)
 
 /* ---- its record ---- */
 
+const char *node_machine(const Node *node, char ret[33])
+{
+    (void)snprintf(ret, 33, "%016x%016x", (unsigned)node->index, (unsigned)node->n_machines);
+    return ret;
+}
+
 static void encode(const Node *node, NodeRecord *ret)
 {
+    char machine[33];
     memset(ret, 0, sizeof(*ret)); /* padding too: records are compared as bytes */
     memcpy(ret->name, node->name, sizeof(ret->name));
-    memcpy(ret->machine_id, "m", 2);
+    (void)snprintf(ret->machine_id, sizeof(ret->machine_id), "%s", node_machine(node, machine));
     ret->incarnation = node->incarnation;
     ret->n_slots = node->n_slots;
     ret->state = node->state;
@@ -90,6 +97,12 @@ static void on_looked(_unused_ Universe *u, void *who, uint64_t token, const Cal
         return;
     }
     node_note_contact(node);
+    const NodeRecord *tenant = result->n_items ? value_record(result->items[0].value) : NULL;
+    char machine[33];
+    if (tenant && strcmp(tenant->machine_id, node_machine(node, machine)) != 0) {
+        node_crash(node); /* the name belongs to another, until its lease has run out */
+        return;
+    }
     node->revision = result->n_items ? result->items[0].mod_revision : 0;
     put_record(node);
 }
@@ -467,6 +480,16 @@ void node_lose_power(Node *node)
     node->frozen_until_usec = 0;
     if (node->actor.alive)
         end_daemon(node);
+}
+
+void node_replace(Node *node)
+{
+    if (node->host_up)
+        node_lose_power(node);
+    sim_say(sim_of(node), "%s: another machine gets its name", node->name);
+    node->n_machines++;
+    node->refuses_numerics = false;
+    node->verdict = NODE_HEALTHY;
 }
 
 static void arm_deadman(Node *node)

@@ -71,7 +71,8 @@ struct Node {
     bool host_up;
     uint64_t frozen_until_usec; /* the host, with everything on it */
     int64_t real_offset_usec;
-    int island; /* whom its ranks reach */
+    int island;     /* whom its ranks reach */
+    int n_machines; /* that had the name before */
     bool refuses_numerics;
     NodeVerdict verdict;
 
@@ -102,10 +103,13 @@ uint64_t node_real_usec(const Node *node);
 void node_boot(Node *node);  /* the host comes up, and with it sdtraind */
 void node_crash(Node *node); /* sdtraind dies, its ranks with it */
 void node_lose_power(Node *node);
-void node_freeze(Node *node, uint64_t usec);        /* the whole host */
+void node_replace(Node *node);               /* the host is gone, and another one has its name */
+void node_freeze(Node *node, uint64_t usec); /* the whole host */
 void node_freeze_daemon(Node *node, uint64_t usec); /* sdtraind alone: SIGSTOP */
 void node_drain(Node *node);                        /* systemctl stop */
 void node_set_verdict(Node *node, NodeVerdict verdict);
+/* The id of the machine that has the name now. */
+const char *node_machine(const Node *node, char ret[33]);
 /* Whether etcd holds a record of it. */
 bool node_is_registered(const Node *node);
 

@@ -1,6 +1,7 @@
 /* swarm.c - see swarm.h. */
 #include "tests/sim/swarm.h"
 
+#include "cluster/cordon.h"
 #include "tests/sim/universe.h"
 
 #include <stdio.h>
@@ -73,6 +74,15 @@ static void lose_power_of_many(Universe *u)
     int n = (int)sim_draw(&u->sim, (uint32_t)u->options.n_nodes) + 1;
     for (int i = 0; i < n; i++)
         lose_power(u);
+}
+
+static void replace_machine(Universe *u)
+{
+    Node *node = some_node(u);
+    bool was_up = node->host_up;
+    node_replace(node);
+    if (was_up) /* else it boots already */
+        later(u, some_while(u), on_boot, node);
 }
 
 static void crash_daemon(Universe *u) { node_crash(some_node(u)); }
@@ -399,13 +409,38 @@ static void delete_job(Universe *u)
     later(u, some_while(u), on_submit, &u->options.jobs[job]);
 }
 
+/* As sdctl does it, in one moment: cordon, drain, or an uncordon whose check finds nothing. */
+static void on_cordon(Universe *u, void *who, _unused_ uint64_t token)
+{
+    Node *node = who;
+    if (u->swarm.healed)
+        return;
+    CordonMode mode = (CordonMode)(sim_draw(&u->sim, 4) % 3);
+    const CordonRecord *old = etcd_record(&u->etcd, KEY_CORDONS, node->name);
+    CordonRecord record = {0};
+    char machine[33];
+    if (old)
+        record = *old;
+    memcpy(record.node, node->name, sizeof(record.node));
+    if (mode != CORDON_NONE)
+        (void)cordon_set(&record, &(CordonCause){.owner = CORDON_OPERATOR,
+                                                 .mode = mode,
+                                                 .since_usec = u->sim.now_usec});
+    for (size_t i = record.n_causes; mode == CORDON_NONE && i-- > 0;)
+        if (cause_is_of(&record.causes[i], node_machine(node, machine)))
+            cordon_drop(&record, i);
+    etcd_put(&u->etcd, KEY_CORDONS, node->name,
+             record.n_causes == 0 ? NULL : value_new(&record, sizeof(record)));
+}
+
+/* Somebody sees trainers die there, and so does the leader: both write about the node. */
 static void cordon(Universe *u)
 {
     Node *node = some_node(u);
-    CordonRecord record = {.mode = (CordonMode)sim_draw(&u->sim, 4), .since_usec = u->sim.now_usec};
-    memcpy(record.node, node->name, sizeof(record.node));
-    etcd_put(&u->etcd, KEY_CORDONS, node->name,
-             record.mode == CORDON_NONE ? NULL : value_new(&record, sizeof(record)));
+    Process *p = &node->slots[sim_draw(&u->sim, (uint32_t)node->n_slots)];
+    if (p->alive && sim_chance(&u->sim, 500))
+        trainer_exit(p, -11, "");
+    later(u, sim_between(&u->sim, 0, MSEC(60)), on_cordon, node);
 }
 
 /* ---- the faults there are ---- */
@@ -451,6 +486,7 @@ static const struct {
     {"stop-and-start", stop_and_start},
     {"delete-job", delete_job},
     {"cordon", cordon},
+    {"replace-machine", replace_machine},
 };
 
 static void on_fault(Universe *u, _unused_ void *who, _unused_ uint64_t token)
@@ -466,58 +502,7 @@ static void on_fault(Universe *u, _unused_ void *who, _unused_ uint64_t token)
     later(u, sim_between(&u->sim, 0, 2 * u->options.gap_usec), on_fault, NULL);
 }
 
-/* ---- options ---- */
-
-static void draw_job(Sim *sim, const Options *o, JobPlan *ret)
-{
-    int slots = o->n_nodes * o->n_slots;
-    ret->every_steps = 2 + (int64_t)sim_draw(sim, 20);
-    ret->steps = sim_chance(sim, 200) ? 20 + (int64_t)sim_draw(sim, 200) : INT64_C(1000000000);
-    ret->min = 1 + (int)sim_draw(sim, 2);
-    ret->max = MAX(ret->min, 1 + (int)sim_draw(sim, (uint32_t)slots));
-    ret->facts = (JobFacts){.n_grains = ret->max,
-                            .steps = ret->steps,
-                            .max_failures = 2 + (int)sim_draw(sim, 9),
-                            .grow_interval_usec = SEC(sim_draw(sim, 3) * 10),
-                            .store_patience_usec = SEC(sim_draw(sim, 4) * 20)};
-}
-
-void swarm_draw_options(Sim *sim, int n_nodes, Options *ret)
-{
-    static const uint8_t ttls[] = {2, 2, 3, 5};
-    bool large = n_nodes > 100;
-    *ret = (Options){.n_nodes = n_nodes, .core = cluster_config_default};
-    ret->n_slots = 1 + (int)sim_draw(sim, 2);
-    ret->n_jobs = 1 + (int)sim_draw(sim, 3);
-    ret->n_controllers = large ? 2 : 1 + (int)sim_draw(sim, 3);
-    ret->ttl_usec = large ? SEC(10) : SEC(ttls[sim_draw(sim, ELEMENTSOF(ttls))]);
-    ret->fence_usec = SEC(4 + sim_draw(sim, 30));
-    ret->drain_usec = SEC(2 + sim_draw(sim, 20));
-    ret->step_usec = sim_between(sim, MSEC(100), MSEC(800));
-    ret->save_usec = sim_between(sim, MSEC(20), SEC(2));
-    ret->restore_usec = sim_between(sim, MSEC(50), SEC(1));
-    ret->ahead_usec = sim_between(sim, 0, SEC(8));
-    ret->faults_usec = sim_between(sim, SEC(15), SEC(50));
-    ret->gap_usec = sim_between(sim, MSEC(50), SEC(1));
-    for (size_t i = 0; i < ELEMENTSOF(faults); i++)
-        ret->faults |= (uint64_t)sim_chance(sim, 350) << i;
-    ret->core.ttl_usec = ret->ttl_usec;
-    ret->core.start_deadline_usec = SEC(8 + sim_draw(sim, 8));
-    ret->core.leave_deadline_usec = SEC(8 + sim_draw(sim, 8));
-    ret->core.max_strikes = 2 + (int)sim_draw(sim, 4);
-    ret->core.incidents_kept = 20;
-    ret->limits = (ClusterLimits){.nodes = n_nodes + 4,
-                                  .jobs = 8,
-                                  .reports = 4 * n_nodes + 32,
-                                  .incidents = 64,
-                                  .requests = 8};
-    ret->watchdog = (WatchdogLimits){.floor_usec = SEC(2 + sim_draw(sim, 5)),
-                                     .startup_usec = SEC(10),
-                                     .save_usec = SEC(30),
-                                     .factor = 10};
-    for (int job = 0; job < ret->n_jobs; job++)
-        draw_job(sim, ret, &ret->jobs[job]);
-}
+size_t swarm_n_faults(void) { return ELEMENTSOF(faults); }
 
 void swarm_describe(const Universe *u)
 {
@@ -629,7 +614,9 @@ static void start_what_failed(Universe *u, int *n_starts)
     for (int job = 0; job < u->options.n_jobs; job++) {
         const PhaseRecord *phase = phase_of(u, job);
         submit(u, job);
-        if (phase && (phase->phase == PHASE_FAILED || phase->phase == PHASE_STOPPED) &&
+        const Key *desired = etcd_find(&u->etcd, KEY_DESIRED, universe_job_name(job));
+        if (phase && (phase->phase == PHASE_FAILED || phase->phase == PHASE_STOPPED) && desired &&
+            desired->mod_revision <= phase->tried_revision && /* else it is on its way */
             !is_well(u, job) && n_starts[job]++ < 3)
             want(u, job, DESIRED_RUNNING, 0);
     }

@@ -38,6 +38,8 @@ typedef struct Swarm {
     uint64_t n_faults;
 } Swarm;
 
+size_t swarm_n_faults(void); /* kinds of them */
+/* options.c */
 void swarm_draw_options(Sim *sim, int n_nodes, Options *ret);
 void swarm_describe(const Universe *u);
 /* All is well: then the store alone goes away, and comes back (outage.c). */

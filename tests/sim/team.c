@@ -2,6 +2,7 @@
  * and post.c; commit.c and records.c beside it are the rest. */
 #include "tests/sim/node.h"
 
+#include "cluster/cordon.h"
 #include "daemon/plan.h"
 #include "tests/sim/team.h"
 #include "tests/sim/universe.h"
@@ -473,12 +474,16 @@ static void set_world(Node *node, int job, const WorldRecord *world, int64_t rev
 
 static void set_cordon(Node *node, const CordonRecord *cordon)
 {
-    if (cordon->mode != CORDON_QUARANTINE)
-        return;
-    for (int i = 0; i < node->n_slots; i++)
-        if (node->slots[i].used &&
-            (!*cordon->job || strcmp(cordon->job, universe_job_name(node->slots[i].job)) == 0))
-            process_kill(&node->slots[i], "node is quarantined");
+    char machine[33];
+    for (int i = 0; i < node->n_slots; i++) {
+        Process *p = &node->slots[i];
+        const CordonCause *cause =
+            p->used ? cordon_strongest(cordon, node_machine(node, machine),
+                                       universe_job_name(p->job), node_real_usec(node))
+                    : NULL;
+        if (cause && cause->mode == CORDON_QUARANTINE)
+            process_kill(p, "node is quarantined");
+    }
 }
 
 void team_watch(Universe *u, void *who, const WatchEvent *events, size_t n, _unused_ bool initial)

@@ -61,7 +61,7 @@ class Stops(LabCase):
         code, text = self.lab.run("etcdctl", "--endpoints", self.cluster.etcd, "get", "--print-value-only",
                                   "/sdtrain/dev/cordons/node2")
         self.assertEqual(code, 0, text)
-        self.assertEqual(json.loads(text)["mode"], "quarantine")
+        self.assertEqual([(c["owner"], c["mode"]) for c in json.loads(text)["causes"]], [("machine", "quarantine")])
 
     def test_step_that_kills(self):
         """The same step in every world: after K failures the job ends, with its cause."""

@@ -1,0 +1,155 @@
+/* cordons.c - the leader's own causes in cordons/<node>, and their ends.
+ *
+ * Entry points: cordon_put_cause(), cordon_end_cause(), decide_cordons(). Guarantees: a decision
+ * changes causes of machines and of jobs alone, and an operator's only once its time is over; it
+ * carries the whole record under a guard on the revision that it was derived from, so that a change of
+ * another writer is seen before anything is put over it. */
+#include "controller/core/state.h"
+#include "controller/core/text.h"
+
+#include <string.h>
+
+/* ---- one cause of one node ---- */
+
+CordonCause cordon_begin_cause(const Cluster *c, const Node *node, const Job *refused_by)
+{
+    CordonCause cause = {.owner = refused_by ? CORDON_JOB : CORDON_MACHINE,
+                         .since_usec = c->real_usec};
+    if (refused_by)
+        text_copy(cause.job, sizeof(cause.job), refused_by->name);
+    text_copy(cause.machine_id, sizeof(cause.machine_id), node->record.machine_id);
+    const CordonRecord *record = &node_cordons(c, node)->record;
+    int at =
+        node->cordon_stamp.mod ? cordon_find(record, cause.owner, cause.job, cause.machine_id) : -1;
+    if (at >= 0)
+        cause = record->causes[at];
+    if (refused_by)
+        text_copy(cause.submission, sizeof(cause.submission), refused_by->facts.submission);
+    return cause;
+}
+
+/* The record as this decision leaves it so far; NULL: the decision is full. */
+static CordonRecord *change(const Cluster *c, const Node *node, Decision *d, int **ret_changed)
+{
+    int i = 0;
+    while (i < d->n_cordons && !text_equal(d->cordons[i].node, node->record.name))
+        i++;
+    if (i == DECISION_CORDONS_MAX || node->cordon_foreign)
+        return NULL;
+    CordonRecord *record = &d->cordons[i];
+    if (i == d->n_cordons) {
+        d->n_cordons++;
+        memset(record, 0, sizeof(*record));
+        if (node->cordon_stamp.mod)
+            *record = node_cordons(c, node)->record;
+        text_copy(record->node, sizeof(record->node), node->record.name);
+        d->cordon_revisions[i] = node->cordon_stamp.mod;
+        d->cordon_changed[i] = -1;
+    }
+    *ret_changed = &d->cordon_changed[i];
+    return record;
+}
+
+bool cordon_put_cause(const Cluster *c, const Node *node, const CordonCause *cause, Decision *d)
+{
+    int *changed;
+    CordonRecord *record = change(c, node, d, &changed);
+    int at = record ? cordon_set(record, cause) : -1;
+    if (at >= 0)
+        *changed = at;
+    return at >= 0;
+}
+
+void cordon_end_cause(const Cluster *c, const Node *node, const CordonCause *cause, Decision *d)
+{
+    int *changed;
+    CordonRecord *record = change(c, node, d, &changed);
+    int at = record ? cordon_find(record, cause->owner, cause->job, cause->machine_id) : -1;
+    if (at < 0)
+        return;
+    cordon_drop(record, (size_t)at);
+    *changed = -1;
+}
+
+/* ---- how causes end by themselves ---- */
+
+/* The submission that refused the node is not there any more. */
+static bool job_is_gone(const Cluster *c, const CordonCause *cause)
+{
+    for (int i = 0; i < c->limits.jobs; i++) {
+        const Job *job = &c->jobs[i];
+        if (job->used && text_equal(job->name, cause->job))
+            return job->spec_stamp.mod && cause->submission[0] &&
+                   !text_equal(job->facts.submission, cause->submission);
+    }
+    return c->dropped == 0; /* else it may be one that has no room here */
+}
+
+/* When a cause ends by itself; 0: it does not. */
+static uint64_t end_of(const Cluster *c, const CordonCause *cause)
+{
+    if (cause->mode != CORDON_NONE)
+        return cause->until_usec;
+    return cause->since_usec + c->config.strike_window_usec;
+}
+
+static bool decide_end_of_cause(Cluster *c, const Node *node, const CordonCause *cause, Decision *d)
+{
+    uint64_t end = end_of(c, cause);
+    if (node->cordon_foreign)
+        return false;
+    if (cause->owner == CORDON_JOB && job_is_gone(c, cause)) {
+        cordon_end_cause(c, node, cause, d);
+        return true;
+    }
+    if (end > c->real_usec)
+        (void)cluster_due(c, c->now_usec + (end - c->real_usec));
+    if (end == 0 || end > c->real_usec)
+        return false;
+    if (cause->mode == CORDON_QUARANTINE)
+        return decide_retest(c, node, cause, d);
+    cordon_end_cause(c, node, cause, d);
+    return true;
+}
+
+/* ---- what follows from what a node says of itself ---- */
+
+static bool decide_verdict(Cluster *c, const Node *node, Decision *d)
+{
+    if (!node->present)
+        return false;
+    const CordonCause *own = node_own_cause(c, node);
+    CordonCause cause = cordon_begin_cause(c, node, NULL);
+    if (node_is_unhealthy(c, node) && !(own && own->mode == CORDON_QUARANTINE)) {
+        cause.mode = CORDON_QUARANTINE;
+        text_copy(cause.reason, sizeof(cause.reason), node->record.evidence);
+    } else if (node->record.lost_slots && !(own && own->mode != CORDON_NONE)) {
+        cause.mode = CORDON_CORDON;
+        text_copy(cause.reason, sizeof(cause.reason), "a process of it survives SIGKILL");
+    } else {
+        return false;
+    }
+    cause.since_usec = c->real_usec;
+    if (!cordon_put_cause(c, node, &cause, d)) { /* no room for it */
+        d->n_cordons = 0;
+        return false;
+    }
+    if (cause.mode == CORDON_QUARANTINE &&
+        !node_hosts_ranks(c, node)) /* else its job has an incident */
+        node_open_page(c, node, CAUSE_NODE_UNHEALTHY, node->record.evidence, d);
+    return true;
+}
+
+bool decide_cordons(Cluster *c, Decision *d)
+{
+    for (int i = 0; i < c->n_by_name; i++) {
+        const Node *node = &c->nodes[c->by_name[i]];
+        if (decide_verdict(c, node, d))
+            return true;
+        const CordonRecord *record = &node_cordons(c, node)->record;
+        for (size_t k = 0; node->cordon_stamp.mod && k < record->n_causes; k++)
+            if (decide_end_of_cause(c, node, &record->causes[k], d))
+                return true;
+    }
+    return false;
+}
