@@ -278,6 +278,40 @@ static bool all_ready(const Cluster *c, const Job *job)
     return job->n_runs > 0;
 }
 
+/* Why the job is to leave the node, where that has not been tried yet; NULL: nothing says so. */
+static const CordonCause *find_drain(const Cluster *c, const Job *job, const Node *node)
+{
+    const Cordons *cordons = node_cordons(c, node);
+    for (size_t i = 0; node->cordon_stamp.mod && i < cordons->record.n_causes; i++)
+        if (cordons->record.causes[i].mode > CORDON_CORDON &&
+            cordons->revisions[i] > job->phase.tried_revision &&
+            cause_applies(&cordons->record.causes[i], node->record.machine_id, job->name,
+                          c->real_usec))
+            return &cordons->record.causes[i];
+    return NULL;
+}
+
+/* A node of its world that is to be left, and was not when the world was decided. */
+static bool find_drained(const Cluster *c, const Job *job, char *ret_reason, size_t size)
+{
+    for (int i = 0; i < job->n_runs; i++) {
+        const Node *node = &c->nodes[job_runs(c, job)[i].node];
+        const CordonCause *cause = find_drain(c, job, node);
+        if (!cause && node->drain_revision <= job->phase.tried_revision)
+            continue;
+        Text t = text_begin(ret_reason, size);
+        text_add(&t, "drains ");
+        text_add(&t, node->record.name);
+        const char *why = cause ? cause->reason : node->record.evidence;
+        if (*why) {
+            text_add(&t, ": ");
+            text_add(&t, why);
+        }
+        return true;
+    }
+    return false;
+}
+
 static bool decide_go(Cluster *c, Job *job, Decision *d)
 {
     int node;
@@ -285,6 +319,9 @@ static bool decide_go(Cluster *c, Job *job, Decision *d)
         decide_end(c, job, PHASE_STOPPED, "stopped before its first step", d);
         return true;
     }
+    char reason[RECORD_TEXT_MAX + 1];
+    if (find_drained(c, job, reason, sizeof(reason))) /* there is nothing to save first */
+        return decide_world(c, job, job->phase.phase, reason, d);
     if (!all_ready(c, job) || job_has_older_ranks_alive(c, job, &node))
         return false; /* I3 */
     decide_phase(c, job, job->phase.phase, job->phase.reason, d);
@@ -316,38 +353,11 @@ static bool ask_to_leave(Cluster *c, const Job *job, JobPhase phase, const char 
     return true;
 }
 
-/* Why the job is to leave the node, where that has not been tried yet; NULL: nothing says so. */
-static const CordonCause *find_drain(const Cluster *c, const Job *job, const Node *node)
-{
-    const Cordons *cordons = node_cordons(c, node);
-    for (size_t i = 0; node->cordon_stamp.mod && i < cordons->record.n_causes; i++)
-        if (cordons->record.causes[i].mode > CORDON_CORDON &&
-            cordons->revisions[i] > job->phase.tried_revision &&
-            cause_applies(&cordons->record.causes[i], node->record.machine_id, job->name,
-                          c->real_usec))
-            return &cordons->record.causes[i];
-    return NULL;
-}
-
 static bool decide_drain(Cluster *c, Job *job, Decision *d)
 {
-    for (int i = 0; i < job->n_runs; i++) {
-        const Node *node = &c->nodes[job_runs(c, job)[i].node];
-        const CordonCause *cause = find_drain(c, job, node);
-        if (!cause && node->drain_revision <= job->phase.tried_revision)
-            continue;
-        char reason[RECORD_TEXT_MAX + 1];
-        Text t = text_begin(reason, sizeof(reason));
-        text_add(&t, "drains ");
-        text_add(&t, node->record.name);
-        const char *why = cause ? cause->reason : node->record.evidence;
-        if (*why) {
-            text_add(&t, ": ");
-            text_add(&t, why);
-        }
-        return ask_to_leave(c, job, PHASE_RESIZING, reason, d);
-    }
-    return false;
+    char reason[RECORD_TEXT_MAX + 1];
+    return find_drained(c, job, reason, sizeof(reason)) &&
+           ask_to_leave(c, job, PHASE_RESIZING, reason, d);
 }
 
 static void say_sizes(Text *t, const char *verb, int from, int to)

@@ -10,6 +10,8 @@
 #include "trainer/api/channel.h"
 #include "trainer/api/exit_code.h"
 
+#include <signal.h>
+
 #define STARTUP_USEC_MAX (UINT64_C(86400) * USEC_PER_SEC) /* more is not believed */
 
 static const char cause_names[CAUSES][20] = {
@@ -133,7 +135,8 @@ Cause cause_of_exit(const Job *job, const Report *report, const Rank *rank)
     }
 }
 
-static void describe_exit(const Report *report, const Rank *rank, char *ret, size_t size)
+static void describe_exit(const Report *report, const Rank *rank, Cause cause, char *ret,
+                          size_t size)
 {
     Text t = text_begin(ret, size);
     if (rank->state != RANK_EXITED) {
@@ -148,6 +151,8 @@ static void describe_exit(const Report *report, const Rank *rank, char *ret, siz
         text_add(&t, ", stage ");
         text_add_int(&t, rank->stage);
     }
+    if (cause == CAUSE_NODE_LEFT)
+        text_add(&t, " while its node drains");
     if (report->worst == rank->rank) {
         text_add(&t, ": ");
         text_add(&t, report->text);
@@ -164,10 +169,21 @@ static bool outranks(const Failure *a, int a_stage, const Failure *b, int b_stag
     return a->at_usec < b->at_usec;
 }
 
+/* A daemon that is told to stop says so, and ends its ranks before it says that it has left: they are as
+ * little a failure as its leaving is. */
+static bool ended_with_its_node(const Cluster *c, const Run *run, const Rank *rank)
+{
+    const NodeRecord *node = &c->nodes[run->node].record;
+    return (node->verdict == NODE_DRAIN || node->state == NODE_LEFT) && !rank->hung &&
+           rank->state == RANK_EXITED &&
+           (rank->killed || rank->exit_code == -SIGTERM || rank->exit_code == -SIGKILL);
+}
+
 /* Those that have ended, or those that were found hung and have not. */
-static void consider_ranks(const Job *job, const Run *run, const Report *report, bool ended,
+static void consider_ranks(const Cluster *c, const Job *job, const Run *run, bool ended,
                            Failure *best, int *best_stage)
 {
+    const Report *report = &c->reports[run->report];
     for (int i = 0; i < report->n_ranks; i++) {
         const Rank *rank = &report->ranks[i];
         if ((rank->state == RANK_EXITED) != ended || (!ended && !rank->hung))
@@ -177,9 +193,11 @@ static void consider_ranks(const Job *job, const Run *run, const Report *report,
                      .rank = rank->rank,
                      .step = rank->step,
                      .at_usec = rank->at_usec};
+        if (f.cause != CAUSE_NONE && ended_with_its_node(c, run, rank))
+            f.cause = CAUSE_NODE_LEFT;
         if (f.cause == CAUSE_NONE || !outranks(&f, rank->stage, best, *best_stage))
             continue;
-        describe_exit(report, rank, f.evidence, sizeof(f.evidence));
+        describe_exit(report, rank, f.cause, f.evidence, sizeof(f.evidence));
         *best = f;
         *best_stage = rank->stage;
     }
@@ -202,14 +220,21 @@ static bool start_is_late(Cluster *c, const Job *job)
 }
 
 /* Ranks that are up and not ready yet, as with a large checkpoint, are their node's business, which
- * ends them after startup_usec; the leader takes over one TTL later. */
-static bool run_is_late(Cluster *c, const Job *job, const Run *run)
+ * ends them after startup_usec; the leader takes over one TTL later. One that has ended for a reason is
+ * not late: it is judged by that. */
+bool run_is_late(Cluster *c, const Job *job, const Run *run)
 {
     const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
     uint64_t own = c->nodes[run->node].record.startup_usec;
     bool up = report && report->n_ranks == slots_count(run->slots);
-    for (int i = 0; up && i < report->n_ranks; i++)
-        up = report->ranks[i].state != RANK_EXITED;
+    if (is_ready(c, run))
+        return false;
+    for (int i = 0; report && i < report->n_ranks; i++) {
+        const Rank *rank = &report->ranks[i];
+        if (rank->state == RANK_EXITED && cause_of_exit(job, report, rank) != CAUSE_NONE)
+            return false;
+        up &= rank->state != RANK_EXITED;
+    }
     if (up && own > 0 && own <= STARTUP_USEC_MAX && !job->phase.go)
         return cluster_due(c, job->world_usec +
                                   MAX(c->config.start_deadline_usec, own + c->config.ttl_usec));
@@ -243,8 +268,10 @@ static void consider_node(Cluster *c, const Job *job, const Run *run, Failure *b
             f.at_usec = job->progress.at_usec; /* it ran until about then */
         text_copy(f.evidence, sizeof(f.evidence), "its lease ran out");
     } else if (node->record.incarnation != run->incarnation) {
-        f.cause = CAUSE_NODE_RESTARTED;
-        text_copy(f.evidence, sizeof(f.evidence), "its daemon was restarted");
+        bool left = node->left_incarnation == run->incarnation;
+        f.cause = left ? CAUSE_NODE_LEFT : CAUSE_NODE_RESTARTED;
+        text_copy(f.evidence, sizeof(f.evidence),
+                  left ? "its daemon was stopped" : "its daemon was restarted");
     } else if (node->record.state == NODE_LEFT) {
         f.cause = CAUSE_NODE_LEFT;
         text_copy(f.evidence, sizeof(f.evidence), "its daemon was stopped");
@@ -261,7 +288,7 @@ static void consider_node(Cluster *c, const Job *job, const Run *run, Failure *b
     } else if (report_is_missing(c, job, run)) {
         f.cause = CAUSE_RANKS_LOST;
         text_copy(f.evidence, sizeof(f.evidence), "the node does not run its ranks any more");
-    } else if (!is_ready(c, run) && run_is_late(c, job, run)) {
+    } else if (run_is_late(c, job, run)) {
         f.cause = CAUSE_START_TIMEOUT;
         text_copy(f.evidence, sizeof(f.evidence), "not ready when the start deadline passed");
     }
@@ -280,13 +307,19 @@ static bool has_done_its_part(const Cluster *c, const Job *job, int i)
     return report->finished || (report->left && job->phase.leave);
 }
 
-/* Ranks of an older generation whose end a present node does not confirm. */
+/* Ranks of an older generation whose end a present node does not confirm. While others still restore, and
+ * may, nothing is won by it. */
 static void consider_older_ranks(Cluster *c, const Job *job, Failure *best)
 {
     int node;
     if (best->cause != CAUSE_NONE || job->phase.go || !start_is_late(c, job) ||
         !job_has_older_ranks_alive(c, job, &node))
         return;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        if (run->node != node && !is_ready(c, run))
+            return;
+    }
     *best =
         (Failure){.cause = CAUSE_START_TIMEOUT, .node = node, .rank = -1, .at_usec = c->real_usec};
     text_copy(best->evidence, sizeof(best->evidence),
@@ -314,7 +347,7 @@ static void judge_hang(const Cluster *c, const Job *job, Failure *best, int stag
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
         if (run->report >= 0)
-            consider_ranks(job, run, &c->reports[run->report], false, best, &stage);
+            consider_ranks(c, job, run, false, best, &stage);
     }
     if (stage != STAGE_REDUCING && stage != STAGE_GATHERING)
         return;
@@ -347,14 +380,20 @@ static void judge_hang(const Cluster *c, const Job *job, Failure *best, int stag
     best->rank = s->n_nodes == 1 ? s->rank : -1;
 }
 
-static uint64_t wait_for_blame(const Cluster *c, Cause cause)
+static uint64_t wait_for_blame(Cluster *c, const Job *job, const Failure *f)
 {
-    switch (cause) {
+    switch (f->cause) {
     case CAUSE_PEER_LOST:
         return c->config.ttl_usec + 2 * c->config.grace_usec;
     case CAUSE_HANG:
     case CAUSE_NON_FINITE: /* every rank is on its way out by itself, and says so */
         return c->config.hang_wait_usec;
+    case CAUSE_BAD_JOB: /* whether others say the same matters where a spare may take over */
+    case CAUSE_DATA_CORRUPT:
+    case CAUSE_CHECKPOINT_CORRUPT:
+        return failure_is_of_one_node(c, job, f) && job_has_spare_for(c, job, f->node)
+                   ? c->config.hang_wait_usec
+                   : 0;
     default:
         return 0;
     }
@@ -414,7 +453,7 @@ bool failure_find(Cluster *c, Job *job, Failure *ret)
             continue;
         consider_node(c, job, run, &best);
         if (run->report >= 0)
-            consider_ranks(job, run, &c->reports[run->report], true, &best, &best_stage);
+            consider_ranks(c, job, run, true, &best, &best_stage);
     }
     consider_older_ranks(c, job, &best);
     if (job_absence_is_open(c, job))
@@ -427,7 +466,7 @@ bool failure_find(Cluster *c, Job *job, Failure *ret)
         job->failing_usec = c->now_usec;
         job->failing_real_usec = c->real_usec;
     }
-    uint64_t wait = wait_for_blame(c, best.cause);
+    uint64_t wait = wait_for_blame(c, job, &best);
     if (wait && !job_all_exited(c, job) && !cluster_due(c, job->failing_usec + wait))
         return false;
     if (best.cause == CAUSE_PEER_LOST) {

@@ -183,6 +183,8 @@ static void observe_node(Cluster *c, const Event *ev)
     }
     if (!node->present || node->record.incarnation != record->incarnation)
         node->changed_usec = c->now_usec;
+    if (record->state == NODE_LEFT)
+        node->left_incarnation = record->incarnation;
     if (record->verdict != NODE_DRAIN)
         node->drain_revision = 0;
     else if (node->drain_revision == 0)

@@ -91,5 +91,13 @@ bool decide_paused(Cluster *c, Job *job, Decision *d)
     const Incident *incident = incident_find_open(c, job);
     if (incident)
         incident_say(&incident->record, &t);
+    Failure f = {.cause = CAUSE_RETRY, .node = job_find_lone_teller(c, job, CAUSE_RETRY)};
+    if (f.node >= 0 && job_has_spare_for(c, job, f.node))
+        c->nodes[f.node].left_out = true;
+    if (f.node >= 0 && job->n_runs > 1) {
+        if (incident)
+            text_copy(f.evidence, sizeof(f.evidence), incident->record.evidence);
+        strike(c, &f, d);
+    }
     return decide_world(c, job, PHASE_RECOVERING, incident ? reason : "tries again", d);
 }

@@ -1,8 +1,8 @@
 /* plan.c - which slots the next world of a job gets.
  *
- * Deterministic: nodes that ran the job before come first, then the others, each in name order; the
- * ranks of the result are numbered in name order. A slot that another job's world holds, or where a
- * process of another job may still run, is not free (I6). */
+ * Deterministic: nodes that ran the job before come first, then the others, those that were struck
+ * lately last, each in name order; the ranks of the result are numbered in name order. A slot that
+ * another job's world holds, or where a process of another job may still run, is not free (I6). */
 #include "controller/core/state.h"
 #include "controller/core/text.h"
 
@@ -62,9 +62,13 @@ static int order_nodes(Cluster *c, const Job *job)
     for (int i = 0; i < job->n_runs; i++)
         c->nodes[job_runs(c, job)[i].node].ran_before = true;
     for (int before = 1; before >= 0; before--)
-        for (int i = 0; i < c->n_by_name; i++)
-            if (c->nodes[c->by_name[i]].ran_before == before)
-                c->plan_nodes[n++] = c->by_name[i];
+        for (int struck = 0; struck <= 1; struck++)
+            for (int i = 0; i < c->n_by_name; i++) {
+                const Node *node = &c->nodes[c->by_name[i]];
+                const CordonCause *cause = before ? NULL : node_own_cause(c, node);
+                if (node->ran_before == before && (cause && cause->strikes > 0) == struck)
+                    c->plan_nodes[n++] = c->by_name[i];
+            }
     return n;
 }
 

@@ -23,7 +23,7 @@ static void quarantine(Cluster *c, int n, const char *reason, const Job *refused
 }
 
 /* A trainer that died alone starts again on its node; one that does so again and again does not. */
-static void strike(Cluster *c, const Failure *f, Decision *d)
+void strike(Cluster *c, const Failure *f, Decision *d)
 {
     Node *node = &c->nodes[f->node];
     CordonCause cause = cordon_begin_cause(c, node, NULL);
@@ -55,11 +55,7 @@ static void leave_out_late(Cluster *c, const Job *job)
 {
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
-        const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
-        bool ready = report && report->n_ranks == slots_count(run->slots);
-        for (int k = 0; ready && k < report->n_ranks; k++)
-            ready = report->ranks[k].state == RANK_READY || report->ranks[k].state == RANK_RUNNING;
-        if (!ready)
+        if (run_is_late(c, job, run))
             c->nodes[run->node].left_out = true;
     }
 }
@@ -107,6 +103,19 @@ static void blame(Cluster *c, const Job *job, const Failure *f, Decision *d)
     }
 }
 
+/* A spare takes the place of the node that failed alone. True when that answers the failure, whatever its
+ * cause says of the job. */
+static bool answer_by_spare(Cluster *c, const Job *job, const Failure *f, Decision *d)
+{
+    if (!failure_is_of_one_node(c, job, f) || !job_has_spare_for(c, job, f->node))
+        return false;
+    bool is_struck = f->cause == CAUSE_TRAINER_DIED || f->cause == CAUSE_HANG;
+    if (!is_struck && job->n_runs > 1) /* of a world of one node nobody says the contrary */
+        strike(c, f, d);
+    c->nodes[f->node].left_out = true;
+    return true;
+}
+
 static void strike_out_checkpoint(const Job *job, Decision *d)
 {
     d->checkpoints = job->checkpoints;
@@ -143,11 +152,14 @@ bool decide_failure(Cluster *c, Job *job, const Failure *f, Decision *d)
     Text t = text_begin(reason, sizeof(reason));
     const Losses losses = losses_after(c, job, f->cause);
     blame(c, job, f, d);
-    if (f->cause == CAUSE_CHECKPOINT_CORRUPT)
+    bool is_answered = answer_by_spare(c, job, f, d);
+    if (f->cause == CAUSE_CHECKPOINT_CORRUPT && !is_answered)
         strike_out_checkpoint(job, d);
     incident_open(c, job, f, d);
+    if (is_answered) /* it recovers by itself */
+        d->incident.severity = MIN(d->incident.severity, SEVERITY_WARNING);
 
-    if (is_final(job, f, d)) {
+    if (!is_answered && is_final(job, f, d)) {
         incident_say(&d->incident, &t);
         decide_end(c, job, PHASE_FAILED, reason, d);
     } else if (losses.failures >= job->facts.max_failures) {

@@ -26,13 +26,14 @@ typedef struct Node {
     Stamp stamp;
     uint64_t changed_usec; /* when it appeared or vanished */
     uint64_t vanished_real_usec;
-    bool vanished_idle;     /* no world had a rank there */
-    int64_t drain_revision; /* when its verdict became drain; 0: it is not */
-    Stamp cordon_stamp;     /* without a record node_cordons() has no causes */
-    bool cordon_foreign;    /* a later version's: it is not written over */
-    bool left_out;          /* by the decision being made */
-    bool ran_before;        /* the job being planned */
-    int first_report;       /* of those about its ranks, by next_of_node; -1: none */
+    bool vanished_idle;        /* no world had a rank there */
+    uint64_t left_incarnation; /* the last that said that it leaves */
+    int64_t drain_revision;    /* when its verdict became drain; 0: it is not */
+    Stamp cordon_stamp;        /* without a record node_cordons() has no causes */
+    bool cordon_foreign;       /* a later version's: it is not written over */
+    bool left_out;             /* by the decision being made */
+    bool ran_before;           /* the job being planned */
+    int first_report;          /* of those about its ranks, by next_of_node; -1: none */
 } Node;
 
 /* Beside the nodes: most have none, and a table that is not touched costs no memory. */
@@ -332,11 +333,21 @@ bool failure_find(Cluster *c, Job *job, Failure *ret);
 int64_t job_reached_step(const Cluster *c, const Job *job);
 const Report *job_rank0_report(const Cluster *c, const Job *job);
 bool job_all_exited(const Cluster *c, const Job *job);
+/* It is not ready, and its time for that is over. */
+bool run_is_late(Cluster *c, const Job *job, const Run *run);
 /* A node of its world has vanished, and it is too early to say for good. */
 bool job_absence_is_open(Cluster *c, const Job *job);
 
 /* lost.c: the world is none that the phase speaks of: another one must follow it. */
 bool world_is_lost(const Job *job, Failure *ret);
+
+/* ---- spare.c: what is one node's own, and whether the job can do without it ---- */
+/* The node whose ranks alone ended with that; -1: none, or several. */
+int job_find_lone_teller(const Cluster *c, const Job *job, Cause cause);
+/* Another try on that node would meet it again, and on another one not. */
+bool failure_is_of_one_node(const Cluster *c, const Job *job, const Failure *failure);
+/* The next world would be as large without the node. Uses the scratch of plan_world(). */
+bool job_has_spare_for(Cluster *c, const Job *job, int node);
 
 /* ---- incident.c ---- */
 void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision *d);
@@ -376,6 +387,8 @@ void node_open_page(Cluster *c, const Node *node, Cause cause, const char *evide
 
 /* ---- decide.c, house.c: each fills the decision and returns true when there is one ---- */
 bool decide_job(Cluster *c, Job *job, Decision *d);
+/* One more against f->node; too many quarantine it. */
+void strike(Cluster *c, const Failure *f, Decision *d);
 bool decide_failure(Cluster *c, Job *job, const Failure *failure, Decision *d);
 bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Decision *d);
 /* As decide_phase(), where the generation ends: whatever was asked for until now is dealt with. */

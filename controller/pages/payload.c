@@ -28,12 +28,15 @@ static const struct {
      "See sdctl node status; reset the GPU or reboot."},
     {"non-finite-loss", "The job has stopped. Look at its losses (sdctl job report) and change the "
                         "job or its data; the same step will fail again."},
-    {"bad-job", "The job has stopped. Correct the job file and start it again."},
+    {"bad-job",
+     "If the job has stopped, correct the job file and start it again. If it goes on without "
+     "that node, look at the node's settings."},
     {"not-owner",
      "Another job writes to this one's checkpoint folder; the text names it. Which of the "
      "two shall go on? Both histories are kept."},
-    {"data-corrupt", "The job has stopped. Repair the shard that the evidence names, then start "
-                     "the job again."},
+    {"data-corrupt",
+     "If the job has stopped, repair the shard that the evidence names and start it "
+     "again. If it goes on without that node, suspect the node's disk and memory."},
     {"checkpoint-corrupt", "A checkpoint did not verify and was struck out. Check the storage "
                            "under checkpoint.uri."},
     {"store-unreachable", "Trainers cannot reach data or checkpoints, or are refused. Check that "
