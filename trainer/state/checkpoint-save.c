@@ -120,6 +120,8 @@ static int agree_on_plan(Save *s, Error *err)
         int r = plan_save(w, &a.plan, &a.error);
         if (r < 0 && a.error.code == 0)
             a.error = (Error){.code = r, .text = "unknown failure"};
+        if (r >= 0)
+            a.error = ERROR_INIT; /* a store that looked before it put may have left a word there */
     }
     int r = comm_broadcast(w->options.reports, 0, &a, sizeof(a), err);
     if (r < 0)

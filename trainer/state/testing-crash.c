@@ -104,8 +104,11 @@ static int life(World *world, Comm *comm, void *arg)
         const int64_t step = state->scalars.step + 1;
         state = next_state(state, step);
         CheckpointResult result = testing_save(writer, state, c->generation, step);
-        if (result.phase != CHECKPOINT_WRITTEN)
+        if (result.phase != CHECKPOINT_WRITTEN) {
+            (void)fprintf(stderr, "(may be so) step %lld: %s\n", (long long)step,
+                          result.error.text);
             return 3;
+        }
         if (world->rank != 0)
             continue;
         if (c->refused) {
