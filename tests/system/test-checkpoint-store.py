@@ -77,6 +77,21 @@ class Store(LabCase):
         self.check_ended(job, text)
         self.assertEqual(self.local_files(job), [])  # a finished job needs none
 
+    def test_one_owner(self):
+        """In S3 there are no locks: a run does not take over by itself, not even from its own earlier life."""
+        job = self.s3_job("owned")
+        code, text = self.lab.train(job, fault="checkpoint.manifest.before=kill@2")
+        self.assertEqual(code, -signal.SIGKILL, text)
+        before = self.keys(job)
+        for _ in range(2):
+            code, text = self.lab.run(os.path.join(BIN, "sdtrainer"), "run", "--job", self.lab.job_file(job))
+            self.assertEqual(code, 86, text)
+            self.assertIn("belongs to sdtrainer run of job owned", text)
+            self.assertEqual(self.keys(job), before)
+        code, text = self.lab.train(job)
+        self.assertEqual(code, 0, text)
+        self.check_ended(job, text)
+
     def test_read_by_the_other_programs(self):
         cluster = self.lab.cluster(nodes=2)
         self.addCleanup(cluster.down)
