@@ -78,6 +78,24 @@ class Alone(LabCase):
         self.assertEqual(code, 0, text)
         self.check_same(self.outcome(job), self.reference, "more steps")
 
+    def test_killed_while_metrics_are_merged(self):
+        """The save of step 17 merges the first 16 segments: whatever is left of it, each step has its line once."""
+        changes = dict(SHORT, train__steps=19, checkpoint__every_steps=1, checkpoint__keep_every=1)  # none is skipped
+        reference = self.lab.reference(self.lab.job("merged", **changes))
+        self.assertEqual([s["level"] for s in self.lab.manifests(self.lab.job("merged", **changes))[-1][1]["metrics"]],
+                         [1, 0, 0, 0])
+        for point, visit in (("checkpoint.gathered", 18), ("checkpoint.manifest.after", 18),
+                             ("checkpoint.settle", 18)):
+            with self.subTest(point):
+                job = self.lab.job("merged-" + point.replace(".", "-"), **changes)
+                self.assertEqual(self.lab.train(job, fault="%s=kill@%d" % (point, visit))[0], -signal.SIGKILL)
+                code, text = self.lab.train(job)
+                self.assertEqual(code, 0, text)
+                self.check_same(self.outcome(job), reference, point)
+                listed = {s["key"] for _, m in self.lab.manifests(job) for s in m["metrics"]}
+                found = {"metrics/" + name for name in os.listdir(os.path.join(job["checkpoint"]["uri"], "metrics"))}
+                self.assertEqual(found, listed)
+
     def test_lost_metrics(self):
         """Segments that are gone or rotten cost their own lines and nothing else."""
         job = self.lab.job("lost", **dict(SHORT, train__steps=7))

@@ -384,7 +384,7 @@ static int check_metrics(const CheckpointWriter *w, int64_t step, const char *me
     const MetricsSegment *before = w->latest && w->latest->n_segments > 0
                                        ? &w->latest->segments[w->latest->n_segments - 1]
                                        : NULL;
-    const int64_t end = last >= first ? last : before ? before->last : step;
+    const int64_t end = last >= first ? last : before ? before->last : first - 1;
     if (n_lines != last - first + 1 || (n_lines > 0 && metrics[strlen(metrics) - 1] != '\n'))
         return error_set(err, -EINVAL, "metrics of steps %lld to %lld have %lld lines",
                          (long long)first, (long long)last, (long long)n_lines);
