@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SEGMENT_BYTES_MAX = 256 << 20 };
+enum { SEGMENT_BYTES_MAX = 256 << 20, LINE_BYTES_MAX = 4096 };
 
 /* ".../<folder>/manifest.json" into the store's URI and the folder. */
 static int split_uri(const char *uri, char *store, size_t size, Committed *c)
@@ -144,6 +144,9 @@ static int add_line(Gather *g, const char *source, int64_t last, const char *tex
                     Error *err)
 {
     _cleanup_json_ json_t *object = NULL;
+    if (n_bytes > LINE_BYTES_MAX)
+        return error_set(err, -EBADMSG, "%s: a line of %zu bytes, one has at most %d", source,
+                         n_bytes, LINE_BYTES_MAX);
     int r = json_parse(source, text, n_bytes, &object, err);
     if (r < 0)
         return r;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { TEXT_BYTES_MAX = 4 << 20, LISTED_MAX = MANIFEST_OBJECTS_MAX };
+enum { TEXT_BYTES_MAX = 4 << 20, LISTED_MAX = 1 << 20 };
 
 void plan_open(Store *store, const CheckpointLocal *local, const Manifest *manifest, Error *err,
                RestorePlan *ret)
