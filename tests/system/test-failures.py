@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The promise with failures, in clusters: whatever dies, whenever, the job ends with the bits of the run that
 nothing disturbed."""
+import json
 import os
 import signal
 import unittest
@@ -99,6 +100,31 @@ class Failures(LabCase):
         self.assertIn("--resume", text)
         self.cluster.submit(job, "--resume", manifest)
         self.assertEqual(self.finish(job)["incidents"], [])
+
+    def test_lost_metrics(self):
+        """A segment that somebody removes while the job trains: told, and the job succeeds."""
+        self.up(nodes=2)
+        self.cluster.fault("node1", GATE % 61)
+        job = self.start("metrics")
+        pid = self.lab.stopped()
+        folder = os.path.join(job["checkpoint"]["uri"], "metrics")
+        name = min(os.listdir(folder))
+        first, last = (int(number) for number in name.split("-")[1:3])
+        os.remove(os.path.join(folder, name))
+        go_on(pid)
+        self.cluster.wait(job, "succeeded")
+        self.assertEqual(self.lab.digest(job), self.reference.digest)
+        status = self.cluster.status(job)
+        self.assertEqual(status["incidents"], [])
+        self.assertEqual(status["metrics_lost"], {"steps": last - first + 1, "first": first, "last": last})
+        self.assertIn("metrics of %d steps between %d and %d are lost" % (last - first + 1, first, last),
+                      self.cluster.ctl("job", "status", job["name"]))
+        self.cluster.ctl("job", "report", job["name"], "--out", self.lab.path("report.html"))
+        with open(self.lab.path("report.html")) as file:
+            self.assertIn("The metrics of %d steps between %d and %d are lost" % (last - first + 1, first, last), file.read())
+        with open(os.path.join(job["checkpoint"]["uri"], "metrics.jsonl")) as file:
+            steps = [json.loads(line)["step"] for line in file]
+        self.assertEqual(steps, [step for step in range(1, 41) if not first <= step <= last])
 
     def test_controller_and_etcd_restart(self):
         self.up(patient=["node1"])
