@@ -125,6 +125,21 @@ class Failures(LabCase):
         with open(os.path.join(job["checkpoint"]["uri"], "metrics.jsonl")) as file:
             steps = [json.loads(line)["step"] for line in file]
         self.assertEqual(steps, [step for step in range(1, 41) if not first <= step <= last])
+    def test_goes_on_where_it_was_finished(self):
+        """--resume into the folder of a job that is done, with more steps: its metrics.jsonl is replaced, and what it
+        saved in later generations than this one's first does not keep retention from its work."""
+        job = self.lab.job("more", train__steps=10)
+        for steps in (10, 15):
+            job["train"]["steps"] = steps
+            self.assertEqual(self.lab.train(job)[0], 0)
+        manifest, parsed = self.lab.manifests(job)[-1]
+        self.assertEqual((parsed["step"], parsed["generation"] > 1), (15, True))
+        job["train"]["steps"] = 40
+        self.up(nodes=2)
+        self.cluster.submit(job, "--resume", manifest)
+        self.assertEqual(self.finish(job)["incidents"], [])
+        self.assertEqual([m["step"] for _, m in self.lab.manifests(job)][-1], 40)
+        self.assertLessEqual(len(self.lab.manifests(job)), 3)
 
     def test_controller_and_etcd_restart(self):
         self.up(patient=["node1"])
