@@ -101,7 +101,7 @@ int metrics_look(Store *store, const Manifest *m, MetricsGap *ret, Error *err)
 {
     StoreList list = {0};
     int r = store_list(store, "metrics/", 64 * MANIFEST_SEGMENTS_MAX, &list, err);
-    if (r < 0)
+    if (r < 0 && r != -ENOTDIR) /* something else has the folder's name: nothing is there */
         return r;
     *ret = (MetricsGap){0};
     for (size_t i = 0; i < m->n_segments; i++) {
@@ -218,6 +218,8 @@ static int64_t read_all_kept(MetricsKept *k, Store *store, const Catalogue *c,
             continue;
         KeptFolder *f = find_kept(k, name);
         int r = !f && name->step >= from ? read_kept(k, store, name, &err) : 0;
+        if (r == -EBADMSG) /* what came may be wrong where what is there is not */
+            r = read_kept(k, store, name, &err);
         if (r < 0)
             log_warning("which metrics the checkpoint of step %lld lists is not known: %s",
                         (long long)name->step, err.text);

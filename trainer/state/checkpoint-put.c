@@ -187,8 +187,14 @@ static int put_segment(Put *p, const CheckpointName *name, const char *text, Met
     s->crc = crc32c(0, text, (size_t)s->n_bytes);
     metrics_key_format(name, s->first, s->last, s->key);
     struct iovec part = {(void *)(uintptr_t)text, (size_t)s->n_bytes}; /* read only */
-    return store_put(p->writer->options.store, s->key, &part, 1, STORE_IF_ABSENT | STORE_DEFER,
-                     err);
+    return store_put(p->writer->options.store, s->key, &part, 1, STORE_IF_ABSENT, err);
+}
+
+/* A store that is away or full keeps the save from being written anyway, and the lines for the next try.
+ * Where nothing but metrics is refused, they are listed all the same, and are missing. */
+static bool fails_the_save(int r)
+{
+    return r == -EHOSTUNREACH || r == -ENOMEM || r == -ENOSPC || r == -EDQUOT;
 }
 
 static int put_own_metrics(Put *p, const CheckpointName *name, MetricsSegment *ret, Error *err)
@@ -200,26 +206,35 @@ static int put_own_metrics(Put *p, const CheckpointName *name, MetricsSegment *r
                             .last = s->metrics_last,
                             .n_lines = s->metrics_last - s->metrics_first + 1,
                             .n_bytes = strlen(s->metrics)};
-    return put_segment(p, name, s->metrics, ret, err);
+    Error why = ERROR_INIT;
+    int r = put_segment(p, name, s->metrics, ret, &why);
+    if (fails_the_save(r)) {
+        *err = why;
+        return r;
+    }
+    if (r < 0)
+        log_warning("metrics of steps %lld to %lld are lost: %s", (long long)ret->first,
+                    (long long)ret->last, why.text);
+    return 0;
 }
 
-/* Where the parts cannot be read now, the next save tries. */
-static int put_merged_metrics(Put *p, const CheckpointName *name, PutMetrics *ret, Error *err)
+/* Where it cannot be done now, the next save tries. */
+static void put_merged_metrics(Put *p, const CheckpointName *name, PutMetrics *ret)
 {
     CheckpointWriter *w = p->writer;
     const Manifest *latest = w->latest;
-    char *text = NULL;
+    _cleanup_free_ char *text = NULL;
     Error why = ERROR_INIT;
-    MetricsSegment merged;
     if (!latest || !metrics_find_merge(latest->segments, latest->n_segments, &ret->merged_at))
-        return 0;
-    if (metrics_merge(w->options.store, &latest->segments[ret->merged_at], &merged, &text, &why) <
-        0) {
+        return;
+    int r = metrics_merge(w->options.store, &latest->segments[ret->merged_at], &ret->merged, &text,
+                          &why);
+    if (r == 0)
+        r = put_segment(p, name, text, &ret->merged, &why);
+    if (r < 0) {
+        ret->merged.key[0] = '\0';
         log_warning("metrics are not merged now: %s", why.text);
-        return 0;
     }
-    ret->merged = merged;
-    return put_segment(p, name, until_flush(p, text), &ret->merged, err);
 }
 
 static int put_metrics(Put *p, const CheckpointName *name, PutMetrics *ret, Error *err)
@@ -227,7 +242,9 @@ static int put_metrics(Put *p, const CheckpointName *name, PutMetrics *ret, Erro
     if (p->writer->rank != 0)
         return 0;
     int r = put_own_metrics(p, name, &ret->segment, err);
-    return r < 0 ? r : put_merged_metrics(p, name, ret, err);
+    if (r == 0)
+        put_merged_metrics(p, name, ret);
+    return r;
 }
 
 /* ---- the whole ---- */

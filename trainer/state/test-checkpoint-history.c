@@ -222,6 +222,31 @@ static void test_lost_metrics(void **state)
     life_end(&l);
 }
 
+/* A store that takes everything but metrics: no reason not to save. */
+static void test_refused_metrics(void **state)
+{
+    Error err = ERROR_INIT;
+    Life l;
+    life_begin(&l, *state, 1);
+    put_text(&l, "metrics", "a file where a folder should be");
+    CheckpointResult last = {0};
+    for (int64_t step = 1; step <= 20; step++)
+        last = life_commit(&l, step, step);
+    while (checkpoint_busy(l.writer))
+        (void)usleep(1000);
+    MetricsGap gap;
+    checkpoint_gap(l.writer, &gap);
+    assert_int_equal(gap.n_steps, 20);
+    remove_object(&l, "metrics");
+    last = life_commit(&l, 21, 21);
+    _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &last);
+    assert_int_equal(publish(&l, m), 20);
+    _cleanup_free_ char *line = testing_metrics(1, 21, 21);
+    assert_text(&l, "metrics.jsonl", line);
+    assert_int_equal(checkpoint_restore(l.store, NULL, m, l.state, &err), 0);
+    life_end(&l);
+}
+
 /* What is under the key already: the beginning of this history, more than it, and somebody else's. */
 static void test_published_before(void **state)
 {
@@ -534,6 +559,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_metrics, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lost_metrics, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_refused_metrics, setup, teardown),
         cmocka_unit_test_setup_teardown(test_published_before, setup, teardown),
         cmocka_unit_test(test_a_million_saves),
         cmocka_unit_test_setup_teardown(test_merged_metrics, setup, teardown),
