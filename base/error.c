@@ -1,6 +1,8 @@
 /* error.c - see error.h. */
 #include "base/error.h"
 
+#include "base/printable.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +15,7 @@ static void error_vset(Error *err, int r, const char *format, va_list ap)
 
     err->code = r;
     (void)vsnprintf(err->text, sizeof(err->text), format, ap); /* truncation is fine */
+    printable_make(err->text); /* keys, values and peers' words are in it */
 }
 
 int error_set(Error *err, int r, const char *format, ...)
@@ -61,9 +64,7 @@ void error_from_outside(Error *err)
 {
     static const int errno_max = 4095;
     err->text[sizeof(err->text) - 1] = '\0';
-    for (char *p = err->text; *p; p++)
-        if ((unsigned char)*p < ' ' || *p == 127)
-            *p = ' ';
+    printable_make(err->text);
     if (err->code > 0 || err->code < -errno_max)
         err->code = -EPROTO;
 }

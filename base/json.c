@@ -30,9 +30,13 @@ int json_parse(const char *source, const char *text, size_t n_bytes, json_t **re
 {
     json_error_t e;
     _cleanup_json_ json_t *root = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &e);
-    if (!root)
+    if (!root) { /* not what it stumbled over: a job may name any file, and that would tell what is in it */
+        char *near = strstr(e.text, " near '");
+        if (near)
+            *near = '\0';
         return error_set(err, -EINVAL, "%s: line %d, column %d: %s", source, e.line, e.column,
                          e.text);
+    }
     if (!json_is_object(root))
         return error_set(err, -EINVAL, "%s: expected a JSON object", source);
     *ret = TAKE_PTR(root);

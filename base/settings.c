@@ -18,26 +18,26 @@ enum { FIXED = 4, NAME_BYTES = 40, LINE_FILE_BYTES_MAX = 4096 };
 
 static int override_append(json_t *overrides, const Setting *s, const char *value, Error *err)
 {
-    const char *equals = strchr(value, '=');
-    if (!equals || equals == value)
+    const char *equals = s->kind == SETTING_TEXTS ? value : strchr(value, '=');
+    if (!equals || (equals == value && s->kind != SETTING_TEXTS))
         return error_set(err, -EINVAL, "command line: %s: %s is not KEY=VALUE", s->key, value);
 
     json_t *list = json_object_get(overrides, s->key);
     if (!list) {
-        list = s->kind == SETTING_LIST ? json_array() : json_object();
+        list = s->kind == SETTING_MAP ? json_object() : json_array();
         if (json_object_set_new(overrides, s->key, list) < 0)
             return error_set(err, -ENOMEM, "command line: %s: not UTF-8, or no memory", s->key);
     }
     _cleanup_free_ char *name = strndup(value, (size_t)(equals - value));
-    int r = !name                     ? -1
-            : s->kind == SETTING_LIST ? json_array_append_new(list, json_string(value))
-                                      : json_object_set_new(list, name, json_string(equals + 1));
+    int r = !name                    ? -1
+            : s->kind == SETTING_MAP ? json_object_set_new(list, name, json_string(equals + 1))
+                                     : json_array_append_new(list, json_string(value));
     return r < 0 ? error_set(err, -EINVAL, "command line: %s: %s is not UTF-8", s->key, value) : 0;
 }
 
 static int override_set(json_t *overrides, const Setting *s, const char *value, Error *err)
 {
-    if (s->kind == SETTING_LIST || s->kind == SETTING_MAP)
+    if (s->kind == SETTING_LIST || s->kind == SETTING_TEXTS || s->kind == SETTING_MAP)
         return override_append(overrides, s, value, err);
 
     json_t *json;
@@ -205,6 +205,20 @@ static void read_list(JsonReader *r, const Setting *s, json_t **field)
     keep(field, pairs);
 }
 
+static void read_texts(JsonReader *r, const Setting *s, json_t **field)
+{
+    json_t *array, *one;
+    size_t i;
+    if (!json_get_array(r, s->key, JSON_OPTIONAL, (size_t)s->max, &array))
+        return;
+    json_array_foreach (array, i, one)
+        if (!json_is_string(one)) {
+            json_refuse(r, s->key, "element %zu is not a string", i);
+            return;
+        }
+    keep(field, array);
+}
+
 static void read_map(JsonReader *r, const Setting *s, json_t **field)
 {
     json_t *map, *one;
@@ -254,6 +268,9 @@ static void read_setting(JsonReader *r, const Setting *s, void *field)
         break;
     case SETTING_LIST:
         read_list(r, s, field);
+        break;
+    case SETTING_TEXTS:
+        read_texts(r, s, field);
         break;
     case SETTING_MAP:
         read_map(r, s, field);

@@ -22,9 +22,10 @@ typedef enum SettingKind {
     SETTING_INTEGER, /* int64_t; on the command line 1e9, too */
     SETTING_NUMBER,  /* double */
     SETTING_CHOICE,  /* int, index of one of max choices */
-    SETTING_LIST, /* json_t *, array of at most max "KEY=VALUE"; the option may be repeated; %d/ at
+    SETTING_LIST,  /* json_t *, array of at most max "KEY=VALUE"; the option may be repeated; %d/ at
                         the beginning of a value is as in FILE */
-    SETTING_MAP,  /* json_t *, object of at most max strings; the option, KEY=VALUE, as well */
+    SETTING_TEXTS, /* json_t *, array of at most max strings; the option may be repeated */
+    SETTING_MAP,   /* json_t *, object of at most max strings; the option, KEY=VALUE, as well */
 } SettingKind;
 
 typedef struct Setting {

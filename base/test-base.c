@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/philox.h"
+#include "base/printable.h"
 #include "base/testing.h"
 
 #include <math.h>
@@ -25,6 +26,32 @@ static void error_travels_with_its_text(void **state)
     assert_int_equal(error_prefix(&err, r, "job %s", "a"), -ENOENT);
     assert_string_equal(err.text, "job a: cannot open x.json: No such file or directory");
     assert_int_equal(error_set(NULL, -EIO, "nobody listens"), -EIO);
+}
+
+static void texts_from_outside_are_printable(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    char text[] = "a\033[2Jb\tc\nd\rf\x07\xc2\x9bg\xc3\xa4\x7f";
+    printable_make(text);
+    assert_string_equal(text, "a?[2Jb\tc d f???g\xc3\xa4?");
+    (void)error_set(&err, -EINVAL, "key %s", "n1\n! all is well\033[0m");
+    assert_string_equal(err.text, "key n1 ! all is well?[0m");
+}
+
+/* A job may name any file as its config: what is in it is not for the log. */
+static void json_errors_quote_nothing(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    json_t *root = NULL;
+    static const char *const texts[] = {"root:$6$secret:19000", "{\"a\": secret}", "[secret"};
+    for (size_t i = 0; i < ELEMENTSOF(texts); i++) {
+        assert_int_equal(json_parse("x", texts[i], strlen(texts[i]), &root, &err), -EINVAL);
+        assert_null(strstr(err.text, "secret"));
+        assert_null(strstr(err.text, "root"));
+        assert_non_null(strstr(err.text, "x: line 1, column "));
+    }
 }
 
 static int read_sample(const char *text, int64_t *steps, double *lr, Error *err)
@@ -246,6 +273,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(error_travels_with_its_text),
+        cmocka_unit_test(texts_from_outside_are_printable),
+        cmocka_unit_test(json_errors_quote_nothing),
         cmocka_unit_test(json_errors_name_file_key_and_value),
         cmocka_unit_test(hashes_match_published_values),
         cmocka_unit_test(philox_matches_published_vectors),

@@ -2,6 +2,7 @@
 #include "cluster/codec.h"
 
 #include "base/hash.h"
+#include "base/printable.h"
 #include "cluster/records.h"
 
 #include <math.h>
@@ -121,6 +122,7 @@ static void decode_field(JsonReader *r, const Field *f, char *record)
     switch (f->type) {
     case FIELD_TEXT:
         json_get_text(r, f->name, f->need, at, f->size);
+        printable_make(at);
         break;
     case FIELD_STRING:
         decode_string(r, f, at);

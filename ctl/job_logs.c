@@ -4,6 +4,7 @@
  * it (daemon/logs.h). Those of nodes of this machine are read; of the others it is said where they
  * are. With --follow, what is added is shown as it comes, over changes of the world too, until the
  * job has ended. */
+#include "base/printable.h"
 #include "ctl/arguments.h"
 #include "ctl/model.h"
 
@@ -144,6 +145,7 @@ static int list_files(Logs *l, const ModelJob *job, Error *err)
 
 static void put_line(const Logs *l, RankFile *f)
 {
+    printable_make_bytes(f->line, f->n_line); /* a trainer's libraries may print anything */
     if (l->prefixed)
         printf("rank %-3d ", f->rank);
     printf("%.*s\n", (int)f->n_line, f->line);

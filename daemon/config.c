@@ -54,6 +54,10 @@ static const Setting table[] = {
     SETTING(TEXT, sysfs, 0, 0, "where PCI and RDMA devices are looked for (/sys)"),
     SETTING(LIST, trainer_environment, 0, CONFIG_ENVIRONMENT_MAX, "KEY=VALUE for trainers",
             .reloads = true),
+    SETTING(TEXTS, paths_read, 0, CONFIG_PATHS_MAX, "folders, s3://... that jobs may read (all)",
+            .reloads = true),
+    SETTING(TEXTS, paths_write, 0, CONFIG_PATHS_MAX, "those that jobs may write (all)",
+            .reloads = true),
     SETTING(MAP, labels, 0, CONFIG_LABELS_MAX, "KEY=VALUE of this node", .reloads = true),
 };
 
@@ -202,7 +206,9 @@ void config_clear(Config *config)
 {
     json_decref(config->trainer_environment);
     json_decref(config->labels);
-    config->trainer_environment = config->labels = NULL;
+    json_decref(config->paths_read);
+    json_decref(config->paths_write);
+    config->trainer_environment = config->labels = config->paths_read = config->paths_write = NULL;
 }
 
 static bool is_same(const Setting *s, const Config *a, const Config *b)

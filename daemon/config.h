@@ -19,6 +19,7 @@ enum {
     CONFIG_SLOTS_MAX = 64,
     CONFIG_ENVIRONMENT_MAX = 32,
     CONFIG_LABELS_MAX = 32,
+    CONFIG_PATHS_MAX = 64,
 };
 
 typedef enum CgroupMode { CGROUP_AUTO, CGROUP_OFF } CgroupMode;
@@ -41,8 +42,9 @@ typedef struct Config {
     int64_t gpus, rdma_devices;      /* that this node is expected to have */
     char state_dir[CONFIG_PATH_MAX]; /* what probes remember; empty: run_dir/health */
     char nvml[CONFIG_PATH_MAX], kernel_log[CONFIG_PATH_MAX], sysfs[CONFIG_PATH_MAX];
-    json_t *trainer_environment; /* array of "KEY=VALUE"; NULL: none */
-    json_t *labels;              /* object of strings; NULL: none */
+    json_t *trainer_environment;      /* array of "KEY=VALUE"; NULL: none */
+    json_t *labels;                   /* object of strings; NULL: none */
+    json_t *paths_read, *paths_write; /* what jobs may name, arrays of strings; NULL: everything */
 } Config;
 
 typedef struct ConfigCall {

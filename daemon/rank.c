@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/message_id.h"
 #include "daemon/cgroup.h"
@@ -11,6 +12,7 @@
 #include "daemon/remains.h"
 #include "daemon/spawn.h"
 #include "daemon/team.h"
+#include "trainer/api/channel.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -22,6 +24,13 @@ enum { ENVIRONMENT_MAX = 512 };
 
 /* ---- what the process is given ---- */
 
+static char *paths_variable(const char *name, json_t *prefixes)
+{
+    char *ret = NULL;
+    _cleanup_free_ char *text = json_dumps(prefixes, JSON_COMPACT);
+    return text && asprintf(&ret, "%s=%s", name, text) >= 0 ? ret : NULL;
+}
+
 /* Ours but for what is about sdtraind itself; then what the trainer must have; then what the
  * configuration adds. */
 static char **make_environment(const Manager *m, int slot)
@@ -30,7 +39,7 @@ static char **make_environment(const Manager *m, int slot)
                                           "LISTEN_",  "JOURNAL_STREAM=", "INVOCATION_ID=",
                                           "MAINPID=", "OMP_DYNAMIC=",    "CREDENTIALS_DIRECTORY="};
     static const char *const kept[] = {"SDTRAIN_LOG=", "SDTRAIN_S3_"};
-    char **list = calloc(ENVIRONMENT_MAX + CONFIG_ENVIRONMENT_MAX + 8, sizeof(*list));
+    char **list = calloc(ENVIRONMENT_MAX + CONFIG_ENVIRONMENT_MAX + 10, sizeof(*list));
     if (!list)
         return NULL;
 
@@ -51,10 +60,22 @@ static char **make_environment(const Manager *m, int slot)
     list[n++] = strdup(slot_text);
     list[n++] = strdup("SDTRAIN_CHANNEL=3");
     list[n++] = strdup("OMP_DYNAMIC=false");
+    if (m->config.paths_read)
+        list[n++] = paths_variable(PATHS_READ_VARIABLE, m->config.paths_read);
+    if (m->config.paths_write)
+        list[n++] = paths_variable(PATHS_WRITE_VARIABLE, m->config.paths_write);
     size_t i;
     json_t *extra;
     json_array_foreach (m->config.trainer_environment, i, extra)
         list[n++] = strdup(json_string_value(extra));
+    for (size_t k = 0; k < n; k++)
+        if (!list
+                [k]) { /* out of memory: it would end there, and what bounds the rank may come after */
+            for (k = 0; k < n; k++)
+                free(list[k]);
+            free(list);
+            return NULL;
+        }
     return list;
 }
 

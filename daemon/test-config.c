@@ -70,6 +70,8 @@ static void test_bad_settings_are_named(_unused_ void **state)
     expect_refusal(GOOD ", \"trainer_environment\": [\"A\"]", NULL,
                    "trainer_environment: element 0");
     expect_refusal(GOOD ", \"labels\": {\"a\": 1}", NULL, "labels: the value of a");
+    expect_refusal(GOOD ", \"paths_read\": [1]", NULL, "paths_read: element 0 is not a string");
+    expect_refusal(GOOD ", \"paths_write\": \"/a\"", NULL, "paths_write: expected ");
     expect_refusal(GOOD ", \"etcd_cert\": \"/c\"", NULL, "etcd_key: missing, though etcd_cert");
     expect_refusal(GOOD ", \"metrics\": \"9465\"", NULL, "metrics: \"9465\" is not ADDRESS:PORT");
     expect_refusal(GOOD ", \"etcd_password_file\": \"/no/file\"", NULL, "etcd_password_file");

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "trainer/api/paths.h"
 #include "trainer/data/order.h"
 #include "trainer/folder_lock.h"
 #include "trainer/found.h"
@@ -58,9 +59,18 @@ static int open_resume(Session *s, const SessionAssignment *a, ExitCode *ret_exi
         if (!s->resumes_own)
             r = look_for_alias(s, a->resume_uri, err);
     }
-    if (r < 0)
+    if (r < 0) {
         *ret_exit = exit_code_of_store(r);
-    return r;
+        return r;
+    }
+    if (a->resume_hash && !session_resumes_own(s)) { /* a commit, and nobody commits elsewhere */
+        *ret_exit = EXIT_DATA_CORRUPT;
+        return error_set(
+            err, -EBADMSG,
+            "%s is recorded as this job's checkpoint, but is not under checkpoint.uri %s",
+            a->resume_uri, store_uri(s->store));
+    }
+    return 0;
 }
 
 /* What the search passes over is said once, with its reason. */
@@ -311,6 +321,12 @@ int session_open(Host *host, const SessionAssignment *a, Session **ret, ExitCode
     s->folder_lock = -EBADF;
 
     int r = job_parse(a->job_source, a->job_text, strlen(a->job_text), &s->job, err);
+    if (r < 0) {
+        *ret_exit = EXIT_NEVER_RETRY;
+        return r;
+    }
+    r = paths_check_job(s->job, a->resume_uri, getenv(PATHS_READ_VARIABLE),
+                        getenv(PATHS_WRITE_VARIABLE), err);
     if (r < 0) {
         *ret_exit = EXIT_NEVER_RETRY;
         return r;

@@ -313,6 +313,44 @@ class InCluster(LabCase):
                 self.assertIn(os.path.basename(folder), incidents[1]["evidence"])
                 self.assertEqual(self.cluster.status(job)["generation"], 3)
 
+    def test_paths_that_a_node_does_not_allow(self):
+        for node in ("node1", "node2"):
+            self.cluster.configure(node, paths_read=[self.lab.path("data")], paths_write=[self.lab.path("checkpoints")])
+        job = self.lab.job("reads-config", train__steps=4)
+        status = self.fails(job, "model.config: %s is not under paths_read" % self.lab.path("unet.json"))
+        self.assertNotIn("block_out_channels", str(status))
+        for node in ("node1", "node2"):
+            self.cluster.configure(node, paths_read=[self.lab.path("data"), self.lab.path("unet.json")])
+        self.fails(self.lab.job("writes-elsewhere", checkpoint__uri=self.lab.path("elsewhere")),
+                   "checkpoint.uri: %s is not under paths_write" % self.lab.path("elsewhere"))
+        self.assertFalse(os.path.exists(self.lab.path("elsewhere")))
+        self.cluster.submit(self.lab.job("within", train__steps=4))
+        self.cluster.wait(self.lab.job("within"), "succeeded")
+
+    def test_commit_that_lies_elsewhere(self):
+        """Any node may write checkpoints/<job>: what it names must lie under the job's URI, or it is struck out."""
+        donor = self.lab.job("donor", train__steps=20)
+        self.cluster.submit(donor)
+        self.cluster.wait(donor, "succeeded")
+        job = self.lab.job("forged", checkpoint__keep_every=5)
+        self.cluster.fault("node2", "loop.compute=stop@34")
+        self.cluster.submit(job)
+        pid = self.lab.stopped()
+        until(lambda: self.committed(job, 15), "the last commit before the step that stands still")
+        commits = {name: json.loads(self.etcdctl("get", "--print-value-only", "/sdtrain/dev/checkpoints/" + name))
+                   for name in ("donor", "forged")}
+        commits["forged"]["commits"].append(commits["donor"]["commits"][-1])
+        self.etcdctl("put", "/sdtrain/dev/checkpoints/forged", json.dumps(commits["forged"]))
+        os.kill(pid, signal.SIGKILL)
+        self.check_same(self.cluster.finish(job), self.reference, job["name"])
+        evidence = [incident["evidence"] for incident in self.cluster.status(job)["incidents"]]
+        self.assertTrue([text for text in evidence if "is not under checkpoint.uri" in text], evidence)
+
+    def etcdctl(self, *arguments):
+        code, text = self.lab.run("etcdctl", "--endpoints", self.cluster.etcd, *arguments)
+        self.assertEqual(code, 0, text)
+        return text
+
     def test_records_of_another_version(self):
         """They are named in the logs and left alone, and everything else goes on."""
         for key, value in (("nodes/strange", '{"v": 99, "slots": "many"}'), ("cordons/strange", '{"v": 2, "mode": 3}'),

@@ -29,6 +29,10 @@ enum {
     CHANNEL_SAVE_ERROR_MAX = 200,
 };
 
+/* How sdtraind hands its settings paths_read and paths_write to its ranks: JSON arrays of strings; unset: open. */
+#define PATHS_READ_VARIABLE "SDTRAIN_PATHS_READ"
+#define PATHS_WRITE_VARIABLE "SDTRAIN_PATHS_WRITE"
+
 typedef enum ChannelType {
     /* daemon -> trainer */
     CHANNEL_ASSIGN,     /* job spec, generation, rank, world, resume manifest */
