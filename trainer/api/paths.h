@@ -15,7 +15,7 @@
 #include "trainer/api/channel.h"
 #include "trainer/api/job.h"
 
-/* may_read, may_write: JSON arrays of prefixes (PATHS_READ_VARIABLE, PATHS_WRITE_VARIABLE), or NULL for everything. What may be written may be read. resume_uri: a
- * manifest that the job goes on from; "": none. */
+/* may_read, may_write: JSON arrays of prefixes (PATHS_READ_VARIABLE, PATHS_WRITE_VARIABLE), or NULL for
+ * everything. What may be written may be read. resume_uri: a manifest that the job goes on from; "": none. */
 int paths_check_job(const Job *job, const char *resume_uri, const char *may_read,
                     const char *may_write, Error *err);
