@@ -297,13 +297,20 @@ static int spawn(Rank *rank, Error *err)
     if (!environment)
         return error_set(err, -ENOMEM, "out of memory for an environment");
     char *argv[] = {m->config.trainer, (char[]){"run"}, NULL};
+    bool inside = false;
     SpawnRequest request = {.argv = argv,
                             .program = MAX(m->trainer, 0),
                             .environment = environment,
                             .output = output,
                             .channel = other_end,
-                            .cgroup = rank->cgroup};
-    return spawn_process(&request, &rank->pid, &rank->pidfd, err);
+                            .cgroup = rank->cgroup,
+                            .ret_inside = &inside};
+    r = spawn_process(&request, &rank->pid, &rank->pidfd, err);
+    if (!inside) { /* an empty cgroup says nothing of it: its mark must do */
+        rank->cgroup = fd_close(rank->cgroup);
+        rank->cgroup_events = fd_close(rank->cgroup_events);
+    }
+    return r;
 }
 
 int rank_start(Team *team, Seat *seat, Error *err)

@@ -2,6 +2,7 @@
 #include "daemon/spawn.h"
 
 #include "base/cleanup.h"
+#include "base/fault.h"
 #include "base/log.h"
 
 #include <fcntl.h>
@@ -82,6 +83,9 @@ static int fork_child(const SpawnRequest *request, ChildFds fds, int cgroup, int
         .exit_signal = SIGCHLD,
         .cgroup = (uint64_t)MAX(cgroup, 0),
     };
+    int r = cgroup >= 0 ? fault("spawn.cgroup") : 0;
+    if (r < 0)
+        return r;
     pid_t parent = getpid();
     long pid = syscall(SYS_clone3, &args, sizeof(args));
     _cleanup_fd_ int procs = -EBADF;
@@ -113,6 +117,7 @@ int spawn_process(const SpawnRequest *request, pid_t *ret_pid, int *ret_pidfd, E
     ChildFds fds = {null, output, channel, program, -EBADF};
     int pidfd = -EBADF;
     int r = fork_child(request, fds, request->cgroup, &pidfd);
+    bool inside = r >= 0 && request->cgroup >= 0;
     if (r < 0 && request->cgroup >= 0) {
         log_warning("cannot start a process inside its cgroup (%s); going on without",
                     strerror(-r));
@@ -122,5 +127,7 @@ int spawn_process(const SpawnRequest *request, pid_t *ret_pid, int *ret_pidfd, E
         return error_errno(err, r, "cannot start %s", request->argv[0]);
     *ret_pid = r;
     *ret_pidfd = pidfd;
+    if (request->ret_inside)
+        *request->ret_inside = inside;
     return 0;
 }

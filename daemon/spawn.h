@@ -23,9 +23,10 @@ typedef struct SpawnRequest {
     char *const *argv; /* argv[0] is the path */
     int program;       /* opened earlier: executed whatever lies at argv[0] by now; 0: argv[0] */
     char *const *environment;
-    int output;  /* standard output and error; negative: this process's own */
-    int channel; /* descriptor 3; negative: none */
-    int cgroup;  /* folder of a cgroup v2; negative: stay where we are */
+    int output;       /* standard output and error; negative: this process's own */
+    int channel;      /* descriptor 3; negative: none */
+    int cgroup;       /* folder of a cgroup v2; negative: stay where we are */
+    bool *ret_inside; /* whether it is in that cgroup, which may refuse it; may be NULL */
 } SpawnRequest;
 
 int spawn_process(const SpawnRequest *request, pid_t *ret_pid, int *ret_pidfd, Error *err);

@@ -126,12 +126,12 @@ static void test_missing_program_says_so(_unused_ void **state)
 }
 
 /* The trainer's own processes die with it, in its group or not, with a cgroup or without. */
-static void expect_no_grandchild(const char *child, const char *settings)
+static void expect_no_grandchild(const char *child, const char *settings, const char *fault)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
     char environment[128];
     (void)snprintf(environment, sizeof(environment), ENDLESS ", \"FAKE_CHILD=%s\"", child);
-    LabNode *node = start_training(lab, 1, environment, settings, NULL);
+    LabNode *node = start_training(lab, 1, environment, settings, fault);
     lab_wait(lab, lab_all_in_state, &here_running);
     int pidfds[8];
     size_t n = lab_marked(node, pidfds, ELEMENTSOF(pidfds));
@@ -149,17 +149,23 @@ static void expect_no_grandchild(const char *child, const char *settings)
 
 static void test_grandchild_dies_with_cgroup(_unused_ void **state)
 {
-    expect_no_grandchild("session", "");
+    expect_no_grandchild("session", "", NULL);
 }
 
 static void test_grandchild_dies_with_group(_unused_ void **state)
 {
-    expect_no_grandchild("group", "\"cgroup\": \"off\"");
+    expect_no_grandchild("group", "\"cgroup\": \"off\"", NULL);
 }
 
 static void test_grandchild_that_left_its_group_dies(_unused_ void **state)
 {
-    expect_no_grandchild("session", "\"cgroup\": \"off\"");
+    expect_no_grandchild("session", "\"cgroup\": \"off\"", NULL);
+}
+
+/* A cgroup that refused the rank is empty, which says nothing of the rank. */
+static void test_grandchild_outside_its_cgroup_dies(_unused_ void **state)
+{
+    expect_no_grandchild("session", "", "spawn.cgroup=eio@*");
 }
 
 static bool is_later_life(Lab *lab, const void *userdata)
@@ -434,6 +440,7 @@ int main(void)
         cmocka_unit_test(test_grandchild_dies_with_cgroup),
         cmocka_unit_test(test_grandchild_dies_with_group),
         cmocka_unit_test(test_grandchild_that_left_its_group_dies),
+        cmocka_unit_test(test_grandchild_outside_its_cgroup_dies),
         cmocka_unit_test(test_grandchild_without_environment_dies),
         cmocka_unit_test(test_what_is_sdtrainds_own),
         cmocka_unit_test(test_stranger_with_our_mark_lives),

@@ -12,6 +12,7 @@
 
 #include <signal.h>
 
+#define KILL_CONFIRM_USEC (2 * USEC_PER_SEC)
 #define STARTUP_USEC_MAX (UINT64_C(86400) * USEC_PER_SEC) /* more is not believed */
 
 static const char cause_names[CAUSES][20] = {
@@ -443,6 +444,22 @@ static void find_unreachable(const Cluster *c, const Job *job, Failure *best)
     text_add(&t, " did not meet it when they joined");
 }
 
+/* A rank that was found hung is being killed: when it survives that, its slot is lost, which says more than
+ * the hang. Its node knows after KILL_CONFIRM_USEC (daemon/rank.h). */
+static bool end_is_open(Cluster *c, const Job *job)
+{
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        for (int k = 0; run->report >= 0 && k < c->reports[run->report].n_ranks; k++) {
+            const Rank *rank = &c->reports[run->report].ranks[k];
+            if (rank->hung && rank->state != RANK_EXITED)
+                return !cluster_due(c, job->failing_usec + c->config.hang_wait_usec +
+                                           KILL_CONFIRM_USEC + 2 * c->config.grace_usec);
+        }
+    }
+    return false;
+}
+
 bool failure_find(Cluster *c, Job *job, Failure *ret)
 {
     Failure best = {.node = -1, .rank = -1, .at_usec = UINT64_MAX};
@@ -468,6 +485,8 @@ bool failure_find(Cluster *c, Job *job, Failure *ret)
     }
     uint64_t wait = wait_for_blame(c, job, &best);
     if (wait && !job_all_exited(c, job) && !cluster_due(c, job->failing_usec + wait))
+        return false;
+    if (best.cause == CAUSE_HANG && end_is_open(c, job))
         return false;
     if (best.cause == CAUSE_PEER_LOST) {
         best.node = -1; /* whoever says so is a victim */

@@ -56,15 +56,28 @@ bool incident_is_told(const Cluster *c, const IncidentRecord *record)
     return false;
 }
 
-/* Try after try meets the same store: one outage, one page. */
+/* Try after try meets the same store: one outage, one page. A process that hung and then survived the kill
+ * is one fault, too. */
+static const Incident *find_same_fault(const Cluster *c, const Job *job, const Failure *failure)
+{
+    if (failure->cause == CAUSE_STORE_UNREACHABLE)
+        return incident_find_cause(c, job, failure->cause);
+    const Incident *open =
+        failure->cause == CAUSE_SLOT_LOST ? incident_find_cause(c, job, CAUSE_HANG) : NULL;
+    const Node *node = &c->nodes[MAX(failure->node, 0)];
+    return open && failure->node >= 0 && node->record.lost_slots &&
+                   text_equal(open->record.node, node->record.name)
+               ? open
+               : NULL;
+}
+
 static bool continue_outage(const Cluster *c, const Job *job, const Failure *failure, Decision *d)
 {
-    const Incident *open = failure->cause == CAUSE_STORE_UNREACHABLE
-                               ? incident_find_cause(c, job, failure->cause)
-                               : NULL;
+    const Incident *open = find_same_fault(c, job, failure);
     if (!open)
         return false;
     d->incident = open->record;
+    d->incident.severity = MAX(d->incident.severity, severity_of(failure->cause));
     text_copy(d->incident.evidence, sizeof(d->incident.evidence), failure->evidence);
     d->incident_revision = open->stamp.mod;
     d->put_incident = true;

@@ -119,7 +119,7 @@ class Points(ChaosCase):
             until(lambda: not self.cluster.records("nodes/").get("nodes/" + node, {"lost_slots": "?"}).get("lost_slots"), "a clear slot", 90)
             self.cluster.ctl("node", "uncordon", node)
         self.scenario("survivor", lambda: hold(True),
-                      Row("a trainer that survives SIGKILL", ["slot-lost", "hang"], node,
+                      Row("a trainer that survives SIGKILL", ["slot-lost"], node,
                           outcome="its slot is lost, the world goes on without it"), heal)
 
     # ---- controllers ----
