@@ -80,6 +80,7 @@ struct Feed {
     Record record;
     Clear clear; /* of the record; NULL: empty */
     JobFacts facts;
+    int64_t created; /* revision at which the key that is read was made */
 };
 
 int feed_new(const char *cluster, Feed **ret)
@@ -169,7 +170,7 @@ static int read_job_file(Feed *feed, const char *key, const char *name)
     Error err = ERROR_INIT;
     _cleanup_(job_freep) Job *job = NULL;
     memset(facts, 0, sizeof(*facts));
-    facts->submitted_usec = spec->submitted_usec;
+    facts->arrival = feed->created;
     memcpy(facts->submission, spec->submission, sizeof(facts->submission));
     memcpy(facts->resume_uri, spec->resume_uri, sizeof(facts->resume_uri));
     int r = job_parse(key, spec->spec, strlen(spec->spec), &job, &err);
@@ -191,8 +192,8 @@ static int read_job_file(Feed *feed, const char *key, const char *name)
     return 0;
 }
 
-int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, int64_t revision,
-               Event *ret, Error *err)
+int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, int64_t created,
+               int64_t revision, Event *ret, Error *err)
 {
     KeyKind kind;
     const char *rest;
@@ -206,6 +207,7 @@ int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, i
         return error_set(err, -ENOMEM, "%s: out of memory", key);
     ret->kind = kinds[kind].kind;
     ret->revision = revision;
+    ret->created = feed->created = created;
     if (!value) {
         if (kind == KEY_SPECS || kind == KEY_DESIRED)
             forget_spec(feed, ret->name);

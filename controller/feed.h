@@ -23,9 +23,9 @@ int feed_new(const char *cluster, Feed **ret);
 Feed *feed_free(Feed *feed);
 DEFINE_CLEANUP(Feed, feed_free)
 
-/* value NULL: the key is gone. Fills all of *ret but the times. */
-int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, int64_t revision,
-               Event *ret, Error *err);
+/* value NULL: the key is gone. created, revision: its create and mod revision. Fills all of *ret but the times. */
+int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, int64_t created,
+               int64_t revision, Event *ret, Error *err);
 
 /* The last text of specs/<job> that could be read, also when the key is gone; NULL: never seen, or gone
  * together with desired/<job>. */

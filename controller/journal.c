@@ -230,6 +230,8 @@ void journal_record_key(Journal *journal, const Event *event, const char *key, c
         value ? json_pack("{s:s, s:s, s:I}", "key", key, "value", value, "revision",
                           (json_int_t)event->revision)
               : json_pack("{s:s, s:I}", "key", key, "revision", (json_int_t)event->revision);
+    if (line && event->kind == EVENT_SPEC && event->created) /* the queue's order */
+        json_object_set_new(line, "created", json_integer(event->created));
     line = stamped(line, event);
     journal->seen_revision = MAX(journal->seen_revision, event->revision);
     if (value) {

@@ -175,11 +175,11 @@ static void tick_soon(Manager *m)
 }
 
 /* value NULL: gone. False for what is nothing to the core, or cannot be read. */
-static bool read_record(Manager *m, const char *key, const char *value, size_t n, int64_t revision,
-                        Event *ret)
+static bool read_record(Manager *m, const char *key, const char *value, size_t n, int64_t created,
+                        int64_t revision, Event *ret)
 {
     Error err = ERROR_INIT;
-    int r = feed_event(m->feed, key, value, n, revision, ret, &err);
+    int r = feed_event(m->feed, key, value, n, created, revision, ret, &err);
     if (r == -ENOMEM)
         leave_without_memory(m);
     else if (r < 0)
@@ -193,10 +193,11 @@ static bool read_record(Manager *m, const char *key, const char *value, size_t n
 }
 
 /* Nothing is decided yet. */
-static void feed_key(Manager *m, const char *key, const char *value, size_t n, int64_t revision)
+static void feed_key(Manager *m, const char *key, const char *value, size_t n, int64_t created,
+                     int64_t revision)
 {
     Event event;
-    if (!read_record(m, key, value, n, revision, &event))
+    if (!read_record(m, key, value, n, created, revision, &event))
         return;
     event.more = true;
     journal_record_key(m->journal, &event, key, value);
@@ -263,7 +264,7 @@ static void forget_unlisted(Manager *m, int64_t revision)
     const char *key;
     while ((key = feed_next_unseen(m->feed)))
         if (!etcd_watch_knows(m->watch, key))
-            feed_key(m, key, NULL, 0, revision);
+            feed_key(m, key, NULL, 0, 0, revision);
 }
 
 static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision, bool initial,
@@ -276,7 +277,8 @@ static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision,
         bool put = events[i].kind == ETCD_EVENT_PUT;
         if (kv->mod_revision <= m->read_revision)
             continue; /* older than what was read since: a key that is gone would come back */
-        feed_key(m, kv->key, put ? kv->value : NULL, put ? kv->n_value : 0, kv->mod_revision);
+        feed_key(m, kv->key, put ? kv->value : NULL, put ? kv->n_value : 0, kv->create_revision,
+                 kv->mod_revision);
     }
     if (etcd_watch_lists(m->watch) != m->n_lists)
         forget_unlisted(m, revision);
@@ -368,10 +370,10 @@ static void feed_all(Manager *m, const EtcdRange *range)
     feed_mark(m->feed);
     for (size_t i = 0; i < range->n_kvs; i++)
         feed_key(m, range->kvs[i].key, range->kvs[i].value, range->kvs[i].n_value,
-                 range->kvs[i].mod_revision);
+                 range->kvs[i].create_revision, range->kvs[i].mod_revision);
     const char *key;
     while ((key = feed_next_unseen(m->feed)))
-        feed_key(m, key, NULL, 0, range->revision);
+        feed_key(m, key, NULL, 0, 0, range->revision);
 }
 
 static void on_room_read(int r, const Error *err, const EtcdRange *range, void *userdata)
@@ -581,7 +583,7 @@ static void on_record(const char *key, const char *value, size_t n, int64_t revi
 {
     Manager *m = userdata;
     Event event;
-    if (read_record(m, key, value, n, revision, &event))
+    if (read_record(m, key, value, n, 0, revision, &event))
         outbox_observe(m->outbox, &event);
 }
 

@@ -169,7 +169,8 @@ static int take_head(Rerun *x, json_t *line, const char *source, Error *err)
 static int take_key(Rerun *x, JsonReader *r, Event *event, char *ret_name, size_t size, Error *err)
 {
     const char *key = "", *value = NULL;
-    int64_t revision = 0;
+    int64_t revision = 0, created = 0;
+    json_get_int(r, "created", JSON_OPTIONAL, 0, INT64_MAX, &created);
     json_get_string(r, "key", JSON_REQUIRED, &key);
     json_get_string(r, "value", JSON_OPTIONAL, &value);
     json_get_int(r, "revision", JSON_REQUIRED, 0, INT64_MAX, &revision);
@@ -179,7 +180,8 @@ static int take_key(Rerun *x, JsonReader *r, Event *event, char *ret_name, size_
     size_t n = strlen(key_prefix(x->head.cluster, -1, prefix));
     (void)snprintf(ret_name, size, "%s%s", strncmp(key, prefix, n) == 0 ? key + n : key,
                    value ? "" : " gone");
-    return feed_event(x->feed, key, value, value ? strlen(value) : 0, revision, event, err);
+    return feed_event(x->feed, key, value, value ? strlen(value) : 0, created, revision, event,
+                      err);
 }
 
 static void take_outcome(Rerun *x, JsonReader *r, const char *outcome, Event *event, char *ret_name,

@@ -34,8 +34,8 @@ static AllocLife life_of_spec(unsigned n, _unused_ void *arg)
     if (feed_new("lab", &feed) < 0 || spec_record_encode(&spec, NULL, &value) < 0)
         return ALLOC_WRONG;
     alloc_fail_at(n);
-    int r =
-        feed_event(feed, key_of("lab", KEY_SPECS, "a", key), value, strlen(value), 5, &event, &err);
+    int r = feed_event(feed, key_of("lab", KEY_SPECS, "a", key), value, strlen(value), 5, 5, &event,
+                       &err);
     (void)alloc_struck();
     if (r < 0)
         return r == -ENOMEM ? ALLOC_FAILED : ALLOC_WRONG;

@@ -44,7 +44,7 @@ static void put_text(Shell *s, const char *key, const char *value)
     Event event;
     Error err = ERROR_INIT;
     Actions ignored;
-    assert_int_equal(feed_event(s->feed, key, value, value ? strlen(value) : 0, ++s->revision,
+    assert_int_equal(feed_event(s->feed, key, value, value ? strlen(value) : 0, 0, ++s->revision,
                                 &event, &err),
                      1);
     stamp(s, &event);

@@ -315,6 +315,9 @@ int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret)
             return arguments_refuse(verb, "--%s takes %s, not \"%s\"", t->name, wanted, optarg);
         given |= t->option;
     }
+    const bool two = verb->operand && strchr(verb->operand, ' '); /* "NAME [MANIFEST]" */
+    if (two && argc - optind == 2)
+        ret->second = argv[--argc];
     if (argc - optind > (verb->operand ? 1 : 0))
         return arguments_refuse(verb, "\"%s\" is one operand too many", argv[argc - 1]);
     ret->operand = optind < argc ? argv[optind] : NULL;

@@ -90,6 +90,7 @@ int client_request(Client *client, const char *kind, const char *target, Request
     RequestRecord request = {.at_usec = clock_realtime_usec()};
     memcpy(request.submission, ret->submission, sizeof(request.submission));
     memcpy(request.machine_id, ret->machine_id, sizeof(request.machine_id));
+    request.commit = ret->commit;
     *ret = request;
     (void)snprintf(ret->id, sizeof(ret->id), "%llx-%x", (unsigned long long)ret->at_usec,
                    (unsigned)getpid());

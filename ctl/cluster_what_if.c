@@ -49,11 +49,12 @@ static void step(Trial *t, Event *event)
 }
 
 /* value NULL: as if the key were gone. */
-static void feed(Trial *t, const char *key, const char *value, size_t n, int64_t revision)
+static void feed(Trial *t, const char *key, const char *value, size_t n, int64_t created,
+                 int64_t revision)
 {
     Event event;
     Error err = ERROR_INIT;
-    int r = feed_event(t->feed, key, value, n, revision, &event, &err);
+    int r = feed_event(t->feed, key, value, n, created, revision, &event, &err);
     if (r < 0)
         fprintf(stderr, "sdctl: left out: %s\n", err.text);
     if (r <= 0)
@@ -78,7 +79,7 @@ static int begin(Trial *t, Error *err)
     t->begin_real_usec = clock_realtime_usec();
     for (size_t i = 0; i < t->records->n_kvs; i++) {
         const EtcdKeyValue *kv = &t->records->kvs[i];
-        feed(t, kv->key, kv->value, kv->n_value, kv->mod_revision);
+        feed(t, kv->key, kv->value, kv->n_value, kv->create_revision, kv->mod_revision);
     }
     step(t, &(Event){.kind = EVENT_LEADING, .term = 1, .more = true});
     return 0;
@@ -101,7 +102,7 @@ static int lose(Trial *t, const char *node)
         bool is_node = strcmp(key, own) == 0;
         found |= is_node;
         if (is_node || (strncmp(key, ranks, n_ranks) == 0 && last && strcmp(last, end) == 0))
-            feed(t, key, NULL, 0, revision);
+            feed(t, key, NULL, 0, 0, revision);
     }
     return found ? 0 : -ENOENT;
 }

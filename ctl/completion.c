@@ -39,7 +39,7 @@ static void print_verbs(void)
         printf("        \"%s %s\") words=\"", v->noun, v->name);
         arguments_print_options(stdout, v);
         printf("\"");
-        if (v->operand && strcmp(v->operand, "NAME") == 0)
+        if (v->operand && strncmp(v->operand, "NAME", 4) == 0)
             printf(" names='job list'");
         if (v->operand && strcmp(v->operand, "NODE") == 0)
             printf(" names='node list'");

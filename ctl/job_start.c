@@ -16,7 +16,8 @@ enum { OBJECTS_LISTED_MAX = 100000 };
 /* Where a job was read and what it is. */
 typedef struct Draft {
     const char *source;
-    const char *resume; /* --resume, or NULL */
+    const char *resume;         /* --resume, or NULL */
+    const ModelJob *given_back; /* the job is there, and its spec is lost; NULL: it is a new one */
     char *text;
     Job *job;
     DatasetLook look; /* what its data are */
@@ -170,12 +171,12 @@ static int check_checkpoints(const Draft *d, Error *err)
     r = find_owner(uri, owner, sizeof(owner), err);
     if (r < 0)
         return refuse(d, "checkpoint.uri", uri, r, err);
-    if (used && !d->resume)
+    if (used && !d->resume && !d->given_back)
         return error_set(err, -EEXIST,
                          "%s: checkpoint.uri: %s holds checkpoints already%s%s; give another URI, "
                          "or --resume MANIFEST to go on from one of them",
                          d->source, uri, *owner ? ", those of " : "", owner);
-    if (*owner && !d->resume)
+    if (*owner && !d->resume && !d->given_back)
         return error_set(err, -EEXIST,
                          "%s: checkpoint.uri: %s belongs to %s, which has saved nothing yet; give "
                          "another URI",
@@ -186,12 +187,23 @@ static int check_checkpoints(const Draft *d, Error *err)
     return check_object(&option, "manifest", d->resume, err);
 }
 
-static int draft_read(const Arguments *a, Draft *d, Error *err)
+/* Its world or phase is there, and the job file is not: somebody lost it. */
+static const ModelJob *find_lost(const Model *model, const char *name)
+{
+    const ModelJob *job = model_job(model, name);
+    return job && !job->has_spec && !job->has_foreign_spec && (job->has_world || job->has_phase)
+               ? job
+               : NULL;
+}
+
+static int draft_read(const Arguments *a, const Model *model, Draft *d, Error *err)
 {
     *d = (Draft){.source = a->file, .resume = a->resume};
     int r = file_read(a->file, JOB_TEXT_MAX, &d->text, NULL, err);
     if (r == 0)
         r = job_parse(a->file, d->text, strlen(d->text), &d->job, err);
+    if (r == 0)
+        d->given_back = find_lost(model, d->job->name);
     if (r == 0)
         r = check_data(d, err);
     if (r == 0)
@@ -257,6 +269,29 @@ static int draw_submission(char ret[SUBMISSION_BYTES], Error *err)
     return 0;
 }
 
+/* The submission's id is the old one, so that its history stays its own. */
+static int give_back(Client *client, const Draft *d, SpecRecord *spec, Error *err)
+{
+    const ModelJob *job = d->given_back;
+    char key[KEY_MAX], guard[KEY_MAX];
+    _cleanup_free_ char *text = NULL;
+    bool done;
+    memcpy(spec->submission, job->has_phase ? job->phase.submission : job->world.submission,
+           sizeof(spec->submission));
+    if (spec_record_encode(spec, NULL, &text) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    const EtcdCompare unchanged = {.key = key_of(client->cluster, KEY_SPECS, job->name, guard),
+                                   .target = ETCD_MOD_REVISION,
+                                   .equals = job->spec_revision};
+    const EtcdOp put = {.kind = ETCD_PUT,
+                        .key = key_of(client->cluster, KEY_SPECS, job->name, key),
+                        .value = text};
+    int r = client_txn(client, &unchanged, 1, &put, 1, &done, err);
+    return r < 0 || done
+               ? r
+               : error_set(err, -EAGAIN, "specs/%s was changed meanwhile; try again", job->name);
+}
+
 /* Spec and desired in one transaction, unless the name is taken. */
 static int submit(Client *client, const Draft *d, Error *err)
 {
@@ -272,6 +307,8 @@ static int submit(Client *client, const Draft *d, Error *err)
     if (d->resume && snprintf(spec.resume_uri, sizeof(spec.resume_uri), "%s", d->resume) >=
                          (int)sizeof(spec.resume_uri))
         return error_set(err, -EINVAL, "--resume: %.40s... is too long", d->resume);
+    if (d->given_back)
+        return give_back(client, d, &spec, err);
     if (spec_record_encode(&spec, NULL, &spec_text) < 0 ||
         desired_record_encode(&desired, NULL, &desired_text) < 0)
         return error_set(err, -ENOMEM, "out of memory");
@@ -298,14 +335,14 @@ static int submit(Client *client, const Draft *d, Error *err)
 int job_start(const Arguments *a)
 {
     Error err = ERROR_INIT;
-    Draft draft;
+    Draft draft = {0};
     Client client = {0};
     _cleanup_(model_freep) Model *model = NULL;
-    int r = draft_read(a, &draft, &err);
-    if (r == 0)
-        r = client_open(&a->client, &client, &err);
+    int r = client_open(&a->client, &client, &err);
     if (r == 0)
         r = model_read(&client, &model, &err);
+    if (r == 0)
+        r = draft_read(a, model, &draft, &err);
     if (r == 0)
         r = check_others(&draft, model, &err);
     if (r == 0)

@@ -268,6 +268,7 @@ static int feed_job(Model *m, Fed *f, KeyKind kind, const char *name)
         job->spec_revision = f->put ? f->event->kv.mod_revision : 0;
         r = DECODE(spec_record, &job->spec);
         job->has_spec = f->put && r == 0; /* one of another version is as good as none here */
+        job->has_foreign_spec = f->put && r == -EPROTONOSUPPORT;
         return r;
     case KEY_DESIRED:
         job->has_desired = f->put;
@@ -537,7 +538,10 @@ bool model_is_incident_of(const IncidentRecord *i, const ModelJob *job)
     return strcmp(i->job, job->name) == 0 && strcmp(i->submission, job->spec.submission) == 0;
 }
 
-bool model_ended_world(const IncidentRecord *i) { return strcmp(i->cause, "store-trouble") != 0; }
+bool model_ended_world(const IncidentRecord *i)
+{
+    return strcmp(i->cause, "store-trouble") != 0 && strcmp(i->cause, "record-lost") != 0;
+}
 
 const ProgressRecord *model_progress(const ModelJob *job)
 {

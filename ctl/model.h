@@ -18,6 +18,7 @@
 
 typedef struct ModelJob {
     char name[RECORD_JOB_MAX + 1];
+    bool has_foreign_spec; /* of another version */
     bool has_spec, has_desired, has_world, has_phase, has_progress;
     SpecRecord spec;
     DesiredRecord desired;

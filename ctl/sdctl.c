@@ -31,6 +31,8 @@ const CtlVerb ctl_verbs[] = {
      "Forgets a job that has ended; its checkpoints stay"},
     {"job", "checkpoint", job_checkpoint, "NAME", OPTION_CLUSTER | OPTION_TIMEOUT, 0,
      "Saves after the present step, and waits until that is committed (60 s by default)"},
+    {"job", "recover", job_recover, "NAME [MANIFEST]", OPTION_CLUSTER | OPTION_TIMEOUT, 0,
+     "Has a job that has ended go on from a manifest, or from what its checkpoint folder holds"},
     {"job", "report", job_report, "NAME", OPTION_CLUSTER, OPTION_OUT,
      "Writes one HTML page: losses, failures, worlds, recoveries"},
     {"job", "sample", job_sample, "NAME", OPTION_CLUSTER, OPTION_OUT,

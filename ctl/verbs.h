@@ -41,6 +41,7 @@ int job_resize(const Arguments *a);
 int job_stop(const Arguments *a);
 int job_delete(const Arguments *a);
 int job_checkpoint(const Arguments *a);
+int job_recover(const Arguments *a);
 int job_report(const Arguments *a);
 int job_sample(const Arguments *a);
 int job_export(const Arguments *a);

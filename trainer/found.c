@@ -80,6 +80,11 @@ int found_tell(Host *host, Store *store, const CheckpointFacts *own, bool must, 
     _cleanup_(manifest_freep) Manifest *newest = NULL;
     host_stage(host, 0, STAGE_RESTORING);
     int r = find(store, own, must, &newest, err);
+    if (!must && (r == -EACCES || r == -EPERM || r == -ENOTDIR)) {
+        log_warning("%s",
+                    err->text); /* nothing is missing there, and the first save says the same */
+        return 0;
+    }
     if (r < 0) {
         *ret_exit = r == -EOPNOTSUPP ? EXIT_NEVER_RETRY : exit_code_of_store(r);
         return r;

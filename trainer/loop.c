@@ -250,13 +250,21 @@ static int run_step(Loop *l, int64_t step, uint32_t *word, Error *err)
     return report_step(l, step + 1, &result, err);
 }
 
+static int save(Loop *l, int64_t step, uint32_t word, Error *err)
+{
+    *l->exit = EXIT_STORE_UNREACHABLE;
+    int r = saver_save(l->saver, step, word, err);
+    if (r == -ENOTRECOVERABLE)
+        *l->exit = EXIT_NEVER_RETRY;
+    return r;
+}
+
 static int first_save(Loop *l, Error *err)
 {
     Session *s = l->session;
     if (s->resume)
         return 0;
-    *l->exit = EXIT_STORE_UNREACHABLE;
-    return saver_save(l->saver, 0, WORD_SAVE | WORD_MUST, err);
+    return save(l, 0, WORD_SAVE | WORD_MUST, err);
 }
 
 static int run(Loop *l, LoopResult *ret, Error *err)
@@ -276,7 +284,7 @@ static int run(Loop *l, LoopResult *ret, Error *err)
             return r;
         *l->exit = EXIT_STORE_UNREACHABLE;
         if (word & WORD_SAVE)
-            r = saver_save(l->saver, s->state->scalars.step, word, err);
+            r = save(l, s->state->scalars.step, word, err);
         if (r == 0)
             r = saver_pump(l->saver, err);
         if (r < 0)

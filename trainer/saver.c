@@ -13,7 +13,9 @@ enum {
     VERDICT_TIMEOUT_SEC =
         1800, /* etcd without quorum: training waits only where a save must be there */
     TRIES = 3,
-    RETRY_SEC = 2,    /* doubles: a store that is out for some seconds costs nothing but these */
+    REFUSED_TRIES = 6, /* together 60 s, where the store refuses and nothing was ever committed */
+    RETRY_SEC = 2,     /* doubles: a store that is out for some seconds costs nothing but these */
+    RETRY_MAX_SEC = 30,
     CATCH_UP_SEC = 1, /* after a periodic save that failed; doubles */
     CATCH_UP_MAX_SEC = 60,
     WAIT_SLICE_MSEC = 500, /* ranks that wait for a save say so as often */
@@ -36,6 +38,7 @@ struct Saver {
     SaverTrouble trouble;
     uint64_t catch_up_usec; /* a save is due from then on; 0: only at its step */
     uint64_t pause_usec;    /* before the next one that is due by itself */
+    bool has_committed;     /* in this process */
 };
 
 int saver_new(Session *session, Saver **ret, Error *err)
@@ -203,6 +206,7 @@ static int settle(Saver *s, HostVerdict verdict, Error *err)
         return error_set(err, -ESTALE,
                          "the checkpoint of step %lld was refused: this world is over",
                          (long long)s->saving_step);
+    s->has_committed = true;
     drop_lines(s, s->saving_step);
     return 0;
 }
@@ -303,6 +307,21 @@ static int begin(Saver *s, int64_t step, Error *err)
                             s->committed_step + 1, step, err);
 }
 
+/* What the store says to whoever may not write there, or to a place that is none: waiting mends it only
+ * where it was once otherwise. */
+static bool is_refusal(int r)
+{
+    return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENOTDIR || r == -ENAMETOOLONG ||
+           r == -EISDIR;
+}
+
+/* How often a save that must be there is tried; the same on all ranks, as the error is. */
+static int tries_of(const Saver *s, const Error *err, int first_code)
+{
+    bool never_saved = !s->has_committed && !session_resumes_own(s->session);
+    return never_saved && is_refusal(err->code) && err->code == first_code ? REFUSED_TRIES : TRIES;
+}
+
 int saver_save(Saver *s, int64_t step, uint32_t word, Error *err)
 {
     host_stage(s->session->host, step, STAGE_SAVING);
@@ -313,9 +332,11 @@ int saver_save(Saver *s, int64_t step, uint32_t word, Error *err)
     int r = drain(s, step, &phase, err); /* what is in flight */
     if (r < 0)
         return r;
-    for (int try = 0; try < TRIES; try++) {
-        if (try > 0)
-            (void)sleep(RETRY_SEC << (try - 1)); /* on all ranks alike; a signal ends it early */
+    int tries = TRIES, first_code = 0;
+    for (int try = 0; try < tries; try++) {
+        if (try > 0 && fault("saver.patience") == 0)
+            (void)sleep(MIN(RETRY_SEC << (try - 1),
+                            RETRY_MAX_SEC)); /* on all ranks alike; a signal ends it */
         r = begin(s, step, err);
         if (r == 0)
             r = drain(s, step, &phase, err);
@@ -327,7 +348,11 @@ int saver_save(Saver *s, int64_t step, uint32_t word, Error *err)
             return err->code; /* a peer is gone: no try of ours can help */
         if (err->code == -CHECKPOINT_NOT_OWNER)
             return err->code;
+        first_code = try == 0 ? err->code : first_code;
+        tries = tries_of(s, err, first_code);
     }
+    if (tries == REFUSED_TRIES)
+        return error_prefix(err, -ENOTRECOVERABLE, "checkpoint.uri: no checkpoint can be written");
     return error_prefix(err, -EIO, "step %lld could not be saved in %d tries", (long long)step,
                         TRIES);
 }

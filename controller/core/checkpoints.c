@@ -187,3 +187,72 @@ bool decide_found(Cluster *c, Job *job, Decision *d)
     text_add(&t, ", which was found in the checkpoint folder");
     return decide_world(c, job, job->phase.phase, reason, d);
 }
+
+static const Request *find_request(const Cluster *c, const Job *job)
+{
+    for (int i = 0; i < c->limits.requests; i++) {
+        const RequestRecord *r = &c->requests[i].record;
+        if (c->requests[i].used && text_equal(r->kind, "recover") &&
+            text_equal(r->target, job->name) && !r->answer[0])
+            return &c->requests[i];
+    }
+    return NULL;
+}
+
+/* What was known is struck out, and the manifest becomes the newest commit, of a generation of its own: so
+ * no older mark says that there was more. */
+static void recover_from(Cluster *c, const Job *job, const CheckpointCommit *commit, Decision *d)
+{
+    CheckpointCommit named = *commit;
+    named.generation = d->phase.generation;
+    named.struck_out = false;
+    named.at_usec = c->real_usec;
+    d->put_checkpoints = true;
+    d->checkpoints = job->checkpoints;
+    d->checkpoints_revision = job->checkpoints_stamp.mod;
+    text_copy(d->checkpoints.submission, sizeof(d->checkpoints.submission), job->facts.submission);
+    for (size_t i = 0; i < d->checkpoints.n_commits; i++)
+        d->checkpoints.commits[i].struck_out = true;
+    append(&d->checkpoints, &named);
+    d->phase.committed = checkpoints_mark(&d->checkpoints);
+}
+
+bool decide_recover(Cluster *c, Job *job, Decision *d)
+{
+    const Request *request = find_request(c, job);
+    if (!request)
+        return false;
+    const CheckpointCommit *commit = &request->record.commit;
+    bool runs = job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
+    bool other = request->record.submission[0] &&
+                 !text_equal(request->record.submission, job->facts.submission);
+    ResumePoint resume;
+    bool known = checkpoints_find_resume(job, &job->checkpoints, &resume);
+    Text t = text_begin(d->request.answer, sizeof(d->request.answer));
+    d->request = request->record;
+    d->request_revision = request->stamp.mod;
+    d->put_request = true;
+    if (runs || other || (!commit->uri[0] && !known)) {
+        text_add(&t, runs    ? "refused: the job runs"
+                     : other ? "refused: the job was deleted, and submitted again"
+                             : "refused: none of the commits verifies; name a manifest");
+        return true;
+    }
+    decide_phase(c, job, PHASE_PENDING, "goes on as sdctl job recover said", d);
+    d->phase.generation = MAX(job->world.generation, job->phase.generation) + 1;
+    d->phase.go = false;
+    d->phase.failures_without_progress = d->phase.pauses = 0;
+    d->phase.store_lost_usec = 0;
+    d->phase.tried_revision = c->seen_revision;
+    d->desired_revision = job->desired_stamp.mod;
+    d->desired = job->desired;
+    d->put_desired = job->desired.state == DESIRED_STOPPED;
+    d->desired.state = DESIRED_RUNNING;
+    if (commit->uri[0])
+        recover_from(c, job, commit, d);
+    text_add(&t, commit->uri[0] || resume.find != FIND_MUST ? "goes on from step "
+                                                            : "looks into the checkpoint folder; "
+                                                              "there was step ");
+    text_add_int(&t, commit->uri[0] ? commit->step : resume.step);
+    return true;
+}

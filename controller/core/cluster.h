@@ -52,8 +52,8 @@ typedef struct JobFacts {
     uint64_t grow_interval_usec;
     uint64_t
         store_patience_usec; /* so long generations lost to the store do not count as failures */
-    uint64_t submitted_usec;
-    int min, max; /* ranks, as the job file has them */
+    int64_t arrival;         /* create revision of specs/<job>: the order of the queue */
+    int min, max;            /* ranks, as the job file has them */
     char submission[SUBMISSION_BYTES];
     char resume_uri[RECORD_URI_MAX + 1]; /* checkpoint to adopt; empty: none */
     char refused[RECORD_TEXT_MAX + 1];   /* why the job file is bad; empty: it is good */
@@ -106,6 +106,7 @@ typedef struct Event {
     int64_t term;                  /* LEADING */
     int64_t id;                    /* OUTCOME */
     Outcome outcome;               /* OUTCOME */
+    int64_t created;               /* create revision of the record */
     int64_t revision;              /* mod revision of the record or of its removal; OUTCOME_DONE */
     char name[CLUSTER_NAME_BYTES]; /* node, job, incident or request */
     char node[NODE_NAME_MAX + 1];  /* RANKS */

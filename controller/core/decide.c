@@ -62,6 +62,42 @@ void decide_end(Cluster *c, const Job *job, JobPhase phase, const char *reason, 
     d->desired_revision = job->desired_stamp.mod;
 }
 
+/* A node that has not said yet what it runs of the present world may be about to start ranks. */
+static bool ranks_are_left(Cluster *c, const Job *job)
+{
+    int ignored;
+    if (job_has_ranks_alive(c, job, INT64_MAX, INT64_MAX, &ignored))
+        return true;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        const Node *node = &c->nodes[run->node];
+        if (run->report < 0 && !node_is_lost(c, node) &&
+            node->record.incarnation == run->incarnation &&
+            !cluster_due(c, job->world_usec + c->config.start_deadline_usec))
+            return true;
+    }
+    return false;
+}
+
+void decide_stopped(Cluster *c, const Job *job, const char *reason, Decision *d)
+{
+    if (!ranks_are_left(c, job)) {
+        decide_end(c, job, PHASE_STOPPED, reason, d);
+        return;
+    }
+    decide_end(c, job, PHASE_STOPPING, reason, d);
+    d->phase.pause_usec = 1; /* nodes end what is left */
+}
+
+/* Stopped means that every rank is reaped, or its node lost or fenced. */
+static bool decide_ending(Cluster *c, const Job *job, Decision *d)
+{
+    if (ranks_are_left(c, job))
+        return false;
+    decide_end(c, job, PHASE_STOPPED, job->phase.reason, d);
+    return true;
+}
+
 /* ---- worlds ---- */
 
 /* The newest worlds stay with the phase: worlds/<job> holds only the present one, reports show all.
@@ -158,13 +194,13 @@ static bool decide_cleanup(Cluster *c, Job *job, Decision *d)
 static bool wants_to_run(const Job *job)
 {
     return job->spec_stamp.mod && job->desired_stamp.mod && job->desired.state == DESIRED_RUNNING &&
-           !job->facts.refused[0];
+           !job->facts.refused[0] && !lost_hides(job);
 }
 
 static bool decide_pending(Cluster *c, Job *job, Decision *d)
 {
     if (job->desired.state == DESIRED_STOPPED) {
-        decide_end(c, job, PHASE_STOPPED, "stopped", d);
+        decide_stopped(c, job, "stopped", d);
         return true;
     }
     for (int i = 0; i < c->n_by_arrival; i++) {
@@ -316,7 +352,7 @@ static bool decide_go(Cluster *c, Job *job, Decision *d)
 {
     int node;
     if (job->desired.state == DESIRED_STOPPED) {
-        decide_end(c, job, PHASE_STOPPED, "stopped before its first step", d);
+        decide_stopped(c, job, "stopped before its first step", d);
         return true;
     }
     char reason[RECORD_TEXT_MAX + 1];
@@ -392,9 +428,12 @@ static bool nodes_have_stayed(Cluster *c, const Job *job)
 
 static bool may_grow_now(Cluster *c, const Job *job)
 {
-    uint64_t next = job->phase.grown_usec + job->facts.grow_interval_usec;
-    if (job->phase.grown_usec && next > c->real_usec)
-        return cluster_due(c, c->now_usec + (next - c->real_usec));
+    /* By the record's time, or by this machine's since it learnt of that growth, whichever is first: a clock
+     * that is set back must not hold growth up. */
+    uint64_t interval = job->facts.grow_interval_usec, next = job->phase.grown_usec + interval;
+    uint64_t rest = job->phase.grown_usec && next > c->real_usec ? next - c->real_usec : 0;
+    if (rest && !cluster_due(c, MIN(c->now_usec + rest, job->grown_usec + interval)))
+        return false;
     return nodes_have_stayed(c, job);
 }
 
@@ -486,7 +525,11 @@ static bool has_left(const Cluster *c, const Job *job)
 static bool decide_left(Cluster *c, Job *job, Decision *d)
 {
     if (job->desired.state == DESIRED_STOPPED) {
-        decide_end(c, job, PHASE_STOPPED, "stopped", d);
+        if (job->left_usec == 0)
+            job->left_usec = c->now_usec;
+        if (!job_all_exited(c, job) && !cluster_due(c, job->left_usec + c->config.ttl_usec))
+            return false; /* the others are done, too, and on their way out */
+        decide_stopped(c, job, "stopped", d);
         return true;
     }
     return decide_world(c, job, PHASE_STARTING,
@@ -520,6 +563,8 @@ static bool decide_active(Cluster *c, Job *job, Decision *d)
             incident_resolve(c, job, incident, d);
         return true;
     }
+    if (job->phase.phase == PHASE_STOPPING && job->phase.pause_usec)
+        return decide_ending(c, job, d) || decide_cleanup(c, job, d);
     if (job_is_paused(job))
         return decide_paused(c, job, d) || decide_cleanup(c, job, d);
     Failure failure;
@@ -562,6 +607,8 @@ bool decide_job(Cluster *c, Job *job, Decision *d)
         return true;
     if (lost_hides(job) || !job->spec_stamp.mod || !job->desired_stamp.mod)
         return false; /* half written, or something of it is missing */
+    if (decide_recover(c, job, d))
+        return true;
     if (job->facts.refused[0]) {
         if (job->phase.phase == PHASE_FAILED)
             return false;

@@ -260,7 +260,8 @@ static bool decide_incident_cap(Cluster *c, Decision *d)
 
 static const char *refusal_of_request(const Cluster *c, const RequestRecord *request)
 {
-    if (!text_equal(request->kind, "checkpoint"))
+    bool recover = text_equal(request->kind, "recover");
+    if (!recover && !text_equal(request->kind, "checkpoint"))
         return NULL; /* its addressee answers */
     for (int i = 0; i < c->limits.jobs; i++) {
         const Job *job = &c->jobs[i];
@@ -268,7 +269,8 @@ static const char *refusal_of_request(const Cluster *c, const RequestRecord *req
             continue;
         if (request->submission[0] && !text_equal(request->submission, job->facts.submission))
             return "refused: the job was deleted, and submitted again";
-        return job->phase.phase == PHASE_RUNNING ? NULL : "refused: the job does not run";
+        return recover || job->phase.phase == PHASE_RUNNING ? NULL
+                                                            : "refused: the job does not run";
     }
     return "refused: there is no such job";
 }
@@ -281,12 +283,10 @@ static bool decide_requests(Cluster *c, Decision *d)
             continue;
         d->request = request->record;
         d->request_revision = request->stamp.mod;
-        uint64_t end = request->record.at_usec + REQUEST_KEPT_SEC * USEC_PER_SEC;
-        if (end <= c->real_usec) {
+        if (cluster_due(c, request->seen_usec + REQUEST_KEPT_SEC * USEC_PER_SEC)) {
             d->remove_request = true;
             return true;
         }
-        (void)cluster_due(c, c->now_usec + (end - c->real_usec));
         const char *refusal = refusal_of_request(c, &request->record);
         if (refusal && !request->record.answer[0]) {
             text_copy(d->request.answer, sizeof(d->request.answer), refusal);

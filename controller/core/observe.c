@@ -119,7 +119,7 @@ static void sort_jobs(Cluster *c)
         int at = c->n_by_arrival++;
         for (; at > 0; at--) {
             const Job *before = &c->jobs[c->by_arrival[at - 1]], *job = &c->jobs[j];
-            uint64_t a = before->facts.submitted_usec, b = job->facts.submitted_usec;
+            int64_t a = before->facts.arrival, b = job->facts.arrival;
             if (a < b || (a == b && text_compare(before->name, job->name) < 0))
                 break;
             c->by_arrival[at] = c->by_arrival[at - 1];
@@ -261,7 +261,7 @@ static void observe_world(Cluster *c, Job *job, const Event *ev)
 {
     const WorldRecord *world = ev->world;
     job->n_runs = 0;
-    job->failing_usec = 0;
+    job->failing_usec = job->left_usec = 0;
     job->world_usec = c->now_usec;
     job->world_lost = lost_by(ev, job->world.generation > 0,
                               world && world->generation < job->world.generation &&
@@ -298,7 +298,10 @@ static void observe_spec(Job *job, const Event *ev)
         return;
     if (job->facts.n_grains > 0 && !text_equal(job->facts.submission, ev->spec->submission))
         lost_forget(job, ev->spec->submission);
+    bool again = job->facts.n_grains > 0 && text_equal(job->facts.submission, ev->spec->submission);
+    int64_t arrival = again ? MIN(job->facts.arrival, ev->spec->arrival) : ev->spec->arrival;
     job->facts = *ev->spec;
+    job->facts.arrival = arrival; /* one that was put back keeps its place */
 }
 
 /* An older copy, put back by whoever, changes nothing. */
@@ -311,6 +314,8 @@ static void observe_phase(Cluster *c, Job *job, const Event *ev)
     if (!phase || job->phase_lost)
         return;
     job->phase_usec = c->now_usec;
+    if (phase->grown_usec != job->phase.grown_usec)
+        job->grown_usec = c->now_usec;
     job->phase = *phase;
 }
 
@@ -613,7 +618,7 @@ static void observe_request(Cluster *c, const Event *ev)
         return;
     }
     if (!place->used)
-        place->stamp = (Stamp){0};
+        *place = (Request){.seen_usec = c->now_usec};
     if (!stamp(&place->stamp, ev))
         return;
     if (ev->health)

@@ -81,7 +81,7 @@ static bool pause_is_over(Cluster *c, const Job *job)
 bool decide_paused(Cluster *c, Job *job, Decision *d)
 {
     if (job->desired.state == DESIRED_STOPPED) {
-        decide_end(c, job, PHASE_STOPPED, "stopped in a pause", d);
+        decide_stopped(c, job, "stopped in a pause", d);
         return true;
     }
     if (!pause_is_over(c, job) || job_absence_is_open(c, job))

@@ -172,7 +172,7 @@ bool decide_failure(Cluster *c, Job *job, const Failure *f, Decision *d)
     } else if (job->phase.phase == PHASE_STOPPING || job->desired.state == DESIRED_STOPPED) {
         text_add(&t, "stopped without a last checkpoint: ");
         incident_say(&d->incident, &t);
-        decide_end(c, job, PHASE_STOPPED, reason, d);
+        decide_stopped(c, job, reason, d);
         d->incident.state = INCIDENT_RESOLVED; /* nothing is to be recovered */
         d->incident.resolved_usec = c->real_usec;
     } else if (losses.pause_usec) {

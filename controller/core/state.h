@@ -96,6 +96,8 @@ typedef struct Job {
     uint64_t world_usec, phase_usec; /* when this world, this phase was learnt */
     uint64_t failing_usec;           /* first sign that the world fails; 0: none */
     uint64_t failing_real_usec;
+    uint64_t left_usec;        /* when rank 0's node was seen to have left; 0: it has not */
+    uint64_t grown_usec;       /* when phase.grown_usec was learnt */
     int64_t oldest_generation; /* the lowest with records of its own; 0: none known */
     int64_t in_flight;         /* id of the decision under way; 0: none */
     int64_t awaited_revision;  /* of what was written, until the watch has shown it */
@@ -121,6 +123,7 @@ typedef struct Request {
     bool used;
     RequestRecord record;
     Stamp stamp;
+    uint64_t seen_usec; /* when this leader first saw it: what clients' clocks say is nothing */
 } Request;
 
 /* Where records may not fit. */
@@ -203,6 +206,9 @@ bool checkpoints_find_resume(const Job *job, const CheckpointsRecord *checkpoint
 int64_t checkpoints_resume_step(const Job *job);
 /* Puts back what the leader remembers; tells of what it does not. */
 bool decide_checkpoints(Cluster *c, const Job *job, Decision *d);
+/* `sdctl job recover`: a job that has ended, or waits, goes on from a manifest that somebody names, or from
+ * what the folder holds. */
+bool decide_recover(Cluster *c, Job *job, Decision *d);
 /* The present world looks for its checkpoint, and it was found. */
 bool decide_found(Cluster *c, Job *job, Decision *d);
 
@@ -393,6 +399,8 @@ bool decide_failure(Cluster *c, Job *job, const Failure *failure, Decision *d);
 bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Decision *d);
 /* As decide_phase(), where the generation ends: whatever was asked for until now is dealt with. */
 void decide_end(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d);
+/* As decide_end() with PHASE_STOPPED, once no rank is left; until then it is stopping. */
+void decide_stopped(Cluster *c, const Job *job, const char *reason, Decision *d);
 /* Training time of the job that counts, had its history ended with this step. */
 double job_useful_sec(const Cluster *c, const Job *job, int64_t step);
 void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d);

@@ -296,7 +296,7 @@ static void put_job(Story *s)
                   .store_patience_usec = USEC(find_number(s, "patience", 3600)),
                   .min = 1,
                   .max = 2,
-                  .submitted_usec = USEC(find_number(s, "submitted", 1))};
+                  .arrival = (int64_t)find_number(s, "submitted", 1)};
     COPY(f.resume_uri, find_text(s, "resume", ""));
     COPY(f.submission, find_text(s, "submission", ""));
     COPY(f.refused, find_text(s, "refused", ""));
@@ -462,6 +462,8 @@ static void put_request(Story *s)
     COPY(record.target, word(s, 4));
     COPY(record.answer, find_text(s, "answer", ""));
     COPY(record.submission, find_text(s, "submission", ""));
+    COPY(record.commit.uri, find_text(s, "uri", ""));
+    record.commit.step = (int64_t)find_number(s, "step", 0);
     replay_put(s->replay, EVENT_REQUEST, record.id, 0, NULL, &record, false);
 }
 

@@ -373,7 +373,7 @@ static void submit(Universe *u, int job)
     const char *name = universe_job_name(job);
     if (etcd_find(&u->etcd, KEY_SPECS, name) || etcd_find(&u->etcd, KEY_DESIRED, name))
         return;
-    facts.submitted_usec = u->sim.now_usec;
+    facts.arrival = (int64_t)u->sim.now_usec;
     (void)snprintf(facts.submission, sizeof(facts.submission), "%032llx",
                    (unsigned long long)sim_serial(&u->sim));
     sim_say(&u->sim, "user: submits %s", name);

@@ -286,7 +286,7 @@ class InCluster(LabCase):
 
         # What sdctl does not see: only ranks read samples.
         status = self.fails(self.lab.job("loud", data__latent_scale=30), "data.latent_scale 30")
-        self.assertEqual(status["generation"], 1)
+        self.assertEqual([i["cause"] for i in status["incidents"] if i["cause"] != "node-restarted"], ["bad-job"])
 
     def committed(self, job, step):
         """The newest commit, once it is of that step."""
@@ -380,6 +380,23 @@ class InCluster(LabCase):
         self.assertEqual(code, FAILED, text)
         self.assertIn("checkpoint.uri", text)
         self.assertIn(job["checkpoint"]["uri"], text)
+
+
+class RefusedPlace(LabCase):
+    def test_a_place_that_never_takes_a_checkpoint_ends_the_job(self):
+        """Not an hour of tries: nothing was ever saved there, and the store says the same each time."""
+        cluster = self.lab.cluster(nodes=1, trainers=("SDTRAIN_FAULT=saver.patience=eio@*",))  # a minute is over at once
+        self.addCleanup(cluster.down)
+        job = self.lab.job("refused", checkpoint__uri=self.lab.path("place/checkpoints"))
+        cluster.kill("node1")
+        cluster.submit(job)
+        self.lab.write("place", "a file, where a folder was to be")
+        cluster.start("node1")
+        cluster.wait(job, "failed")
+        status = cluster.status(job)
+        self.assertIn("checkpoint.uri: no checkpoint can be written", status["reason"])
+        self.assertIn("Not a directory", status["reason"])
+        self.assertEqual([i["cause"] for i in status["incidents"] if i["cause"] != "node-restarted"], ["bad-job"])
 
 
 if __name__ == "__main__":
