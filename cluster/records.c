@@ -99,6 +99,22 @@ static const Field leader_fields[] = {
     INT(LeaderRecord, "max_jobs", max_jobs, MAYBE, 0, INT32_MAX),
 };
 
+static const Field job_run_fields[] = {
+    TEXT(JobRun, "job", job, NEEDED),
+    TEXT(JobRun, "submission", submission, MAYBE),
+    INT64(JobRun, "generation", generation, NEEDED),
+    INT64(JobRun, "committed_step", committed.step, MAYBE),
+    INT64(JobRun, "committed_generation", committed.generation, MAYBE),
+    BOOL(JobRun, "told", told),
+};
+
+static const Field history_fields[] = {
+    TEXT(HistoryRecord, "cluster", cluster, MAYBE),
+    INT64(HistoryRecord, "revision", revision, MAYBE),
+    ELEMENTS(HistoryRecord, FIELD_ARRAY, "runs", runs, n_runs, MAYBE, JobRun, job_run_fields, RECORD_RUNS_MAX,
+             "job"),
+};
+
 static const Field node_fields[] = {
     TEXT(NodeRecord, "name", name, NEEDED),
     TEXT(NodeRecord, "machine_id", machine_id, NEEDED),
@@ -117,6 +133,7 @@ static const Field node_fields[] = {
     INT64(NodeRecord, "startup_usec", startup_usec, MAYBE),
     SLOTS(NodeRecord, "bad_slots", bad_slots, MAYBE),
     TEXT(NodeRecord, "log_dir", log_dir, MAYBE),
+    ELEMENTS(NodeRecord, FIELD_ARRAY, "runs", runs, n_runs, MAYBE, JobRun, job_run_fields, RECORD_RUNS_MAX, "job"),
 };
 
 static const Field probe_fields[] = {
@@ -420,6 +437,7 @@ static int unchecked(const char *source, const void *record, Error *err)
 
 DEFINE_RECORD(LeaderRecord, leader_record, leader_fields, unchecked)
 DEFINE_RECORD(NodeRecord, node_record, node_fields, unchecked)
+DEFINE_RECORD(HistoryRecord, history_record, history_fields, unchecked)
 DEFINE_RECORD(HealthRecord, health_record, health_fields, unchecked)
 DEFINE_RECORD(CordonRecord, cordon_record, cordon_fields, unchecked)
 DEFINE_RECORD(SpecRecord, spec_record, spec_fields, unchecked)

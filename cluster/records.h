@@ -33,6 +33,7 @@ enum {
     RECORD_PAST_WORLDS_MAX = 64,
     RECORD_PROBES_MAX = 16,
     RECORD_CAUSES_MAX = 12,     /* that hold one node back */
+    RECORD_RUNS_MAX = 8,        /* jobs that a node remembers */
     RECORD_DELIVERIES_MAX = 12, /* sinks that an alert remembers */
     SUBMISSION_BYTES = 33,      /* a submission's id: 32 hex digits and the end */
     SINK_NAME_MAX = 31,
@@ -45,6 +46,38 @@ typedef struct LeaderRecord {
     char version[32];
     int max_nodes, max_jobs; /* that there is room for; more of them are not looked at */
 } LeaderRecord;
+
+/* ---- marks ---- */
+
+/* The newest commit of a job, as others than checkpoints/<job> remember it: who finds that record lost, or
+ * older than this, knows that there was more. */
+typedef struct CommitMark {
+    int64_t generation, step; /* generation 0: nothing was committed */
+} CommitMark;
+
+/* Commits come in the order of generations, and of steps within one. */
+static inline bool commit_mark_is_before(CommitMark a, CommitMark b)
+{
+    return a.generation != b.generation ? a.generation < b.generation : a.step < b.step;
+}
+
+/* How far a node was with a job. Told in its record once the store was restored from a snapshot that may
+ * be older: the next world lies beyond, and looks for what was committed since. */
+typedef struct JobRun {
+    char job[RECORD_JOB_MAX + 1];
+    char submission[SUBMISSION_BYTES];
+    int64_t generation;   /* the highest that it had ranks of */
+    CommitMark committed; /* the newest that it knows of */
+    bool told;            /* since such a restore */
+} JobRun;
+
+/* Not in etcd: <state_dir>/history.json of a node. */
+typedef struct HistoryRecord {
+    char cluster[17];             /* etcd's cluster id, hex; empty: none was seen */
+    int64_t revision;             /* the highest seen */
+    JobRun runs[RECORD_RUNS_MAX]; /* newest last */
+    size_t n_runs;
+} HistoryRecord;
 
 /* ---- nodes/<node>: written by the node under its lease ---- */
 
@@ -68,7 +101,9 @@ typedef struct NodeRecord {
     uint64_t lost_slots;   /* bit i: slot i holds a process that SIGKILL did not end */
     uint64_t bad_slots;    /* bit i: the device of slot i is not to be used; evidence says why */
     uint64_t startup_usec; /* its trainers have so long to be ready; 0 unknown */
-    char log_dir[512];     /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */
+    JobRun runs[RECORD_RUNS_MAX]; /* those that are told */
+    size_t n_runs;
+    char log_dir[512]; /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */
 } NodeRecord;
 
 /* ---- health/<node>: written by the node when something changes, and now and then for the ages.
@@ -142,18 +177,6 @@ typedef struct SpecRecord {
 } SpecRecord;
 
 typedef enum DesiredState { DESIRED_RUNNING, DESIRED_STOPPED, DESIRED_DELETED } DesiredState;
-
-/* The newest commit of a job, as others than checkpoints/<job> remember it: who finds that record lost, or
- * older than this, knows that there was more. */
-typedef struct CommitMark {
-    int64_t generation, step; /* generation 0: nothing was committed */
-} CommitMark;
-
-/* Commits come in the order of generations, and of steps within one. */
-static inline bool commit_mark_is_before(CommitMark a, CommitMark b)
-{
-    return a.generation != b.generation ? a.generation < b.generation : a.step < b.step;
-}
 
 typedef struct DesiredRecord {
     DesiredState state;
@@ -443,6 +466,7 @@ bool request_verdict(const RequestRecord *request, NodeVerdict *ret);
 
 DECLARE_RECORD(LeaderRecord, leader_record)
 DECLARE_RECORD(NodeRecord, node_record)
+DECLARE_RECORD(HistoryRecord, history_record)
 DECLARE_RECORD(HealthRecord, health_record)
 DECLARE_RECORD(CordonRecord, cordon_record)
 DECLARE_RECORD(SpecRecord, spec_record)

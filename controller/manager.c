@@ -12,6 +12,7 @@
 #include "cluster/keys.h"
 #include "controller/execute.h"
 #include "controller/feed.h"
+#include "controller/history.h"
 #include "controller/journal.h"
 #include "controller/metrics.h"
 #include "controller/pages/outbox.h"
@@ -184,11 +185,10 @@ static bool read_record(Manager *m, const char *key, const char *value, size_t n
         leave_without_memory(m);
     else if (r < 0)
         log_warning("ignored: %s", err.text);
-    if (r > 0) {
+    if (r > 0)
         stamp_event(m, ret);
-        if (ret->health)
-            log_warning("a record cannot be read: %s", err.text);
-    }
+    if (r > 0 && ret->health)
+        log_warning("a record cannot be read: %s", err.text);
     return r > 0;
 }
 
@@ -527,6 +527,7 @@ static int connect_etcd(Manager *m, Error *err)
     if (r < 0)
         return r;
     controller_metrics_observe(m->metrics, m->etcd);
+    begin_anew_with_another_history(m->etcd, m->event);
     r = etcd_watch_prefix(m->etcd, key_prefix(m->config->cluster, -1, prefix), on_watch, m,
                           &m->watch);
     if (r >= 0)

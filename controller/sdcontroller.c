@@ -128,6 +128,10 @@ int main(int argc, char *argv[])
         r = fault_open(&err);
     if (r == 0)
         r = run(&p, &err);
+    if (r == -ERESTART) { /* every descriptor of ours closes on the way */
+        (void)execv("/proc/self/exe", argv);
+        r = error_errno(&err, -errno, "cannot begin anew");
+    }
     if (r < 0) {
         log_error("%s", err.text);
         return EXIT_FAILURE;

@@ -36,12 +36,18 @@ static const CheckpointCommit *commit_newest(const Commit *commit)
     return &commit->lines[commit->n_lines - 1];
 }
 
+static void note_mark(Team *team, CommitMark mark)
+{
+    team->progress.record.committed = mark;
+    history_note_commit(team->job->manager, team->job->name, team->submission, mark);
+}
+
 static void commit_answer(Commit *commit, bool committed)
 {
     Team *team = commit->team;
     commit->busy = false;
     if (committed)
-        team->progress.record.committed = mark_of(commit_newest(commit));
+        note_mark(team, mark_of(commit_newest(commit)));
     log_event(LOG_LEVEL_INFO, MESSAGE_CHECKPOINT,
               "checkpoint of step %lld %s JOB=%s GENERATION=%lld STEP=%lld",
               (long long)commit_newest(commit)->step,

@@ -125,6 +125,8 @@ void job_set_world(Job *job, const WorldRecord *world, int64_t revision)
     if (r < 0)
         log_error("%s JOB=%s", err.text, job->name);
     if (job->team)
+        history_note_world(m, job->name, world->submission, world->generation);
+    if (job->team)
         log_info("world of %d ranks has %zu here JOB=%s GENERATION=%lld", world->size, n_seats,
                  job->name, (long long)world->generation);
     job_advance(job);

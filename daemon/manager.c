@@ -271,6 +271,7 @@ static int open_etcd(Manager *m, Error *err)
         r = daemon_metrics_open(m, err);
     if (r < 0)
         return r;
+    history_open(m);
     m->contact_usec = clock_boottime_usec();
     char key[KEY_MAX];
     r = etcd_lease_new(m->etcd, c->lease_sec, key_of(c->cluster, KEY_NODES, c->node, key), on_lease,
@@ -399,7 +400,8 @@ Manager *manager_free(Manager *m)
     int r = cgroup_destroy(&m->cgroups, &err);
     if (r < 0)
         log_warning("%s", err.text);
-    if (r == 0 && m->leaving && m->lost_slots == 0 && m->keeper > 0) { /* nothing is left for it */
+    if (r == 0 && (m->leaving || m->history.is_over) && m->lost_slots == 0 &&
+        m->keeper > 0) { /* nothing is left for it */
         (void)kill(m->keeper, SIGKILL);
         (void)waitpid(m->keeper, NULL, 0);
     }
@@ -420,6 +422,9 @@ void manager_fail(Manager *m, const Error *err)
 int manager_run(Manager *m, Error *err)
 {
     int r = sd_event_loop(m->event);
+    history_save(m);
+    if (m->history.is_over)
+        return -ERESTART;
     if (m->error.code != 0)
         *err = m->error;
     else if (r < 0)

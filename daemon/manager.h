@@ -11,6 +11,7 @@
 
 #include "daemon/cgroup.h"
 #include "daemon/config.h"
+#include "daemon/history.h"
 #include "daemon/job.h"
 #include "daemon/kernel-watch.h"
 #include "daemon/metrics.h"
@@ -32,6 +33,7 @@ struct Manager {
     Node node;
     Probes probes;
     KernelWatch kernel;
+    History history;
     Status status;
     CgroupBase cgroups;
     uint64_t incarnation;
@@ -59,7 +61,7 @@ struct Manager {
 int manager_new(const ConfigCall *call, Config *config, Manager **ret, Error *err);
 Manager *manager_free(Manager *m);
 DEFINE_CLEANUP(Manager, manager_free)
-/* Until it is told to end. 0: left in an orderly way. */
+/* Until it is told to end. 0: left in an orderly way; -ERESTART: sdtraind is to begin anew. */
 int manager_run(Manager *m, Error *err);
 /* Opens the trainer, so that an upgrade of its file changes nothing until sdtraind restarts. */
 void manager_open_trainer(Manager *m);

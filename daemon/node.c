@@ -80,6 +80,7 @@ static int node_encode(const Manager *m, char **ret)
         (void)snprintf(record.evidence, sizeof(record.evidence), "sdtraind is told to stop");
     }
     exit_repair_text(record.evidence);
+    history_tell(m, &record);
     const Team *team = running_team(m);
     if (team) {
         (void)snprintf(record.job, sizeof(record.job), "%s", team->job->name);

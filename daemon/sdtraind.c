@@ -42,6 +42,14 @@ static int serve(const ConfigCall *call, Config *config, Error *err)
     return r < 0 ? r : manager_run(m, err);
 }
 
+/* Another incarnation, which believes nothing that this one knew. The slots are empty, and every descriptor
+ * of ours closes on the way. */
+static int begin_anew(char *argv[], Error *err)
+{
+    (void)execv("/proc/self/exe", argv);
+    return error_errno(err, -errno, "cannot begin anew");
+}
+
 int main(int argc, char *argv[])
 {
     log_open("sdtraind");
@@ -67,6 +75,8 @@ int main(int argc, char *argv[])
     if (call.probe)
         return probe(&call, &config, &err);
     r = serve(&call, &config, &err);
+    if (r == -ERESTART)
+        r = begin_anew(argv, &err);
     if (r < 0)
         log_error("%s", err.text);
     return r < 0 ? 1 : 0;

@@ -281,6 +281,7 @@ int call_new(Etcd *etcd, const RpcMethod *method, const ProtobufCMessage *reques
         return r;
     }
     call->request = message_pack(request);
+    call->floor_revision = etcd->history.revision;
     LIST_INSERT_HEAD(&etcd->calls, call, list);
     *ret = call;
     return 0;

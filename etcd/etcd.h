@@ -59,6 +59,23 @@ DEFINE_CLEANUP(Etcd, etcd_free)
 typedef void (*EtcdObserver)(const char *method, int r, uint64_t took_usec, void *userdata);
 void etcd_set_observer(Etcd *etcd, EtcdObserver observer, void *userdata);
 
+/* ---- which history answers ----
+ *
+ * A store that was restored from a snapshot begins another history: revisions go back, what was written
+ * since is gone, and a guard on an old revision may hold again. It is known by the cluster's id, or by a
+ * linearizable answer whose revision lies below one that was seen before it was asked for. */
+typedef struct EtcdHistory {
+    uint64_t cluster; /* its id; 0: not known yet */
+    int64_t revision; /* the highest seen */
+} EtcdHistory;
+
+/* From within an answer's delivery, before its handler; once for each change. Nothing may be asked of
+ * libetcd from within. */
+typedef void (*EtcdHistoryHandler)(const EtcdHistory *was, const EtcdHistory *now, void *userdata);
+/* known: what an earlier process saw; zero: nothing. */
+void etcd_set_history(Etcd *etcd, EtcdHistory known, EtcdHistoryHandler handler, void *userdata);
+EtcdHistory etcd_history(const Etcd *etcd);
+
 /* ---- keys and values ---- */
 
 typedef struct EtcdKeyValue {

@@ -85,6 +85,10 @@ struct Etcd {
 
     EtcdObserver observer;
     void *observer_userdata;
+
+    EtcdHistory history;
+    EtcdHistoryHandler on_history;
+    void *history_userdata;
 };
 
 Etcd *etcd_ref(Etcd *etcd);
@@ -187,6 +191,7 @@ struct EtcdCall {
     Rpc *rpc;
     sd_event_source *timer;
     uint64_t deadline_usec, attempt_usec;
+    int64_t floor_revision; /* seen when it was asked: the answer's is not lower */
     unsigned n_attempts, n_tokens, auth_round;
     ProtobufCMessage *answer;
     Error error; /* of the last attempt */
@@ -223,6 +228,13 @@ uint64_t backoff_usec(unsigned n_failures);
 ProtobufCBinaryData range_end(const char *prefix, char *ret);
 ProtobufCBinaryData bytes_of(const char *text);
 EtcdKeyValue key_value_view(const Pb__KeyValue *kv);
+
+/* ---- history.c ---- */
+
+/* Of a linearizable answer. */
+void history_note(EtcdCall *call, const Pb__ResponseHeader *header);
+/* Of what a watch delivered. */
+void history_note_revision(Etcd *etcd, int64_t revision);
 
 /* ---- kv.c ---- */
 

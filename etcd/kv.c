@@ -104,6 +104,7 @@ static void get_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessa
         return;
     }
     Pb__RangeResponse *page = (Pb__RangeResponse *)message;
+    history_note(call, page->header);
     /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers it is */
     Pb__RangeResponse **pages = reallocarray(get->pages, get->n_pages + 1, sizeof(*get->pages));
     if (!pages)
@@ -172,6 +173,7 @@ static void txn_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessa
         return;
     }
     Pb__TxnResponse *answer = (Pb__TxnResponse *)message;
+    history_note(call, answer->header);
     size_t n = 0;
     for (size_t i = 0; i < answer->n_responses; i++)
         if (answer->responses[i]->response_case == PB__RESPONSE_OP__RESPONSE_RANGE)

@@ -280,6 +280,7 @@ static ssize_t deliver_revisions(EtcdWatch *watch, const EtcdEvent *events, size
             for (size_t i = from; i < to; i++)
                 known_update(watch, &events[i]);
             watch->revision = revision;
+            history_note_revision(watch->etcd, revision);
             if (!deliver(watch, &events[from], to - from, revision, false))
                 return -ECANCELED;
         }

@@ -83,7 +83,8 @@ static CommitMark later(CommitMark a, CommitMark b) { return commit_mark_is_befo
 CommitMark checkpoints_known_mark(const Job *job)
 {
     CommitMark mark = later(job->phase.committed, job->world.committed);
-    return later(later(mark, job->progress.committed), checkpoints_mark(&job->checkpoints));
+    mark = later(later(mark, job->progress.committed), job->ran_mark);
+    return later(mark, checkpoints_mark(&job->checkpoints));
 }
 
 bool checkpoints_are_missing(const Job *job)
@@ -239,7 +240,7 @@ bool decide_recover(Cluster *c, Job *job, Decision *d)
         return true;
     }
     decide_phase(c, job, PHASE_PENDING, "goes on as sdctl job recover said", d);
-    d->phase.generation = MAX(job->world.generation, job->phase.generation) + 1;
+    d->phase.generation = job_newest_generation(job) + 1;
     d->phase.go = false;
     d->phase.failures_without_progress = d->phase.pauses = 0;
     d->phase.store_lost_usec = 0;

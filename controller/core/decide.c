@@ -139,7 +139,7 @@ bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Deci
                    d);
         return true;
     }
-    world->generation = MAX(job->world.generation, job->phase.generation) + 1;
+    world->generation = job_newest_generation(job) + 1;
     world->size = plan.size;
     world->runs = c->plan_runs;
     world->n_runs = (size_t)plan.n_runs;

@@ -205,7 +205,8 @@ bool world_is_lost(const Job *job, Failure *ret)
     Lost lost = job->world_lost;
     if (!lost && job->world_stamp.mod == 0)
         lost = LOST_GONE;
-    if (!lost && job->world.generation < job->phase.generation)
+    if (!lost && (job->world.generation < job->phase.generation ||
+                  job->world.generation < job->ran_generation))
         lost = LOST_OLDER;
     bool other = !lost && job->world.generation > job->phase.generation;
     if (!lost && !other)

@@ -164,6 +164,19 @@ static void forget_job_if_empty(Cluster *c, Job *job)
 
 /* ---- nodes ---- */
 
+/* How far the job was before the store was restored. */
+static void learn_runs(Job *job, const NodeRecord *node)
+{
+    for (size_t i = 0; i < node->n_runs; i++) {
+        const JobRun *run = &node->runs[i];
+        if (!text_equal(run->job, job->name) || !text_equal(run->submission, job->facts.submission))
+            continue;
+        job->ran_generation = MAX(job->ran_generation, run->generation);
+        if (commit_mark_is_before(job->ran_mark, run->committed))
+            job->ran_mark = run->committed;
+    }
+}
+
 static void observe_node(Cluster *c, const Event *ev)
 {
     int n = intern_node(c, ev->name);
@@ -191,6 +204,9 @@ static void observe_node(Cluster *c, const Event *ev)
         node->drain_revision = ev->revision;
     node->present = true;
     node->record = *record;
+    for (int i = 0; record->n_runs > 0 && i < c->limits.jobs; i++)
+        if (c->jobs[i].used)
+            learn_runs(&c->jobs[i], record);
     text_copy(node->record.name, sizeof(node->record.name), ev->name);
 }
 
@@ -291,7 +307,7 @@ static void note_generation(Job *job, int64_t generation)
         job->oldest_generation = generation;
 }
 
-static void observe_spec(Job *job, const Event *ev)
+static void observe_spec(Cluster *c, Job *job, const Event *ev)
 {
     job->spec_lost = lost_by(ev, job->facts.n_grains > 0, false);
     if (!ev->spec)
@@ -302,6 +318,13 @@ static void observe_spec(Job *job, const Event *ev)
     int64_t arrival = again ? MIN(job->facts.arrival, ev->spec->arrival) : ev->spec->arrival;
     job->facts = *ev->spec;
     job->facts.arrival = arrival; /* one that was put back keeps its place */
+    if (again)
+        return;
+    job->ran_generation = 0;
+    job->ran_mark = (CommitMark){0};
+    for (int i = 0; i < c->limits.nodes; i++)
+        if (c->nodes[i].used && c->nodes[i].present)
+            learn_runs(job, &c->nodes[i].record);
 }
 
 /* An older copy, put back by whoever, changes nothing. */
@@ -328,7 +351,7 @@ static void observe_job(Cluster *c, const Event *ev)
     case EVENT_SPEC:
         if (!stamp(&job->spec_stamp, ev))
             return;
-        observe_spec(job, ev);
+        observe_spec(c, job, ev);
         sort_jobs(c);
         break;
     case EVENT_DESIRED:

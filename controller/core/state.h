@@ -89,6 +89,8 @@ typedef struct Job {
     PhaseRecord phase; /* zero without one: pending, generation 0 */
     CheckpointsRecord checkpoints;
     ProgressRecord progress;
+    int64_t ran_generation; /* as nodes tell whose store was restored */
+    CommitMark ran_mark;
     Lost spec_lost, desired_lost, world_lost, phase_lost, checkpoints_lost;
     uint64_t
         lost_usec; /* since when something is missing that nobody here has seen; 0: nothing is */
@@ -187,6 +189,11 @@ static inline int slots_count(uint64_t slots)
 bool cluster_due(Cluster *c, uint64_t at_usec);
 Run *job_runs(const Cluster *c, const Job *job);
 int job_index(const Cluster *c, const Job *job);
+/* The highest generation that anybody speaks of. */
+static inline int64_t job_newest_generation(const Job *job)
+{
+    return MAX(job->ran_generation, MAX(job->world.generation, job->phase.generation));
+}
 
 /* ---- observe.c: records into state ---- */
 void observe(Cluster *c, const Event *ev);

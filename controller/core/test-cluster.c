@@ -5,7 +5,7 @@
  *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents= escalate=
  *   reload ttl= ...                  as config, while the core runs: SIGHUP
  *   lead TERM | deposed | takeover TERM
- *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup=
+ *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup= ran=JOB:GEN:STEP
  *                                    its record is put
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
  *   job NAME grains= steps= fails= grow= patience= submitted= submission= resume= refused=   its spec
@@ -33,6 +33,7 @@
 #include "controller/core/testing-story.h"
 
 #include <dirent.h>
+#include <inttypes.h>
 #include <string.h>
 
 void say(Story *s, const char *format, ...)
@@ -262,6 +263,10 @@ static void put_node(Story *s)
                     .generation = (int64_t)find_number(s, "gen", 0),
                     .startup_usec = USEC(find_number(s, "startup", 0))};
     n.verdict = (NodeVerdict)choice(s, find_text(s, "verdict", "healthy"), verdicts, 4);
+    JobRun *run = &n.runs[0];
+    n.n_runs = sscanf(find_text(s, "ran", ""), "%63[^:]:%" SCNd64 ":%" SCNd64, run->job,
+                      &run->generation, &run->committed.step) == 3;
+    run->committed.generation = run->generation;
     COPY(n.name, word(s, 2));
     COPY(n.evidence, find_text(s, "evidence", ""));
     COPY(n.job, find_text(s, "job", ""));

@@ -95,7 +95,7 @@ class LostRecords(LabCase):
 
     def suffer(self, kind, how, leader, also_a_death):
         """One harm to one record of one job; the job ends as if nothing had been."""
-        name = "-".join((kind, how, leader))
+        name = "-".join((kind, how, leader, "death" if also_a_death else "calm"))
         job = self.begin(name)
         self.reach(job, 5)
         backup = self.read(kind, name)

@@ -1,0 +1,132 @@
+/* history.c - see history.h. */
+#include "daemon/history.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/message_id.h"
+#include "daemon/manager.h"
+
+#include <limits.h>
+#include <string.h>
+
+enum { STATE_MAX = 65536 };
+
+static void state_path(const Manager *m, char ret[PATH_MAX])
+{
+    (void)snprintf(ret, PATH_MAX, "%s/history.json", m->config.state_dir);
+}
+
+void history_save(Manager *m)
+{
+    HistoryRecord *record = &m->history.record;
+    char path[PATH_MAX];
+    _cleanup_free_ char *text = NULL;
+    Error err = ERROR_INIT;
+    EtcdHistory now = etcd_history(m->etcd);
+    if (!*m->config.state_dir)
+        return;
+    if (now.cluster)
+        (void)snprintf(record->cluster, sizeof(record->cluster), "%llx",
+                       (unsigned long long)now.cluster);
+    record->revision = now.revision;
+    state_path(m, path);
+    int r = folder_make(m->config.state_dir, &err);
+    if (r == 0)
+        r = history_record_encode(record, NULL, &text);
+    if (r == 0)
+        r = file_write(path, text, strlen(text), 0, &err);
+    if (r < 0)
+        log_warning("how far this node is with its jobs is not kept: %s", err.text);
+}
+
+static void load(Manager *m)
+{
+    char path[PATH_MAX];
+    _cleanup_free_ char *text = NULL;
+    size_t n;
+    Error err = ERROR_INIT;
+    state_path(m, path);
+    int r = file_read(path, STATE_MAX, &text, &n, &err);
+    if (r == 0)
+        r = history_record_decode(path, text, n, &m->history.record, &err);
+    if (r < 0 && r != -ENOENT)
+        log_warning("how far this node was with its jobs is not known: %s", err.text);
+}
+
+static void on_history(const EtcdHistory *was, const EtcdHistory *now, void *userdata)
+{
+    Manager *m = userdata;
+    HistoryRecord *record = &m->history.record;
+    log_event(LOG_LEVEL_ERROR, MESSAGE_HISTORY,
+              "etcd has another history: revision %lld after %lld, cluster %llx after %llx; it was "
+              "restored from a snapshot, or is another one. Ranks are killed, and this node begins "
+              "anew NODE=%s",
+              (long long)now->revision, (long long)was->revision, (unsigned long long)now->cluster,
+              (unsigned long long)was->cluster, m->config.node);
+    for (size_t i = 0; i < record->n_runs; i++)
+        record->runs[i].told = true;
+    history_save(m);
+    if (!m->node.registered)
+        return; /* nothing runs, and nothing was believed yet */
+    m->history.is_over = true;
+    manager_kill_all(m, "etcd was restored from a snapshot");
+    (void)sd_event_exit(m->event, 0); /* fails only when it is exiting already */
+}
+
+void history_open(Manager *m)
+{
+    load(m);
+    EtcdHistory known = {.cluster = strtoull(m->history.record.cluster, NULL, 16),
+                         .revision = m->history.record.revision};
+    etcd_set_history(m->etcd, known, on_history, m);
+}
+
+/* The job's entry; a new one takes the place of the oldest. */
+static JobRun *run_of(History *h, const char *job, const char *submission)
+{
+    HistoryRecord *record = &h->record;
+    for (size_t i = 0; i < record->n_runs; i++)
+        if (strcmp(record->runs[i].job, job) == 0 &&
+            strcmp(record->runs[i].submission, submission) == 0)
+            return &record->runs[i];
+    size_t at = 0;
+    while (at < record->n_runs && strcmp(record->runs[at].job, job) != 0)
+        at++; /* of an earlier job of that name, which goes */
+    if (at < record->n_runs || record->n_runs == RECORD_RUNS_MAX) {
+        at = at < record->n_runs ? at : 0;
+        memmove(&record->runs[at], &record->runs[at + 1],
+                sizeof(record->runs[0]) * (record->n_runs - at - 1));
+        record->n_runs--;
+    }
+    JobRun *run = &record->runs[record->n_runs++];
+    *run = (JobRun){0};
+    (void)snprintf(run->job, sizeof(run->job), "%s", job);
+    (void)snprintf(run->submission, sizeof(run->submission), "%s", submission);
+    return run;
+}
+
+void history_note_world(Manager *m, const char *job, const char *submission, int64_t generation)
+{
+    JobRun *run = run_of(&m->history, job, submission);
+    if (generation <= run->generation)
+        return;
+    run->generation = generation;
+    run->told = false; /* the leader has gone beyond */
+    history_save(m);
+}
+
+void history_note_commit(Manager *m, const char *job, const char *submission, CommitMark mark)
+{
+    JobRun *run = run_of(&m->history, job, submission);
+    if (!commit_mark_is_before(run->committed, mark))
+        return;
+    run->committed = mark;
+    history_save(m);
+}
+
+void history_tell(const Manager *m, NodeRecord *record)
+{
+    for (size_t i = 0; i < m->history.record.n_runs; i++)
+        if (m->history.record.runs[i].told)
+            record->runs[record->n_runs++] = m->history.record.runs[i];
+}

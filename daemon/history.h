@@ -1,0 +1,33 @@
+/* history.h - which history of etcd this node has lived in, and how far it was with its jobs: kept in
+ * <state_dir>/history.json, so that a restart does not forget it.
+ *
+ * When etcd was restored from a snapshot, this daemon's view, its guards and its ranks' world belong to a
+ * history that is gone: the ranks are killed, and sdtraind begins anew, with another incarnation. Its record
+ * then tells the highest generation that it ran of each job and the newest commit that it knows of, until
+ * a world of that job lies beyond.
+ *
+ * Ownership: part of the Manager.
+ * Units:     none.
+ * Errors:    what cannot be read or written is logged: then less is known after a restart.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "cluster/records.h"
+#include "etcd/etcd.h"
+
+typedef struct Manager Manager;
+
+typedef struct History {
+    HistoryRecord record;
+    bool is_over; /* the history that this daemon was started in */
+} History;
+
+/* Before anything is asked of etcd. */
+void history_open(Manager *m);
+/* At the end, and now and then: the highest revision. */
+void history_save(Manager *m);
+void history_note_world(Manager *m, const char *job, const char *submission, int64_t generation);
+void history_note_commit(Manager *m, const char *job, const char *submission, CommitMark mark);
+/* What the node's record tells. */
+void history_tell(const Manager *m, NodeRecord *record);
