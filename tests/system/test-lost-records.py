@@ -147,6 +147,26 @@ class LostRecords(LabCase):
                 self.suffer("checkpoints", how, leader, True)
 
     @unittest.skipUnless(FULL, "long: SDTRAIN_CHAOS_FULL=1")
+    def test_cordons(self):
+        """A cordon that is lost is as if somebody had lifted it; none of the harms stops a job or the verbs."""
+        for how in HARMS:
+            for leader in LEADERS:
+                with self.subTest(how=how, leader=leader):
+                    self.cluster.ctl("node", "cordon", "node3", "--reason", "first")
+                    backup = self.read("cordons", "node3")
+                    self.cluster.ctl("node", "cordon", "node3", "--reason", "second")
+                    job = self.begin("-".join(("cordons", how, leader)))
+                    self.reach(job, 5)
+                    if leader == "new":
+                        self.cluster.kill("controller1")
+                    self.harm("cordons", "node3", how, backup)
+                    if leader == "new":
+                        self.cluster.start("controller1")
+                    self.kill_a_rank(job)
+                    self.check_end(job, "cordons %s %s" % (how, leader))
+                    self.cluster.ctl("node", "uncordon", "node3")
+
+    @unittest.skipUnless(FULL, "long: SDTRAIN_CHAOS_FULL=1")
     def test_every_record(self):
         for kind in KINDS:
             for how in HARMS:
