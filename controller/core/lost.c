@@ -133,6 +133,56 @@ void lost_forget(Job *job, const char *submission)
     job->lost_usec = 0;
 }
 
+/* ---- what events say ---- */
+
+/* How far the job was before the store was restored. */
+void lost_learn_runs(Job *job, const NodeRecord *node)
+{
+    for (size_t i = 0; i < node->n_runs; i++) {
+        const JobRun *run = &node->runs[i];
+        if (!text_equal(run->job, job->name) || !text_equal(run->submission, job->facts.submission))
+            continue;
+        job->ran_generation = MAX(job->ran_generation, run->generation);
+        if (commit_mark_is_before(job->ran_mark, run->committed))
+            job->ran_mark = run->committed;
+    }
+}
+
+void lost_learn_spec(Cluster *c, Job *job, const Event *ev)
+{
+    job->spec_lost = lost_by(ev, job->facts.n_grains > 0, false);
+    if (!ev->spec)
+        return;
+    if (job->facts.n_grains > 0 && !text_equal(job->facts.submission, ev->spec->submission))
+        lost_forget(job, ev->spec->submission);
+    bool again = job->facts.n_grains > 0 && text_equal(job->facts.submission, ev->spec->submission);
+    int64_t arrival = again ? MIN(job->facts.arrival, ev->spec->arrival) : ev->spec->arrival;
+    job->facts = *ev->spec;
+    job->facts.arrival = arrival; /* one that was put back keeps its place */
+    if (again)
+        return;
+    job->ran_generation = 0;
+    job->ran_mark = (CommitMark){0};
+    for (int i = 0; i < c->limits.nodes; i++)
+        if (c->nodes[i].used && c->nodes[i].present)
+            lost_learn_runs(job, &c->nodes[i].record);
+}
+
+/* An older copy, put back by whoever, changes nothing. */
+void lost_learn_phase(Cluster *c, Job *job, const Event *ev)
+{
+    const PhaseRecord *phase = ev->phase;
+    job->phase_lost = lost_by(ev, job->phase.serial > 0,
+                              phase && phase->serial < job->phase.serial &&
+                                  text_equal(phase->submission, job->phase.submission));
+    if (!phase || job->phase_lost)
+        return;
+    job->phase_usec = c->now_usec;
+    if (phase->grown_usec != job->phase.grown_usec)
+        job->grown_usec = c->now_usec;
+    job->phase = *phase;
+}
+
 /* A transaction comes whole; a list that is not complete yet does not say what is missing. */
 static bool lasts(Cluster *c, Job *job)
 {

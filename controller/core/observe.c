@@ -164,19 +164,6 @@ static void forget_job_if_empty(Cluster *c, Job *job)
 
 /* ---- nodes ---- */
 
-/* How far the job was before the store was restored. */
-static void learn_runs(Job *job, const NodeRecord *node)
-{
-    for (size_t i = 0; i < node->n_runs; i++) {
-        const JobRun *run = &node->runs[i];
-        if (!text_equal(run->job, job->name) || !text_equal(run->submission, job->facts.submission))
-            continue;
-        job->ran_generation = MAX(job->ran_generation, run->generation);
-        if (commit_mark_is_before(job->ran_mark, run->committed))
-            job->ran_mark = run->committed;
-    }
-}
-
 static void observe_node(Cluster *c, const Event *ev)
 {
     int n = intern_node(c, ev->name);
@@ -206,7 +193,7 @@ static void observe_node(Cluster *c, const Event *ev)
     node->record = *record;
     for (int i = 0; record->n_runs > 0 && i < c->limits.jobs; i++)
         if (c->jobs[i].used)
-            learn_runs(&c->jobs[i], record);
+            lost_learn_runs(&c->jobs[i], record);
     text_copy(node->record.name, sizeof(node->record.name), ev->name);
 }
 
@@ -307,41 +294,6 @@ static void note_generation(Job *job, int64_t generation)
         job->oldest_generation = generation;
 }
 
-static void observe_spec(Cluster *c, Job *job, const Event *ev)
-{
-    job->spec_lost = lost_by(ev, job->facts.n_grains > 0, false);
-    if (!ev->spec)
-        return;
-    if (job->facts.n_grains > 0 && !text_equal(job->facts.submission, ev->spec->submission))
-        lost_forget(job, ev->spec->submission);
-    bool again = job->facts.n_grains > 0 && text_equal(job->facts.submission, ev->spec->submission);
-    int64_t arrival = again ? MIN(job->facts.arrival, ev->spec->arrival) : ev->spec->arrival;
-    job->facts = *ev->spec;
-    job->facts.arrival = arrival; /* one that was put back keeps its place */
-    if (again)
-        return;
-    job->ran_generation = 0;
-    job->ran_mark = (CommitMark){0};
-    for (int i = 0; i < c->limits.nodes; i++)
-        if (c->nodes[i].used && c->nodes[i].present)
-            learn_runs(job, &c->nodes[i].record);
-}
-
-/* An older copy, put back by whoever, changes nothing. */
-static void observe_phase(Cluster *c, Job *job, const Event *ev)
-{
-    const PhaseRecord *phase = ev->phase;
-    job->phase_lost = lost_by(ev, job->phase.serial > 0,
-                              phase && phase->serial < job->phase.serial &&
-                                  text_equal(phase->submission, job->phase.submission));
-    if (!phase || job->phase_lost)
-        return;
-    job->phase_usec = c->now_usec;
-    if (phase->grown_usec != job->phase.grown_usec)
-        job->grown_usec = c->now_usec;
-    job->phase = *phase;
-}
-
 static void observe_job(Cluster *c, const Event *ev)
 {
     Job *job = intern_job(c, ev->name);
@@ -351,7 +303,7 @@ static void observe_job(Cluster *c, const Event *ev)
     case EVENT_SPEC:
         if (!stamp(&job->spec_stamp, ev))
             return;
-        observe_spec(c, job, ev);
+        lost_learn_spec(c, job, ev);
         sort_jobs(c);
         break;
     case EVENT_DESIRED:
@@ -369,7 +321,7 @@ static void observe_job(Cluster *c, const Event *ev)
     case EVENT_PHASE:
         if (ev->revision == job->phase_stamp.seen || !stamp(&job->phase_stamp, ev))
             return;
-        observe_phase(c, job, ev);
+        lost_learn_phase(c, job, ev);
         break;
     case EVENT_CHECKPOINTS:
         if (!stamp(&job->checkpoints_stamp, ev))

@@ -233,6 +233,10 @@ bool decide_lost(Cluster *c, Job *job, Decision *d);
 bool lost_hides(const Job *job);
 /* Of a record that is there in another form than it is known: whose content is what was known. */
 void lost_forget(Job *job, const char *submission);
+/* EVENT_SPEC and EVENT_PHASE, stamped; what a node tells after a restore of the store. */
+void lost_learn_spec(Cluster *c, Job *job, const Event *ev);
+void lost_learn_phase(Cluster *c, Job *job, const Event *ev);
+void lost_learn_runs(Job *job, const NodeRecord *node);
 
 /* What did not fit may fit now, in part at least: it is to be read again. */
 bool observe_has_room(Cluster *c);
