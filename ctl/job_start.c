@@ -171,12 +171,12 @@ static int check_checkpoints(const Draft *d, Error *err)
     r = find_owner(uri, owner, sizeof(owner), err);
     if (r < 0)
         return refuse(d, "checkpoint.uri", uri, r, err);
-    if (used && !d->resume && !d->given_back)
+    if (used && !d->resume)
         return error_set(err, -EEXIST,
                          "%s: checkpoint.uri: %s holds checkpoints already%s%s; give another URI, "
                          "or --resume MANIFEST to go on from one of them",
                          d->source, uri, *owner ? ", those of " : "", owner);
-    if (*owner && !d->resume && !d->given_back)
+    if (*owner && !d->resume)
         return error_set(err, -EEXIST,
                          "%s: checkpoint.uri: %s belongs to %s, which has saved nothing yet; give "
                          "another URI",
@@ -196,14 +196,12 @@ static const ModelJob *find_lost(const Model *model, const char *name)
                : NULL;
 }
 
-static int draft_read(const Arguments *a, const Model *model, Draft *d, Error *err)
+static int draft_read(const Arguments *a, Draft *d, Error *err)
 {
     *d = (Draft){.source = a->file, .resume = a->resume};
     int r = file_read(a->file, JOB_TEXT_MAX, &d->text, NULL, err);
     if (r == 0)
         r = job_parse(a->file, d->text, strlen(d->text), &d->job, err);
-    if (r == 0)
-        d->given_back = find_lost(model, d->job->name);
     if (r == 0)
         r = check_data(d, err);
     if (r == 0)
@@ -338,11 +336,22 @@ int job_start(const Arguments *a)
     Draft draft = {0};
     Client client = {0};
     _cleanup_(model_freep) Model *model = NULL;
-    int r = client_open(&a->client, &client, &err);
+    Error taken = ERROR_INIT;
+    int r = draft_read(a, &draft, &err);
+    if (r == -EEXIST) { /* a job whose file is given back has its checkpoints there */
+        taken = err;
+        r = 0;
+    }
+    if (r == 0)
+        r = client_open(&a->client, &client, &err);
     if (r == 0)
         r = model_read(&client, &model, &err);
     if (r == 0)
-        r = draft_read(a, model, &draft, &err);
+        draft.given_back = find_lost(model, draft.job->name);
+    if (taken.code < 0 && !draft.given_back) {
+        err = taken;
+        r = -EEXIST;
+    }
     if (r == 0)
         r = check_others(&draft, model, &err);
     if (r == 0)
