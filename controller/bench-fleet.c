@@ -1,4 +1,4 @@
-/* bench-fleet.c - sdcontroller under a fleet: nodes that are records and leases alone, on a real
+/* bench-fleet.c - sdcontroller under a fleet: nodes that are records, leases and watches alone, on a real
  * etcd, run one job as sdtraind would write of it; some fail, leave and return.
  *
  *     bench-fleet [NODES [SLOTS [SECONDS]]]     1000 nodes of 8 slots, 20 s of quiet by default
@@ -31,7 +31,12 @@ enum {
     COMMIT_EACH_SEC = 10,
     ERRORS_MAX = 10000,
     REST_SEC = 2, /* until everybody has read what was written */
+    NODES_PER_CLIENT = 32,
 };
+
+/* What a node holds open, as daemon/watch.c. */
+static const KeyKind watched[] = {KEY_WORLDS, KEY_PHASES, KEY_RENDEZVOUS, KEY_CORDONS,
+                                  KEY_REQUESTS};
 
 typedef struct Fleet Fleet;
 
@@ -44,6 +49,7 @@ typedef struct FakeNode {
     int64_t generation; /* whose ranks it runs; 0: none */
     int first_rank, n_ranks;
     RankState state; /* of its ranks */
+    EtcdWatch *watches[ELEMENTSOF(watched)], *own;
 } FakeNode;
 
 typedef struct Write {
@@ -74,6 +80,11 @@ struct Fleet {
     char awaited_key[KEY_MAX]; /* when its next event was seen: */
     uint64_t awaited_usec;
     CheckpointsRecord checkpoints;
+    /* how the world's record comes to all nodes */
+    Etcd *clients[NODES_MAX / NODES_PER_CLIENT + 1];
+    int64_t told_revision, told_bytes;
+    int n_told;
+    uint64_t told_usec; /* when the last had it */
 };
 
 static void give_up(const char *what)
@@ -235,8 +246,48 @@ static void node_take(FakeNode *n, int64_t generation, int first_rank, int n_ran
         post_ranks(n, RANK_READY, 0);
 }
 
+/* A daemon decodes it, too; here one process is all nodes, so it only counts. */
+static void on_node_watch(const EtcdEvent *events, size_t n, _unused_ int64_t revision,
+                          bool initial, void *userdata)
+{
+    Fleet *f = ((FakeNode *)userdata)->fleet;
+    for (size_t i = 0; i < n && !initial; i++) {
+        const EtcdKeyValue *kv = &events[i].kv;
+        if (strcmp(kv->key, "/sdtrain/fleet/worlds/a") != 0 || kv->mod_revision < f->told_revision)
+            continue;
+        if (kv->mod_revision > f->told_revision)
+            f->n_told = 0, f->told_bytes = 0;
+        f->told_revision = kv->mod_revision;
+        f->told_bytes += (int64_t)kv->n_value;
+        f->told_usec = clock_boottime_usec();
+        f->n_told++;
+    }
+}
+
+static void node_watch(FakeNode *n)
+{
+    Fleet *f = n->fleet;
+    Etcd *client = f->clients[(n - f->nodes) / NODES_PER_CLIENT];
+    char prefix[KEY_MAX];
+    for (size_t i = 0; i < ELEMENTSOF(watched); i++)
+        if (etcd_watch_prefix(client, key_prefix("fleet", (int)watched[i], prefix), on_node_watch,
+                              n, &n->watches[i]) < 0)
+            give_up("cannot watch");
+    if (etcd_watch_key(client, key_of("fleet", KEY_NODES, n->name, prefix), on_node_watch, n,
+                       &n->own) < 0)
+        give_up("cannot watch");
+}
+
+static void node_unwatch(FakeNode *n)
+{
+    for (size_t i = 0; i < ELEMENTSOF(watched); i++)
+        n->watches[i] = etcd_watch_free(n->watches[i]);
+    n->own = etcd_watch_free(n->own);
+}
+
 static void node_up(FakeNode *n)
 {
+    node_watch(n);
     n->incarnation = clock_realtime_usec();
     n->generation = 0;
     char key[KEY_MAX];
@@ -249,6 +300,7 @@ static void node_up(FakeNode *n)
 static void node_lose(FakeNode *n)
 {
     n->lease = etcd_lease_free(n->lease);
+    node_unwatch(n);
     n->lease_id = 0;
     n->generation = 0;
 }
@@ -469,6 +521,11 @@ static bool awaited_and_answered(const Fleet *f)
     return f->awaited_usec && f->world_usec > f->awaited_usec;
 }
 
+static bool all_are_told(const Fleet *f)
+{
+    return f->told_revision == f->world_revision && f->n_told == f->n_nodes;
+}
+
 static void await_key(Fleet *f, const char *key)
 {
     f->awaited_usec = 0;
@@ -503,7 +560,7 @@ static void measure_quiet(Fleet *f, int seconds)
 
 static void measure_deaths(Fleet *f)
 {
-    double msec[DEATHS], cpu[DEATHS];
+    double msec[DEATHS], cpu[DEATHS], told[DEATHS], mib[DEATHS];
     char key[KEY_MAX];
     for (int i = 0; i < DEATHS; i++) {
         FakeNode *n = &f->nodes[f->n_nodes / 2 + i];
@@ -512,7 +569,12 @@ static void measure_deaths(Fleet *f)
         post_ranks(n, RANK_RUNNING, -9);
         msec[i] = answer_msec(f, 0);
         cpu[i] = 1e3 * (cpu_sec(f) - cpu[i]);
+        run_until(f, all_are_told, "a node does not hear of the world");
+        told[i] = (double)MAX((int64_t)(f->told_usec - f->world_usec), INT64_C(0)) / 1e3;
+        mib[i] = (double)f->told_bytes / (1 << 20);
     }
+    print("world_told_to_all_nodes", "ms", told, DEATHS);
+    print("world_bytes_to_all_nodes", "MiB", mib, DEATHS);
     print("controller_death_to_world", "ms", msec, DEATHS);
     print("controller_cpu_of_a_recovery", "ms", cpu, DEATHS);
 }
@@ -551,6 +613,9 @@ static void begin(Fleet *f)
         etcd_watch_prefix(f->etcd, "/sdtrain/fleet/", on_watch, f, &f->watch) < 0 ||
         sd_event_add_time(f->event, &timer, CLOCK_BOOTTIME, 0, 0, on_second, f) < 0)
         give_up("cannot begin");
+    for (int i = 0; i < f->n_nodes; i += NODES_PER_CLIENT)
+        if (etcd_new(f->event, &options, &f->clients[i / NODES_PER_CLIENT], &err) < 0)
+            give_up(err.text);
     start_controller(f);
     for (int i = 0; i < f->n_nodes; i++) {
         f->nodes[i].fleet = f;
@@ -586,7 +651,9 @@ int main(int argc, char **argv)
     (void)kill(f.controller, SIGTERM);
     (void)waitpid(f.controller, NULL, 0); /* it was ours */
     for (int i = 0; i < f.n_nodes; i++)
-        f.nodes[i].lease = etcd_lease_free(f.nodes[i].lease);
+        node_lose(&f.nodes[i]);
+    for (size_t i = 0; i < ELEMENTSOF(f.clients); i++)
+        f.clients[i] = etcd_free(f.clients[i]);
     f.watch = etcd_watch_free(f.watch);
     f.etcd = etcd_free(f.etcd);
     f.server = testing_etcd_stop(f.server);
