@@ -158,6 +158,7 @@ static const Field health_fields[] = {
     SLOTS(HealthRecord, "bad_slots", bad_slots, MAYBE),
     INT64(HealthRecord, "since_usec", since_usec, MAYBE),
     INT64(HealthRecord, "at_usec", at_usec, MAYBE),
+    INT64(HealthRecord, "left_usec", left_usec, MAYBE),
     ELEMENTS(HealthRecord, FIELD_ARRAY, "probes", probes, n_probes, NEEDED, HealthProbeRecord,
              probe_fields, RECORD_PROBES_MAX, "name"),
 };

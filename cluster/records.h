@@ -129,6 +129,7 @@ typedef struct HealthRecord {
     char cure[96];
     uint64_t bad_slots;
     uint64_t since_usec, at_usec; /* of the verdict; when this was written */
+    uint64_t left_usec; /* it took leave then; 0: it did not, and without nodes/<node> it is lost */
     HealthProbeRecord probes[RECORD_PROBES_MAX];
     size_t n_probes;
 } HealthRecord;
@@ -440,7 +441,8 @@ typedef struct RequestRecord {
     char id[40];
     char kind
         [24]; /* "checkpoint" and "recover" of a job; "alerts-test"; "check" of a node: its probes run now;
-                        "clear": it forgets what only a reset would cure, and then checks */
+                        "clear": it forgets what only a reset would cure, and then checks; "forget" of
+                        a lost node, which the leader answers: it does not come back */
     char target[64];                   /* job, node or sink; of a sink, empty: all */
     char submission[SUBMISSION_BYTES]; /* of the job that is meant; empty: whichever has the name */
     char machine_id

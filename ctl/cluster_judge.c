@@ -158,26 +158,37 @@ static void judge_nodes(const Model *m, Judgement *j)
                 judge_quarantine(m, m->cordons[i].node, &m->cordons[i].causes[k], j);
 }
 
-/* A node that was lost and has not come back is in no record but its incident's; after a day it is
- * taken to be gone for good. */
+static uint64_t lost_usec(const Model *m, const char *node)
+{
+    uint64_t at = 0;
+    for (size_t i = 0; i < m->n_incidents; i++)
+        if (strcmp(m->incidents[i].cause, "node-lost") == 0 &&
+            strcmp(m->incidents[i].node, node) == 0)
+            at = MAX(at, m->incidents[i].at_usec);
+    return at;
+}
+
+static bool is_missing(const Model *m, const char *node)
+{
+    const HealthRecord *h = model_health(m, node);
+    return h && !h->left_usec && !model_node(m, node) && !model_cause(m, node, NULL);
+}
+
+/* A node that is lost stays, until it is back, somebody has cordoned it, or it is forgotten. */
 static void judge_missing(const Model *m, Judgement *j)
 {
-    enum { DAY_SEC = 86400 };
-    const uint64_t now = clock_realtime_usec();
-    for (size_t i = m->n_incidents; i-- > 0;) {
-        const IncidentRecord *n = &m->incidents[i];
-        char since[TIME_TEXT_BYTES];
-        bool said = false;
-        if (strcmp(n->cause, "node-lost") != 0 || model_node(m, n->node) ||
-            n->state == INCIDENT_OPEN || n->at_usec + DAY_SEC * USEC_PER_SEC < now)
+    for (size_t i = 0; i < m->n_health; i++) {
+        const HealthRecord *h = &m->health[i];
+        char heard[TIME_TEXT_BYTES];
+        if (!is_missing(m, h->node))
             continue;
-        for (size_t later = i + 1; later < m->n_incidents; later++)
-            said |= strcmp(m->incidents[later].node, n->node) == 0 &&
-                    strcmp(m->incidents[later].cause, n->cause) == 0;
-        if (said)
-            continue;
-        add_wrong(j, "node %s has not come back since %s", n->node, date_text(n->at_usec, since));
-        advise(j, "on %s: systemctl status sdtraind; journalctl -u sdtraind", n->node);
+        add_wrong(j, "node %s is lost: nobody has heard of it since %s", h->node,
+                  date_text(MAX(h->at_usec, lost_usec(m, h->node)), heard));
+        advise(
+            j,
+            "on %s: systemctl status sdtraind; journalctl -u sdtraind. sdctl node cordon %s says "
+            "that it is known, sdctl node forget %s that it does not come back",
+            h->node, h->node, h->node);
     }
 }
 
@@ -223,6 +234,8 @@ static void judge_jobs(const Model *m, Judgement *j)
         of = of && model_is_incident_of(n, of) ? of : NULL;
         if (n->state != INCIDENT_OPEN || (of && model_phase(of) == PHASE_FAILED))
             continue; /* said above */
+        if (!*n->job && is_missing(m, n->node))
+            continue; /* said below */
         add_wrong(j, "incident %s is open: %s%s%s: %s", n->id, n->cause, *n->node ? " on " : "",
                   n->node, n->evidence);
         if (of)

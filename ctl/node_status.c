@@ -62,7 +62,42 @@ static json_t *ranks_json(const Model *m, const char *node)
     return ranks;
 }
 
-/* record NULL: it is gone. */
+/* The newest word about its loss, or NULL. */
+static const IncidentRecord *find_loss(const Model *m, const char *name)
+{
+    for (size_t i = m->n_incidents; i-- > 0;)
+        if (strcmp(m->incidents[i].cause, "node-lost") == 0 && !*m->incidents[i].job &&
+            strcmp(m->incidents[i].node, name) == 0)
+            return &m->incidents[i];
+    return NULL;
+}
+
+/* Since when, and what it ran, as far as anybody has seen it; else when it was last heard of. */
+static json_t *loss_json(const Model *m, const char *name)
+{
+    const HealthRecord *health = model_health(m, name);
+    const IncidentRecord *loss = find_loss(m, name);
+    uint64_t heard = health ? health->at_usec : 0;
+    if (health && health->left_usec)
+        return json_pack("{s:f, s:s}", "since", (double)health->left_usec * 1e-6, "text",
+                         "it took leave");
+    if (loss && loss->at_usec + 60 * USEC_PER_SEC >= heard)
+        return json_pack("{s:f, s:s}", "since", (double)loss->at_usec * 1e-6, "text",
+                         loss->evidence);
+    return heard ? json_pack("{s:f, s:s}", "since", (double)heard * 1e-6, "text",
+                             "nobody has heard of it since")
+                 : json_null();
+}
+
+static const char *state_of(const Model *m, const char *name, const NodeRecord *record)
+{
+    const HealthRecord *health = model_health(m, name);
+    if (record)
+        return record->state == NODE_LEFT ? "left" : "up";
+    return !health ? "gone" : health->left_usec ? "left" : "lost";
+}
+
+/* record NULL: it is not here. */
 static json_t *node_json(const Model *m, const char *name, const NodeRecord *record)
 {
     const NodeRecord none = {.verdict = NODE_HEALTHY};
@@ -70,17 +105,23 @@ static json_t *node_json(const Model *m, const char *name, const NodeRecord *rec
     char lost[SLOTS_TEXT_MAX];
     char bad[SLOTS_TEXT_MAX];
     return json_pack(
-        "{s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "node",
-        name, "state",
-        !record                 ? "gone"
-        : n->state == NODE_LEFT ? "left"
-                                : "up",
-        "slots", n->n_slots, "lost_slots", slots_format(n->lost_slots, lost), "bad_slots",
-        slots_format(n->bad_slots, bad), "address", n->address, "verdict",
-        record ? verdicts[n->verdict] : "unknown", "evidence", n->evidence, "machine_id",
-        n->machine_id, "boot_id", n->boot_id, "version", n->version, "log_dir", n->log_dir,
-        "cordon", cordon_json(m, name), "causes", causes_json(m, name), "ranks",
+        "{s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}",
+        "node", name, "state", state_of(m, name, record), "slots", n->n_slots, "lost_slots",
+        slots_format(n->lost_slots, lost), "bad_slots", slots_format(n->bad_slots, bad), "address",
+        n->address, "verdict", record ? verdicts[n->verdict] : "unknown", "evidence", n->evidence,
+        "machine_id", n->machine_id, "boot_id", n->boot_id, "version", n->version, "log_dir",
+        n->log_dir, "cordon", cordon_json(m, name), "lost",
+        record ? json_null() : loss_json(m, name), "causes", causes_json(m, name), "ranks",
         ranks_json(m, name), "health", health_json(model_health(m, name)));
+}
+
+/* "since 12:03:04; its lease ran out; it ran 2 ranks of job a" */
+static void say_loss(json_t *lost, char *ret, size_t size)
+{
+    char since[TIME_TEXT_BYTES];
+    (void)snprintf(ret, size, "since %s: %s",
+                   date_text((uint64_t)(json_number(lost, "since") * 1e6), since),
+                   json_text(lost, "text"));
 }
 
 static void print_line(json_t *j)
@@ -95,19 +136,29 @@ static void print_line(json_t *j)
     (void)snprintf(why, sizeof(why), "%s%s",
                    json_count(cordon, "strikes") > 0 && strcmp(mode, "none") == 0 ? "strike: " : "",
                    json_text(cordon, "reason"));
+    if (json_is_object(json_object_get(j, "lost")) && !*why)
+        say_loss(json_object_get(j, "lost"), why, sizeof(why));
     printf("%-20s %-6s %-7s %-20s %-16s %s\n", json_text(j, "node"), json_text(j, "state"), used,
            health, json_array_size(ranks) ? json_text(json_array_get(ranks, 0), "job") : "-",
            *json_text(j, "evidence") ? json_text(j, "evidence") : why);
 }
 
-/* All names: of records, and of cordons without one. */
+static bool is_listed(const Model *m, const char *name)
+{
+    return model_node(m, name) || model_health(m, name);
+}
+
+/* All names: of nodes that are here, of those that were, and of cordons without either. */
 static json_t *all_json(const Model *m)
 {
     json_t *all = json_array();
     for (size_t i = 0; i < m->n_nodes; i++)
         json_array_append_new(all, node_json(m, m->nodes[i].name, &m->nodes[i]));
+    for (size_t i = 0; i < m->n_health; i++)
+        if (!model_node(m, m->health[i].node))
+            json_array_append_new(all, node_json(m, m->health[i].node, NULL));
     for (size_t i = 0; i < m->n_cordons; i++)
-        if (!model_node(m, m->cordons[i].node))
+        if (!is_listed(m, m->cordons[i].node))
             json_array_append_new(all, node_json(m, m->cordons[i].node, NULL));
     return all;
 }
@@ -156,6 +207,7 @@ static void print_cause(json_t *c, const char *machine_id)
 static void print_node(json_t *j, const HealthRecord *health)
 {
     json_t *ranks = json_object_get(j, "ranks"), *rank, *cause;
+    char loss[400];
     size_t i;
     printf("node %s: %s, %s", json_text(j, "node"), json_text(j, "state"), json_text(j, "verdict"));
     if (*json_text(j, "evidence"))
@@ -165,6 +217,10 @@ static void print_node(json_t *j, const HealthRecord *health)
            json_text(j, "machine_id"), json_text(j, "version"));
     if (*json_text(j, "lost_slots"))
         printf("  lost slots: %s (a process there survives SIGKILL)\n", json_text(j, "lost_slots"));
+    if (json_is_object(json_object_get(j, "lost"))) {
+        say_loss(json_object_get(j, "lost"), loss, sizeof(loss));
+        printf("  %s\n", loss);
+    }
     json_array_foreach (json_object_get(j, "causes"), i, cause)
         print_cause(cause, json_text(j, "machine_id"));
     if (*json_text(j, "log_dir"))
@@ -181,7 +237,7 @@ int node_status(const Arguments *a)
     _cleanup_(model_freep) Model *model = NULL;
     int r = model_open(&a->client, &model, &err);
     const NodeRecord *node = r == 0 ? model_node(model, a->operand) : NULL;
-    if (r == 0 && !node && !model_cordon(model, a->operand))
+    if (r == 0 && !node && !model_cordon(model, a->operand) && !model_health(model, a->operand))
         r = error_set(&err, -ENOENT, "no node %s in cluster %s", a->operand, model->cluster);
     if (r < 0)
         return ctl_fail(&err, r);

@@ -49,6 +49,8 @@ const CtlVerb ctl_verbs[] = {
      "Gives it no new ranks and moves those it has to other nodes, losing no step"},
     {"node", "uncordon", node_uncordon, "NODE", OPTION_CLUSTER | OPTION_TIMEOUT | OPTION_FORCE, 0,
      "Lets it have ranks again; out of quarantine only when its probes find nothing"},
+    {"node", "forget", node_forget, "NODE", OPTION_CLUSTER, 0,
+     "Takes a lost node that does not come back out of the list, and ends its incident"},
     {"node", "check", node_check, "NODE",
      OPTION_CLUSTER | OPTION_JSON | OPTION_TIMEOUT | OPTION_CLEAR, 0,
      "Runs all its probes now and says what they found; exit code 1 when it is not fit"},

@@ -48,10 +48,11 @@ static void each_thing_that_is_wrong_says_what_to_do(void **state)
                            .state = INCIDENT_RESOLVED,
                            .at_usec = clock_realtime_usec()};
     CTL_PUT(lab, KEY_INCIDENTS, "a-1", incident_record, lost);
+    CTL_PUT(lab, KEY_HEALTH, "n4", health_record, ((HealthRecord){.node = "n4", .at_usec = 1}));
 
     assert_int_equal(ctl_run(lab, "cluster status"), 0);
     assert_contains(lab->out, "! job a runs on 2 ranks; it had 3\n    it grows again by itself");
-    assert_contains(lab->out, "! node n4 has not come back since ");
+    assert_contains(lab->out, "! node n4 is lost: nobody has heard of it since ");
     assert_contains(lab->out, "    on n4: systemctl status sdtraind");
     assert_contains(lab->out, "          n1 is being drained: kernel update\n");
     assert_contains(lab->out, "          n3 is drained: fan\n");

@@ -203,6 +203,52 @@ static void a_damaged_record_is_removed_by_force(void **state)
     assert_null(ctl_get(lab, KEY_CORDONS, "n1"));
 }
 
+static void put_lost(CtlLab *lab, const char *name, uint64_t left_usec)
+{
+    HealthRecord health = {.at_usec = 1700000000000000, .left_usec = left_usec};
+    (void)snprintf(health.node, sizeof(health.node), "%s", name);
+    CTL_PUT(lab, KEY_HEALTH, name, health_record, health);
+}
+
+/* Lost nodes stay in the lists with what is known, can be cordoned, and go when somebody says so. */
+static void a_lost_node_stays_until_it_is_forgotten(void **state)
+{
+    CtlLab *lab = *state;
+    put_node(lab);
+    put_lost(lab, "n2", 0);
+    put_lost(lab, "n3", 1700000001000000); /* it took leave */
+    IncidentRecord loss = {.id = "node-n2-5",
+                           .cause = "node-lost",
+                           .node = "n2",
+                           .evidence = "its lease ran out; it ran 2 ranks of job a",
+                           .at_usec = 1700000002000000};
+    CTL_PUT(lab, KEY_INCIDENTS, "node-n2-5", incident_record, loss);
+    assert_int_equal(ctl_run(lab, "node list"), 0);
+    assert_contains(lab->out, "n2                   lost");
+    assert_contains(lab->out, "it ran 2 ranks of job a");
+    assert_contains(lab->out, "n3                   left");
+    assert_int_equal(ctl_run(lab, "node status n2"), 0);
+    assert_contains(lab->out, "node n2: lost");
+    assert_contains(lab->out, "it ran 2 ranks of job a");
+    assert_int_equal(ctl_run(lab, "cluster status"), 0);
+    assert_contains(lab->out, "node n2 is lost");
+    assert_null(strstr(lab->out, "node n3 is lost"));
+
+    assert_int_equal(ctl_run(lab, "node cordon n2 --reason seen"), 0);
+    assert_int_equal(ctl_run(lab, "cluster status"), 0);
+    assert_null(strstr(lab->out, "node n2 is lost"));
+    assert_int_equal(ctl_run(lab, "node forget n1"), 1);
+    assert_contains(lab->err, "node n1 is here");
+    assert_int_equal(ctl_run(lab, "node forget n2"), 0);
+    assert_null(ctl_get(lab, KEY_HEALTH, "n2"));
+    assert_null(ctl_get(lab, KEY_CORDONS, "n2"));
+    char id[64];
+    _cleanup_free_ char *request = ctl_wait_any(lab, KEY_REQUESTS, id, sizeof(id));
+    assert_contains(request, "\"kind\":\"forget\"");
+    assert_contains(request, "\"target\":\"n2\"");
+    assert_int_equal(ctl_run(lab, "node forget n2"), 3);
+}
+
 static int start(void **state)
 {
     *state = ctl_lab_start(true);
@@ -223,6 +269,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_cordon_does_not_replace_a_quarantine, start, stop),
         cmocka_unit_test_setup_teardown(a_quarantine_is_of_its_machine, start, stop),
         cmocka_unit_test_setup_teardown(a_damaged_record_is_removed_by_force, start, stop),
+        cmocka_unit_test_setup_teardown(a_lost_node_stays_until_it_is_forgotten, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

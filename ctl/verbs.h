@@ -51,6 +51,7 @@ int node_status(const Arguments *a);
 int node_cordon(const Arguments *a);
 int node_drain(const Arguments *a);
 int node_uncordon(const Arguments *a);
+int node_forget(const Arguments *a);
 int node_check(const Arguments *a);
 
 int cluster_status(const Arguments *a);

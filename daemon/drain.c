@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/message_id.h"
+#include "daemon/health-record.h"
 #include "daemon/manager.h"
 
 static int on_deadline(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
@@ -65,10 +66,11 @@ void drain_advance(Manager *m)
     if (!m->leaving && (are_reports_written(m) || !m->node.registered)) {
         m->leaving = true;
         m->node.state = NODE_LEFT;
+        health_record_update(m, true); /* it stays: this one is not lost */
         manager_touch_node(m);
         return;
     }
-    if (m->leaving && node_is_settled(m)) {
+    if (m->leaving && node_is_settled(m) && !m->probes.post) {
         log_event(LOG_LEVEL_INFO, MESSAGE_LEFT, "left NODE=%s", m->config.node);
         (void)sd_event_exit(m->event, 0); /* fails only when it is exiting already */
     }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "daemon/drain.h"
 #include "daemon/exit.h"
 #include "daemon/manager.h"
 
@@ -45,6 +46,7 @@ static void fill(const Manager *m, HealthRecord *ret)
     ret->bad_slots = p->verdict.bad_slots;
     ret->since_usec = p->verdict_since_usec;
     ret->at_usec = clock_realtime_usec();
+    ret->left_usec = m->leaving ? ret->at_usec : 0;
     ret->n_probes = p->n_answers;
     (void)snprintf(ret->node, sizeof(ret->node), "%s", m->config.node);
     (void)snprintf(ret->machine_id, sizeof(ret->machine_id), "%s", m->config.machine_id);
@@ -62,10 +64,14 @@ static void on_put(int r, const Error *err, _unused_ const EtcdTxnResult *result
     if (r < 0) {
         log_debug("cannot put this node's health: %s", err->text);
         m->probes.is_posted = false;
+        if (m->leaving)
+            drain_advance(m);
         return;
     }
     if (!m->probes.is_posted)
         health_record_update(m, true); /* it changed meanwhile */
+    if (m->leaving)
+        drain_advance(m);
 }
 
 /* Of all but the ages, and what healthy probes have to say. */
@@ -73,7 +79,7 @@ static Hash content_of(const HealthRecord *record)
 {
     static HealthRecord copy; /* large; the loop has one thread */
     memcpy(&copy, record, sizeof(copy));
-    copy.at_usec = 0;
+    copy.at_usec = copy.left_usec = 0;
     for (size_t i = 0; i < copy.n_probes; i++) {
         HealthProbeRecord *probe = &copy.probes[i];
         probe->at_usec = probe->took_usec = 0;
@@ -88,7 +94,7 @@ void health_record_update(Manager *m, bool fresh)
     static HealthRecord record; /* likewise */
     Probes *p = &m->probes;
     uint64_t now = clock_boottime_usec();
-    if (!m->lease || !p->is_ready || m->leaving)
+    if (!m->lease || !p->is_ready || (m->leaving && !fresh)) /* its last one says that it leaves */
         return;
     fill(m, &record);
     Hash content = content_of(&record);

@@ -10,7 +10,8 @@ enum {
     ABSENCES_MAX = 10, /* pages of idle nodes that are lost; more of them say nothing new */
 };
 
-static const char hold_cause[] = "nodes-vanished", distrust_cause[] = "nodes-unhealthy";
+static const char hold_cause[] = "nodes-vanished", distrust_cause[] = "nodes-unhealthy",
+                  many_cause[] = "nodes-lost";
 
 static void resolve(const Cluster *c, const Incident *incident, Decision *d)
 {
@@ -144,31 +145,120 @@ static const Incident *find_absence(const Cluster *c, const Node *node)
     return NULL;
 }
 
-/* A node that vanished while it hosted nothing: no job tells of it. Over when it is back, or when
- * somebody has cordoned it, which says that it has been seen. */
+/* ---- nodes that are lost ---- */
+
+void node_note_absence(Cluster *c, Node *node)
+{
+    Text t = text_begin(node->ran, sizeof(node->ran));
+    node->missed = node->record.state != NODE_LEFT;
+    for (int j = 0; j < c->limits.jobs; j++) {
+        const Job *job = &c->jobs[j];
+        bool active = job->used && job->phase.phase >= PHASE_STARTING &&
+                      job->phase.phase <= PHASE_STOPPING && !job_is_paused(job);
+        for (int i = 0; active && i < job->n_runs; i++) {
+            int n = slots_count(job_runs(c, job)[i].slots);
+            if (&c->nodes[job_runs(c, job)[i].node] != node)
+                continue;
+            text_add(&t, node->ran[0] ? ", " : "");
+            text_add_int(&t, n);
+            text_add(&t, n == 1 ? " rank of job " : " ranks of job ");
+            text_add(&t, job->name);
+        }
+    }
+}
+
+/* Those that vanished before this leader, or any controller that runs now, had seen them. */
+static void note_unseen(Cluster *c)
+{
+    for (int j = 0; j < c->limits.jobs; j++) {
+        const Job *job = &c->jobs[j];
+        bool active =
+            job->used && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
+        for (int i = 0; active && i < job->n_runs; i++) {
+            Node *node = &c->nodes[job_runs(c, job)[i].node];
+            if (!node->present && !node->missed)
+                node_note_absence(c, node);
+        }
+    }
+}
+
+/* Back, or out of service by somebody's word or the leader's. */
+static bool is_known(const Cluster *c, const Node *node)
+{
+    return node->present || node_find_cordon(c, node, NULL);
+}
+
+static void open_absence(Cluster *c, const Node *node, Decision *d)
+{
+    char evidence[RECORD_TEXT_MAX + 1];
+    Text t = text_begin(evidence, sizeof(evidence));
+    text_add(&t, "its lease ran out");
+    text_add(&t, node->ran[0] ? "; it ran " : " while it ran nothing");
+    text_add(&t, node->ran);
+    node_open_page(c, node, CAUSE_NODE_LOST, evidence, d);
+    d->incident.severity = node->ran[0] ? SEVERITY_CRITICAL : SEVERITY_WARNING;
+    d->incident.at_usec = node->vanished_real_usec;
+}
+
+/* One page for all that are lost beyond the first ten. */
+static bool decide_summary(Cluster *c, const Incident *summary, int beyond, const char *names,
+                           Decision *d)
+{
+    char evidence[RECORD_TEXT_MAX + 1];
+    if (beyond == 0) {
+        if (summary)
+            resolve(c, summary, d);
+        return summary != NULL;
+    }
+    Text t = text_begin(evidence, sizeof(evidence));
+    text_add_int(&t, beyond);
+    text_add(&t, beyond == 1 ? " more node is lost: " : " more nodes are lost: ");
+    text_add(&t, names);
+    if (!summary) {
+        begin_incident(c, "cluster", many_cause, d);
+    } else if (text_equal(summary->record.evidence, evidence)) {
+        return false;
+    } else {
+        d->incident = summary->record;
+        d->incident_revision = summary->stamp.mod;
+        d->put_incident = true;
+    }
+    text_copy(d->incident.evidence, sizeof(d->incident.evidence), evidence);
+    return true;
+}
+
+/* A node that is lost, whatever it ran: its job's recovery is another incident. Over when it is back, is
+ * cordoned, which says that it has been seen, or is forgotten (decide_forget()). */
 static bool decide_absence_page(Cluster *c, Decision *d)
 {
-    int open = 0;
+    enum { NAMES_BYTES = 160 };
+    char names[NAMES_BYTES];
+    const Incident *summary = find_open(c, many_cause);
+    int open = 0, beyond = 0;
+    Text t = text_begin(names, sizeof(names));
+    note_unseen(c);
     for (int i = 0; i < c->limits.incidents; i++)
         open += is_absence(&c->incidents[i]);
     for (int i = 0; i < c->n_by_name; i++) {
         const Node *node = &c->nodes[c->by_name[i]];
-        bool seen = node->present || node_find_cordon(c, node, NULL);
-        if (seen ? open == 0 : !node->vanished_idle || node->record.state == NODE_LEFT)
+        bool known = is_known(c, node);
+        if (known ? open == 0 : !node->missed)
             continue;
-        const Incident *incident = find_absence(c, node);
-        if (seen && incident) {
+        const Incident *incident = open > 0 ? find_absence(c, node) : NULL;
+        if (known && incident) {
             resolve(c, incident, d);
             return true;
         }
-        if (seen || incident || open >= ABSENCES_MAX || !node_is_lost(c, node))
+        if (known || incident || !node_is_lost(c, node))
             continue;
-        node_open_page(c, node, CAUSE_NODE_LOST, "its lease ran out while it ran nothing", d);
-        d->incident.severity = SEVERITY_WARNING;
-        d->incident.at_usec = node->vanished_real_usec;
-        return true;
+        if (!summary && open < ABSENCES_MAX) {
+            open_absence(c, node, d);
+            return true;
+        }
+        text_add(&t, beyond++ ? ", " : "");
+        text_add(&t, node->record.name);
     }
-    return false;
+    return decide_summary(c, summary, beyond, names, d);
 }
 
 static bool has_job(const Cluster *c, const IncidentRecord *record)
@@ -275,12 +365,39 @@ static const char *refusal_of_request(const Cluster *c, const RequestRecord *req
     return "refused: there is no such job";
 }
 
+/* Somebody says that a lost node does not come back. Its records are gone already (sdctl). */
+static bool decide_forget(Cluster *c, const Request *request, Decision *d)
+{
+    const char *answer = "forgotten";
+    for (int i = 0; i < c->n_by_name; i++) {
+        const Node *node = &c->nodes[c->by_name[i]];
+        if (!text_equal(node->record.name, request->record.target))
+            continue;
+        if (node->present)
+            answer = "refused: the node is here";
+        else if (node_hosts_ranks(c, node))
+            return false; /* its job is about to go on without it */
+    }
+    for (int i = 0; i < c->limits.incidents && answer[0] == 'f'; i++)
+        if (is_absence(&c->incidents[i]) &&
+            text_equal(c->incidents[i].record.node, request->record.target))
+            resolve(c, &c->incidents[i], d);
+    d->request = request->record;
+    d->request_revision = request->stamp.mod;
+    text_copy(d->request.answer, sizeof(d->request.answer), answer);
+    d->put_request = true;
+    return true;
+}
+
 static bool decide_requests(Cluster *c, Decision *d)
 {
     for (int i = 0; i < c->limits.requests; i++) {
         const Request *request = &c->requests[i];
         if (!request->used)
             continue;
+        if (text_equal(request->record.kind, "forget") && !request->record.answer[0] &&
+            decide_forget(c, request, d))
+            return true;
         d->request = request->record;
         d->request_revision = request->stamp.mod;
         if (cluster_due(c, request->seen_usec + REQUEST_KEPT_SEC * USEC_PER_SEC)) {

@@ -30,6 +30,7 @@ static Severity severity_of(Cause cause)
     case CAUSE_RETRY:
     case CAUSE_TRAINER_DIED:
     case CAUSE_NODE_LEFT:
+    case CAUSE_NODE_LOST: /* the node has a page of its own: decide_absence_page() */
         return SEVERITY_INFO;
     case CAUSE_STORE_TROUBLE:
     case CAUSE_RECORD_LOST:

@@ -174,7 +174,7 @@ static void observe_node(Cluster *c, const Event *ev)
     if (!record) {
         if (node->present) {
             node->vanished_real_usec = c->real_usec;
-            node->vanished_idle = !node_hosts_ranks(c, node);
+            node_note_absence(c, node);
         }
         if (node->present || node->changed_usec == 0)
             node->changed_usec = c->now_usec;
@@ -190,6 +190,7 @@ static void observe_node(Cluster *c, const Event *ev)
     else if (node->drain_revision == 0)
         node->drain_revision = ev->revision;
     node->present = true;
+    node->missed = false;
     node->record = *record;
     for (int i = 0; record->n_runs > 0 && i < c->limits.jobs; i++)
         if (c->jobs[i].used)
@@ -575,6 +576,15 @@ static void observe_alert(Cluster *c, const Event *ev)
     }
 }
 
+/* Every controller learns it, so that the next leader does not look for the node again. */
+static void forget_missed(Cluster *c, const RequestRecord *request)
+{
+    int at = place_of_name(c, request->target);
+    if (text_equal(request->kind, "forget") && at < c->n_by_name &&
+        text_equal(c->nodes[c->by_name[at]].record.name, request->target))
+        c->nodes[c->by_name[at]].missed = false;
+}
+
 static void observe_request(Cluster *c, const Event *ev)
 {
     Request *place = NULL;
@@ -601,6 +611,7 @@ static void observe_request(Cluster *c, const Event *ev)
     place->used = ev->request != NULL;
     if (place->used) {
         place->record = *ev->request;
+        forget_missed(c, ev->request);
         text_copy(place->record.id, sizeof(place->record.id), ev->name);
     }
 }

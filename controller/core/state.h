@@ -26,14 +26,15 @@ typedef struct Node {
     Stamp stamp;
     uint64_t changed_usec; /* when it appeared or vanished */
     uint64_t vanished_real_usec;
-    bool vanished_idle;        /* no world had a rank there */
-    uint64_t left_incarnation; /* the last that said that it leaves */
-    int64_t drain_revision;    /* when its verdict became drain; 0: it is not */
-    Stamp cordon_stamp;        /* without a record node_cordons() has no causes */
-    bool cordon_foreign;       /* a later version's: it is not written over */
-    bool left_out;             /* by the decision being made */
-    bool ran_before;           /* the job being planned */
-    int first_report;          /* of those about its ranks, by next_of_node; -1: none */
+    bool missed;                   /* it was here, or a world counts on it, and it has not left */
+    char ran[RECORD_JOB_MAX + 32]; /* when it vanished: "2 ranks of job a"; empty: nothing */
+    uint64_t left_incarnation;     /* the last that said that it leaves */
+    int64_t drain_revision;        /* when its verdict became drain; 0: it is not */
+    Stamp cordon_stamp;            /* without a record node_cordons() has no causes */
+    bool cordon_foreign;           /* a later version's: it is not written over */
+    bool left_out;                 /* by the decision being made */
+    bool ran_before;               /* the job being planned */
+    int first_report;              /* of those about its ranks, by next_of_node; -1: none */
 } Node;
 
 /* Beside the nodes: most have none, and a table that is not touched costs no memory. */
@@ -400,6 +401,8 @@ bool decide_trouble(Cluster *c, const Job *job, Decision *d);
 bool decide_trouble_over(Cluster *c, const Job *job, Decision *d);
 
 /* ---- house.c ---- */
+/* It is not here: what a page about it says. */
+void node_note_absence(Cluster *c, Node *node);
 void node_open_page(Cluster *c, const Node *node, Cause cause, const char *evidence, Decision *d);
 
 /* ---- decide.c, house.c: each fills the decision and returns true when there is one ---- */

@@ -85,7 +85,7 @@ bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret)
     const CordonCause *cause = node_find_cordon(c, node, NULL), *own = node_own_cause(c, node);
     *ret = (NodeSurvey){.name = node->record.name,
                         .up = up,
-                        .absent = !node->present && node->record.state == NODE_UP,
+                        .absent = !node->present && node->missed,
                         .cordoned = cause != NULL,
                         .verdict = node->record.verdict,
                         .mode = cause ? cause->mode : CORDON_NONE,

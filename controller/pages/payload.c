@@ -15,7 +15,11 @@ static const struct {
 } advices[] = {
     {"node-lost",
      "Training goes on without the node. Find out what became of the machine; it takes "
-     "part again when its sdtraind runs. sdctl node cordon says that it is known."},
+     "part again when its sdtraind runs. sdctl node cordon says that it is known, sdctl node "
+     "forget that it is gone for good."},
+    {"nodes-lost",
+     "More nodes are lost than have a page each: sdctl node list shows them all. A rack, a "
+     "switch, a power circuit?"},
     {"node-restarted", "The machine or its sdtraind was restarted by somebody or something else; "
                        "read its journal."},
     {"node-unhealthy", "The node is in quarantine. Repair it, then sdctl node uncordon."},

@@ -47,7 +47,7 @@ class Installed(HostsCase):
     def test_rights(self):
         """Who has a node's key can do no more than a node does."""
         allowed = {"node": {"nodes", "health", "ranks", "rendezvous", "checkpoints", "progress", "requests"},
-                   "operator": {"specs", "desired", "cordons", "requests"},
+                   "operator": {"specs", "desired", "cordons", "requests", "health"},
                    "controller": {"leader", "cordons", "specs", "desired", "worlds", "phases", "ranks", "rendezvous",
                                   "checkpoints", "progress", "incidents", "alerts", "requests"}}
         kinds = set.union(*allowed.values())

@@ -416,6 +416,20 @@ static void check_trouble(Universe *u, const Txn *txn, const char *id,
         BROKEN(u, "I10", "trouble of %s is over, and nothing was saved", incident->job);
 }
 
+/* The page of a lost node: over when it is back, or cordoned, and not before anything has become of it. */
+static void check_loss(Universe *u, const char *id, const IncidentRecord *incident)
+{
+    const Key *own = etcd_find(&u->etcd, KEY_INCIDENTS, id);
+    if (incident->job[0] || strcmp(incident->cause, "node-lost") != 0 || !own ||
+        incident->state != INCIDENT_RESOLVED)
+        return;
+    const Key *node = &u->etcd.keys[etcd_key(&u->etcd, KEY_NODES, incident->node, 0, -1)];
+    const Key *cordon = &u->etcd.keys[etcd_key(&u->etcd, KEY_CORDONS, incident->node, 0, -1)];
+    if (!node->mod_revision && !cordon->mod_revision &&
+        MAX(node->deleted_revision, cordon->deleted_revision) < own->mod_revision)
+        BROKEN(u, "loss", "%s is not told to be lost any more, and is not back", incident->node);
+}
+
 static void check_incident(Universe *u, const Txn *txn, const char *id,
                            const IncidentRecord *incident)
 {
@@ -429,6 +443,7 @@ static void check_incident(Universe *u, const Txn *txn, const char *id,
             check_absence(u, txn, incident);
         check_blame(u, txn, incident);
     }
+    check_loss(u, id, incident);
     if (!old || old->state != incident->state)
         sim_say(&u->sim, "  incident %s %s: %s %s", id,
                 incident->state == INCIDENT_OPEN ? "open" : "resolved", incident->cause,

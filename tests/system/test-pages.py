@@ -365,12 +365,16 @@ class Pages(LabCase):
     # ---- the whole way
 
     def test_a_node_dies(self):
-        """From SIGKILL of a daemon to one page, resolved when the job has recovered."""
+        """From SIGKILL of a daemon to one page, which outlasts the job's recovery until the node is back."""
         self.tell(("pager", "pagerduty", {}))
         job = self.lab.job("paged", world={"min": 1, "max": 2}, train__steps=400)
         self.cluster.submit(job)
         self.cluster.wait(job, "step=10")
         self.cluster.kill("node1")
+        self.sink.wait(lambda: len(self.sink.requests) == 1, "a page")
+        until(lambda: (self.cluster.status(job)["incidents"] or [{}])[0].get("resolved"), "the job's recovery")
+        self.assertEqual(len(self.sink.requests), 1)
+        self.cluster.start("node1")
         self.sink.wait(lambda: len(self.sink.resolved) == 1, "a page, resolved")
         (trigger, resolve) = [body for _, _, body, _, _ in self.sink.requests]
         self.assertEqual((trigger["payload"]["class"], trigger["payload"]["source"]), ("node-lost", "node1"))
