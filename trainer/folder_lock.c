@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 /* What the holder wrote about itself; a record is text from outside. */
 static int refuse(const char *path, int fd, Error *err)
@@ -24,7 +25,7 @@ static int refuse(const char *path, int fd, Error *err)
                      *who ? who : "it does not say which", path);
 }
 
-int folder_lock_take(const char *uri, Error *err)
+int folder_lock_take(const char *uri, bool make, Error *err)
 {
     char path[PATH_MAX], folder[PATH_MAX];
     _cleanup_(store_freep) Store *store = NULL;
@@ -35,6 +36,8 @@ int folder_lock_take(const char *uri, Error *err)
         return r;
     memcpy(folder, path, sizeof(folder));
     *strrchr(folder, '/') = '\0';
+    if (!make && access(folder, F_OK) < 0 && errno == ENOENT)
+        return error_errno(err, -ENOENT, "%s", folder);
     r = folder_make(folder, err);
     if (r < 0)
         return r;

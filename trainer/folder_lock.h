@@ -16,4 +16,6 @@
 
 #include "trainer/state/checkpoint.h"
 
-int folder_lock_take(const char *uri, Error *err);
+/* make: the folder of owners too; else -ENOENT without one: nobody has written there, and nothing is to be locked
+ * yet. */
+int folder_lock_take(const char *uri, bool make, Error *err);

@@ -43,7 +43,7 @@ static int open_resume(Session *s, const SessionAssignment *a, ExitCode *ret_exi
     int r = store_open(s->job->checkpoint.uri, &s->store, err);
     if (r < 0) {
         *ret_exit = exit_code_of_store(r);
-        return r;
+        return error_prefix(err, r, "%s: checkpoint.uri", a->job_source);
     }
     if (local_dir)
         r = checkpoint_local_new(local_dir, (uint64_t)s->job->checkpoint.local_bytes,
@@ -93,12 +93,14 @@ static int find_next(Session *s, Error *err)
 
 /* A run whose lock is free is over: this one takes its folder over. Where there are no locks, nobody
  * but the operator knows. */
-static int lock_folder(Session *s, Error *err)
+static int lock_folder(Session *s, bool make, Error *err)
 {
     Error said = ERROR_INIT;
-    if (!s->claim.alone)
+    if (!s->claim.alone || s->folder_lock >= 0)
         return 0;
-    int fd = folder_lock_take(store_uri(s->store), &said);
+    int fd = folder_lock_take(store_uri(s->store), make, &said);
+    if (fd == -ENOENT && !make)
+        return 0; /* a job that turns out to be bad leaves nothing behind */
     if (fd < 0 && fd != -EOPNOTSUPP)
         return error_set(err, fd, "%s", said.text);
     s->folder_lock = fd;
@@ -109,7 +111,7 @@ static int lock_folder(Session *s, Error *err)
 
 static int find_resume(Session *s, ExitCode *ret_exit, Error *err)
 {
-    int r = lock_folder(s, err);
+    int r = lock_folder(s, false, err);
     if (r == -CHECKPOINT_NOT_OWNER) {
         *ret_exit = EXIT_NOT_OWNER;
         return r;
@@ -516,7 +518,9 @@ int session_join(Session *s, const char *address, const char *bind_address, Exit
     s->secret = NULL;
 
     *ret_exit = EXIT_RETRY;
-    r = open_writer(s, err);
+    r = lock_folder(s, true, err);
+    if (r == 0)
+        r = open_writer(s, err);
     if (r == 0)
         r = claim(s, err);
     if (r == -CHECKPOINT_NOT_OWNER)
