@@ -3,12 +3,16 @@
  * All that counts the files or makes room among them happens under the lock of the folder's ".lock",
  * for the time that a listing takes; so the bound holds whoever shares the folder.
  *
+ * What may be removed has one of our names, in a folder that was claimed (MARKER). A folder is claimed
+ * while it holds no file of anybody else's; so a dataset that is named by mistake stays whole.
+ *
  * Fault points: cache.reserve, cache.commit. */
 #include "trainer/data/cache.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 
 #include <dirent.h>
@@ -20,6 +24,7 @@
 #include <time.h>
 
 #define PART ".part"
+#define MARKER ".sdtrain-cache"
 
 enum {
     PATH_ROOM = PATH_MAX + CACHE_NAME_MAX + 16,
@@ -39,11 +44,86 @@ typedef struct CacheFile {
     struct timespec used;
 } CacheFile;
 
+/* ---- whose it is ---- */
+
+static void dir_closep(DIR **dir)
+{
+    if (*dir)
+        (void)closedir(*dir); /* reading only */
+}
+
+static const char *skip(const char *text, const char *what)
+{
+    return text + (strncmp(text, what, strlen(what)) == 0 ? strlen(what) : 0);
+}
+
+/* <hash>-<number>.mds, the same with .zip, <hash>.index; each may be a part. Nothing else is ever removed or counted. */
+static bool is_own(const char *name, bool *ret_part)
+{
+    static const char hex[] = "0123456789abcdef", digits[] = "0123456789";
+    const char *p = name + strspn(name, hex), *end;
+    if (p - name != HASH_TEXT_BYTES - 1 || strlen(name) > CACHE_NAME_MAX)
+        return false;
+    if (*p == '-') {
+        size_t n = strspn(++p, digits);
+        end = skip(p + n, ".mds");
+        if (n == 0 || end == p + n)
+            return false;
+        end = skip(end, ".zip");
+    } else {
+        end = skip(p, ".index");
+        if (end == p)
+            return false;
+    }
+    *ret_part = strcmp(end, PART) == 0;
+    return *ret_part || *end == '\0';
+}
+
+/* Folders and what begins with a dot, lost+found and our own among them, say nothing of a folder's use. */
+static int find_stranger(int folder_fd, DIR *dir, char ret[NAME_MAX + 1])
+{
+    for (struct dirent *e; (e = readdir(dir));) {
+        struct stat st;
+        bool part;
+        if (e->d_name[0] == '.' || is_own(e->d_name, &part) ||
+            fstatat(folder_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || S_ISDIR(st.st_mode))
+            continue;
+        (void)snprintf(ret, NAME_MAX + 1, "%s", e->d_name);
+        return 1;
+    }
+    return 0;
+}
+
+/* -EINVAL with a text: the folder is somebody else's. 1: claimed. 0: it may be, or is not there yet. */
+static int look_at_folder(const char *folder, Error *err)
+{
+    char name[NAME_MAX + 1];
+    _cleanup_(dir_closep) DIR *dir = opendir(folder);
+    if (!dir)
+        return 0; /* missing; what else it may be, its use will tell */
+    if (faccessat(dirfd(dir), "index.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return error_set(err, -EINVAL,
+                         "data.cache_dir: %s holds an index.json: it is a dataset, and files of a "
+                         "cache are removed",
+                         folder);
+    if (faccessat(dirfd(dir), MARKER, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return 1;
+    if (find_stranger(dirfd(dir), dir, name) == 0)
+        return 0;
+    return error_set(err, -EINVAL,
+                     "data.cache_dir: %s holds %.80s and is no cache (it has no " MARKER
+                     "): give it a folder of its own",
+                     folder, name);
+}
+
 int cache_new(const char *folder, uint64_t bound, Cache **ret, Error *err)
 {
     if (strlen(folder) >= PATH_MAX - CACHE_NAME_MAX - 16)
         return error_set(err, -ENAMETOOLONG, "data.cache_dir: %.100s... is too long a path",
                          folder);
+    int r = look_at_folder(folder, err);
+    if (r < 0)
+        return r;
     Cache *cache = calloc(1, sizeof(*cache));
     if (!cache || !(cache->folder = strdup(folder))) {
         free(cache);
@@ -101,14 +181,32 @@ int cache_lock(const char *path, uint64_t timeout_usec)
     return TAKE_FD(fd);
 }
 
+/* Under the folder's lock. The folder that was looked at may have been mounted over since. */
+static int claim(const Cache *cache)
+{
+    char path[PATH_ROOM];
+    int r = look_at_folder(cache->folder, NULL);
+    if (r != 0)
+        return r < 0 ? -ENOTEMPTY : 0;
+    _cleanup_fd_ int fd =
+        open(path_of(cache, "", MARKER, path), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    return fd < 0 ? -errno : 0;
+}
+
 static int lock_folder(const Cache *cache)
 {
     char path[PATH_ROOM];
-    int fd = cache_lock(path_of(cache, "", ".lock", path), FOLDER_WAIT_SEC * USEC_PER_SEC);
-    if (fd != -ENOENT)
-        return fd;
-    int r = folder_make(cache->folder, NULL);
-    return r < 0 ? r : cache_lock(path, FOLDER_WAIT_SEC * USEC_PER_SEC);
+    int r = cache_lock(path_of(cache, "", ".lock", path), FOLDER_WAIT_SEC * USEC_PER_SEC);
+    if (r == -ENOENT) {
+        r = folder_make(cache->folder, NULL);
+        if (r == 0)
+            r = cache_lock(path, FOLDER_WAIT_SEC * USEC_PER_SEC);
+    }
+    if (r < 0)
+        return r;
+    _cleanup_fd_ int fd = r;
+    r = claim(cache);
+    return r < 0 ? r : TAKE_FD(fd);
 }
 
 /* ---- room; under the folder's lock ---- */
@@ -119,23 +217,6 @@ static int compare_used(const void *a, const void *b)
     if (x->tv_sec != y->tv_sec)
         return x->tv_sec < y->tv_sec ? -1 : 1;
     return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
-}
-
-static void dir_closep(DIR **dir)
-{
-    if (*dir)
-        (void)closedir(*dir); /* reading only */
-}
-
-static bool is_kept(const char *name)
-{
-    return (strstr(name, ".mds") || strstr(name, ".index")) && strlen(name) <= CACHE_NAME_MAX;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), k = strlen(end);
-    return n >= k && strcmp(text + n - k, end) == 0;
 }
 
 /* A part that nobody has locked was left by a process that died: no other is made without its lock
@@ -157,8 +238,8 @@ static int list_files(DIR *dir, const char *own, Listing *l)
     size_t room = 0;
     for (struct dirent *e; (e = readdir(dir));) {
         struct stat st;
-        bool part = ends_with(e->d_name, PART);
-        if (!is_kept(e->d_name) || strcmp(e->d_name, own) == 0 ||
+        bool part;
+        if (!is_own(e->d_name, &part) || strcmp(e->d_name, own) == 0 ||
             (part && clear_part(dirfd(dir), e->d_name)) ||
             fstatat(dirfd(dir), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode))
             continue; /* not ours, or gone */
@@ -298,6 +379,8 @@ static int failed_if(Cache *cache, int r)
 
 int cache_reserve(Cache *cache, const char *name, uint64_t n_bytes)
 {
+    bool part;
+    assert(is_own(name, &part) && !part); /* else it would stay for ever */
     if (n_bytes == 0 || !can_fit(cache, n_bytes))
         return -ENOBUFS;
     _cleanup_fd_ int lock = lock_folder(cache);

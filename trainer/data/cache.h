@@ -7,6 +7,9 @@
  * is what was used least recently, by modification time, which a use renews. A file that is open for
  * reading is locked, too (shared), and does not go: its room would not be freed.
  *
+ * The folder is the cache's alone: files by exactly our names, and a marker that was put when it held
+ * nobody else's files. One with an index.json, or with files and no marker, is refused.
+ *
  * A folder that fails (full disk, no rights, somebody hangs on to its lock) is left alone for a
  * minute: a slower run, not a failed one.
  *
@@ -29,7 +32,7 @@ enum { CACHE_NAME_MAX = 127 };
 
 typedef struct Cache Cache;
 
-/* Touches nothing yet. bound 0: none. */
+/* Looks at the folder and touches nothing yet; -EINVAL: it is somebody else's. bound 0: none. */
 int cache_new(const char *folder, uint64_t bound, Cache **ret, Error *err);
 Cache *cache_free(Cache *cache);
 DEFINE_CLEANUP(Cache, cache_free)

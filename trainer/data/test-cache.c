@@ -3,6 +3,7 @@
  * that it can fork at any time. */
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "store/testing-far.h"
 #include "trainer/data/cache.h"
@@ -108,7 +109,7 @@ static uint64_t look(const Lab *lab, int *ret_files, int *ret_parts)
         return 0;
     for (struct dirent *e; (e = readdir(dir));) {
         struct stat st;
-        if (strcmp(e->d_name, ".lock") == 0 || fstatat(dirfd(dir), e->d_name, &st, 0) < 0 ||
+        if (e->d_name[0] == '.' || fstatat(dirfd(dir), e->d_name, &st, 0) < 0 ||
             !S_ISREG(st.st_mode))
             continue;
         total += (uint64_t)st.st_size;
@@ -467,6 +468,10 @@ static bool has_file(Cache *cache, const char *name, size_t n_bytes)
     return fd >= 0;
 }
 
+#define EIGHT(c) c c c c c c c c
+#define HASH(c) EIGHT(c) EIGHT(c) EIGHT(c) EIGHT(c)
+#define OWN(c) HASH(c) "-7.mds"
+
 static void the_least_recently_used_goes_first(void **state)
 {
     (void)state;
@@ -476,58 +481,125 @@ static void the_least_recently_used_goes_first(void **state)
     Cache *cache;
     (void)scratch_path(&scratch, "deep/cache", folder);
     assert_good(cache_new(folder, 35000, &cache, &err), err);
-    const char *names[] = {"a.mds", "b.mds", "c.mds"};
+    const char *names[] = {OWN("a"), OWN("b"), OWN("c")};
     for (size_t i = 0; i < ELEMENTSOF(names); i++) {
         put_file(cache, names[i], 10000);
         (void)nanosleep(&(struct timespec){0, 20000000}, NULL); /* more than a tick of file times */
     }
     struct timespec old[2] = {{1000, 0}, {1000, 0}};
     char path[PATH_MAX];
-    assert_int_equal(utimensat(AT_FDCWD, scratch_path(&scratch, "deep/cache/a.mds", path), old, 0),
+    assert_int_equal(utimensat(AT_FDCWD, scratch_path(&scratch, "deep/cache/" OWN("a"), path), old,
+                               0),
                      0);
-    assert_true(has_file(cache, "a.mds", 10000)); /* used: b is the oldest now */
-    put_file(cache, "d.mds", 10000);
-    assert_false(has_file(cache, "b.mds", 10000));
-    assert_true(has_file(cache, "a.mds", 10000));
+    assert_true(has_file(cache, OWN("a"), 10000)); /* used: b is the oldest now */
+    put_file(cache, OWN("d"), 10000);
+    assert_false(has_file(cache, OWN("b"), 10000));
+    assert_true(has_file(cache, OWN("a"), 10000));
 
     /* What somebody reads stays, however old. */
-    int reader = cache_open(cache, "c.mds", 10000);
+    int reader = cache_open(cache, OWN("c"), 10000);
     assert_true(reader >= 0);
-    put_file(cache, "f.mds", 20000);
-    assert_true(has_file(cache, "c.mds", 10000));
-    assert_int_equal(cache_reserve(cache, "x.mds", 30000), -ENOBUFS);
+    put_file(cache, OWN("f"), 20000);
+    assert_true(has_file(cache, OWN("c"), 10000));
+    assert_int_equal(cache_reserve(cache, OWN("1"), 30000), -ENOBUFS);
     (void)fd_close(reader);
 
     /* What is being filled counts and stays. */
-    int fd = cache_reserve(cache, "e.mds", 20000);
+    int fd = cache_reserve(cache, OWN("e"), 20000);
     assert_true(fd >= 0);
-    assert_int_equal(cache_reserve(cache, "e.mds", 20000), -EAGAIN);
-    assert_int_equal(cache_reserve(cache, "f.mds", 20000), -ENOBUFS);
-    assert_int_equal(cache_reserve(cache, "f.mds", 40000), -ENOBUFS);
-    assert_int_equal(cache_commit(cache, "e.mds", fd, true), 0);
-    assert_int_equal(cache_reserve(cache, "e.mds", 20000), -EEXIST);
+    assert_int_equal(cache_reserve(cache, OWN("e"), 20000), -EAGAIN);
+    assert_int_equal(cache_reserve(cache, OWN("f"), 20000), -ENOBUFS);
+    assert_int_equal(cache_reserve(cache, OWN("f"), 40000), -ENOBUFS);
+    assert_int_equal(cache_commit(cache, OWN("e"), fd, true), 0);
+    assert_int_equal(cache_reserve(cache, OWN("e"), 20000), -EEXIST);
     (void)fd_close(fd);
-    assert_false(has_file(cache, "e.mds", 10000)); /* of another size: removed */
-    assert_false(has_file(cache, "e.mds", 20000));
-    fd = cache_reserve(cache, "g.mds", 100);
+    assert_false(has_file(cache, OWN("e"), 10000)); /* of another size: removed */
+    assert_false(has_file(cache, OWN("e"), 20000));
+    fd = cache_reserve(cache, OWN("0"), 100);
     assert_true(fd >= 0);
-    fd = cache_abandon(cache, "g.mds", fd);
-    fd = cache_reserve(cache, "g.mds", 100);
+    fd = cache_abandon(cache, OWN("0"), fd);
+    fd = cache_reserve(cache, OWN("0"), 100);
     assert_true(fd >= 0);
-    fd = cache_abandon(cache, "g.mds", fd);
+    fd = cache_abandon(cache, OWN("0"), fd);
 
     /* One whose size is told later, and changes. */
-    fd = cache_reserve(cache, "h.index", CACHE_ANY);
+    fd = cache_reserve(cache, HASH("2") ".index", CACHE_ANY);
     assert_true(fd >= 0);
-    assert_int_equal(cache_reserve(cache, "h.index", CACHE_ANY), -EAGAIN);
-    assert_int_equal(cache_resize(cache, "h.index", fd, 40000), -ENOBUFS);
-    assert_int_equal(cache_resize(cache, "h.index", fd, 0), 0);
-    assert_int_equal(cache_resize(cache, "h.index", fd, 100), 0);
-    assert_int_equal(cache_commit(cache, "h.index", fd, true), 0);
+    assert_int_equal(cache_reserve(cache, HASH("2") ".index", CACHE_ANY), -EAGAIN);
+    assert_int_equal(cache_resize(cache, HASH("2") ".index", fd, 40000), -ENOBUFS);
+    assert_int_equal(cache_resize(cache, HASH("2") ".index", fd, 0), 0);
+    assert_int_equal(cache_resize(cache, HASH("2") ".index", fd, 100), 0);
+    assert_int_equal(cache_commit(cache, HASH("2") ".index", fd, true), 0);
     (void)fd_close(fd);
-    assert_true(has_file(cache, "h.index", CACHE_ANY));
-    assert_true(has_file(cache, "h.index", 100));
+    assert_true(has_file(cache, HASH("2") ".index", CACHE_ANY));
+    assert_true(has_file(cache, HASH("2") ".index", 100));
     cache_free(cache);
+    scratch_remove(&scratch);
+}
+
+static void write_strangers(const char *folder, const char *const *names, size_t n)
+{
+    Error err = ERROR_INIT;
+    for (size_t i = 0; i < n; i++) {
+        char path[PATH_MAX];
+        (void)snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        assert_good(file_write(path, "somebody's", 10, 0, &err), err);
+    }
+}
+
+/* A folder that is somebody else's, however its files are called. */
+static void only_own_files_are_removed(void **state)
+{
+    (void)state;
+    /* Each is nearly one of ours. */
+    static const char *const names[] = {"shard.00000.mds",
+                                        "shard.00000.mds.zstd",
+                                        "x.index",
+                                        "notes.index.part",
+                                        HASH("a") ".mds",
+                                        HASH("a") "-.mds",
+                                        HASH("a") "-7.mds.gz",
+                                        HASH("A") "-7.mds",
+                                        HASH("a") "a-7.mds",
+                                        HASH("a") "-7.mds.part.part",
+                                        HASH("a") ".index.zip",
+                                        HASH("a") "-7",
+                                        "my" OWN("a")};
+    Scratch scratch = scratch_make();
+    char folder[PATH_MAX], path[PATH_MAX];
+    Error err = ERROR_INIT;
+    Cache *cache;
+    (void)scratch_path(&scratch, "cache", folder);
+    assert_good(folder_make(folder, &err), err);
+
+    for (size_t i = 0; i < ELEMENTSOF(names); i++) {
+        write_strangers(folder, &names[i], 1);
+        assert_int_equal(cache_new(folder, 1000, &cache, &err), -EINVAL);
+        assert_names(err, names[i]);
+        (void)snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+
+    /* In one that is ours already they stay, and do not count. */
+    assert_good(cache_new(folder, 15000, &cache, &err), err);
+    put_file(cache, OWN("a"), 10000);
+    write_strangers(folder, names, ELEMENTSOF(names));
+    put_file(cache, OWN("b"), 10000);
+    assert_false(has_file(cache, OWN("a"), 10000));
+    for (size_t i = 0; i < ELEMENTSOF(names); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        assert_int_equal(access(path, F_OK), 0);
+    }
+    cache_free(cache);
+    assert_good(cache_new(folder, 15000, &cache, &err), err); /* its marker says whose it is */
+
+    /* What it becomes while it is in use: a dataset, or another folder of that name. */
+    write_strangers(folder, (const char *const[]){"index.json"}, 1);
+    assert_int_equal(cache_reserve(cache, OWN("c"), 10000), -ENOTEMPTY);
+    assert_true(has_file(cache, OWN("b"), 10000));
+    cache_free(cache);
+    assert_int_equal(cache_new(folder, 15000, &cache, &err), -EINVAL);
+    assert_names(err, "holds an index.json");
     scratch_remove(&scratch);
 }
 
@@ -536,6 +608,7 @@ int main(void)
     log_open("test-cache");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_least_recently_used_goes_first),
+        cmocka_unit_test(only_own_files_are_removed),
         cmocka_unit_test(one_fetches_for_all),
         cmocka_unit_test(the_bound_holds_for_all_together),
         cmocka_unit_test(a_killed_fetcher_leaves_nothing),
