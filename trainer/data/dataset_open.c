@@ -116,6 +116,10 @@ static int open_stream(Dataset *d, const Job *job, const JobStream *from, Stream
     if (stream->caption >= 0 && schema->columns[stream->caption].kind != MDS_TEXT)
         stream->caption = -1;
     warn_of_thrashing(d, job, stream);
+    if (index_n_hashes(stream->index) == 0 && !index_has_sample_hashes(stream->index))
+        log_warning("%s: its index.json has no hashes: nothing tells that a shard is damaged; "
+                    "sdprep index --sample-hashes would",
+                    store_uri(stream->store));
     return 0;
 }
 

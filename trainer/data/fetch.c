@@ -131,7 +131,7 @@ static int begin_in_memory(ShardFetch *f, Error *err)
         return error_set(err, -ENOMEM, "%s: out of memory for %" PRIu64 " bytes", f->uri,
                          f->n_bytes);
     f->begun = true;
-    return shard_hashes_begin(&f->hashes, f->source, err);
+    return shard_hashes_begin(&f->hashes, f->source, NULL, err); /* memory is not read back */
 }
 
 /* The cache failed: what came is given up, and all of it goes to memory. */
@@ -180,7 +180,7 @@ static int begin(ShardFetch *f, uint64_t *wake_usec, Shard **ret, Error *err)
             return leave_cache(f, err);
     }
     f->begun = true;
-    return shard_hashes_begin(&f->hashes, f->source, err);
+    return shard_hashes_begin(&f->hashes, f->source, f->zipped ? NULL : &f->info, err);
 }
 
 /* ---- bringing ---- */
@@ -341,7 +341,9 @@ static int verify(ShardFetch *f, Error *err)
 {
     int r = shard_hashes_end(&f->hashes, f->source, f->uri,
                              f->zipped ? f->info.zip_hashes : f->info.raw_hashes, err);
-    return r == 0 && f->zipped ? shard_hashes_begin(&f->hashes, f->source, err) : r;
+    return r == 0 && f->zipped
+               ? shard_hashes_begin(&f->hashes, f->source, f->memory ? NULL : &f->info, err)
+               : r;
 }
 
 static int verify_unpacked(ShardFetch *f, Error *err)
@@ -395,6 +397,7 @@ static int finish_file(ShardFetch *f, Shard **ret, Error *err)
     if (r < 0)
         return r;
     f->raw_fd = -EBADF; /* the shard has it */
+    shard_keep_sample_hashes(*ret, &f->hashes);
     return 1;
 }
 

@@ -17,6 +17,7 @@ struct Shard {
     int fd;       /* -EBADF: in memory */
     char *memory; /* NULL: a file */
     uint64_t n_bytes, n_samples;
+    uint64_t *sample_hashes; /* NULL: none were made */
 };
 
 Shard *shard_free(Shard *shard)
@@ -24,12 +25,14 @@ Shard *shard_free(Shard *shard)
     if (!shard)
         return NULL;
     shard->fd = fd_close(shard->fd);
+    free(shard->sample_hashes);
     free(shard->memory);
     free(shard->name);
     free(shard);
     return NULL;
 }
 
+uint64_t *shard_take_sample_hashes(Shard *shard) { return TAKE_PTR(shard->sample_hashes); }
 const char *shard_name(const Shard *shard) { return shard->name; }
 size_t shard_memory_bytes(const Shard *shard) { return shard->memory ? shard->n_bytes : 0; }
 
@@ -64,11 +67,16 @@ void shard_hashes_clear(ShardHashes *hashes)
 {
     for (size_t i = 0; i < hashes->n; i++)
         (void)checksum_free(hashes->checksums[i]);
+    (void)sample_hashes_free(hashes->samples);
     *hashes = (ShardHashes){0};
 }
 
-int shard_hashes_begin(ShardHashes *hashes, const ShardSource *source, Error *err)
+int shard_hashes_begin(ShardHashes *hashes, const ShardSource *source, const IndexShard *raw,
+                       Error *err)
 {
+    if (raw && source->sample_hashes &&
+        sample_hashes_new(raw->n_samples, raw->raw_bytes, &hashes->samples) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
     while (hashes->n < source->n_hashes) {
         int r = checksum_new(source->hashes[hashes->n], &hashes->checksums[hashes->n], err);
         if (r < 0) {
@@ -88,6 +96,8 @@ int shard_hashes_add(ShardHashes *hashes, const char *name, const void *data, si
         if (r < 0)
             return error_errno(err, r, "%s: cannot hash it", name);
     }
+    if (hashes->samples)
+        sample_hashes_add(hashes->samples, data, n_bytes);
     return 0;
 }
 
@@ -101,8 +111,16 @@ int shard_hashes_end(ShardHashes *hashes, const ShardSource *source, const char 
         r = r < 0 ? error_errno(err, r, "%s: cannot hash it", name)
                   : compare_hash(name, source->hashes[i], wanted[i], found, err);
     }
+    SampleHashes *samples = r == 0 ? TAKE_PTR(hashes->samples) : NULL;
     shard_hashes_clear(hashes);
+    hashes->samples = samples;
     return r;
+}
+
+void shard_keep_sample_hashes(Shard *shard, ShardHashes *hashes)
+{
+    free(shard->sample_hashes);
+    shard->sample_hashes = hashes->samples ? sample_hashes_take(hashes->samples) : NULL;
 }
 
 static int hash_file(const char *name, int fd, uint64_t n_bytes, ShardHashes *hashes, Error *err)
@@ -123,18 +141,16 @@ static int hash_file(const char *name, int fd, uint64_t n_bytes, ShardHashes *ha
     return r;
 }
 
-/* By all hashes of the source in one pass. */
+/* By all hashes of the source in one pass; none is made where there are none. */
 static int verify_file(const ShardSource *source, const char *name, int fd, const IndexShard *info,
-                       Error *err)
+                       ShardHashes *hashes, Error *err)
 {
-    ShardHashes hashes = {0};
-    int r = shard_hashes_begin(&hashes, source, err);
-    if (r == 0 && source->n_hashes > 0)
-        r = hash_file(name, fd, info->raw_bytes, &hashes, err);
+    if (source->n_hashes == 0)
+        return 0;
+    int r = shard_hashes_begin(hashes, source, info, err);
     if (r == 0)
-        r = shard_hashes_end(&hashes, source, name, info->raw_hashes, err);
-    shard_hashes_clear(&hashes);
-    return r;
+        r = hash_file(name, fd, info->raw_bytes, hashes, err);
+    return r < 0 ? r : shard_hashes_end(hashes, source, name, info->raw_hashes, err);
 }
 
 /* ---- opening ---- */
@@ -306,12 +322,15 @@ int shard_open_in_place(const ShardSource *source, const IndexShard *info, bool 
     if (r < 0)
         return r;
     (void)TAKE_FD(fd); /* the shard has it */
+    ShardHashes hashes = {0};
     if (verify)
-        r = verify_file(source, name, shard->fd, info, err);
-    if (r < 0)
-        return r;
-    *ret = TAKE_PTR(shard);
-    return 0;
+        r = verify_file(source, name, shard->fd, info, &hashes, err);
+    if (r == 0) {
+        shard_keep_sample_hashes(shard, &hashes);
+        *ret = TAKE_PTR(shard);
+    }
+    shard_hashes_clear(&hashes);
+    return r;
 }
 
 int shard_open_cached(const ShardSource *source, uint64_t number, const IndexShard *info,
@@ -324,13 +343,17 @@ int shard_open_cached(const ShardSource *source, uint64_t number, const IndexSha
         cache_open(source->cache, shard_cache_name(source, number, name), info->raw_bytes);
     if (fd < 0)
         return -ENOENT; /* what else it may be, the fetch will meet */
-    int r = verify ? verify_file(source, name, fd, info, err) : 0;
+    ShardHashes hashes = {0};
+    int r = verify ? verify_file(source, name, fd, info, &hashes, err) : 0;
     if (r == 0)
         r = shard_of_file(source, info, fd, ret, err);
-    if (r == 0)
+    if (r == 0) {
         (void)TAKE_FD(fd); /* the shard has it */
-    else
+        shard_keep_sample_hashes(*ret, &hashes);
+    } else {
         cache_forget(source->cache, name);
+    }
+    shard_hashes_clear(&hashes);
     return r;
 }
 

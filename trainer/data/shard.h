@@ -17,6 +17,7 @@
 #include "trainer/data/cache.h"
 #include "trainer/data/checksum.h"
 #include "trainer/data/index.h"
+#include "trainer/data/sample_hashes.h"
 
 /* Memory of pieces, of piece_bytes each, for the next ones: to give it back and have it cleared anew costs
  * as much as to fill it. Zero before, and cleared by, its owner. */
@@ -35,6 +36,7 @@ typedef struct ShardSource {
     Bell *bell;                         /* rings for what is fetched */
     size_t piece_bytes;                 /* of what is asked for at a time of a whole shard */
     PieceBuffers *spare;                /* NULL: none are kept */
+    bool sample_hashes; /* are made of what is hashed on its way into a file, or in place */
 } ShardSource;
 
 typedef struct Shard Shard;
@@ -57,21 +59,29 @@ int shard_of_memory(const ShardSource *source, const IndexShard *info, char *mem
                     Error *err);
 Shard *shard_free(Shard *shard);
 DEFINE_CLEANUP(Shard, shard_free)
+/* Of what was verified when it was opened: hashes of its samples, the caller's; NULL when none were made. */
+uint64_t *shard_take_sample_hashes(Shard *shard);
 const char *shard_name(const Shard *shard);    /* its file's URI */
 size_t shard_memory_bytes(const Shard *shard); /* held in memory; 0 for files */
 
-/* All hashes of a source over bytes that come in turn. Zero before begin and after end or clear. */
+/* All hashes of a source over bytes that come in turn, and, of the raw bytes of a shard, those of its
+ * samples. Zero before begin and after clear. */
 typedef struct ShardHashes {
     size_t n;
     Checksum *checksums[MDS_HASHES_MAX];
+    SampleHashes *samples;
 } ShardHashes;
-int shard_hashes_begin(ShardHashes *hashes, const ShardSource *source, Error *err);
+/* raw: the bytes are that shard's, and its samples' hashes are wanted if the source wants any; or NULL. */
+int shard_hashes_begin(ShardHashes *hashes, const ShardSource *source, const IndexShard *raw,
+                       Error *err);
 int shard_hashes_add(ShardHashes *hashes, const char *name, const void *data, size_t n_bytes,
                      Error *err);
-/* Whether they are those of the index. */
+/* Whether they are those of the index; then the samples' are kept until shard_hashes_clear(). */
 int shard_hashes_end(ShardHashes *hashes, const ShardSource *source, const char *name,
                      const uint8_t *const *wanted, Error *err);
 void shard_hashes_clear(ShardHashes *hashes);
+/* Gives the shard those of its samples. */
+void shard_keep_sample_hashes(Shard *shard, ShardHashes *hashes);
 
 /* A sample's bytes, ret_range of the shard, into *buffer, which is grown as needed and belongs to the
  * caller. */

@@ -41,6 +41,7 @@ struct Shards {
     Index *index;
     bool local, in_place, ranged, keep_whole;
     uint8_t *verified; /* one bit a shard: its hashes held once in this process */
+    uint64_t **hashes; /* [n_shards]: of its samples, made then; NULL: none */
     Entry *buckets[BUCKETS];
     Entry *newest, *oldest;
     size_t n_open, n_fetches, memory_bytes, table_bytes;
@@ -61,11 +62,13 @@ struct Shards {
 int shards_new(Store *store, Index *index, const ShardsOptions *options, Shards **ret, Error *err)
 {
     _cleanup_(shards_freep) Shards *s = calloc(1, sizeof(*s));
-    if (s)
+    if (s) {
+        s->index = index;
         s->verified = calloc(1, index_n_shards(index) / 8 + 1);
-    if (!s || !s->verified)
+        s->hashes = calloc(index_n_shards(index) + 1, sizeof(*s->hashes));
+    }
+    if (!s || !s->verified || !s->hashes)
         return error_set(err, -ENOMEM, "out of memory");
-    s->index = index;
     if (options) {
         s->options = *options;
     } else {
@@ -80,6 +83,7 @@ int shards_new(Store *store, Index *index, const ShardsOptions *options, Shards 
     s->source.piece_bytes =
         CLAMP(s->options.budget->most / 8, (size_t)1 << 18, (size_t)PIECE_BYTES);
     s->source.spare = &s->spare;
+    s->source.sample_hashes = !index_has_sample_hashes(index);
     s->local = shard_source_local(&s->source);
     s->in_place = s->local && !*s->source.compression;
     s->ranged = !s->in_place && !*s->source.compression && index_has_sample_hashes(index);
@@ -209,6 +213,9 @@ Shards *shards_free(Shards *s)
         entry_free(s, s->oldest);
     piece_buffers_clear(&s->spare);
     (void)bell_free(s->own_bell);
+    for (uint64_t i = 0; s->hashes && i < index_n_shards(s->index); i++)
+        free(s->hashes[i]);
+    free(s->hashes);
     free(s->verified);
     free(s);
     return NULL;
@@ -246,8 +253,40 @@ static void make_table_room(Shards *s, size_t n_bytes)
     }
 }
 
+static void drop_hashes(Shards *s, const Entry *e)
+{
+    if (!s->hashes[e->number])
+        return;
+    s->options.budget->hashes -= 8 * e->info.n_samples;
+    free(s->hashes[e->number]);
+    s->hashes[e->number] = NULL;
+}
+
+/* Of its samples, if they were made now and there is room for them. */
+static void keep_hashes(Shards *s, const Entry *e, Shard *shard)
+{
+    ReadBudget *budget = s->options.budget;
+    _cleanup_free_ uint64_t *hashes = shard_take_sample_hashes(shard);
+    if (!hashes)
+        return;
+    drop_hashes(s, e);
+    if (budget->hashes + 8 * e->info.n_samples <= SHARDS_HASHES_MAX) {
+        budget->hashes += 8 * e->info.n_samples;
+        s->hashes[e->number] = TAKE_PTR(hashes);
+        return;
+    }
+    if (!budget->hashes_full)
+        log_warning(
+            "%s: hashes of samples take %d MiB: of this shard and others none are kept, and "
+            "what rots after a shard was opened is not noticed there; sdprep index "
+            "--sample-hashes puts them into the index",
+            e->uri, SHARDS_HASHES_MAX >> 20);
+    budget->hashes_full = true;
+}
+
 static void keep_shard(Shards *s, Entry *e, Shard *shard)
 {
+    keep_hashes(s, e, shard);
     e->shard = shard;
     s->n_open++;
     s->memory_bytes += shard_memory_bytes(shard);
@@ -486,17 +525,21 @@ void sample_read_clear(SampleRead *read)
 
 static int check_hash(Shards *s, const SampleRead *read, const char *name, Error *err)
 {
-    uint64_t wanted;
+    uint64_t wanted = 0;
+    const uint64_t *made = s->hashes[read->place.shard];
     int r = index_sample_hash(s->index, read->place, &wanted, err);
-    if (r <= 0)
+    if (r < 0 || (r == 0 && !made))
         return r;
+    if (r == 0)
+        wanted = made[read->place.sample];
     uint64_t found = hash64_bytes(read->buffer, read->n_bytes, 0);
     if (found == wanted)
         return 0;
     return error_set(err, -EBADMSG,
                      "%s[%u], bytes %u-%u, is corrupt: its xxh3_64 is %016" PRIx64
-                     ", the index says %016" PRIx64,
-                     name, read->place.sample, read->range[0], read->range[1] - 1, found, wanted);
+                     ", %s %016" PRIx64,
+                     name, read->place.sample, read->range[0], read->range[1] - 1, found,
+                     r > 0 ? "the index says" : "when the shard was verified it was", wanted);
 }
 
 static int begin_range(Shards *s, SampleRead *read, bool first, Error *err)
@@ -566,6 +609,7 @@ static void forget(Shards *s, Entry *e)
     e->look_usec = 0;
     s->recent[e->number % RECENT].number = 0; /* it may be expected again */
     s->verified[e->number / 8] &= (uint8_t) ~(1 << e->number % 8);
+    drop_hashes(s, e);
 }
 
 /* The store has tried for as long as makes sense, or will never let us. */

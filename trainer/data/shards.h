@@ -10,6 +10,10 @@
  * With a cache, after shards_keep_whole(), shards that are expected or were read by range are also
  * fetched whole in the background, two at a time, never into memory.
  *
+ * What is opened once and read often may rot in between. Where the index has no hashes of samples, they
+ * are made while a shard's own hashes are checked, or while it is fetched into the cache, and kept; each
+ * read is checked by them. Shards that nothing vouches for are not read whole for it.
+ *
  * Ownership: shards_new() gives the caller a Shards and borrows all that the source names, which
  *            must outlive it. A SampleRead is the caller's, zero at first; it stays where it is
  *            between shards_begin() and shards_end(), and sample_read_clear() frees its buffer.
@@ -28,6 +32,7 @@ enum {
     SHARDS_FETCHES_MAX = 2,        /* whole ones under way, beside that of the first read */
     SHARDS_MEMORY_MAX = 1 << 30,   /* of unpacked shards, where there is no cache folder */
     SHARDS_TABLES_MAX = 256 << 20, /* of tables of offsets */
+    SHARDS_HASHES_MAX = 256 << 20, /* of hashes of samples that were made here, of all streams */
 };
 
 typedef struct Shards Shards;
@@ -35,6 +40,8 @@ typedef struct Shards Shards;
 /* Bytes of ranges that are under way or have come and are not used yet; shared by streams. */
 typedef struct ReadBudget {
     size_t most, used;
+    size_t hashes;    /* bytes of hashes of samples that are kept */
+    bool hashes_full; /* said */
 } ReadBudget;
 
 typedef struct ShardsOptions {

@@ -274,6 +274,34 @@ static void sample_hashes_find_what_no_shard_hash_would(void **state)
     scratch_remove(&f.scratch);
 }
 
+/* The shard was opened and its hash held; then the disk loses a bit. */
+static void what_rots_after_it_was_verified_is_found(void **state)
+{
+    (void)state;
+    static const struct {
+        int at;
+        const char *word;
+    } places[] = {{-20, "shard.00006.mds"},
+                  {4 + 4 * 3, "shard.00006.mds"},
+                  {-1, "shard.00006.mds"}};
+    Fixture f;
+    char path[PATH_MAX];
+    fixture_make(&f, &plain);
+    (void)scratch_path(&f.scratch, "first/shard.00006.mds", path);
+    Dataset *dataset = open_dataset(&f);
+    Hash digest = dataset_digest(dataset);
+    for (size_t i = 0; i < ELEMENTSOF(places); i++) {
+        check_steps(&f, dataset, 0, 60, 0, 6, 1 << 16);
+        scratch_flip(path, places[i].at);
+        loader_fails(&f, dataset, -EBADMSG, places[i].word, "index.json says");
+        scratch_flip(path, places[i].at); /* and gives it back: read again, believed again */
+    }
+    check_steps(&f, dataset, 0, 60, 0, 6, 1 << 16);
+    assert_true(hash_equal(digest, dataset_digest(dataset)));
+    dataset_free(dataset);
+    scratch_remove(&f.scratch);
+}
+
 static void set_faults(const char *faults)
 {
     Error err = ERROR_INIT;
@@ -449,6 +477,7 @@ int main(void)
         cmocka_unit_test(a_wrong_hash_in_index_json_stops),
         cmocka_unit_test(broken_offsets_stop),
         cmocka_unit_test(sample_hashes_find_what_no_shard_hash_would),
+        cmocka_unit_test(what_rots_after_it_was_verified_is_found),
         cmocka_unit_test(passing_faults_are_retried),
         cmocka_unit_test(the_cache_stays_within_its_bound),
         cmocka_unit_test(not_finite_values_stop),

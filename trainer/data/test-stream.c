@@ -374,6 +374,29 @@ static void damaged_files_of_the_cache_are_fetched_again(void **state)
     }
 }
 
+/* While the process that verified them goes on; where no hash of the dataset vouches for a sample it was
+ * made when the file was. */
+static void files_of_the_cache_that_rot_later_are_fetched_again(void **state)
+{
+    (void)state;
+    const Kind kinds[] = {{NULL, "xxh3_64", false, true},
+                          {"zstd:1", "xxh3_64", false, true},
+                          {NULL, NULL, false, true}};
+    for (size_t i = 0; i < ELEMENTSOF(kinds); i++) {
+        Fixture f;
+        char uri[PATH_MAX + 8];
+        begin(&f, &kinds[i], uri);
+        Dataset *dataset = open_dataset(&f);
+        check_steps(&f, dataset, 0, 60, 0, 6, 1 << 16);
+        for (int again = 0; again < 2; again++) {
+            damage_cache(&f, 0);
+            check_steps(&f, dataset, 0, 60, 0, 6, 1 << 16);
+        }
+        dataset_free(dataset);
+        scratch_remove(&f.scratch);
+    }
+}
+
 /* With hashes of samples shards are kept whole where that pays, and only there. */
 static void whole_shards_are_kept_where_they_pay(void **state)
 {
@@ -659,6 +682,7 @@ int main(void)
         cmocka_unit_test(what_comes_corrupted_is_fetched_again_then_reported),
         cmocka_unit_test(a_corrupt_object_is_named_with_range_and_hashes),
         cmocka_unit_test(damaged_files_of_the_cache_are_fetched_again),
+        cmocka_unit_test(files_of_the_cache_that_rot_later_are_fetched_again),
         cmocka_unit_test(whole_shards_are_kept_where_they_pay),
         cmocka_unit_test(shards_of_the_window_are_fetched_ahead),
         cmocka_unit_test(a_full_disk_is_a_slower_run),
