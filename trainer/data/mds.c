@@ -154,9 +154,10 @@ static int compare_columns(const void *a, const void *b)
 static int check_columns(MdsSchema *schema, const char *source, Error *err)
 {
     for (size_t i = 1; i < schema->n_columns; i++)
-        if (compare_columns(&schema->columns[i - 1], &schema->columns[i]) >= 0)
-            return error_set(err, -EINVAL, "%s: columns %s and %s are not in order", source,
-                             schema->columns[i - 1].name, schema->columns[i].name);
+        for (size_t k = 0; k < i; k++)
+            if (compare_columns(&schema->columns[i], &schema->columns[k]) == 0)
+                return error_set(err, -EINVAL, "%s: column_names: %s is there twice", source,
+                                 schema->columns[i].name);
     count_variable(schema);
     return 0;
 }

@@ -1,7 +1,8 @@
 /* mds.h - MosaicML's shard format: columns, encodings, one sample's bytes.
  *
  * A shard is `u32 n; u32 offset[n + 1]; config JSON; samples`; a sample is a u32 size for each
- * column of variable size, then all payloads, both in column order (names sorted by code point).
+ * column of variable size, then all payloads, both in column order: that of index.json, where
+ * Streaming's writer sorts names by code point, as ours does; its reader takes any order.
  * Little-endian throughout. Encodings: bytes str int uint8..uint64 int8..int64 float16..float64
  * str_int str_float str_decimal ndarray[:type[:d0,d1,..]] json, and pil jpeg png jpeg_array
  * list[pil|jpeg|png] as raw bytes. pkl is refused: reading it would run what the file says.

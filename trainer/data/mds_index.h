@@ -16,7 +16,10 @@
 #include "trainer/data/checksum.h"
 #include "trainer/data/mds.h"
 
-enum { MDS_HASHES_MAX = 16, MDS_BASENAME_MAX = 511 };
+enum {
+    MDS_HASHES_MAX = 17, /* as many as there are: checksum.h */
+    MDS_BASENAME_MAX = 511,
+};
 
 typedef struct MdsFile {
     char basename[MDS_BASENAME_MAX + 1]; /* may hold folders; no "..", not absolute */

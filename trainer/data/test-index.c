@@ -1,8 +1,11 @@
 /* test-index.c - the compact index: lookup against brute force, deterministic bytes, staleness, and
  * every corruption found. */
+#include "base/json.h"
 #include "trainer/data/index.h"
 #include "trainer/data/index_format.h"
+#include "trainer/data/mds_writer.h"
 #include "trainer/data/scratch.h"
+#include "trainer/data/shards.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -272,10 +275,10 @@ static void bad_index_json_is_refused_by_name(void **state)
         {"{\"shards\": [{\"column_names\": [\"a\"], \"column_encodings\": [\"int\"], "
          "\"column_sizes\": [4], " RAW ", " REST "}], \"version\": 2}",
          "has 4, its encoding says 8"},
-        {"{\"shards\": [{\"column_names\": [\"b\", \"a\"], \"column_encodings\": [\"int\", "
+        {"{\"shards\": [{\"column_names\": [\"a\", \"a\"], \"column_encodings\": [\"int\", "
          "\"int\"], "
          "\"column_sizes\": [8, 8], " RAW ", " REST "}], \"version\": 2}",
-         "not in order"},
+         "a is there twice"},
     };
     Scratch scratch = scratch_make();
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
@@ -303,6 +306,68 @@ static void bad_index_json_is_refused_by_name(void **state)
     scratch_remove(&scratch);
 }
 
+/* Streaming's reader takes columns as index.json names them, and any of the hashes that there are. */
+static void what_streaming_reads_is_read(void **state)
+{
+    (void)state;
+    static const char columns[] =
+        "{\"column_names\": [\"text\", \"caption\", \"latents\"],"
+        " \"column_encodings\": [\"ndarray:float16:2\", \"str\", \"bytes\"],"
+        " \"column_sizes\": [4, null, null]}";
+    static const char *const hashes[] = {"blake2b",  "blake2s", "md5",      "sha1",     "sha224",
+                                         "sha256",   "sha384",  "sha3_224", "sha3_256", "sha3_384",
+                                         "sha3_512", "sha512",  "xxh128",   "xxh32",    "xxh3_128",
+                                         "xxh3_64",  "xxh64"};
+    Scratch scratch = scratch_make();
+    Error err = ERROR_INIT;
+    MdsSchema schema;
+    MdsWriter *writer;
+    Store *store;
+    Index *index;
+    Shards *shards;
+    json_t *json = json_loads(columns, 0, NULL);
+    assert_good(mds_schema_parse("test", json, &schema, &err), err);
+    json_decref(json);
+    assert_good(store_open(scratch.path, &store, &err), err);
+    const MdsWriterOptions options = {.hashes = hashes,
+                                      .n_hashes = ELEMENTSOF(hashes),
+                                      .size_limit = 2000};
+    assert_good(mds_writer_new(store, &schema, &options, &writer, &err), err);
+    for (int i = 0; i < 40; i++) {
+        char caption[16], latents[8];
+        memset(latents, i, sizeof(latents));
+        int n = snprintf(caption, sizeof(caption), "number %d", i);
+        const MdsField fields[] = {{latents, 4}, {caption, (size_t)n}, {latents, sizeof(latents)}};
+        assert_good(mds_writer_add(writer, fields, &err), err);
+    }
+    assert_good(mds_writer_finish(writer, &err), err);
+    writer = mds_writer_free(writer);
+
+    assert_good(index_open(store, NULL, &index, &err), err);
+    assert_int_equal(index_n_hashes(index), ELEMENTSOF(hashes));
+    assert_string_equal(index_schema(index)->columns[0].name, "text");
+    assert_good(shards_new(store, index, NULL, &shards, &err), err);
+    for (uint64_t i = 0; i < 40; i++) {
+        IndexPlace place;
+        const void *bytes;
+        size_t n;
+        char caption[16];
+        MdsField fields[MDS_COLUMNS_MAX];
+        assert_good(index_place(index, i, &place, &err), err);
+        assert_good(shards_read(shards, place, &bytes, &n, &err), err);
+        assert_good(mds_sample_split(index_schema(index), bytes, n, fields, &err), err);
+        (void)snprintf(caption, sizeof(caption), "number %d", (int)i);
+        assert_int_equal(fields[1].n_bytes, strlen(caption));
+        assert_memory_equal(fields[1].data, caption, strlen(caption));
+        assert_int_equal(fields[2].n_bytes, 8);
+        assert_int_equal(*(const char *)fields[2].data, (int)i);
+    }
+    shards_free(shards);
+    index_free(index);
+    store_free(store);
+    scratch_remove(&scratch);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +376,7 @@ int main(void)
         cmocka_unit_test(a_stale_index_is_made_anew),
         cmocka_unit_test(every_flipped_byte_is_found),
         cmocka_unit_test(a_folder_that_cannot_be_written_uses_the_cache),
+        cmocka_unit_test(what_streaming_reads_is_read),
         cmocka_unit_test(bad_index_json_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
