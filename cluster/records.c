@@ -186,6 +186,7 @@ static const Field spec_fields[] = {
     TEXT(SpecRecord, "resume", resume_uri, MAYBE),
     INT64(SpecRecord, "submitted_usec", submitted_usec, MAYBE),
     TEXT(SpecRecord, "submission", submission, MAYBE),
+    TEXT(SpecRecord, "sources", sources, MAYBE),
 };
 
 static const Field desired_fields[] = {

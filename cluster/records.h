@@ -168,6 +168,8 @@ typedef struct CordonRecord {
 
 /* ---- specs/<job>: the job file, verbatim in "spec"; desired/<job> ---- */
 
+enum { RECORD_SOURCES_MAX = 33 * 65 }; /* dataset_sources_format() */
+
 typedef struct SpecRecord {
     char *spec;                          /* the job file's text */
     char resume_uri[RECORD_URI_MAX + 1]; /* job start --resume: manifest to adopt; empty: none */
@@ -175,6 +177,8 @@ typedef struct SpecRecord {
     char submission
         [SUBMISSION_BYTES]; /* 128 random bits, drawn when the job is submitted: a job that
                                           is born again under its name is another submission */
+    /* Hashes of empty_text and of each stream's index.json, as submitted; empty: not told. */
+    char sources[RECORD_SOURCES_MAX];
 } SpecRecord;
 
 typedef enum DesiredState { DESIRED_RUNNING, DESIRED_STOPPED, DESIRED_DELETED } DesiredState;

@@ -186,7 +186,8 @@ static void every_record_survives_a_round_trip(void **state)
     SpecRecord spec = {.spec = job_text,
                        .resume_uri = "file:///m.json",
                        .submitted_usec = 9,
-                       .submission = "00112233445566778899aabbccddeeff"};
+                       .submission = "00112233445566778899aabbccddeeff",
+                       .sources = "- 00112233445566778899aabbccddeeff"};
     ASSERT_ROUND_TRIP(SpecRecord, spec_record, &spec);
     DesiredRecord desired = {.state = DESIRED_STOPPED, .min = 1, .max = 4, .target = 2};
     ASSERT_ROUND_TRIP(DesiredRecord, desired_record, &desired);

@@ -299,6 +299,8 @@ static int submit(Client *client, const Draft *d, Error *err)
                                    .min = job->world.min,
                                    .max = job->world.max};
     _cleanup_free_ char *spec_text = NULL, *desired_text = NULL;
+    _Static_assert(sizeof(spec.sources) == JOB_SOURCES_MAX, "as long as ranks take it");
+    (void)dataset_sources_format(&d->look.sources, spec.sources);
     int r = draw_submission(spec.submission, err);
     if (r < 0)
         return r;

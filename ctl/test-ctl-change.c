@@ -137,6 +137,7 @@ static void start_writes_spec_and_desired_once(void **state)
     assert_int_equal(spec_record_decode("spec", text, strlen(text), &spec, &err), 0);
     assert_string_equal(spec.spec, file);
     assert_true(spec.submitted_usec > 0);
+    assert_int_equal(strlen(spec.sources), 32 + 1 + 32); /* of empty.npy and one index.json */
     spec_record_clear(&spec);
     DesiredRecord desired = desired_of(lab, "fresh");
     assert_int_equal(desired.state, DESIRED_RUNNING);

@@ -39,7 +39,8 @@ struct Team {
     int world_size;
     ResumePoint resume;
     char submission[SUBMISSION_BYTES];
-    char *spec; /* the job file; NULL until it is read */
+    char *spec;                       /* the job file; NULL until it is read */
+    char sources[RECORD_SOURCES_MAX]; /* as the spec's record has it */
     EtcdCall *spec_call;
     sd_event_source *spec_retry;
     Seat seats[RECORD_SLOTS_MAX];

@@ -282,6 +282,7 @@ static void on_spec(int r, const Error *err, const EtcdRange *range, void *userd
         return;
     }
     team->spec = TAKE_PTR(record.spec);
+    memcpy(team->sources, record.sources, sizeof(team->sources));
     spec_record_clear(&record);
     job_advance(job);
 }
@@ -318,6 +319,7 @@ void team_assign(Team *team)
         (void)snprintf(assign.resume_uri, sizeof(assign.resume_uri), "%s", team->resume.uri);
         (void)snprintf(assign.bind_address, sizeof(assign.bind_address), "%s", m->config.address);
         (void)snprintf(assign.submission, sizeof(assign.submission), "%s", team->submission);
+        (void)snprintf(assign.sources, sizeof(assign.sources), "%s", team->sources);
         rank->was_assigned = true;
         rank_send(rank, &assign);
     }

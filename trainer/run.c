@@ -117,6 +117,7 @@ static int run_under_daemon(int fd)
     log_set_field("RANK", text);
     SessionAssignment a = {.job_source = "the job's spec",
                            .job_text = assign.spec ? assign.spec : "",
+                           .sources = assign.sources,
                            .generation = assign.generation,
                            .rank = assign.rank,
                            .world_size = assign.world_size,
@@ -152,6 +153,7 @@ static int run_standalone(const char *job_path, bool take_over)
     _cleanup_(host_freep) Host *host = NULL;
     char submission[33];
     SessionAssignment a = {.job_source = job_path,
+                           .sources = "",
                            .world_size = 1,
                            .resume_uri = "",
                            .find_resume = true,

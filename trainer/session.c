@@ -348,7 +348,7 @@ int session_open(Host *host, const SessionAssignment *a, Session **ret, ExitCode
     r = open_rendezvous(s, a->bind_address, err);
     if (r < 0)
         return r;
-    r = dataset_open(s->job, &s->dataset, err);
+    r = dataset_open_submitted(s->job, a->sources, &s->dataset, err);
     if (r < 0) {
         *ret_exit = exit_code_of_store(r);
         return r;

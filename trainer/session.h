@@ -24,6 +24,7 @@ typedef struct SessionAssignment {
     const char *job_source; /* names the job's text in errors */
     const char *job_text;
     const char *submission; /* the job's; of a run without a cluster: one of its own */
+    const char *sources;    /* what its data were when it was submitted; "": not told */
     CheckpointClaim claim;
     int64_t generation; /* 0: the next one after those that the folder shows; with find_resume */
     int rank, world_size;

@@ -6,6 +6,7 @@
 #include "base/testing.h"
 #include "trainer/api/channel.h"
 #include "trainer/api/exit_code.h"
+#include "trainer/data/dataset_shape.h"
 #include "trainer/testing-job.h"
 
 #include <fcntl.h>
@@ -125,6 +126,8 @@ static ChannelMessage expect(Rank *rank, ChannelType type)
     return m;
 }
 
+static char sources[JOB_SOURCES_MAX]; /* as job start would have told them */
+
 /* text: the job's; resume: the `saved` of an earlier life, or NULL. */
 static void assign(Rank *rank, const char *text, int64_t generation, int number, int size,
                    const ChannelMessage *resume)
@@ -138,6 +141,7 @@ static void assign(Rank *rank, const char *text, int64_t generation, int number,
                         .job = "testing",
                         .spec = (char *)text,
                         .bind_address = "127.0.0.1"};
+    (void)snprintf(m.sources, sizeof(m.sources), "%s", sources);
     if (resume) {
         (void)snprintf(m.resume_uri, sizeof(m.resume_uri), "%s", resume->uri);
         m.resume_hash = resume->hash;
@@ -185,6 +189,46 @@ static void check_finished(const ChannelMessage *done)
 }
 
 /* ---- cases ---- */
+
+/* As submitted: the ranks of other tests are told so, too. */
+static void look_at_data(void)
+{
+    Error err = ERROR_INIT;
+    DatasetLook look;
+    Job *job = testing_job_parse(files.text);
+    if (dataset_look(job, &look, &err) < 0)
+        fail_msg("%s", err.text);
+    (void)dataset_sources_format(&look.sources, sources);
+    job_free(job);
+}
+
+/* The embedding of the empty caption and index.json: nothing else vouches for their bytes at step 0. */
+static void data_must_be_what_was_submitted(void **unused)
+{
+    (void)unused;
+    static const char *const names[] = {"empty.npy", "data/index.json"};
+    Rank *rank = &ranks[0];
+    look_at_data();
+    for (size_t i = 0; i < ELEMENTSOF(names); i++) {
+        char path[128], *text;
+        size_t n;
+        Error err = ERROR_INIT;
+        (void)snprintf(path, sizeof(path), "%s/%s", files.folder, names[i]);
+        assert_int_equal(file_read(path, 1 << 20, &text, &n, &err), 0);
+        text[n - 1] ^= 1;
+        assert_int_equal(file_write(path, text, n, 0, &err), 0);
+        start(rank);
+        assign(rank, files.text, 1, 0, 1, NULL);
+        ChannelMessage error = expect(rank, CHANNEL_ERROR);
+        assert_int_equal(error.exit_code, EXIT_DATA_CORRUPT);
+        assert_non_null(strstr(error.text, names[i]));
+        assert_non_null(strstr(error.text, "not what it was when the job was submitted"));
+        assert_int_equal(end(rank), EXIT_DATA_CORRUPT);
+        text[n - 1] ^= 1;
+        assert_int_equal(file_write(path, text, n, 0, &err), 0);
+        free(text);
+    }
+}
 
 static void a_whole_life(void **unused)
 {
@@ -454,6 +498,7 @@ static void a_lost_peer_is_not_ones_own_fault(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(data_must_be_what_was_submitted, end_all),
         cmocka_unit_test_teardown(a_whole_life, end_all), /* makes the reference */
         cmocka_unit_test_teardown(leaves_when_told_and_goes_on, end_all),
         cmocka_unit_test_teardown(saves_when_asked, end_all),

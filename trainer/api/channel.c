@@ -73,6 +73,7 @@ static const Field fields[] = {
     NEWER(find, find, FIELD_INT, T(ASSIGN)),
     FIELD(bind_address, FIELD_TEXT, T(ASSIGN)),
     NEWER(submission, submission, FIELD_TEXT, T(ASSIGN)),
+    NEWER(sources, sources, FIELD_TEXT, T(ASSIGN)),
     FIELD(numerics, FIELD_TEXT, T(ASSIGN)),
     FIELD(alive_usec, FIELD_UINT64, T(ALIVE) | T(ASSIGN)),
     FIELD(address, FIELD_TEXT, T(RENDEZVOUS) | T(GO)),

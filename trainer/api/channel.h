@@ -26,6 +26,7 @@ enum {
     CHANNEL_URI_MAX = 512,
     CHANNEL_ADDRESS_MAX = 128,
     CHANNEL_TEXT_MAX = 512,
+    CHANNEL_SOURCES_MAX = 33 * 65,
     CHANNEL_SAVE_ERROR_MAX = 200,
 };
 
@@ -95,6 +96,8 @@ typedef struct ChannelMessage {
     Hash resume_hash;
     int find; /* 0: no; 1, 2: look into checkpoint.uri first, as ResumeFind of cluster/records.h says */
     bool adopt; /* resume_uri is another job's (job start --resume): take state, not history */
+    char sources
+        [CHANNEL_SOURCES_MAX]; /* what its data were when it was submitted; empty: not told */
     char submission[33]; /* of the job: 32 hex digits, another one whenever it is submitted anew */
     char bind_address[CHANNEL_ADDRESS_MAX]; /* this node's address for collectives */
     char numerics[1024]; /* JSON of the job's numerics; empty before they are chosen */

@@ -21,6 +21,7 @@ enum {
     JOB_READ_AHEAD_MAX = 4096,
     JOB_READ_AHEAD_BYTES = 64 << 20,
     JOB_TEXT_MAX = 1 << 20,
+    JOB_SOURCES_MAX = 33 * (JOB_STREAMS_MAX + 1), /* dataset_sources_format() */
 };
 
 typedef enum Precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 } Precision;

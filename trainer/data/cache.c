@@ -57,7 +57,8 @@ static const char *skip(const char *text, const char *what)
     return text + (strncmp(text, what, strlen(what)) == 0 ? strlen(what) : 0);
 }
 
-/* <hash>-<number>.mds, the same with .zip, <hash>.index; each may be a part. Nothing else is ever removed or counted. */
+/* <hash>-<number>.mds, the same with .zip, <hash>.index; each may be a part. Nothing else is ever
+ * removed or counted. */
 static bool is_own(const char *name, bool *ret_part)
 {
     static const char hex[] = "0123456789abcdef", digits[] = "0123456789";

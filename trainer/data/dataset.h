@@ -30,7 +30,6 @@ struct Dataset {
     Hash digest;
     float latent_scale;
     float *empty_text;
-    Hash empty_text_hash; /* of its file */
     int64_t read_ahead;
     Cache *cache; /* NULL: none */
     Bell *bell;

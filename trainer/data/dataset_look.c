@@ -202,20 +202,21 @@ static int look_at_stream(const Job *job, const char *uri, First *first, Dataset
 
 int dataset_look(const Job *job, DatasetLook *ret, Error *err)
 {
-    DatasetLook look = {.n_streams = job->data.n_streams};
+    DatasetLook look = {.sources.n_streams = job->data.n_streams};
     _cleanup_free_ First *first = malloc(sizeof(*first));
     if (!first)
         return error_set(err, -ENOMEM, "out of memory");
     if (job->data.empty_text_uri) {
         _cleanup_free_ float *values = NULL;
-        int r = dataset_read_empty_text(job->data.empty_text_uri, &look.shape, &values,
-                                        &look.empty_text, err);
+        int r = dataset_read_empty_text(job->data.empty_text_uri, NULL, &look.shape, &values,
+                                        &look.sources.empty_text, err);
         if (r < 0)
             return r;
-        look.has_empty_text = true;
+        look.sources.has_empty_text = true;
     }
     for (size_t i = 0; i < job->data.n_streams; i++) {
-        int r = look_at_stream(job, job->data.streams[i].uri, first, &look, &look.index[i], err);
+        int r = look_at_stream(job, job->data.streams[i].uri, first, &look, &look.sources.index[i],
+                               err);
         if (r < 0)
             return error_prefix(err, r, "data.streams[%zu].uri", i);
     }

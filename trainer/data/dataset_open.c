@@ -93,12 +93,13 @@ int64_t dataset_plan_cache(Dataset *d, const Job *job, int64_t first_step, doubl
     return (int64_t)(horizon * share * (double)job->data.shuffle_window);
 }
 
-static int open_stream(Dataset *d, const Job *job, const JobStream *from, Stream *stream,
-                       Error *err)
+/* submitted: of its index.json; NULL: not told. */
+static int open_stream(Dataset *d, const Job *job, const JobStream *from, const Hash *submitted,
+                       Stream *stream, Error *err)
 {
     int r = store_open(from->uri, &stream->store, err);
     if (r == 0)
-        r = index_open(stream->store, d->cache, &stream->index, err);
+        r = index_open_submitted(stream->store, d->cache, submitted, &stream->index, err);
     if (r == 0)
         r = dataset_find_column(index_schema(stream->index), store_uri(stream->store), "latents",
                                 job->data.latents, &stream->latents, err);
@@ -235,7 +236,7 @@ static int init_order(Dataset *d, const Job *job, Error *err)
                  : 0;
 }
 
-int dataset_open(const Job *job, Dataset **ret, Error *err)
+static int open_as(const Job *job, const DatasetSources *submitted, Dataset **ret, Error *err)
 {
     assert(job->data.n_streams <= JOB_STREAMS_MAX);
     _cleanup_(dataset_freep) Dataset *d = calloc(1, sizeof(*d));
@@ -256,14 +257,16 @@ int dataset_open(const Job *job, Dataset **ret, Error *err)
     if (job->data.cache_dir)
         r = cache_new(job->data.cache_dir, (uint64_t)MAX(job->data.cache_bytes, 0), &d->cache, err);
     if (r == 0 && job->data.empty_text_uri)
-        r = dataset_read_empty_text(job->data.empty_text_uri, &d->shape, &d->empty_text,
-                                    &d->empty_text_hash, err);
+        r = dataset_read_empty_text(job->data.empty_text_uri,
+                                    submitted ? &submitted->empty_text : NULL, &d->shape,
+                                    &d->empty_text, NULL, err);
     else if (r == 0 && job->train.caption_drop > 0)
         r = error_set(err, -EINVAL, "data.empty_text: missing, train.caption_drop is %g",
                       job->train.caption_drop);
     for (size_t i = 0; r == 0 && i < job->data.n_streams; i++) {
         d->n_streams++;
-        r = open_stream(d, job, &job->data.streams[i], &d->streams[i], err);
+        r = open_stream(d, job, &job->data.streams[i], submitted ? &submitted->index[i] : NULL,
+                        &d->streams[i], err);
         if (r < 0)
             r = error_prefix(err, r, "data.streams[%zu]", i);
     }
@@ -277,4 +280,20 @@ int dataset_open(const Job *job, Dataset **ret, Error *err)
         return r;
     *ret = TAKE_PTR(d);
     return 0;
+}
+
+int dataset_open(const Job *job, Dataset **ret, Error *err) { return open_as(job, NULL, ret, err); }
+
+int dataset_open_submitted(const Job *job, const char *text, Dataset **ret, Error *err)
+{
+    DatasetSources sources;
+    if (*text == '\0')
+        return open_as(job, NULL, ret, err);
+    int r = dataset_sources_parse(text, &sources, err);
+    if (r < 0)
+        return r;
+    if (sources.n_streams != job->data.n_streams ||
+        sources.has_empty_text != (job->data.empty_text_uri != NULL))
+        return error_set(err, -EINVAL, "the job's record: sources: they are not those of its spec");
+    return open_as(job, &sources, ret, err);
 }

@@ -176,8 +176,8 @@ static int parse_empty_text(const char *uri, const char *file, size_t n_bytes, D
     return 0;
 }
 
-int dataset_read_empty_text(const char *uri, DatasetShape *shape, float **ret, Hash *ret_hash,
-                            Error *err)
+int dataset_read_empty_text(const char *uri, const Hash *submitted, DatasetShape *shape,
+                            float **ret, Hash *ret_hash, Error *err)
 {
     const char *slash = strrchr(uri, '/');
     _cleanup_free_ char *folder =
@@ -192,6 +192,54 @@ int dataset_read_empty_text(const char *uri, DatasetShape *shape, float **ret, H
         r = store_get(store, slash ? slash + 1 : uri, EMPTY_TEXT_BYTES_MAX, &file, &n_bytes, err);
     if (r < 0)
         return error_prefix(err, exit_errno_of_named(r), "data.empty_text");
-    *ret_hash = hash_bytes(file, n_bytes);
+    const Hash hash = hash_bytes(file, n_bytes);
+    r = submitted ? index_check_source(uri, hash, *submitted, err) : 0;
+    if (r < 0)
+        return error_prefix(err, r, "data.empty_text");
+    if (ret_hash)
+        *ret_hash = hash;
     return parse_empty_text(uri, file, n_bytes, shape, ret, err);
+}
+
+/* ---- what was submitted ---- */
+
+const char *dataset_sources_format(const DatasetSources *sources, char text[JOB_SOURCES_MAX])
+{
+    char hash[HASH_TEXT_BYTES];
+    int n = snprintf(text, JOB_SOURCES_MAX, "%s",
+                     sources->has_empty_text ? hash_format(sources->empty_text, hash) : "-");
+    for (size_t i = 0; i < sources->n_streams; i++)
+        n += snprintf(text + n, (size_t)(JOB_SOURCES_MAX - n), " %s",
+                      hash_format(sources->index[i], hash));
+    assert(n < JOB_SOURCES_MAX);
+    return text;
+}
+
+int dataset_sources_parse(const char *text, DatasetSources *ret, Error *err)
+{
+    DatasetSources sources = {0};
+    for (const char *p = text;; p++) {
+        char word[HASH_TEXT_BYTES];
+        const size_t n = strcspn(p, " ");
+        Hash hash = {0};
+        bool first = p == text, none = first && n == 1 && *p == '-';
+        if (n < sizeof(word)) {
+            memcpy(word, p, n);
+            word[n] = '\0';
+        }
+        if ((!none && (n >= sizeof(word) || hash_parse(word, &hash) < 0)) ||
+            (!first && sources.n_streams == JOB_STREAMS_MAX))
+            return error_set(err, -EINVAL, "the job's record: sources: \"%.40s\" is no hash", p);
+        if (!first) {
+            sources.index[sources.n_streams++] = hash;
+        } else {
+            sources.has_empty_text = !none;
+            sources.empty_text = hash;
+        }
+        p += n;
+        if (*p == '\0')
+            break;
+    }
+    *ret = sources;
+    return 0;
 }

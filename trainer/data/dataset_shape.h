@@ -24,18 +24,27 @@ int dataset_learn_latents(const MdsColumn *column, const MdsField *sample, Datas
 int dataset_learn_text(const MdsColumn *column, const MdsField *sample, DatasetShape *shape,
                        Error *err);
 
-/* data.empty_text's values, its shape, and the hash of its file. */
-int dataset_read_empty_text(const char *uri, DatasetShape *shape, float **ret, Hash *ret_hash,
-                            Error *err);
+/* data.empty_text's values, its shape, and the hash of its file. submitted: what that must be, or
+ * -EBADMSG; NULL: anything. ret_hash may be NULL. */
+int dataset_read_empty_text(const char *uri, const Hash *submitted, DatasetShape *shape,
+                            float **ret, Hash *ret_hash, Error *err);
+
+/* What a job names beside its shards, each by XXH3-128: what is not hashed by anything else. */
+typedef struct DatasetSources {
+    bool has_empty_text;
+    Hash empty_text; /* of its file */
+    size_t n_streams;
+    Hash index[JOB_STREAMS_MAX]; /* of each stream's index.json, which has the shards' hashes */
+} DatasetSources;
+/* "<empty text or -> <index.json> ..."; as it stands in the job's record. */
+const char *dataset_sources_format(const DatasetSources *sources, char text[JOB_SOURCES_MAX]);
+int dataset_sources_parse(const char *text, DatasetSources *ret, Error *err);
 
 /* What a job's data are, without an index: each stream's index.json, of one sample what no encoding
  * tells, and the empty text. */
 typedef struct DatasetLook {
     DatasetShape shape;
     bool sides_known; /* false: only a sample that costs a large shard would tell */
-    size_t n_streams;
-    Hash index[JOB_STREAMS_MAX]; /* XXH3-128 of each stream's index.json */
-    bool has_empty_text;
-    Hash empty_text; /* of its file */
+    DatasetSources sources;
 } DatasetLook;
 int dataset_look(const Job *job, DatasetLook *ret, Error *err);

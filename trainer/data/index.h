@@ -65,6 +65,11 @@ int index_make(Store *store, bool sample_hashes, IndexProgress progress, void *c
  * or stale. cache may be NULL; then the dataset's own folder must be writable, or have one, or be on
  * S3: the copy then has no name and goes with the Index. */
 int index_open(Store *store, Cache *cache, Index **ret, Error *err);
+/* The same; submitted: the hash that index.json had when the job was submitted, or NULL. -EBADMSG: it
+ * is another one. */
+int index_open_submitted(Store *store, Cache *cache, const Hash *submitted, Index **ret,
+                         Error *err);
+int index_check_source(const char *name, Hash found, Hash submitted, Error *err);
 /* For who looks at a dataset without an index: how long its index.json is, and its hash, which a large
  * one's INDEX_ORIGIN tells where it is there. -EINVAL: there is none. */
 int index_head(Store *store, uint64_t *ret_bytes, Error *err);

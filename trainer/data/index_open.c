@@ -142,6 +142,16 @@ static void end_copy(Copy *copy, int r)
                                     : fd_close(copy->fd);
 }
 
+int index_check_source(const char *name, Hash found, Hash submitted, Error *err)
+{
+    if (hash_equal(found, submitted))
+        return 0;
+    char is[HASH_TEXT_BYTES], was[HASH_TEXT_BYTES];
+    return error_set(err, -EBADMSG,
+                     "%s is not what it was when the job was submitted: its xxh3_128 is %s, was %s",
+                     name, hash_format(found, is), hash_format(submitted, was));
+}
+
 /* ---- a dataset elsewhere ---- */
 
 static int hash_file(int fd, uint64_t n_bytes, Hash *ret)
@@ -315,7 +325,15 @@ static int build_and_keep(Copy *copy, const char *path, const Hash *source, Inde
     return r;
 }
 
-static int open_local(Store *store, const char *path, Cache *cache, Index **ret, Error *err)
+static int check_json(Store *store, Hash found, const Hash *submitted, Error *err)
+{
+    char name[512];
+    (void)snprintf(name, sizeof(name), "%.480s/index.json", store_uri(store));
+    return submitted ? index_check_source(name, found, *submitted, err) : 0;
+}
+
+static int open_local(Store *store, const char *path, Cache *cache, const Hash *submitted,
+                      Index **ret, Error *err)
 {
     char json[PATH_MAX], hash[HASH_TEXT_BYTES];
     _cleanup_free_ char *text = NULL;
@@ -326,6 +344,9 @@ static int open_local(Store *store, const char *path, Cache *cache, Index **ret,
     if (r < 0)
         return r;
     const Hash source = hash_bytes(text, n_bytes);
+    r = check_json(store, source, submitted, err); /* before it is indexed */
+    if (r < 0)
+        return r;
     Error why = ERROR_INIT;
     r = index_map(path, &source, ret, &why);
     if (r == 0)
@@ -340,12 +361,23 @@ static int open_local(Store *store, const char *path, Cache *cache, Index **ret,
     return build_and_keep(&copy, path, &source, ret, err);
 }
 
-int index_open(Store *store, Cache *cache, Index **ret, Error *err)
+int index_open_submitted(Store *store, Cache *cache, const Hash *submitted, Index **ret, Error *err)
 {
     char path[PATH_MAX];
-    return store_local_path(store, INDEX_NAME, path, sizeof(path), NULL) == 0
-               ? open_local(store, path, cache, ret, err)
-               : open_elsewhere(store, cache, ret, err);
+    _cleanup_(index_freep) Index *index = NULL;
+    int r = store_local_path(store, INDEX_NAME, path, sizeof(path), NULL) == 0
+                ? open_local(store, path, cache, submitted, &index, err)
+                : open_elsewhere(store, cache, &index, err);
+    if (r == 0 && submitted)
+        r = check_json(store, index_source(index), submitted, err);
+    if (r == 0)
+        *ret = TAKE_PTR(index);
+    return r;
+}
+
+int index_open(Store *store, Cache *cache, Index **ret, Error *err)
+{
+    return index_open_submitted(store, cache, NULL, ret, err);
 }
 
 /* ---- beside index.json ---- */

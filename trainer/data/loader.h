@@ -31,6 +31,9 @@ typedef struct Dataset Dataset;
  * empty_text. Refuses first samples whose latents' standard deviation is far from 1 with the hint
  * about latent_scale. */
 int dataset_open(const Job *job, Dataset **ret, Error *err);
+/* The same of a job whose data were looked at when it was submitted (dataset_sources_format()):
+ * -EBADMSG when they are others now. sources "": they were not. */
+int dataset_open_submitted(const Job *job, const char *sources, Dataset **ret, Error *err);
 Dataset *dataset_free(Dataset *dataset);
 DEFINE_CLEANUP(Dataset, dataset_free)
 const DatasetShape *dataset_shape(const Dataset *dataset);

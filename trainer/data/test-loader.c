@@ -1,6 +1,7 @@
 /* test-loader.c - dataset and loader: the right samples in the right layout whatever shards, cache
  * and position; and each fault of the data ends in a text that names it. */
 #include "base/fault.h"
+#include "trainer/data/dataset_shape.h"
 #include "trainer/data/index.h"
 #include "trainer/data/testing-loader.h"
 
@@ -302,6 +303,49 @@ static void what_rots_after_it_was_verified_is_found(void **state)
     scratch_remove(&f.scratch);
 }
 
+/* What sdctl sees of a dataset, and what a rank makes of what it was told. */
+static void a_look_sees_what_a_rank_sees(void **state)
+{
+    (void)state;
+    ScratchData raw = plain, zipped = plain, open_shape = plain, bytes = plain;
+    zipped.compression = "zstd:1";
+    zipped.latents = "ndarray:float16";
+    open_shape.latents = "ndarray";
+    bytes.latents = "bytes";
+    bytes.height = bytes.width = 5;
+    bytes.missing = 3;
+    const ScratchData *const all[] = {&raw, &zipped, &open_shape, &bytes};
+    for (size_t i = 0; i < ELEMENTSOF(all); i++) {
+        Fixture f;
+        Error err = ERROR_INIT;
+        DatasetLook look;
+        Dataset *dataset;
+        char text[JOB_SOURCES_MAX], path[PATH_MAX];
+        fixture_make(&f, all[i]);
+        assert_good(dataset_look(&f.job, &look, &err), err);
+        assert_int_equal(access(scratch_path(&f.scratch, "first/" INDEX_NAME, path), F_OK), -1);
+        assert_true(look.sides_known);
+        (void)dataset_sources_format(&look.sources, text);
+        assert_good(dataset_open_submitted(&f.job, text, &dataset, &err), err);
+        assert_memory_equal(dataset_shape(dataset), &look.shape, sizeof(look.shape));
+        dataset_free(dataset);
+
+        for (size_t at = 0; text[at]; at += 33) { /* each of the two hashes */
+            text[at] = text[at] == 'a' ? 'b' : 'a';
+            assert_int_equal(dataset_open_submitted(&f.job, text, &dataset, &err), -EBADMSG);
+            assert_names(err, at ? "data.streams[0]: " : "data.empty_text: ");
+            assert_names(err, at ? "first/index.json is not what" : "empty.npy is not what");
+            (void)dataset_sources_format(&look.sources, text);
+        }
+        static const char *const bad[] = {"-", " ", "x", "- 12", "- ", "-  -"};
+        for (size_t k = 0; k < ELEMENTSOF(bad); k++) {
+            assert_int_equal(dataset_open_submitted(&f.job, bad[k], &dataset, &err), -EINVAL);
+            assert_names(err, "the job's record: sources: ");
+        }
+        scratch_remove(&f.scratch);
+    }
+}
+
 static void set_faults(const char *faults)
 {
     Error err = ERROR_INIT;
@@ -477,6 +521,7 @@ int main(void)
         cmocka_unit_test(a_wrong_hash_in_index_json_stops),
         cmocka_unit_test(broken_offsets_stop),
         cmocka_unit_test(sample_hashes_find_what_no_shard_hash_would),
+        cmocka_unit_test(a_look_sees_what_a_rank_sees),
         cmocka_unit_test(what_rots_after_it_was_verified_is_found),
         cmocka_unit_test(passing_faults_are_retried),
         cmocka_unit_test(the_cache_stays_within_its_bound),
