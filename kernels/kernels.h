@@ -54,6 +54,8 @@ DEFINE_CLEANUP(Device, device_free)
 DeviceKind device_kind(const Device *device); /* DEVICE_CPU: device memory is host memory */
 DataType device_type(const Device *device);
 int device_threads(const Device *device);
+/* All that it could ever give, in use or not; a CPU's is the machine's memory and swap. */
+uint64_t device_memory_bytes(const Device *device);
 
 /* What bits depend on, as canonical JSON text; the caller frees it. GPU: device model, library
  * versions, plan choices. CPU: the build id of the kernels' sources alone, as neither threads nor
@@ -197,9 +199,10 @@ void concat_forward(Device *device, int64_t rows, int ca, int cb, const void *a,
 void concat_backward(Device *device, int64_t rows, int ca, int cb, const void *dy, void *da,
                      bool accumulate_a, void *db, bool accumulate_b);
 
-/* Nearest neighbour, twice as high and wide. */
-void upsample_forward(Device *device, int n, int h, int w, int c, const void *x, void *y);
-void upsample_backward(Device *device, int n, int h, int w, int c, const void *dy, void *dx,
+/* Nearest neighbour: x[n][(to_h + 1) / 2][(to_w + 1) / 2][c] to y[n][to_h][to_w][c]. A side that is odd
+ * lacks the last copy; PyTorch's interpolation to such a size takes the same neighbours. */
+void upsample_forward(Device *device, int n, int to_h, int to_w, int c, const void *x, void *y);
+void upsample_backward(Device *device, int n, int to_h, int to_w, int c, const void *dy, void *dx,
                        bool accumulate);
 
 /* sum over h and w: dper_image[n][c] (the gradient of conv_forward's per_image); overwritten. */

@@ -9,6 +9,7 @@
 #include "trainer/folder_lock.h"
 #include "trainer/found.h"
 #include "trainer/init.h"
+#include "trainer/memory.h"
 
 #include <string.h>
 
@@ -163,11 +164,18 @@ static int open_network(Session *s, ExitCode *ret_exit, Error *err)
                           .width = data->width,
                           .text_tokens = data->text_tokens,
                           .backward = true};
-    r = network_new(s->device, &s->config, &shape, &s->network, err);
+    r = network_plan(s->device, &s->config, &shape, &s->network, err);
     if (r < 0)
         return r;
+    const MemoryNeed need = memory_need(job, s->network, s->world_size);
+    r = memory_check(&need, device_memory_bytes(s->device), err);
+    if (r < 0)
+        return error_prefix(err, r, "%s", job->model.config_uri);
 
-    *ret_exit = EXIT_RETRY;
+    *ret_exit = EXIT_RETRY; /* another time there may be memory */
+    r = network_allocate(s->network, err);
+    if (r < 0)
+        return r;
     r = grain_work_new(s->device, s->network, job, data, dataset_empty_text(s->dataset), &s->work,
                        err);
     if (r < 0)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 
 enum { MAX_THREADS = 1024 };
 
@@ -55,6 +56,15 @@ Device *device_free(Device *device)
 {
     free(device);
     return NULL;
+}
+
+uint64_t device_memory_bytes(const Device *device)
+{
+    (void)device; /* host memory is what it has */
+    struct sysinfo info;
+    if (sysinfo(&info) < 0)
+        return UINT64_MAX; /* not known: no limit */
+    return ((uint64_t)info.totalram + info.totalswap) * info.mem_unit;
 }
 
 DeviceKind device_kind(const Device *device)

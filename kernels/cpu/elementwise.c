@@ -132,40 +132,51 @@ void concat_backward(Device *device, int64_t rows, int ca, int cb, const void *d
     }
 }
 
-void upsample_forward(Device *device, int n, int h, int w, int c, const void *x, void *y)
+void upsample_forward(Device *device, int n, int to_h, int to_w, int c, const void *x, void *y)
 {
-    const size_t width = (size_t)c, columns = (size_t)w;
+    const size_t width = (size_t)c, columns = (size_t)to_w, from_columns = (columns + 1) / 2;
+    const int h = (to_h + 1) / 2;
     const int64_t rows = (int64_t)n * h;
-    const int team = device_team(device, rows * w * c * 4);
+    const int team = device_team(device, rows * to_w * c * 2);
 
 #pragma omp parallel for num_threads(team) schedule(static)
     for (int64_t row = 0; row < rows; row++) {
-        const float *from = (const float *)x + (size_t)row * columns * width;
-        float *to = (float *)y + (size_t)row * columns * width * 4;
-        for (size_t i = 0; i < 2 * columns; i++)
+        const int64_t image = row / h, line = row % h;
+        const float *from = (const float *)x + (size_t)row * from_columns * width;
+        float *to = (float *)y + (size_t)(image * to_h + 2 * line) * columns * width;
+        for (size_t i = 0; i < columns; i++)
             memcpy(to + i * width, from + i / 2 * width, width * sizeof(float));
-        memcpy(to + 2 * columns * width, to, 2 * columns * width * sizeof(float));
+        if (2 * line + 1 < to_h)
+            memcpy(to + columns * width, to, columns * width * sizeof(float));
     }
 }
 
-void upsample_backward(Device *device, int n, int h, int w, int c, const void *dy, void *dx,
+/* Sums of four, two or one in this order; bits of even sides are golden. */
+void upsample_backward(Device *device, int n, int to_h, int to_w, int c, const void *dy, void *dx,
                        bool accumulate_dx)
 {
-    const size_t width = (size_t)c, columns = (size_t)w;
+    const size_t width = (size_t)c, columns = (size_t)to_w, to_columns = (columns + 1) / 2;
+    const int h = (to_h + 1) / 2;
     const int64_t rows = (int64_t)n * h;
-    const int team = device_team(device, rows * w * c * 4);
+    const int team = device_team(device, rows * to_w * c * 2);
 
 #pragma omp parallel for num_threads(team) schedule(static)
     for (int64_t row = 0; row < rows; row++) {
-        const float *upper = (const float *)dy + (size_t)row * columns * width * 4;
-        const float *lower = upper + 2 * columns * width;
-        float *to = (float *)dx + (size_t)row * columns * width;
-        for (size_t x = 0; x < columns; x++)
+        const int64_t image = row / h, line = row % h;
+        const float *upper =
+            (const float *)dy + (size_t)(image * to_h + 2 * line) * columns * width;
+        const float *lower = 2 * line + 1 < to_h ? upper + columns * width : NULL;
+        float *to = (float *)dx + (size_t)row * to_columns * width;
+        for (size_t x = 0; x < to_columns; x++) {
+            const bool pair = 2 * x + 1 < columns;
             for (size_t i = 0; i < width; i++) {
                 const size_t left = 2 * x * width + i, right = left + width;
-                float sum = (upper[left] + upper[right]) + (lower[left] + lower[right]);
+                float sum = pair ? upper[left] + upper[right] : upper[left];
+                if (lower)
+                    sum += pair ? lower[left] + lower[right] : lower[left];
                 to[x * width + i] = accumulate_dx ? to[x * width + i] + sum : sum;
             }
+        }
     }
 }
 

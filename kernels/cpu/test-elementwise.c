@@ -185,14 +185,15 @@ static void test_concat(void **state)
 
 static void check_upsample(Device *device, size_t n, size_t h, size_t w, size_t c)
 {
-    const size_t n_x = n * h * w * c, n_y = 4 * n_x;
+    const size_t from_h = (h + 1) / 2, from_w = (w + 1) / 2;
+    const size_t n_x = n * from_h * from_w * c, n_y = n * h * w * c;
     float *x = random_new(n_x, 1), *y = floats_new(n_y), *dy = random_new(n_y, 2);
     float *dx = floats_new(n_x);
     double *expected = doubles_new(n_x);
     upsample_forward(device, (int)n, (int)h, (int)w, (int)c, x, y);
     for (size_t i = 0; i < n_y; i++) {
-        const size_t column = i / c % (2 * w), row = i / c / (2 * w) % (2 * h);
-        const size_t at = ((i / (4 * h * w * c) * h + row / 2) * w + column / 2) * c + i % c;
+        const size_t column = i / c % w, row = i / c / w % h;
+        const size_t at = ((i / (h * w * c) * from_h + row / 2) * from_w + column / 2) * c + i % c;
         assert_true(y[i] == x[at]);
         expected[at] += (double)dy[i];
     }
@@ -215,8 +216,12 @@ static void test_upsample(void **state)
     (void)state;
     Device *device = cpu_open(2);
     check_upsample(device, 1, 1, 1, 1);
-    check_upsample(device, 2, 3, 5, 7);
-    check_upsample(device, 3, 8, 4, 64);
+    check_upsample(device, 1, 2, 2, 1);
+    check_upsample(device, 2, 6, 10, 7);
+    check_upsample(device, 3, 16, 8, 64);
+    check_upsample(device, 2, 5, 10, 7); /* odd sides lack the last copy */
+    check_upsample(device, 2, 6, 9, 3);
+    check_upsample(device, 3, 7, 1, 64);
     device = device_free(device);
 }
 

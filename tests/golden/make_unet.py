@@ -56,6 +56,13 @@ CASES = {
                     down_block_types=["CrossAttnDownBlock2D"], up_block_types=["CrossAttnUpBlock2D"],
                     attention_head_dim=[1], use_linear_projection=True,
                     flip_sin_to_cos=False, freq_shift=1, norm_eps=1e-4)),
+    # 5 -> 3 -> 2 and 7 -> 4 -> 2: what is upsampled takes its skip's size
+    "odd-sides": dict(
+        n=2, h=5, w=7, tokens=4, prediction="epsilon", clip=1.0,
+        config=dict(COMMON, in_channels=4, out_channels=4, block_out_channels=[8, 8, 16], layers_per_block=1,
+                    down_block_types=["CrossAttnDownBlock2D", "DownBlock2D", "DownBlock2D"],
+                    up_block_types=["UpBlock2D", "UpBlock2D", "CrossAttnUpBlock2D"],
+                    attention_head_dim=[2, 2, 4], use_linear_projection=True)),
 }
 
 SD2_BASE = dict(

@@ -42,18 +42,6 @@ static int check_sizes(const Job *job, const UnetConfig *config, const DatasetSh
     return 0;
 }
 
-static int check_sides(const char *file, const UnetConfig *config, const DatasetShape *data,
-                       Error *err)
-{
-    const int factor = 1 << (config->n_levels - 1);
-    if (data->height % factor == 0 && data->width % factor == 0)
-        return 0;
-    return error_set(err, -EINVAL,
-                     "%s: block_out_channels: latents of %dx%d: with %d levels both sides must be "
-                     "multiples of %d",
-                     file, data->height, data->width, config->n_levels, factor);
-}
-
 int shapes_check(const Job *job, const UnetConfig *config, const DatasetShape *data, int64_t grain,
                  Error *err)
 {
@@ -65,7 +53,5 @@ int shapes_check(const Job *job, const UnetConfig *config, const DatasetShape *d
                          data->channels, data->height, data->width, data->text_tokens,
                          data->text_dim);
     int r = check_channels(file, config, data, err);
-    if (r == 0)
-        r = check_sides(file, config, data, err);
     return r < 0 ? r : check_sizes(job, config, data, grain, err);
 }

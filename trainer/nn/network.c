@@ -20,8 +20,8 @@ Network *network_free(Network *network)
     return NULL;
 }
 
-int network_new(Device *device, const UnetConfig *config, const NetworkShape *shape, Network **ret,
-                Error *err)
+int network_plan(Device *device, const UnetConfig *config, const NetworkShape *shape, Network **ret,
+                 Error *err)
 {
     _cleanup_(network_freep) Network *network = calloc(1, sizeof(*network));
     if (!network)
@@ -40,11 +40,25 @@ int network_new(Device *device, const UnetConfig *config, const NetworkShape *sh
     r = unet_emit(network->tape, config, &unet_shape, &network->values, err);
     if (r < 0)
         return r;
-    r = tape_plan(network->tape, device, shape->backward, err);
+    r = tape_measure(network->tape, device, shape->backward, err);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(network);
     return 0;
+}
+
+int network_allocate(Network *network, Error *err) { return tape_allocate(network->tape, err); }
+
+int network_new(Device *device, const UnetConfig *config, const NetworkShape *shape, Network **ret,
+                Error *err)
+{
+    _cleanup_(network_freep) Network *network = NULL;
+    int r = network_plan(device, config, shape, &network, err);
+    if (r == 0)
+        r = network_allocate(network, err);
+    if (r == 0)
+        *ret = TAKE_PTR(network);
+    return r;
 }
 
 Device *network_device(const Network *network) { return network->device; }

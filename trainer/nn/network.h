@@ -27,6 +27,10 @@ typedef struct NetworkShape {
 
 int network_new(Device *device, const UnetConfig *config, const NetworkShape *shape, Network **ret,
                 Error *err);
+/* Its two halves: what it is, with all sizes; then its memory, without which nothing below works. */
+int network_plan(Device *device, const UnetConfig *config, const NetworkShape *shape, Network **ret,
+                 Error *err);
+int network_allocate(Network *network, Error *err);
 Network *network_free(Network *network);
 DEFINE_CLEANUP(Network, network_free)
 

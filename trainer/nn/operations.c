@@ -495,15 +495,15 @@ ValueId tape_concat(Tape *tape, ValueId a, ValueId b)
 
 static void upsample_run_forward(const Tape *tape, const Operation *op)
 {
-    const Value *x = in_value(tape, op, IN_X);
-    upsample_forward(tape->device, x->n, x->h, x->w, x->c, in_data(tape, op, IN_X),
+    const Value *y = &tape->values[op->out];
+    upsample_forward(tape->device, y->n, y->h, y->w, y->c, in_data(tape, op, IN_X),
                      out_data(tape, op));
 }
 
 static void upsample_run_backward(const Tape *tape, const Operation *op)
 {
-    const Value *x = in_value(tape, op, IN_X);
-    upsample_backward(tape->device, x->n, x->h, x->w, x->c, out_gradient(tape, op),
+    const Value *y = &tape->values[op->out];
+    upsample_backward(tape->device, y->n, y->h, y->w, y->c, out_gradient(tape, op),
                       in_gradient(tape, op, IN_X), op->accumulate[IN_X]);
 }
 
@@ -514,13 +514,14 @@ static const OperationKind upsample_kind = {
     .describe = describe_values,
 };
 
-ValueId tape_upsample(Tape *tape, ValueId x)
+ValueId tape_upsample(Tape *tape, ValueId x, int h, int w)
 {
     const Value v = *tape_value(tape, x);
+    assert(tape->r < 0 || (v.h == (h + 1) / 2 && v.w == (w + 1) / 2));
     Operation op = blank;
     op.kind = &upsample_kind;
     op.in[IN_X] = x;
-    return tape_emit(tape, op, v.n, v.h * 2, v.w * 2, v.c);
+    return tape_emit(tape, op, v.n, h, w, v.c);
 }
 
 static void time_run_forward(const Tape *tape, const Operation *op)

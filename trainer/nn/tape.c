@@ -278,6 +278,12 @@ static int allocate(Tape *tape, size_t n_bytes, char **ret, Error *err)
 
 int tape_plan(Tape *tape, Device *device, bool backward, Error *err)
 {
+    int r = tape_measure(tape, device, backward, err);
+    return r < 0 ? r : tape_allocate(tape, err);
+}
+
+int tape_measure(Tape *tape, Device *device, bool backward, Error *err)
+{
     assert(!tape->device);
     if (tape->r < 0)
         return error_errno(err, tape->r, "emitting the network");
@@ -295,8 +301,12 @@ int tape_plan(Tape *tape, Device *device, bool backward, Error *err)
     r = tape->r < 0 ? tape->r : planner_place(tape->buffers, tape->n_buffers, &tape->arena_bytes);
     if (r < 0)
         return error_errno(err, r, "planning the network's memory");
+    return 0;
+}
 
-    r = allocate(tape, tape->arena_bytes, &tape->arena, err);
+int tape_allocate(Tape *tape, Error *err)
+{
+    int r = allocate(tape, tape->arena_bytes, &tape->arena, err);
     if (r < 0)
         return error_prefix(err, r, "activations");
     r = allocate(tape, tape->workspace_bytes, &tape->workspace, err);

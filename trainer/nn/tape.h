@@ -156,7 +156,8 @@ ValueId tape_layer_norm(Tape *tape, Layer layer, ValueId x, double eps);
 ValueId tape_geglu(Tape *tape, ValueId x);
 ValueId tape_silu(Tape *tape, ValueId x);
 ValueId tape_concat(Tape *tape, ValueId a, ValueId b);
-ValueId tape_upsample(Tape *tape, ValueId x);
+/* To h x w, of which x has half, rounded up. */
+ValueId tape_upsample(Tape *tape, ValueId x, int h, int w);
 ValueId tape_time_embedding(Tape *tape, ValueId timesteps, int c, bool flip_sin_to_cos,
                             double freq_shift);
 
@@ -165,6 +166,9 @@ ValueId tape_time_embedding(Tape *tape, ValueId timesteps, int c, bool flip_sin_
 /* Makes the kernels, plans and allocates the memory. Values that nothing reads keep their place
  * for one step. */
 int tape_plan(Tape *tape, Device *device, bool backward, Error *err);
+/* Its two halves: the schedule with all sizes, then the memory. */
+int tape_measure(Tape *tape, Device *device, bool backward, Error *err);
+int tape_allocate(Tape *tape, Error *err);
 
 /* ---- run ---- */
 

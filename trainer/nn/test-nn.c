@@ -204,17 +204,26 @@ static void the_schedule_is_scaled_linear(void **state)
     assert_null(none);
 }
 
-static void latents_that_the_levels_cannot_halve_are_refused(void **state)
+/* An odd side is halved upwards, and upsampled to what its skip has. */
+static void any_sides_are_taken(void **state)
 {
     (void)state;
+    static const int sides[][2] = {{64, 60}, {1, 1}, {63, 65}, {9, 2}};
+    for (size_t i = 0; i < ELEMENTSOF(sides); i++) {
+        Error err = ERROR_INIT;
+        _cleanup_(tape_freep) Tape *tape = NULL;
+        UnetValues values;
+        assert_int_equal(tape_new(&tape), 0);
+        const UnetShape shape = {1, sides[i][0], sides[i][1], 77};
+        assert_int_equal(unet_emit(tape, &sd2_base, &shape, &values, &err), 0);
+        assert_int_equal(tape->r, 0);
+        assert_int_equal(tape_value(tape, values.prediction)->h, sides[i][0]);
+        assert_int_equal(tape_value(tape, values.prediction)->w, sides[i][1]);
+    }
     Error err = ERROR_INIT;
     _cleanup_(tape_freep) Tape *tape = NULL;
     UnetValues values;
     assert_int_equal(tape_new(&tape), 0);
-    assert_int_equal(unet_emit(tape, &sd2_base, &(UnetShape){1, 64, 60, 77}, &values, &err),
-                     -EINVAL);
-    assert_non_null(strstr(err.text, "64x60"));
-    assert_non_null(strstr(err.text, "multiples of 8"));
     assert_int_equal(unet_emit(tape, &sd2_base, &(UnetShape){0, 64, 64, 77}, &values, &err),
                      -EINVAL);
 }
@@ -227,7 +236,7 @@ int main(void)
         cmocka_unit_test(planned_buffers_never_overlap),
         cmocka_unit_test(the_planner_uses_dead_memory_again),
         cmocka_unit_test(the_schedule_is_scaled_linear),
-        cmocka_unit_test(latents_that_the_levels_cannot_halve_are_refused),
+        cmocka_unit_test(any_sides_are_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -207,7 +207,9 @@ static ValueId up_block(Unet *u, int block, ValueId x)
     }
     if (level > 0) {
         Layer conv = conv_layer(u, module.text, "upsamplers.0.conv", c, c, 3);
-        x = tape_conv(u->tape, conv, tape_upsample(u->tape, x), 1, NO_VALUE, NO_VALUE);
+        const Value to =
+            *tape_value(u->tape, u->skips[u->n_skips - 1]); /* what it is joined with */
+        x = tape_conv(u->tape, conv, tape_upsample(u->tape, x, to.h, to.w), 1, NO_VALUE, NO_VALUE);
     }
     return x;
 }
@@ -228,14 +230,9 @@ static ValueId time_embedding_of(Unet *u, ValueId timesteps)
 
 static int check_shape(const UnetConfig *config, const UnetShape *shape, Error *err)
 {
-    int factor = 1 << (config->n_levels - 1);
     if (shape->n < 1 || shape->height < 1 || shape->width < 1 || shape->text_tokens < 1)
         return error_set(err, -EINVAL, "U-Net of %d latents of %dx%d with %d text tokens: empty",
                          shape->n, shape->height, shape->width, shape->text_tokens);
-    if (shape->height % factor != 0 || shape->width % factor != 0)
-        return error_set(err, -EINVAL,
-                         "latents of %dx%d: with %d levels both sides must be multiples of %d",
-                         shape->height, shape->width, config->n_levels, factor);
     if (config->n_levels * (config->layers_per_block + 1) >= SKIPS_MAX)
         return error_set(err, -EINVAL, "layers_per_block: %d is too many",
                          config->layers_per_block);
