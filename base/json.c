@@ -234,7 +234,7 @@ bool json_get_text(JsonReader *r, const char *key, JsonNeed need, char *ret, siz
     if (!json_get_string(r, key, need, &text))
         return false;
     if (strlen(text) >= size) {
-        json_refuse(r, key, "%.40s... is longer than %zu bytes", text, size - 1);
+        json_refuse(r, key, "a text of %zu bytes is longer than %zu bytes", strlen(text), size - 1);
         return false;
     }
     memcpy(ret, text, strlen(text) + 1);

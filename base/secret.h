@@ -1,4 +1,4 @@
-/* secret.h - memory that held a secret is wiped before it is given back.
+/* secret.h - memory that held a secret is wiped before it is given back; secrets as text.
  *
  * Ownership: secret_free() takes what malloc() gave.
  * Units:     bytes.
@@ -10,15 +10,48 @@
 #include "base/cleanup.h"
 
 #include <malloc.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 static inline void secret_free(void *p)
 {
-    if (p)
-        explicit_bzero(p, malloc_usable_size(p));
+    const size_t n_bytes = p ? malloc_usable_size(p) : 0;
+    void *all = p;
+    /* What malloc() gave beyond what was asked is ours, too, which FORTIFY_SOURCE doubts where it sees the size. */
+    __asm__("" : "+r"(all));
+    if (all)
+        explicit_bzero(all, n_bytes);
     free(p);
 }
 
 static inline void secret_freep(void *p) { secret_free(*(void **)p); }
+
+/* Bytes as lower-case hexadecimal digits, with a NUL: 2 n_bytes + 1. */
+static inline void secret_format(const uint8_t *bytes, size_t n_bytes, char *ret)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < n_bytes; i++) {
+        ret[2 * i] = digits[bytes[i] >> 4];
+        ret[2 * i + 1] = digits[bytes[i] & 15];
+    }
+    ret[2 * n_bytes] = '\0';
+}
+
+/* False unless text is exactly n_bytes as secret_format() writes them; then ret may hold some of them. */
+static inline bool secret_parse(const char *text, uint8_t *ret, size_t n_bytes)
+{
+    for (size_t i = 0; i < n_bytes; i++) {
+        ret[i] = 0;
+        for (size_t k = 0; k < 2; k++) {
+            const char c = text[2 * i + k];
+            const bool digit = c >= '0' && c <= '9';
+            if (!digit && (c < 'a' || c > 'f'))
+                return false;
+            ret[i] = (uint8_t)(ret[i] << 4 | (digit ? c - '0' : c - 'a' + 10));
+        }
+    }
+    return text[2 * n_bytes] == '\0';
+}
 
 #define _cleanup_secret_ _cleanup_(secret_freep)

@@ -14,7 +14,7 @@ static const char *const kind_name[KEY_KINDS] = {
     [KEY_RENDEZVOUS] = "rendezvous", [KEY_CHECKPOINTS] = "checkpoints",
     [KEY_PROGRESS] = "progress",     [KEY_INCIDENTS] = "incidents",
     [KEY_ALERTS] = "alerts",         [KEY_REQUESTS] = "requests",
-    [KEY_HEALTH] = "health",
+    [KEY_HEALTH] = "health",         [KEY_SECRETS] = "secrets",
 };
 
 static const char *format(char ret[KEY_MAX], const char *pattern, ...) _printf_(2, 3);
@@ -33,12 +33,16 @@ const char *key_prefix(const char *cluster, int kind, char ret[KEY_MAX])
     assert(kind < KEY_KINDS);
     if (kind < 0)
         return format(ret, "/sdtrain/%s/", cluster);
+    if (kind == KEY_SECRETS)
+        return format(ret, "/sdtrain-secrets/%s/", cluster);
     return format(ret, "/sdtrain/%s/%s/", cluster, kind_name[kind]);
 }
 
 const char *key_of(const char *cluster, KeyKind kind, const char *name, char ret[KEY_MAX])
 {
     assert(kind < KEY_KINDS);
+    if (kind == KEY_SECRETS)
+        return format(ret, "/sdtrain-secrets/%s/%s", cluster, name);
     return format(ret, "/sdtrain/%s/%s/%s", cluster, kind_name[kind], name);
 }
 

@@ -1,4 +1,5 @@
-/* keys.h - the names of the records: /sdtrain/<cluster>/<kind>/<...>.
+/* keys.h - the names of the records: /sdtrain/<cluster>/<kind>/<...>; secrets lie at
+ * /sdtrain-secrets/<cluster>/<job>.
  *
  * Ownership: callers pass buffers of KEY_MAX bytes; the buffer is returned.
  * Units:     none.
@@ -27,6 +28,7 @@ typedef enum KeyKind {
     KEY_ALERTS,
     KEY_REQUESTS,
     KEY_HEALTH,
+    KEY_SECRETS, /* under a prefix of their own: whoever may read a whole cluster may not read them */
     KEY_KINDS,
 } KeyKind;
 

@@ -1,6 +1,7 @@
 /* records.c - the tables behind the codecs of records.h, and the few questions asked of records. */
 #include "cluster/records.h"
 
+#include "base/secret.h"
 #include "cluster/codec.h"
 #include "cluster/keys.h"
 #include "trainer/api/channel.h"
@@ -134,6 +135,7 @@ static const Field node_fields[] = {
     SLOTS(NodeRecord, "bad_slots", bad_slots, MAYBE),
     TEXT(NodeRecord, "log_dir", log_dir, MAYBE),
     ELEMENTS(NodeRecord, FIELD_ARRAY, "runs", runs, n_runs, MAYBE, JobRun, job_run_fields, RECORD_RUNS_MAX, "job"),
+    TEXT(NodeRecord, "features", features, MAYBE),
 };
 
 static const Field probe_fields[] = {
@@ -227,6 +229,11 @@ static const Field world_fields[] = {
     INT64(WorldRecord, "committed_step", committed.step, MAYBE),
     INT64(WorldRecord, "committed_generation", committed.generation, MAYBE),
     TEXT(WorldRecord, "submission", submission, MAYBE),
+};
+
+static const Field secret_fields[] = {
+    INT64(SecretRecord, "generation", generation, NEEDED),
+    TEXT(SecretRecord, "secret", secret, NEEDED),
 };
 
 static const Field past_world_fields[] = {
@@ -445,6 +452,18 @@ DEFINE_RECORD(CordonRecord, cordon_record, cordon_fields, unchecked)
 DEFINE_RECORD(SpecRecord, spec_record, spec_fields, unchecked)
 DEFINE_RECORD(DesiredRecord, desired_record, desired_fields, unchecked)
 DEFINE_RECORD(WorldRecord, world_record, world_fields, world_check)
+/* Its words say nothing of what is there. */
+static int secret_check(const char *source, SecretRecord *record, Error *err)
+{
+    uint8_t bytes[SECRET_BYTES];
+    bool good = secret_parse(record->secret, bytes, sizeof(bytes));
+    explicit_bzero(bytes, sizeof(bytes));
+    return good ? 0
+                : error_set(err, -EINVAL, "%s: secret: not %d hexadecimal digits", source,
+                            2 * SECRET_BYTES);
+}
+
+DEFINE_RECORD(SecretRecord, secret_record, secret_fields, secret_check)
 DEFINE_RECORD(PhaseRecord, phase_record, phase_fields, unchecked)
 DEFINE_RECORD(RanksRecord, ranks_record, ranks_fields, unchecked)
 DEFINE_RECORD(RendezvousRecord, rendezvous_record, rendezvous_fields, unchecked)
@@ -490,6 +509,18 @@ void checkpoints_append(CheckpointsRecord *record, const CheckpointCommit *commi
         record->n_commits--;
     }
     record->commits[record->n_commits++] = *commit;
+}
+
+bool node_knows(const NodeRecord *node, const char *feature)
+{
+    const size_t n = strlen(feature);
+    for (const char *p = node->features; *p; p += strspn(p, " ")) {
+        const size_t word = strcspn(p, " ");
+        if (word == n && strncmp(p, feature, n) == 0)
+            return true;
+        p += word;
+    }
+    return false;
 }
 
 bool request_verdict(const RequestRecord *request, NodeVerdict *ret)

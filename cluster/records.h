@@ -104,6 +104,7 @@ typedef struct NodeRecord {
     JobRun runs[RECORD_RUNS_MAX]; /* those that are told */
     size_t n_runs;
     char log_dir[512]; /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */
+    char features[64]; /* what it knows beyond its first version: words, " " between */
 } NodeRecord;
 
 /* ---- health/<node>: written by the node when something changes, and now and then for the ages.
@@ -230,6 +231,20 @@ typedef struct WorldRecord {
 
 /* Rank -> node and slot. -ENOENT when out of range. */
 int world_rank_place(const WorldRecord *world, int rank, size_t *ret_run, int *ret_slot);
+
+/* ---- secrets/<job>: written by the leader in the transaction of a world, so that its mod revision is
+ * that world's. Nodes and controllers alone may read it; it goes into no journal, snapshot or log. ---- */
+
+enum { SECRET_BYTES = 32, SECRET_TEXT_BYTES = 2 * SECRET_BYTES + 1 };
+
+typedef struct SecretRecord {
+    int64_t generation;
+    char secret[SECRET_TEXT_BYTES]; /* hexadecimal digits; secret_record_clear() wipes them */
+} SecretRecord;
+
+/* The word in NodeRecord.features of a node that reads secrets. */
+#define FEATURE_SECRETS "secrets"
+bool node_knows(const NodeRecord *node, const char *feature);
 
 /* ---- phases/<job> ----
  *
@@ -478,6 +493,7 @@ DECLARE_RECORD(CordonRecord, cordon_record)
 DECLARE_RECORD(SpecRecord, spec_record)
 DECLARE_RECORD(DesiredRecord, desired_record)
 DECLARE_RECORD(WorldRecord, world_record)
+DECLARE_RECORD(SecretRecord, secret_record)
 DECLARE_RECORD(PhaseRecord, phase_record)
 DECLARE_RECORD(RanksRecord, ranks_record)
 DECLARE_RECORD(RendezvousRecord, rendezvous_record)

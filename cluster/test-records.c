@@ -150,6 +150,33 @@ static void health_survives_a_round_trip(void **state)
     ASSERT_ROUND_TRIP(HealthRecord, health_record, &health);
 }
 
+/* What is wrong with a secret is said without a word of it. */
+static void a_bad_secret_is_not_quoted(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "0123456789abcdef", "00112233445566778899aabbccddeeff00112233445566778899aabbccddeefg",
+        "00112233445566778899AABBCCDDEEFF00112233445566778899aabbccddeeff",
+        "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff00"};
+    for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
+        char text[256];
+        Error err = ERROR_INIT;
+        SecretRecord record;
+        (void)snprintf(text, sizeof(text), "{\"v\":%d,\"generation\":1,\"secret\":\"%s\"}",
+                       RECORD_VERSION, bad[i]);
+        assert_int_equal(secret_record_decode("key", text, strlen(text), &record, &err), -EINVAL);
+        assert_non_null(strstr(err.text, "secret"));
+        assert_null(strstr(err.text, "0123"));
+        assert_null(strstr(err.text, "0011"));
+    }
+    char key[KEY_MAX];
+    assert_string_equal(key_of("lab", KEY_SECRETS, "a", key), "/sdtrain-secrets/lab/a");
+    KeyKind kind;
+    const char *rest;
+    assert_int_equal(key_parse("lab", key, &kind, &rest), 0);
+    assert_true(kind == KEY_SECRETS && strcmp(rest, "a") == 0);
+}
+
 static void every_record_survives_a_round_trip(void **state)
 {
     (void)state;
@@ -168,8 +195,16 @@ static void every_record_survives_a_round_trip(void **state)
                        .generation = 3,
                        .lost_slots = 5,
                        .bad_slots = 2,
-                       .log_dir = "/var/log/sdtrain"};
+                       .log_dir = "/var/log/sdtrain",
+                       .features = "secrets later"};
     ASSERT_ROUND_TRIP(NodeRecord, node_record, &node);
+    assert_true(node_knows(&node, "secrets") && node_knows(&node, "later"));
+    assert_false(node_knows(&node, "secret") || node_knows(&node, "later ") ||
+                 node_knows(&node, ""));
+    SecretRecord secret = {.generation = 3,
+                           .secret =
+                               "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"};
+    ASSERT_ROUND_TRIP(SecretRecord, secret_record, &secret);
     CordonRecord cordon = {.node = "n1",
                            .n_causes = 2,
                            .causes = {{.owner = CORDON_JOB,
@@ -459,6 +494,7 @@ int main(void)
         cmocka_unit_test(keys_of_others_are_refused),
         cmocka_unit_test(names_fit_keys_and_cgroups),
         cmocka_unit_test(slots_have_a_short_text),
+        cmocka_unit_test(a_bad_secret_is_not_quoted),
         cmocka_unit_test(every_record_survives_a_round_trip),
         cmocka_unit_test(health_survives_a_round_trip),
         cmocka_unit_test(records_of_what_went_wrong_survive_a_round_trip),

@@ -2,11 +2,14 @@
  */
 #include "controller/execute.h"
 
+#include "base/fault.h"
+#include "base/secret.h"
 #include "cluster/keys.h"
 
 #include <string.h>
+#include <sys/random.h>
 
-enum { COMPARES_MAX = 9 + DECISION_CORDONS_MAX, OPS_MAX = 16 + DECISION_CORDONS_MAX };
+enum { COMPARES_MAX = 9 + DECISION_CORDONS_MAX, OPS_MAX = 18 + DECISION_CORDONS_MAX };
 
 /* A transaction under construction; owns its keys and values. */
 typedef struct Draft {
@@ -26,7 +29,7 @@ static Draft *draft_free(Draft *draft)
     if (!draft)
         return NULL;
     for (size_t i = 0; i < draft->n_values; i++)
-        free(draft->values[i]);
+        secret_free(draft->values[i]); /* one may be a world's secret */
     free(draft);
     return NULL;
 }
@@ -87,6 +90,35 @@ static void put_cordons(Draft *draft, const Decision *d)
     }
 }
 
+static bool all_know_secrets(const Feed *feed, const WorldRecord *world)
+{
+    for (size_t i = 0; i < world->n_runs; i++)
+        if (!feed_node_knows(feed, world->runs[i].node, FEATURE_SECRETS))
+            return false;
+    return true;
+}
+
+/* Drawn here and not by the core, which is pure, and whose every word is recorded. A world of one rank meets nobody;
+ * and one node that does not know secrets could not join the others. What is left of the world before goes. */
+static void put_secret(Draft *draft, const Decision *d)
+{
+    const char *key = key_for(draft, KEY_SECRETS, d->job);
+    if (d->world.size == 1 || !all_know_secrets(draft->target->feed, &d->world)) {
+        add_op(draft, ETCD_DELETE, key, NULL);
+        return;
+    }
+    SecretRecord record = {.generation = d->world.generation};
+    uint8_t bytes[SECRET_BYTES];
+    char *value = NULL;
+    int r = getrandom(bytes, sizeof(bytes), 0) == sizeof(bytes) ? 0 : -EIO;
+    secret_format(bytes, sizeof(bytes), record.secret);
+    explicit_bzero(bytes, sizeof(bytes));
+    if (r == 0)
+        r = secret_record_encode(&record, NULL, &value);
+    secret_record_clear(&record);
+    put(draft, key, r, value);
+}
+
 static void put_job(Draft *draft, const Decision *d)
 {
     const Feed *feed = draft->target->feed;
@@ -94,6 +126,8 @@ static void put_job(Draft *draft, const Decision *d)
     if (d->put_world) { /* a new one each time: nothing of the old is kept */
         int r = world_record_encode(&d->world, NULL, &value);
         put(draft, key_for(draft, KEY_WORLDS, d->job), r, value);
+        if (draft->target->may_secrets)
+            put_secret(draft, d);
     }
     if (d->put_phase) {
         const char *key = key_for(draft, KEY_PHASES, d->job);
@@ -167,6 +201,8 @@ static void remove_job(Draft *draft, const char *job)
     (void)snprintf(folder, sizeof(folder), "%s/", job);
     for (size_t i = 0; i < ELEMENTSOF(single); i++)
         add_op(draft, ETCD_DELETE, key_for(draft, single[i], job), NULL);
+    if (draft->target->may_secrets)
+        add_op(draft, ETCD_DELETE, key_for(draft, KEY_SECRETS, job), NULL);
     for (size_t i = 0; i < ELEMENTSOF(many); i++)
         add_op(draft, ETCD_DELETE_PREFIX, key_for(draft, many[i], folder), NULL);
 }
@@ -202,4 +238,12 @@ int execute(const Target *target, const Decision *d, EtcdTxnHandler handler, voi
     int r = etcd_txn(target->etcd, draft->compares, draft->n_compares, draft->ops, draft->n_ops,
                      handler, userdata, &call);
     return r < 0 ? error_errno(err, r, "cannot begin a transaction") : 0;
+}
+
+int execute_fault(const Decision *decision, const char *when)
+{
+    char point[64];
+    const char *what = decision->put_world ? "world" : decision->put_phase ? "phase" : "other";
+    (void)snprintf(point, sizeof(point), "decide.%s.%s", what, when);
+    return fault(point);
 }

@@ -16,7 +16,10 @@ typedef struct Target {
     const Feed *feed;       /* old texts, whose unknown fields are kept */
     const char *cluster;    /* its name */
     const char *leader_key; /* the election key; the term is its create revision */
+    bool may_secrets;       /* its user may write secrets: an operation that is denied denies all */
 } Target;
 
 int execute(const Target *target, const Decision *decision, EtcdTxnHandler handler, void *userdata,
             Error *err);
+/* The fault point "decide.world.before" and its like: where a test ends the leader, or takes an answer away. */
+int execute_fault(const Decision *decision, const char *when);

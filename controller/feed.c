@@ -75,6 +75,7 @@ struct Feed {
     char cluster[CLUSTER_NAME_MAX + 1];
     json_t *known;  /* key -> text, or true for kinds that are not rewritten */
     json_t *specs;  /* key -> the last text that could be read, for a leader that puts it back */
+    json_t *nodes;  /* names of nodes -> the features that they know */
     json_t *unseen; /* keys that a re-read has not shown yet; NULL outside of one */
     char unseen_key[KEY_MAX];
     Record record;
@@ -86,7 +87,8 @@ struct Feed {
 int feed_new(const char *cluster, Feed **ret)
 {
     _cleanup_(feed_freep) Feed *feed = calloc(1, sizeof(*feed));
-    if (!feed || !(feed->known = json_object()) || !(feed->specs = json_object()))
+    if (!feed || !(feed->known = json_object()) || !(feed->specs = json_object()) ||
+        !(feed->nodes = json_object()))
         return -ENOMEM;
     assert(name_is_valid(cluster));
     (void)snprintf(feed->cluster, sizeof(feed->cluster), "%s", cluster);
@@ -108,6 +110,7 @@ Feed *feed_free(Feed *feed)
     clear_record(feed);
     json_decref(feed->known);
     json_decref(feed->specs);
+    json_decref(feed->nodes);
     json_decref(feed->unseen);
     free(feed);
     return NULL;
@@ -143,6 +146,14 @@ static int remember(Feed *feed, const char *key, bool rewritten, const char *val
     }
     json_t *text = rewritten ? json_stringn(value, n) : json_true();
     return json_object_set_new(feed->known, key, text ? text : json_true());
+}
+
+bool feed_node_knows(const Feed *feed, const char *node, const char *feature)
+{
+    NodeRecord record = {0};
+    const char *text = json_string_value(json_object_get(feed->nodes, node));
+    (void)snprintf(record.features, sizeof(record.features), "%s", text ? text : "");
+    return node_knows(&record, feature);
 }
 
 /* What follows the kind: a name, or job/generation/node. */
@@ -208,6 +219,8 @@ int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, i
     ret->kind = kinds[kind].kind;
     ret->revision = revision;
     ret->created = feed->created = created;
+    if (kind == KEY_NODES)
+        (void)json_object_del(feed->nodes, ret->name); /* not there: it is new */
     if (!value) {
         if (kind == KEY_SPECS || kind == KEY_DESIRED)
             forget_spec(feed, ret->name);
@@ -223,6 +236,9 @@ int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, i
     }
     feed->clear = kinds[kind].clear;
     ret->record = &feed->record;
+    if (kind == KEY_NODES && /* one that is not remembered has no features */
+        json_object_set_new(feed->nodes, ret->name, json_string(feed->record.node.features)) < 0)
+        return error_set(err, -ENOMEM, "%s: out of memory", key);
     if (kind == KEY_SPECS) {
         if (read_job_file(feed, key, ret->name) < 0 ||
             json_object_set_new(feed->specs, key, json_stringn(value, n_value)) < 0)

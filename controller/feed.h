@@ -34,6 +34,9 @@ const char *feed_spec(const Feed *feed, const char *key);
 /* The last value of a key, NULL when it does not exist or is of a kind that is not rewritten. */
 const char *feed_text(const Feed *feed, const char *key);
 
+/* Whether a node that is there says that it knows a feature. */
+bool feed_node_knows(const Feed *feed, const char *node, const char *feature);
+
 /* Between feed_mark() and feed_next_unseen(), feed every key that exists; then the latter names,
  * one a call, the keys that were known and are not there any more. NULL: no more. */
 void feed_mark(Feed *feed);

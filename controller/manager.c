@@ -16,6 +16,7 @@
 #include "controller/journal.h"
 #include "controller/metrics.h"
 #include "controller/pages/outbox.h"
+#include "controller/rights.h"
 #include "controller/status.h"
 #include "controller/words.h"
 
@@ -67,6 +68,7 @@ struct Manager {
     int64_t term; /* as the election says; 0: following */
     bool has_lease;
     bool loaded; /* the whole state has been seen once */
+    Rights rights;
     unsigned refusals;
     int64_t dropped;
     Pending *pending;
@@ -214,7 +216,9 @@ static void say_status(Manager *m)
 
 static int on_status_timer(sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
-    say_status(userdata);
+    Manager *m = userdata;
+    say_status(m);
+    rights_tick(&m->rights);
     int r = sd_event_source_set_time_relative(source, STATUS_SEC * USEC_PER_SEC);
     return r < 0 ? r : sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
@@ -444,20 +448,11 @@ static void read_again(Pending *p)
         read_again_later(p);
 }
 
-/* "decide.world.before": where a test ends the leader, or takes an answer away. */
-static int fault_in(const Decision *decision, const char *when)
-{
-    char point[64];
-    const char *what = decision->put_world ? "world" : decision->put_phase ? "phase" : "other";
-    (void)snprintf(point, sizeof(point), "decide.%s.%s", what, when);
-    return fault(point);
-}
-
 static void on_transaction(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     Pending *p = userdata;
     Error lost = ERROR_INIT;
-    int struck = r == 0 && result->succeeded ? fault_in(&p->decision, "after") : 0;
+    int struck = r == 0 && result->succeeded ? execute_fault(&p->decision, "after") : 0;
     if (struck < 0) {
         r = error_errno(&lost, struck, "the answer was lost");
         err = &lost;
@@ -469,6 +464,8 @@ static void on_transaction(int r, const Error *err, const EtcdTxnResult *result,
         finish(p, OUTCOME_DONE, result->revision);
         return;
     }
+    if (r == -EACCES)
+        rights_denied(&p->manager->rights);
     if (r < 0)
         log_warning("outcome unknown, reading again: %s JOB=%s", err->text, p->decision.job);
     else
@@ -493,8 +490,9 @@ static void begin_decision(Manager *m, const Decision *decision)
     Target target = {.etcd = m->etcd,
                      .feed = m->feed,
                      .cluster = m->config->cluster,
-                     .leader_key = m->leader_key};
-    int r = fault_in(decision, "before");
+                     .leader_key = m->leader_key,
+                     .may_secrets = m->rights.may_secrets};
+    int r = execute_fault(decision, "before");
     if (r < 0)
         r = error_errno(&err, r, "cannot begin a transaction");
     else
@@ -528,6 +526,7 @@ static int connect_etcd(Manager *m, Error *err)
         return r;
     controller_metrics_observe(m->metrics, m->etcd);
     begin_anew_with_another_history(m->etcd, m->event);
+    rights_open(&m->rights, m->etcd, m->config->cluster);
     r = etcd_watch_prefix(m->etcd, key_prefix(m->config->cluster, -1, prefix), on_watch, m,
                           &m->watch);
     if (r >= 0)
@@ -653,6 +652,7 @@ Manager *manager_free(Manager *m)
     if (!m)
         return NULL;
     m->outbox = outbox_free(m->outbox);
+    rights_clear(&m->rights);
     m->election = etcd_election_free(m->election);
     m->lease = etcd_lease_free(m->lease);
     m->watch = etcd_watch_free(m->watch);

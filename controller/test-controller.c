@@ -441,7 +441,7 @@ static void every_guard_is_compared(void **state)
     TESTING_RUN_UNTIL(lab->event, revision_at(lab, KEY_WORLDS, "a") > 0);
     _cleanup_(feed_freep) Feed *feed = NULL;
     assert_int_equal(feed_new("lab", &feed), 0);
-    Target target = {lab->etcd, feed, "lab", "/sdtrain/lab/leader/1"};
+    Target target = {lab->etcd, feed, "lab", "/sdtrain/lab/leader/1", false};
     Decision good = {.id = 1,
                      .term = revision_at(lab, KEY_LEADER, "1"),
                      .job = "a",

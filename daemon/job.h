@@ -43,6 +43,11 @@ struct Team {
     char sources[RECORD_SOURCES_MAX]; /* as the spec's record has it */
     EtcdCall *spec_call;
     sd_event_source *spec_retry;
+    /* The world's secret: wiped when every rank here has it; empty: there is none, or it is not read. */
+    char secret[SECRET_TEXT_BYTES];
+    bool has_read_secret; /* there is one, or it is known that there is none */
+    EtcdCall *secret_call;
+    sd_event_source *secret_retry;
     Seat seats[RECORD_SLOTS_MAX];
     size_t n_seats;
     bool over;

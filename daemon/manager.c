@@ -278,6 +278,7 @@ static int open_etcd(Manager *m, Error *err)
                        m, &m->lease);
     if (r < 0)
         return error_errno(err, r, "cannot ask for a lease");
+    node_ask_rights(m);
     return watches_open(m, err);
 }
 

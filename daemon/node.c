@@ -14,7 +14,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-enum { RETRY_MSEC = 200, TOGETHER_MAX = RECORD_SLOTS_MAX };
+enum { RETRY_MSEC = 200, RIGHTS_MSEC = 30000, TOGETHER_MAX = RECORD_SLOTS_MAX };
 
 static void node_put(Manager *m);
 static void node_look(Manager *m);
@@ -35,6 +35,8 @@ void node_clear(Node *node)
 {
     node->call = etcd_call_free(node->call);
     node->retry = sd_event_source_disable_unref(node->retry);
+    node->rights_call = etcd_call_free(node->rights_call);
+    node->rights_retry = sd_event_source_disable_unref(node->rights_retry);
     free(node->text);
     node->text = NULL;
 }
@@ -81,6 +83,8 @@ static int node_encode(const Manager *m, char **ret)
     }
     exit_repair_text(record.evidence);
     history_tell(m, &record);
+    if (node->knows_secrets)
+        (void)snprintf(record.features, sizeof(record.features), "%s", FEATURE_SECRETS);
     const Team *team = running_team(m);
     if (team) {
         (void)snprintf(record.job, sizeof(record.job), "%s", team->job->name);
@@ -89,6 +93,40 @@ static int node_encode(const Manager *m, char **ret)
     }
     _cleanup_free_ char *labels = labels_text(m);
     return node_record_encode(&record, labels, ret);
+}
+
+/* ---- what it may read ---- */
+
+static int on_rights_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    Manager *m = userdata;
+    m->node.rights_retry = sd_event_source_disable_unref(m->node.rights_retry);
+    node_ask_rights(m);
+    return 0;
+}
+
+static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange *range,
+                      void *userdata)
+{
+    Manager *m = userdata;
+    Node *node = &m->node;
+    node->rights_call = NULL; /* it frees itself */
+    if (r < 0) {              /* roles may be brought up to date while it runs */
+        manager_add_timer(m, (r == -EACCES ? RIGHTS_MSEC : RETRY_MSEC) * USEC_PER_MSEC,
+                          on_rights_retry, m, &node->rights_retry);
+        return;
+    }
+    node->knows_secrets = true;
+    node_update(m);
+}
+
+void node_ask_rights(Manager *m)
+{
+    char key[KEY_MAX];
+    int r = etcd_get(m->etcd, key_of(m->config.cluster, KEY_SECRETS, ".rights", key), false,
+                     on_rights, m, &m->node.rights_call);
+    if (r < 0)
+        manager_add_timer(m, RETRY_MSEC * USEC_PER_MSEC, on_rights_retry, m, &m->node.rights_retry);
 }
 
 /* ---- putting it ---- */

@@ -34,10 +34,16 @@ typedef struct Node {
     EtcdCall *call;
     sd_event_source *retry;
     bool wanted, with_ranks;
+
+    bool knows_secrets; /* it may read them, and says so */
+    EtcdCall *rights_call;
+    sd_event_source *rights_retry;
 } Node;
 
 int node_open(Node *node, Error *err);
 void node_clear(Node *node);
+/* Finds out what it may read, which the record says. */
+void node_ask_rights(Manager *m);
 /* Puts the record if its content has changed since the last put. */
 void node_update(Manager *m);
 void node_lease_changed(Manager *m, EtcdLeaseState state);

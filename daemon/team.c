@@ -10,9 +10,10 @@
 #include <signal.h>
 #include <string.h>
 
-enum { SPEC_RETRY_MSEC = 500 };
+enum { SPEC_RETRY_MSEC = 500, SECRET_RETRY_MSEC = 100 };
 
 static void read_spec(Team *team);
+static void read_secret(Team *team);
 
 /* ---- the records it writes ---- */
 
@@ -113,6 +114,7 @@ int team_new(Job *job, const WorldRecord *world, int64_t revision, const PlanSea
     team->progress.record.committed = world->committed;
     commit_init(&team->commit, team);
     read_spec(team);
+    read_secret(team);
     rank_log_prune(job->manager->config.log_dir, job->name);
     *ret = team;
     return 0;
@@ -122,6 +124,9 @@ static void cancel_work(Team *team)
 {
     team->spec_call = etcd_call_free(team->spec_call);
     team->spec_retry = sd_event_source_disable_unref(team->spec_retry);
+    team->secret_call = etcd_call_free(team->secret_call);
+    team->secret_retry = sd_event_source_disable_unref(team->secret_retry);
+    explicit_bzero(team->secret, sizeof(team->secret));
     post_clear(&team->rendezvous);
     progress_clear(&team->progress);
     commit_clear(&team->commit);
@@ -298,10 +303,95 @@ static void read_spec(Team *team)
                           &team->spec_retry);
 }
 
+/* ---- the world's secret ---- */
+
+static int on_secret_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    Team *team = userdata;
+    team->secret_retry = sd_event_source_disable_unref(team->secret_retry);
+    read_secret(team);
+    return 0;
+}
+
+static void read_secret_again(Team *team)
+{
+    manager_add_timer(team->job->manager, SECRET_RETRY_MSEC * USEC_PER_MSEC, on_secret_retry, team,
+                      &team->secret_retry);
+}
+
+/* It was written with the world or it is another world's: a later one's when this one is over and we have not heard
+ * yet, and an earlier one's when this one has none. */
+static int take_secret(Team *team, const EtcdRange *range, Error *err)
+{
+    if (range->n_kvs == 0 || range->kvs[0].mod_revision < team->world_revision) {
+        team->has_read_secret = true;
+        return 0;
+    }
+    const EtcdKeyValue *kv = &range->kvs[0];
+    if (kv->mod_revision > team->world_revision)
+        return error_set(err, -EAGAIN, "%s: of a later world", kv->key);
+    SecretRecord record;
+    int r = secret_record_decode(kv->key, kv->value, kv->n_value, &record, err);
+    if (r < 0)
+        return r;
+    memcpy(team->secret, record.secret, sizeof(team->secret));
+    team->has_read_secret = true;
+    secret_record_clear(&record);
+    return 0;
+}
+
+/* A node that may not read secrets has not said that it knows them, and then there is none. */
+static void on_secret(int r, const Error *err, const EtcdRange *range, void *userdata)
+{
+    Team *team = userdata;
+    Error problem = ERROR_INIT;
+    team->secret_call = NULL; /* it frees itself */
+    if (r == -EACCES && !team->job->manager->node.knows_secrets) {
+        team->has_read_secret = true;
+        r = 0;
+    } else if (r < 0) {
+        problem = *err;
+    } else {
+        r = take_secret(team, range, &problem);
+    }
+    if (r < 0) {
+        log_warning("%s; reading again JOB=%s", problem.text, team->job->name);
+        read_secret_again(team);
+        return;
+    }
+    job_advance(team->job);
+}
+
+static void read_secret(Team *team)
+{
+    Manager *m = team->job->manager;
+    char key[KEY_MAX];
+    if (team->world_size == 1) { /* it meets nobody */
+        team->has_read_secret = true;
+        return;
+    }
+    int r = etcd_get(m->etcd, key_of(m->config.cluster, KEY_SECRETS, team->job->name, key), false,
+                     on_secret, team, &team->secret_call);
+    if (r < 0)
+        read_secret_again(team);
+}
+
+static void forget_secret(Team *team)
+{
+    for (size_t i = 0; i < team->n_seats; i++) {
+        const Rank *rank = manager_rank_of(team, &team->seats[i]);
+        if (team->seats[i].pending || (rank && !rank->was_assigned))
+            return;
+    }
+    explicit_bzero(team->secret, sizeof(team->secret));
+}
+
 void team_assign(Team *team)
 {
     const Manager *m = team->job->manager;
-    for (size_t i = 0; team->spec && i < team->n_seats; i++) {
+    if (!team->spec || !team->has_read_secret)
+        return;
+    for (size_t i = 0; i < team->n_seats; i++) {
         Rank *rank = manager_rank_of(team, &team->seats[i]);
         if (!rank || !rank->said_hello || rank->was_assigned)
             continue;
@@ -320,7 +410,10 @@ void team_assign(Team *team)
         (void)snprintf(assign.bind_address, sizeof(assign.bind_address), "%s", m->config.address);
         (void)snprintf(assign.submission, sizeof(assign.submission), "%s", team->submission);
         (void)snprintf(assign.sources, sizeof(assign.sources), "%s", team->sources);
+        memcpy(assign.secret, team->secret, sizeof(assign.secret));
         rank->was_assigned = true;
         rank_send(rank, &assign);
+        explicit_bzero(assign.secret, sizeof(assign.secret));
     }
+    forget_secret(team);
 }

@@ -1,4 +1,4 @@
-/* auth.c - user and password to token.
+/* auth.c - user and password to token; what a user may.
  *
  * etcd's simple tokens run out after five minutes without use and are lost when a member restarts;
  * then a request is refused, the token forgotten and the next attempt comes here again. */
@@ -79,4 +79,13 @@ bool auth_ready(Etcd *etcd)
     etcd->authenticating->repeatable = true;
     call_start(etcd->authenticating);
     return false;
+}
+
+int etcd_ask_rights(Etcd *etcd, const char *key, EtcdTxnHandler handler, void *userdata,
+                    EtcdCall **ret)
+{
+    const EtcdCompare never = {.key = key, .target = ETCD_VERSION, .equals = INT64_MAX};
+    const EtcdOp ops[] = {{.kind = ETCD_GET, .key = key},
+                          {.kind = ETCD_PUT, .key = key, .value = "never written"}};
+    return etcd_txn(etcd, &never, 1, ops, ELEMENTSOF(ops), handler, userdata, ret);
 }

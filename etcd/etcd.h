@@ -134,6 +134,11 @@ typedef void (*EtcdTxnHandler)(int r, const Error *err, const EtcdTxnResult *res
 int etcd_txn(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
              size_t n_ops, EtcdTxnHandler handler, void *userdata, EtcdCall **ret);
 
+/* Whether this user may read and write a key: asks by a transaction that is never done, since its guard
+ * cannot hold; etcd looks at the rights first. r: 0 it may, -EACCES it may not. */
+int etcd_ask_rights(Etcd *etcd, const char *key, EtcdTxnHandler handler, void *userdata,
+                    EtcdCall **ret);
+
 EtcdCall *etcd_call_free(EtcdCall *call); /* cancels; the handler does not run */
 
 /* ---- one member's word about itself ---- */

@@ -344,6 +344,58 @@ static void test_users(void **state _unused_)
     assert_non_null(strstr(err.text, "permission denied"));
 }
 
+static void on_rights(int r, const Error *err, const EtcdTxnResult *result _unused_, void *userdata)
+{
+    if (r == -EACCES && !strstr(err->text, "permission denied"))
+        r = -EIO;
+    *(int *)userdata = r;
+}
+
+static int may_write(Client *client, const char *key)
+{
+    int r = 1;
+    EtcdCall *call;
+    assert_int_equal(etcd_ask_rights(client->etcd, key, on_rights, &r, &call), 0);
+    TESTING_RUN_UNTIL(client->event, r <= 0);
+    return r;
+}
+
+/* Rights are asked for, and nothing is written; they are seen when they come and go. */
+static void test_rights(void **state _unused_)
+{
+    _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, TESTING_ETCD_AUTH);
+    EtcdOptions root = testing_etcd_options(server), some = root;
+    Error err = ERROR_INIT;
+    testing_etcd_ctl(server, "role", "add", "some", NULL);
+    testing_etcd_ctl(server, "role", "grant-permission", "--prefix", "some", "readwrite", "/mine/",
+                     NULL);
+    testing_etcd_ctl(server, "role", "grant-permission", "--prefix", "some", "read", "/read/",
+                     NULL);
+    testing_etcd_ctl(server, "role", "grant-permission", "--prefix", "some", "write", "/write/",
+                     NULL);
+    testing_etcd_ctl(server, "user", "add", "some:word", NULL);
+    testing_etcd_ctl(server, "user", "grant-role", "some", "some", NULL);
+    some.user = "some";
+    some.password = "word";
+    _cleanup_(client_freep) Client *client = client_new(&some);
+    _cleanup_(client_freep) Client *all = client_new(&root);
+    assert_int_equal(may_write(client, "/mine/a"), 0);
+    assert_int_equal(may_write(client, "/read/a"), -EACCES);
+    assert_int_equal(may_write(client, "/write/a"),
+                     -EACCES); /* a guard of it could not be compared */
+    assert_int_equal(may_write(client, "/other/a"), -EACCES);
+    assert_int_equal(may_write(all, "/other/a"), 0);
+    testing_etcd_ctl(server, "role", "grant-permission", "--prefix", "some", "readwrite", "/other/",
+                     NULL);
+    assert_int_equal(may_write(client, "/other/a"), 0);
+    testing_etcd_ctl(server, "role", "revoke-permission", "--prefix", "some", "/mine/", NULL);
+    assert_int_equal(may_write(client, "/mine/a"), -EACCES);
+
+    _cleanup_(etcd_answer_freep) EtcdAnswer *answer = NULL;
+    assert_int_equal(etcd_get_wait(all->etcd, "/", true, &answer, &err), 0);
+    assert_int_equal(answer->n_kvs, 0);
+}
+
 static void on_watch(const EtcdEvent *events _unused_, size_t n_events, int64_t revision _unused_,
                      bool initial _unused_, void *userdata)
 {
@@ -520,6 +572,7 @@ int main(void)
         cmocka_unit_test(test_host_name),
         cmocka_unit_test(test_tls),
         cmocka_unit_test(test_users),
+        cmocka_unit_test(test_rights),
         cmocka_unit_test(test_streams_with_users),
         cmocka_unit_test(test_users_not_enabled),
         cmocka_unit_test(test_free_in_flight),

@@ -282,6 +282,7 @@ int host_wait_assign(Host *host, uint64_t timeout_usec, ChannelMessage *ret, Err
     if (r == 0) {
         *ret = host->assign;
         host->assign.spec = NULL; /* moved */
+        explicit_bzero(host->assign.secret, sizeof(host->assign.secret));
     }
     pthread_mutex_unlock(&host->lock);
     return r;

@@ -3,13 +3,16 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "trainer/loop.h"
 
 #include <getopt.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 enum {
     ASSIGN_SEC = 30,
@@ -96,6 +99,26 @@ static int train_and_report(Host *host, const SessionAssignment *a)
     return EXIT_DONE;
 }
 
+/* The world's secret in memory that no core file shows; NULL: it has none. */
+static int take_secret(ChannelMessage *assign, uint8_t **ret, Error *err)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (!*assign->secret)
+        return 0;
+    uint8_t *bytes = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (bytes == MAP_FAILED)
+        return error_set(err, -ENOMEM, "no memory for the world's secret");
+    (void)madvise(bytes, page, MADV_DONTDUMP); /* it is gone after the start in any case */
+    bool good = secret_parse(assign->secret, bytes, COMM_SECRET_BYTES);
+    explicit_bzero(assign->secret, sizeof(assign->secret));
+    if (!good)
+        return error_set(err, -EBADMSG,
+                         "the daemon says a secret that is not %d hexadecimal digits",
+                         2 * COMM_SECRET_BYTES);
+    *ret = bytes; /* until exit */
+    return 0;
+}
+
 static int run_under_daemon(int fd)
 {
     Error err = ERROR_INIT;
@@ -104,6 +127,9 @@ static int run_under_daemon(int fd)
     int r = host_open(fd, &host, &err);
     if (r == 0)
         r = host_wait_assign(host, ASSIGN_SEC * USEC_PER_SEC, &assign, &err);
+    uint8_t *secret = NULL;
+    if (r == 0)
+        r = take_secret(&assign, &secret, &err);
     if (r < 0) {
         log_error("%s", err.text);
         return EXIT_RETRY;
@@ -127,7 +153,8 @@ static int run_under_daemon(int fd)
                            .find = assign.find,
                            .bind_address = assign.bind_address,
                            .submission = assign.submission,
-                           .claim.takes = assign.adopt ? OWNER_TAKES_ONCE : OWNER_TAKES_NONE};
+                           .claim.takes = assign.adopt ? OWNER_TAKES_ONCE : OWNER_TAKES_NONE,
+                           .secret = secret};
     int code = train_and_report(host, &a);
     channel_message_clear(&assign);
     return code;

@@ -8,8 +8,18 @@
 
 /* ---- places ---- */
 
+/* It becomes part of a host's name, to which requests go that are signed; and a server says it. */
+static bool is_region(const char *region)
+{
+    return *region && strlen(region) < S3_REGION_MAX &&
+           !region[strspn(region,
+                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")];
+}
+
 void s3_places_learn(S3Places *places, const char *bucket, const char *region)
 {
+    if (!is_region(region))
+        return;
     size_t at = 0, known = MIN(places->n, (size_t)S3_PLACES);
     while (at < known && strcmp(places->place[at].bucket, bucket) != 0)
         at++;
@@ -117,6 +127,8 @@ int s3_address_make(const S3Options *options, const char *region, const char *bu
 {
     S3Address address;
     const char *rest;
+    if (!is_region(region))
+        return error_set(err, -EINVAL, "bucket %.100s: its region has no region's name", bucket);
     int r = url_split(options->endpoint, &address, &rest, err);
     if (r < 0)
         return r;

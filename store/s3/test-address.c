@@ -117,6 +117,10 @@ static void test_places(_unused_ void **state)
     assert_string_equal(s3_places_region(&places, &options, "b"), "home");
     s3_places_learn(&places, "b", "one");
     s3_places_learn(&places, "c", "two");
+    s3_places_learn(&places, "c", ""); /* what could lead elsewhere is not learnt */
+    s3_places_learn(&places, "c", "evil.example/");
+    s3_places_learn(&places, "c", "a@evil.example");
+    s3_places_learn(&places, "c", "a b");
     s3_places_learn(&places, "b", "three");
     assert_string_equal(s3_places_region(&places, &options, "b"), "three");
     assert_string_equal(s3_places_region(&places, &options, "c"), "two");

@@ -2,6 +2,7 @@
 #include "trainer/api/channel.h"
 
 #include "base/json.h"
+#include "base/secret.h"
 
 #include <math.h>
 #include <string.h>
@@ -74,6 +75,7 @@ static const Field fields[] = {
     FIELD(bind_address, FIELD_TEXT, T(ASSIGN)),
     NEWER(submission, submission, FIELD_TEXT, T(ASSIGN)),
     NEWER(sources, sources, FIELD_TEXT, T(ASSIGN)),
+    NEWER(secret, secret, FIELD_TEXT, T(ASSIGN)),
     FIELD(numerics, FIELD_TEXT, T(ASSIGN)),
     FIELD(alive_usec, FIELD_UINT64, T(ALIVE) | T(ASSIGN)),
     FIELD(address, FIELD_TEXT, T(RENDEZVOUS) | T(GO)),
@@ -257,12 +259,13 @@ int channel_decode(const char *packet, size_t n_bytes, ChannelMessage *ret, Erro
         return -EBADMSG;
     }
     *ret = m;
+    explicit_bzero(m.secret, sizeof(m.secret));
     return 0;
 }
 
 int channel_send(int fd, const ChannelMessage *message, Error *err)
 {
-    _cleanup_free_ char *packet = NULL;
+    _cleanup_secret_ char *packet = NULL;
     size_t n;
     int r = channel_encode(message, &packet, &n, err);
     if (r < 0)
@@ -280,7 +283,7 @@ int channel_send(int fd, const ChannelMessage *message, Error *err)
 int channel_receive(int fd, ChannelMessage *ret, Error *err)
 {
     static const int flags = MSG_TRUNC | MSG_DONTWAIT;
-    _cleanup_free_ char *packet = malloc(CHANNEL_PACKET_MAX);
+    _cleanup_secret_ char *packet = malloc(CHANNEL_PACKET_MAX);
     if (!packet)
         return error_set(err, -ENOMEM, "out of memory");
 
@@ -301,5 +304,5 @@ int channel_receive(int fd, ChannelMessage *ret, Error *err)
 void channel_message_clear(ChannelMessage *message)
 {
     free(message->spec);
-    *message = (ChannelMessage){0};
+    explicit_bzero(message, sizeof(*message));
 }

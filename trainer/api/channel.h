@@ -8,7 +8,8 @@
  *   trainer -> daemon   hello rendezvous ready stage step saved error done found
  *
  * Ownership: strings inside a ChannelMessage are fixed buffers, except spec and text, which
- *            channel_receive() allocates and channel_message_clear() frees; senders borrow.
+ *            channel_receive() allocates and channel_message_clear() frees; senders borrow. What is
+ *            cleared, and every packet, is wiped: one holds a secret.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
  * Errors:    -EAGAIN nothing there (non-blocking receive); -EPIPE the other side is gone;
  *            -EBADMSG a packet that is not a message (the text says why); -EMSGSIZE too long.
@@ -100,6 +101,7 @@ typedef struct ChannelMessage {
         [CHANNEL_SOURCES_MAX]; /* what its data were when it was submitted; empty: not told */
     char submission[33]; /* of the job: 32 hex digits, another one whenever it is submitted anew */
     char bind_address[CHANNEL_ADDRESS_MAX]; /* this node's address for collectives */
+    char secret[65];     /* of the world, 64 hexadecimal digits; empty: it has none */
     char numerics[1024]; /* JSON of the job's numerics; empty before they are chosen */
 
     uint64_t alive_usec;               /* alive: time until SIGKILL unless re-armed */

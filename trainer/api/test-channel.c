@@ -36,6 +36,8 @@ static ChannelMessage full(ChannelType type)
                             .resume_hash = {1, 2},
                             .adopt = true,
                             .bind_address = "127.0.0.1",
+                            .secret =
+                                "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
                             .numerics = "{\"isa\":\"avx2\"}",
                             .alive_usec = 2000000,
                             .address = "127.0.0.1:4000",

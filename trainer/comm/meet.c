@@ -21,7 +21,8 @@ enum {
     ACCEPTS_A_TURN = 64,
     AGAIN_MSEC = 100,
     ANEW_MSEC = 20,
-    PREFIX_MAX = 64
+    PREFIX_MAX = 64,
+    BACKLOG = 4096 /* until the others' addresses are known nobody accepts */
 };
 #define STRANGER_USEC (2 * USEC_PER_SEC)
 
@@ -109,7 +110,7 @@ int meeting_open(const CommOptions *options, Meeting **ret, Error *err)
         m->met[i] = -EBADF;
     if (!m->at || !m->met || !m->talks || !m->polled)
         return error_set(err, -ENOMEM, "out of memory");
-    int r = address_listen(options->bind_address, (int)m->max_talks, &m->listener, m->address, err);
+    int r = address_listen(options->bind_address, BACKLOG, &m->listener, m->address, err);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(m);

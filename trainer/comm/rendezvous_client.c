@@ -195,13 +195,16 @@ static int ask(int fd, const Question *q, uint64_t deadline_usec)
 /* The store drops connections when strangers crowd it: then another is made. If it has gone, that one is refused. */
 static int ask_until(const struct addrinfo *list, const Question *q, uint64_t deadline_usec)
 {
-    for (;;) {
+    for (bool before = false;;) {
         _cleanup_fd_ int fd = -EBADF;
         int r = dial_any(list, deadline_usec, &fd);
         if (r < 0)
             return r;
         r = ask(fd, q, deadline_usec);
         bool dropped = r == -ECONNRESET || r == -EPIPE;
+        if (before && r == -ETIMEDOUT) /* that it was dropped says more */
+            return -ECONNRESET;
+        before = before || dropped;
         if (!dropped || clock_boottime_usec() + ANEW_MSEC * USEC_PER_MSEC >= deadline_usec)
             return r;
         (void)poll(NULL, 0, ANEW_MSEC); /* an early end only tries again */

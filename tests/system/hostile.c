@@ -1,0 +1,194 @@
+/* hostile.c - sends hostile packets to every port that listens in this network namespace, except those named.
+ *
+ *   hostile SECONDS PACKETS [PORT...]
+ *
+ * What it sends: nothing, noise, headers of the ranks' own protocols without a proof, pieces of HTTP, much at once; and
+ * it holds connections open. Ports are looked for again and again, since ranks listen for a moment only. Prints how
+ * many packets went to how many connections, and how many ports there were.
+ *
+ * Run it in a namespace of its own. */
+#include "base/clock.h"
+#include "base/philox.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { PORTS_MAX = 256, HELD = 300, BURST = 6, LOOK_MSEC = 3 };
+
+static struct {
+    uint16_t skip[64], port[PORTS_MAX];
+    size_t n_skip, n_ports;
+    bool ever[65536];
+    uint64_t packets, connections, draws;
+    int held[HELD];
+} h;
+
+static uint32_t draw(void) { return philox4x32(77, h.draws++, 0).word[0]; }
+
+static bool skipped(unsigned port)
+{
+    for (size_t i = 0; i < h.n_skip; i++)
+        if (h.skip[i] == port)
+            return true;
+    return false;
+}
+
+/* The kernel's list of those that listen; /proc/net/tcp walks all of its tables for each look. */
+static void look_for_ports(void)
+{
+    struct {
+        struct nlmsghdr head;
+        struct inet_diag_req_v2 ask;
+    } request = {.head = {.nlmsg_len = sizeof(request),
+                          .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                          .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
+                 .ask = {.sdiag_family = AF_INET,
+                         .sdiag_protocol = IPPROTO_TCP,
+                         .idiag_states = 1 << TCP_LISTEN}};
+    static char answer[65536] __attribute__((aligned(8)));
+    int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    bool more = fd >= 0 && send(fd, &request, sizeof(request), 0) == sizeof(request);
+    h.n_ports = 0;
+    while (more) {
+        ssize_t n = recv(fd, answer, sizeof(answer), 0);
+        more = n > 0;
+        for (struct nlmsghdr *m = (struct nlmsghdr *)answer; n > 0 && NLMSG_OK(m, (size_t)n);
+             m = NLMSG_NEXT(m, n)) {
+            const struct inet_diag_msg *listener = NLMSG_DATA(m);
+            more = m->nlmsg_type != NLMSG_DONE && m->nlmsg_type != NLMSG_ERROR;
+            unsigned port = more ? ntohs(listener->id.idiag_sport) : 0;
+            if (port == 0 || skipped(port) || h.n_ports == PORTS_MAX)
+                continue;
+            h.port[h.n_ports++] = (uint16_t)port;
+            h.ever[port] = true;
+        }
+    }
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+/* From many addresses, so that ports do not run out. */
+static int dial(uint16_t port)
+{
+    struct sockaddr_in from = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(0x7f000000 | (draw() & 0xffff) | 0x10000)};
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct linger hard = {.l_onoff = 1};
+    if (fd < 0)
+        return -1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard,
+                     sizeof(hard)); /* merely less hostile without */
+    if (bind(fd, (struct sockaddr *)&from, sizeof(from)) == 0 &&
+        (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0 || errno == EINPROGRESS))
+        return fd;
+    (void)close(fd);
+    return -1;
+}
+
+static size_t compose(char *packet, size_t room)
+{
+    static const char http[] =
+        "GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n";
+    static const uint32_t magics[] = {0x31767264, 0x32767264, 0x3174656d};
+    for (size_t i = 0; i < 256; i += 4) { /* the rest is what was there */
+        uint32_t word = draw();
+        memcpy(packet + i, &word, 4);
+    }
+    uint32_t words[4] = {magics[draw() % 3], 1 + draw() % 2, 1 + draw() % 64, draw() % 1024};
+    switch (draw() % 8) {
+    case 0:
+        return draw() % 200;
+    case 1: /* a store's request: 90 bytes once were enough */
+        memcpy(packet, words, sizeof(words));
+        return 96 + words[2] + words[3];
+    case 2: /* a rank's call */
+        words[0] = magics[2];
+        words[1] = draw() % 4;
+        words[2] = draw() % 4;
+        words[3] = 0;
+        memcpy(packet, words, sizeof(words));
+        return 64;
+    case 3:
+        memcpy(packet, http, sizeof(http) - 1);
+        return draw() % sizeof(http);
+    case 4: /* what Gloo says: how long, which kind, which slot */
+        memset(packet, 0, 48);
+        packet[0] = 48;
+        packet[8] = (char)(draw() % 5);
+        return 48;
+    case 5:
+        return room;
+    case 6:
+        memset(packet, 0, 128);
+        return 128;
+    default:
+        return 1;
+    }
+}
+
+static void attack(void)
+{
+    static char packet[16384];
+    int fd = dial(h.port[draw() % h.n_ports]);
+    if (fd < 0)
+        return;
+    h.connections++;
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    (void)poll(&p, 1, 1); /* at loopback it stands by then, or never will */
+    for (uint32_t n = 1 + draw() % BURST; n > 0; n--) {
+        if (send(fd, packet, compose(packet, sizeof(packet)), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+            break;
+        h.packets++;
+    }
+    int *place = &h.held[draw() % HELD];
+    if (draw() % 4 == 0) { /* this one stays for a while */
+        if (*place > 0)
+            (void)close(*place);
+        *place = fd;
+    } else {
+        (void)close(fd);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 3)
+        return 2;
+    const uint64_t usec = (uint64_t)(atof(argv[1]) * 1e6), packets = strtoull(argv[2], NULL, 10);
+    for (int i = 3; i < argc && h.n_skip < sizeof(h.skip) / sizeof(*h.skip); i++)
+        h.skip[h.n_skip++] = (uint16_t)atoi(argv[i]);
+    const uint64_t begun = clock_boottime_usec();
+    uint64_t now = begun, looked = 0;
+    for (; now - begun < usec && h.packets < packets; now = clock_boottime_usec()) {
+        if (now - looked > LOOK_MSEC * USEC_PER_MSEC) {
+            look_for_ports();
+            looked = now;
+        }
+        /* As many as are due; the rest of the time is the cluster's. */
+        const uint64_t due = (uint64_t)((double)packets * (double)(now - begun) / (double)usec);
+        if (h.n_ports > 0 && h.packets <= due)
+            attack();
+        else
+            (void)usleep(500);
+    }
+    size_t n_ever = 0;
+    for (size_t i = 0; i < sizeof(h.ever); i++)
+        n_ever += h.ever[i];
+    printf("{\"packets\": %llu, \"connections\": %llu, \"ports\": %zu, \"seconds\": %.1f}\n",
+           (unsigned long long)h.packets, (unsigned long long)h.connections, n_ever,
+           (double)(now - begun) / 1e6);
+    return 0;
+}
