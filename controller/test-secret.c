@@ -71,7 +71,7 @@ static void see_node(Lab *lab, const char *name, const char *features)
     (void)snprintf(node.features, sizeof(node.features), "%s", features ? features : "");
     assert_int_equal(node_record_encode(&node, NULL, &value), 0);
     assert_int_equal(feed_event(lab->feed, key_of("lab", KEY_NODES, name, key),
-                                features ? value : NULL, features ? strlen(value) : 0, 5, &event,
+                                features ? value : NULL, features ? strlen(value) : 0, 5, 5, &event,
                                 &err),
                      1);
 }
