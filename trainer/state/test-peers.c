@@ -181,7 +181,7 @@ static void a_peers_report_is_bounded(void **state)
         {no_bytes, -EPROTO, "with 0 bytes"},
         {wrong_bytes, -EPROTO, "rank 1 reports object"},
         {endless_text, -EIO, "rank 1: xxx"},
-        {control_text, -EIO, "rank 1: a [2Jb"},
+        {control_text, -EIO, "rank 1: a?[2Jb"},
         {positive_code, -EPROTO, "rank 1: "},
     };
     for (size_t i = 0; i < ELEMENTSOF(lies); i++)
