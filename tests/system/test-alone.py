@@ -16,7 +16,8 @@ POINTS = ["loop.compute", "loop.nan", "data.open", "data.read", "saver.saved", "
           "checkpoint.settle", "checkpoint.retire.manifest", "checkpoint.retire.object", "store.put.before",
           "store.put.half", "store.put.after"]
 # Of compressed shards and of data that lie elsewhere: test-cache and test-stream strike there. Of S3: test-checkpoint-s3.
-ELSEWHERE = {"store.put.parts", "cache.write", "cache.reserve", "cache.patience", "cache.commit", "loader.fill"}
+ELSEWHERE = {"store.put.parts", "cache.write", "cache.reserve", "cache.patience", "cache.commit", "loader.fill",
+             "saver.patience"}
 SHORT = dict(train__steps=12, checkpoint__every_steps=2, checkpoint__keep_last=2, train__ema={"start_step": 4})
 
 
