@@ -463,8 +463,8 @@ static bool decide_resize(Cluster *c, Job *job, Decision *d)
     plan_world(c, job, &plan);
     /* what is cordoned meanwhile must not make less of a world that is to be as large, or larger */
     bool smaller = wanted < present && plan.size > 0, larger = plan.size > present;
-    if (!smaller && !larger)
-        return asked && decide_heard(job, d);
+    if (!smaller && !larger) /* who wants less, and cannot have it now, still wants it */
+        return asked && wanted >= present && decide_heard(job, d);
     if (asked) {
         say_sizes(&t, "resizes", present, plan.size);
         return ask_to_leave(c, job, PHASE_RESIZING, reason, d);
