@@ -168,7 +168,7 @@ void cache_failed(Cache *cache, int r)
 int cache_lock(const char *path, uint64_t timeout_usec)
 {
     static const struct timespec pause = {0, 2000000};
-    _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;
     uint64_t until_usec = clock_boottime_usec() + timeout_usec;
@@ -190,7 +190,7 @@ static int claim(const Cache *cache)
     if (r != 0)
         return r < 0 ? -ENOTEMPTY : 0;
     _cleanup_fd_ int fd =
-        open(path_of(cache, "", MARKER, path), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+        open(path_of(cache, "", MARKER, path), O_WRONLY | O_CREAT | O_CLOEXEC, 0640);
     return fd < 0 ? -errno : 0;
 }
 
@@ -199,7 +199,7 @@ static int lock_folder(const Cache *cache)
     char path[PATH_ROOM];
     int r = cache_lock(path_of(cache, "", ".lock", path), FOLDER_WAIT_SEC * USEC_PER_SEC);
     if (r == -ENOENT) {
-        r = folder_make(cache->folder, NULL);
+        r = folder_make_private(cache->folder, NULL);
         if (r == 0)
             r = cache_lock(path, FOLDER_WAIT_SEC * USEC_PER_SEC);
     }
@@ -351,7 +351,7 @@ static int reserve(Cache *cache, const char *name, uint64_t n_bytes)
     if (there >= 0)
         return -EEXIST;
     _cleanup_fd_ int fd =
-        open(path_of(cache, name, PART, path), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+        open(path_of(cache, name, PART, path), O_RDWR | O_CREAT | O_CLOEXEC, 0640);
     if (fd < 0)
         return -errno;
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)

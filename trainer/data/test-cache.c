@@ -548,6 +548,30 @@ static void write_strangers(const char *folder, const char *const *names, size_t
 }
 
 /* A folder that is somebody else's, however its files are called. */
+/* Who may open a file may lock it. */
+static void nobody_else_can_lock(void **state)
+{
+    (void)state;
+    Scratch scratch = scratch_make();
+    char folder[PATH_MAX], path[PATH_MAX];
+    Error err = ERROR_INIT;
+    Cache *cache;
+    struct stat st;
+    (void)scratch_path(&scratch, "cache", folder);
+    assert_good(cache_new(folder, 15000, &cache, &err), err);
+    put_file(cache, OWN("a"), 10000);
+    assert_int_equal(stat(folder, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0750);
+    (void)snprintf(path, sizeof(path), "%s/.lock", folder);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    (void)snprintf(path, sizeof(path), "%s/%s", folder, OWN("a"));
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0007, 0);
+    cache_free(cache);
+    scratch_remove(&scratch);
+}
+
 static void only_own_files_are_removed(void **state)
 {
     (void)state;
@@ -609,6 +633,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_least_recently_used_goes_first),
         cmocka_unit_test(only_own_files_are_removed),
+        cmocka_unit_test(nobody_else_can_lock),
         cmocka_unit_test(one_fetches_for_all),
         cmocka_unit_test(the_bound_holds_for_all_together),
         cmocka_unit_test(a_killed_fetcher_leaves_nothing),
