@@ -5,6 +5,7 @@
 #include "cluster/codec.h"
 #include "cluster/keys.h"
 #include "trainer/api/channel.h"
+#include "trainer/api/job.h"
 
 #include <string.h>
 
@@ -196,6 +197,7 @@ static const Field desired_fields[] = {
     INT(DesiredRecord, "min", min, NEEDED, 1, RECORD_RANKS_MAX),
     INT(DesiredRecord, "max", max, NEEDED, 1, RECORD_RANKS_MAX),
     INT(DesiredRecord, "target", target, MAYBE, 0, RECORD_RANKS_MAX),
+    INT(DesiredRecord, "priority", priority, MAYBE, -JOB_PRIORITY_MAX, JOB_PRIORITY_MAX),
 };
 
 static const Field run_fields[] = {

@@ -187,7 +187,8 @@ typedef enum DesiredState { DESIRED_RUNNING, DESIRED_STOPPED, DESIRED_DELETED } 
 typedef struct DesiredRecord {
     DesiredState state;
     int min, max;
-    int target; /* exact world size wanted by a resize; 0: as many as min..max and the slots allow
+    int priority; /* in the queue; more goes first */
+    int target;   /* exact world size wanted by a resize; 0: as many as min..max and the slots allow
                  */
 } DesiredRecord;
 

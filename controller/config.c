@@ -34,6 +34,9 @@ static const Setting table[] = {
     SETTING(WHOLE, incidents_kept, 1, 10000, "incidents kept in etcd (100)", .reloads = true),
     SETTING(WHOLE, max_nodes, 1, 10000, "nodes that there is room for (1024)"),
     SETTING(WHOLE, max_jobs, 1, 1000, "jobs that there is room for (64)"),
+    SETTING(WHOLE, queue_patience_sec, 0, 7 * 86400,
+            "a job that has waited so long goes before growth and later jobs (600)",
+            .reloads = true),
     SETTING(WHOLE, escalate_sec, 0, 86400, "an incident open this long is critical; 0 never (300)",
             .reloads = true),
     SETTING(FILE, alerts_file, 0, 0, "JSON file that says who hears of incidents"),
@@ -78,6 +81,7 @@ static int set_defaults(Config *c, Error *err)
                   .strike_window_sec = (int64_t)(d->strike_window_usec / USEC_PER_SEC),
                   .quarantine_sec = (int64_t)(d->quarantine_usec / USEC_PER_SEC),
                   .incidents_kept = d->incidents_kept,
+                  .queue_patience_sec = (int64_t)(d->queue_patience_usec / USEC_PER_SEC),
                   .escalate_sec = (int64_t)(d->escalate_usec / USEC_PER_SEC),
                   .max_nodes = 1024,
                   .max_jobs = 64,
@@ -181,6 +185,7 @@ ClusterConfig config_cluster(const Config *c)
     config.strike_window_usec = (uint64_t)c->strike_window_sec * USEC_PER_SEC;
     config.quarantine_usec = (uint64_t)c->quarantine_sec * USEC_PER_SEC;
     config.incidents_kept = (int)c->incidents_kept;
+    config.queue_patience_usec = (uint64_t)c->queue_patience_sec * USEC_PER_SEC;
     config.escalate_usec = (uint64_t)c->escalate_sec * USEC_PER_SEC;
     return config;
 }

@@ -194,6 +194,7 @@ static int read_job_file(Feed *feed, const char *key, const char *name)
         return 0;
     }
     facts->n_grains = job->train.n_grains;
+    facts->priority = job->priority;
     facts->min = job->world.min;
     facts->max = job->world.max;
     facts->steps = job->train.steps;

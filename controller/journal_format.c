@@ -32,6 +32,7 @@ static const Number config_numbers[] = {
     WIDE(ClusterConfig, strike_window_usec),
     WIDE(ClusterConfig, quarantine_usec),
     WIDE(ClusterConfig, escalate_usec),
+    WIDE(ClusterConfig, queue_patience_usec),
     NARROW(ClusterConfig, max_strikes, 0, 1000000),
     NARROW(ClusterConfig, incidents_kept, 1, 10000),
 };

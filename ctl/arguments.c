@@ -2,6 +2,7 @@
 #include "ctl/arguments.h"
 
 #include "ctl/dev.h"
+#include "trainer/api/job.h"
 
 #include <getopt.h>
 #include <string.h>
@@ -22,6 +23,9 @@ static const OptionText texts[] = {
     {OPTION_FOR, "for", 0, 'F', "PHASE|step=N", "what to wait for"},
     {OPTION_OUT, "out", 0, 'O', "FILE", "where to write"},
     {OPTION_RESUME, "resume", 0, 'r', "URI", "go on from this manifest.json, of any job"},
+    {OPTION_QUEUE, "priority", 0, 'p', "N",
+     "in the queue, more goes first; the job file's by default"},
+    {OPTION_QUEUE, "queue", 0, 'q', NULL, "although the nodes that are known never fit it"},
     {OPTION_TIMEOUT, "timeout", 0, 't', "SECONDS", "give up then, with exit code 4"},
     {OPTION_RANK, "rank", 0, 'R', "R", "of this rank alone"},
     {OPTION_GENERATION, "generation", 0, 'g', "G",
@@ -185,6 +189,12 @@ static const char *take(int code, const char *value, Arguments *a)
     case 'X':
         a->clear = true;
         break;
+    case 'p':
+        a->has_priority = parse_int(value, -JOB_PRIORITY_MAX, JOB_PRIORITY_MAX, &a->priority);
+        return a->has_priority ? NULL : "-1000 to 1000";
+    case 'q':
+        a->queue = true;
+        break;
     case 'r':
         a->resume = value;
         break;
@@ -276,7 +286,7 @@ static int check_needs(const CtlVerb *verb, const Arguments *a, unsigned given)
     for (size_t i = 0; i < ELEMENTSOF(texts); i++)
         if ((verb->needs & texts[i].option) && !(given & texts[i].option))
             return arguments_refuse(verb, "--%s %s is needed", texts[i].name, texts[i].value);
-    if (verb->operand && !a->operand)
+    if (verb->operand && *verb->operand != '[' && !a->operand)
         return arguments_refuse(verb, "%s is needed", verb->operand);
     return -1;
 }

@@ -36,19 +36,21 @@ typedef enum Option {
     OPTION_SINK = 1 << 20,       /* --sink NAME */
     OPTION_FORCE = 1 << 21,      /* --force */
     OPTION_CLEAR = 1 << 22,      /* --clear */
+    OPTION_QUEUE = 1 << 24,      /* --priority N, --queue */
 } Option;
 
 struct Arguments {
     const CtlVerb *verb;
     ClientOptions client;
-    bool json, watch, follow, ema, verbose, force, clear;
+    bool json, watch, follow, ema, verbose, force, clear, queue, has_priority;
+    int priority;
     const char *file, *resume, *wanted, *out, *reason, *dir, *sink;
     int world, rank, generation;       /* -1: not given */
     int nodes, slots, controllers;     /* likewise */
     double timeout_sec;                /* < 0: not given */
     uint64_t from_usec, until_usec;    /* realtime; 0: not given */
     const char *lose, *cordon, *drain; /* names, with ',' between; NULL: not given */
-    const char *operand;               /* never NULL when the verb takes one */
+    const char *operand; /* never NULL when the verb takes one; "[NAME]" may be left out */
     const char *second;                /* NULL: not given */
 };
 

@@ -109,6 +109,28 @@ static int forget(const ModelJob *job, _unused_ const Arguments *a, DesiredRecor
                      job_phase_name(model_phase(job)), job->name);
 }
 
+/* Its history goes on: the next world resumes at the newest commit. */
+static int start_again(const ModelJob *job, const Arguments *a, DesiredRecord *desired, Error *err)
+{
+    JobPhase phase = model_phase(job);
+    if (phase != PHASE_STOPPED && phase != PHASE_FAILED)
+        return error_set(err, -EINVAL, "job %s is %s: there is nothing to start", job->name,
+                         job_phase_name(phase));
+    desired->state = DESIRED_RUNNING;
+    if (a->has_priority)
+        desired->priority = a->priority;
+    return 0;
+}
+
+int job_start_again(const Arguments *a)
+{
+    int code = set(a, start_again);
+    if (code == CTL_DONE)
+        printf("job %s goes on from its newest checkpoint once there are slots for it\n",
+               a->operand);
+    return code == CTL_DONE && a->watch ? job_watch(&a->client, a->operand) : code;
+}
+
 int job_resize(const Arguments *a)
 {
     int code = set(a, resize);

@@ -8,6 +8,7 @@
 #include "trainer/api/owner.h"
 #include "trainer/data/dataset_shape.h"
 
+#include <limits.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -18,6 +19,7 @@ typedef struct Draft {
     const char *source;
     const char *resume;         /* --resume, or NULL */
     const ModelJob *given_back; /* the job is there, and its spec is lost; NULL: it is a new one */
+    int priority;
     char *text;
     Job *job;
     DatasetLook look; /* what its data are */
@@ -296,6 +298,7 @@ static int submit(Client *client, const Draft *d, Error *err)
     const Job *job = d->job;
     SpecRecord spec = {.spec = d->text, .submitted_usec = clock_realtime_usec()};
     const DesiredRecord desired = {.state = DESIRED_RUNNING,
+                                   .priority = d->priority,
                                    .min = job->world.min,
                                    .max = job->world.max};
     _cleanup_free_ char *spec_text = NULL, *desired_text = NULL;
@@ -332,8 +335,54 @@ static int submit(Client *client, const Draft *d, Error *err)
                      d->source, job->name, job->name);
 }
 
+/* Slots of every node that is known, cordoned or lost; INT_MAX: not known. */
+static int known_slots(const Model *model)
+{
+    int slots = 0;
+    for (size_t i = 0; i < model->n_nodes; i++)
+        slots += model->nodes[i].n_slots;
+    for (size_t i = 0; i < model->n_health;
+         i++) /* it was there, and may come back as large as any */
+        if (!model_node(model, model->health[i].node))
+            slots += RECORD_SLOTS_MAX;
+    return model->n_nodes > 0 ? slots : INT_MAX;
+}
+
+/* What could never start should not wait without a word. */
+static int check_slots(const Draft *d, const Model *model, const Arguments *a, Error *err)
+{
+    const int slots = known_slots(model), min = d->job->world.min;
+    if (a->queue || min <= slots)
+        return 0;
+    return error_set(
+        err, -ENOSPC,
+        "%s: world.min: %d ranks are needed at least, and the nodes that are known have "
+        "%d slot%s; --queue submits it all the same",
+        d->source, min, slots, slots == 1 ? "" : "s");
+}
+
+/* Its records are there: it need not be deleted to go on. */
+static int check_name(const Draft *d, const Model *model, Error *err)
+{
+    const ModelJob *job = model_job(model, d->job->name);
+    JobPhase phase = job && job->has_spec ? model_phase(job) : PHASE_PENDING;
+    if (phase != PHASE_STOPPED && phase != PHASE_FAILED)
+        return 0;
+    return error_set(err, -EEXIST,
+                     "%s: name: a job %s is there and is %s; sdctl job start %s goes on from its "
+                     "newest checkpoint, sdctl job delete %s forgets it",
+                     d->source, job->name, job_phase_name(phase), job->name, job->name);
+}
+
 int job_start(const Arguments *a)
 {
+    if (a->operand && (a->file || a->resume || a->queue))
+        return arguments_refuse(a->verb,
+                                "NAME goes on with the file that the job was submitted with");
+    if (!a->operand && !a->file)
+        return arguments_refuse(a->verb, "-f FILE or NAME is needed");
+    if (a->operand)
+        return job_start_again(a);
     Error err = ERROR_INIT;
     Draft draft = {0};
     Client client = {0};
@@ -350,7 +399,9 @@ int job_start(const Arguments *a)
         r = model_read(&client, &model, &err);
     if (r == 0)
         draft.given_back = find_lost(model, draft.job->name);
-    if (taken.code < 0 && !draft.given_back) {
+    if (r == 0 && !draft.given_back)
+        r = check_name(&draft, model, &err);
+    if (r == 0 && taken.code < 0 && !draft.given_back) {
         err = taken;
         r = -EEXIST;
     }
@@ -358,6 +409,9 @@ int job_start(const Arguments *a)
         r = check_others(&draft, model, &err);
     if (r == 0)
         r = check_room(&draft, model, &err);
+    if (r == 0)
+        r = check_slots(&draft, model, a, &err);
+    draft.priority = a->has_priority ? a->priority : draft.job ? draft.job->priority : 0;
     if (r == 0)
         r = submit(&client, &draft, &err);
     client_close(&client);

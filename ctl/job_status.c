@@ -152,12 +152,19 @@ int job_status(const Arguments *a)
 
 static void print_line(json_t *j)
 {
-    char step[48], rate[24] = "-";
+    char step[48], rate[24] = "-", age[SPAN_TEXT_BYTES] = "-", place[48] = "";
+    json_t *queue = json_object_get(j, "queue");
+    if (json_has_number(j, "submitted_at"))
+        (void)span_text(ago_sec((uint64_t)(json_number(j, "submitted_at") * 1e6)), age);
+    if (json_is_object(queue))
+        (void)snprintf(place, sizeof(place), "place %lld of %lld: ", json_count(queue, "place"),
+                       json_count(queue, "of"));
     (void)snprintf(step, sizeof(step), "%lld/%lld", json_count(j, "step"), json_count(j, "steps"));
     if (json_has_number(j, "samples_per_s"))
         (void)snprintf(rate, sizeof(rate), "%.1f", json_number(j, "samples_per_s"));
-    printf("%-20s %-11s %-6lld %-17s %-10s %s\n", json_text(j, "job"), json_text(j, "phase"),
-           json_count(json_object_get(j, "world"), "size"), step, rate, json_text(j, "reason"));
+    printf("%-20s %-11s %-12s %-6lld %-17s %-10s %s%s\n", json_text(j, "job"),
+           json_text(j, "phase"), age, json_count(json_object_get(j, "world"), "size"), step, rate,
+           place, json_text(j, "reason"));
 }
 
 int job_list(const Arguments *a)
@@ -177,8 +184,8 @@ int job_list(const Arguments *a)
         print_json(all);
         return CTL_DONE;
     }
-    printf("%-20s %-11s %-6s %-17s %-10s %s\n", "JOB", "PHASE", "RANKS", "STEP", "SAMPLES/S",
-           "REASON");
+    printf("%-20s %-11s %-12s %-6s %-17s %-10s %s\n", "JOB", "PHASE", "AGE", "RANKS", "STEP",
+           "SAMPLES/S", "REASON");
     json_array_foreach (all, i, j)
         print_line(j);
     json_decref(all);

@@ -266,6 +266,7 @@ static int feed_job(Model *m, Fed *f, KeyKind kind, const char *name)
     switch (kind) {
     case KEY_SPECS:
         job->spec_revision = f->put ? f->event->kv.mod_revision : 0;
+        job->arrival = f->put ? f->event->kv.create_revision : 0;
         r = DECODE(spec_record, &job->spec);
         job->has_spec = f->put && r == 0; /* one of another version is as good as none here */
         job->has_foreign_spec = f->put && r == -EPROTONOSUPPORT;
@@ -452,6 +453,27 @@ const AlertRecord *model_alert(const Model *m, const IncidentRecord *incident)
             m->alerts[i].incident_usec == incident->at_usec)
             return &m->alerts[i];
     return NULL;
+}
+
+static bool waits(const ModelJob *job)
+{
+    return job->has_spec && job->has_desired && model_phase(job) == PHASE_PENDING &&
+           job->desired.state == DESIRED_RUNNING;
+}
+
+int model_place(const Model *m, const ModelJob *job, int *ret_of)
+{
+    int place = 1;
+    *ret_of = 0;
+    for (size_t i = 0; i < m->n_jobs; i++) {
+        const ModelJob *other = &m->jobs[i];
+        if (!waits(other))
+            continue;
+        *ret_of += 1;
+        int more = other->desired.priority - job->desired.priority;
+        place += other != job && (more > 0 || (more == 0 && other->arrival < job->arrival));
+    }
+    return waits(job) ? place : 0;
 }
 
 Crowd model_crowd(const Model *m)

@@ -28,6 +28,7 @@ typedef struct ModelJob {
     ProgressRecord progress;
     RanksRecord *ranks; /* of the present generation, and older ones not yet removed */
     size_t n_ranks;
+    int64_t arrival; /* create revision of the spec: its age in the queue */
     int64_t desired_revision, spec_revision, world_revision; /* mod revisions; 0: no record */
 } ModelJob;
 
@@ -89,6 +90,9 @@ typedef struct Crowd {
     int nodes, max_nodes;
 } Crowd;
 Crowd model_crowd(const Model *model);
+
+/* Among the jobs that wait, in the order of the queue, from 1; 0: it does not wait. */
+int model_place(const Model *model, const ModelJob *job, int *ret_of);
 
 /* The report of a rank of the present world, or NULL. */
 const RankReport *model_rank(const ModelJob *job, int rank);

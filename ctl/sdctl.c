@@ -10,8 +10,8 @@
 
 /* clang-format off */
 const CtlVerb ctl_verbs[] = {
-    {"job", "start", job_start, NULL, OPTION_CLUSTER | OPTION_WATCH | OPTION_RESUME, OPTION_FILE,
-     "Checks a job file and submits it"},
+    {"job", "start", job_start, "[NAME]", OPTION_CLUSTER | OPTION_WATCH | OPTION_RESUME | OPTION_QUEUE | OPTION_FILE, 0,
+     "Checks a job file and submits it, or starts a job that has stopped or failed again from its newest checkpoint"},
     {"job", "status", job_status, "NAME", OPTION_CLUSTER | OPTION_WATCH | OPTION_JSON, 0,
      "Phase, step, loss, ranks, incidents"},
     {"job", "list", job_list, NULL, OPTION_CLUSTER | OPTION_JSON, 0,

@@ -24,7 +24,7 @@ static void bad_words_are_refused_exactly(void **state)
         {"job status a -o xml",
          "job status: --output takes json or text, not \"xml\"; see sdctl job status --help\n"},
         {"job status a --etcd", "job status: --etcd needs a value; see sdctl job status --help\n"},
-        {"job start", "job start: --file FILE is needed; see sdctl job start --help\n"},
+        {"job start", "job start: -f FILE or NAME is needed; see sdctl job start --help\n"},
         {"job resize a", "job resize: --world N is needed; see sdctl job resize --help\n"},
         {"job resize a --world 0", "job resize: --world takes a number of ranks, 1 or more, not "
                                    "\"0\"; see sdctl job resize --help\n"},
@@ -86,7 +86,7 @@ static void every_verb_explains_itself(void **state)
     assert_int_equal(ctl_run(lab, "job --help"), 0);
     assert_int_equal(ctl_run(lab, "--version"), 0);
     assert_int_equal(ctl_run(lab, "completion bash"), 0);
-    assert_contains(lab->out, "\"job start\") words=\"--file --resume --watch");
+    assert_contains(lab->out, "\"job start\") words=\"--file --resume --priority --queue --watch");
     assert_contains(lab->out, "complete -F _sdctl sdctl");
 }
 

@@ -173,6 +173,60 @@ static void start_is_refused_where_there_is_no_room(void **state)
     ctl_remove(lab, KEY_SPECS, "more");
 }
 
+/* A job that has ended goes on without being deleted, and without its URI in a new file. */
+static void start_by_name_goes_on(void **state)
+{
+    CtlLab *lab = *state;
+    ctl_put_running_job(lab, "again");
+    assert_int_equal(ctl_run(lab, "job start again"), 1);
+    assert_contains(lab->err, "job again is running: there is nothing to start\n");
+    ctl_put_phase(lab, "again", PHASE_FAILED, "bad-job");
+    DesiredRecord stopped = {.state = DESIRED_STOPPED, .min = 1, .max = 4, .target = 2};
+    CTL_PUT(lab, KEY_DESIRED, "again", desired_record, stopped);
+    assert_int_equal(ctl_run(lab, "job start again --priority 7"), 0);
+    DesiredRecord desired = desired_of(lab, "again");
+    assert_int_equal(desired.state, DESIRED_RUNNING);
+    assert_int_equal(desired.target, 2);
+    assert_int_equal(desired.priority, 7);
+    ctl_put_phase(lab, "again", PHASE_SUCCEEDED, "finished");
+    assert_int_equal(ctl_run(lab, "job start again"), 1);
+    ctl_put_phase(lab, "again", PHASE_STOPPED, "stopped");
+    write_job(lab, "again", NULL, NULL);
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
+    assert_contains(lab->err,
+                    "a job again is there and is stopped; sdctl job start again goes on from "
+                    "its newest checkpoint, sdctl job delete again forgets it\n");
+    assert_int_equal(ctl_run(lab, "job start"), 2);
+    assert_int_equal(ctl_run(lab, "job start again -f x"), 2);
+    assert_int_equal(ctl_run(lab, "job start again --priority 1001"), 2);
+    ctl_remove(lab, KEY_SPECS, "again");
+}
+
+/* What could never start is refused, once it is known what there is. */
+static void start_is_refused_where_no_node_could_hold_it(void **state)
+{
+    CtlLab *lab = *state;
+    NodeRecord node = {.name = "n1", .machine_id = "m", .incarnation = 1, .n_slots = 2};
+    CTL_PUT(lab, KEY_NODES, "n1", node_record, node);
+    write_job(lab, "wide", "\"min\": 1, \"max\": 4", "\"min\": 3, \"max\": 4");
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
+    assert_contains(lab->err,
+                    "world.min: 3 ranks are needed at least, and the nodes that are known have "
+                    "2 slots; --queue submits it all the same\n");
+    HealthRecord lost = {.node = "n2", .machine_id = "m2"}; /* it may come back */
+    CTL_PUT(lab, KEY_HEALTH, "n2", health_record, lost);
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json --priority 3", lab->folder), 0);
+    assert_int_equal(desired_of(lab, "wide").priority, 3);
+    ctl_remove(lab, KEY_HEALTH, "n2");
+    write_job(lab, "wider", "\"min\": 1, \"max\": 4", "\"min\": 4, \"max\": 4");
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json --queue", lab->folder), 0);
+    assert_int_equal(ctl_run(lab, "job list"), 0);
+    assert_contains(lab->out, "place 1 of ");
+    ctl_remove(lab, KEY_NODES, "n1");
+    ctl_remove(lab, KEY_SPECS, "wide");
+    ctl_remove(lab, KEY_SPECS, "wider");
+}
+
 static void checkpoints_of_another_are_not_taken(void **state)
 {
     CtlLab *lab = *state;
@@ -409,6 +463,8 @@ int main(void)
         cmocka_unit_test(relative_paths_mean_nothing_to_ranks),
         cmocka_unit_test(start_writes_spec_and_desired_once),
         cmocka_unit_test(start_is_refused_where_there_is_no_room),
+        cmocka_unit_test(start_by_name_goes_on),
+        cmocka_unit_test(start_is_refused_where_no_node_could_hold_it),
         cmocka_unit_test(checkpoints_of_another_are_not_taken),
         cmocka_unit_test(resize_stop_delete_change_what_is_desired),
         cmocka_unit_test(wait_ends_with_the_event),

@@ -188,7 +188,7 @@ static void people_read_culprit_cause_and_evidence(void **state)
     assert_contains(lab->out, "recovered in 2.00 s, 2 steps again\n");
     assert_contains(lab->out, "detect 0.12 s, decide 0.25 s, stop 0.50 s");
     assert_int_equal(ctl_run(lab, "job list"), 0);
-    assert_contains(lab->out, "a                    running     2      12/100            32.0");
+    assert_contains(lab->out, " 2      12/100            32.0       resizes from 3 to 2\n");
     assert_int_equal(ctl_run(lab, "job status none"), 3);
     assert_string_equal(lab->err, "sdctl: no job none in cluster lab\n");
 }

@@ -31,6 +31,7 @@ typedef struct CtlVerb {
 extern const CtlVerb ctl_verbs[];
 extern const int ctl_n_verbs;
 
+int job_start_again(const Arguments *a);
 int job_start(const Arguments *a);
 int job_status(const Arguments *a);
 int job_list(const Arguments *a);

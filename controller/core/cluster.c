@@ -17,6 +17,7 @@ const ClusterConfig cluster_config_default = {
     .strike_window_usec = 600 * USEC_PER_SEC,
     .quarantine_usec = 3600 * USEC_PER_SEC,
     .incidents_kept = 100,
+    .queue_patience_usec = 600 * USEC_PER_SEC,
     .escalate_usec = 300 * USEC_PER_SEC,
 };
 

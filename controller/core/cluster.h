@@ -39,6 +39,8 @@ typedef struct ClusterConfig {
     uint64_t quarantine_usec; /* for strikes; a device fault waits for somebody to uncordon */
     int incidents_kept;
     uint64_t
+        queue_patience_usec; /* a job that has waited so long goes before all growth and later jobs */
+    uint64_t
         escalate_usec; /* an incident open this long is critical, whatever its cause; 0: never */
 } ClusterConfig;
 
@@ -55,6 +57,7 @@ typedef struct JobFacts {
     int64_t arrival;         /* create revision of specs/<job>: the order of the queue */
     int min, max;            /* ranks, as the job file has them */
     char submission[SUBMISSION_BYTES];
+    int priority;                        /* as the job file has it */
     char resume_uri[RECORD_URI_MAX + 1]; /* checkpoint to adopt; empty: none */
     char refused[RECORD_TEXT_MAX + 1];   /* why the job file is bad; empty: it is good */
 } JobFacts;

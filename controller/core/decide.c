@@ -39,7 +39,8 @@ void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason
     d->phase.phase = phase;
     d->phase.leave = false;
     d->phase.pause_usec = 0;
-    d->phase.since_usec = c->real_usec;
+    if (phase != PHASE_PENDING || job->phase.phase != PHASE_PENDING || !job->phase_stamp.mod)
+        d->phase.since_usec = c->real_usec; /* who waits for something else now waits on */
     d->phase.committed = checkpoints_known_mark(job);
     d->phase.serial = job->phase.serial + 1;
     text_copy(d->phase.reason, sizeof(d->phase.reason), reason);
@@ -191,7 +192,7 @@ static bool decide_cleanup(Cluster *c, Job *job, Decision *d)
 
 /* ---- not running ---- */
 
-static bool wants_to_run(const Job *job)
+bool job_wants_to_run(const Job *job)
 {
     return job->spec_stamp.mod && job->desired_stamp.mod && job->desired.state == DESIRED_RUNNING &&
            !job->facts.refused[0] && !lost_hides(job);
@@ -203,17 +204,15 @@ static bool decide_pending(Cluster *c, Job *job, Decision *d)
         decide_stopped(c, job, "stopped", d);
         return true;
     }
-    for (int i = 0; i < c->n_by_arrival; i++) {
-        const Job *earlier = &c->jobs[c->by_arrival[i]];
-        if (earlier == job)
-            break;
-        if (earlier->phase.phase != PHASE_PENDING || !wants_to_run(earlier))
-            continue;
+    const Job *ahead = queue_find_ahead(c, job);
+    if (ahead) {
         char why[RECORD_TEXT_MAX + 1];
         Text t = text_begin(why, sizeof(why));
         text_add(&t, "waits for job ");
-        text_add(&t, earlier->name);
-        text_add(&t, ", which came earlier");
+        text_add(&t, ahead->name);
+        text_add(&t, ", which comes first and needs ");
+        text_add_int(&t, plan_needed(ahead));
+        text_add(&t, plan_needed(ahead) == 1 ? " slot" : " slots");
         if (job->phase_stamp.mod && text_equal(job->phase.reason, why))
             return false;
         decide_phase(c, job, PHASE_PENDING, why, d);
@@ -253,7 +252,7 @@ static bool decide_acknowledged(Cluster *c, const Job *job, Decision *d)
 /* A new word from the user takes a job out of stopped and failed. */
 static bool decide_restart(Cluster *c, Job *job, Decision *d)
 {
-    if (!wants_to_run(job) || job->desired_stamp.mod <= job->phase.tried_revision)
+    if (!job_wants_to_run(job) || job->desired_stamp.mod <= job->phase.tried_revision)
         return false;
     decide_phase(c, job, PHASE_PENDING, "starts again", d);
     d->phase.failures_without_progress = d->phase.pauses = 0;
@@ -405,15 +404,6 @@ static void say_sizes(Text *t, const char *verb, int from, int to)
     text_add_int(t, to);
 }
 
-static bool somebody_waits(const Cluster *c, const Job *job)
-{
-    for (int i = 0; i < c->limits.jobs; i++)
-        if (c->jobs[i].used && &c->jobs[i] != job && c->jobs[i].phase.phase == PHASE_PENDING &&
-            wants_to_run(&c->jobs[i]))
-            return true;
-    return false;
-}
-
 /* A node that has just appeared may vanish again, and others may follow it: growth waits until every
  * one has stayed for a TTL, or for as long as a growth too early would cost, whichever is less. */
 static bool nodes_have_stayed(Cluster *c, const Job *job)
@@ -444,6 +434,7 @@ static bool decide_heard(const Job *job, Decision *d)
     d->put_phase = true;
     d->phase = job->phase;
     d->phase.tried_revision = job->desired_stamp.mod;
+    d->phase.serial++;
     d->phase_revision = job->phase_stamp.mod;
     d->world_revision = job->world_stamp.mod;
     d->desired_revision = job->desired_stamp.mod;
@@ -469,7 +460,7 @@ static bool decide_resize(Cluster *c, Job *job, Decision *d)
         say_sizes(&t, "resizes", present, plan.size);
         return ask_to_leave(c, job, PHASE_RESIZING, reason, d);
     }
-    if (somebody_waits(c, job) || !may_grow_now(c, job) ||
+    if (queue_somebody_starts(c, job) || !may_grow_now(c, job) ||
         incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) /* it could not save and leave */
         return false;
     say_sizes(&t, "grows", present, plan.size);

@@ -180,6 +180,10 @@ void lost_learn_phase(Cluster *c, Job *job, const Event *ev)
     job->phase_usec = c->now_usec;
     if (phase->grown_usec != job->phase.grown_usec)
         job->grown_usec = c->now_usec;
+    if (phase->phase != PHASE_PENDING)
+        job->pending_usec = 0;
+    else if (job->pending_usec == 0)
+        job->pending_usec = c->now_usec;
     job->phase = *phase;
 }
 
@@ -231,7 +235,8 @@ static bool put_back_desired(Cluster *c, Job *job, Decision *d)
                                                   ? DESIRED_STOPPED
                                                   : DESIRED_RUNNING,
                                      .min = job->facts.min,
-                                     .max = job->facts.max};
+                                     .max = job->facts.max,
+                                     .priority = job->facts.priority};
     say_put_back(c, job, job->desired_lost ? job->desired_lost : LOST_GONE, "desired",
                  known ? "; put back as it was known" : "; made anew from the job file", d);
     return true;

@@ -109,7 +109,7 @@ static int intern_node(Cluster *c, const char *name)
     return n;
 }
 
-/* Jobs in order of submission; names break ties. */
+/* Jobs in the order of the queue. */
 static void sort_jobs(Cluster *c)
 {
     c->n_by_arrival = 0;
@@ -118,9 +118,7 @@ static void sort_jobs(Cluster *c)
             continue;
         int at = c->n_by_arrival++;
         for (; at > 0; at--) {
-            const Job *before = &c->jobs[c->by_arrival[at - 1]], *job = &c->jobs[j];
-            int64_t a = before->facts.arrival, b = job->facts.arrival;
-            if (a < b || (a == b && text_compare(before->name, job->name) < 0))
+            if (queue_goes_before(&c->jobs[c->by_arrival[at - 1]], &c->jobs[j]))
                 break;
             c->by_arrival[at] = c->by_arrival[at - 1];
         }
@@ -313,6 +311,7 @@ static void observe_job(Cluster *c, const Event *ev)
         job->desired_lost = lost_by(ev, job->desired.max > 0, false);
         if (ev->desired)
             job->desired = *ev->desired;
+        sort_jobs(c);
         break;
     case EVENT_WORLD:
         if (ev->revision == job->world_stamp.seen || !stamp(&job->world_stamp, ev))

@@ -13,13 +13,18 @@ static bool holds_slots(const Job *job)
     return job->used && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
 }
 
+uint64_t plan_slots_of(const Node *node)
+{
+    int n = node->record.n_slots;
+    uint64_t slots = n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+    return slots & ~(node->record.lost_slots | node->record.bad_slots);
+}
+
 void plan_find_free_slots(Cluster *c, const Job *job)
 {
     for (int i = 0; i < c->limits.nodes; i++) {
         const Node *node = &c->nodes[i];
-        int n = node->used && !node_refusal(c, node, job) ? node->record.n_slots : 0;
-        c->free_slots[i] = n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
-        c->free_slots[i] &= ~(node->record.lost_slots | node->record.bad_slots);
+        c->free_slots[i] = node->used && !node_refusal(c, node, job) ? plan_slots_of(node) : 0;
     }
     for (int j = 0; j < c->limits.jobs; j++) {
         const Job *other = &c->jobs[j];
@@ -79,6 +84,8 @@ void plan_world(Cluster *c, const Job *job, Plan *ret)
     for (int i = 0; i < c->limits.nodes; i++)
         ret->available += slots_count(c->free_slots[i]);
     int size = MIN(plan_wanted(job), ret->available);
+    if (holds_slots(job) && size > job->world.size && queue_find_ahead(c, job))
+        size = job->world.size; /* a failure is no way to grow either */
     if (size < plan_needed(job) || size == 0)
         return;
 

@@ -101,6 +101,7 @@ typedef struct Job {
     uint64_t failing_real_usec;
     uint64_t left_usec;        /* when rank 0's node was seen to have left; 0: it has not */
     uint64_t grown_usec;       /* when phase.grown_usec was learnt */
+    uint64_t pending_usec;     /* when it was learnt that it waits; 0: it does not */
     int64_t oldest_generation; /* the lowest with records of its own; 0: none known */
     int64_t in_flight;         /* id of the decision under way; 0: none */
     int64_t awaited_revision;  /* of what was written, until the watch has shown it */
@@ -289,6 +290,14 @@ bool cordon_put_cause(const Cluster *c, const Node *node, const CordonCause *cau
 void cordon_end_cause(const Cluster *c, const Node *node, const CordonCause *cause, Decision *d);
 bool decide_cordons(Cluster *c, Decision *d);
 
+/* ---- queue.c: which jobs go before which ---- */
+bool queue_goes_before(const Job *a, const Job *b);
+bool queue_job_waits(const Job *job);
+/* The job that has waited so long that this one may neither start nor grow before it; NULL: none. */
+const Job *queue_find_ahead(Cluster *c, const Job *job);
+/* Another one that waits fits now. */
+bool queue_somebody_starts(Cluster *c, const Job *job);
+
 /* ---- plan.c ---- */
 typedef struct Plan {
     int size;      /* 0: not enough */
@@ -298,6 +307,8 @@ typedef struct Plan {
 /* Into c->free_slots, by node; job NULL: for one that is not there yet. */
 void plan_find_free_slots(Cluster *c, const Job *job);
 void plan_world(Cluster *c, const Job *job, Plan *ret);
+/* That it has, whoever uses them; without those that are lost or bad. */
+uint64_t plan_slots_of(const Node *node);
 int plan_wanted(const Job *job);
 int plan_needed(const Job *job);
 /* "needs 2 slots, 1 is free; n2 is absent" */
@@ -406,6 +417,7 @@ void node_note_absence(Cluster *c, Node *node);
 void node_open_page(Cluster *c, const Node *node, Cause cause, const char *evidence, Decision *d);
 
 /* ---- decide.c, house.c: each fills the decision and returns true when there is one ---- */
+bool job_wants_to_run(const Job *job);
 bool decide_job(Cluster *c, Job *job, Decision *d);
 /* One more against f->node; too many quarantine it. */
 void strike(Cluster *c, const Failure *f, Decision *d);

@@ -2,14 +2,14 @@
  * COMMAND ...") and, in lines that begin with ">", what the core answers. The story is the test.
  *
  * Commands (times in seconds; key=value pairs may be left out; text in quotes):
- *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents= escalate=
+ *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents= escalate= queue=
  *   reload ttl= ...                  as config, while the core runs: SIGHUP
  *   lead TERM | deposed | takeover TERM
  *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup= ran=JOB:GEN:STEP
  *                                    its record is put
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
  *   job NAME grains= steps= fails= grow= patience= submitted= submission= resume= refused=   its spec
- *   want NAME STATE min= max= target=                                   its desired record is put
+ *   want NAME STATE min= max= target= priority=                         its desired record is put
  *   cordon NODE mode= reason= job= until= machine= | uncordon NODE [operator]
  *   ranks JOB GEN NODE STATE slot= code= unmet= step= stage= text= first= [hung] [killed] [left]
  *         [finished] [old-killed]     one slot's rank, or all of them, changes state
@@ -238,6 +238,7 @@ static void read_config(Story *s)
     c->quarantine_usec = USEC(find_number(s, "quarantine", (double)c->quarantine_usec / 1e6));
     c->max_strikes = (int)find_number(s, "strikes", c->max_strikes);
     c->escalate_usec = USEC(find_number(s, "escalate", (double)c->escalate_usec / 1e6));
+    c->queue_patience_usec = USEC(find_number(s, "queue", (double)c->queue_patience_usec / 1e6));
     c->incidents_kept = (int)find_number(s, "incidents", c->incidents_kept);
 }
 
@@ -314,6 +315,7 @@ static void put_desired(Story *s)
     DesiredRecord d = {.state = (DesiredState)choice(s, word(s, 3), states, 3),
                        .min = (int)find_number(s, "min", 1),
                        .max = (int)find_number(s, "max", 8),
+                       .priority = (int)find_number(s, "priority", 0),
                        .target = (int)find_number(s, "target", 0)};
     replay_put(s->replay, EVENT_DESIRED, word(s, 2), 0, NULL, &d, false);
 }

@@ -14,8 +14,9 @@
 #include "tests/sim/trainer.h"
 
 typedef struct JobBooks {
-    int64_t born;       /* create revision of its spec: a job that was deleted is another one */
-    int64_t generation; /* of its newest world */
+    uint64_t pending_usec; /* since when its phase says that it waits; 0: it does not */
+    int64_t born;          /* create revision of its spec: a job that was deleted is another one */
+    int64_t generation;    /* of its newest world */
     int64_t visible_step, visible_before; /* that etcd has shown, ever and at the last failure */
     int failures; /* worlds in a row that failed without having shown more */
     int lost;     /* the same, of those that failed for the store alone */

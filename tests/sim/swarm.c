@@ -356,6 +356,7 @@ static void want(Universe *u, int job, DesiredState state, int target)
     DesiredRecord record = {.state = state,
                             .min = u->options.jobs[job].min,
                             .max = u->options.jobs[job].max,
+                            .priority = job == 1, /* the second comes first */
                             .target = target};
     if (!etcd_find(&u->etcd, KEY_SPECS, universe_job_name(job)))
         return;
@@ -657,8 +658,6 @@ static void check_liveness(Universe *u)
                      (long long)(liveness_bound(u) / USEC_PER_SEC), phase ? phase->reason : "");
     }
 }
-
-/* ---- the whole ---- */
 
 void swarm_run(Universe *u)
 {

@@ -329,6 +329,7 @@ static int job_fill(const char *source, json_t *json, Job *job, Error *err)
     JsonReader r = json_open(source, json, JSON_KNOWN_KEYS, err);
     if (json_get_text(&r, "name", JSON_REQUIRED, job->name, sizeof(job->name)))
         check_name(&r, job->name);
+    job->priority = take_int(&r, "priority", JSON_OPTIONAL, -JOB_PRIORITY_MAX, JOB_PRIORITY_MAX, 0);
     json_get_choice(&r, "kind", JSON_OPTIONAL, kinds, ELEMENTSOF(kinds), &kind);
     parse_world(&r, job);
     parse_model(&r, job);

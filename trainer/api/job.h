@@ -16,6 +16,7 @@
 
 enum {
     JOB_NAME_MAX = 63,
+    JOB_PRIORITY_MAX = 1000, /* and as far below 0 */
     JOB_STREAMS_MAX = 64,
     JOB_READ_AHEAD = 64,
     JOB_READ_AHEAD_MAX = 4096,
@@ -35,6 +36,7 @@ typedef struct JobStream {
 } JobStream;
 
 typedef struct Job {
+    int priority;                /* in the queue; more goes first */
     char name[JOB_NAME_MAX + 1]; /* [a-z0-9][a-z0-9-]*, as it appears in keys and cgroups */
 
     struct {

@@ -1,0 +1,71 @@
+/* queue.c - which jobs go before which, and what a job that waits keeps the others from.
+ *
+ * Order: priority, then age (the create revision of specs/<job>; no clock can change it). A job that fits
+ * passes one that does not. Once the first in order that could run at all has waited queue_patience_usec
+ * it reserves: nothing that comes after it starts or grows until it runs. One that fits no more than the
+ * nodes that are there and open could hold reserves nothing.
+ *
+ * Entry points: queue_goes_before(), queue_find_ahead(), queue_somebody_starts(). */
+#include "controller/core/state.h"
+#include "controller/core/text.h"
+
+bool queue_goes_before(const Job *a, const Job *b)
+{
+    if (a->desired.priority != b->desired.priority)
+        return a->desired.priority > b->desired.priority;
+    if (a->facts.arrival != b->facts.arrival)
+        return a->facts.arrival < b->facts.arrival;
+    return text_compare(a->name, b->name) < 0;
+}
+
+bool queue_job_waits(const Job *job)
+{
+    return job->used && job->phase.phase == PHASE_PENDING && job_wants_to_run(job);
+}
+
+/* By this machine's time since it learnt that the job waits, or by the record's, whichever is first. */
+static bool is_patient_no_more(Cluster *c, const Job *job)
+{
+    uint64_t patience = c->config.queue_patience_usec;
+    uint64_t end = job->phase.since_usec + patience;
+    uint64_t rest = end > c->real_usec ? end - c->real_usec : 0;
+    return job->phase_stamp.mod &&
+           cluster_due(c, MIN(job->pending_usec + patience, c->now_usec + rest));
+}
+
+/* Were nobody else there. */
+static bool could_run(const Cluster *c, const Job *job)
+{
+    int slots = 0, needed = plan_needed(job);
+    for (int i = 0; i < c->limits.nodes && slots < needed; i++) {
+        const Node *node = &c->nodes[i];
+        if (node->used && !node_refusal(c, node, job))
+            slots += slots_count(plan_slots_of(node));
+    }
+    return slots >= needed;
+}
+
+const Job *queue_find_ahead(Cluster *c, const Job *job)
+{
+    for (int i = 0; i < c->n_by_arrival; i++) {
+        const Job *first = &c->jobs[c->by_arrival[i]];
+        if (first == job)
+            return NULL;
+        if (queue_job_waits(first) && is_patient_no_more(c, first) && could_run(c, first))
+            return first;
+    }
+    return NULL;
+}
+
+bool queue_somebody_starts(Cluster *c, const Job *job)
+{
+    for (int i = 0; i < c->n_by_arrival; i++) {
+        const Job *other = &c->jobs[c->by_arrival[i]];
+        Plan plan = {0};
+        if (other != job && queue_job_waits(other) && !queue_find_ahead(c, other))
+            plan_world(c, other, &plan);
+        if (plan.size > 0)
+            return true;
+    }
+    return false;
+}
