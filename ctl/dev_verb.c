@@ -110,10 +110,29 @@ static int wait_registered(const Dev *dev, Error *err)
     return r;
 }
 
+/* As a shell reads it back, whatever the folder is called; bare where that is the same. */
+static void print_quoted(const char *text)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+";
+    if (text[strspn(text, plain)] == '\0') {
+        printf("%s", text);
+        return;
+    }
+    putchar('\'');
+    for (; *text; text++)
+        if (*text == '\'')
+            printf("'\\''");
+        else
+            putchar(*text);
+    putchar('\'');
+}
+
 static void print_environment(const Dev *dev)
 {
-    printf("export SDTRAIN_ETCD=127.0.0.1:%d SDTRAIN_CLUSTER=dev SDTRAIN_DEV=%s\n",
-           dev->client_port, dev->folder);
+    printf("export SDTRAIN_ETCD=127.0.0.1:%d SDTRAIN_CLUSTER=dev SDTRAIN_DEV=", dev->client_port);
+    print_quoted(dev->folder);
+    printf("\n");
 }
 
 /* To be read, and to be sourced: everything but the export is a comment. */
@@ -141,16 +160,23 @@ static void print_up(const Dev *dev)
     printf("# sdctl dev down ends it all\n");
 }
 
+/* Half a cluster is of no use to anybody: what was started just now ends again. */
 static int start_all(Dev *dev, Error *err)
 {
-    for (size_t i = 0; i < dev->n_processes; i++) {
+    bool started[DEV_PROCESSES_MAX] = {false};
+    int r = 0;
+    for (size_t i = 0; i < dev->n_processes && r == 0; i++) {
         if (dev_process_alive(&dev->processes[i]))
             continue;
-        int r = dev_start(dev, &dev->processes[i], err);
-        if (r < 0)
-            return r;
+        r = dev_start(dev, &dev->processes[i], err);
+        started[i] = r == 0;
     }
-    return wait_registered(dev, err);
+    r = r < 0 ? r : wait_registered(dev, err);
+    Error ignored = ERROR_INIT; /* why it is not up is what matters */
+    for (size_t i = dev->n_processes; r < 0 && i-- > 0;)
+        if (started[i])
+            (void)dev_stop(dev, &dev->processes[i], SIGKILL, STOP_SEC * USEC_PER_SEC, &ignored);
+    return r;
 }
 
 /* What was asked for and what is there already. */

@@ -361,6 +361,18 @@ static int check_slots(const Draft *d, const Model *model, const Arguments *a, E
         d->source, min, slots, slots == 1 ? "" : "s");
 }
 
+/* A name that nobody uses is a slip of the pen; controllers that are down for a while left something. */
+static int check_cluster(const Model *model, const Arguments *a, Error *err)
+{
+    if (a->queue || model->n_candidates || model->n_nodes || model->n_health || model->n_jobs)
+        return 0;
+    return error_set(
+        err, -ENOENT,
+        "cluster %s: nobody answers to that name: no controller, no node and no job is "
+        "there; is --cluster (SDTRAIN_CLUSTER) right? --queue submits it all the same",
+        model->cluster);
+}
+
 /* Its records are there: it need not be deleted to go on. */
 static int check_name(const Draft *d, const Model *model, Error *err)
 {
@@ -399,6 +411,8 @@ int job_start(const Arguments *a)
         r = model_read(&client, &model, &err);
     if (r == 0)
         draft.given_back = find_lost(model, draft.job->name);
+    if (r == 0)
+        r = check_cluster(model, a, &err);
     if (r == 0 && !draft.given_back)
         r = check_name(&draft, model, &err);
     if (r == 0 && taken.code < 0 && !draft.given_back) {

@@ -126,6 +126,10 @@ static void start_writes_spec_and_desired_once(void **state)
 {
     CtlLab *lab = *state;
     write_job(lab, "fresh", NULL, NULL);
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json --cluster labb", lab->folder), 3);
+    assert_contains(lab->err, "cluster labb: nobody answers to that name: ");
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 3);
+    ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"c1\"}");
     assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 0);
     assert_string_equal(lab->out,
                         "job fresh is submitted: 100 steps of 16 samples on 1 to 4 ranks\n");

@@ -7,13 +7,18 @@
 #include <string.h>
 
 /* Pids that `dev status` shows. */
-static size_t running(CtlLab *lab, pid_t *pids, size_t max)
+static size_t running_in(CtlLab *lab, const char *name, pid_t *pids, size_t max)
 {
     size_t n = 0;
-    assert_int_equal(ctl_run(lab, "dev status --dir %s/c", lab->folder), 0);
+    assert_int_equal(ctl_run(lab, "dev status --dir %s/%s", lab->folder, name), 0);
     for (const char *p = lab->out; (p = strstr(p, "running  pid ")) && n < max; p++)
         pids[n++] = (pid_t)strtol(p + strlen("running  pid "), NULL, 10);
     return n;
+}
+
+static size_t running(CtlLab *lab, pid_t *pids, size_t max)
+{
+    return running_in(lab, "c", pids, max);
 }
 
 /* A zombie that nobody has reaped yet is gone too. */
@@ -76,6 +81,32 @@ static void a_cluster_comes_up_heals_and_goes(void **state)
     assert_int_equal(ctl_run(lab, "dev down --dir %s/c", lab->folder), 0);
 }
 
+/* A folder's name is a word, also to the shell that reads it back. */
+static void a_folder_may_have_any_name(void **state)
+{
+    CtlLab *lab = *state;
+    if (ctl_run(lab, "dev up --nodes 1 --dir '%s/an odd name'", lab->folder) != 0)
+        fail_msg("%s", lab->err);
+    char command[400];
+    const char *text = strstr(lab->out, " SDTRAIN_DEV=");
+    assert_non_null(text);
+    (void)snprintf(command, sizeof(command), "%.*s; test -d \"$SDTRAIN_DEV/etcd\"",
+                   (int)strcspn(text + 1, "\n"), text + 1);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(ctl_run(lab, "dev down --dir '%s/an odd name'", lab->folder), 0);
+}
+
+/* A cluster that does not come up leaves nothing behind. */
+static void half_a_cluster_ends(void **state)
+{
+    CtlLab *lab = *state;
+    pid_t pids[8];
+    ctl_write(lab, "h/node2/config.json", "{\"etcd\": 7}");
+    assert_int_equal(ctl_run(lab, "dev up --nodes 2 --dir %s/h", lab->folder), 1);
+    assert_contains(lab->err, "node2");
+    assert_int_equal(running_in(lab, "h", pids, 8), 0);
+}
+
 static int start(void **state)
 {
     *state = ctl_lab_start(false);
@@ -92,6 +123,10 @@ static int stop(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_cluster_comes_up_heals_and_goes)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cluster_comes_up_heals_and_goes),
+        cmocka_unit_test(a_folder_may_have_any_name),
+        cmocka_unit_test(half_a_cluster_ends),
+    };
     return cmocka_run_group_tests(tests, start, stop);
 }
