@@ -358,6 +358,7 @@ static const Field incident_fields[] = {
     TEXT(IncidentRecord, "evidence", evidence, MAYBE),
     INT64(IncidentRecord, "at_usec", at_usec, MAYBE),
     INT64(IncidentRecord, "resolved_usec", resolved_usec, MAYBE),
+    BOOL(IncidentRecord, "ended", ended),
     INT64(IncidentRecord, "lost_steps", lost_steps, MAYBE),
     DOUBLE(IncidentRecord, "detect_s", detect_sec),
     DOUBLE(IncidentRecord, "decide_s", decide_sec),

@@ -415,6 +415,7 @@ typedef struct IncidentRecord {
     int64_t generation, step;
     char evidence[RECORD_TEXT_MAX + 1];
     uint64_t at_usec, resolved_usec;
+    bool ended; /* resolved because its job ended: nothing was recovered */
     int64_t lost_steps;
     /* -1 unknown. detect: fault to known; decide: to the new world's record; stop: to old ranks
      * dead; start: to processes up; restore: to all ready; replay: from first step to where the old

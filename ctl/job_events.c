@@ -39,6 +39,9 @@ static void add_incident(json_t *events, const IncidentRecord *n)
     if (n->state == INCIDENT_RESOLVED && !model_ended_world(n))
         add(events, n->resolved_usec, "over", n->generation, n->step,
             json_pack("{s:s}", "id", n->id), "%s after %.2f s", n->cause, model_recovery_sec(n));
+    else if (n->state == INCIDENT_RESOLVED && n->ended)
+        add(events, n->resolved_usec, "ended", n->generation, n->step,
+            json_pack("{s:s}", "id", n->id), "%s, with the job", n->cause);
     else if (n->state == INCIDENT_RESOLVED)
         add(events, n->first_step_usec ? n->first_step_usec : n->resolved_usec, "recovered",
             n->generation + 1, n->step, json_pack("{s:s}", "id", n->id),

@@ -36,6 +36,8 @@ static void print_incident(const IncidentRecord *n)
     printf(" at step %lld, generation %lld: ", (long long)n->step, (long long)n->generation);
     if (n->state == INCIDENT_OPEN)
         printf("OPEN\n");
+    else if (n->ended)
+        printf("ended with the job\n");
     else if (!model_ended_world(n))
         printf("over after %s\n", span_text(model_recovery_sec(n), span));
     else

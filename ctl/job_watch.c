@@ -63,7 +63,9 @@ static void say_incident(const View *v, const IncidentRecord *n, bool is_new)
     if (is_new)
         say(v, n->at_usec, "%s%s%s%s: %s", n->cause, rank, *n->node ? " on " : "", n->node,
             n->evidence);
-    if (n->state == INCIDENT_RESOLVED && !model_ended_world(n))
+    if (n->state == INCIDENT_RESOLVED && n->ended)
+        say(v, n->resolved_usec, "%s%s has ended with the job", n->cause, rank);
+    else if (n->state == INCIDENT_RESOLVED && !model_ended_world(n))
         say(v, n->resolved_usec, "%s is over after %.2f s", n->cause, model_recovery_sec(n));
     else if (n->state == INCIDENT_RESOLVED)
         say(v, n->resolved_usec, "recovered from %s%s in %.2f s, %lld step%s again", n->cause, rank,

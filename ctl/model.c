@@ -548,7 +548,10 @@ double model_goodput(const ModelJob *job)
     const double step_sec = mean_step_sec(job);
     if (phase->phase == PHASE_RUNNING && job->has_world && progress_is_present(job) &&
         p->at_usec > MAX(phase->started_usec, phase->since_usec) && step_sec > 0) {
-        double kept = (double)MAX(0, p->step - job->world.resume.step) * step_sec;
+        int64_t from = job->world.resume.step; /* of another job's checkpoint the history knows */
+        if (job->world.resume.adopt && phase->n_worlds > 0)
+            from = phase->worlds[phase->n_worlds - 1].step;
+        double kept = (double)MAX(0, p->step - from) * step_sec;
         double wall = (double)(p->at_usec - phase->started_usec) * 1e-6;
         return MIN(1.0, (phase->useful_sec + kept) / wall);
     }

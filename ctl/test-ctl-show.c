@@ -219,6 +219,26 @@ static void events_come_in_the_order_of_time(void **state)
     assert_int_equal(ctl_run(lab, "job events none"), 3);
 }
 
+/* A stop ends what it finds open: nothing was recovered by it. */
+static void what_a_stop_ends_was_not_recovered(void **state)
+{
+    CtlLab *lab = *state;
+    ctl_put_running_job(lab, "s");
+    ctl_put_text(
+        lab, KEY_INCIDENTS, "s-1",
+        "{\"v\":2,\"id\":\"s-1\",\"state\":\"resolved\",\"ended\":true,\"job\":\"s\","
+        "\"cause\":\"hang\",\"at_usec\":1700000020000000,\"resolved_usec\":1700000030000000}");
+    assert_int_equal(ctl_run(lab, "job status s"), 0);
+    assert_contains(lab->out, ": ended with the job\n");
+    assert_int_equal(ctl_run(lab, "job events s"), 0);
+    assert_contains(lab->out, "ended ");
+    assert_null(strstr(lab->out, "recovered"));
+    ctl_remove(lab, KEY_INCIDENTS, "s-1");
+    ctl_remove(lab, KEY_SPECS, "s");
+    ctl_remove(lab, KEY_WORLDS, "s");
+    ctl_remove(lab, KEY_PHASES, "s");
+}
+
 static void the_cluster_says_what_is_wrong_first(void **state)
 {
     CtlLab *lab = *state;
@@ -518,6 +538,7 @@ int main(void)
         cmocka_unit_test(what_the_store_costs_is_told),
         cmocka_unit_test(people_read_culprit_cause_and_evidence),
         cmocka_unit_test(events_come_in_the_order_of_time),
+        cmocka_unit_test(what_a_stop_ends_was_not_recovered),
         cmocka_unit_test(the_cluster_says_what_is_wrong_first),
         cmocka_unit_test(logs_are_read_where_they_lie),
         cmocka_unit_test(a_report_shows_every_mark),

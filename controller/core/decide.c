@@ -26,9 +26,18 @@ static double step_seconds(const Cluster *c, const Job *job)
     return p->step_sec > 0 ? p->step_sec : 0;
 }
 
+/* Of another job's checkpoint only the ranks know the step; until they say it nothing counts. */
+static int64_t resumed_step(const Cluster *c, const Job *job, int64_t otherwise)
+{
+    const Report *rank0 = job_rank0_report(c, job);
+    if (!job->world.resume.adopt)
+        return job->world.resume.step;
+    return rank0 && rank0->first_step > 0 ? rank0->first_step - 1 : otherwise;
+}
+
 double job_useful_sec(const Cluster *c, const Job *job, int64_t step)
 {
-    int64_t kept = step - job->world.resume.step;
+    int64_t kept = step - resumed_step(c, job, step);
     return job->phase.useful_sec + (kept > 0 ? (double)kept * step_seconds(c, job) : 0);
 }
 
@@ -229,8 +238,10 @@ static bool decide_over(Cluster *c, const Job *job, Decision *d)
     const Incident *open = incident_find_open(c, job);
     if (!open && job->desired.state == DESIRED_DELETED)
         open = lost_find_incident(c, job);
-    if (open)
+    if (open) {
         incident_resolve(c, job, open, d);
+        d->incident.ended = job->phase.phase != PHASE_SUCCEEDED;
+    }
     return open || decide_trouble_over(c, job, d);
 }
 
@@ -370,6 +381,8 @@ static bool decide_first_step(Cluster *c, Job *job, Decision *d)
     if (!rank0 || rank0->first_step == 0)
         return false;
     decide_phase(c, job, PHASE_RUNNING, job->phase.reason, d);
+    if (d->phase.n_worlds > 0 && job->world.resume.adopt)
+        d->phase.worlds[d->phase.n_worlds - 1].step = resumed_step(c, job, 0);
     const Incident *incident = incident_find_open(c, job);
     if (incident)
         incident_resolve(c, job, incident, d);

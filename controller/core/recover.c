@@ -174,6 +174,7 @@ bool decide_failure(Cluster *c, Job *job, const Failure *f, Decision *d)
         incident_say(&d->incident, &t);
         decide_stopped(c, job, reason, d);
         d->incident.state = INCIDENT_RESOLVED; /* nothing is to be recovered */
+        d->incident.ended = true;
         d->incident.resolved_usec = c->real_usec;
     } else if (losses.pause_usec) {
         decide_pause(c, job, losses.pause_usec, d);

@@ -92,7 +92,10 @@ static void say_phase(Story *s, const Decision *d)
 static void say_incident(Story *s, const IncidentRecord *i)
 {
     begin_line(s);
-    say(s, "incident %s %s: %s%s%s", i->id, i->state == INCIDENT_OPEN ? "open" : "resolved",
+    say(s, "incident %s %s: %s%s%s", i->id,
+        i->state == INCIDENT_OPEN ? "open"
+        : i->ended                ? "ended"
+                                  : "resolved",
         i->severity ? severity_name(i->severity) : "", i->severity ? " " : "", i->cause);
     if (i->node[0])
         say(s, " %s", i->node);
