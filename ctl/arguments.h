@@ -51,7 +51,7 @@ struct Arguments {
     uint64_t from_usec, until_usec;    /* realtime; 0: not given */
     const char *lose, *cordon, *drain; /* names, with ',' between; NULL: not given */
     const char *operand; /* never NULL when the verb takes one; "[NAME]" may be left out */
-    const char *second;                /* NULL: not given */
+    const char *second;  /* NULL: not given */
 };
 
 /* argv[0] is the verb. -1 when the verb may run; else the exit code to leave with. */
