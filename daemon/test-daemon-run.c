@@ -202,6 +202,11 @@ static void test_stale_phase_of_a_deleted_job(_unused_ void **state)
     lab_wait(lab, lab_is_finished, &(LabWhere){"a", 1, 0, 0});
 }
 
+static bool is_known(Lab *lab, _unused_ const void *userdata)
+{
+    return lab_value(lab, "/sdtrain/lab/nodes/node1") != NULL;
+}
+
 /* What a node hears of where rank 0 is may be of an earlier world, or of a job that had the name before. */
 static void test_stale_rendezvous(_unused_ void **state)
 {
@@ -212,6 +217,7 @@ static void test_stale_rendezvous(_unused_ void **state)
     lab_put(lab, "/sdtrain/lab/nodes/node1", /* of rank 0; there is none */
             "{\"v\":2,\"name\":\"node1\",\"machine_id\":\"m\",\"incarnation\":1,\"address\":\"a\","
             "\"slots\":1,\"state\":\"up\",\"verdict\":\"healthy\"}");
+    lab_wait(lab, is_known, NULL);
     lab_put_spec(lab, "a");
     (void)lab_put_world(lab, "a", 1, (LabRun[]){{1, 1}, {0, 1}}, 2);
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 0, RANK_READY});

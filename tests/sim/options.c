@@ -53,5 +53,5 @@ void swarm_draw_options(Sim *sim, int n_nodes, Options *ret)
                                      .factor = 10};
     for (int job = 0; job < ret->n_jobs; job++)
         draw_job(sim, ret, &ret->jobs[job]);
-    ret->core.queue_patience_usec = SEC(sim_draw(sim, 4) * 4);
+    ret->core.queue_patience_usec = SEC(sim_draw(sim, 3));
 }
