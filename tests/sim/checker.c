@@ -148,53 +148,6 @@ static void count_failure(Universe *u, int job, bool store)
                books->lost);
 }
 
-/* Slots that the leader knows to be there and open: what it had seen when it decided. */
-static int open_slots(Universe *u, int64_t seen_revision)
-{
-    int slots = 0;
-    for (int i = 0; i < u->options.n_nodes; i++) {
-        const Key *key = etcd_find(&u->etcd, KEY_NODES, u->nodes[i].name);
-        const NodeRecord *node = key ? value_record(key->value) : NULL;
-        const Key *cordon = &u->etcd.keys[etcd_key(&u->etcd, KEY_CORDONS, u->nodes[i].name, 0, -1)];
-        key = etcd_find(&u->etcd, KEY_NODES, u->nodes[i].name);
-        if (node && key->mod_revision <= seen_revision && node->state == NODE_UP &&
-            node->verdict == NODE_HEALTHY && cordon->mod_revision == 0 &&
-            cordon->deleted_revision <= seen_revision)
-            slots += node->n_slots - __builtin_popcountll(node->lost_slots | node->bad_slots);
-    }
-    return slots;
-}
-
-static bool goes_before(Universe *u, int a, int b)
-{
-    const DesiredRecord *x = record_in(u, KEY_DESIRED, a), *y = record_in(u, KEY_DESIRED, b);
-    return x && y && x->priority > y->priority;
-}
-
-/* Nothing starts before a job that has waited long, comes first and could run. */
-static void check_queue(Universe *u, const Txn *txn, int job, const PhaseRecord *phase)
-{
-    const PhaseRecord *old = record_in(u, KEY_PHASES, job);
-    const uint64_t slack = USEC_PER_SEC;
-    if (!old || old->phase != PHASE_PENDING)
-        return;
-    for (int i = 0; i < u->options.n_jobs; i++) {
-        const char *name = universe_job_name(i);
-        const JobBooks *books = &u->checker.jobs[i];
-        const Key *desired = etcd_find(&u->etcd, KEY_DESIRED, name);
-        const Key *waits = etcd_find(&u->etcd, KEY_PHASES, name);
-        const DesiredRecord *wants = desired ? value_record(desired->value) : NULL;
-        uint64_t since = MAX(books->pending_usec, txn->leader->led_usec);
-        if (i != job && books->pending_usec && wants && wants->state == DESIRED_RUNNING && waits &&
-            desired->mod_revision <= phase->tried_revision &&
-            waits->mod_revision <= phase->tried_revision && goes_before(u, i, job) &&
-            u->sim.now_usec > since + u->options.core.queue_patience_usec + slack &&
-            wants->min <= open_slots(u, phase->tried_revision))
-            BROKEN(u, "queue", "%s starts before %s, which has waited for %.1f s",
-                   universe_job_name(job), name, (double)(u->sim.now_usec - since) / 1e6);
-    }
-}
-
 static void check_world(Universe *u, const Txn *txn, int job, const WorldRecord *world)
 {
     const char *name = universe_job_name(job);
@@ -215,7 +168,7 @@ static void check_world(Universe *u, const Txn *txn, int job, const WorldRecord 
     if (phase)
         check_quarantine(u, txn, world, phase, name);
     if (phase)
-        check_queue(u, txn, job, phase);
+        checker_queue(u, txn, job, phase);
     check_slots(u, job, world);
     if (phase && phase->phase == PHASE_RECOVERING) {
         const IncidentRecord *incident =

@@ -39,6 +39,8 @@ void checker_before(Universe *u, const Txn *txn);
 /* after NULL: the record is removed. checker_cordons.c */
 void checker_cordon(Universe *u, const Txn *txn, const char *name, const CordonRecord *after);
 void checker_save_fails(Universe *u, int job);
+/* A world of a job that waited: queue.c. */
+void checker_queue(Universe *u, const Txn *txn, int job, const PhaseRecord *phase);
 /* What a phase says moves ranks of that team. */
 void checker_phase_acts(Universe *u, const Team *team, const PhaseRecord *phase);
 void checker_process_starts(Universe *u, const Process *p);
