@@ -63,6 +63,8 @@ static bool merge(CheckpointsRecord *known, const CheckpointsRecord *seen)
 void checkpoints_learn(Job *job, const Event *ev)
 {
     const CheckpointsRecord *seen = ev->checkpoints;
+    if (!ev->health && !seen && lost_with_its_job(job, job->checkpoints.submission))
+        memset(&job->checkpoints, 0, sizeof(job->checkpoints));
     if (!seen) {
         job->checkpoints_lost = lost_by(ev, job->checkpoints.n_commits > 0, false);
         return;

@@ -210,7 +210,9 @@ bool job_wants_to_run(const Job *job)
 static bool decide_pending(Cluster *c, Job *job, Decision *d)
 {
     if (job->desired.state == DESIRED_STOPPED) {
-        decide_stopped(c, job, "stopped", d);
+        if (ranks_are_left(c, job)) /* nodes end them; its slots may be another job's by now */
+            return false;
+        decide_end(c, job, PHASE_STOPPED, "stopped", d);
         return true;
     }
     const Job *ahead = queue_find_ahead(c, job);

@@ -135,6 +135,11 @@ void lost_forget(Job *job, const char *submission)
 
 /* ---- what events say ---- */
 
+bool lost_with_its_job(const Job *job, const char *submission)
+{
+    return job->spec_stamp.mod && !text_equal(submission, job->facts.submission);
+}
+
 /* How far the job was before the store was restored. */
 void lost_learn_runs(Job *job, const NodeRecord *node)
 {
@@ -172,6 +177,8 @@ void lost_learn_spec(Cluster *c, Job *job, const Event *ev)
 void lost_learn_phase(Cluster *c, Job *job, const Event *ev)
 {
     const PhaseRecord *phase = ev->phase;
+    if (!ev->health && !phase && lost_with_its_job(job, job->phase.submission))
+        job->phase = (PhaseRecord){0};
     job->phase_lost = lost_by(ev, job->phase.serial > 0,
                               phase && phase->serial < job->phase.serial &&
                                   text_equal(phase->submission, job->phase.submission));

@@ -265,6 +265,8 @@ static void observe_world(Cluster *c, Job *job, const Event *ev)
     job->n_runs = 0;
     job->failing_usec = job->left_usec = 0;
     job->world_usec = c->now_usec;
+    if (!ev->health && !world && lost_with_its_job(job, job->world.submission))
+        memset(&job->world, 0, sizeof(job->world));
     job->world_lost = lost_by(ev, job->world.generation > 0,
                               world && world->generation < job->world.generation &&
                                   text_equal(world->submission, job->world.submission));

@@ -235,6 +235,8 @@ bool decide_lost(Cluster *c, Job *job, Decision *d);
 bool lost_hides(const Job *job);
 /* Of a record that is there in another form than it is known: whose content is what was known. */
 void lost_forget(Job *job, const char *submission);
+/* A record that went is of a submission before the job's: it was removed with it, and a list tells of that late. */
+bool lost_with_its_job(const Job *job, const char *submission);
 /* EVENT_SPEC and EVENT_PHASE, stamped; what a node tells after a restore of the store. */
 void lost_learn_spec(Cluster *c, Job *job, const Event *ev);
 void lost_learn_phase(Cluster *c, Job *job, const Event *ev);

@@ -107,7 +107,7 @@ class Outage(LabCase):
         """Whole checkpoints and their metrics, and nothing beside them."""
         prefix = job["name"] + "/"
         found = set(self.direct.list(self.bucket, prefix))
-        expected = {prefix + "metrics.jsonl"}
+        expected = {prefix + "metrics.jsonl", prefix + "owner/1"}
         manifests = [key for key in found if key.endswith("/manifest.json")]
         self.assertTrue(2 <= len(manifests) <= 4, manifests)
         for key in manifests:
