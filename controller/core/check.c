@@ -50,8 +50,18 @@ static void check_reports(const Cluster *c)
     assert(n == c->n_reports);
 }
 
+static void check_cordoned(const Cluster *c)
+{
+    int n = 0;
+    for (int i = 0; i < c->limits.nodes; i++)
+        if (c->nodes[i].cordon_stamp.mod)
+            assert(n < c->n_cordoned && c->cordoned[n++] == i);
+    assert(n == c->n_cordoned);
+}
+
 void cluster_check(const Cluster *c)
 {
+    check_cordoned(c);
     check_slots(c);
     check_reports(c);
     for (int j = 0; j < c->limits.jobs; j++) {

@@ -39,6 +39,7 @@ static void lay_out(Cluster *c, Parts *parts, const ClusterLimits *l)
     size_t nodes = (size_t)l->nodes, jobs = (size_t)l->jobs;
     c->nodes = take(parts, nodes, sizeof(Node));
     c->cordons = take(parts, nodes, sizeof(Cordons));
+    c->cordoned = take(parts, nodes, sizeof(int));
     c->by_name = take(parts, nodes, sizeof(int));
     c->jobs = take(parts, jobs, sizeof(Job));
     c->by_arrival = take(parts, jobs, sizeof(int));

@@ -213,11 +213,30 @@ static void hold_back(CordonCause *ret)
               "its cordon record cannot be read; sdctl node uncordon --force removes it");
 }
 
+/* Few have one: who asks of each node about all others' must not look at all. */
+static void note_cordoned(Cluster *c, int n)
+{
+    int at = 0;
+    while (at < c->n_cordoned && c->cordoned[at] < n)
+        at++;
+    bool there = at < c->n_cordoned && c->cordoned[at] == n,
+         wanted = c->nodes[n].cordon_stamp.mod != 0;
+    if (wanted && !there) {
+        memmove(&c->cordoned[at + 1], &c->cordoned[at], sizeof(int) * (size_t)(c->n_cordoned - at));
+        c->cordoned[at] = n;
+        c->n_cordoned++;
+    } else if (!wanted && there) {
+        c->n_cordoned--;
+        memmove(&c->cordoned[at], &c->cordoned[at + 1], sizeof(int) * (size_t)(c->n_cordoned - at));
+    }
+}
+
 static void observe_cordon(Cluster *c, const Event *ev)
 {
     int n = intern_node(c, ev->name);
     if (n < 0 || !stamp(&c->nodes[n].cordon_stamp, ev))
         return;
+    note_cordoned(c, n);
     Cordons *cordons = &c->cordons[n];
     c->nodes[n].cordon_foreign = ev->health == RECORD_FOREIGN;
     if (!ev->cordon && !ev->health)

@@ -58,9 +58,10 @@ const CordonCause *node_find_machine_cordon(const Cluster *c, const Node *node, 
 {
     if (!is_machine_id(node->record.machine_id))
         return NULL;
-    for (int i = 0; i < c->limits.nodes; i++) {
+    for (int at = 0; at < c->n_cordoned; at++) {
+        const int i = c->cordoned[at];
         const CordonRecord *record = &c->cordons[i].record;
-        for (size_t k = 0; c->nodes[i].cordon_stamp.mod && k < record->n_causes; k++)
+        for (size_t k = 0; k < record->n_causes; k++)
             if (is_elsewhere(c, node, i, &record->causes[k]) &&
                 record->causes[k].mode == CORDON_QUARANTINE &&
                 cause_applies(&record->causes[k], node->record.machine_id, job ? job->name : NULL,
@@ -73,9 +74,10 @@ const CordonCause *node_find_machine_cordon(const Cluster *c, const Node *node, 
 int node_strikes_elsewhere(const Cluster *c, const Node *node)
 {
     int strikes = 0;
-    for (int i = 0; i < c->limits.nodes && is_machine_id(node->record.machine_id); i++) {
+    for (int at = 0; at < c->n_cordoned && is_machine_id(node->record.machine_id); at++) {
+        const int i = c->cordoned[at];
         const CordonRecord *record = &c->cordons[i].record;
-        for (size_t k = 0; c->nodes[i].cordon_stamp.mod && k < record->n_causes; k++)
+        for (size_t k = 0; k < record->n_causes; k++)
             if (is_elsewhere(c, node, i, &record->causes[k]) &&
                 c->real_usec < record->causes[k].since_usec + c->config.strike_window_usec)
                 strikes += record->causes[k].strikes;

@@ -157,7 +157,9 @@ struct Cluster {
     unsigned missed, taken; /* by Table: records did not fit; places were taken since */
     Node *nodes;
     Cordons *cordons; /* of each node */
-    int *by_name;     /* used nodes in name order */
+    int *cordoned;    /* nodes that have a record of them, by index */
+    int n_cordoned;
+    int *by_name; /* used nodes in name order */
     int n_by_name;
     int last_node; /* where the last free place was */
     int n_gone;    /* reports whose key has vanished */
