@@ -265,9 +265,9 @@ static int decide_beside(Verdict peer, UpdateVerdict *ret, Error *err)
     Job job = {.train = {.n_grains = 2, .grain = 1, .global_batch = 2, .steps = 10}};
     Play play = {play_update, &peer};
     _cleanup_(comm_freep) Comm *comm = NULL;
-    _cleanup_(update_freep) Update *update = NULL;
     assert_int_equal(comm_open_played(0, 2, &play, &comm, err), 0);
     _cleanup_(train_state_freep) TrainState *state = testing_state(&fixture, STEP, 0, 2, 1, false);
+    _cleanup_(update_freep) Update *update = NULL; /* it borrows the state: freed before it */
     state->scalars.n_maxima = state->scalars.n_accepted = 0;
     assert_int_equal(update_new(state, comm, &job, &update, err), 0);
     _cleanup_free_ float *gradients =
