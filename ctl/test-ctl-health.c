@@ -176,7 +176,8 @@ static void a_quarantine_is_of_its_machine(void **state)
     put_machine(lab, "n1", MACHINE_2);
     assert_int_equal(ctl_run(lab, "node uncordon n1"), 0); /* no check: nothing holds it back */
     assert_contains(lab->out, "another machine that had this name");
-    assert_non_null(ctl_get(lab, KEY_CORDONS, "n1"));
+    _cleanup_free_ char *held = ctl_get(lab, KEY_CORDONS, "n1");
+    assert_non_null(held);
     assert_int_equal(ctl_run(lab, "node status n1"), 0);
     assert_contains(lab->out, "of machine " MACHINE_1 ", which had this name: xid 79");
     assert_int_equal(ctl_run(lab, "cluster status"), 0);
