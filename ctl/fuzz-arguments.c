@@ -11,7 +11,8 @@ enum { WORDS_MAX = 64 };
 
 static void check(const CtlVerb *verb, const Arguments *a)
 {
-    assert(!verb->operand == !a->operand);
+    assert(verb->operand || !a->operand);
+    assert(!verb->operand || verb->operand[0] == '[' || a->operand); /* "[NAME]" may be left out */
     assert(!(verb->needs & OPTION_FILE) || a->file);
     assert(!(verb->needs & OPTION_OUT) || a->out);
     assert(a->world == -1 || a->world >= 1);
