@@ -139,7 +139,7 @@ static int shell_begin(void **state)
     (void)snprintf(s->old_path, sizeof(s->old_path), "%s.1", s->path);
     s->head = (JournalHead){
         .cluster = "lab",
-        .version = "0.1.0",
+        .version = "0.2.0",
         .config = cluster_config_default,
         .limits = {.nodes = 16, .jobs = 4, .reports = 64, .incidents = 6, .requests = 8}};
     s->head.config.incidents_kept = 5;

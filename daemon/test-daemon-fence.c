@@ -202,7 +202,7 @@ static void test_name_of_another_machine_is_refused(_unused_ void **state)
                         .incarnation = 1,
                         .address = "10.0.0.9",
                         .n_slots = 1,
-                        .version = "0.1.0"};
+                        .version = "0.2.0"};
     _cleanup_free_ char *text = NULL;
     assert_int_equal(node_record_encode(&other, NULL, &text), 0);
     _cleanup_free_ char *granted =
