@@ -72,6 +72,7 @@ void far_fault(const char *key, int times, int error, uint64_t delay_usec)
     (void)snprintf(far->fault.key, sizeof(far->fault.key), "%s", key);
     far->fault.error = error;
     far->fault.delay_usec = delay_usec;
+    far->fault.wanders = false;
     atomic_store(&far->fault.times, times);
 }
 
@@ -97,7 +98,8 @@ static int get_now(Store *store, const char *key, uint64_t offset, size_t n_byte
     if (r == 0)
         r = store_get_range(inner(store), key, offset, n_bytes, buffer, err);
     if (r == 0 && struck && !far->fault.delay_usec)
-        ((char *)buffer)[n_bytes / 2] ^= 1;
+        ((char *)buffer)[n_bytes / 2] ^=
+            (char)(far->fault.wanders ? 1 << atomic_load(&far->fault.times) % 7 : 1);
     atomic_fetch_add(&far->bytes, n_bytes);
     return r;
 }

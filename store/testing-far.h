@@ -26,6 +26,7 @@ typedef struct FarFault {
     atomic_int times;
     int error;           /* 0: the bytes are flipped in the middle, unless they are only late */
     uint64_t delay_usec; /* late by so much */
+    bool wanders;        /* no two flips in a row are the same */
 } FarFault;
 
 typedef struct Far {

@@ -326,10 +326,14 @@ int saver_save(Saver *s, int64_t step, uint32_t word, Error *err)
 {
     host_stage(s->session->host, step, STAGE_SAVING);
     CheckpointPhase phase = CHECKPOINT_IDLE;
-    if (!(word & WORD_MUST))
-        return begin(s, step, err);
+    int r = 0;
+    if (!(word & WORD_MUST)) {
+        r = saver_pump(s,
+                       err); /* the one before may have ended since: a new one forgets its result */
+        return r < 0 ? r : begin(s, step, err);
+    }
 
-    int r = drain(s, step, &phase, err); /* what is in flight */
+    r = drain(s, step, &phase, err); /* what is in flight */
     if (r < 0)
         return r;
     int tries = TRIES, first_code = 0;

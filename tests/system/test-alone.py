@@ -199,6 +199,14 @@ class Alone(LabCase):
                 self.assertIn("failed", text)
                 self.check_same(self.outcome(job), self.reference, fault)
 
+    def test_failure_between_two_steps(self):
+        """A save fails while a step is computed at whose end the next save is due: it is told all the same."""
+        job = self.lab.job("store-between", **dict(SHORT, checkpoint__every_steps=1))
+        code, text = self.lab.train(job, fault="checkpoint.manifest.before=eio@3,loop.compute=slow@*")
+        self.assertEqual(code, 0, text)
+        self.assertIn("the checkpoint of step 3 failed, training goes on", text)
+        self.check_same(self.outcome(job), self.reference, "between")
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -7,7 +7,8 @@
  * chunk, computed at its end from what lies in device memory, covers the rest and the upload as well.
  *
  * What does not verify is read again from the part it began with: first without the local copies
- * that it came from, then at most TRIES times in all.
+ * that it came from, then until it has been wrong in the same way TRIES times: so it is what the store holds. Bytes
+ * that come differently each time were turned on the way, and get NOISY_TRIES.
  */
 #include "trainer/state/checkpoint-plan.h"
 
@@ -16,7 +17,7 @@
 
 #include <string.h>
 
-enum { TRIES = 3 };
+enum { TRIES = 3, NOISY_TRIES = 12 };
 
 /* Where restored weights go: device memory of a state, or plain host memory. */
 typedef struct Target {
@@ -29,11 +30,14 @@ typedef struct Restore {
     const ParameterList *parameters;
     TrainState *state; /* NULL: weights alone */
     Target weights;
-    Hasher *hasher;     /* owned; of the object being read */
-    char *header;       /* owned; of the weight file being read */
-    LocalFile mended;   /* a new local copy of that object */
-    size_t failed_part; /* the one that `tries` counts */
-    int tries;
+    Hasher *hasher;                  /* owned; of the object being read */
+    char *header;                    /* owned; of the weight file being read */
+    LocalFile mended;                /* a new local copy of that object */
+    size_t failed_part;              /* the one that the tries count */
+    Hash found;                      /* of what was checked last */
+    Hash wrong;                      /* of what failed last, */
+    int tries;                       /* so often in a row, */
+    int all_tries;                   /* of so many */
     uint64_t n_bytes, n_local_bytes; /* read, and of them from local copies */
     Error *err;
 } Restore;
@@ -145,10 +149,10 @@ static int take_piece(Restore *rs, const Part *part, const ReaderPiece *piece)
 
 /* ---- what a part has to be ---- */
 
-static int check_object(const Restore *rs, const ObjectRecord *o)
+static int check_object(Restore *rs, const ObjectRecord *o)
 {
     char want[HASH_TEXT_BYTES], got[HASH_TEXT_BYTES];
-    const Hash found = hasher_digest(rs->hasher);
+    const Hash found = rs->found = hasher_digest(rs->hasher);
     if (hash_equal(found, o->hash))
         return 0;
     return error_set(rs->err, -EBADMSG,
@@ -159,11 +163,11 @@ static int check_object(const Restore *rs, const ObjectRecord *o)
 }
 
 /* By its own hash: the rest of an EMA file is read in ranges, so the whole one's cannot be compared. */
-static int check_header(const Restore *rs, const ObjectRecord *o)
+static int check_header(Restore *rs, const ObjectRecord *o)
 {
     char source[CHECKPOINT_URI_MAX], want[HASH_TEXT_BYTES], got[HASH_TEXT_BYTES];
     const size_t n_bytes = (size_t)object_header_bytes(o);
-    const Hash found = hash_bytes(rs->header, n_bytes);
+    const Hash found = rs->found = hash_bytes(rs->header, n_bytes);
     if (!hash_equal(found, o->header))
         return error_set(rs->err, -EBADMSG,
                          "%s/%s/%s: its header, bytes 0 to %zu, has hash %s, the manifest says %s",
@@ -176,10 +180,11 @@ static int check_header(const Restore *rs, const ObjectRecord *o)
 
 /* The part is the chunk's last: the EMA's, when there is one, for moments have a hash of their own.
  */
-static int check_chunk(const Restore *rs, const Part *part, const ReaderRange *range)
+static int check_chunk(Restore *rs, const Part *part, const ReaderRange *range)
 {
     Hash found;
     int r = train_state_chunk_hash(rs->state, part->chunk, &found, rs->err);
+    rs->found = found;
     if (r < 0 || hash_equal(found, rs->plan.manifest->chunks[part->chunk]))
         return r;
     char want[HASH_TEXT_BYTES], got[HASH_TEXT_BYTES];
@@ -222,6 +227,17 @@ static void leave_local(Restore *rs, const ObjectRecord *o, const char *key)
         }
 }
 
+/* The store has said the same often enough, or never the same twice. */
+static bool is_final(Restore *rs, size_t part)
+{
+    const bool again = rs->all_tries > 0 && rs->failed_part == part;
+    rs->tries = again && hash_equal(rs->found, rs->wrong) ? rs->tries + 1 : 1;
+    rs->all_tries = again ? rs->all_tries + 1 : 1;
+    rs->failed_part = part;
+    rs->wrong = rs->found;
+    return rs->tries >= TRIES || rs->all_tries >= NOISY_TRIES;
+}
+
 /* 0: the reader stands where the part begins once more. */
 static int read_again(Restore *rs, Reader *reader, size_t index, int r)
 {
@@ -236,12 +252,8 @@ static int read_again(Restore *rs, Reader *reader, size_t index, int r)
         }
     if (!was_local && r != -EBADMSG)
         return r; /* the store has tried for long enough */
-    if (!was_local) {
-        rs->tries = rs->failed_part == again ? rs->tries + 1 : 1;
-        rs->failed_part = again;
-        if (rs->tries >= TRIES)
-            return r;
-    }
+    if (!was_local && is_final(rs, again))
+        return r;
     log_warning("read again%s: %s", was_local ? " from the store, the local copy is bad" : "",
                 rs->err->text);
     reader_rewind(reader, again);
