@@ -3,6 +3,7 @@
 
 #include "base/message_id.h"
 #include "cluster/codec.h"
+#include "cluster/resume.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -100,10 +101,11 @@ static void say_places(const Speaker *s, const WorldRecord *world, const char *j
 static void say_world(const Speaker *s, const Decision *d)
 {
     const WorldRecord *world = &d->world;
+    const int64_t step = resume_point_step(&world->resume);
     say(s, LOG_LEVEL_INFO, MESSAGE_WORLD,
         "world %lld of %d ranks on %zu nodes from step %lld: %s JOB=%s GENERATION=%lld STEP=%lld",
-        (long long)world->generation, world->size, world->n_runs, (long long)world->resume.step,
-        world->reason, d->job, (long long)world->generation, (long long)world->resume.step);
+        (long long)world->generation, world->size, world->n_runs, (long long)step, world->reason,
+        d->job, (long long)world->generation, (long long)step);
     if (world->runs)
         say_places(s, world, d->job);
 }
@@ -137,9 +139,9 @@ void words_of_decision(const Decision *d, WordsHandler handler, void *userdata)
     if (d->put_world)
         say_world(&s, d);
     if (d->put_phase)
-        say(&s, LOG_LEVEL_INFO, MESSAGE_PHASE, "%s%s%s: %s JOB=%s GENERATION=%lld",
+        say(&s, LOG_LEVEL_INFO, MESSAGE_PHASE, "%s%s%s%s%s JOB=%s GENERATION=%lld",
             job_phase_name(d->phase.phase), d->phase.go ? ", go" : "",
-            d->phase.leave ? ", leave" : "", d->phase.reason, d->job,
-            (long long)d->phase.generation);
+            d->phase.leave ? ", leave" : "", d->phase.reason[0] ? ": " : "", d->phase.reason,
+            d->job, (long long)d->phase.generation);
     say_upkeep(&s, d);
 }

@@ -2,6 +2,7 @@
  * (on a terminal) or one line a second (elsewhere), and a line for each thing that happens. Ends
  * with the job. */
 #include "base/clock.h"
+#include "cluster/resume.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
 
@@ -36,15 +37,31 @@ static void say(const View *v, uint64_t at_usec, const char *format, ...)
     (void)fflush(stdout); /* a lost line of progress is no loss */
 }
 
+/* Where it goes on. Of a checkpoint that it takes over, or looks for, that is known when ranks have found it.
+ */
+static void say_from(const ModelJob *job, char *ret, size_t size)
+{
+    const ResumePoint *resume = &job->world.resume;
+    int64_t step = model_resumed_step(job);
+    step = step >= 0 ? step : resume_point_step(resume);
+    if (resume->find == FIND_MUST)
+        (void)snprintf(ret, size, "look for a checkpoint of step %lld or later", (long long)step);
+    else if (resume->adopt && step == 0)
+        (void)snprintf(ret, size, "from %s", resume->uri);
+    else
+        (void)snprintf(ret, size, "from step %lld", (long long)step);
+}
+
 static void say_world(View *v, const ModelJob *job)
 {
     const WorldRecord *w = &job->world;
+    char from[RECORD_URI_MAX + 48];
     if (!job->has_world || w->generation == v->generation)
         return;
     v->generation = w->generation;
-    say(v, w->decided_usec, "generation %lld: %d rank%s from step %lld%s%s",
-        (long long)w->generation, w->size, w->size == 1 ? "" : "s", (long long)w->resume.step,
-        *w->reason ? ", " : "", w->reason);
+    say_from(job, from, sizeof(from));
+    say(v, w->decided_usec, "generation %lld: %d rank%s %s%s%s", (long long)w->generation, w->size,
+        w->size == 1 ? "" : "s", from, *w->reason ? ", " : "", w->reason);
 }
 
 static const IncidentRecord *find_incident(const Model *m, const char *id)

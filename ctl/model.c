@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "cluster/cordon.h"
+#include "trainer/api/channel.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -505,10 +506,24 @@ static bool progress_is_present(const ModelJob *job)
            (!job->has_world || job->progress.generation == job->world.generation);
 }
 
+int64_t model_resumed_step(const ModelJob *job)
+{
+    const PhaseRecord *phase = &job->phase;
+    const PastWorld *newest = phase->n_worlds ? &phase->worlds[phase->n_worlds - 1] : NULL;
+    const RankReport *rank0 = model_rank(job, 0);
+    if (!job->world.resume.adopt)
+        return job->world.resume.step;
+    bool has_trained =
+        job->has_phase && phase->phase >= PHASE_RUNNING && phase->phase != PHASE_RECOVERING;
+    if (has_trained && newest && newest->generation == job->world.generation)
+        return newest->step;
+    return rank0 && rank0->state == RANK_READY && rank0->stage == STAGE_READY ? rank0->step : -1;
+}
+
 int64_t model_step(const ModelJob *job)
 {
     const CheckpointCommit *commit = checkpoints_latest(&job->checkpoints);
-    int64_t saved = commit ? commit->step : 0;
+    int64_t saved = commit ? commit->step : job->has_world ? MAX(0, model_resumed_step(job)) : 0;
     return progress_is_present(job) ? MAX(job->progress.step, saved) : saved;
 }
 
@@ -548,9 +563,7 @@ double model_goodput(const ModelJob *job)
     const double step_sec = mean_step_sec(job);
     if (phase->phase == PHASE_RUNNING && job->has_world && progress_is_present(job) &&
         p->at_usec > MAX(phase->started_usec, phase->since_usec) && step_sec > 0) {
-        int64_t from = job->world.resume.step; /* of another job's checkpoint the history knows */
-        if (job->world.resume.adopt && phase->n_worlds > 0)
-            from = phase->worlds[phase->n_worlds - 1].step;
+        int64_t from = MAX(0, model_resumed_step(job));
         double kept = (double)MAX(0, p->step - from) * step_sec;
         double wall = (double)(p->at_usec - phase->started_usec) * 1e-6;
         return MIN(1.0, (phase->useful_sec + kept) / wall);

@@ -96,6 +96,9 @@ int model_place(const Model *model, const ModelJob *job, int *ret_of);
 
 /* The report of a rank of the present world, or NULL. */
 const RankReport *model_rank(const ModelJob *job, int rank);
+/* The step that the present world goes on from, as its ranks or the history say; -1: nobody has said it yet
+ * (of another job's checkpoint, before it was restored). */
+int64_t model_resumed_step(const ModelJob *job);
 /* The job's newest step known to anybody, and of how many; 0 when nothing is known. */
 int64_t model_step(const ModelJob *job);
 JobPhase model_phase(const ModelJob *job);

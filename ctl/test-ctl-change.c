@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "ctl/testing-ctl.h"
+#include "trainer/api/channel.h"
 
 #include <string.h>
 
@@ -366,6 +367,55 @@ static void watch_tells_the_story_and_ends_with_the_job(void **state)
     assert_int_equal(ctl_run(lab, "job status none --watch"), 3);
 }
 
+/* Of another job's checkpoint worlds/<job> has no step: its folder's name says it, or the ranks do. */
+static void watch_says_from_which_step_an_adopted_start_goes_on(void **state)
+{
+    static const struct {
+        const char *uri;
+        RankState state;
+        int64_t ready;
+        const char *words, *status;
+    } cases[] = {{"file:///o/step-0000000040-o1-g2-0123abcd/manifest.json", RANK_STARTING, 0,
+                  "generation 1: 2 ranks from step 40, starts\n", "\n  step 0 of 100"},
+                 {"file:///o/copy/manifest.json", RANK_READY, 30,
+                  "generation 1: 2 ranks from step 30, starts\n", "\n  step 30 of 100"},
+                 {"file:///o/copy/manifest.json", RANK_STARTING, 0,
+                  "generation 1: 2 ranks from file:///o/copy/manifest.json, starts\n",
+                  "\n  step 0 of 100"}};
+    CtlLab *lab = *state;
+    WorldRun run = {.node = "n1", .incarnation = 1, .slots = 3};
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        char name[4] = {'r', (char)('0' + i)}, ranks[32];
+        SpecRecord spec = {.spec = ctl_job_text(lab, name)};
+        CTL_PUT(lab, KEY_SPECS, name, spec_record, spec);
+        free(spec.spec);
+        WorldRecord world = {.generation = 1,
+                             .size = 2,
+                             .runs = &run,
+                             .n_runs = 1,
+                             .resume = {.adopt = true},
+                             .reason = "starts"};
+        (void)snprintf(world.resume.uri, sizeof(world.resume.uri), "%s", cases[i].uri);
+        CTL_PUT(lab, KEY_WORLDS, name, world_record, world);
+        RankReport report = {.state = cases[i].state, .step = cases[i].ready, .stage = STAGE_READY};
+        RanksRecord record = {.node = "n1",
+                              .generation = 1,
+                              .world_revision = lab->revision,
+                              .ranks = &report,
+                              .n_ranks = 1};
+        (void)snprintf(ranks, sizeof(ranks), "%s/1/n1", name);
+        CTL_PUT(lab, KEY_RANKS, ranks, ranks_record, record);
+        PhaseRecord phase = {.phase = PHASE_STARTING, .generation = 1};
+        CTL_PUT(lab, KEY_PHASES, name, phase_record, phase);
+        assert_int_equal(ctl_run(lab, "job status %s", name), 0);
+        assert_contains(lab->out, cases[i].status);
+        phase.phase = PHASE_FAILED;
+        CTL_PUT(lab, KEY_PHASES, name, phase_record, phase);
+        assert_int_equal(ctl_run(lab, "job status %s --watch", name), 1);
+        assert_contains(lab->out, cases[i].words);
+    }
+}
+
 static void nodes_are_cordoned_drained_and_freed(void **state)
 {
     CtlLab *lab = *state;
@@ -473,6 +523,7 @@ int main(void)
         cmocka_unit_test(resize_stop_delete_change_what_is_desired),
         cmocka_unit_test(wait_ends_with_the_event),
         cmocka_unit_test(watch_tells_the_story_and_ends_with_the_job),
+        cmocka_unit_test(watch_says_from_which_step_an_adopted_start_goes_on),
         cmocka_unit_test(nodes_are_cordoned_drained_and_freed),
         cmocka_unit_test(a_checkpoint_is_asked_for_and_awaited),
     };

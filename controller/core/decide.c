@@ -122,7 +122,7 @@ static void remember_world(const WorldRecord *world, PhaseRecord *phase)
     PastWorld *past = &phase->worlds[phase->n_worlds++];
     past->generation = world->generation;
     past->size = world->size;
-    past->step = world->resume.step;
+    past->step = resume_point_step(&world->resume);
     past->decided_usec = world->decided_usec;
     text_copy(past->reason, sizeof(past->reason), world->reason);
 }
@@ -164,7 +164,8 @@ bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Deci
         d->put_incident = true;
     }
     if (d->put_incident) {
-        d->incident.lost_steps = MAX(0, job_reached_step(c, job) - world->resume.step);
+        d->incident.lost_steps =
+            MAX(0, job_reached_step(c, job) - resume_point_step(&world->resume));
         text_copy(world->incident, sizeof(world->incident), d->incident.id);
     } else if (open) {
         text_copy(world->incident, sizeof(world->incident), open->record.id);
@@ -382,7 +383,8 @@ static bool decide_first_step(Cluster *c, Job *job, Decision *d)
     const Report *rank0 = job_rank0_report(c, job);
     if (!rank0 || rank0->first_step == 0)
         return false;
-    decide_phase(c, job, PHASE_RUNNING, job->phase.reason, d);
+    /* why there is another world is told by its incident and in the history from here on */
+    decide_phase(c, job, PHASE_RUNNING, job->world.incident[0] ? "" : job->phase.reason, d);
     if (d->phase.n_worlds > 0 && job->world.resume.adopt)
         d->phase.worlds[d->phase.n_worlds - 1].step = resumed_step(c, job, 0);
     const Incident *incident = incident_find_open(c, job);
@@ -393,8 +395,7 @@ static bool decide_first_step(Cluster *c, Job *job, Decision *d)
 
 /* ---- a world runs ---- */
 
-static bool ask_to_leave(Cluster *c, const Job *job, JobPhase phase, const char *reason,
-                         Decision *d)
+bool ask_to_leave(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d)
 {
     decide_phase(c, job, phase, reason, d);
     d->phase.leave = true;
@@ -408,80 +409,6 @@ static bool decide_drain(Cluster *c, Job *job, Decision *d)
     char reason[RECORD_TEXT_MAX + 1];
     return find_drained(c, job, reason, sizeof(reason)) &&
            ask_to_leave(c, job, PHASE_RESIZING, reason, d);
-}
-
-static void say_sizes(Text *t, const char *verb, int from, int to)
-{
-    text_add(t, verb);
-    text_add(t, " from ");
-    text_add_int(t, from);
-    text_add(t, " to ");
-    text_add_int(t, to);
-}
-
-/* A node that has just appeared may vanish again, and others may follow it: growth waits until every
- * one has stayed for a TTL, or for as long as a growth too early would cost, whichever is less. */
-static bool nodes_have_stayed(Cluster *c, const Job *job)
-{
-    uint64_t stay_usec = MIN(job->facts.grow_interval_usec, c->config.ttl_usec);
-    bool stayed = true;
-    for (int i = 0; i < c->limits.nodes; i++)
-        if (c->nodes[i].used && c->nodes[i].present)
-            stayed &= cluster_due(c, c->nodes[i].changed_usec + stay_usec);
-    return stayed;
-}
-
-static bool may_grow_now(Cluster *c, const Job *job)
-{
-    /* By the record's time, or by this machine's since it learnt of that growth, whichever is first: a clock
-     * that is set back must not hold growth up. */
-    uint64_t interval = job->facts.grow_interval_usec, next = job->phase.grown_usec + interval;
-    uint64_t rest = job->phase.grown_usec && next > c->real_usec ? next - c->real_usec : 0;
-    if (rest && !cluster_due(c, MIN(c->now_usec + rest, job->grown_usec + interval)))
-        return false;
-    return nodes_have_stayed(c, job);
-}
-
-/* The user's newest word was looked at, and nothing is to be done for it: more ranks than there are slots
- * for come by growth, when its time is. Kept in mind it would act on whatever changes the plan later. */
-static bool decide_heard(const Job *job, Decision *d)
-{
-    d->put_phase = true;
-    d->phase = job->phase;
-    d->phase.tried_revision = job->desired_stamp.mod;
-    d->phase.serial++;
-    d->phase_revision = job->phase_stamp.mod;
-    d->world_revision = job->world_stamp.mod;
-    d->desired_revision = job->desired_stamp.mod;
-    return true;
-}
-
-static bool decide_resize(Cluster *c, Job *job, Decision *d)
-{
-    char reason[RECORD_TEXT_MAX + 1];
-    Text t = text_begin(reason, sizeof(reason));
-    bool asked = job->desired_stamp.mod > job->phase.tried_revision;
-    int wanted = plan_wanted(job), present = job->world.size;
-    if (!asked && present >= wanted)
-        return false;
-
-    Plan plan;
-    plan_world(c, job, &plan);
-    /* what is cordoned meanwhile must not make less of a world that is to be as large, or larger */
-    bool smaller = wanted < present && plan.size > 0, larger = plan.size > present;
-    if (!smaller && !larger) /* who wants less, and cannot have it now, still wants it */
-        return asked && wanted >= present && decide_heard(job, d);
-    if (asked) {
-        say_sizes(&t, "resizes", present, plan.size);
-        return ask_to_leave(c, job, PHASE_RESIZING, reason, d);
-    }
-    if (queue_somebody_starts(c, job) || !may_grow_now(c, job) ||
-        incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) /* it could not save and leave */
-        return false;
-    say_sizes(&t, "grows", present, plan.size);
-    (void)ask_to_leave(c, job, PHASE_RESIZING, reason, d);
-    d->phase.grown_usec = c->real_usec;
-    return true;
 }
 
 /* Each commit is also known from progress/<job>; here the first, and now and then the newest. */
@@ -517,7 +444,7 @@ static bool decide_running(Cluster *c, Job *job, Decision *d)
         return ask_to_leave(c, job, PHASE_STOPPING, "stops", d);
     return decide_drain(c, job, d) ||
            (job->desired.state == DESIRED_RUNNING && decide_resize(c, job, d)) ||
-           decide_upkeep(c, job, d) || decide_mark(c, job, d);
+           decide_upkeep(c, job, d) || decide_wait(c, job, d) || decide_mark(c, job, d);
 }
 
 /* ---- a world leaves ---- */

@@ -231,7 +231,7 @@ bool incident_add_replay(Cluster *c, const Job *job, Decision *d)
             record->replay_sec >= 0 || record->first_step_usec == 0 ||
             !text_equal(record->id, job->world.incident) ||
             job->progress.generation != job->world.generation ||
-            job->progress.step < job->world.resume.step + record->lost_steps)
+            job->progress.step < resume_point_step(&job->world.resume) + record->lost_steps)
             continue;
         d->incident = *record;
         d->incident.replay_sec = seconds_between(record->first_step_usec, job->progress.at_usec);

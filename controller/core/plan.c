@@ -109,34 +109,40 @@ void plan_world(Cluster *c, const Job *job, Plan *ret)
     ret->size = size;
 }
 
-void plan_explain(Cluster *c, const Job *job, const Plan *plan, char *ret, size_t size)
+void plan_say_refusals(const Cluster *c, const Job *job, Text *t)
 {
     enum { NAMED_MAX = 4 };
-    Text t = text_begin(ret, size);
-    int needed = plan_needed(job), named = 0;
-    text_add(&t, "needs ");
-    text_add_int(&t, needed);
-    text_add(&t, needed == 1 ? " slot, " : " slots, ");
-    text_add_int(&t, plan->available);
-    text_add(&t, plan->available == 1 ? " is free" : " are free");
+    int named = 0;
     for (int i = 0; i < c->n_by_name; i++) {
         const Node *node = &c->nodes[c->by_name[i]];
         const char *why = node_refusal(c, node, job);
         if (!why || ++named > NAMED_MAX)
             continue;
-        text_add(&t, "; ");
-        text_add(&t, node->record.name);
-        text_add(&t, " ");
-        text_add(&t, why);
+        text_add(t, "; ");
+        text_add(t, node->record.name);
+        text_add(t, " ");
+        text_add(t, why);
         const CordonCause *cause = node_find_cordon(c, node, job);
         if (cause && cause->reason[0]) {
-            text_add(&t, ": ");
-            text_add(&t, cause->reason);
+            text_add(t, ": ");
+            text_add(t, cause->reason);
         }
     }
     if (named > NAMED_MAX) {
-        text_add(&t, "; and ");
-        text_add_int(&t, named - NAMED_MAX);
-        text_add(&t, " more");
+        text_add(t, "; and ");
+        text_add_int(t, named - NAMED_MAX);
+        text_add(t, " more");
     }
+}
+
+void plan_explain(Cluster *c, const Job *job, const Plan *plan, char *ret, size_t size)
+{
+    Text t = text_begin(ret, size);
+    int needed = plan_needed(job);
+    text_add(&t, "needs ");
+    text_add_int(&t, needed);
+    text_add(&t, needed == 1 ? " slot, " : " slots, ");
+    text_add_int(&t, plan->available);
+    text_add(&t, plan->available == 1 ? " is free" : " are free");
+    plan_say_refusals(c, job, &t);
 }

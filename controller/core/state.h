@@ -8,6 +8,7 @@
 #pragma once
 
 #include "cluster/cordon.h"
+#include "cluster/resume.h"
 #include "controller/core/cluster.h"
 #include "controller/core/text.h"
 
@@ -317,6 +318,8 @@ int plan_wanted(const Job *job);
 int plan_needed(const Job *job);
 /* "needs 2 slots, 1 is free; n2 is absent" */
 void plan_explain(Cluster *c, const Job *job, const Plan *plan, char *ret, size_t size);
+/* "; n2 is absent; n3 is cordoned: its fan; and 7 more" */
+void plan_say_refusals(const Cluster *c, const Job *job, Text *t);
 
 /* ---- failure.c ---- */
 typedef enum Cause {
@@ -434,4 +437,10 @@ void decide_stopped(Cluster *c, const Job *job, const char *reason, Decision *d)
 /* Training time of the job that counts, had its history ended with this step. */
 double job_useful_sec(const Cluster *c, const Job *job, int64_t step);
 void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d);
+/* Rank 0 is told to finish its step, save and leave. */
+bool ask_to_leave(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d);
 bool decide_house(Cluster *c, Decision *d);
+
+/* ---- resize.c ---- */
+bool decide_resize(Cluster *c, Job *job, Decision *d);
+bool decide_wait(Cluster *c, Job *job, Decision *d);

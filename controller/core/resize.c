@@ -1,0 +1,148 @@
+/* resize.c - a world that is to have more ranks, or fewer: a user's word, growth, and what it waits for.
+ *
+ * Entry points: decide_resize(), decide_wait(). A word acts at once or never; what it asks for beyond the
+ * slots that are there comes by growth. What a job waits for that was told a size stands in its phase. */
+#include "controller/core/state.h"
+#include "controller/core/text.h"
+
+static void say_sizes(Text *t, const char *verb, int from, int to)
+{
+    text_add(t, verb);
+    text_add(t, " from ");
+    text_add_int(t, from);
+    text_add(t, " to ");
+    text_add_int(t, to);
+}
+
+/* A node that has just appeared may vanish again, and others may follow it: growth waits until every
+ * one has stayed for a TTL, or for as long as a growth too early would cost, whichever is less. */
+static bool nodes_have_stayed(Cluster *c, const Job *job)
+{
+    uint64_t stay_usec = MIN(job->facts.grow_interval_usec, c->config.ttl_usec);
+    bool stayed = true;
+    for (int i = 0; i < c->limits.nodes; i++)
+        if (c->nodes[i].used && c->nodes[i].present)
+            stayed &= cluster_due(c, c->nodes[i].changed_usec + stay_usec);
+    return stayed;
+}
+
+static bool may_grow_now(Cluster *c, const Job *job)
+{
+    /* By the record's time, or by this machine's since it learnt of that growth, whichever is first: a clock
+     * that is set back must not hold growth up. */
+    uint64_t interval = job->facts.grow_interval_usec, next = job->phase.grown_usec + interval;
+    uint64_t rest = job->phase.grown_usec && next > c->real_usec ? next - c->real_usec : 0;
+    if (rest && !cluster_due(c, MIN(c->now_usec + rest, job->grown_usec + interval)))
+        return false;
+    return nodes_have_stayed(c, job);
+}
+
+/* The user's newest word was looked at, and nothing is to be done for it: more ranks than there are slots
+ * for come by growth, when its time is. Kept in mind it would act on whatever changes the plan later. */
+static bool decide_heard(const Job *job, Decision *d)
+{
+    d->put_phase = true;
+    d->phase = job->phase;
+    d->phase.tried_revision = job->desired_stamp.mod;
+    d->phase.serial++;
+    d->phase_revision = job->phase_stamp.mod;
+    d->world_revision = job->world_stamp.mod;
+    d->desired_revision = job->desired_stamp.mod;
+    return true;
+}
+
+bool decide_resize(Cluster *c, Job *job, Decision *d)
+{
+    char reason[RECORD_TEXT_MAX + 1];
+    Text t = text_begin(reason, sizeof(reason));
+    bool asked = job->desired_stamp.mod > job->phase.tried_revision;
+    int wanted = plan_wanted(job), present = job->world.size;
+    if (!asked && present >= wanted)
+        return false;
+
+    Plan plan;
+    plan_world(c, job, &plan);
+    /* what is cordoned meanwhile must not make less of a world that is to be as large, or larger */
+    bool smaller = wanted < present && plan.size > 0, larger = plan.size > present;
+    if (!smaller && !larger) /* who wants less, and cannot have it now, still wants it */
+        return asked && wanted >= present && decide_heard(job, d);
+    if (asked) {
+        say_sizes(&t, "resizes", present, plan.size);
+        return ask_to_leave(c, job, PHASE_RESIZING, reason, d);
+    }
+    if (queue_somebody_starts(c, job) || !may_grow_now(c, job) ||
+        incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) /* it could not save and leave */
+        return false;
+    say_sizes(&t, "grows", present, plan.size);
+    (void)ask_to_leave(c, job, PHASE_RESIZING, reason, d);
+    d->phase.grown_usec = c->real_usec;
+    return true;
+}
+
+/* ---- a size that was asked for and is not there ---- */
+
+static const char wanted_word[] = " wanted: ";
+
+/* Growth needs no slot any more: what else holds it up. */
+static void say_hold(Cluster *c, const Job *job, Text *t)
+{
+    const Job *ahead = queue_find_ahead(c, job);
+    if (ahead) {
+        text_add(t, "waits for job ");
+        text_add(t, ahead->name);
+        text_add(t, ", which comes first and needs ");
+        text_add_int(t, plan_needed(ahead));
+        text_add(t, plan_needed(ahead) == 1 ? " slot" : " slots");
+    } else if (incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) {
+        text_add(t, "waits until its store takes checkpoints again");
+    } else {
+        text_add(t, "waits for recovery.grow_interval_s");
+    }
+}
+
+/* "2 ranks, 4 wanted: needs 1 slot; n3 is cordoned: its fan" */
+static void say_wait(Cluster *c, const Job *job, Text *t)
+{
+    int wanted = plan_wanted(job), present = job->world.size;
+    Plan plan;
+    plan_world(c, job, &plan);
+    int missing = (wanted > present ? wanted : plan_needed(job)) - plan.available;
+    text_add_int(t, present);
+    text_add(t, present == 1 ? " rank, " : " ranks, ");
+    text_add_int(t, wanted);
+    text_add(t, wanted_word);
+    if (missing <= 0) {
+        say_hold(c, job, t);
+        return;
+    }
+    text_add(t, "needs ");
+    text_add_int(t, missing);
+    text_add(t, missing == 1 ? " slot" : " slots");
+    plan_say_refusals(c, job, t);
+}
+
+/* Of a job that runs, and was told a size that it has not; at most once a second, since each node hears of
+ * it. Why it went on when it should have left stays. */
+bool decide_wait(Cluster *c, Job *job, Decision *d)
+{
+    static const char goes_on[] = "goes on: ";
+    char why[RECORD_TEXT_MAX + 1];
+    Text t = text_begin(why, sizeof(why));
+    bool waits = job->desired.state == DESIRED_RUNNING && job->desired.target > 0 &&
+                 job->world.size != plan_wanted(job);
+    bool told = text_contains(job->phase.reason, wanted_word, sizeof(wanted_word) - 1);
+    if (waits && !told && text_contains(job->phase.reason, goes_on, sizeof(goes_on) - 1))
+        return false;
+    if (waits)
+        say_wait(c, job, &t);
+    if ((!waits && !told) || text_equal(job->phase.reason, why) ||
+        !cluster_due(c, job->phase_usec + USEC_PER_SEC))
+        return false;
+    d->put_phase = true;
+    d->phase = job->phase;
+    text_copy(d->phase.reason, sizeof(d->phase.reason), why);
+    d->phase.serial++;
+    d->phase_revision = job->phase_stamp.mod;
+    d->world_revision = job->world_stamp.mod;
+    return true;
+}
