@@ -27,7 +27,7 @@ struct GradientSum {
     /* Device memory. */
     void *sums;       /* whole, flat (ZeRO 0, 1) or shard */
     void *bucket;     /* ZeRO 2 */
-    float *gradients; /* like m and v; NULL when the sums are floats */
+    float *gradients; /* one chunk's, made when it is asked for; NULL when the sums are floats */
 
     /* Host memory, ZeRO 2. */
     void *shard_sums; /* `sums` on a CPU */
@@ -78,7 +78,8 @@ static int allocate(GradientSum *sum, Error *err)
     size_t bucket = bucketed(state) ? (size_t)bucket_elements(state, sum->type) : 0;
     int r = device_allocate(state->device, summed * bytes, &sum->sums, err);
     if (r >= 0 && sum->reduction != REDUCTION_FLOAT)
-        r = device_allocate(state->device, shard * sizeof(float), (void **)&sum->gradients, err);
+        r = device_allocate(state->device, (size_t)state->layout.chunk_elements * sizeof(float),
+                            (void **)&sum->gradients, err);
     if (r < 0 || !bucketed(state))
         return r;
 
@@ -276,30 +277,6 @@ static void *chunk_sums(const GradientSum *sum, int64_t chunk)
     return element(sum, sum->sums, at);
 }
 
-float *gradient_sum_chunk(const GradientSum *sum, int64_t chunk)
-{
-    if (sum->reduction == REDUCTION_FLOAT)
-        return chunk_sums(sum, chunk);
-    return train_state_chunk(sum->state, sum->gradients, chunk);
-}
-
-static void dequantise_chunk(GradientSum *sum, int64_t chunk)
-{
-    Device *device = sum->state->device;
-    const ChunkLayout *layout = &sum->state->layout;
-    int64_t begin = chunk_begin(layout, chunk), end = begin + chunk_length(layout, chunk);
-    double mean = 1.0 / (double)sum->n_grains;
-    Segment s = segments_from(sum, begin);
-    while (segment_next(sum, end, &s)) {
-        void *sums = element(sum, chunk_sums(sum, chunk), s.begin - begin);
-        float *g = gradient_sum_chunk(sum, chunk) + (s.begin - begin);
-        if (sum->reduction == REDUCTION_EXACT64)
-            dequantise64(device, s.length, sums, sum->exponents[s.tensor], mean, g);
-        else
-            dequantise(device, s.length, sums, sum->exponents[s.tensor], mean, g);
-    }
-}
-
 int gradient_sum_reduce(GradientSum *sum, Error *err)
 {
     TrainState *state = sum->state;
@@ -314,11 +291,26 @@ int gradient_sum_reduce(GradientSum *sum, Error *err)
     else if (sum->shard_sums != sum->sums)
         device_upload(state->device, sum->sums, sum->shard_sums,
                       (size_t)shard_elements(state) * element_bytes(sum));
-    if (r < 0 || sum->reduction == REDUCTION_FLOAT)
-        return r;
-    for (int64_t chunk = 0; chunk < state->layout.n_chunks; chunk++) {
-        if (train_state_keeps(state, chunk))
-            dequantise_chunk(sum, chunk);
+    return r;
+}
+
+/* Twice a step, for the norm and for the update: less traffic than a second copy of all of them. */
+float *gradient_sum_chunk(const GradientSum *sum, int64_t chunk)
+{
+    if (sum->reduction == REDUCTION_FLOAT)
+        return chunk_sums(sum, chunk);
+    Device *device = sum->state->device;
+    const ChunkLayout *layout = &sum->state->layout;
+    int64_t begin = chunk_begin(layout, chunk), end = begin + chunk_length(layout, chunk);
+    double mean = 1.0 / (double)sum->n_grains;
+    Segment s = segments_from(sum, begin);
+    while (segment_next(sum, end, &s)) {
+        void *sums = element(sum, chunk_sums(sum, chunk), s.begin - begin);
+        float *g = sum->gradients + (s.begin - begin);
+        if (sum->reduction == REDUCTION_EXACT64)
+            dequantise64(device, s.length, sums, sum->exponents[s.tensor], mean, g);
+        else
+            dequantise(device, s.length, sums, sum->exponents[s.tensor], mean, g);
     }
-    return 0;
+    return sum->gradients;
 }

@@ -33,5 +33,5 @@ int gradient_sum_add(GradientSum *sum, const float *gradients, uint32_t *maxima,
 /* After the last grain of all ranks. */
 int gradient_sum_reduce(GradientSum *sum, Error *err);
 /* After gradient_sum_reduce(), device memory: the mean gradient of a chunk whose optimizer state
- * this rank keeps; with REDUCTION_FLOAT the sum over the grains. */
+ * this rank keeps; with REDUCTION_FLOAT the sum over the grains. Good until the next call. */
 float *gradient_sum_chunk(const GradientSum *sum, int64_t chunk);
