@@ -60,7 +60,8 @@ static void run_conv_forward(const Bench *b, const void *conv)
 
 static void run_conv_data(const Bench *b, const void *conv)
 {
-    conv_backward_data((Conv *)conv, b->buffer[1], b->buffer[2], b->buffer[5], false, b->workspace);
+    conv_backward_data((Conv *)conv, b->buffer[1], b->buffer[3], b->buffer[2], b->buffer[5], false,
+                       b->workspace);
 }
 
 static void run_conv_weight(const Bench *b, const void *conv)
@@ -94,7 +95,7 @@ static void bench_conv(const Bench *bench, const ConvShape *s)
         {"forward", flops, "GF/s", run_conv_forward, conv},
         {"backward-data", flops, "GF/s", run_conv_data, conv},
         {"backward-weight", flops, "GF/s", run_conv_weight, conv},
-        {"pack", 12.0 * s->c_in * s->c_out * taps, "GB/s", run_conv_pack, conv},
+        {"pack", 8.0 * s->c_in * s->c_out * taps, "GB/s", run_conv_pack, conv},
     };
     for (size_t i = 0; i < ELEMENTSOF(ops); i++)
         measure(bench, shape, &ops[i]);

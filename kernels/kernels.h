@@ -93,9 +93,9 @@ void conv_pack(Conv *conv, const float *weight, void *packed);
  * two may be NULL. residual may be y itself. */
 void conv_forward(Conv *conv, const void *x, const void *packed, const float *bias,
                   const void *per_image, const void *residual, void *y, void *workspace);
-/* dx = or += the gradient of x. */
-void conv_backward_data(Conv *conv, const void *dy, const void *packed, void *dx, bool accumulate,
-                        void *workspace);
+/* dx = or += the gradient of x. weight: as it was packed; a backend uses it or packed. */
+void conv_backward_data(Conv *conv, const void *dy, const float *weight, const void *packed,
+                        void *dx, bool accumulate, void *workspace);
 /* Overwrites dweight [c_out][c_in][k][k] and, unless NULL, dbias [c_out]. */
 void conv_backward_weight(Conv *conv, const void *x, const void *dy, float *dweight, float *dbias,
                           void *workspace);

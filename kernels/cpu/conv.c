@@ -160,18 +160,33 @@ Conv *conv_free(Conv *conv)
     return NULL;
 }
 
-/* ---- packed weights: for forward [panel of out][tap][in][16], for backward by data
- * [panel of in][tap][out][16] ---- */
+/* ---- packed weights: for forward [panel of out][tap][in][16], kept from update to update; for
+ * backward by data [panel of in][tap][out][16], made in the workspace each time: a second copy of
+ * all weights would be kept for what costs a few rows of the product ---- */
 
-static size_t forward_packed(const Conv *conv)
+static size_t forward_panel(const Conv *conv)
 {
-    return panels(conv->out.c) * (size_t)(conv->taps * conv->in.c) * TILE_COLUMNS;
+    return (size_t)(conv->taps * conv->in.c) * TILE_COLUMNS;
+}
+
+static size_t backward_panel(const Conv *conv)
+{
+    return (size_t)(conv->taps * conv->out.c) * TILE_COLUMNS;
 }
 
 size_t conv_packed_bytes(const Conv *conv)
 {
-    size_t backward = panels(conv->in.c) * (size_t)(conv->taps * conv->out.c) * TILE_COLUMNS;
-    return floats_bytes(forward_packed(conv) + backward);
+    return floats_bytes(panels(conv->out.c) * forward_panel(conv));
+}
+
+static size_t backward_packed_bytes(const Conv *conv)
+{
+    return floats_bytes(panels(conv->in.c) * backward_panel(conv));
+}
+
+static int pack_team(const Conv *conv)
+{
+    return device_team(conv->device, (int64_t)conv->taps * conv->in.c * conv->out.c);
 }
 
 static void pack_forward_panel(const Conv *conv, const float *weight, size_t panel, float *to)
@@ -205,21 +220,23 @@ static void pack_backward_panel(const Conv *conv, const float *weight, size_t pa
 
 void conv_pack(Conv *conv, const float *weight, void *packed)
 {
-    const size_t forward = panels(conv->out.c), backward = panels(conv->in.c);
-    float *to = packed, *to_backward = to + forward_packed(conv);
-    const int team = device_team(conv->device, (int64_t)conv->taps * conv->in.c * conv->out.c);
+    const size_t n = panels(conv->out.c), panel = forward_panel(conv);
+    const int team = pack_team(conv);
+    float *to = packed;
 
 #pragma omp parallel for num_threads(team) schedule(static)
-    for (size_t task = 0; task < forward + backward; task++) {
-        if (task < forward)
-            pack_forward_panel(conv, weight, task,
-                               to + task * (size_t)(conv->taps * conv->in.c) * TILE_COLUMNS);
-        else
-            pack_backward_panel(conv, weight, task - forward,
-                                to_backward + (task - forward) *
-                                                  (size_t)(conv->taps * conv->out.c) *
-                                                  TILE_COLUMNS);
-    }
+    for (size_t i = 0; i < n; i++)
+        pack_forward_panel(conv, weight, i, to + i * panel);
+}
+
+static void pack_backward(const Conv *conv, const float *weight, float *to)
+{
+    const size_t n = panels(conv->in.c), panel = backward_panel(conv);
+    const int team = pack_team(conv);
+
+#pragma omp parallel for num_threads(team) schedule(static)
+    for (size_t i = 0; i < n; i++)
+        pack_backward_panel(conv, weight, i, to + i * panel);
 }
 
 /* ---- forward, and backward by data ---- */
@@ -355,7 +372,7 @@ static void multiply(const Product *p)
 void conv_forward(Conv *conv, const void *x, const void *packed, const float *bias,
                   const void *per_image, const void *residual, void *y, void *workspace)
 {
-    (void)workspace; /* backward by weight needs it */
+    (void)workspace; /* the backward ones need it */
     Product p = {.conv = conv,
                  .pass = &conv->forward,
                  .from = conv->in,
@@ -369,10 +386,11 @@ void conv_forward(Conv *conv, const void *x, const void *packed, const float *bi
     multiply(&p);
 }
 
-void conv_backward_data(Conv *conv, const void *dy, const void *packed, void *dx, bool accumulate,
-                        void *workspace)
+void conv_backward_data(Conv *conv, const void *dy, const float *weight, const void *packed,
+                        void *dx, bool accumulate, void *workspace)
 {
-    (void)workspace; /* as above */
+    (void)packed; /* it is the forward's */
+    pack_backward(conv, weight, workspace);
     for (int i = 0; i < conv->n_backward; i++) {
         if (conv->backward[i].h == 0 || conv->backward[i].w == 0)
             continue;
@@ -381,7 +399,7 @@ void conv_backward_data(Conv *conv, const void *dy, const void *packed, void *dx
                      .from = conv->out,
                      .to = conv->in,
                      .source = dy,
-                     .packed = (const float *)packed + forward_packed(conv),
+                     .packed = workspace,
                      .residual = accumulate ? dx : NULL,
                      .target = dx};
         multiply(&p);
@@ -423,7 +441,7 @@ size_t conv_workspace_bytes(const Conv *conv)
 {
     size_t bytes;
     (void)gradient_layout(conv, NULL, &bytes);
-    return bytes;
+    return MAX(bytes, backward_packed_bytes(conv));
 }
 
 static bool is_flat(const Conv *conv) { return conv->taps == 1 && conv->shape.stride == 1; }

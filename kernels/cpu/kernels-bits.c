@@ -63,7 +63,7 @@ static void run_conv(Space *s, const ConvShape *shape)
     conv_pack(conv, s->b[1], s->packed);
     conv_forward(conv, s->b[0], s->packed, s->b[2], s->b[3], s->b[4], s->b[5], s->workspace);
     print_floats("conv forward", s->b[5], n_y);
-    conv_backward_data(conv, s->b[4], s->packed, s->b[6], true, s->workspace);
+    conv_backward_data(conv, s->b[4], s->b[1], s->packed, s->b[6], true, s->workspace);
     print_floats("conv backward by data", s->b[6], n_x);
     conv_backward_weight(conv, s->b[0], s->b[4], s->b[7], s->b[3], s->workspace);
     print_floats("conv backward by weight", s->b[7],

@@ -54,8 +54,7 @@ void linear_forward(Linear *linear, const void *x, const float *weight, const vo
 void linear_backward_data(Linear *linear, const void *dy, const float *weight, const void *packed,
                           void *dx, bool accumulate, void *workspace)
 {
-    (void)weight;
-    conv_backward_data(linear->conv, dy, packed, dx, accumulate, workspace);
+    conv_backward_data(linear->conv, dy, weight, packed, dx, accumulate, workspace);
 }
 
 void linear_backward_weight(Linear *linear, const void *x, const void *dy, float *dweight,

@@ -109,13 +109,13 @@ static void check_backward_data(Case *c)
     FOR_PRODUCTS(c, expected[xi] += (double)c->dy[yi] * (double)c->w[wi]);
 
     float *dx = floats_new(c->n_x);
-    conv_backward_data(c->conv, c->dy, c->packed, dx, false, c->workspace);
+    conv_backward_data(c->conv, c->dy, c->w, c->packed, dx, false, c->workspace);
     assert_near("backward by data", dx, expected, c->n_x, TOLERANCE);
 
     memcpy(dx, c->x, c->n_x * sizeof(float));
     for (size_t i = 0; i < c->n_x; i++)
         expected[i] += (double)c->x[i];
-    conv_backward_data(c->conv, c->dy, c->packed, dx, true, c->workspace);
+    conv_backward_data(c->conv, c->dy, c->w, c->packed, dx, true, c->workspace);
     assert_near("backward by data, added", dx, expected, c->n_x, TOLERANCE);
     floats_free(dx, c->n_x);
     free(expected);
@@ -195,7 +195,7 @@ static void test_linear(void **state)
         conv_forward(c.conv, c.x, c.packed, c.bias, NULL, c.residual, b, c.workspace);
         assert_memory_equal(a, b, c.n_y * sizeof(float));
         linear_backward_data(linear, c.dy, c.w, c.packed, dx, false, c.workspace);
-        conv_backward_data(c.conv, c.dy, c.packed, ex, false, c.workspace);
+        conv_backward_data(c.conv, c.dy, c.w, c.packed, ex, false, c.workspace);
         assert_memory_equal(dx, ex, c.n_x * sizeof(float));
         linear_backward_weight(linear, c.x, c.dy, dw, NULL, c.workspace);
         conv_backward_weight(c.conv, c.x, c.dy, ew, NULL, c.workspace);

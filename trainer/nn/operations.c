@@ -101,8 +101,8 @@ static void conv_run_backward(const Tape *tape, const Operation *op)
     conv_backward_weight(op->kernel.conv, in_data(tape, op, IN_X), dy, weight_gradient(tape, op),
                          bias_gradient(tape, op), tape->workspace);
     if (dx)
-        conv_backward_data(op->kernel.conv, dy, packed(tape, op), dx, op->accumulate[IN_X],
-                           tape->workspace);
+        conv_backward_data(op->kernel.conv, dy, weight(tape, op), packed(tape, op), dx,
+                           op->accumulate[IN_X], tape->workspace);
 }
 
 static void conv_release(Operation *op) { op->kernel.conv = conv_free(op->kernel.conv); }
