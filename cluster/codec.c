@@ -198,11 +198,19 @@ int codec_decode(const char *source, const char *text, size_t n_bytes, const Fie
 
 static int encode_fields(json_t *object, const Field *fields, size_t n_fields, const char *record);
 
-static bool have_same_identity(const char *fields, const json_t *a, const json_t *b)
+/* Another writer may leave out what is optional and empty; we write it. */
+static bool is_same_member(const json_t *old, const json_t *ours)
+{
+    if (!old)
+        return json_is_string(ours) ? json_string_length(ours) == 0 : json_integer_value(ours) == 0;
+    return json_equal(old, ours);
+}
+
+static bool have_same_identity(const char *fields, const json_t *old, const json_t *ours)
 {
     while (*fields) {
         size_t n = strcspn(fields, " ");
-        if (!json_equal(json_object_getn(a, fields, n), json_object_getn(b, fields, n)))
+        if (!is_same_member(json_object_getn(old, fields, n), json_object_getn(ours, fields, n)))
             return false;
         fields += n + (fields[n] == ' ');
     }

@@ -1,0 +1,101 @@
+/* fields-channel.c - every message between daemon and trainer by the table of its fields. */
+#include "tests/versions/fields.h"
+
+#include "trainer/api/channel.c" /* the table is its own */
+
+#include <stdio.h>
+
+static void fill_field(const Field *f, ChannelMessage *m, int n)
+{
+    char *at = (char *)m + f->offset;
+    switch (f->kind) {
+    case FIELD_INT:
+        *(int *)at = n;
+        break;
+    case FIELD_INT64:
+        *(int64_t *)at = 1000 + n;
+        break;
+    case FIELD_UINT64:
+        *(uint64_t *)at = 1000 + (uint64_t)n;
+        break;
+    case FIELD_DOUBLE:
+        *(double *)at = n + 0.5;
+        break;
+    case FIELD_BOOL:
+        *(bool *)at = true;
+        break;
+    case FIELD_TEXT:
+        fields_text(f->name, 0, at, f->size);
+        break;
+    case FIELD_LONG_TEXT:
+        *(char **)at = strdup("{\"name\": \"long\"}");
+        assert(*(char **)at);
+        break;
+    case FIELD_HASH:
+        *(Hash *)at = (Hash){(uint64_t)n, ~(uint64_t)n};
+        break;
+    case FIELD_STAGE:
+        *(TrainStage *)at = (TrainStage)(n % STAGE_COUNT);
+        break;
+    }
+}
+
+static void write_message(ChannelType type, int shift)
+{
+    Error err = ERROR_INIT;
+    ChannelMessage m = {.type = type};
+    size_t n;
+    _cleanup_free_ char *text = NULL;
+    char kind[64];
+    for (size_t i = 0; i < ELEMENTSOF(fields); i++)
+        if (fields[i].types & (1u << type))
+            fill_field(&fields[i], &m, (int)i + 1 + shift);
+    int r = channel_encode(&m, &text, &n, &err);
+    assert(r == 0);
+    channel_message_clear(&m);
+    (void)snprintf(kind, sizeof(kind), "channel %s", channel_type_name(type));
+    fields_line(kind, text);
+    if (shift > 0)
+        return;
+    _cleanup_json_ json_t *json = json_loads(text, 0, NULL);
+    for (size_t i = 0; i < ELEMENTSOF(fields); i++)
+        if (fields[i].newer)
+            (void)json_object_del(json, fields[i].name);
+    _cleanup_free_ char *least = json_dumps(json, JSON_COMPACT);
+    fields_line(kind, least);
+}
+
+void channel_write(void)
+{
+    for (int type = 0; type < CHANNEL_TYPES; type++)
+        write_message((ChannelType)type, 0);
+    for (int stage = 1; stage < STAGE_COUNT; stage++) /* each word of a stage */
+        write_message(CHANNEL_STAGE, stage);
+}
+
+int channel_read(const char *kind, const char *text, bool newer)
+{
+    static const char before[] = "channel ";
+    if (strncmp(kind, before, strlen(before)) != 0)
+        return -1;
+    _cleanup_json_ json_t *then = json_loads(text, 0, NULL);
+    assert(json_is_object(then));
+    _cleanup_json_ json_t *planted = json_deep_copy(then);
+    int r = json_object_set_new(planted, "of_a_later_version", json_true());
+    assert(r == 0);
+    _cleanup_free_ char *packet = json_dumps(planted, JSON_COMPACT), *written = NULL;
+    Error err = ERROR_INIT;
+    ChannelMessage m = {0};
+    size_t n;
+    if (channel_decode(packet, strlen(packet), &m, &err) < 0) {
+        printf("%s: %s\n", kind, err.text);
+        return 1;
+    }
+    r = channel_encode(&m, &written, &n, &err);
+    assert(r == 0);
+    channel_message_clear(&m);
+    if (newer) /* a receiver passes over what it does not know */
+        return 0;
+    _cleanup_json_ json_t *now = json_loads(written, 0, NULL);
+    return fields_holds(kind, "", then, now);
+}
