@@ -99,6 +99,7 @@ static const Field leader_fields[] = {
     TEXT(LeaderRecord, "version", version, MAYBE),
     INT(LeaderRecord, "max_nodes", max_nodes, MAYBE, 0, INT32_MAX),
     INT(LeaderRecord, "max_jobs", max_jobs, MAYBE, 0, INT32_MAX),
+    TEXT(LeaderRecord, "admit", admit, MAYBE),
 };
 
 static const Field job_run_fields[] = {

@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "cluster/admission.h"
 
 enum {
     RECORD_VERSION = 2,        /* grows when an older reader would do harm */
@@ -44,7 +45,8 @@ enum {
 typedef struct LeaderRecord {
     char name[128]; /* of the controller */
     char version[32];
-    int max_nodes, max_jobs; /* that there is room for; more of them are not looked at */
+    int max_nodes, max_jobs;       /* that there is room for; more of them are not looked at */
+    char admit[ADMISSION_MAX + 1]; /* nodes that get ranks: cluster/admission.h; empty: all */
 } LeaderRecord;
 
 /* ---- marks ---- */

@@ -39,6 +39,8 @@ static const Setting table[] = {
             .reloads = true),
     SETTING(WHOLE, escalate_sec, 0, 86400, "an incident open this long is critical; 0 never (300)",
             .reloads = true),
+    SETTING(TEXT, admit, 0, 0, "nodes that get ranks: open, or NAME,PREFIX*,NAME@MACHINE-ID (open)",
+            .reloads = true),
     SETTING(FILE, alerts_file, 0, 0, "JSON file that says who hears of incidents"),
     SETTING(TEXT, metrics, 0, 0, "ADDRESS:PORT of /metrics and /healthz (off)"),
     SETTING(TEXT, record, 0, 0,
@@ -74,6 +76,7 @@ static int set_defaults(Config *c, Error *err)
 {
     const ClusterConfig *d = &cluster_config_default;
     *c = (Config){.cluster = "default",
+                  .admit = "open",
                   .lease_sec = (int64_t)(d->ttl_usec / USEC_PER_SEC),
                   .start_deadline_sec = (int64_t)(d->start_deadline_usec / USEC_PER_SEC),
                   .leave_deadline_sec = (int64_t)(d->leave_deadline_usec / USEC_PER_SEC),
@@ -113,6 +116,29 @@ static int set_defaults(Config *c, Error *err)
     return 0;
 }
 
+/* A slip of the pen must not shut a cluster out. */
+static int check_admit(const char *list, Error *err)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789.-*@, ";
+    size_t n = strspn(list, allowed), n_words = 0;
+    if (strcmp(list, "open") == 0)
+        return 0;
+    if (list[n])
+        return error_set(err, -EINVAL,
+                         "admit: '%c': names of nodes have a-z, 0-9, '.' and '-'; '*' stands for "
+                         "any, @ is before a machine's id",
+                         list[n]);
+    for (const char *word = list; *word; word += n + (word[n] != '\0')) {
+        const char *at = memchr(word, '@', n = strcspn(word, ", "));
+        if (at && (at == word || at + 1 == word + n))
+            return error_set(err, -EINVAL, "admit: \"%.*s\" is not NAME@MACHINE-ID", (int)n, word);
+        if (n == 4 && strncmp(word, "open", 4) == 0)
+            return error_set(err, -EINVAL, "admit: \"open\" stands alone, or \"*\" is meant");
+        n_words += n > 0;
+    }
+    return n_words > 0 ? 0 : error_set(err, -EINVAL, "admit: empty; say open, or which nodes");
+}
+
 int config_load(const ConfigCall *call, Config *ret, Error *err)
 {
     int r = set_defaults(ret, err);
@@ -130,6 +156,9 @@ int config_load(const ConfigCall *call, Config *ret, Error *err)
                          ret->cluster);
     if (!ret->etcd[0])
         return error_set(err, -EINVAL, "etcd: missing; say --etcd HOST:PORT or set SDTRAIN_ETCD");
+    r = check_admit(ret->admit, err);
+    if (r < 0)
+        return error_prefix(err, r, "%s", call->file ? call->file : "command line");
     r = ret->metrics[0] ? http_address_check(ret->metrics, err) : 0;
     return r < 0 ? error_prefix(err, r, "metrics") : 0;
 }
@@ -187,6 +216,8 @@ ClusterConfig config_cluster(const Config *c)
     config.incidents_kept = (int)c->incidents_kept;
     config.queue_patience_usec = (uint64_t)c->queue_patience_sec * USEC_PER_SEC;
     config.escalate_usec = (uint64_t)c->escalate_sec * USEC_PER_SEC;
+    if (strcmp(c->admit, "open") != 0)
+        memcpy(config.admit, c->admit, sizeof(config.admit));
     return config;
 }
 
@@ -204,5 +235,7 @@ int config_leader(const Config *c, char **ret)
     LeaderRecord record = {.max_nodes = (int)c->max_nodes, .max_jobs = (int)c->max_jobs};
     (void)snprintf(record.name, sizeof(record.name), "%s", c->name);
     (void)snprintf(record.version, sizeof(record.version), "%s", SDTRAIN_VERSION);
+    if (strcmp(c->admit, "open") != 0)
+        memcpy(record.admit, c->admit, sizeof(record.admit));
     return leader_record_encode(&record, NULL, ret);
 }

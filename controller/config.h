@@ -27,6 +27,7 @@ typedef struct Config {
     int64_t max_strikes, strike_window_sec, quarantine_sec;
     int64_t incidents_kept, max_nodes, max_jobs;
     int64_t escalate_sec, queue_patience_sec;
+    char admit[ADMISSION_MAX + 1];     /* "open", or cluster/admission.h */
     char alerts_file[CONFIG_PATH_MAX]; /* who hears of incidents; empty: nobody */
     char metrics[80];                  /* address:port of /metrics; empty: off */
     char record[CONFIG_PATH_MAX];      /* as given; config_record() says what it means */

@@ -37,7 +37,9 @@ static const Number config_numbers[] = {
     NARROW(ClusterConfig, incidents_kept, 1, 10000),
 };
 
-_Static_assert(sizeof(ClusterConfig) == ELEMENTSOF(config_numbers) * sizeof(uint64_t), /* padded */
+/* Padded; and the one text. */
+_Static_assert(sizeof(ClusterConfig) == ELEMENTSOF(config_numbers) * sizeof(uint64_t) +
+                                            sizeof(((ClusterConfig *)0)->admit),
                "a replay must know the new setting: name it above");
 
 static const Number limits_numbers[] = {
@@ -77,14 +79,27 @@ static void numbers_read(JsonReader *r, JsonNeed need, const Number *numbers, si
 
 json_t *journal_config_json(const ClusterConfig *config)
 {
-    return numbers_json(config_numbers, ELEMENTSOF(config_numbers), config);
+    json_t *object = numbers_json(config_numbers, ELEMENTSOF(config_numbers), config);
+    if (object && config->admit[0] &&
+        json_object_set_new(object, "admit", json_string(config->admit)) < 0) {
+        json_decref(object);
+        object = NULL;
+    }
+    return object;
+}
+
+/* What an older version did not write is as it comes. */
+static void config_read(JsonReader *r, ClusterConfig *ret)
+{
+    numbers_read(r, JSON_OPTIONAL, config_numbers, ELEMENTSOF(config_numbers), ret);
+    json_get_text(r, "admit", JSON_OPTIONAL, ret->admit, sizeof(ret->admit));
 }
 
 int journal_config_read(const char *source, json_t *object, ClusterConfig *ret, Error *err)
 {
-    *ret = cluster_config_default; /* what an older version did not write */
+    *ret = cluster_config_default;
     JsonReader r = json_open(source, object, JSON_ANY_KEYS, err);
-    numbers_read(&r, JSON_OPTIONAL, config_numbers, ELEMENTSOF(config_numbers), ret);
+    config_read(&r, ret);
     return json_close(&r);
 }
 
@@ -108,7 +123,7 @@ int journal_head_read(const char *source, json_t *line, JournalHead *ret, Error 
     json_get_int(&r, "snapshot", JSON_REQUIRED, 0, INT32_MAX, &ret->n_snapshot);
     json_get_bool(&r, "calm", JSON_REQUIRED, &ret->calm);
     JsonReader config = json_get_object(&r, "config", JSON_REQUIRED);
-    numbers_read(&config, JSON_OPTIONAL, config_numbers, ELEMENTSOF(config_numbers), &ret->config);
+    config_read(&config, &ret->config);
     json_close(&config); /* its error is r's */
     JsonReader limits = json_get_object(&r, "limits", JSON_REQUIRED);
     numbers_read(&limits, JSON_REQUIRED, limits_numbers, ELEMENTSOF(limits_numbers), &ret->limits);

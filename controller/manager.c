@@ -16,6 +16,7 @@
 #include "controller/journal.h"
 #include "controller/metrics.h"
 #include "controller/pages/outbox.h"
+#include "controller/recording.h"
 #include "controller/rights.h"
 #include "controller/status.h"
 #include "controller/words.h"
@@ -541,22 +542,6 @@ static int connect_etcd(Manager *m, Error *err)
     return r < 0 ? error_errno(err, r, "cannot watch cluster %s", m->config->cluster) : 0;
 }
 
-static int open_journal(Manager *m, const ClusterLimits *limits, const ClusterConfig *config,
-                        Error *err)
-{
-    char path[CONFIG_PATH_MAX + 16];
-    if (!config_record(m->config, path, sizeof(path)))
-        return 0;
-    JournalHead head = {.config = *config, .limits = *limits};
-    (void)snprintf(head.cluster, sizeof(head.cluster), "%s", m->config->cluster);
-    (void)snprintf(head.version, sizeof(head.version), "%s", SDTRAIN_VERSION);
-    int r = journal_new(path, (uint64_t)m->config->record_mib << 20, &head, &m->journal, err);
-    if (r == 0 || m->config->record[0])
-        return r;
-    log_warning("%s; events are not recorded", err->text); /* nobody asked for it */
-    return 0;
-}
-
 static int add_timers(Manager *m)
 {
     int r = sd_event_add_time(m->event, &m->timer, CLOCK_BOOTTIME, 0, 1000, on_timer, m);
@@ -611,7 +596,11 @@ int manager_reload(Manager *m, Error *err)
     cluster_configure(m->cluster, &config);
     journal_record_config(m->journal, &event, &config);
     tick(m);
-    return outbox_reload(m->outbox, err);
+    _cleanup_free_ char *leader = NULL; /* what it says of itself holds some of them */
+    int r = config_leader(m->config, &leader);
+    r = r < 0 ? r : etcd_election_change(m->election, leader);
+    return r < 0 ? error_errno(err, r, "cannot say what was reloaded")
+                 : outbox_reload(m->outbox, err);
 }
 
 int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err)
@@ -630,7 +619,7 @@ int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err
                          (long long)config->max_nodes, (long long)config->max_jobs);
     m->cluster = cluster_init(m->memory, &limits, &cluster_config);
 
-    int r = open_journal(m, &limits, &cluster_config, err);
+    int r = recording_open(config, &limits, &cluster_config, &m->journal, err);
     if (r >= 0)
         r = controller_metrics_new(event, config, look, m, &m->metrics, err);
     if (r < 0)

@@ -58,6 +58,11 @@ static void bad_settings_name_file_key_and_value(_unused_ void **state)
         {"{}", "--cluster", "A B", "cluster: \"A B\" is not a name", 2},
         {"{}", "--nonsense", "1", "try sdcontroller --help", 2},
         {"{}", "--etcd", "", "etcd: missing", 2},
+        {"{\"admit\": \"n1,gpu-*, n7@0123ab\"}", NULL, NULL, "the settings are good", 0},
+        {"{\"admit\": \"\"}", NULL, NULL, "admit: empty; say open", 2},
+        {"{\"admit\": \"n1;n2\"}", NULL, NULL, "admit: ';': names of nodes", 2},
+        {"{\"admit\": \"n1,open\"}", NULL, NULL, "admit: \"open\" stands alone", 2},
+        {"{\"admit\": \"n1@\"}", NULL, NULL, "admit: \"n1@\" is not NAME@MACHINE-ID", 2},
     };
     char path[512], file[64] = "/tmp/sdcontroller-test-XXXXXX", text[TEXT_BYTES];
     _cleanup_fd_ int fd = mkstemp(file);

@@ -431,6 +431,27 @@ static void settings_are_replayed(void **state)
     assert_true(seen.n_differences > 0);
 }
 
+/* A list of nodes that was loaded on the way decides about the world that follows. */
+static void a_list_of_nodes_is_replayed(void **state)
+{
+    Shell *s = *state;
+    open_journal(s, 64 << 20);
+    begin_job(s);
+    Event event = {0};
+    stamp(s, &event);
+    (void)snprintf(s->head.config.admit, sizeof(s->head.config.admit), "%s", "n2");
+    cluster_configure(s->cluster, &s->head.config);
+    journal_record_config(s->journal, &event, &s->head.config);
+    lose_a_rank(s, 1);
+    Seen seen = replay(s->path);
+    assert_same(&seen);
+
+    change(s, "\"admit\":\"n2\"", "\"admit\":\"n1\"", true); /* then it matters */
+    seen = replay(s->path);
+    assert_true(seen.n_differences > 0);
+    assert_non_null(strstr(seen.text, " n2 "));
+}
+
 static void a_disk_that_fails_is_tried_again(void **state)
 {
     Shell *s = *state;
@@ -465,6 +486,7 @@ int main(void)
         WITH_SHELL(a_bad_line_is_named),
         WITH_SHELL(a_difference_shows_both),
         WITH_SHELL(settings_are_replayed),
+        WITH_SHELL(a_list_of_nodes_is_replayed),
         WITH_SHELL(a_disk_that_fails_is_tried_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

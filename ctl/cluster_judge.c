@@ -238,6 +238,9 @@ static void judge_jobs(const Model *m, Judgement *j)
             continue; /* said below */
         add_wrong(j, "incident %s is open: %s%s%s: %s", n->id, n->cause, *n->node ? " on " : "",
                   n->node, n->evidence);
+        if (strcmp(n->cause, "not-admitted") == 0)
+            advise(j, "sdctl node list shows them: name them in admit of every controller's "
+                      "settings and reload, or stop their sdtraind");
         if (of)
             advise(j, "the job recovers by itself; sdctl job events %s tells the story", n->job);
     }

@@ -63,9 +63,29 @@ static void feed(Trial *t, const char *key, const char *value, size_t n, int64_t
     step(t, &event);
 }
 
+/* The leader says whom it takes in; its other settings are not known. */
+static void learn_list(const Trial *t, ClusterConfig *config)
+{
+    int64_t oldest = INT64_MAX;
+    for (size_t i = 0; i < t->records->n_kvs; i++) {
+        const EtcdKeyValue *kv = &t->records->kvs[i];
+        KeyKind kind;
+        const char *rest;
+        LeaderRecord leader = {0};
+        Error ignored = ERROR_INIT; /* of another version: as without a list */
+        if (key_parse(t->cluster, kv->key, &kind, &rest) < 0 || kind != KEY_LEADER ||
+            kv->create_revision >= oldest ||
+            leader_record_decode(kv->key, kv->value, kv->n_value, &leader, &ignored) < 0)
+            continue;
+        oldest = kv->create_revision;
+        memcpy(config->admit, leader.admit, sizeof(config->admit));
+    }
+}
+
 static int begin(Trial *t, Error *err)
 {
     ClusterConfig config = cluster_config_default;
+    learn_list(t, &config);
     const int n = (int)MIN(t->records->n_kvs, (size_t)16000) + 16; /* room for every record */
     ClusterLimits limits = {
         .nodes = n, .jobs = MIN(n, JOBS_MAX), .reports = n, .incidents = n + 1, .requests = n};

@@ -340,7 +340,7 @@ static int known_slots(const Model *model)
 {
     int slots = 0;
     for (size_t i = 0; i < model->n_nodes; i++)
-        slots += model->nodes[i].n_slots;
+        slots += model_is_admitted(model, &model->nodes[i]) ? model->nodes[i].n_slots : 0;
     for (size_t i = 0; i < model->n_health;
          i++) /* it was there, and may come back as large as any */
         if (!model_node(model, model->health[i].node))

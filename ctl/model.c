@@ -2,6 +2,7 @@
 #include "ctl/model.h"
 
 #include "base/clock.h"
+#include "cluster/admission.h"
 #include "cluster/cordon.h"
 #include "trainer/api/channel.h"
 
@@ -73,6 +74,12 @@ const NodeRecord *model_node(const Model *m, const char *name)
         if (strcmp(m->nodes[i].name, name) == 0)
             return &m->nodes[i];
     return NULL;
+}
+
+bool model_is_admitted(const Model *m, const NodeRecord *node)
+{
+    const char *list = m->n_candidates > 0 ? m->candidates[0].record.admit : "";
+    return admission_allows(list, node->name, node->machine_id);
 }
 
 const HealthRecord *model_health(const Model *m, const char *node)

@@ -75,6 +75,8 @@ int model_open(const ClientOptions *options, Model **ret, Error *err);
 ModelJob *model_job(const Model *model, const char *name);
 /* As above, but -ENOENT with a text for people. */
 int model_find_job(const Model *model, const char *name, ModelJob **ret, Error *err);
+/* The leader's list lets it in, as far as that is known. */
+bool model_is_admitted(const Model *model, const NodeRecord *node);
 const NodeRecord *model_node(const Model *model, const char *name);
 const CordonRecord *model_cordon(const Model *model, const char *node);
 /* What holds the machine of that name back most, for that job or (NULL) for all; NULL: nothing. */

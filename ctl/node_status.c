@@ -12,6 +12,10 @@ static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"}
 static const char *const modes[] = {"none", "cordon", "drain", "quarantine"};
 static const char *const owners[] = {"operator", "machine", "job"};
 
+static const char stranger_text[] =
+    "it gets no rank: name it in admit of every controller's settings and systemctl reload "
+    "sdcontroller, or stop its sdtraind";
+
 static json_t *cause_json(const CordonCause *c)
 {
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:o, s:i}", "owner", owners[c->owner], "mode",
@@ -105,8 +109,10 @@ static json_t *node_json(const Model *m, const char *name, const NodeRecord *rec
     char lost[SLOTS_TEXT_MAX];
     char bad[SLOTS_TEXT_MAX];
     return json_pack(
-        "{s:s, s:s, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}",
-        "node", name, "state", state_of(m, name, record), "slots", n->n_slots, "lost_slots",
+        "{s:s, s:s, s:b, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, "
+        "s:o}",
+        "node", name, "state", state_of(m, name, record), "admitted",
+        !record || model_is_admitted(m, record), "slots", n->n_slots, "lost_slots",
         slots_format(n->lost_slots, lost), "bad_slots", slots_format(n->bad_slots, bad), "address",
         n->address, "verdict", record ? verdicts[n->verdict] : "unknown", "evidence", n->evidence,
         "machine_id", n->machine_id, "boot_id", n->boot_id, "version", n->version, "log_dir",
@@ -127,7 +133,10 @@ static void say_loss(json_t *lost, char *ret, size_t size)
 static void print_line(json_t *j)
 {
     json_t *cordon = json_object_get(j, "cordon"), *ranks = json_object_get(j, "ranks");
-    const char *mode = *json_text(cordon, "job") ? "refused" : json_text(cordon, "mode");
+    const bool admitted = json_is_true(json_object_get(j, "admitted"));
+    const char *mode = !admitted                   ? "not admitted"
+                       : *json_text(cordon, "job") ? "refused"
+                                                   : json_text(cordon, "mode");
     char health[48], used[24], why[400];
     (void)snprintf(health, sizeof(health), "%s%s%s", json_text(j, "verdict"),
                    *mode && strcmp(mode, "none") != 0 ? ", " : "",
@@ -138,9 +147,11 @@ static void print_line(json_t *j)
                    json_text(cordon, "reason"));
     if (json_is_object(json_object_get(j, "lost")) && !*why)
         say_loss(json_object_get(j, "lost"), why, sizeof(why));
+    if (!admitted)
+        (void)snprintf(why, sizeof(why), "%s", stranger_text);
     printf("%-20s %-6s %-7s %-20s %-16s %s\n", json_text(j, "node"), json_text(j, "state"), used,
            health, json_array_size(ranks) ? json_text(json_array_get(ranks, 0), "job") : "-",
-           *json_text(j, "evidence") ? json_text(j, "evidence") : why);
+           *json_text(j, "evidence") && admitted ? json_text(j, "evidence") : why);
 }
 
 static bool is_listed(const Model *m, const char *name)
@@ -217,6 +228,8 @@ static void print_node(json_t *j, const HealthRecord *health)
            json_text(j, "machine_id"), json_text(j, "version"));
     if (*json_text(j, "lost_slots"))
         printf("  lost slots: %s (a process there survives SIGKILL)\n", json_text(j, "lost_slots"));
+    if (!json_is_true(json_object_get(j, "admitted")))
+        printf("  not admitted: %s\n", stranger_text);
     if (json_is_object(json_object_get(j, "lost"))) {
         say_loss(json_object_get(j, "lost"), loss, sizeof(loss));
         printf("  %s\n", loss);

@@ -250,6 +250,30 @@ static void a_lost_node_stays_until_it_is_forgotten(void **state)
     assert_int_equal(ctl_run(lab, "node forget n2"), 3);
 }
 
+/* The leader says whom it takes in; the verbs show who is left out, and do not count it. */
+static void a_node_off_the_list_is_shown(void **state)
+{
+    CtlLab *lab = *state;
+    NodeRecord node = {.machine_id = "1", .incarnation = 1, .n_slots = 2};
+    CTL_PUT(lab, KEY_NODES, "gpu-1", node_record, node);
+    CTL_PUT(lab, KEY_NODES, "evil", node_record, node);
+    ctl_put_text(lab, KEY_LEADER, "2", "{\"v\":2,\"name\":\"c2\",\"admit\":\"gpu-*,own@1\"}");
+    ctl_put_text(lab, KEY_LEADER, "3", "{\"v\":2,\"name\":\"c3\",\"admit\":\"evil\"}"); /* waits */
+    assert_int_equal(ctl_run(lab, "node list"), 0);
+    assert_contains(lab->out, "evil                 up     0/2     healthy, not admitted -"
+                              "                it gets no rank: name it in admit");
+    assert_contains(lab->out, "gpu-1                up     0/2     healthy              -");
+    assert_int_equal(ctl_run(lab, "node status evil"), 0);
+    assert_contains(lab->out, "\n  not admitted: it gets no rank");
+    assert_int_equal(ctl_run(lab, "node status evil -o json"), 0);
+    assert_contains(lab->out, "\"admitted\": false");
+    assert_int_equal(ctl_run(lab, "node status gpu-1 -o json"), 0);
+    assert_contains(lab->out, "\"admitted\": true");
+    ctl_remove(lab, KEY_LEADER, "2");
+    assert_int_equal(ctl_run(lab, "node status evil -o json"), 0);
+    assert_contains(lab->out, "\"admitted\": true");
+}
+
 static int start(void **state)
 {
     *state = ctl_lab_start(true);
@@ -270,6 +294,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_cordon_does_not_replace_a_quarantine, start, stop),
         cmocka_unit_test_setup_teardown(a_quarantine_is_of_its_machine, start, stop),
         cmocka_unit_test_setup_teardown(a_damaged_record_is_removed_by_force, start, stop),
+        cmocka_unit_test_setup_teardown(a_node_off_the_list_is_shown, start, stop),
         cmocka_unit_test_setup_teardown(a_lost_node_stays_until_it_is_forgotten, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,6 +28,7 @@ struct EtcdElection {
     int64_t lease;
     char *key; /* of this lease; NULL without one */
     bool leading;
+    bool changed; /* the key may hold another value */
     int64_t term;
     unsigned n_failures;
     bool *freed; /* on the stack of whoever calls the handler */
@@ -133,6 +134,8 @@ static void on_campaign(int r, const Error *err, const EtcdTxnResult *result _un
     EtcdElection *election = userdata;
 
     election->campaign = NULL;
+    if (election->changed) /* meanwhile */
+        try_later(election, 0);
     if (r == 0) {
         /* The watch tells the rest, also of a key that was there; unless the key was deleted before
          * this answer came, hence a look later. */
@@ -163,13 +166,65 @@ static void campaign(EtcdElection *election)
     }
 }
 
+static void on_rewritten(int r, const Error *err, const EtcdTxnResult *result _unused_,
+                         void *userdata)
+{
+    EtcdElection *election = userdata;
+
+    election->campaign = NULL;
+    if (r == 0) { /* refused: the key is another one by now, put with the new value */
+        election->n_failures = 0;
+        return;
+    }
+    log_debug("cannot write the election's key again: %s", err->text);
+    election->changed = true;
+    try_later(election, backoff_usec(election->n_failures++));
+}
+
+static void rewrite(EtcdElection *election, const Candidate *own)
+{
+    EtcdCompare same = {.key = election->key,
+                        .target = ETCD_CREATE_REVISION,
+                        .equals = own->create_revision};
+    EtcdOp put = {.kind = ETCD_PUT,
+                  .key = election->key,
+                  .value = election->value,
+                  .lease = election->lease};
+
+    election->changed = false;
+    int r =
+        etcd_txn(election->etcd, &same, 1, &put, 1, on_rewritten, election, &election->campaign);
+    if (r < 0) {
+        Error err = ERROR_INIT;
+        (void)error_errno(&err, r, "etcd: transaction");
+        on_rewritten(r, &err, NULL, election);
+    }
+}
+
+int etcd_election_change(EtcdElection *election, const char *value)
+{
+    char *copy = strdup(value);
+    if (!copy)
+        return -ENOMEM;
+    free(election->value);
+    election->value = copy;
+    election->changed = true;
+    if (!election->campaign)
+        try_later(election, 0);
+    return 0;
+}
+
 static int on_timer(sd_event_source *source _unused_, uint64_t usec _unused_, void *userdata)
 {
     EtcdElection *election = userdata;
 
-    if (!election->etcd->closed && election->key && !election->campaign &&
-        !candidate_find(election, election->key))
+    if (election->etcd->closed || !election->key || election->campaign)
+        return 0;
+    const Candidate *own = candidate_find(election, election->key);
+    if (!own)
         campaign(election);
+    else if (election->changed)
+        rewrite(election, own);
     return 0;
 }
 

@@ -227,6 +227,8 @@ typedef void (*EtcdElectionHandler)(bool leading, const char *key, int64_t term,
 int etcd_election_new(Etcd *etcd, const char *prefix, const char *value, EtcdLease *lease,
                       EtcdElectionHandler handler, void *userdata, EtcdElection **ret);
 /* The lease handler of the owner forwards grants and losses here. */
+/* Stands with that value from now on; a key that is there is written again, with its lease and term. */
+int etcd_election_change(EtcdElection *election, const char *value);
 void etcd_election_lease_changed(EtcdElection *election, EtcdLeaseState state, int64_t lease);
 EtcdElection *etcd_election_free(EtcdElection *election);
 DEFINE_CLEANUP(EtcdElection, etcd_election_free)

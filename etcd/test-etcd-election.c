@@ -159,6 +159,47 @@ static void test_lease_lost_then_campaigns_again(void **state _unused_)
     TESTING_RUN_UNTIL(event, n_candidates(first) == 2);
 }
 
+static bool stands_as(Candidate *candidate, const char *key, const char *value)
+{
+    EtcdAnswer *answer = NULL;
+    assert_int_equal(etcd_get_wait(candidate->etcd, key, false, &answer, NULL), 0);
+    bool same =
+        answer->n_kvs == 1 && strcmp(answer->kvs[0].value, value) == 0 && answer->kvs[0].lease != 0;
+    (void)etcd_answer_free(answer);
+    return same;
+}
+
+/* What candidates say of themselves changes: the same key, lease and term, of who leads and of who waits. */
+static void test_value_changed(void **state _unused_)
+{
+    _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);
+    EtcdOptions options = testing_etcd_options(server);
+    sd_event *event = NULL;
+    char waits[64];
+    assert_true(sd_event_new(&event) >= 0);
+    _cleanup_(candidate_freep) Candidate *first = candidate_new(event, &options, "first");
+    assert_int_equal(etcd_election_change(first->election, "before it stands"), 0);
+    TESTING_RUN_UNTIL(event, first->leading && stands_as(first, first->key, "before it stands"));
+    _cleanup_(candidate_freep) Candidate *second = candidate_new(event, &options, "second");
+    sd_event_unref(event);
+    TESTING_RUN_UNTIL(event, n_candidates(first) == 2);
+    (void)snprintf(waits, sizeof(waits), "/leader/%" PRIx64,
+                   (uint64_t)etcd_lease_id(second->lease));
+
+    int64_t term = first->term;
+    assert_int_equal(etcd_election_change(first->election, "one"), 0);
+    assert_int_equal(etcd_election_change(first->election, "another"), 0);
+    assert_int_equal(etcd_election_change(second->election, "likewise"), 0);
+    TESTING_RUN_UNTIL(event, stands_as(first, first->key, "another"));
+    TESTING_RUN_UNTIL(event, stands_as(second, waits, "likewise"));
+    assert_true(first->leading && first->term == term && first->n_lost == 0);
+    assert_true(guarded_write(first, first->key, first->term));
+
+    /* Its key is put anew: with what it says now. */
+    testing_etcd_ctl(server, "del", waits, NULL);
+    TESTING_RUN_UNTIL(event, stands_as(second, waits, "likewise"));
+}
+
 /* Somebody deletes the leader's key by hand: a new term, told as lost and won. */
 static void test_key_deleted(void **state _unused_)
 {
@@ -215,6 +256,7 @@ int main(void)
         cmocka_unit_test(test_loser_takes_over),
         cmocka_unit_test(test_lease_lost_then_campaigns_again),
         cmocka_unit_test(test_key_deleted),
+        cmocka_unit_test(test_value_changed),
         cmocka_unit_test(test_etcd_leader_dies),
     };
     log_open("test-etcd-election");

@@ -92,6 +92,7 @@ void cluster_configure(Cluster *c, const ClusterConfig *config)
 {
     c->config = *config;
     c->config.incidents_kept = MIN(config->incidents_kept, c->limits.incidents - 1);
+    admission_update(c);
 }
 
 int64_t cluster_dropped(const Cluster *c) { return c->dropped; }
@@ -182,6 +183,7 @@ static void learn_leadership(Cluster *c, int64_t term)
 {
     c->term = term;
     c->observe_until_usec = c->now_usec + c->config.ttl_usec;
+    c->uninvited_usec = c->now_usec;
     c->house_in_flight = 0;
     for (int i = 0; i < c->limits.jobs; i++)
         c->jobs[i].in_flight = 0; /* decisions of an earlier term lose by its guard */

@@ -19,6 +19,7 @@
 #pragma once
 
 #include "base/macro.h"
+#include "cluster/admission.h"
 #include "cluster/records.h"
 
 typedef struct ClusterLimits {
@@ -42,6 +43,7 @@ typedef struct ClusterConfig {
         queue_patience_usec; /* a job that has waited so long goes before all growth and later jobs */
     uint64_t
         escalate_usec; /* an incident open this long is critical, whatever its cause; 0: never */
+    char admit[ADMISSION_MAX + 1]; /* which nodes get ranks: cluster/admission.h; empty: all */
 } ClusterConfig;
 
 extern const ClusterConfig cluster_config_default;

@@ -116,7 +116,7 @@ static bool decide_end_of_cause(Cluster *c, const Node *node, const CordonCause 
 
 static bool decide_verdict(Cluster *c, const Node *node, Decision *d)
 {
-    if (!node->present)
+    if (!node->present || !node->admitted)
         return false;
     const CordonCause *own = node_own_cause(c, node);
     CordonCause cause = cordon_begin_cause(c, node, NULL);

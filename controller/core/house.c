@@ -13,7 +13,7 @@ enum {
 static const char hold_cause[] = "nodes-vanished", distrust_cause[] = "nodes-unhealthy",
                   many_cause[] = "nodes-lost";
 
-static void resolve(const Cluster *c, const Incident *incident, Decision *d)
+void house_resolve(const Cluster *c, const Incident *incident, Decision *d)
 {
     d->incident = incident->record;
     d->incident.state = INCIDENT_RESOLVED;
@@ -23,7 +23,7 @@ static void resolve(const Cluster *c, const Incident *incident, Decision *d)
 }
 
 /* An incident of the cluster, or of one node of it, that is of no job. */
-static void begin_incident(Cluster *c, const char *about, const char *cause, Decision *d)
+void house_begin_incident(Cluster *c, const char *about, const char *cause, Decision *d)
 {
     memset(&d->incident, 0, sizeof(d->incident));
     Text id = text_begin(d->incident.id, sizeof(d->incident.id));
@@ -39,7 +39,7 @@ static void begin_incident(Cluster *c, const char *about, const char *cause, Dec
     d->put_incident = true;
 }
 
-static const Incident *find_open(const Cluster *c, const char *cause)
+const Incident *house_find_open(const Cluster *c, const char *cause)
 {
     const Incident *open = NULL;
     for (int i = 0; i < c->limits.incidents; i++)
@@ -51,15 +51,15 @@ static const Incident *find_open(const Cluster *c, const char *cause)
 
 static bool decide_hold_page(Cluster *c, Decision *d)
 {
-    const Incident *open = find_open(c, hold_cause);
+    const Incident *open = house_find_open(c, hold_cause);
     bool holding = c->now_usec < c->hold_until_usec;
     if (holding == (open != NULL))
         return false;
     if (open) {
-        resolve(c, open, d);
+        house_resolve(c, open, d);
         return true;
     }
-    begin_incident(c, "cluster", hold_cause, d);
+    house_begin_incident(c, "cluster", hold_cause, d);
     text_copy(d->incident.evidence, sizeof(d->incident.evidence),
               "more than a quarter of the nodes vanished within one TTL: the store or the network "
               "is suspected, and nobody is replaced until it is known");
@@ -68,16 +68,16 @@ static bool decide_hold_page(Cluster *c, Decision *d)
 
 static bool decide_distrust_page(Cluster *c, Decision *d)
 {
-    const Incident *open = find_open(c, distrust_cause);
+    const Incident *open = house_find_open(c, distrust_cause);
     if (c->distrusts_probes == (open != NULL))
         return false;
     if (open) {
-        resolve(c, open, d);
+        house_resolve(c, open, d);
         return true;
     }
     int unhealthy, present;
     health_count(c, &unhealthy, &present);
-    begin_incident(c, "cluster", distrust_cause, d);
+    house_begin_incident(c, "cluster", distrust_cause, d);
     Text t = text_begin(d->incident.evidence, sizeof(d->incident.evidence));
     text_add_int(&t, unhealthy);
     text_add(&t, " of ");
@@ -112,7 +112,7 @@ static bool decide_node_page(Cluster *c, Decision *d)
             continue;
         if (is_in_quarantine(c, record->node))
             continue;
-        resolve(c, &c->incidents[i], d);
+        house_resolve(c, &c->incidents[i], d);
         return true;
     }
     return false;
@@ -124,7 +124,7 @@ void node_open_page(Cluster *c, const Node *node, Cause cause, const char *evide
     Text t = text_begin(about, sizeof(about));
     text_add(&t, "node-");
     text_add(&t, node->record.name);
-    begin_incident(c, about, cause_name(cause), d);
+    house_begin_incident(c, about, cause_name(cause), d);
     text_copy(d->incident.node, sizeof(d->incident.node), node->record.name);
     text_copy(d->incident.evidence, sizeof(d->incident.evidence), evidence);
 }
@@ -150,7 +150,6 @@ static const Incident *find_absence(const Cluster *c, const Node *node)
 void node_note_absence(Cluster *c, Node *node)
 {
     Text t = text_begin(node->ran, sizeof(node->ran));
-    node->missed = node->record.state != NODE_LEFT;
     for (int j = 0; j < c->limits.jobs; j++) {
         const Job *job = &c->jobs[j];
         bool active = job->used && job->phase.phase >= PHASE_STARTING &&
@@ -165,6 +164,7 @@ void node_note_absence(Cluster *c, Node *node)
             text_add(&t, job->name);
         }
     }
+    node->missed = node->record.state != NODE_LEFT && (node->admitted || node->ran[0]);
 }
 
 /* Those that vanished before this leader, or any controller that runs now, had seen them. */
@@ -207,7 +207,7 @@ static bool decide_summary(Cluster *c, const Incident *summary, int beyond, cons
     char evidence[RECORD_TEXT_MAX + 1];
     if (beyond == 0) {
         if (summary)
-            resolve(c, summary, d);
+            house_resolve(c, summary, d);
         return summary != NULL;
     }
     Text t = text_begin(evidence, sizeof(evidence));
@@ -215,7 +215,7 @@ static bool decide_summary(Cluster *c, const Incident *summary, int beyond, cons
     text_add(&t, beyond == 1 ? " more node is lost: " : " more nodes are lost: ");
     text_add(&t, names);
     if (!summary) {
-        begin_incident(c, "cluster", many_cause, d);
+        house_begin_incident(c, "cluster", many_cause, d);
     } else if (text_equal(summary->record.evidence, evidence)) {
         return false;
     } else {
@@ -233,7 +233,7 @@ static bool decide_absence_page(Cluster *c, Decision *d)
 {
     enum { NAMES_BYTES = 160 };
     char names[NAMES_BYTES];
-    const Incident *summary = find_open(c, many_cause);
+    const Incident *summary = house_find_open(c, many_cause);
     int open = 0, beyond = 0;
     Text t = text_begin(names, sizeof(names));
     note_unseen(c);
@@ -246,7 +246,7 @@ static bool decide_absence_page(Cluster *c, Decision *d)
             continue;
         const Incident *incident = open > 0 ? find_absence(c, node) : NULL;
         if (known && incident) {
-            resolve(c, incident, d);
+            house_resolve(c, incident, d);
             return true;
         }
         if (known || incident || !node_is_lost(c, node))
@@ -290,7 +290,8 @@ static bool decide_escalation(Cluster *c, Decision *d)
     for (int i = 0; i < c->limits.incidents && c->config.escalate_usec; i++) {
         const Incident *incident = &c->incidents[i];
         const IncidentRecord *record = &incident->record;
-        if (!incident->used || record->state != INCIDENT_OPEN || outage_is_critical(c, record))
+        if (!incident->used || record->state != INCIDENT_OPEN || outage_is_critical(c, record) ||
+            text_equal(record->cause, admission_cause)) /* nothing that served is out of service */
             continue;
         uint64_t at = record->at_usec + c->config.escalate_usec;
         if (at > c->real_usec) {
@@ -328,7 +329,7 @@ static bool decide_incident_cap(Cluster *c, Decision *d)
             continue;
         bool orphan = record->job[0] && !has_job(c, record);
         if (orphan && record->state == INCIDENT_OPEN) {
-            resolve(c, &c->incidents[i], d);
+            house_resolve(c, &c->incidents[i], d);
             return true;
         }
         if (orphan && incident_is_told(c, record)) {
@@ -381,7 +382,7 @@ static bool decide_forget(Cluster *c, const Request *request, Decision *d)
     for (int i = 0; i < c->limits.incidents && answer[0] == 'f'; i++)
         if (is_absence(&c->incidents[i]) &&
             text_equal(c->incidents[i].record.node, request->record.target))
-            resolve(c, &c->incidents[i], d);
+            house_resolve(c, &c->incidents[i], d);
     d->request = request->record;
     d->request_revision = request->stamp.mod;
     text_copy(d->request.answer, sizeof(d->request.answer), answer);
@@ -417,6 +418,6 @@ static bool decide_requests(Cluster *c, Decision *d)
 bool decide_house(Cluster *c, Decision *d)
 {
     return decide_hold_page(c, d) || decide_distrust_page(c, d) || decide_cordons(c, d) ||
-           decide_node_page(c, d) || decide_absence_page(c, d) || decide_escalation(c, d) ||
-           decide_incident_cap(c, d) || decide_requests(c, d);
+           decide_node_page(c, d) || decide_absence_page(c, d) || decide_admission(c, d) ||
+           decide_escalation(c, d) || decide_incident_cap(c, d) || decide_requests(c, d);
 }

@@ -169,7 +169,7 @@ void lost_learn_spec(Cluster *c, Job *job, const Event *ev)
     job->ran_generation = 0;
     job->ran_mark = (CommitMark){0};
     for (int i = 0; i < c->limits.nodes; i++)
-        if (c->nodes[i].used && c->nodes[i].present)
+        if (c->nodes[i].used && c->nodes[i].present && c->nodes[i].admitted)
             lost_learn_runs(job, &c->nodes[i].record);
 }
 

@@ -34,7 +34,7 @@ static void take(Cluster *c, Table table) { c->taken |= c->missed & 1U << table;
 static bool node_is_needed(const Cluster *c, int n)
 {
     const Node *node = &c->nodes[n];
-    if (node->present || node->cordon_stamp.mod || node->first_report >= 0)
+    if ((node->present && node->admitted) || node->cordon_stamp.mod || node->first_report >= 0)
         return true;
     for (int j = 0; j < c->limits.jobs; j++)
         for (int i = 0; c->jobs[j].used && i < c->jobs[j].n_runs; i++)
@@ -101,7 +101,7 @@ static int intern_node(Cluster *c, const char *name)
     c->n_by_name++;
     Node *node = &c->nodes[n];
     take(c, TABLE_NODES);
-    node->used = true;
+    node->used = node->admitted = true;
     node->first_report = -1;
     node->changed_usec = c->now_usec;
     node->vanished_real_usec = c->real_usec;
@@ -190,10 +190,11 @@ static void observe_node(Cluster *c, const Event *ev)
     node->present = true;
     node->missed = false;
     node->record = *record;
-    for (int i = 0; record->n_runs > 0 && i < c->limits.jobs; i++)
+    text_copy(node->record.name, sizeof(node->record.name), ev->name);
+    node_admit(c, node);
+    for (int i = 0; node->admitted && record->n_runs > 0 && i < c->limits.jobs; i++)
         if (c->jobs[i].used)
             lost_learn_runs(&c->jobs[i], record);
-    text_copy(node->record.name, sizeof(node->record.name), ev->name);
 }
 
 /* A cause that another owner's write has left as it was is no news. */

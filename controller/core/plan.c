@@ -112,10 +112,14 @@ void plan_world(Cluster *c, const Job *job, Plan *ret)
 void plan_say_refusals(const Cluster *c, const Job *job, Text *t)
 {
     enum { NAMED_MAX = 4 };
-    int named = 0;
+    int named = 0, strangers = 0;
     for (int i = 0; i < c->n_by_name; i++) {
         const Node *node = &c->nodes[c->by_name[i]];
         const char *why = node_refusal(c, node, job);
+        if (node->present && !node->admitted) { /* they must not crowd the others out */
+            strangers++;
+            continue;
+        }
         if (!why || ++named > NAMED_MAX)
             continue;
         text_add(t, "; ");
@@ -132,6 +136,11 @@ void plan_say_refusals(const Cluster *c, const Job *job, Text *t)
         text_add(t, "; and ");
         text_add_int(t, named - NAMED_MAX);
         text_add(t, " more");
+    }
+    if (strangers) {
+        text_add(t, "; ");
+        text_add_int(t, strangers);
+        text_add(t, strangers == 1 ? " node is not admitted" : " nodes are not admitted");
     }
 }
 

@@ -19,7 +19,8 @@ void presence_update_hold(Cluster *c)
     int present = 0, absent = 0, fresh = 0; /* absent: since the hold, and what began it */
     for (int i = 0; i < c->limits.nodes; i++) {
         const Node *node = &c->nodes[i];
-        if (!node->used || node->stamp.seen == 0 || node->record.state == NODE_LEFT)
+        if (!node->used || node->stamp.seen == 0 || node->record.state == NODE_LEFT ||
+            !node->admitted)
             continue;
         present += node->present;
         absent += !node->present && c->hold_usec < node->changed_usec + ttl_usec;
@@ -81,6 +82,8 @@ const char *node_refusal(const Cluster *c, const Node *node, const Job *job)
         return "is absent";
     if (node->record.state == NODE_LEFT)
         return "has left";
+    if (!node->admitted)
+        return "is not admitted";
     const CordonCause *cause = node_find_cordon(c, node, job);
     if (cause)
         return cause->owner == CORDON_JOB         ? "is refused for this job"

@@ -21,7 +21,7 @@ static bool nodes_have_stayed(Cluster *c, const Job *job)
     uint64_t stay_usec = MIN(job->facts.grow_interval_usec, c->config.ttl_usec);
     bool stayed = true;
     for (int i = 0; i < c->limits.nodes; i++)
-        if (c->nodes[i].used && c->nodes[i].present)
+        if (c->nodes[i].used && c->nodes[i].present && c->nodes[i].admitted)
             stayed &= cluster_due(c, c->nodes[i].changed_usec + stay_usec);
     return stayed;
 }

@@ -17,7 +17,7 @@ void health_count(const Cluster *c, int *ret_unhealthy, int *ret_present)
     *ret_unhealthy = *ret_present = 0;
     for (int i = 0; i < c->limits.nodes; i++) {
         const Node *node = &c->nodes[i];
-        if (!node->used || !node->present || node->record.state == NODE_LEFT)
+        if (!node->used || !node->present || node->record.state == NODE_LEFT || !node->admitted)
             continue;
         *ret_present += 1;
         *ret_unhealthy += node->record.verdict == NODE_ISOLATE;

@@ -23,6 +23,7 @@ typedef enum Lost { LOST_NOT, LOST_GONE, LOST_DAMAGED, LOST_OLDER, LOST_FOREIGN 
 
 typedef struct Node {
     bool used, present;
+    bool admitted;     /* by this controller's list; as long as its record was not seen: yes */
     NodeRecord record; /* the last one, also after it vanished; name is always set */
     Stamp stamp;
     uint64_t changed_usec; /* when it appeared or vanished */
@@ -151,7 +152,9 @@ struct Cluster {
     int64_t term;                        /* 0: not leading */
     uint64_t observe_until_usec;         /* a new leader does not act on absence before */
     uint64_t hold_usec, hold_until_usec; /* since when absence is not acted upon, and how long */
-    bool distrusts_probes;               /* too many nodes call themselves unhealthy at once */
+    uint64_t uninvited_usec; /* when a node was last here that is not admitted; 0: a new list */
+    uint64_t uninvited_told_usec; /* when the incident was last written */
+    bool distrusts_probes;        /* too many nodes call themselves unhealthy at once */
     int64_t last_id;
     int64_t house_in_flight, house_awaited;
     int64_t dropped;
@@ -271,6 +274,13 @@ bool job_has_ranks_alive(Cluster *c, const Job *job, int64_t before_generation,
                          int64_t before_revision, int *ret_node);
 /* Of worlds before the present one. */
 bool job_has_older_ranks_alive(Cluster *c, const Job *job, int *ret_node);
+
+/* ---- admission.c: nodes that are not on the list ---- */
+extern const char admission_cause[];
+void node_admit(const Cluster *c, Node *node);
+/* The list is another one. */
+void admission_update(Cluster *c);
+bool decide_admission(Cluster *c, Decision *d);
 
 /* ---- retest.c: what a node's own verdict is worth, and how a quarantine ends ---- */
 void health_update_trust(Cluster *c);
@@ -421,6 +431,10 @@ bool decide_trouble_over(Cluster *c, const Job *job, Decision *d);
 /* ---- house.c ---- */
 /* It is not here: what a page about it says. */
 void node_note_absence(Cluster *c, Node *node);
+/* The open one of no job with that cause; NULL: there is none. */
+const Incident *house_find_open(const Cluster *c, const char *cause);
+void house_begin_incident(Cluster *c, const char *about, const char *cause, Decision *d);
+void house_resolve(const Cluster *c, const Incident *incident, Decision *d);
 void node_open_page(Cluster *c, const Node *node, Cause cause, const char *evidence, Decision *d);
 
 /* ---- decide.c, house.c: each fills the decision and returns true when there is one ---- */

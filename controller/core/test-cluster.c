@@ -5,6 +5,7 @@
  *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents= escalate= queue=
  *   reload ttl= ...                  as config, while the core runs: SIGHUP
  *   lead TERM | deposed | takeover TERM
+ *                                    admit="LIST"
  *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup= ran=JOB:GEN:STEP
  *                                    its record is put
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
@@ -243,6 +244,7 @@ static void read_config(Story *s)
     c->escalate_usec = USEC(find_number(s, "escalate", (double)c->escalate_usec / 1e6));
     c->queue_patience_usec = USEC(find_number(s, "queue", (double)c->queue_patience_usec / 1e6));
     c->incidents_kept = (int)find_number(s, "incidents", c->incidents_kept);
+    COPY(c->admit, find_text(s, "admit", c->admit));
 }
 
 static void set_config(Story *s)

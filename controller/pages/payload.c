@@ -20,6 +20,9 @@ static const struct {
     {"nodes-lost",
      "More nodes are lost than have a page each: sdctl node list shows them all. A rack, a "
      "switch, a power circuit?"},
+    {"not-admitted",
+     "They get no rank. If they are yours, name them in admit of every controller's settings and "
+     "reload; else find out who enrolled them, and take their certificate's rights away."},
     {"node-restarted", "The machine or its sdtraind was restarted by somebody or something else; "
                        "read its journal."},
     {"node-unhealthy", "The node is in quarantine. Repair it, then sdctl node uncordon."},

@@ -316,6 +316,15 @@ static bool says_left(const Node *node, int64_t seen_revision)
             node->said_up_revision > seen_revision);
 }
 
+/* Whether it counts in a hold is its leader's business: here it does nowhere. */
+static bool is_on_all_lists(const Universe *u, const Node *node)
+{
+    bool all = true;
+    for (int i = 0; i < u->options.n_controllers; i++)
+        all &= admission_allows(u->controllers[i].config.admit, node->name, "");
+    return all;
+}
+
 /* Nodes that vanished within the last TTL, as far as the leader knew. */
 static void check_hold(Universe *u, int64_t seen_revision)
 {
@@ -326,7 +335,7 @@ static void check_hold(Universe *u, int64_t seen_revision)
         const Key *key = &u->etcd.keys[n];
         bool gone = key->mod_revision == 0 && key->deleted_revision <= seen_revision;
         /* one that left has said so; one that starts anew has not come yet */
-        if (says_left(node, seen_revision) || !node->registered ||
+        if (says_left(node, seen_revision) || !node->registered || !is_on_all_lists(u, node) ||
             (gone && key->deleted_revision == 0))
             continue;
         present += !gone;

@@ -373,10 +373,20 @@ static void on_txn(_unused_ Universe *u, void *who, uint64_t token, const CallRe
     read_again_later(c, p);
 }
 
+static void check_admission(Controller *c, const WorldRecord *world)
+{
+    for (size_t i = 0; i < world->n_runs; i++)
+        if (!admission_allows(c->config.admit, world->runs[i].node, ""))
+            sim_fail(sim_of(c), "I5", "%s: world %lld has %s, which its list leaves out", c->name,
+                     (long long)world->generation, world->runs[i].node);
+}
+
 static void begin_decision(Controller *c, const Decision *d)
 {
     Txn txn;
     size_t i = 0;
+    if (d->put_world)
+        check_admission(c, &d->world);
     while (i < PENDING_MAX && c->pending[i].id)
         i++;
     assert(i < PENDING_MAX); /* one per job and one for the house */
@@ -536,6 +546,29 @@ void controller_leave(Controller *c)
     end(c);
 }
 
+/* All nodes but one; each third time all of them. */
+static void draw_list(Controller *c)
+{
+    int n = c->universe->options.n_nodes, without = (int)sim_draw(sim_of(c), 3) ? n : n - 1;
+    size_t used = 0;
+    if (without < n)
+        without = (int)sim_draw(sim_of(c), (uint64_t)n);
+    c->config.admit[0] = '\0';
+    for (int i = 0; without < n && i < n && used + 16 < sizeof(c->config.admit); i++)
+        if (i != without)
+            used += (size_t)snprintf(c->config.admit + used, sizeof(c->config.admit) - used, "%s%s",
+                                     used ? "," : "", c->universe->nodes[i].name);
+}
+
+void controller_welcome(Controller *c)
+{
+    c->config.admit[0] = '\0';
+    if (!c->actor.alive)
+        return;
+    cluster_configure(c->cluster, &c->config);
+    tick(c);
+}
+
 /* Deadlines stay: what must hold after the healing is counted by them. */
 void controller_reload(Controller *c)
 {
@@ -546,6 +579,7 @@ void controller_reload(Controller *c)
     c->config.max_strikes = (int)sim_draw(sim, 6);
     c->config.quarantine_usec = sim_between(sim, USEC_PER_SEC, 60 * USEC_PER_SEC);
     c->config.incidents_kept = 10 + (int)sim_draw(sim, 100);
+    draw_list(c);
     cluster_configure(c->cluster, &c->config);
     tick(c);
 }

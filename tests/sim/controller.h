@@ -61,5 +61,7 @@ void controller_crash(Controller *c);
 void controller_leave(Controller *c);
 /* SIGHUP with other settings. */
 void controller_reload(Controller *c);
+/* Its list of nodes is open again. */
+void controller_welcome(Controller *c);
 void controller_freeze(Controller *c, uint64_t usec);
 uint64_t controller_real_usec(const Controller *c);

@@ -583,6 +583,8 @@ static void heal(Universe *u)
         heal_node(u, &u->nodes[i]);
     for (int i = 0; i < u->options.n_controllers; i++)
         controller_start(&u->controllers[i]);
+    for (int i = 0; i < u->options.n_controllers; i++)
+        controller_welcome(&u->controllers[i]);
     for (int job = 0; job < u->options.n_jobs; job++) {
         int share = u->options.n_nodes * u->options.n_slots / u->options.n_jobs;
         u->options.jobs[job].max = CLAMP(u->options.jobs[job].max, 1, share);

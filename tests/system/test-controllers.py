@@ -62,6 +62,58 @@ class Controllers(LabCase):
             if name != second:  # which only ever led while nothing happened
                 self.assertIn("JOB=job", text)
 
+    def admit(self, nodes):
+        """Every controller gets the list, by SIGHUP; the leader says so."""
+        for name in ("controller1", "controller2"):
+            path = os.path.join(self.cluster.folder, name, "config.json")
+            with open(path) as file:
+                config = dict(json.load(file), admit=nodes)
+            with open(path, "w") as file:
+                json.dump(config, file)
+            os.kill(self.controller(name), signal.SIGHUP)
+        wanted = nodes.split(",")
+        until(lambda: all(node["admitted"] == (node["node"] in wanted) for node in self.nodes()), "the list " + nodes)
+
+    def nodes(self):
+        return json.loads(self.cluster.ctl("node", "list", "-o", "json"))
+
+    def test_nodes_off_the_list(self):
+        self.cluster = self.lab.cluster(nodes=3, controllers=2)
+        self.addCleanup(self.cluster.down)
+        until(lambda: len(self.nodes()) == 3, "three nodes")
+        self.admit("node1,node2")
+        job = self.lab.job("job", recovery={"max_failures_at_same_step": 3, "grow_interval_s": 0}, train__steps=100000,
+                           checkpoint__every_steps=1000)
+        self.cluster.submit(job)
+        self.cluster.wait(job, "running")
+        self.assertEqual({rank["node"] for rank in self.cluster.status(job)["world"]["ranks"]}, {"node1", "node2"})
+        open_ones = [wrong for wrong in self.status()["wrong"] if "not-admitted" in wrong]
+        self.assertEqual(len(open_ones), 1)
+        self.assertIn("node3", open_ones[0])
+
+        # the other controller decides by its own list, which is the same
+        old = self.status()["leader"]
+        self.cluster.kill(old)
+        self.next_leader(old)
+        os.kill(self.cluster.rank_on(job, "node2")["pid"], signal.SIGKILL)
+        until(lambda: self.cluster.status(job)["generation"] == 2, "another world")
+        self.cluster.wait(job, "running")
+        self.assertEqual({rank["node"] for rank in self.cluster.status(job)["world"]["ranks"]}, {"node1", "node2"})
+        self.assertEqual(self.cluster.status(job)["reason"], "", "what had failed is history")
+        self.cluster.start(old)
+
+        # a longer list: the job grows to the node; the incident is over
+        until(lambda: len(self.status()["standby"]) == 1, "the other controller")
+        self.admit("node1,node2,node3")
+        until(lambda: self.cluster.status(job)["world"]["size"] == 3, "growth to the third node")
+        until(lambda: not any("not-admitted" in wrong for wrong in self.status()["wrong"]), "the incident's end")
+        self.cluster.ctl("job", "stop", "job")
+        self.cluster.wait(job, "stopped")
+        for name in ("controller1", "controller2"):
+            code, text = self.cluster.ctl_code("simulate", os.path.join(self.cluster.folder, name, "events.jsonl"))
+            self.assertEqual(code, 0, text)
+            self.assertIn("each as it was decided then", text)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,0 +1,69 @@
+/* admission.h - which nodes a cluster takes in: a list of names, patterns and machines.
+ *
+ * For the core as for programs: no I/O, no memory, nothing of the C library.
+ *
+ * Ownership: the caller's texts.
+ * Units:     none.
+ * Errors:    none: what is no word of a list fits nothing (admission_is_list() says so in advance).
+ * Threads:   any.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+enum { ADMISSION_MAX = 4095 }; /* bytes of a list */
+
+/* Words with ',' or ' ' between: PATTERN or PATTERN@MACHINE-ID. In a pattern '*' stands for any characters. */
+static inline bool admission_is_between(char c) { return c == ',' || c == ' '; }
+
+/* A '*' that has taken too little takes one more: no more than pattern times name comparisons. */
+static inline bool admission_pattern_fits(const char *pattern, size_t n, const char *name)
+{
+    size_t at = 0, star = SIZE_MAX;
+    const char *rest = name;
+    while (*name) {
+        if (at < n && pattern[at] == '*') {
+            star = at++;
+            rest = name;
+        } else if (at < n && pattern[at] == *name) {
+            at++;
+            name++;
+        } else if (star != SIZE_MAX) {
+            at = star + 1;
+            name = ++rest;
+        } else {
+            return false;
+        }
+    }
+    while (at < n && pattern[at] == '*')
+        at++;
+    return at == n;
+}
+
+static inline bool admission_word_fits(const char *word, size_t n, const char *name,
+                                       const char *machine_id)
+{
+    size_t n_pattern = 0;
+    while (n_pattern < n && word[n_pattern] != '@')
+        n_pattern++;
+    if (!admission_pattern_fits(word, n_pattern, name))
+        return false;
+    for (size_t i = n_pattern + 1; i < n; i++, machine_id++)
+        if (*machine_id != word[i])
+            return false;
+    return n_pattern == n || *machine_id == '\0';
+}
+
+/* list empty: everybody. */
+static inline bool admission_allows(const char *list, const char *name, const char *machine_id)
+{
+    bool allowed = *list == '\0';
+    while (*list && !allowed) {
+        size_t n = 0;
+        while (list[n] && !admission_is_between(list[n]))
+            n++;
+        allowed = n > 0 && admission_word_fits(list, n, name, machine_id);
+        list += n + (list[n] != '\0');
+    }
+    return allowed;
+}

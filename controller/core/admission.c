@@ -1,0 +1,90 @@
+/* admission.c - nodes that this controller's settings do not take in.
+ *
+ * Anybody who may write nodes/<name> may register one. A node that no word of the list fits gets no rank; what
+ * it says of its health, of its store and by its coming and going moves nothing. What it runs already, when a
+ * new list leaves it out, runs on until the next world. One incident names them all, whoever comes and goes.
+ *
+ * Entry points: admission_update(), node_admit(), decide_admission(). */
+#include "cluster/admission.h"
+
+#include "controller/core/state.h"
+#include "controller/core/text.h"
+
+#include <string.h>
+
+enum {
+    QUIET_SEC =
+        600, /* without such a node before the incident is over: one that comes and goes is one */
+    REWRITE_SEC = 60, /* between two lists of names */
+    NAMES_BYTES = 120,
+};
+
+const char admission_cause[] = "not-admitted";
+
+void node_admit(const Cluster *c, Node *node)
+{
+    node->admitted = admission_allows(c->config.admit, node->record.name, node->record.machine_id);
+}
+
+/* Whom a new list takes in is heard; an operator's change needs no quiet. */
+void admission_update(Cluster *c)
+{
+    c->uninvited_usec = 0;
+    for (int i = 0; i < c->limits.nodes; i++) {
+        Node *node = &c->nodes[i];
+        if (!node->used || node->stamp.seen == 0)
+            continue;
+        node_admit(c, node);
+        for (int j = 0;
+             node->present && node->admitted && node->record.n_runs > 0 && j < c->limits.jobs; j++)
+            if (c->jobs[j].used)
+                lost_learn_runs(&c->jobs[j], &node->record);
+    }
+}
+
+static int name_uninvited(const Cluster *c, Text *t)
+{
+    int n = 0;
+    for (int i = 0; i < c->n_by_name; i++) {
+        const Node *node = &c->nodes[c->by_name[i]];
+        if (!node->present || node->admitted || node->record.state == NODE_LEFT)
+            continue;
+        text_add(t, n++ ? ", " : "");
+        text_add(t, node->record.name);
+    }
+    return n;
+}
+
+bool decide_admission(Cluster *c, Decision *d)
+{
+    char names[NAMES_BYTES], evidence[RECORD_TEXT_MAX + 1];
+    const Incident *open = house_find_open(c, admission_cause);
+    Text t = text_begin(names, sizeof(names));
+    int n = name_uninvited(c, &t);
+    if (n > 0)
+        c->uninvited_usec = c->now_usec;
+    if (n == 0) {
+        if (!open ||
+            (c->uninvited_usec && !cluster_due(c, c->uninvited_usec + QUIET_SEC * USEC_PER_SEC)))
+            return false;
+        house_resolve(c, open, d);
+        return true;
+    }
+    t = text_begin(evidence, sizeof(evidence));
+    text_add_int(&t, n);
+    text_add(&t, n == 1 ? " node that no word of the setting admit fits: "
+                        : " nodes that no word of the setting admit fits: ");
+    text_add(&t, names);
+    if (open && (text_equal(open->record.evidence, evidence) ||
+                 !cluster_due(c, c->uninvited_told_usec + REWRITE_SEC * USEC_PER_SEC)))
+        return false;
+    c->uninvited_told_usec = c->now_usec;
+    house_begin_incident(c, "cluster", admission_cause, d);
+    if (open) {
+        d->incident = open->record;
+        d->incident_revision = open->stamp.mod;
+    }
+    d->incident.severity = SEVERITY_WARNING;
+    text_copy(d->incident.evidence, sizeof(d->incident.evidence), evidence);
+    return true;
+}

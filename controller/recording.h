@@ -1,0 +1,14 @@
+/* recording.h - the journal that this controller's settings ask for.
+ *
+ * Ownership: *ret is the caller's: journal_free(); NULL where nothing is recorded.
+ * Units:     none.
+ * Errors:    -errno with the path, where somebody asked for a journal by name.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "controller/config.h"
+#include "controller/journal.h"
+
+int recording_open(const Config *config, const ClusterLimits *limits, const ClusterConfig *core,
+                   Journal **ret, Error *err);
