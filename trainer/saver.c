@@ -232,22 +232,26 @@ static void note_overdue(Saver *s)
     log_warning("%s STEP=%lld", s->trouble.error.text, (long long)s->saving_step);
 }
 
+/* What became of a save that may as well fail. */
+static int take_result(Saver *s, const CheckpointResult *result, Error *err)
+{
+    note_result(s, result);
+    if (result->phase == CHECKPOINT_FAILED && result->error.code == -CHECKPOINT_NOT_OWNER)
+        return error_set(err, result->error.code, "%s", result->error.text);
+    if (result->phase == CHECKPOINT_FAILED)
+        log_error("the checkpoint of step %lld failed, training goes on: %s STEP=%lld",
+                  (long long)result->step, result->error.text, (long long)result->step);
+    return result->phase == CHECKPOINT_WRITTEN ? announce(s, result, err) : 0;
+}
+
 int saver_pump(Saver *s, Error *err)
 {
     CheckpointResult result;
     checkpoint_poll(s->session->writer, &result);
-    note_result(s, &result);
+    int r = take_result(s, &result, err);
+    if (r < 0)
+        return r;
     note_overdue(s);
-    if (result.phase == CHECKPOINT_FAILED && result.error.code == -CHECKPOINT_NOT_OWNER)
-        return error_set(err, result.error.code, "%s", result.error.text);
-    if (result.phase == CHECKPOINT_FAILED)
-        log_error("the checkpoint of step %lld failed, training goes on: %s STEP=%lld",
-                  (long long)result.step, result.error.text, (long long)result.step);
-    if (result.phase == CHECKPOINT_WRITTEN) {
-        int r = announce(s, &result, err);
-        if (r < 0)
-            return r;
-    }
     if (!s->awaiting)
         return 0;
     HostVerdict verdict = host_verdict(s->session->host, s->saving_step);
@@ -267,14 +271,21 @@ static int wait_for_writer(Saver *s, int64_t step, CheckpointResult *ret)
     }
 }
 
+static int await_result(Saver *s, int64_t step, CheckpointResult *ret, Error *err)
+{
+    int r = wait_for_writer(s, step, ret);
+    return r < 0 ? error_errno(err, r, "waiting for the checkpoint of step %lld",
+                               (long long)s->saving_step)
+                 : 0;
+}
+
 /* Until nothing is in flight: written or failed, and on rank 0 the daemon has answered. */
 static int drain(Saver *s, int64_t step, CheckpointPhase *ret_phase, Error *err)
 {
     CheckpointResult result;
-    int r = wait_for_writer(s, step, &result);
+    int r = await_result(s, step, &result, err);
     if (r < 0)
-        return error_errno(err, r, "waiting for the checkpoint of step %lld",
-                           (long long)s->saving_step);
+        return r;
     *ret_phase = result.phase;
     note_result(s, &result);
     if (result.phase == CHECKPOINT_FAILED) {
@@ -322,6 +333,18 @@ static int tries_of(const Saver *s, const Error *err, int first_code)
     return never_saved && is_refusal(err->code) && err->code == first_code ? REFUSED_TRIES : TRIES;
 }
 
+/* Nothing waits for it unless the job says so: then the state stays as it is until it is written, and the
+ * commit is waited for while training goes on. */
+static int save_once(Saver *s, int64_t step, Error *err)
+{
+    CheckpointResult result;
+    int r = begin(s, step, err);
+    if (r < 0 || !s->session->job->checkpoint.blocking)
+        return r;
+    r = await_result(s, step, &result, err);
+    return r < 0 ? r : take_result(s, &result, err);
+}
+
 int saver_save(Saver *s, int64_t step, uint32_t word, Error *err)
 {
     host_stage(s->session->host, step, STAGE_SAVING);
@@ -330,7 +353,7 @@ int saver_save(Saver *s, int64_t step, uint32_t word, Error *err)
     if (!(word & WORD_MUST)) {
         r = saver_pump(s,
                        err); /* the one before may have ended since: a new one forgets its result */
-        return r < 0 ? r : begin(s, step, err);
+        return r < 0 ? r : save_once(s, step, err);
     }
 
     r = drain(s, step, &phase, err); /* what is in flight */

@@ -487,7 +487,8 @@ static int open_writer(Session *s, Error *err)
                                  .claim = s->claim,
                                  .keep_last = s->job->checkpoint.keep_last,
                                  .keep_every = s->job->checkpoint.keep_every,
-                                 .local = s->local};
+                                 .local = s->local,
+                                 .blocking = s->job->checkpoint.blocking};
     r = checkpoint_writer_new(&options, &s->writer, err);
     if (r < 0)
         return r;

@@ -51,6 +51,22 @@ class Alone(LabCase):
         self.assertEqual([name for name in names if os.path.basename(name).startswith(".")], [])
         self.assertEqual(sum(name.endswith("/manifest.json") for name in names), 2)
 
+    def test_saves_that_block(self):
+        """What is written from the state itself is one step's, however long it takes."""
+        changes = dict(train__steps=4, checkpoint__every_steps=1, checkpoint__keep_last=9)
+        waits = self.lab.job("waits", **dict(changes, checkpoint__keep_every=1))  # each save is waited for
+        self.lab.reference(waits)
+        wanted = {m["step"]: m["digest"] for _, m in self.lab.manifests(waits)}
+        self.assertEqual(len(set(wanted.values())), 5)
+        job = self.lab.job("blocking", **dict(changes, checkpoint__blocking=True))
+        first = len(self.lab.manifests(waits)[0][1]["objects"])
+        slow = ",".join("checkpoint.object=slow@%d" % (first + n) for n in range(2, 18))
+        code, text = self.lab.train(job, fault=slow)
+        self.assertEqual(code, 0, text)
+        found = {m["step"]: m["digest"] for _, m in self.lab.manifests(job)}
+        self.assertIn(1, found)
+        self.assertEqual(found, {step: wanted[step] for step in found})
+
     def test_killed_at_each_point(self):
         self.assertEqual(points_in_source() - set(POINTS) - ELSEWHERE, set(), "fault points that nothing here visits")
         for point in POINTS:

@@ -14,7 +14,7 @@ SETTINGS = [
          data__cache_bytes=1 << 20),
     dict(size=3, train__zero_stage=2, checkpoint__every_steps=1, checkpoint__keep_last=5,
          checkpoint__local_dir="/tmp/sdtrain-test-promise-%d" % os.getpid()),
-    dict(size=3, train__zero_stage=0, checkpoint__every_steps=7, checkpoint__keep_every=5),
+    dict(size=3, train__zero_stage=0, checkpoint__every_steps=7, checkpoint__keep_every=5, checkpoint__blocking=True),
     dict(size=4, train__zero_stage=1, checkpoint__every_steps=7,
          recovery={"max_failures_at_same_step": 9, "grow_interval_s": 0}),
     dict(size=4, train__zero_stage=2, checkpoint__every_steps=40, checkpoint__keep_every=1),

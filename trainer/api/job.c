@@ -240,6 +240,7 @@ static void parse_checkpoint(JsonReader *root, Job *job)
                  &job->checkpoint.every_steps);
     json_get_int(&r, "keep_last", JSON_OPTIONAL, 2, 16, &job->checkpoint.keep_last);
     json_get_int(&r, "keep_every", JSON_OPTIONAL, 0, INT64_C(1) << 40, &job->checkpoint.keep_every);
+    json_get_bool(&r, "blocking", JSON_OPTIONAL, &job->checkpoint.blocking);
     job->checkpoint.local_dir = take_string(&r, "local_dir", JSON_OPTIONAL, NULL);
     if (job->checkpoint.local_dir && *job->checkpoint.local_dir != '/')
         json_refuse(&r, "local_dir", "\"%s\" is not an absolute path", job->checkpoint.local_dir);

@@ -92,6 +92,7 @@ typedef struct Job {
     struct {
         char *uri;
         int64_t every_steps, keep_last, keep_every; /* keep_every 0: none are kept for ever */
+        bool blocking;       /* training waits while one is written: no copy of the state */
         char *local_dir;     /* of each node, for copies of what it wrote; NULL: none */
         int64_t local_bytes; /* bound of the job's copies there */
     } checkpoint;

@@ -48,6 +48,7 @@ static void defaults_are_the_recipe(void **state)
     assert_int_equal(job->train.zero_stage, 1);
     assert_string_equal(job->data.latents, "latents");
     assert_int_equal(job->checkpoint.keep_last, 3);
+    assert_false(job->checkpoint.blocking);
     assert_null(job->checkpoint.local_dir);
     assert_true(job->checkpoint.local_bytes == INT64_C(64) << 30);
     assert_int_equal(job->recovery.max_failures_at_same_step, 3);
@@ -75,6 +76,8 @@ static void bad_files_are_refused_by_key_and_value(void **state)
          "job.json: checkpoint.local_dir: \"nvme\" is not an absolute path"},
         {"\"uri\": \"/ckpt\"", "\"uri\": \"/ckpt\", \"local_bytes\": 5",
          "job.json: checkpoint.local_bytes: 5 is less than 1048576"},
+        {"\"uri\": \"/ckpt\"", "\"uri\": \"/ckpt\", \"blocking\": 1",
+         "job.json: checkpoint.blocking: expected true or false, got 1"},
         {"\"demo\"", "\"De mo\"",
          "job.json: name: \"De mo\" must be lower-case letters, digits and inner '-'"},
         {", \"empty_text\": \"/data/empty.npy\"", "",
@@ -120,6 +123,7 @@ static void identity_covers_what_changes_bits_and_nothing_else(void **state)
     assert_true(same_identity("\"steps\": 100", "\"steps\": 100, \"zero_stage\": 2"));
     assert_true(same_identity("\"/ckpt\"", "\"/elsewhere\""));
     assert_true(same_identity("\"/ckpt\"", "\"/ckpt\", \"local_dir\": \"/nvme\""));
+    assert_true(same_identity("\"/ckpt\"", "\"/ckpt\", \"blocking\": true"));
     assert_true(same_identity("\"steps\": 100", "\"steps\": 100, \"seed\": 17"));
     assert_false(same_identity("\"steps\": 100", "\"steps\": 100, \"seed\": 18"));
     assert_false(same_identity("\"grain\": 4", "\"grain\": 8"));

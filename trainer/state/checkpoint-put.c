@@ -117,7 +117,7 @@ static int put_index(Put *p, const ObjectRecord *record, ObjectReport *ret, Erro
     return put_text(p, record, until_flush(p, index), ret, err);
 }
 
-static int put_weights(Put *p, const ObjectRecord *record, float *flat, ObjectReport *ret,
+static int put_weights(Put *p, const ObjectRecord *record, const float *flat, ObjectReport *ret,
                        Error *err)
 {
     char *header;
@@ -127,20 +127,22 @@ static int put_weights(Put *p, const ObjectRecord *record, float *flat, ObjectRe
         return r;
     ret->header = hash_bytes(header, n_bytes);
     struct iovec parts[] = {{until_flush(p, header), n_bytes},
-                            {flat + record->first, (size_t)record->count * sizeof(float)}};
+                            {(void *)(uintptr_t)(flat + record->first), /* read only */
+                             (size_t)record->count * sizeof(float)}};
     return put_object(p, record, parts, ELEMENTSOF(parts), ret, err);
 }
 
-/* The same hash as train_state_chunk_hash(), of the copies. */
-static int snapshot_chunk_hash(const Snapshot *p, const ObjectRecord *record, Hash *ret)
+/* The same hash as train_state_chunk_hash(). */
+static int snapshot_chunk_hash(const Snapshot *p, const ObjectRecord *record, const float *m,
+                               const float *v, Hash *ret)
 {
     _cleanup_(hasher_freep) Hasher *hasher = NULL;
     if (hasher_new(&hasher) < 0)
         return -ENOMEM;
     const size_t n_bytes = (size_t)record->count * sizeof(float);
     hasher_update(hasher, p->weights + record->first, n_bytes);
-    hasher_update(hasher, p->m + record->first, n_bytes);
-    hasher_update(hasher, p->v + record->first, n_bytes);
+    hasher_update(hasher, m, n_bytes);
+    hasher_update(hasher, v, n_bytes);
     if (p->ema_active)
         hasher_update(hasher, p->ema + record->first, n_bytes);
     *ret = hasher_digest(hasher);
@@ -151,8 +153,11 @@ static int put_moments(Put *p, const ObjectRecord *record, ObjectReport *ret, Er
 {
     const Snapshot *s = &p->writer->snapshot;
     const size_t n_bytes = (size_t)record->count * sizeof(float);
-    struct iovec parts[] = {{s->m + record->first, n_bytes}, {s->v + record->first, n_bytes}};
-    if (snapshot_chunk_hash(s, record, &ret->chunk) < 0)
+    const int64_t at = record->part / s->n_shards * p->writer->layout.chunk_elements;
+    const float *m = s->m + at, *v = s->v + at;
+    struct iovec parts[] = {{(void *)(uintptr_t)m, n_bytes}, /* read only */
+                            {(void *)(uintptr_t)v, n_bytes}};
+    if (snapshot_chunk_hash(s, record, m, v, &ret->chunk) < 0)
         return error_set(err, -ENOMEM, "%s: out of memory", record->key);
     return put_object(p, record, parts, ELEMENTSOF(parts), ret, err);
 }

@@ -59,10 +59,12 @@ static void run_save(CheckpointWriter *w)
     CheckpointResult result = {.step = w->snapshot.scalars.step};
     checkpoint_save(w, &result);
     result.write_usec = clock_boottime_usec() - w->begun_usec;
+    result.blocked_usec = result.write_usec;
     result.phase = result.error.code < 0 ? CHECKPOINT_FAILED : CHECKPOINT_WRITTEN;
 
     writer_lock(w);
-    result.blocked_usec = w->result.blocked_usec;
+    if (!w->options.blocking)
+        result.blocked_usec = w->result.blocked_usec;
     w->result = result;
     writer_set_task(w, TASK_NONE);
     writer_tell(w);
@@ -190,15 +192,15 @@ static void release_flat(const CheckpointWriter *w, float *flat)
 
 static int snapshot_reserve(CheckpointWriter *w)
 {
-    Snapshot *p = &w->snapshot;
-    p->weights = reserve_flat(w);
-    p->m = reserve_flat(w);
-    p->v = reserve_flat(w);
-    p->ema = reserve_flat(w);
-    p->scalars.maxima =
-        calloc(w->options.parameters->n_items * MAXIMA_WINDOW, sizeof(*p->scalars.maxima));
+    SnapshotCopies *c = &w->snapshot.copies;
+    uint32_t **maxima = &w->snapshot.scalars.maxima;
+    c->weights = reserve_flat(w);
+    c->m = reserve_flat(w);
+    c->v = reserve_flat(w);
+    c->ema = reserve_flat(w);
+    *maxima = calloc(w->options.parameters->n_items * MAXIMA_WINDOW, sizeof(**maxima));
     w->scratch = calloc((size_t)w->layout.chunk_elements, sizeof(float));
-    return p->weights && p->m && p->v && p->ema && p->scalars.maxima && w->scratch ? 0 : -ENOMEM;
+    return c->weights && c->m && c->v && c->ema && *maxima && w->scratch ? 0 : -ENOMEM;
 }
 
 /* The largest number of objects that any rank writes, which sizes everybody's report. */
@@ -309,10 +311,10 @@ CheckpointWriter *checkpoint_writer_free(CheckpointWriter *w)
     (void)pthread_mutex_destroy(&w->lock);   /* nobody holds it */
     (void)fd_close(w->event_fd);
 
-    release_flat(w, w->snapshot.weights);
-    release_flat(w, w->snapshot.m);
-    release_flat(w, w->snapshot.v);
-    release_flat(w, w->snapshot.ema);
+    release_flat(w, w->snapshot.copies.weights);
+    release_flat(w, w->snapshot.copies.m);
+    release_flat(w, w->snapshot.copies.v);
+    release_flat(w, w->snapshot.copies.ema);
     free(w->snapshot.scalars.maxima);
     free(w->snapshot.metrics);
     free(w->scratch);
@@ -345,7 +347,7 @@ static bool needs_chunk(const CheckpointWriter *w, ObjectKind kind, int64_t c)
     return false;
 }
 
-static int copy_state(CheckpointWriter *w, const TrainState *state, Error *err)
+static void copy_scalars(CheckpointWriter *w, const TrainState *state)
 {
     Snapshot *p = &w->snapshot;
     uint32_t *maxima = p->scalars.maxima;
@@ -355,21 +357,53 @@ static int copy_state(CheckpointWriter *w, const TrainState *state, Error *err)
     p->scalars.maxima = maxima;
     p->ema_active = state->ema_active;
     p->ema_complete = state->zero_stage == 0 || w->size == 1;
+}
+
+/* The parts that are written from the state itself. */
+static bool is_lent(const CheckpointWriter *w, const TrainState *state)
+{
+    return w->options.blocking && device_kind(state->device) == DEVICE_CPU;
+}
+
+static void lend_state(Snapshot *p, const TrainState *state)
+{
+    p->weights = state->weights;
+    p->m = state->m;
+    p->v = state->v;
+    p->n_shards = train_state_shards(state);
+    if (p->ema_complete) /* then it lies as the weights do */
+        p->ema = state->ema;
+}
+
+static int copy_state(CheckpointWriter *w, const TrainState *state, Error *err)
+{
+    Snapshot *p = &w->snapshot;
+    const SnapshotCopies *to = &p->copies;
+    const bool lent = is_lent(w, state);
+    copy_scalars(w, state);
+    p->weights = to->weights;
+    p->m = to->m;
+    p->v = to->v;
+    p->ema = to->ema;
+    p->n_shards = 1;
+    if (lent)
+        lend_state(p, state);
 
     for (int64_t c = 0; c < w->layout.n_chunks; c++) {
         const int64_t at = chunk_begin(&w->layout, c);
         const size_t n_bytes = (size_t)chunk_length(&w->layout, c) * sizeof(float);
         const bool owned = chunk_owner(c, w->size) == w->rank;
-        if (owned || needs_chunk(w, OBJECT_WEIGHTS, c))
-            device_download(state->device, p->weights + at, state->weights + at, n_bytes);
-        if (owned) {
-            device_download(state->device, p->m + at, train_state_chunk(state, state->m, c),
+        if (!lent && (owned || needs_chunk(w, OBJECT_WEIGHTS, c)))
+            device_download(state->device, to->weights + at, state->weights + at, n_bytes);
+        if (!lent && owned) {
+            device_download(state->device, to->m + at, train_state_chunk(state, state->m, c),
                             n_bytes);
-            device_download(state->device, p->v + at, train_state_chunk(state, state->v, c),
+            device_download(state->device, to->v + at, train_state_chunk(state, state->v, c),
                             n_bytes);
         }
-        if (p->ema_active && (owned || (p->ema_complete && needs_chunk(w, OBJECT_EMA_WEIGHTS, c))))
-            device_download(state->device, p->ema + at, train_state_chunk(state, state->ema, c),
+        if (p->ema_active && p->ema == to->ema &&
+            (owned || (p->ema_complete && needs_chunk(w, OBJECT_EMA_WEIGHTS, c))))
+            device_download(state->device, to->ema + at, train_state_chunk(state, state->ema, c),
                             n_bytes);
     }
     return device_synchronise(state->device, err);

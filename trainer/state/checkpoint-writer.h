@@ -16,12 +16,21 @@
 
 typedef enum WriterTask { TASK_NONE, TASK_SAVE, TASK_RETIRE, TASK_QUIT } WriterTask;
 
-/* This rank's part of the state at one step, in host memory. Buffers lie as the flat parameter
- * buffer does and are touched only where this rank needs them, so they cost what is copied. They
- * are kept from save to save. */
+/* [n_elements] each, reserved; touched only where this rank needs them, so they cost what is copied. Kept
+ * from save to save. */
+typedef struct SnapshotCopies {
+    float *weights, *m, *v, *ema;
+} SnapshotCopies;
+
+/* This rank's part of the state at one step, in host memory: copies, or, when the save blocks, what
+ * can be written from the state itself. */
 typedef struct Snapshot {
-    float *weights, *m, *v, *ema; /* [n_elements] each */
-    TrainScalars scalars;         /* owns maxima */
+    SnapshotCopies copies;
+    const float *weights; /* as the flat parameter buffer */
+    const float *m, *v;   /* chunk c is the (c / n_shards)-th */
+    int n_shards;
+    float *ema;           /* as the flat parameter buffer; what is gathered goes to the copies */
+    TrainScalars scalars; /* owns maxima */
     bool ema_active;
     bool ema_complete; /* the EMA ranges this rank writes are here already, on all ranks alike */
     char *metrics;     /* rank 0 */

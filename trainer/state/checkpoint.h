@@ -135,7 +135,7 @@ typedef struct CheckpointResult {
     Hash hash;                    /* of manifest.json */
     Hash digest;                  /* of the state */
     Error error;                  /* CHECKPOINT_FAILED */
-    uint64_t blocked_usec;        /* what begin cost the training thread */
+    uint64_t blocked_usec;        /* what begin cost the training thread; all, when it blocks */
     uint64_t write_usec;
     uint64_t n_bytes; /* rank 0: of all ranks' objects */
 } CheckpointResult;
@@ -154,6 +154,8 @@ typedef struct CheckpointOptions {
     uint64_t weight_file_bytes; /* a weight file is cut before it grows larger; 0: 1 GiB */
     CheckpointLocal *local;     /* borrowed, the writer's from now on: what is put is kept there,
                                    too; NULL: nowhere */
+    bool blocking; /* nothing is copied: what checkpoint_begin() is given stays as it is until that
+                      save is over. (Memory that is not the host's is copied all the same.) */
 } CheckpointOptions;
 
 int checkpoint_writer_new(const CheckpointOptions *options, CheckpointWriter **ret, Error *err);
@@ -161,7 +163,8 @@ int checkpoint_writer_new(const CheckpointOptions *options, CheckpointWriter **r
 CheckpointWriter *checkpoint_writer_free(CheckpointWriter *writer);
 DEFINE_CLEANUP(CheckpointWriter, checkpoint_writer_free)
 
-/* All ranks, at the same step. Copies this rank's part and returns; the thread does the rest.
+/* All ranks, at the same step. Copies this rank's part (unless the options say `blocking`) and
+ * returns; the thread does the rest.
  * metrics (rank 0; NULL elsewhere): one line for each step in [metrics_first, metrics_last], those
  * since the last committed checkpoint; metrics_last = metrics_first - 1 and "" when there are none.
  * -EBUSY on rank 0 while the one before is written or not settled. Waits for retention, and on

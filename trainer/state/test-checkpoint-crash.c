@@ -35,6 +35,16 @@ static void test_kill_one_of_two(void **unused)
         crash_everywhere(elsewhere[i], 7, 1, 2);
 }
 
+static void test_kill_blocking(void **unused)
+{
+    (void)unused;
+    crash_blocking(true);
+    for (size_t i = 0; i < ELEMENTSOF(points); i++)
+        crash_everywhere(points[i], 5, 0, 1);
+    crash_everywhere("checkpoint.object", 7, 1, 2);
+    crash_blocking(false);
+}
+
 static void test_two_generations(void **unused)
 {
     (void)unused;
@@ -47,6 +57,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kill_alone),
         cmocka_unit_test(test_kill_one_of_two),
+        cmocka_unit_test(test_kill_blocking),
         cmocka_unit_test(test_two_generations),
     };
     crash_open(NULL, FIXTURE_SMALL);

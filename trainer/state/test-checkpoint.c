@@ -33,6 +33,7 @@ typedef struct SaveCase {
     int zero_stage;
     bool ema_active;
     bool chunk_by_chunk; /* the EMA is gathered so */
+    bool blocking;
     uint64_t weight_file_bytes;
     const char *fault; /* SDTRAIN_FAULT of rank fault_rank, or NULL */
     int fault_rank;
@@ -57,8 +58,13 @@ static int save_rank(World *world, Comm *comm, void *arg)
 
     if (c->chunk_by_chunk)
         writer->ema_at_once_bytes = 0;
+    writer->options.blocking = c->blocking;
 
     c->result[world->rank] = testing_save(writer, state, 1, 1);
+    world_check((writer->snapshot.weights == state->weights) == c->blocking &&
+                    (writer->snapshot.m == state->m) == c->blocking &&
+                    (writer->snapshot.v == state->v) == c->blocking,
+                "what was copied");
     if (c->fault) { /* a failed save is over: the next one works */
         CheckpointResult again = testing_save(writer, state, 1, 1);
         c->saved_again = again.phase == CHECKPOINT_WRITTEN;
@@ -146,6 +152,46 @@ static void test_roundtrip(void **unused)
                                                             flat, &err),
                                  ema ? 0 : -ENOENT);
             }
+    clear_store();
+}
+
+static void check_same_objects(const SaveCase *a, const SaveCase *b)
+{
+    _cleanup_(store_freep) Store *store_a = NULL, *store_b = NULL;
+    _cleanup_(manifest_freep) Manifest *m = read_result(&a->result[0], &store_a);
+    _cleanup_(manifest_freep) Manifest *n = read_result(&b->result[0], &store_b);
+    assert_int_equal(m->n_objects, n->n_objects);
+    for (size_t i = 0; i < m->n_objects; i++) {
+        assert_string_equal(m->objects[i].key, n->objects[i].key);
+        assert_true(hash_equal(m->objects[i].hash, n->objects[i].hash));
+        assert_int_equal(m->objects[i].n_bytes, n->objects[i].n_bytes);
+    }
+    assert_true(hash_equal(manifest_digest(m), manifest_digest(n)));
+}
+
+/* Written from the state itself, a checkpoint has the same bytes. */
+static void test_blocking(void **unused)
+{
+    (void)unused;
+    for (int size = 1; size <= 3; size++)
+        for (int zero = 0; zero <= 2; zero++) {
+            SaveCase c = {.step = 7 + size,
+                          .zero_stage = zero,
+                          .ema_active = zero != 1 || size > 1,
+                          .chunk_by_chunk = zero == 2,
+                          .weight_file_bytes = 50000};
+            const SaveCase *copied = run_save(size, c);
+            c.blocking = true;
+            const SaveCase *lent = run_save(size, c);
+            assert_int_equal(lent->result[0].phase, CHECKPOINT_WRITTEN);
+            assert_true(
+                hash_equal(lent->result[0].digest, testing_digest(&fixture, c.step, c.ema_active)));
+            assert_true(lent->result[0].blocked_usec >= lent->result[0].write_usec);
+            check_same_objects(copied, lent);
+            _cleanup_(store_freep) Store *store = NULL;
+            _cleanup_(manifest_freep) Manifest *m = read_result(&lent->result[0], &store);
+            check_restore(store, m, 2, zero, c.step, c.ema_active);
+        }
     clear_store();
 }
 
@@ -613,6 +659,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_roundtrip),
+        cmocka_unit_test(test_blocking),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_every_byte_of_an_ema_header),
         cmocka_unit_test(test_every_byte_of_a_manifest),

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/testing.h"
+#include "trainer/state/checkpoint-writer.h"
 #include "trainer/state/manifest.h"
 #include "trainer/state/testing-state.h"
 
@@ -22,6 +23,7 @@ static char base[256];  /* URI; each case has a store of its own below it */
 static char uri[320];   /* of this case's */
 static int n_cases;
 static bool of_files;
+static bool blocking;
 static uint64_t weight_file_bytes;
 
 typedef struct LifeCase {
@@ -95,6 +97,7 @@ static int life(World *world, Comm *comm, void *arg)
     world_check(store_open(uri, &store, &err) == 0, "%s", err.text);
     _cleanup_(checkpoint_writer_freep) CheckpointWriter *writer =
         testing_writer(&fixture, store, comm, c->generation, weight_file_bytes);
+    writer->options.blocking = blocking;
     _cleanup_(train_state_freep) TrainState *state =
         resume(store, writer, world->rank, world->size);
     if (c->restored)
@@ -353,6 +356,8 @@ void crash_open(const char *where, FixtureSize size)
     weight_file_bytes = size == FIXTURE_LARGE ? 0 : 20000;
     fixture_open(size, &fixture);
 }
+
+void crash_blocking(bool yes) { blocking = yes; }
 
 void crash_close(void)
 {

@@ -18,6 +18,8 @@
 /* uri: where stores are made; NULL: files, in memory where there is some. */
 void crash_open(const char *uri, FixtureSize size);
 void crash_close(void);
+/* Whether what follows saves from the state itself. */
+void crash_blocking(bool yes);
 
 /* Kills rank `rank` of `size`; false when life 2 outlives that many visits. ret_unfinished: puts that
  * the death left unfinished in the store; may be NULL. */
