@@ -2,7 +2,9 @@
  * folder. */
 #include "ctl/dev.h"
 
+#include "base/clock.h"
 #include "cluster/keys.h"
+#include "cluster/records.h"
 #include "ctl/arguments.h"
 
 #include <signal.h>
@@ -14,11 +16,24 @@ enum { REGISTER_SEC = 30, STOP_SEC = 5 };
 
 typedef struct Registration {
     const Dev *dev;
+    const bool *started; /* by this call, at from_usec at the earliest */
+    uint64_t from_usec;
     bool up[DEV_PROCESSES_MAX];
     int missing;
     bool leader;
     const DevProcess *dead;
 } Registration;
+
+/* The record of a node that was killed a moment ago stays until its lease ends: it says nothing of the life that
+ * has just begun. */
+static bool is_of_this_life(const Registration *g, size_t i, const EtcdEvent *event)
+{
+    NodeRecord record;
+    Error err = ERROR_INIT;
+    return !g->started[i] || (node_record_decode(event->kv.key, event->kv.value, event->kv.n_value,
+                                                 &record, &err) == 0 &&
+                              record.incarnation >= g->from_usec);
+}
 
 static int on_record(const EtcdEvent *event, void *userdata)
 {
@@ -33,7 +48,8 @@ static int on_record(const EtcdEvent *event, void *userdata)
     if (kind == KEY_LEADER)
         g->leader = true;
     for (size_t i = 0; kind == KEY_NODES && i < g->dev->n_processes; i++)
-        if (strcmp(g->dev->processes[i].name, rest) == 0 && !g->up[i]) {
+        if (strcmp(g->dev->processes[i].name, rest) == 0 && !g->up[i] &&
+            is_of_this_life(g, i, event)) {
             g->up[i] = true;
             g->missing--;
         }
@@ -92,12 +108,15 @@ static int judge_registration(const Registration *g, int r, Error *err)
 }
 
 /* Until etcd answers, a controller leads and every node has registered. */
-static int wait_registered(const Dev *dev, Error *err)
+static int wait_registered(const Dev *dev, const bool *started, uint64_t from_usec, Error *err)
 {
     char etcd[64];
     (void)snprintf(etcd, sizeof(etcd), "127.0.0.1:%d", dev->client_port);
     Client client;
-    Registration g = {.dev = dev, .missing = dev->n_nodes};
+    Registration g = {.dev = dev,
+                      .started = started,
+                      .from_usec = from_usec,
+                      .missing = dev->n_nodes};
     int r = client_open(&(ClientOptions){.etcd = etcd, .cluster = "dev"}, &client, err);
     if (r < 0)
         return r;
@@ -164,6 +183,7 @@ static void print_up(const Dev *dev)
 static int start_all(Dev *dev, Error *err)
 {
     bool started[DEV_PROCESSES_MAX] = {false};
+    const uint64_t from_usec = clock_realtime_usec();
     int r = 0;
     for (size_t i = 0; i < dev->n_processes && r == 0; i++) {
         if (dev_process_alive(&dev->processes[i]))
@@ -171,7 +191,7 @@ static int start_all(Dev *dev, Error *err)
         r = dev_start(dev, &dev->processes[i], err);
         started[i] = r == 0;
     }
-    r = r < 0 ? r : wait_registered(dev, err);
+    r = r < 0 ? r : wait_registered(dev, started, from_usec, err);
     Error ignored = ERROR_INIT; /* why it is not up is what matters */
     for (size_t i = dev->n_processes; r < 0 && i-- > 0;)
         if (started[i])

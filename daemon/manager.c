@@ -304,11 +304,12 @@ static int prepare(Manager *m, Error *err)
         if (cgroup_open(&m->cgroups, c->run_dir, &why) < 0)
             log_info("%s; process groups must do NODE=%s", why.text, c->node);
     }
-    r = remains_clear(c->run_dir, &m->cgroups, err);
+    /* before anything is cleared: who dies meanwhile leaves the rest to the keeper */
+    r = remains_keep(c->run_dir, &m->cgroups, &m->keeper, err);
+    if (r == 0)
+        r = remains_clear(c->run_dir, &m->cgroups, err);
     if (r == 0 && *m->cgroups.path)
         r = cgroup_open(&m->cgroups, c->run_dir, err); /* clearing took the folder too */
-    if (r == 0)
-        r = remains_keep(c->run_dir, &m->cgroups, &m->keeper, err);
     if (r < 0)
         return r;
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)

@@ -2,6 +2,7 @@
 #include "daemon/remains.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 
@@ -16,7 +17,16 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-enum { ROUNDS = 20, ROUND_MSEC = 100, LOCK_ROUNDS = 50, PROC_FILE_MAX = 64 * 1024 };
+enum {
+    ROUNDS = 20,
+    ROUND_MSEC = 100,
+    LOCK_SEC = 5, /* for a sdtraind that has just been killed */
+    KEEPER_LOCK_SEC =
+        40, /* for the keeper of an earlier life; with START_SEC below TimeoutStartSec= */
+    START_SEC = 40,
+    KEEPER_SEC = 600,
+    PROC_FILE_MAX = 64 * 1024
+};
 
 /* Files of /proc have no size to stat. The text ends with a NUL. */
 static char *read_proc(pid_t pid, const char *name, size_t *ret_bytes)
@@ -94,21 +104,52 @@ static int kill_marked(const char *run_dir, int *ret_pidfd)
     return n;
 }
 
-int remains_clear(const char *run_dir, const CgroupBase *cgroups, Error *err)
+static int end_marked(const char *run_dir, Error *err)
 {
-    int r = cgroup_destroy(cgroups, err);
-    if (r < 0)
-        return r;
     for (int round = 0; round < ROUNDS; round++) {
         _cleanup_fd_ int pidfd = -EBADF;
         int n = kill_marked(run_dir, &pidfd);
         if (n <= 0)
             return n < 0 ? error_errno(err, n, "/proc: cannot look for orphans") : 0;
-        log_warning("killed %d process(es) that an earlier life left in %s", n, run_dir);
+        if (round == 0)
+            log_warning("killed %d process(es) that an earlier life left in %s", n, run_dir);
         struct pollfd p = {.fd = pidfd, .events = POLLIN};
         (void)poll(&p, 1, ROUND_MSEC); /* its death, or another look */
     }
     return error_set(err, -ETIMEDOUT, "%s: a process of an earlier life survives SIGKILL", run_dir);
+}
+
+/* A process dies when the kernel lets it: one that is in a driver, or that a busy machine does not get to, may take
+ * long, and who looks away meanwhile leaves its cgroup to nobody. */
+static int clear(const char *run_dir, const CgroupBase *cgroups, int patience_sec, Error *err)
+{
+    const uint64_t end_usec = clock_boottime_usec() + (uint64_t)patience_sec * USEC_PER_SEC;
+    for (bool told = false;; told = true) {
+        Error marked = ERROR_INIT;
+        int r = cgroup_destroy(cgroups, err);
+        int q = end_marked(run_dir, &marked); /* whatever became of the cgroups */
+        if (r == 0 && q < 0) {
+            r = q;
+            *err = marked;
+        }
+        if ((r != -ETIMEDOUT && r != -EBUSY) || clock_boottime_usec() >= end_usec)
+            return r;
+        if (!told)
+            log_warning("%s; waiting for its end, at most %d s", err->text, patience_sec);
+        *err = (Error)ERROR_INIT;
+    }
+}
+
+int remains_clear(const char *run_dir, const CgroupBase *cgroups, Error *err)
+{
+    return clear(run_dir, cgroups, START_SEC, err);
+}
+
+/* The flock is handed on to the keeper; this one ends with the process that took it. */
+static bool sdtraind_lives(int fd)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    return fcntl(fd, F_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
 }
 
 int remains_lock(const char *run_dir, int *ret_fd, Error *err)
@@ -122,17 +163,34 @@ int remains_lock(const char *run_dir, int *ret_fd, Error *err)
     _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_errno(err, -errno, "%s: cannot open it", path);
-    for (int round = 0; round < LOCK_ROUNDS; round++) {
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-            *ret_fd = TAKE_FD(fd);
-            return 0;
-        }
+    const uint64_t began_usec = clock_boottime_usec();
+    for (bool told = false;;) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            break;
         if (errno != EWOULDBLOCK)
             return error_errno(err, -errno, "%s: cannot lock it", path);
+        uint64_t waited_usec = clock_boottime_usec() - began_usec;
+        bool lives = sdtraind_lives(fd);
+        if (lives && waited_usec > LOCK_SEC * USEC_PER_SEC)
+            return error_set(err, -EBUSY,
+                             "%s: another sdtraind holds it; give each its own run_dir", path);
+        if (waited_usec > KEEPER_LOCK_SEC * USEC_PER_SEC)
+            return error_set(err, -EBUSY,
+                             "%s: the keeper of an earlier life holds it: a process that it has "
+                             "killed does not end",
+                             path);
+        if (!lives && !told && waited_usec > USEC_PER_SEC) {
+            log_info("%s: waiting for the keeper of an earlier life, at most %d s", path,
+                     KEEPER_LOCK_SEC);
+            told = true;
+        }
         const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
         (void)nanosleep(&pause, NULL); /* flock has no deadline of its own */
     }
-    return error_set(err, -EBUSY, "%s: another sdtraind holds it; give each its own run_dir", path);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    (void)fcntl(fd, F_SETLK, &lock); /* where there are none, others wait longer for us */
+    *ret_fd = TAKE_FD(fd);
+    return 0;
 }
 
 /* For people who look at processes: what the command line was, becomes a name. */
@@ -160,7 +218,7 @@ static _noreturn_ void keep(pid_t parent, int parent_fd, const char *run_dir,
     while (getppid() == parent && poll(&p, 1, -1) <= 0)
         ;
     Error err = ERROR_INIT;
-    if (remains_clear(run_dir, cgroups, &err) < 0)
+    if (clear(run_dir, cgroups, KEEPER_SEC, &err) < 0)
         log_error("keeper: %s", err.text);
     _exit(0);
 }

@@ -3,11 +3,11 @@
  * Every process started for a rank carries SDTRAIN_OWNER=<run_dir>:<slot> in its environment, and
  * what it starts inherits that. One sdtraind at a time holds the lock of a run_dir, so a marked
  * process without its sdtraind is an orphan. The keeper, a small process made before everything
- * else, outlives sdtraind by the moment that it takes to end them, however sdtraind ended.
+ * but the lock, outlives sdtraind by the moment that it takes to end them, however sdtraind ended.
  *
  * Ownership: none.
  * Units:     none.
- * Errors:    -ETIMEDOUT: something survived SIGKILL for 2 s.
+ * Errors:    -ETIMEDOUT: something survived SIGKILL for as long as we wait.
  * Threads:   any; remains_keep() before the first thread.
  */
 #pragma once
@@ -24,11 +24,11 @@ void remains_mark(char *ret, size_t size, const char *run_dir, int slot);
 /* Whether that process carries the mark of this run_dir; slot -1: of any slot. */
 bool remains_is_marked(pid_t pid, const char *run_dir, int slot);
 
-/* Ends every marked process and the cgroups; waits until they are gone, at most 2 s. */
+/* Ends every marked process and the cgroups; waits until they are gone, at most 40 s (the keeper: ten minutes). */
 int remains_clear(const char *run_dir, const CgroupBase *cgroups, Error *err);
 
-/* Takes the lock of run_dir for the life of this process and its keeper. Waits up to 5 s for the
- * keeper of an earlier life; -EBUSY: another sdtraind lives. */
+/* Takes the lock of run_dir for the life of this process and its keeper. Waits up to 40 s for the
+ * keeper of an earlier life; -EBUSY: another sdtraind lives, after 5 s. */
 int remains_lock(const char *run_dir, int *ret_fd, Error *err);
 /* Starts the keeper; ret_pid is a child of ours for as long as we live. */
 int remains_keep(const char *run_dir, const CgroupBase *cgroups, pid_t *ret_pid, Error *err);

@@ -358,6 +358,12 @@ class Cluster:
                                    if rank["node"] == node and rank["pid"] > 0), None),
                      "a rank of %s on %s" % (job["name"], node))
 
+    def keys(self):
+        """The keys of all records, one a line."""
+        return subprocess.run(["etcdctl", "--endpoints", self.etcd, "get", "--prefix", "/sdtrain/", "--keys-only"],
+                              env=dict(os.environ, ETCDCTL_API="3"), check=True, stdout=subprocess.PIPE, text=True,
+                              timeout=60).stdout
+
     def trainers(self):
         return [pid for pid, program in processes_of(self.lab.folder) if program == "sdtrainer"]
 

@@ -3,9 +3,12 @@
 the end of the cluster."""
 import os
 import signal
+import subprocess
 import unittest
 
 from lab import LabCase, process_state, processes_of, until
+
+FREEZER = "/sys/fs/cgroup/freezer"
 
 
 def cgroup_of(pid):
@@ -98,19 +101,104 @@ class Orphans(LabCase):
         self.assertEqual(code, 3, text)
         self.cluster.down()  # is done already, and says so quietly
 
-    def test_daemons_that_are_killed_with_their_keepers(self):
-        """SIGKILL to every process of the daemons: trainers end, and the next dev up clears what is left."""
-        job = self.lab.job("killed", train__steps=4000)
+    def node_logs(self):
+        """What daemons and keepers have said so far."""
+        text = ""
+        for node in ("node1", "node2", "node3"):
+            with open(os.path.join(self.cluster.folder, node, "log"), errors="replace") as file:
+                text += file.read()
+        return text
+
+    def train(self, name):
+        """(job, its slots, its trainers), some steps on."""
+        job = self.lab.job(name, train__steps=4000)
         self.cluster.submit(job)
         self.cluster.wait(job, "step=5")
-        slots, trainers = self.slots(), self.cluster.trainers()
+        return job, self.slots(), self.cluster.trainers()
+
+    def kill_daemons(self, keepers):
         for pid, program in processes_of(self.lab.folder):
-            if program == "sdtraind":
-                os.kill(pid, signal.SIGKILL)
+            try:
+                with open("/proc/%d/comm" % pid) as file:
+                    is_keeper = file.read().strip() == "sdtraind-keeper"
+                if program == "sdtraind" and keepers in (is_keeper, True):
+                    os.kill(pid, signal.SIGKILL)
+            except (FileNotFoundError, ProcessLookupError):
+                pass  # a keeper that is done
+
+    def up(self):
+        """`dev up`, that somebody else waits for."""
+        return subprocess.Popen([self.lab.path("bin/sdctl"), "dev", "up", "--dir", self.cluster.folder],
+                                env=dict(self.lab.environment, **self.cluster.environment), text=True,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def check_up(self, going):
+        text = going.communicate(timeout=60)[0]
+        self.assertEqual(going.returncode, 0, text)
+
+    def freeze(self, pid):
+        """Nothing ends it, SIGKILL neither, until the function that this returns is called."""
+        folder = os.path.join(FREEZER, "%s-%d" % (os.path.basename(self.lab.folder), pid))
+        try:
+            os.mkdir(folder)
+        except OSError as e:
+            self.skipTest("no freezer: %s" % e)
+        self.lab.undo("rmdir", folder)
+        self.lab.undo("sh", "-c", "echo THAWED >%s/freezer.state" % folder)
+        with open(folder + "/cgroup.procs", "w") as file:
+            file.write(str(pid))
+        with open(folder + "/freezer.state", "w") as file:
+            file.write("FROZEN")
+
+        def state():
+            with open(folder + "/freezer.state") as file:
+                return file.read().strip()
+        def thaw():
+            with open(folder + "/freezer.state", "w") as file:
+                file.write("THAWED")
+        self.addCleanup(thaw)
+        until(lambda: state() == "FROZEN", "a frozen trainer")
+        return thaw
+
+    def test_daemons_that_are_killed_with_their_keepers(self):
+        """SIGKILL to every process of the daemons: trainers end, and the next dev up clears what is left. It is up once
+        the new daemons are: the records of those that died stay for as long as their leases."""
+        job, slots, trainers = self.train("killed")
+        self.kill_daemons(keepers=True)
         until(lambda: not any(is_trainer(pid) for pid in trainers), "the end of the trainers", timeout=60)
-        self.cluster.ctl("dev", "up", "--dir", self.cluster.folder)
+        options = {node: self.lab.path("options", node) for node in ("node1", "node2", "node3")}
+        for path in options.values():  # without which no daemon begins
+            os.remove(path)
+            os.mkfifo(path)
+        going = self.up()
+        until(lambda: "/nodes/" not in self.cluster.keys(), "the end of the old records")
+        self.assertIsNone(going.poll(), "dev up is done, and no daemon has begun")
+        for path in options.values():
+            with open(path, "w") as file:
+                file.write("--hang-floor-sec 60")
+        self.check_up(going)
         self.cluster.wait(job, "running")
         self.cluster.down()
+        until(lambda: not processes_of(self.lab.folder), "the end of everything", timeout=60)
+        self.check_gone(slots, bases=True)
+
+    def test_a_trainer_that_dies_late(self):
+        """What a keeper has killed may need long for its end, longer than anybody is told to wait: it is waited for, by
+        the keeper and by the daemon that comes next."""
+        job, slots, trainers = self.train("late")
+        thaw = self.freeze(trainers[0])
+        self.kill_daemons(keepers=False)
+        going = self.up()
+        until(lambda: "waiting for the keeper of an earlier life" in self.node_logs(), "a daemon that waits", timeout=60)
+        until(lambda: "waiting for its end" in self.node_logs(), "a keeper that waits", timeout=60)
+        thaw()
+        self.check_up(going)
+        self.assertFalse(is_trainer(trainers[0]))
+        thaw = self.freeze(self.slots() and self.cluster.trainers()[0])
+        said = self.node_logs().count("waiting for its end")
+        self.cluster.down()
+        until(lambda: self.node_logs().count("waiting for its end") > said, "a keeper that waits", timeout=60)
+        thaw()
         until(lambda: not processes_of(self.lab.folder), "the end of everything", timeout=60)
         self.check_gone(slots, bases=True)
 
