@@ -1,24 +1,29 @@
 """Small MDS datasets for tests, written here from the format's description (trainer/data/mds.h)."""
 import hashlib
 import json
+import math
 import os
 import random
 import struct
 
 LATENTS = (4, 16, 16)
 TEXT = (77, 32)
-COLUMNS = [("caption", "str", None),
-           ("latents", "ndarray:float16:%d,%d,%d" % LATENTS, 2 * 4 * 16 * 16),
-           ("text", "ndarray:float16:%d,%d" % TEXT, 2 * 77 * 32)]
+
+
+def _columns(latents, text):
+    return [("caption", "str", None),
+            ("latents", "ndarray:float16:%d,%d,%d" % latents, 2 * math.prod(latents)),
+            ("text", "ndarray:float16:%d,%d" % text, 2 * math.prod(text))]
 
 
 def _halves(rng, n):
     return struct.pack("<%de" % n, *(rng.gauss(0, 1) for _ in range(n)))
 
 
-def _sample(rng, number):
+def _sample(rng, number, latents, text):
     caption = b"picture %d" % number
-    return (struct.pack("<I", len(caption)) + caption + _halves(rng, 4 * 16 * 16) + _halves(rng, 77 * 32))
+    return (struct.pack("<I", len(caption)) + caption + _halves(rng, math.prod(latents)) +
+            _halves(rng, math.prod(text)))
 
 
 def _shard(samples, config):
@@ -30,17 +35,18 @@ def _shard(samples, config):
     return struct.pack("<%dI" % (len(samples) + 2), len(samples), *offsets) + text + b"".join(samples)
 
 
-def write(folder, n_samples, seed, per_shard=20):
+def write(folder, n_samples, seed, per_shard=20, latents=LATENTS, text=TEXT):
     """Shards, index.json with sha256 hashes, and empty.npy, the embedding of the empty caption."""
     rng = random.Random(seed)
     os.makedirs(folder)
-    config = {"column_encodings": [c[1] for c in COLUMNS], "column_names": [c[0] for c in COLUMNS],
-              "column_sizes": [c[2] for c in COLUMNS], "compression": None, "format": "mds",
+    columns = _columns(latents, text)
+    config = {"column_encodings": [c[1] for c in columns], "column_names": [c[0] for c in columns],
+              "column_sizes": [c[2] for c in columns], "compression": None, "format": "mds",
               "hashes": ["sha256"], "size_limit": 1 << 26, "version": 2}
     shards = []
     for first in range(0, n_samples, per_shard):
         numbers = range(first, min(first + per_shard, n_samples))
-        data = _shard([_sample(rng, n) for n in numbers], config)
+        data = _shard([_sample(rng, n, latents, text) for n in numbers], config)
         name = "shard.%05d.mds" % len(shards)
         with open(os.path.join(folder, name), "wb") as file:
             file.write(data)
@@ -50,7 +56,7 @@ def write(folder, n_samples, seed, per_shard=20):
     with open(os.path.join(folder, "index.json"), "w") as file:
         json.dump({"shards": shards, "version": 2}, file, sort_keys=True)
 
-    header = "{'descr': '<f2', 'fortran_order': False, 'shape': (%d, %d), }" % TEXT
+    header = "{'descr': '<f2', 'fortran_order': False, 'shape': (%d, %d), }" % text
     header += " " * (117 - len(header)) + "\n"
     with open(os.path.join(folder, "empty.npy"), "wb") as file:
-        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + _halves(rng, 77 * 32))
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + _halves(rng, math.prod(text)))

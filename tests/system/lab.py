@@ -30,13 +30,19 @@ for fault in "$TESTLAB/faults/$node"/*; do
         break
     fi
 done
-exec "%s" "$@"
+exec "$(cat "$TESTLAB/programs/$node.sdtrainer" 2>/dev/null || echo "%s")" "$@"
 """
 
 # In front of the real sdtraind: what the test wants of this node goes over the file that dev up writes.
 DAEMON = """#!/bin/sh
 node=$(echo "$*" | sed -n 's,.*/\\(node[0-9]*\\)/config.json$,\\1,p')
-exec "%s" "$@" $(cat "$TESTLAB/options/$node" 2>/dev/null)
+exec "$(cat "$TESTLAB/programs/$node.sdtraind" 2>/dev/null || echo "%s")" "$@" $(cat "$TESTLAB/options/$node" 2>/dev/null)
+"""
+
+# In front of the real sdcontroller.
+CONTROLLER = """#!/bin/sh
+name=$(echo "$*" | sed -n 's,.*/\\(controller[0-9]*\\)/config.json$,\\1,p')
+exec "$(cat "$TESTLAB/programs/$name.sdcontroller" 2>/dev/null || echo "%s")" "$@"
 """
 
 UNET = {"_class_name": "UNet2DConditionModel", "sample_size": 16, "in_channels": 4, "out_channels": 4,
@@ -154,14 +160,18 @@ class Lab:
             self.environment.pop(name, None)
         for name in ("bin", "faults", "taken"):
             os.makedirs(self.path(name))
-        # Copies, since a program looks for the others beside itself.
-        for name in ("sdctl", "sdcontroller"):
-            shutil.copy(os.path.join(BIN, name), self.path("bin", name))
-        for name, script in (("sdtrainer", TRAINER), ("sdtraind", DAEMON)):
+        # A copy, since it looks for the others beside itself.
+        shutil.copy(os.path.join(BIN, "sdctl"), self.path("bin", "sdctl"))
+        for name, script in (("sdtrainer", TRAINER), ("sdtraind", DAEMON), ("sdcontroller", CONTROLLER)):
             self.write("bin/" + name, script % os.path.abspath(os.path.join(BIN, name)))
             os.chmod(self.path("bin", name), 0o755)
         self.write("unet.json", json.dumps(UNET))
         self.clusters = 0
+
+    def programs(self, folder, name, *programs):
+        """From its next start on the node or controller of that name runs these programs from another folder than BIN."""
+        for program in programs:
+            self.write("programs/%s.%s" % (name, program), os.path.join(folder, program))
 
     def undo(self, *command):
         """To be done at the lab's end, the newest first, also when the test is killed."""
@@ -287,6 +297,7 @@ class Cluster:
         """patient: nodes that are not lost while a test does this and that. trainers: their environment. bearing: options
         of the other nodes."""
         self.lab, self.folder = lab, folder
+        self.sdctl = lab.path("bin/sdctl")
         self.environment = {}
         for i in range(1, nodes + 1):
             name = "node%d" % i
@@ -299,7 +310,7 @@ class Cluster:
         self.etcd = self.environment["SDTRAIN_ETCD"]
 
     def ctl_code(self, *arguments, timeout=90):
-        done = subprocess.run([self.lab.path("bin/sdctl"), *arguments], stdout=subprocess.PIPE,
+        done = subprocess.run([self.sdctl, *arguments], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=timeout, stdin=subprocess.DEVNULL,
                               env=dict(self.lab.environment, **self.environment))
         return done.returncode, done.stdout
@@ -316,6 +327,10 @@ class Cluster:
     def kill(self, name):
         """SIGKILL to a process of the cluster: node2, controller1, etcd."""
         self.ctl("dev", "kill-node", name, "--dir", self.folder)
+
+    def pid(self, name):
+        with open(os.path.join(self.folder, "dev.json")) as file:
+            return next(p["pid"] for p in json.load(file)["processes"] if p["name"] == name)
 
     def start(self, name):
         self.ctl("dev", "start-node", name, "--dir", self.folder)
