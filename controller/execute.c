@@ -131,23 +131,23 @@ static void put_job(Draft *draft, const Decision *d)
     }
     if (d->put_phase) {
         const char *key = key_for(draft, KEY_PHASES, d->job);
-        int r = phase_record_encode(&d->phase, feed_text(feed, key), &value);
+        int r = phase_record_encode(&d->phase, feed_last(feed, key), &value);
         put(draft, key, r, value);
     }
     if (d->put_desired) {
         const char *key = key_for(draft, KEY_DESIRED, d->job);
-        int r = desired_record_encode(&d->desired, feed_text(feed, key), &value);
+        int r = desired_record_encode(&d->desired, feed_last(feed, key), &value);
         put(draft, key, r, value);
     }
     if (d->put_spec) { /* as it was, byte by byte */
-        const char *key = key_for(draft, KEY_SPECS, d->job), *text = feed_spec(feed, key);
+        const char *key = key_for(draft, KEY_SPECS, d->job), *text = feed_last(feed, key);
         value = text ? strdup(text) : NULL;
         guard(draft, KEY_SPECS, d->job, d->spec_revision);
         put(draft, key, value ? 0 : text ? -ENOMEM : -ENOENT, value);
     }
     if (d->put_checkpoints) {
         const char *key = key_for(draft, KEY_CHECKPOINTS, d->job);
-        int r = checkpoints_record_encode(&d->checkpoints, feed_text(feed, key), &value);
+        int r = checkpoints_record_encode(&d->checkpoints, feed_last(feed, key), &value);
         put(draft, key, r, value);
     }
 }

@@ -55,16 +55,17 @@ static const struct {
     bool rewritten; /* by the leader, over the old text */
     Decode decode;
     Clear clear;
+    bool is_put_back; /* when it is lost */
 } kinds[KEY_KINDS] = {
     [KEY_NODES] = {EVENT_NODE, false, CODEC(node_record)},
     [KEY_CORDONS] = {EVENT_CORDON, true, CODEC(cordon_record)},
-    [KEY_SPECS] = {EVENT_SPEC, false, CODEC(spec_record)},
-    [KEY_DESIRED] = {EVENT_DESIRED, false, CODEC(desired_record)},
+    [KEY_SPECS] = {EVENT_SPEC, false, CODEC(spec_record), true},
+    [KEY_DESIRED] = {EVENT_DESIRED, true, CODEC(desired_record), true},
     [KEY_WORLDS] = {EVENT_WORLD, false, CODEC(world_record)},
-    [KEY_PHASES] = {EVENT_PHASE, true, CODEC(phase_record)},
+    [KEY_PHASES] = {EVENT_PHASE, true, CODEC(phase_record), true},
     [KEY_RANKS] = {EVENT_RANKS, false, CODEC(ranks_record)},
     [KEY_RENDEZVOUS] = {EVENT_RENDEZVOUS, false, CODEC(rendezvous_record)},
-    [KEY_CHECKPOINTS] = {EVENT_CHECKPOINTS, true, CODEC(checkpoints_record)},
+    [KEY_CHECKPOINTS] = {EVENT_CHECKPOINTS, true, CODEC(checkpoints_record), true},
     [KEY_PROGRESS] = {EVENT_PROGRESS, false, CODEC(progress_record)},
     [KEY_INCIDENTS] = {EVENT_INCIDENT, true, CODEC(incident_record)},
     [KEY_ALERTS] = {EVENT_ALERT, true, CODEC(alert_record)},
@@ -74,7 +75,7 @@ static const struct {
 struct Feed {
     char cluster[CLUSTER_NAME_MAX + 1];
     json_t *known;  /* key -> text, or true for kinds that are not rewritten */
-    json_t *specs;  /* key -> the last text that could be read, for a leader that puts it back */
+    json_t *last;   /* key -> the last text that could be read, for a leader that puts it back */
     json_t *nodes;  /* names of nodes -> the features that they know */
     json_t *unseen; /* keys that a re-read has not shown yet; NULL outside of one */
     char unseen_key[KEY_MAX];
@@ -87,7 +88,7 @@ struct Feed {
 int feed_new(const char *cluster, Feed **ret)
 {
     _cleanup_(feed_freep) Feed *feed = calloc(1, sizeof(*feed));
-    if (!feed || !(feed->known = json_object()) || !(feed->specs = json_object()) ||
+    if (!feed || !(feed->known = json_object()) || !(feed->last = json_object()) ||
         !(feed->nodes = json_object()))
         return -ENOMEM;
     assert(name_is_valid(cluster));
@@ -109,7 +110,7 @@ Feed *feed_free(Feed *feed)
         return NULL;
     clear_record(feed);
     json_decref(feed->known);
-    json_decref(feed->specs);
+    json_decref(feed->last);
     json_decref(feed->nodes);
     json_decref(feed->unseen);
     free(feed);
@@ -121,19 +122,21 @@ const char *feed_text(const Feed *feed, const char *key)
     return json_string_value(json_object_get(feed->known, key));
 }
 
-const char *feed_spec(const Feed *feed, const char *key)
+const char *feed_last(const Feed *feed, const char *key)
 {
-    return json_string_value(json_object_get(feed->specs, key));
+    return json_string_value(json_object_get(feed->last, key));
 }
 
-/* A job that is removed loses both records at once; of one that has lost one the text is still wanted. */
-static void forget_spec(Feed *feed, const char *name)
+/* A job that is removed loses both records at once; of one that has lost one the texts are still wanted. */
+static void forget_last(Feed *feed, const char *name)
 {
-    char spec[KEY_MAX], desired[KEY_MAX];
-    (void)key_of(feed->cluster, KEY_SPECS, name, spec);
-    if (!json_object_get(feed->known, spec) &&
-        !json_object_get(feed->known, key_of(feed->cluster, KEY_DESIRED, name, desired)))
-        (void)json_object_del(feed->specs, spec); /* it may never have been read */
+    char spec[KEY_MAX], desired[KEY_MAX], key[KEY_MAX];
+    if (json_object_get(feed->known, key_of(feed->cluster, KEY_SPECS, name, spec)) ||
+        json_object_get(feed->known, key_of(feed->cluster, KEY_DESIRED, name, desired)))
+        return;
+    for (int kind = 0; kind < KEY_KINDS; kind++)
+        if (kinds[kind].is_put_back) /* it may never have been read */
+            (void)json_object_del(feed->last, key_of(feed->cluster, (KeyKind)kind, name, key));
 }
 
 static int remember(Feed *feed, const char *key, bool rewritten, const char *value, size_t n)
@@ -223,8 +226,8 @@ int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, i
     if (kind == KEY_NODES)
         (void)json_object_del(feed->nodes, ret->name); /* not there: it is new */
     if (!value) {
-        if (kind == KEY_SPECS || kind == KEY_DESIRED)
-            forget_spec(feed, ret->name);
+        if (kinds[kind].is_put_back)
+            forget_last(feed, ret->name);
         return 1;
     }
 
@@ -240,10 +243,11 @@ int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, i
     if (kind == KEY_NODES && /* one that is not remembered has no features */
         json_object_set_new(feed->nodes, ret->name, json_string(feed->record.node.features)) < 0)
         return error_set(err, -ENOMEM, "%s: out of memory", key);
+    if ((kind == KEY_SPECS && read_job_file(feed, key, ret->name) < 0) ||
+        (kinds[kind].is_put_back &&
+         json_object_set_new(feed->last, key, json_stringn(value, n_value)) < 0))
+        return error_set(err, -ENOMEM, "%s: out of memory", key);
     if (kind == KEY_SPECS) {
-        if (read_job_file(feed, key, ret->name) < 0 ||
-            json_object_set_new(feed->specs, key, json_stringn(value, n_value)) < 0)
-            return error_set(err, -ENOMEM, "%s: out of memory", key);
         ret->record = &feed->facts;
     }
     return 1;

@@ -27,9 +27,10 @@ DEFINE_CLEANUP(Feed, feed_free)
 int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, int64_t created,
                int64_t revision, Event *ret, Error *err);
 
-/* The last text of specs/<job> that could be read, also when the key is gone; NULL: never seen, or gone
- * together with desired/<job>. */
-const char *feed_spec(const Feed *feed, const char *key);
+/* The last text that could be read of a record that is put back when it is lost (specs, desired, phases,
+ * checkpoints), also when the key is gone; NULL: never seen, or gone with its job. What is not known of it here
+ * is in that text alone. */
+const char *feed_last(const Feed *feed, const char *key);
 
 /* The last value of a key, NULL when it does not exist or is of a kind that is not rewritten. */
 const char *feed_text(const Feed *feed, const char *key);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { LOOK_MSEC = 500 };
+enum { LOOK_MSEC = 500, REQUEST_TRIES = 5 };
 
 int client_etcd_options(const ClientOptions *options, EtcdOptions *ret, Error *err)
 {
@@ -81,27 +81,36 @@ int client_txn(Client *client, const EtcdCompare *compares, size_t n_compares, c
     return 0;
 }
 
-int client_request(Client *client, const char *kind, const char *target, RequestRecord *ret,
-                   Error *err)
+/* Its id is drawn anew each time: another host may have taken it in the same microsecond. */
+static int put_request(Client *client, RequestRecord *request, bool *ret_done, Error *err)
 {
     char key[KEY_MAX];
     _cleanup_free_ char *text = NULL;
-    bool done;
-    RequestRecord request = {.at_usec = clock_realtime_usec()};
+    request->at_usec = clock_realtime_usec();
+    (void)snprintf(request->id, sizeof(request->id), "%llx-%x",
+                   (unsigned long long)request->at_usec, (unsigned)getpid());
+    if (request_record_encode(request, NULL, &text) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    (void)key_of(client->cluster, KEY_REQUESTS, request->id, key);
+    const EtcdCompare absent = {.key = key, .target = ETCD_CREATE_REVISION, .equals = 0};
+    const EtcdOp put = {.kind = ETCD_PUT, .key = key, .value = text};
+    return client_txn(client, &absent, 1, &put, 1, ret_done, err);
+}
+
+int client_request(Client *client, const char *kind, const char *target, RequestRecord *ret,
+                   Error *err)
+{
+    RequestRecord request = {.commit = ret->commit};
+    bool done = false;
+    int r = 0;
     memcpy(request.submission, ret->submission, sizeof(request.submission));
     memcpy(request.machine_id, ret->machine_id, sizeof(request.machine_id));
-    request.commit = ret->commit;
+    (void)snprintf(request.kind, sizeof(request.kind), "%s", kind);
+    (void)snprintf(request.target, sizeof(request.target), "%s", target);
     *ret = request;
-    (void)snprintf(ret->id, sizeof(ret->id), "%llx-%x", (unsigned long long)ret->at_usec,
-                   (unsigned)getpid());
-    (void)snprintf(ret->kind, sizeof(ret->kind), "%s", kind);
-    (void)snprintf(ret->target, sizeof(ret->target), "%s", target);
-    if (request_record_encode(ret, NULL, &text) < 0)
-        return error_set(err, -ENOMEM, "out of memory");
-    const EtcdOp put = {.kind = ETCD_PUT,
-                        .key = key_of(client->cluster, KEY_REQUESTS, ret->id, key),
-                        .value = text};
-    return client_txn(client, NULL, 0, &put, 1, &done, err);
+    for (int try = 0; try < REQUEST_TRIES && r == 0 && !done; try++)
+        r = put_request(client, ret, &done, err);
+    return r == 0 && !done ? error_set(err, -EAGAIN, "no request could be put; try again") : r;
 }
 
 typedef struct Watching {

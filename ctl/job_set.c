@@ -16,7 +16,7 @@ static int put_desired(Client *client, const ModelJob *job, const DesiredRecord 
 {
     char key[KEY_MAX];
     _cleanup_free_ char *text = NULL;
-    if (desired_record_encode(desired, NULL, &text) < 0)
+    if (desired_record_encode(desired, job->desired_text, &text) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     (void)key_of(client->cluster, KEY_DESIRED, job->name, key);
     const EtcdCompare unchanged = {.key = key,
@@ -24,6 +24,17 @@ static int put_desired(Client *client, const ModelJob *job, const DesiredRecord 
                                    .equals = job->desired_revision};
     const EtcdOp put = {.kind = ETCD_PUT, .key = key, .value = text};
     return client_txn(client, &unchanged, 1, &put, 1, ret_done, err);
+}
+
+/* What a later version wrote, or somebody has damaged, is not written over by a guess. */
+static int refuse_unreadable(const ModelJob *job, Error *err)
+{
+    if (job->bad_desired || job->bad_phase)
+        return error_set(err, -EPROTO,
+                         "%s/%s cannot be read here, so nothing is changed: a later version wrote "
+                         "it (use its sdctl), or it is damaged (the leader puts it back)",
+                         job->bad_desired ? "desired" : "phases", job->name);
+    return job->has_desired ? 0 : error_set(err, -ENOENT, "job %s is being removed", job->name);
 }
 
 /* Reads, changes, writes under the guard of what was read; again when somebody was faster. */
@@ -36,8 +47,8 @@ static int change_desired(Client *client, const Arguments *a, DesiredChange chan
         int r = model_read(client, &model, err);
         if (r == 0)
             r = model_find_job(model, a->operand, &job, err);
-        if (r == 0 && !job->has_desired)
-            r = error_set(err, -ENOENT, "job %s is being removed", a->operand);
+        if (r == 0)
+            r = refuse_unreadable(job, err);
         if (r < 0)
             return r;
         DesiredRecord desired = job->desired;

@@ -31,6 +31,7 @@ static void job_clear(ModelJob *job)
     for (size_t i = 0; i < job->n_ranks; i++)
         ranks_record_clear(&job->ranks[i]);
     free(job->ranks);
+    free(job->desired_text);
 }
 
 Model *model_free(Model *m)
@@ -280,16 +281,24 @@ static int feed_job(Model *m, Fed *f, KeyKind kind, const char *name)
         job->has_foreign_spec = f->put && r == -EPROTONOSUPPORT;
         return r;
     case KEY_DESIRED:
-        job->has_desired = f->put;
         job->desired_revision = f->put ? f->event->kv.mod_revision : 0;
-        return DECODE(desired_record, &job->desired);
+        free(job->desired_text);
+        job->desired_text = f->put ? strndup(f->text, f->n) : NULL;
+        if (f->put && !job->desired_text)
+            return -ENOMEM;
+        r = DECODE(desired_record, &job->desired);
+        job->has_desired = f->put && r == 0;
+        job->bad_desired = f->put && r < 0;
+        return r;
     case KEY_WORLDS:
         job->has_world = f->put;
         job->world_revision = f->put ? f->event->kv.mod_revision : 0;
         return DECODE(world_record, &job->world);
     case KEY_PHASES:
-        job->has_phase = f->put;
-        return DECODE(phase_record, &job->phase);
+        r = DECODE(phase_record, &job->phase);
+        job->has_phase = f->put && r == 0;
+        job->bad_phase = f->put && r < 0;
+        return r;
     case KEY_CHECKPOINTS:
         return DECODE(checkpoints_record, &job->checkpoints);
     case KEY_PROGRESS:

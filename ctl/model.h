@@ -20,6 +20,8 @@ typedef struct ModelJob {
     char name[RECORD_JOB_MAX + 1];
     bool has_foreign_spec; /* of another version */
     bool has_spec, has_desired, has_world, has_phase, has_progress;
+    bool bad_desired, bad_phase; /* there, and not to be read here: not to be changed either */
+    char *desired_text;          /* as read, with what is not known here; NULL: none */
     SpecRecord spec;
     DesiredRecord desired;
     WorldRecord world;

@@ -151,6 +151,22 @@ class LostRecords(LabCase):
             with self.subTest(how=how, leader=leader):
                 self.suffer("checkpoints", how, leader, True)
 
+    def test_fields_of_later_versions(self):
+        """A leader that puts a record back puts back what a later version had written into it."""
+        job = self.begin("later")
+        self.reach(job, 5)
+        for kind in ("desired", "phases", "checkpoints"):
+            def add():
+                self.put(kind, "later", json.dumps(dict(json.loads(self.read(kind, "later")), later=kind)))
+                return json.loads(self.read(kind, "later")).get("later") == kind
+            until(add, "a field of a later version in " + kind)  # somebody may write just then, over what it had read
+            told = len(self.status(job)["incidents"])
+            self.harm(kind, "later", "deleted" if kind != "phases" else "damaged", None)
+            until(lambda: len(self.status(job)["incidents"]) > told, "an incident about " + kind)
+            text = until(lambda: self.read(kind, "later"), kind + " again")
+            self.assertEqual(json.loads(text).get("later"), kind)
+        self.check_end(job, "fields of later versions")
+
     @unittest.skipUnless(FULL, "long: SDTRAIN_CHAOS_FULL=1")
     def test_cordons(self):
         """A cordon that is lost is as if somebody had lifted it; none of the harms stops a job or the verbs."""
