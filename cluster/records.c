@@ -213,6 +213,7 @@ static const Field resume_fields[] = {
     HASH(ResumePoint, "hash", hash),
     BOOL(ResumePoint, "adopt", adopt),
     CHOICE(ResumePoint, "find", find, MAYBE, resume_find),
+    TEXT(ResumePoint, "takes_over", takes_over, MAYBE),
 };
 
 static const Field world_fields[] = {
@@ -317,6 +318,7 @@ static const Field commit_fields[] = {
     HASH(CheckpointCommit, "digest", digest),
     BOOL(CheckpointCommit, "struck_out", struck_out),
     INT64(CheckpointCommit, "at_usec", at_usec, MAYBE),
+    TEXT(CheckpointCommit, "takes_over", takes_over, MAYBE),
 };
 
 static const Field checkpoints_fields[] = {

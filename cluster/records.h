@@ -30,6 +30,7 @@ enum {
     RECORD_SLOTS_MAX = 64,    /* slots of one node */
     RECORD_RANKS_MAX = 16384, /* ranks of one world */
     RECORD_COMMITS_MAX = 16,  /* kept in checkpoints/<job> */
+    RECORD_REQUEST_MAX = 39,
     RECORD_INCIDENT_MAX = 95, /* "<job>-<generation>" */
     RECORD_PAST_WORLDS_MAX = 64,
     RECORD_PROBES_MAX = 16,
@@ -216,6 +217,7 @@ typedef struct ResumePoint {
     Hash hash;                    /* of manifest.json; zero with adopt: not known, not checked */
     bool adopt;                   /* another job's checkpoint */
     ResumeFind find;
+    char takes_over[RECORD_REQUEST_MAX + 1]; /* as the commit's */
 } ResumePoint;
 
 typedef struct WorldRecord {
@@ -355,6 +357,9 @@ typedef struct CheckpointCommit {
     Hash hash, digest;
     bool struck_out;
     uint64_t at_usec;
+    /* id of the `job recover` that named it: who goes on from it may take the folder over, once; empty: nobody
+     * named it */
+    char takes_over[RECORD_REQUEST_MAX + 1];
 } CheckpointCommit;
 
 typedef struct CheckpointsRecord {
@@ -461,7 +466,7 @@ typedef struct AlertRecord {
 /* ---- requests/<id> ---- */
 
 typedef struct RequestRecord {
-    char id[40];
+    char id[RECORD_REQUEST_MAX + 1];
     char kind
         [24]; /* "checkpoint" and "recover" of a job; "alerts-test"; "check" of a node: its probes run now;
                         "clear": it forgets what only a reset would cure, and then checks; "forget" of

@@ -407,6 +407,7 @@ void team_assign(Team *team)
         (void)snprintf(assign.job, sizeof(assign.job), "%s", team->job->name);
         (void)snprintf(assign.node, sizeof(assign.node), "%s", m->config.node);
         (void)snprintf(assign.resume_uri, sizeof(assign.resume_uri), "%s", team->resume.uri);
+        (void)snprintf(assign.takes_over, sizeof(assign.takes_over), "%s", team->resume.takes_over);
         (void)snprintf(assign.bind_address, sizeof(assign.bind_address), "%s", m->config.address);
         (void)snprintf(assign.submission, sizeof(assign.submission), "%s", team->submission);
         (void)snprintf(assign.sources, sizeof(assign.sources), "%s", team->sources);

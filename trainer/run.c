@@ -119,6 +119,13 @@ static int take_secret(ChannelMessage *assign, uint8_t **ret, Error *err)
     return 0;
 }
 
+static CheckpointClaim claim_of(const ChannelMessage *assign)
+{
+    if (*assign->takes_over)
+        return (CheckpointClaim){.takes = OWNER_TAKES_ANY, .act = assign->takes_over};
+    return (CheckpointClaim){.takes = assign->adopt ? OWNER_TAKES_ONCE : OWNER_TAKES_NONE};
+}
+
 static int run_under_daemon(int fd)
 {
     Error err = ERROR_INIT;
@@ -153,7 +160,7 @@ static int run_under_daemon(int fd)
                            .find = assign.find,
                            .bind_address = assign.bind_address,
                            .submission = assign.submission,
-                           .claim.takes = assign.adopt ? OWNER_TAKES_ONCE : OWNER_TAKES_NONE,
+                           .claim = claim_of(&assign),
                            .secret = secret};
     int code = train_and_report(host, &a);
     channel_message_clear(&assign);

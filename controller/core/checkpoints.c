@@ -110,6 +110,7 @@ bool checkpoints_find_resume(const Job *job, const CheckpointsRecord *checkpoint
         ret->step = commit->step;
         ret->hash = commit->hash;
         text_copy(ret->uri, sizeof(ret->uri), commit->uri);
+        text_copy(ret->takes_over, sizeof(ret->takes_over), commit->takes_over);
         return true;
     }
     if (checkpoints->n_commits > 0)
@@ -203,10 +204,11 @@ static const Request *find_request(const Cluster *c, const Job *job)
 }
 
 /* What was known is struck out, and the manifest becomes the newest commit, of a generation of its own: so
- * no older mark says that there was more. */
-static void recover_from(Cluster *c, const Job *job, const CheckpointCommit *commit, Decision *d)
+ * no older mark says that there was more. Somebody's word: the folder may be another's by now. */
+static void recover_from(Cluster *c, const Job *job, const RequestRecord *request, Decision *d)
 {
-    CheckpointCommit named = *commit;
+    CheckpointCommit named = request->commit;
+    text_copy(named.takes_over, sizeof(named.takes_over), request->id);
     named.generation = d->phase.generation;
     named.struck_out = false;
     named.at_usec = c->real_usec;
@@ -252,7 +254,7 @@ bool decide_recover(Cluster *c, Job *job, Decision *d)
     d->put_desired = job->desired.state == DESIRED_STOPPED;
     d->desired.state = DESIRED_RUNNING;
     if (commit->uri[0])
-        recover_from(c, job, commit, d);
+        recover_from(c, job, &request->record, d);
     text_add(&t, commit->uri[0] || resume.find != FIND_MUST ? "goes on from step "
                                                             : "looks into the checkpoint folder; "
                                                               "there was step ");

@@ -127,6 +127,33 @@ class Owner(LabCase):
         other.wait(heir, "failed")
         self.assertIn("sdtrainer run of job run", until(lambda: other.status(heir)["reason"], "the reason"))
 
+    def test_recover_takes_over(self):
+        """A job whose folder another one has taken over goes on by `job recover MANIFEST`: that is an operator's word, and
+        the other one ends and names it. What it did not take it does not take back by itself."""
+        cluster, other = self.up(), self.up()
+        job = self.lab.job("back")
+        cluster.fault("node1", GATE % 90)
+        cluster.submit(job)
+        first = self.lab.stopped()
+        manifest = cluster.status(job)["checkpoint"]["uri"]
+        heir = dict(job, name="heir")
+        other.fault("node1", GATE % 30)
+        other.submit(heir, "--resume", manifest)
+        second = self.lab.stopped(other_than=first)
+        go_on(first)
+        cluster.wait(job, "failed")
+
+        cluster.ctl("job", "start", job["name"])  # no word about the folder: it stays the other's
+        until(lambda: cluster.status(job)["generation"] == 2, "another world")
+        cluster.wait(job, "failed")
+        self.assertIn("job heir of submission", cluster.status(job)["reason"])
+
+        cluster.ctl("job", "recover", job["name"], manifest)
+        self.check_same(cluster.finish(job), self.reference, "recovered")
+        go_on(second)
+        other.wait(heir, "failed")
+        self.assertIn("job back of submission", other.status(heir)["reason"])
+
     def test_history_by_another_path(self):
         """--resume names a manifest of the job's own folder by another path: it is the same history, with all its metrics."""
         cluster = self.up()

@@ -75,6 +75,7 @@ static const Field fields[] = {
     FIELD(bind_address, FIELD_TEXT, T(ASSIGN)),
     NEWER(submission, submission, FIELD_TEXT, T(ASSIGN)),
     NEWER(sources, sources, FIELD_TEXT, T(ASSIGN)),
+    NEWER(takes_over, takes_over, FIELD_TEXT, T(ASSIGN)),
     NEWER(secret, secret, FIELD_TEXT, T(ASSIGN)),
     FIELD(numerics, FIELD_TEXT, T(ASSIGN)),
     FIELD(alive_usec, FIELD_UINT64, T(ALIVE) | T(ASSIGN)),

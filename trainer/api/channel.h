@@ -97,6 +97,8 @@ typedef struct ChannelMessage {
     Hash resume_hash;
     int find; /* 0: no; 1, 2: look into checkpoint.uri first, as ResumeFind of cluster/records.h says */
     bool adopt; /* resume_uri is another job's (job start --resume): take state, not history */
+    char takes_over
+        [40]; /* id of the `job recover` that named resume_uri: the folder is taken over, once */
     char sources
         [CHANNEL_SOURCES_MAX]; /* what its data were when it was submitted; empty: not told */
     char submission[33]; /* of the job: 32 hex digits, another one whenever it is submitted anew */

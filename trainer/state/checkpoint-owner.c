@@ -133,17 +133,28 @@ static bool is_of_submission(const Claimant *c, const OwnerRecord *o)
     return strcmp(o->submission, c->facts->submission) == 0;
 }
 
-/* Has this submission owned the folder before? */
+/* What an operator's word is worth once: of a submission and a request, always the same. */
+static void format_act(const Claimant *c, char ret[33])
+{
+    char words[160];
+    int n = snprintf(words, sizeof(words), "%s %s", c->facts->submission, c->claim->act);
+    (void)hash_format(hash_bytes(words, (size_t)n), ret);
+}
+
+/* Has this submission owned the folder before? With an act: by that very one? */
 static int was_owner(const Claimant *c, const Owners *owners, bool *ret, Error *err)
 {
+    char act[33] = "";
     *ret = false;
+    if (c->claim->act)
+        format_act(c, act);
     for (size_t i = owners->n; i-- > 0 && !*ret;) {
         OwnerRecord o;
         Error ignored = ERROR_INIT; /* one that cannot be read or is gone says nothing */
         int r = read_owner(c->store, owners->numbers[i], &o, NULL, &ignored);
         if (r < 0 && !is_damage(r) && r != -ENOENT)
             return error_set(err, r, "%s", ignored.text);
-        *ret = r == 0 && is_of_submission(c, &o);
+        *ret = r == 0 && is_of_submission(c, &o) && (!*act || strcmp(o.claim, act) == 0);
     }
     return 0;
 }
@@ -172,7 +183,12 @@ static int judge_highest(const Claimant *c, const Owners *owners, CheckpointOwne
     bool before = true;
     switch (c->claim->takes) {
     case OWNER_TAKES_ANY:
-        return 0;
+        if (!c->claim->act)
+            return 0;
+        r = was_owner(c, owners, &before, err);
+        if (r < 0 || !before)
+            return r;
+        break;
     case OWNER_TAKES_ALONE:
         if (known && o.alone)
             return 0;
@@ -201,6 +217,10 @@ static int fill_record(const Claimant *c, int64_t number, OwnerRecord *ret, Erro
     (void)snprintf(ret->job, sizeof(ret->job), "%s", c->facts->job);
     if (gethostname(ret->host, sizeof(ret->host) - 1) < 0)
         (void)snprintf(ret->host, sizeof(ret->host), "?");
+    if (c->claim->act) {
+        format_act(c, ret->claim);
+        return 0;
+    }
     return draw_hex(ret->claim, err);
 }
 

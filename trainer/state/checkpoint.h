@@ -59,12 +59,14 @@ typedef enum OwnerTakes {
     OWNER_TAKES_NONE,  /* it is free, or this submission's */
     OWNER_TAKES_ONCE,  /* job start --resume: anybody's, unless this submission had it before */
     OWNER_TAKES_ALONE, /* that of a `sdtrainer run`, whose lock was free */
-    OWNER_TAKES_ANY,   /* an operator says so: job recover, run --take-over */
+    OWNER_TAKES_ANY,   /* an operator says so: job recover (once: act), run --take-over */
 } OwnerTakes;
 
 typedef struct CheckpointClaim {
     OwnerTakes takes;
     bool alone; /* this is a `sdtrainer run` */
+    /* NULL: none; else what it takes by, once: a claim that is made of it is not made again */
+    const char *act;
 } CheckpointClaim;
 
 typedef struct CheckpointOwner CheckpointOwner;

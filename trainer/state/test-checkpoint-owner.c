@@ -56,8 +56,8 @@ typedef struct Life {
     int64_t last; /* step that was committed */
 } Life;
 
-static Life begin_at(const char *path, const char *submission, int64_t generation, OwnerTakes takes,
-                     bool alone)
+static Life begin_as(const char *path, const char *submission, int64_t generation,
+                     CheckpointClaim claimed)
 {
     Error err = ERROR_INIT;
     Life l = {.facts = testing_facts(generation)};
@@ -72,7 +72,7 @@ static Life begin_at(const char *path, const char *submission, int64_t generatio
                                        .parameters = fixture.parameters,
                                        .unet_config = testing_config,
                                        .facts = l.facts,
-                                       .claim = {.takes = takes, .alone = alone},
+                                       .claim = claimed,
                                        .keep_last = 2,
                                        .keep_every = 0};
     if (checkpoint_writer_new(&options, &l.writer, &err) < 0)
@@ -80,9 +80,23 @@ static Life begin_at(const char *path, const char *submission, int64_t generatio
     return l;
 }
 
+static Life begin_at(const char *path, const char *submission, int64_t generation, OwnerTakes takes,
+                     bool alone)
+{
+    return begin_as(path, submission, generation,
+                    (CheckpointClaim){.takes = takes, .alone = alone});
+}
+
 static Life begin(const char *submission, int64_t generation, OwnerTakes takes)
 {
     return begin_at(folder, submission, generation, takes, false);
+}
+
+/* By the word of an operator. */
+static Life begin_by(const char *submission, int64_t generation, const char *act)
+{
+    return begin_as(folder, submission, generation,
+                    (CheckpointClaim){.takes = OWNER_TAKES_ANY, .act = act});
 }
 
 /* Another identity than the others'. */
@@ -309,6 +323,40 @@ static void test_taken_over(void **unused)
     end(&recover);
     end(&c);
     end(&b);
+}
+
+/* `job recover` takes the folder over once: the next generations of its job own it, and whoever takes it later
+ * keeps it, whatever world of that job comes up. Another `job recover` is another word. */
+static void test_recover_takes_over_once(void **unused)
+{
+    (void)unused;
+    Life a = begin(one, 1, OWNER_TAKES_NONE);
+    CheckpointResult ten = commit(&a, 10);
+    Life plain = begin(two, 1, OWNER_TAKES_NONE);
+    refused(&plain, "job-1");
+    end(&plain);
+
+    Life b = begin_by(two, 2, "1931ab-77");
+    resume(&b, &ten);
+    b.last = 10;
+    assert_int_equal(claim(&b), 2);
+    refused(&a, "job-2");
+    end(&a);
+    Life again = begin_by(two, 3, "1931ab-77"); /* its world was lost before the first commit */
+    assert_int_equal(claim(&again), 2);
+    end(&b);
+
+    Life c = begin(three, 1, OWNER_TAKES_ANY);
+    assert_int_equal(claim(&c), 3);
+    end(&again);
+    Life stale = begin_by(two, 4, "1931ab-77");
+    refused(&stale, "job-3");
+    end(&stale);
+    Life anew = begin_by(two, 5, "1931ac-78");
+    assert_int_equal(claim(&anew), 4);
+    refused(&c, "job-2");
+    end(&anew);
+    end(&c);
 }
 
 static void take_over_by_two(void)
@@ -582,6 +630,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_another_submission, setup, teardown),
         cmocka_unit_test_setup_teardown(test_second_path, setup, teardown),
         cmocka_unit_test_setup_teardown(test_taken_over, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_recover_takes_over_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_taken_over_in_a_save, setup, teardown),
         cmocka_unit_test_setup_teardown(test_taken_over_before_retention, setup, teardown),
         cmocka_unit_test_setup_teardown(test_race, setup, teardown),
