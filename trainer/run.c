@@ -72,6 +72,9 @@ static int train(Host *host, const SessionAssignment *a, Session **s, ExitCode *
     if (r < 0)
         return r;
     host_stage(host, result.step, STAGE_LEAVING);
+    log_info("memory of rank %d of %d: at most %.1f MiB, planned %.1f MiB", (*s)->rank,
+             (*s)->world_size, (double)memory_peak() / 0x1p20,
+             (double)memory_total(&(*s)->memory) / 0x1p20);
     ChannelMessage done = {.type = CHANNEL_DONE,
                            .generation = a->generation,
                            .step = result.step,

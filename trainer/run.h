@@ -11,6 +11,8 @@
 /* `run`: one rank under a daemon (SDTRAIN_CHANNEL), or `run --job F`: the whole job in this
  * process, on one rank. */
 int verb_run(int argc, char **argv);
+/* `plan --job F`: what a rank needs of memory. */
+int verb_plan(int argc, char **argv);
 /* `order --job F --step N`: which samples a step trains. */
 int verb_order(int argc, char **argv);
 /* `sample --job F --out grid.png`: a DDIM grid from the newest EMA weights. */

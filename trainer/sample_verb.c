@@ -143,8 +143,8 @@ static int load_weights(Sampler *s, const SampleOptions *o, Error *err)
         return error_set(err, -ENOMEM, "out of memory for the weights");
     int r = open_checkpoint(o, s->job, &store, &manifest, err);
     if (r == 0)
-        r = checkpoint_restore_weights(store, manifest, manifest_has_ema(manifest), list, host,
-                                       err);
+        r = checkpoint_restore_weights(store, manifest, manifest_has_ema(manifest), list, NULL,
+                                       host, err);
     if (r == 0)
         r = device_allocate(s->device, n_bytes, (void **)&s->weights, err);
     if (r < 0)

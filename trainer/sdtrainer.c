@@ -13,6 +13,7 @@ static const struct {
     const char *about;
 } verbs[] = {
     {"run", verb_run, "train: one rank under sdtraind, or a whole job with --job"},
+    {"plan", verb_plan, "print what a rank needs of memory"},
     {"order", verb_order, "print which samples a step trains"},
     {"sample", verb_sample, "draw a grid of images from the newest checkpoint"},
 };

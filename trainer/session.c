@@ -9,7 +9,6 @@
 #include "trainer/folder_lock.h"
 #include "trainer/found.h"
 #include "trainer/init.h"
-#include "trainer/memory.h"
 
 #include <string.h>
 
@@ -167,8 +166,9 @@ static int open_network(Session *s, ExitCode *ret_exit, Error *err)
     r = network_plan(s->device, &s->config, &shape, &s->network, err);
     if (r < 0)
         return r;
-    const MemoryNeed need = memory_need(job, s->network, s->world_size);
-    r = memory_check(&need, device_memory_bytes(s->device), err);
+    r = memory_plan(job, s->network, data, NULL, s->world_size, &s->memory, err);
+    if (r == 0)
+        r = memory_check(&s->memory, device_memory_bytes(s->device), "this machine", err);
     if (r < 0)
         return error_prefix(err, r, "%s", job->model.config_uri);
 

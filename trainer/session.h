@@ -16,6 +16,7 @@
 #include "trainer/api/exit_code.h"
 #include "trainer/grain.h"
 #include "trainer/host.h"
+#include "trainer/plan/memory_plan.h"
 #include "trainer/state/checkpoint-local.h"
 #include "trainer/state/checkpoint-search.h"
 #include "trainer/state/update.h"
@@ -53,6 +54,7 @@ typedef struct Session {
     Dataset *dataset;
     Device *device;
     UnetConfig config;
+    MemoryPlan memory;
     Network *network;
     TrainState *state;
     GrainWork *work;

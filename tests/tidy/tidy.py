@@ -32,8 +32,9 @@ LAW = {
     "trainer/data": ["base", "store", "trainer/api", "kernels"],
     "trainer/nn": ["base", "kernels", "store", "trainer/api"],
     "trainer/state": ["base", "kernels", "store", "trainer/api", "trainer/comm", "trainer/nn"],
+    "trainer/plan": ["base", "kernels", "trainer/api", "trainer/nn", "trainer/state"],
     "trainer": ["base", "kernels", "store", "trainer/api", "trainer/comm", "trainer/data", "trainer/nn",
-                "trainer/state"],
+                "trainer/plan", "trainer/state"],
     "tests": ["*"],
 }
 PURE = {"order.c.o": "trainer/data", "controller/core": "controller/core", "verdict.c.o": "health", "fault.c.o": "health"}

@@ -19,6 +19,7 @@ typedef struct First {
     const char *source;
     bool only; /* one is enough: the text ends somewhere behind it */
     size_t seen;
+    uint64_t n_samples; /* of them */
     MdsEntry entry;
 } First;
 
@@ -31,6 +32,7 @@ static int see_entry(void *context, size_t shard, const MdsEntry *entry, Error *
     if (first->seen == 0 || first->entry.n_samples == 0)
         first->entry = *entry;
     first->seen++;
+    first->n_samples += entry->n_samples;
     return first->only && first->entry.n_samples > 0 ? -ECANCELED : 0;
 }
 
@@ -184,6 +186,8 @@ static int look_at_stream(const Job *job, const char *uri, First *first, Dataset
     *first = (First){.source = source};
     r = read_index(store, first, ret_hash, err);
     const MdsSchema *schema = &first->entry.schema;
+    look->compressed = look->compressed || *first->entry.compression;
+    look->n_samples += first->n_samples;
     if (r == 0)
         r = dataset_find_column(schema, store_uri(store), "latents", job->data.latents, &latents,
                                 err);

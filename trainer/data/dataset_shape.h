@@ -44,7 +44,9 @@ int dataset_sources_parse(const char *text, DatasetSources *ret, Error *err);
  * tells, and the empty text. */
 typedef struct DatasetLook {
     DatasetShape shape;
-    bool sides_known; /* false: only a sample that costs a large shard would tell */
+    bool sides_known;   /* false: only a sample that costs a large shard would tell */
+    bool compressed;    /* a stream's shards are */
+    uint64_t n_samples; /* of the index.json that were read whole */
     DatasetSources sources;
 } DatasetLook;
 int dataset_look(const Job *job, DatasetLook *ret, Error *err);

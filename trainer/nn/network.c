@@ -78,6 +78,8 @@ size_t network_arena_bytes(const Network *network)
     return tape->arena_bytes + tape->workspace_bytes + tape->packed_bytes;
 }
 
+size_t network_packed_bytes(const Network *network) { return network->tape->packed_bytes; }
+
 const char *network_policy(const Network *network)
 {
     (void)network; /* one policy so far */

@@ -41,6 +41,7 @@ const ParameterList *network_parameters(const Network *network);
 /* What the network holds on the device beside parameters: activations, workspace and packed
  * weights. */
 size_t network_arena_bytes(const Network *network);
+size_t network_packed_bytes(const Network *network); /* of these, the packed weights */
 /* Fusion and recompute policy, for the numerics record; static text. */
 const char *network_policy(const Network *network);
 /* For profiles and tests; see tape.h. */

@@ -120,6 +120,19 @@ int object_owner(const ObjectTable *table, const ObjectRecord *record, int world
     }
 }
 
+bool object_table_needs(const ObjectTable *table, const ChunkLayout *layout, ObjectKind kind,
+                        int64_t chunk, int rank, int world_size)
+{
+    for (size_t i = 0; i < table->n_records; i++) {
+        const ObjectRecord *o = &table->records[i];
+        if (o->kind == kind && o->first < chunk_begin(layout, chunk + 1) &&
+            o->first + o->count > chunk_begin(layout, chunk) &&
+            object_owner(table, o, world_size) == rank)
+            return true;
+    }
+    return false;
+}
+
 /* ---- weight files ---- */
 
 /* The parameters that lie in the record's range: [*ret_first, *ret_first + return value). */

@@ -12,9 +12,9 @@
 
 #include "base/hash.h"
 #include "trainer/nn/parameters.h"
-#include "trainer/state/train_state.h"
+#include "trainer/state/chunk_layout.h"
 
-enum { OBJECT_KEY_MAX = 128 };
+enum { OBJECT_KEY_MAX = 128, WEIGHT_FILE_BYTES = 1 << 30 /* a weight file's, as it comes */ };
 
 /* In the order of the table. */
 typedef enum ObjectKind {
@@ -57,6 +57,9 @@ int object_table_new(const ParameterList *parameters, const ChunkLayout *layout,
                      uint64_t weight_file_bytes, bool ema, ObjectTable *ret);
 void object_table_clear(ObjectTable *table);
 int object_owner(const ObjectTable *table, const ObjectRecord *record, int world_size);
+/* Is the chunk part of something of this kind that the rank writes? */
+bool object_table_needs(const ObjectTable *table, const ChunkLayout *layout, ObjectKind kind,
+                        int64_t chunk, int rank, int world_size);
 /* Of a weight file of a manifest, which saw to it that there is a header in front of the data. */
 static inline uint64_t object_header_bytes(const ObjectRecord *o)
 {

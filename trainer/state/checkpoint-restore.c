@@ -361,11 +361,12 @@ int checkpoint_restore(Store *store, const CheckpointLocal *local, const Manifes
 }
 
 int checkpoint_restore_weights(Store *store, const Manifest *manifest, bool ema,
-                               const ParameterList *parameters, float *flat, Error *err)
+                               const ParameterList *parameters, Device *device, float *flat,
+                               Error *err)
 {
     Error scratch;
     _cleanup_(restore_clear) Restore rs = {.parameters = parameters,
-                                           .weights = {.flat = flat},
+                                           .weights = {.device = device, .flat = flat},
                                            .mended = LOCAL_FILE_INIT,
                                            .err = err ?: &scratch};
     plan_open(store, NULL, manifest, rs.err, &rs.plan);

@@ -136,20 +136,6 @@ static int agree_on_plan(Save *s, Error *err)
     return 0;
 }
 
-static bool writes_ema_of(const Save *s, int64_t chunk)
-{
-    const ChunkLayout *layout = &s->writer->layout;
-    for (size_t i = 0; i < s->table->n_records; i++) {
-        const ObjectRecord *o = &s->table->records[i];
-        if (o->kind == OBJECT_EMA_WEIGHTS &&
-            object_owner(s->table, o, s->writer->size) == s->writer->rank &&
-            o->first < chunk_begin(layout, chunk + 1) &&
-            o->first + o->count > chunk_begin(layout, chunk))
-            return true;
-    }
-    return false;
-}
-
 /* Brings the EMA that this rank writes to this rank. A small one goes to all ranks at once (25
  * chunks by 25 broadcasts took 50 ms on three ranks); of a large one each chunk does, one at a
  * time, and those that do not write it drop it. */
@@ -164,7 +150,9 @@ static int gather_ema(Save *s, Error *err)
     }
     for (int64_t c = 0; c < w->layout.n_chunks; c++) {
         const int owner = chunk_owner(c, w->size);
-        const bool keep = owner == w->rank || writes_ema_of(s, c);
+        const bool keep =
+            owner == w->rank ||
+            object_table_needs(s->table, &w->layout, OBJECT_EMA_WEIGHTS, c, w->rank, w->size);
         float *to = keep ? w->snapshot.ema + chunk_begin(&w->layout, c) : w->scratch;
         int r = comm_broadcast(w->options.reports, owner, to,
                                (size_t)chunk_length(&w->layout, c) * sizeof(float), err);

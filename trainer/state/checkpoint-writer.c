@@ -18,7 +18,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
-enum { WEIGHT_FILE_BYTES = 1 << 30, EMA_AT_ONCE_BYTES = 64 << 20 };
+enum { EMA_AT_ONCE_BYTES = 64 << 20 };
 
 const ObjectTable *writer_table(const CheckpointWriter *w)
 {
@@ -333,18 +333,9 @@ CheckpointWriter *checkpoint_writer_free(CheckpointWriter *w)
 
 /* ---- begin ---- */
 
-/* Is chunk c part of something that this rank writes and that holds records of this kind? */
 static bool needs_chunk(const CheckpointWriter *w, ObjectKind kind, int64_t c)
 {
-    const ObjectTable *table = writer_table(w);
-    for (size_t i = 0; i < table->n_records; i++) {
-        const ObjectRecord *o = &table->records[i];
-        if (o->kind == kind && o->first < chunk_begin(&w->layout, c + 1) &&
-            o->first + o->count > chunk_begin(&w->layout, c) &&
-            object_owner(table, o, w->size) == w->rank)
-            return true;
-    }
-    return false;
+    return object_table_needs(writer_table(w), &w->layout, kind, c, w->rank, w->size);
 }
 
 static void copy_scalars(CheckpointWriter *w, const TrainState *state)

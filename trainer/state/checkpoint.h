@@ -115,9 +115,11 @@ int checkpoint_list(Store *store, StoreList *ret, Error *err);
  * replaced. No rank waits for another. On failure *state is undefined. */
 int checkpoint_restore(Store *store, const CheckpointLocal *local, const Manifest *manifest,
                        TrainState *state, Error *err);
-/* Weights only (init from another run, sampling): unet or, when ema, unet_ema; flat host memory. */
+/* Weights only (init from another run, sampling): unet or, when ema, unet_ema; flat, memory of the
+ * device or, when that is NULL, the host's. */
 int checkpoint_restore_weights(Store *store, const Manifest *manifest, bool ema,
-                               const ParameterList *parameters, float *flat, Error *err);
+                               const ParameterList *parameters, Device *device, float *flat,
+                               Error *err);
 
 /* ---- writer ---- */
 
