@@ -138,6 +138,7 @@ static const Field node_fields[] = {
     TEXT(NodeRecord, "log_dir", log_dir, MAYBE),
     ELEMENTS(NodeRecord, FIELD_ARRAY, "runs", runs, n_runs, MAYBE, JobRun, job_run_fields, RECORD_RUNS_MAX, "job"),
     TEXT(NodeRecord, "features", features, MAYBE),
+    INT64(NodeRecord, "memory_bytes", memory_bytes, MAYBE),
 };
 
 static const Field probe_fields[] = {

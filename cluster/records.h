@@ -104,6 +104,7 @@ typedef struct NodeRecord {
     uint64_t lost_slots;   /* bit i: slot i holds a process that SIGKILL did not end */
     uint64_t bad_slots;    /* bit i: the device of slot i is not to be used; evidence says why */
     uint64_t startup_usec; /* its trainers have so long to be ready; 0 unknown */
+    uint64_t memory_bytes; /* of the machine, with swap; 0 unknown */
     JobRun runs[RECORD_RUNS_MAX]; /* those that are told */
     size_t n_runs;
     char log_dir[512]; /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */

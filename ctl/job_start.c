@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "ctl/arguments.h"
+#include "ctl/job_memory.h"
 #include "ctl/model.h"
 #include "store/store.h"
 #include "trainer/api/owner.h"
@@ -23,6 +24,7 @@ typedef struct Draft {
     char *text;
     Job *job;
     DatasetLook look; /* what its data are */
+    JobMemory memory;
 } Draft;
 
 /* Ranks run in other folders, on other machines: a relative path means nothing there. */
@@ -93,7 +95,7 @@ static int check_data(Draft *d, Error *err)
     return r < 0 ? error_prefix(err, -EINVAL, "%s", d->source) : 0;
 }
 
-static int check_model(const Draft *d, Error *err)
+static int check_model(Draft *d, Error *err)
 {
     UnetConfig config;
     const Job *job = d->job;
@@ -105,6 +107,8 @@ static int check_model(const Draft *d, Error *err)
         return refuse(d, "model.config", job->model.config_uri, r, err);
     r = d->look.sides_known ? shapes_check(job, &config, &d->look.shape, job->train.grain, err)
                             : 0; /* the ranks will see */
+    if (r == 0 && d->look.sides_known)
+        r = job_memory_plan(job, &config, &d->look, &d->memory, err);
     if (r < 0)
         return error_prefix(err, r, "%s: model.config", d->source);
     if (job->model.init == INIT_RANDOM)
@@ -425,6 +429,8 @@ int job_start(const Arguments *a)
         r = check_room(&draft, model, &err);
     if (r == 0)
         r = check_slots(&draft, model, a, &err);
+    if (r == 0 && !a->queue)
+        r = job_memory_check(&draft.memory, draft.source, model, &err);
     draft.priority = a->has_priority ? a->priority : draft.job ? draft.job->priority : 0;
     if (r == 0)
         r = submit(&client, &draft, &err);
@@ -436,6 +442,7 @@ int job_start(const Arguments *a)
         printf("job %s is submitted: %lld steps of %lld samples on %d to %d ranks\n", name,
                (long long)job->train.steps, (long long)job->train.global_batch, job->world.min,
                job->world.max);
+        job_memory_print(&draft.memory);
     }
     draft_clear(&draft);
     if (r < 0)

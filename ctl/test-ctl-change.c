@@ -132,8 +132,10 @@ static void start_writes_spec_and_desired_once(void **state)
     assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 3);
     ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"c1\"}");
     assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 0);
-    assert_string_equal(lab->out,
-                        "job fresh is submitted: 100 steps of 16 samples on 1 to 4 ranks\n");
+    assert_contains(lab->out, "job fresh is submitted: 100 steps of 16 samples on 1 to 4 ranks\n"
+                              "memory of a rank, MiB                  1 rank      4 ranks\n"
+                              "  master weights  ");
+    assert_contains(lab->out, "\nsum  ");
 
     SpecRecord spec;
     Error err = ERROR_INIT;
@@ -205,6 +207,43 @@ static void start_by_name_goes_on(void **state)
     assert_int_equal(ctl_run(lab, "job start again -f x"), 2);
     assert_int_equal(ctl_run(lab, "job start again --priority 1001"), 2);
     ctl_remove(lab, KEY_SPECS, "again");
+}
+
+/* Nor where no node that is known, and none that may come back, could ever have the memory. */
+static void start_is_refused_where_no_memory_suffices(void **state)
+{
+    CtlLab *lab = *state;
+    NodeRecord node = {
+        .name = "n1", .machine_id = "m", .incarnation = 1, .n_slots = 4, .memory_bytes = 100000};
+    CTL_PUT(lab, KEY_NODES, "n1", node_record, node);
+    write_job(lab, "big", NULL, NULL);
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
+    assert_contains(lab->err,
+                    "job.json: train.grain, model.config: each of 1 ranks needs at least ");
+    assert_contains(lab->err, "the nodes that are known have 0.00 GiB at most, swap included, too "
+                              "little for world.min of them (sdtrainer plan says for what");
+    assert_null(ctl_get(lab, KEY_SPECS, "big"));
+
+    NodeRecord other = {.name = "n2", .machine_id = "o", .incarnation = 1, .n_slots = 1};
+    static const uint64_t enough[] = {0, UINT64_C(1) << 30}; /* not known, and known */
+    for (size_t i = 0; i < ELEMENTSOF(enough); i++) {
+        other.memory_bytes = enough[i];
+        CTL_PUT(lab, KEY_NODES, "n2", node_record, other);
+        assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 0);
+        ctl_remove(lab, KEY_SPECS, "big");
+        ctl_remove(lab, KEY_DESIRED, "big");
+    }
+    ctl_remove(lab, KEY_NODES, "n2");
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json --queue", lab->folder), 0);
+    ctl_remove(lab, KEY_SPECS, "big");
+    ctl_remove(lab, KEY_DESIRED, "big");
+    HealthRecord gone = {.node = "n3", .machine_id = "p"};
+    CTL_PUT(lab, KEY_HEALTH, "n3", health_record, gone);
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 0);
+    ctl_remove(lab, KEY_HEALTH, "n3");
+    ctl_remove(lab, KEY_NODES, "n1");
+    ctl_remove(lab, KEY_SPECS, "big");
+    ctl_remove(lab, KEY_DESIRED, "big");
 }
 
 /* What could never start is refused, once it is known what there is. */
@@ -518,6 +557,7 @@ int main(void)
         cmocka_unit_test(start_writes_spec_and_desired_once),
         cmocka_unit_test(start_is_refused_where_there_is_no_room),
         cmocka_unit_test(start_by_name_goes_on),
+        cmocka_unit_test(start_is_refused_where_no_memory_suffices),
         cmocka_unit_test(start_is_refused_where_no_node_could_hold_it),
         cmocka_unit_test(checkpoints_of_another_are_not_taken),
         cmocka_unit_test(resize_stop_delete_change_what_is_desired),

@@ -13,6 +13,7 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 
 enum { RETRY_MSEC = 200, RIGHTS_MSEC = 30000, TOGETHER_MAX = RECORD_SLOTS_MAX };
 
@@ -60,6 +61,13 @@ static char *labels_text(const Manager *m)
     return root ? json_dumps(root, JSON_COMPACT) : NULL;
 }
 
+/* 0: nobody knows. */
+static uint64_t machine_memory(void)
+{
+    struct sysinfo info;
+    return sysinfo(&info) < 0 ? 0 : ((uint64_t)info.totalram + info.totalswap) * info.mem_unit;
+}
+
 static int node_encode(const Manager *m, char **ret)
 {
     const Node *node = &m->node;
@@ -69,7 +77,8 @@ static int node_encode(const Manager *m, char **ret)
                          .verdict = node->verdict,
                          .lost_slots = m->lost_slots,
                          .bad_slots = node->bad_slots,
-                         .startup_usec = (uint64_t)(m->config.startup_sec * 1e6)};
+                         .startup_usec = (uint64_t)(m->config.startup_sec * 1e6),
+                         .memory_bytes = machine_memory()};
     (void)snprintf(record.name, sizeof(record.name), "%s", m->config.node);
     (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s", m->config.machine_id);
     (void)snprintf(record.boot_id, sizeof(record.boot_id), "%s", node->boot_id);
