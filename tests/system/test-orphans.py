@@ -176,6 +176,7 @@ class Orphans(LabCase):
         for path in options.values():
             with open(path, "w") as file:
                 file.write("--hang-floor-sec 60")
+            os.remove(path)
         self.check_up(going)
         self.cluster.wait(job, "running")
         self.cluster.down()
