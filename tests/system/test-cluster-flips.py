@@ -3,8 +3,9 @@
 that checkpoint aside, or the job is refused and names the file, or nothing comes of it. Never other bits.
 
 One job lives through all of them. Each life of its trainers stops itself in the middle of a step; a bit is flipped; then a
-trainer is killed, with or without a word that the world has another size, or the job is stopped and started again; and the next world restores from what was
-flipped and opens the dataset. In the end its digest is that of a run of one process that nothing disturbed.
+trainer is killed, with or without a word that the world gets another size, or the job is stopped and started again; and
+the next world restores from what was flipped and opens the dataset. In the end its digest is that of a run of one process
+that nothing disturbed.
 
 SDTRAIN_CHAOS_FULL=1 tries 400 places instead of a few."""
 import json
