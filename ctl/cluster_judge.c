@@ -83,8 +83,7 @@ void judge_etcd(const Members *m, Judgement *j)
 
 bool job_is_active(const ModelJob *job)
 {
-    return job->has_spec && job->has_world && !model_has_ended(job) &&
-           model_phase(job) != PHASE_PENDING;
+    return job->has_world && !model_has_ended(job) && model_phase(job) != PHASE_PENDING;
 }
 
 static void judge_records(const Model *m, Judgement *j)
@@ -214,6 +213,11 @@ static void judge_jobs(const Model *m, Judgement *j)
 {
     for (size_t i = 0; i < m->n_jobs; i++) {
         const ModelJob *job = &m->jobs[i];
+        if (model_has_lost_spec(job)) {
+            char why[MODEL_REASON_BYTES];
+            add_wrong(j, "job %s: %s", job->name, model_reason(job, why));
+            continue;
+        }
         if (!job->has_spec)
             continue;
         if (model_phase(job) == PHASE_FAILED) {

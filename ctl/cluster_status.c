@@ -36,7 +36,7 @@ static json_t *jobs_json(const Model *m)
     json_t *jobs = json_array();
     for (size_t i = 0; i < m->n_jobs; i++) {
         const ModelJob *job = &m->jobs[i];
-        if (job->has_spec)
+        if (model_is_shown(job))
             json_array_append_new(jobs, json_pack("{s:s, s:s, s:I, s:i}", "job", job->name, "phase",
                                                   job_phase_name(model_phase(job)), "step",
                                                   (json_int_t)model_step(job), "ranks",

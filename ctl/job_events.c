@@ -61,7 +61,8 @@ static void add_commit(json_t *events, const CheckpointCommit *c)
 static json_t *events_of(const Model *m, const ModelJob *job)
 {
     json_t *events = json_array();
-    add(events, job->spec.submitted_usec, "submitted", 0, 0, NULL, "the job was submitted");
+    if (job->has_spec)
+        add(events, job->spec.submitted_usec, "submitted", 0, 0, NULL, "the job was submitted");
     for (size_t i = 0; i < m->n_incidents; i++)
         if (model_is_incident_of(&m->incidents[i], job))
             add_incident(events, &m->incidents[i]);
@@ -86,7 +87,7 @@ int job_events(const Arguments *a)
     _cleanup_(model_freep) Model *model = NULL;
     int r = model_open(&a->client, &model, &err);
     if (r == 0)
-        r = model_find_job(model, a->operand, &job, &err);
+        r = model_find_any_job(model, a->operand, &job, &err);
     if (r < 0)
         return ctl_fail(&err, r);
 

@@ -214,7 +214,7 @@ static int on_event(const EtcdEvent *event, void *userdata)
     if (event)
         return model_feed(l->model, event);
     const ModelJob *job = model_job(l->model, l->a->operand);
-    if (!job || !job->has_spec)
+    if (!job || !model_is_shown(job))
         return -ENOENT;
     if (l->a->generation < 0 && job->has_world && job->world.generation != l->generation) {
         Error ignored =
@@ -258,7 +258,7 @@ static int run(const Arguments *a, Client *client, Logs *l, Error *err)
     if (r == 0)
         r = model_read(client, &l->model, err);
     if (r == 0)
-        r = model_find_job(l->model, a->operand, &job, err);
+        r = model_find_any_job(l->model, a->operand, &job, err);
     if (r == 0)
         r = list_files(l, job, err);
     if (r < 0)

@@ -34,7 +34,9 @@ static int refuse_unreadable(const ModelJob *job, Error *err)
                          "%s/%s cannot be read here, so nothing is changed: a later version wrote "
                          "it (use its sdctl), or it is damaged (the leader puts it back)",
                          job->bad_desired ? "desired" : "phases", job->name);
-    return job->has_desired ? 0 : error_set(err, -ENOENT, "job %s is being removed", job->name);
+    if (!job->has_desired && !model_has_lost_spec(job))
+        return error_set(err, -ENOENT, "job %s is being removed", job->name);
+    return 0;
 }
 
 /* Reads, changes, writes under the guard of what was read; again when somebody was faster. */
@@ -46,12 +48,13 @@ static int change_desired(Client *client, const Arguments *a, DesiredChange chan
         ModelJob *job;
         int r = model_read(client, &model, err);
         if (r == 0)
-            r = model_find_job(model, a->operand, &job, err);
+            r = model_find_any_job(model, a->operand, &job, err);
         if (r == 0)
             r = refuse_unreadable(job, err);
         if (r < 0)
             return r;
-        DesiredRecord desired = job->desired;
+        DesiredRecord desired =
+            job->has_desired ? job->desired : (DesiredRecord){.min = 1, .max = 1};
         r = change(job, a, &desired, err);
         if (r == 0)
             r = put_desired(client, job, &desired, &done, err);
@@ -75,8 +78,18 @@ static int set(const Arguments *a, DesiredChange change)
     return r < 0 ? ctl_fail(&err, r) : CTL_DONE;
 }
 
+static int refuse_lost(const ModelJob *job, Error *err)
+{
+    char why[MODEL_REASON_BYTES];
+    return model_has_lost_spec(job)
+               ? error_set(err, -EINVAL, "job %s: %s", job->name, model_reason(job, why))
+               : 0;
+}
+
 static int refuse_ended(const ModelJob *job, Error *err)
 {
+    if (model_has_lost_spec(job))
+        return refuse_lost(job, err);
     return model_has_ended(job) ? error_set(err, -EINVAL, "job %s has ended: it is %s", job->name,
                                             job_phase_name(job->phase.phase))
                                 : 0;
@@ -107,13 +120,15 @@ static int stop(const ModelJob *job, _unused_ const Arguments *a, DesiredRecord 
                 Error *err)
 {
     desired->state = DESIRED_STOPPED;
-    return model_phase(job) == PHASE_FAILED ? 0 : refuse_ended(job, err);
+    return model_phase(job) == PHASE_FAILED && job->has_spec ? 0 : refuse_ended(job, err);
 }
 
 static int forget(const ModelJob *job, _unused_ const Arguments *a, DesiredRecord *desired,
                   Error *err)
 {
     desired->state = DESIRED_DELETED;
+    if (model_has_lost_spec(job)) /* it could not be stopped first */
+        return job->has_foreign_spec ? refuse_lost(job, err) : 0;
     if (model_has_ended(job) || model_phase(job) == PHASE_PENDING)
         return 0;
     return error_set(err, -EBUSY, "job %s is %s; sdctl job stop %s first", job->name,
@@ -124,6 +139,9 @@ static int forget(const ModelJob *job, _unused_ const Arguments *a, DesiredRecor
 static int start_again(const ModelJob *job, const Arguments *a, DesiredRecord *desired, Error *err)
 {
     JobPhase phase = model_phase(job);
+    int r = refuse_lost(job, err);
+    if (r < 0)
+        return r;
     if (phase != PHASE_STOPPED && phase != PHASE_FAILED)
         return error_set(err, -EINVAL, "job %s is %s: there is nothing to start", job->name,
                          job_phase_name(phase));

@@ -142,7 +142,7 @@ int job_status(const Arguments *a)
     _cleanup_(model_freep) Model *model = NULL;
     int r = model_open(&a->client, &model, &err);
     if (r == 0)
-        r = model_find_job(model, a->operand, &job, &err);
+        r = model_find_any_job(model, a->operand, &job, &err);
     if (r < 0)
         return ctl_fail(&err, r);
     if (a->json)
@@ -180,7 +180,7 @@ int job_list(const Arguments *a)
     json_t *all = json_array(), *j;
     size_t i;
     for (i = 0; i < model->n_jobs; i++)
-        if (model->jobs[i].has_spec)
+        if (model_is_shown(&model->jobs[i]))
             json_array_append_new(all, model_job_json(model, &model->jobs[i]));
     if (a->json) {
         print_json(all);

@@ -10,7 +10,7 @@ typedef struct Wait {
     const char *name;
     int phase;      /* JobPhase, or -1 */
     int64_t step;   /* or -1 */
-    char text[320]; /* where the job is */
+    char text[480]; /* where the job is */
 } Wait;
 
 enum { REACHED = 1, NEVER = 2, MISSING = 3 };
@@ -18,10 +18,11 @@ enum { REACHED = 1, NEVER = 2, MISSING = 3 };
 static int judge(Wait *w)
 {
     const ModelJob *job = model_job(w->model, w->name);
-    if (!job || !job->has_spec)
+    if (!job || !model_is_shown(job))
         return MISSING;
+    char why[MODEL_REASON_BYTES];
     const JobPhase phase = model_phase(job);
-    const char *reason = job->has_phase ? job->phase.reason : "";
+    const char *reason = job->has_phase ? model_reason(job, why) : "";
     (void)snprintf(w->text, sizeof(w->text), "%s at step %lld%s%s", job_phase_name(phase),
                    (long long)model_step(job), *reason ? ": " : "", reason);
     if ((w->phase >= 0 && (int)phase == w->phase) || (w->step >= 0 && model_step(job) >= w->step))

@@ -171,7 +171,7 @@ static int on_event(const EtcdEvent *event, void *userdata)
     if (event)
         return feed(v, event);
     const ModelJob *job = model_job(v->model, v->name);
-    if (!job || !job->has_spec)
+    if (!job || !model_is_shown(job))
         return -ENOENT;
     say_world(v, job);
     draw(v, job);

@@ -454,13 +454,56 @@ int model_open(const ClientOptions *options, Model **ret, Error *err)
     return r;
 }
 
-int model_find_job(const Model *m, const char *name, ModelJob **ret, Error *err)
+bool model_has_lost_spec(const ModelJob *job)
+{
+    return !job->has_spec && (job->has_world || job->has_phase);
+}
+
+bool model_is_shown(const ModelJob *job) { return job->has_spec || model_has_lost_spec(job); }
+
+const char *model_submission(const ModelJob *job)
+{
+    return job->has_spec    ? job->spec.submission
+           : job->has_phase ? job->phase.submission
+                            : job->world.submission;
+}
+
+const char *model_reason(const ModelJob *job, char ret[MODEL_REASON_BYTES])
+{
+    if (!model_has_lost_spec(job))
+        (void)snprintf(ret, MODEL_REASON_BYTES, "%s",
+                       job->has_phase   ? job->phase.reason
+                       : job->bad_phase ? "its phase cannot be read here"
+                                        : "no controller has looked at it yet");
+    else if (job->has_foreign_spec)
+        (void)snprintf(ret, MODEL_REASON_BYTES,
+                       "specs/%s is of another version than this sdctl reads: use that version's",
+                       job->name);
+    else
+        (void)snprintf(ret, MODEL_REASON_BYTES,
+                       "its job file is lost, so nothing is decided about it and it keeps its "
+                       "slots: sdctl job start -f FILE, with the file as it was, gives it back; "
+                       "sdctl job delete %s gives it up",
+                       job->name);
+    return ret;
+}
+
+int model_find_any_job(const Model *m, const char *name, ModelJob **ret, Error *err)
 {
     ModelJob *job = model_job(m, name);
-    if (!job || !job->has_spec)
+    if (!job || !model_is_shown(job))
         return error_set(err, -ENOENT, "no job %s in cluster %s", name, m->cluster);
     *ret = job;
     return 0;
+}
+
+int model_find_job(const Model *m, const char *name, ModelJob **ret, Error *err)
+{
+    char why[MODEL_REASON_BYTES];
+    int r = model_find_any_job(m, name, ret, err);
+    if (r == 0 && !(*ret)->has_spec)
+        return error_set(err, -ENOENT, "job %s: %s", name, model_reason(*ret, why));
+    return r;
 }
 
 const AlertRecord *model_alert(const Model *m, const IncidentRecord *incident)
@@ -589,7 +632,7 @@ double model_goodput(const ModelJob *job)
 
 bool model_is_incident_of(const IncidentRecord *i, const ModelJob *job)
 {
-    return strcmp(i->job, job->name) == 0 && strcmp(i->submission, job->spec.submission) == 0;
+    return strcmp(i->job, job->name) == 0 && strcmp(i->submission, model_submission(job)) == 0;
 }
 
 bool model_ended_world(const IncidentRecord *i)

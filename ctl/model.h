@@ -75,7 +75,18 @@ int model_read(Client *client, Model **ret, Error *err);
 int model_open(const ClientOptions *options, Model **ret, Error *err);
 
 ModelJob *model_job(const Model *model, const char *name);
-/* As above, but -ENOENT with a text for people. */
+/* Its world or phase is there and its job file is not, or cannot be read: nothing is decided about it. */
+bool model_has_lost_spec(const ModelJob *job);
+/* What people can be told of, with its job file or without. */
+bool model_is_shown(const ModelJob *job);
+/* As its records say, whichever are there. */
+const char *model_submission(const ModelJob *job);
+/* Why it is in its phase, or what it lacks and what to do. The text is the caller's. */
+enum { MODEL_REASON_BYTES = 400 };
+const char *model_reason(const ModelJob *job, char ret[MODEL_REASON_BYTES]);
+/* One that is shown, or -ENOENT with a text for people. */
+int model_find_any_job(const Model *model, const char *name, ModelJob **ret, Error *err);
+/* The same, with its job file. */
 int model_find_job(const Model *model, const char *name, ModelJob **ret, Error *err);
 /* The leader's list lets it in, as far as that is known. */
 bool model_is_admitted(const Model *model, const NodeRecord *node);

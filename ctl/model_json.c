@@ -117,6 +117,7 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
     const double step_sec = job->progress.samples_per_sec > 0 && spec
                                 ? (double)spec->train.global_batch / job->progress.samples_per_sec
                                 : NAN;
+    char reason[MODEL_REASON_BYTES];
     int of, place = model_place(m, job, &of);
     json_t *queue = place ? json_pack("{s:i, s:i, s:i, s:o}", "place", place, "of", of, "priority",
                                       job->desired.priority, "since",
@@ -124,10 +125,10 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
                           : json_null();
     return json_pack(
         "{s:o, s:o, s:s, s:s, s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o}",
+        "s:o, s:o, s:b}",
         "queue", queue, "submitted_at", time_or_null(job->has_spec ? job->spec.submitted_usec : 0),
         "job", job->name, "phase", job_phase_name(model_phase(job)), "reason",
-        job->has_phase ? job->phase.reason : "no controller has looked at it yet", "generation",
+        model_reason(job, reason), "generation",
         (json_int_t)(job->has_world ? job->world.generation : 0), "world", world_json(job), "step",
         (json_int_t)step, "steps", (json_int_t)steps, "loss",
         job->has_progress ? real_or_null(job->progress.loss) : json_null(), "samples_seen",
@@ -136,5 +137,6 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
         running ? real_or_null((double)(steps - step) * step_sec) : json_null(), "checkpoint",
         checkpoint_json(job), "incidents", incidents_json(m, job), "goodput",
         real_or_null(model_goodput(job)), "store", store_json(job), "next_try_at",
-        time_or_null(model_next_try_usec(job)), "metrics_lost", metrics_lost_json(job));
+        time_or_null(model_next_try_usec(job)), "metrics_lost", metrics_lost_json(job),
+        "job_file_lost", model_has_lost_spec(job));
 }

@@ -105,6 +105,43 @@ static void what_cannot_be_read_is_not_changed(void **state)
     }
 }
 
+/* Its world trains and holds slots: it is shown, with what to do, and what to do works. */
+static void a_job_without_its_file_is_shown(void **state)
+{
+    CtlLab *lab = *state;
+    ctl_put_running_job(lab, "gone");
+    for (int damaged = 0; damaged <= 1; damaged++) {
+        if (damaged)
+            ctl_put_text(lab, KEY_SPECS, "gone", "{\"v\":2,");
+        else
+            ctl_remove(lab, KEY_SPECS, "gone");
+        assert_int_equal(ctl_run(lab, "job list"), 0);
+        assert_contains(lab->out, "gone                 running");
+        assert_contains(lab->out, "its job file is lost");
+        assert_int_equal(ctl_run(lab, "job status gone"), 0);
+        assert_contains(lab->out, "job gone: running (its job file is lost");
+        assert_contains(lab->out, "sdctl job start -f FILE");
+        assert_contains(lab->out, "  0      n1 ");
+        assert_int_equal(ctl_run(lab, "job status gone -o json"), 0);
+        assert_contains(lab->out, "\"job_file_lost\": true");
+        assert_int_equal(ctl_run(lab, "job events gone"), 0);
+        assert_int_equal(ctl_run(lab, "cluster status"), 0);
+        assert_contains(lab->out, "! job gone: its job file is lost");
+        assert_int_equal(ctl_run(lab, "job stop gone"), 1);
+        assert_contains(lab->err, "sdctl job start -f FILE");
+        assert_int_equal(ctl_run(lab, "job resize gone --world 2"), 1);
+        assert_int_equal(ctl_run(lab, "job export gone --out /tmp/x"), 3);
+        assert_contains(lab->err, "its job file is lost");
+    }
+    ctl_remove(lab, KEY_DESIRED, "gone");
+    assert_int_equal(ctl_run(lab, "job delete gone"), 0);
+    assert_int_equal(desired_of(lab, "gone").state, DESIRED_DELETED);
+
+    ctl_put_text(lab, KEY_SPECS, "gone", "{\"v\":3}");
+    assert_int_equal(ctl_run(lab, "job delete gone"), 1);
+    assert_contains(lab->err, "specs/gone is of another version");
+}
+
 static int start(void **state)
 {
     *state = ctl_lab_start(true);
@@ -123,6 +160,7 @@ int main(void)
         cmocka_unit_test(fields_of_a_later_version_stay),
         cmocka_unit_test(two_verbs_at_once_both_count),
         cmocka_unit_test(what_cannot_be_read_is_not_changed),
+        cmocka_unit_test(a_job_without_its_file_is_shown),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

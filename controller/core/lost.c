@@ -107,7 +107,7 @@ static bool is_without_spec(const Job *job, char *ret, size_t size)
     lost_say(&t, job->spec_lost ? job->spec_lost : LOST_GONE, "specs", job->name);
     text_add(&t,
              ", and this leader has not seen it: sdctl job start -f FILE, with the job file as it "
-             "was, gives it back");
+             "was, gives it back; sdctl job delete gives it up");
     return true;
 }
 
