@@ -392,6 +392,7 @@ static uint64_t wait_for_blame(Cluster *c, const Job *job, const Failure *f)
     case CAUSE_BAD_JOB: /* whether others say the same matters where a spare may take over */
     case CAUSE_DATA_CORRUPT:
     case CAUSE_CHECKPOINT_CORRUPT:
+    case CAUSE_STORE_UNREACHABLE:
         return failure_is_of_one_node(c, job, f) && job_has_spare_for(c, job, f->node)
                    ? c->config.hang_wait_usec
                    : 0;

@@ -146,6 +146,21 @@ static bool takes_out_of_service(const Decision *d)
     return out;
 }
 
+/* One outage is one incident. It names a node only where that alone reached no store, so that one that says it
+ * alone later, when the outage is over for the others, is known for it. */
+static void name_teller(const Cluster *c, const Job *job, const Failure *f, bool is_answered,
+                        Decision *d)
+{
+    bool goes_on = incident_find_cause(c, job, f->cause) != NULL;
+    if (is_answered) {
+        text_copy(d->incident.node, sizeof(d->incident.node), c->nodes[f->node].record.name);
+        d->incident.rank = f->rank;
+    } else if (!goes_on && job->n_runs > 1 && !failure_is_of_one_node(c, job, f)) {
+        d->incident.node[0] = '\0';
+        d->incident.rank = -1;
+    }
+}
+
 bool decide_failure(Cluster *c, Job *job, const Failure *f, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
@@ -156,6 +171,8 @@ bool decide_failure(Cluster *c, Job *job, const Failure *f, Decision *d)
     if (f->cause == CAUSE_CHECKPOINT_CORRUPT && !is_answered)
         strike_out_checkpoint(job, d);
     incident_open(c, job, f, d);
+    if (f->cause == CAUSE_STORE_UNREACHABLE)
+        name_teller(c, job, f, is_answered, d);
     if (is_answered) /* it recovers by itself */
         d->incident.severity = MIN(d->incident.severity, SEVERITY_WARNING);
 
@@ -176,7 +193,7 @@ bool decide_failure(Cluster *c, Job *job, const Failure *f, Decision *d)
         d->incident.state = INCIDENT_RESOLVED; /* nothing is to be recovered */
         d->incident.ended = true;
         d->incident.resolved_usec = c->real_usec;
-    } else if (losses.pause_usec) {
+    } else if (losses.pause_usec && !is_answered) {
         decide_pause(c, job, losses.pause_usec, d);
     } else {
         incident_say(&d->incident, &t);

@@ -2,11 +2,13 @@
  *
  * Entry points: failure_is_of_one_node(), leave_out_if_as_large(). What another try on the same nodes
  * would meet again is no reason to end the job while others stand by: a trainer that dies before the
- * world's first step, or that one node alone says "again" (75), "never" (78) or "corrupt" (82). The node is
- * left out of the next world where that stays as large without it. When a second one says the same before
- * the job has got past that step, it is not the node: failure_is_of_one_node() is false from then on. */
+ * world's first step, or that one node alone says "again" (75), "never" (78), "corrupt" (82) or, where all
+ * others have reached it, "no store" (83). The node is left out of the next world where that stays as large
+ * without it. When a second one says the same before the job has got past that step, it is not the node:
+ * failure_is_of_one_node() is false from then on. */
 #include "controller/core/state.h"
 #include "controller/core/text.h"
+#include "trainer/api/channel.h"
 
 int job_find_lone_teller(const Cluster *c, const Job *job, Cause cause)
 {
@@ -42,6 +44,24 @@ static bool another_has_told(const Cluster *c, const Job *job, const Failure *f)
     return false;
 }
 
+/* Each rank elsewhere has restored in this world, and nothing says that the store is in trouble for them. */
+static bool others_reached_store(const Cluster *c, const Job *job, int node)
+{
+    int others = 0;
+    bool good =
+        job->progress.generation != job->world.generation || job->progress.unsaved_since_usec == 0;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+        if (run->node == node)
+            continue;
+        good &= report && report->n_ranks == slots_count(run->slots);
+        for (int k = 0; good && k < report->n_ranks; k++, others++)
+            good = report->ranks[k].stage >= STAGE_READY && report->ranks[k].state != RANK_STARTING;
+    }
+    return good && others > 0;
+}
+
 bool failure_is_of_one_node(const Cluster *c, const Job *job, const Failure *f)
 {
     if (f->node < 0)
@@ -56,6 +76,9 @@ bool failure_is_of_one_node(const Cluster *c, const Job *job, const Failure *f)
     case CAUSE_DATA_CORRUPT:
     case CAUSE_CHECKPOINT_CORRUPT:
         return job_find_lone_teller(c, job, f->cause) == f->node && !another_has_told(c, job, f);
+    case CAUSE_STORE_UNREACHABLE:
+        return job_find_lone_teller(c, job, f->cause) == f->node && !another_has_told(c, job, f) &&
+               others_reached_store(c, job, f->node);
     default:
         return false;
     }

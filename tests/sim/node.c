@@ -545,3 +545,18 @@ void node_clear(Node *node)
     client_clear(&node->client);
     free(node->slots);
 }
+
+static void on_store_again(_unused_ Universe *u, void *who, _unused_ uint64_t token)
+{
+    ((Node *)who)->has_no_store = false;
+}
+
+void node_lose_store(Node *node, uint64_t usec)
+{
+    Sim *sim = sim_of(node);
+    Process *p = &node->slots[sim_draw(sim, (uint32_t)node->n_slots)];
+    node->has_no_store = true;
+    if (p->alive && sim_chance(sim, 500))
+        trainer_exit(p, -11, "");
+    sim_after(sim, NULL, usec, on_store_again, node, 0);
+}

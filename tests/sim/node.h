@@ -74,6 +74,7 @@ struct Node {
     int island;     /* whom its ranks reach */
     int n_machines; /* that had the name before */
     bool refuses_numerics;
+    bool has_no_store; /* nothing can be restored there */
     NodeVerdict verdict;
 
     int64_t said_up_revision, said_left_revision; /* the checker's: its record's last of each */
@@ -100,7 +101,9 @@ uint64_t node_real_usec(const Node *node);
 
 /* ---- what may happen to it ---- */
 
-void node_boot(Node *node);  /* the host comes up, and with it sdtraind */
+void node_boot(Node *node); /* the host comes up, and with it sdtraind */
+/* Its ranks reach no store for so long, and others' do; one of them may die just then. */
+void node_lose_store(Node *node, uint64_t usec);
 void node_crash(Node *node); /* sdtraind dies, its ranks with it */
 void node_lose_power(Node *node);
 void node_replace(Node *node);               /* the host is gone, and another one has its name */

@@ -337,6 +337,8 @@ static void on_store(Universe *u, _unused_ void *who, uint64_t token)
         u->store.out = false;
 }
 
+static void cut_node_from_store(Universe *u) { node_lose_store(some_node(u), some_while(u)); }
+
 static void lose_store(Universe *u)
 {
     store_lose(&u->store, u->sim.now_usec);
@@ -488,6 +490,7 @@ static const struct {
     {"delete-job", delete_job},
     {"cordon", cordon},
     {"replace-machine", replace_machine},
+    {"cut-node-from-store", cut_node_from_store},
 };
 
 static void on_fault(Universe *u, _unused_ void *who, _unused_ uint64_t token)
@@ -543,7 +546,7 @@ static void heal_network(Universe *u)
 
 static void heal_node(Universe *u, Node *node)
 {
-    node->refuses_numerics = false;
+    node->refuses_numerics = node->has_no_store = false;
     for (int i = 0; i < node->n_slots; i++) {
         node->slots[i].stopped = false;
         on_killable(u, &node->slots[i], node->slots[i].life);

@@ -127,7 +127,7 @@ static void on_restored(Universe *u, void *who, uint64_t life)
     }
     if (p->node->refuses_numerics) {
         trainer_exit(p, EXIT_NUMERICS, "the canned grain differs");
-    } else if (u->store.out && p->resume >= 0) {
+    } else if ((u->store.out || p->node->has_no_store) && p->resume >= 0) {
         if (has_patience(p))
             sim_after(&u->sim, NULL, STORE_AGAIN_MSEC * USEC_PER_MSEC, on_restored, p, life);
         else

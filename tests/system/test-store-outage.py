@@ -13,7 +13,7 @@ import sys
 import time
 import unittest
 
-from lab import BIN, SOURCE, LabCase, Outcome, until
+from lab import BEARING, BIN, SOURCE, LabCase, Outcome, until
 
 sys.path.insert(0, os.path.abspath(os.path.join(SOURCE, "tests/s3")))
 
@@ -208,6 +208,26 @@ class Outage(LabCase):
         self.assertEqual(sorted(i["cause"] for i in status["incidents"] if i["cause"] != TROUBLE), [LOST, "trainer-died"])
         self.assertTrue(all(i["resolved"] for i in status["incidents"]))
         self.assertEqual(lost["id"], next(i["id"] for i in status["incidents"] if i["cause"] == LOST))
+
+    def test_away_for_one_node_alone(self):
+        """One node has a wrong endpoint: the others have restored when it says that there is no store. It costs that node
+        a strike, and the spare trains in its place, without a pause."""
+        self.up(nodes=3)
+        nowhere = [PACE, IMPATIENT, "AWS_ENDPOINT_URL=http://127.0.0.1:1"]
+        self.lab.write("options/node2", BEARING)  # else the command line's list would count
+        self.cluster.configure("node2", trainer_environment=nowhere)
+
+        def is_back():
+            nodes = json.loads(self.cluster.ctl("node", "list", "-o", "json"))
+            return [n["state"] for n in nodes if not n["lost"]] == ["up"] * 3
+        until(is_back, "the node again")
+        job = self.start("one", 30, world={"min": 2, "max": 2})
+        status = self.finish(job)
+        hosts = {rank["node"] for rank in status["world"]["ranks"]}
+        self.assertEqual((hosts, status["generation"]), ({"node1", "node3"}, 2))
+        self.assertEqual([(i["cause"], i["node"], i["resolved"]) for i in status["incidents"]], [(LOST, "node2", True)])
+        nodes = json.loads(self.cluster.ctl("node", "list", "-o", "json"))
+        self.assertEqual([n["cordon"]["strikes"] for n in nodes if n["node"] == "node2"], [1])
 
     def test_a_node_dies_meanwhile(self):
         self.up(nodes=3)
