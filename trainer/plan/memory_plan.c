@@ -2,6 +2,7 @@
  * checkpoint-writer.c allocate, in the same order. test-memory compares it with ranks that ran. */
 #include "trainer/plan/memory_plan.h"
 
+#include "trainer/api/manifest_limits.h"
 #include "trainer/state/checkpoint-object.h"
 
 #include <string.h>
@@ -110,40 +111,61 @@ static void count_data(const Counting *c, const MemoryData *data, MemoryPlan *pl
         LIBRARIES_BYTES + (remote || is_remote(job->checkpoint.uri) ? STORE_BYTES : 0);
 }
 
-/* Of chunk c, what a rank copies for a save, as checkpoint-writer.c does. */
-static uint64_t copied_bytes(const Counting *c, const ObjectTable *table, int rank, int64_t chunk)
+enum {
+    COPIES_WEIGHTS = 1,
+    COPIES_EMA = 2
+}; /* what is asked of a chunk for a file that a rank writes */
+
+/* Whose chunks are part of the weight files that a rank writes. */
+static void mark_files(const Counting *c, const ObjectTable *table, int rank, uint8_t *marks)
+{
+    memset(marks, 0, (size_t)c->layout.n_chunks);
+    for (size_t i = 0; i < table->n_records; i++) {
+        const ObjectRecord *o = &table->records[i];
+        if (!object_has_header(o->kind) || object_owner(table, o, c->world_size) != rank)
+            continue;
+        for (int64_t k = o->first / c->layout.chunk_elements;
+             k <= (o->first + o->count - 1) / c->layout.chunk_elements; k++)
+            marks[k] |= o->kind == OBJECT_WEIGHTS ? COPIES_WEIGHTS : COPIES_EMA;
+    }
+}
+
+/* As checkpoint-writer.c copies, and checkpoint-save.c gathers. */
+static uint64_t copied_bytes(const Counting *c, int rank, const uint8_t *marks)
 {
     const bool blocking = c->job->checkpoint.blocking, ema = c->job->train.ema.enabled;
     const bool complete = c->job->train.zero_stage == 0 || c->world_size == 1;
-    const bool owned = chunk_owner(chunk, c->world_size) == rank;
     const bool all_ema = !complete && c->n <= EMA_AT_ONCE_BYTES;
-    uint64_t copies = 0;
-    if (!blocking && owned)
-        copies += 2;
-    if (!blocking && (owned || object_table_needs(table, &c->layout, OBJECT_WEIGHTS, chunk, rank,
-                                                  c->world_size)))
-        copies++;
-    if (ema && (!blocking || !complete) &&
-        (owned || all_ema ||
-         object_table_needs(table, &c->layout, OBJECT_EMA_WEIGHTS, chunk, rank, c->world_size)))
-        copies++;
-    return copies * (uint64_t)chunk_length(&c->layout, chunk) * sizeof(float);
+    uint64_t elements = 0;
+    for (int64_t k = 0; k < c->layout.n_chunks; k++) {
+        const bool owned = chunk_owner(k, c->world_size) == rank;
+        uint64_t copies = 0;
+        if (!blocking)
+            copies += 2 * (uint64_t)owned + (owned || (marks[k] & COPIES_WEIGHTS));
+        if (ema && (!blocking || !complete))
+            copies += owned || all_ema || (marks[k] & COPIES_EMA);
+        elements += copies * (uint64_t)chunk_length(&c->layout, k);
+    }
+    return elements * sizeof(float);
 }
 
-/* Only ranks that write a weight file, and rank 0, can be those that copy most. */
+/* Only rank 0 and those that write a weight file can be the ones that copy most. What has more chunks
+ * than a manifest may list is refused by its writer, and needs more than any machine has. */
 static int count_snapshot(const Counting *c, MemoryPlan *plan, Error *err)
 {
     ObjectTable table;
-    int r = object_table_new(c->parameters, &c->layout, WEIGHT_FILE_BYTES,
-                             c->job->train.ema.enabled, &table);
+    if (c->layout.n_chunks > MANIFEST_CHUNKS_MAX)
+        return 0;
+    _cleanup_free_ uint8_t *marks = calloc((size_t)c->layout.n_chunks, 1);
+    int r = marks ? object_table_new(c->parameters, &c->layout, WEIGHT_FILE_BYTES,
+                                     c->job->train.ema.enabled, &table)
+                  : -ENOMEM;
     if (r < 0)
         return error_set(err, r, "memory plan: out of memory");
     uint64_t most = 0;
     for (int rank = 0; rank < c->world_size && rank <= 2 * table.n_files; rank++) {
-        uint64_t bytes = 0;
-        for (int64_t chunk = 0; chunk < c->layout.n_chunks; chunk++)
-            bytes += copied_bytes(c, &table, rank, chunk);
-        most = MAX(most, bytes);
+        mark_files(c, &table, rank, marks);
+        most = MAX(most, copied_bytes(c, rank, marks));
     }
     plan->bytes[MEMORY_SNAPSHOT] = most + c->chunk; /* and one that passes by */
     object_table_clear(&table);
