@@ -28,6 +28,12 @@ static const char *format(char ret[KEY_MAX], const char *pattern, ...)
     return ret;
 }
 
+const char *key_kind_name(KeyKind kind)
+{
+    assert(kind < KEY_KINDS);
+    return kind_name[kind];
+}
+
 const char *key_prefix(const char *cluster, int kind, char ret[KEY_MAX])
 {
     assert(kind < KEY_KINDS);

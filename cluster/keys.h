@@ -32,6 +32,7 @@ typedef enum KeyKind {
     KEY_KINDS,
 } KeyKind;
 
+const char *key_kind_name(KeyKind kind); /* "leader" */
 /* "/sdtrain/<cluster>/" with kind -1, "/sdtrain/<cluster>/<kind>/" otherwise. */
 const char *key_prefix(const char *cluster, int kind, char ret[KEY_MAX]);
 /* "/sdtrain/<cluster>/<kind>/<name>" */

@@ -100,6 +100,7 @@ static const Field leader_fields[] = {
     INT(LeaderRecord, "max_nodes", max_nodes, MAYBE, 0, INT32_MAX),
     INT(LeaderRecord, "max_jobs", max_jobs, MAYBE, 0, INT32_MAX),
     TEXT(LeaderRecord, "admit", admit, MAYBE),
+    TEXT(LeaderRecord, "lacks", lacks, MAYBE),
 };
 
 static const Field job_run_fields[] = {
@@ -518,16 +519,21 @@ void checkpoints_append(CheckpointsRecord *record, const CheckpointCommit *commi
     record->commits[record->n_commits++] = *commit;
 }
 
-bool node_knows(const NodeRecord *node, const char *feature)
+bool words_have(const char *words, const char *word)
 {
-    const size_t n = strlen(feature);
-    for (const char *p = node->features; *p; p += strspn(p, " ")) {
-        const size_t word = strcspn(p, " ");
-        if (word == n && strncmp(p, feature, n) == 0)
+    const size_t n = strlen(word);
+    for (const char *p = words; *p; p += strspn(p, " ")) {
+        const size_t length = strcspn(p, " ");
+        if (length == n && strncmp(p, word, n) == 0)
             return true;
-        p += word;
+        p += length;
     }
     return false;
+}
+
+bool node_knows(const NodeRecord *node, const char *feature)
+{
+    return words_have(node->features, feature);
 }
 
 bool request_verdict(const RequestRecord *request, NodeVerdict *ret)

@@ -48,6 +48,7 @@ typedef struct LeaderRecord {
     char version[32];
     int max_nodes, max_jobs;       /* that there is room for; more of them are not looked at */
     char admit[ADMISSION_MAX + 1]; /* nodes that get ranks: cluster/admission.h; empty: all */
+    char lacks[64];                /* kinds of records that it may not write, blanks between */
 } LeaderRecord;
 
 /* ---- marks ---- */
@@ -251,6 +252,8 @@ typedef struct SecretRecord {
 /* The word in NodeRecord.features of a node that reads secrets. */
 #define FEATURE_SECRETS "secrets"
 bool node_knows(const NodeRecord *node, const char *feature);
+/* Of words with blanks between. */
+bool words_have(const char *words, const char *word);
 
 /* ---- phases/<job> ----
  *

@@ -230,11 +230,12 @@ ClusterLimits config_limits(const Config *c)
                            .requests = 256};
 }
 
-int config_leader(const Config *c, char **ret)
+int config_leader(const Config *c, const char *lacks, char **ret)
 {
     LeaderRecord record = {.max_nodes = (int)c->max_nodes, .max_jobs = (int)c->max_jobs};
     (void)snprintf(record.name, sizeof(record.name), "%s", c->name);
     (void)snprintf(record.version, sizeof(record.version), "%s", SDTRAIN_VERSION);
+    (void)snprintf(record.lacks, sizeof(record.lacks), "%s", lacks);
     if (strcmp(c->admit, "open") != 0)
         memcpy(record.admit, c->admit, sizeof(record.admit));
     return leader_record_encode(&record, NULL, ret);

@@ -54,4 +54,4 @@ EtcdOptions config_etcd(const Config *config);
 ClusterConfig config_cluster(const Config *config);
 ClusterLimits config_limits(const Config *config);
 /* What this controller says of itself while it campaigns and leads; the caller frees it. */
-int config_leader(const Config *config, char **ret);
+int config_leader(const Config *config, const char *lacks, char **ret);

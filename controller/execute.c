@@ -126,7 +126,7 @@ static void put_job(Draft *draft, const Decision *d)
     if (d->put_world) { /* a new one each time: nothing of the old is kept */
         int r = world_record_encode(&d->world, NULL, &value);
         put(draft, key_for(draft, KEY_WORLDS, d->job), r, value);
-        if (draft->target->may_secrets)
+        if (!rights_leave_out(draft->target->rights, KEY_SECRETS))
             put_secret(draft, d);
     }
     if (d->put_phase) {
@@ -156,7 +156,8 @@ static void put_incident(Draft *draft, const Decision *d)
 {
     if (d->remove_incident[0]) {
         add_op(draft, ETCD_DELETE, key_for(draft, KEY_INCIDENTS, d->remove_incident), NULL);
-        add_op(draft, ETCD_DELETE, key_for(draft, KEY_ALERTS, d->remove_incident), NULL);
+        if (!rights_leave_out(draft->target->rights, KEY_ALERTS))
+            add_op(draft, ETCD_DELETE, key_for(draft, KEY_ALERTS, d->remove_incident), NULL);
     }
     if (!d->put_incident)
         return;
@@ -201,7 +202,7 @@ static void remove_job(Draft *draft, const char *job)
     (void)snprintf(folder, sizeof(folder), "%s/", job);
     for (size_t i = 0; i < ELEMENTSOF(single); i++)
         add_op(draft, ETCD_DELETE, key_for(draft, single[i], job), NULL);
-    if (draft->target->may_secrets)
+    if (!rights_leave_out(draft->target->rights, KEY_SECRETS))
         add_op(draft, ETCD_DELETE, key_for(draft, KEY_SECRETS, job), NULL);
     for (size_t i = 0; i < ELEMENTSOF(many); i++)
         add_op(draft, ETCD_DELETE_PREFIX, key_for(draft, many[i], folder), NULL);

@@ -9,6 +9,7 @@
 
 #include "controller/core/cluster.h"
 #include "controller/feed.h"
+#include "controller/rights.h"
 #include "etcd/etcd.h"
 
 typedef struct Target {
@@ -16,7 +17,8 @@ typedef struct Target {
     const Feed *feed;       /* old texts, whose unknown fields are kept */
     const char *cluster;    /* its name */
     const char *leader_key; /* the election key; the term is its create revision */
-    bool may_secrets;       /* its user may write secrets: an operation that is denied denies all */
+    const Rights
+        *rights; /* an operation that is denied denies all; NULL: it may write everything */
 } Target;
 
 int execute(const Target *target, const Decision *decision, EtcdTxnHandler handler, void *userdata,

@@ -492,7 +492,7 @@ static void begin_decision(Manager *m, const Decision *decision)
                      .feed = m->feed,
                      .cluster = m->config->cluster,
                      .leader_key = m->leader_key,
-                     .may_secrets = m->rights.may_secrets};
+                     .rights = &m->rights};
     int r = execute_fault(decision, "before");
     if (r < 0)
         r = error_errno(&err, r, "cannot begin a transaction");
@@ -527,7 +527,7 @@ static int connect_etcd(Manager *m, Error *err)
         return r;
     controller_metrics_observe(m->metrics, m->etcd);
     begin_anew_with_another_history(m->etcd, m->event);
-    rights_open(&m->rights, m->etcd, m->config->cluster);
+    rights_open(&m->rights, m->etcd, m->config, &m->election);
     r = etcd_watch_prefix(m->etcd, key_prefix(m->config->cluster, -1, prefix), on_watch, m,
                           &m->watch);
     if (r >= 0)
@@ -535,7 +535,7 @@ static int connect_etcd(Manager *m, Error *err)
                            key_prefix(m->config->cluster, KEY_LEADER, prefix), on_lease, m,
                            &m->lease);
     if (r >= 0)
-        r = config_leader(m->config, &leader);
+        r = config_leader(m->config, m->rights.lacks, &leader);
     if (r >= 0)
         r = etcd_election_new(m->etcd, key_prefix(m->config->cluster, KEY_LEADER, prefix), leader,
                               m->lease, on_election, m, &m->election);
@@ -583,6 +583,7 @@ static int open_outbox(Manager *m, const ClusterLimits *limits, Error *err)
                              .leader_key = m->leader_key,
                              .alerts_file = m->config->alerts_file,
                              .pages_max = limits->incidents + TESTS_MAX,
+                             .rights = &m->rights,
                              .on_record = on_record,
                              .userdata = m};
     return outbox_new(&options, &m->outbox, err);
@@ -597,7 +598,7 @@ int manager_reload(Manager *m, Error *err)
     journal_record_config(m->journal, &event, &config);
     tick(m);
     _cleanup_free_ char *leader = NULL; /* what it says of itself holds some of them */
-    int r = config_leader(m->config, &leader);
+    int r = config_leader(m->config, m->rights.lacks, &leader);
     r = r < 0 ? r : etcd_election_change(m->election, leader);
     return r < 0 ? error_errno(err, r, "cannot say what was reloaded")
                  : outbox_reload(m->outbox, err);

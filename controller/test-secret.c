@@ -83,11 +83,12 @@ static int decide(Lab *lab, bool may_secrets, int size)
                               {.node = "n2", .incarnation = 7, .slots = 1}};
     Error err = ERROR_INIT;
     int done = 2;
+    const Rights rights = {.may = {[KEY_SECRETS] = may_secrets, [KEY_ALERTS] = true}};
     Target target = {.etcd = lab->etcd,
                      .feed = lab->feed,
                      .cluster = "lab",
                      .leader_key = LEADER_KEY,
-                     .may_secrets = may_secrets};
+                     .rights = &rights};
     Decision d = {.id = 1,
                   .term = lab->term,
                   .job = "a",

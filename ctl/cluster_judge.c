@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "cluster/codec.h"
 #include "cluster/cordon.h"
+#include "controller/rights.h"
 #include "ctl/print.h"
 
 #include <stdarg.h>
@@ -77,6 +78,26 @@ void judge_etcd(const Members *m, Judgement *j)
     }
     for (size_t i = 0; i < m->n; i++)
         judge_member(m, &m->members[i], j);
+}
+
+/* ---- the leader ---- */
+
+/* What its role in etcd lacks, in its own words. */
+static void judge_rights(const Model *m, Judgement *j)
+{
+    const char *lacks = m->n_candidates ? m->candidates[0].record.lacks : "";
+    for (int kind = 0; kind < KEY_KINDS; kind++) {
+        const char *name = key_kind_name((KeyKind)kind), *without = rights_without((KeyKind)kind);
+        if (!words_have(lacks, name))
+            continue;
+        if (without)
+            add_wrong(j, "the leader may not write %s in etcd and leaves them out: %s", name,
+                      without);
+        else
+            add_wrong(j, "the leader may not write %s in etcd: what it decides with them fails",
+                      name);
+        advise(j, "ops/etcd-roles brings its role up to date; it looks again every ten seconds");
+    }
 }
 
 /* ---- records ---- */
@@ -296,6 +317,7 @@ void judge_cluster(const Model *m, Judgement *j)
         advise(j, "systemctl start sdcontroller; journalctl -u sdcontroller says why it does not "
                   "lead");
     }
+    judge_rights(m, j);
     judge_records(m, j);
     judge_crowd(m, j);
     judge_jobs(m, j);

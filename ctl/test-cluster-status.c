@@ -67,6 +67,25 @@ static void each_thing_that_is_wrong_says_what_to_do(void **state)
     (void)ctl_lab_stop(lab);
 }
 
+/* What the leader's role in etcd lacks, it says of itself. */
+static void what_the_leader_may_not_write_is_wrong(void **state)
+{
+    (void)state;
+    CtlLab *lab = ctl_lab_start(true);
+    ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"c1\",\"lacks\":\"worlds secrets\"}");
+    ctl_put_text(lab, KEY_LEADER, "2", "{\"v\":2,\"name\":\"c2\",\"lacks\":\"alerts\"}");
+    assert_int_equal(ctl_run(lab, "cluster status"), 0);
+    assert_contains(lab->out,
+                    "! the leader may not write worlds in etcd: what it decides with them fails\n"
+                    "    ops/etcd-roles brings its role up to date");
+    assert_contains(
+        lab->out,
+        "! the leader may not write secrets in etcd and leaves them out: worlds get no secret");
+    assert_contains(lab->out, "cluster lab: 2 things are wrong, see above\n");
+    assert_null(strstr(lab->out, "alerts")); /* who follows says so when it leads */
+    (void)ctl_lab_stop(lab);
+}
+
 static bool sees_no_quorum(CtlLab *lab, const char *endpoints)
 {
     int code = ctl_run(lab, "cluster status --etcd %s", endpoints);
@@ -116,6 +135,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_thing_that_is_wrong_says_what_to_do),
+        cmocka_unit_test(what_the_leader_may_not_write_is_wrong),
         cmocka_unit_test(members_are_asked_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

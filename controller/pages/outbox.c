@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { RETRY_MSEC_MIN = 20, RETRY_DOUBLINGS_MAX = 6 };
+enum { RETRY_MSEC_MIN = 20, RETRY_DOUBLINGS_MAX = 6, LEFT_OUT_MSEC = 10000 };
 
 /* A message under way. */
 typedef struct Message Message;
@@ -222,19 +222,23 @@ static int on_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, vo
     return 0;
 }
 
-/* Soon after the first refusal, later after more of them, so that a fault does not spin. */
-static void read_again_later(Write *w)
+static void read_again_after(Write *w, uint64_t msec)
 {
     Outbox *o = w->outbox;
-    unsigned doublings = MIN(o->refusals, (unsigned)RETRY_DOUBLINGS_MAX);
-    o->refusals++;
     int r = sd_event_add_time_relative(o->options.event, &w->retry, CLOCK_BOOTTIME,
-                                       (RETRY_MSEC_MIN << doublings) * USEC_PER_MSEC, 1000,
-                                       on_retry, w);
+                                       msec * USEC_PER_MSEC, 1000, on_retry, w);
     if (r < 0) {
         log_error("cannot set a timer: %s; leaving", strerror(-r));
         (void)sd_event_exit(o->options.event, 1); /* fails only when it is exiting already */
     }
+}
+
+/* Soon after the first refusal, later after more of them, so that a fault does not spin. */
+static void read_again_later(Write *w)
+{
+    unsigned doublings = MIN(w->outbox->refusals, (unsigned)RETRY_DOUBLINGS_MAX);
+    w->outbox->refusals++;
+    read_again_after(w, RETRY_MSEC_MIN << doublings);
 }
 
 static void on_written(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
@@ -246,6 +250,8 @@ static void on_written(int r, const Error *err, const EtcdTxnResult *result, voi
         return;
     }
     w->outcome = r == 0 ? OUTCOME_REFUSED : OUTCOME_UNKNOWN;
+    if (r == -EACCES && w->outbox->options.rights)
+        rights_denied(w->outbox->options.rights);
     if (r < 0)
         log_warning("outcome unknown, reading %s again: %s", w->key, err->text);
     read_again_later(w);
@@ -279,6 +285,11 @@ static void store(Outbox *o, const CourierAction *a)
     *w = (Write){.outbox = o, .next = o->writes, .id = a->id};
     o->writes = w;
     (void)key_of(o->options.cluster, a->request ? KEY_REQUESTS : KEY_ALERTS, a->name, w->key);
+    if (!a->request && rights_leave_out(o->options.rights, KEY_ALERTS)) {
+        w->outcome = OUTCOME_REFUSED; /* until it may, which was said once */
+        read_again_after(w, LEFT_OUT_MSEC);
+        return;
+    }
     int r = begin_write(w, a);
     if (r >= 0)
         return;

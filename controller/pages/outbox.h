@@ -10,6 +10,7 @@
 
 #include "controller/feed.h"
 #include "controller/pages/alerts_file.h"
+#include "controller/rights.h"
 #include "etcd/etcd.h"
 
 typedef struct Outbox Outbox;
@@ -23,6 +24,7 @@ typedef struct OutboxOptions {
     const char *leader_key;  /* of this controller; filled in when it leads */
     const char *alerts_file; /* path; empty: no sinks */
     int pages_max;
+    Rights *rights; /* without alerts nothing is told: a mark that cannot be stored is not begun */
     /* A record that was read again, with value NULL when it is gone; then outbox_observe(). */
     void (*on_record)(const char *key, const char *value, size_t n_value, int64_t revision,
                       void *userdata);

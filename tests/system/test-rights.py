@@ -4,6 +4,7 @@
 SDTRAIN_CHAOS_FULL=1 makes 1,000 nodes' users meanwhile; else 20."""
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 
 from authority import Authority
 from lab import BIN, SOURCE, LabCase, until
+from sink import Sink
 
 CLUSTER = "prod"
 NODES_MADE = 1000 if os.environ.get("SDTRAIN_CHAOS_FULL") else 20
@@ -118,6 +120,57 @@ class Rights(LabCase):
 
     def nodes(self):
         return {line.split()[0]: line for line in self.ctl("node", "list").splitlines() if line.startswith("node")}
+
+    def log(self, name):
+        with open(self.lab.path(name + ".log")) as file:
+            return file.read()
+
+    def wrong(self):
+        return json.loads(self.ctl("cluster", "status", "-o", "json"))["wrong"]
+
+    def test_kinds_that_the_role_lacks(self):
+        """What came later than the role is left out, and said; a job that fails, recovers and ends needs none of it."""
+        role, lacking = "sdtrain-prod-controller", ("alerts", "secrets")
+        prefixes = {"alerts": "/sdtrain/prod/alerts/", "secrets": "/sdtrain-secrets/prod/"}
+        until(lambda: len(self.nodes()) == 2, "both nodes")
+        self.assertEqual(self.wrong(), [])
+        sink = Sink()
+        self.addCleanup(sink.close)
+        alerts = self.lab.write("alerts.json", json.dumps({"sinks": [
+            {"name": "hook", "kind": "webhook", "url": sink.url + "/hook", "least": "info"}]}))
+        for kind in lacking:
+            code, text = self.etcdctl("root", "role", "revoke-permission", "--prefix", role, prefixes[kind])
+            self.assertEqual(code, 0, text)
+        self.stop("controller")
+        self.daemon("sdcontroller", "controller", "controller", name="c1", lease_sec=4, incidents_kept=1, alerts_file=alerts)
+        until(lambda: len(self.wrong()) == 2 or None, "what the leader may not")
+        for kind, text in zip(lacking, self.wrong()):
+            self.assertIn("the leader may not write %s in etcd and leaves them out" % kind, text)
+            self.assertIn("this controller may not write " + kind, self.log("controller"))
+
+        job = self.lab.job("without", train__steps=100000, checkpoint__every_steps=20, world__min=2,
+                           recovery={"grow_interval_s": 0})
+        self.ctl("job", "start", "-f", self.lab.job_file(job))
+        for generation in (1, 2, 3):
+            self.ctl("job", "wait", "without", "--for", "running", "--timeout", "120")
+            until(lambda: json.loads(self.ctl("job", "status", "without", "-o", "json"))["generation"] == generation,
+                  "generation %d" % generation)
+            if generation < 3:
+                status = until(lambda: (lambda s: s if s["world"]["ranks"] and s["world"]["ranks"][0]["pid"] else None)(
+                    json.loads(self.ctl("job", "status", "without", "-o", "json"))), "its ranks")
+                os.kill(status["world"]["ranks"][0]["pid"], signal.SIGKILL)
+        kept = lambda kind: self.etcdctl("root", "get", "--prefix", "--keys-only", "/sdtrain/prod/%s/" % kind)[1].split()
+        until(lambda: len(kept("incidents")) == 1, "the older incident's removal, which takes its alert with it")
+        self.assertEqual(kept("alerts"), [])
+        self.assertEqual(sink.requests, [])
+        self.assertEqual(self.etcdctl("root", "get", "--prefix", "/sdtrain-secrets/")[1], "")
+        # The role is brought up to date: nothing has to be started again.
+        self.roles()
+        until(lambda: self.wrong() == [], "the leader's next look")
+        sink.wait(lambda: sink.requests, "the page that waited")
+        self.ctl("job", "stop", "without")
+        self.ctl("job", "wait", "without", "--for", "stopped", "--timeout", "120")
+        self.ctl("job", "delete", "without")
 
     def test_rights(self):
         records = "/sdtrain/prod/"
