@@ -86,7 +86,7 @@ int found_tell(Host *host, Store *store, const CheckpointFacts *own, bool must, 
         return 0;
     }
     if (r < 0) {
-        *ret_exit = r == -EOPNOTSUPP ? EXIT_NEVER_RETRY : exit_code_of_store(r);
+        *ret_exit = exit_code_of_store(r);
         return r;
     }
     if (r == 0 || (!must && manifest_step(newest) == 0))

@@ -503,7 +503,7 @@ static int claim(Session *s, Error *err)
 {
     Error said = ERROR_INIT;
     int r = s->rank == 0 ? checkpoint_claim(s->writer, NULL, &said) : 0;
-    if (r == -CHECKPOINT_NOT_OWNER)
+    if (r == -CHECKPOINT_NOT_OWNER || r == -EPROTONOSUPPORT)
         return error_set(err, r, "%s", said.text);
     if (r < 0)
         log_warning("nobody knows yet whose %s is: %s", store_uri(s->store), said.text);
@@ -534,6 +534,8 @@ int session_join(Session *s, const char *address, const char *bind_address, Exit
         r = claim(s, err);
     if (r == -CHECKPOINT_NOT_OWNER)
         *ret_exit = EXIT_NOT_OWNER;
+    if (r == -EPROTONOSUPPORT)
+        *ret_exit = EXIT_NEVER_RETRY;
     if (r < 0)
         return r;
     r = update_new(s->state, s->train, s->job, &s->update, err);

@@ -184,6 +184,8 @@ static void learn_leadership(Cluster *c, int64_t term)
     c->term = term;
     c->observe_until_usec = c->now_usec + c->config.ttl_usec;
     c->uninvited_usec = c->now_usec;
+    c->unnamed_lost = 0;
+    c->knows_summary = false;
     c->house_in_flight = 0;
     for (int i = 0; i < c->limits.jobs; i++)
         c->jobs[i].in_flight = 0; /* decisions of an earlier term lose by its guard */

@@ -7,6 +7,7 @@
 
 enum {
     REQUEST_KEPT_SEC = 3600,
+    NAMES_BYTES = 160, /* of the nodes that one page names */
     ABSENCES_MAX = 10, /* pages of idle nodes that are lost; more of them say nothing new */
 };
 
@@ -182,6 +183,66 @@ static void note_unseen(Cluster *c)
     }
 }
 
+static bool is_forgotten(const Cluster *c, const char *name)
+{
+    for (int i = 0; i < c->limits.requests; i++)
+        if (c->requests[i].used && text_equal(c->requests[i].record.kind, "forget") &&
+            text_equal(c->requests[i].record.target, name))
+            return true;
+    return false;
+}
+
+/* The next of the names with ", " between; false: there is none that is whole. */
+static bool take_name(const char **at, size_t *left, char ret[NODE_NAME_MAX + 1])
+{
+    size_t n = 0;
+    while (n < *left && (*at)[n] && (*at)[n] != ',')
+        n++;
+    bool whole = n > 0 && n <= NODE_NAME_MAX && n < *left;
+    for (size_t i = 0; whole && i < n; i++)
+        ret[i] = (*at)[i];
+    ret[whole ? n : 0] = '\0';
+    *at += MIN(n + 2, *left);
+    *left -= MIN(n + 2, *left);
+    return whole;
+}
+
+/* "47 more nodes are lost: n13, n14, ...": a page about nodes that this leader may never have seen. They are
+ * lost until they are back, as if they had vanished here; how many more there are is all that a list that was
+ * cut says of the rest. */
+static void note_summary(Cluster *c, const IncidentRecord *summary)
+{
+    const char *at = summary->evidence;
+    char name[NODE_NAME_MAX + 1];
+    int n_lost = 0, n_named = 0;
+    for (; *at >= '0' && *at <= '9' && n_lost < c->limits.nodes; at++)
+        n_lost = 10 * n_lost + (*at - '0');
+    while (*at && *at != ':')
+        at++;
+    size_t left = 0;
+    at += *at ? 1 + (at[1] == ' ') : 0;
+    while (at[left])
+        left++;
+    left += left > 0 && left + 1 < NAMES_BYTES; /* not cut: the last one is whole, too */
+    while (left > 0) {
+        if (!take_name(&at, &left, name))
+            continue;
+        n_named++;
+        int n = node_intern(c, name);
+        Node *node = n >= 0 ? &c->nodes[n] : NULL;
+        if (!node || node->stamp.seen || node->missed || is_forgotten(c, name))
+            continue;
+        node->missed = true;
+        node->vanished_real_usec = summary->at_usec;
+    }
+    int n_missed = 0;
+    for (int i = 0; i < c->n_by_name; i++) {
+        const Node *node = &c->nodes[c->by_name[i]];
+        n_missed += node->missed && !node->present && !find_absence(c, node);
+    }
+    c->unnamed_lost = CLAMP(n_lost - MAX(n_named, n_missed), 0, c->limits.nodes);
+}
+
 /* Back, or out of service by somebody's word or the leader's. */
 static bool is_known(const Cluster *c, const Node *node)
 {
@@ -231,12 +292,15 @@ static bool decide_summary(Cluster *c, const Incident *summary, int beyond, cons
  * cordoned, which says that it has been seen, or is forgotten (decide_forget()). */
 static bool decide_absence_page(Cluster *c, Decision *d)
 {
-    enum { NAMES_BYTES = 160 };
     char names[NAMES_BYTES];
     const Incident *summary = house_find_open(c, many_cause);
     int open = 0, beyond = 0;
+    bool is_unsure = false;
     Text t = text_begin(names, sizeof(names));
     note_unseen(c);
+    if (summary && !c->knows_summary)
+        note_summary(c, &summary->record);
+    c->knows_summary = true;
     for (int i = 0; i < c->limits.incidents; i++)
         open += is_absence(&c->incidents[i]);
     for (int i = 0; i < c->n_by_name; i++) {
@@ -249,8 +313,12 @@ static bool decide_absence_page(Cluster *c, Decision *d)
             house_resolve(c, incident, d);
             return true;
         }
-        if (known || incident || !node_is_lost(c, node))
+        if (known || incident)
             continue;
+        if (!node_is_lost(c, node)) {
+            is_unsure = true;
+            continue;
+        }
         if (!summary && open < ABSENCES_MAX) {
             open_absence(c, node, d);
             return true;
@@ -258,7 +326,11 @@ static bool decide_absence_page(Cluster *c, Decision *d)
         text_add(&t, beyond++ ? ", " : "");
         text_add(&t, node->record.name);
     }
-    return decide_summary(c, summary, beyond, names, d);
+    if (summary && is_unsure) /* a new leader observes first, and ends no page to open it again */
+        return false;
+    if (beyond == 0)
+        c->unnamed_lost = 0; /* those that were named stand for the rest */
+    return decide_summary(c, summary, beyond + c->unnamed_lost, names, d);
 }
 
 static bool has_job(const Cluster *c, const IncidentRecord *record)

@@ -85,8 +85,7 @@ static int place_of_name(const Cluster *c, const char *name)
     return low;
 }
 
-/* The node of that name, -1 when the table is full. */
-static int intern_node(Cluster *c, const char *name)
+int node_intern(Cluster *c, const char *name)
 {
     int at = place_of_name(c, name);
     if (at < c->n_by_name && text_equal(c->nodes[c->by_name[at]].record.name, name))
@@ -164,7 +163,7 @@ static void forget_job_if_empty(Cluster *c, Job *job)
 
 static void observe_node(Cluster *c, const Event *ev)
 {
-    int n = intern_node(c, ev->name);
+    int n = node_intern(c, ev->name);
     if (n < 0 || ev->health || !stamp(&c->nodes[n].stamp, ev))
         return; /* what it says of itself counts as before, until it can be read again */
     Node *node = &c->nodes[n];
@@ -234,7 +233,7 @@ static void note_cordoned(Cluster *c, int n)
 
 static void observe_cordon(Cluster *c, const Event *ev)
 {
-    int n = intern_node(c, ev->name);
+    int n = node_intern(c, ev->name);
     if (n < 0 || !stamp(&c->nodes[n].cordon_stamp, ev))
         return;
     note_cordoned(c, n);
@@ -296,7 +295,7 @@ static void observe_world(Cluster *c, Job *job, const Event *ev)
     job->world.runs = NULL;
     int rank = 0;
     for (size_t i = 0; i < world->n_runs && job->n_runs < c->limits.nodes; i++) {
-        int n = intern_node(c, world->runs[i].node);
+        int n = node_intern(c, world->runs[i].node);
         if (n < 0)
             continue;
         job_runs(c, job)[job->n_runs++] = (Run){.node = n,
@@ -489,7 +488,7 @@ static void fill_report(Report *report, const RanksRecord *record)
 static void observe_ranks(Cluster *c, const Event *ev)
 {
     Job *job = intern_job(c, ev->name);
-    int node = job ? intern_node(c, ev->node) : -1;
+    int node = job ? node_intern(c, ev->node) : -1;
     if (node < 0)
         return;
     Report *report = find_report(c, job, node, ev->generation);

@@ -152,6 +152,8 @@ struct Cluster {
     int64_t term;                        /* 0: not leading */
     uint64_t observe_until_usec;         /* a new leader does not act on absence before */
     uint64_t hold_usec, hold_until_usec; /* since when absence is not acted upon, and how long */
+    int unnamed_lost;        /* counted by the page of many, and nobody here has seen them */
+    bool knows_summary;      /* that has been looked at since this controller leads */
     uint64_t uninvited_usec; /* when a node was last here that is not admitted; 0: a new list */
     uint64_t uninvited_told_usec; /* when the incident was last written */
     bool distrusts_probes;        /* too many nodes call themselves unhealthy at once */
@@ -205,6 +207,8 @@ static inline int64_t job_newest_generation(const Job *job)
 
 /* ---- observe.c: records into state ---- */
 void observe(Cluster *c, const Event *ev);
+/* The node of that name, -1 when the table is full. */
+int node_intern(Cluster *c, const char *name);
 /* Forgets reports whose processes are known to be dead, once a batch of events is complete. */
 void observe_settle(Cluster *c);
 

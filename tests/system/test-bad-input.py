@@ -389,6 +389,61 @@ class InCluster(LabCase):
         self.assertIn(job["checkpoint"]["uri"], text)
 
 
+class NewerVersions(LabCase):
+    """What a newer sdtrain wrote ends the job at once, with a text that says so; nothing of it is struck out or changed."""
+
+    def set_version(self, path, old, new):
+        with open(path) as file:
+            text = file.read()
+        for words in ('"v": %d', '"v":%d'):
+            changed = text.replace(words % old, words % new, 1)
+            if changed != text:
+                break
+        self.assertNotEqual(text, changed)
+        with open(path, "w") as file:
+            file.write(changed)
+
+    def failed(self, job, *words):
+        self.cluster.wait(job, "failed", 60)
+        status = self.cluster.status(job)
+        for word in words:
+            self.assertIn(word, status["reason"])
+        self.assertEqual(status["incidents"][-1]["cause"], "bad-job")
+        return status
+
+    def test_manifest_and_owner(self):
+        self.cluster = self.lab.cluster(nodes=2)
+        self.addCleanup(self.cluster.down)
+        reference = self.lab.reference(self.lab.job("reference"))
+        job = self.lab.job("newer")
+        self.cluster.fault("node1", "loop.compute=stop@40")
+        self.cluster.submit(job)
+        pid = self.lab.stopped()
+        self.cluster.ctl("job", "stop", job["name"])
+        self.cluster.wait(job, "stopping")
+        os.kill(pid, signal.SIGCONT)
+        self.cluster.wait(job, "stopped")
+        path, _ = self.lab.manifests(job)[-1]
+
+        self.set_version(path, 2, 3)
+        self.cluster.ctl("job", "recover", job["name"], path)  # its hash is the one that is recorded now
+        status = self.failed(job, "manifest.json: v: of version 3, which a newer sdtrain wrote", "reads version 2")
+        self.assertEqual(status["checkpoint"]["uri"].split("/")[-2], path.split("/")[-2], "it is not struck out")
+        code, text = self.lab.run(os.path.join(BIN, "sdtrainer"), "run", "--job", self.lab.job_file(job), "--take-over")
+        self.assertEqual(code, 78, text)
+        self.assertIn("which a newer sdtrain wrote", text)
+
+        self.set_version(path, 3, 2)
+        owner = os.path.join(job["checkpoint"]["uri"], "owner", "1")
+        self.set_version(owner, 1, 2)
+        self.cluster.ctl("job", "recover", job["name"], path)
+        self.failed(job, "owner/1: v: of version 2, which a newer sdtrain wrote")
+
+        self.set_version(owner, 2, 1)
+        self.cluster.ctl("job", "recover", job["name"], path)
+        self.check_same(self.cluster.finish(job), reference, "newer versions")
+
+
 class RefusedPlace(LabCase):
     def test_a_place_that_never_takes_a_checkpoint_ends_the_job(self):
         """Not an hour of tries: nothing was ever saved there, and the store says the same each time."""

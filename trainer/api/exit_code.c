@@ -10,6 +10,7 @@ ExitCode exit_code_of_store(int r)
     case -ENOENT:
         return EXIT_DATA_CORRUPT;
     case -EINVAL:
+    case -EPROTONOSUPPORT:
         return EXIT_NEVER_RETRY;
     case -ENOMEM:
         return EXIT_RETRY;

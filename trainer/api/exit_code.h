@@ -26,8 +26,9 @@ const char *exit_code_class(int code);
 
 /* What a failure of data or of a checkpoint's store means, -errno as store.h has it:
  * -EBADMSG, -ENOENT: what lies there is not what should. -EINVAL: the URI or what it names cannot be
- * used by anybody. -ENOMEM: try again. All else, -EACCES too, is the store: rights and keys are mended
- * outside the job, and nothing of the job has to change for it. */
+ * used by anybody. -EPROTONOSUPPORT: another version of sdtrain wrote it; nothing is wrong with it, and this
+ * one does not read it however often it tries. -ENOMEM: try again. All else, -EACCES too, is the store: rights
+ * and keys are mended outside the job, and nothing of the job has to change for it. */
 ExitCode exit_code_of_store(int r);
 
 /* What a job names itself, its datasets, config and first weights, must be there and be something that can be read:

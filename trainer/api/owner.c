@@ -71,7 +71,10 @@ int owner_parse(const char *source, const char *text, size_t n_bytes, OwnerRecor
         (void)json_get_int(&j, "v", JSON_REQUIRED, 1, INT64_MAX,
                            &version); /* the reader keeps it */
         if (j.r == 0 && version > OWNER_VERSION)
-            return error_set(err, -EOPNOTSUPP, "%s: v: version %lld, this program reads version %d",
+            return error_set(err, -EPROTONOSUPPORT,
+                             "%s: v: of version %lld, which a newer sdtrain wrote; this is "
+                             "sdtrain " SDTRAIN_VERSION
+                             ", which reads version %d: use the newer one",
                              source, (long long)version, OWNER_VERSION);
         (void)json_get_text(&j, "submission", JSON_REQUIRED, o.submission, sizeof(o.submission));
         get_claim(&j, &o);

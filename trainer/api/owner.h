@@ -5,7 +5,7 @@
  *
  * Ownership: owner_format() gives the caller the text.
  * Units:     claimed_usec is CLOCK_REALTIME, for people.
- * Errors:    -EBADMSG, naming the key; -EOPNOTSUPP a newer version; -ENOMEM.
+ * Errors:    -EBADMSG, naming the key; -EPROTONOSUPPORT a newer version; -ENOMEM.
  * Threads:   any.
  */
 #pragma once

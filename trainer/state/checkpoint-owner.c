@@ -79,6 +79,9 @@ static int read_owner(Store *store, int64_t number, OwnerRecord *ret, char **ret
 
 static bool is_damage(int r) { return r == -EBADMSG || r == -EFBIG; }
 
+/* Of one that owned the folder once: nobody's, or a newer program's, and so not known to be of the own history. */
+static bool says_nothing(int r) { return is_damage(r) || r == -ENOENT || r == -EPROTONOSUPPORT; }
+
 /* -CHECKPOINT_NOT_OWNER; other: NULL when its object cannot be read. */
 static int refuse(Store *store, int64_t number, const OwnerRecord *other, Error *err)
 {
@@ -152,7 +155,7 @@ static int was_owner(const Claimant *c, const Owners *owners, bool *ret, Error *
         OwnerRecord o;
         Error ignored = ERROR_INIT; /* one that cannot be read or is gone says nothing */
         int r = read_owner(c->store, owners->numbers[i], &o, NULL, &ignored);
-        if (r < 0 && !is_damage(r) && r != -ENOENT)
+        if (r < 0 && !says_nothing(r))
             return error_set(err, r, "%s", ignored.text);
         *ret = r == 0 && is_of_submission(c, &o) && (!*act || strcmp(o.claim, act) == 0);
     }
@@ -294,7 +297,7 @@ static int note_history(CheckpointOwner *o, const CheckpointFacts *facts, const 
             continue;
         }
         int r = read_owner(o->store, owners->numbers[i], &found, NULL, &why);
-        if (r < 0 && !is_damage(r) && r != -ENOENT)
+        if (r < 0 && !says_nothing(r))
             return error_set(err, r, "%s", why.text);
         if (r == 0 && hash_equal(found.job_identity, facts->job_identity) &&
             hash_equal(found.dataset_digest, facts->dataset_digest))

@@ -11,7 +11,7 @@
  *            a found Manifest is the caller's, what was passed over stays the search's.
  * Units:     none.
  * Errors:    what one manifest has wrong (-EBADMSG, -ENOENT, -EIO) passes it over. Returned are
- *            -EOPNOTSUPP, a manifest of another version, which an older one must not hide; -ENOMEM;
+ *            -EPROTONOSUPPORT, a manifest of another version, which an older one must not hide; -ENOMEM;
  *            and of the store -EHOSTUNREACH, -EACCES and others.
  * Threads:   one.
  */

@@ -21,7 +21,7 @@
  * Ownership: as each function says.
  * Units:     bytes, steps; *_usec is CLOCK_BOOTTIME microseconds.
  * Errors:    -EBADMSG something does not verify (the text names object, expected and found hash);
- *            -ENOENT no such checkpoint; -EOPNOTSUPP a manifest of another version (nothing is
+ *            -ENOENT no such checkpoint; -EPROTONOSUPPORT a manifest of another version (nothing is
  *            wrong with it: don't strike it out); -ENOSPC and others from the store.
  * Threads:   the writer has one thread of its own and a comm of its own; the functions are the
  *            training thread's.

@@ -429,8 +429,12 @@ static int parse_root(const char *source, json_t *root, Manifest *m, Error *err)
     int64_t version = 0;
     get_count(&r, "v", INT64_MAX, &version);
     if (r.r == 0 && version != MANIFEST_VERSION)
-        return error_set(err, -EOPNOTSUPP, "%s: v: version %lld, this program reads version %d",
-                         source, (long long)version, MANIFEST_VERSION);
+        return error_set(
+            err, -EPROTONOSUPPORT,
+            "%s: v: of version %lld, which %s sdtrain wrote; this is sdtrain " SDTRAIN_VERSION
+            ", which reads version %d: use the one that wrote it",
+            source, (long long)version, version > MANIFEST_VERSION ? "a newer" : "an older",
+            MANIFEST_VERSION);
 
     get_count(&r, "step", INT64_C(9999999999), &m->name.step);
     get_count(&r, "owner", 999999, &m->name.owner);

@@ -400,8 +400,8 @@ static void test_manifest_text(void **unused)
         const char *path, *value, *says;
         int r;
     } cases[] = {
-        {"v", "1", "version 1", -EOPNOTSUPP},
-        {"v", "3", "version 3", -EOPNOTSUPP},
+        {"v", "1", "of version 1, which an older sdtrain wrote", -EPROTONOSUPPORT},
+        {"v", "3", "of version 3, which a newer sdtrain wrote", -EPROTONOSUPPORT},
         {"v", NULL, "v: missing", -EBADMSG},
         {"step", "6", "step", -EBADMSG},
         {"step", "\"5\"", "step", -EBADMSG},
