@@ -140,6 +140,20 @@ class Versions(LabCase):
 
     # ---- the tests ----
 
+    def test_fields(self):
+        """The older version reads every field that this one can write, and keeps those that it does not know."""
+        self.each(self.fields)
+
+    def fields(self):
+        code, ours = self.lab.run(os.path.join(NEW, "version-fields"), "write")
+        self.assertEqual(code, 0, ours)
+        code, theirs = self.lab.run(os.path.join(self.old, "version-fields"), "write")
+        self.assertEqual(code, 0, theirs)
+        known = {line.split("\t")[0] for line in theirs.splitlines()}  # it never looks at others
+        path = self.lab.write("fields", "".join(line + "\n" for line in ours.splitlines() if line.split("\t")[0] in known))
+        code, text = self.lab.run(os.path.join(self.old, "version-fields"), "read-newer", path)
+        self.assertEqual(code, 0, text)
+
     def through(self, name, nodes, leader, first, second):
         """A kill, a save, two resizes; sdctl is first one version's and then the other's."""
         self.take(nodes, *NODES)
