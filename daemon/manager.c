@@ -98,6 +98,7 @@ void manager_slot_clear(Manager *m, Rank *rank)
         log_info("slot %d is clear again NODE=%s", slot, m->config.node);
     m->lost_slots &= ~bit;
     m->slots[slot] = NULL;
+    m->sessions->of[slot] = 0;
     (void)rank_free(rank); /* NULL always */
     if (*m->cgroups.path) {
         int r = cgroup_remove_slot(&m->cgroups, slot);
@@ -305,7 +306,7 @@ static int prepare(Manager *m, Error *err)
             log_info("%s; process groups must do NODE=%s", why.text, c->node);
     }
     /* before anything is cleared: who dies meanwhile leaves the rest to the keeper */
-    r = remains_keep(c->run_dir, &m->cgroups, &m->keeper, err);
+    r = remains_keep(c->run_dir, &m->cgroups, &m->sessions, &m->keeper, err);
     if (r == 0)
         r = remains_clear(c->run_dir, &m->cgroups, err);
     if (r == 0 && *m->cgroups.path)

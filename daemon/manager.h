@@ -17,6 +17,7 @@
 #include "daemon/metrics.h"
 #include "daemon/node.h"
 #include "daemon/probes.h"
+#include "daemon/remains.h"
 #include "daemon/status.h"
 #include "daemon/watch.h"
 
@@ -40,6 +41,7 @@ struct Manager {
     int lock;
     int trainer; /* the program, as it was when sdtraind began or was told of another */
     pid_t keeper;
+    RemainsSessions *sessions; /* shared with it */
 
     Rank *slots[RECORD_SLOTS_MAX]; /* what lives in each, or could not be killed */
     uint64_t lost_slots;

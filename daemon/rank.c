@@ -306,6 +306,8 @@ static int spawn(Rank *rank, Error *err)
                             .cgroup = rank->cgroup,
                             .ret_inside = &inside};
     r = spawn_process(&request, &rank->pid, &rank->pidfd, err);
+    if (r == 0) /* it leads a session */
+        m->sessions->of[rank->slot] = rank->pid;
     if (!inside) { /* an empty cgroup says nothing of it: its mark must do */
         rank->cgroup = fd_close(rank->cgroup);
         rank->cgroup_events = fd_close(rank->cgroup_events);

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -80,8 +81,36 @@ bool remains_is_marked(pid_t pid, const char *run_dir, int slot)
     return false;
 }
 
-/* The first marked process, killed and returned as a pidfd; how many were killed. */
-static int kill_marked(const char *run_dir, int *ret_pidfd)
+/* Parent and session; negative: it is gone. */
+typedef struct Place {
+    int parent, session;
+} Place;
+
+static Place place_of(pid_t pid)
+{
+    size_t n_bytes;
+    Place place = {-1, -1};
+    _cleanup_free_ char *text = read_proc(pid, "stat", &n_bytes);
+    const char *after = text ? strrchr(text, ')') : NULL;
+    if (!after || sscanf(after + 1, " %*c %d %*d %d", &place.parent, &place.session) != 2)
+        return (Place){-1, -1};
+    return place;
+}
+
+/* sessions NULL: those of an earlier life are not known. */
+static bool is_left(pid_t pid, const char *run_dir, RemainsSessions *sessions)
+{
+    if (remains_is_marked(pid, run_dir, -1))
+        return true;
+    int session = sessions && is_own(pid) ? place_of(pid).session : -1;
+    for (size_t i = 0; session > 0 && i < ELEMENTSOF(sessions->of); i++)
+        if (atomic_load(&sessions->of[i]) == session)
+            return true;
+    return false;
+}
+
+/* The first process that is left, killed and returned as a pidfd; how many were killed. */
+static int kill_left(const char *run_dir, RemainsSessions *sessions, int *ret_pidfd)
 {
     DIR *proc = opendir("/proc");
     if (!proc)
@@ -94,7 +123,7 @@ static int kill_marked(const char *run_dir, int *ret_pidfd)
         if (pid <= 1 || pid == getpid())
             continue;
         _cleanup_fd_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-        if (pidfd < 0 || !remains_is_marked(pid, run_dir, -1))
+        if (pidfd < 0 || !is_left(pid, run_dir, sessions))
             continue;
         (void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0); /* it may be gone */
         if (n++ == 0)
@@ -104,11 +133,11 @@ static int kill_marked(const char *run_dir, int *ret_pidfd)
     return n;
 }
 
-static int end_marked(const char *run_dir, Error *err)
+static int end_left(const char *run_dir, RemainsSessions *sessions, Error *err)
 {
     for (int round = 0; round < ROUNDS; round++) {
         _cleanup_fd_ int pidfd = -EBADF;
-        int n = kill_marked(run_dir, &pidfd);
+        int n = kill_left(run_dir, sessions, &pidfd);
         if (n <= 0)
             return n < 0 ? error_errno(err, n, "/proc: cannot look for orphans") : 0;
         if (round == 0)
@@ -121,16 +150,17 @@ static int end_marked(const char *run_dir, Error *err)
 
 /* A process dies when the kernel lets it: one that is in a driver, or that a busy machine does not get to, may take
  * long, and who looks away meanwhile leaves its cgroup to nobody. */
-static int clear(const char *run_dir, const CgroupBase *cgroups, int patience_sec, Error *err)
+static int clear(const char *run_dir, const CgroupBase *cgroups, RemainsSessions *sessions,
+                 int patience_sec, Error *err)
 {
     const uint64_t end_usec = clock_boottime_usec() + (uint64_t)patience_sec * USEC_PER_SEC;
     for (bool told = false;; told = true) {
-        Error marked = ERROR_INIT;
+        Error left = ERROR_INIT;
         int r = cgroup_destroy(cgroups, err);
-        int q = end_marked(run_dir, &marked); /* whatever became of the cgroups */
+        int q = end_left(run_dir, sessions, &left); /* whatever became of the cgroups */
         if (r == 0 && q < 0) {
             r = q;
-            *err = marked;
+            *err = left;
         }
         if ((r != -ETIMEDOUT && r != -EBUSY) || clock_boottime_usec() >= end_usec)
             return r;
@@ -142,7 +172,7 @@ static int clear(const char *run_dir, const CgroupBase *cgroups, int patience_se
 
 int remains_clear(const char *run_dir, const CgroupBase *cgroups, Error *err)
 {
-    return clear(run_dir, cgroups, START_SEC, err);
+    return clear(run_dir, cgroups, NULL, START_SEC, err);
 }
 
 /* The flock is handed on to the keeper; this one ends with the process that took it. */
@@ -206,7 +236,7 @@ static void rename_process(const char *name)
 }
 
 static _noreturn_ void keep(pid_t parent, int parent_fd, const char *run_dir,
-                            const CgroupBase *cgroups)
+                            const CgroupBase *cgroups, RemainsSessions *sessions)
 {
     rename_process("sdtraind-keeper");
     (void)setsid(); /* a signal to sdtraind's group is not for the keeper */
@@ -218,14 +248,19 @@ static _noreturn_ void keep(pid_t parent, int parent_fd, const char *run_dir,
     while (getppid() == parent && poll(&p, 1, -1) <= 0)
         ;
     Error err = ERROR_INIT;
-    if (clear(run_dir, cgroups, KEEPER_SEC, &err) < 0)
+    if (clear(run_dir, cgroups, sessions, KEEPER_SEC, &err) < 0)
         log_error("keeper: %s", err.text);
     _exit(0);
 }
 
-int remains_keep(const char *run_dir, const CgroupBase *cgroups, pid_t *ret_pid, Error *err)
+int remains_keep(const char *run_dir, const CgroupBase *cgroups, RemainsSessions **ret_sessions,
+                 pid_t *ret_pid, Error *err)
 {
     pid_t parent = getpid();
+    RemainsSessions *sessions =
+        mmap(NULL, sizeof(*sessions), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (sessions == MAP_FAILED)
+        return error_errno(err, -errno, "cannot share a page with the keeper");
     _cleanup_fd_ int parent_fd = (int)syscall(SYS_pidfd_open, parent, 0);
     if (parent_fd < 0)
         return error_errno(err, -errno, "cannot watch over this process");
@@ -233,20 +268,10 @@ int remains_keep(const char *run_dir, const CgroupBase *cgroups, pid_t *ret_pid,
     if (pid < 0)
         return error_errno(err, -errno, "cannot start the keeper");
     if (pid == 0)
-        keep(parent, parent_fd, run_dir, cgroups);
+        keep(parent, parent_fd, run_dir, cgroups, sessions);
+    *ret_sessions = sessions; /* until this process ends */
     *ret_pid = pid;
     return 0;
-}
-
-static pid_t parent_of(pid_t pid)
-{
-    size_t n_bytes;
-    _cleanup_free_ char *text = read_proc(pid, "stat", &n_bytes);
-    if (!text)
-        return -1;
-    const char *after = strrchr(text, ')');
-    int parent = -1;
-    return after && sscanf(after + 1, " %*c %d", &parent) == 1 ? parent : -1;
 }
 
 int remains_kill_adopted(const char *run_dir, int slot, bool (*is_ours)(void *userdata, pid_t pid),
@@ -260,7 +285,7 @@ int remains_kill_adopted(const char *run_dir, int slot, bool (*is_ours)(void *us
     struct dirent *entry;
     while ((entry = readdir(proc))) {
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (pid <= 1 || parent_of(pid) != getpid() || is_ours(userdata, pid) ||
+        if (pid <= 1 || place_of(pid).parent != getpid() || is_ours(userdata, pid) ||
             (remains_is_marked(pid, run_dir, -1) && !remains_is_marked(pid, run_dir, slot)))
             continue;
         (void)kill(pid, SIGKILL); /* our child: its number is its own until we reap it */

@@ -2,9 +2,10 @@
  *
  *   hostile SECONDS PACKETS [PORT...]
  *
- * What it sends: nothing, noise, headers of the ranks' own protocols without a proof, pieces of HTTP, much at once; and
- * it holds connections open. Ports are looked for again and again, since ranks listen for a moment only. Prints how
- * many packets went to how many connections, and how many ports there were.
+ * What it sends: nothing, noise, headers of the ranks' own protocols without a proof, pieces of HTTP, much at once, few
+ * packets or hundreds over a connection; and it holds connections open. Ports are looked for again and again, since
+ * ranks listen for a moment only. Who wants many packets gets several processes that send. Prints how many packets went
+ * to how many connections, and how many ports there were. Only TCP: nothing of ours listens to UDP, as the test holds.
  *
  * Run it in a namespace of its own. */
 #include "base/clock.h"
@@ -17,23 +18,42 @@
 #include <linux/sock_diag.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-enum { PORTS_MAX = 256, HELD = 300, BURST = 6, LOOK_MSEC = 3 };
+enum {
+    PORTS_MAX = 256,
+    HELD = 300,
+    BURST = 6,        /* packets over most connections */
+    LONG_BURST = 400, /* and over one of four, when there are many */
+    LOOK_MSEC = 3,
+    SENDERS_MAX = 4,
+    PACKETS_A_SENDER = 250000 /* of many; a process has enough to do with them in a minute */
+};
 
 static struct {
     uint16_t skip[64], port[PORTS_MAX];
     size_t n_skip, n_ports;
-    bool ever[65536];
-    uint64_t packets, connections, draws;
+    uint64_t seed, draws;
+    uint32_t long_burst;
     int held[HELD];
 } h;
 
-static uint32_t draw(void) { return philox4x32(77, h.draws++, 0).word[0]; }
+/* What a sender has done; the parent reads it. */
+typedef struct Tally {
+    bool ever[65536];
+    uint64_t packets, connections;
+} Tally;
+static Tally *tally;
+
+static uint32_t draw(void) { return philox4x32(h.seed, h.draws++, 0).word[0]; }
 
 static bool skipped(unsigned port)
 {
@@ -70,7 +90,7 @@ static void look_for_ports(void)
             if (port == 0 || skipped(port) || h.n_ports == PORTS_MAX)
                 continue;
             h.port[h.n_ports++] = (uint16_t)port;
-            h.ever[port] = true;
+            tally->ever[port] = true;
         }
     }
     if (fd >= 0)
@@ -87,8 +107,10 @@ static int dial(uint16_t port)
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct linger hard = {.l_onoff = 1};
+    int one = 1;
     if (fd < 0)
         return -1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* a packet each */
     (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard,
                      sizeof(hard)); /* merely less hostile without */
     if (bind(fd, (struct sockaddr *)&from, sizeof(from)) == 0 &&
@@ -145,13 +167,13 @@ static void attack(void)
     int fd = dial(h.port[draw() % h.n_ports]);
     if (fd < 0)
         return;
-    h.connections++;
+    tally->connections++;
     struct pollfd p = {.fd = fd, .events = POLLOUT};
     (void)poll(&p, 1, 1); /* at loopback it stands by then, or never will */
-    for (uint32_t n = 1 + draw() % BURST; n > 0; n--) {
+    for (uint32_t n = 1 + draw() % (draw() % 4 == 0 ? h.long_burst : BURST); n > 0; n--) {
         if (send(fd, packet, compose(packet, sizeof(packet)), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
             break;
-        h.packets++;
+        tally->packets++;
     }
     int *place = &h.held[draw() % HELD];
     if (draw() % 4 == 0) { /* this one stays for a while */
@@ -163,6 +185,25 @@ static void attack(void)
     }
 }
 
+/* Sends its share over that time. */
+static void run(uint64_t usec, uint64_t packets)
+{
+    const uint64_t begun = clock_boottime_usec();
+    uint64_t now = begun, looked = 0;
+    for (; now - begun < usec && tally->packets < packets; now = clock_boottime_usec()) {
+        if (now - looked > LOOK_MSEC * USEC_PER_MSEC) {
+            look_for_ports();
+            looked = now;
+        }
+        /* As many as are due; the rest of the time is the cluster's. */
+        const uint64_t due = (uint64_t)((double)packets * (double)(now - begun) / (double)usec);
+        if (h.n_ports > 0 && tally->packets <= due)
+            attack();
+        else
+            (void)usleep(500);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 3)
@@ -170,25 +211,41 @@ int main(int argc, char **argv)
     const uint64_t usec = (uint64_t)(atof(argv[1]) * 1e6), packets = strtoull(argv[2], NULL, 10);
     for (int i = 3; i < argc && h.n_skip < sizeof(h.skip) / sizeof(*h.skip); i++)
         h.skip[h.n_skip++] = (uint16_t)atoi(argv[i]);
-    const uint64_t begun = clock_boottime_usec();
-    uint64_t now = begun, looked = 0;
-    for (; now - begun < usec && h.packets < packets; now = clock_boottime_usec()) {
-        if (now - looked > LOOK_MSEC * USEC_PER_MSEC) {
-            look_for_ports();
-            looked = now;
-        }
-        /* As many as are due; the rest of the time is the cluster's. */
-        const uint64_t due = (uint64_t)((double)packets * (double)(now - begun) / (double)usec);
-        if (h.n_ports > 0 && h.packets <= due)
-            attack();
-        else
-            (void)usleep(500);
+    const uint64_t begun = clock_boottime_usec(),
+                   n = MIN(1 + packets / PACKETS_A_SENDER, (uint64_t)SENDERS_MAX);
+    Tally *all = mmap(NULL, SENDERS_MAX * sizeof(*all), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED)
+        return 1;
+    for (uint64_t i = 0; i < n; i++) {
+        pid_t pid = fork();
+        if (pid < 0)
+            return 1;
+        if (pid > 0)
+            continue;
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* the test kills only whom it has started */
+        tally = &all[i];
+        h.seed = 77 + i;
+        h.long_burst = n > 1 ? LONG_BURST : BURST;
+        run(usec, packets / n);
+        _exit(0);
     }
+    while (wait(NULL) > 0)
+        ;
     size_t n_ever = 0;
-    for (size_t i = 0; i < sizeof(h.ever); i++)
-        n_ever += h.ever[i];
+    uint64_t sent = 0, connections = 0;
+    for (size_t port = 0; port < sizeof(all->ever); port++) {
+        bool ever = false;
+        for (uint64_t i = 0; i < n; i++)
+            ever |= all[i].ever[port];
+        n_ever += ever;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        sent += all[i].packets;
+        connections += all[i].connections;
+    }
     printf("{\"packets\": %llu, \"connections\": %llu, \"ports\": %zu, \"seconds\": %.1f}\n",
-           (unsigned long long)h.packets, (unsigned long long)h.connections, n_ever,
-           (double)(now - begun) / 1e6);
+           (unsigned long long)sent, (unsigned long long)connections, n_ever,
+           (double)(clock_boottime_usec() - begun) / 1e6);
     return 0;
 }

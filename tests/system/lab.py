@@ -227,9 +227,9 @@ class Lab:
         return self.run(os.path.join(BIN, "sdtrainer"), "run", "--job", self.job_file(job), *take_over, fault=fault,
                         timeout=timeout)
 
-    def reference(self, job):
+    def reference(self, job, timeout=300):
         """Trains undisturbed on one rank: what every other history must end with."""
-        code, text = self.train(job)
+        code, text = self.train(job, timeout=timeout)
         if code != 0:
             raise AssertionError("the undisturbed run of %s exits %d:\n%s" % (job["name"], code, text[-4000:]))
         return Outcome(job["name"], self.digest(job), self.metrics(job))

@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import subprocess
+import time
 import unittest
 
 from lab import LabCase, TimedOut, process_state, processes_of, until
@@ -33,11 +34,12 @@ class ClusterFlips(LabCase):
         return self.lab.job(name, data=self.lab.path("small"), train__steps=steps, checkpoint__every_steps=1,
                             checkpoint__keep_last=4, train__ema={"start_step": 1, "decay": 0.9},
                             world={"min": 1, "max": 3},
-                            recovery={"max_failures_at_same_step": 100, "grow_interval_s": 0})  # steps are few between them
+                            recovery={"max_failures_at_same_step": 100, "grow_interval_s": 3600})  # steps are few between them
 
     def setUp(self):
         self.lab.forget_faults()
-        self.cluster = self.lab.cluster(nodes=3)
+        # A trainer that has stopped itself is waited for: neither its node nor it is taken for dead.
+        self.cluster = self.lab.cluster(nodes=3, patient=NODES)
         self.addCleanup(self.cluster.down)
         self.cluster.configure("controller1", max_strikes=0)  # it is the test that kills
         self.job = self.make("flipped", STEPS)
@@ -77,20 +79,18 @@ class ClusterFlips(LabCase):
         return until(look, "the life after generation %d" % generation, pause=0.03)
 
     def kill(self, flip):
-        status = self.cluster.status(self.job)
+        pid = until(self.stopped, "a trainer that has stopped itself")[0]
+        generation = self.cluster.status(self.job)["generation"]
         what = flip()
         self.gate()
-        os.kill(self.stopped()[0], signal.SIGKILL)
-        return what, self.next_life(status["generation"])
+        os.kill(pid, signal.SIGKILL)
+        return what, self.next_life(generation)
 
     def resize(self, flip):
         """A world that is to be another size, and dies before it has left."""
         self.size = 5 - self.size
         self.ctl("resize", self.job["name"], "--world", str(self.size))
-        what, status = self.kill(flip)
-        if status["phase"] != "failed":
-            self.assertEqual(status["world"]["size"], self.size)
-        return what, status
+        return self.kill(flip)
 
     def stop(self, flip):
         generation = self.cluster.status(self.job)["generation"]
@@ -181,13 +181,14 @@ class ClusterFlips(LabCase):
         self.next_life(0)
         for i in range(PLACES):
             of, one = (("checkpoint", self.one_checkpoint), ("dataset", self.one_sample))[i % 2]
+            began = time.monotonic()
             try:
                 outcome = one(i // 2)
             except TimedOut as e:
                 raise TimedOut("%s %d: %s\n%s" % (of, i // 2, e, self.cluster.story())) from e
             self.found[of, outcome] = self.found.get((of, outcome), 0) + 1
-            if i % 20 == 19:
-                print("%d places: %s" % (i + 1, self.found), flush=True)
+            if PLACES > 100:
+                print("%3d %-10s %-10s %.1f s" % (i, of, outcome, time.monotonic() - began), flush=True)
         self.ctl("stop", self.job["name"])
         self.release()
         step, digest = (self.cluster.status(self.job)["checkpoint"][key] for key in ("step", "digest"))

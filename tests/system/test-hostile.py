@@ -47,7 +47,7 @@ class Hostile(LabCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.reference = cls.lab.reference(cls.lab.job("reference", train__steps=STEPS))
+        cls.reference = cls.lab.reference(cls.lab.job("reference", train__steps=STEPS), timeout=1800)
 
     def up(self, **options):
         self.cluster = self.lab.cluster(nodes=3, **options)
@@ -84,6 +84,8 @@ class Hostile(LabCase):
         self.cluster.submit(job)
         worlds, killed = 1, 0
         status = self.running(job, 1)
+        with open("/proc/net/udp") as file:
+            self.assertEqual(file.readlines()[1:], [], "somebody listens to UDP, where nobody sends")
         while fire.poll() is None and status["phase"] == "running" and status["step"] < STEPS - 30:
             if worlds % 2:
                 ranks = status["world"]["ranks"]
@@ -99,7 +101,8 @@ class Hostile(LabCase):
         said = json.loads(fire.stdout.read())
         print("hostile: %s, %d worlds, %d killed" % (said, worlds, killed))
         self.check_same(outcome, self.reference, "under fire")
-        self.assertGreaterEqual(said["packets"], 1000)  # how many come out in that time is the machine's affair
+        # How many come out in a short time is the machine's affair.
+        self.assertGreaterEqual(said["packets"], 0.95 * PACKETS if FULL else 1000)
         self.assertGreaterEqual(worlds, 3)
         causes = sorted(i["cause"] for i in self.cluster.status(job)["incidents"])
         self.assertEqual(causes, ["trainer-died"] * killed)

@@ -175,6 +175,7 @@ class LostRecords(LabCase):
             told |= {"ranks-lost"} | ({"retry", "trainer-died"} if leader == "new" else set())
         self.assertTrue(told & set(causes), "%s %s: %s" % (kind, how, causes))
 
+    @unittest.skipIf(FULL, "the grid has it")
     def test_checkpoints(self):
         """The record of what is committed, which costs most: with a death beside the harm."""
         for how, leader in (("deleted", "new"), ("damaged", "remembers")):

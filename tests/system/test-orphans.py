@@ -183,6 +183,30 @@ class Orphans(LabCase):
         until(lambda: not processes_of(self.lab.folder), "the end of everything", timeout=60)
         self.check_gone(slots, bases=True)
 
+    def test_a_process_without_its_environment(self):
+        """What a rank starts carries no mark when its environment is cleared, and where there are no cgroups, either, only
+        its session says whose it is: a daemon that dies does not leave it behind."""
+        for node in ("node1", "node2", "node3"):
+            self.cluster.configure(node, cgroup="off")
+        with open(self.lab.path("bin/sdtrainer")) as file:
+            wrapper = file.read()
+        self.lab.write("bin/sdtrainer", wrapper.replace(
+            "exec ", "env -i sleep 10000 & echo $! >\"$TESTLAB/strays.$$\"\nexec ", 1))
+        self.addCleanup(self.lab.write, "bin/sdtrainer", wrapper)
+        _, _, trainers = self.train("cleared")
+        strays = []
+        for pid in trainers:
+            with open(self.lab.path("strays.%d" % pid)) as file:
+                strays.append(int(file.read()))
+        try:
+            self.assertTrue(all(map(is_trainer, strays)))
+            self.assertFalse(set(strays) & {pid for pid, _ in processes_of(self.lab.folder)})
+            self.kill_daemons(keepers=False)
+            until(lambda: not any(map(is_trainer, trainers + strays)), "the end of what ranks have started", timeout=60)
+        finally:
+            for pid in filter(is_trainer, strays):
+                os.kill(pid, signal.SIGKILL)
+
     def test_a_trainer_that_dies_late(self):
         """What a keeper has killed may need long for its end, longer than anybody is told to wait: it is waited for, by
         the keeper and by the daemon that comes next."""
