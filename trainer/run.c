@@ -71,6 +71,7 @@ static int train(Host *host, const SessionAssignment *a, Session **s, ExitCode *
     r = loop_run(*s, &result, code, err);
     if (r < 0)
         return r;
+    session_close_folder(*s);
     host_stage(host, result.step, STAGE_LEAVING);
     log_info("memory of rank %d of %d: at most %.1f MiB, planned %.1f MiB", (*s)->rank,
              (*s)->world_size, (double)memory_peak() / 0x1p20,
@@ -226,7 +227,8 @@ static void help(void)
         "of "
         "a world\n"
         "and takes no option.\n\n"
-        "  --take-over   the folder is another's, or was that of a run on S3: go on there instead "
+        "  --take-over   the folder is another's, or was that of a run on S3 that was killed: go "
+        "on there instead "
         "of "
         "it,\n"
         "                which ends when it wants to write again\n\n"

@@ -510,6 +510,14 @@ static int claim(Session *s, Error *err)
     return 0;
 }
 
+void session_close_folder(Session *s)
+{
+    Error err = ERROR_INIT;
+    if (s->rank == 0 && s->claim.alone && s->folder_lock < 0 && s->writer &&
+        checkpoint_close(s->writer, &err) < 0)
+        log_warning("the next run of it needs --take-over: %s", err.text);
+}
+
 int session_join(Session *s, const char *address, const char *bind_address, ExitCode *ret_exit,
                  Error *err)
 {

@@ -79,5 +79,7 @@ int session_join(Session *session, const char *address, const char *bind_address
                  ExitCode *ret_exit, Error *err);
 /* resume lies where this job saves, so that its history goes on. */
 bool session_resumes_own(const Session *session);
+/* The last save is made and nothing follows. Where no lock tells that a `sdtrainer run` is over, it says so. */
+void session_close_folder(Session *session);
 Session *session_free(Session *session);
 DEFINE_CLEANUP(Session, session_free)

@@ -16,7 +16,7 @@ def find(client, uri):
     bucket, prefix = s3client.split(uri.rstrip("/") + "/")
     keys = {key[len(prefix):]: size for key, size in client.list(bucket, prefix).items()}
     named = {"metrics.jsonl": None}
-    named.update((key, None) for key in keys if re.fullmatch("owner/[1-9][0-9]{0,5}", key))
+    named.update((key, None) for key in keys if re.fullmatch("owner/(closed-)?[1-9][0-9]{0,5}", key))
     for key in keys:
         folder, _, name = key.rpartition("/")
         if name == "manifest.json":

@@ -92,6 +92,23 @@ class Store(LabCase):
         self.assertEqual(code, 0, text)
         self.check_ended(job, text)
 
+    def test_a_run_that_has_ended_well(self):
+        """It says so, and the next run of it needs no word; one that is killed meanwhile does."""
+        run = os.path.join(BIN, "sdtrainer"), "run", "--job"
+        short = self.s3_job("ended", train__steps=6)
+        code, text = self.lab.run(*run, self.lab.job_file(short))
+        self.assertEqual(code, 0, text)
+        job = self.s3_job("ended")  # the same, with more steps
+        code, text = self.lab.run(*run, self.lab.job_file(job), fault="checkpoint.manifest.before=kill@1")
+        self.assertEqual(code, -signal.SIGKILL, text)
+        code, text = self.lab.run(*run, self.lab.job_file(job))
+        self.assertEqual(code, 86, text)
+        code, text = self.lab.train(job)
+        self.assertEqual(code, 0, text)
+        self.check_ended(job, text)
+        code, text = self.lab.run(*run, self.lab.job_file(job))  # nothing is left to do
+        self.assertEqual(code, 0, text)
+
     def test_read_by_the_other_programs(self):
         cluster = self.lab.cluster(nodes=2)
         self.addCleanup(cluster.down)

@@ -17,12 +17,17 @@ enum {
     OWNER_VERSION = 1,
     OWNER_NUMBER_MAX = 999999,
     OWNER_KEY_MAX = 16,
+    OWNER_CLOSED_KEY_MAX = 24,
     OWNER_OBJECT_MAX = 4096, /* bytes */
     OWNERS_LISTED_MAX = 1 << 16,
 };
 
 #define OWNER_PREFIX "owner/"
 #define OWNER_LOCK OWNER_PREFIX "lock" /* not a number: held by `sdtrainer run` on file:// */
+
+/* owner/closed-<n>, not a number either: the `sdtrainer run` that is owner <n> has ended and writes no more. Its
+ * text is that owner's claim. */
+#define OWNER_CLOSED OWNER_PREFIX "closed-"
 
 typedef struct OwnerRecord {
     int64_t number;

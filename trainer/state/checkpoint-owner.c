@@ -162,6 +162,28 @@ static int was_owner(const Claimant *c, const Owners *owners, bool *ret, Error *
     return 0;
 }
 
+static void format_closed(int64_t number, char ret[OWNER_CLOSED_KEY_MAX])
+{
+    (void)snprintf(ret, OWNER_CLOSED_KEY_MAX, OWNER_CLOSED "%lld", (long long)number);
+}
+
+/* Has that very run said that it is over? One that was killed has not. */
+static int is_closed(const Claimant *c, const OwnerRecord *o, bool *ret, Error *err)
+{
+    char key[OWNER_CLOSED_KEY_MAX];
+    _cleanup_free_ char *text = NULL;
+    size_t n;
+    *ret = false;
+    if (!c->claim->alone || !o->alone)
+        return 0;
+    format_closed(o->number, key);
+    int r = store_get(c->store, key, OWNER_OBJECT_MAX, &text, &n, err);
+    if (r == -ENOENT || is_damage(r))
+        return 0;
+    *ret = r == 0 && n == strlen(o->claim) && memcmp(text, o->claim, n) == 0;
+    return r;
+}
+
 /* 1: the folder is this submission's, *ret is its claim; 0: it may be taken over. */
 static int judge_highest(const Claimant *c, const Owners *owners, CheckpointOwner *ret, Error *err)
 {
@@ -183,7 +205,11 @@ static int judge_highest(const Claimant *c, const Owners *owners, CheckpointOwne
         ret->record = (OwnerRecord){.number = highest};
         return 1;
     }
-    bool before = true;
+    bool before = true, closed = false;
+    if (known && (r = is_closed(c, &o, &closed, err)) < 0)
+        return r;
+    if (closed)
+        return 0;
     switch (c->claim->takes) {
     case OWNER_TAKES_ANY:
         if (!c->claim->act)
@@ -292,6 +318,10 @@ static int note_history(CheckpointOwner *o, const CheckpointFacts *facts, const 
         Error why = ERROR_INIT;
         owner_key_format(owners->numbers[i], key);
         if (n_older - i >= OWNERS_KEPT) {
+            char closed[OWNER_CLOSED_KEY_MAX];
+            Error none = ERROR_INIT; /* most have none */
+            format_closed(owners->numbers[i], closed);
+            (void)store_delete(o->store, closed, &none);
             if (store_delete(o->store, key, &why) < 0)
                 log_warning("%s stays: %s", key, why.text);
             continue;
@@ -389,6 +419,17 @@ int checkpoint_owner_look(CheckpointOwner *o, Error *err)
         return 0;
     r = read_back(o, err);
     return is_damage(r) ? 0 : r; /* nobody's claim */
+}
+
+int checkpoint_owner_close(CheckpointOwner *o, Error *err)
+{
+    char key[OWNER_CLOSED_KEY_MAX];
+    int r = checkpoint_owner_look(o, err);
+    if (r < 0 || !o->text) /* what its claim is nobody knows */
+        return r;
+    format_closed(o->record.number, key);
+    return store_put(o->store, key, &(struct iovec){o->record.claim, strlen(o->record.claim)}, 1, 0,
+                     err);
 }
 
 int64_t checkpoint_owner_number(const CheckpointOwner *o) { return o->record.number; }

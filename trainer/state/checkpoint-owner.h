@@ -26,13 +26,16 @@
 
 typedef struct CheckpointOwner CheckpointOwner;
 
-/* resumes: this writer goes on from a manifest that lies in the folder; NULL: it does not. */
+/* A run takes over from a run that has closed, too. resumes: this writer goes on from a manifest that lies in
+ * the folder; NULL: it does not. */
 int checkpoint_owner_claim(Store *store, const CheckpointFacts *facts, const CheckpointClaim *claim,
                            const Manifest *resumes, CheckpointOwner **ret, Error *err);
 CheckpointOwner *checkpoint_owner_free(CheckpointOwner *owner);
 DEFINE_CLEANUP(CheckpointOwner, checkpoint_owner_free)
 /* Is it still? An own object that was lost is put again. */
 int checkpoint_owner_look(CheckpointOwner *owner, Error *err);
+/* Of a `sdtrainer run` that has ended and writes nothing any more: the next run may take the folder over. */
+int checkpoint_owner_close(CheckpointOwner *owner, Error *err);
 int64_t checkpoint_owner_number(const CheckpointOwner *owner);
 /* Is what that number wrote part of the own history? */
 bool checkpoint_owner_holds(const CheckpointOwner *owner, int64_t number);

@@ -562,6 +562,15 @@ int checkpoint_claim(CheckpointWriter *w, CheckpointOwner **ret, Error *err)
     return r;
 }
 
+int checkpoint_close(CheckpointWriter *w, Error *err)
+{
+    assert(w->rank == 0);
+    writer_lock(w);
+    writer_wait_idle(w);
+    writer_unlock(w);
+    return w->owner ? checkpoint_owner_close(w->owner, err) : 0;
+}
+
 int checkpoint_adopt_history(CheckpointWriter *w, const Manifest *manifest, Error *err)
 {
     assert(w->rank == 0 && w->task == TASK_NONE && !w->written);

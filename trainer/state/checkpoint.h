@@ -198,6 +198,8 @@ void checkpoint_gap(CheckpointWriter *writer, MetricsGap *ret);
  * before its first save does, or, when it is, looks whether it still is. -CHECKPOINT_NOT_OWNER. *ret
  * stays the writer's; ret may be NULL. */
 int checkpoint_claim(CheckpointWriter *writer, CheckpointOwner **ret, Error *err);
+/* Rank 0 of a `sdtrainer run`, once nothing is written any more: the next run takes the folder over. */
+int checkpoint_close(CheckpointWriter *writer, Error *err);
 
 /* ---- retention; the writer does it by itself ---- */
 

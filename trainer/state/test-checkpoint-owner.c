@@ -359,6 +359,39 @@ static void test_recover_takes_over_once(void **unused)
     end(&c);
 }
 
+/* Where nobody knows whether a run is over it says so at its end: the next one needs no word then. A run that was
+ * killed, another run's word, and a cluster's job need one as before. */
+static void test_run_that_has_closed(void **unused)
+{
+    (void)unused;
+    Error err = ERROR_INIT;
+    Life a = begin_at(folder, one, 1, OWNER_TAKES_NONE, true);
+    (void)commit(&a, 10);
+    Life early = begin_at(folder, two, 1, OWNER_TAKES_NONE, true);
+    refused(&early, "job-1");
+    end(&early);
+    assert_int_equal(checkpoint_close(a.writer, &err), 0);
+    Life job = begin(three, 1, OWNER_TAKES_NONE);
+    refused(&job, "job-1");
+    end(&job);
+
+    Life b = begin_at(folder, two, 2, OWNER_TAKES_NONE, true);
+    assert_int_equal(claim(&b), 2);
+    assert_int_equal(checkpoint_close(a.writer, &err),
+                     -CHECKPOINT_NOT_OWNER); /* it is another's by now */
+    Life late = begin_at(folder, one, 3, OWNER_TAKES_NONE, true);
+    refused(&late, "job-2"); /* b was killed */
+    end(&late);
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s/owner/closed-2", folder);
+    assert_int_equal(file_write(path, "00112233445566778899aabbccddeeff", 32, 0, &err), 0);
+    Life lied = begin_at(folder, one, 4, OWNER_TAKES_NONE, true);
+    refused(&lied, "job-2");
+    end(&lied);
+    end(&a);
+    end(&b);
+}
+
 static void take_over_by_two(void)
 {
     Life b = begin(two, 1, OWNER_TAKES_ANY);
@@ -631,6 +664,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_second_path, setup, teardown),
         cmocka_unit_test_setup_teardown(test_taken_over, setup, teardown),
         cmocka_unit_test_setup_teardown(test_recover_takes_over_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_run_that_has_closed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_taken_over_in_a_save, setup, teardown),
         cmocka_unit_test_setup_teardown(test_taken_over_before_retention, setup, teardown),
         cmocka_unit_test_setup_teardown(test_race, setup, teardown),
