@@ -193,13 +193,15 @@ static int check_checkpoints(const Draft *d, Error *err)
     return check_object(&option, "manifest", d->resume, err);
 }
 
-/* Its world or phase is there, and the job file is not: somebody lost it. */
+/* Something of it is there, and the job file is not, or cannot be read: somebody lost it. */
 static const ModelJob *find_lost(const Model *model, const char *name)
 {
     const ModelJob *job = model_job(model, name);
-    return job && !job->has_spec && !job->has_foreign_spec && (job->has_world || job->has_phase)
-               ? job
-               : NULL;
+    bool lost = job && !job->has_spec && !job->has_foreign_spec;
+    bool deleted = lost && job->has_desired && job->desired.state == DESIRED_DELETED;
+    bool there =
+        lost && (job->has_world || job->has_phase || job->has_desired || job->spec_revision);
+    return there && !deleted ? job : NULL;
 }
 
 static int draft_read(const Arguments *a, Draft *d, Error *err)
@@ -280,8 +282,11 @@ static int give_back(Client *client, const Draft *d, SpecRecord *spec, Error *er
     char key[KEY_MAX], guard[KEY_MAX];
     _cleanup_free_ char *text = NULL;
     bool done;
-    memcpy(spec->submission, job->has_phase ? job->phase.submission : job->world.submission,
-           sizeof(spec->submission));
+    const char *submission = job->phase.submission[0]   ? job->phase.submission
+                             : job->world.submission[0] ? job->world.submission
+                                                        : job->checkpoints.submission;
+    if (submission[0])
+        memcpy(spec->submission, submission, sizeof(spec->submission));
     if (spec_record_encode(spec, NULL, &text) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     const EtcdCompare unchanged = {.key = key_of(client->cluster, KEY_SPECS, job->name, guard),

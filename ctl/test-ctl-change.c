@@ -157,6 +157,34 @@ static void start_writes_spec_and_desired_once(void **state)
                               "fresh removes one that has ended\n");
 }
 
+/* The incident says so, whatever is left of the job: a spec that cannot be read, or what was wanted of it alone. */
+static void start_gives_a_lost_file_back(void **state)
+{
+    CtlLab *lab = *state;
+    write_job(lab, "lost", NULL, NULL);
+    ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"c1\"}");
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 0);
+    for (int vanishes = 0; vanishes <= 1; vanishes++) {
+        if (vanishes)
+            ctl_remove(lab, KEY_SPECS, "lost");
+        else
+            ctl_put_text(lab, KEY_SPECS, "lost", "{\"v\":2,");
+        assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 0);
+        SpecRecord spec;
+        Error err = ERROR_INIT;
+        _cleanup_free_ char *text = ctl_get(lab, KEY_SPECS, "lost");
+        assert_int_equal(spec_record_decode("spec", text, strlen(text), &spec, &err), 0);
+        spec_record_clear(&spec);
+    }
+    ctl_remove(lab, KEY_SPECS, "lost");
+    DesiredRecord deleted = desired_of(lab, "lost");
+    deleted.state = DESIRED_DELETED;
+    CTL_PUT(lab, KEY_DESIRED, "lost", desired_record, deleted);
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1); /* it goes */
+    ctl_remove(lab, KEY_DESIRED, "lost");
+    ctl_remove(lab, KEY_LEADER, "1");
+}
+
 /* The leader would not look at it, and say so in its log alone. */
 static void start_is_refused_where_there_is_no_room(void **state)
 {
@@ -555,6 +583,7 @@ int main(void)
         cmocka_unit_test(shapes_that_do_not_fit_are_refused),
         cmocka_unit_test(relative_paths_mean_nothing_to_ranks),
         cmocka_unit_test(start_writes_spec_and_desired_once),
+        cmocka_unit_test(start_gives_a_lost_file_back),
         cmocka_unit_test(start_is_refused_where_there_is_no_room),
         cmocka_unit_test(start_by_name_goes_on),
         cmocka_unit_test(start_is_refused_where_no_memory_suffices),

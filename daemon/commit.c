@@ -261,7 +261,12 @@ int commit_found(Commit *commit, const ChannelMessage *found)
         memmove(&commit->lines[0], &commit->lines[1],
                 sizeof(commit->lines[0]) * (size_t)--commit->n_lines);
     add_line(commit, found, found->made_by);
-    if (!found->more)
-        begin(commit);
+    if (found->more)
+        return 0;
+    CheckpointCommit *newest = &commit->lines[commit->n_lines - 1];
+    /* What was newer is not there any more, or does not verify: no mark may ask for it again. */
+    if (commit_mark_is_before(mark_of(newest), commit->team->progress.record.committed))
+        newest->generation = commit->team->generation;
+    begin(commit);
     return 0;
 }

@@ -132,6 +132,16 @@ void job_set_world(Job *job, const WorldRecord *world, int64_t revision)
     job_advance(job);
 }
 
+/* It is a world after the present one, whatever it says: the ranks of that end, and under its guard it is told. */
+void job_lose_world(Job *job, int64_t revision)
+{
+    if (revision <= job->world_revision)
+        return;
+    job->world_revision = revision;
+    end_team(job, "worlds/<job> cannot be read");
+    job_advance(job);
+}
+
 void job_set_phase(Job *job, const PhaseRecord *phase)
 {
     job->has_phase = phase != NULL;

@@ -87,6 +87,8 @@ Job *job_free(Job *job);
 
 /* What the watches say; a NULL record means that the key is gone. */
 void job_set_world(Job *job, const WorldRecord *world, int64_t revision);
+/* There is one that cannot be read: damaged, or of a later version. */
+void job_lose_world(Job *job, int64_t revision);
 void job_set_phase(Job *job, const PhaseRecord *phase);
 void job_set_rendezvous(Job *job, int64_t generation, int64_t revision,
                         const RendezvousRecord *record);

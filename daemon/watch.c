@@ -21,11 +21,15 @@ static void on_world(Manager *m, const EtcdEvent *e, const char *name)
     }
     WorldRecord world;
     Error err = ERROR_INIT;
-    if (world_record_decode(e->kv.key, e->kv.value, e->kv.n_value, &world, &err) < 0) {
+    int r = world_record_decode(e->kv.key, e->kv.value, e->kv.n_value, &world, &err);
+    Job *job = r == 0 || r == -ENOMEM ? NULL : job_find(m, name);
+    if (r < 0) {
         log_error("%s; this node takes no part in that world", err.text);
+        if (job)
+            job_lose_world(job, e->kv.mod_revision);
         return;
     }
-    Job *job = job_get(m, name);
+    job = job_get(m, name);
     if (job)
         job_set_world(job, &world, e->kv.mod_revision);
     world_record_clear(&world);

@@ -2,15 +2,20 @@
 #include "controller/core/state.h"
 #include "controller/core/text.h"
 
+/* Not one whose world was lost: an older one, put back by whoever, speaks of slots that are others' by now. */
+static bool holds_slots(const Job *job)
+{
+    return job->used && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING &&
+           job->world.generation == job->phase.generation;
+}
+
 /* I6, and I3's "a slot never runs two": worlds of active jobs do not overlap. */
 static void check_slots(const Cluster *c)
 {
     for (int j = 0; j < c->limits.jobs; j++)
         for (int k = j + 1; k < c->limits.jobs; k++) {
             const Job *a = &c->jobs[j], *b = &c->jobs[k];
-            if (!a->used || !b->used || a->phase.phase < PHASE_STARTING ||
-                a->phase.phase > PHASE_STOPPING || b->phase.phase < PHASE_STARTING ||
-                b->phase.phase > PHASE_STOPPING)
+            if (!holds_slots(a) || !holds_slots(b))
                 continue;
             for (int x = 0; x < a->n_runs; x++)
                 for (int y = 0; y < b->n_runs; y++)

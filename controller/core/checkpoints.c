@@ -60,6 +60,17 @@ static bool merge(CheckpointsRecord *known, const CheckpointsRecord *seen)
     return lacks;
 }
 
+void checkpoints_drop_others(Job *job)
+{
+    if (!job->facts.submission[0] || !job->checkpoints.submission[0] ||
+        text_equal(job->facts.submission, job->checkpoints.submission))
+        return;
+    memset(&job->checkpoints, 0, sizeof(job->checkpoints));
+    job->checkpoints_lost = LOST_NOT;
+    if (job->progress.generation > MAX(job->world.generation, job->phase.generation))
+        job->progress = (ProgressRecord){0}; /* it went with them */
+}
+
 void checkpoints_learn(Job *job, const Event *ev)
 {
     const CheckpointsRecord *seen = ev->checkpoints;
@@ -73,6 +84,7 @@ void checkpoints_learn(Job *job, const Event *ev)
         !text_equal(job->checkpoints.submission, seen->submission)) {
         job->checkpoints = *seen;
         job->checkpoints_lost = LOST_NOT;
+        checkpoints_drop_others(job);
         return;
     }
     CheckpointsRecord known = job->checkpoints;

@@ -121,6 +121,14 @@ int job_index(const Cluster *c, const Job *job)
     return (int)(job - c->jobs);
 }
 
+/* Where world and phase are both lost, or as this controller knew them before, what nodes have written tells. */
+int64_t job_newest_generation(const Job *job)
+{
+    int64_t newest = MAX(job->ran_generation, MAX(job->world.generation, job->phase.generation));
+    int64_t written = MAX(job->progress.generation, job->reported_generation);
+    return MAX(newest, MAX(written, checkpoints_mark(&job->checkpoints).generation));
+}
+
 /* What was written must come back through the watch before anything is decided on top of it. */
 static bool is_settled(const Cluster *c, int64_t in_flight, int64_t awaited)
 {

@@ -41,6 +41,8 @@ double job_useful_sec(const Cluster *c, const Job *job, int64_t step)
     return job->phase.useful_sec + (kept > 0 ? (double)kept * step_seconds(c, job) : 0);
 }
 
+/* The first serial is beyond all that there can have been: a phase that was lost, and that nobody here has seen,
+ * was written at most once a revision. */
 void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d)
 {
     d->put_phase = true;
@@ -51,7 +53,7 @@ void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason
     if (phase != PHASE_PENDING || job->phase.phase != PHASE_PENDING || !job->phase_stamp.mod)
         d->phase.since_usec = c->real_usec; /* who waits for something else now waits on */
     d->phase.committed = checkpoints_known_mark(job);
-    d->phase.serial = job->phase.serial + 1;
+    d->phase.serial = job->phase.serial ? job->phase.serial + 1 : c->seen_revision + 1;
     text_copy(d->phase.reason, sizeof(d->phase.reason), reason);
     if (job->spec_stamp.mod)
         text_copy(d->phase.submission, sizeof(d->phase.submission), job->facts.submission);
@@ -72,10 +74,13 @@ void decide_end(Cluster *c, const Job *job, JobPhase phase, const char *reason, 
     d->desired_revision = job->desired_stamp.mod;
 }
 
-/* A node that has not said yet what it runs of the present world may be about to start ranks. */
+/* A node that has not said yet what it runs of the present world may be about to start ranks; of one that was
+ * lost not for long. */
 static bool ranks_are_left(Cluster *c, const Job *job)
 {
     int ignored;
+    uint64_t wait_usec = job->world_lost ? MIN(c->config.ttl_usec, c->config.start_deadline_usec)
+                                         : c->config.start_deadline_usec;
     if (job_has_ranks_alive(c, job, INT64_MAX, INT64_MAX, &ignored))
         return true;
     for (int i = 0; i < job->n_runs; i++) {
@@ -83,7 +88,7 @@ static bool ranks_are_left(Cluster *c, const Job *job)
         const Node *node = &c->nodes[run->node];
         if (run->report < 0 && !node_is_lost(c, node) &&
             node->record.incarnation == run->incarnation &&
-            !cluster_due(c, job->world_usec + c->config.start_deadline_usec))
+            !cluster_due(c, job->world_usec + wait_usec))
             return true;
     }
     return false;
@@ -253,8 +258,7 @@ static bool decide_over(Cluster *c, const Job *job, Decision *d)
 static bool decide_acknowledged(Cluster *c, const Job *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
-    if (job->desired.state != DESIRED_STOPPED ||
-        job->desired_stamp.mod <= job->phase.tried_revision)
+    if (job->desired.state != DESIRED_STOPPED || job->word <= job->phase.tried_revision)
         return false;
     Text t = text_begin(reason, sizeof(reason));
     text_add(&t, "stopped after it had failed: ");
@@ -266,7 +270,7 @@ static bool decide_acknowledged(Cluster *c, const Job *job, Decision *d)
 /* A new word from the user takes a job out of stopped and failed. */
 static bool decide_restart(Cluster *c, Job *job, Decision *d)
 {
-    if (!job_wants_to_run(job) || job->desired_stamp.mod <= job->phase.tried_revision)
+    if (!job_wants_to_run(job) || job->word <= job->phase.tried_revision)
         return false;
     decide_phase(c, job, PHASE_PENDING, "starts again", d);
     d->phase.failures_without_progress = d->phase.pauses = 0;
@@ -440,7 +444,7 @@ static bool decide_upkeep(Cluster *c, Job *job, Decision *d)
 
 static bool decide_running(Cluster *c, Job *job, Decision *d)
 {
-    if (job->desired.state == DESIRED_STOPPED && job->desired_stamp.mod > job->phase.tried_revision)
+    if (job->desired.state == DESIRED_STOPPED && job->word > job->phase.tried_revision)
         return ask_to_leave(c, job, PHASE_STOPPING, "stops", d);
     return decide_drain(c, job, d) ||
            (job->desired.state == DESIRED_RUNNING && decide_resize(c, job, d)) ||
@@ -532,7 +536,7 @@ bool decide_job(Cluster *c, Job *job, Decision *d)
     for (int i = 0; i < c->limits.nodes; i++)
         c->nodes[i].left_out = false;
     if (job->desired_stamp.mod && job->desired.state == DESIRED_DELETED)
-        return decide_removal(c, job, d);
+        return lost_to_another_version(job) ? decide_lost(c, job, d) : decide_removal(c, job, d);
     if (!job->spec_stamp.mod && !job->desired_stamp.mod && !job->world_stamp.mod &&
         !job->phase_stamp.mod)
         return decide_remains(c, job, d);
@@ -552,10 +556,11 @@ bool decide_job(Cluster *c, Job *job, Decision *d)
     case PHASE_PENDING:
         return decide_pending(c, job, d) || decide_cleanup(c, job, d);
     case PHASE_STOPPED:
-        return decide_over(c, job, d) || decide_restart(c, job, d) || decide_cleanup(c, job, d);
+        return decide_over(c, job, d) || decide_restart(c, job, d) || decide_old_word(job, d) ||
+               decide_cleanup(c, job, d);
     case PHASE_FAILED:
         return decide_trouble_over(c, job, d) || decide_acknowledged(c, job, d) ||
-               decide_restart(c, job, d) || decide_cleanup(c, job, d);
+               decide_restart(c, job, d) || decide_old_word(job, d) || decide_cleanup(c, job, d);
     case PHASE_SUCCEEDED:
         return decide_over(c, job, d) || decide_cleanup(c, job, d);
     default:

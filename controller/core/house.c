@@ -336,9 +336,10 @@ static bool decide_absence_page(Cluster *c, Decision *d)
 static bool has_job(const Cluster *c, const IncidentRecord *record)
 {
     for (int i = 0; i < c->limits.jobs; i++)
-        if (c->jobs[i].used &&
-            (c->jobs[i].spec_stamp.mod ? incident_is_of(record, &c->jobs[i])
-                                       : text_equal(c->jobs[i].name, record->job)))
+        /* one whose spec nobody has read may be any submission */
+        if (c->jobs[i].used && (c->jobs[i].spec_stamp.mod && c->jobs[i].facts.submission[0]
+                                    ? incident_is_of(record, &c->jobs[i])
+                                    : text_equal(c->jobs[i].name, record->job)))
             return true;
     return false;
 }

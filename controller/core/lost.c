@@ -101,7 +101,8 @@ static bool is_foreign(const Job *job, char *ret, size_t size)
 static bool is_without_spec(const Job *job, char *ret, size_t size)
 {
     if (job->spec_lost != LOST_DAMAGED &&
-        (job->spec_stamp.mod || (!job->phase_stamp.mod && !job->world_stamp.mod)))
+        (job->spec_stamp.mod ||
+         (!job->phase_stamp.mod && !job->world_stamp.mod && !job->desired_stamp.mod)))
         return false;
     Text t = text_begin(ret, size);
     lost_say(&t, job->spec_lost ? job->spec_lost : LOST_GONE, "specs", job->name);
@@ -109,6 +110,12 @@ static bool is_without_spec(const Job *job, char *ret, size_t size)
              ", and this leader has not seen it: sdctl job start -f FILE, with the job file as it "
              "was, gives it back; sdctl job delete gives it up");
     return true;
+}
+
+bool lost_to_another_version(const Job *job)
+{
+    char ignored[RECORD_TEXT_MAX + 1];
+    return is_foreign(job, ignored, sizeof(ignored));
 }
 
 bool lost_hides(const Job *job)
@@ -123,8 +130,10 @@ void lost_forget(Job *job, const char *submission)
 {
     if (!job->desired_stamp.mod)
         job->desired = (DesiredRecord){0};
-    if (!job->world_stamp.mod)
+    if (!job->world_stamp.mod) {
         memset(&job->world, 0, sizeof(job->world));
+        job->n_runs = 0;
+    }
     if (!job->phase_stamp.mod)
         memset(&job->phase, 0, sizeof(job->phase));
     if (!job->checkpoints_stamp.mod || !text_equal(job->checkpoints.submission, submission))
@@ -134,6 +143,12 @@ void lost_forget(Job *job, const char *submission)
 }
 
 /* ---- what events say ---- */
+
+bool lost_is_older_world(const Job *job, const WorldRecord *world)
+{
+    return world->generation < job->world.generation &&
+           text_equal(world->submission, job->world.submission);
+}
 
 bool lost_with_its_job(const Job *job, const char *submission)
 {
@@ -164,13 +179,31 @@ void lost_learn_spec(Cluster *c, Job *job, const Event *ev)
     int64_t arrival = again ? MIN(job->facts.arrival, ev->spec->arrival) : ev->spec->arrival;
     job->facts = *ev->spec;
     job->facts.arrival = arrival; /* one that was put back keeps its place */
+    checkpoints_drop_others(job);
     if (again)
         return;
-    job->ran_generation = 0;
+    job->ran_generation = job->reported_generation = 0;
     job->ran_mark = (CommitMark){0};
     for (int i = 0; i < c->limits.nodes; i++)
         if (c->nodes[i].used && c->nodes[i].present && c->nodes[i].admitted)
             lost_learn_runs(job, &c->nodes[i].record);
+}
+
+static bool same_word(const DesiredRecord *a, const DesiredRecord *b)
+{
+    return a->state == b->state && a->min == b->min && a->max == b->max && a->target == b->target &&
+           a->priority == b->priority;
+}
+
+void lost_learn_desired(Job *job, const Event *ev, Stamp before)
+{
+    bool was_there = before.mod && !job->desired_lost, known = job->desired.max > 0;
+    job->desired_lost = lost_by(ev, known, false);
+    if (!ev->desired || ev->revision == before.seen)
+        return;
+    if (was_there || !known || !same_word(&job->desired, ev->desired))
+        job->word = ev->revision;
+    job->desired = *ev->desired;
 }
 
 /* An older copy, put back by whoever, changes nothing. */
@@ -244,6 +277,7 @@ static bool put_back_desired(Cluster *c, Job *job, Decision *d)
                                      .min = job->facts.min,
                                      .max = job->facts.max,
                                      .priority = job->facts.priority};
+    job->desired = d->desired; /* when it is there it is nobody's new word */
     say_put_back(c, job, job->desired_lost ? job->desired_lost : LOST_GONE, "desired",
                  known ? "; put back as it was known" : "; made anew from the job file", d);
     return true;

@@ -277,22 +277,24 @@ static void attach_reports(Cluster *c, const Job *job, int node)
             attach_report(c, job, &runs[i]);
 }
 
-/* One that is lost, or older than what is known, is nowhere: another one follows the newest. */
+/* Nobody reports of one that is lost, or older than what is known; the slots stay until another follows. */
 static void observe_world(Cluster *c, Job *job, const Event *ev)
 {
     const WorldRecord *world = ev->world;
-    job->n_runs = 0;
     job->failing_usec = job->left_usec = 0;
     job->world_usec = c->now_usec;
-    if (!ev->health && !world && lost_with_its_job(job, job->world.submission))
+    if (!ev->health && !world && lost_with_its_job(job, job->world.submission)) {
         memset(&job->world, 0, sizeof(job->world));
-    job->world_lost = lost_by(ev, job->world.generation > 0,
-                              world && world->generation < job->world.generation &&
-                                  text_equal(world->submission, job->world.submission));
+        job->n_runs = 0;
+    }
+    job->world_lost =
+        lost_by(ev, job->world.generation > 0, world && lost_is_older_world(job, world));
+    attach_reports(c, job, -1); /* none is of the new revision */
     if (!world || job->world_lost)
         return;
     job->world = *world;
     job->world.runs = NULL;
+    job->n_runs = 0;
     int rank = 0;
     for (size_t i = 0; i < world->n_runs && job->n_runs < c->limits.nodes; i++) {
         int n = node_intern(c, world->runs[i].node);
@@ -312,6 +314,7 @@ static void note_generation(Job *job, int64_t generation)
 {
     if (job->oldest_generation == 0 || generation < job->oldest_generation)
         job->oldest_generation = generation;
+    job->reported_generation = MAX(job->reported_generation, generation);
 }
 
 static void observe_job(Cluster *c, const Event *ev)
@@ -319,6 +322,7 @@ static void observe_job(Cluster *c, const Event *ev)
     Job *job = intern_job(c, ev->name);
     if (!job)
         return;
+    const Stamp before = job->desired_stamp;
     switch (ev->kind) {
     case EVENT_SPEC:
         if (!stamp(&job->spec_stamp, ev))
@@ -329,9 +333,7 @@ static void observe_job(Cluster *c, const Event *ev)
     case EVENT_DESIRED:
         if (!stamp(&job->desired_stamp, ev))
             return;
-        job->desired_lost = lost_by(ev, job->desired.max > 0, false);
-        if (ev->desired)
-            job->desired = *ev->desired;
+        lost_learn_desired(job, ev, before);
         sort_jobs(c);
         break;
     case EVENT_WORLD:
@@ -365,6 +367,7 @@ static void observe_job(Cluster *c, const Event *ev)
     if (!job->spec_stamp.mod && !job->desired_stamp.mod && !job->world_stamp.mod &&
         !job->phase_stamp.mod && !job->checkpoints_stamp.mod) {
         lost_forget(job, "");
+        job->n_runs = 0;
         job->facts = (JobFacts){0};
         job->spec_lost = LOST_NOT;
     }

@@ -8,9 +8,13 @@
 
 #include <string.h>
 
+/* One whose phase nobody here has read may be running. */
 static bool holds_slots(const Job *job)
 {
-    return job->used && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
+    bool unknown = job->phase.serial == 0 && job->world.generation > 0 &&
+                   (job->phase_lost || !job->phase_stamp.mod);
+    bool active = job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
+    return job->used && (active || unknown);
 }
 
 uint64_t plan_slots_of(const Node *node)

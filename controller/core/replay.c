@@ -182,7 +182,7 @@ static bool guards_hold(Replay *replay, const Decision *d)
 static void read_again(Replay *replay)
 {
     for (size_t i = 0; i < ENTRIES_MAX; i++)
-        if (replay->entries[i].record) {
+        if (replay->entries[i].record || replay->entries[i].health) {
             Event event = event_of(replay, &replay->entries[i]);
             event.more = true;
             step(replay, &event);

@@ -51,11 +51,18 @@ static bool decide_heard(const Job *job, Decision *d)
     return true;
 }
 
+/* What is wanted was put back as it was: the next leader must not take that for a new word. */
+bool decide_old_word(const Job *job, Decision *d)
+{
+    return job->word <= job->phase.tried_revision &&
+           job->desired_stamp.mod > job->phase.tried_revision && decide_heard(job, d);
+}
+
 bool decide_resize(Cluster *c, Job *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
-    bool asked = job->desired_stamp.mod > job->phase.tried_revision;
+    bool asked = job->word > job->phase.tried_revision;
     int wanted = plan_wanted(job), present = job->world.size;
     if (!asked && present >= wanted)
         return false;

@@ -92,7 +92,10 @@ typedef struct Job {
     PhaseRecord phase; /* zero without one: pending, generation 0 */
     CheckpointsRecord checkpoints;
     ProgressRecord progress;
-    int64_t ran_generation; /* as nodes tell whose store was restored */
+    int64_t
+        word; /* the revision at which desired became what it is; one that is put back is no new word */
+    int64_t reported_generation; /* the highest of its nodes' records */
+    int64_t ran_generation;      /* as nodes tell whose store was restored */
     CommitMark ran_mark;
     Lost spec_lost, desired_lost, world_lost, phase_lost, checkpoints_lost;
     uint64_t
@@ -200,10 +203,7 @@ bool cluster_due(Cluster *c, uint64_t at_usec);
 Run *job_runs(const Cluster *c, const Job *job);
 int job_index(const Cluster *c, const Job *job);
 /* The highest generation that anybody speaks of. */
-static inline int64_t job_newest_generation(const Job *job)
-{
-    return MAX(job->ran_generation, MAX(job->world.generation, job->phase.generation));
-}
+int64_t job_newest_generation(const Job *job);
 
 /* ---- observe.c: records into state ---- */
 void observe(Cluster *c, const Event *ev);
@@ -214,6 +214,8 @@ void observe_settle(Cluster *c);
 
 /* ---- checkpoints.c: what is committed, whatever becomes of checkpoints/<job> ---- */
 void checkpoints_learn(Job *job, const Event *ev);
+/* Those of a job that had the name before are nothing to this one. */
+void checkpoints_drop_others(Job *job);
 /* The newest commit that any record speaks of. */
 CommitMark checkpoints_known_mark(const Job *job);
 /* Something was committed that is not known here: somebody must look into the folder. */
@@ -241,14 +243,20 @@ void lost_incident(Cluster *c, const Job *job, const char *evidence, bool over, 
 /* NULL: none is open. */
 const Incident *lost_find_incident(const Cluster *c, const Job *job);
 bool decide_lost(Cluster *c, Job *job, Decision *d);
+/* A record of it is of a version that this one does not read: nothing of it is written, or removed. */
+bool lost_to_another_version(const Job *job);
 /* Nothing can be decided about the job: it has no spec, or a record that this version does not read. */
 bool lost_hides(const Job *job);
 /* Of a record that is there in another form than it is known: whose content is what was known. */
 void lost_forget(Job *job, const char *submission);
 /* A record that went is of a submission before the job's: it was removed with it, and a list tells of that late. */
 bool lost_with_its_job(const Job *job, const char *submission);
+/* Put back as it once was. */
+bool lost_is_older_world(const Job *job, const WorldRecord *world);
 /* EVENT_SPEC and EVENT_PHASE, stamped; what a node tells after a restore of the store. */
 void lost_learn_spec(Cluster *c, Job *job, const Event *ev);
+/* EVENT_DESIRED; before: as it was. */
+void lost_learn_desired(Job *job, const Event *ev, Stamp before);
 void lost_learn_phase(Cluster *c, Job *job, const Event *ev);
 void lost_learn_runs(Job *job, const NodeRecord *node);
 
@@ -460,5 +468,6 @@ bool ask_to_leave(Cluster *c, const Job *job, JobPhase phase, const char *reason
 bool decide_house(Cluster *c, Decision *d);
 
 /* ---- resize.c ---- */
+bool decide_old_word(const Job *job, Decision *d);
 bool decide_resize(Cluster *c, Job *job, Decision *d);
 bool decide_wait(Cluster *c, Job *job, Decision *d);

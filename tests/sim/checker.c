@@ -114,7 +114,8 @@ static void check_slots(Universe *u, int job, const WorldRecord *world)
     for (int other = 0; other < u->options.n_jobs; other++) {
         const WorldRecord *theirs = record_in(u, KEY_WORLDS, other);
         const PhaseRecord *phase = record_in(u, KEY_PHASES, other);
-        if (other == job || !theirs || !phase || !is_active(phase->phase))
+        if (other == job || !theirs || !phase || !is_active(phase->phase) ||
+            theirs->generation != phase->generation) /* one of them is lost, or an old one */
             continue;
         for (size_t i = 0; i < world->n_runs; i++)
             if (slots_on(theirs, world->runs[i].node) & world->runs[i].slots)
@@ -154,17 +155,22 @@ static void check_world(Universe *u, const Txn *txn, int job, const WorldRecord 
     JobBooks *books = &u->checker.jobs[job];
     const PhaseRecord *phase = record_after(u, txn, KEY_PHASES, name);
     const CheckpointCommit *latest = latest_commit(u, txn, name);
-    if (world->generation <= books->generation)
+    bool unknown = books->broken_world && books->broken_phase; /* to whoever has not seen it */
+    books->broken_world = books->broken_phase = false;
+    if (world->generation <= books->generation && !unknown)
         BROKEN(u, "I2", "world %lld of %s comes after world %lld", (long long)world->generation,
                name, (long long)books->generation);
     books->generation = world->generation;
     if (!phase || phase->generation != world->generation)
         BROKEN(u, "I2", "world %lld of %s comes without its phase", (long long)world->generation,
                name);
-    if (world->resume.step != (latest ? latest->step : 0))
+    if (world->resume.find != FIND_MUST && world->resume.step != (latest ? latest->step : 0))
         BROKEN(u, "I4", "world %lld of %s resumes at %lld, the latest checkpoint is of %lld",
                (long long)world->generation, name, (long long)world->resume.step,
                (long long)(latest ? latest->step : 0));
+    checker_follows_word(u, txn->leader, job, world);
+    if (phase)
+        checker_owner(u, job, phase, world);
     if (phase)
         check_quarantine(u, txn, world, phase, name);
     if (phase)
@@ -176,7 +182,8 @@ static void check_world(Universe *u, const Txn *txn, int job, const WorldRecord 
         if (!incident)
             BROKEN(u, "I10", "world %lld of %s recovers from a failure without an incident",
                    (long long)world->generation, name);
-        else if (strcmp(incident->cause, "node-left") != 0)
+        else if (strcmp(incident->cause, "node-left") != 0 &&
+                 strcmp(incident->cause, "world-lost") != 0)
             count_failure(u, job, strcmp(incident->cause, "store-unreachable") == 0);
     }
     u->checker.n_worlds++;
@@ -240,60 +247,14 @@ static void check_phase(Universe *u, int job, const PhaseRecord *phase)
         books->pending_usec = 0;
     else if (books->pending_usec == 0)
         books->pending_usec = u->sim.now_usec;
-    u->checker.n_leaves += phase->leave && !old->leave;
-    if (phase->leave && !old->leave)
+    bool asked = phase->leave && !old->leave && old != &none; /* else it was put back */
+    u->checker.n_leaves += asked;
+    if (asked)
         check_resize(u, job, phase);
+    if (phase->phase == PHASE_SUCCEEDED)
+        checker_success(u, job);
     if (phase->go && (!old->go || old->generation != phase->generation))
         check_go(u, job, phase);
-}
-
-/* ---- commits: I3, I4, I9 ---- */
-
-static void check_commit(Universe *u, int job, const CheckpointsRecord *record)
-{
-    const char *name = universe_job_name(job);
-    const WorldRecord *world = record_in(u, KEY_WORLDS, job);
-    const CheckpointsRecord *old = record_in(u, KEY_CHECKPOINTS, job);
-    const CheckpointCommit *latest = old ? checkpoints_latest(old) : NULL;
-    const CheckpointCommit *commit = &record->commits[record->n_commits - 1];
-    int manifest = store_find(&u->store, commit->uri);
-    int64_t step;
-    if (!world || commit->generation != world->generation)
-        BROKEN(u, "I3", "%s-%lld commits step %lld in world %lld", name,
-               (long long)commit->generation, (long long)commit->step,
-               (long long)(world ? world->generation : 0));
-    if (manifest < 0) {
-        BROKEN(u, "I4", "%s commits step %lld without a manifest", name, (long long)commit->step);
-        return;
-    }
-    const Manifest *m = &u->store.manifests[manifest];
-    if (latest && commit->step <= latest->step)
-        BROKEN(u, "I4", "%s commits step %lld after step %lld", name, (long long)commit->step,
-               (long long)latest->step);
-    if (m->last != commit->step || m->generation != commit->generation || m->job != job)
-        BROKEN(u, "I4", "%s commits step %lld by a manifest of %lld", name, (long long)commit->step,
-               (long long)m->last);
-    if (m->parent != (latest ? store_find(&u->store, latest->uri) : -1))
-        BROKEN(u, "I9", "%s commits step %lld, which does not continue the latest checkpoint", name,
-               (long long)commit->step);
-    else if (!store_history_is_whole(&u->store, manifest, &step))
-        BROKEN(u, "I9", "%s: step %lld is not trained exactly once", name, (long long)step);
-    sim_say(&u->sim, "  %s-%lld commits step %lld", name, (long long)commit->generation,
-            (long long)commit->step);
-    u->checker.jobs[job].committed_usec = u->sim.now_usec;
-    u->checker.jobs[job].failing_usec = 0;
-    u->checker.n_commits++;
-}
-
-static void check_strikes(Universe *u, int job, const CheckpointsRecord *record)
-{
-    const CheckpointsRecord *old = record_in(u, KEY_CHECKPOINTS, job);
-    bool same = old && old->n_commits == record->n_commits;
-    for (size_t i = 0; same && i < old->n_commits; i++)
-        same = old->commits[i].step == record->commits[i].step &&
-               (record->commits[i].struck_out || !old->commits[i].struck_out);
-    if (!same)
-        BROKEN(u, "I4", "the leader rewrites the checkpoints of %s", universe_job_name(job));
 }
 
 /* ---- absence, and whom a failure costs what (ARCHITECTURE.md, "Liveness", "A failure") ---- */
@@ -453,7 +414,8 @@ static void check_incident(Universe *u, const Txn *txn, const char *id,
     if (is_trouble(incident))
         check_trouble(u, txn, id, incident);
     else
-        u->checker.n_failures += !old && incident->job[0];
+        u->checker.n_failures +=
+            !old && incident->job[0] && strcmp(incident->cause, "record-lost") != 0;
     if (!old && incident->job[0]) {
         if (strcmp(incident->cause, "node-lost") == 0)
             check_absence(u, txn, incident);
@@ -498,22 +460,42 @@ static void check_progress(Universe *u, int job, const ProgressRecord *progress)
 
 /* ---- transactions ---- */
 
+/* Somebody's etcdctl: what it writes has to keep nothing. What it did to a phase forgets the failures. */
+static void note_vandal(Universe *u, const Key *key)
+{
+    if (key->kind != KEY_PHASES && key->kind != KEY_WORLDS)
+        return;
+    JobBooks *books = &u->checker.jobs[universe_job_index(key->name)];
+    books->broken_world |= key->kind == KEY_WORLDS;
+    books->broken_phase |= key->kind == KEY_PHASES;
+    if (key->kind == KEY_PHASES)
+        books->failures = books->lost = 0;
+}
+
 static void check_put(Universe *u, const Txn *txn, const Op *op)
 {
     const Key key = u->etcd.keys[op->key];
     const void *record = value_record(op->value);
+    bool person = !txn->leader && !txn->node;
+    if (!person && key.value && key.value->health == RECORD_FOREIGN)
+        BROKEN(u, "foreign", "a record of %s, of a later version, is written over", key.name);
+    if (person && (!record || (key.kind != KEY_DESIRED && key.kind != KEY_SPECS))) {
+        note_vandal(u, &key);
+        return;
+    }
     switch (key.kind) {
     case KEY_WORLDS:
         check_world(u, txn, universe_job_index(key.name), record);
         break;
     case KEY_PHASES:
         check_phase(u, universe_job_index(key.name), record);
+        checker_phase_is_newest(u, txn->leader, universe_job_index(key.name), record);
         break;
     case KEY_CHECKPOINTS:
         if (txn->node)
-            check_commit(u, universe_job_index(key.name), record);
+            checker_commit(u, universe_job_index(key.name), record);
         else
-            check_strikes(u, universe_job_index(key.name), record);
+            checker_rewrite(u, txn->leader, universe_job_index(key.name), record);
         break;
     case KEY_INCIDENTS:
         check_incident(u, txn, key.name, record);
@@ -533,11 +515,10 @@ static void check_put(Universe *u, const Txn *txn, const Op *op)
     case KEY_DESIRED:
         u->checker.jobs[universe_job_index(key.name)].failures = 0;
         u->checker.jobs[universe_job_index(key.name)].lost = 0;
+        checker_word(u, txn, universe_job_index(key.name), record);
         break;
     case KEY_SPECS:
-        u->checker.jobs[universe_job_index(key.name)] = (JobBooks){.born = u->etcd.revision + 1};
-        memcpy(u->checker.jobs[universe_job_index(key.name)].submission,
-               ((const JobFacts *)record)->submission, SUBMISSION_BYTES);
+        checker_spec(u, txn, universe_job_index(key.name), record);
         break;
     default:
         break;
@@ -548,11 +529,17 @@ void checker_before(Universe *u, const Txn *txn)
 {
     if (txn->leader)
         check_leader(u, txn);
-    for (size_t i = 0; i < txn->n_ops; i++)
-        if (txn->ops[i].kind == OP_DELETE && u->etcd.keys[txn->ops[i].key].kind == KEY_CORDONS)
-            checker_cordon(u, txn, u->etcd.keys[txn->ops[i].key].name, NULL);
-        else if (txn->ops[i].kind == OP_PUT)
+    for (size_t i = 0; i < txn->n_ops; i++) {
+        const Key *key = &u->etcd.keys[txn->ops[i].key];
+        if (txn->ops[i].kind == OP_PUT)
             check_put(u, txn, &txn->ops[i]);
+        else if (txn->ops[i].kind == OP_DELETE && key->kind == KEY_CORDONS)
+            checker_cordon(u, txn, key->name, NULL);
+        else if (txn->ops[i].kind == OP_DELETE && !txn->leader)
+            note_vandal(u, key);
+        else if (txn->ops[i].kind == OP_DELETE && key->kind == KEY_SPECS)
+            checker_job_goes(u, universe_job_index(key->name));
+    }
 }
 
 /* ---- processes ---- */
@@ -581,6 +568,7 @@ void checker_ring_begins(Universe *u, const Ring *ring)
             BROKEN(u, "I4", "rank %d of %s-%lld has restored another checkpoint than rank 0", rank,
                    universe_job_name(ring->job), (long long)ring->generation);
     }
+    checker_resumes(u, ring);
 }
 
 /* A daemon that runs and hears nothing kills its ranks after fence_sec. */

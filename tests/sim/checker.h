@@ -13,10 +13,22 @@
 #include "tests/sim/etcd.h"
 #include "tests/sim/trainer.h"
 
+enum { BOOKED_MAX = 64, SUBMISSIONS_MAX = 32 };
+
+typedef struct Booked { /* a checkpoint that was committed, whatever became of the record */
+    int manifest;
+    bool struck; /* the leader has struck it out, or it did not verify when it was looked for */
+} Booked;
+
 typedef struct JobBooks {
+    Booked booked[BOOKED_MAX]; /* oldest first */
+    int n_booked;
+    DesiredRecord word; /* a person's newest, and when */
+    int64_t word_revision;
     uint64_t pending_usec; /* since when its phase says that it waits; 0: it does not */
     int64_t born;          /* create revision of its spec: a job that was deleted is another one */
     int64_t generation;    /* of its newest world */
+    bool broken_world, broken_phase; /* somebody has been at the record since a leader wrote it */
     int64_t visible_step, visible_before; /* that etcd has shown, ever and at the last failure */
     int failures; /* worlds in a row that failed without having shown more */
     int lost;     /* the same, of those that failed for the store alone */
@@ -27,7 +39,13 @@ typedef struct JobBooks {
     char submission[SUBMISSION_BYTES];
 } JobBooks;
 
+typedef struct Gone { /* jobs that a leader has removed */
+    char submission[SUBMISSION_BYTES];
+} Gone;
+
 typedef struct Checker {
+    Gone gone[SUBMISSIONS_MAX];
+    uint64_t n_gone;
     JobBooks jobs[4];
     uint64_t n_worlds, n_commits, n_incidents, n_terms;
     uint64_t n_failures; /* incidents that ended a world */
@@ -39,6 +57,26 @@ void checker_before(Universe *u, const Txn *txn);
 /* after NULL: the record is removed. checker_cordons.c */
 void checker_cordon(Universe *u, const Txn *txn, const char *name, const CordonRecord *after);
 void checker_save_fails(Universe *u, int job);
+
+/* ---- checker_commits.c: what was committed ---- */
+void checker_commit(Universe *u, int job, const CheckpointsRecord *record);
+/* A leader's: it strikes out, or puts back. */
+void checker_rewrite(Universe *u, const struct Controller *leader, int job,
+                     const CheckpointsRecord *record);
+void checker_resumes(Universe *u, const Ring *ring);
+void checker_manifest_goes(Universe *u, int manifest, int latest);
+void checker_success(Universe *u, int job);
+
+/* ---- checker_lost.c: records that vanish, and whose a folder is ---- */
+void checker_fed(struct Controller *c, int key, const Value *value, int64_t revision);
+void checker_spec(Universe *u, const Txn *txn, int job, const JobFacts *facts);
+void checker_word(Universe *u, const Txn *txn, int job, const DesiredRecord *desired);
+void checker_phase_is_newest(Universe *u, const struct Controller *leader, int job,
+                             const PhaseRecord *phase);
+void checker_follows_word(Universe *u, const struct Controller *leader, int job,
+                          const WorldRecord *world);
+void checker_job_goes(Universe *u, int job);
+void checker_owner(Universe *u, int job, const PhaseRecord *phase, const WorldRecord *world);
 /* A world of a job that waited: queue.c. */
 void checker_queue(Universe *u, const Txn *txn, int job, const PhaseRecord *phase);
 /* What a phase says moves ranks of that team. */

@@ -30,9 +30,21 @@ static void commit_later(Node *node, Team *team)
               team->commit.token);
 }
 
+static CommitMark mark_of(const CheckpointCommit *line)
+{
+    return (CommitMark){.generation = line->generation, .step = line->step};
+}
+
+static const CheckpointCommit *newest_of(const Commit *commit)
+{
+    return &commit->lines[commit->n_lines - 1];
+}
+
 static void commit_answer(Node *node, Team *team, bool committed)
 {
     Process *p = team_process(node, team, team_rank0(team));
+    if (committed)
+        team->progress.committed = mark_of(newest_of(&team->commit));
     team->commit.busy = false;
     team->commit.token = 0;
     if (p)
@@ -61,12 +73,22 @@ static void commit_write(Node *node, Team *team, const CheckpointsRecord *old, i
     Txn txn = {.node = node};
     int key = etcd_key(&node->universe->etcd, KEY_CHECKPOINTS, universe_job_name(team->job), 0, -1);
     CheckpointsRecord record = {0};
+    ProgressRecord progress = team->progress;
     if (old)
         record = *old;
-    checkpoints_append(&record, &team->commit.line);
+    memcpy(record.submission, team->submission, sizeof(record.submission));
+    for (size_t i = 0; i < team->commit.n_lines; i++)
+        if (team->commit.n_lines == 1 ||
+            commit_mark_is_before(checkpoints_mark(&record), mark_of(&team->commit.lines[i])))
+            checkpoints_append(&record, &team->commit.lines[i]);
+    if (progress.generation == 0)
+        progress = (ProgressRecord){.generation = team->generation, .step = team->resume_step};
+    progress.committed = checkpoints_mark(&record);
     txn_compare(&txn, COMPARE_MOD, team_world_key(node, team), team->world_revision);
     txn_compare(&txn, COMPARE_MOD, key, revision);
     txn_put(&txn, key, value_new(&record, sizeof(record)), -1);
+    txn_put(&txn, team_post_key(node, team, POST_PROGRESS), value_new(&progress, sizeof(progress)),
+            -1);
     team->commit.token = sim_serial(sim_of(node));
     client_txn(&node->client, &txn, on_commit_written, node, team->commit.token);
 }
@@ -93,14 +115,20 @@ static void on_commit_read(Universe *u, void *who, uint64_t token, const CallRes
     }
     int64_t world_revision = 0, revision = 0;
     const CheckpointsRecord *old = NULL;
+    bool foreign = false;
     for (size_t i = 0; i < result->n_items; i++)
         if (u->etcd.keys[result->items[i].key].kind == KEY_WORLDS) {
             world_revision = result->items[i].mod_revision;
         } else {
             revision = result->items[i].mod_revision;
             old = value_record(result->items[i].value);
+            foreign = result->items[i].value->health == RECORD_FOREIGN;
         }
-    if (is_ours(old, &team->commit.line))
+    if (old && strcmp(old->submission, team->submission) != 0)
+        old = NULL; /* of another job of that name: it is written anew, like one that is damaged */
+    if (foreign)
+        commit_later(node, team);
+    else if (is_ours(old, newest_of(&team->commit)))
         commit_answer(node, team, true);
     else if (world_revision != team->world_revision)
         commit_answer(node, team, false);
@@ -116,15 +144,41 @@ static void commit_read(Node *node, Team *team)
     client_read(&node->client, keys, ELEMENTSOF(keys), on_commit_read, node, team->commit.token);
 }
 
+static void add_line(Node *node, Commit *commit, int manifest, int64_t generation)
+{
+    CheckpointCommit *line = &commit->lines[commit->n_lines++];
+    *line = (CheckpointCommit){.step = node->universe->store.manifests[manifest].last,
+                               .generation = generation,
+                               .hash = {.low = (uint64_t)manifest + 1},
+                               .at_usec = node_real_usec(node)};
+    (void)store_uri(manifest, line->uri);
+}
+
 void team_commit(Node *node, Team *team, const Process *p)
 {
     if (team->commit.busy)
         return;
-    team->commit = (Commit){.busy = true,
-                            .line = {.step = p->saving_step,
-                                     .generation = team->generation,
-                                     .hash = {.low = (uint64_t)p->written + 1},
-                                     .at_usec = node_real_usec(node)}};
-    (void)store_uri(p->written, team->commit.line.uri);
+    team->commit = (Commit){.busy = true};
+    add_line(node, &team->commit, p->written, team->generation);
+    commit_read(node, team);
+}
+
+/* The newest, and those of its history that are still there. */
+void team_commit_found(Node *node, Team *team, const Process *p)
+{
+    const Manifest *manifests = node->universe->store.manifests;
+    int history[RECORD_COMMITS_MAX];
+    size_t n = 0;
+    if (team->commit.busy)
+        return;
+    team->commit = (Commit){.busy = true};
+    for (int i = p->found; i >= 0 && n < RECORD_COMMITS_MAX; i = manifests[i].parent)
+        if (!manifests[i].removed)
+            history[n++] = i;
+    while (n-- > 0)
+        add_line(node, &team->commit, history[n], manifests[history[n]].generation);
+    CheckpointCommit *newest = &team->commit.lines[team->commit.n_lines - 1];
+    if (commit_mark_is_before(mark_of(newest), team->progress.committed))
+        newest->generation = team->generation;
     commit_read(node, team);
 }

@@ -107,6 +107,11 @@ static void tick_soon(Controller *c)
 
 /* ---- the feed ---- */
 
+static int key_for(Controller *c, KeyKind kind, const char *name)
+{
+    return etcd_key(&c->universe->etcd, kind, name, 0, -1);
+}
+
 static const EventKind event_kinds[KEY_KINDS] = {
     [KEY_NODES] = EVENT_NODE,
     [KEY_CORDONS] = EVENT_CORDON,
@@ -133,18 +138,36 @@ static void remember(Controller *c, int key, bool there)
     c->fed[key] = there;
 }
 
-static void feed(Controller *c, int n, const Value *value, int64_t revision)
+/* A job that is removed loses both records at once; of one that has lost one the file is still wanted. */
+static void remember_spec(Controller *c, int n, const Value *value)
 {
     const Key *key = &c->universe->etcd.keys[n];
-    EventKind kind = event_kinds[key->kind];
+    if (key->kind != KEY_SPECS && key->kind != KEY_DESIRED)
+        return;
+    JobFacts *facts = &c->specs[universe_job_index(key->name)];
+    int spec = key_for(c, KEY_SPECS, key->name), desired = key_for(c, KEY_DESIRED, key->name);
+    key = &c->universe->etcd.keys[n];
+    if (!value && !(spec < c->n_fed && c->fed[spec]) && !(desired < c->n_fed && c->fed[desired]))
+        *facts = (JobFacts){0};
+    else if (key->kind == KEY_SPECS && value_record(value))
+        *facts = *(const JobFacts *)value_record(value);
+}
+
+static void feed(Controller *c, int n, const Value *value, int64_t revision)
+{
+    EventKind kind = event_kinds[c->universe->etcd.keys[n].kind];
     if (kind == EVENT_TICK)
         return; /* not the core's business */
     remember(c, n, value != NULL);
+    remember_spec(c, n, value);
+    const Key *key = &c->universe->etcd.keys[n];
     Event event = {.kind = kind,
                    .more = true,
                    .revision = revision,
                    .generation = key->generation,
+                   .health = value ? value->health : RECORD_READABLE,
                    .record = value_record(value)};
+    checker_fed(c, n, value, revision);
     memcpy(event.name, key->name, sizeof(event.name));
     if (key->node >= 0)
         memcpy(event.node, c->universe->nodes[key->node].name, sizeof(event.node));
@@ -199,11 +222,6 @@ static void on_watch(_unused_ Universe *u, void *who, const WatchEvent *events, 
 
 /* ---- decisions into transactions: controller/execute.c ---- */
 
-static int key_for(Controller *c, KeyKind kind, const char *name)
-{
-    return etcd_key(&c->universe->etcd, kind, name, 0, -1);
-}
-
 static void guard(Controller *c, Txn *txn, KeyKind kind, const char *name, int64_t revision)
 {
     if (revision != REVISION_ANY)
@@ -216,12 +234,27 @@ static void put(Controller *c, Txn *txn, KeyKind kind, const char *name, const v
     txn_put(txn, key_for(c, kind, name), value_new(record, bytes), -1);
 }
 
+/* As it was last read: the shell has the text, the core asks for it. */
+static void put_spec(Controller *c, Txn *txn, const Decision *d)
+{
+    const JobFacts *facts = &c->specs[universe_job_index(d->job)];
+    guard(c, txn, KEY_SPECS, d->job, d->spec_revision);
+    if (facts->n_grains == 0)
+        sim_fail(sim_of(c), "lost", "%s puts back the spec of %s, which it never read", c->name,
+                 d->job);
+    put(c, txn, KEY_SPECS, d->job, facts, sizeof(*facts));
+}
+
 static void draft_job(Controller *c, Txn *txn, const Decision *d)
 {
     static const KeyKind all[] = {KEY_SPECS,  KEY_DESIRED,     KEY_WORLDS,
                                   KEY_PHASES, KEY_CHECKPOINTS, KEY_PROGRESS};
     if (d->put_world)
         txn_put(txn, key_for(c, KEY_WORLDS, d->job), value_new_world(&d->world), -1);
+    if (d->put_desired)
+        put(c, txn, KEY_DESIRED, d->job, &d->desired, sizeof(d->desired));
+    if (d->put_spec)
+        put_spec(c, txn, d);
     if (d->put_phase)
         put(c, txn, KEY_PHASES, d->job, &d->phase, sizeof(d->phase));
     if (d->put_checkpoints)
@@ -508,6 +541,8 @@ void controller_start(Controller *c)
         c->candidates[i] = 0;
     c->own_create = 0;
     c->campaign_token = 0;
+    memset(c->specs, 0, sizeof(c->specs));
+    memset(c->seen, 0, sizeof(c->seen));
     client_init(&c->client, u, &c->actor);
     client_watch(&c->client, KEY_KINDS, on_watch, c);
     client_watch(&c->client, KEY_LEADER, on_candidates, c);

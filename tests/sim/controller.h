@@ -16,6 +16,14 @@
 
 enum { PENDING_MAX = 64 };
 
+/* What a leader cannot forget while it lives. */
+typedef struct Seen {
+    char submission[SUBMISSION_BYTES];
+    int64_t phase_serial, world_generation;
+    CommitMark committed;  /* by checkpoints/<job> */
+    int64_t word_revision; /* the newest word of a person */
+} Seen;
+
 typedef struct Pending { /* a decision under way */
     int64_t id;          /* 0: none */
     Outcome outcome;
@@ -45,6 +53,8 @@ typedef struct Controller {
     Pending pending[PENDING_MAX];
     bool *fed; /* by key: the core knows of it */
     int n_fed;
+    JobFacts specs[JOBS_MAX]; /* the last that could be read: controller/feed.c */
+    Seen seen[JOBS_MAX];      /* the checker's: what it has been told in this life */
     /* the election */
     bool campaigning;
     uint64_t campaign_token;

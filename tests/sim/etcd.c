@@ -46,6 +46,13 @@ Value *value_new_ranks(const RanksRecord *ranks)
     return value;
 }
 
+Value *value_new_broken(RecordHealth health)
+{
+    Value *value = new_block("", 1, 0);
+    value->health = health;
+    return value;
+}
+
 Value *value_ref(Value *value)
 {
     if (value)

@@ -25,6 +25,7 @@
 
 typedef struct Value {
     int references;
+    RecordHealth health;
     max_align_t record[];
 } Value;
 
@@ -33,7 +34,13 @@ Value *value_new_world(const WorldRecord *world);
 Value *value_new_ranks(const RanksRecord *ranks);
 Value *value_ref(Value *value);
 Value *value_unref(Value *value);
-static inline const void *value_record(const Value *value) { return value ? value->record : NULL; }
+/* What nobody here can read. */
+Value *value_new_broken(RecordHealth health);
+/* NULL: there is none, or it cannot be read. */
+static inline const void *value_record(const Value *value)
+{
+    return value && value->health == RECORD_READABLE ? value->record : NULL;
+}
 
 /* ---- the store ---- */
 

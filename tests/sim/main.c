@@ -266,6 +266,7 @@ static int parse(int argc, char *argv[], Arguments *ret)
 int main(int argc, char *argv[])
 {
     Arguments a;
+    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* an assertion must not take the last lines with it */
     if (parse(argc, argv, &a) < 0) {
         fprintf(stderr, "usage: sim [--nodes N] --seed S [--verbose] | --seeds A..B [--first] | "
                         "--file FILE\n");

@@ -15,8 +15,6 @@
 #include "tests/sim/client.h"
 #include "tests/sim/trainer.h"
 
-enum { JOBS_MAX = 4 };
-
 typedef struct Seat {
     bool pending; /* waits for its slot to be clear */
     RankReport report;
@@ -32,7 +30,8 @@ typedef struct Post { /* daemon/post.h */
 
 typedef struct Commit { /* daemon/commit.h */
     bool busy;
-    CheckpointCommit line;
+    CheckpointCommit lines[RECORD_COMMITS_MAX]; /* one, or what was found, oldest first */
+    size_t n_lines;
     uint64_t token; /* of the call or the pause under way */
 } Commit;
 
@@ -42,6 +41,7 @@ struct Team {
     int64_t generation, world_revision;
     int resume;
     int64_t resume_step;
+    ResumeFind find;
     char submission[SUBMISSION_BYTES];
     bool over, has_spec, wants_rendezvous;
     uint64_t spec_token;

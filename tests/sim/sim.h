@@ -17,6 +17,8 @@
 /* Boottime and realtime begin here, far from zero. */
 #define SIM_EPOCH_USEC (UINT64_C(1000000) * USEC_PER_SEC)
 
+enum { JOBS_MAX = 4 };
+
 typedef struct Universe Universe;
 
 typedef struct Actor {

@@ -1,8 +1,12 @@
 /* store.c - see store.h. */
 #include "tests/sim/store.h"
 
+#include "tests/sim/checker.h"
+#include "tests/sim/universe.h"
+
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void store_lose(Store *store, uint64_t now_usec)
 {
@@ -23,6 +27,56 @@ int store_put(Store *store, const Manifest *manifest)
     }
     store->manifests[store->n] = *manifest;
     return store->n++;
+}
+
+static bool is_in(const Manifest *m, const char *submission)
+{
+    return !m->removed && strcmp(m->submission, submission) == 0;
+}
+
+int store_search(const Store *store, const char *submission)
+{
+    int newest = -1;
+    for (int i = 0; i < store->n; i++) {
+        const Manifest *m = &store->manifests[i];
+        if (is_in(m, submission) && !m->corrupt &&
+            (newest < 0 || m->last >= store->manifests[newest].last))
+            newest = i;
+    }
+    return newest;
+}
+
+/* A newer generation has written: then it decides what stays. */
+static bool is_over(const Store *store, int latest)
+{
+    const Manifest *m = &store->manifests[latest];
+    for (int i = 0; i < store->n; i++)
+        if (is_in(&store->manifests[i], m->submission) &&
+            store->manifests[i].generation > m->generation)
+            return true;
+    return false;
+}
+
+void store_retire(Universe *u, int latest)
+{
+    Store *store = &u->store;
+    const Manifest *m = &store->manifests[latest];
+    int kept[STORE_KEEP_LAST], n_kept = 0;
+    if (store->out || is_over(store, latest))
+        return;
+    for (int i = latest; i >= 0 && n_kept < STORE_KEEP_LAST; i = store->manifests[i].parent)
+        if (!store->manifests[i].removed)
+            kept[n_kept++] = i;
+    for (int i = 0; i < store->n; i++) {
+        bool keep =
+            !is_in(&store->manifests[i], m->submission) || store->manifests[i].last > m->last;
+        for (int k = 0; k < n_kept; k++)
+            keep |= kept[k] == i;
+        if (keep)
+            continue;
+        checker_manifest_goes(u, i, latest);
+        store->manifests[i].removed = true;
+    }
 }
 
 void store_clear(Store *store) { free(store->manifests); }

@@ -1,7 +1,8 @@
-/* store.h - a model of the object store: what manifests there are, and which history each tells.
+/* store.h - a model of the object store: what manifests there are, which history each tells, what
+ * retention leaves of them, and where rank 0 looks when nobody knows the newest.
  *
  * A manifest appears whole or not at all. Its segment of metrics says which steps its world trained
- * since the checkpoint that it went on from.
+ * since the checkpoint that it went on from. Each submission has a folder of its own.
  *
  * Ownership: part of the Universe.
  * Units:     steps.
@@ -10,14 +11,18 @@
  */
 #pragma once
 
+#include "cluster/records.h"
 #include "tests/sim/sim.h"
 
 typedef struct Manifest {
     int job;
+    char submission[SUBMISSION_BYTES];
     int64_t generation, world_revision;
     int parent;          /* the manifest whose history it continues; -1: the beginning */
     int64_t first, last; /* steps of its own segment; last is the checkpoint's */
     bool corrupt;
+    bool was_corrupt; /* once: who passed over it then was right */
+    bool removed;     /* by retention */
 } Manifest;
 
 typedef struct Store {
@@ -31,9 +36,13 @@ typedef struct Store {
 void store_lose(Store *store, uint64_t now_usec);
 
 int store_put(Store *store, const Manifest *manifest);
+/* The newest of the submission that is whole; -1: none. trainer/state/checkpoint-search.c */
+int store_search(const Store *store, const char *submission);
+/* After a commit: what is not kept goes. trainer/state/checkpoint-retire.c */
+void store_retire(Universe *u, int latest);
 void store_clear(Store *store);
 
-enum { STORE_URI_BYTES = 48 };
+enum { STORE_URI_BYTES = 48, STORE_KEEP_LAST = 2 };
 const char *store_uri(int manifest, char ret[STORE_URI_BYTES]);
 /* -1 for the empty URI. */
 int store_find(const Store *store, const char *uri);

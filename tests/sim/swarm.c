@@ -348,7 +348,8 @@ static void lose_store(Universe *u)
 static void corrupt_checkpoint(Universe *u)
 {
     if (u->store.n)
-        u->store.manifests[u->store.n - 1].corrupt = true;
+        u->store.manifests[u->store.n - 1].corrupt =
+            u->store.manifests[u->store.n - 1].was_corrupt = true;
 }
 
 /* ---- people ---- */
@@ -374,12 +375,14 @@ static void submit(Universe *u, int job)
 {
     JobFacts facts = u->options.jobs[job].facts;
     const char *name = universe_job_name(job);
-    if (etcd_find(&u->etcd, KEY_SPECS, name) || etcd_find(&u->etcd, KEY_DESIRED, name))
-        return;
+    if (etcd_find(&u->etcd, KEY_SPECS, name) || etcd_find(&u->etcd, KEY_DESIRED, name) ||
+        etcd_find(&u->etcd, KEY_WORLDS, name) || etcd_find(&u->etcd, KEY_PHASES, name))
+        return; /* the name is taken */
     facts.arrival = (int64_t)u->sim.now_usec;
     (void)snprintf(facts.submission, sizeof(facts.submission), "%032llx",
                    (unsigned long long)sim_serial(&u->sim));
     sim_say(&u->sim, "user: submits %s", name);
+    u->taken_over[job] = false; /* in a folder of its own */
     etcd_put(&u->etcd, KEY_SPECS, name, value_new(&facts, sizeof(facts)));
     want(u, job, DESIRED_RUNNING, 0);
 }
@@ -491,6 +494,8 @@ static const struct {
     {"cordon", cordon},
     {"replace-machine", replace_machine},
     {"cut-node-from-store", cut_node_from_store},
+    {"lose-record", lost_strike},
+    {"take-over", lost_take_over},
 };
 
 static void on_fault(Universe *u, _unused_ void *who, _unused_ uint64_t token)
@@ -582,6 +587,7 @@ static void heal(Universe *u)
     for (int i = 0; i < u->store.n; i++)
         u->store.manifests[i].corrupt = false;
     memset(u->poisoned_step, 0, sizeof(u->poisoned_step));
+    lost_heal(u);
     for (int i = 0; i < u->options.n_nodes; i++)
         heal_node(u, &u->nodes[i]);
     for (int i = 0; i < u->options.n_controllers; i++)
@@ -592,6 +598,7 @@ static void heal(Universe *u)
         int share = u->options.n_nodes * u->options.n_slots / u->options.n_jobs;
         u->options.jobs[job].max = CLAMP(u->options.jobs[job].max, 1, share);
         u->options.jobs[job].min = 1;
+        lost_give_back(u, job);
         submit(u, job);
         want(u, job, DESIRED_RUNNING, 0);
     }
@@ -619,6 +626,7 @@ static void start_what_failed(Universe *u, int *n_starts)
 {
     for (int job = 0; job < u->options.n_jobs; job++) {
         const PhaseRecord *phase = phase_of(u, job);
+        lost_give_back(u, job);
         submit(u, job);
         const Key *desired = etcd_find(&u->etcd, KEY_DESIRED, universe_job_name(job));
         if (phase && (phase->phase == PHASE_FAILED || phase->phase == PHASE_STOPPED) && desired &&

@@ -32,7 +32,13 @@ typedef struct Options { /* drawn from the seed */
     JobPlan jobs[4];
 } Options;
 
+typedef struct Foreign { /* a record that a later version has written over */
+    int key;
+    struct Value *value; /* as it was; NULL: none */
+} Foreign;
+
 typedef struct Swarm {
+    Foreign foreign[4];
     bool healed, hangs;
     uint64_t pause_usec; /* the longest that had begun, or could, when all was healed */
     uint64_t n_faults;
@@ -42,6 +48,12 @@ size_t swarm_n_faults(void); /* kinds of them */
 /* options.c */
 void swarm_draw_options(Sim *sim, int n_nodes, Options *ret);
 void swarm_describe(const Universe *u);
+/* lost.c: one record that does not return by itself; somebody else's claim; and their ends. */
+void lost_strike(Universe *u);
+void lost_take_over(Universe *u);
+void lost_heal(Universe *u);
+void lost_give_back(Universe *u, int job);
+void lost_clear(Universe *u);
 /* All is well: then the store alone goes away, and comes back (outage.c). */
 void outage_run(Universe *u);
 /* The longest pause that has begun, or may for what is failing just now. */

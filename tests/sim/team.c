@@ -329,7 +329,9 @@ static uint64_t real_of(const Node *node, uint64_t usec)
 static void on_wait(Node *node, Team *team, const Process *p)
 {
     if (team->progress.generation == 0)
-        team->progress = (ProgressRecord){.generation = team->generation, .step = p->ring->step};
+        team->progress = (ProgressRecord){.generation = team->generation,
+                                          .step = p->ring->step,
+                                          .committed = team->progress.committed};
     team->progress.waits_since_usec = real_of(node, p->ring->waiting_usec);
     post_send(node, team, POST_PROGRESS);
 }
@@ -346,6 +348,7 @@ static void on_step(Node *node, Team *team, Seat *seat, Process *p)
                                       .steps = node->universe->options.jobs[team->job].steps,
                                       .step_sec = (double)node->universe->options.step_usec / 1e6,
                                       .at_usec = node_real_usec(node),
+                                      .committed = team->progress.committed,
                                       .unsaved_since_usec = real_of(node, p->unsaved_usec)};
     post_send(node, team, POST_PROGRESS);
     if (team->first_step)
@@ -382,6 +385,9 @@ void team_hears(Process *p, Word word)
     case WORD_SAVED:
         if (p->awaiting)
             team_commit(node, team, p);
+        break;
+    case WORD_FOUND:
+        team_commit_found(node, team, p);
         break;
     case WORD_WAIT:
         if (p->ring->waiting_usec)
@@ -433,7 +439,9 @@ static Team *new_team(int job, const WorldRecord *world, int64_t revision, const
     team->world_revision = revision;
     team->world_size = world->size;
     team->resume = store_find(&node->universe->store, world->resume.uri);
-    team->resume_step = world->resume.step;
+    team->resume_step = world->resume.find ? 0 : world->resume.step;
+    team->find = world->resume.find;
+    team->progress.committed = world->committed;
     memcpy(team->submission, world->submission, sizeof(team->submission));
     team->n_seats = n_seats;
     for (size_t i = 0; i < n_seats; i++)
@@ -486,6 +494,16 @@ static void set_cordon(Node *node, const CordonRecord *cordon)
     }
 }
 
+static void lose_world(Node *node, int job, int64_t revision)
+{
+    JobView *view = &node->jobs[job];
+    if (revision <= view->world_revision)
+        return;
+    view->world_revision = revision;
+    end_team(node, view, "its world cannot be read");
+    team_advance(node, job);
+}
+
 void team_watch(Universe *u, void *who, const WatchEvent *events, size_t n, _unused_ bool initial)
 {
     Node *node = who;
@@ -494,6 +512,11 @@ void team_watch(Universe *u, void *who, const WatchEvent *events, size_t n, _unu
         const Key *key = &u->etcd.keys[events[i].key];
         KeyKind kind = key->kind;
         int64_t generation = key->generation;
+        if (events[i].value && !value_record(events[i].value)) {
+            if (kind == KEY_WORLDS)
+                lose_world(node, universe_job_index(key->name), events[i].revision);
+            continue; /* of the rest what was known holds on */
+        }
         if (kind == KEY_CORDONS) {
             if (events[i].value && strcmp(key->name, node->name) == 0)
                 set_cordon(node, value_record(events[i].value));
@@ -565,7 +588,9 @@ static void start_process(Node *node, Team *team, Seat *seat)
                    .world_revision = team->world_revision,
                    .resume = team->resume,
                    .resume_step = team->resume_step,
+                   .find = team->find,
                    .team = team};
+    memcpy(p->submission, team->submission, sizeof(p->submission));
     seat->report.started_usec = seat->report.at_usec = node_real_usec(node);
     trainer_start(p);
 }

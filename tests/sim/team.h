@@ -22,5 +22,6 @@ int64_t team_guard_revision(const Node *node, const Team *team);
 int team_post_key(Node *node, const Team *team, PostKind kind);
 Value *team_post_value(const Node *node, const Team *team, PostKind kind);
 
-/* What rank 0 has saved. */
+/* What rank 0 has saved, or found. */
 void team_commit(Node *node, Team *team, const Process *p);
+void team_commit_found(Node *node, Team *team, const Process *p);

@@ -115,6 +115,22 @@ static bool has_patience(Process *p)
     return false;
 }
 
+static bool searches(const Process *p) { return p->rank == 0 && p->find != FIND_NOTHING; }
+
+/* Nobody knows which checkpoint is the newest: the folder is looked through (trainer/found.c). True: there
+ * is none, and the job begins. */
+static bool has_found(Process *p)
+{
+    p->found = store_search(&universe_of(p)->store, p->submission);
+    if (p->found >= 0)
+        say_to_daemon(p, WORD_FOUND);
+    else if (p->find == FIND_MUST)
+        trainer_exit(p, EXIT_DATA_CORRUPT,
+                     "checkpoint.uri: file:///store holds no checkpoint, and this job has "
+                     "committed some");
+    return p->found < 0 && p->find != FIND_MUST;
+}
+
 static void on_restored(Universe *u, void *who, uint64_t life)
 {
     Process *p = who;
@@ -127,12 +143,15 @@ static void on_restored(Universe *u, void *who, uint64_t life)
     }
     if (p->node->refuses_numerics) {
         trainer_exit(p, EXIT_NUMERICS, "the canned grain differs");
-    } else if ((u->store.out || p->node->has_no_store) && p->resume >= 0) {
+    } else if ((u->store.out || p->node->has_no_store) && (p->resume >= 0 || searches(p))) {
         if (has_patience(p))
             sim_after(&u->sim, NULL, STORE_AGAIN_MSEC * USEC_PER_MSEC, on_restored, p, life);
         else
             trainer_exit(p, EXIT_STORE_UNREACHABLE, "the store does not answer");
-    } else if (p->resume >= 0 && u->store.manifests[p->resume].corrupt) {
+    } else if (searches(p) && !has_found(p)) {
+        return; /* it has ended, or waits for the verdict */
+    } else if (p->resume >= 0 &&
+               (u->store.manifests[p->resume].corrupt || u->store.manifests[p->resume].removed)) {
         (void)snprintf(text, sizeof(text), "%s does not verify", store_uri(p->resume, uri));
         trainer_exit(p, EXIT_DATA_CORRUPT, text);
     } else {
@@ -168,7 +187,7 @@ void trainer_start(Process *p)
     p->used = p->alive = true;
     p->life = sim_serial(&u->sim);
     p->parent = p->resume;
-    p->written = -1;
+    p->written = p->found = -1;
     p->committed_step = p->resume_step;
     watchdog_start(&p->watchdog, 0, u->sim.now_usec);
     sim_after(&u->sim, NULL, sim_between(&u->sim, 10000, 150000), on_booted, p, p->life);
@@ -284,6 +303,10 @@ void trainer_go(Process *p)
     if (++ring->n_joined < ring->size)
         return;
     ring->began = true;
+    if (u->taken_over[ring->job]) {
+        trainer_exit(ring->members[0], EXIT_NOT_OWNER, UNIVERSE_OTHER_OWNER);
+        return;
+    }
     checker_ring_begins(u, ring);
     if (ring->step >= u->options.jobs[ring->job].steps)
         end_well(ring->members[0], "finished"); /* its last world died after its last commit */
@@ -422,8 +445,13 @@ static void on_saved(Universe *u, void *who, uint64_t life)
                   .parent = p->parent,
                   .first = p->committed_step + 1,
                   .last = p->saving_step};
+    memcpy(m.submission, p->submission, sizeof(m.submission));
     if (u->store.out && has_patience(p)) {
         sim_after(&u->sim, NULL, STORE_AGAIN_MSEC * USEC_PER_MSEC, on_saved, p, life);
+        return;
+    }
+    if (u->taken_over[p->job]) { /* it looks before each manifest */
+        trainer_exit(p, EXIT_NOT_OWNER, UNIVERSE_OTHER_OWNER);
         return;
     }
     p->asking_usec = 0;
@@ -469,6 +497,8 @@ static void save(Process *p, int64_t step, bool leave, bool finish)
 
 void trainer_hear_verdict(Process *p, bool committed)
 {
+    if (p->alive && p->found >= 0)
+        trainer_exit(p, EXIT_RETRY, "a checkpoint was found: the next world goes on from it");
     if (!p->alive || !p->awaiting)
         return;
     p->awaiting = false;
@@ -479,6 +509,7 @@ void trainer_hear_verdict(Process *p, bool committed)
     p->parent = p->written;
     p->committed_step = p->saving_step;
     p->unsaved_usec = 0;
+    store_retire(universe_of(p), p->written);
     if (p->ending && p->ring && !p->ring->over) {
         if (p->saving_step == p->ring->step)
             end_well(p, p->finished ? "finished" : "left");

@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "cluster/records.h"
 #include "daemon/exit.h"
 #include "daemon/watchdog.h"
 #include "tests/sim/sim.h"
@@ -26,6 +27,7 @@ typedef enum Word { /* to the daemon */
                     WORD_SAVED,
                     WORD_EXIT,
                     WORD_WAIT,
+                    WORD_FOUND,
 } Word;
 
 typedef struct Process {
@@ -38,8 +40,11 @@ typedef struct Process {
     /* the trainer's half */
     int job, rank, world_size;
     int64_t generation, world_revision;
+    char submission[SUBMISSION_BYTES];
     int resume; /* manifest, -1: none */
     int64_t resume_step;
+    ResumeFind find;
+    int found;           /* rank 0: the manifest that it told of; -1: none */
     bool stopped;        /* SIGSTOP: nothing of it runs */
     bool stuck;          /* its main thread hangs */
     bool unkillable;     /* survives SIGKILL */

@@ -43,6 +43,7 @@ Universe *universe_free(Universe *u)
         controller_clear(&u->controllers[i]);
     client_calls_free(u);
     rings_free(u);
+    lost_clear(u);
     etcd_clear(&u->etcd);
     store_clear(&u->store);
     sim_free(&u->sim);

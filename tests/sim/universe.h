@@ -25,6 +25,7 @@ struct Universe {
     Store store;
     Ring *rings;
     int64_t poisoned_step[JOBS_MAX]; /* not finite for ever; 0: none */
+    bool taken_over[JOBS_MAX];       /* somebody else owns its checkpoint folder */
     Controller *controllers;
     Node *nodes;
     Checker checker;
@@ -32,6 +33,9 @@ struct Universe {
 };
 
 typedef struct Call Call;
+
+/* As a rank says whose the folder is. */
+#define UNIVERSE_OTHER_OWNER "the folder has another owner: job stranger, owner 7"
 
 Universe *universe_new(uint64_t seed, int n_nodes, bool talk);
 Universe *universe_free(Universe *u);
