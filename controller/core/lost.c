@@ -195,11 +195,11 @@ static bool same_word(const DesiredRecord *a, const DesiredRecord *b)
            a->priority == b->priority;
 }
 
-void lost_learn_desired(Job *job, const Event *ev, Stamp before)
+void lost_learn_desired(Job *job, const Event *ev)
 {
-    bool was_there = before.mod && !job->desired_lost, known = job->desired.max > 0;
+    bool was_there = !job->desired_lost, known = job->desired.max > 0;
     job->desired_lost = lost_by(ev, known, false);
-    if (!ev->desired || ev->revision == before.seen)
+    if (!ev->desired)
         return;
     if (was_there || !known || !same_word(&job->desired, ev->desired))
         job->word = ev->revision;
@@ -278,6 +278,7 @@ static bool put_back_desired(Cluster *c, Job *job, Decision *d)
                                      .max = job->facts.max,
                                      .priority = job->facts.priority};
     job->desired = d->desired; /* when it is there it is nobody's new word */
+    job->desired_lost = job->desired_lost ? job->desired_lost : LOST_GONE;
     say_put_back(c, job, job->desired_lost ? job->desired_lost : LOST_GONE, "desired",
                  known ? "; put back as it was known" : "; made anew from the job file", d);
     return true;

@@ -322,7 +322,6 @@ static void observe_job(Cluster *c, const Event *ev)
     Job *job = intern_job(c, ev->name);
     if (!job)
         return;
-    const Stamp before = job->desired_stamp;
     switch (ev->kind) {
     case EVENT_SPEC:
         if (!stamp(&job->spec_stamp, ev))
@@ -331,9 +330,9 @@ static void observe_job(Cluster *c, const Event *ev)
         sort_jobs(c);
         break;
     case EVENT_DESIRED:
-        if (!stamp(&job->desired_stamp, ev))
+        if (ev->revision == job->desired_stamp.seen || !stamp(&job->desired_stamp, ev))
             return;
-        lost_learn_desired(job, ev, before);
+        lost_learn_desired(job, ev);
         sort_jobs(c);
         break;
     case EVENT_WORLD:

@@ -255,8 +255,8 @@ bool lost_with_its_job(const Job *job, const char *submission);
 bool lost_is_older_world(const Job *job, const WorldRecord *world);
 /* EVENT_SPEC and EVENT_PHASE, stamped; what a node tells after a restore of the store. */
 void lost_learn_spec(Cluster *c, Job *job, const Event *ev);
-/* EVENT_DESIRED; before: as it was. */
-void lost_learn_desired(Job *job, const Event *ev, Stamp before);
+/* EVENT_DESIRED, stamped, and no copy of the last one. */
+void lost_learn_desired(Job *job, const Event *ev);
 void lost_learn_phase(Cluster *c, Job *job, const Event *ev);
 void lost_learn_runs(Job *job, const NodeRecord *node);
 

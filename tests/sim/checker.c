@@ -115,8 +115,8 @@ static void check_slots(Universe *u, int job, const WorldRecord *world)
         const WorldRecord *theirs = record_in(u, KEY_WORLDS, other);
         const PhaseRecord *phase = record_in(u, KEY_PHASES, other);
         if (other == job || !theirs || !phase || !is_active(phase->phase) ||
-            theirs->generation != phase->generation) /* one of them is lost, or an old one */
-            continue;
+            u->checker.jobs[other].broken_world || u->checker.jobs[other].broken_phase)
+            continue; /* it may be an old one */
         for (size_t i = 0; i < world->n_runs; i++)
             if (slots_on(theirs, world->runs[i].node) & world->runs[i].slots)
                 BROKEN(u, "I6", "%s gets slots of %s that %s holds", universe_job_name(job),

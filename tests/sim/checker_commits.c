@@ -165,9 +165,9 @@ void checker_resumes(Universe *u, const Ring *ring)
                universe_job_name(ring->job), (long long)ring->generation, (long long)step,
                (long long)safe->last);
     for (int i = 0; i < books->n_booked; i++)
-        books->booked[i].struck = manifest_of(u, &books->booked[i])->last > step ||
-                                  (books->booked[i].struck &&
-                                   books->booked[i].manifest != rank0->resume);
+        books->booked[i].struck =
+            manifest_of(u, &books->booked[i])->last > step ||
+            (books->booked[i].struck && books->booked[i].manifest != rank0->resume);
 }
 
 void checker_manifest_goes(Universe *u, int manifest, int latest)

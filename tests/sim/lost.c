@@ -72,8 +72,7 @@ static void make_foreign(Universe *u, const Key *key)
             int n = (int)(key - u->etcd.keys);
             swarm->foreign[i].key = n;
             swarm->foreign[i].value = value_ref(key->value);
-            etcd_put(&u->etcd, key->kind, u->etcd.keys[n].name,
-                     value_new_broken(RECORD_FOREIGN));
+            etcd_put(&u->etcd, key->kind, u->etcd.keys[n].name, value_new_broken(RECORD_FOREIGN));
             sim_after(&u->sim, NULL, sim_between(&u->sim, SEC(1), SEC(10)), on_version_leads,
                       &swarm->foreign[i], 0);
             return;
@@ -86,16 +85,15 @@ void lost_strike(Universe *u)
 {
     static const KeyKind kinds[] = {KEY_SPECS,  KEY_DESIRED,     KEY_WORLDS,
                                     KEY_PHASES, KEY_CHECKPOINTS, KEY_CORDONS};
-    static const char *const names[] = {"specs", "desired", "worlds", "phases", "checkpoints",
-                                        "cordons"};
+    static const char *const names[] = {"specs",  "desired",     "worlds",
+                                        "phases", "checkpoints", "cordons"};
     static const char *const hows[] = {"vanishes", "is damaged", "is an older one",
                                        "is a later version's"};
     uint32_t which = sim_draw(&u->sim, ELEMENTSOF(kinds)), how = sim_draw(&u->sim, 4);
     KeyKind kind = kinds[which];
-    const char *name =
-        kind == KEY_CORDONS
-            ? u->nodes[sim_draw(&u->sim, (uint32_t)u->options.n_nodes)].name
-            : universe_job_name((int)sim_draw(&u->sim, (uint32_t)u->options.n_jobs));
+    const char *name = kind == KEY_CORDONS
+                           ? u->nodes[sim_draw(&u->sim, (uint32_t)u->options.n_nodes)].name
+                           : universe_job_name((int)sim_draw(&u->sim, (uint32_t)u->options.n_jobs));
     int n = etcd_key(&u->etcd, kind, name, 0, -1);
     const Key *key = &u->etcd.keys[n];
     if (kind != KEY_CORDONS && !etcd_find(&u->etcd, KEY_SPECS, name))
