@@ -41,8 +41,6 @@ double job_useful_sec(const Cluster *c, const Job *job, int64_t step)
     return job->phase.useful_sec + (kept > 0 ? (double)kept * step_seconds(c, job) : 0);
 }
 
-/* The first serial is beyond all that there can have been: a phase that was lost, and that nobody here has seen,
- * was written at most once a revision. */
 void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d)
 {
     d->put_phase = true;
@@ -53,7 +51,7 @@ void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason
     if (phase != PHASE_PENDING || job->phase.phase != PHASE_PENDING || !job->phase_stamp.mod)
         d->phase.since_usec = c->real_usec; /* who waits for something else now waits on */
     d->phase.committed = checkpoints_known_mark(job);
-    d->phase.serial = job->phase.serial ? job->phase.serial + 1 : c->seen_revision + 1;
+    d->phase.serial = job_next_serial(c, job);
     text_copy(d->phase.reason, sizeof(d->phase.reason), reason);
     if (job->spec_stamp.mod)
         text_copy(d->phase.submission, sizeof(d->phase.submission), job->facts.submission);
@@ -426,7 +424,7 @@ static bool decide_mark(Cluster *c, Job *job, Decision *d)
     d->put_phase = true;
     d->phase = job->phase;
     d->phase.committed = checkpoints_mark(&job->checkpoints);
-    d->phase.serial++;
+    d->phase.serial = job_next_serial(c, job);
     d->phase_revision = job->phase_stamp.mod;
     d->world_revision = job->world_stamp.mod;
     return true;
@@ -556,11 +554,11 @@ bool decide_job(Cluster *c, Job *job, Decision *d)
     case PHASE_PENDING:
         return decide_pending(c, job, d) || decide_cleanup(c, job, d);
     case PHASE_STOPPED:
-        return decide_over(c, job, d) || decide_restart(c, job, d) || decide_old_word(job, d) ||
+        return decide_over(c, job, d) || decide_restart(c, job, d) || decide_old_word(c, job, d) ||
                decide_cleanup(c, job, d);
     case PHASE_FAILED:
         return decide_trouble_over(c, job, d) || decide_acknowledged(c, job, d) ||
-               decide_restart(c, job, d) || decide_old_word(job, d) || decide_cleanup(c, job, d);
+               decide_restart(c, job, d) || decide_old_word(c, job, d) || decide_cleanup(c, job, d);
     case PHASE_SUCCEEDED:
         return decide_over(c, job, d) || decide_cleanup(c, job, d);
     default:

@@ -290,7 +290,7 @@ static bool put_back_phase(Cluster *c, const Job *job, Decision *d)
         return false;
     d->put_phase = true;
     d->phase = job->phase;
-    d->phase.serial++;
+    d->phase.serial = job_next_serial(c, job);
     say_put_back(c, job, job->phase_lost, "phases", "; put back as it was known", d);
     return true;
 }

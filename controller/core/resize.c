@@ -39,12 +39,12 @@ static bool may_grow_now(Cluster *c, const Job *job)
 
 /* The user's newest word was looked at, and nothing is to be done for it: more ranks than there are slots
  * for come by growth, when its time is. Kept in mind it would act on whatever changes the plan later. */
-static bool decide_heard(const Job *job, Decision *d)
+static bool decide_heard(const Cluster *c, const Job *job, Decision *d)
 {
     d->put_phase = true;
     d->phase = job->phase;
     d->phase.tried_revision = job->desired_stamp.mod;
-    d->phase.serial++;
+    d->phase.serial = job_next_serial(c, job);
     d->phase_revision = job->phase_stamp.mod;
     d->world_revision = job->world_stamp.mod;
     d->desired_revision = job->desired_stamp.mod;
@@ -52,10 +52,10 @@ static bool decide_heard(const Job *job, Decision *d)
 }
 
 /* What is wanted was put back as it was: the next leader must not take that for a new word. */
-bool decide_old_word(const Job *job, Decision *d)
+bool decide_old_word(const Cluster *c, const Job *job, Decision *d)
 {
     return job->word <= job->phase.tried_revision &&
-           job->desired_stamp.mod > job->phase.tried_revision && decide_heard(job, d);
+           job->desired_stamp.mod > job->phase.tried_revision && decide_heard(c, job, d);
 }
 
 bool decide_resize(Cluster *c, Job *job, Decision *d)
@@ -72,7 +72,7 @@ bool decide_resize(Cluster *c, Job *job, Decision *d)
     /* what is cordoned meanwhile must not make less of a world that is to be as large, or larger */
     bool smaller = wanted < present && plan.size > 0, larger = plan.size > present;
     if (!smaller && !larger) /* who wants less, and cannot have it now, still wants it */
-        return asked && wanted >= present && decide_heard(job, d);
+        return asked && wanted >= present && decide_heard(c, job, d);
     if (asked) {
         say_sizes(&t, "resizes", present, plan.size);
         return ask_to_leave(c, job, PHASE_RESIZING, reason, d);
@@ -148,7 +148,7 @@ bool decide_wait(Cluster *c, Job *job, Decision *d)
     d->put_phase = true;
     d->phase = job->phase;
     text_copy(d->phase.reason, sizeof(d->phase.reason), why);
-    d->phase.serial++;
+    d->phase.serial = job_next_serial(c, job);
     d->phase_revision = job->phase_stamp.mod;
     d->world_revision = job->world_stamp.mod;
     return true;

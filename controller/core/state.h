@@ -204,6 +204,12 @@ Run *job_runs(const Cluster *c, const Job *job);
 int job_index(const Cluster *c, const Job *job);
 /* The highest generation that anybody speaks of. */
 int64_t job_newest_generation(const Job *job);
+/* Of the next write of its phase: beyond those of all before, also of those that are lost and that nobody here
+ * has seen, for none is beyond the revision at which it was written. */
+static inline int64_t job_next_serial(const Cluster *c, const Job *job)
+{
+    return MAX(job->phase.serial + 1, c->seen_revision);
+}
 
 /* ---- observe.c: records into state ---- */
 void observe(Cluster *c, const Event *ev);
@@ -468,6 +474,6 @@ bool ask_to_leave(Cluster *c, const Job *job, JobPhase phase, const char *reason
 bool decide_house(Cluster *c, Decision *d);
 
 /* ---- resize.c ---- */
-bool decide_old_word(const Job *job, Decision *d);
+bool decide_old_word(const Cluster *c, const Job *job, Decision *d);
 bool decide_resize(Cluster *c, Job *job, Decision *d);
 bool decide_wait(Cluster *c, Job *job, Decision *d);

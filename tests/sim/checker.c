@@ -243,6 +243,7 @@ static void check_phase(Universe *u, int job, const PhaseRecord *phase)
         BROKEN(u, "I2", "the phase of %s goes back from %lld to %lld", universe_job_name(job),
                (long long)old->generation, (long long)phase->generation);
     JobBooks *books = &u->checker.jobs[job];
+    books->phase = phase->phase;
     if (phase->phase != PHASE_PENDING)
         books->pending_usec = 0;
     else if (books->pending_usec == 0)

@@ -28,6 +28,7 @@ typedef struct JobBooks {
     uint64_t pending_usec; /* since when its phase says that it waits; 0: it does not */
     int64_t born;          /* create revision of its spec: a job that was deleted is another one */
     int64_t generation;    /* of its newest world */
+    JobPhase phase;        /* as a leader last wrote it */
     bool broken_world, broken_phase; /* somebody has been at the record since a leader wrote it */
     int64_t visible_step, visible_before; /* that etcd has shown, ever and at the last failure */
     int failures; /* worlds in a row that failed without having shown more */

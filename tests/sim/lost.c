@@ -81,6 +81,8 @@ static void make_foreign(Universe *u, const Key *key)
 
 /* ---- the fault ---- */
 
+static bool is_active(JobPhase phase) { return phase >= PHASE_STARTING && phase <= PHASE_STOPPING; }
+
 void lost_strike(Universe *u)
 {
     static const KeyKind kinds[] = {KEY_SPECS,  KEY_DESIRED,     KEY_WORLDS,
@@ -103,6 +105,10 @@ void lost_strike(Universe *u)
         return;
     if (how == 3 && kind == KEY_WORLDS)
         return; /* a leader that has not seen it does not know whose slots those are: README.md */
+    if (older && kind == KEY_PHASES &&
+        is_active(((const PhaseRecord *)value_record(older))->phase) &&
+        !is_active(u->checker.jobs[universe_job_index(name)].phase))
+        return; /* nor that they are others' by now */
     sim_say(&u->sim, "somebody: %s/%s %s", names[which], name, hows[how]);
     if (how == 3)
         make_foreign(u, key);
