@@ -82,7 +82,7 @@ class Controllers(LabCase):
         self.addCleanup(self.cluster.down)
         until(lambda: len(self.nodes()) == 3, "three nodes")
         self.admit("node1,node2")
-        job = self.lab.job("job", recovery={"max_failures_at_same_step": 3, "grow_interval_s": 0}, train__steps=100000,
+        job = self.lab.job("listed", recovery={"max_failures_at_same_step": 3, "grow_interval_s": 0}, train__steps=100000,
                            checkpoint__every_steps=1000)
         self.cluster.submit(job)
         self.cluster.wait(job, "running")
@@ -107,7 +107,7 @@ class Controllers(LabCase):
         self.admit("node1,node2,node3")
         until(lambda: self.cluster.status(job)["world"]["size"] == 3, "growth to the third node")
         until(lambda: not any("not-admitted" in wrong for wrong in self.status()["wrong"]), "the incident's end")
-        self.cluster.ctl("job", "stop", "job")
+        self.cluster.ctl("job", "stop", "listed")
         self.cluster.wait(job, "stopped")
         for name in ("controller1", "controller2"):
             code, text = self.cluster.ctl_code("simulate", os.path.join(self.cluster.folder, name, "events.jsonl"))
