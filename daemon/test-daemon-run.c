@@ -137,6 +137,20 @@ static void test_world_moves(_unused_ void **state)
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 2, 0, RANK_EXITED});
 }
 
+/* Whatever it says, it is a world after the present one: what ran is told to be dead, under its guard. */
+static void test_world_that_cannot_be_read(_unused_ void **state)
+{
+    _cleanup_(lab_stopp) Lab *lab = lab_start();
+    (void)lab_start_node(lab, 0, "\"trainer_environment\": [\"FAKE_STEPS=1000000\"]", NULL);
+    lab_put_spec(lab, "a");
+    (void)lab_put_world(lab, "a", 1, (LabRun[]){{0, 1}}, 1);
+    lab_put_phase(lab, "a", 1, PHASE_STARTING, true, false);
+    lab_wait(lab, lab_has_first_step, &(LabWhere){"a", 1, 0, 0});
+    (void)lab_put(lab, "/sdtrain/lab/worlds/a", "{\"v\":2,");
+    lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 0, RANK_EXITED});
+    lab_wait(lab, lab_is_killed, &(LabWhere){"a", 1, 0, 0});
+}
+
 static void put_rendezvous(Lab *lab, const char *key)
 {
     RendezvousRecord record = {.address = "127.0.0.1:1"};
@@ -311,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_world_from_start_to_finish),
         cmocka_unit_test(test_late_ranks),
         cmocka_unit_test(test_world_moves),
+        cmocka_unit_test(test_world_that_cannot_be_read),
         cmocka_unit_test(test_rendezvous_of_a_deleted_job),
         cmocka_unit_test(test_stale_phase_of_a_deleted_job),
         cmocka_unit_test(test_stale_rendezvous),

@@ -150,14 +150,13 @@ void lost_give_back(Universe *u, int job)
         etcd_put(&u->etcd, KEY_DESIRED, name, value_new(&deleted, sizeof(deleted)));
         return;
     }
-    (void)snprintf(facts.submission, sizeof(facts.submission), "%032llx",
-                   (unsigned long long)sim_serial(&u->sim));
-    if (phase || world || commits)
-        memcpy(facts.submission,
-               phase   ? phase->submission
-               : world ? world->submission
-                       : commits->submission,
-               SUBMISSION_BYTES);
+    /* A new submission, too, finds its history in the folder, by the job's identity. */
+    memcpy(facts.submission,
+           phase     ? phase->submission
+           : world   ? world->submission
+           : commits ? commits->submission
+                     : u->checker.jobs[job].submission,
+           SUBMISSION_BYTES);
     facts.arrival = (int64_t)u->sim.now_usec;
     sim_say(&u->sim, "user: gives the file of %s back", name);
     etcd_put(&u->etcd, KEY_SPECS, name, value_new(&facts, sizeof(facts)));

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Slots that the leader knows to be there and open: what it had seen when it decided. */
-static int open_slots(Universe *u, int64_t seen_revision)
+static int open_slots(Universe *u, const Controller *leader, int64_t seen_revision)
 {
     int slots = 0;
     for (int i = 0; i < u->options.n_nodes; i++) {
@@ -13,7 +13,8 @@ static int open_slots(Universe *u, int64_t seen_revision)
         const NodeRecord *node = key ? value_record(key->value) : NULL;
         const Key *cordon = &u->etcd.keys[etcd_key(&u->etcd, KEY_CORDONS, u->nodes[i].name, 0, -1)];
         key = etcd_find(&u->etcd, KEY_NODES, u->nodes[i].name);
-        if (node && key->mod_revision <= seen_revision && node->state == NODE_UP &&
+        if (node && admission_allows(leader->config.admit, u->nodes[i].name, "") &&
+            key->mod_revision <= seen_revision && node->state == NODE_UP &&
             node->verdict == NODE_HEALTHY && cordon->mod_revision == 0 &&
             cordon->deleted_revision <= seen_revision)
             slots += node->n_slots - __builtin_popcountll(node->lost_slots | node->bad_slots);
@@ -42,12 +43,14 @@ void checker_queue(Universe *u, const Txn *txn, int job, const PhaseRecord *phas
         const Key *waits = etcd_find(&u->etcd, KEY_PHASES, name);
         const DesiredRecord *wants = desired ? value_record(desired->value) : NULL;
         uint64_t since = MAX(books->pending_usec, txn->leader->led_usec);
-        if (i != job && books->pending_usec && wants && wants->state == DESIRED_RUNNING && waits &&
+        if (i != job && books->pending_usec && !books->broken_phase && wants &&
+            wants->state == DESIRED_RUNNING && waits &&
             desired->mod_revision <= phase->tried_revision &&
             waits->mod_revision <= phase->tried_revision && goes_before(u, i, job) &&
             u->sim.now_usec > since + u->options.core.queue_patience_usec + slack &&
-            wants->min <= open_slots(u, phase->tried_revision))
-            sim_fail(&u->sim, "queue", "%s starts before %s, which has waited for %.1f s",
-                     universe_job_name(job), name, (double)(u->sim.now_usec - since) / 1e6);
+            wants->min <= open_slots(u, txn->leader, phase->tried_revision))
+            sim_fail(&u->sim, "queue", "%s starts before %s, which has waited for %.1f s: %s",
+                     universe_job_name(job), name, (double)(u->sim.now_usec - since) / 1e6,
+                     ((const PhaseRecord *)value_record(waits->value))->reason);
     }
 }
