@@ -172,6 +172,8 @@ static void on_rewritten(int r, const Error *err, const EtcdTxnResult *result _u
     EtcdElection *election = userdata;
 
     election->campaign = NULL;
+    if (election->changed) /* meanwhile */
+        try_later(election, 0);
     if (r == 0) { /* refused: the key is another one by now, put with the new value */
         election->n_failures = 0;
         return;

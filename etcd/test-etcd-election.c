@@ -192,6 +192,15 @@ static void test_value_changed(void **state _unused_)
     assert_int_equal(etcd_election_change(second->election, "likewise"), 0);
     TESTING_RUN_UNTIL(event, stands_as(first, first->key, "another"));
     TESTING_RUN_UNTIL(event, stands_as(second, waits, "likewise"));
+    for (int i = 0; i < 20; i++) { /* while the one before is on its way */
+        char value[16];
+        (void)snprintf(value, sizeof(value), "a%d", i);
+        assert_int_equal(etcd_election_change(first->election, "on its way"), 0);
+        for (int turns = 0; turns <= i % 4; turns++)
+            assert_true(sd_event_run(event, 0) >= 0);
+        assert_int_equal(etcd_election_change(first->election, value), 0);
+        TESTING_RUN_UNTIL(event, stands_as(first, first->key, value));
+    }
     assert_true(first->leading && first->term == term && first->n_lost == 0);
     assert_true(guarded_write(first, first->key, first->term));
 
