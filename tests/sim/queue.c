@@ -43,9 +43,9 @@ void checker_queue(Universe *u, const Txn *txn, int job, const PhaseRecord *phas
         const Key *waits = etcd_find(&u->etcd, KEY_PHASES, name);
         const DesiredRecord *wants = desired ? value_record(desired->value) : NULL;
         uint64_t since = MAX(books->pending_usec, txn->leader->led_usec);
-        if (i != job && books->pending_usec && !books->broken_phase && wants &&
-            wants->state == DESIRED_RUNNING && waits &&
-            desired->mod_revision <= phase->tried_revision &&
+        if (i != job && books->pending_usec && !books->broken_phase &&
+            etcd_record(&u->etcd, KEY_SPECS, name) && wants && wants->state == DESIRED_RUNNING &&
+            waits && desired->mod_revision <= phase->tried_revision &&
             waits->mod_revision <= phase->tried_revision && goes_before(u, i, job) &&
             u->sim.now_usec > since + u->options.core.queue_patience_usec + slack &&
             wants->min <= open_slots(u, txn->leader, phase->tried_revision))
