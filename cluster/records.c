@@ -4,6 +4,7 @@
 #include "base/secret.h"
 #include "cluster/codec.h"
 #include "cluster/keys.h"
+#include "cluster/reference.h"
 #include "trainer/api/channel.h"
 #include "trainer/api/job.h"
 
@@ -406,6 +407,26 @@ static const Field request_fields[] = {
 };
 
 /* clang-format on */
+
+const RecordTable record_tables[] = {
+    {"leader", leader_fields, ELEMENTSOF(leader_fields)},
+    {"nodes", node_fields, ELEMENTSOF(node_fields)},
+    {"health", health_fields, ELEMENTSOF(health_fields)},
+    {"cordons", cordon_fields, ELEMENTSOF(cordon_fields)},
+    {"specs", spec_fields, ELEMENTSOF(spec_fields)},
+    {"desired", desired_fields, ELEMENTSOF(desired_fields)},
+    {"worlds", world_fields, ELEMENTSOF(world_fields)},
+    {"secrets", secret_fields, ELEMENTSOF(secret_fields)},
+    {"phases", phase_fields, ELEMENTSOF(phase_fields)},
+    {"ranks", ranks_fields, ELEMENTSOF(ranks_fields)},
+    {"rendezvous", rendezvous_fields, ELEMENTSOF(rendezvous_fields)},
+    {"checkpoints", checkpoints_fields, ELEMENTSOF(checkpoints_fields)},
+    {"progress", progress_fields, ELEMENTSOF(progress_fields)},
+    {"incidents", incident_fields, ELEMENTSOF(incident_fields)},
+    {"alerts", alert_fields, ELEMENTSOF(alert_fields)},
+    {"requests", request_fields, ELEMENTSOF(request_fields)},
+};
+const size_t n_record_tables = ELEMENTSOF(record_tables);
 
 /* What a table cannot say: every rank has a slot. */
 static int world_check(const char *source, const WorldRecord *world, Error *err)

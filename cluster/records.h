@@ -10,7 +10,7 @@
  * Units:     *_usec is CLOCK_REALTIME microseconds (records cross machines); *_sec seconds.
  * Errors:    -EINVAL with "<key>: <path>: <what is wrong>"; -EPROTONOSUPPORT for another "v".
  * Threads:   any.
- * Source:    ARCHITECTURE.md, "Records in etcd".
+ * Source:    docs/internals/etcd.md, "Records".
  */
 #pragma once
 

@@ -12,7 +12,7 @@
 #include "cluster/records.h"
 
 /* Of another job's checkpoint (--resume) the record has no step: its folder's name says it, "step-", ten
- * digits, "-" (ARCHITECTURE.md, "A checkpoint's folder"). Where it has another name nothing does: 0. For
+ * digits, "-" (docs/reference/manifest.md). Where it has another name nothing does: 0. For
  * people, and for what is counted from there; what the ranks restored, they say themselves. */
 static inline int64_t resume_point_step(const ResumePoint *resume)
 {

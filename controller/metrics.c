@@ -179,6 +179,12 @@ static const MetricFamily families[FAMILIES] = {
                       .group = LEADER},
 };
 
+const MetricFamily *controller_metrics_families(size_t *ret_n)
+{
+    *ret_n = FAMILIES;
+    return families;
+}
+
 static const char *const outcomes[] = {"done", "refused", "unknown"}; /* by Outcome */
 
 /* A write of ours that the watch has not shown yet. */

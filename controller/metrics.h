@@ -15,6 +15,7 @@
 
 #include "controller/config.h"
 #include "controller/pages/outbox.h"
+#include "metrics/metrics.h"
 
 #include <systemd/sd-event.h>
 
@@ -36,6 +37,8 @@ int controller_metrics_new(sd_event *event, const Config *config, ControllerLook
 ControllerMetrics *controller_metrics_free(ControllerMetrics *metrics);
 DEFINE_CLEANUP(ControllerMetrics, controller_metrics_free)
 
+/* What docs/reference/metrics.md shows. */
+const MetricFamily *controller_metrics_families(size_t *ret_n);
 /* Has the client tell of its requests; it must go before the metrics do. */
 void controller_metrics_observe(ControllerMetrics *metrics, Etcd *etcd);
 /* A record, before the core hears of it. */

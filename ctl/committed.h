@@ -7,7 +7,7 @@
  * Units:     steps, bytes.
  * Errors:    -ENOENT no such object; -EBADMSG something does not verify; the text names the object.
  * Threads:   the main thread.
- * Source:    ARCHITECTURE.md, "manifest.json".
+ * Source:    docs/reference/manifest.md.
  */
 #pragma once
 

@@ -123,6 +123,12 @@ static const MetricFamily families[FAMILIES] = {
                        .labels = {"job_name", "operation"}},
 };
 
+const MetricFamily *daemon_metrics_families(size_t *ret_n)
+{
+    *ret_n = FAMILIES;
+    return families;
+}
+
 typedef struct ProbeRun {
     const char *name; /* NULL: free place */
     HealthLevel level;

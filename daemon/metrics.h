@@ -13,6 +13,7 @@
 
 #include "daemon/exit.h"
 #include "health/probe.h"
+#include "metrics/metrics.h"
 #include "trainer/api/channel.h"
 
 #include <systemd/sd-event.h>
@@ -23,6 +24,8 @@ typedef struct DaemonMetrics DaemonMetrics;
 
 int daemon_metrics_open(Manager *m, Error *err);
 DaemonMetrics *daemon_metrics_free(DaemonMetrics *metrics);
+/* What docs/reference/metrics.md shows. */
+const MetricFamily *daemon_metrics_families(size_t *ret_n);
 
 /* ---- what happens ---- */
 

@@ -57,6 +57,12 @@ static const MetricFamily own_families[OWN_FAMILIES] = {
                         .labels = {NULL}},
 };
 
+const MetricFamily *exporter_families(size_t *ret_n)
+{
+    *ret_n = OWN_FAMILIES;
+    return own_families;
+}
+
 struct Exporter {
     sd_event_source *beat;
     uint64_t beat_usec; /* when it is due */

@@ -35,6 +35,8 @@ int exporter_new(sd_event *event, const char *address, const ExporterProgram *pr
 Exporter *exporter_free(Exporter *exporter);
 DEFINE_CLEANUP(Exporter, exporter_free)
 
+/* What every program exports of itself; docs/reference/metrics.md shows it. */
+const MetricFamily *exporter_families(size_t *ret_n);
 /* The program's own families. */
 Metrics *exporter_metrics(Exporter *exporter);
 /* A request to etcd was answered or failed with r; an EtcdObserver. */

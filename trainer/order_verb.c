@@ -17,7 +17,8 @@ static void help(void)
            "world of W ranks (1 by default), timestep, whether its caption is dropped, stream, "
            "pass, sample. With --noise K also the first K numbers of the sample's noise, height by "
            "width by channel,\n"
-           "as hexadecimal floats. ORDER.md says how another program computes all of it.\n");
+           "as hexadecimal floats. docs/reference/order.md says how another program computes all "
+           "of it.\n");
 }
 
 static int print_noise(Device *device, uint64_t seed, int64_t position, int64_t n, Error *err)

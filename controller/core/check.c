@@ -1,4 +1,4 @@
-/* check.c - the invariants of ARCHITECTURE.md that can be read off the core's state. */
+/* check.c - the invariants (docs/internals/architecture.md) that can be read off the core's state. */
 #include "controller/core/state.h"
 #include "controller/core/text.h"
 

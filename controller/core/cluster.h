@@ -14,7 +14,7 @@
  *            and asked for again once there is room;
  *            asserts are for bugs of the core and its shell.
  * Threads:   one at a time.
- * Source:    ARCHITECTURE.md, "Records in etcd", "Five flows", "Invariants".
+ * Source:    docs/internals/core.md, docs/internals/etcd.md, "Records".
  */
 #pragma once
 

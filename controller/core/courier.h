@@ -20,7 +20,7 @@
  * Units:     now_usec, lease_usec, wake_usec: CLOCK_BOOTTIME. real_usec: CLOCK_REALTIME.
  * Errors:    none. Incidents beyond pages_max are left out and counted (courier_dropped).
  * Threads:   one at a time.
- * Source:    ARCHITECTURE.md, "Pages".
+ * Source:    docs/internals/core.md, "Pages".
  */
 #pragma once
 

@@ -2,7 +2,7 @@
  *
  * A vanished node key means unknown, not dead: it may come back within the grace, a new leader
  * observes for one TTL first, and when nodes vanish in numbers the store or the network is the
- * suspect and absence is not acted upon for at most ten TTL (ARCHITECTURE.md, "Liveness"). */
+ * suspect and absence is not acted upon for at most ten TTL (docs/concepts/failure-and-blame.md). */
 #include "controller/core/state.h"
 #include "controller/core/text.h"
 

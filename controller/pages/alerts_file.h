@@ -1,4 +1,4 @@
-/* alerts_file.h - the file that says who hears of incidents (README, "Pages").
+/* alerts_file.h - the file that says who hears of incidents (docs/operating/alerts.md).
  *
  * Keys of sinks stand in files of their own: an absolute path, "%d/NAME" for systemd's
  * LoadCredential=, or a name beside the alerts file.

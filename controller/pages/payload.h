@@ -4,8 +4,8 @@
  * Units:     real_usec is CLOCK_REALTIME microseconds.
  * Errors:    -ENOMEM.
  * Threads:   any.
- * Source:    PagerDuty "Events API v2"; Alertmanager api/v2/openapi.yaml and "Alerts API"; README,
- *            "Pages", for the webhook.
+ * Source:    PagerDuty "Events API v2"; Alertmanager api/v2/openapi.yaml and "Alerts API";
+ *            docs/operating/alerts.md for the webhook.
  */
 #pragma once
 

@@ -70,7 +70,9 @@ class Package(unittest.TestCase):
             self.assertEqual(files["/etc/sdtrain/%s.credentials" % daemon][0], "drwx------", "secrets are root's")
         for path in ("/usr/lib/sysusers.d/sdtrain.conf", "/usr/lib/tmpfiles.d/sdtrain.conf",
                      "/usr/lib/systemd/catalog/sdtrain.catalog", "/usr/share/man/man5/sdtrain-job.5.gz",
-                     "/usr/share/doc/sdtrain-common/copyright", "/usr/share/sdtrain/systemd/addresses.conf"):
+                     "/usr/share/doc/sdtrain-common/copyright", "/usr/share/doc/sdtrain-common/README.md",
+                     "/usr/share/doc/sdtrain-common/docs/operating/runbooks/nodes.md",
+                     "/usr/share/doc/sdtrain-common/docs/reference/settings.md", "/usr/share/sdtrain/systemd/addresses.conf"):
             self.assertIn(path, self.files["sdtrain-common"])
         self.assertIn("/usr/share/bash-completion/completions/sdctl", self.files["sdtrain-ctl"])
 
@@ -199,13 +201,13 @@ class Package(unittest.TestCase):
                    env=dict(os.environ, LC_ALL="C.UTF-8", MANWIDTH="120"))
 
     def test_documents_name_every_setting(self):
-        readme = read(SOURCE, "README.md")
+        settings = read(SOURCE, "docs/reference/settings.md")
         for daemon in ("sdtraind", "sdcontroller"):
             keys, page = settings_of(daemon), self.page(daemon + ".json.5")
             self.assertGreater(len(keys), 15)
             for key in keys:
                 self.assertTrue(re.search(r"(?m)^     %s\b" % key, page), "%s.json(5) lacks %s" % (daemon, key))
-                self.assertTrue("`%s`" % key in readme, "README's tables of settings lack %s" % key)
+                self.assertTrue("| `%s` |" % key in settings, "docs/reference/settings.md lacks %s" % key)
         verbs = re.findall(r"^  ([a-z-]+(?: [a-z-]+)?) {2}", run(os.path.join(BIN, "sdctl"), "--help"), re.M)
         self.assertGreater(len(verbs), 20)
         page = self.page("sdctl.1")
@@ -213,7 +215,7 @@ class Package(unittest.TestCase):
             self.assertTrue(re.search(r"(?m)^%s$" % verb.upper(), page), "sdctl(1) lacks %s" % verb)
 
     def test_documents_name_every_key_of_a_job(self):
-        table = read(SOURCE, "README.md").split("## The job file")[1].split("\n## ")[0]
+        table = read(SOURCE, "docs/reference/job-file.md").split("<!-- begin: job -->")[1].split("<!-- end -->")[0]
         told = {key for cell in re.findall(r"^\| (`[^|]*) \|", table, re.M) for key in re.findall(r"`\.?([a-z_.]+)`", cell)}
         told = {key.rsplit(".", 1)[-1] for key in told}
         code = read(SOURCE, "trainer/api/job.c")
@@ -221,8 +223,8 @@ class Package(unittest.TestCase):
         objects = set(re.findall(r'json_get_object\(&?\w+,\s*"([a-z_]+)"', code))
         inside = {"proportion", "checkpoint", "optimizer"} # of a stream and of init, told in words
         self.assertGreater(len(known), 30)
-        self.assertEqual(known - objects - told - inside, set(), "keys that README's table lacks")
-        self.assertEqual(told - set(re.findall('"([a-z_]+)"', code)), set(), "keys that README has made up")
+        self.assertEqual(known - objects - told - inside, set(), "keys that the table lacks")
+        self.assertEqual(told - set(re.findall('"([a-z_]+)"', code)), set(), "keys that the table has made up")
 
     def test_every_message_id_is_explained(self):
         ids = re.findall(r'MESSAGE_[A-Z_]+ "([0-9a-f]{32})"', read(SOURCE, "base/message_id.h"))

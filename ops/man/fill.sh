@@ -1,10 +1,10 @@
 #!/bin/sh
 # Fills a manual page with what the programs themselves say, so that it cannot say anything else.
-#   fill.sh PAGE.in PROGRAM README >PAGE
-# @SETTINGS@ settings as PROGRAM --help lists them; @VERBS@ the help of each verb; @JOB@ README's table of the
-# job file.
+#   fill.sh PAGE.in PROGRAM JOB-FILE.md >PAGE
+# @SETTINGS@ settings as PROGRAM --help lists them; @VERBS@ the help of each verb; @JOB@ the table of
+# docs/reference/job-file.md.
 set -eu
-page=$1 program=$2 readme=$3
+page=$1 program=$2 job_file=$3
 
 # text as roff takes it: no escapes, no macros
 functions='
@@ -36,13 +36,13 @@ verbs() {
 
 job() {
     awk "$functions"'
-        /^## / { on = $0 == "## The job file" }
+        /^<!-- / { on = $0 == "<!-- begin: job -->" }
         on && /^\| `/ {
-            gsub(/`/, ""); split($0, cell, / *\| */)
+            gsub(/\[/, ""); gsub(/\]\([^)]*\)/, ""); gsub(/`/, ""); split($0, cell, / *\| */)
             print ".It Va " cell[2]
             if (cell[3] != "") print plain("(" cell[3] ")")
             if (cell[4] != "") print sentence(cell[4])
-        }' "$readme"
+        }' "$job_file"
 }
 
 while IFS= read -r line; do

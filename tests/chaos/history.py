@@ -1,4 +1,4 @@
-"""The whole history of a cluster, read from etcd, and what must hold all through it (ARCHITECTURE.md, section 6)."""
+"""The whole history of a cluster, read from etcd, and what must hold all through it (docs/internals/architecture.md, "Invariants")."""
 import base64
 import json
 import subprocess

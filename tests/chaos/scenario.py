@@ -13,8 +13,12 @@ from lab import LabCase, Outcome, SOURCE
 from machines import until
 from network import why_not
 
+sys.path.insert(0, os.path.join(SOURCE, "ops"))
+import figures
+
 RESULTS = os.environ.get("SDTRAIN_CHAOS_TABLE") or os.path.join(SOURCE, "build/release/chaos")
 FULL = bool(os.environ.get("SDTRAIN_CHAOS_FULL")) or "--full" in sys.argv
+WRITES_FIGURES = bool(os.environ.get("SDTRAIN_CHAOS_FIGURES")) or "--figures" in sys.argv
 SIZE = 3
 COLUMNS = ["fault", "detected by", "detected after s", "decided after s", "first step after s", "outcome"]
 
@@ -63,6 +67,10 @@ def write_table(group, rows):
             with open(os.path.join(RESULTS, name)) as file:
                 lines += ["| " + " | ".join(row[column] for column in COLUMNS) + " |" for row in json.load(file)]
     put_file("chaos-table.md", "\n".join(lines) + "\n", group)
+    for row in rows if WRITES_FIGURES else ():
+        cells = dict(zip(COLUMNS, row.line()))
+        del cells["decided after s"]
+        figures.write("chaos", cells.pop("fault"), cells)
 
 
 class ChaosCase(LabCase):
@@ -256,7 +264,7 @@ SELECTED = []
 
 def main():
     """program [--full] [SCENARIO...]"""
-    SELECTED.extend(word for word in sys.argv[1:] if word != "--full")
+    SELECTED.extend(word for word in sys.argv[1:] if word not in ("--full", "--figures"))
     machines.resource.setrlimit(machines.resource.RLIMIT_CORE, (0, 0))
     unittest.main(verbosity=2, argv=sys.argv[:1])
 

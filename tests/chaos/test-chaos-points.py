@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Death at every fault point of checkpoint, commit and failover (HACKING.md, "Fault points"): of a trainer, of the
+"""Death at every fault point of checkpoint, commit and failover (docs/internals/testing.md, "Fault points"): of a trainer, of the
 daemon, of the leading controller. Also answers that are lost, a trainer that survives SIGKILL, and a full disk."""
 import os
 import signal

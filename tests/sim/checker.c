@@ -258,7 +258,7 @@ static void check_phase(Universe *u, int job, const PhaseRecord *phase)
         check_go(u, job, phase);
 }
 
-/* ---- absence, and whom a failure costs what (ARCHITECTURE.md, "Liveness", "A failure") ---- */
+/* ---- absence, and whom a failure costs what (docs/concepts/failure-and-blame.md) ---- */
 
 enum { HOLD_NODES_MIN = 4, HOLD_SHARE = 4 };
 

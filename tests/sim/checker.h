@@ -1,4 +1,4 @@
-/* checker.h - the invariants of ARCHITECTURE.md section 6, checked from outside the code.
+/* checker.h - the invariants (docs/internals/architecture.md), checked from outside the code.
  *
  * The checkers see everything: each transaction before it is applied, each process, each
  * step. They keep their own books and ask the code for nothing.

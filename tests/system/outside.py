@@ -1,4 +1,4 @@
-"""Order and randomness of a job, written from ORDER.md alone: nothing of the project is used here."""
+"""Order and randomness of a job, written from docs/reference/order.md alone: nothing of the project is used here."""
 import math
 import struct
 

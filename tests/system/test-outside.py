@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ORDER.md is enough to verify a job: outside.py, which was written from it, says what the programs say, bit for bit."""
+"""docs/reference/order.md is enough to verify a job: outside.py, which was written from it, says what the programs say, bit for bit."""
 import json
 import math
 import os
@@ -12,7 +12,7 @@ from lab import BIN, SOURCE, LabCase
 
 def vectors():
     """[(words before the "=", words after it)] of the page's last block."""
-    with open(os.path.join(SOURCE, "ORDER.md")) as file:
+    with open(os.path.join(SOURCE, "docs/reference/order.md")) as file:
         block = file.read().split("```")[-2]
     return [tuple(side.split() for side in line.split("=")) for line in block.strip().splitlines()]
 
@@ -47,7 +47,7 @@ def compute(name, words):
     if name == "order":
         order = outside.Order([(1000000000, 404, 0.7), (8121, 128, 0.2), (65537, 512, 0.1)], 17, 262144)
         return [str(x) for x in order.at(int(words[0]))]
-    raise AssertionError("ORDER.md: a vector of %s" % name)
+    raise AssertionError("order.md: a vector of %s" % name)
 
 
 class Outside(LabCase):

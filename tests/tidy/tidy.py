@@ -14,7 +14,7 @@ import sys
 ROOT = pathlib.Path(sys.argv[1]).resolve()
 BUILD = pathlib.Path(sys.argv[2]).resolve() if len(sys.argv) > 2 else None
 
-# folder -> folders whose headers it may include (itself always). ARCHITECTURE.md, "The house".
+# folder -> folders whose headers it may include (itself always). docs/internals/architecture.md, "The include law".
 LAW = {
     "base": [],
     "etcd": ["base"],

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/secret.h"
+#include "trainer/api/reference.h"
 
 #include <math.h>
 #include <string.h>
@@ -112,6 +113,18 @@ static const Field fields[] = {
     NEWER(unmet, unmet, FIELD_INT, T(ERROR)),
     FIELD(text, FIELD_TEXT, T(ERROR) | T(DONE)),
 };
+
+bool channel_field(size_t i, ChannelField *ret)
+{
+    static const char *const kind_name[] = {"integer", "integer",     "integer",
+                                            "number",  "true, false", "text",
+                                            "text",    "hash",        "stage"}; /* as FieldKind */
+    if (i >= ELEMENTSOF(fields))
+        return false;
+    *ret =
+        (ChannelField){fields[i].name, kind_name[fields[i].kind], fields[i].types, fields[i].newer};
+    return true;
+}
 
 /* What a store or a kernel said may be cut within a character, or be none: its other words count. */
 static json_t *text_encode(const char *text)

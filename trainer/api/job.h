@@ -6,7 +6,7 @@
  * Errors:    -EINVAL with "<source>: <path.to.key>: <what is wrong with which value>". Unknown
  *            keys are errors.
  * Threads:   immutable after parsing; any.
- * Source:    ARCHITECTURE.md, "The job file".
+ * Source:    docs/reference/job-file.md.
  */
 #pragma once
 

@@ -42,7 +42,7 @@ struct Dataset {
 };
 
 /* Decides which streams' shards are worth fetching whole before they are wanted, for one who reads
- * share of all samples from first_step on (ARCHITECTURE.md, "Loader"). Returns how many of its
+ * share of all samples from first_step on (docs/internals/data.md). Returns how many of its
  * samples it should look ahead. */
 int64_t dataset_plan_cache(Dataset *dataset, const Job *job, int64_t first_step, double share);
 

@@ -25,7 +25,7 @@
  * Errors:    -EBADMSG a compact index that does not verify; -ESTALE it belongs to another
  *            index.json; -EINVAL an index.json that is wrong, naming shard and key; the store's.
  * Threads:   any, after opening.
- * Source:    ARCHITECTURE.md, "The compact index".
+ * Source:    docs/internals/data.md, "The compact index".
  */
 #pragma once
 

@@ -15,7 +15,7 @@
  * Invariant: within a pass every sample of a stream comes exactly once; after any number of
  *            positions each split of the tree is within 1/2 of its proportion. The order of
  *            ORDER_ALGORITHM never changes: checkpoints rely on it (golden values in test-order.c).
- * Source:    ARCHITECTURE.md "Order"; Black and Rogaway 2002 (cycle-walking); Luby and Rackoff 1988
+ * Source:    docs/reference/order.md; Black and Rogaway 2002 (cycle-walking); Luby and Rackoff 1988
  *            (Feistel networks as permutations); Beatty's sequences for the split.
  */
 #pragma once

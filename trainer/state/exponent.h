@@ -10,7 +10,7 @@
  *            NaN above all finite ones. An exponent e stands for 2^e.
  * Errors:    none.
  * Threads:   any; pure.
- * Source:    ARCHITECTURE.md, "Same bits everywhere", item 4.
+ * Source:    docs/concepts/why-bits-repeat.md, "Reduction".
  */
 #pragma once
 

@@ -10,7 +10,7 @@
  *            over G grains.
  * Errors:    those of comm.h; -ENOMEM.
  * Threads:   the training thread.
- * Source:    ARCHITECTURE.md, "Same bits everywhere", items 4 and 5.
+ * Source:    docs/concepts/why-bits-repeat.md, "Reduction", "Update".
  */
 #pragma once
 

@@ -1,0 +1,344 @@
+/* reference.c - see reference.h. A new field of records.c needs its sentence here: the test docs asks for it. */
+#include "cluster/reference.h"
+
+#include <string.h>
+
+static const RecordReference kinds[] = {
+    {"leader", "leader/<lease>", "each controller, under its lease",
+     "One key for each controller. The oldest key leads; its create revision is the leader's "
+     "term."},
+    {"nodes", "nodes/<node>", "the node, under its lease",
+     "A node that is there. When the lease runs out the key goes, and the leader begins to wait "
+     "for the node."},
+    {"health", "health/<node>", "the node, on change and every five minutes",
+     "What the probes found, for people. Nothing is decided by it, and it outlives the node's "
+     "key."},
+    {"cordons", "cordons/<node>", "sdctl and the leader, each its own causes",
+     "Why a node gets no ranks. The record is removed with the last cause."},
+    {"specs", "specs/<job>", "sdctl, once",
+     "The job file as it was submitted. Without it the job stands still."},
+    {"desired", "desired/<job>", "sdctl",
+     "What the operator wants of the job. The leader carries it out."},
+    {"worlds", "worlds/<job>", "the leader, once per generation",
+     "The ranks of the present generation, where they run and where they go on. Its mod revision "
+     "guards every "
+     "write of a node about the job."},
+    {"secrets", "/sdtrain-secrets/<cluster>/<job>", "the leader, in the transaction of a world",
+     "The secret by which the ranks of one world know each other. It lies under a prefix of its "
+     "own, so that reading a "
+     "cluster does not show it."},
+    {"phases", "phases/<job>", "the leader", "What the job does, why, and its history of worlds."},
+    {"ranks", "ranks/<job>/<generation>/<node>", "the node, under its lease, on change",
+     "What became of the ranks of one world on one node."},
+    {"rendezvous", "rendezvous/<job>/<generation>", "rank 0's node",
+     "Where the ranks of a world meet."},
+    {"checkpoints", "checkpoints/<job>", "rank 0's node appends, the leader strikes out",
+     "The newest 16 commits, oldest first. A checkpoint counts once it stands here."},
+    {"progress", "progress/<job>", "rank 0's node, at most once a second",
+     "How far the job is, and how fast."},
+    {"incidents", "incidents/<id>", "the leader",
+     "One failure: its cause, whom it hit, and how long each phase of the recovery took."},
+    {"alerts", "alerts/<id>", "the leader",
+     "How far the incident of the same id was told to each sink."},
+    {"requests", "requests/<id>", "sdctl; answered by a node or the leader",
+     "A question or a wish that is answered once. It is removed after an hour."},
+};
+
+typedef struct FieldHelp {
+    const char *field,
+        *help; /* without a kind: of every record that has no description of its own */
+} FieldHelp;
+
+static const FieldHelp helps[] = {
+    {"leader.name", "setting `name` of the controller"},
+    {"leader.version", "version of the program"},
+    {"leader.max_nodes", "nodes that it has room for; it does not look at more"},
+    {"leader.max_jobs", "jobs that it has room for; `sdctl job start` refuses one more"},
+
+    {"leader.admit", "nodes that it takes in; empty or `open`: all that register"},
+    {"leader.lacks", "kinds of records that its role in etcd may not write, as words; empty: none"},
+
+    {"nodes.name", "name of the node, as in the key"},
+    {"nodes.machine_id",
+     "identity of the machine; a live name of another machine is not taken over"},
+    {"nodes.boot_id", "identity of this boot of its kernel"},
+    {"nodes.incarnation",
+     "when this sdtraind started; it stays when a lease is lost, and changes with a restart"},
+    {"nodes.address", "where other nodes reach its ranks"},
+    {"nodes.slots", "ranks that it can host"},
+    {"nodes.version", "version of the program"},
+    {"nodes.state", "`left`: it took leave in order"},
+    {"nodes.verdict", "worst finding of its probes"},
+    {"nodes.evidence", "the finding, in words"},
+    {"nodes.job", "job that it runs; empty: none"},
+    {"nodes.world_revision", "mod revision of the `worlds` record that it runs"},
+    {"nodes.generation", "generation that it runs"},
+    {"nodes.lost_slots", "slots that hold a process which survived SIGKILL"},
+    {"nodes.startup_usec", "how long its trainers may take to be ready; 0: unknown"},
+    {"nodes.bad_slots", "slots whose device must not be used"},
+    {"nodes.log_dir", "folder of its ranks' logs"},
+    {"nodes.runs", "after etcd was restored from a snapshot: how far the node was with its jobs"},
+    {"nodes.memory_bytes", "memory of the machine, with swap; 0: unknown"},
+    {"nodes.features", "words for what its version can do and its rights allow, such as `secrets`"},
+    {"runs[].job", "name of the job"},
+    {"runs[].submission", "submission of that job"},
+    {"runs[].generation", "highest generation that the node had ranks of"},
+    {"runs[].committed_step", "step of the newest commit that the node knows"},
+    {"runs[].committed_generation", "generation of that commit; 0: none"},
+    {"runs[].told", "whether this entry must be told since the restore"},
+
+    {"health.node", "name of the node"},
+    {"health.machine_id", "identity of the machine"},
+    {"health.verdict", "worst finding of all probes"},
+    {"health.evidence", "the finding, in words"},
+    {"health.cure", "what makes it go away"},
+    {"health.bad_slots", "slots whose device must not be used"},
+    {"health.since_usec", "when the verdict became so"},
+    {"health.at_usec", "when this record was written"},
+    {"health.left_usec", "when the node took leave; 0: it did not, so without its key it is lost"},
+    {"health.probes", "one entry for each probe"},
+    {"probes[].name", "name of the probe"},
+    {"probes[].verdict", "its worst finding"},
+    {"probes[].text", "what is wrong, or what there is"},
+    {"probes[].cure", "what makes it go away; empty: nothing is wrong"},
+    {"probes[].bad_slots", "slots whose device must not be used"},
+    {"probes[].since_usec", "when the finding became so"},
+    {"probes[].at_usec", "when the probe last answered; 0: not yet"},
+    {"probes[].took_usec", "how long that took"},
+    {"probes[].hangs", "hangs in a row"},
+    {"probes[].failures", "failures in a row: the probe could not find out"},
+
+    {"cordons.node", "name of the node"},
+    {"cordons.causes", "what holds the node back; each cause has its own reason and end"},
+    {"causes[].owner", "`operator`: `sdctl node cordon` or `drain`. `machine`: the leader, for "
+                       "strikes, a verdict or a "
+                       "lost slot. `job`: one job refuses the machine for its numerics"},
+    {"causes[].job", "job that refuses the machine"},
+    {"causes[].submission", "submission of that job"},
+    {"causes[].machine_id",
+     "machine that is meant, whatever its name is; empty: whichever has the name"},
+    {"causes[].mode", "`none`: strikes are counted, and nothing is held back"},
+    {"causes[].reason", "why, in words"},
+    {"causes[].since_usec", "since when"},
+    {"causes[].until_usec", "when it ends by itself; 0: with `sdctl node uncordon`"},
+    {"causes[].strikes", "deaths and hangs of trainers within `strike_window_sec`"},
+
+    {"specs.spec", "text of the job file"},
+    {"specs.resume", "manifest that `sdctl job start --resume` named; empty: none"},
+    {"specs.submitted_usec", "when it was submitted"},
+    {"specs.submission",
+     "128 random bits; a job that is submitted again under its name has others"},
+    {"specs.sources",
+     "hashes of `data.empty_text` and of each `index.json`, as submitted; ranks refuse others"},
+
+    {"desired.state", "what shall become of the job"},
+    {"desired.min", "least ranks"},
+    {"desired.max", "most ranks"},
+    {"desired.target",
+     "ranks that `sdctl job resize` asked for; 0: as many as fit between `min` and `max`"},
+    {"desired.priority", "place in the queue; more goes first"},
+
+    {"worlds.generation", "number of this world; it only grows"},
+    {"worlds.size", "ranks of this world"},
+    {"worlds.runs", "nodes in the order of ranks"},
+    {"worlds.runs[].node", "name of the node"},
+    {"worlds.runs[].incarnation", "incarnation of that node when the world was decided"},
+    {"worlds.runs[].slots", "slots that it gives; ranks take them in rising order"},
+    {"worlds.resume", "checkpoint that the world goes on from"},
+    {"resume.step", "step of that checkpoint"},
+    {"resume.uri", "URI of its manifest; empty: the job starts at step 0"},
+    {"resume.hash", "hash of the manifest; zero with `adopt`: unknown, and not checked"},
+    {"resume.adopt", "whether the checkpoint is another job's"},
+    {"resume.find", "whether rank 0 looks for a checkpoint in the folder first. `any`: if there is "
+                    "none, go on as above. "
+                    "`must`: finding none is a failure"},
+    {"resume.takes_over", "as in the commit"},
+    {"worlds.incident", "incident that made this world; empty: a start, a resize or growth"},
+    {"worlds.reason", "why the world was decided, in words"},
+    {"worlds.decided_usec", "when"},
+    {"worlds.committed_step", "step of the newest commit when it was decided"},
+    {"worlds.committed_generation", "generation of that commit; 0: none"},
+    {"worlds.submission", "submission of the job"},
+
+    {"secrets.generation", "world that the secret is of"},
+    {"secrets.secret", "32 random bytes as hexadecimal digits"},
+
+    {"phases.phase", "what the job does now"},
+    {"phases.generation", "generation that this is said of"},
+    {"phases.go", "whether that world may join: the old one is dead or left out"},
+    {"phases.leave", "whether the world shall finish its step, save and leave"},
+    {"phases.reason", "why, in words"},
+    {"phases.since_usec", "since when"},
+    {"phases.furthest_step", "furthest step that was completed when this generation began"},
+    {"phases.failures_without_progress", "generations in a row that did not pass it"},
+    {"phases.goodput", "training time that counts, as a share of the time since the first world"},
+    {"phases.useful_sec", "training time that counts, in seconds"},
+    {"phases.started_usec", "when the first world was decided"},
+    {"phases.grown_usec", "when growth was last planned"},
+    {"phases.tried_revision",
+     "newest revision of `desired` or `cordons` for which the world was asked to leave"},
+    {"phases.pause_usec", "how long nothing runs before the next world; 0: no pause"},
+    {"phases.pauses", "pauses in a row without progress"},
+    {"phases.store_lost_usec", "since when the store costs generations; 0: it does not"},
+    {"phases.committed_step", "step of the newest commit that is known"},
+    {"phases.committed_generation", "generation of that commit; 0: none"},
+    {"phases.furthest_resume", "furthest step that a world went on from"},
+    {"phases.serial", "how often this record was written; an older copy has a lower number"},
+    {"phases.worlds", "the newest worlds, oldest first, with the present one"},
+    {"worlds[].generation", "number of the world"},
+    {"worlds[].size", "its ranks"},
+    {"worlds[].step", "step that it went on from"},
+    {"worlds[].decided_usec", "when it was decided"},
+    {"worlds[].reason", "why, in words"},
+    {"phases.submission", "submission of the job"},
+
+    {"ranks.node", "name of the node"},
+    {"ranks.incarnation", "incarnation of the node"},
+    {"ranks.generation", "world that is reported on"},
+    {"ranks.world_revision", "mod revision of its `worlds` record"},
+    {"ranks.ranks", "one report for each slot"},
+    {"ranks[].slot", "slot of the rank"},
+    {"ranks[].rank", "number of the rank"},
+    {"ranks[].pid", "process"},
+    {"ranks[].state", "how far the process is"},
+    {"ranks[].exit_code", "exit code, or minus the signal"},
+    {"ranks[].step", "step that it last spoke of"},
+    {"ranks[].stage", "stage of that step, as a number in the order of [channel.md](channel.md)"},
+    {"ranks[].hung", "whether the watchdog killed it"},
+    {"ranks[].killed", "whether the daemon killed it on purpose"},
+    {"ranks[].unmet", "1 + the rank that it did not meet when it joined; 0: it met all"},
+    {"ranks[].text", "its last words"},
+    {"ranks[].at_usec", "when its state last changed"},
+    {"ranks[].started_usec", "when the process began; 0: unknown"},
+    {"ranks[].ready_usec", "when its state was restored; 0: unknown"},
+    {"ranks[].joined_usec", "when it met the others; 0: unknown"},
+    {"ranks.killed_usec",
+     "when the older ranks on this node were known to be dead; 0: there were none"},
+    {"ranks.first_step",
+     "first step that this world completed, told by rank 0's node; 0: none yet"},
+    {"ranks.first_step_usec", "when"},
+    {"ranks.left", "whether all ranks left on request"},
+    {"ranks.finished", "whether the job's last step is done and committed"},
+
+    {"rendezvous.address", "address and port of rank 0's rendezvous store"},
+
+    {"checkpoints.submission", "submission of the job"},
+    {"checkpoints.commits", "the commits"},
+    {"commits[].step", "step"},
+    {"commits[].generation", "world that wrote it"},
+    {"commits[].uri", "URI of its manifest"},
+    {"commits[].hash", "hash of the manifest"},
+    {"commits[].digest", "digest of the training state"},
+    {"commits[].struck_out", "whether it is invalid: it did not verify, or lies where it may not"},
+    {"commits[].takes_over", "id of the `job recover` that named it: whoever goes on from it may "
+                             "take the folder over, once; "
+                             "empty: nobody named it"},
+    {"commits[].at_usec", "when it was committed"},
+
+    {"progress.generation", "world that trains"},
+    {"progress.step", "step that it last completed"},
+    {"progress.steps", "steps that the job shall have"},
+    {"progress.loss", "loss of that step"},
+    {"progress.samples_per_s", "speed"},
+    {"progress.step_s", "time of a step"},
+    {"progress.samples_seen", "samples that the weights have seen"},
+    {"progress.at_usec", "when this was written"},
+    {"progress.unsaved_since_usec", "since when saves fail; 0: they do not"},
+    {"progress.save_error", "why they fail"},
+    {"progress.waits_since_usec",
+     "since when the ranks wait for data; 0: they do not, or not for long"},
+    {"progress.waits_rank", "rank whose data they wait for"},
+    {"progress.metrics_lost", "steps whose metrics are lost; 0: none"},
+    {"progress.metrics_lost_first", "first step between which they lie"},
+    {"progress.metrics_lost_last", "last step between which they lie"},
+    {"progress.committed_step",
+     "step of the newest commit, written in that commit's own transaction"},
+    {"progress.committed_generation", "generation of that commit; 0: none"},
+
+    {"incidents.id", "`<job>-<generation>` of the world that failed"},
+    {"incidents.state", "whether it is over"},
+    {"incidents.severity", "how urgent it is: [alerts.md](../operating/alerts.md)"},
+    {"incidents.job", "job; empty: the cluster's own"},
+    {"incidents.submission", "submission of the job; empty: none"},
+    {"incidents.cause", "one word: `trainer-died`, `node-lost`, `hang`, ..."},
+    {"incidents.node", "node that is blamed; empty: nobody"},
+    {"incidents.rank", "rank that failed; -1: unknown"},
+    {"incidents.generation", "world that failed"},
+    {"incidents.step", "step at which it failed"},
+    {"incidents.evidence", "what was seen, in words"},
+    {"incidents.at_usec", "when it happened"},
+    {"incidents.resolved_usec", "when it was over"},
+    {"incidents.ended", "whether it is over because the job ended, without a recovery"},
+    {"incidents.lost_steps", "steps that are trained again"},
+    {"incidents.detect_s", "from the fault to the leader's knowing; -1: unknown, here and below"},
+    {"incidents.decide_s", "to the record of the new world"},
+    {"incidents.stop_s", "to the death of the old ranks"},
+    {"incidents.start_s", "to the start of the new processes"},
+    {"incidents.restore_s", "to all of them being ready"},
+    {"incidents.replay_s", "from the first new step to where the old world was"},
+    {"incidents.first_step_usec", "when the next world completed its first step; 0: not yet"},
+
+    {"alerts.id", "id of the incident"},
+    {"alerts.incident_usec",
+     "`at_usec` of the incident; a job that is born again uses its ids again"},
+    {"alerts.term", "term of the leader that tells"},
+    {"alerts.settled", "whether nothing is left to tell anybody"},
+    {"alerts.deliveries", "one entry for each sink"},
+    {"deliveries[].sink", "name of the sink"},
+    {"deliveries[].state",
+     "`sending`: the sink may have heard. `triggered`: it accepted that the incident is open. "
+     "`resolved`: and that it is over. `failed`: it refused, or was tried too often"},
+    {"deliveries[].severity", "severity as it was told"},
+    {"deliveries[].attempts", "attempts in vain since it last accepted something"},
+    {"deliveries[].at_usec", "when this last changed"},
+    {"deliveries[].text", "why the last attempt failed; empty: it did not"},
+
+    {"requests.id", "random"},
+    {"requests.kind",
+     "`checkpoint` or `recover` of a job, `check`, `clear` or `forget` of a node, `alerts-test`"},
+    {"requests.target", "name of the job, node or sink; empty: all sinks"},
+    {"requests.submission", "submission of the job that is meant; empty: whichever has the name"},
+    {"requests.machine_id", "machine that shall answer; empty: whichever has the name"},
+    {"requests.answer", "the answer; empty: not yet"},
+    {"requests.at_usec", "when it was asked"},
+    {"requests.commit",
+     "of `recover`: checkpoint to go on from; an empty URI: whatever the folder holds"},
+    {"commit.step", "step"},
+    {"commit.generation", "world that wrote it"},
+    {"commit.uri", "URI of its manifest"},
+    {"commit.hash", "hash of the manifest"},
+    {"commit.digest", "digest of the training state"},
+    {"commit.struck_out", "as in `checkpoints`"},
+    {"commit.takes_over", "as in `checkpoints`"},
+    {"commit.at_usec", "when it was committed"},
+    {"requests.deliveries", "of `alerts-test`: what came of it at each sink"},
+};
+
+const RecordReference *record_reference(const char *kind)
+{
+    for (size_t i = 0; i < ELEMENTSOF(kinds); i++)
+        if (strcmp(kinds[i].kind, kind) == 0)
+            return &kinds[i];
+    return NULL;
+}
+
+static const char *find(const char *field)
+{
+    for (size_t i = 0; i < ELEMENTSOF(helps); i++)
+        if (strcmp(helps[i].field, field) == 0)
+            return helps[i].help;
+    return NULL;
+}
+
+const char *record_field_reference(const char *kind, const char *field)
+{
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s.%s", kind, field);
+    const char *own = find(path);
+    return own ? own : find(field);
+}
+
+const char *record_described_field(size_t i)
+{
+    return i < ELEMENTSOF(helps) ? helps[i].field : NULL;
+}

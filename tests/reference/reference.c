@@ -1,0 +1,191 @@
+/* reference.c - prints the tables of docs/reference from the tables in the code, as Markdown. The test `docs` compares
+ * them with the pages. usage: reference job|records|channel|exit-codes */
+#include "cluster/reference.h"
+#include "trainer/api/exit_code.h"
+#include "trainer/api/reference.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_complete = true;
+
+static const char *described(const char *help, const char *what, const char *name)
+{
+    if (help)
+        return help;
+    fprintf(stderr, "reference: %s %s has no description\n", what, name);
+    is_complete = false;
+    return "";
+}
+
+/* ---- the job file ---- */
+
+static void print_job(void)
+{
+    printf("| key | default | meaning |\n|---|---|---|\n");
+    for (size_t i = 0; i < n_job_keys; i++) {
+        const JobKey *k = &job_keys[i];
+        printf("| `%s` | ", k->key);
+        if (k->required)
+            printf("required");
+        else if (k->shown)
+            printf("%s", k->shown);
+        else
+            printf("`%s`", k->value);
+        printf(" | %s |\n", k->help);
+    }
+}
+
+/* ---- records ---- */
+
+static bool is_described[1024];
+
+static void note_described(const char *path)
+{
+    const char *one;
+    for (size_t i = 0; (one = record_described_field(i)); i++)
+        if (strcmp(one, path) == 0)
+            is_described[i] = true;
+}
+
+static void print_type(const Field *f)
+{
+    static const char *const words[] = {
+        [FIELD_TEXT] = "text",     [FIELD_STRING] = "text",           [FIELD_INT] = "integer",
+        [FIELD_INT64] = "integer", [FIELD_DOUBLE] = "number",         [FIELD_BOOL] = "true, false",
+        [FIELD_HASH] = "hash",     [FIELD_SLOTS] = "slots",           [FIELD_OBJECT] = "object",
+        [FIELD_LIST] = "list",     [FIELD_ARRAY] = "list of at most",
+    };
+    if (f->type == FIELD_CHOICE) {
+        for (size_t i = 0; i < f->n_names; i++)
+            printf("%s`%s`", i ? ", " : "", f->names[i]);
+        return;
+    }
+    printf("%s", words[f->type]);
+    if (f->type == FIELD_ARRAY)
+        printf(" %zu", f->size);
+    if (f->type == FIELD_INT && f->max < INT32_MAX)
+        printf(" %lld to %lld", (long long)f->min, (long long)f->max);
+}
+
+static void print_fields(const char *kind, const char *parent, const Field *fields, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const Field *f = &fields[i];
+        char path[96], full[128];
+        (void)snprintf(path, sizeof(path), "%s%s", parent, f->name);
+        (void)snprintf(full, sizeof(full), "%s.%s", kind, path);
+        printf("| `%s` | ", path);
+        print_type(f);
+        printf(" | %s | %s |\n", f->need == JSON_REQUIRED ? "yes" : "",
+               described(record_field_reference(kind, path), "field", full));
+        note_described(full);
+        note_described(path);
+        if (f->n_fields == 0)
+            continue;
+        (void)snprintf(full, sizeof(full), "%s%s.", path, f->type == FIELD_OBJECT ? "" : "[]");
+        print_fields(kind, full, f->fields, f->n_fields);
+    }
+}
+
+static void print_kinds(void)
+{
+    printf("| kind | key | written by |\n|---|---|---|\n");
+    for (size_t i = 0; i < n_record_tables; i++) {
+        const RecordReference *r = record_reference(record_tables[i].kind);
+        if (r)
+            printf("| [%s](#%s) | `%s` | %s |\n", r->kind, r->kind, r->key, r->writer);
+        else
+            (void)described(NULL, "record", record_tables[i].kind);
+    }
+}
+
+static void print_records(void)
+{
+    print_kinds();
+    for (size_t i = 0; i < n_record_tables; i++) {
+        const RecordTable *t = &record_tables[i];
+        const RecordReference *r = record_reference(t->kind);
+        if (!r)
+            continue; /* told above */
+        printf("\n### %s\n\n%s\n\n| field | type | required | meaning |\n|---|---|---|---|\n",
+               t->kind, r->help);
+        print_fields(t->kind, "", t->fields, t->n_fields);
+    }
+    const char *one;
+    for (size_t i = 0; (one = record_described_field(i)); i++)
+        if (!is_described[i]) {
+            fprintf(stderr, "reference: no record has the field %s\n", one);
+            is_complete = false;
+        }
+}
+
+/* ---- the channel ---- */
+
+static void print_channel(void)
+{
+    printf("| message | from | says |\n|---|---|---|\n");
+    for (int t = 0; t < CHANNEL_TYPES; t++)
+        printf("| `%s` | %s | %s |\n", channel_type_name((ChannelType)t),
+               channel_is_of_daemon((ChannelType)t) ? "daemon" : "trainer",
+               described(channel_type_help((ChannelType)t), "message",
+                         channel_type_name((ChannelType)t)));
+    printf("\n| field | type | messages | required | meaning |\n|---|---|---|---|---|\n");
+    ChannelField f;
+    for (size_t i = 0; channel_field(i, &f); i++) {
+        printf("| `%s` | %s | ", f.name, f.kind);
+        if ((f.types | 1u << CHANNEL_HELLO) == ~0u) {
+            printf("all but `hello`");
+        } else {
+            const char *comma = "";
+            for (int t = 0; t < CHANNEL_TYPES; t++)
+                if (f.types >> t & 1) {
+                    printf("%s`%s`", comma, channel_type_name((ChannelType)t));
+                    comma = ", ";
+                }
+        }
+        printf(" | %s | %s |\n", f.newer ? "" : "yes",
+               described(channel_field_help(f.name), "field", f.name));
+    }
+    printf("\nStages of a step, in order:");
+    for (int s = 0; s < STAGE_COUNT; s++)
+        printf("%s `%s`", s ? "," : "", train_stage_name((TrainStage)s));
+    printf(".\n");
+}
+
+/* ---- exit codes ---- */
+
+static void print_exit_codes(void)
+{
+    printf("| code | name | meaning | what the cluster does |\n|---|---|---|---|\n");
+    for (int code = 0; code < 256; code++) {
+        const char *class = exit_code_class(code);
+        const ExitReference *r = exit_code_reference(code);
+        if (strcmp(class, "exit") == 0 && !r)
+            continue;
+        (void)described(r ? r->help : NULL, "exit code", class);
+        if (r)
+            printf("| %d | `%s` | %s | %s |\n", code, class, r->help, r->consequence);
+    }
+}
+
+int main(int argc, char *argv[])
+{
+    static const struct {
+        const char *name;
+        void (*print)(void);
+    } parts[] = {{"job", print_job},
+                 {"records", print_records},
+                 {"channel", print_channel},
+                 {"exit-codes", print_exit_codes}};
+    const char *name = argc == 2 ? argv[1] : "";
+    bool is_known = false;
+    for (size_t i = 0; i < ELEMENTSOF(parts); i++)
+        if (strcmp(parts[i].name, name) == 0) {
+            parts[i].print();
+            is_known = true;
+        }
+    if (!is_known)
+        fprintf(stderr, "reference: \"%s\" is no part of the reference\n", name);
+    return is_known && is_complete ? EXIT_SUCCESS : EXIT_FAILURE;
+}
