@@ -127,13 +127,15 @@ const char *feed_last(const Feed *feed, const char *key)
     return json_string_value(json_object_get(feed->last, key));
 }
 
-/* A job that is removed loses both records at once; of one that has lost one the texts are still wanted. */
+/* A job that is removed loses all of them at once, and then the core knows it no more; of one that has lost some the
+ * texts are still wanted. */
 static void forget_last(Feed *feed, const char *name)
 {
-    char spec[KEY_MAX], desired[KEY_MAX], key[KEY_MAX];
-    if (json_object_get(feed->known, key_of(feed->cluster, KEY_SPECS, name, spec)) ||
-        json_object_get(feed->known, key_of(feed->cluster, KEY_DESIRED, name, desired)))
-        return;
+    static const KeyKind all[] = {KEY_SPECS, KEY_DESIRED, KEY_WORLDS, KEY_PHASES, KEY_CHECKPOINTS};
+    char key[KEY_MAX];
+    for (size_t i = 0; i < ELEMENTSOF(all); i++)
+        if (json_object_get(feed->known, key_of(feed->cluster, all[i], name, key)))
+            return;
     for (int kind = 0; kind < KEY_KINDS; kind++)
         if (kinds[kind].is_put_back) /* it may never have been read */
             (void)json_object_del(feed->last, key_of(feed->cluster, (KeyKind)kind, name, key));
@@ -226,7 +228,7 @@ int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, i
     if (kind == KEY_NODES)
         (void)json_object_del(feed->nodes, ret->name); /* not there: it is new */
     if (!value) {
-        if (kinds[kind].is_put_back)
+        if (kinds[kind].is_put_back || kind == KEY_WORLDS)
             forget_last(feed, ret->name);
         return 1;
     }

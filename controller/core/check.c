@@ -2,11 +2,12 @@
 #include "controller/core/state.h"
 #include "controller/core/text.h"
 
-/* Not one whose world was lost: an older one, put back by whoever, speaks of slots that are others' by now. */
+/* Not one whose world was lost: another leader that has never seen it does not know whose slots those were, and an
+ * older one, put back by whoever, speaks of slots that are others' by now. */
 static bool holds_slots(const Job *job)
 {
-    return job->used && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING &&
-           job->world.generation == job->phase.generation;
+    return job->used && !job->world_lost && job->phase.phase >= PHASE_STARTING &&
+           job->phase.phase <= PHASE_STOPPING && job->world.generation == job->phase.generation;
 }
 
 /* I6, and I3's "a slot never runs two": worlds of active jobs do not overlap. */

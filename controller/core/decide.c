@@ -53,7 +53,7 @@ void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason
     d->phase.committed = checkpoints_known_mark(job);
     d->phase.serial = job_next_serial(c, job);
     text_copy(d->phase.reason, sizeof(d->phase.reason), reason);
-    if (job->spec_stamp.mod)
+    if (job->spec_stamp.mod && job->facts.submission[0]) /* else nobody has read it */
         text_copy(d->phase.submission, sizeof(d->phase.submission), job->facts.submission);
     if (job->phase.started_usec && c->real_usec > job->phase.started_usec)
         d->phase.goodput = job_useful_sec(c, job, job_reached_step(c, job)) /

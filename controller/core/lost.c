@@ -152,6 +152,8 @@ bool lost_is_older_world(const Job *job, const WorldRecord *world)
 
 bool lost_with_its_job(const Job *job, const char *submission)
 {
+    if (job->facts.n_grains == 0)
+        return false; /* its spec was never read: nobody here can tell which submission is the job's */
     return job->spec_stamp.mod && !text_equal(submission, job->facts.submission);
 }
 

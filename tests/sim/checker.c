@@ -84,7 +84,7 @@ static void check_quarantine(Universe *u, const Txn *txn, const WorldRecord *wor
             continue; /* perhaps another machine, which is gone */
         /* what the leader could not know yet, it will obey soon */
         if (key && key->mod_revision <= phase->tried_revision &&
-            quarantines(node, value_record(key->value), job))
+            quarantines(node, checker_cordon_known(u, txn->leader, name), job))
             BROKEN(u, "I5", "world %lld of %s uses %s, which is quarantined",
                    (long long)world->generation, job, name);
         if (is_put(u, txn, KEY_CORDONS, name) &&
@@ -103,7 +103,7 @@ static uint64_t slots_on(const WorldRecord *world, const char *node)
     return slots;
 }
 
-static void check_slots(Universe *u, int job, const WorldRecord *world)
+static void check_slots(Universe *u, const Controller *leader, int job, const WorldRecord *world)
 {
     int size = 0;
     for (size_t i = 0; i < world->n_runs; i++)
@@ -114,9 +114,13 @@ static void check_slots(Universe *u, int job, const WorldRecord *world)
     for (int other = 0; other < u->options.n_jobs; other++) {
         const WorldRecord *theirs = record_in(u, KEY_WORLDS, other);
         const PhaseRecord *phase = record_in(u, KEY_PHASES, other);
-        if (other == job || !theirs || !phase || !is_active(phase->phase) ||
-            u->checker.jobs[other].broken_world || u->checker.jobs[other].broken_phase)
-            continue; /* it may be an old one */
+        if (other == job)
+            continue;
+        if (!theirs || !phase || !is_active(phase->phase) || u->checker.jobs[other].broken_world ||
+            u->checker.jobs[other].broken_phase) /* it may be an old one */
+            theirs = checker_lost_world(u, leader, other);
+        if (!theirs)
+            continue;
         for (size_t i = 0; i < world->n_runs; i++)
             if (slots_on(theirs, world->runs[i].node) & world->runs[i].slots)
                 BROKEN(u, "I6", "%s gets slots of %s that %s holds", universe_job_name(job),
@@ -161,6 +165,7 @@ static void check_world(Universe *u, const Txn *txn, int job, const WorldRecord 
         BROKEN(u, "I2", "world %lld of %s comes after world %lld", (long long)world->generation,
                name, (long long)books->generation);
     books->generation = world->generation;
+    books->world_revision = u->etcd.revision + 1;
     if (!phase || phase->generation != world->generation)
         BROKEN(u, "I2", "world %lld of %s comes without its phase", (long long)world->generation,
                name);
@@ -175,7 +180,7 @@ static void check_world(Universe *u, const Txn *txn, int job, const WorldRecord 
         check_quarantine(u, txn, world, phase, name);
     if (phase)
         checker_queue(u, txn, job, phase);
-    check_slots(u, job, world);
+    check_slots(u, txn->leader, job, world);
     if (phase && phase->phase == PHASE_RECOVERING) {
         const IncidentRecord *incident =
             world->incident[0] ? record_after(u, txn, KEY_INCIDENTS, world->incident) : NULL;
@@ -254,7 +259,10 @@ static void check_phase(Universe *u, int job, const PhaseRecord *phase)
         check_resize(u, job, phase);
     if (phase->phase == PHASE_SUCCEEDED)
         checker_success(u, job);
-    if (phase->go && (!old->go || old->generation != phase->generation))
+    /* ranks go by their world's record: a phase that is put back while that is an older one lets nobody go */
+    const WorldRecord *world = record_in(u, KEY_WORLDS, job);
+    if (phase->go && (!old->go || old->generation != phase->generation) && world &&
+        world->generation == phase->generation)
         check_go(u, job, phase);
 }
 

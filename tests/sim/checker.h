@@ -25,10 +25,11 @@ typedef struct JobBooks {
     int n_booked;
     DesiredRecord word; /* a person's newest, and when */
     int64_t word_revision;
-    uint64_t pending_usec; /* since when its phase says that it waits; 0: it does not */
-    int64_t born;          /* create revision of its spec: a job that was deleted is another one */
-    int64_t generation;    /* of its newest world */
-    JobPhase phase;        /* as a leader last wrote it */
+    uint64_t pending_usec;  /* since when its phase says that it waits; 0: it does not */
+    int64_t born;           /* create revision of its spec: a job that was deleted is another one */
+    int64_t generation;     /* of its newest world */
+    int64_t world_revision; /* likewise */
+    JobPhase phase;         /* as a leader last wrote it */
     bool broken_world, broken_phase; /* somebody has been at the record since a leader wrote it */
     int64_t visible_step, visible_before; /* that etcd has shown, ever and at the last failure */
     int failures; /* worlds in a row that failed without having shown more */
@@ -57,6 +58,11 @@ typedef struct Checker {
 void checker_before(Universe *u, const Txn *txn);
 /* after NULL: the record is removed. checker_cordons.c */
 void checker_cordon(Universe *u, const Txn *txn, const char *name, const CordonRecord *after);
+void checker_cordon_fed(struct Controller *c, const char *name, const Value *value,
+                        int64_t revision);
+/* What that leader must hold on to: of a record that is damaged what it has been told before. */
+const CordonRecord *checker_cordon_known(Universe *u, const struct Controller *leader,
+                                         const char *name);
 void checker_save_fails(Universe *u, int job);
 
 /* ---- checker_commits.c: what was committed ---- */
@@ -77,6 +83,8 @@ void checker_phase_is_newest(Universe *u, const struct Controller *leader, int j
 void checker_follows_word(Universe *u, const struct Controller *leader, int job,
                           const WorldRecord *world);
 void checker_job_goes(Universe *u, int job);
+/* That holds slots though its record was lost, as the leader has been told; NULL: there is none. */
+const WorldRecord *checker_lost_world(Universe *u, const struct Controller *leader, int job);
 void checker_owner(Universe *u, int job, const PhaseRecord *phase, const WorldRecord *world);
 /* A world of a job that waited: queue.c. */
 void checker_queue(Universe *u, const Txn *txn, int job, const PhaseRecord *phase);

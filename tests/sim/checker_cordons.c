@@ -1,15 +1,51 @@
 /* checker_cordons.c - see checker.h: what a leader may do to cordons/<node>.
  *
  * It leaves an operator's cause as it is, ends no quarantine (nobody answers checks here) but that of a
- * job that is gone, and holds what a machine has done against that machine: one strike at a time. */
+ * job that is gone, and holds what a machine has done against that machine: one strike at a time.
+ * Where the record is damaged, that is what it has been told in its life before; who has been told nothing
+ * writes nothing in its place but beside a cordon, which somebody may have meant. */
 #include "tests/sim/checker.h"
 
 #include "cluster/cordon.h"
 #include "tests/sim/universe.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define BROKEN(u, ...) sim_fail(&(u)->sim, "cordon", __VA_ARGS__)
+
+/* ---- what a leader was told ---- */
+
+static SeenCordon *seen_cordon(const Controller *c, const char *name)
+{
+    return &c->seen_cordons[strtol(name + 1, NULL, 10)]; /* "n5" */
+}
+
+void checker_cordon_fed(Controller *c, const char *name, const Value *value, int64_t revision)
+{
+    SeenCordon *seen = seen_cordon(c, name);
+    if (revision < seen->revision)
+        return; /* a late copy */
+    seen->revision = revision;
+    if (!value)
+        seen->record = (CordonRecord){0};
+    else if (value_record(value))
+        seen->record = *(const CordonRecord *)value_record(value);
+}
+
+const CordonRecord *checker_cordon_known(Universe *u, const Controller *leader, const char *name)
+{
+    static const CordonRecord unknown = {.causes = {{.owner = CORDON_OPERATOR,
+                                                     .mode = CORDON_CORDON}},
+                                         .n_causes = 1};
+    const Key *key = etcd_find(&u->etcd, KEY_CORDONS, name);
+    if (!key || value_record(key->value))
+        return key ? value_record(key->value) : NULL;
+    const SeenCordon *seen = seen_cordon(leader, name);
+    return seen->record.n_causes > 0 ? &seen->record : &unknown;
+}
+
+/* ---- what it writes ---- */
 
 static const CordonCause *same_cause(const CordonRecord *record, const CordonCause *cause)
 {
@@ -59,9 +95,9 @@ static void check_put(Universe *u, const Txn *txn, const char *name, const Cordo
 
 void checker_cordon(Universe *u, const Txn *txn, const char *name, const CordonRecord *after)
 {
-    const CordonRecord *before = etcd_record(&u->etcd, KEY_CORDONS, name);
     if (!txn->leader)
         return;
+    const CordonRecord *before = checker_cordon_known(u, txn->leader, name);
     for (size_t i = 0; before && i < before->n_causes; i++)
         check_kept(u, name, &before->causes[i], after);
     for (size_t i = 0; after && i < after->n_causes; i++)

@@ -25,7 +25,7 @@ static void tell(Seen *seen, KeyKind kind, const void *record, int64_t revision,
                              : kind == KEY_CHECKPOINTS ? commits->submission
                                                        : seen->submission;
     if (kind == KEY_SPECS && strcmp(seen->submission, submission) != 0) {
-        *seen = (Seen){0};
+        *seen = (Seen){.world_revision = seen->world_revision};
         memcpy(seen->submission, submission, sizeof(seen->submission));
     }
     if (strcmp(seen->submission, submission) != 0)
@@ -45,11 +45,15 @@ void checker_fed(Controller *c, int key, const Value *value, int64_t revision)
 {
     Universe *u = c->universe;
     const Key *k = &u->etcd.keys[key];
+    if (k->kind == KEY_CORDONS)
+        checker_cordon_fed(c, k->name, value, revision);
     bool concerns = k->kind == KEY_SPECS || k->kind == KEY_DESIRED || k->kind == KEY_WORLDS ||
                     k->kind == KEY_PHASES || k->kind == KEY_CHECKPOINTS;
     if (!concerns || !value_record(value))
         return;
     int job = universe_job_index(k->name);
+    if (k->kind == KEY_WORLDS && revision == u->checker.jobs[job].world_revision)
+        c->seen[job].world_revision = revision;
     tell(&c->seen[job], k->kind, value_record(value), revision, u->checker.jobs[job].word_revision);
 }
 
@@ -58,6 +62,27 @@ static const Seen *seen_by(Universe *u, const Controller *leader, int job)
     const Seen *seen = leader ? &leader->seen[job] : NULL;
     bool present = seen && strcmp(seen->submission, u->checker.jobs[job].submission) == 0;
     return present ? seen : NULL;
+}
+
+/* A leader that was told of a world keeps off its slots until another one follows, whatever becomes of the record;
+ * that its job is at rest nobody has told it, when the phase is as it was or cannot be read. */
+const WorldRecord *checker_lost_world(Universe *u, const Controller *leader, int job)
+{
+    const Etcd *etcd = &u->etcd;
+    const JobBooks *books = &u->checker.jobs[job];
+    const Positions *changes = &etcd->changes_of[KEY_WORLDS];
+    const Key *phase = etcd_find(&u->etcd, KEY_PHASES, universe_job_name(job));
+    bool active = books->phase >= PHASE_STARTING && books->phase <= PHASE_STOPPING;
+    if (!leader || !active || !phase || (books->broken_phase && !phase->value->health) ||
+        leader->seen[job].world_revision != books->world_revision)
+        return NULL;
+    for (size_t i = changes->n; i-- > 0;) {
+        const Change *change = &etcd->history[changes->at[i]];
+        if (change->revision == books->world_revision &&
+            strcmp(etcd->keys[change->key].name, universe_job_name(job)) == 0)
+            return value_record(change->value);
+    }
+    return NULL;
 }
 
 /* ---- what it writes ---- */
@@ -122,6 +147,9 @@ void checker_phase_is_newest(Universe *u, const Controller *leader, int job,
         (old->phase == PHASE_STOPPED || old->phase == PHASE_FAILED) &&
         seen->word_revision == books->word_revision && books->word_revision <= old->tried_revision)
         BROKEN(u, "word", "%s starts again, and nobody has said so", universe_job_name(job));
+    if (old && old->submission[0] && !phase->submission[0])
+        BROKEN(u, "lost", "a phase of %s says no more which submission it is of",
+               universe_job_name(job));
     if (is_gone(u, phase->submission))
         BROKEN(u, "lost", "a phase of %s is written, which was deleted", universe_job_name(job));
     if (seen && strcmp(seen->submission, phase->submission) == 0 &&

@@ -138,18 +138,24 @@ static void remember(Controller *c, int key, bool there)
     c->fed[key] = there;
 }
 
-/* A job that is removed loses both records at once; of one that has lost one the file is still wanted. */
+/* A job that is removed loses all of them at once; of one that has lost some the file is still wanted. */
 static void remember_spec(Controller *c, int n, const Value *value)
 {
-    const Key *key = &c->universe->etcd.keys[n];
-    if (key->kind != KEY_SPECS && key->kind != KEY_DESIRED)
+    static const KeyKind all[] = {KEY_SPECS, KEY_DESIRED, KEY_WORLDS, KEY_PHASES, KEY_CHECKPOINTS};
+    const Key key = c->universe->etcd.keys[n]; /* looking for others may move it */
+    bool is_one = false, is_left = false;
+    for (size_t i = 0; i < ELEMENTSOF(all); i++)
+        is_one |= key.kind == all[i];
+    if (!is_one)
         return;
-    JobFacts *facts = &c->specs[universe_job_index(key->name)];
-    int spec = key_for(c, KEY_SPECS, key->name), desired = key_for(c, KEY_DESIRED, key->name);
-    key = &c->universe->etcd.keys[n];
-    if (!value && !(spec < c->n_fed && c->fed[spec]) && !(desired < c->n_fed && c->fed[desired]))
+    JobFacts *facts = &c->specs[universe_job_index(key.name)];
+    for (size_t i = 0; i < ELEMENTSOF(all); i++) {
+        int other = key_for(c, all[i], key.name);
+        is_left |= other < c->n_fed && c->fed[other];
+    }
+    if (!is_left)
         *facts = (JobFacts){0};
-    else if (key->kind == KEY_SPECS && value_record(value))
+    else if (key.kind == KEY_SPECS && value_record(value))
         *facts = *(const JobFacts *)value_record(value);
 }
 
@@ -543,6 +549,8 @@ void controller_start(Controller *c)
     c->campaign_token = 0;
     memset(c->specs, 0, sizeof(c->specs));
     memset(c->seen, 0, sizeof(c->seen));
+    free(c->seen_cordons);
+    c->seen_cordons = sim_new((size_t)u->options.n_nodes * sizeof(SeenCordon));
     client_init(&c->client, u, &c->actor);
     client_watch(&c->client, KEY_KINDS, on_watch, c);
     client_watch(&c->client, KEY_LEADER, on_candidates, c);
@@ -639,5 +647,6 @@ void controller_clear(Controller *c)
     client_clear(&c->client);
     free(c->memory);
     free(c->fed);
+    free(c->seen_cordons);
     free(c->candidates);
 }

@@ -20,9 +20,15 @@ enum { PENDING_MAX = 64 };
 typedef struct Seen {
     char submission[SUBMISSION_BYTES];
     int64_t phase_serial, world_generation;
-    CommitMark committed;  /* by checkpoints/<job> */
-    int64_t word_revision; /* the newest word of a person */
+    int64_t world_revision; /* the newest world, also of a job whose spec it has not seen */
+    CommitMark committed;   /* by checkpoints/<job> */
+    int64_t word_revision;  /* the newest word of a person */
 } Seen;
+
+typedef struct SeenCordon {
+    int64_t revision;
+    CordonRecord record; /* the last that could be read, while there is one */
+} SeenCordon;
 
 typedef struct Pending { /* a decision under way */
     int64_t id;          /* 0: none */
@@ -55,6 +61,7 @@ typedef struct Controller {
     int n_fed;
     JobFacts specs[JOBS_MAX]; /* the last that could be read: controller/feed.c */
     Seen seen[JOBS_MAX];      /* the checker's: what it has been told in this life */
+    SeenCordon *seen_cordons; /* likewise, by node */
     /* the election */
     bool campaigning;
     uint64_t campaign_token;

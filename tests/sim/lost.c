@@ -152,10 +152,10 @@ void lost_give_back(Universe *u, int job)
     }
     /* A new submission, too, finds its history in the folder, by the job's identity. */
     memcpy(facts.submission,
-           phase     ? phase->submission
-           : world   ? world->submission
-           : commits ? commits->submission
-                     : u->checker.jobs[job].submission,
+           phase && phase->submission[0] ? phase->submission
+           : world                       ? world->submission
+           : commits                     ? commits->submission
+                                         : u->checker.jobs[job].submission,
            SUBMISSION_BYTES);
     facts.arrival = (int64_t)u->sim.now_usec;
     sim_say(&u->sim, "user: gives the file of %s back", name);

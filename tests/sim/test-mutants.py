@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-SCHEDULES_MAX = 8000  # of 8 nodes; more would not fit into the time that all tests have
+SCHEDULES_MAX = 12000  # of 8 nodes; more would not fit into the time that all tests have
 mutate, table, root, folder = sys.argv[1:]
 
 

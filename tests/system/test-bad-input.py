@@ -95,7 +95,7 @@ class BadJobs(LabCase):
     def test_what_can_never_fit(self):
         """No time helps: the text says what it would take, by category."""
         path = self.unet(block_out_channels=[65536, 65536])
-        self.refused(self.job(model__config=path), path, "a rank needs at least", "moments", "this machine has", ctl=False)
+        self.refused(self.job(model__config=path), path, "ranks needs at least", "moments", "this machine has", ctl=False)
 
     def test_sample_asks_the_same(self):
         """The verb that draws takes a checkpoint of one network and data of another no further."""
