@@ -39,6 +39,7 @@ struct Saver {
     uint64_t catch_up_usec; /* a save is due from then on; 0: only at its step */
     uint64_t pause_usec;    /* before the next one that is due by itself */
     bool has_committed;     /* in this process */
+    bool asked;             /* rank 0: for a save, and none has begun since */
 };
 
 int saver_new(Session *session, Saver **ret, Error *err)
@@ -85,18 +86,20 @@ uint32_t saver_word(Saver *s, int64_t step)
     const Job *job = s->session->job;
     unsigned wishes = host_wishes(s->session->host, true);
 
+    s->asked |= (wishes & WISH_SAVE) != 0;
     if (wishes & WISH_LEAVE)
         return WORD_SAVE | WORD_MUST | WORD_LEAVE;
     if (step == job->train.steps)
         return WORD_SAVE | WORD_MUST;
     if (job->checkpoint.keep_every > 0 && step % job->checkpoint.keep_every == 0)
         return WORD_SAVE | WORD_MUST;
-    const bool due = step % job->checkpoint.every_steps == 0 || (wishes & WISH_SAVE);
-    if (!due && !catches_up(s))
+    const bool due = step % job->checkpoint.every_steps == 0;
+    if (!due && !s->asked && !catches_up(s))
         return WORD_NONE;
     if (s->awaiting || checkpoint_busy(s->session->writer)) {
-        log_warning("step %lld is not saved: the save of step %lld is still in flight",
-                    (long long)step, (long long)s->saving_step);
+        if (due) /* what was asked for waits */
+            log_warning("step %lld is not saved: the save of step %lld is still in flight",
+                        (long long)step, (long long)s->saving_step);
         return WORD_NONE;
     }
     return WORD_SAVE;
@@ -311,6 +314,7 @@ static int drain(Saver *s, int64_t step, CheckpointPhase *ret_phase, Error *err)
 static int begin(Saver *s, int64_t step, Error *err)
 {
     s->saving_step = step;
+    s->asked = false;
     s->begun_usec = clock_boottime_usec();
     bool writes_metrics = s->session->rank == 0;
     return checkpoint_begin(s->session->writer, s->session->state,

@@ -89,32 +89,39 @@ static void say(const Rank *rank, ChannelMessage m)
         fail_msg("%s", err.text);
 }
 
-/* The next message that is neither stage nor step, which are noted. */
+/* The next message, which is noted. */
+static ChannelMessage hear_any(Rank *rank)
+{
+    Error err = ERROR_INIT;
+    ChannelMessage m = {0};
+    struct pollfd p = {.fd = rank->fd, .events = POLLIN};
+    if (poll(&p, 1, PATIENCE_MSEC) != 1)
+        fail_msg("process %d says nothing more after step %lld", (int)rank->pid,
+                 (long long)rank->step);
+    if (channel_receive(rank->fd, &m, &err) < 0)
+        fail_msg("%s", err.text);
+    if (m.type == CHANNEL_STEP) {
+        assert_int_equal(m.step, rank->step + 1);
+        assert_int_equal(m.steps, STEPS);
+        assert_int_equal(m.samples_seen, 4 * m.step);
+        rank->step = m.step;
+        rank->told = m;
+    }
+    if (m.type == CHANNEL_SAVED)
+        rank->saved = m;
+    if (m.type == CHANNEL_ERROR)
+        rank->error = m;
+    return m;
+}
+
+/* The next one that is neither stage nor step. */
 static ChannelMessage hear(Rank *rank)
 {
-    for (;;) {
-        Error err = ERROR_INIT;
-        ChannelMessage m = {0};
-        struct pollfd p = {.fd = rank->fd, .events = POLLIN};
-        if (poll(&p, 1, PATIENCE_MSEC) != 1)
-            fail_msg("process %d says nothing more after step %lld", (int)rank->pid,
-                     (long long)rank->step);
-        if (channel_receive(rank->fd, &m, &err) < 0)
-            fail_msg("%s", err.text);
-        if (m.type == CHANNEL_STEP) {
-            assert_int_equal(m.step, rank->step + 1);
-            assert_int_equal(m.steps, STEPS);
-            assert_int_equal(m.samples_seen, 4 * m.step);
-            rank->step = m.step;
-            rank->told = m;
-        }
-        if (m.type == CHANNEL_SAVED)
-            rank->saved = m;
-        if (m.type == CHANNEL_ERROR)
-            rank->error = m;
-        if (m.type != CHANNEL_STEP && m.type != CHANNEL_STAGE)
-            return m;
-    }
+    ChannelMessage m;
+    do
+        m = hear_any(rank);
+    while (m.type == CHANNEL_STEP || m.type == CHANNEL_STAGE);
+    return m;
 }
 
 static ChannelMessage expect(Rank *rank, ChannelType type)
@@ -272,17 +279,27 @@ static void leaves_when_told_and_goes_on(void **unused)
     assert_int_equal(end(rank), EXIT_DONE);
 }
 
+/* At once, or as soon as the save that is in flight is over. */
 static void saves_when_asked(void **unused)
 {
     (void)unused;
     Rank *rank = &ranks[0];
     _cleanup_free_ char *text = testing_job_text(&files, "asked", "");
-    start_alone(text, 1, NULL);
+    start_with(rank, "loop.compute=slow@*");
+    assign(rank, text, 1, 0, 1, NULL);
+    (void)expect(rank, CHANNEL_READY);
+    say(rank, (ChannelMessage){.type = CHANNEL_GO, .generation = 1});
     (void)expect(rank, CHANNEL_SAVED);
     say(rank, (ChannelMessage){.type = CHANNEL_CHECKPOINT, .generation = 1});
     commit(rank, 1);
-    ChannelMessage saved = expect(rank, CHANNEL_SAVED);
-    assert_int_equal(saved.step, 1);
+    const int64_t first = expect(rank, CHANNEL_SAVED).step;
+    assert_in_range(first, 1, STEPS - 6);
+    say(rank,
+        (ChannelMessage){.type = CHANNEL_CHECKPOINT, .generation = 1}); /* it is not settled */
+    while (rank->step < first + 3)
+        assert_int_not_equal(hear_any(rank).type, CHANNEL_SAVED);
+    commit(rank, 1);
+    assert_in_range(expect(rank, CHANNEL_SAVED).step, first + 3, STEPS - 1);
     commit(rank, 1);
     ChannelMessage done = serve_until_done(rank, 1);
     check_finished(&done);
