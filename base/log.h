@@ -37,7 +37,7 @@ void log_set_level(LogLevel level);
 void log_set_field(const char *key, const char *value);
 
 void log_write(LogLevel level, const char *format, ...) _printf_(2, 3);
-/* A transition with a name of its own, of base/message_id.h. */
+/* A transition with a name of its own, of base/message-id.h. */
 void log_event(LogLevel level, const char *message_id, const char *format, ...) _printf_(3, 4);
 /* The same, of a text that was made with that format; it says which fields the text ends with. */
 void log_text(LogLevel level, const char *message_id, const char *format, const char *text);

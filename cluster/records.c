@@ -5,8 +5,8 @@
 #include "cluster/codec.h"
 #include "cluster/keys.h"
 #include "cluster/reference.h"
-#include "trainer/api/channel.h"
-#include "trainer/api/job.h"
+#include "protocol/channel.h"
+#include "protocol/job.h"
 
 #include <string.h>
 

@@ -7,9 +7,9 @@
  */
 #pragma once
 
+#include "controller/config/rights.h"
 #include "controller/core/cluster.h"
-#include "controller/feed.h"
-#include "controller/rights.h"
+#include "controller/feed/feed.h"
 #include "etcd/etcd.h"
 
 typedef struct Target {

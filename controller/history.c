@@ -2,7 +2,7 @@
 #include "controller/history.h"
 
 #include "base/log.h"
-#include "base/message_id.h"
+#include "base/message-id.h"
 
 static void on_history(const EtcdHistory *was, const EtcdHistory *now, void *userdata)
 {

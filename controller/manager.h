@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "controller/config.h"
+#include "controller/config/config.h"
 
 #include <systemd/sd-event.h>
 

@@ -13,8 +13,8 @@
  */
 #pragma once
 
-#include "controller/config.h"
-#include "controller/pages/outbox.h"
+#include "controller/alerting/sender.h"
+#include "controller/config/config.h"
 #include "metrics/metrics.h"
 
 #include <systemd/sd-event.h>

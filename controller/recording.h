@@ -7,8 +7,8 @@
  */
 #pragma once
 
-#include "controller/config.h"
-#include "controller/journal.h"
+#include "controller/config/config.h"
+#include "controller/journal/journal.h"
 
 int recording_open(const Config *config, const ClusterLimits *limits, const ClusterConfig *core,
                    Journal **ret, Error *err);

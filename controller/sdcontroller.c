@@ -1,9 +1,9 @@
 /* sdcontroller.c - the program: settings, signals, loop. */
 #include "base/fault.h"
 #include "base/log.h"
-#include "controller/config.h"
+#include "controller/alerting/alerts-file.h"
+#include "controller/config/config.h"
 #include "controller/manager.h"
-#include "controller/pages/alerts_file.h"
 
 #include <signal.h>
 #include <string.h>

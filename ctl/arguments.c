@@ -1,8 +1,8 @@
 /* arguments.c - see arguments.h. */
 #include "ctl/arguments.h"
 
-#include "ctl/dev.h"
-#include "trainer/api/job.h"
+#include "ctl/dev/dev.h"
+#include "protocol/job.h"
 
 #include <getopt.h>
 #include <string.h>

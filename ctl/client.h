@@ -10,7 +10,7 @@
 
 #include "cluster/records.h"
 #include "ctl/verbs.h"
-#include "etcd/etcd_wait.h"
+#include "etcd/etcd-wait.h"
 
 enum { CLIENT_TIMEOUT_SEC = 3 };
 
@@ -55,5 +55,5 @@ int client_watch(Client *client, ClientEventHandler handler, void *userdata, uin
 /* Says the error on standard error and gives its exit code. */
 int ctl_fail(const Error *err, int r);
 
-/* The live view of a job until it ends (job_watch.c); an exit code. */
+/* The live view of a job until it ends (ctl/job/watch.c); an exit code. */
 int job_watch(const ClientOptions *options, const char *name);

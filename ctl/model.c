@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "cluster/admission.h"
 #include "cluster/cordon.h"
-#include "trainer/api/channel.h"
+#include "protocol/channel.h"
 
 #include <math.h>
 #include <stdlib.h>

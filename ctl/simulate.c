@@ -1,6 +1,6 @@
 /* simulate.c - `sdctl simulate`: the events that a controller recorded, through the core of this
  * sdctl; what was decided then beside what is decided now. */
-#include "controller/rerun.h"
+#include "controller/journal/replay.h"
 #include "ctl/arguments.h"
 #include "ctl/client.h"
 #include "ctl/print.h"

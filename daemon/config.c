@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "cluster/keys.h"
-#include "metrics/http_server.h"
+#include "metrics/http-server.h"
 
 #include <libgen.h>
 #include <limits.h>

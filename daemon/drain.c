@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/message_id.h"
-#include "daemon/health-record.h"
+#include "base/message-id.h"
+#include "daemon/health/health-record.h"
 #include "daemon/manager.h"
 
 static int on_deadline(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)

@@ -2,7 +2,7 @@
 #include "daemon/fence.h"
 
 #include "base/log.h"
-#include "base/message_id.h"
+#include "base/message-id.h"
 #include "daemon/manager.h"
 
 void fence_check(Manager *m, uint64_t now_usec, uint64_t stood_still_usec)

@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/message_id.h"
+#include "base/message-id.h"
 #include "daemon/manager.h"
 
 #include <limits.h>

@@ -4,13 +4,13 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/message_id.h"
+#include "base/message-id.h"
 #include "daemon/drain.h"
 #include "daemon/fence.h"
-#include "daemon/hang.h"
-#include "daemon/rank.h"
-#include "daemon/remains.h"
-#include "daemon/team.h"
+#include "daemon/process/orphans.h"
+#include "daemon/world/hang.h"
+#include "daemon/world/local-world.h"
+#include "daemon/world/rank.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -9,17 +9,17 @@
  */
 #pragma once
 
-#include "daemon/cgroup.h"
 #include "daemon/config.h"
+#include "daemon/health/kernel-watch.h"
+#include "daemon/health/probes.h"
 #include "daemon/history.h"
-#include "daemon/job.h"
-#include "daemon/kernel-watch.h"
 #include "daemon/metrics.h"
 #include "daemon/node.h"
-#include "daemon/probes.h"
-#include "daemon/remains.h"
+#include "daemon/process/cgroup.h"
+#include "daemon/process/orphans.h"
 #include "daemon/status.h"
 #include "daemon/watch.h"
+#include "daemon/world/job.h"
 
 enum { HANG_TICK_MSEC = 200 };
 

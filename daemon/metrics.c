@@ -3,10 +3,10 @@
 
 #include "base/clock.h"
 #include "daemon/manager.h"
-#include "daemon/rank.h"
-#include "daemon/team.h"
+#include "daemon/world/local-world.h"
+#include "daemon/world/rank.h"
 #include "metrics/exporter.h"
-#include "trainer/api/exit_code.h"
+#include "protocol/exit-code.h"
 
 #include <string.h>
 

@@ -11,10 +11,10 @@
  */
 #pragma once
 
-#include "daemon/exit.h"
+#include "daemon/world/exit.h"
 #include "health/probe.h"
 #include "metrics/metrics.h"
-#include "trainer/api/channel.h"
+#include "protocol/channel.h"
 
 #include <systemd/sd-event.h>
 

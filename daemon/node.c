@@ -4,12 +4,12 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "base/message_id.h"
+#include "base/message-id.h"
 #include "cluster/keys.h"
-#include "daemon/exit.h"
 #include "daemon/manager.h"
-#include "daemon/rank.h"
-#include "daemon/team.h"
+#include "daemon/world/exit.h"
+#include "daemon/world/local-world.h"
+#include "daemon/world/rank.h"
 
 #include <fcntl.h>
 #include <string.h>

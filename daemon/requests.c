@@ -2,9 +2,9 @@
 #include "daemon/requests.h"
 
 #include "base/log.h"
-#include "daemon/exit.h"
 #include "daemon/manager.h"
-#include "daemon/rank.h"
+#include "daemon/world/exit.h"
+#include "daemon/world/rank.h"
 
 #include <string.h>
 

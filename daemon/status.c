@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "daemon/drain.h"
 #include "daemon/manager.h"
-#include "daemon/rank.h"
+#include "daemon/world/rank.h"
 
 #include <string.h>
 #include <systemd/sd-daemon.h>

@@ -6,8 +6,8 @@
 #include "cluster/cordon.h"
 #include "cluster/keys.h"
 #include "daemon/manager.h"
-#include "daemon/rank.h"
 #include "daemon/requests.h"
+#include "daemon/world/rank.h"
 
 #include <string.h>
 

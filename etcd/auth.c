@@ -2,7 +2,7 @@
  *
  * etcd's simple tokens run out after five minutes without use and are lost when a member restarts;
  * then a request is refused, the token forgotten and the next attempt comes here again. */
-#include "etcd/internal.h"
+#include "etcd/etcd-internal.h"
 
 #include <string.h>
 

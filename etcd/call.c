@@ -4,7 +4,7 @@
  * its deadline. A transaction is tried again only when the last attempt cannot have reached etcd:
  * no connection came up, the member refused it unseen for lack of a leader, or it refused the
  * token. Everything else is reported, because it may have been done. */
-#include "etcd/internal.h"
+#include "etcd/etcd-internal.h"
 
 #include <string.h>
 

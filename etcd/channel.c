@@ -5,7 +5,7 @@
  * eventfd. That is all that ever happens off the loop's thread. */
 #include "base/file.h"
 #include "base/log.h"
-#include "etcd/internal.h"
+#include "etcd/etcd-internal.h"
 
 #include <grpc/grpc_security.h>
 #include <grpc/support/log.h>

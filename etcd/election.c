@@ -4,7 +4,7 @@
  * All of it is read from one watch, so what a candidate believes may be old: the term (its key's
  * create revision) guards every write of a leader. */
 #include "base/log.h"
-#include "etcd/internal.h"
+#include "etcd/etcd-internal.h"
 
 #include <inttypes.h>
 #include <string.h>

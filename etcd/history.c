@@ -1,5 +1,5 @@
 /* history.c - whether the store still tells the history that it told before (etcd.h, "which history"). */
-#include "etcd/internal.h"
+#include "etcd/etcd-internal.h"
 
 void etcd_set_history(Etcd *etcd, EtcdHistory known, EtcdHistoryHandler handler, void *userdata)
 {

@@ -1,5 +1,5 @@
 /* kv.c - reads and transactions. */
-#include "etcd/internal.h"
+#include "etcd/etcd-internal.h"
 
 #include <string.h>
 

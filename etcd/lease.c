@@ -10,7 +10,7 @@
  * the same raft term, renew the lease. Then a quorum followed one leader after they were sent, and
  * whoever leads later gives every lease its full TTL again. */
 #include "base/log.h"
-#include "etcd/internal.h"
+#include "etcd/etcd-internal.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* options.c - where etcd is and how to prove who we are: from the environment, and the list of
  * endpoints. */
 #include "base/file.h"
-#include "etcd/internal.h"
+#include "etcd/etcd-internal.h"
 
 #include <string.h>
 

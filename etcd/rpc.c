@@ -3,7 +3,7 @@
  * Four batches: what is sent, the server's first metadata, what is received (again and again), the
  * status. Each comes back once whatever happens, so an Rpc ends when none is pending; then it says
  * so and frees itself. At most one send and one receive are outstanding, as gRPC demands. */
-#include "etcd/internal.h"
+#include "etcd/etcd-internal.h"
 
 #include <grpc/byte_buffer_reader.h>
 #include <grpc/support/alloc.h>

@@ -1,5 +1,5 @@
 /* status.c - what one member says of itself. */
-#include "etcd/internal.h"
+#include "etcd/etcd-internal.h"
 
 #include <string.h>
 

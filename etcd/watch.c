@@ -8,7 +8,7 @@
  * A silent stream is asked for progress; one that does not answer is set up again elsewhere. The
  * revision in a progress answer is not used: etcd before 3.4.25 may send it ahead of the events. */
 #include "base/log.h"
-#include "etcd/internal.h"
+#include "etcd/etcd-internal.h"
 
 #include <string.h>
 

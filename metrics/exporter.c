@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "metrics/http_server.h"
+#include "metrics/http-server.h"
 
 #include <dirent.h>
 #include <fcntl.h>

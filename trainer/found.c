@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "trainer/state/checkpoint-search.h"
+#include "trainer/checkpoint/search.h"
 
 #include <string.h>
 

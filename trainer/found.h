@@ -14,9 +14,9 @@
  */
 #pragma once
 
-#include "trainer/api/exit_code.h"
-#include "trainer/host.h"
-#include "trainer/state/checkpoint.h"
+#include "protocol/exit-code.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/daemon-link.h"
 
 /* As assign.find says it. */
 enum { FIND_ANY = 1, FIND_MUST = 2 };

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "trainer/api/job.h"
+#include "protocol/job.h"
 #include "trainer/data/loader.h"
 #include "trainer/nn/network.h"
 #include "trainer/nn/schedule.h"

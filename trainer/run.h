@@ -2,7 +2,7 @@
  *
  * Ownership: none.
  * Units:     as each verb's --help says.
- * Errors:    exit codes (exit_code.h); the text goes to standard error and, under a daemon, into
+ * Errors:    exit codes (exit-code.h); the text goes to standard error and, under a daemon, into
  *            the channel.
  * Threads:   the main thread.
  */

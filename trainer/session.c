@@ -4,11 +4,11 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "trainer/api/paths.h"
+#include "protocol/paths.h"
 #include "trainer/data/order.h"
-#include "trainer/folder_lock.h"
+#include "trainer/folder-lock.h"
 #include "trainer/found.h"
-#include "trainer/init.h"
+#include "trainer/initial-state.h"
 
 #include <string.h>
 

@@ -8,17 +8,17 @@
  *            accepts NULL.
  * Units:     steps, bytes.
  * Errors:    -errno, and *ret_exit gets the exit code that says who or what is to blame
- *            (exit_code.h).
+ *            (exit-code.h).
  * Threads:   the training thread.
  */
 #pragma once
 
-#include "trainer/api/exit_code.h"
+#include "protocol/exit-code.h"
+#include "trainer/checkpoint/local.h"
+#include "trainer/checkpoint/search.h"
+#include "trainer/daemon-link.h"
 #include "trainer/grain.h"
-#include "trainer/host.h"
-#include "trainer/plan/memory_plan.h"
-#include "trainer/state/checkpoint-local.h"
-#include "trainer/state/checkpoint-search.h"
+#include "trainer/plan/memory-plan.h"
 #include "trainer/state/update.h"
 
 typedef struct SessionAssignment {

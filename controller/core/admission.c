@@ -7,7 +7,7 @@
  * Entry points: admission_update(), node_admit(), decide_admission(). */
 #include "cluster/admission.h"
 
-#include "controller/core/state.h"
+#include "controller/core/cluster-internal.h"
 #include "controller/core/text.h"
 
 #include <string.h>

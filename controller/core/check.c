@@ -1,5 +1,5 @@
 /* check.c - the invariants (docs/internals/architecture.md) that can be read off the core's state. */
-#include "controller/core/state.h"
+#include "controller/core/cluster-internal.h"
 #include "controller/core/text.h"
 
 /* Not one whose world was lost: another leader that has never seen it does not know whose slots those were, and an

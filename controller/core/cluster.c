@@ -2,7 +2,7 @@
  *
  * Entry points: cluster_init(), cluster_step(). Guarantees: total; at most one decision a step; at
  * most one decision under way per job and one for the rest of the cluster. */
-#include "controller/core/state.h"
+#include "controller/core/cluster-internal.h"
 #include "controller/core/text.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
  * changes causes of machines and of jobs alone, and an operator's only once its time is over; it
  * carries the whole record under a guard on the revision that it was derived from, so that a change of
  * another writer is seen before anything is put over it. */
-#include "controller/core/state.h"
+#include "controller/core/cluster-internal.h"
 #include "controller/core/text.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
  * Entry point: decide_job(), called only when no decision of the job is under way and everything
  * that was written has been seen again. Every decision puts the phase record under a guard on the
  * one it was derived from, so two leaders, or one that lags, cannot both succeed. */
-#include "controller/core/state.h"
+#include "controller/core/cluster-internal.h"
 #include "controller/core/text.h"
 
 #include <string.h>

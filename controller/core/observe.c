@@ -3,9 +3,9 @@
  * Entry points: observe(), observe_settle(). Guarantees: an older copy of a record never replaces a
  * newer one; records of unknown jobs and nodes get a place when there is one. Nothing is decided
  * here. */
-#include "controller/core/state.h"
+#include "controller/core/cluster-internal.h"
 #include "controller/core/text.h"
-#include "trainer/api/exit_code.h"
+#include "protocol/exit-code.h"
 
 #include <string.h>
 

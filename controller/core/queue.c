@@ -6,7 +6,7 @@
  * nodes that are there and open could hold reserves nothing.
  *
  * Entry points: queue_goes_before(), queue_find_ahead(), queue_somebody_starts(). */
-#include "controller/core/state.h"
+#include "controller/core/cluster-internal.h"
 #include "controller/core/text.h"
 
 bool queue_goes_before(const Job *a, const Job *b)

@@ -2,7 +2,7 @@
  *
  * Entry points: decide_resize(), decide_wait(). A word acts at once or never; what it asks for beyond the
  * slots that are there comes by growth. What a job waits for that was told a size stands in its phase. */
-#include "controller/core/state.h"
+#include "controller/core/cluster-internal.h"
 #include "controller/core/text.h"
 
 static void say_sizes(Text *t, const char *verb, int from, int to)

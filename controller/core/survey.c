@@ -1,7 +1,7 @@
 /* survey.c - see survey.h. */
 #include "controller/core/survey.h"
 
-#include "controller/core/state.h"
+#include "controller/core/cluster-internal.h"
 #include "controller/core/text.h"
 
 #include <string.h>

@@ -218,7 +218,7 @@ class Package(unittest.TestCase):
         table = read(SOURCE, "docs/reference/job-file.md").split("<!-- begin: job -->")[1].split("<!-- end -->")[0]
         told = {key for cell in re.findall(r"^\| (`[^|]*) \|", table, re.M) for key in re.findall(r"`\.?([a-z_.]+)`", cell)}
         told = {key.rsplit(".", 1)[-1] for key in told}
-        code = read(SOURCE, "trainer/api/job.c")
+        code = read(SOURCE, "protocol/job.c")
         known = set(re.findall(r'json_get_\w+\(&?\w+,\s*"([a-z_]+)"', code))
         objects = set(re.findall(r'json_get_object\(&?\w+,\s*"([a-z_]+)"', code))
         inside = {"proportion", "checkpoint", "optimizer"} # of a stream and of init, told in words
@@ -227,7 +227,7 @@ class Package(unittest.TestCase):
         self.assertEqual(told - set(re.findall('"([a-z_]+)"', code)), set(), "keys that the table has made up")
 
     def test_every_message_id_is_explained(self):
-        ids = re.findall(r'MESSAGE_[A-Z_]+ "([0-9a-f]{32})"', read(SOURCE, "base/message_id.h"))
+        ids = re.findall(r'MESSAGE_[A-Z_]+ "([0-9a-f]{32})"', read(SOURCE, "base/message-id.h"))
         explained = re.findall(r"^-- ([0-9a-f]{32})$", read(self.tree, "usr/lib/systemd/catalog/sdtrain.catalog"), re.M)
         self.assertEqual(len(set(ids)), len(ids))
         self.assertEqual(sorted(ids), sorted(explained))

@@ -3,7 +3,7 @@
  * A few threads, begun when there is something to do for them, take the puts in the order in which
  * they came. How many requests run at once is the client's to decide: it counts all of them.
  */
-#include "store/s3/objects.h"
+#include "store/s3/s3-internal.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * What is left of a thousand after an error, or on a server that does not know the request, is
  * deleted one by one: that tells each object's own error.
  */
-#include "store/s3/objects.h"
+#include "store/s3/s3-internal.h"
 
 #include <openssl/evp.h>
 #include <string.h>

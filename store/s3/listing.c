@@ -3,7 +3,7 @@
  * Names that are no keys of a store (folders' markers of consoles, scratch objects) are passed over.
  */
 #include "base/clock.h"
-#include "store/s3/objects.h"
+#include "store/s3/s3-internal.h"
 
 #include <string.h>
 

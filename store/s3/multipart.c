@@ -11,7 +11,7 @@
  */
 #include "base/clock.h"
 #include "base/fault.h"
-#include "store/s3/objects.h"
+#include "store/s3/s3-internal.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
  * reached, or refuses who we are, is an error and is asked again by the next put.
  */
 #include "base/clock.h"
-#include "store/s3/objects.h"
+#include "store/s3/s3-internal.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -14,8 +14,8 @@
  */
 #include "base/clock.h"
 #include "base/fault.h"
-#include "store/s3/objects.h"
-#include "store/s3/retry.h"
+#include "store/s3/client/retry.h"
+#include "store/s3/s3-internal.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  */
 #include "base/clock.h"
 #include "base/file.h"
-#include "store/s3/objects.h"
+#include "store/s3/s3-internal.h"
 
 #include <openssl/evp.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * signs, tries again and judges; here is what needs more than one request.
  */
 #include "base/clock.h"
-#include "store/s3/objects.h"
+#include "store/s3/s3-internal.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* reference.c - prints the tables of docs/reference from the tables in the code, as Markdown. The test `docs` compares
  * them with the pages. usage: reference job|records|channel|exit-codes */
 #include "cluster/reference.h"
-#include "trainer/api/exit_code.h"
-#include "trainer/api/reference.h"
+#include "protocol/exit-code.h"
+#include "protocol/reference.h"
 
 #include <stdlib.h>
 #include <string.h>

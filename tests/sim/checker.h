@@ -56,7 +56,7 @@ typedef struct Checker {
 } Checker;
 
 void checker_before(Universe *u, const Txn *txn);
-/* after NULL: the record is removed. checker_cordons.c */
+/* after NULL: the record is removed. checker-cordons.c */
 void checker_cordon(Universe *u, const Txn *txn, const char *name, const CordonRecord *after);
 void checker_cordon_fed(struct Controller *c, const char *name, const Value *value,
                         int64_t revision);
@@ -65,7 +65,7 @@ const CordonRecord *checker_cordon_known(Universe *u, const struct Controller *l
                                          const char *name);
 void checker_save_fails(Universe *u, int job);
 
-/* ---- checker_commits.c: what was committed ---- */
+/* ---- checker-commits.c: what was committed ---- */
 void checker_commit(Universe *u, int job, const CheckpointsRecord *record);
 /* A leader's: it strikes out, or puts back. */
 void checker_rewrite(Universe *u, const struct Controller *leader, int job,
@@ -74,7 +74,7 @@ void checker_resumes(Universe *u, const Ring *ring);
 void checker_manifest_goes(Universe *u, int manifest, int latest);
 void checker_success(Universe *u, int job);
 
-/* ---- checker_lost.c: records that vanish, and whose a folder is ---- */
+/* ---- checker-lost.c: records that vanish, and whose a folder is ---- */
 void checker_fed(struct Controller *c, int key, const Value *value, int64_t revision);
 void checker_spec(Universe *u, const Txn *txn, int job, const JobFacts *facts);
 void checker_word(Universe *u, const Txn *txn, int job, const DesiredRecord *desired);

@@ -1,4 +1,4 @@
-/* commit.c - see team.h: a saved checkpoint comes to count. Follows daemon/commit.c. */
+/* commit.c - see team.h: a saved checkpoint comes to count. Follows daemon/world/commit.c. */
 #include "tests/sim/team.h"
 
 #include "tests/sim/universe.h"

@@ -59,7 +59,7 @@ typedef struct Controller {
     Pending pending[PENDING_MAX];
     bool *fed; /* by key: the core knows of it */
     int n_fed;
-    JobFacts specs[JOBS_MAX]; /* the last that could be read: controller/feed.c */
+    JobFacts specs[JOBS_MAX]; /* the last that could be read: controller/feed/feed.c */
     Seen seen[JOBS_MAX];      /* the checker's: what it has been told in this life */
     SeenCordon *seen_cordons; /* likewise, by node */
     /* the election */

@@ -1,7 +1,7 @@
 /* node.h - a model of sdtraind: what the rest of the cluster can see of it.
  *
  * It follows daemon/ file by file: registration under a lease (node.c), teams and their reports,
- * posts under the world's guard, the commit (job.c, team.c, post.c, commit.c, here in team.c), hangs
+ * posts under the world's guard, the commit (job.c, local-world.c, record-writer.c, commit.c, here in team.c), hangs
  * and the fence. Where daemon/ has pure code, that is what runs: plan.c, watchdog.c, exit.c,
  * fence_is_due().
  *
@@ -22,13 +22,13 @@ typedef struct Seat {
 
 typedef enum PostKind { POST_REPORT, POST_RENDEZVOUS, POST_PROGRESS, POST_KINDS } PostKind;
 
-typedef struct Post { /* daemon/post.h */
+typedef struct Post { /* daemon/world/record-writer.h */
     bool wanted;
     uint64_t call, retry; /* tokens of what is under way; 0: nothing */
     uint64_t pause_usec;
 } Post;
 
-typedef struct Commit { /* daemon/commit.h */
+typedef struct Commit { /* daemon/world/commit.h */
     bool busy;
     CheckpointCommit lines[RECORD_COMMITS_MAX]; /* one, or what was found, oldest first */
     size_t n_lines;

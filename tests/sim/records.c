@@ -1,8 +1,8 @@
 /* records.c - see team.h: what sdtraind writes about its teams. */
 #include "tests/sim/team.h"
 
+#include "protocol/exit-code.h"
 #include "tests/sim/universe.h"
-#include "trainer/api/exit_code.h"
 
 #include <string.h>
 

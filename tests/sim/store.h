@@ -36,9 +36,9 @@ typedef struct Store {
 void store_lose(Store *store, uint64_t now_usec);
 
 int store_put(Store *store, const Manifest *manifest);
-/* The newest of the submission that is whole; -1: none. trainer/state/checkpoint-search.c */
+/* The newest of the submission that is whole; -1: none. trainer/checkpoint/search.c */
 int store_search(const Store *store, const char *submission);
-/* After a commit: what is not kept goes. trainer/state/checkpoint-retire.c */
+/* After a commit: what is not kept goes. trainer/checkpoint/retire.c */
 void store_retire(Universe *u, int latest);
 void store_clear(Store *store);
 

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "controller/core/cluster.h"
-#include "daemon/watchdog.h"
+#include "daemon/world/watchdog.h"
 #include "tests/sim/sim.h"
 
 typedef struct JobPlan {

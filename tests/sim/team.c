@@ -1,12 +1,12 @@
-/* team.c - see node.h: what sdtraind does about jobs. Follows daemon/job.c, team.c, relay.c,
- * and post.c; commit.c and records.c beside it are the rest. */
+/* team.c - see node.h: what sdtraind does about jobs. Follows daemon/world/job.c, local-world.c, trainer-messages.c,
+ * and record-writer.c; commit.c and records.c beside it are the rest. */
 #include "tests/sim/node.h"
 
 #include "cluster/cordon.h"
-#include "daemon/plan.h"
+#include "daemon/world/plan.h"
+#include "protocol/exit-code.h"
 #include "tests/sim/team.h"
 #include "tests/sim/universe.h"
-#include "trainer/api/exit_code.h"
 
 #include <signal.h>
 #include <stdio.h>

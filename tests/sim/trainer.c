@@ -1,10 +1,10 @@
 /* trainer.c - see trainer.h. */
 #include "tests/sim/trainer.h"
 
+#include "protocol/exit-code.h"
 #include "tests/sim/checker.h"
 #include "tests/sim/node.h"
 #include "tests/sim/universe.h"
-#include "trainer/api/exit_code.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -6,14 +6,14 @@
  *
  * Ownership: a Process is part of its Node, a Ring of the Universe.
  * Units:     microseconds of virtual time.
- * Errors:    exit codes as trainer/api/exit_code.h; signals negative.
+ * Errors:    exit codes as protocol/exit-code.h; signals negative.
  * Threads:   one.
  */
 #pragma once
 
 #include "cluster/records.h"
-#include "daemon/exit.h"
-#include "daemon/watchdog.h"
+#include "daemon/world/exit.h"
+#include "daemon/world/watchdog.h"
 #include "tests/sim/sim.h"
 
 typedef struct Node Node;

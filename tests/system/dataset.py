@@ -1,4 +1,4 @@
-"""Small MDS datasets for tests, written here from the format's description (trainer/data/mds.h)."""
+"""Small MDS datasets for tests, written here from the format's description (trainer/data/mds/mds.h)."""
 import hashlib
 import json
 import math

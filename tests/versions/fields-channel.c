@@ -1,7 +1,7 @@
 /* fields-channel.c - every message between daemon and trainer by the table of its fields. */
 #include "tests/versions/fields.h"
 
-#include "trainer/api/channel.c" /* the table is its own */
+#include "protocol/channel.c" /* the table is its own */
 
 #include <stdio.h>
 

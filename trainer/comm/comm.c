@@ -2,7 +2,7 @@
 
 #include "trainer/comm/comm.h"
 
-#include "trainer/comm/comm_backend.h"
+#include "trainer/comm/comm-backend.h"
 
 #include <string.h>
 

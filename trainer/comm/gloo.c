@@ -8,11 +8,11 @@
 
 #include "base/clock.h"
 #include "trainer/comm/combine.h"
-#include "trainer/comm/comm_backend.h"
-#include "trainer/comm/gloo_shim.h"
+#include "trainer/comm/comm-backend.h"
+#include "trainer/comm/gloo-shim.h"
 #include "trainer/comm/meet.h"
-#include "trainer/comm/rendezvous_client.h"
-#include "trainer/comm/rendezvous_wire.h"
+#include "trainer/comm/rendezvous-client.h"
+#include "trainer/comm/rendezvous-wire.h"
 
 #include <signal.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "trainer/comm/address.h"
 #include "trainer/comm/comm.h"
-#include "trainer/comm/rendezvous_wire.h"
+#include "trainer/comm/rendezvous-wire.h"
 
 #include <poll.h>
 #include <pthread.h>

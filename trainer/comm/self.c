@@ -1,6 +1,6 @@
 /* self.c - the comm of a world of one rank: everything is there already. */
 
-#include "trainer/comm/comm_backend.h"
+#include "trainer/comm/comm-backend.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
-/* dataset.c - what a dataset says of itself, and one sample decoded; see loader.h. dataset_open.c
+/* dataset.c - what a dataset says of itself, and one sample decoded; see loader.h. dataset-open.c
  * makes it. */
-#include "trainer/data/dataset.h"
+#include "trainer/data/dataset-internal.h"
 
-#include "trainer/data/half.h"
+#include "trainer/data/mds/half.h"
 
 #include <inttypes.h>
 #include <string.h>

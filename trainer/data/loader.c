@@ -1,10 +1,10 @@
 /* loader.c - one thread that decodes ahead into a ring of steps; see loader.h. What it decodes next
- * is under way by then (dataset.h).
+ * is under way by then (dataset-internal.h).
  *
  * Grains are numbered from the loader's start: ordinal o is grain first_grain + o % n_grains of
  * step first_step + o / n_grains. The thread fills ordinals in turn, at most n_slots steps beyond
  * the last released one; the loop waits for `filled` to pass the ordinal it wants. */
-#include "trainer/data/dataset.h"
+#include "trainer/data/dataset-internal.h"
 
 #include "base/clock.h"
 #include "base/fault.h"

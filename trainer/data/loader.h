@@ -19,7 +19,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "trainer/api/shapes.h"
+#include "protocol/shapes.h"
 #include "trainer/data/order.h"
 
 /* ---- dataset: all streams of a job, by their compact indices ---- */

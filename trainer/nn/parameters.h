@@ -17,7 +17,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "trainer/api/unet_config.h"
+#include "protocol/unet-config.h"
 
 enum { PARAMETER_NAME_MAX = 128, PARAMETER_DIMS_MAX = 4 };
 

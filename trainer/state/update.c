@@ -6,7 +6,7 @@
 #include "trainer/state/update.h"
 
 #include "trainer/state/exponent.h"
-#include "trainer/state/gradient_sum.h"
+#include "trainer/state/gradient-sum.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -14,9 +14,9 @@
  */
 #pragma once
 
-#include "trainer/api/job.h"
+#include "protocol/job.h"
 #include "trainer/comm/comm.h"
-#include "trainer/state/train_state.h"
+#include "trainer/state/train-state.h"
 
 typedef struct Update Update;
 

@@ -1,0 +1,288 @@
+/* test-base.c - the foundation: errors, JSON reading, hashes, Philox, exact functions, files, fault
+ * points. */
+
+#include "base/exactmath.h"
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/philox.h"
+#include "base/printable.h"
+#include "base/test/testing.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void error_travels_with_its_text(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    int r = error_errno(&err, -ENOENT, "cannot open %s", "x.json");
+    assert_int_equal(r, -ENOENT);
+    assert_string_equal(err.text, "cannot open x.json: No such file or directory");
+    assert_int_equal(error_prefix(&err, r, "job %s", "a"), -ENOENT);
+    assert_string_equal(err.text, "job a: cannot open x.json: No such file or directory");
+    assert_int_equal(error_set(NULL, -EIO, "nobody listens"), -EIO);
+}
+
+static void texts_from_outside_are_printable(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    char text[] = "a\033[2Jb\tc\nd\rf\x07\xc2\x9bg\xc3\xa4\x7f";
+    printable_make(text);
+    assert_string_equal(text, "a?[2Jb\tc d f???g\xc3\xa4?");
+    (void)error_set(&err, -EINVAL, "key %s", "n1\n! all is well\033[0m");
+    assert_string_equal(err.text, "key n1 ! all is well?[0m");
+}
+
+/* A job may name any file as its config: what is in it is not for the log. */
+static void json_errors_quote_nothing(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    json_t *root = NULL;
+    static const char *const texts[] = {"root:$6$secret:19000", "{\"a\": secret}", "[secret"};
+    for (size_t i = 0; i < ELEMENTSOF(texts); i++) {
+        assert_int_equal(json_parse("x", texts[i], strlen(texts[i]), &root, &err), -EINVAL);
+        assert_null(strstr(err.text, "secret"));
+        assert_null(strstr(err.text, "root"));
+        assert_non_null(strstr(err.text, "x: line 1, column "));
+    }
+}
+
+static int read_sample(const char *text, int64_t *steps, double *lr, Error *err)
+{
+    _cleanup_json_ json_t *root = NULL;
+    int r = json_parse("job.json", text, strlen(text), &root, err);
+    if (r < 0)
+        return r;
+    JsonReader j = json_open("job.json", root, JSON_KNOWN_KEYS, err);
+    JsonReader train = json_get_object(&j, "train", JSON_REQUIRED);
+    json_get_int(&train, "steps", JSON_REQUIRED, 1, 100, steps);
+    json_get_double(&train, "lr", JSON_OPTIONAL, 0, 1, lr);
+    json_close(&train);
+    return json_close(&j);
+}
+
+static void json_errors_name_file_key_and_value(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *error;
+    } cases[] = {
+        {"{\"train\": {\"steps\": 0}}", "job.json: train.steps: 0 is not in 1..100"},
+        {"{\"train\": {\"steps\": \"x\"}}",
+         "job.json: train.steps: expected an integer, got \"x\""},
+        {"{\"train\": {}}", "job.json: train.steps: missing"},
+        {"{}", "job.json: train: missing"},
+        {"{\"train\": {\"steps\": 1, \"stpes\": 2}}", "job.json: train.stpes: unknown key"},
+        {"{\"train\": {\"steps\": 1}, \"foo\": 2}", "job.json: foo: unknown key"},
+        {"{\"train\": {\"steps\": 1, \"lr\": 2.5}}", "job.json: train.lr: 2.5 is not in 0..1"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        Error err = ERROR_INIT;
+        int64_t steps = 0;
+        double lr = 0;
+        assert_int_equal(read_sample(cases[i].text, &steps, &lr, &err), -EINVAL);
+        assert_string_equal(err.text, cases[i].error);
+    }
+    Error err = ERROR_INIT;
+    int64_t steps = 0;
+    double lr = 0.5;
+    assert_int_equal(read_sample("{\"train\": {\"steps\": 7}}", &steps, &lr, &err), 0);
+    assert_int_equal(steps, 7);
+    assert_true(lr == 0.5);
+    assert_int_equal(read_sample("{\"train\": {\"steps\": 7, \"steps\": 8}}", &steps, &lr, &err),
+                     -EINVAL);
+    assert_non_null(strstr(err.text, "job.json: line 1"));
+}
+
+static void hashes_match_published_values(void **state)
+{
+    (void)state;
+    char text[HASH_TEXT_BYTES];
+    /* XXH3-128 of the empty input, from the xxHash specification. */
+    assert_string_equal(hash_format(hash_bytes("", 0), text), "99aa06d3014798d86001c324468d497f");
+    Hash back;
+    assert_int_equal(hash_parse(text, &back), 0);
+    assert_true(hash_equal(back, hash_bytes("", 0)));
+    assert_int_equal(hash_parse("zz", &back), -EINVAL);
+
+    /* CRC-32C check values of RFC 3720, appendix B.4. */
+    uint8_t zeros[32] = {0}, ones[32];
+    memset(ones, 0xff, sizeof(ones));
+    assert_int_equal(crc32c(0, zeros, 32), 0x8a9136aa);
+    assert_int_equal(crc32c(0, ones, 32), 0x62a8ab43);
+    assert_int_equal(crc32c(crc32c(0, "12345", 5), "6789", 4), 0xe3069283);
+
+    _cleanup_(hasher_freep) Hasher *hasher = NULL;
+    assert_int_equal(hasher_new(&hasher), 0);
+    hasher_update(hasher, "ab", 2);
+    hasher_update(hasher, "c", 1);
+    assert_true(hash_equal(hasher_digest(hasher), hash_bytes("abc", 3)));
+}
+
+static void philox_matches_published_vectors(void **state)
+{
+    (void)state;
+    /* Known-answer vectors of the Random123 distribution for philox4x32-10. */
+    Philox zero = philox4x32(0, 0, 0);
+    assert_int_equal(zero.word[0], 0x6627e8d5);
+    assert_int_equal(zero.word[1], 0xe169c58d);
+    assert_int_equal(zero.word[2], 0xbc57ac4c);
+    assert_int_equal(zero.word[3], 0x9b00dbd8);
+    Philox ones = philox4x32(UINT64_MAX, UINT64_MAX, UINT64_MAX);
+    assert_int_equal(ones.word[0], 0x408f276d);
+    assert_int_equal(ones.word[1], 0x41c83b0e);
+    assert_int_equal(ones.word[2], 0xa20bc7c6);
+    assert_int_equal(ones.word[3], 0x6d5451fd);
+    Philox pi = philox4x32(UINT64_C(0x299f31d0a4093822), UINT64_C(0x0370734413198a2e),
+                           UINT64_C(0x85a308d3243f6a88));
+    assert_int_equal(pi.word[0], 0xd16cfe09);
+    assert_int_equal(pi.word[1], 0x94fdcceb);
+    assert_int_equal(pi.word[2], 0x5001e420);
+    assert_int_equal(pi.word[3], 0x24126ea1);
+}
+
+static double ulps(double a, double b)
+{
+    double spacing = nextafter(fabs(b), INFINITY) - fabs(b);
+    return fabs(a - b) / spacing;
+}
+
+static void exact_functions_are_close_to_libm(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 100000; i++) {
+        double t = (double)i / 100000.0;
+        double x = -700.0 + 1400.0 * t;
+        assert_true(ulps(exact_exp(x), exp(x)) < 2.5);
+        double y = exp(x);
+        assert_true(ulps(exact_log(y), log(y)) < 2.5 || fabs(log(y)) < 1e-3);
+        double angle = -1e4 + 2e4 * t;
+        assert_true(fabs(exact_sin(angle) - sin(angle)) < 1e-15);
+        assert_true(fabs(exact_cos(angle) - cos(angle)) < 1e-15);
+    }
+    assert_true(isnan(exact_exp(NAN)));
+    assert_true(exact_exp(-1000) == 0);
+
+    /* The bits themselves: a change here changes every run's weights. */
+    double sample[] = {exact_exp(1.0), exact_log(10.0), exact_sin(1.0), exact_cos(1.0)};
+    float pair[2];
+    exact_normal_pair(0x12345678, 0x9abcdef0, pair);
+    assert_true(sample[0] == 0x1.5bf0a8b145769p+1 || ulps(sample[0], exp(1.0)) < 1.5);
+    assert_true(isfinite(pair[0]) && isfinite(pair[1]));
+}
+
+static void normal_draws_have_the_right_moments(void **state)
+{
+    (void)state;
+    double sum = 0, square = 0, fourth = 0;
+    enum { N = 200000 };
+    for (uint64_t i = 0; i < N / 4; i++) {
+        Philox block = philox4x32(42, 7, i);
+        float z[4];
+        exact_normal_pair(block.word[0], block.word[1], z);
+        exact_normal_pair(block.word[2], block.word[3], z + 2);
+        for (int k = 0; k < 4; k++) {
+            sum += (double)z[k];
+            square += (double)z[k] * (double)z[k];
+            fourth += pow((double)z[k], 4);
+        }
+    }
+    assert_true(fabs(sum / N) < 0.01);
+    assert_true(fabs(square / N - 1) < 0.02);
+    assert_true(fabs(fourth / N - 3) < 0.1);
+    float edge[2];
+    exact_normal_pair(0, 0, edge);
+    assert_true(isfinite(edge[0]) && fabsf(edge[0]) < 7);
+}
+
+static void files_appear_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/test-base-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    char path[128], deep[128];
+    (void)snprintf(path, sizeof(path), "%s/a", folder);
+    (void)snprintf(deep, sizeof(deep), "%s/x/y/z", folder);
+    Error err = ERROR_INIT;
+
+    assert_int_equal(folder_make(deep, &err), 0);
+    assert_int_equal(folder_make(deep, &err), 0);
+    assert_int_equal(file_write(path, "one", 3, FILE_EXCLUSIVE | FILE_SYNC, &err), 0);
+    assert_int_equal(file_write(path, "two", 3, FILE_EXCLUSIVE, &err), -EEXIST);
+    char *text = NULL;
+    size_t n;
+    assert_int_equal(file_read(path, 100, &text, &n, &err), 0);
+    assert_string_equal(text, "one");
+    free(text);
+    assert_int_equal(file_read(path, 2, &text, &n, &err), -EFBIG);
+
+    setenv("SDTRAIN_FAULT", "file.write=enospc@1", 1);
+    assert_int_equal(fault_open(&err), 0);
+    assert_int_equal(file_write(path, "three", 5, FILE_SYNC, &err), -ENOSPC);
+    assert_non_null(strstr(err.text, path));
+    assert_int_equal(file_read(path, 100, &text, &n, &err), 0);
+    assert_string_equal(text, "one");
+    free(text);
+    assert_int_equal(file_write(path, "three", 5, FILE_SYNC, &err), 0);
+
+    assert_int_equal(folder_remove(folder, &err), 0);
+    struct stat st;
+    assert_int_equal(stat(folder, &st), -1);
+    assert_int_equal(folder_remove(folder, &err), 0);
+}
+
+/* On a disk and in memory: a size that fits, and 256 TiB, which do not. */
+static void room_is_made_or_refused(void **state)
+{
+    (void)state;
+    FILE *const files[] = {tmpfile(), fdopen(memfd_create("room", MFD_CLOEXEC), "r+")};
+    for (size_t i = 0; i < ELEMENTSOF(files); i++) {
+        assert_non_null(files[i]);
+        struct stat st;
+        int fd = fileno(files[i]), r = fd_reserve(fd, UINT64_C(1) << 48);
+        assert_true(r == -ENOSPC || r == -EFBIG || (i == 1 && r == 0)); /* a memfd has no bound */
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(fd_reserve(fd, 10001), 0);
+        assert_int_equal(fstat(fd, &st), 0);
+        assert_int_equal(st.st_size, 10001);
+        assert_true(i == 0 || st.st_blocks == 0); /* nothing is cleared in memory */
+        assert_int_equal(fclose(files[i]), 0);
+    }
+}
+
+static void fault_settings_are_checked(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    setenv("SDTRAIN_FAULT", "a=explode", 1);
+    assert_int_equal(fault_open(&err), -EINVAL);
+    assert_string_equal(err.text, "SDTRAIN_FAULT: a: unknown action explode");
+    setenv("SDTRAIN_FAULT", "a=eio@0", 1);
+    assert_int_equal(fault_open(&err), -EINVAL);
+    unsetenv("SDTRAIN_FAULT");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(error_travels_with_its_text),
+        cmocka_unit_test(texts_from_outside_are_printable),
+        cmocka_unit_test(json_errors_quote_nothing),
+        cmocka_unit_test(json_errors_name_file_key_and_value),
+        cmocka_unit_test(hashes_match_published_values),
+        cmocka_unit_test(philox_matches_published_vectors),
+        cmocka_unit_test(exact_functions_are_close_to_libm),
+        cmocka_unit_test(normal_draws_have_the_right_moments),
+        cmocka_unit_test(files_appear_whole_or_not_at_all),
+        cmocka_unit_test(room_is_made_or_refused),
+        cmocka_unit_test(fault_settings_are_checked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

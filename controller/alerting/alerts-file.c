@@ -1,0 +1,242 @@
+/* alerts-file.c - see alerts-file.h. */
+#include "controller/alerting/alerts-file.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "base/settings.h"
+#include "cluster/keys.h"
+
+#include <string.h>
+
+enum { FILE_BYTES_MAX = 1 << 16, LABEL_TEXT_MAX = 255 };
+
+static const char *const kinds[] = {"pagerduty", "alertmanager", "webhook", "heartbeat"};
+static const char *const severities[] = {"info", "warning", "critical"};
+
+/* What the payload says by itself. */
+static const char *const own_labels[] = {"alertname", "cluster", "incident", "cause",
+                                         "severity",  "job",     "node"};
+
+void alerts_file_clear(AlertsFile *file)
+{
+    for (int i = 0; i < COURIER_SINKS_MAX; i++)
+        json_decref(file->sinks[i].labels);
+    explicit_bzero(file, sizeof(*file));
+}
+
+/* As a setting that names a file: %d is what units write for $CREDENTIALS_DIRECTORY. A relative
+ * name lies beside the alerts file. */
+static bool find_secret(JsonReader *r, const char *key, const char *name, char *ret, size_t size)
+{
+    const char *folder = getenv("CREDENTIALS_DIRECTORY"), *slash = strrchr(r->source, '/');
+    bool credential = strncmp(name, "%d/", 3) == 0;
+    if (credential && !folder) {
+        json_refuse(r, key, "%.60s: only a service has credentials; CREDENTIALS_DIRECTORY is unset",
+                    name);
+        return false;
+    }
+    int n = credential       ? snprintf(ret, size, "%s/%s", folder, name + 3)
+            : name[0] == '/' ? snprintf(ret, size, "%s", name)
+                             : snprintf(ret, size, "%.*s%s",
+                                        slash ? (int)(slash - r->source) + 1 : 0, r->source, name);
+    if ((size_t)n >= size)
+        json_refuse(r, key, "\"%.60s...\" is too long", name);
+    return (size_t)n < size;
+}
+
+static bool is_printable(const char *text)
+{
+    for (const char *p = text; *p; p++)
+        if (*p < 0x21 || *p > 0x7e)
+            return false;
+    return true;
+}
+
+/* The first line of the file that the key names. */
+static void read_secret(JsonReader *r, const char *key, JsonNeed need, char *ret, size_t size)
+{
+    const char *name;
+    char path[1024];
+    Error err = ERROR_INIT;
+    if (!json_get_string(r, key, need, &name) || !find_secret(r, key, name, path, sizeof(path)))
+        return;
+    if (settings_read_line(path, ret, size, &err) < 0)
+        json_refuse(r, key, "%s", err.text);
+    else if (!ret[0] || !is_printable(ret))
+        json_refuse(r, key, "the first line of %s is not one printable word", path);
+}
+
+static void check_url(JsonReader *r, const char *key, const char *url)
+{
+    bool good = strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0;
+    const char *host = good ? strstr(url, "://") + 3 : "";
+    if (!good || !*host || *host == '/' || !is_printable(url))
+        json_refuse(r, key, "%s does not begin with http:// or https:// and a host",
+                    strcmp(key, "url") == 0 ? url : "its content");
+}
+
+/* "url", or "url_file" where the address itself is a secret. */
+static void read_url(JsonReader *r, Sink *sink)
+{
+    bool plain = json_get_text(r, "url", JSON_OPTIONAL, sink->url, sizeof(sink->url));
+    if (plain) {
+        check_url(r, "url", sink->url);
+        return;
+    }
+    if (sink->kind == SINK_PAGERDUTY) {
+        (void)snprintf(sink->url, sizeof(sink->url), "https://events.pagerduty.com/v2/enqueue");
+        return;
+    }
+    if (r->r < 0)
+        return;
+    read_secret(r, "url_file", JSON_OPTIONAL, sink->url, sizeof(sink->url));
+    if (sink->url[0])
+        check_url(r, "url_file", sink->url);
+    else if (r->r == 0)
+        json_refuse(r, "url", "missing; this sink needs url or url_file");
+}
+
+static void read_labels(JsonReader *r, Sink *sink)
+{
+    json_t *labels, *value;
+    const char *name;
+    if (!json_get_any(r, "labels", JSON_OPTIONAL, &labels))
+        return;
+    if (!json_is_object(labels) || json_object_size(labels) > SINK_LABELS_MAX) {
+        json_refuse(r, "labels", "must be an object of at most %d texts", SINK_LABELS_MAX);
+        return;
+    }
+    json_object_foreach (labels, name, value) {
+        size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+        if (!name[0] || name[n] || (name[0] >= '0' && name[0] <= '9'))
+            json_refuse(r, "labels", "\"%.60s\" is not a label's name", name);
+        if (!json_is_string(value) || json_string_length(value) > LABEL_TEXT_MAX)
+            json_refuse(r, "labels", "%.60s: must be a text of at most %d bytes", name,
+                        LABEL_TEXT_MAX);
+        for (size_t i = 0; i < ELEMENTSOF(own_labels); i++)
+            if (strcmp(name, own_labels[i]) == 0)
+                json_refuse(r, "labels", "%s is set by the controller", name);
+    }
+    sink->labels = json_incref(labels);
+}
+
+static void read_severity(JsonReader *r, Severity otherwise, CourierSink *ret)
+{
+    int least = (int)otherwise;
+    (void)json_get_choice(r, "least", JSON_OPTIONAL, severities, ELEMENTSOF(severities), &least);
+    ret->least = (Severity)least;
+}
+
+static uint64_t read_seconds(JsonReader *r, const char *key, int64_t otherwise, int64_t most)
+{
+    int64_t seconds = otherwise;
+    (void)json_get_int(r, key, JSON_OPTIONAL, 1, most, &seconds); /* else the default stays */
+    return (uint64_t)seconds * USEC_PER_SEC;
+}
+
+static void read_alertmanager(JsonReader *r, Sink *sink, CourierSink *ret)
+{
+    static const char path[] = "/api/v2/alerts";
+    bool watchdog = false;
+    ret->repeat_usec = read_seconds(r, "repeat_sec", 60, 3600);
+    (void)json_get_bool(r, "watchdog", JSON_OPTIONAL, &watchdog);
+    ret->beat_usec = watchdog ? ret->repeat_usec : 0;
+    read_labels(r, sink);
+    size_t n = strlen(sink->url);
+    while (n > 0 && sink->url[n - 1] == '/')
+        n--;
+    if (n + sizeof(path) > sizeof(sink->url))
+        json_refuse(r, "url", "is too long");
+    else
+        memcpy(sink->url + n, path, sizeof(path));
+}
+
+static void read_sink(JsonReader *r, Sink *sink, CourierSink *ret)
+{
+    int kind = 0;
+    (void)json_get_text(r, "name", JSON_REQUIRED, ret->name, sizeof(ret->name));
+    if (r->r == 0 && !name_is_valid(ret->name))
+        json_refuse(r, "name", "\"%s\" is not a name of a-z, 0-9, '.' and '-'", ret->name);
+    (void)json_get_choice(r, "kind", JSON_REQUIRED, kinds, ELEMENTSOF(kinds), &kind);
+    sink->kind = (SinkKind)kind;
+    if (r->r < 0)
+        return;
+    read_url(r, sink);
+    (void)json_get_text(r, "ca_file", JSON_OPTIONAL, sink->ca_file, sizeof(sink->ca_file));
+    (void)json_get_text(r, "proxy", JSON_OPTIONAL, sink->proxy, sizeof(sink->proxy));
+    switch (sink->kind) {
+    case SINK_PAGERDUTY:
+        read_severity(r, SEVERITY_CRITICAL, ret);
+        read_secret(r, "routing_key_file", JSON_REQUIRED, sink->secret, sizeof(sink->secret));
+        break;
+    case SINK_ALERTMANAGER:
+        read_severity(r, SEVERITY_WARNING, ret);
+        read_secret(r, "token_file", JSON_OPTIONAL, sink->secret, sizeof(sink->secret));
+        read_alertmanager(r, sink, ret);
+        break;
+    case SINK_WEBHOOK:
+        read_severity(r, SEVERITY_WARNING, ret);
+        read_secret(r, "token_file", JSON_OPTIONAL, sink->secret, sizeof(sink->secret));
+        break;
+    case SINK_HEARTBEAT:
+        ret->deaf = true;
+        ret->beat_usec = read_seconds(r, "every_sec", 30, 86400);
+        read_secret(r, "token_file", JSON_OPTIONAL, sink->secret, sizeof(sink->secret));
+        break;
+    }
+}
+
+static void read_sinks(JsonReader *r, AlertsFile *ret)
+{
+    CourierConfig *c = &ret->courier;
+    json_t *sinks;
+    if (!json_get_array(r, "sinks", JSON_REQUIRED, COURIER_SINKS_MAX, &sinks))
+        return;
+    for (size_t i = 0; r->r == 0 && i < json_array_size(sinks); i++) {
+        JsonReader s = json_get_element(r, "sinks", sinks, i);
+        CourierSink *sink = &c->sinks[c->n_sinks];
+        read_sink(&s, &ret->sinks[c->n_sinks], sink);
+        for (int k = 0; k < c->n_sinks; k++)
+            if (s.r == 0 && strcmp(c->sinks[k].name, sink->name) == 0)
+                json_refuse(&s, "name", "\"%s\" is there twice", sink->name);
+        c->n_sinks++;         /* so that alerts_file_clear() finds its labels */
+        (void)json_close(&s); /* passed on to r */
+    }
+}
+
+static int parse(const char *source, json_t *root, AlertsFile *ret, Error *err)
+{
+    memset(ret, 0, sizeof(*ret));
+    ret->courier = courier_config_default;
+    JsonReader r = json_open(source, root, JSON_KNOWN_KEYS, err);
+    ret->courier.timeout_usec = read_seconds(&r, "timeout_sec", 10, 120);
+    ret->courier.retry_max_usec = read_seconds(&r, "retry_max_sec", 300, 3600);
+    ret->courier.late_usec = read_seconds(&r, "late_sec", 3600, 86400 * 7);
+    if (json_get_text(&r, "link", JSON_OPTIONAL, ret->link, sizeof(ret->link)))
+        check_url(&r, "link", ret->link);
+    read_sinks(&r, ret);
+    int result = json_close(&r);
+    if (result < 0)
+        alerts_file_clear(ret);
+    return result;
+}
+
+int alerts_file_parse(const char *source, const char *text, size_t n_bytes, AlertsFile *ret,
+                      Error *err)
+{
+    _cleanup_json_ json_t *root = NULL;
+    int r = json_parse(source, text, n_bytes, &root, err);
+    return r < 0 ? r : parse(source, root, ret, err);
+}
+
+int alerts_file_read(const char *path, AlertsFile *ret, Error *err)
+{
+    _cleanup_json_ json_t *root = NULL;
+    if (!path[0]) {
+        memset(ret, 0, sizeof(*ret));
+        ret->courier = courier_config_default;
+        return 0;
+    }
+    int r = json_read_file(path, FILE_BYTES_MAX, &root, err);
+    return r < 0 ? r : parse(path, root, ret, err);
+}

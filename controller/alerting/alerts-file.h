@@ -1,0 +1,48 @@
+/* alerts-file.h - the file that says who hears of incidents (docs/operating/alerts.md).
+ *
+ * Keys of sinks stand in files of their own: an absolute path, "%d/NAME" for systemd's
+ * LoadCredential=, or a name beside the alerts file.
+ *
+ * Ownership: alerts_file_read() fills an AlertsFile of fixed buffers; alerts_file_clear() wipes the
+ *            keys and drops what it refers to.
+ * Units:     as notifier.h.
+ * Errors:    -EINVAL and others with "<file>: <path.to.key>: <what is wrong with which value>".
+ *            A key's text is in no error.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "controller/core/notifier/notifier.h"
+
+#include <jansson.h>
+
+typedef enum SinkKind {
+    SINK_PAGERDUTY,
+    SINK_ALERTMANAGER,
+    SINK_WEBHOOK,
+    SINK_HEARTBEAT,
+} SinkKind;
+
+enum { SINK_URL_MAX = 1023, SINK_SECRET_MAX = 255, SINK_LABELS_MAX = 16 };
+
+typedef struct Sink {
+    SinkKind kind;
+    char url[SINK_URL_MAX + 1];       /* as it is posted to */
+    char secret[SINK_SECRET_MAX + 1]; /* routing key or bearer token; empty: none */
+    char ca_file[512];                /* empty: the system's authorities */
+    char proxy[512];                  /* empty: as the environment says */
+    json_t *labels;                   /* of Alertmanager, beside ours; owned, may be NULL */
+} Sink;
+
+typedef struct AlertsFile {
+    CourierConfig courier;
+    Sink sinks[COURIER_SINKS_MAX]; /* as courier.sinks */
+    char link[SINK_URL_MAX + 1];   /* a page about what to do, sent along; empty: none */
+} AlertsFile;
+
+/* path empty: no sinks. */
+int alerts_file_read(const char *path, AlertsFile *ret, Error *err);
+/* source names the text in errors and gives its folder. */
+int alerts_file_parse(const char *source, const char *text, size_t n_bytes, AlertsFile *ret,
+                      Error *err);
+void alerts_file_clear(AlertsFile *file);

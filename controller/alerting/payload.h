@@ -1,0 +1,43 @@
+/* payload.h - a message to a sink as bytes: PagerDuty Events v2, Alertmanager v2, webhook.
+ *
+ * Ownership: payload_make() gives the caller a Payload; payload_clear() frees and wipes it.
+ * Units:     real_usec is CLOCK_REALTIME microseconds.
+ * Errors:    -ENOMEM.
+ * Threads:   any.
+ * Source:    PagerDuty "Events API v2"; Alertmanager api/v2/openapi.yaml and "Alerts API";
+ *            docs/operating/alerts.md for the webhook.
+ */
+#pragma once
+
+#include "controller/alerting/alerts-file.h"
+
+enum { PAYLOAD_HEADERS_MAX = 4, PAYLOAD_HEADER_BYTES = 512 };
+
+typedef struct Payload {
+    char *body;
+    char headers[PAYLOAD_HEADERS_MAX][PAYLOAD_HEADER_BYTES]; /* "Name: value" */
+    int n_headers;
+} Payload;
+
+typedef struct PayloadCall {
+    const char *cluster;
+    const AlertsFile *file;
+    int sink;
+    Tell tell;
+    const IncidentRecord *incident; /* NULL: a beat that no incident asked for */
+    Severity told;                  /* as CourierAction */
+    uint64_t real_usec;
+} PayloadCall;
+
+int payload_make(const PayloadCall *call, Payload *ret);
+void payload_clear(Payload *payload);
+
+/* "2026-01-31T12:00:00.123Z" */
+enum { PAYLOAD_TIME_BYTES = 32 };
+const char *payload_time(uint64_t usec, char ret[PAYLOAD_TIME_BYTES]);
+/* "first: node-lost on n3, rank 2: its lease ran out" */
+enum { PAYLOAD_SUMMARY_BYTES = 640 };
+const char *payload_summary(const char *cluster, const IncidentRecord *incident,
+                            char ret[PAYLOAD_SUMMARY_BYTES]);
+/* What somebody who is woken by it should do; never NULL. */
+const char *payload_advice(const IncidentRecord *incident);

@@ -1,0 +1,117 @@
+/* rights.c - see rights.h. */
+#include "controller/config/rights.h"
+
+#include "base/log.h"
+
+#include <string.h>
+
+enum { TICKS_A_LOOK = 5 }; /* ten seconds */
+
+/* What a leader does without. The other kinds hang together, and each role has had them since the first version. A
+ * kind of a later version has its line here, and execute() asks for it. */
+static const char *const without[KEY_KINDS] = {
+    [KEY_SECRETS] = "worlds get no secret, so that their ranks prove nothing to each other",
+    [KEY_ALERTS] = "nobody is paged, since what was told could not be noted",
+};
+
+static bool is_written(int kind)
+{
+    return kind != KEY_NODES && kind != KEY_HEALTH; /* the nodes' own */
+}
+
+const char *rights_without(KeyKind kind) { return without[kind]; }
+
+bool rights_leave_out(const Rights *rights, KeyKind kind)
+{
+    return rights && without[kind] && !rights->may[kind];
+}
+
+/* Who asks sdctl shall not have to look for the leader's log. */
+static void introduce(Rights *rights)
+{
+    _cleanup_free_ char *text = NULL;
+    size_t used = 0;
+    rights->lacks[0] = '\0';
+    for (int kind = 0; kind < KEY_KINDS; kind++) {
+        const char *name = key_kind_name((KeyKind)kind);
+        if (!rights->denied[kind] || used + strlen(name) + 2 > sizeof(rights->lacks))
+            continue;
+        used += (size_t)snprintf(rights->lacks + used, sizeof(rights->lacks) - used, "%s%s",
+                                 used ? " " : "", name);
+    }
+    if (!*rights->election)
+        return; /* it begins with what is known by then */
+    int r = config_leader(rights->config, rights->lacks, &text);
+    r = r < 0 ? r : etcd_election_change(*rights->election, text);
+    if (r < 0)
+        log_error("cannot say what this controller may not write: %s", strerror(-r));
+}
+
+static void on_answer(int r, const Error *err, _unused_ const EtcdTxnResult *result, void *userdata)
+{
+    const RightsQuestion *q = userdata;
+    Rights *rights = q->rights;
+    const KeyKind kind = q->kind;
+    rights->questions[kind].call = NULL; /* it frees itself */
+    if (r < 0 && r != -EACCES)
+        return; /* nobody knows, and it is asked again */
+    const bool before = rights->denied[kind], denied = r < 0;
+    rights->may[kind] = !denied;
+    rights->denied[kind] = denied;
+    if (denied == before)
+        return;
+    const char *name = key_kind_name(kind);
+    if (!denied)
+        log_info("this controller may write %s from now on", name);
+    else if (without[kind])
+        log_warning("%s: this controller may not write %s (%s); ops/etcd-roles gives the right",
+                    without[kind], name, err->text);
+    else
+        log_error("what writes %s fails: this controller may not (%s); ops/etcd-roles gives the "
+                  "right",
+                  name, err->text);
+    introduce(rights);
+}
+
+static void ask(Rights *rights, bool again)
+{
+    for (int kind = 0; kind < KEY_KINDS; kind++) {
+        RightsQuestion *q = &rights->questions[kind];
+        char key[KEY_MAX];
+        if (q->call || (rights->may[kind] && !again) || !is_written(kind))
+            continue;
+        *q = (RightsQuestion){.rights = rights, .kind = (KeyKind)kind};
+        (void)key_of(rights->config->cluster, q->kind, ".rights", key);   /* no job has that name */
+        (void)etcd_ask_rights(rights->etcd, key, on_answer, q, &q->call); /* else asked again */
+    }
+}
+
+void rights_open(Rights *rights, Etcd *etcd, const Config *config, EtcdElection *const *election)
+{
+    *rights = (Rights){.etcd = etcd, .config = config, .election = election};
+    ask(rights, false);
+}
+
+void rights_clear(Rights *rights)
+{
+    for (int kind = 0; kind < KEY_KINDS; kind++)
+        rights->questions[kind].call = etcd_call_free(rights->questions[kind].call);
+}
+
+void rights_tick(Rights *rights)
+{
+    bool all = true;
+    rights->asked = false;
+    for (int kind = 0; kind < KEY_KINDS; kind++)
+        all = all && (rights->may[kind] || !is_written(kind));
+    if (!all && ++rights->ticks % TICKS_A_LOOK == 0)
+        ask(rights, false);
+}
+
+void rights_denied(Rights *rights)
+{
+    if (rights->asked)
+        return;
+    rights->asked = true;
+    ask(rights, true);
+}

@@ -1,0 +1,496 @@
+/* cluster-decisions.c - decisions about the cluster rather than a job: the pages about nodes, caps on incidents and
+ * requests. */
+#include "controller/core/cluster-internal.h"
+#include "controller/core/text.h"
+
+#include <string.h>
+
+enum {
+    REQUEST_KEPT_SEC = 3600,
+    NAMES_BYTES = 160, /* of the nodes that one page names */
+    ABSENCES_MAX = 10, /* pages of idle nodes that are lost; more of them say nothing new */
+};
+
+static const char hold_cause[] = "nodes-vanished", distrust_cause[] = "nodes-unhealthy",
+                  many_cause[] = "nodes-lost";
+
+void house_resolve(const Cluster *c, const Incident *incident, Decision *d)
+{
+    d->incident = incident->record;
+    d->incident.state = INCIDENT_RESOLVED;
+    d->incident.resolved_usec = c->real_usec;
+    d->incident_revision = incident->stamp.mod;
+    d->put_incident = true;
+}
+
+/* An incident of the cluster, or of one node of it, that is of no job. */
+void house_begin_incident(Cluster *c, const char *about, const char *cause, Decision *d)
+{
+    memset(&d->incident, 0, sizeof(d->incident));
+    Text id = text_begin(d->incident.id, sizeof(d->incident.id));
+    text_add(&id, about);
+    text_add(&id, "-");
+    text_add_int(&id, c->seen_revision);
+    text_copy(d->incident.cause, sizeof(d->incident.cause), cause);
+    d->incident.severity = SEVERITY_CRITICAL;
+    d->incident.rank = -1;
+    d->incident.at_usec = c->real_usec;
+    d->incident.detect_sec = d->incident.decide_sec = d->incident.stop_sec = -1;
+    d->incident.start_sec = d->incident.restore_sec = d->incident.replay_sec = -1;
+    d->put_incident = true;
+}
+
+const Incident *house_find_open(const Cluster *c, const char *cause)
+{
+    const Incident *open = NULL;
+    for (int i = 0; i < c->limits.incidents; i++)
+        if (c->incidents[i].used && c->incidents[i].record.state == INCIDENT_OPEN &&
+            !c->incidents[i].record.job[0] && text_equal(c->incidents[i].record.cause, cause))
+            open = &c->incidents[i];
+    return open;
+}
+
+static bool decide_hold_page(Cluster *c, Decision *d)
+{
+    const Incident *open = house_find_open(c, hold_cause);
+    bool holding = c->now_usec < c->hold_until_usec;
+    if (holding == (open != NULL))
+        return false;
+    if (open) {
+        house_resolve(c, open, d);
+        return true;
+    }
+    house_begin_incident(c, "cluster", hold_cause, d);
+    text_copy(d->incident.evidence, sizeof(d->incident.evidence),
+              "more than a quarter of the nodes vanished within one TTL: the store or the network "
+              "is suspected, and nobody is replaced until it is known");
+    return true;
+}
+
+static bool decide_distrust_page(Cluster *c, Decision *d)
+{
+    const Incident *open = house_find_open(c, distrust_cause);
+    if (c->distrusts_probes == (open != NULL))
+        return false;
+    if (open) {
+        house_resolve(c, open, d);
+        return true;
+    }
+    int unhealthy, present;
+    health_count(c, &unhealthy, &present);
+    house_begin_incident(c, "cluster", distrust_cause, d);
+    Text t = text_begin(d->incident.evidence, sizeof(d->incident.evidence));
+    text_add_int(&t, unhealthy);
+    text_add(&t, " of ");
+    text_add_int(&t, present);
+    text_add(&t, " nodes call themselves unhealthy at once: the probes are suspected, and nobody "
+                 "is isolated by them until fewer do");
+    return true;
+}
+
+/* Whatever machine it is: another one under the name does not end it. */
+static bool is_in_quarantine(const Cluster *c, const char *name)
+{
+    for (int i = 0; i < c->limits.nodes; i++) {
+        const CordonRecord *record = &c->cordons[i].record;
+        if (!c->nodes[i].cordon_stamp.mod || !text_equal(c->nodes[i].record.name, name))
+            continue;
+        for (size_t k = 0; k < record->n_causes; k++)
+            if (record->causes[k].owner == CORDON_MACHINE &&
+                record->causes[k].mode == CORDON_QUARANTINE)
+                return true;
+    }
+    return false;
+}
+
+/* A node that was isolated while it ran nothing: over when it is let in again. */
+static bool decide_node_page(Cluster *c, Decision *d)
+{
+    for (int i = 0; i < c->limits.incidents; i++) {
+        const IncidentRecord *record = &c->incidents[i].record;
+        if (!c->incidents[i].used || record->state != INCIDENT_OPEN || record->job[0] ||
+            !text_equal(record->cause, cause_name(CAUSE_NODE_UNHEALTHY)))
+            continue;
+        if (is_in_quarantine(c, record->node))
+            continue;
+        house_resolve(c, &c->incidents[i], d);
+        return true;
+    }
+    return false;
+}
+
+void node_open_page(Cluster *c, const Node *node, Cause cause, const char *evidence, Decision *d)
+{
+    char about[NODE_NAME_MAX + 8];
+    Text t = text_begin(about, sizeof(about));
+    text_add(&t, "node-");
+    text_add(&t, node->record.name);
+    house_begin_incident(c, about, cause_name(cause), d);
+    text_copy(d->incident.node, sizeof(d->incident.node), node->record.name);
+    text_copy(d->incident.evidence, sizeof(d->incident.evidence), evidence);
+}
+
+static bool is_absence(const Incident *incident)
+{
+    const IncidentRecord *record = &incident->record;
+    return incident->used && record->state == INCIDENT_OPEN && !record->job[0] &&
+           text_equal(record->cause, cause_name(CAUSE_NODE_LOST));
+}
+
+static const Incident *find_absence(const Cluster *c, const Node *node)
+{
+    for (int i = 0; i < c->limits.incidents; i++)
+        if (is_absence(&c->incidents[i]) &&
+            text_equal(c->incidents[i].record.node, node->record.name))
+            return &c->incidents[i];
+    return NULL;
+}
+
+/* ---- nodes that are lost ---- */
+
+void node_note_absence(Cluster *c, Node *node)
+{
+    Text t = text_begin(node->ran, sizeof(node->ran));
+    for (int j = 0; j < c->limits.jobs; j++) {
+        const Job *job = &c->jobs[j];
+        bool active = job->used && job->phase.phase >= PHASE_STARTING &&
+                      job->phase.phase <= PHASE_STOPPING && !job_is_paused(job);
+        for (int i = 0; active && i < job->n_runs; i++) {
+            int n = slots_count(job_runs(c, job)[i].slots);
+            if (&c->nodes[job_runs(c, job)[i].node] != node)
+                continue;
+            text_add(&t, node->ran[0] ? ", " : "");
+            text_add_int(&t, n);
+            text_add(&t, n == 1 ? " rank of job " : " ranks of job ");
+            text_add(&t, job->name);
+        }
+    }
+    node->missed = node->record.state != NODE_LEFT && (node->admitted || node->ran[0]);
+}
+
+/* Those that vanished before this leader, or any controller that runs now, had seen them. */
+static void note_unseen(Cluster *c)
+{
+    for (int j = 0; j < c->limits.jobs; j++) {
+        const Job *job = &c->jobs[j];
+        bool active =
+            job->used && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
+        for (int i = 0; active && i < job->n_runs; i++) {
+            Node *node = &c->nodes[job_runs(c, job)[i].node];
+            if (!node->present && !node->missed)
+                node_note_absence(c, node);
+        }
+    }
+}
+
+static bool is_forgotten(const Cluster *c, const char *name)
+{
+    for (int i = 0; i < c->limits.requests; i++)
+        if (c->requests[i].used && text_equal(c->requests[i].record.kind, "forget") &&
+            text_equal(c->requests[i].record.target, name))
+            return true;
+    return false;
+}
+
+/* The next of the names with ", " between; false: there is none that is whole. */
+static bool take_name(const char **at, size_t *left, char ret[NODE_NAME_MAX + 1])
+{
+    size_t n = 0;
+    while (n < *left && (*at)[n] && (*at)[n] != ',')
+        n++;
+    bool whole = n > 0 && n <= NODE_NAME_MAX && n < *left;
+    for (size_t i = 0; whole && i < n; i++)
+        ret[i] = (*at)[i];
+    ret[whole ? n : 0] = '\0';
+    *at += MIN(n + 2, *left);
+    *left -= MIN(n + 2, *left);
+    return whole;
+}
+
+/* "47 more nodes are lost: n13, n14, ...": a page about nodes that this leader may never have seen. They are
+ * lost until they are back, as if they had vanished here; how many more there are is all that a list that was
+ * cut says of the rest. */
+static void note_summary(Cluster *c, const IncidentRecord *summary)
+{
+    const char *at = summary->evidence;
+    char name[NODE_NAME_MAX + 1];
+    int n_lost = 0, n_named = 0;
+    for (; *at >= '0' && *at <= '9' && n_lost < c->limits.nodes; at++)
+        n_lost = 10 * n_lost + (*at - '0');
+    while (*at && *at != ':')
+        at++;
+    size_t left = 0;
+    at += *at ? 1 + (at[1] == ' ') : 0;
+    while (at[left])
+        left++;
+    left += left > 0 && left + 1 < NAMES_BYTES; /* not cut: the last one is whole, too */
+    while (left > 0) {
+        if (!take_name(&at, &left, name))
+            continue;
+        n_named++;
+        int n = node_intern(c, name);
+        Node *node = n >= 0 ? &c->nodes[n] : NULL;
+        if (!node || node->stamp.seen || node->missed || is_forgotten(c, name))
+            continue;
+        node->missed = true;
+        node->vanished_real_usec = summary->at_usec;
+    }
+    int n_missed = 0;
+    for (int i = 0; i < c->n_by_name; i++) {
+        const Node *node = &c->nodes[c->by_name[i]];
+        n_missed += node->missed && !node->present && !find_absence(c, node);
+    }
+    c->unnamed_lost = CLAMP(n_lost - MAX(n_named, n_missed), 0, c->limits.nodes);
+}
+
+/* Back, or out of service by somebody's word or the leader's. */
+static bool is_known(const Cluster *c, const Node *node)
+{
+    return node->present || node_find_cordon(c, node, NULL);
+}
+
+static void open_absence(Cluster *c, const Node *node, Decision *d)
+{
+    char evidence[RECORD_TEXT_MAX + 1];
+    Text t = text_begin(evidence, sizeof(evidence));
+    text_add(&t, "its lease ran out");
+    text_add(&t, node->ran[0] ? "; it ran " : " while it ran nothing");
+    text_add(&t, node->ran);
+    node_open_page(c, node, CAUSE_NODE_LOST, evidence, d);
+    d->incident.severity = node->ran[0] ? SEVERITY_CRITICAL : SEVERITY_WARNING;
+    d->incident.at_usec = node->vanished_real_usec;
+}
+
+/* One page for all that are lost beyond the first ten. */
+static bool decide_summary(Cluster *c, const Incident *summary, int beyond, const char *names,
+                           Decision *d)
+{
+    char evidence[RECORD_TEXT_MAX + 1];
+    if (beyond == 0) {
+        if (summary)
+            house_resolve(c, summary, d);
+        return summary != NULL;
+    }
+    Text t = text_begin(evidence, sizeof(evidence));
+    text_add_int(&t, beyond);
+    text_add(&t, beyond == 1 ? " more node is lost: " : " more nodes are lost: ");
+    text_add(&t, names);
+    if (!summary) {
+        house_begin_incident(c, "cluster", many_cause, d);
+    } else if (text_equal(summary->record.evidence, evidence)) {
+        return false;
+    } else {
+        d->incident = summary->record;
+        d->incident_revision = summary->stamp.mod;
+        d->put_incident = true;
+    }
+    text_copy(d->incident.evidence, sizeof(d->incident.evidence), evidence);
+    return true;
+}
+
+/* A node that is lost, whatever it ran: its job's recovery is another incident. Over when it is back, is
+ * cordoned, which says that it has been seen, or is forgotten (decide_forget()). */
+static bool decide_absence_page(Cluster *c, Decision *d)
+{
+    char names[NAMES_BYTES];
+    const Incident *summary = house_find_open(c, many_cause);
+    int open = 0, beyond = 0;
+    bool is_unsure = false;
+    Text t = text_begin(names, sizeof(names));
+    note_unseen(c);
+    if (summary && !c->knows_summary)
+        note_summary(c, &summary->record);
+    c->knows_summary = true;
+    for (int i = 0; i < c->limits.incidents; i++)
+        open += is_absence(&c->incidents[i]);
+    for (int i = 0; i < c->n_by_name; i++) {
+        const Node *node = &c->nodes[c->by_name[i]];
+        bool known = is_known(c, node);
+        if (known ? open == 0 : !node->missed)
+            continue;
+        const Incident *incident = open > 0 ? find_absence(c, node) : NULL;
+        if (known && incident) {
+            house_resolve(c, incident, d);
+            return true;
+        }
+        if (known || incident)
+            continue;
+        if (!node_is_lost(c, node)) {
+            is_unsure = true;
+            continue;
+        }
+        if (!summary && open < ABSENCES_MAX) {
+            open_absence(c, node, d);
+            return true;
+        }
+        text_add(&t, beyond++ ? ", " : "");
+        text_add(&t, node->record.name);
+    }
+    if (summary && is_unsure) /* a new leader observes first, and ends no page to open it again */
+        return false;
+    if (beyond == 0)
+        c->unnamed_lost = 0; /* those that were named stand for the rest */
+    return decide_summary(c, summary, beyond + c->unnamed_lost, names, d);
+}
+
+static bool has_job(const Cluster *c, const IncidentRecord *record)
+{
+    for (int i = 0; i < c->limits.jobs; i++)
+        /* one whose spec nobody has read may be any submission */
+        if (c->jobs[i].used && (c->jobs[i].spec_stamp.mod && c->jobs[i].facts.submission[0]
+                                    ? incident_is_of(record, &c->jobs[i])
+                                    : text_equal(c->jobs[i].name, record->job)))
+            return true;
+    return false;
+}
+
+/* Failures during a recovery are one outage of the job: one of them wakes somebody. */
+static bool outage_is_critical(const Cluster *c, const IncidentRecord *record)
+{
+    for (int i = 0; i < c->limits.incidents; i++) {
+        const IncidentRecord *other = &c->incidents[i].record;
+        if (c->incidents[i].used && other->state == INCIDENT_OPEN &&
+            other->severity == SEVERITY_CRITICAL && text_equal(other->job, record->job) &&
+            text_equal(other->submission, record->submission))
+            return true;
+    }
+    return false;
+}
+
+/* What recovers alone need not wake anybody; what does not recover does. */
+static bool decide_escalation(Cluster *c, Decision *d)
+{
+    for (int i = 0; i < c->limits.incidents && c->config.escalate_usec; i++) {
+        const Incident *incident = &c->incidents[i];
+        const IncidentRecord *record = &incident->record;
+        if (!incident->used || record->state != INCIDENT_OPEN || outage_is_critical(c, record) ||
+            text_equal(record->cause, admission_cause)) /* nothing that served is out of service */
+            continue;
+        uint64_t at = record->at_usec + c->config.escalate_usec;
+        if (at > c->real_usec) {
+            (void)cluster_due(c, c->now_usec + (at - c->real_usec));
+            continue;
+        }
+        d->incident = *record;
+        d->incident.severity = SEVERITY_CRITICAL;
+        d->incident_revision = incident->stamp.mod;
+        d->put_incident = true;
+        return true;
+    }
+    return false;
+}
+
+/* Those that everybody has been told of go first, then other resolved ones; oldest first. */
+static bool goes_before(const Cluster *c, const IncidentRecord *a, const IncidentRecord *b)
+{
+    int rank_a = a->state == INCIDENT_OPEN ? 2 : !incident_is_told(c, a);
+    int rank_b = b->state == INCIDENT_OPEN ? 2 : !incident_is_told(c, b);
+    if (rank_a != rank_b)
+        return rank_a < rank_b;
+    return a->at_usec < b->at_usec;
+}
+
+/* Incidents of a job that is gone are over and go, beside the oldest of too many. One that is not
+ * told yet stays as long as there is room. */
+static bool decide_incident_cap(Cluster *c, Decision *d)
+{
+    const IncidentRecord *first = NULL;
+    int n = 0;
+    for (int i = 0; i < c->limits.incidents; i++) {
+        const IncidentRecord *record = &c->incidents[i].record;
+        if (!c->incidents[i].used)
+            continue;
+        bool orphan = record->job[0] && !has_job(c, record);
+        if (orphan && record->state == INCIDENT_OPEN) {
+            house_resolve(c, &c->incidents[i], d);
+            return true;
+        }
+        if (orphan && incident_is_told(c, record)) {
+            text_copy(d->remove_incident, sizeof(d->remove_incident), record->id);
+            return true;
+        }
+        n++;
+        if (!first || goes_before(c, record, first))
+            first = record;
+    }
+    if (n <= c->config.incidents_kept)
+        return false;
+    if (!(first->state == INCIDENT_RESOLVED && incident_is_told(c, first)) &&
+        n < c->limits.incidents)
+        return false;
+    text_copy(d->remove_incident, sizeof(d->remove_incident), first->id);
+    return true;
+}
+
+static const char *refusal_of_request(const Cluster *c, const RequestRecord *request)
+{
+    bool recover = text_equal(request->kind, "recover");
+    if (!recover && !text_equal(request->kind, "checkpoint"))
+        return NULL; /* its addressee answers */
+    for (int i = 0; i < c->limits.jobs; i++) {
+        const Job *job = &c->jobs[i];
+        if (!job->used || !text_equal(job->name, request->target))
+            continue;
+        if (request->submission[0] && !text_equal(request->submission, job->facts.submission))
+            return "refused: the job was deleted, and submitted again";
+        return recover || job->phase.phase == PHASE_RUNNING ? NULL
+                                                            : "refused: the job does not run";
+    }
+    return "refused: there is no such job";
+}
+
+/* Somebody says that a lost node does not come back. Its records are gone already (sdctl). */
+static bool decide_forget(Cluster *c, const Request *request, Decision *d)
+{
+    const char *answer = "forgotten";
+    for (int i = 0; i < c->n_by_name; i++) {
+        const Node *node = &c->nodes[c->by_name[i]];
+        if (!text_equal(node->record.name, request->record.target))
+            continue;
+        if (node->present)
+            answer = "refused: the node is here";
+        else if (node_hosts_ranks(c, node))
+            return false; /* its job is about to go on without it */
+    }
+    for (int i = 0; i < c->limits.incidents && answer[0] == 'f'; i++)
+        if (is_absence(&c->incidents[i]) &&
+            text_equal(c->incidents[i].record.node, request->record.target))
+            house_resolve(c, &c->incidents[i], d);
+    d->request = request->record;
+    d->request_revision = request->stamp.mod;
+    text_copy(d->request.answer, sizeof(d->request.answer), answer);
+    d->put_request = true;
+    return true;
+}
+
+static bool decide_requests(Cluster *c, Decision *d)
+{
+    for (int i = 0; i < c->limits.requests; i++) {
+        const Request *request = &c->requests[i];
+        if (!request->used)
+            continue;
+        if (text_equal(request->record.kind, "forget") && !request->record.answer[0] &&
+            decide_forget(c, request, d))
+            return true;
+        d->request = request->record;
+        d->request_revision = request->stamp.mod;
+        if (cluster_due(c, request->seen_usec + REQUEST_KEPT_SEC * USEC_PER_SEC)) {
+            d->remove_request = true;
+            return true;
+        }
+        const char *refusal = refusal_of_request(c, &request->record);
+        if (refusal && !request->record.answer[0]) {
+            text_copy(d->request.answer, sizeof(d->request.answer), refusal);
+            d->put_request = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool decide_house(Cluster *c, Decision *d)
+{
+    return decide_hold_page(c, d) || decide_distrust_page(c, d) || decide_cordons(c, d) ||
+           decide_node_page(c, d) || decide_absence_page(c, d) || decide_admission(c, d) ||
+           decide_escalation(c, d) || decide_incident_cap(c, d) || decide_requests(c, d);
+}

@@ -1,0 +1,501 @@
+/* failure.c - whether the present world of a job has failed, why, and who is to blame.
+ *
+ * Entry point: failure_find(). The most telling sign wins: a device fault explains a lost peer, not
+ * the other way round. "Peer lost" blames nobody, so it waits, bounded, for the sign that does (or,
+ * when ranks could not join, for all to say whom they missed); a hang waits for the other reports,
+ * for its culprit is the rank with the smallest (step, stage), or, where that one waited for others
+ * itself, whoever did not end. Where that leaves several nodes, nobody is blamed. */
+#include "controller/core/cluster-internal.h"
+#include "controller/core/text.h"
+#include "protocol/channel.h"
+#include "protocol/exit-code.h"
+
+#include <signal.h>
+
+#define KILL_CONFIRM_USEC (2 * USEC_PER_SEC)
+#define STARTUP_USEC_MAX (UINT64_C(86400) * USEC_PER_SEC) /* more is not believed */
+
+static const char cause_names[CAUSES][20] = {
+    [CAUSE_NONE] = "none",
+    [CAUSE_STORE_TROUBLE] = "store-trouble",
+    [CAUSE_RECORD_LOST] = "record-lost",
+    [CAUSE_PEER_LOST] = "peer-lost",
+    [CAUSE_RANKS_LOST] = "ranks-lost",
+    [CAUSE_WORLD_LOST] = "world-lost",
+    [CAUSE_STORE_UNREACHABLE] = "store-unreachable",
+    [CAUSE_RETRY] = "retry",
+    [CAUSE_UNREACHABLE] = "unreachable",
+    [CAUSE_TRAINER_DIED] = "trainer-died",
+    [CAUSE_HANG] = "hang",
+    [CAUSE_START_TIMEOUT] = "start-timeout",
+    [CAUSE_SLOT_LOST] = "slot-lost",
+    [CAUSE_NODE_LEFT] = "node-left",
+    [CAUSE_NODE_RESTARTED] = "node-restarted",
+    [CAUSE_NODE_LOST] = "node-lost",
+    [CAUSE_NODE_UNHEALTHY] = "node-unhealthy",
+    [CAUSE_DATA_CORRUPT] = "data-corrupt",
+    [CAUSE_CHECKPOINT_CORRUPT] = "checkpoint-corrupt",
+    [CAUSE_NON_FINITE] = "non-finite-loss",
+    [CAUSE_BAD_JOB] = "bad-job",
+    [CAUSE_NOT_OWNER] = "not-owner",
+    [CAUSE_NUMERICS] = "numerics",
+    [CAUSE_DEVICE_FAULT] = "device-fault",
+};
+
+const char *cause_name(Cause cause)
+{
+    assert(cause < CAUSES);
+    return cause_names[cause];
+}
+
+const Report *job_rank0_report(const Cluster *c, const Job *job)
+{
+    if (job->n_runs == 0 || job_runs(c, job)[0].report < 0)
+        return NULL;
+    return &c->reports[job_runs(c, job)[0].report];
+}
+
+/* A rank that speaks of step s, past joining, has seen s - 1 completed. */
+int64_t job_reached_step(const Cluster *c, const Job *job)
+{
+    int64_t reached = job->world.resume.step;
+    if (job->progress.generation == job->world.generation)
+        reached = MAX(reached, job->progress.step);
+    for (size_t i = 0; i < job->checkpoints.n_commits; i++)
+        if (job->checkpoints.commits[i].generation == job->world.generation)
+            reached = MAX(reached, job->checkpoints.commits[i].step);
+    for (int i = 0; i < job->n_runs; i++) {
+        if (job_runs(c, job)[i].report < 0)
+            continue;
+        const Report *report = &c->reports[job_runs(c, job)[i].report];
+        reached = MAX(reached, report->first_step);
+        for (int k = 0; k < report->n_ranks; k++)
+            if (report->ranks[k].stage > STAGE_JOINING)
+                reached = MAX(reached, report->ranks[k].step - 1);
+    }
+    return reached;
+}
+
+bool job_all_exited(const Cluster *c, const Job *job)
+{
+    for (int i = 0; i < job->n_runs; i++) {
+        if (job_runs(c, job)[i].report < 0)
+            return false;
+        const Report *report = &c->reports[job_runs(c, job)[i].report];
+        for (int k = 0; k < report->n_ranks; k++)
+            if (report->ranks[k].state != RANK_EXITED)
+                return false;
+    }
+    return true;
+}
+
+/* A rank that cannot verify what it restores says so before it is ready, or names the checkpoint.
+ */
+static bool blames_checkpoint(const Job *job, const Report *report, const Rank *rank)
+{
+    static const char key[] = "checkpoint.uri";
+    size_t n = text_folder(job->world.resume.uri);
+    if (job->world.resume.find != FIND_NOTHING && report->worst == rank->rank)
+        return text_contains(report->text, key, sizeof(key) - 1);
+    if (n == 0)
+        return false;
+    if (report->worst == rank->rank && text_contains(report->text, job->world.resume.uri, n))
+        return true;
+    return rank->stage == STAGE_RESTORING;
+}
+
+Cause cause_of_exit(const Job *job, const Report *report, const Rank *rank)
+{
+    if (rank->hung)
+        return CAUSE_HANG;
+    if (rank->killed)
+        return CAUSE_RANKS_LOST;
+    switch (rank->exit_code) {
+    case EXIT_DONE:
+        return CAUSE_NONE;
+    case EXIT_RETRY:
+        return CAUSE_RETRY;
+    case EXIT_NEVER_RETRY:
+        return CAUSE_BAD_JOB;
+    case EXIT_NOT_OWNER:
+        return CAUSE_NOT_OWNER;
+    case EXIT_DEVICE_FAULT:
+        return CAUSE_DEVICE_FAULT;
+    case EXIT_PEER_LOST:
+        return CAUSE_PEER_LOST;
+    case EXIT_DATA_CORRUPT:
+        return blames_checkpoint(job, report, rank) ? CAUSE_CHECKPOINT_CORRUPT : CAUSE_DATA_CORRUPT;
+    case EXIT_STORE_UNREACHABLE:
+        return CAUSE_STORE_UNREACHABLE;
+    case EXIT_NON_FINITE:
+        return CAUSE_NON_FINITE;
+    case EXIT_NUMERICS:
+        return CAUSE_NUMERICS;
+    default:
+        return CAUSE_TRAINER_DIED;
+    }
+}
+
+static void describe_exit(const Report *report, const Rank *rank, Cause cause, char *ret,
+                          size_t size)
+{
+    Text t = text_begin(ret, size);
+    if (rank->state != RANK_EXITED) {
+        text_add(&t, "it does not end");
+    } else {
+        text_add(&t, rank->exit_code < 0 ? "signal " : "exit ");
+        text_add_int(&t, rank->exit_code < 0 ? -rank->exit_code : rank->exit_code);
+    }
+    if (rank->hung) {
+        text_add(&t, ", no progress at step ");
+        text_add_int(&t, rank->step);
+        text_add(&t, ", stage ");
+        text_add_int(&t, rank->stage);
+    }
+    if (cause == CAUSE_NODE_LEFT)
+        text_add(&t, " while its node drains");
+    if (report->worst == rank->rank) {
+        text_add(&t, ": ");
+        text_add(&t, report->text);
+    }
+}
+
+/* The more telling one; among hangs the rank that is furthest behind; else the earliest. */
+static bool outranks(const Failure *a, int a_stage, const Failure *b, int b_stage)
+{
+    if (a->cause != b->cause)
+        return a->cause > b->cause;
+    if (a->cause == CAUSE_HANG && (a->step != b->step || a_stage != b_stage))
+        return a->step != b->step ? a->step < b->step : a_stage < b_stage;
+    return a->at_usec < b->at_usec;
+}
+
+/* A daemon that is told to stop says so, and ends its ranks before it says that it has left: they are as
+ * little a failure as its leaving is. */
+static bool ended_with_its_node(const Cluster *c, const Run *run, const Rank *rank)
+{
+    const NodeRecord *node = &c->nodes[run->node].record;
+    return (node->verdict == NODE_DRAIN || node->state == NODE_LEFT) && !rank->hung &&
+           rank->state == RANK_EXITED &&
+           (rank->killed || rank->exit_code == -SIGTERM || rank->exit_code == -SIGKILL);
+}
+
+/* Those that have ended, or those that were found hung and have not. */
+static void consider_ranks(const Cluster *c, const Job *job, const Run *run, bool ended,
+                           Failure *best, int *best_stage)
+{
+    const Report *report = &c->reports[run->report];
+    for (int i = 0; i < report->n_ranks; i++) {
+        const Rank *rank = &report->ranks[i];
+        if ((rank->state == RANK_EXITED) != ended || (!ended && !rank->hung))
+            continue;
+        Failure f = {.cause = cause_of_exit(job, report, rank),
+                     .node = run->node,
+                     .rank = rank->rank,
+                     .step = rank->step,
+                     .at_usec = rank->at_usec};
+        if (f.cause != CAUSE_NONE && ended_with_its_node(c, run, rank))
+            f.cause = CAUSE_NODE_LEFT;
+        if (f.cause == CAUSE_NONE || !outranks(&f, rank->stage, best, *best_stage))
+            continue;
+        describe_exit(report, rank, f.cause, f.evidence, sizeof(f.evidence));
+        *best = f;
+        *best_stage = rank->stage;
+    }
+}
+
+static bool is_ready(const Cluster *c, const Run *run)
+{
+    if (run->report < 0)
+        return false;
+    const Report *report = &c->reports[run->report];
+    for (int i = 0; i < report->n_ranks; i++)
+        if (report->ranks[i].state != RANK_READY && report->ranks[i].state != RANK_RUNNING)
+            return false;
+    return report->n_ranks == slots_count(run->slots);
+}
+
+static bool start_is_late(Cluster *c, const Job *job)
+{
+    return !job->phase.go && cluster_due(c, job->world_usec + c->config.start_deadline_usec);
+}
+
+/* Ranks that are up and not ready yet, as with a large checkpoint, are their node's business, which
+ * ends them after startup_usec; the leader takes over one TTL later. One that has ended for a reason is
+ * not late: it is judged by that. */
+bool run_is_late(Cluster *c, const Job *job, const Run *run)
+{
+    const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+    uint64_t own = c->nodes[run->node].record.startup_usec;
+    bool up = report && report->n_ranks == slots_count(run->slots);
+    if (is_ready(c, run))
+        return false;
+    for (int i = 0; report && i < report->n_ranks; i++) {
+        const Rank *rank = &report->ranks[i];
+        if (rank->state == RANK_EXITED && cause_of_exit(job, report, rank) != CAUSE_NONE)
+            return false;
+        up &= rank->state != RANK_EXITED;
+    }
+    if (up && own > 0 && own <= STARTUP_USEC_MAX && !job->phase.go)
+        return cluster_due(c, job->world_usec +
+                                  MAX(c->config.start_deadline_usec, own + c->config.ttl_usec));
+    return start_is_late(c, job);
+}
+
+/* The key of a report that was there is missing although its node is here: the node was away and
+ * does not know these ranks any more. */
+static bool report_is_missing(Cluster *c, const Job *job, const Run *run)
+{
+    const Node *node = &c->nodes[run->node];
+    if (run->report < 0)
+        return job->phase.go &&
+               cluster_due(c, MAX(job->phase_usec, node->changed_usec) + 2 * c->config.grace_usec);
+    const Report *report = &c->reports[run->report];
+    return report->gone &&
+           cluster_due(c, MAX(report->gone_usec, node->changed_usec) + 2 * c->config.grace_usec);
+}
+
+static void consider_node(Cluster *c, const Job *job, const Run *run, Failure *best)
+{
+    const Node *node = &c->nodes[run->node];
+    Failure f = {.node = run->node, .rank = run->first_rank, .at_usec = c->real_usec};
+    if (!node->present) {
+        if (!node_is_lost(c, node))
+            return;
+        f.cause = node->record.state == NODE_LEFT ? CAUSE_NODE_LEFT : CAUSE_NODE_LOST;
+        f.at_usec = node->vanished_real_usec;
+        if (job->progress.at_usec && job->progress.at_usec < f.at_usec &&
+            job->progress.generation == job->world.generation)
+            f.at_usec = job->progress.at_usec; /* it ran until about then */
+        text_copy(f.evidence, sizeof(f.evidence), "its lease ran out");
+    } else if (node->record.incarnation != run->incarnation) {
+        bool left = node->left_incarnation == run->incarnation;
+        f.cause = left ? CAUSE_NODE_LEFT : CAUSE_NODE_RESTARTED;
+        text_copy(f.evidence, sizeof(f.evidence),
+                  left ? "its daemon was stopped" : "its daemon was restarted");
+    } else if (node->record.state == NODE_LEFT) {
+        f.cause = CAUSE_NODE_LEFT;
+        text_copy(f.evidence, sizeof(f.evidence), "its daemon was stopped");
+    } else if (node_is_unhealthy(c, node)) {
+        f.cause = CAUSE_NODE_UNHEALTHY;
+        text_copy(f.evidence, sizeof(f.evidence), node->record.evidence);
+    } else if (node->record.lost_slots & run->slots) {
+        f.cause = CAUSE_SLOT_LOST;
+        text_copy(f.evidence, sizeof(f.evidence),
+                  "a process of an older generation survives SIGKILL");
+    } else if (node->record.bad_slots & run->slots) {
+        f.cause = CAUSE_SLOT_LOST;
+        text_copy(f.evidence, sizeof(f.evidence), node->record.evidence);
+    } else if (report_is_missing(c, job, run)) {
+        f.cause = CAUSE_RANKS_LOST;
+        text_copy(f.evidence, sizeof(f.evidence), "the node does not run its ranks any more");
+    } else if (run_is_late(c, job, run)) {
+        f.cause = CAUSE_START_TIMEOUT;
+        text_copy(f.evidence, sizeof(f.evidence), "not ready when the start deadline passed");
+    }
+    if (f.cause != CAUSE_NONE && outranks(&f, 0, best, 0))
+        *best = f;
+}
+
+/* Its ranks have saved and left as asked, or finished: what becomes of the node now, a stop or a reboot,
+ * is no failure of this world. Rank 0's node has the last word about the world, and is looked at still. */
+static bool has_done_its_part(const Cluster *c, const Job *job, int i)
+{
+    const Run *run = &job_runs(c, job)[i];
+    if (i == 0 || run->report < 0)
+        return false;
+    const Report *report = &c->reports[run->report];
+    return report->finished || (report->left && job->phase.leave);
+}
+
+/* Ranks of an older generation whose end a present node does not confirm. While others still restore, and
+ * may, nothing is won by it. */
+static void consider_older_ranks(Cluster *c, const Job *job, Failure *best)
+{
+    int node;
+    if (best->cause != CAUSE_NONE || job->phase.go || !start_is_late(c, job) ||
+        !job_has_older_ranks_alive(c, job, &node))
+        return;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        if (run->node != node && !is_ready(c, run))
+            return;
+    }
+    *best =
+        (Failure){.cause = CAUSE_START_TIMEOUT, .node = node, .rank = -1, .at_usec = c->real_usec};
+    text_copy(best->evidence, sizeof(best->evidence),
+              "did not confirm the end of an older generation");
+}
+
+typedef struct Suspects {
+    int n_nodes, node, rank; /* the first one */
+} Suspects;
+
+static void suspect(Suspects *s, const Run *run, const Rank *rank)
+{
+    if (s->n_nodes > 0 && s->node == run->node)
+        return;
+    if (s->n_nodes++ == 0) {
+        s->node = run->node;
+        s->rank = rank->rank;
+    }
+}
+
+/* A rank that stands still in a collective waits for others: to blame is who has not ended by now, whether
+ * its node calls it hung or not. When all have, it is any of those that waited. */
+static void judge_hang(const Cluster *c, const Job *job, Failure *best, int stage)
+{
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        if (run->report >= 0)
+            consider_ranks(c, job, run, false, best, &stage);
+    }
+    if (stage != STAGE_REDUCING && stage != STAGE_GATHERING)
+        return;
+    Suspects there = {0}, waited = {0};
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+        for (int k = 0; report && k < report->n_ranks; k++) {
+            const Rank *rank = &report->ranks[k];
+            if (rank->state != RANK_EXITED)
+                suspect(&there, run, rank);
+            else if (rank->hung && rank->step == best->step && rank->stage == stage)
+                suspect(&waited, run, rank);
+        }
+    }
+    const Suspects *s = there.n_nodes > 0 ? &there : &waited;
+    if (s->n_nodes == 1 && s->node == best->node)
+        return;
+    Text t = text_begin(best->evidence, sizeof(best->evidence));
+    text_add(&t, s->n_nodes == 1 ? "it does not end; others wait for it, " : "");
+    text_add(&t, stage == STAGE_REDUCING ? "reducing" : "gathering");
+    text_add(&t, " at step ");
+    text_add_int(&t, best->step);
+    if (s->n_nodes > 1) {
+        text_add(&t, "; it may be any of ");
+        text_add_int(&t, s->n_nodes);
+        text_add(&t, " nodes");
+    }
+    best->node = s->n_nodes == 1 ? s->node : -1;
+    best->rank = s->n_nodes == 1 ? s->rank : -1;
+}
+
+static uint64_t wait_for_blame(Cluster *c, const Job *job, const Failure *f)
+{
+    switch (f->cause) {
+    case CAUSE_PEER_LOST:
+        return c->config.ttl_usec + 2 * c->config.grace_usec;
+    case CAUSE_HANG:
+    case CAUSE_NON_FINITE: /* every rank is on its way out by itself, and says so */
+        return c->config.hang_wait_usec;
+    case CAUSE_BAD_JOB: /* whether others say the same matters where a spare may take over */
+    case CAUSE_DATA_CORRUPT:
+    case CAUSE_CHECKPOINT_CORRUPT:
+    case CAUSE_STORE_UNREACHABLE:
+        return failure_is_of_one_node(c, job, f) && job_has_spare_for(c, job, f->node)
+                   ? c->config.hang_wait_usec
+                   : 0;
+    default:
+        return 0;
+    }
+}
+
+/* A node of the world has vanished, and it is too early to say for good: no world is made without
+ * it, whatever else happened. Bounded by the grace, or by the hold. */
+bool job_absence_is_open(Cluster *c, const Job *job)
+{
+    bool open = false;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Node *node = &c->nodes[job_runs(c, job)[i].node];
+        open |= !node->present && !node_is_lost(c, node) && !has_done_its_part(c, job, i);
+    }
+    return open;
+}
+
+/* A node that etcd hears and its peers do not: no rank dies of it, but joining fails again and
+ * again. To blame is the rank that most others did not meet; among equals the highest, for rank 0
+ * was met by whoever got as far as to miss another. */
+static void find_unreachable(const Cluster *c, const Job *job, Failure *best)
+{
+    int most = 0;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        int n_ranks = slots_count(run->slots), votes = 0;
+        for (int k = 0; k < job->n_runs; k++) {
+            int n = job_runs(c, job)[k].report;
+            for (int j = 0; n >= 0 && k != i && j < c->reports[n].n_ranks; j++) {
+                const Rank *rank = &c->reports[n].ranks[j];
+                votes += rank->state == RANK_EXITED && rank->unmet > run->first_rank &&
+                         rank->unmet <= run->first_rank + n_ranks;
+            }
+        }
+        if (votes == 0 || votes < most)
+            continue;
+        most = votes;
+        best->cause = CAUSE_UNREACHABLE;
+        best->node = run->node;
+        best->rank = run->first_rank;
+    }
+    if (most == 0)
+        return;
+    Text t = text_begin(best->evidence, sizeof(best->evidence));
+    text_add_int(&t, most);
+    text_add(&t, most == 1 ? " rank of another node" : " ranks of other nodes");
+    text_add(&t, " did not meet it when they joined");
+}
+
+/* A rank that was found hung is being killed: when it survives that, its slot is lost, which says more than
+ * the hang. Its node knows after KILL_CONFIRM_USEC (daemon/world/rank.h). */
+static bool end_is_open(Cluster *c, const Job *job)
+{
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        for (int k = 0; run->report >= 0 && k < c->reports[run->report].n_ranks; k++) {
+            const Rank *rank = &c->reports[run->report].ranks[k];
+            if (rank->hung && rank->state != RANK_EXITED)
+                return !cluster_due(c, job->failing_usec + c->config.hang_wait_usec +
+                                           KILL_CONFIRM_USEC + 2 * c->config.grace_usec);
+        }
+    }
+    return false;
+}
+
+bool failure_find(Cluster *c, Job *job, Failure *ret)
+{
+    Failure best = {.node = -1, .rank = -1, .at_usec = UINT64_MAX};
+    int best_stage = 0;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        if (has_done_its_part(c, job, i))
+            continue;
+        consider_node(c, job, run, &best);
+        if (run->report >= 0)
+            consider_ranks(c, job, run, true, &best, &best_stage);
+    }
+    consider_older_ranks(c, job, &best);
+    if (job_absence_is_open(c, job))
+        return false;
+    if (best.cause == CAUSE_NONE) {
+        job->failing_usec = 0;
+        return false;
+    }
+    if (job->failing_usec == 0) {
+        job->failing_usec = c->now_usec;
+        job->failing_real_usec = c->real_usec;
+    }
+    uint64_t wait = wait_for_blame(c, job, &best);
+    if (wait && !job_all_exited(c, job) && !cluster_due(c, job->failing_usec + wait))
+        return false;
+    if (best.cause == CAUSE_HANG && end_is_open(c, job))
+        return false;
+    if (best.cause == CAUSE_PEER_LOST) {
+        best.node = -1; /* whoever says so is a victim */
+        find_unreachable(c, job, &best);
+    }
+    if (best.cause == CAUSE_HANG)
+        judge_hang(c, job, &best, best_stage);
+    best.step = best.rank >= 0 && best.step > 0 ? best.step : job_reached_step(c, job);
+    *ret = best;
+    return true;
+}

@@ -1,0 +1,243 @@
+/* incident.c - what went wrong, to whom, and how long each phase of the recovery took.
+ *
+ * An incident is opened with the decision that answers it, unless it goes on with one that is open,
+ * and resolved when a later world of the job completes its first step. Its id is
+ * "<job>-<generation>" of the world that failed. */
+#include "controller/core/cluster-internal.h"
+#include "controller/core/text.h"
+
+#include <string.h>
+
+static double seconds_between(uint64_t from_usec, uint64_t to_usec)
+{
+    return to_usec > from_usec ? (double)(to_usec - from_usec) / 1e6 : 0;
+}
+
+static int64_t incident_mod(const Cluster *c, const char *id)
+{
+    for (int i = 0; i < c->limits.incidents; i++)
+        if (c->incidents[i].used && text_equal(c->incidents[i].record.id, id))
+            return c->incidents[i].stamp.mod;
+    return 0;
+}
+
+/* A failure that takes a node or the job out of service is critical beside these (recover.c). */
+static Severity severity_of(Cause cause)
+{
+    switch (cause) {
+    case CAUSE_PEER_LOST:
+    case CAUSE_RANKS_LOST:
+    case CAUSE_RETRY:
+    case CAUSE_TRAINER_DIED:
+    case CAUSE_NODE_LEFT:
+    case CAUSE_NODE_LOST: /* the node has a page of its own: decide_absence_page() */
+        return SEVERITY_INFO;
+    case CAUSE_STORE_TROUBLE:
+    case CAUSE_RECORD_LOST:
+    case CAUSE_WORLD_LOST:
+    case CAUSE_START_TIMEOUT:
+    case CAUSE_STORE_UNREACHABLE:
+    case CAUSE_UNREACHABLE:
+    case CAUSE_HANG:
+    case CAUSE_NODE_RESTARTED:
+    case CAUSE_CHECKPOINT_CORRUPT:
+        return SEVERITY_WARNING;
+    default:
+        return SEVERITY_CRITICAL;
+    }
+}
+
+bool incident_is_told(const Cluster *c, const IncidentRecord *record)
+{
+    for (int i = 0; i < c->limits.incidents; i++) {
+        const Alert *alert = &c->alerts[i];
+        if (alert->used && text_equal(alert->id, record->id))
+            return alert->settled && alert->incident_usec == record->at_usec;
+    }
+    return false;
+}
+
+/* Try after try meets the same store: one outage, one page. A process that hung and then survived the kill
+ * is one fault, too. */
+static const Incident *find_same_fault(const Cluster *c, const Job *job, const Failure *failure)
+{
+    if (failure->cause == CAUSE_STORE_UNREACHABLE)
+        return incident_find_cause(c, job, failure->cause);
+    const Incident *open =
+        failure->cause == CAUSE_SLOT_LOST ? incident_find_cause(c, job, CAUSE_HANG) : NULL;
+    const Node *node = &c->nodes[MAX(failure->node, 0)];
+    return open && failure->node >= 0 && node->record.lost_slots &&
+                   text_equal(open->record.node, node->record.name)
+               ? open
+               : NULL;
+}
+
+static bool continue_outage(const Cluster *c, const Job *job, const Failure *failure, Decision *d)
+{
+    const Incident *open = find_same_fault(c, job, failure);
+    if (!open)
+        return false;
+    d->incident = open->record;
+    d->incident.severity = MAX(d->incident.severity, severity_of(failure->cause));
+    text_copy(d->incident.evidence, sizeof(d->incident.evidence), failure->evidence);
+    d->incident_revision = open->stamp.mod;
+    d->put_incident = true;
+    return true;
+}
+
+void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision *d)
+{
+    IncidentRecord *record = &d->incident;
+    if (continue_outage(c, job, failure, d))
+        return;
+    memset(record, 0, sizeof(*record));
+    Text id = text_begin(record->id, sizeof(record->id));
+    text_add(&id, job->name);
+    text_add(&id, "-");
+    text_add_int(&id, job->world.generation);
+    if (incident_mod(c, record->id)) { /* of an earlier job of that name, and not told yet */
+        text_add(&id, ".");
+        text_add_int(&id, c->seen_revision);
+    }
+    record->state = INCIDENT_OPEN;
+    record->severity = severity_of(failure->cause);
+    text_copy(record->job, sizeof(record->job), job->name);
+    text_copy(record->submission, sizeof(record->submission), job->facts.submission);
+    text_copy(record->cause, sizeof(record->cause), cause_name(failure->cause));
+    if (failure->node >= 0)
+        text_copy(record->node, sizeof(record->node), c->nodes[failure->node].record.name);
+    record->rank = failure->rank;
+    record->generation = job->world.generation;
+    record->step = failure->step;
+    text_copy(record->evidence, sizeof(record->evidence), failure->evidence);
+    /* what a node whose clock is off says of its ranks stays within the world's life */
+    record->at_usec = MIN(MAX(failure->at_usec, job->world.decided_usec), c->real_usec);
+    record->detect_sec = seconds_between(record->at_usec, job->failing_real_usec);
+    record->decide_sec =
+        seconds_between(MAX(record->at_usec, job->failing_real_usec), c->real_usec);
+    record->stop_sec = record->start_sec = record->restore_sec = record->replay_sec = -1;
+    d->put_incident = true;
+    d->incident_revision = incident_mod(c, record->id);
+}
+
+void incident_say(const IncidentRecord *record, Text *t)
+{
+    text_add(t, record->cause);
+    if (record->rank >= 0) {
+        text_add(t, " of rank ");
+        text_add_int(t, record->rank);
+    }
+    if (record->node[0]) {
+        text_add(t, " on ");
+        text_add(t, record->node);
+    }
+    if (record->evidence[0]) {
+        text_add(t, ": ");
+        text_add(t, record->evidence);
+    }
+}
+
+bool incident_is_of(const IncidentRecord *record, const Job *job)
+{
+    return text_equal(record->job, job->name) &&
+           text_equal(record->submission, job->facts.submission);
+}
+
+const Incident *incident_find_open(const Cluster *c, const Job *job)
+{
+    const Incident *newest = NULL;
+    for (int i = 0; i < c->limits.incidents; i++) {
+        const Incident *incident = &c->incidents[i];
+        if (incident->used && incident->record.state == INCIDENT_OPEN &&
+            !text_equal(incident->record.cause, cause_name(CAUSE_STORE_TROUBLE)) &&
+            !text_equal(incident->record.cause, cause_name(CAUSE_RECORD_LOST)) &&
+            incident_is_of(&incident->record, job) &&
+            (!newest || incident->record.generation > newest->record.generation))
+            newest = incident;
+    }
+    return newest;
+}
+
+const Incident *incident_find_cause(const Cluster *c, const Job *job, Cause cause)
+{
+    for (int i = 0; i < c->limits.incidents; i++) {
+        const IncidentRecord *record = &c->incidents[i].record;
+        if (c->incidents[i].used && record->state == INCIDENT_OPEN && incident_is_of(record, job) &&
+            text_equal(record->cause, cause_name(cause)))
+            return &c->incidents[i];
+    }
+    return NULL;
+}
+
+typedef struct Milestones {
+    uint64_t stopped_usec, started_usec, ready_usec;
+} Milestones;
+
+static void find_milestones(const Cluster *c, const Job *job, Milestones *ret)
+{
+    *ret = (Milestones){0};
+    for (int i = 0; i < c->n_reports; i++) {
+        const Report *report = &c->reports[i];
+        if (!report->used || report->job != job_index(c, job))
+            continue;
+        if (report->generation == job->world.generation) {
+            ret->stopped_usec = MAX(ret->stopped_usec, report->killed_usec);
+            ret->started_usec = MAX(ret->started_usec, report->started_usec);
+            ret->ready_usec = MAX(ret->ready_usec, report->ready_usec);
+            continue;
+        }
+        for (int k = 0; k < report->n_ranks; k++)
+            if (report->ranks[k].state == RANK_EXITED)
+                ret->stopped_usec = MAX(ret->stopped_usec, report->ranks[k].at_usec);
+    }
+}
+
+/* The phases follow each other; what overlapped an earlier one counts as none. */
+static void time_phases(const Cluster *c, const Job *job, IncidentRecord *record)
+{
+    Milestones m;
+    find_milestones(c, job, &m);
+    uint64_t decided = job->world.decided_usec;
+    uint64_t stopped = MAX(decided, m.stopped_usec), started = MAX(stopped, m.started_usec);
+    uint64_t known = record->at_usec + (uint64_t)(record->detect_sec * 1e6);
+    record->decide_sec = seconds_between(known, decided);
+    record->stop_sec = seconds_between(decided, stopped);
+    record->start_sec = seconds_between(stopped, started);
+    record->restore_sec = seconds_between(started, m.ready_usec);
+}
+
+void incident_resolve(Cluster *c, const Job *job, const Incident *incident, Decision *d)
+{
+    d->incident = incident->record;
+    d->incident.state = INCIDENT_RESOLVED;
+    d->incident.resolved_usec = c->real_usec;
+    d->put_incident = true;
+    d->incident_revision = incident->stamp.mod;
+    const Report *rank0 = job_rank0_report(c, job);
+    if (!rank0 || !text_equal(job->world.incident, incident->record.id))
+        return; /* an earlier failure of the same recovery: its phases ended with it */
+    time_phases(c, job, &d->incident);
+    d->incident.first_step_usec = rank0->first_step_usec;
+    if (incident->record.lost_steps == 0)
+        d->incident.replay_sec = 0;
+}
+
+/* Replay ends when the new world is where the old one was. */
+bool incident_add_replay(Cluster *c, const Job *job, Decision *d)
+{
+    for (int i = 0; i < c->limits.incidents; i++) {
+        const IncidentRecord *record = &c->incidents[i].record;
+        if (!c->incidents[i].used || record->state != INCIDENT_RESOLVED ||
+            record->replay_sec >= 0 || record->first_step_usec == 0 ||
+            !text_equal(record->id, job->world.incident) ||
+            job->progress.generation != job->world.generation ||
+            job->progress.step < resume_point_step(&job->world.resume) + record->lost_steps)
+            continue;
+        d->incident = *record;
+        d->incident.replay_sec = seconds_between(record->first_step_usec, job->progress.at_usec);
+        d->put_incident = true;
+        d->incident_revision = c->incidents[i].stamp.mod;
+        return true;
+    }
+    return false;
+}

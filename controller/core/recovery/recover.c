@@ -1,0 +1,211 @@
+/* recover.c - the answer to a failure: whom it costs what, and the world that comes next.
+ *
+ * Entry point: decide_failure(). One decision holds everything: the incident, cordons and strikes,
+ * a struck-out checkpoint, the next world (or the pause before it, restart-backoff.c) and the phase. */
+#include "controller/core/cluster-internal.h"
+#include "controller/core/text.h"
+
+#include <string.h>
+
+static void quarantine(Cluster *c, int n, const char *reason, const Job *refused_by,
+                       uint64_t until_usec, Decision *d)
+{
+    Node *node = &c->nodes[n];
+    node->left_out = true;
+    CordonCause cause = cordon_begin_cause(c, node, refused_by);
+    if (cause.mode == CORDON_QUARANTINE && (cause.until_usec == 0 || until_usec != 0))
+        return;
+    cause.mode = CORDON_QUARANTINE;
+    cause.since_usec = c->real_usec;
+    cause.until_usec = until_usec;
+    text_copy(cause.reason, sizeof(cause.reason), reason);
+    (void)cordon_put_cause(c, node, &cause, d); /* no room: the next failure names it again */
+}
+
+/* A trainer that died alone starts again on its node; one that does so again and again does not. */
+void strike(Cluster *c, const Failure *f, Decision *d)
+{
+    Node *node = &c->nodes[f->node];
+    CordonCause cause = cordon_begin_cause(c, node, NULL);
+    if (cause.mode == CORDON_QUARANTINE)
+        return;
+    if (c->real_usec >= cause.since_usec + c->config.strike_window_usec) {
+        cause.strikes = 0;
+        cause.since_usec = c->real_usec;
+    }
+    cause.strikes++;
+    if (cause.mode == CORDON_NONE) {
+        Text t = text_begin(cause.reason, sizeof(cause.reason));
+        text_add(&t, cause_name(f->cause));
+        text_add(&t, ": ");
+        text_add(&t, f->evidence);
+    }
+    if (c->config.max_strikes > 0 &&
+        cause.strikes + node_strikes_elsewhere(c, node) >= c->config.max_strikes) {
+        node->left_out = true;
+        cause.mode = CORDON_QUARANTINE;
+        cause.since_usec = c->real_usec;
+        cause.until_usec = c->real_usec + c->config.quarantine_usec;
+    }
+    (void)cordon_put_cause(c, node, &cause, d); /* as above */
+}
+
+/* Every node that was not ready in time is left out of the next world, not for longer. */
+static void leave_out_late(Cluster *c, const Job *job)
+{
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        if (run_is_late(c, job, run))
+            c->nodes[run->node].left_out = true;
+    }
+}
+
+/* All nodes that say the same, so that each does not cost a generation. */
+static void quarantine_all(Cluster *c, const Job *job, const Failure *f, Decision *d)
+{
+    const Job *refused_by = f->cause == CAUSE_NUMERICS ? job : NULL;
+    quarantine(c, f->node, f->evidence, refused_by, 0, d);
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+        for (int k = 0; report && k < report->n_ranks; k++)
+            if (report->ranks[k].state == RANK_EXITED && !c->nodes[run->node].left_out &&
+                cause_of_exit(job, report, &report->ranks[k]) == f->cause)
+                quarantine(c, run->node, report->text, refused_by, 0, d);
+    }
+}
+
+static void blame(Cluster *c, const Job *job, const Failure *f, Decision *d)
+{
+    switch (f->cause) {
+    case CAUSE_TRAINER_DIED:
+    case CAUSE_HANG:
+        if (f->node >= 0)
+            strike(c, f, d);
+        break;
+    case CAUSE_UNREACHABLE:
+        strike(c, f, d);
+        c->nodes[f->node].left_out = true; /* of the next world; to grow again is another try */
+        break;
+    case CAUSE_DEVICE_FAULT:
+    case CAUSE_NODE_UNHEALTHY:
+    case CAUSE_NUMERICS:
+        quarantine_all(c, job, f, d);
+        break;
+    case CAUSE_START_TIMEOUT:
+        if (f->rank <
+            0) /* it holds ranks of an older generation: fenced, so that the others may go */
+            quarantine(c, f->node, f->evidence, NULL, c->real_usec + c->config.quarantine_usec, d);
+        leave_out_late(c, job);
+        break;
+    default:
+        break;
+    }
+}
+
+/* A spare takes the place of the node that failed alone. True when that answers the failure, whatever its
+ * cause says of the job. */
+static bool answer_by_spare(Cluster *c, const Job *job, const Failure *f, Decision *d)
+{
+    if (!failure_is_of_one_node(c, job, f) || !job_has_spare_for(c, job, f->node))
+        return false;
+    bool is_struck = f->cause == CAUSE_TRAINER_DIED || f->cause == CAUSE_HANG;
+    if (!is_struck && job->n_runs > 1) /* of a world of one node nobody says the contrary */
+        strike(c, f, d);
+    c->nodes[f->node].left_out = true;
+    return true;
+}
+
+static void strike_out_checkpoint(const Job *job, Decision *d)
+{
+    d->checkpoints = job->checkpoints;
+    d->checkpoints_revision = job->checkpoints_stamp.mod;
+    for (size_t i = 0; i < d->checkpoints.n_commits; i++)
+        if (text_equal(d->checkpoints.commits[i].uri, job->world.resume.uri)) {
+            d->checkpoints.commits[i].struck_out = true;
+            d->put_checkpoints = true;
+        }
+}
+
+/* Causes that another try cannot cure. */
+static bool is_final(const Job *job, const Failure *f, const Decision *d)
+{
+    return f->cause == CAUSE_NON_FINITE || f->cause == CAUSE_BAD_JOB ||
+           f->cause == CAUSE_NOT_OWNER || f->cause == CAUSE_DATA_CORRUPT ||
+           (f->cause == CAUSE_CHECKPOINT_CORRUPT &&
+            (!d->put_checkpoints || job->world.resume.adopt));
+}
+
+/* A node, or the whole job. */
+static bool takes_out_of_service(const Decision *d)
+{
+    bool out = d->phase.phase == PHASE_FAILED;
+    for (int i = 0; i < d->n_cordons; i++)
+        out |= d->cordon_changed[i] >= 0 &&
+               d->cordons[i].causes[d->cordon_changed[i]].mode == CORDON_QUARANTINE;
+    return out;
+}
+
+/* One outage is one incident. It names a node only where that alone reached no store, so that one that says it
+ * alone later, when the outage is over for the others, is known for it. */
+static void name_teller(const Cluster *c, const Job *job, const Failure *f, bool is_answered,
+                        Decision *d)
+{
+    bool goes_on = incident_find_cause(c, job, f->cause) != NULL;
+    if (is_answered) {
+        text_copy(d->incident.node, sizeof(d->incident.node), c->nodes[f->node].record.name);
+        d->incident.rank = f->rank;
+    } else if (!goes_on && job->n_runs > 1 && !failure_is_of_one_node(c, job, f)) {
+        d->incident.node[0] = '\0';
+        d->incident.rank = -1;
+    }
+}
+
+bool decide_failure(Cluster *c, Job *job, const Failure *f, Decision *d)
+{
+    char reason[RECORD_TEXT_MAX + 1];
+    Text t = text_begin(reason, sizeof(reason));
+    const Losses losses = losses_after(c, job, f->cause);
+    blame(c, job, f, d);
+    bool is_answered = answer_by_spare(c, job, f, d);
+    if (f->cause == CAUSE_CHECKPOINT_CORRUPT && !is_answered)
+        strike_out_checkpoint(job, d);
+    incident_open(c, job, f, d);
+    if (f->cause == CAUSE_STORE_UNREACHABLE)
+        name_teller(c, job, f, is_answered, d);
+    if (is_answered) /* it recovers by itself */
+        d->incident.severity = MIN(d->incident.severity, SEVERITY_WARNING);
+
+    if (!is_answered && is_final(job, f, d)) {
+        incident_say(&d->incident, &t);
+        decide_end(c, job, PHASE_FAILED, reason, d);
+    } else if (losses.failures >= job->facts.max_failures) {
+        text_add_int(&t, losses.failures);
+        text_add(&t, " generations in a row did not pass step ");
+        text_add_int(&t, MAX(job->phase.furthest_step, job_reached_step(c, job)));
+        text_add(&t, "; ");
+        incident_say(&d->incident, &t);
+        decide_end(c, job, PHASE_FAILED, reason, d);
+    } else if (job->phase.phase == PHASE_STOPPING || job->desired.state == DESIRED_STOPPED) {
+        text_add(&t, "stopped without a last checkpoint: ");
+        incident_say(&d->incident, &t);
+        decide_stopped(c, job, reason, d);
+        d->incident.state = INCIDENT_RESOLVED; /* nothing is to be recovered */
+        d->incident.ended = true;
+        d->incident.resolved_usec = c->real_usec;
+    } else if (losses.pause_usec && !is_answered) {
+        decide_pause(c, job, losses.pause_usec, d);
+    } else {
+        incident_say(&d->incident, &t);
+        (void)decide_world(c, job, PHASE_RECOVERING, reason, d); /* it always decides here */
+    }
+    d->phase.failures_without_progress = losses.failures;
+    d->phase.pauses = losses.pauses;
+    d->phase.store_lost_usec = losses.store_lost_usec;
+    d->phase.furthest_resume = MAX(job->phase.furthest_resume, checkpoints_resume_step(job));
+    if (f->cause == CAUSE_START_TIMEOUT || f->cause == CAUSE_UNREACHABLE)
+        d->phase.grown_usec = c->real_usec; /* whom it left out, a growth would take at once */
+    if (takes_out_of_service(d))
+        d->incident.severity = SEVERITY_CRITICAL;
+    return true;
+}

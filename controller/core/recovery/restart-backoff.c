@@ -1,0 +1,103 @@
+/* restart-backoff.c - what a failure counts, and the pause before the next world when another try at once would
+ * meet the same: a store that is away, or whatever made a rank ask to be started again.
+ *
+ * Entry points: losses_after(), decide_pause(), decide_paused(). Guarantees: a pause is at most 30 s and
+ * in the phase's record, so that a new leader keeps it; nothing of the job runs meanwhile. Generations
+ * that are lost to the store alone count as failures only when the job's patience is over, by the
+ * clock or by the number of pauses, whichever comes first (I7). */
+#include "controller/core/cluster-internal.h"
+#include "controller/core/text.h"
+
+enum { PAUSE_DOUBLINGS = 5, PAUSE_LAST_SEC = 30 }; /* 1, 2, 4, 8, 16, 30, 30, ... s */
+
+static uint64_t length_of(int pauses)
+{
+    return MIN(1 << MIN(pauses, (int)PAUSE_DOUBLINGS), (int)PAUSE_LAST_SEC) * USEC_PER_SEC;
+}
+
+/* The clock may be set back; the pauses made so far cannot. */
+static bool has_patience(const Cluster *c, const Job *job)
+{
+    const PhaseRecord *phase = &job->phase;
+    uint64_t patience = job->facts.store_patience_usec;
+    uint64_t most = PAUSE_DOUBLINGS + patience / (PAUSE_LAST_SEC * USEC_PER_SEC);
+    if (phase->store_lost_usec == 0)
+        return patience > 0;
+    return c->real_usec < phase->store_lost_usec + patience && (uint64_t)phase->pauses <= most;
+}
+
+/* A step beyond the furthest, or a checkpoint to go on from beyond every earlier one: a job that is moved
+ * again and again may repeat steps, and be further each time all the same. */
+static bool job_has_progressed(const Cluster *c, const Job *job)
+{
+    return job_reached_step(c, job) > job->phase.furthest_step ||
+           checkpoints_resume_step(job) > job->phase.furthest_resume;
+}
+
+Losses losses_after(const Cluster *c, const Job *job, Cause cause)
+{
+    Losses l = {.failures = job->phase.failures_without_progress,
+                .pauses = job->phase.pauses,
+                .store_lost_usec = job->phase.store_lost_usec};
+    bool store = cause == CAUSE_STORE_UNREACHABLE;
+    if (job_has_progressed(c, job))
+        l = (Losses){0};
+    else if (cause != CAUSE_NODE_LEFT && cause != CAUSE_WORLD_LOST &&
+             !(store && has_patience(c, job)))
+        l.failures++; /* I7 */
+    if (store && l.store_lost_usec == 0)
+        l.store_lost_usec = c->real_usec;
+    if (store || cause == CAUSE_RETRY)
+        l.pause_usec = length_of(l.pauses++);
+    return l;
+}
+
+bool job_is_paused(const Job *job)
+{
+    return job->phase.phase == PHASE_RECOVERING && !job->phase.go && job->phase.pause_usec > 0;
+}
+
+void decide_pause(Cluster *c, const Job *job, uint64_t pause_usec, Decision *d)
+{
+    char reason[RECORD_TEXT_MAX + 1];
+    Text t = text_begin(reason, sizeof(reason));
+    text_add(&t, "pauses ");
+    text_add_int(&t, (int64_t)(pause_usec / USEC_PER_SEC));
+    text_add(&t, " s after ");
+    incident_say(&d->incident, &t);
+    decide_end(c, job, PHASE_RECOVERING, reason, d);
+    d->phase.pause_usec = pause_usec;
+}
+
+/* By this machine's time since the pause was learnt, or by the record's, whichever ends first: a new
+ * leader waits for the rest alone, and a clock that steps prolongs nothing. */
+static bool pause_is_over(Cluster *c, const Job *job)
+{
+    uint64_t end_usec = job->phase.since_usec + job->phase.pause_usec;
+    uint64_t rest_usec = end_usec > c->real_usec ? end_usec - c->real_usec : 0;
+    return cluster_due(c, MIN(job->phase_usec + job->phase.pause_usec, c->now_usec + rest_usec));
+}
+
+bool decide_paused(Cluster *c, Job *job, Decision *d)
+{
+    if (job->desired.state == DESIRED_STOPPED) {
+        decide_stopped(c, job, "stopped in a pause", d);
+        return true;
+    }
+    if (!pause_is_over(c, job) || job_absence_is_open(c, job))
+        return false;
+    char reason[RECORD_TEXT_MAX + 1];
+    Text t = text_begin(reason, sizeof(reason));
+    const Incident *incident = incident_find_open(c, job);
+    if (incident)
+        incident_say(&incident->record, &t);
+    Failure f = {.cause = CAUSE_RETRY, .node = job_find_lone_teller(c, job, CAUSE_RETRY)};
+    if (f.node >= 0 && job_has_spare_for(c, job, f.node))
+        c->nodes[f.node].left_out = true;
+    if (f.node >= 0 && job->n_runs > 1) {
+        if (incident)
+            text_copy(f.evidence, sizeof(f.evidence), incident->record.evidence);
+        strike(c, &f, d);
+    }
+    return decide_world(c, job, PHASE_RECOVERING, incident ? reason : "tries again", d);
+}

@@ -1,0 +1,97 @@
+/* spare.c - a failure that is one node's own, and the spare that takes its place.
+ *
+ * Entry points: failure_is_of_one_node(), leave_out_if_as_large(). What another try on the same nodes
+ * would meet again is no reason to end the job while others stand by: a trainer that dies before the
+ * world's first step, or that one node alone says "again" (75), "never" (78), "corrupt" (82) or, where all
+ * others have reached it, "no store" (83). The node is left out of the next world where that stays as large
+ * without it. When a second one says the same before the job has got past that step, it is not the node:
+ * failure_is_of_one_node() is false from then on. */
+#include "controller/core/cluster-internal.h"
+#include "controller/core/text.h"
+#include "protocol/channel.h"
+
+int job_find_lone_teller(const Cluster *c, const Job *job, Cause cause)
+{
+    int lone = -1;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+        for (int k = 0; report && k < report->n_ranks; k++) {
+            const Rank *rank = &report->ranks[k];
+            if (rank->state != RANK_EXITED || cause_of_exit(job, report, rank) != cause)
+                continue;
+            if (lone >= 0 && lone != run->node)
+                return -1;
+            lone = run->node;
+        }
+    }
+    return lone;
+}
+
+/* Since the job last got past that step. */
+static bool another_has_told(const Cluster *c, const Job *job, const Failure *f)
+{
+    const char *node = c->nodes[f->node].record.name;
+    for (int i = 0; i < c->limits.incidents; i++) {
+        const IncidentRecord *record = &c->incidents[i].record;
+        if (c->incidents[i].used && text_equal(record->job, job->name) &&
+            text_equal(record->submission, job->facts.submission) &&
+            (record->state == INCIDENT_OPEN || record->step >= f->step) &&
+            text_equal(record->cause, cause_name(f->cause)) && record->node[0] &&
+            !text_equal(record->node, node))
+            return true;
+    }
+    return false;
+}
+
+/* Each rank elsewhere has restored in this world, and nothing says that the store is in trouble for them. */
+static bool others_reached_store(const Cluster *c, const Job *job, int node)
+{
+    int others = 0;
+    bool good =
+        job->progress.generation != job->world.generation || job->progress.unsaved_since_usec == 0;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+        if (run->node == node)
+            continue;
+        good &= report && report->n_ranks == slots_count(run->slots);
+        for (int k = 0; good && k < report->n_ranks; k++, others++)
+            good = report->ranks[k].stage >= STAGE_READY && report->ranks[k].state != RANK_STARTING;
+    }
+    return good && others > 0;
+}
+
+bool failure_is_of_one_node(const Cluster *c, const Job *job, const Failure *f)
+{
+    if (f->node < 0)
+        return false;
+    switch (f->cause) {
+    case CAUSE_TRAINER_DIED:
+    case CAUSE_HANG: {
+        const Report *rank0 = job_rank0_report(c, job);
+        return !rank0 || rank0->first_step == 0;
+    }
+    case CAUSE_BAD_JOB:
+    case CAUSE_DATA_CORRUPT:
+    case CAUSE_CHECKPOINT_CORRUPT:
+        return job_find_lone_teller(c, job, f->cause) == f->node && !another_has_told(c, job, f);
+    case CAUSE_STORE_UNREACHABLE:
+        return job_find_lone_teller(c, job, f->cause) == f->node && !another_has_told(c, job, f) &&
+               others_reached_store(c, job, f->node);
+    default:
+        return false;
+    }
+}
+
+bool job_has_spare_for(Cluster *c, const Job *job, int node)
+{
+    Plan with, without;
+    bool left_out = c->nodes[node].left_out;
+    c->nodes[node].left_out = false;
+    plan_world(c, job, &with);
+    c->nodes[node].left_out = true;
+    plan_world(c, job, &without);
+    c->nodes[node].left_out = left_out;
+    return without.size > 0 && without.size >= with.size;
+}

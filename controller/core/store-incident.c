@@ -1,0 +1,106 @@
+/* store-incident.c - a store that does not take a job's checkpoints, or keeps its data back, while no world ends
+ * of it: training goes on, or waits, and somebody should know.
+ *
+ * Entry points: decide_trouble(), decide_trouble_over(). Guarantees: at most one such incident of a job
+ * is open; it is resolved when rank 0 says that all is well again, and, if the world has changed since,
+ * not before something was committed. */
+#include "controller/core/cluster-internal.h"
+#include "controller/core/text.h"
+
+#include <string.h>
+
+/* What rank 0's node said before the last commit is out of date. */
+static const ProgressRecord *present_progress(const Job *job)
+{
+    bool present = job->progress_stamp.mod > job->checkpoints_stamp.mod &&
+                   job->progress.generation == job->world.generation;
+    return present ? &job->progress : NULL;
+}
+
+static uint64_t trouble_since(const ProgressRecord *p)
+{
+    if (p->unsaved_since_usec && p->waits_since_usec)
+        return MIN(p->unsaved_since_usec, p->waits_since_usec);
+    return MAX(p->unsaved_since_usec, p->waits_since_usec);
+}
+
+static void say_trouble(const Job *job, const ProgressRecord *p, char *ret, size_t size)
+{
+    Text t = text_begin(ret, size);
+    const CheckpointCommit *last = NULL;
+    for (size_t i = 0; i < job->checkpoints.n_commits; i++)
+        if (!job->checkpoints.commits[i].struck_out)
+            last = &job->checkpoints.commits[i];
+    if (p->unsaved_since_usec) {
+        text_add(&t, last ? "nothing was saved since step " : "nothing was saved yet");
+        if (last)
+            text_add_int(&t, last->step);
+        if (p->save_error[0])
+            text_add(&t, ": ");
+        text_add(&t, p->save_error);
+    }
+    if (!p->waits_since_usec)
+        return;
+    text_add(&t, p->unsaved_since_usec ? "; rank " : "rank ");
+    text_add_int(&t, p->waits_rank);
+    text_add(&t, " waits for the data of step ");
+    text_add_int(&t, p->step + 1);
+}
+
+static void open_incident(Cluster *c, const Job *job, const ProgressRecord *p, Decision *d)
+{
+    IncidentRecord *record = &d->incident;
+    memset(record, 0, sizeof(*record));
+    Text id = text_begin(record->id, sizeof(record->id));
+    text_add(&id, job->name);
+    text_add(&id, "-");
+    text_add_int(&id, job->world.generation);
+    text_add(&id, ".");
+    text_add_int(&id, c->seen_revision); /* a world may have several, and fail beside them */
+    record->state = INCIDENT_OPEN;
+    record->severity = SEVERITY_WARNING;
+    text_copy(record->job, sizeof(record->job), job->name);
+    text_copy(record->submission, sizeof(record->submission), job->facts.submission);
+    text_copy(record->cause, sizeof(record->cause), cause_name(CAUSE_STORE_TROUBLE));
+    record->rank = -1;
+    record->generation = job->world.generation;
+    record->step = p->step;
+    say_trouble(job, p, record->evidence, sizeof(record->evidence));
+    record->at_usec = MIN(MAX(trouble_since(p), job->world.decided_usec), c->real_usec);
+    record->detect_sec = record->decide_sec = record->stop_sec = -1;
+    record->start_sec = record->restore_sec = record->replay_sec = -1;
+    d->put_incident = true;
+    d->incident_revision = 0;
+}
+
+/* A world that has just begun has nothing to save, and says so. */
+static bool is_over(const Job *job, const IncidentRecord *record, const ProgressRecord *p)
+{
+    if (!p || trouble_since(p))
+        return false;
+    bool over = record->generation == job->world.generation;
+    for (size_t i = 0; i < job->checkpoints.n_commits; i++)
+        over |= job->checkpoints.commits[i].generation > record->generation;
+    return over;
+}
+
+bool decide_trouble(Cluster *c, const Job *job, Decision *d)
+{
+    const ProgressRecord *p = present_progress(job);
+    const Incident *open = incident_find_cause(c, job, CAUSE_STORE_TROUBLE);
+    if (open && is_over(job, &open->record, p))
+        incident_resolve(c, job, open, d);
+    else if (!open && p && trouble_since(p))
+        open_incident(c, job, p, d);
+    else
+        return false;
+    return true;
+}
+
+bool decide_trouble_over(Cluster *c, const Job *job, Decision *d)
+{
+    const Incident *open = incident_find_cause(c, job, CAUSE_STORE_TROUBLE);
+    if (open)
+        incident_resolve(c, job, open, d);
+    return open != NULL;
+}

@@ -1,0 +1,694 @@
+/* test-cluster.c - golden traces: every file in traces/ is a story, told as what happens ("TIME
+ * COMMAND ...") and, in lines that begin with ">", what the core answers. The story is the test.
+ *
+ * Commands (times in seconds; key=value pairs may be left out; text in quotes):
+ *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents= escalate= queue=
+ *   reload ttl= ...                  as config, while the core runs: SIGHUP
+ *   lead TERM | deposed | takeover TERM
+ *                                    admit="LIST"
+ *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup= ran=JOB:GEN:STEP
+ *                                    its record is put
+ *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
+ *   job NAME grains= steps= fails= grow= patience= submitted= submission= resume= refused=   its spec
+ *   want NAME STATE min= max= target= priority=                         its desired record is put
+ *   cordon NODE mode= reason= job= until= machine= | uncordon NODE [operator]
+ *   ranks JOB GEN NODE STATE slot= code= unmet= step= stage= text= first= [hung] [killed] [left]
+ *         [finished] [old-killed]     one slot's rank, or all of them, changes state
+ *   unrank JOB GEN NODE              the key vanishes
+ *   rendezvous JOB GEN
+ *   commit JOB STEP GEN | progress JOB GEN STEP unsaved= error= waits= rank=   (times: since when)
+ *   request ID KIND TARGET answer= submission=
+ *   alert ID [settled]               its alert record is put
+ *   history JOB                      says which worlds the job's phase record remembers
+ *   survey                           says what metrics would show
+ *   lose|spoil|newer|backup|restore KIND JOB    what replay_harm() says
+ *   refuse | unknown | unknown-done  what becomes of the next decision
+ *   tick                             time passes, nothing else
+ *   clock SECONDS                    the wall clock is so far ahead of what it was at first
+ *
+ * SDTRAIN_TRACES=write writes the answers into the files; read the difference before keeping it. */
+#include "base/file.h"
+#include "base/test/testing.h"
+#include "cluster/codec.h"
+#include "cluster/cordon.h"
+#include "controller/core/test/testing-story.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <string.h>
+
+void say(Story *s, const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    int n = vsnprintf(s->answers + s->used, sizeof(s->answers) - s->used, format, ap);
+    va_end(ap);
+    s->used += (size_t)n;
+    assert_true(s->used < sizeof(s->answers));
+}
+
+void begin_line(Story *s)
+{
+    say(s, "> %.3f ", (double)(replay_now(s->replay) - REPLAY_EPOCH_USEC) / 1e6);
+}
+
+/* ---- answers in words ---- */
+
+static void say_world(Story *s, const Decision *d)
+{
+    const WorldRecord *w = &d->world;
+    char slots[SLOTS_TEXT_MAX];
+    begin_line(s);
+    say(s, "%s world %lld:", d->job, (long long)w->generation);
+    for (size_t i = 0; i < w->n_runs; i++)
+        say(s, " %s/%s", w->runs[i].node, slots_format(w->runs[i].slots, slots));
+    if (w->resume.adopt)
+        say(s, ", adopts %s", w->resume.uri);
+    else if (w->resume.find == FIND_MUST)
+        say(s, ", finds its checkpoint, about %lld", (long long)w->resume.step);
+    else if (w->resume.uri[0])
+        say(s, ", resumes at %lld", (long long)w->resume.step);
+    if (w->incident[0])
+        say(s, ", for %s", w->incident);
+    say(s, "\n");
+}
+
+static void say_phase(Story *s, const Decision *d)
+{
+    const PhaseRecord *p = &d->phase;
+    begin_line(s);
+    say(s, "%s %s %lld%s%s", d->job, job_phase_name(p->phase), (long long)p->generation,
+        p->go ? " go" : "", p->leave ? " leave" : "");
+    if (p->failures_without_progress)
+        say(s, " failures=%d", p->failures_without_progress);
+    if (p->pauses)
+        say(s, " pauses=%d", p->pauses);
+    if (p->furthest_step)
+        say(s, " furthest=%lld", (long long)p->furthest_step);
+    if (p->goodput > 0)
+        say(s, " goodput=%.2f", p->goodput);
+    say(s, " \"%s\"\n", p->reason);
+}
+
+static void say_incident(Story *s, const IncidentRecord *i)
+{
+    begin_line(s);
+    say(s, "incident %s %s: %s%s%s", i->id,
+        i->state == INCIDENT_OPEN ? "open"
+        : i->ended                ? "ended"
+                                  : "resolved",
+        i->severity ? severity_name(i->severity) : "", i->severity ? " " : "", i->cause);
+    if (i->node[0])
+        say(s, " %s", i->node);
+    if (i->rank >= 0)
+        say(s, " rank %d", i->rank);
+    say(s, " step %lld lost %lld detect %.3f decide %.3f", (long long)i->step,
+        (long long)i->lost_steps, i->detect_sec, i->decide_sec);
+    if (i->stop_sec >= 0)
+        say(s, " stop %.3f start %.3f restore %.3f", i->stop_sec, i->start_sec, i->restore_sec);
+    if (i->replay_sec >= 0)
+        say(s, " replay %.3f", i->replay_sec);
+    say(s, " \"%s\"\n", i->evidence);
+}
+
+static void say_decision(Replay *replay, const Decision *d, void *userdata)
+{
+    Story *s = userdata;
+    s->replay = replay;
+    if (d->put_incident)
+        say_incident(s, &d->incident);
+    for (int i = 0; i < d->n_cordons; i++)
+        say_cordon(s, &d->cordons[i], d->cordon_changed[i]);
+    for (size_t i = 0; d->put_checkpoints && i < d->checkpoints.n_commits; i++)
+        if (d->checkpoints.commits[i].struck_out) {
+            begin_line(s);
+            say(s, "%s strikes out %lld\n", d->job, (long long)d->checkpoints.commits[i].step);
+        }
+    bool restored = strcmp(d->incident.cause, "record-lost") == 0;
+    if (d->put_desired || d->put_spec || (d->put_checkpoints && restored)) {
+        begin_line(s);
+        say(s, "%s puts %s back\n", d->job,
+            d->put_spec      ? "specs"
+            : d->put_desired ? "desired"
+                             : "checkpoints");
+    }
+    if (d->put_world)
+        say_world(s, d);
+    if (d->put_phase)
+        say_phase(s, d);
+    if (d->remove_generation || d->remove_job || d->remove_incident[0]) {
+        begin_line(s);
+        if (d->remove_generation)
+            say(s, "%s removes generation %lld\n", d->job, (long long)d->remove_generation);
+        else if (d->remove_job)
+            say(s, "%s is removed\n", d->job);
+        else
+            say(s, "incident %s is removed\n", d->remove_incident);
+    }
+    if (d->put_request || d->remove_request) {
+        begin_line(s);
+        say(s, "request %s %s \"%s\"\n", d->request.id,
+            d->remove_request      ? "removed"
+            : d->request.answer[0] ? "answered"
+                                   : "asked",
+            d->request.answer[0] || d->remove_request ? d->request.answer : d->request.kind);
+    }
+}
+
+/* ---- words of a command ---- */
+
+static void broken(const Story *s, const char *what)
+{
+    fail_msg("%s:%d: %s", s->file, s->line, what);
+}
+
+static void split(Story *s, char *line)
+{
+    s->n_words = 0;
+    for (char *p = line; *p;) {
+        while (*p == ' ')
+            p++;
+        if (!*p)
+            break;
+        if (s->n_words == WORDS_MAX)
+            broken(s, "too many words");
+        char *to = p;
+        s->words[s->n_words++] = p;
+        bool quoted = false;
+        for (; *p && (quoted || *p != ' '); p++)
+            if (*p == '"')
+                quoted = !quoted;
+            else
+                *to++ = *p;
+        if (*p)
+            p++;
+        *to = '\0';
+    }
+}
+
+static const char *word(const Story *s, int i)
+{
+    if (i >= s->n_words)
+        broken(s, "a word is missing");
+    return s->words[i];
+}
+
+static const char *find_text(const Story *s, const char *key, const char *otherwise)
+{
+    size_t n = strlen(key);
+    for (int i = 2; i < s->n_words; i++)
+        if (strncmp(s->words[i], key, n) == 0 && s->words[i][n] == '=')
+            return s->words[i] + n + 1;
+    return otherwise;
+}
+
+static double find_number(const Story *s, const char *key, double otherwise)
+{
+    const char *text = find_text(s, key, NULL);
+    return text ? strtod(text, NULL) : otherwise;
+}
+
+static bool has_flag(const Story *s, const char *flag)
+{
+    for (int i = 2; i < s->n_words; i++)
+        if (strcmp(s->words[i], flag) == 0)
+            return true;
+    return false;
+}
+
+static int choice(const Story *s, const char *text, const char *const *names, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(names[i], text) == 0)
+            return i;
+    broken(s, text);
+    return -1;
+}
+
+#define COPY(field, text) (void)snprintf(field, sizeof(field), "%s", text)
+#define USEC(seconds) ((uint64_t)((seconds)*1e6 + 0.5))
+
+/* ---- commands ---- */
+
+static void read_config(Story *s)
+{
+    ClusterConfig *c = &s->config;
+    c->ttl_usec = USEC(find_number(s, "ttl", (double)c->ttl_usec / 1e6));
+    c->grace_usec = USEC(find_number(s, "grace", (double)c->grace_usec / 1e6));
+    c->start_deadline_usec = USEC(find_number(s, "start", (double)c->start_deadline_usec / 1e6));
+    c->leave_deadline_usec = USEC(find_number(s, "leave", (double)c->leave_deadline_usec / 1e6));
+    c->hang_wait_usec = USEC(find_number(s, "hang", (double)c->hang_wait_usec / 1e6));
+    c->strike_window_usec = USEC(find_number(s, "window", (double)c->strike_window_usec / 1e6));
+    c->quarantine_usec = USEC(find_number(s, "quarantine", (double)c->quarantine_usec / 1e6));
+    c->max_strikes = (int)find_number(s, "strikes", c->max_strikes);
+    c->escalate_usec = USEC(find_number(s, "escalate", (double)c->escalate_usec / 1e6));
+    c->queue_patience_usec = USEC(find_number(s, "queue", (double)c->queue_patience_usec / 1e6));
+    c->incidents_kept = (int)find_number(s, "incidents", c->incidents_kept);
+    COPY(c->admit, find_text(s, "admit", c->admit));
+}
+
+static void set_config(Story *s)
+{
+    read_config(s);
+    replay_free(s->replay);
+    assert_int_equal(replay_new(&s->config, say_decision, s, &s->replay), 0);
+}
+
+static void reload(Story *s)
+{
+    read_config(s);
+    replay_configure(s->replay, &s->config);
+}
+
+static void put_node(Story *s)
+{
+    static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
+    NodeRecord n = {.incarnation = (uint64_t)find_number(s, "inc", 1),
+                    .n_slots = (int)find_number(s, "slots", 1),
+                    .state = has_flag(s, "left") ? NODE_LEFT : NODE_UP,
+                    .generation = (int64_t)find_number(s, "gen", 0),
+                    .startup_usec = USEC(find_number(s, "startup", 0))};
+    n.verdict = (NodeVerdict)choice(s, find_text(s, "verdict", "healthy"), verdicts, 4);
+    JobRun *run = &n.runs[0];
+    n.n_runs = sscanf(find_text(s, "ran", ""), "%63[^:]:%" SCNd64 ":%" SCNd64, run->job,
+                      &run->generation, &run->committed.step) == 3;
+    run->committed.generation = run->generation;
+    COPY(n.name, word(s, 2));
+    COPY(n.evidence, find_text(s, "evidence", ""));
+    COPY(n.job, find_text(s, "job", ""));
+    COPY(n.machine_id, find_text(s, "machine", "m"));
+    const ReplayEntry *world = replay_find(s->replay, EVENT_WORLD, n.job, 0, NULL);
+    const WorldRecord *runs = world ? world->record : NULL;
+    n.world_revision = runs && runs->generation == n.generation ? world->mod : 0;
+    assert_int_equal(slots_parse(find_text(s, "lost", ""), &n.lost_slots), 0);
+    assert_int_equal(slots_parse(find_text(s, "bad", ""), &n.bad_slots), 0);
+    replay_put(s->replay, EVENT_NODE, n.name, 0, NULL, &n, false);
+}
+
+static void end_lease(Story *s)
+{
+    ReplayEntry *entries;
+    size_t n = replay_entries(s->replay, &entries);
+    for (size_t i = 0; i < n; i++)
+        if (entries[i].record && entries[i].kind == EVENT_RANKS &&
+            strcmp(entries[i].node, word(s, 2)) == 0) {
+            ReplayEntry e = entries[i];
+            replay_put(s->replay, EVENT_RANKS, e.name, e.generation, e.node, NULL, true);
+        }
+    replay_put(s->replay, EVENT_NODE, word(s, 2), 0, NULL, NULL, false);
+}
+
+static void put_job(Story *s)
+{
+    JobFacts f = {.n_grains = (int64_t)find_number(s, "grains", 8),
+                  .steps = (int64_t)find_number(s, "steps", 100),
+                  .max_failures = (int)find_number(s, "fails", 3),
+                  .grow_interval_usec = USEC(find_number(s, "grow", 600)),
+                  .store_patience_usec = USEC(find_number(s, "patience", 3600)),
+                  .min = 1,
+                  .max = 2,
+                  .arrival = (int64_t)find_number(s, "submitted", 1)};
+    COPY(f.resume_uri, find_text(s, "resume", ""));
+    COPY(f.submission, find_text(s, "submission", ""));
+    COPY(f.refused, find_text(s, "refused", ""));
+    replay_put(s->replay, EVENT_SPEC, word(s, 2), 0, NULL, &f, false);
+}
+
+static void put_desired(Story *s)
+{
+    static const char *const states[] = {"running", "stopped", "deleted"};
+    DesiredRecord d = {.state = (DesiredState)choice(s, word(s, 3), states, 3),
+                       .min = (int)find_number(s, "min", 1),
+                       .max = (int)find_number(s, "max", 8),
+                       .priority = (int)find_number(s, "priority", 0),
+                       .target = (int)find_number(s, "target", 0)};
+    replay_put(s->replay, EVENT_DESIRED, word(s, 2), 0, NULL, &d, false);
+}
+
+static CordonRecord cordon_of(const Story *s, const char *node)
+{
+    CordonRecord record = {0};
+    const ReplayEntry *entry = replay_find(s->replay, EVENT_CORDON, node, 0, NULL);
+    if (entry)
+        record = *(const CordonRecord *)entry->record;
+    COPY(record.node, node);
+    return record;
+}
+
+/* A quarantine is the machine's or a job's, anything else the operator's. */
+static void put_cordon_record(Story *s)
+{
+    static const char *const modes[] = {"none", "cordon", "drain", "quarantine"};
+    double until = find_number(s, "until", 0);
+    CordonRecord record = cordon_of(s, word(s, 2));
+    CordonCause c = {.mode = (CordonMode)choice(s, find_text(s, "mode", "cordon"), modes, 4),
+                     .since_usec = replay_now(s->replay),
+                     .until_usec = until > 0 ? REPLAY_EPOCH_USEC + USEC(until) : 0};
+    COPY(c.reason, find_text(s, "reason", ""));
+    COPY(c.job, find_text(s, "job", ""));
+    if (c.mode == CORDON_QUARANTINE) {
+        c.owner = c.job[0] ? CORDON_JOB : CORDON_MACHINE;
+        COPY(c.machine_id, find_text(s, "machine", "m"));
+    }
+    assert_true(cordon_set(&record, &c) >= 0);
+    replay_put(s->replay, EVENT_CORDON, record.node, 0, NULL, &record, false);
+}
+
+static void uncordon(Story *s)
+{
+    CordonRecord record = cordon_of(s, word(s, 2));
+    for (size_t i = record.n_causes; i-- > 0;)
+        if (!has_flag(s, "operator") || record.causes[i].owner == CORDON_OPERATOR)
+            cordon_drop(&record, i);
+    replay_put(s->replay, EVENT_CORDON, record.node, 0, NULL, record.n_causes ? &record : NULL,
+               false);
+}
+
+/* A ranks record of that node as its daemon would first write it. */
+static void begin_ranks(Story *s, const char *job, int64_t generation, const char *node,
+                        RanksRecord *ret, RankReport reports[RECORD_SLOTS_MAX])
+{
+    const ReplayEntry *world = replay_find(s->replay, EVENT_WORLD, job, 0, NULL);
+    const ReplayEntry *self = replay_find(s->replay, EVENT_NODE, node, 0, NULL);
+    if (!world || !self)
+        broken(s, "ranks without world or node");
+    *ret = (RanksRecord){.generation = generation, .world_revision = world->mod};
+    ret->incarnation = ((NodeRecord *)self->record)->incarnation;
+    COPY(ret->node, node);
+    const WorldRecord *w = world->record;
+    for (int rank = 0; rank < w->size; rank++) {
+        size_t run;
+        int slot;
+        assert_int_equal(world_rank_place(w, rank, &run, &slot), 0);
+        if (strcmp(w->runs[run].node, node) == 0)
+            reports[ret->n_ranks++] = (RankReport){.slot = slot, .rank = rank};
+    }
+    ret->ranks = reports;
+}
+
+static void change_rank(Story *s, RankReport *r)
+{
+    static const char *const states[] = {"starting", "ready", "running", "exited"};
+    uint64_t now = replay_now(s->replay);
+    r->state = (RankState)choice(s, word(s, 5), states, 4);
+    r->at_usec = now;
+    if (r->state >= RANK_STARTING && r->started_usec == 0)
+        r->started_usec = now;
+    if (r->state == RANK_READY)
+        r->ready_usec = now;
+    r->exit_code = (int)find_number(s, "code", 0);
+    r->unmet = (int)find_number(s, "unmet", 0);
+    r->step = (int64_t)find_number(s, "step", (double)r->step);
+    r->stage = (int)find_number(s, "stage", r->stage);
+    r->hung = has_flag(s, "hung");
+    r->killed = has_flag(s, "killed");
+    COPY(r->text, find_text(s, "text", ""));
+}
+
+static void put_ranks(Story *s)
+{
+    const char *job = word(s, 2), *node = word(s, 4);
+    int64_t generation = strtoll(word(s, 3), NULL, 10);
+    ReplayEntry *entry = replay_find(s->replay, EVENT_RANKS, job, generation, node);
+    RankReport reports[RECORD_SLOTS_MAX];
+    RanksRecord record;
+    if (entry) {
+        record = *(RanksRecord *)entry->record;
+        memcpy(reports, record.ranks, record.n_ranks * sizeof(RankReport));
+        record.ranks = reports;
+    } else {
+        begin_ranks(s, job, generation, node, &record, reports);
+    }
+    int slot = (int)find_number(s, "slot", -1);
+    for (size_t i = 0; i < record.n_ranks; i++)
+        if (slot < 0 || reports[i].slot == slot)
+            change_rank(s, &reports[i]);
+    record.left |= has_flag(s, "left");
+    record.finished |= has_flag(s, "finished");
+    if (has_flag(s, "old-killed"))
+        record.killed_usec = replay_now(s->replay);
+    if (find_text(s, "first", NULL)) {
+        record.first_step = (int64_t)find_number(s, "first", 0);
+        record.first_step_usec = replay_now(s->replay);
+    }
+    replay_put(s->replay, EVENT_RANKS, job, generation, node, &record, false);
+}
+
+static void put_commit(Story *s)
+{
+    CheckpointsRecord record = {0};
+    ReplayEntry *entry = replay_find(s->replay, EVENT_CHECKPOINTS, word(s, 2), 0, NULL);
+    if (entry)
+        record = *(CheckpointsRecord *)entry->record;
+    CheckpointCommit commit = {.step = strtoll(word(s, 3), NULL, 10),
+                               .generation = strtoll(word(s, 4), NULL, 10)};
+    (void)snprintf(commit.uri, sizeof(commit.uri), "file:///c/%lld/manifest.json",
+                   (long long)commit.step);
+    checkpoints_append(&record, &commit);
+    replay_put(s->replay, EVENT_CHECKPOINTS, word(s, 2), 0, NULL, &record, false);
+}
+
+static void put_progress(Story *s)
+{
+    ProgressRecord record = {.generation = strtoll(word(s, 3), NULL, 10),
+                             .step = strtoll(word(s, 4), NULL, 10),
+                             .step_sec = 0.1,
+                             .at_usec = replay_now(s->replay),
+                             .waits_rank = (int)find_number(s, "rank", 0)};
+    if (find_text(s, "unsaved", NULL))
+        record.unsaved_since_usec = REPLAY_EPOCH_USEC + USEC(find_number(s, "unsaved", 0));
+    if (find_text(s, "waits", NULL))
+        record.waits_since_usec = REPLAY_EPOCH_USEC + USEC(find_number(s, "waits", 0));
+    COPY(record.save_error, find_text(s, "error", ""));
+    replay_put(s->replay, EVENT_PROGRESS, word(s, 2), 0, NULL, &record, false);
+}
+
+static void put_request(Story *s)
+{
+    RequestRecord record = {.at_usec = replay_now(s->replay)};
+    const ReplayEntry *asked = replay_find(s->replay, EVENT_REQUEST, word(s, 2), 0, NULL);
+    if (asked)
+        record = *(const RequestRecord *)asked->record;
+    COPY(record.id, word(s, 2));
+    COPY(record.kind, word(s, 3));
+    COPY(record.target, word(s, 4));
+    COPY(record.answer, find_text(s, "answer", ""));
+    COPY(record.submission, find_text(s, "submission", ""));
+    COPY(record.commit.uri, find_text(s, "uri", ""));
+    record.commit.step = (int64_t)find_number(s, "step", 0);
+    replay_put(s->replay, EVENT_REQUEST, record.id, 0, NULL, &record, false);
+}
+
+static void put_alert(Story *s)
+{
+    const ReplayEntry *incident = replay_find(s->replay, EVENT_INCIDENT, word(s, 2), 0, NULL);
+    AlertRecord record = {.settled = has_flag(s, "settled")};
+    if (!incident)
+        broken(s, "no such incident");
+    record.incident_usec = ((const IncidentRecord *)incident->record)->at_usec;
+    COPY(record.id, word(s, 2));
+    replay_put(s->replay, EVENT_ALERT, record.id, 0, NULL, &record, false);
+}
+
+static void put_rendezvous(Story *s)
+{
+    RendezvousRecord record = {.address = "127.0.0.1:1"};
+    replay_put(s->replay, EVENT_RENDEZVOUS, word(s, 2), strtoll(word(s, 3), NULL, 10), NULL,
+               &record, false);
+}
+
+static void lead(Story *s) { replay_lead(s->replay, strtoll(word(s, 2), NULL, 10)); }
+static void take_over(Story *s) { replay_take_over(s->replay, strtoll(word(s, 2), NULL, 10)); }
+static void depose(Story *s) { replay_lead(s->replay, 0); }
+static void refuse(Story *s) { replay_set_outcome(s->replay, OUTCOME_REFUSED, false); }
+static void unknown(Story *s) { replay_set_outcome(s->replay, OUTCOME_UNKNOWN, false); }
+static void unknown_done(Story *s) { replay_set_outcome(s->replay, OUTCOME_UNKNOWN, true); }
+static void history(Story *s)
+{
+    const ReplayEntry *entry = replay_find(s->replay, EVENT_PHASE, word(s, 2), 0, NULL);
+    if (!entry || !entry->record)
+        broken(s, "the job has no phase");
+    const PhaseRecord *phase = entry->record;
+    for (size_t i = 0; i < phase->n_worlds; i++) {
+        const PastWorld *w = &phase->worlds[i];
+        begin_line(s);
+        say(s, "%s had world %lld: %d ranks from step %lld at %.3f \"%s\"\n", word(s, 2),
+            (long long)w->generation, w->size, (long long)w->step,
+            (double)(w->decided_usec - REPLAY_EPOCH_USEC) / 1e6, w->reason);
+    }
+}
+
+static void harm(Story *s)
+{
+    if (!replay_harm(s->replay, word(s, 1), word(s, 2), word(s, 3)))
+        broken(s, word(s, 2));
+}
+
+static void tick(Story *s) { replay_tick(s->replay); }
+
+static void set_clock(Story *s)
+{
+    replay_set_clock(s->replay, (int64_t)(strtod(word(s, 2), NULL) * 1e6));
+}
+
+static void unrank(Story *s)
+{
+    replay_put(s->replay, EVENT_RANKS, word(s, 2), strtoll(word(s, 3), NULL, 10), word(s, 4), NULL,
+               false);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(Story *s);
+} commands[] = {
+    {"config", set_config},
+    {"reload", reload},
+    {"lead", lead},
+    {"deposed", depose},
+    {"takeover", take_over},
+    {"node", put_node},
+    {"lease", end_lease},
+    {"job", put_job},
+    {"want", put_desired},
+    {"cordon", put_cordon_record},
+    {"uncordon", uncordon},
+    {"ranks", put_ranks},
+    {"unrank", unrank},
+    {"rendezvous", put_rendezvous},
+    {"commit", put_commit},
+    {"progress", put_progress},
+    {"request", put_request},
+    {"alert", put_alert},
+    {"refuse", refuse},
+    {"unknown", unknown},
+    {"unknown-done", unknown_done},
+    {"history", history},
+    {"lose", harm},
+    {"spoil", harm},
+    {"newer", harm},
+    {"backup", harm},
+    {"restore", harm},
+    {"survey", survey},
+    {"tick", tick},
+    {"clock", set_clock},
+};
+
+static void run_command(Story *s, char *line)
+{
+    split(s, line);
+    replay_advance(s->replay, REPLAY_EPOCH_USEC + USEC(strtod(word(s, 0), NULL)));
+    for (size_t i = 0; i < ELEMENTSOF(commands); i++)
+        if (strcmp(commands[i].name, word(s, 1)) == 0) {
+            commands[i].run(s);
+            return;
+        }
+    broken(s, "no such command");
+}
+
+/* ---- stories ---- */
+
+static void append(char **text, size_t *used, const char *more)
+{
+    size_t n = strlen(more);
+    char *grown = realloc(*text, *used + n + 1);
+    assert_non_null(grown);
+    memcpy(grown + *used, more, n + 1);
+    *text = grown;
+    *used += n;
+}
+
+/* The story told again, with the core's answers in place of the lines that begin with ">". */
+static char *retell(Story *s, char *text)
+{
+    char *told = NULL;
+    size_t used = 0;
+    append(&told, &used, "");
+    for (char *line = text, *next; line && *line; line = next) {
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = '\0';
+        s->line++;
+        if (line[0] == '>')
+            continue;
+        append(&told, &used, line);
+        append(&told, &used, "\n");
+        if (line[0] == '#' || line[0] == '\0')
+            continue;
+        s->used = 0;
+        s->answers[0] = '\0';
+        run_command(s, line);
+        append(&told, &used, s->answers);
+    }
+    return told;
+}
+
+static void tell_story(void **state)
+{
+    const char *path = *state;
+    _cleanup_free_ char *text = NULL, *told = NULL, *original = NULL;
+    Error err = ERROR_INIT;
+    if (file_read(path, 1 << 20, &text, NULL, &err) < 0)
+        fail_msg("%s", err.text);
+    original = strdup(text);
+
+    Story *s = calloc(1, sizeof(*s));
+    assert_non_null(s);
+    s->file = path;
+    s->config = cluster_config_default;
+    s->config.incidents_kept = 40;
+    assert_int_equal(replay_new(&s->config, say_decision, s, &s->replay), 0);
+    told = retell(s, text);
+    replay_free(s->replay);
+    free(s);
+
+    const char *mode = getenv("SDTRAIN_TRACES");
+    if (mode && strcmp(mode, "write") == 0) {
+        assert_int_equal(file_write(path, told, strlen(told), 0, &err), 0);
+        return;
+    }
+    if (strcmp(told, original) != 0) {
+        size_t same = 0;
+        while (told[same] == original[same])
+            same++;
+        while (same > 0 && told[same - 1] != '\n')
+            same--;
+        fail_msg("%s\nexpected: %.300s\nthe core: %.300s", path, original + same, told + same);
+    }
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int main(void)
+{
+    enum { STORIES_MAX = 200, STORIES_MIN = 30 };
+    static const char folder[] = "controller/core/test/traces";
+    static char *paths[STORIES_MAX];
+    static struct CMUnitTest tests[STORIES_MAX];
+    size_t n = 0;
+    const char *source = getenv("SDTRAIN_SOURCE");
+    if (source && chdir(source) < 0)
+        return 1;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (strstr(e->d_name, ".txt") && n < STORIES_MAX &&
+            asprintf(&paths[n], "%s/%s", folder, e->d_name) > 0)
+            n++;
+    if (d)
+        closedir(d);
+    if (n < STORIES_MIN) {
+        (void)fprintf(stderr, "%zu traces in %s, expected at least %d\n", n, folder, STORIES_MIN);
+        return 1;
+    }
+    qsort(paths, n, sizeof(paths[0]), compare_paths);
+    for (size_t i = 0; i < n; i++)
+        tests[i] = (struct CMUnitTest){.name = strrchr(paths[i], '/') + 1,
+                                       .test_func = tell_story,
+                                       .initial_state = paths[i]};
+    int failed = _cmocka_run_group_tests("traces", tests, n, NULL, NULL);
+    for (size_t i = 0; i < n; i++)
+        free(paths[i]);
+    return failed;
+}

@@ -1,0 +1,32 @@
+/* testing-story.h - a golden trace while it is told: test-cluster.c and the words that it is long in.
+ *
+ * Ownership: test-cluster.c owns the Story.
+ * Units:     none.
+ * Errors:    what cannot be fails the test.
+ * Threads:   one.
+ */
+#pragma once
+
+#include "base/test/testing.h"
+#include "controller/core/test/trace-runner.h"
+
+enum { WORDS_MAX = 32, ANSWERS_BYTES = 1 << 16 };
+
+typedef struct Story {
+    Replay *replay;
+    ClusterConfig config;
+    char answers[ANSWERS_BYTES]; /* since the last command */
+    size_t used;
+    char *words[WORDS_MAX];
+    int n_words;
+    const char *file;
+    int line;
+} Story;
+
+/* Adds to the answers. */
+void say(Story *s, const char *format, ...) _printf_(2, 3);
+void begin_line(Story *s);
+/* changed: which cause of it the decision is about; -1: one that has ended. */
+void say_cordon(Story *s, const CordonRecord *record, int changed);
+/* What metrics would show. */
+void survey(Story *s);

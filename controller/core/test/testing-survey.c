@@ -1,0 +1,39 @@
+/* testing-survey.c - see testing-story.h: the command `survey`. */
+#include "controller/core/survey.h"
+#include "controller/core/test/testing-story.h"
+
+static void survey_job(Story *s, const JobSurvey *j)
+{
+    begin_line(s);
+    say(s, "%s %s %lld: ranks %d of %d (%d starting, %d ready, %d running, %d exited)", j->name,
+        job_phase_name(j->phase), (long long)j->generation, j->world_size, j->wanted_size,
+        j->ranks[RANK_STARTING], j->ranks[RANK_READY], j->ranks[RANK_RUNNING],
+        j->ranks[RANK_EXITED]);
+    if (j->has_progress)
+        say(s, ", step %lld", (long long)j->step);
+    say(s, ", furthest %lld of %lld", (long long)j->furthest_step, (long long)j->steps);
+    if (j->has_checkpoint)
+        say(s, ", committed %lld", (long long)j->checkpoint_step);
+    if (j->goodput >= 0)
+        say(s, ", goodput=%.2f", j->goodput);
+    say(s, ", failures %d of %d\n", j->failures_without_progress, j->max_failures);
+}
+
+void survey(Story *s)
+{
+    static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
+    static const char *const modes[] = {"", " cordon", " drain", " quarantine"};
+    Cluster *c = replay_cluster_for_survey(s->replay);
+    JobSurvey job;
+    NodeSurvey node;
+    for (int i = 0; cluster_survey_job(c, i, &job); i++)
+        survey_job(s, &job);
+    begin_line(s);
+    for (int i = 0; cluster_survey_node(c, i, &node); i++)
+        say(s, "%s %s%s with %d slots, %d lost; ", node.name,
+            node.up       ? verdicts[node.verdict]
+            : node.absent ? "absent"
+                          : "left",
+            node.cordoned ? modes[node.mode] : "", node.n_slots, node.n_lost_slots);
+    say(s, "%d free\n", cluster_free_slots(c));
+}

@@ -1,0 +1,275 @@
+/* feed.c - see feed.h. */
+#include "controller/feed/feed.h"
+
+#include "base/json.h"
+#include "cluster/keys.h"
+#include "protocol/job.h"
+
+#include <string.h>
+
+typedef union Record {
+    NodeRecord node;
+    CordonRecord cordon;
+    SpecRecord spec;
+    DesiredRecord desired;
+    WorldRecord world;
+    PhaseRecord phase;
+    RanksRecord ranks;
+    RendezvousRecord rendezvous;
+    CheckpointsRecord checkpoints;
+    ProgressRecord progress;
+    IncidentRecord incident;
+    AlertRecord alert;
+    RequestRecord request;
+} Record;
+
+typedef int (*Decode)(const char *source, const char *text, size_t n_bytes, void *ret, Error *err);
+typedef void (*Clear)(void *record);
+
+#define DEFINE_CODEC(prefix)                                                                       \
+    static int prefix##_read(const char *source, const char *text, size_t n, void *ret,            \
+                             Error *err)                                                           \
+    {                                                                                              \
+        return prefix##_decode(source, text, n, ret, err);                                         \
+    }                                                                                              \
+    static void prefix##_drop(void *record) { prefix##_clear(record); }
+
+DEFINE_CODEC(node_record)
+DEFINE_CODEC(cordon_record)
+DEFINE_CODEC(spec_record)
+DEFINE_CODEC(desired_record)
+DEFINE_CODEC(world_record)
+DEFINE_CODEC(phase_record)
+DEFINE_CODEC(ranks_record)
+DEFINE_CODEC(rendezvous_record)
+DEFINE_CODEC(checkpoints_record)
+DEFINE_CODEC(progress_record)
+DEFINE_CODEC(incident_record)
+DEFINE_CODEC(alert_record)
+DEFINE_CODEC(request_record)
+
+#define CODEC(prefix) prefix##_read, prefix##_drop
+
+static const struct {
+    EventKind kind;
+    bool rewritten; /* by the leader, over the old text */
+    Decode decode;
+    Clear clear;
+    bool is_put_back; /* when it is lost */
+} kinds[KEY_KINDS] = {
+    [KEY_NODES] = {EVENT_NODE, false, CODEC(node_record)},
+    [KEY_CORDONS] = {EVENT_CORDON, true, CODEC(cordon_record)},
+    [KEY_SPECS] = {EVENT_SPEC, false, CODEC(spec_record), true},
+    [KEY_DESIRED] = {EVENT_DESIRED, true, CODEC(desired_record), true},
+    [KEY_WORLDS] = {EVENT_WORLD, false, CODEC(world_record)},
+    [KEY_PHASES] = {EVENT_PHASE, true, CODEC(phase_record), true},
+    [KEY_RANKS] = {EVENT_RANKS, false, CODEC(ranks_record)},
+    [KEY_RENDEZVOUS] = {EVENT_RENDEZVOUS, false, CODEC(rendezvous_record)},
+    [KEY_CHECKPOINTS] = {EVENT_CHECKPOINTS, true, CODEC(checkpoints_record), true},
+    [KEY_PROGRESS] = {EVENT_PROGRESS, false, CODEC(progress_record)},
+    [KEY_INCIDENTS] = {EVENT_INCIDENT, true, CODEC(incident_record)},
+    [KEY_ALERTS] = {EVENT_ALERT, true, CODEC(alert_record)},
+    [KEY_REQUESTS] = {EVENT_REQUEST, true, CODEC(request_record)},
+};
+
+struct Feed {
+    char cluster[CLUSTER_NAME_MAX + 1];
+    json_t *known;  /* key -> text, or true for kinds that are not rewritten */
+    json_t *last;   /* key -> the last text that could be read, for a leader that puts it back */
+    json_t *nodes;  /* names of nodes -> the features that they know */
+    json_t *unseen; /* keys that a re-read has not shown yet; NULL outside of one */
+    char unseen_key[KEY_MAX];
+    Record record;
+    Clear clear; /* of the record; NULL: empty */
+    JobFacts facts;
+    int64_t created; /* revision at which the key that is read was made */
+};
+
+int feed_new(const char *cluster, Feed **ret)
+{
+    _cleanup_(feed_freep) Feed *feed = calloc(1, sizeof(*feed));
+    if (!feed || !(feed->known = json_object()) || !(feed->last = json_object()) ||
+        !(feed->nodes = json_object()))
+        return -ENOMEM;
+    assert(name_is_valid(cluster));
+    (void)snprintf(feed->cluster, sizeof(feed->cluster), "%s", cluster);
+    *ret = TAKE_PTR(feed);
+    return 0;
+}
+
+static void clear_record(Feed *feed)
+{
+    if (feed->clear)
+        feed->clear(&feed->record);
+    feed->clear = NULL;
+}
+
+Feed *feed_free(Feed *feed)
+{
+    if (!feed)
+        return NULL;
+    clear_record(feed);
+    json_decref(feed->known);
+    json_decref(feed->last);
+    json_decref(feed->nodes);
+    json_decref(feed->unseen);
+    free(feed);
+    return NULL;
+}
+
+const char *feed_text(const Feed *feed, const char *key)
+{
+    return json_string_value(json_object_get(feed->known, key));
+}
+
+const char *feed_last(const Feed *feed, const char *key)
+{
+    return json_string_value(json_object_get(feed->last, key));
+}
+
+/* A job that is removed loses all of them at once, and then the core knows it no more; of one that has lost some the
+ * texts are still wanted. */
+static void forget_last(Feed *feed, const char *name)
+{
+    static const KeyKind all[] = {KEY_SPECS, KEY_DESIRED, KEY_WORLDS, KEY_PHASES, KEY_CHECKPOINTS};
+    char key[KEY_MAX];
+    for (size_t i = 0; i < ELEMENTSOF(all); i++)
+        if (json_object_get(feed->known, key_of(feed->cluster, all[i], name, key)))
+            return;
+    for (int kind = 0; kind < KEY_KINDS; kind++)
+        if (kinds[kind].is_put_back) /* it may never have been read */
+            (void)json_object_del(feed->last, key_of(feed->cluster, (KeyKind)kind, name, key));
+}
+
+static int remember(Feed *feed, const char *key, bool rewritten, const char *value, size_t n)
+{
+    if (feed->unseen)
+        (void)json_object_del(feed->unseen, key); /* not there: a key that is new */
+    if (!value) {
+        (void)json_object_del(feed->known, key); /* not there: never read */
+        return 0;
+    }
+    json_t *text = rewritten ? json_stringn(value, n) : json_true();
+    return json_object_set_new(feed->known, key, text ? text : json_true());
+}
+
+bool feed_node_knows(const Feed *feed, const char *node, const char *feature)
+{
+    NodeRecord record = {0};
+    const char *text = json_string_value(json_object_get(feed->nodes, node));
+    (void)snprintf(record.features, sizeof(record.features), "%s", text ? text : "");
+    return node_knows(&record, feature);
+}
+
+/* What follows the kind: a name, or job/generation/node. */
+static int parse_rest(KeyKind kind, const char *rest, Event *ret)
+{
+    if (kind == KEY_RANKS)
+        return key_parse_ranks(rest, ret->name, RECORD_JOB_MAX + 1, &ret->generation, ret->node,
+                               sizeof(ret->node));
+    if (kind == KEY_RENDEZVOUS)
+        return key_parse_rendezvous(rest, ret->name, RECORD_JOB_MAX + 1, &ret->generation);
+    if (strlen(rest) >= sizeof(ret->name) || strchr(rest, '/'))
+        return -EINVAL;
+    memcpy(ret->name, rest, strlen(rest) + 1);
+    return kind == KEY_INCIDENTS || kind == KEY_ALERTS || kind == KEY_REQUESTS ||
+                   name_is_valid(ret->name)
+               ? 0
+               : -EINVAL;
+}
+
+/* A job file that does not parse is a fact too: the job fails with the parser's words. */
+static int read_job_file(Feed *feed, const char *key, const char *name)
+{
+    const SpecRecord *spec = &feed->record.spec;
+    JobFacts *facts = &feed->facts;
+    Error err = ERROR_INIT;
+    _cleanup_(job_freep) Job *job = NULL;
+    memset(facts, 0, sizeof(*facts));
+    facts->arrival = feed->created;
+    memcpy(facts->submission, spec->submission, sizeof(facts->submission));
+    memcpy(facts->resume_uri, spec->resume_uri, sizeof(facts->resume_uri));
+    int r = job_parse(key, spec->spec, strlen(spec->spec), &job, &err);
+    if (r == -ENOMEM)
+        return r;
+    if (r == 0 && strcmp(job->name, name) != 0)
+        r = error_set(&err, -EINVAL, "%s: name: \"%s\" is not the name in the key", key, job->name);
+    if (r < 0) {
+        (void)snprintf(facts->refused, sizeof(facts->refused), "%.255s", err.text);
+        return 0;
+    }
+    facts->n_grains = job->train.n_grains;
+    facts->priority = job->priority;
+    facts->min = job->world.min;
+    facts->max = job->world.max;
+    facts->steps = job->train.steps;
+    facts->max_failures = job->recovery.max_failures_at_same_step;
+    facts->grow_interval_usec = (uint64_t)job->recovery.grow_interval_sec * USEC_PER_SEC;
+    facts->store_patience_usec = (uint64_t)job->recovery.store_patience_sec * USEC_PER_SEC;
+    return 0;
+}
+
+int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, int64_t created,
+               int64_t revision, Event *ret, Error *err)
+{
+    KeyKind kind;
+    const char *rest;
+    clear_record(feed);
+    memset(ret, 0, sizeof(*ret));
+    if (key_parse(feed->cluster, key, &kind, &rest) < 0 || !kinds[kind].decode)
+        return 0;
+    if (parse_rest(kind, rest, ret) < 0)
+        return error_set(err, -EINVAL, "%s: not a key of that kind", key);
+    if (remember(feed, key, kinds[kind].rewritten, value, n_value) < 0)
+        return error_set(err, -ENOMEM, "%s: out of memory", key);
+    ret->kind = kinds[kind].kind;
+    ret->revision = revision;
+    ret->created = feed->created = created;
+    if (kind == KEY_NODES)
+        (void)json_object_del(feed->nodes, ret->name); /* not there: it is new */
+    if (!value) {
+        if (kinds[kind].is_put_back || kind == KEY_WORLDS)
+            forget_last(feed, ret->name);
+        return 1;
+    }
+
+    int r = kinds[kind].decode(key, value, n_value, &feed->record, err);
+    if (r == -ENOMEM)
+        return r;
+    if (r < 0) {
+        ret->health = r == -EPROTONOSUPPORT ? RECORD_FOREIGN : RECORD_DAMAGED;
+        return 1;
+    }
+    feed->clear = kinds[kind].clear;
+    ret->record = &feed->record;
+    if (kind == KEY_NODES && /* one that is not remembered has no features */
+        json_object_set_new(feed->nodes, ret->name, json_string(feed->record.node.features)) < 0)
+        return error_set(err, -ENOMEM, "%s: out of memory", key);
+    if ((kind == KEY_SPECS && read_job_file(feed, key, ret->name) < 0) ||
+        (kinds[kind].is_put_back &&
+         json_object_set_new(feed->last, key, json_stringn(value, n_value)) < 0))
+        return error_set(err, -ENOMEM, "%s: out of memory", key);
+    if (kind == KEY_SPECS) {
+        ret->record = &feed->facts;
+    }
+    return 1;
+}
+
+void feed_mark(Feed *feed)
+{
+    json_decref(feed->unseen);
+    feed->unseen = json_copy(feed->known);
+}
+
+const char *feed_next_unseen(Feed *feed)
+{
+    const char *key = feed->unseen ? json_object_iter_key(json_object_iter(feed->unseen)) : NULL;
+    if (!key) {
+        json_decref(feed->unseen);
+        feed->unseen = NULL;
+        return NULL;
+    }
+    (void)snprintf(feed->unseen_key, sizeof(feed->unseen_key), "%s", key);
+    (void)json_object_del(feed->unseen, key); /* it was there a line ago */
+    return feed->unseen_key;
+}

@@ -1,0 +1,23 @@
+/* decision-log.h - a decision in words: the lines that the controller logs, one a transition, and that a
+ * replay prints and compares.
+ *
+ * Ownership: a line is the handler's until it returns.
+ * Units:     as the records; times in a line are seconds.
+ * Errors:    none. A line that is too long is cut.
+ * Threads:   any.
+ */
+#pragma once
+
+#include "base/log.h"
+#include "controller/core/cluster.h"
+
+typedef struct WordsLine {
+    LogLevel level;
+    const char *message_id;    /* of base/message-id.h; NULL: none */
+    const char *format, *text; /* as log_text() takes them */
+} WordsLine;
+
+typedef void (*WordsHandler)(const WordsLine *line, void *userdata);
+
+/* decision->world.runs may be NULL: then the line with its nodes is left out. */
+void words_of_decision(const Decision *decision, WordsHandler handler, void *userdata);

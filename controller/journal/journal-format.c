@@ -1,0 +1,156 @@
+/* journal-format.c - the lines of a journal that are more than an event: its head, its settings and
+ * the words of a decision. Written and read through one table. */
+#include "base/json.h"
+#include "cluster/keys.h"
+#include "controller/journal/decision-log.h"
+#include "controller/journal/journal.h"
+
+#include <string.h>
+
+typedef struct Number {
+    const char *name;
+    size_t offset;
+    bool wide; /* uint64_t, else int */
+    int64_t min, max;
+} Number;
+
+#define WIDE(T, field)                                                                             \
+    {                                                                                              \
+#field, offsetof(T, field), true, 0, INT64_MAX                                             \
+    }
+#define NARROW(T, field, min, max)                                                                 \
+    {                                                                                              \
+#field, offsetof(T, field), false, min, max                                                \
+    }
+
+static const Number config_numbers[] = {
+    WIDE(ClusterConfig, ttl_usec),
+    WIDE(ClusterConfig, grace_usec),
+    WIDE(ClusterConfig, start_deadline_usec),
+    WIDE(ClusterConfig, leave_deadline_usec),
+    WIDE(ClusterConfig, hang_wait_usec),
+    WIDE(ClusterConfig, strike_window_usec),
+    WIDE(ClusterConfig, quarantine_usec),
+    WIDE(ClusterConfig, escalate_usec),
+    WIDE(ClusterConfig, queue_patience_usec),
+    NARROW(ClusterConfig, max_strikes, 0, 1000000),
+    NARROW(ClusterConfig, incidents_kept, 1, 10000),
+};
+
+/* Padded; and the one text. */
+_Static_assert(sizeof(ClusterConfig) == ELEMENTSOF(config_numbers) * sizeof(uint64_t) +
+                                            sizeof(((ClusterConfig *)0)->admit),
+               "a replay must know the new setting: name it above");
+
+static const Number limits_numbers[] = {
+    NARROW(ClusterLimits, nodes, 1, 16384),      NARROW(ClusterLimits, jobs, 1, 1024),
+    NARROW(ClusterLimits, reports, 1, 65536),    NARROW(ClusterLimits, incidents, 2, 20002),
+    NARROW(ClusterLimits, requests, 1, 1 << 16),
+};
+
+static json_t *numbers_json(const Number *numbers, size_t n, const void *from)
+{
+    json_t *object = json_object();
+    int r = object ? 0 : -1;
+    for (size_t i = 0; i < n && r == 0; i++) {
+        const void *at = (const char *)from + numbers[i].offset;
+        int64_t value = numbers[i].wide ? (int64_t) * (const uint64_t *)at : *(const int *)at;
+        r = json_object_set_new(object, numbers[i].name, json_integer(value));
+    }
+    if (r == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+static void numbers_read(JsonReader *r, JsonNeed need, const Number *numbers, size_t n, void *to)
+{
+    for (size_t i = 0; i < n; i++) {
+        void *at = (char *)to + numbers[i].offset;
+        int64_t value = 0;
+        if (!json_get_int(r, numbers[i].name, need, numbers[i].min, numbers[i].max, &value))
+            continue;
+        if (numbers[i].wide)
+            *(uint64_t *)at = (uint64_t)value;
+        else
+            *(int *)at = (int)value;
+    }
+}
+
+json_t *journal_config_json(const ClusterConfig *config)
+{
+    json_t *object = numbers_json(config_numbers, ELEMENTSOF(config_numbers), config);
+    if (object && config->admit[0] &&
+        json_object_set_new(object, "admit", json_string(config->admit)) < 0) {
+        json_decref(object);
+        object = NULL;
+    }
+    return object;
+}
+
+/* What an older version did not write is as it comes. */
+static void config_read(JsonReader *r, ClusterConfig *ret)
+{
+    numbers_read(r, JSON_OPTIONAL, config_numbers, ELEMENTSOF(config_numbers), ret);
+    json_get_text(r, "admit", JSON_OPTIONAL, ret->admit, sizeof(ret->admit));
+}
+
+int journal_config_read(const char *source, json_t *object, ClusterConfig *ret, Error *err)
+{
+    *ret = cluster_config_default;
+    JsonReader r = json_open(source, object, JSON_ANY_KEYS, err);
+    config_read(&r, ret);
+    return json_close(&r);
+}
+
+json_t *journal_head_json(const JournalHead *head)
+{
+    json_t *limits = numbers_json(limits_numbers, ELEMENTSOF(limits_numbers), &head->limits);
+    return json_pack("{s:i, s:s, s:s, s:o, s:o, s:I, s:b}", "journal", JOURNAL_VERSION, "version",
+                     head->version, "cluster", head->cluster, "config",
+                     journal_config_json(&head->config), "limits", limits, "snapshot",
+                     (json_int_t)head->n_snapshot, "calm", head->calm);
+}
+
+int journal_head_read(const char *source, json_t *line, JournalHead *ret, Error *err)
+{
+    *ret = (JournalHead){.config = cluster_config_default};
+    int64_t version;
+    JsonReader r = json_open(source, line, JSON_ANY_KEYS, err);
+    json_get_int(&r, "journal", JSON_REQUIRED, 1, JOURNAL_VERSION, &version);
+    json_get_text(&r, "version", JSON_REQUIRED, ret->version, sizeof(ret->version));
+    json_get_text(&r, "cluster", JSON_REQUIRED, ret->cluster, sizeof(ret->cluster));
+    json_get_int(&r, "snapshot", JSON_REQUIRED, 0, INT32_MAX, &ret->n_snapshot);
+    json_get_bool(&r, "calm", JSON_REQUIRED, &ret->calm);
+    JsonReader config = json_get_object(&r, "config", JSON_REQUIRED);
+    config_read(&config, &ret->config);
+    json_close(&config); /* its error is r's */
+    JsonReader limits = json_get_object(&r, "limits", JSON_REQUIRED);
+    numbers_read(&limits, JSON_REQUIRED, limits_numbers, ELEMENTSOF(limits_numbers), &ret->limits);
+    json_close(&limits); /* likewise */
+    if (!name_is_valid(ret->cluster))
+        json_refuse(&r, "cluster", "\"%s\" is not a name", ret->cluster);
+    if (ret->limits.incidents <= ret->config.incidents_kept)
+        json_refuse(&r, "limits", "incidents: %d is not more than incidents_kept, %d",
+                    ret->limits.incidents, ret->config.incidents_kept);
+    return json_close(&r);
+}
+
+static void add_line(const WordsLine *line, void *userdata)
+{
+    json_t **lines = userdata;
+    json_t *text = json_string(line->text);
+    if (!text) /* cut within a character */
+        text = json_string("(a line that is not UTF-8)");
+    if (*lines && json_array_append_new(*lines, text) < 0) {
+        json_decref(*lines);
+        *lines = NULL;
+    }
+}
+
+json_t *journal_words(const Decision *decision)
+{
+    json_t *lines = json_array();
+    words_of_decision(decision, add_line, &lines);
+    return lines;
+}

@@ -1,0 +1,366 @@
+/* journal.c - see journal.h.
+ *
+ * `present` says for each key that exists (and under "" for leadership) where in the present part its
+ * last line lies, in the order of time: what a new part begins with. Every part holds all of them,
+ * because it began with a snapshot. Lines that could not be written are kept in memory. */
+#include "controller/journal/journal.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/message-id.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    CALM_SEC = 60,  /* after a key has vanished */
+    RETRY_SEC = 60, /* after a line could not be written */
+    SNAPSHOTS_MIN = 3,
+    PLACE_BITS = 24, /* a line is shorter than 16 MiB, which replay.c reads */
+};
+
+struct Journal {
+    char path[PATH_MAX], old_path[PATH_MAX + 8], new_path[PATH_MAX + 8];
+    int fd;
+    bool broken; /* nothing is written until a new part has begun; tried at retry_usec */
+    uint64_t retry_usec;
+    JournalHead head;
+    json_t *present;
+    uint64_t soft_bytes, hard_bytes, max_bytes, n_bytes;
+    /* what is under way */
+    int in_flight;
+    int64_t written_revision, seen_revision;
+    uint64_t vanished_usec;
+};
+
+/* Where a line lies: its offset, and its bytes with the end. */
+typedef struct Place {
+    uint64_t offset, n_bytes;
+} Place;
+
+static json_t *place_json(Place place)
+{
+    return json_integer((json_int_t)(place.offset << PLACE_BITS | place.n_bytes));
+}
+
+static Place place_read(const json_t *json)
+{
+    uint64_t both = (uint64_t)json_integer_value(json);
+    return (Place){both >> PLACE_BITS, both & ((UINT64_C(1) << PLACE_BITS) - 1)};
+}
+
+/* Goes to the end of the part, which is n_bytes long. */
+static int write_text(Journal *journal, int fd, json_t *line, Place *ret)
+{
+    _cleanup_free_ char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
+    if (!text)
+        return -ENOMEM;
+    size_t n = strlen(text);
+    if (n >= UINT64_C(1) << PLACE_BITS)
+        return -EFBIG;
+    text[n] = '\n'; /* over the NUL */
+    *ret = (Place){journal->n_bytes, n + 1};
+    journal->n_bytes += n + 1;
+    return fd_write_all(fd, text, n + 1);
+}
+
+/* ---- parts ---- */
+
+static int write_head(Journal *journal, int fd, size_t n_snapshot, bool calm)
+{
+    journal->head.n_snapshot = (int64_t)n_snapshot;
+    journal->head.calm = calm;
+    _cleanup_json_ json_t *head = journal_head_json(&journal->head);
+    Place ignored;
+    return write_text(journal, fd, head, &ignored);
+}
+
+static int copy_line(Journal *journal, int fd, Place from, Place *ret)
+{
+    _cleanup_free_ char *text = malloc(from.n_bytes);
+    if (!text)
+        return -ENOMEM;
+    int r = fd_read_all(journal->fd, text, from.n_bytes, from.offset);
+    if (r < 0)
+        return r;
+    *ret = (Place){journal->n_bytes, from.n_bytes};
+    journal->n_bytes += from.n_bytes;
+    return fd_write_all(fd, text, from.n_bytes);
+}
+
+/* ret: the places in the new part, by key. */
+static int write_snapshot(Journal *journal, int fd, json_t *ret)
+{
+    const char *key;
+    json_t *line;
+    json_object_foreach (journal->present, key, line) {
+        Place place;
+        int r = json_is_integer(line) ? copy_line(journal, fd, place_read(line), &place)
+                                      : write_text(journal, fd, line, &place);
+        if (r < 0 || json_object_set_new(ret, key, place_json(place)) < 0)
+            return r < 0 ? r : -ENOMEM;
+    }
+    return 0;
+}
+
+static bool is_calm(const Journal *journal, uint64_t now_usec)
+{
+    return journal->in_flight == 0 && journal->written_revision <= journal->seen_revision &&
+           now_usec >= journal->vanished_usec + CALM_SEC * USEC_PER_SEC;
+}
+
+/* As small as the records allow, so that a large cluster does not do nothing else. */
+static void set_bounds(Journal *journal, uint64_t snapshot_bytes)
+{
+    journal->soft_bytes = MAX(journal->max_bytes / 4, SNAPSHOTS_MIN * snapshot_bytes);
+    journal->hard_bytes = MAX(journal->max_bytes / 2, SNAPSHOTS_MIN * snapshot_bytes);
+}
+
+static int begin_part(Journal *journal, bool calm)
+{
+    _cleanup_fd_ int fd =
+        open(journal->new_path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0640);
+    _cleanup_json_ json_t *places = json_object();
+    if (fd < 0 || !places)
+        return fd < 0 ? -errno : -ENOMEM;
+    const uint64_t n_bytes = journal->n_bytes;
+    journal->n_bytes = 0;
+    int r = write_head(journal, fd, json_object_size(journal->present), calm);
+    r = r < 0 ? r : write_snapshot(journal, fd, places);
+    if (r == 0 && rename(journal->path, journal->old_path) < 0 && errno != ENOENT)
+        r = -errno;
+    if (r == 0 && rename(journal->new_path, journal->path) < 0)
+        r = -errno;
+    if (r < 0) {
+        journal->n_bytes = n_bytes;
+        (void)unlink(journal->new_path); /* it is truncated next time, if it stays */
+        return r;
+    }
+    (void)fd_close(journal->fd);
+    journal->fd = TAKE_FD(fd);
+    json_decref(journal->present);
+    journal->present = TAKE_PTR(places);
+    journal->broken = false;
+    set_bounds(journal, journal->n_bytes);
+    return 0;
+}
+
+/* The file stays open: a new part needs the lines that it holds. */
+static void give_up(Journal *journal, uint64_t now_usec, int r)
+{
+    if (!journal->broken)
+        log_warning("record: cannot write %s: %s; events are not recorded meanwhile", journal->path,
+                    strerror(-r));
+    journal->broken = true;
+    journal->retry_usec = now_usec + RETRY_SEC * USEC_PER_SEC;
+}
+
+/* Before the event is written: the file is there, and of the right size. */
+static void make_ready(Journal *journal, uint64_t now_usec)
+{
+    bool calm = is_calm(journal, now_usec), was_broken = journal->broken;
+    if (was_broken ? now_usec < journal->retry_usec
+                   : journal->n_bytes < (calm ? journal->soft_bytes : journal->hard_bytes))
+        return;
+    int r = begin_part(journal, calm);
+    if (r < 0)
+        give_up(journal, now_usec, r);
+    else if (was_broken)
+        log_info("record: %s is written again", journal->path);
+}
+
+/* ---- lines ---- */
+
+/* False: it is not in the file. */
+static bool write_line(Journal *journal, const Event *event, json_t *line, Place *ret)
+{
+    if (journal->broken)
+        return false;
+    int r = write_text(journal, journal->fd, line, ret);
+    if (r < 0)
+        give_up(journal, event->now_usec, r);
+    return r == 0;
+}
+
+static json_t *stamped(json_t *line, const Event *event)
+{
+    int r = line ? 0 : -1;
+    if (r == 0)
+        r = json_object_set_new(line, "now", json_integer((int64_t)event->now_usec));
+    if (r == 0)
+        r = json_object_set_new(line, "real", json_integer((int64_t)event->real_usec));
+    if (r == 0 && event->stalled)
+        r = json_object_set_new(line, "stalled", json_true());
+    if (r == 0)
+        return line;
+    json_decref(line);
+    return NULL;
+}
+
+/* Writes the line of a key, which is part of the state from now on. */
+static void write_state(Journal *journal, const Event *event, const char *key, json_t *line)
+{
+    Place place;
+    bool written = write_line(journal, event, line, &place);
+    (void)json_object_del(journal->present, key); /* so that it goes to the end; may be new */
+    int r = written ? json_object_set_new(journal->present, key, place_json(place))
+                    : json_object_set(journal->present, key, line);
+    if (r < 0)
+        log_warning("record: out of memory for %s; the next part lacks it", key);
+}
+
+/* The same of one that is gone. */
+static void write_end(Journal *journal, const Event *event, const char *key, json_t *line)
+{
+    Place ignored;
+    (void)write_line(journal, event, line, &ignored); /* it has said what is wrong */
+    (void)json_object_del(journal->present, key);     /* it may never have been there */
+}
+
+void journal_record_key(Journal *journal, const Event *event, const char *key, const char *value)
+{
+    if (!journal)
+        return;
+    make_ready(journal, event->now_usec);
+    _cleanup_json_ json_t *line =
+        value ? json_pack("{s:s, s:s, s:I}", "key", key, "value", value, "revision",
+                          (json_int_t)event->revision)
+              : json_pack("{s:s, s:I}", "key", key, "revision", (json_int_t)event->revision);
+    if (line && event->kind == EVENT_SPEC && event->created) /* the queue's order */
+        json_object_set_new(line, "created", json_integer(event->created));
+    line = stamped(line, event);
+    journal->seen_revision = MAX(journal->seen_revision, event->revision);
+    if (value) {
+        write_state(journal, event, key, line);
+    } else {
+        journal->vanished_usec = event->now_usec;
+        write_end(journal, event, key, line);
+    }
+}
+
+static json_t *event_json(const Event *event)
+{
+    static const char *const outcomes[] = {"done", "refused", "unknown"};
+    switch (event->kind) {
+    case EVENT_OUTCOME:
+        return json_pack("{s:s, s:I, s:I}", "outcome", outcomes[event->outcome], "id",
+                         (json_int_t)event->id, "revision", (json_int_t)event->revision);
+    case EVENT_LEADING:
+        return json_pack("{s:I}", "leading", (json_int_t)event->term);
+    case EVENT_DEPOSED:
+        return json_pack("{s:b}", "deposed", 1);
+    default:
+        return json_pack("{s:b}", "tick", 1);
+    }
+}
+
+void journal_record_event(Journal *journal, const Event *event)
+{
+    if (!journal)
+        return;
+    make_ready(journal, event->now_usec);
+    _cleanup_json_ json_t *line = stamped(event_json(event), event);
+    if (event->kind == EVENT_OUTCOME) {
+        journal->in_flight = MAX(0, journal->in_flight - 1);
+        journal->written_revision = MAX(journal->written_revision, event->revision);
+    } else if (event->kind == EVENT_LEADING || event->kind == EVENT_DEPOSED) {
+        journal->in_flight = 0; /* the core forgets them, too */
+    }
+    if (event->kind == EVENT_LEADING)
+        write_state(journal, event, "", line);
+    else
+        write_end(journal, event, event->kind == EVENT_DEPOSED ? "" : "tick", line);
+}
+
+void journal_record_decision(Journal *journal, const Event *event, const Decision *decision)
+{
+    if (!journal)
+        return;
+    Place ignored;
+    journal->in_flight++;
+    _cleanup_json_ json_t *line = json_pack("{s:I, s:s, s:o}", "decision", (json_int_t)decision->id,
+                                            "job", decision->job, "does", journal_words(decision));
+    line = stamped(line, event);
+    (void)write_line(journal, event, line, &ignored); /* it has said what is wrong */
+}
+
+void journal_record_config(Journal *journal, const Event *event, const ClusterConfig *config)
+{
+    if (!journal)
+        return;
+    Place ignored;
+    journal->head.config = *config;
+    _cleanup_json_ json_t *line = json_pack("{s:o}", "config", journal_config_json(config));
+    line = stamped(line, event);
+    (void)write_line(journal, event, line, &ignored); /* likewise */
+}
+
+/* ---- open ---- */
+
+/* A line that was cut when the last writer died is ended, so that the head stands on its own. */
+static int end_cut_line(Journal *journal)
+{
+    char last = '\n';
+    int r = journal->n_bytes ? fd_read_all(journal->fd, &last, 1, journal->n_bytes - 1) : 0;
+    if (r < 0 || last == '\n')
+        return r;
+    journal->n_bytes++;
+    return fd_write_all(journal->fd, "\n", 1);
+}
+
+/* A disk that is full does not keep the controller from starting; a path that is wrong does. */
+static int open_part(Journal *journal)
+{
+    struct stat st;
+    journal->fd = open(journal->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+    if (journal->fd < 0 || fstat(journal->fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode))
+        return -EINVAL;
+    journal->n_bytes = (uint64_t)st.st_size;
+    int r = 0;
+    if (journal->n_bytes >= journal->soft_bytes) {
+        r = begin_part(journal, true);
+    } else {
+        r = end_cut_line(journal);
+        r = r < 0 ? r : write_head(journal, journal->fd, 0, true);
+    }
+    if (r < 0)
+        give_up(journal, clock_boottime_usec(), r);
+    return 0;
+}
+
+int journal_new(const char *path, uint64_t max_bytes, const JournalHead *head, Journal **ret,
+                Error *err)
+{
+    _cleanup_(journal_freep) Journal *journal = calloc(1, sizeof(*journal));
+    if (!journal || !(journal->present = json_object()))
+        return error_set(err, -ENOMEM, "out of memory");
+    journal->fd = -EBADF;
+    journal->head = *head;
+    journal->max_bytes = max_bytes;
+    set_bounds(journal, 0);
+    if (snprintf(journal->path, PATH_MAX, "%s", path) >= PATH_MAX)
+        return error_set(err, -ENAMETOOLONG, "record: %s is too long a path", path);
+    (void)snprintf(journal->old_path, sizeof(journal->old_path), "%s.1", path);
+    (void)snprintf(journal->new_path, sizeof(journal->new_path), "%s.new", path);
+    int r = open_part(journal);
+    if (r < 0)
+        return error_errno(err, r, "record: cannot write %s", path);
+    *ret = TAKE_PTR(journal);
+    return 0;
+}
+
+Journal *journal_free(Journal *journal)
+{
+    if (!journal)
+        return NULL;
+    journal->fd = fd_close(journal->fd);
+    json_decref(journal->present);
+    free(journal);
+    return NULL;
+}

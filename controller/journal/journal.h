@@ -1,0 +1,69 @@
+/* journal.h - every input event of the core and every decision, in a file that can be replayed.
+ *
+ * One JSON object a line, in the order in which the core saw them:
+ *   {"journal":1,"version":..,"cluster":..,"config":{..},"limits":{..},"snapshot":n,"calm":true}
+ *                                        a core begins; the n lines that follow are its state
+ *   {"now":usec,"real":usec,"key":"/sdtrain/...","value":"...","revision":n}   value absent: gone
+ *   {"now":..,"real":..,"leading":term} | {"deposed":true} | {"outcome":"done","id":n,"revision":n}
+ *   {"now":..,"real":..,"tick":true}     decide now
+ *   {"now":..,"real":..,"decision":n,"job":"..","does":["..",..]}   the answer to the line before
+ *   {"now":..,"real":..,"config":{..}}   settings that were changed without a restart
+ * "stalled":true is on the events before which the loop came late. Lines of a snapshot carry the
+ * times of their events, so that deadlines derived from them are kept.
+ *
+ * FILE is the present part, FILE.1 the one before. A part that has grown to a quarter of max_bytes
+ * ends when nothing is under way (no decision, no key gone within a minute), or else ("calm":false)
+ * at half; so both together stay below max_bytes, or six times the records if those are larger.
+ * Each part begins with a snapshot and can be replayed without the other. A line is one write(2):
+ * a process that dies loses nothing that was written, a machine the last seconds.
+ *
+ * Ownership: journal_new() gives the caller a Journal; journal_free() accepts NULL, and so does
+ *            every other function (nothing is recorded then).
+ * Units:     microseconds, bytes.
+ * Errors:    journal_new(): -errno with the path. A disk that is full later is said once; each
+ *            minute a new part is tried: recording must not stop the cluster.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "controller/core/cluster.h"
+
+#include <jansson.h>
+
+enum { JOURNAL_VERSION = 1 };
+
+typedef struct JournalHead {
+    char cluster[CLUSTER_NAME_MAX + 1];
+    char version[32]; /* of the program that wrote it */
+    ClusterConfig config;
+    ClusterLimits limits;
+    int64_t n_snapshot;
+    bool calm; /* nothing was under way when the snapshot was taken */
+} JournalHead;
+
+typedef struct Journal Journal;
+
+/* Goes on with the file at path; head says of what core. */
+int journal_new(const char *path, uint64_t max_bytes, const JournalHead *head, Journal **ret,
+                Error *err);
+Journal *journal_free(Journal *journal);
+DEFINE_CLEANUP(Journal, journal_free)
+
+void journal_record_key(Journal *journal, const Event *event, const char *key, const char *value);
+void journal_record_event(Journal *journal, const Event *event);
+/* The core's answer to the event recorded last. */
+void journal_record_decision(Journal *journal, const Event *event, const Decision *decision);
+void journal_record_config(Journal *journal, const Event *event, const ClusterConfig *config);
+
+/* ---- the format, for readers (journal-format.c) ---- */
+
+/* Reads a head line; limits that a replay could not hold are refused. */
+int journal_head_read(const char *source, json_t *line, JournalHead *ret, Error *err);
+int journal_config_read(const char *source, json_t *object, ClusterConfig *ret, Error *err);
+/* NULL when out of memory. */
+json_t *journal_head_json(const JournalHead *head);
+json_t *journal_config_json(const ClusterConfig *config);
+/* The lines of words_of_decision() as an array of strings. */
+json_t *journal_words(const Decision *decision);

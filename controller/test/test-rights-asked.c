@@ -1,0 +1,135 @@
+/* test-rights-asked.c - a controller whose role lacks one kind of record, each in turn: it says which, and
+ * forgets it when the right is given. Against a real member. */
+#include "base/test/testing.h"
+#include "cluster/records.h"
+#include "controller/config/rights.h"
+#include "etcd/etcd-wait.h"
+#include "etcd/test/testing-etcd.h"
+
+#include <string.h>
+
+typedef struct Lab {
+    TestingEtcd *server;
+    sd_event *event;
+    Etcd *etcd;
+    Config config;
+    EtcdElection *election; /* none: what it would say there is in Rights.lacks */
+} Lab;
+
+static void prefix_of(KeyKind kind, char ret[KEY_MAX]) { (void)key_prefix("lab", kind, ret); }
+
+static void give(Lab *lab, KeyKind kind)
+{
+    char prefix[KEY_MAX];
+    prefix_of(kind, prefix);
+    testing_etcd_ctl(lab->server, "role", "grant-permission", "--prefix", "old", "readwrite",
+                     prefix, NULL);
+}
+
+static void take(Lab *lab, KeyKind kind)
+{
+    char prefix[KEY_MAX];
+    prefix_of(kind, prefix);
+    testing_etcd_ctl(lab->server, "role", "revoke-permission", "--prefix", "old", prefix, NULL);
+}
+
+static bool is_written(int kind) { return kind != KEY_NODES && kind != KEY_HEALTH; }
+
+static void open_lab(Lab *lab)
+{
+    Error err = ERROR_INIT;
+    *lab = (Lab){.server = testing_etcd_start(1, TESTING_ETCD_AUTH)};
+    EtcdOptions user = testing_etcd_options(lab->server);
+    testing_etcd_ctl(lab->server, "role", "add", "old", NULL);
+    for (int kind = 0; kind < KEY_KINDS; kind++)
+        if (is_written(kind))
+            give(lab, (KeyKind)kind);
+    testing_etcd_ctl(lab->server, "user", "add", "old:word", NULL);
+    testing_etcd_ctl(lab->server, "user", "grant-role", "old", "old", NULL);
+    user.user = "old";
+    user.password = "word";
+    (void)snprintf(lab->config.cluster, sizeof(lab->config.cluster), "lab");
+    assert_true(sd_event_new(&lab->event) >= 0);
+    assert_int_equal(etcd_new(lab->event, &user, &lab->etcd, &err), 0);
+}
+
+static void close_lab(Lab *lab)
+{
+    (void)etcd_free(lab->etcd);
+    lab->event = sd_event_unref(lab->event);
+    (void)testing_etcd_stop(lab->server);
+}
+
+static bool is_answered(const Rights *rights)
+{
+    for (int kind = 0; kind < KEY_KINDS; kind++)
+        if (rights->questions[kind].call)
+            return false;
+    return true;
+}
+
+static void each_kind_that_is_lacking_is_named(void **state)
+{
+    (void)state;
+    Lab lab;
+    open_lab(&lab);
+    for (int kind = 0; kind < KEY_KINDS; kind++) {
+        Rights rights;
+        if (!is_written(kind))
+            continue;
+        take(&lab, (KeyKind)kind);
+        rights_open(&rights, lab.etcd, &lab.config, &lab.election);
+        TESTING_RUN_UNTIL(lab.event, is_answered(&rights));
+        assert_string_equal(rights.lacks, key_kind_name((KeyKind)kind));
+        for (int other = 0; other < KEY_KINDS; other++) /* nothing else is left out for it */
+            assert_int_equal(rights_leave_out(&rights, (KeyKind)other),
+                             other == kind && rights_without((KeyKind)kind));
+
+        give(&lab, (KeyKind)kind);
+        for (int tick = 0; tick < 15; tick++)
+            rights_tick(&rights);
+        assert_false(is_answered(&rights)); /* it looks again */
+        TESTING_RUN_UNTIL(lab.event, is_answered(&rights));
+        assert_string_equal(rights.lacks, "");
+        assert_false(rights_leave_out(&rights, (KeyKind)kind));
+        for (int tick = 0; tick < 40; tick++)
+            rights_tick(&rights);
+        assert_true(is_answered(&rights)); /* and rests when there is nothing to find */
+        rights_clear(&rights);
+    }
+    close_lab(&lab);
+}
+
+/* A right that is taken away is found by the transaction that is denied. */
+static void a_right_that_goes_is_missed_at_once(void **state)
+{
+    (void)state;
+    Lab lab;
+    Rights rights;
+    open_lab(&lab);
+    rights_open(&rights, lab.etcd, &lab.config, &lab.election);
+    TESTING_RUN_UNTIL(lab.event, is_answered(&rights));
+    assert_string_equal(rights.lacks, "");
+    take(&lab, KEY_ALERTS);
+    take(&lab, KEY_WORLDS);
+    rights_denied(&rights);
+    assert_false(is_answered(&rights));
+    TESTING_RUN_UNTIL(lab.event, is_answered(&rights));
+    assert_true(words_have(rights.lacks, "alerts") && words_have(rights.lacks, "worlds"));
+    assert_true(rights_leave_out(&rights, KEY_ALERTS));
+    assert_false(
+        rights_leave_out(&rights, KEY_WORLDS)); /* worlds without phases would be no decision */
+    rights_denied(&rights);
+    assert_true(is_answered(&rights)); /* once between two ticks, however much is denied */
+    rights_clear(&rights);
+    close_lab(&lab);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_kind_that_is_lacking_is_named),
+        cmocka_unit_test(a_right_that_goes_is_missed_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

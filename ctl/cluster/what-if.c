@@ -1,0 +1,250 @@
+/* what-if.c - `sdctl cluster what-if`: the records as they are, and nodes that are said to be
+ * lost, cordoned or drained, through a core of our own: the first decision about each job and about
+ * the cluster. Nothing is written. The core has the default settings, since records do not hold
+ * those of the controllers. */
+#include "base/clock.h"
+#include "cluster/cordon.h"
+#include "cluster/keys.h"
+#include "controller/feed/feed.h"
+#include "controller/journal/journal.h"
+#include "ctl/arguments.h"
+#include "ctl/client.h"
+#include "ctl/print.h"
+
+#include <string.h>
+
+enum { HORIZON_TTLS = 3, JOBS_MAX = 1000, STEPS_MAX = 10000 };
+
+typedef struct Trial {
+    EtcdAnswer *records;
+    const char *cluster;
+    Feed *feed;
+    void *memory;
+    Cluster *core;
+    uint64_t begin_usec, begin_real_usec, now_usec;
+    uint64_t wake_usec;
+    json_t *decisions;
+    Actions actions;
+} Trial;
+
+static void trial_end(Trial *t)
+{
+    t->feed = feed_free(t->feed);
+    free(t->memory);
+    (void)etcd_answer_free(t->records);
+    free(t);
+}
+
+static void step(Trial *t, Event *event)
+{
+    event->now_usec = t->now_usec;
+    event->real_usec = t->begin_real_usec + (t->now_usec - t->begin_usec);
+    cluster_step(t->core, event, &t->actions);
+    const Decision *d = &t->actions.decision;
+    t->wake_usec = t->actions.wake_usec;
+    if (!event->more && d->id)
+        json_array_append_new(t->decisions, json_pack("{s:s, s:f, s:o}", "job", d->job, "after",
+                                                      (double)(t->now_usec - t->begin_usec) * 1e-6,
+                                                      "does", journal_words(d)));
+}
+
+/* value NULL: as if the key were gone. */
+static void feed(Trial *t, const char *key, const char *value, size_t n, int64_t created,
+                 int64_t revision)
+{
+    Event event;
+    Error err = ERROR_INIT;
+    int r = feed_event(t->feed, key, value, n, created, revision, &event, &err);
+    if (r < 0)
+        fprintf(stderr, "sdctl: left out: %s\n", err.text);
+    if (r <= 0)
+        return;
+    event.more = true;
+    step(t, &event);
+}
+
+/* The leader says whom it takes in; its other settings are not known. */
+static void learn_list(const Trial *t, ClusterConfig *config)
+{
+    int64_t oldest = INT64_MAX;
+    for (size_t i = 0; i < t->records->n_kvs; i++) {
+        const EtcdKeyValue *kv = &t->records->kvs[i];
+        KeyKind kind;
+        const char *rest;
+        LeaderRecord leader = {0};
+        Error ignored = ERROR_INIT; /* of another version: as without a list */
+        if (key_parse(t->cluster, kv->key, &kind, &rest) < 0 || kind != KEY_LEADER ||
+            kv->create_revision >= oldest ||
+            leader_record_decode(kv->key, kv->value, kv->n_value, &leader, &ignored) < 0)
+            continue;
+        oldest = kv->create_revision;
+        memcpy(config->admit, leader.admit, sizeof(config->admit));
+    }
+}
+
+static int begin(Trial *t, Error *err)
+{
+    ClusterConfig config = cluster_config_default;
+    learn_list(t, &config);
+    const int n = (int)MIN(t->records->n_kvs, (size_t)16000) + 16; /* room for every record */
+    ClusterLimits limits = {
+        .nodes = n, .jobs = MIN(n, JOBS_MAX), .reports = n, .incidents = n + 1, .requests = n};
+    config.incidents_kept = n; /* forgetting old ones is no news */
+    t->memory = calloc(1, cluster_bytes(&limits));
+    t->decisions = json_array();
+    if (!t->memory || !t->decisions || feed_new(t->cluster, &t->feed) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    t->core = cluster_init(t->memory, &limits, &config);
+    t->begin_usec = t->now_usec = clock_boottime_usec();
+    t->begin_real_usec = clock_realtime_usec();
+    for (size_t i = 0; i < t->records->n_kvs; i++) {
+        const EtcdKeyValue *kv = &t->records->kvs[i];
+        feed(t, kv->key, kv->value, kv->n_value, kv->create_revision, kv->mod_revision);
+    }
+    step(t, &(Event){.kind = EVENT_LEADING, .term = 1, .more = true});
+    return 0;
+}
+
+/* ---- if ---- */
+
+/* A node's lease takes its record and those of its ranks along. */
+static int lose(Trial *t, const char *node)
+{
+    const int64_t revision = t->records->revision + 1;
+    char own[KEY_MAX], end[NODE_NAME_MAX + 8], ranks[KEY_MAX];
+    size_t n_ranks = strlen(key_prefix(t->cluster, KEY_RANKS, ranks));
+    (void)key_of(t->cluster, KEY_NODES, node, own);
+    (void)snprintf(end, sizeof(end), "/%s", node);
+    bool found = false;
+    for (size_t i = 0; i < t->records->n_kvs; i++) {
+        const char *key = t->records->kvs[i].key;
+        const char *last = strrchr(key, '/');
+        bool is_node = strcmp(key, own) == 0;
+        found |= is_node;
+        if (is_node || (strncmp(key, ranks, n_ranks) == 0 && last && strcmp(last, end) == 0))
+            feed(t, key, NULL, 0, 0, revision);
+    }
+    return found ? 0 : -ENOENT;
+}
+
+static const EtcdKeyValue *find_record(const Trial *t, const char *key)
+{
+    for (size_t i = 0; i < t->records->n_kvs; i++)
+        if (strcmp(t->records->kvs[i].key, key) == 0)
+            return &t->records->kvs[i];
+    return NULL;
+}
+
+static int close_node(Trial *t, const char *node, CordonMode mode)
+{
+    char key[KEY_MAX];
+    Event event = {.kind = EVENT_CORDON, .revision = t->records->revision + 1, .more = true};
+    CordonRecord cordon = {0};
+    const CordonCause cause = {.owner = CORDON_OPERATOR,
+                               .mode = mode,
+                               .reason = "what if",
+                               .since_usec = t->begin_real_usec};
+    Error ignored = ERROR_INIT; /* what cannot be read holds nothing back in the core either */
+    const EtcdKeyValue *kv = find_record(t, key_of(t->cluster, KEY_NODES, node, key));
+    if (!kv)
+        return -ENOENT;
+    kv = find_record(t, key_of(t->cluster, KEY_CORDONS, node, key));
+    if (kv)
+        (void)cordon_record_decode(key, kv->value, kv->n_value, &cordon, &ignored);
+    (void)snprintf(cordon.node, sizeof(cordon.node), "%s", node);
+    (void)cordon_set(&cordon, &cause);
+    (void)snprintf(event.name, sizeof(event.name), "%s", node);
+    event.cordon = &cordon;
+    step(t, &event);
+    return 0;
+}
+
+static int suppose_one(Trial *t, const char *node, char what)
+{
+    return what == 'L' ? lose(t, node)
+                       : close_node(t, node, what == 'D' ? CORDON_DRAIN : CORDON_CORDON);
+}
+
+/* names: "n1,n2"; NULL: none. */
+static int suppose(Trial *t, const char *names, char what, Error *err)
+{
+    while (names && *names) {
+        char name[NODE_NAME_MAX + 1];
+        size_t n = strcspn(names, ",");
+        (void)snprintf(name, sizeof(name), "%.*s", (int)MIN(n, (size_t)NODE_NAME_MAX), names);
+        if (suppose_one(t, name, what) < 0)
+            return error_set(err, -ENOENT, "no node %s in cluster %s", name, t->cluster);
+        names += n + (names[n] == ',');
+    }
+    return 0;
+}
+
+/* ---- then ---- */
+
+/* As far as absence, blame and waiting are settled. */
+static void look(Trial *t)
+{
+    const uint64_t ttl = cluster_config_default.ttl_usec, end = t->begin_usec + HORIZON_TTLS * ttl;
+    for (int i = 0; i < STEPS_MAX; i++) {
+        step(t, &(Event){.kind = EVENT_TICK});
+        if (t->wake_usec > end)
+            return;
+        t->now_usec = MAX(t->now_usec, t->wake_usec);
+    }
+}
+
+static void print_if(const char *names, const char *words)
+{
+    if (names)
+        printf("If %s %s:\n", names, words);
+}
+
+static void print_trial(const Trial *t, const Arguments *a)
+{
+    json_t *one, *line;
+    size_t i, k;
+    print_if(a->lose, "were lost");
+    print_if(a->cordon, "were cordoned");
+    print_if(a->drain, "were drained");
+    json_array_foreach (t->decisions, i, one) {
+        const char *job = json_text(one, "job");
+        char after[SPAN_TEXT_BYTES];
+        printf("%s%s, after %s:\n", *job ? "job " : "the cluster", job,
+               span_text(json_number(one, "after"), after));
+        json_array_foreach (json_object_get(one, "does"), k, line)
+            printf("  %s\n", json_string_value(line));
+    }
+    if (json_array_size(t->decisions) == 0)
+        printf("nothing would be decided\n");
+}
+
+int cluster_what_if(const Arguments *a)
+{
+    Error err = ERROR_INIT;
+    Client client = {0};
+    char prefix[KEY_MAX];
+    Trial *t = calloc(1, sizeof(*t));
+    int r = t ? client_open(&a->client, &client, &err) : error_set(&err, -ENOMEM, "out of memory");
+    if (r == 0) {
+        t->cluster = client.cluster;
+        r = client_get(&client, key_prefix(client.cluster, -1, prefix), true, &t->records, &err);
+    }
+    client_close(&client);
+    r = r < 0 ? r : begin(t, &err);
+    r = r < 0 ? r : suppose(t, a->lose, 'L', &err);
+    r = r < 0 ? r : suppose(t, a->cordon, 'K', &err);
+    r = r < 0 ? r : suppose(t, a->drain, 'D', &err);
+    if (r == 0) {
+        look(t);
+        if (a->json)
+            print_json(json_pack("{s:s, s:I, s:O}", "cluster", t->cluster, "revision",
+                                 (json_int_t)t->records->revision, "decisions", t->decisions));
+        else
+            print_trial(t, a);
+    }
+    if (t) {
+        json_decref(t->decisions);
+        trial_end(t);
+    }
+    return r < 0 ? ctl_fail(&err, r) : CTL_DONE;
+}

@@ -1,0 +1,98 @@
+/* checkpoint.c - `sdctl job checkpoint`: asks rank 0 to save after its present step, and waits
+ * until something newer than the request is committed. */
+#include "ctl/arguments.h"
+#include "ctl/model.h"
+
+#include <string.h>
+
+enum { WAIT_SEC = 60 };
+enum { COMMITTED = 1, REFUSED = 2, MISSING = 3 };
+
+typedef struct Ask {
+    Model *model;
+    const char *name;
+    RequestRecord request;
+    char last_uri[RECORD_URI_MAX + 1];
+    CheckpointCommit commit;
+    char answer[RECORD_TEXT_MAX + 1];
+} Ask;
+
+static int judge(Ask *ask)
+{
+    const ModelJob *job = model_job(ask->model, ask->name);
+    if (!job || !job->has_spec)
+        return MISSING;
+    const CheckpointCommit *latest = checkpoints_latest(&job->checkpoints);
+    if (latest && strcmp(latest->uri, ask->last_uri) != 0) {
+        ask->commit = *latest;
+        return COMMITTED;
+    }
+    for (size_t i = 0; i < ask->model->n_requests; i++) {
+        const RequestRecord *q = &ask->model->requests[i];
+        if (strcmp(q->id, ask->request.id) == 0)
+            (void)snprintf(ask->answer, sizeof(ask->answer), "%s", q->answer);
+    }
+    bool refused = strncmp(ask->answer, "refused", 7) == 0 ||
+                   strcmp(ask->answer, "the job is not training now") == 0;
+    return refused || model_has_ended(job) ? REFUSED : 0;
+}
+
+static int on_event(const EtcdEvent *event, void *userdata)
+{
+    Ask *ask = userdata;
+    return event ? model_feed(ask->model, event) : judge(ask);
+}
+
+static int begin(Client *client, Ask *ask, Error *err)
+{
+    ModelJob *job;
+    _cleanup_(model_freep) Model *now = NULL;
+    int r = model_read(client, &now, err);
+    if (r == 0)
+        r = model_find_job(now, ask->name, &job, err);
+    if (r == 0 && model_phase(job) != PHASE_RUNNING)
+        r = error_set(err, -EINVAL, "job %s does not run: it is %s", ask->name,
+                      job_phase_name(model_phase(job)));
+    if (r < 0)
+        return r;
+    const CheckpointCommit *latest = checkpoints_latest(&job->checkpoints);
+    (void)snprintf(ask->last_uri, sizeof(ask->last_uri), "%s", latest ? latest->uri : "");
+    memcpy(ask->request.submission, job->spec.submission, sizeof(ask->request.submission));
+    return client_request(client, "checkpoint", ask->name, &ask->request, err);
+}
+
+static int fail(const Ask *ask, double timeout_sec, int r, Error *err)
+{
+    if (r == MISSING)
+        r = error_set(err, -ENOENT, "job %s is gone", ask->name);
+    else if (r == REFUSED)
+        r = error_set(err, -EBUSY, "job %s: no checkpoint: %s", ask->name,
+                      *ask->answer ? ask->answer : "the job has ended");
+    else if (r == -ETIMEDOUT)
+        (void)error_set(err, r, "job %s: no checkpoint was committed within %g s (%s)", ask->name,
+                        timeout_sec, *ask->answer ? ask->answer : "nobody has answered");
+    return ctl_fail(err, r);
+}
+
+int job_checkpoint(const Arguments *a)
+{
+    Error err = ERROR_INIT;
+    Client client = {0};
+    Ask ask = {.name = a->operand};
+    const double timeout_sec = a->timeout_sec < 0 ? WAIT_SEC : a->timeout_sec;
+    int r = client_open(&a->client, &client, &err);
+    if (r == 0)
+        r = begin(&client, &ask, &err);
+    if (r == 0)
+        r = model_new(client.cluster, &ask.model);
+    if (r == 0)
+        r = client_watch(&client, on_event, &ask, (uint64_t)(timeout_sec * 1e6), &err);
+    client_close(&client);
+    ask.model = model_free(ask.model);
+    if (r != COMMITTED)
+        return fail(&ask, timeout_sec, r, &err);
+    char digest[HASH_TEXT_BYTES];
+    printf("job %s is saved at step %lld, digest %s\n  %s\n", ask.name, (long long)ask.commit.step,
+           hash_format(ask.commit.digest, digest), ask.commit.uri);
+    return CTL_DONE;
+}

@@ -1,0 +1,129 @@
+/* recover.c - `sdctl job recover`: asks the leader to have a job go on whose record of checkpoints is
+ * lost, or whose checkpoints it does not believe: from the manifest that is named, else from the newest
+ * own one that its folder holds. */
+#include "base/json.h"
+#include "ctl/arguments.h"
+#include "ctl/model.h"
+#include "protocol/job.h"
+#include "protocol/manifest-limits.h"
+#include "store/store.h"
+
+#include <string.h>
+
+enum { WAIT_SEC = 30, ANSWERED = 1 };
+
+typedef struct Ask {
+    Model *model;
+    RequestRecord request;
+    char answer[RECORD_TEXT_MAX + 1];
+} Ask;
+
+/* "step-...": a folder of the job's own; anything else is a URI or a path. */
+static int name_manifest(const ModelJob *job, const char *manifest, char *ret, size_t size,
+                         Error *err)
+{
+    static const char object[] = "manifest.json";
+    _cleanup_(job_freep) Job *spec = NULL;
+    const char *folder = "";
+    int r = 0;
+    if (*manifest != '/' && !strstr(manifest, "://")) {
+        r = job_parse(job->name, job->spec.spec, strlen(job->spec.spec), &spec, err);
+        folder = r == 0 ? spec->checkpoint.uri : "";
+    }
+    if (r < 0)
+        return r;
+    size_t n = strlen(manifest), end = sizeof(object) - 1;
+    bool whole = n > end && strcmp(manifest + n - end, object) == 0;
+    int used = snprintf(ret, size, "%s%s%s%s%s", folder, *folder ? "/" : "", manifest,
+                        whole ? "" : "/", whole ? "" : object);
+    return used < (int)size ? 0 : error_set(err, -EINVAL, "%.60s... is too long", manifest);
+}
+
+static int read_manifest(const char *uri, CheckpointCommit *ret, Error *err)
+{
+    char folder[RECORD_URI_MAX + 1];
+    _cleanup_(store_freep) Store *store = NULL;
+    _cleanup_free_ char *text = NULL;
+    _cleanup_json_ json_t *json = NULL;
+    const char *digest = "";
+    size_t n_bytes;
+    (void)snprintf(folder, sizeof(folder), "%s", uri);
+    char *slash = strrchr(folder, '/');
+    *slash = '\0';
+    int r = store_open(*folder ? folder : "/", &store, err);
+    if (r == 0)
+        r = store_get(store, slash + 1, MANIFEST_BYTES_MAX, &text, &n_bytes, err);
+    if (r == 0)
+        r = json_parse(uri, text, n_bytes, &json, err);
+    if (r < 0)
+        return r;
+    JsonReader j = json_open(uri, json, JSON_ANY_KEYS, err);
+    json_get_int(&j, "step", JSON_REQUIRED, 0, INT64_MAX, &ret->step);
+    json_get_int(&j, "generation", JSON_REQUIRED, 0, INT64_MAX, &ret->generation);
+    if (json_get_string(&j, "digest", JSON_REQUIRED, &digest) &&
+        hash_parse(digest, &ret->digest) < 0)
+        json_refuse(&j, "digest", "%.40s is not a hash", digest);
+    ret->hash = hash_bytes(text, n_bytes);
+    (void)snprintf(ret->uri, sizeof(ret->uri), "%s/%s", store_uri(store), slash + 1);
+    return json_close(&j);
+}
+
+static int begin(Client *client, const Arguments *a, Ask *ask, Error *err)
+{
+    ModelJob *job;
+    char uri[RECORD_URI_MAX + 1];
+    _cleanup_(model_freep) Model *now = NULL;
+    int r = model_read(client, &now, err);
+    if (r == 0)
+        r = model_find_job(now, a->operand, &job, err);
+    if (r == 0 && !job->has_spec)
+        r = error_set(err, -ENOENT, "job %s has no spec: sdctl job start -f FILE gives it back",
+                      a->operand);
+    if (r == 0 && a->second)
+        r = name_manifest(job, a->second, uri, sizeof(uri), err);
+    if (r == 0 && a->second)
+        r = read_manifest(uri, &ask->request.commit, err);
+    if (r < 0)
+        return r;
+    memcpy(ask->request.submission, job->spec.submission, sizeof(ask->request.submission));
+    return client_request(client, "recover", a->operand, &ask->request, err);
+}
+
+static int on_event(const EtcdEvent *event, void *userdata)
+{
+    Ask *ask = userdata;
+    if (event)
+        return model_feed(ask->model, event);
+    for (size_t i = 0; i < ask->model->n_requests; i++) {
+        const RequestRecord *q = &ask->model->requests[i];
+        if (strcmp(q->id, ask->request.id) == 0)
+            (void)snprintf(ask->answer, sizeof(ask->answer), "%s", q->answer);
+    }
+    return *ask->answer ? ANSWERED : 0;
+}
+
+int job_recover(const Arguments *a)
+{
+    Error err = ERROR_INIT;
+    Client client = {0};
+    Ask ask = {0};
+    const double timeout_sec = a->timeout_sec < 0 ? WAIT_SEC : a->timeout_sec;
+    int r = client_open(&a->client, &client, &err);
+    if (r == 0)
+        r = begin(&client, a, &ask, &err);
+    if (r == 0)
+        r = model_new(client.cluster, &ask.model);
+    if (r == 0)
+        r = client_watch(&client, on_event, &ask, (uint64_t)(timeout_sec * 1e6), &err);
+    client_close(&client);
+    ask.model = model_free(ask.model);
+    if (r == -ETIMEDOUT)
+        (void)error_set(&err, r, "job %s: no leader has answered within %g s", a->operand,
+                        timeout_sec);
+    else if (r == ANSWERED && strncmp(ask.answer, "refused", 7) == 0)
+        r = error_set(&err, -EBUSY, "job %s: %s", a->operand, ask.answer);
+    if (r < 0)
+        return ctl_fail(&err, r);
+    printf("job %s %s\n", a->operand, ask.answer);
+    return CTL_DONE;
+}

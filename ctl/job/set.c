@@ -1,0 +1,189 @@
+/* set.c - `sdctl job resize|stop|delete`: changes what is desired; the leader does the rest. */
+#include "ctl/arguments.h"
+#include "ctl/model.h"
+#include "protocol/job.h"
+
+#include <string.h>
+
+enum { TRIES = 5 };
+
+/* Says what the record is to hold; refuses with a text. */
+typedef int (*DesiredChange)(const ModelJob *job, const Arguments *a, DesiredRecord *desired,
+                             Error *err);
+
+static int put_desired(Client *client, const ModelJob *job, const DesiredRecord *desired,
+                       bool *ret_done, Error *err)
+{
+    char key[KEY_MAX];
+    _cleanup_free_ char *text = NULL;
+    if (desired_record_encode(desired, job->desired_text, &text) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    (void)key_of(client->cluster, KEY_DESIRED, job->name, key);
+    const EtcdCompare unchanged = {.key = key,
+                                   .target = ETCD_MOD_REVISION,
+                                   .equals = job->desired_revision};
+    const EtcdOp put = {.kind = ETCD_PUT, .key = key, .value = text};
+    return client_txn(client, &unchanged, 1, &put, 1, ret_done, err);
+}
+
+/* What a later version wrote, or somebody has damaged, is not written over by a guess. */
+static int refuse_unreadable(const ModelJob *job, Error *err)
+{
+    if (job->bad_desired || job->bad_phase)
+        return error_set(err, -EPROTO,
+                         "%s/%s cannot be read here, so nothing is changed: a later version wrote "
+                         "it (use its sdctl), or it is damaged (the leader puts it back)",
+                         job->bad_desired ? "desired" : "phases", job->name);
+    if (!job->has_desired && !model_has_lost_spec(job))
+        return error_set(err, -ENOENT, "job %s is being removed", job->name);
+    return 0;
+}
+
+/* Reads, changes, writes under the guard of what was read; again when somebody was faster. */
+static int change_desired(Client *client, const Arguments *a, DesiredChange change, Error *err)
+{
+    bool done = false;
+    for (int try = 0; try < TRIES && !done; try++) {
+        _cleanup_(model_freep) Model *model = NULL;
+        ModelJob *job;
+        int r = model_read(client, &model, err);
+        if (r == 0)
+            r = model_find_any_job(model, a->operand, &job, err);
+        if (r == 0)
+            r = refuse_unreadable(job, err);
+        if (r < 0)
+            return r;
+        DesiredRecord desired =
+            job->has_desired ? job->desired : (DesiredRecord){.min = 1, .max = 1};
+        r = change(job, a, &desired, err);
+        if (r == 0)
+            r = put_desired(client, job, &desired, &done, err);
+        if (r < 0)
+            return r;
+    }
+    return done ? 0
+                : error_set(err, -EAGAIN, "job %s was changed by others each time; try again",
+                            a->operand);
+}
+
+/* An exit code; the caller says what was done. */
+static int set(const Arguments *a, DesiredChange change)
+{
+    Error err = ERROR_INIT;
+    Client client = {0};
+    int r = client_open(&a->client, &client, &err);
+    if (r == 0)
+        r = change_desired(&client, a, change, &err);
+    client_close(&client);
+    return r < 0 ? ctl_fail(&err, r) : CTL_DONE;
+}
+
+static int refuse_lost(const ModelJob *job, Error *err)
+{
+    char why[MODEL_REASON_BYTES];
+    return model_has_lost_spec(job)
+               ? error_set(err, -EINVAL, "job %s: %s", job->name, model_reason(job, why))
+               : 0;
+}
+
+static int refuse_ended(const ModelJob *job, Error *err)
+{
+    if (model_has_lost_spec(job))
+        return refuse_lost(job, err);
+    return model_has_ended(job) ? error_set(err, -EINVAL, "job %s has ended: it is %s", job->name,
+                                            job_phase_name(job->phase.phase))
+                                : 0;
+}
+
+static int resize(const ModelJob *job, const Arguments *a, DesiredRecord *desired, Error *err)
+{
+    _cleanup_(job_freep) Job *spec = NULL;
+    int r = refuse_ended(job, err);
+    if (r == 0)
+        r = job_parse(job->name, job->spec.spec, strlen(job->spec.spec), &spec, err);
+    if (r < 0)
+        return r;
+    if (a->world > spec->train.n_grains)
+        return error_set(err, -EINVAL,
+                         "--world %d: a step of job %s has %lld grains, so it runs on %lld ranks "
+                         "at most",
+                         a->world, job->name, (long long)spec->train.n_grains,
+                         (long long)spec->train.n_grains);
+    desired->target = a->world;
+    desired->min = MIN(desired->min, a->world);
+    desired->max = MAX(desired->max, a->world);
+    return 0;
+}
+
+/* Of a job that has failed it says that somebody has seen it: its incident is over. */
+static int stop(const ModelJob *job, _unused_ const Arguments *a, DesiredRecord *desired,
+                Error *err)
+{
+    desired->state = DESIRED_STOPPED;
+    return model_phase(job) == PHASE_FAILED && job->has_spec ? 0 : refuse_ended(job, err);
+}
+
+static int forget(const ModelJob *job, _unused_ const Arguments *a, DesiredRecord *desired,
+                  Error *err)
+{
+    desired->state = DESIRED_DELETED;
+    if (model_has_lost_spec(job)) /* it could not be stopped first */
+        return job->has_foreign_spec ? refuse_lost(job, err) : 0;
+    if (model_has_ended(job) || model_phase(job) == PHASE_PENDING)
+        return 0;
+    return error_set(err, -EBUSY, "job %s is %s; sdctl job stop %s first", job->name,
+                     job_phase_name(model_phase(job)), job->name);
+}
+
+/* Its history goes on: the next world resumes at the newest commit. */
+static int start_again(const ModelJob *job, const Arguments *a, DesiredRecord *desired, Error *err)
+{
+    JobPhase phase = model_phase(job);
+    int r = refuse_lost(job, err);
+    if (r < 0)
+        return r;
+    if (phase != PHASE_STOPPED && phase != PHASE_FAILED)
+        return error_set(err, -EINVAL, "job %s is %s: there is nothing to start", job->name,
+                         job_phase_name(phase));
+    desired->state = DESIRED_RUNNING;
+    if (a->has_priority)
+        desired->priority = a->priority;
+    return 0;
+}
+
+int job_start_again(const Arguments *a)
+{
+    int code = set(a, start_again);
+    if (code == CTL_DONE)
+        printf("job %s goes on from its newest checkpoint once there are slots for it\n",
+               a->operand);
+    return code == CTL_DONE && a->watch ? job_watch(&a->client, a->operand) : code;
+}
+
+int job_resize(const Arguments *a)
+{
+    int code = set(a, resize);
+    if (code == CTL_DONE)
+        printf("job %s will finish its step, save, and go on with %d rank%s once there are slots "
+               "for them\n",
+               a->operand, a->world, a->world == 1 ? "" : "s");
+    return code;
+}
+
+int job_stop(const Arguments *a)
+{
+    int code = set(a, stop);
+    if (code == CTL_DONE)
+        printf(
+            "job %s will finish its step, save and stop; if it has failed, its incident is over\n",
+            a->operand);
+    return code;
+}
+
+int job_delete(const Arguments *a)
+{
+    int code = set(a, forget);
+    if (code == CTL_DONE)
+        printf("job %s will be forgotten; its checkpoints stay where they are\n", a->operand);
+    return code;
+}

@@ -1,0 +1,456 @@
+/* start.c - `sdctl job start`: checks the job as far as it can be checked from here, then
+ * writes spec and desired. */
+#include "base/clock.h"
+#include "base/file.h"
+#include "ctl/arguments.h"
+#include "ctl/job/memory.h"
+#include "ctl/model.h"
+#include "protocol/owner.h"
+#include "store/store.h"
+#include "trainer/data/dataset-shape.h"
+
+#include <limits.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { OBJECTS_LISTED_MAX = 100000 };
+
+/* Where a job was read and what it is. */
+typedef struct Draft {
+    const char *source;
+    const char *resume;         /* --resume, or NULL */
+    const ModelJob *given_back; /* the job is there, and its spec is lost; NULL: it is a new one */
+    int priority;
+    char *text;
+    Job *job;
+    DatasetLook look; /* what its data are */
+    JobMemory memory;
+} Draft;
+
+/* Ranks run in other folders, on other machines: a relative path means nothing there. */
+static int check_absolute(const Draft *d, const char *key, const char *uri, Error *err)
+{
+    if (*uri == '/' || strstr(uri, "://"))
+        return 0;
+    return error_set(err, -EINVAL,
+                     "%s: %s: \"%s\" is relative; ranks run elsewhere, so give an absolute path or "
+                     "a URI",
+                     d->source, key, uri);
+}
+
+/* Says of which key it was; what a store elsewhere refuses may be this machine's fault alone. */
+static int refuse(const Draft *d, const char *key, const char *uri, int r, Error *err)
+{
+    const char *hint = "";
+    if (strncmp(uri, "s3://", 5) == 0 && r == -EACCES)
+        hint = " (asked with the caller's own credentials: AWS_PROFILE, AWS_ACCESS_KEY_ID, ...)";
+    else if (strncmp(uri, "s3://", 5) == 0 && r == -EHOSTUNREACH)
+        hint = " (asked from this machine: AWS_ENDPOINT_URL, AWS_REGION)";
+    return error_prefix(err, -EINVAL, "%s: %s%s", d->source, key, hint);
+}
+
+/* The URI of one object must name one that is there. */
+static int check_object(const Draft *d, const char *key, const char *uri, Error *err)
+{
+    const char *slash = strrchr(uri, '/');
+    int r = check_absolute(d, key, uri, err);
+    if (r < 0)
+        return r;
+    _cleanup_free_ char *folder = strndup(uri, (size_t)(slash - uri));
+    _cleanup_(store_freep) Store *store = NULL;
+    uint64_t n_bytes;
+    if (!folder)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = store_open(*folder ? folder : "/", &store, err);
+    if (r == 0)
+        r = store_head(store, slash + 1, &n_bytes, err);
+    return r < 0 ? refuse(d, key, uri, r, err) : 0;
+}
+
+/* As a rank will: what columns, encodings and samples say. */
+static int check_data(Draft *d, Error *err)
+{
+    const Job *job = d->job;
+    for (size_t i = 0; i < job->data.n_streams; i++) {
+        char key[48];
+        const char *uri = job->data.streams[i].uri;
+        _cleanup_(store_freep) Store *store = NULL;
+        uint64_t n_bytes;
+        (void)snprintf(key, sizeof(key), "data.streams[%zu].uri", i);
+        int r = check_absolute(d, key, uri, err);
+        if (r < 0)
+            return r;
+        r = store_open(uri, &store, err);
+        if (r == 0)
+            r = index_head(store, &n_bytes, err);
+        if (r < 0)
+            return refuse(d, key, uri, r, err);
+    }
+    if (job->data.empty_text_uri) {
+        int r = check_object(d, "data.empty_text", job->data.empty_text_uri, err);
+        if (r < 0)
+            return r;
+    }
+    int r = dataset_look(job, &d->look, err);
+    return r < 0 ? error_prefix(err, -EINVAL, "%s", d->source) : 0;
+}
+
+static int check_model(Draft *d, Error *err)
+{
+    UnetConfig config;
+    const Job *job = d->job;
+    int r = check_absolute(d, "model.config", job->model.config_uri, err);
+    if (r < 0)
+        return r;
+    r = unet_config_read(job->model.config_uri, store_get_uri, &config, err);
+    if (r < 0)
+        return refuse(d, "model.config", job->model.config_uri, r, err);
+    r = d->look.sides_known ? shapes_check(job, &config, &d->look.shape, job->train.grain, err)
+                            : 0; /* the ranks will see */
+    if (r == 0 && d->look.sides_known)
+        r = job_memory_plan(job, &config, &d->look, &d->memory, err);
+    if (r < 0)
+        return error_prefix(err, r, "%s: model.config", d->source);
+    if (job->model.init == INIT_RANDOM)
+        return 0;
+    return check_object(d, "model.init", job->model.init_uri, err);
+}
+
+/* Does the checkpoint URI hold a manifest already? */
+static int find_manifest(const char *uri, bool *ret, Error *err)
+{
+    _cleanup_(store_freep) Store *store = NULL;
+    StoreList list = {0};
+    int r = store_open(uri, &store, err);
+    if (r == 0)
+        r = store_list(store, "step-", OBJECTS_LISTED_MAX, &list, err);
+    *ret = r == -E2BIG; /* so many objects are checkpoints */
+    for (size_t i = 0; r == 0 && i < list.n_objects; i++) {
+        const char *slash = strrchr(list.objects[i].key, '/');
+        *ret = *ret || (slash && strcmp(slash, "/manifest.json") == 0);
+    }
+    store_list_clear(&list);
+    return r == -E2BIG ? 0 : r;
+}
+
+/* Who owns the checkpoint URI by now: protocol/owner.h. Empty: nobody. */
+static int find_owner(const char *uri, char *ret, size_t size, Error *err)
+{
+    _cleanup_(store_freep) Store *store = NULL;
+    StoreList list = {0};
+    int64_t highest = 0, number;
+    *ret = '\0';
+    int r = store_open(uri, &store, err);
+    if (r == 0)
+        r = store_list(store, OWNER_PREFIX, OWNERS_LISTED_MAX, &list, err);
+    for (size_t i = 0; r == 0 && i < list.n_objects; i++)
+        if (owner_key_parse(list.objects[i].key, &number) == 0)
+            highest = MAX(highest, number);
+    store_list_clear(&list);
+    if (r < 0 || highest == 0)
+        return r;
+    char key[OWNER_KEY_MAX];
+    _cleanup_free_ char *text = NULL;
+    size_t n;
+    OwnerRecord owner;
+    Error ignored = ERROR_INIT; /* it is somebody's, whether that can be read or not */
+    owner_key_format(highest, key);
+    if (store_get(store, key, OWNER_OBJECT_MAX, &text, &n, &ignored) == 0 &&
+        owner_parse(key, text, n, &owner, &ignored) == 0)
+        owner_describe(&owner, ret, size);
+    else
+        (void)snprintf(ret, size, "somebody (%s cannot be read)", key);
+    return 0;
+}
+
+static int check_checkpoints(const Draft *d, Error *err)
+{
+    bool used;
+    const char *uri = d->job->checkpoint.uri;
+    int r = check_absolute(d, "checkpoint.uri", uri, err);
+    if (r < 0)
+        return r;
+    r = find_manifest(uri, &used, err);
+    if (r < 0)
+        return refuse(d, "checkpoint.uri", uri, r, err);
+    char owner[256];
+    r = find_owner(uri, owner, sizeof(owner), err);
+    if (r < 0)
+        return refuse(d, "checkpoint.uri", uri, r, err);
+    if (used && !d->resume)
+        return error_set(err, -EEXIST,
+                         "%s: checkpoint.uri: %s holds checkpoints already%s%s; give another URI, "
+                         "or --resume MANIFEST to go on from one of them",
+                         d->source, uri, *owner ? ", those of " : "", owner);
+    if (*owner && !d->resume)
+        return error_set(err, -EEXIST,
+                         "%s: checkpoint.uri: %s belongs to %s, which has saved nothing yet; give "
+                         "another URI",
+                         d->source, uri, owner);
+    if (!d->resume)
+        return 0;
+    const Draft option = {.source = "--resume"};
+    return check_object(&option, "manifest", d->resume, err);
+}
+
+/* Something of it is there, and the job file is not, or cannot be read: somebody lost it. */
+static const ModelJob *find_lost(const Model *model, const char *name)
+{
+    const ModelJob *job = model_job(model, name);
+    bool lost = job && !job->has_spec && !job->has_foreign_spec;
+    bool deleted = lost && job->has_desired && job->desired.state == DESIRED_DELETED;
+    bool there =
+        lost && (job->has_world || job->has_phase || job->has_desired || job->spec_revision);
+    return there && !deleted ? job : NULL;
+}
+
+static int draft_read(const Arguments *a, Draft *d, Error *err)
+{
+    *d = (Draft){.source = a->file, .resume = a->resume};
+    int r = file_read(a->file, JOB_TEXT_MAX, &d->text, NULL, err);
+    if (r == 0)
+        r = job_parse(a->file, d->text, strlen(d->text), &d->job, err);
+    if (r == 0)
+        r = check_data(d, err);
+    if (r == 0)
+        r = check_model(d, err);
+    if (r == 0)
+        r = check_checkpoints(d, err);
+    return r;
+}
+
+static void draft_clear(Draft *d)
+{
+    d->job = job_free(d->job);
+    free(d->text);
+    d->text = NULL;
+}
+
+/* file:///a/b/, /a/b: the same place. */
+static bool same_place(const char *a, const char *b)
+{
+    _cleanup_(store_freep) Store *one = NULL, *other = NULL;
+    Error ignored = ERROR_INIT; /* a URI that cannot be opened is nobody's place */
+    return store_open(a, &one, &ignored) == 0 && store_open(b, &other, &ignored) == 0 &&
+           strcmp(store_uri(one), store_uri(other)) == 0;
+}
+
+/* Two jobs that save to one place would take each other's checkpoints for their own. */
+static int check_others(const Draft *d, const Model *model, Error *err)
+{
+    for (size_t i = 0; i < model->n_jobs; i++) {
+        const ModelJob *other = &model->jobs[i];
+        _cleanup_(job_freep) Job *spec = NULL;
+        Error ignored = ERROR_INIT; /* the leader says what is wrong with that job */
+        if (!other->has_spec || strcmp(other->name, d->job->name) == 0 ||
+            job_parse(other->name, other->spec.spec, strlen(other->spec.spec), &spec, &ignored) < 0)
+            continue;
+        if (!model_has_ended(other) && same_place(spec->checkpoint.uri, d->job->checkpoint.uri))
+            return error_set(err, -EEXIST, "%s: checkpoint.uri: job %s, which is %s, saves to %s",
+                             d->source, other->name, job_phase_name(model_phase(other)),
+                             d->job->checkpoint.uri);
+    }
+    return 0;
+}
+
+/* The leader would not look at one more. */
+static int check_room(const Draft *d, const Model *model, Error *err)
+{
+    const Crowd c = model_crowd(model);
+    if (c.max_jobs == 0 || c.jobs < c.max_jobs || model_job(model, d->job->name))
+        return 0;
+    return error_set(err, -ENOSPC,
+                     "cluster %s has %d jobs, %d of which have ended, and its leader has room for "
+                     "%d (max_jobs); sdctl job delete removes one that has ended",
+                     model->cluster, c.jobs, c.ended, c.max_jobs);
+}
+
+/* 128 random bits: whose records, worlds and checkpoints are whose is told by them. */
+static int draw_submission(char ret[SUBMISSION_BYTES], Error *err)
+{
+    Hash random;
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+        return error_errno(err, -EIO, "cannot draw the submission's id");
+    (void)hash_format(random, ret);
+    return 0;
+}
+
+/* The submission's id is the old one, so that its history stays its own. */
+static int give_back(Client *client, const Draft *d, SpecRecord *spec, Error *err)
+{
+    const ModelJob *job = d->given_back;
+    char key[KEY_MAX], guard[KEY_MAX];
+    _cleanup_free_ char *text = NULL;
+    bool done;
+    const char *submission = job->phase.submission[0]   ? job->phase.submission
+                             : job->world.submission[0] ? job->world.submission
+                                                        : job->checkpoints.submission;
+    if (submission[0])
+        memcpy(spec->submission, submission, sizeof(spec->submission));
+    if (spec_record_encode(spec, NULL, &text) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    const EtcdCompare unchanged = {.key = key_of(client->cluster, KEY_SPECS, job->name, guard),
+                                   .target = ETCD_MOD_REVISION,
+                                   .equals = job->spec_revision};
+    const EtcdOp put = {.kind = ETCD_PUT,
+                        .key = key_of(client->cluster, KEY_SPECS, job->name, key),
+                        .value = text};
+    int r = client_txn(client, &unchanged, 1, &put, 1, &done, err);
+    return r < 0 || done
+               ? r
+               : error_set(err, -EAGAIN, "specs/%s was changed meanwhile; try again", job->name);
+}
+
+/* Spec and desired in one transaction, unless the name is taken. */
+static int submit(Client *client, const Draft *d, Error *err)
+{
+    const Job *job = d->job;
+    SpecRecord spec = {.spec = d->text, .submitted_usec = clock_realtime_usec()};
+    const DesiredRecord desired = {.state = DESIRED_RUNNING,
+                                   .priority = d->priority,
+                                   .min = job->world.min,
+                                   .max = job->world.max};
+    _cleanup_free_ char *spec_text = NULL, *desired_text = NULL;
+    _Static_assert(sizeof(spec.sources) == JOB_SOURCES_MAX, "as long as ranks take it");
+    (void)dataset_sources_format(&d->look.sources, spec.sources);
+    int r = draw_submission(spec.submission, err);
+    if (r < 0)
+        return r;
+    if (d->resume && snprintf(spec.resume_uri, sizeof(spec.resume_uri), "%s", d->resume) >=
+                         (int)sizeof(spec.resume_uri))
+        return error_set(err, -EINVAL, "--resume: %.40s... is too long", d->resume);
+    if (d->given_back)
+        return give_back(client, d, &spec, err);
+    if (spec_record_encode(&spec, NULL, &spec_text) < 0 ||
+        desired_record_encode(&desired, NULL, &desired_text) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+
+    static const KeyKind kinds[] = {KEY_SPECS, KEY_DESIRED, KEY_WORLDS, KEY_PHASES};
+    char keys[ELEMENTSOF(kinds)][KEY_MAX];
+    EtcdCompare is_free[ELEMENTSOF(kinds)];
+    for (size_t i = 0; i < ELEMENTSOF(kinds); i++)
+        is_free[i] = (EtcdCompare){.key = key_of(client->cluster, kinds[i], job->name, keys[i]),
+                                   .target = ETCD_CREATE_REVISION,
+                                   .equals = 0};
+    const EtcdOp puts[] = {{.kind = ETCD_PUT, .key = keys[0], .value = spec_text},
+                           {.kind = ETCD_PUT, .key = keys[1], .value = desired_text}};
+    bool done;
+    r = client_txn(client, is_free, ELEMENTSOF(is_free), puts, ELEMENTSOF(puts), &done, err);
+    if (r < 0 || done)
+        return r;
+    return error_set(err, -EEXIST,
+                     "%s: name: a job %s is there already; sdctl job delete %s removes one that "
+                     "has ended",
+                     d->source, job->name, job->name);
+}
+
+/* Slots of every node that is known, cordoned or lost; INT_MAX: not known. */
+static int known_slots(const Model *model)
+{
+    int slots = 0;
+    for (size_t i = 0; i < model->n_nodes; i++)
+        slots += model_is_admitted(model, &model->nodes[i]) ? model->nodes[i].n_slots : 0;
+    for (size_t i = 0; i < model->n_health;
+         i++) /* it was there, and may come back as large as any */
+        if (!model_node(model, model->health[i].node))
+            slots += RECORD_SLOTS_MAX;
+    return model->n_nodes > 0 ? slots : INT_MAX;
+}
+
+/* What could never start should not wait without a word. */
+static int check_slots(const Draft *d, const Model *model, const Arguments *a, Error *err)
+{
+    const int slots = known_slots(model), min = d->job->world.min;
+    if (a->queue || min <= slots)
+        return 0;
+    return error_set(
+        err, -ENOSPC,
+        "%s: world.min: %d ranks are needed at least, and the nodes that are known have "
+        "%d slot%s; --queue submits it all the same",
+        d->source, min, slots, slots == 1 ? "" : "s");
+}
+
+/* A name that nobody uses is a slip of the pen; controllers that are down for a while left something. */
+static int check_cluster(const Model *model, const Arguments *a, Error *err)
+{
+    if (a->queue || model->n_candidates || model->n_nodes || model->n_health || model->n_jobs)
+        return 0;
+    return error_set(
+        err, -ENOENT,
+        "cluster %s: nobody answers to that name: no controller, no node and no job is "
+        "there; is --cluster (SDTRAIN_CLUSTER) right? --queue submits it all the same",
+        model->cluster);
+}
+
+/* Its records are there: it need not be deleted to go on. */
+static int check_name(const Draft *d, const Model *model, Error *err)
+{
+    const ModelJob *job = model_job(model, d->job->name);
+    JobPhase phase = job && job->has_spec ? model_phase(job) : PHASE_PENDING;
+    if (phase != PHASE_STOPPED && phase != PHASE_FAILED)
+        return 0;
+    return error_set(err, -EEXIST,
+                     "%s: name: a job %s is there and is %s; sdctl job start %s goes on from its "
+                     "newest checkpoint, sdctl job delete %s forgets it",
+                     d->source, job->name, job_phase_name(phase), job->name, job->name);
+}
+
+int job_start(const Arguments *a)
+{
+    if (a->operand && (a->file || a->resume || a->queue))
+        return arguments_refuse(a->verb,
+                                "NAME goes on with the file that the job was submitted with");
+    if (!a->operand && !a->file)
+        return arguments_refuse(a->verb, "-f FILE or NAME is needed");
+    if (a->operand)
+        return job_start_again(a);
+    Error err = ERROR_INIT;
+    Draft draft = {0};
+    Client client = {0};
+    _cleanup_(model_freep) Model *model = NULL;
+    Error taken = ERROR_INIT;
+    int r = draft_read(a, &draft, &err);
+    if (r == -EEXIST) { /* a job whose file is given back has its checkpoints there */
+        taken = err;
+        r = 0;
+    }
+    if (r == 0)
+        r = client_open(&a->client, &client, &err);
+    if (r == 0)
+        r = model_read(&client, &model, &err);
+    if (r == 0)
+        draft.given_back = find_lost(model, draft.job->name);
+    if (r == 0)
+        r = check_cluster(model, a, &err);
+    if (r == 0 && !draft.given_back)
+        r = check_name(&draft, model, &err);
+    if (r == 0 && taken.code < 0 && !draft.given_back) {
+        err = taken;
+        r = -EEXIST;
+    }
+    if (r == 0)
+        r = check_others(&draft, model, &err);
+    if (r == 0)
+        r = check_room(&draft, model, &err);
+    if (r == 0)
+        r = check_slots(&draft, model, a, &err);
+    if (r == 0 && !a->queue)
+        r = job_memory_check(&draft.memory, draft.source, model, &err);
+    draft.priority = a->has_priority ? a->priority : draft.job ? draft.job->priority : 0;
+    if (r == 0)
+        r = submit(&client, &draft, &err);
+    client_close(&client);
+    char name[JOB_NAME_MAX + 1] = "";
+    if (r == 0) {
+        const Job *job = draft.job;
+        (void)snprintf(name, sizeof(name), "%s", job->name);
+        printf("job %s is submitted: %lld steps of %lld samples on %d to %d ranks\n", name,
+               (long long)job->train.steps, (long long)job->train.global_batch, job->world.min,
+               job->world.max);
+        job_memory_print(&draft.memory);
+    }
+    draft_clear(&draft);
+    if (r < 0)
+        return ctl_fail(&err, r);
+    return a->watch ? job_watch(&a->client, name) : CTL_DONE;
+}

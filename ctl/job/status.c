@@ -1,0 +1,195 @@
+/* status.c - `sdctl job status` and `job list`. */
+#include "base/clock.h"
+#include "ctl/arguments.h"
+#include "ctl/model.h"
+#include "ctl/print.h"
+
+#include <math.h>
+#include <string.h>
+
+static void print_phases(const IncidentRecord *n)
+{
+    const struct {
+        const char *name;
+        double sec;
+    } phases[] = {{"detect", n->detect_sec},   {"decide", n->decide_sec},
+                  {"stop", n->stop_sec},       {"start", n->start_sec},
+                  {"restore", n->restore_sec}, {"replay", n->replay_sec}};
+    const char *lead = "      ";
+    for (size_t i = 0; i < ELEMENTSOF(phases); i++)
+        if (phases[i].sec >= 0) {
+            printf("%s%s %.2f s", lead, phases[i].name, phases[i].sec);
+            lead = ", ";
+        }
+    if (*lead == ',')
+        printf("\n");
+}
+
+static void print_incident(const IncidentRecord *n)
+{
+    char at[TIME_TEXT_BYTES], span[SPAN_TEXT_BYTES];
+    printf("  %s  %s", time_text(n->at_usec, at), n->cause);
+    if (n->rank >= 0)
+        printf(" of rank %d", n->rank);
+    if (*n->node)
+        printf(" on %s", n->node);
+    printf(" at step %lld, generation %lld: ", (long long)n->step, (long long)n->generation);
+    if (n->state == INCIDENT_OPEN)
+        printf("OPEN\n");
+    else if (n->ended)
+        printf("ended with the job\n");
+    else if (!model_ended_world(n))
+        printf("over after %s\n", span_text(model_recovery_sec(n), span));
+    else
+        printf("recovered in %s, %lld step%s again\n", span_text(model_recovery_sec(n), span),
+               (long long)n->lost_steps, n->lost_steps == 1 ? "" : "s");
+    if (*n->evidence)
+        printf("      %s\n", n->evidence);
+    print_phases(n);
+}
+
+static void print_progress(json_t *j)
+{
+    char span[SPAN_TEXT_BYTES];
+    printf("  step %lld of %lld", json_count(j, "step"), json_count(j, "steps"));
+    if (json_has_number(j, "loss"))
+        printf(", loss %.5f", json_number(j, "loss"));
+    if (json_has_number(j, "samples_per_s"))
+        printf(", %.1f samples/s", json_number(j, "samples_per_s"));
+    if (json_has_number(j, "eta_s"))
+        printf(", %s to go", span_text(json_number(j, "eta_s"), span));
+    printf("\n");
+}
+
+static void print_world(json_t *j)
+{
+    json_t *world = json_object_get(j, "world"), *ranks = json_object_get(world, "ranks"), *rank;
+    size_t i;
+    if (json_array_size(ranks) == 0)
+        return;
+    printf("\n  rank   node              slot  pid       state         step\n");
+    json_array_foreach (ranks, i, rank) {
+        printf("  %-6lld %-17s %-5lld %-9lld %-13s %lld\n", json_count(rank, "rank"),
+               json_text(rank, "node"), json_count(rank, "slot"), json_count(rank, "pid"),
+               json_text(rank, "state"), json_count(rank, "step"));
+    }
+}
+
+static double ago_sec(uint64_t usec)
+{
+    uint64_t now_usec = clock_realtime_usec();
+    return now_usec > usec ? (double)(now_usec - usec) * 1e-6 : 0;
+}
+
+/* What the job's store costs it just now. */
+static void print_store(const ModelJob *job)
+{
+    char span[SPAN_TEXT_BYTES];
+    const ProgressRecord *p = model_progress(job);
+    uint64_t next_usec = model_next_try_usec(job), now_usec = clock_realtime_usec();
+    if (p && p->unsaved_since_usec)
+        printf("  unsaved for %s: %s\n", span_text(ago_sec(p->unsaved_since_usec), span),
+               p->save_error);
+    if (p && p->waits_since_usec)
+        printf("  rank %d has waited for data for %s\n", p->waits_rank,
+               span_text(ago_sec(p->waits_since_usec), span));
+    if (job->has_progress && job->progress.metrics_lost > 0)
+        printf("  metrics of %lld step%s between %lld and %lld are lost; nothing else is\n",
+               (long long)job->progress.metrics_lost, job->progress.metrics_lost == 1 ? "" : "s",
+               (long long)job->progress.metrics_lost_first,
+               (long long)job->progress.metrics_lost_last);
+    if (next_usec > now_usec)
+        printf("  tries again in %s\n", span_text((double)(next_usec - now_usec) * 1e-6, span));
+}
+
+static void print_job(const Model *m, const ModelJob *job)
+{
+    _cleanup_json_ json_t *j = model_job_json(m, job);
+    json_t *checkpoint = json_object_get(j, "checkpoint");
+    size_t n_incidents = 0;
+
+    printf("job %s: %s", job->name, json_text(j, "phase"));
+    if (*json_text(j, "reason"))
+        printf(" (%s)", json_text(j, "reason"));
+    printf("\n");
+    print_progress(j);
+    if (job->has_world) {
+        printf("  generation %lld, %lld rank%s", json_count(j, "generation"),
+               json_count(json_object_get(j, "world"), "size"), job->world.size == 1 ? "" : "s");
+        if (json_has_number(j, "goodput"))
+            printf(", goodput %.1f %%", 100 * json_number(j, "goodput"));
+        printf("\n");
+    }
+    if (json_is_object(checkpoint))
+        printf("  checkpoint of step %lld, digest %s\n    %s\n", json_count(checkpoint, "step"),
+               json_text(checkpoint, "digest"), json_text(checkpoint, "uri"));
+    print_store(job);
+    print_world(j);
+    for (size_t i = 0; i < m->n_incidents; i++)
+        if (model_is_incident_of(&m->incidents[i], job)) {
+            printf(n_incidents++ == 0 ? "\nincidents\n" : "");
+            print_incident(&m->incidents[i]);
+        }
+}
+
+int job_status(const Arguments *a)
+{
+    if (a->watch)
+        return job_watch(&a->client, a->operand);
+
+    Error err = ERROR_INIT;
+    ModelJob *job;
+    _cleanup_(model_freep) Model *model = NULL;
+    int r = model_open(&a->client, &model, &err);
+    if (r == 0)
+        r = model_find_any_job(model, a->operand, &job, &err);
+    if (r < 0)
+        return ctl_fail(&err, r);
+    if (a->json)
+        print_json(model_job_json(model, job));
+    else
+        print_job(model, job);
+    return CTL_DONE;
+}
+
+static void print_line(json_t *j)
+{
+    char step[48], rate[24] = "-", age[SPAN_TEXT_BYTES] = "-", place[48] = "";
+    json_t *queue = json_object_get(j, "queue");
+    if (json_has_number(j, "submitted_at"))
+        (void)span_text(ago_sec((uint64_t)(json_number(j, "submitted_at") * 1e6)), age);
+    if (json_is_object(queue))
+        (void)snprintf(place, sizeof(place), "place %lld of %lld: ", json_count(queue, "place"),
+                       json_count(queue, "of"));
+    (void)snprintf(step, sizeof(step), "%lld/%lld", json_count(j, "step"), json_count(j, "steps"));
+    if (json_has_number(j, "samples_per_s"))
+        (void)snprintf(rate, sizeof(rate), "%.1f", json_number(j, "samples_per_s"));
+    printf("%-20s %-11s %-12s %-6lld %-17s %-10s %s%s\n", json_text(j, "job"),
+           json_text(j, "phase"), age, json_count(json_object_get(j, "world"), "size"), step, rate,
+           place, json_text(j, "reason"));
+}
+
+int job_list(const Arguments *a)
+{
+    Error err = ERROR_INIT;
+    _cleanup_(model_freep) Model *model = NULL;
+    int r = model_open(&a->client, &model, &err);
+    if (r < 0)
+        return ctl_fail(&err, r);
+
+    json_t *all = json_array(), *j;
+    size_t i;
+    for (i = 0; i < model->n_jobs; i++)
+        if (model_is_shown(&model->jobs[i]))
+            json_array_append_new(all, model_job_json(model, &model->jobs[i]));
+    if (a->json) {
+        print_json(all);
+        return CTL_DONE;
+    }
+    printf("%-20s %-11s %-12s %-6s %-17s %-10s %s\n", "JOB", "PHASE", "AGE", "RANKS", "STEP",
+           "SAMPLES/S", "REASON");
+    json_array_foreach (all, i, j)
+        print_line(j);
+    json_decref(all);
+    return CTL_DONE;
+}

@@ -1,0 +1,51 @@
+/* check.c - `sdctl node check`: the node runs all its probes now. */
+#include "cluster/keys.h"
+#include "ctl/arguments.h"
+#include "ctl/node/health.h"
+#include "ctl/print.h"
+
+/* What the node has put beside its answer; left empty when it is not there. */
+static int read_health(Client *client, const char *node, HealthRecord *ret, bool *ret_there,
+                       Error *err)
+{
+    char key[KEY_MAX];
+    _cleanup_(etcd_answer_freep) EtcdAnswer *answer = NULL;
+    *ret_there = false;
+    int r = client_get(client, key_of(client->cluster, KEY_HEALTH, node, key), false, &answer, err);
+    if (r < 0 || answer->n_kvs == 0)
+        return r;
+    r = health_record_decode(key, answer->kvs[0].value, answer->kvs[0].n_value, ret, err);
+    *ret_there = r == 0;
+    return r;
+}
+
+int node_check(const Arguments *a)
+{
+    Error err = ERROR_INIT;
+    Client client = {0};
+    RequestRecord request;
+    NodeVerdict verdict = NODE_HEALTHY;
+    HealthRecord health;
+    bool there = false;
+    double timeout_sec = a->timeout_sec < 0 ? HEALTH_CHECK_SEC : a->timeout_sec;
+    int r = 0;
+    if (!name_is_valid(a->operand))
+        r = error_set(&err, -ENOENT, "\"%s\" is not a node's name", a->operand);
+    if (r == 0)
+        r = client_open(&a->client, &client, &err);
+    if (r == 0)
+        r = health_ask(&client, a->operand, "", a->clear, timeout_sec, &request, &verdict, &err);
+    if (r == 0)
+        r = read_health(&client, a->operand, &health, &there, &err);
+    client_close(&client);
+    if (r < 0)
+        return ctl_fail(&err, r);
+    if (a->json) {
+        print_json(json_pack("{s:s, s:s, s:o}", "node", a->operand, "answer", request.answer,
+                             "health", health_json(there ? &health : NULL)));
+    } else {
+        printf("node %s: %s\n", a->operand, request.answer);
+        health_print(there ? &health : NULL);
+    }
+    return verdict >= NODE_DRAIN ? CTL_FAILED : CTL_DONE;
+}

@@ -1,0 +1,127 @@
+/* health.c - see health.h. */
+#include "ctl/node/health.h"
+
+#include "base/clock.h"
+#include "cluster/codec.h"
+#include "cluster/keys.h"
+#include "ctl/print.h"
+
+#include <string.h>
+
+static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
+
+/* ---- asking ---- */
+
+typedef struct Ask {
+    const char *key;
+    RequestRecord request;
+    bool is_answered;
+} Ask;
+
+static int on_event(const EtcdEvent *event, void *userdata)
+{
+    Ask *ask = userdata;
+    Error err = ERROR_INIT;
+    if (!event)
+        return ask->is_answered;
+    if (event->kind != ETCD_EVENT_PUT || strcmp(event->kv.key, ask->key) != 0)
+        return 0;
+    RequestRecord request;
+    if (request_record_decode(ask->key, event->kv.value, event->kv.n_value, &request, &err) < 0)
+        return 0; /* somebody else wrote there; the deadline ends it */
+    ask->is_answered = *request.answer != '\0';
+    ask->request = request;
+    return 0;
+}
+
+static int must_be_here(Client *client, const char *node, Error *err)
+{
+    char key[KEY_MAX];
+    _cleanup_(etcd_answer_freep) EtcdAnswer *record = NULL;
+    int r = client_get(client, key_of(client->cluster, KEY_NODES, node, key), false, &record, err);
+    if (r == 0 && record->n_kvs == 0)
+        r = error_set(err, -ENOENT, "node %s is not here: nobody can check it", node);
+    return r;
+}
+
+int health_ask(Client *client, const char *node, const char *machine_id, bool clear,
+               double timeout_sec, RequestRecord *ret, NodeVerdict *ret_verdict, Error *err)
+{
+    char key[KEY_MAX];
+    bool done;
+    Ask ask = {.key = key};
+    int r = must_be_here(client, node, err);
+    if (r < 0)
+        return r;
+    (void)snprintf(ask.request.machine_id, sizeof(ask.request.machine_id), "%s", machine_id);
+    r = client_request(client, clear ? "clear" : "check", node, &ask.request, err);
+    if (r < 0)
+        return r;
+    (void)key_of(client->cluster, KEY_REQUESTS, ask.request.id, key);
+    const EtcdOp remove = {.kind = ETCD_DELETE, .key = key};
+    r = client_watch(client, on_event, &ask, (uint64_t)(timeout_sec * 1e6), err);
+    if (r == -ETIMEDOUT)
+        (void)error_set(err, r, "node %s did not answer within %g s", node, timeout_sec);
+    Error ignored = ERROR_INIT;
+    (void)client_txn(client, NULL, 0, &remove, 1, &done, &ignored); /* else it goes in an hour */
+    if (r < 0)
+        return r;
+    if (!request_verdict(&ask.request, ret_verdict))
+        return error_set(err, -EPROTO, "node %s answers \"%s\"", node, ask.request.answer);
+    *ret = ask.request;
+    return 0;
+}
+
+/* ---- showing ---- */
+
+static json_t *time_json(uint64_t usec)
+{
+    return usec ? json_real((double)usec * 1e-6) : json_null();
+}
+
+json_t *health_json(const HealthRecord *h)
+{
+    char slots[SLOTS_TEXT_MAX];
+    if (!h)
+        return json_null();
+    json_t *probes = json_array();
+    for (size_t i = 0; i < h->n_probes; i++) {
+        const HealthProbeRecord *p = &h->probes[i];
+        json_array_append_new(probes,
+                              json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:f, s:i, s:i}",
+                                        "probe", p->name, "verdict", verdicts[p->verdict], "text",
+                                        p->text, "cleared_by", p->cure, "bad_slots",
+                                        slots_format(p->bad_slots, slots), "since",
+                                        time_json(p->since_usec), "at", time_json(p->at_usec),
+                                        "took_s", (double)p->took_usec * 1e-6, "hangs", p->hangs,
+                                        "failures", p->failures));
+    }
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "verdict", verdicts[h->verdict],
+                     "evidence", h->evidence, "cleared_by", h->cure, "bad_slots",
+                     slots_format(h->bad_slots, slots), "since", time_json(h->since_usec), "at",
+                     time_json(h->at_usec), "probes", probes);
+}
+
+static void print_probe(const HealthProbeRecord *p, uint64_t now_usec)
+{
+    char age[SPAN_TEXT_BYTES] = "never";
+    if (p->at_usec)
+        (void)span_text((double)(now_usec - MIN(p->at_usec, now_usec)) * 1e-6, age);
+    printf("  %-12s %-8s %-12s %s\n", p->name, verdicts[p->verdict], age, p->text);
+}
+
+void health_print(const HealthRecord *h)
+{
+    char since[TIME_TEXT_BYTES], slots[SLOTS_TEXT_MAX];
+    uint64_t now_usec = clock_realtime_usec();
+    if (!h)
+        return;
+    if (h->verdict != NODE_HEALTHY)
+        printf("  %s since %s, cleared by %s\n", verdicts[h->verdict],
+               date_text(h->since_usec, since), *h->cure ? h->cure : "its next good check");
+    if (h->bad_slots)
+        printf("  slots not to be used: %s\n", slots_format(h->bad_slots, slots));
+    printf("  %-12s %-8s %-12s %s\n", "PROBE", "VERDICT", "AGE", "SAYS");
+    for (size_t i = 0; i < h->n_probes; i++)
+        print_probe(&h->probes[i], now_usec);
+}

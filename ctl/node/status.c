@@ -1,0 +1,265 @@
+/* status.c - `sdctl node list|status`: what nodes say of themselves and what was decided about
+ * them. Nodes that are cordoned or have ranks, but no record, are shown as gone. */
+#include "cluster/codec.h"
+#include "ctl/arguments.h"
+#include "ctl/model.h"
+#include "ctl/node/health.h"
+#include "ctl/print.h"
+
+#include <string.h>
+
+static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
+static const char *const modes[] = {"none", "cordon", "drain", "quarantine"};
+static const char *const owners[] = {"operator", "machine", "job"};
+
+static const char stranger_text[] =
+    "it gets no rank: name it in admit of every controller's settings and systemctl reload "
+    "sdcontroller, or stop its sdtraind";
+
+static json_t *cause_json(const CordonCause *c)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:o, s:i}", "owner", owners[c->owner], "mode",
+                     modes[c->mode], "reason", c->reason, "job", c->job, "machine_id",
+                     c->machine_id, "since", (double)c->since_usec * 1e-6, "until",
+                     c->until_usec ? json_real((double)c->until_usec * 1e-6) : json_null(),
+                     "strikes", c->strikes);
+}
+
+/* What holds it back most: for all jobs, else for one, else strikes, which do not yet. */
+static json_t *cordon_json(const Model *m, const char *name)
+{
+    const CordonRecord *record = model_cordon(m, name);
+    const CordonCause *c = model_cause(m, name, NULL);
+    for (size_t i = 0; !c && record && i < record->n_causes; i++)
+        c = model_cause(m, name, record->causes[i].job);
+    for (size_t i = 0; !c && record && i < record->n_causes; i++)
+        c = record->causes[i].mode == CORDON_NONE ? &record->causes[i] : NULL;
+    return c ? cause_json(c) : json_null();
+}
+
+static json_t *causes_json(const Model *m, const char *name)
+{
+    const CordonRecord *record = model_cordon(m, name);
+    json_t *causes = json_array();
+    for (size_t i = 0; record && i < record->n_causes; i++)
+        json_array_append_new(causes, cause_json(&record->causes[i]));
+    return causes;
+}
+
+/* What a node hosts now, by the worlds that are decided. */
+static json_t *ranks_json(const Model *m, const char *node)
+{
+    json_t *ranks = json_array();
+    for (size_t i = 0; i < m->n_jobs; i++) {
+        const ModelJob *job = &m->jobs[i];
+        if (!job->has_world || model_has_ended(job) || model_phase(job) == PHASE_PENDING)
+            continue;
+        for (int rank = 0; rank < job->world.size; rank++) {
+            size_t run;
+            int slot;
+            if (world_rank_place(&job->world, rank, &run, &slot) == 0 &&
+                strcmp(job->world.runs[run].node, node) == 0)
+                json_array_append_new(ranks, json_pack("{s:s, s:i, s:i}", "job", job->name, "rank",
+                                                       rank, "slot", slot));
+        }
+    }
+    return ranks;
+}
+
+/* The newest word about its loss, or NULL. */
+static const IncidentRecord *find_loss(const Model *m, const char *name)
+{
+    for (size_t i = m->n_incidents; i-- > 0;)
+        if (strcmp(m->incidents[i].cause, "node-lost") == 0 && !*m->incidents[i].job &&
+            strcmp(m->incidents[i].node, name) == 0)
+            return &m->incidents[i];
+    return NULL;
+}
+
+/* Since when, and what it ran, as far as anybody has seen it; else when it was last heard of. */
+static json_t *loss_json(const Model *m, const char *name)
+{
+    const HealthRecord *health = model_health(m, name);
+    const IncidentRecord *loss = find_loss(m, name);
+    uint64_t heard = health ? health->at_usec : 0;
+    if (health && health->left_usec)
+        return json_pack("{s:f, s:s}", "since", (double)health->left_usec * 1e-6, "text",
+                         "it took leave");
+    if (loss && loss->at_usec + 60 * USEC_PER_SEC >= heard)
+        return json_pack("{s:f, s:s}", "since", (double)loss->at_usec * 1e-6, "text",
+                         loss->evidence);
+    return heard ? json_pack("{s:f, s:s}", "since", (double)heard * 1e-6, "text",
+                             "nobody has heard of it since")
+                 : json_null();
+}
+
+static const char *state_of(const Model *m, const char *name, const NodeRecord *record)
+{
+    const HealthRecord *health = model_health(m, name);
+    if (record)
+        return record->state == NODE_LEFT ? "left" : "up";
+    return !health ? "gone" : health->left_usec ? "left" : "lost";
+}
+
+/* record NULL: it is not here. */
+static json_t *node_json(const Model *m, const char *name, const NodeRecord *record)
+{
+    const NodeRecord none = {.verdict = NODE_HEALTHY};
+    const NodeRecord *n = record ? record : &none;
+    char lost[SLOTS_TEXT_MAX];
+    char bad[SLOTS_TEXT_MAX];
+    return json_pack(
+        "{s:s, s:s, s:b, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, "
+        "s:o}",
+        "node", name, "state", state_of(m, name, record), "admitted",
+        !record || model_is_admitted(m, record), "slots", n->n_slots, "lost_slots",
+        slots_format(n->lost_slots, lost), "bad_slots", slots_format(n->bad_slots, bad), "address",
+        n->address, "verdict", record ? verdicts[n->verdict] : "unknown", "evidence", n->evidence,
+        "machine_id", n->machine_id, "boot_id", n->boot_id, "version", n->version, "log_dir",
+        n->log_dir, "cordon", cordon_json(m, name), "lost",
+        record ? json_null() : loss_json(m, name), "causes", causes_json(m, name), "ranks",
+        ranks_json(m, name), "health", health_json(model_health(m, name)));
+}
+
+/* "since 12:03:04; its lease ran out; it ran 2 ranks of job a" */
+static void say_loss(json_t *lost, char *ret, size_t size)
+{
+    char since[TIME_TEXT_BYTES];
+    (void)snprintf(ret, size, "since %s: %s",
+                   date_text((uint64_t)(json_number(lost, "since") * 1e6), since),
+                   json_text(lost, "text"));
+}
+
+static void print_line(json_t *j)
+{
+    json_t *cordon = json_object_get(j, "cordon"), *ranks = json_object_get(j, "ranks");
+    const bool admitted = json_is_true(json_object_get(j, "admitted"));
+    const char *mode = !admitted                   ? "not admitted"
+                       : *json_text(cordon, "job") ? "refused"
+                                                   : json_text(cordon, "mode");
+    char health[48], used[24], why[400];
+    (void)snprintf(health, sizeof(health), "%s%s%s", json_text(j, "verdict"),
+                   *mode && strcmp(mode, "none") != 0 ? ", " : "",
+                   *mode && strcmp(mode, "none") != 0 ? mode : "");
+    (void)snprintf(used, sizeof(used), "%zu/%lld", json_array_size(ranks), json_count(j, "slots"));
+    (void)snprintf(why, sizeof(why), "%s%s",
+                   json_count(cordon, "strikes") > 0 && strcmp(mode, "none") == 0 ? "strike: " : "",
+                   json_text(cordon, "reason"));
+    if (json_is_object(json_object_get(j, "lost")) && !*why)
+        say_loss(json_object_get(j, "lost"), why, sizeof(why));
+    if (!admitted)
+        (void)snprintf(why, sizeof(why), "%s", stranger_text);
+    printf("%-20s %-6s %-7s %-20s %-16s %s\n", json_text(j, "node"), json_text(j, "state"), used,
+           health, json_array_size(ranks) ? json_text(json_array_get(ranks, 0), "job") : "-",
+           *json_text(j, "evidence") && admitted ? json_text(j, "evidence") : why);
+}
+
+static bool is_listed(const Model *m, const char *name)
+{
+    return model_node(m, name) || model_health(m, name);
+}
+
+/* All names: of nodes that are here, of those that were, and of cordons without either. */
+static json_t *all_json(const Model *m)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < m->n_nodes; i++)
+        json_array_append_new(all, node_json(m, m->nodes[i].name, &m->nodes[i]));
+    for (size_t i = 0; i < m->n_health; i++)
+        if (!model_node(m, m->health[i].node))
+            json_array_append_new(all, node_json(m, m->health[i].node, NULL));
+    for (size_t i = 0; i < m->n_cordons; i++)
+        if (!is_listed(m, m->cordons[i].node))
+            json_array_append_new(all, node_json(m, m->cordons[i].node, NULL));
+    return all;
+}
+
+int node_list(const Arguments *a)
+{
+    Error err = ERROR_INIT;
+    _cleanup_(model_freep) Model *model = NULL;
+    int r = model_open(&a->client, &model, &err);
+    if (r < 0)
+        return ctl_fail(&err, r);
+    json_t *all = all_json(model), *j;
+    size_t i;
+    if (a->json) {
+        print_json(all);
+        return CTL_DONE;
+    }
+    printf("%-20s %-6s %-7s %-20s %-16s %s\n", "NODE", "STATE", "USED", "HEALTH", "JOB", "WHY");
+    json_array_foreach (all, i, j)
+        print_line(j);
+    json_decref(all);
+    return CTL_DONE;
+}
+
+/* "quarantine since ... until ... for job a: exit 85"; "2 strikes, lately: signal 9" */
+static void print_cause(json_t *c, const char *machine_id)
+{
+    char since[TIME_TEXT_BYTES], until[TIME_TEXT_BYTES];
+    const char *of = json_text(c, "machine_id");
+    if (strcmp(json_text(c, "mode"), "none") != 0) {
+        printf("  %s since %s", json_text(c, "mode"),
+               date_text((uint64_t)(json_number(c, "since") * 1e6), since));
+        if (json_has_number(c, "until"))
+            printf(" until %s", date_text((uint64_t)(json_number(c, "until") * 1e6), until));
+        if (*json_text(c, "job"))
+            printf(" for job %s", json_text(c, "job"));
+        if (*of && *machine_id && strcmp(of, machine_id) != 0)
+            printf(" of machine %s, which had this name", of);
+        printf("%s%s\n", *json_text(c, "reason") ? ": " : "", json_text(c, "reason"));
+    }
+    if (json_count(c, "strikes") > 0)
+        printf("  %lld strike%s, lately: %s\n", json_count(c, "strikes"),
+               json_count(c, "strikes") == 1 ? "" : "s", json_text(c, "reason"));
+}
+
+static void print_node(json_t *j, const HealthRecord *health)
+{
+    json_t *ranks = json_object_get(j, "ranks"), *rank, *cause;
+    char loss[400];
+    size_t i;
+    printf("node %s: %s, %s", json_text(j, "node"), json_text(j, "state"), json_text(j, "verdict"));
+    if (*json_text(j, "evidence"))
+        printf(" (%s)", json_text(j, "evidence"));
+    printf("\n  %lld slot%s at %s, machine %s, version %s\n", json_count(j, "slots"),
+           json_count(j, "slots") == 1 ? "" : "s", json_text(j, "address"),
+           json_text(j, "machine_id"), json_text(j, "version"));
+    if (*json_text(j, "lost_slots"))
+        printf("  lost slots: %s (a process there survives SIGKILL)\n", json_text(j, "lost_slots"));
+    if (!json_is_true(json_object_get(j, "admitted")))
+        printf("  not admitted: %s\n", stranger_text);
+    if (json_is_object(json_object_get(j, "lost"))) {
+        say_loss(json_object_get(j, "lost"), loss, sizeof(loss));
+        printf("  %s\n", loss);
+    }
+    json_array_foreach (json_object_get(j, "causes"), i, cause)
+        print_cause(cause, json_text(j, "machine_id"));
+    if (*json_text(j, "log_dir"))
+        printf("  logs in %s\n", json_text(j, "log_dir"));
+    json_array_foreach (ranks, i, rank)
+        printf("  slot %-3lld rank %lld of job %s\n", json_count(rank, "slot"),
+               json_count(rank, "rank"), json_text(rank, "job"));
+    health_print(health);
+}
+
+int node_status(const Arguments *a)
+{
+    Error err = ERROR_INIT;
+    _cleanup_(model_freep) Model *model = NULL;
+    int r = model_open(&a->client, &model, &err);
+    const NodeRecord *node = r == 0 ? model_node(model, a->operand) : NULL;
+    if (r == 0 && !node && !model_cordon(model, a->operand) && !model_health(model, a->operand))
+        r = error_set(&err, -ENOENT, "no node %s in cluster %s", a->operand, model->cluster);
+    if (r < 0)
+        return ctl_fail(&err, r);
+    json_t *j = node_json(model, a->operand, node);
+    if (a->json) {
+        print_json(j);
+        return CTL_DONE;
+    }
+    print_node(j, model_health(model, a->operand));
+    json_decref(j);
+    return CTL_DONE;
+}

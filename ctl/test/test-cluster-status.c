@@ -1,0 +1,142 @@
+/* test-cluster-status.c - `sdctl cluster status` as somebody reads it who was called at night: nodes
+ * that are lost, closed or missing, a job that has shrunk, members that are down, no quorum. */
+#include "base/test/testing.h"
+
+#include "base/clock.h"
+#include "ctl/test/testing-ctl.h"
+
+#include <string.h>
+
+static void put_node(CtlLab *lab, const char *name)
+{
+    NodeRecord node = {.machine_id = "1", .incarnation = 1, .n_slots = 1};
+    (void)snprintf(node.name, sizeof(node.name), "%s", name);
+    CTL_PUT(lab, KEY_NODES, name, node_record, node);
+}
+
+static void put_cordon(CtlLab *lab, const char *name, CordonMode mode, const char *reason)
+{
+    CordonRecord cordon = {.n_causes = 1, .causes = {{.mode = mode, .since_usec = 1}}};
+    (void)snprintf(cordon.node, sizeof(cordon.node), "%s", name);
+    (void)snprintf(cordon.causes[0].reason, sizeof(cordon.causes[0].reason), "%s", reason);
+    CTL_PUT(lab, KEY_CORDONS, name, cordon_record, cordon);
+}
+
+static void each_thing_that_is_wrong_says_what_to_do(void **state)
+{
+    (void)state;
+    CtlLab *lab = ctl_lab_start(true);
+    ctl_put_running_job(lab, "a");
+    DesiredRecord desired = {.min = 1, .max = 4}; /* nobody asked for fewer */
+    CTL_PUT(lab, KEY_DESIRED, "a", desired_record, desired);
+    ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"c1\"}");
+    put_node(lab, "n1");
+    put_node(lab, "n2");
+    put_node(lab, "n3");
+    put_cordon(lab, "n1", CORDON_DRAIN, "kernel update");
+    put_cordon(lab, "n3", CORDON_DRAIN, "fan");
+    PhaseRecord phase = {.phase = PHASE_RUNNING,
+                         .generation = 2,
+                         .worlds = {{.generation = 1, .size = 3}, {.generation = 2, .size = 2}},
+                         .n_worlds = 2};
+    CTL_PUT(lab, KEY_PHASES, "a", phase_record, phase);
+    IncidentRecord lost = {.id = "a-1",
+                           .job = "a",
+                           .cause = "node-lost",
+                           .node = "n4",
+                           .generation = 1,
+                           .state = INCIDENT_RESOLVED,
+                           .at_usec = clock_realtime_usec()};
+    CTL_PUT(lab, KEY_INCIDENTS, "a-1", incident_record, lost);
+    CTL_PUT(lab, KEY_HEALTH, "n4", health_record, ((HealthRecord){.node = "n4", .at_usec = 1}));
+
+    assert_int_equal(ctl_run(lab, "cluster status"), 0);
+    assert_contains(lab->out, "! job a runs on 2 ranks; it had 3\n    it grows again by itself");
+    assert_contains(lab->out, "! node n4 is lost: nobody has heard of it since ");
+    assert_contains(lab->out, "    on n4: systemctl status sdtraind");
+    assert_contains(lab->out, "          n1 is being drained: kernel update\n");
+    assert_contains(lab->out, "          n3 is drained: fan\n");
+    assert_contains(lab->out, "cluster lab: 2 things are wrong, see above\n");
+
+    put_node(lab, "n4");
+    ctl_put_phase(lab, "a", PHASE_FAILED, "bad-job: no such column");
+    assert_int_equal(ctl_run(lab, "cluster status"), 0);
+    assert_memory_equal(lab->out,
+                        "! job a has failed: bad-job: no such column\n    sdctl job logs a", 60);
+    assert_contains(lab->out, "cluster lab: 1 thing is wrong, see above\n");
+    (void)ctl_lab_stop(lab);
+}
+
+/* What the leader's role in etcd lacks, it says of itself. */
+static void what_the_leader_may_not_write_is_wrong(void **state)
+{
+    (void)state;
+    CtlLab *lab = ctl_lab_start(true);
+    ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"c1\",\"lacks\":\"worlds secrets\"}");
+    ctl_put_text(lab, KEY_LEADER, "2", "{\"v\":2,\"name\":\"c2\",\"lacks\":\"alerts\"}");
+    assert_int_equal(ctl_run(lab, "cluster status"), 0);
+    assert_contains(lab->out,
+                    "! the leader may not write worlds in etcd: what it decides with them fails\n"
+                    "    ops/etcd-roles brings its role up to date");
+    assert_contains(
+        lab->out,
+        "! the leader may not write secrets in etcd and leaves them out: worlds get no secret");
+    assert_contains(lab->out, "cluster lab: 2 things are wrong, see above\n");
+    assert_null(strstr(lab->out, "alerts")); /* who follows says so when it leads */
+    (void)ctl_lab_stop(lab);
+}
+
+static bool sees_no_quorum(CtlLab *lab, const char *endpoints)
+{
+    int code = ctl_run(lab, "cluster status --etcd %s", endpoints);
+    return code == 5 && strstr(lab->out, "no quorum");
+}
+
+static void members_are_asked_one_by_one(void **state)
+{
+    (void)state;
+    CtlLab *lab = ctl_lab_start(false);
+    TestingEtcd *server = testing_etcd_start(3, 0);
+    const char *endpoints = testing_etcd_endpoints(server);
+    char words[256];
+    assert_int_equal(ctl_run(lab, "cluster status --etcd %s", endpoints), 0);
+    (void)snprintf(words, sizeof(words), "3 of 3 members answer, %s leads; its database has ",
+                   testing_etcd_endpoint(server, testing_etcd_leader(server)));
+    assert_contains(lab->out, words);
+
+    const size_t leader = testing_etcd_leader(server), other = (leader + 1) % 3;
+    testing_etcd_kill(server, other);
+    assert_int_equal(ctl_run(lab, "cluster status --etcd %s", endpoints), 0);
+    (void)snprintf(words, sizeof(words),
+                   "! etcd member %s does not answer: ", testing_etcd_endpoint(server, other));
+    assert_memory_equal(lab->out, words, strlen(words));
+    assert_contains(lab->out, "    start it before another one fails");
+    assert_contains(lab->out, "  etcd    2 of 3 members answer, ");
+
+    testing_etcd_kill(server, leader);
+    for (int i = 0; i < 20 && !sees_no_quorum(lab, endpoints); i++)
+        continue; /* each look takes seconds */
+    assert_memory_equal(lab->out,
+                        "! etcd has no quorum: 1 of 3 members answers, and sees no leader\n", 65);
+    assert_contains(lab->out, "    start the others: until then nothing is decided");
+    assert_contains(lab->out, ": 3 things are wrong, see above\n");
+    assert_contains(lab->err, "cannot reach etcd at ");
+    assert_int_equal(ctl_run(lab, "cluster status -o json --etcd %s", endpoints), 5);
+    json_t *j = ctl_json(lab);
+    assert_true(json_is_false(json_object_get(j, "ok")));
+    assert_int_equal(json_array_size(json_object_get(j, "members")), 3);
+    assert_null(json_object_get(j, "leader")); /* not known */
+    json_decref(j);
+    (void)testing_etcd_stop(server);
+    (void)ctl_lab_stop(lab);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_thing_that_is_wrong_says_what_to_do),
+        cmocka_unit_test(what_the_leader_may_not_write_is_wrong),
+        cmocka_unit_test(members_are_asked_one_by_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

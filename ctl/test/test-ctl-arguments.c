@@ -1,0 +1,139 @@
+/* test-ctl-arguments.c - words that sdctl does not take: exit code 2 and what is wrong, exactly;
+ * and an etcd that is not there: exit code 5, soon. No cluster is needed. */
+#include "base/test/testing.h"
+
+#include "base/clock.h"
+#include "ctl/test/testing-ctl.h"
+
+#include <string.h>
+
+static void bad_words_are_refused_exactly(void **state)
+{
+    CtlLab *lab = *state;
+    static const struct {
+        const char *line, *says;
+    } cases[] = {
+        {"job status", "job status: NAME is needed; see sdctl job status --help\n"},
+        {"job status a b",
+         "job status: \"b\" is one operand too many; see sdctl job status --help\n"},
+        {"job status a --bogus",
+         "job status: --bogus is not an option here; see sdctl job status --help\n"},
+        {"job status a -x", "job status: -x is not an option here; see sdctl job status --help\n"},
+        {"job status a --world 2",
+         "job status: --world is not an option here; see sdctl job status --help\n"},
+        {"job status a -o xml",
+         "job status: --output takes json or text, not \"xml\"; see sdctl job status --help\n"},
+        {"job status a --etcd", "job status: --etcd needs a value; see sdctl job status --help\n"},
+        {"job start", "job start: -f FILE or NAME is needed; see sdctl job start --help\n"},
+        {"job resize a", "job resize: --world N is needed; see sdctl job resize --help\n"},
+        {"job resize a --world 0", "job resize: --world takes a number of ranks, 1 or more, not "
+                                   "\"0\"; see sdctl job resize --help\n"},
+        {"job resize a --world 2x", "job resize: --world takes a number of ranks, 1 or more, not "
+                                    "\"2x\"; see sdctl job resize --help\n"},
+        {"job wait a", "job wait: --for PHASE|step=N is needed; see sdctl job wait --help\n"},
+        {"job wait a --for later",
+         "job wait: --for takes a phase (running, succeeded, ...) or step=N, not \"later\"; see "
+         "sdctl job wait --help\n"},
+        {"job wait a --for step=-1",
+         "job wait: --for takes a phase (running, succeeded, ...) or step=N, not \"step=-1\"; see "
+         "sdctl job wait --help\n"},
+        {"job wait a --for running --timeout soon",
+         "job wait: --timeout takes seconds, not \"soon\"; see sdctl job wait --help\n"},
+        {"job report a", "job report: --out FILE is needed; see sdctl job report --help\n"},
+        {"dev up --nodes 65",
+         "dev up: --nodes takes 0 to 64 nodes, not \"65\"; see sdctl dev up --help\n"},
+        {"completion fish",
+         "completion: SHELL is bash, not \"fish\"; see sdctl completion --help\n"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        char expected[400];
+        assert_int_equal(ctl_run(lab, "%s", cases[i].line), 2);
+        (void)snprintf(expected, sizeof(expected), "sdctl: %s", cases[i].says);
+        assert_string_equal(lab->err, expected);
+        assert_string_equal(lab->out, "");
+    }
+    assert_int_equal(ctl_run(lab, "job dance"), 2);
+    assert_contains(lab->err, "sdctl: job dance is not a verb\n");
+    assert_int_equal(ctl_run(lab, "dance"), 2);
+    assert_contains(lab->err, "sdctl: dance is not a verb\n");
+    assert_int_equal(ctl_run(lab, "job"), 2);
+    assert_int_equal(ctl_run(lab, " "), 2);
+}
+
+static void every_verb_explains_itself(void **state)
+{
+    CtlLab *lab = *state;
+    assert_int_equal(ctl_run(lab, "--help"), 0);
+    _cleanup_free_ char *all = strdup(lab->out);
+    int n = 0;
+    for (char *line = all, *next; *line; line = next) {
+        next = line + strcspn(line, "\n");
+        if (*next)
+            *next++ = '\0';
+        char noun[32] = "", verb[32] = "";
+        if (strncmp(line, "  ", 2) != 0 || sscanf(line, " %31s %31s", noun, verb) < 1)
+            continue;
+        if (strcmp(noun, "completion") == 0)
+            *verb = '\0';
+        assert_int_equal(ctl_run(lab, "%s %s --help", noun, verb), 0);
+        assert_contains(lab->out, "usage: sdctl ");
+        assert_contains(lab->out, "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 timed "
+                                  "out, 5 cannot reach etcd.");
+        assert_contains(lab->out, noun);
+        n++;
+    }
+    assert_true(n >= 25);
+    assert_int_equal(ctl_run(lab, "job --help"), 0);
+    assert_int_equal(ctl_run(lab, "--version"), 0);
+    assert_int_equal(ctl_run(lab, "completion bash"), 0);
+    assert_contains(lab->out, "\"job start\") words=\"--file --resume --priority --queue --watch");
+    assert_contains(lab->out, "complete -F _sdctl sdctl");
+}
+
+static void an_etcd_that_is_down_is_said_soon(void **state)
+{
+    CtlLab *lab = *state;
+    static const char *const lines[] = {"job list",
+                                        "job status a",
+                                        "job wait a --for running",
+                                        "job status a --watch",
+                                        "job stop a",
+                                        "cluster status",
+                                        "node list",
+                                        "node drain a"};
+    for (size_t i = 0; i < ELEMENTSOF(lines); i++) {
+        uint64_t began = clock_boottime_usec();
+        assert_int_equal(ctl_run(lab, "%s --etcd 127.0.0.1:1", lines[i]), 5);
+        assert_string_equal(lab->err, "sdctl: cannot reach etcd at 127.0.0.1:1: no answer within 3 "
+                                      "s; is it up, and is that its address?\n");
+        assert_true(clock_boottime_usec() - began < 20 * USEC_PER_SEC); /* a busy machine */
+    }
+    assert_int_equal(unsetenv("SDTRAIN_ETCD"), 0);
+    assert_int_equal(ctl_run(lab, "job list"), 5);
+    assert_string_equal(lab->err,
+                        "sdctl: no etcd is named: set SDTRAIN_ETCD or give --etcd HOST:PORT\n");
+    assert_int_equal(ctl_run(lab, "job list --etcd 127.0.0.1:1 --cluster 'a/b'"), 1);
+    assert_string_equal(lab->err, "sdctl: cluster: \"a/b\" is not a name\n");
+}
+
+static int start(void **state)
+{
+    *state = ctl_lab_start(false);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    *state = ctl_lab_stop(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_words_are_refused_exactly),
+        cmocka_unit_test(every_verb_explains_itself),
+        cmocka_unit_test(an_etcd_that_is_down_is_said_soon),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}

@@ -1,0 +1,132 @@
+/* test-dev.c - `sdctl dev`: a real cluster of the real programs in one folder, up, hurt, mended and
+ * down again, with nothing left behind. */
+#include "base/test/testing.h"
+
+#include "ctl/test/testing-ctl.h"
+
+#include <string.h>
+
+/* Pids that `dev status` shows. */
+static size_t running_in(CtlLab *lab, const char *name, pid_t *pids, size_t max)
+{
+    size_t n = 0;
+    assert_int_equal(ctl_run(lab, "dev status --dir %s/%s", lab->folder, name), 0);
+    for (const char *p = lab->out; (p = strstr(p, "running  pid ")) && n < max; p++)
+        pids[n++] = (pid_t)strtol(p + strlen("running  pid "), NULL, 10);
+    return n;
+}
+
+static size_t running(CtlLab *lab, pid_t *pids, size_t max)
+{
+    return running_in(lab, "c", pids, max);
+}
+
+/* A zombie that nobody has reaped yet is gone too. */
+static bool is_gone(pid_t pid)
+{
+    char path[64], state = 'Z';
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    _cleanup_file_ FILE *file = fopen(path, "re");
+    return !file || fscanf(file, "%*d (%*[^)]) %c", &state) < 1 || state == 'Z';
+}
+
+/* The value of NAME=... in the line that is to be sourced. */
+static void take_variable(CtlLab *lab, const char *name)
+{
+    char value[200];
+    const char *at = strstr(lab->out, name);
+    assert_non_null(at);
+    assert_int_equal(sscanf(at + strlen(name) + 1, "%199s", value), 1);
+    assert_int_equal(setenv(name, value, 1), 0);
+}
+
+static void a_cluster_comes_up_heals_and_goes(void **state)
+{
+    CtlLab *lab = *state;
+    pid_t pids[8];
+    assert_int_equal(ctl_run(lab, "dev status --dir %s/c", lab->folder), 3);
+    if (ctl_run(lab, "dev up --nodes 2 --slots 2 --dir %s/c", lab->folder) != 0)
+        fail_msg("%s", lab->err);
+    assert_contains(lab->out, "etcd, 1 controller, 2 nodes with 2 slots each\n");
+    assert_contains(lab->out, "\nexport SDTRAIN_ETCD=127.0.0.1:");
+    take_variable(lab, "SDTRAIN_ETCD");
+    take_variable(lab, "SDTRAIN_CLUSTER");
+    assert_int_equal(ctl_run(lab, "cluster status"), 0);
+    assert_contains(lab->out, "cluster dev: all is well\n");
+    assert_contains(lab->out, "  leader  controller1\n");
+    assert_contains(lab->out, "  nodes   2 with 4 slots, 0 used, 4 free\n");
+    assert_int_equal(running(lab, pids, 8), 4);
+
+    assert_int_equal(ctl_run(lab, "dev up --nodes 2 --slots 2 --dir %s/c", lab->folder), 0);
+    assert_int_equal(running(lab, pids, 8), 4);
+    assert_int_equal(ctl_run(lab, "dev up --nodes 3 --dir %s/c", lab->folder), 1);
+    assert_contains(lab->err, "holds a cluster of 1 controllers and 2 nodes with 2 slots");
+
+    assert_int_equal(ctl_run(lab, "dev kill-node node2 --dir %s/c", lab->folder), 0);
+    assert_int_equal(running(lab, pids, 8), 3);
+    assert_int_equal(ctl_run(lab, "dev kill-node node2 --dir %s/c", lab->folder), 1);
+    assert_string_equal(lab->err, "sdctl: node2 does not run\n");
+    assert_int_equal(ctl_run(lab, "dev kill-node node9 --dir %s/c", lab->folder), 3);
+    assert_int_equal(ctl_run(lab, "dev start-node node2 --dir %s/c", lab->folder), 0);
+    assert_int_equal(ctl_run(lab, "dev start-node node2 --dir %s/c", lab->folder), 1);
+    assert_contains(lab->err, "sdctl: node2 runs already (pid ");
+
+    size_t n = running(lab, pids, 8);
+    assert_int_equal(n, 4);
+    assert_int_equal(ctl_run(lab, "dev down --dir %s/c", lab->folder), 0);
+    for (size_t i = 0; i < n; i++)
+        assert_true(is_gone(pids[i]));
+    assert_int_equal(ctl_run(lab, "dev down --dir %s/c", lab->folder), 0);
+    assert_int_equal(ctl_run(lab, "dev up --nodes 1 --dir %s/c", lab->folder), 0);
+    assert_int_equal(ctl_run(lab, "dev down --dir %s/c", lab->folder), 0);
+}
+
+/* A folder's name is a word, also to the shell that reads it back. */
+static void a_folder_may_have_any_name(void **state)
+{
+    CtlLab *lab = *state;
+    if (ctl_run(lab, "dev up --nodes 1 --dir '%s/an odd name'", lab->folder) != 0)
+        fail_msg("%s", lab->err);
+    char command[400];
+    const char *text = strstr(lab->out, " SDTRAIN_DEV=");
+    assert_non_null(text);
+    (void)snprintf(command, sizeof(command), "%.*s; test -d \"$SDTRAIN_DEV/etcd\"",
+                   (int)strcspn(text + 1, "\n"), text + 1);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(ctl_run(lab, "dev down --dir '%s/an odd name'", lab->folder), 0);
+}
+
+/* A cluster that does not come up leaves nothing behind. */
+static void half_a_cluster_ends(void **state)
+{
+    CtlLab *lab = *state;
+    pid_t pids[8];
+    ctl_write(lab, "h/node2/config.json", "{\"etcd\": 7}");
+    assert_int_equal(ctl_run(lab, "dev up --nodes 2 --dir %s/h", lab->folder), 1);
+    assert_contains(lab->err, "node2");
+    assert_int_equal(running_in(lab, "h", pids, 8), 0);
+}
+
+static int start(void **state)
+{
+    *state = ctl_lab_start(false);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    CtlLab *lab = *state;
+    (void)ctl_run(lab, "dev down --dir %s/c", lab->folder); /* whatever a failed test left */
+    *state = ctl_lab_stop(lab);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cluster_comes_up_heals_and_goes),
+        cmocka_unit_test(a_folder_may_have_any_name),
+        cmocka_unit_test(half_a_cluster_ends),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}

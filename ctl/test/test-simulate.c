@@ -1,0 +1,163 @@
+/* test-simulate.c - `sdctl simulate` over files, and `cluster what-if` over the records of a store
+ * that it leaves as they are. */
+#include "base/test/testing.h"
+
+#include "ctl/test/testing-ctl.h"
+
+#include <string.h>
+
+/* A leader, one node and a node that is cordoned for a second: the core lets it go. */
+static const char journal[] =
+    "{\"journal\":1,\"version\":\"0.0.9\",\"cluster\":\"lab\",\"config\":{\"ttl_usec\":2000000},"
+    "\"limits\":{\"nodes\":8,\"jobs\":2,\"reports\":8,\"incidents\":200,\"requests\":8},"
+    "\"snapshot\":1,\"calm\":true}\n"
+    "{\"key\":\"/sdtrain/lab/cordons/n1\",\"value\":\"{\\\"v\\\":2,\\\"node\\\":\\\"n1\\\","
+    "\\\"causes\\\":[{\\\"owner\\\":\\\"operator\\\",\\\"mode\\\":\\\"cordon\\\","
+    "\\\"reason\\\":\\\"ecc\\\",\\\"since_usec\\\":1,\\\"until_usec\\\":1700000001000000}]}\","
+    "\"revision\":5,\"now\":1000000,"
+    "\"real\":1700000000000000}\n"
+    "{\"leading\":9,\"now\":1000000,\"real\":1700000000000000}\n"
+    "{\"tick\":true,\"now\":2000001,\"real\":1700000001000001}\n";
+static const char then[] =
+    "{\"decision\":1,\"job\":\"\",\"does\":[\"uncordoned NODE=%s\"],\"now\":2000001,"
+    "\"real\":1700000001000001}\n"
+    "{\"outcome\":\"done\",\"id\":1,\"revision\":6,\"now\":2000101,\"real\":1700000001000101}\n";
+
+static void write_journal(CtlLab *lab, const char *node, const char *more)
+{
+    char text[4096];
+    int n = snprintf(text, sizeof(text), "%s", journal);
+    n += snprintf(text + n, sizeof(text) - (size_t)n, then, node);
+    (void)snprintf(text + n, sizeof(text) - (size_t)n, "%s", more);
+    ctl_write(lab, "events.jsonl", text);
+}
+
+static void what_is_decided_as_then_is_said_once(void **state)
+{
+    CtlLab *lab = *state;
+    write_journal(lab, "n1", "");
+    assert_int_equal(ctl_run(lab, "simulate %s/events.jsonl", lab->folder), 0);
+    assert_contains(
+        lab->out, "# line 1: a controller of cluster lab, version 0.0.9, 1 record to begin with\n");
+    assert_contains(lab->out, " uncordoned NODE=n1\n");
+    assert_contains(lab->out, "4 events, 1 decision, each as it was decided then\n");
+    assert_null(strstr(lab->out, "tick"));
+
+    assert_int_equal(ctl_run(lab, "simulate -v %s/events.jsonl", lab->folder), 0);
+    assert_contains(lab->out, "  cordons/n1\n");
+    assert_contains(lab->out, "  leading, term 9\n");
+    assert_contains(lab->out, "  decision 1 done\n");
+    assert_int_equal(ctl_run(lab, "simulate %s/events.jsonl --until 1700000000.5", lab->folder), 0);
+    assert_contains(lab->out, "2 events, 0 decisions");
+    assert_int_equal(ctl_run(lab, "simulate %s/events.jsonl --from 2033-01-01T00:00:00Z",
+                             lab->folder),
+                     0);
+    assert_null(strstr(lab->out, "uncordoned"));
+    assert_contains(lab->out, "4 events, 1 decision");
+}
+
+static void what_is_decided_otherwise_shows_both(void **state)
+{
+    CtlLab *lab = *state;
+    write_journal(lab, "n7", "");
+    assert_int_equal(ctl_run(lab, "simulate %s/events.jsonl", lab->folder), 1);
+    assert_contains(lab->out, " uncordoned NODE=n7\n");
+    assert_contains(lab->out, " uncordoned NODE=n1\n");
+    assert_contains(lab->out, "1 decision: 1 differs, the first at line 5 (- then, version 0.0.9;");
+
+    assert_int_equal(ctl_run(lab, "simulate -o json %s/events.jsonl", lab->folder), 1);
+    json_t *j = ctl_json(lab), *one = json_array_get(json_object_get(j, "transitions"), 0);
+    assert_int_equal(json_integer_value(json_object_get(j, "differences")), 1);
+    assert_int_equal(json_integer_value(json_object_get(one, "line")), 5);
+    assert_true(json_is_true(json_object_get(one, "differs")));
+    assert_string_equal(json_string_value(json_array_get(json_object_get(one, "then"), 0)),
+                        "uncordoned NODE=n7");
+    assert_string_equal(json_string_value(json_array_get(json_object_get(one, "now"), 0)),
+                        "uncordoned NODE=n1");
+    json_decref(j);
+}
+
+static void cut_and_bad_lines(void **state)
+{
+    CtlLab *lab = *state;
+    write_journal(lab, "n1", "{\"tick\":tr");
+    assert_int_equal(ctl_run(lab, "simulate %s/events.jsonl", lab->folder), 0);
+    assert_contains(lab->out, "The last line was cut when its controller died.\n");
+    write_journal(lab, "n1", "{\"tick\":tr\n{\"tick\":true,\"now\":3000000,\"real\":1}\n");
+    assert_int_equal(ctl_run(lab, "simulate %s/events.jsonl", lab->folder), 1);
+    assert_contains(lab->err, "/events.jsonl:7: line 1, column ");
+    write_journal(lab, "n1", "{\"tick\":true,\"now\":-1,\"real\":1}\n");
+    assert_int_equal(ctl_run(lab, "simulate %s/events.jsonl", lab->folder), 1);
+    assert_contains(lab->err, "/events.jsonl:7: now: -1 is less than 0");
+    write_journal(lab, "n1", "{\"tock\":true,\"now\":3000000,\"real\":1}\n");
+    assert_int_equal(ctl_run(lab, "simulate %s/events.jsonl", lab->folder), 1);
+    assert_contains(lab->err, "/events.jsonl:7: line: neither event nor decision");
+    assert_int_equal(ctl_run(lab, "simulate %s/nothing", lab->folder), 3);
+    assert_int_equal(ctl_run(lab, "simulate %s/events.jsonl --from soon", lab->folder), 2);
+    assert_contains(lab->err, "--from takes a time like ");
+}
+
+static void put_node(CtlLab *lab, const char *name)
+{
+    NodeRecord node = {.machine_id = "1", .incarnation = 1, .n_slots = 1};
+    (void)snprintf(node.name, sizeof(node.name), "%s", name);
+    CTL_PUT(lab, KEY_NODES, name, node_record, node);
+}
+
+static void what_if_decides_and_writes_nothing(void **state)
+{
+    CtlLab *lab = *state;
+    _cleanup_free_ char *text = ctl_job_text(lab, "a");
+    SpecRecord spec = {.spec = text, .submitted_usec = 1};
+    DesiredRecord desired = {.min = 2, .max = 2};
+    put_node(lab, "n1");
+    put_node(lab, "n2");
+    put_node(lab, "n3");
+    CTL_PUT(lab, KEY_SPECS, "a", spec_record, spec);
+    CTL_PUT(lab, KEY_DESIRED, "a", desired_record, desired);
+
+    assert_int_equal(ctl_run(lab, "cluster what-if"), 0);
+    assert_contains(lab->out,
+                    "job a, after 0.00 s:\n  world 1 of 2 ranks on 2 nodes from step 0: starts");
+    assert_contains(lab->out, "  world 1 runs on n1 (slots 0), n2 (slots 0) JOB=a");
+    assert_int_equal(ctl_run(lab, "cluster what-if --cordon n1"), 0);
+    assert_contains(lab->out, "If n1 were cordoned:\n");
+    assert_contains(lab->out, "  world 1 runs on n2 (slots 0), n3 (slots 0) JOB=a");
+    assert_int_equal(ctl_run(lab, "cluster what-if --lose n1 --drain n2 -o json"), 0);
+    json_t *j = ctl_json(lab), *one = json_array_get(json_object_get(j, "decisions"), 0);
+    assert_string_equal(json_string_value(json_object_get(one, "job")), "a");
+    assert_contains(json_string_value(json_array_get(json_object_get(one, "does"), 0)),
+                    "pending: needs 2 slots, 1 is free; n1 is absent; n2 is drained");
+    json_decref(j);
+    assert_int_equal(ctl_run(lab, "cluster what-if --lose n9"), 3);
+    assert_contains(lab->err, "no node n9 in cluster lab");
+
+    assert_null(ctl_get(lab, KEY_WORLDS, "a"));
+    assert_null(ctl_get(lab, KEY_PHASES, "a"));
+    assert_null(ctl_get(lab, KEY_CORDONS, "n1"));
+    _cleanup_free_ char *node = ctl_get(lab, KEY_NODES, "n1");
+    assert_non_null(node);
+}
+
+static int start(void **state)
+{
+    *state = ctl_lab_start(true);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    *state = ctl_lab_stop(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_decided_as_then_is_said_once),
+        cmocka_unit_test(what_is_decided_otherwise_shows_both),
+        cmocka_unit_test(cut_and_bad_lines),
+        cmocka_unit_test(what_if_decides_and_writes_nothing),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}

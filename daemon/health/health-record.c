@@ -1,0 +1,121 @@
+/* health-record.c - see health-record.h. */
+#include "daemon/health/health-record.h"
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "daemon/drain.h"
+#include "daemon/manager.h"
+#include "daemon/world/exit.h"
+
+#include <string.h>
+
+enum { AGES_OLD_SEC = 300 };
+
+static const NodeVerdict verdict_of[HEALTH_LEVELS] = {NODE_HEALTHY, NODE_SUSPECT, NODE_DRAIN,
+                                                      NODE_ISOLATE};
+
+/* Boottime as realtime: the record crosses machines. */
+static uint64_t real_time_of(uint64_t boot_usec)
+{
+    uint64_t now = clock_boottime_usec();
+    return boot_usec == 0 ? 0 : clock_realtime_usec() - (now - MIN(now, boot_usec));
+}
+
+static void fill_probe(const ProbeAnswer *answer, HealthProbeRecord *ret)
+{
+    (void)snprintf(ret->name, sizeof(ret->name), "%s", answer->name);
+    (void)snprintf(ret->text, sizeof(ret->text), "%s", answer->text);
+    exit_repair_text(ret->text);
+    if (answer->level != HEALTH_OK)
+        (void)snprintf(ret->cure, sizeof(ret->cure), "%s", fault_cure_text(answer->cure));
+    ret->verdict = verdict_of[answer->level];
+    ret->bad_slots = answer->bad_slots;
+    ret->since_usec = answer->since_usec;
+    ret->at_usec = real_time_of(answer->at_usec);
+    ret->took_usec = answer->took_usec;
+    ret->hangs = (int)MIN(answer->hangs, (unsigned)INT32_MAX);
+    ret->failures = (int)MIN(answer->failures, (unsigned)INT32_MAX);
+}
+
+static void fill(const Manager *m, HealthRecord *ret)
+{
+    const Probes *p = &m->probes;
+    memset(ret, 0, sizeof(*ret)); /* with what lies between its members */
+    ret->verdict = m->node.verdict;
+    ret->bad_slots = p->verdict.bad_slots;
+    ret->since_usec = p->verdict_since_usec;
+    ret->at_usec = clock_realtime_usec();
+    ret->left_usec = m->leaving ? ret->at_usec : 0;
+    ret->n_probes = p->n_answers;
+    (void)snprintf(ret->node, sizeof(ret->node), "%s", m->config.node);
+    (void)snprintf(ret->machine_id, sizeof(ret->machine_id), "%s", m->config.machine_id);
+    (void)snprintf(ret->evidence, sizeof(ret->evidence), "%s", m->node.evidence);
+    exit_repair_text(ret->evidence);
+    memcpy(ret->cure, p->cure, sizeof(ret->cure));
+    for (size_t i = 0; i < p->n_answers; i++)
+        fill_probe(&p->answers[i], &ret->probes[i]);
+}
+
+static void on_put(int r, const Error *err, _unused_ const EtcdTxnResult *result, void *userdata)
+{
+    Manager *m = userdata;
+    m->probes.post = NULL; /* it frees itself */
+    if (r < 0) {
+        log_debug("cannot put this node's health: %s", err->text);
+        m->probes.is_posted = false;
+        if (m->leaving)
+            drain_advance(m);
+        return;
+    }
+    if (!m->probes.is_posted)
+        health_record_update(m, true); /* it changed meanwhile */
+    if (m->leaving)
+        drain_advance(m);
+}
+
+/* Of all but the ages, and what healthy probes have to say. */
+static Hash content_of(const HealthRecord *record)
+{
+    static HealthRecord copy; /* large; the loop has one thread */
+    memcpy(&copy, record, sizeof(copy));
+    copy.at_usec = copy.left_usec = 0;
+    for (size_t i = 0; i < copy.n_probes; i++) {
+        HealthProbeRecord *probe = &copy.probes[i];
+        probe->at_usec = probe->took_usec = 0;
+        if (probe->verdict == NODE_HEALTHY)
+            memset(probe->text, 0, sizeof(probe->text));
+    }
+    return hash_bytes(&copy, sizeof(copy));
+}
+
+void health_record_update(Manager *m, bool fresh)
+{
+    static HealthRecord record; /* likewise */
+    Probes *p = &m->probes;
+    uint64_t now = clock_boottime_usec();
+    if (!m->lease || !p->is_ready || (m->leaving && !fresh)) /* its last one says that it leaves */
+        return;
+    fill(m, &record);
+    Hash content = content_of(&record);
+    if (!fresh && p->is_posted && hash_equal(content, p->posted) &&
+        now < p->posted_usec + AGES_OLD_SEC * USEC_PER_SEC)
+        return;
+    if (p->post) {
+        p->is_posted = false;
+        return;
+    }
+    char key[KEY_MAX];
+    _cleanup_free_ char *text = NULL;
+    int r = health_record_encode(&record, NULL, &text);
+    EtcdOp put = {.kind = ETCD_PUT,
+                  .key = key_of(m->config.cluster, KEY_HEALTH, m->config.node, key),
+                  .value = text};
+    if (r == 0)
+        r = etcd_txn(m->etcd, NULL, 0, &put, 1, on_put, m, &p->post);
+    if (r < 0)
+        log_warning("cannot put this node's health: %s", strerror(-r));
+    p->is_posted = r == 0;
+    p->posted = content;
+    p->posted_usec = now;
+}

@@ -1,0 +1,196 @@
+/* kernel-watch.c - see kernel-watch.h. */
+#include "daemon/health/kernel-watch.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "daemon/manager.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { RECORDS_A_TURN = 256, REST_MSEC = 50, STATE_MAX = 65536 };
+
+static void state_path(const Manager *m, char ret[PATH_MAX])
+{
+    (void)snprintf(ret, PATH_MAX, "%s/kernel-log.json", m->config.state_dir);
+}
+
+static void save(Manager *m)
+{
+    KernelWatch *w = &m->kernel;
+    char path[PATH_MAX];
+    _cleanup_free_ char *text = NULL;
+    Error err = ERROR_INIT;
+    state_path(m, path);
+    int r = kernel_log_format(&w->log, &text);
+    if (r == 0) /* no sync: after a loss of power it is another boot, and this means nothing */
+        r = file_write(path, text, strlen(text), 0, &err);
+    if (r < 0)
+        log_warning("what the kernel's log said is not kept: %s", err.text);
+    else
+        w->saved_seq = w->log.next_seq;
+}
+
+static void load(Manager *m)
+{
+    char path[PATH_MAX];
+    _cleanup_free_ char *text = NULL;
+    size_t n;
+    Error err = ERROR_INIT;
+    state_path(m, path);
+    int r = file_read(path, STATE_MAX, &text, &n, &err);
+    if (r == 0)
+        r = kernel_log_parse(path, text, n, &m->kernel.log, &err);
+    if (r < 0 && r != -ENOENT)
+        log_warning("what the kernel's log said before is not known: %s", err.text);
+    kernel_log_begin(&m->kernel.log, m->node.boot_id);
+    m->kernel.saved_seq = m->kernel.log.next_seq;
+}
+
+void kernel_watch_weigh(Manager *m)
+{
+    KernelWatch *w = &m->kernel;
+    char addresses[PROBE_SLOTS_MAX][PCI_ADDRESS_MAX];
+    ProbeResult result;
+    const Gpus *gpus = &m->probes.gpus;
+    for (size_t i = 0; i < gpus->n; i++)
+        memcpy(addresses[i], gpus->gpus[i].pci, PCI_ADDRESS_MAX);
+    kernel_log_judge(&w->log, (const char(*)[PCI_ADDRESS_MAX])addresses, gpus->n, &result);
+    probes_note_kernel(m, &result);
+}
+
+/* The lines in the buffer; what is left of it is carried. True when something is news. */
+static bool take_lines(KernelWatch *w, uint64_t now_usec)
+{
+    bool news = false;
+    size_t at = 0;
+    char *end;
+    while ((end = memchr(w->carry + at, '\n', w->n_carry - at))) {
+        size_t n = (size_t)(end - (w->carry + at));
+        news |= kernel_log_take(&w->log, w->carry + at, n, now_usec);
+        at += n + 1;
+    }
+    if (at == 0 && w->n_carry == sizeof(w->carry))
+        at = w->n_carry; /* no record is that long */
+    w->n_carry -= at;
+    memmove(w->carry, w->carry + at, w->n_carry);
+    return news;
+}
+
+static void give_up(Manager *m, const char *why)
+{
+    KernelWatch *w = &m->kernel;
+    log_warning("%s is not read any more: %s NODE=%s", m->config.kernel_log, why, m->config.node);
+    w->source = sd_event_source_disable_unref(w->source);
+    w->fd = fd_close(w->fd);
+    (void)snprintf(w->log.unread, sizeof(w->log.unread), "the kernel's log can't be read: %s", why);
+}
+
+/* At most so many records; 0 when there are no more, 1 when there may be, or -errno. */
+static int read_some(Manager *m, bool *ret_news)
+{
+    KernelWatch *w = &m->kernel;
+    for (int i = 0; i < RECORDS_A_TURN; i++) {
+        ssize_t n = read(w->fd, w->carry + w->n_carry, sizeof(w->carry) - w->n_carry);
+        if (n < 0 && errno == EAGAIN)
+            return 0;
+        if (n < 0 && (errno == EPIPE || errno == EINTR))
+            continue; /* overwritten: the next one's number says how many are missing */
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        w->n_carry += (size_t)n;
+        *ret_news |= take_lines(w, clock_realtime_usec());
+    }
+    return 1;
+}
+
+static int on_rested(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    Manager *m = userdata;
+    if (m->kernel.source)
+        (void)sd_event_source_set_enabled(m->kernel.source, SD_EVENT_ON); /* it is ours and alive */
+    return 0;
+}
+
+static int on_records(sd_event_source *source, _unused_ int fd, _unused_ uint32_t revents,
+                      void *userdata)
+{
+    Manager *m = userdata;
+    KernelWatch *w = &m->kernel;
+    bool news = false;
+    uint64_t lost = w->log.lost;
+    int r = read_some(m, &news);
+    if (r > 0) {
+        (void)sd_event_source_set_enabled(source, SD_EVENT_OFF); /* likewise */
+        manager_add_timer(m, REST_MSEC * USEC_PER_MSEC, on_rested, m, &w->rest);
+    }
+    if (r < 0)
+        give_up(m, strerror(-r));
+    if (w->log.lost != lost)
+        log_warning("%llu records of the kernel's log were lost NODE=%s",
+                    (unsigned long long)(w->log.lost - lost), m->config.node);
+    if (news || r < 0) {
+        kernel_watch_weigh(m); /* the leader first, the file then */
+        save(m);
+    }
+    return 0;
+}
+
+static int open_log(Manager *m)
+{
+    KernelWatch *w = &m->kernel;
+    /* a FIFO stands in for it in tests; for writing too, so that it never ends */
+    struct stat st;
+    int mode = stat(m->config.kernel_log, &st) == 0 && S_ISFIFO(st.st_mode) ? O_RDWR : O_RDONLY;
+    w->fd = open(m->config.kernel_log, mode | O_NONBLOCK | O_CLOEXEC);
+    if (w->fd < 0)
+        return -errno;
+    bool news = false;
+    int r = 1;
+    for (int turn = 0; r > 0 && turn < 1024; turn++) /* the whole ring, and no more than that */
+        r = read_some(m, &news);
+    return r < 0 ? r : sd_event_add_io(m->event, &w->source, w->fd, EPOLLIN, on_records, m);
+}
+
+void kernel_watch_start(Manager *m)
+{
+    load(m);
+    m->kernel.log.is_needed = m->config.gpus > 0;
+    if (strcmp(m->config.kernel_log, "off") == 0) {
+        (void)snprintf(m->kernel.log.unread, sizeof(m->kernel.log.unread),
+                       "the kernel's log is not read: kernel_log is off");
+    } else {
+        int r = open_log(m);
+        if (r < 0)
+            give_up(m, strerror(-r));
+    }
+    kernel_watch_weigh(m);
+    save(m);
+}
+
+void kernel_watch_note_round(Manager *m)
+{
+    KernelWatch *w = &m->kernel;
+    w->log.lost_is_news = false;
+    kernel_watch_weigh(m);
+    if (w->saved_seq != w->log.next_seq)
+        save(m);
+}
+
+void kernel_watch_forget(Manager *m)
+{
+    kernel_log_forget(&m->kernel.log);
+    kernel_watch_weigh(m);
+    save(m);
+}
+
+void kernel_watch_clear(KernelWatch *watch)
+{
+    watch->source = sd_event_source_disable_unref(watch->source);
+    watch->rest = sd_event_source_disable_unref(watch->rest);
+    watch->fd = fd_close(watch->fd);
+}

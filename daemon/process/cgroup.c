@@ -1,0 +1,190 @@
+/* cgroup.c - see cgroup.h. */
+#include "daemon/process/cgroup.h"
+
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/hash.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+enum { DESTROY_MSEC = 2000, ROUND_MSEC = 100 };
+
+/* Mount point of cgroup v2, from mountinfo: "... <mount point> <options> - cgroup2 ...". */
+static int find_mount(char *ret, size_t size)
+{
+    _cleanup_file_ FILE *f = fopen("/proc/self/mountinfo", "re");
+    if (!f)
+        return -errno;
+
+    char line[4096], point[512];
+    while (fgets(line, sizeof(line), f)) {
+        if (!strstr(line, " - cgroup2 ") || sscanf(line, "%*s %*s %*s %*s %511s", point) != 1)
+            continue;
+        int n = snprintf(ret, size, "%s", point);
+        return n < (int)size ? 0 : -ENAMETOOLONG;
+    }
+    return -EOPNOTSUPP;
+}
+
+static int find_own(char *ret, size_t size)
+{
+    _cleanup_file_ FILE *f = fopen("/proc/self/cgroup", "re");
+    if (!f)
+        return -errno;
+
+    char line[1024];
+    while (fgets(line, sizeof(line), f)) {
+        if (strncmp(line, "0::/", 4) != 0)
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        const char *own = strcmp(line + 3, "/") == 0 ? "" : line + 3;
+        int n = snprintf(ret, size, "%s", own);
+        return n < (int)size ? 0 : -ENAMETOOLONG;
+    }
+    return -EOPNOTSUPP;
+}
+
+int cgroup_open(CgroupBase *ret, const char *run_dir, Error *err)
+{
+    char mount[256], own[200];
+    int r = find_mount(mount, sizeof(mount));
+    if (r == 0)
+        r = find_own(own, sizeof(own));
+    if (r < 0)
+        return error_set(err, -EOPNOTSUPP, "no cgroup v2 is mounted here");
+
+    CgroupBase base;
+    (void)snprintf(base.path, sizeof(base.path), "%s%s/sdtrain-%016llx", mount, own,
+                   (unsigned long long)hash64_bytes(run_dir, strlen(run_dir), 0));
+    if (mkdir(base.path, 0755) < 0 && errno != EEXIST)
+        return error_errno(err, -EOPNOTSUPP, "%s: cannot make it (%s)", base.path, strerror(errno));
+    *ret = base;
+    return 0;
+}
+
+static int write_kill(const char *folder)
+{
+    char path[600];
+    (void)snprintf(path, sizeof(path), "%s/cgroup.kill", folder);
+    _cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd >= 0)
+        return write(fd, "1", 1) == 1 ? 0 : -errno;
+    if (errno != ENOENT)
+        return -errno;
+
+    /* before Linux 5.14: one by one; what forks meanwhile is met by the caller's next look */
+    (void)snprintf(path, sizeof(path), "%s/cgroup.procs", folder);
+    _cleanup_file_ FILE *f = fopen(path, "re");
+    if (!f)
+        return errno == ENOENT ? 0 : -errno;
+    int pid;
+    while (fscanf(f, "%d", &pid) == 1)
+        if (pid > 0)
+            (void)kill(pid, SIGKILL); /* it may be gone already */
+    return 0;
+}
+
+int cgroup_is_populated(int events)
+{
+    char text[256];
+    ssize_t n = pread(events, text, sizeof(text) - 1, 0);
+    if (n < 0)
+        return errno == ENODEV ? 0 : -errno; /* removed */
+    text[n] = '\0';
+    const char *at = strstr(text, "populated ");
+    return at ? at[strlen("populated ")] == '1' : -EBADMSG;
+}
+
+static int wait_empty(const char *folder)
+{
+    char path[600];
+    (void)snprintf(path, sizeof(path), "%s/cgroup.events", folder);
+    _cleanup_fd_ int events = open(path, O_RDONLY | O_CLOEXEC);
+    if (events < 0)
+        return errno == ENOENT ? 0 : -errno;
+
+    for (int left = DESTROY_MSEC / ROUND_MSEC; left > 0; left--) {
+        int r = cgroup_is_populated(events);
+        if (r <= 0)
+            return r;
+        struct pollfd p = {.fd = events, .events = POLLPRI};
+        (void)poll(&p, 1, ROUND_MSEC); /* woken by the change; else we look again */
+    }
+    return -ETIMEDOUT;
+}
+
+static void remove_slots(const CgroupBase *base)
+{
+    DIR *folder = opendir(base->path);
+    struct dirent *entry;
+    while (folder && (entry = readdir(folder)))
+        if (entry->d_type == DT_DIR && strncmp(entry->d_name, "slot", 4) == 0)
+            (void)unlinkat(dirfd(folder), entry->d_name, AT_REMOVEDIR); /* the base's rmdir tells */
+    if (folder)
+        (void)closedir(folder);
+}
+
+int cgroup_destroy(const CgroupBase *base, Error *err)
+{
+    if (!*base->path)
+        return 0;
+
+    int r = write_kill(base->path);
+    if (r == 0)
+        r = wait_empty(base->path);
+    if (r < 0)
+        return error_errno(err, r, "%s: cannot end what runs inside", base->path);
+
+    /* busy: what has just been killed is still being taken apart */
+    for (int left = DESTROY_MSEC / ROUND_MSEC; left > 0; left--) {
+        remove_slots(base);
+        r = rmdir(base->path) < 0 && errno != ENOENT ? -errno : 0;
+        if (r != -EBUSY)
+            break;
+        const struct timespec pause = {.tv_nsec = ROUND_MSEC * 1000 * 1000};
+        (void)nanosleep(&pause, NULL); /* no event says when rmdir would work */
+    }
+    return r < 0 ? error_errno(err, r, "%s: cannot remove it", base->path) : 0;
+}
+
+static void slot_path(const CgroupBase *base, int slot, char ret[560])
+{
+    (void)snprintf(ret, 560, "%s/slot%d", base->path, slot);
+}
+
+int cgroup_make_slot(const CgroupBase *base, int slot, int *ret_folder, int *ret_events, Error *err)
+{
+    char path[560];
+    slot_path(base, slot, path);
+    if (mkdir(path, 0755) < 0 && errno != EEXIST)
+        return error_errno(err, -errno, "%s: cannot make it", path);
+    _cleanup_fd_ int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return error_errno(err, -errno, "%s: cannot open it", path);
+    int events = openat(folder, "cgroup.events", O_RDONLY | O_CLOEXEC);
+    if (events < 0)
+        return error_errno(err, -errno, "%s/cgroup.events: cannot open it", path);
+    *ret_folder = TAKE_FD(folder);
+    *ret_events = events;
+    return 0;
+}
+
+int cgroup_kill_slot(const CgroupBase *base, int slot)
+{
+    char path[560];
+    slot_path(base, slot, path);
+    return write_kill(path);
+}
+
+int cgroup_remove_slot(const CgroupBase *base, int slot)
+{
+    char path[560];
+    slot_path(base, slot, path);
+    return rmdir(path) < 0 ? -errno : 0;
+}

@@ -1,0 +1,296 @@
+/* orphans.c - see orphans.h. */
+#include "daemon/process/orphans.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+enum {
+    ROUNDS = 20,
+    ROUND_MSEC = 100,
+    LOCK_SEC = 5, /* for a sdtraind that has just been killed */
+    KEEPER_LOCK_SEC =
+        40, /* for the keeper of an earlier life; with START_SEC below TimeoutStartSec= */
+    START_SEC = 40,
+    KEEPER_SEC = 600,
+    PROC_FILE_MAX = 64 * 1024
+};
+
+/* Files of /proc have no size to stat. The text ends with a NUL. */
+static char *read_proc(pid_t pid, const char *name, size_t *ret_bytes)
+{
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    _cleanup_free_ char *text = fd < 0 ? NULL : malloc(PROC_FILE_MAX + 1);
+    if (!text)
+        return NULL;
+
+    size_t used = 0;
+    ssize_t n;
+    while (used < PROC_FILE_MAX && (n = read(fd, text + used, PROC_FILE_MAX - used)) > 0)
+        used += (size_t)n;
+    text[used] = '\0';
+    *ret_bytes = used;
+    return TAKE_PTR(text);
+}
+
+void remains_mark(char *ret, size_t size, const char *run_dir, int slot)
+{
+    (void)snprintf(ret, size, REMAINS_VARIABLE "=%s:%d", run_dir, slot);
+}
+
+/* Of the user that runs this, as what it hosts is: anybody may write any mark into his own environment. */
+static bool is_own(pid_t pid)
+{
+    char path[32];
+    struct stat st;
+    (void)snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+    return stat(path, &st) == 0 && st.st_uid == geteuid();
+}
+
+bool remains_is_marked(pid_t pid, const char *run_dir, int slot)
+{
+    if (!is_own(pid))
+        return false;
+
+    char mark[600];
+    int n = slot >= 0 ? snprintf(mark, sizeof(mark), REMAINS_VARIABLE "=%s:%d", run_dir, slot)
+                      : snprintf(mark, sizeof(mark), REMAINS_VARIABLE "=%s:", run_dir);
+
+    size_t n_bytes;
+    _cleanup_free_ char *text = read_proc(pid, "environ", &n_bytes);
+    if (!text)
+        return false; /* gone, or not ours */
+    for (size_t at = 0; at < n_bytes; at += strlen(text + at) + 1)
+        if (strncmp(text + at, mark, (size_t)n) == 0 && (slot < 0 || text[at + (size_t)n] == '\0'))
+            return true;
+    return false;
+}
+
+/* Parent and session; negative: it is gone. */
+typedef struct Place {
+    int parent, session;
+} Place;
+
+static Place place_of(pid_t pid)
+{
+    size_t n_bytes;
+    Place place = {-1, -1};
+    _cleanup_free_ char *text = read_proc(pid, "stat", &n_bytes);
+    const char *after = text ? strrchr(text, ')') : NULL;
+    if (!after || sscanf(after + 1, " %*c %d %*d %d", &place.parent, &place.session) != 2)
+        return (Place){-1, -1};
+    return place;
+}
+
+/* sessions NULL: those of an earlier life are not known. */
+static bool is_left(pid_t pid, const char *run_dir, RemainsSessions *sessions)
+{
+    if (remains_is_marked(pid, run_dir, -1))
+        return true;
+    int session = sessions && is_own(pid) ? place_of(pid).session : -1;
+    for (size_t i = 0; session > 0 && i < ELEMENTSOF(sessions->of); i++)
+        if (atomic_load(&sessions->of[i]) == session)
+            return true;
+    return false;
+}
+
+/* The first process that is left, killed and returned as a pidfd; how many were killed. */
+static int kill_left(const char *run_dir, RemainsSessions *sessions, int *ret_pidfd)
+{
+    DIR *proc = opendir("/proc");
+    if (!proc)
+        return -errno;
+
+    int n = 0;
+    struct dirent *entry;
+    while ((entry = readdir(proc))) {
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (pid <= 1 || pid == getpid())
+            continue;
+        _cleanup_fd_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+        if (pidfd < 0 || !is_left(pid, run_dir, sessions))
+            continue;
+        (void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0); /* it may be gone */
+        if (n++ == 0)
+            *ret_pidfd = TAKE_FD(pidfd);
+    }
+    (void)closedir(proc);
+    return n;
+}
+
+static int end_left(const char *run_dir, RemainsSessions *sessions, Error *err)
+{
+    for (int round = 0; round < ROUNDS; round++) {
+        _cleanup_fd_ int pidfd = -EBADF;
+        int n = kill_left(run_dir, sessions, &pidfd);
+        if (n <= 0)
+            return n < 0 ? error_errno(err, n, "/proc: cannot look for orphans") : 0;
+        if (round == 0)
+            log_warning("killed %d process(es) that an earlier life left in %s", n, run_dir);
+        struct pollfd p = {.fd = pidfd, .events = POLLIN};
+        (void)poll(&p, 1, ROUND_MSEC); /* its death, or another look */
+    }
+    return error_set(err, -ETIMEDOUT, "%s: a process of an earlier life survives SIGKILL", run_dir);
+}
+
+/* A process dies when the kernel lets it: one that is in a driver, or that a busy machine does not get to, may take
+ * long, and who looks away meanwhile leaves its cgroup to nobody. */
+static int clear(const char *run_dir, const CgroupBase *cgroups, RemainsSessions *sessions,
+                 int patience_sec, Error *err)
+{
+    const uint64_t end_usec = clock_boottime_usec() + (uint64_t)patience_sec * USEC_PER_SEC;
+    for (bool told = false;; told = true) {
+        Error left = ERROR_INIT;
+        int r = cgroup_destroy(cgroups, err);
+        int q = end_left(run_dir, sessions, &left); /* whatever became of the cgroups */
+        if (r == 0 && q < 0) {
+            r = q;
+            *err = left;
+        }
+        if ((r != -ETIMEDOUT && r != -EBUSY) || clock_boottime_usec() >= end_usec)
+            return r;
+        if (!told)
+            log_warning("%s; waiting for its end, at most %d s", err->text, patience_sec);
+        *err = (Error)ERROR_INIT;
+    }
+}
+
+int remains_clear(const char *run_dir, const CgroupBase *cgroups, Error *err)
+{
+    return clear(run_dir, cgroups, NULL, START_SEC, err);
+}
+
+/* The flock is handed on to the keeper; this one ends with the process that took it. */
+static bool sdtraind_lives(int fd)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    return fcntl(fd, F_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
+}
+
+int remains_lock(const char *run_dir, int *ret_fd, Error *err)
+{
+    int r = folder_make_private(run_dir, err);
+    if (r < 0)
+        return r;
+
+    char path[600];
+    (void)snprintf(path, sizeof(path), "%s/lock", run_dir);
+    _cleanup_fd_ int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return error_errno(err, -errno, "%s: cannot open it", path);
+    const uint64_t began_usec = clock_boottime_usec();
+    for (bool told = false;;) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            break;
+        if (errno != EWOULDBLOCK)
+            return error_errno(err, -errno, "%s: cannot lock it", path);
+        uint64_t waited_usec = clock_boottime_usec() - began_usec;
+        bool lives = sdtraind_lives(fd);
+        if (lives && waited_usec > LOCK_SEC * USEC_PER_SEC)
+            return error_set(err, -EBUSY,
+                             "%s: another sdtraind holds it; give each its own run_dir", path);
+        if (waited_usec > KEEPER_LOCK_SEC * USEC_PER_SEC)
+            return error_set(err, -EBUSY,
+                             "%s: the keeper of an earlier life holds it: a process that it has "
+                             "killed does not end",
+                             path);
+        if (!lives && !told && waited_usec > USEC_PER_SEC) {
+            log_info("%s: waiting for the keeper of an earlier life, at most %d s", path,
+                     KEEPER_LOCK_SEC);
+            told = true;
+        }
+        const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+        (void)nanosleep(&pause, NULL); /* flock has no deadline of its own */
+    }
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    (void)fcntl(fd, F_SETLK, &lock); /* where there are none, others wait longer for us */
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+/* For people who look at processes: what the command line was, becomes a name. */
+static void rename_process(const char *name)
+{
+    size_t n_bytes;
+    _cleanup_free_ char *text = read_proc(getpid(), "cmdline", &n_bytes);
+    (void)prctl(PR_SET_NAME, name);
+    if (!text || n_bytes <= strlen(name) || strcmp(text, program_invocation_name) != 0)
+        return;
+    memset(program_invocation_name, 0, n_bytes); /* argv's bytes follow each other */
+    memcpy(program_invocation_name, name, strlen(name));
+}
+
+static _noreturn_ void keep(pid_t parent, int parent_fd, const char *run_dir,
+                            const CgroupBase *cgroups, RemainsSessions *sessions)
+{
+    rename_process("sdtraind-keeper");
+    (void)setsid(); /* a signal to sdtraind's group is not for the keeper */
+    sigset_t all;
+    (void)sigfillset(&all);
+    (void)sigprocmask(SIG_BLOCK, &all, NULL); /* ends with its work, or by SIGKILL */
+
+    struct pollfd p = {.fd = parent_fd, .events = POLLIN};
+    while (getppid() == parent && poll(&p, 1, -1) <= 0)
+        ;
+    Error err = ERROR_INIT;
+    if (clear(run_dir, cgroups, sessions, KEEPER_SEC, &err) < 0)
+        log_error("keeper: %s", err.text);
+    _exit(0);
+}
+
+int remains_keep(const char *run_dir, const CgroupBase *cgroups, RemainsSessions **ret_sessions,
+                 pid_t *ret_pid, Error *err)
+{
+    pid_t parent = getpid();
+    RemainsSessions *sessions =
+        mmap(NULL, sizeof(*sessions), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (sessions == MAP_FAILED)
+        return error_errno(err, -errno, "cannot share a page with the keeper");
+    _cleanup_fd_ int parent_fd = (int)syscall(SYS_pidfd_open, parent, 0);
+    if (parent_fd < 0)
+        return error_errno(err, -errno, "cannot watch over this process");
+    pid_t pid = fork();
+    if (pid < 0)
+        return error_errno(err, -errno, "cannot start the keeper");
+    if (pid == 0)
+        keep(parent, parent_fd, run_dir, cgroups, sessions);
+    *ret_sessions = sessions; /* until this process ends */
+    *ret_pid = pid;
+    return 0;
+}
+
+int remains_kill_adopted(const char *run_dir, int slot, bool (*is_ours)(void *userdata, pid_t pid),
+                         void *userdata)
+{
+    DIR *proc = opendir("/proc");
+    if (!proc)
+        return -errno;
+
+    int n = 0;
+    struct dirent *entry;
+    while ((entry = readdir(proc))) {
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (pid <= 1 || place_of(pid).parent != getpid() || is_ours(userdata, pid) ||
+            (remains_is_marked(pid, run_dir, -1) && !remains_is_marked(pid, run_dir, slot)))
+            continue;
+        (void)kill(pid, SIGKILL); /* our child: its number is its own until we reap it */
+        n++;
+    }
+    (void)closedir(proc);
+    return n;
+}

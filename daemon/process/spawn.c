@@ -1,0 +1,133 @@
+/* spawn.c - see spawn.h. */
+#include "daemon/process/spawn.h"
+
+#include "base/cleanup.h"
+#include "base/fault.h"
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+enum { FIRST_FREE_FD = 10 }; /* sources are moved above the descriptors that the child is given */
+
+typedef struct ChildFds {
+    int null, output, channel, program;
+    int cgroup_procs; /* the child enters that cgroup itself; negative: it is born where it belongs */
+} ChildFds;
+
+static _noreturn_ void child_fail(const char *what, const char *path)
+{
+    (void)!write(STDERR_FILENO, what, strlen(what)); /* nowhere else to say it */
+    (void)!write(STDERR_FILENO, path, strlen(path));
+    (void)!write(STDERR_FILENO, "\n", 1);
+    _exit(SPAWN_EXEC_FAILED);
+}
+
+/* What the service manager gave to sdtraind is not for what it hosts: ranks are the first to go when
+ * memory runs out, and hold no capability. */
+static void leave_privileges(void)
+{
+    char text[8] = {0};
+    int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    if (fd >= 0 && read(fd, text, sizeof(text)) > 0 && text[0] == '-')
+        (void)!pwrite(fd, "0", 1, 0); /* refused only where it would be a lowering */
+    if (fd >= 0)
+        (void)close(fd);
+    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* none, then nothing to do */
+}
+
+/* System calls only: the other threads' locks are as clone3 found them. */
+static _noreturn_ void child_run(const SpawnRequest *request, ChildFds fds, pid_t parent)
+{
+    const char *path = request->argv[0];
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+        child_fail("cannot tie itself to its parent: ", path);
+    if (getppid() != parent)
+        _exit(SPAWN_EXEC_FAILED); /* the parent died before the tie was made */
+    if (fds.cgroup_procs >= 0 && write(fds.cgroup_procs, "0", 1) != 1)
+        child_fail("cannot enter its cgroup: ", path);
+
+    leave_privileges();
+    struct sigaction act = {.sa_handler = SIG_DFL};
+    for (int sig = 1; sig < SIGRTMIN; sig++)
+        (void)sigaction(sig, &act, NULL); /* SIGKILL and SIGSTOP refuse, as they should */
+    sigset_t none;
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL); /* cannot fail with these arguments */
+
+    (void)setsid(); /* fails only for a group leader, which a fresh child is not */
+    if (dup2(fds.null, STDIN_FILENO) < 0 ||
+        (fds.output >= 0 &&
+         (dup2(fds.output, STDOUT_FILENO) < 0 || dup2(fds.output, STDERR_FILENO) < 0)) ||
+        (fds.channel >= 0 && dup2(fds.channel, 3) < 0))
+        child_fail("cannot place descriptors for ", path);
+    (void)syscall(SYS_close_range, fds.channel >= 0 ? 4U : 3U, ~0U, CLOSE_RANGE_CLOEXEC);
+
+    if (fds.program >= 0) /* a script returns: its interpreter could not open what is CLOEXEC */
+        (void)syscall(SYS_execveat, fds.program, "", request->argv, request->environment,
+                      AT_EMPTY_PATH);
+    (void)execve(path, request->argv, request->environment);
+    child_fail("cannot execute ", path);
+}
+
+static int fork_child(const SpawnRequest *request, ChildFds fds, int cgroup, int *ret_pidfd)
+{
+    struct clone_args args = {
+        .flags = CLONE_PIDFD | (cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
+        .pidfd = (uint64_t)(uintptr_t)ret_pidfd,
+        .exit_signal = SIGCHLD,
+        .cgroup = (uint64_t)MAX(cgroup, 0),
+    };
+    int r = cgroup >= 0 ? fault("spawn.cgroup") : 0;
+    if (r < 0)
+        return r;
+    pid_t parent = getpid();
+    long pid = syscall(SYS_clone3, &args, sizeof(args));
+    _cleanup_fd_ int procs = -EBADF;
+    if (pid < 0 && errno == ENOSYS) { /* so say sandboxes that cannot look into its arguments */
+        if (cgroup >= 0 && (procs = openat(cgroup, "cgroup.procs", O_WRONLY | O_CLOEXEC)) < 0)
+            return -errno;
+        fds.cgroup_procs = procs;
+        pid = syscall(SYS_clone, CLONE_PIDFD | SIGCHLD, NULL, ret_pidfd, NULL, 0UL);
+    }
+    if (pid == 0)
+        child_run(request, fds, parent);
+    return pid < 0 ? -errno : (int)pid;
+}
+
+static int raise_fd(int fd) { return fd < 0 ? -EBADF : fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD); }
+
+int spawn_process(const SpawnRequest *request, pid_t *ret_pid, int *ret_pidfd, Error *err)
+{
+    _cleanup_fd_ int null = -EBADF, output = -EBADF, channel = -EBADF, program = -EBADF;
+    _cleanup_fd_ int opened = open("/dev/null", O_RDWR | O_CLOEXEC);
+    null = raise_fd(opened);
+    output = raise_fd(request->output);
+    channel = raise_fd(request->channel);
+    program = request->program > 0 ? raise_fd(request->program) : -EBADF;
+    if (null < 0 || (request->output >= 0 && output < 0) ||
+        (request->channel >= 0 && channel < 0) || (request->program > 0 && program < 0))
+        return error_errno(err, -errno, "cannot prepare descriptors for %s", request->argv[0]);
+
+    ChildFds fds = {null, output, channel, program, -EBADF};
+    int pidfd = -EBADF;
+    int r = fork_child(request, fds, request->cgroup, &pidfd);
+    bool inside = r >= 0 && request->cgroup >= 0;
+    if (r < 0 && request->cgroup >= 0) {
+        log_warning("cannot start a process inside its cgroup (%s); going on without",
+                    strerror(-r));
+        r = fork_child(request, fds, -EBADF, &pidfd);
+    }
+    if (r < 0)
+        return error_errno(err, r, "cannot start %s", request->argv[0]);
+    *ret_pid = r;
+    *ret_pidfd = pidfd;
+    if (request->ret_inside)
+        *request->ret_inside = inside;
+    return 0;
+}

@@ -1,0 +1,272 @@
+/* test-daemon-health.c - a real daemon over a fake machine: a library that stands in for NVIDIA's, a
+ * FIFO for the kernel's log, a folder for sysfs. The test plays leader and operator. */
+#include "daemon/test/testing-daemon.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { SLOTS = 2 };
+
+typedef struct Host {
+    Lab *lab;
+    LabNode *node;
+    int log; /* the FIFO's end that the kernel would hold */
+    char settings[2048], fifo[400], nvml[400];
+} Host;
+
+/* ---- the fake machine ---- */
+
+static void say_nvml(const Host *h, const char *text)
+{
+    assert_int_equal(file_write(h->nvml, text, strlen(text), 0, NULL), 0);
+}
+
+static const char healthy_gpus[] =
+    "{\"driver\": \"570.86\", \"gpus\": ["
+    "{\"pci\": \"00000000:3B:00.0\", \"uuid\": \"GPU-a\", \"uncorrected\": 0, \"rows\": 0},"
+    "{\"pci\": \"00000000:5E:00.0\", \"uuid\": \"GPU-b\", \"uncorrected\": 0, \"rows\": 0}]}";
+
+static void log_kernel(const Host *h, const char *lines)
+{
+    assert_int_equal(write(h->log, lines, strlen(lines)), (ssize_t)strlen(lines));
+}
+
+/* more: settings beside those of the fake machine. */
+static Host new_host(const char *more)
+{
+    Host h = {.lab = lab_start()};
+    char folder[300];
+    (void)snprintf(folder, sizeof(folder), "%s", lab_folder(h.lab));
+    (void)snprintf(h.fifo, sizeof(h.fifo), "%s/kmsg", folder);
+    (void)snprintf(h.nvml, sizeof(h.nvml), "%s/nvml.json", folder);
+    assert_int_equal(mkfifo(h.fifo, 0600), 0);
+    h.log = open(h.fifo, O_RDWR | O_CLOEXEC);
+    assert_true(h.log >= 0);
+    (void)setenv("FAKE_NVML", h.nvml, 1);
+    say_nvml(&h, healthy_gpus);
+    (void)snprintf(h.settings, sizeof(h.settings),
+                   "\"slots\": %d, \"gpus\": 2, \"kernel_log\": \"%s\", "
+                   "\"nvml\": \"%s/fake-nvml.so\", \"sysfs\": \"%s/sys\", "
+                   "\"trainer_environment\": [\"FAKE_STEPS=1000000\"]%s%s",
+                   SLOTS, h.fifo, getenv("SDTRAIN_BIN"), folder, *more ? ", " : "", more);
+    h.node = lab_start_node(h.lab, 0, h.settings, NULL);
+    return h;
+}
+
+static void end_host(Host *h)
+{
+    (void)close(h->log); /* a FIFO of ours */
+    (void)unsetenv("FAKE_NVML");
+    (void)lab_stop(h->lab); /* NULL always */
+}
+
+/* ---- what it is waited for ---- */
+
+typedef struct Wanted {
+    NodeVerdict verdict;
+    uint64_t bad_slots;
+    const char *part; /* of the evidence */
+} Wanted;
+
+static bool says(Lab *lab, const void *userdata)
+{
+    const Wanted *w = userdata;
+    NodeRecord record;
+    return lab_node_record(lab, 0, &record) && record.verdict == w->verdict &&
+           record.bad_slots == w->bad_slots && strstr(record.evidence, w->part);
+}
+
+static bool is_answered(Lab *lab, const void *id)
+{
+    char key[KEY_MAX];
+    const char *value = lab_value(lab, key_of("lab", KEY_REQUESTS, id, key));
+    return value && !strstr(value, "\"answer\":\"\"") && strstr(value, "\"answer\"");
+}
+
+/* The answer of node0 to a request of that kind, in a buffer of the function. */
+static const char *ask(Host *h, const char *id, const char *kind)
+{
+    static RequestRecord request;
+    char key[KEY_MAX];
+    Error err = ERROR_INIT;
+    _cleanup_free_ char *text = NULL;
+    request = (RequestRecord){.at_usec = clock_realtime_usec()};
+    (void)snprintf(request.id, sizeof(request.id), "%s", id);
+    (void)snprintf(request.kind, sizeof(request.kind), "%s", kind);
+    (void)snprintf(request.target, sizeof(request.target), "node0");
+    assert_int_equal(request_record_encode(&request, NULL, &text), 0);
+    lab_put(h->lab, key_of("lab", KEY_REQUESTS, id, key), text);
+    lab_wait_for(h->lab, is_answered, id, "an answer", 60000);
+    const char *value = lab_value(h->lab, key);
+    assert_int_equal(request_record_decode(key, value, strlen(value), &request, &err), 0);
+    return request.answer;
+}
+
+static bool has_health(Lab *lab, const void *part)
+{
+    const char *value = lab_value(lab, "/sdtrain/lab/health/node0");
+    return value && strstr(value, part);
+}
+
+/* What the daemon keeps of the kernel's log for its next life. */
+static bool has_kept(Lab *lab, const void *part)
+{
+    char path[400];
+    _cleanup_free_ char *text = NULL;
+    size_t n;
+    (void)snprintf(path, sizeof(path), "%s/node0/run/health/kernel-log.json", lab_folder(lab));
+    return file_read(path, 65536, &text, &n, NULL) == 0 && strstr(text, part);
+}
+
+static void expect_answer(const char *answer, const char *part)
+{
+    if (!strstr(answer, part))
+        fail_msg("\"%s\" is not in \"%s\"", part, answer);
+}
+
+/* ---- tests ---- */
+
+/* More than the daemon reads in one go: lines are cut anywhere. */
+static void storm(const Host *h, int first, int last)
+{
+    char text[64 * 1024];
+    int used = 0;
+    for (int i = first; i <= last; i++)
+        used += snprintf(text + used, sizeof(text) - (size_t)used, "6,%d,1,-;message %d\n", i, i);
+    assert_true((size_t)used < sizeof(text));
+    log_kernel(h, text);
+}
+
+/* A fatal word of the kernel is known at once, not at the next round of probes, which is a day off;
+ * a restart neither forgets it nor counts it again. */
+static void test_xid_isolates_at_once(_unused_ void **state)
+{
+    Host h = new_host("\"health_sec\": 86400");
+    NodeRecord record;
+    assert_true(lab_node_record(h.lab, 0, &record)); /* registered: its probes have run */
+    assert_int_equal(record.verdict, NODE_HEALTHY);
+    lab_wait(h.lab, has_health, "2 GPUs, driver 570.86");
+    storm(&h, 1, 1099);
+    log_kernel(&h, "6,1100,1,-;usb 1-1: new device\n"
+                   " SUBSYSTEM=usb\n"
+                   "4,1101,2,-;NVRM: Xid (PCI:0000:3b:00): 31, a program's fault\n");
+    log_kernel(&h, "4,1102,3,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n");
+    lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "Xid 79 on 0000:3b:00"}));
+    lab_wait(h.lab, has_health, "a reboot, then sdctl node uncordon");
+    /* the kernel would tell a killed daemon's successor all of it again; a FIFO tells it once */
+    lab_wait(h.lab, has_kept, "\"next\":1103");
+
+    (void)kill(h.node->pid, SIGKILL); /* our own child, not yet reaped */
+    (void)lab_wait_end(h.lab, h.node);
+    lab_delete(h.lab, "/sdtrain/lab/nodes/node0"); /* as its lease would */
+    h.node = lab_start_node(h.lab, 0, h.settings, NULL);
+    lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "Xid 79 on 0000:3b:00"}));
+    /* the ring is read again, with what came meanwhile */
+    log_kernel(&h, "4,1101,2,-;NVRM: Xid (PCI:0000:3b:00): 31, a program's fault\n"
+                   "4,1102,3,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"
+                   "4,1103,4,-;NVRM: Xid (PCI:0000:5e:00): 64, row remapper failed\n");
+    lab_wait(h.lab, has_health, "(and 1 more)");
+    expect_answer(ask(&h, "r1", "check"), "isolate: kernel-log: Xid 79");
+
+    /* a word of the operator, after a reset: all of it is forgotten, and stays so */
+    expect_answer(ask(&h, "r2", "clear"), "healthy");
+    lab_wait(h.lab, says, (&(Wanted){NODE_HEALTHY, 0, ""}));
+    log_kernel(&h, "4,1102,3,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n");
+    expect_answer(ask(&h, "r3", "check"), "healthy");
+    end_host(&h);
+}
+
+/* What spoils one GPU's memory loses its slot alone; with the other it loses the node. */
+static void test_fault_of_one_gpu_loses_its_slot(_unused_ void **state)
+{
+    Host h = new_host("\"health_sec\": 86400");
+    log_kernel(&h, "4,7,3,-;NVRM: Xid (PCI:0000:5e:00): 48, DBE\n");
+    lab_wait(h.lab, says, (&(Wanted){NODE_SUSPECT, 2, "Xid 48 on 0000:5e:00"}));
+    say_nvml(&h, "{\"gpus\": [{\"pci\": \"00000000:3B:00.0\", \"uuid\": \"GPU-a\", "
+                 "\"uncorrected\": 3}, {\"pci\": \"00000000:5E:00.0\"}]}");
+    expect_answer(ask(&h, "r1", "check"), "isolate: ");
+    lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 3, ""}));
+    end_host(&h);
+}
+
+/* Probes run each second: what NVML and sysfs show comes and goes by itself. */
+static void test_rounds(_unused_ void **state)
+{
+    Host h = new_host("\"health_sec\": 1, \"rdma_devices\": 1");
+    char folder[400], path[500];
+    lab_wait(h.lab, says, (&(Wanted){NODE_DRAIN, 0, "rdma: 0 of 1 RDMA devices"}));
+    (void)snprintf(folder, sizeof(folder), "%s/sys/class/infiniband/rdmap0/ports/1",
+                   lab_folder(h.lab));
+    assert_int_equal(folder_make(folder, NULL), 0);
+    (void)snprintf(path, sizeof(path), "%s/state", folder);
+    assert_int_equal(file_write(path, "4: ACTIVE\n", 10, 0, NULL), 0);
+    lab_wait(h.lab, says, (&(Wanted){NODE_HEALTHY, 0, ""}));
+    say_nvml(&h, "{\"gpus\": [{\"pci\": \"00000000:3B:00.0\", \"uuid\": \"GPU-a\"}]}");
+    lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "GPU-b"})); /* off without a word */
+    say_nvml(&h, healthy_gpus);
+    lab_wait(h.lab, says, (&(Wanted){NODE_HEALTHY, 0, ""}));
+    say_nvml(&h, "{"); /* the library has lost its wits: that is a finding, not a crash */
+    lab_wait(h.lab, says, (&(Wanted){NODE_DRAIN, 0, "nvmlInit gives error 9"}));
+    end_host(&h);
+}
+
+static bool node1_has_health(Lab *lab, const void *part)
+{
+    const char *value = lab_value(lab, "/sdtrain/lab/health/node1");
+    return value && strstr(value, part);
+}
+
+/* Whoever has GPUs must hear the kernel; whoever has none need not. */
+static void test_log_that_cannot_be_read(_unused_ void **state)
+{
+    Host h = new_host("\"health_sec\": 86400");
+    (void)lab_start_node(
+        h.lab, 1, "\"kernel_log\": \"/no/such/log\", \"gpus\": 1, \"nvml\": \"no-such-nvml\"",
+        NULL);
+    NodeRecord record;
+    assert_true(lab_node_record(h.lab, 1, &record));
+    assert_int_equal(record.verdict, NODE_DRAIN); /* and its GPU is missing */
+    assert_non_null(strstr(record.evidence, "1 GPUs are expected"));
+    lab_wait(h.lab, node1_has_health, "log can't be read");
+    (void)lab_start_node(h.lab, 2, "\"kernel_log\": \"off\", \"nvml\": \"no-such-nvml\"", NULL);
+    assert_true(lab_node_record(h.lab, 2, &record));
+    assert_int_equal(record.verdict, NODE_HEALTHY);
+    end_host(&h);
+}
+
+static bool says_that_it_hangs(Lab *lab, const void *userdata)
+{
+    const LabNode *node = userdata;
+    (void)lab;
+    return lab_log_has(node, "probe gpu hangs");
+}
+
+/* A library that never answers: the probe is killed, the others are not held up, and the second time
+ * it is the node's fault. */
+static void test_hung_probe_is_killed(_unused_ void **state)
+{
+    Host h = new_host("\"health_sec\": 1, \"probe_sec\": 3");
+    say_nvml(&h, "{\"hang\": \"nvmlDeviceGetCount_v2\", \"gpus\": []}");
+    lab_wait(h.lab, says_that_it_hangs, h.node);
+    lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "gpu: the probe hung"}));
+    say_nvml(&h, healthy_gpus);
+    lab_wait(h.lab, says, (&(Wanted){NODE_HEALTHY, 0, ""}));
+    end_host(&h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_xid_isolates_at_once),
+        cmocka_unit_test(test_fault_of_one_gpu_loses_its_slot),
+        cmocka_unit_test(test_rounds),
+        cmocka_unit_test(test_log_that_cannot_be_read),
+        cmocka_unit_test(test_hung_probe_is_killed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,294 @@
+/* test-rules.c - the pure parts: progress watchdog, seats of a world, how a rank ended, the fence.
+ */
+#include "base/test/testing.h"
+#include "daemon/fence.h"
+#include "daemon/world/exit.h"
+#include "daemon/world/plan.h"
+#include "daemon/world/watchdog.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define MSEC UINT64_C(1000)
+#define SEC UINT64_C(1000000)
+
+static const WatchdogLimits limits = {.floor_usec = 2 * SEC,
+                                      .startup_usec = 600 * SEC,
+                                      .save_usec = 300 * SEC,
+                                      .factor = 10};
+
+/* ---- watchdog ---- */
+
+static uint64_t train(Watchdog *w, uint64_t now, int steps, uint64_t step_usec)
+{
+    for (int i = 0; i < steps; i++) {
+        watchdog_note_stage(w, w->step + 1, STAGE_COMPUTING, now);
+        now += step_usec / 2;
+        watchdog_note_stage(w, w->step, STAGE_REDUCING, now);
+        now += step_usec - step_usec / 2;
+    }
+    return now;
+}
+
+static void test_watchdog_learns_the_pace(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 600 * SEC);
+    watchdog_note_stage(&w, 0, STAGE_READY, 5 * SEC);
+    assert_true(watchdog_bound_usec(&w, &limits) == USEC_INFINITY);
+    assert_false(watchdog_is_hung(&w, &limits, 100000 * SEC));
+
+    uint64_t now = train(&w, 10 * SEC, 8, 200 * MSEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 2 * SEC); /* 10 x 0.2 s = the floor */
+    assert_false(watchdog_is_hung(&w, &limits, now + 2 * SEC));
+    assert_true(watchdog_is_hung(&w, &limits, now + 2 * SEC + 1));
+    watchdog_note_stage(&w, w.step, STAGE_REDUCING, now); /* others are waited for: twice that */
+    assert_false(watchdog_is_hung(&w, &limits, now + 4 * SEC));
+    assert_true(watchdog_is_hung(&w, &limits, now + 4 * SEC + 1));
+
+    now = train(&w, now, WATCHDOG_WINDOW, 10 * MSEC); /* the floor is not doubled */
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 3 * SEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 2 * SEC);
+}
+
+/* A partition in the second step of a world cost startup_sec, ten minutes, while the world before
+ * had shown what a step takes. */
+static void test_watchdog_first_steps(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    uint64_t now = train(&w, 10 * SEC, 1, 4 * SEC);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 600 * SEC); /* the first step */
+    now = train(&w, now, 1, 200 * MSEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 40 * SEC); /* 10 x the longest */
+    assert_int_equal(watchdog_first_usec(&w), 0);
+    now = train(&w, now, 2, 200 * MSEC);
+    assert_int_equal(watchdog_first_usec(&w), 4 * SEC);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 4 * SEC); /* 10 x 0.2 s, in a collective */
+
+    watchdog_start(&w, 4 * SEC, now); /* the next generation */
+    watchdog_note_stage(&w, 5, STAGE_STARTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 600 * SEC);
+    watchdog_note_stage(&w, 5, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 40 * SEC);
+    watchdog_start(&w, 100 * SEC, now); /* starting bounds what is derived */
+    watchdog_note_stage(&w, 5, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 600 * SEC);
+}
+
+static void test_watchdog_follows_slow_steps(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    uint64_t now = train(&w, 10 * SEC, 20, 30 * SEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_LOADING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 300 * SEC);
+
+    /* one slow step among fast ones does not stretch the bound: it is a median */
+    watchdog_start(&w, 0, SEC);
+    now = train(&w, 10 * SEC, 9, SEC);
+    now = train(&w, now, 1, 100 * SEC);
+    now = train(&w, now, 5, SEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 10 * SEC);
+}
+
+static void test_watchdog_times_rank0_by_finished_steps(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    uint64_t now = 10 * SEC;
+    for (int step = 1; step <= 6; step++) {
+        watchdog_note_stage(&w, step, STAGE_COMPUTING, now);
+        now += SEC;
+        watchdog_note_step(&w, step, now);
+    }
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 10 * SEC);
+    assert_false(watchdog_is_hung(&w, &limits, now + 10 * SEC));
+    assert_true(watchdog_is_hung(&w, &limits, now + 10 * SEC + 1));
+}
+
+static void test_watchdog_same_words_are_no_progress(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    uint64_t now = train(&w, 10 * SEC, 10, 200 * MSEC);
+    watchdog_note_stage(&w, w.step, STAGE_GATHERING, now);
+    for (int i = 0; i < 100; i++)
+        watchdog_note_stage(&w, w.step, STAGE_GATHERING, now + (uint64_t)i * 100 * MSEC);
+    assert_true(watchdog_is_hung(&w, &limits, now + 5 * SEC));
+}
+
+/* A store that is away for two minutes: whoever waits for data, and whoever waits for that rank, say so
+ * twice a second. One that is stopped meanwhile is found as fast as ever. */
+static void test_watchdog_lets_ranks_wait_for_data(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    uint64_t now = train(&w, 10 * SEC, 10, 200 * MSEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_REDUCING, now);
+    for (int i = 0; i < 240; i++, now += 500 * MSEC) {
+        assert_false(watchdog_is_hung(&w, &limits, now));
+        watchdog_note_stage(&w, w.step, STAGE_REDUCING, now);
+        watchdog_note_wait(&w, (uint64_t)i * 500 * MSEC, now);
+    }
+    now -= 500 * MSEC;
+    watchdog_note_wait(&w, 239 * 500 * MSEC, now + SEC); /* the same words are none */
+    assert_false(watchdog_is_hung(&w, &limits, now + 4 * SEC));
+    assert_true(watchdog_is_hung(&w, &limits, now + 4 * SEC + 1));
+
+    watchdog_note_stage(&w, w.step, STAGE_LOADING, now); /* stopped between two looks */
+    assert_true(watchdog_is_hung(&w, &limits, now + 2 * SEC + 1));
+    watchdog_note_stage(&w, w.step, STAGE_COMPUTING, now); /* another wait counts from 0 */
+    watchdog_note_wait(&w, 0, now);
+    watchdog_note_wait(&w, 500 * MSEC, now + 2 * SEC);
+    assert_false(watchdog_is_hung(&w, &limits, now + 3 * SEC));
+}
+
+static void test_watchdog_forgives_its_own_sleep(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    uint64_t now = train(&w, 10 * SEC, 10, 200 * MSEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
+    watchdog_forgive(&w, 60 * SEC);
+    assert_false(watchdog_is_hung(&w, &limits, now + 61 * SEC));
+    assert_true(watchdog_is_hung(&w, &limits, now + 63 * SEC));
+}
+
+static void test_watchdog_saving_has_its_own_bound(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    uint64_t now = train(&w, 10 * SEC, 10, 200 * MSEC);
+    watchdog_note_stage(&w, w.step, STAGE_SAVING, now);
+    assert_false(watchdog_is_hung(&w, &limits, now + 300 * SEC));
+    assert_true(watchdog_is_hung(&w, &limits, now + 300 * SEC + 1));
+}
+
+/* ---- plan ---- */
+
+static void test_plan_gives_ranks_in_slot_order(_unused_ void **state)
+{
+    WorldRun runs[] = {{.node = "a", .incarnation = 1, .slots = 0x5},
+                       {.node = "b", .incarnation = 2, .slots = 0xa},
+                       {.node = "a", .incarnation = 1, .slots = 0x2}};
+    WorldRecord world = {.generation = 3, .size = 5, .runs = runs, .n_runs = 3};
+    PlanSeat seats[RECORD_SLOTS_MAX];
+    size_t n;
+    Error err = ERROR_INIT;
+    assert_int_equal(plan_seats(&world, "a", 1, 8, seats, &n, &err), 0);
+    assert_int_equal(n, 3);
+    assert_int_equal(seats[0].slot, 0);
+    assert_int_equal(seats[1].slot, 2);
+    assert_int_equal(seats[1].rank, 1);
+    assert_int_equal(seats[2].slot, 1);
+    assert_int_equal(seats[2].rank, 4);
+    assert_int_equal(plan_seats(&world, "b", 2, 8, seats, &n, &err), 0);
+    assert_int_equal(n, 2);
+    assert_int_equal(seats[0].rank, 2);
+    assert_int_equal(plan_seats(&world, "c", 1, 8, seats, &n, &err), 0);
+    assert_int_equal(n, 0);
+    assert_int_equal(plan_seats(&world, "a", 9, 8, seats, &n, &err), 0); /* another life */
+    assert_int_equal(n, 0);
+}
+
+static void test_plan_refuses_impossible_worlds(_unused_ void **state)
+{
+    WorldRun runs[] = {{.node = "a", .incarnation = 1, .slots = 0x4},
+                       {.node = "a", .incarnation = 1, .slots = 0x4}};
+    WorldRecord world = {.generation = 3, .size = 1, .runs = runs, .n_runs = 1};
+    PlanSeat seats[RECORD_SLOTS_MAX];
+    size_t n;
+    Error err = ERROR_INIT;
+    assert_int_equal(plan_seats(&world, "a", 1, 2, seats, &n, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "slot 2, which does not exist"));
+    world.n_runs = world.size = 2;
+    assert_int_equal(plan_seats(&world, "a", 1, 8, seats, &n, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "is taken"));
+    world.n_runs = 1;
+    assert_int_equal(plan_seats(&world, "a", 1, 8, seats, &n, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "size is 2"));
+}
+
+/* ---- exits ---- */
+
+static void test_exit_is_judged(_unused_ void **state)
+{
+    const LastWords none = {0}, finished = {.done = true, .text = "finished"},
+                    left = {.done = true, .text = "left"},
+                    error = {.error = true, .exit_code = 84, .text = "loss is nan"};
+    ExitVerdict v = exit_judge(CLD_EXITED, 0, &finished, "bye", NULL);
+    assert_int_equal(v.code, 0);
+    assert_true(v.finished && !v.left);
+    v = exit_judge(CLD_EXITED, 0, &left, "bye", NULL);
+    assert_true(v.left && !v.finished);
+    v = exit_judge(CLD_EXITED, 0, &none, "bye", NULL); /* a library's exit(0) finishes nothing */
+    assert_int_equal(v.code, 75);
+    v = exit_judge(CLD_EXITED, 82, &none, "shard 3 is bad", NULL);
+    assert_int_equal(v.code, 82);
+    assert_string_equal(v.text, "shard 3 is bad");
+    v = exit_judge(CLD_EXITED, 82, &none, "", NULL);
+    assert_string_equal(v.text, "exited 82 (data-corrupt) without a word");
+    v = exit_judge(CLD_KILLED, SIGKILL, &none,
+                   "2026-11-21T17:05:39.289Z info sdtrainer: indexing file:///data", NULL);
+    assert_string_equal(v.text, "killed by SIGKILL");
+    v = exit_judge(CLD_DUMPED, SIGABRT, &none, "", NULL);
+    assert_int_equal(v.code, -SIGABRT);
+    assert_string_equal(v.text, "killed by SIGABRT, core dumped");
+    v = exit_judge(CLD_KILLED, SIGKILL, &none, "x", "generation 4 replaces it");
+    assert_string_equal(v.text, "generation 4 replaces it");
+    v = exit_judge(CLD_KILLED, SIGKILL, &error, "x", "it lingers"); /* it said why before */
+    assert_int_equal(v.code, 84);
+    assert_string_equal(v.text, "loss is nan");
+    v = exit_judge(CLD_KILLED, SIGSEGV, &finished, "", NULL); /* done, and then it crashed */
+    assert_int_equal(v.code, -SIGSEGV);
+    assert_false(v.finished);
+}
+
+static void test_text_is_made_utf8(_unused_ void **state)
+{
+    char good[] = "gr\xc3\xbc\xc3\x9f", cut[] = "gr\xc3", bytes[] = "a\xff\xfe z";
+    exit_repair_text(good);
+    exit_repair_text(cut);
+    exit_repair_text(bytes);
+    assert_string_equal(good, "gr\xc3\xbc\xc3\x9f");
+    assert_string_equal(cut, "gr?");
+    assert_string_equal(bytes, "a?? z");
+}
+
+/* ---- fence ---- */
+
+static void test_fence_is_due(_unused_ void **state)
+{
+    assert_false(fence_is_due(100 * SEC, 99 * SEC, 600 * SEC, 0));
+    assert_false(fence_is_due(699 * SEC, 99 * SEC, 600 * SEC, 0));
+    assert_true(fence_is_due(699 * SEC + 1, 99 * SEC, 600 * SEC, 0));
+    assert_false(fence_is_due(699 * SEC + 1, 99 * SEC, 600 * SEC, 5 * SEC));
+    assert_false(fence_is_due(50 * SEC, 99 * SEC, 1, 0));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_watchdog_learns_the_pace),
+        cmocka_unit_test(test_watchdog_first_steps),
+        cmocka_unit_test(test_watchdog_follows_slow_steps),
+        cmocka_unit_test(test_watchdog_times_rank0_by_finished_steps),
+        cmocka_unit_test(test_watchdog_same_words_are_no_progress),
+        cmocka_unit_test(test_watchdog_lets_ranks_wait_for_data),
+        cmocka_unit_test(test_watchdog_forgives_its_own_sleep),
+        cmocka_unit_test(test_watchdog_saving_has_its_own_bound),
+        cmocka_unit_test(test_plan_gives_ranks_in_slot_order),
+        cmocka_unit_test(test_plan_refuses_impossible_worlds),
+        cmocka_unit_test(test_exit_is_judged),
+        cmocka_unit_test(test_text_is_made_utf8),
+        cmocka_unit_test(test_fence_is_due),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

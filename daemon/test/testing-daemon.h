@@ -1,0 +1,114 @@
+/* testing-daemon.h - a real etcd, real sdtraind processes, and a test that plays the leader.
+ *
+ * Everything under the cluster's prefix is followed by a watch; lab_wait() runs the loop until a
+ * condition on it holds, or ends the test at the deadline.
+ *
+ * Ownership: lab_start() gives the caller a Lab; lab_stop() ends all daemons and etcd.
+ * Units:     *_msec milliseconds.
+ * Errors:    none: what goes wrong ends the test with a message and the daemons' logs.
+ * Threads:   main thread only.
+ */
+#pragma once
+
+#include "base/test/testing.h"
+#include "cluster/keys.h"
+#include "cluster/records.h"
+#include "etcd/test/testing-etcd.h"
+
+#include <sys/types.h>
+
+enum { LAB_NODES_MAX = 4, LAB_WAIT_MSEC = 60000 };
+
+typedef struct Lab Lab;
+
+typedef struct LabNode {
+    char name[32], folder[300], run_dir[340], log_dir[340];
+    pid_t pid; /* 0: ended */
+    int pidfd;
+    int status; /* wait status code once ended: exit code, or -signal */
+} LabNode;
+
+Lab *lab_start(void);
+Lab *lab_stop(Lab *lab);
+DEFINE_CLEANUP(Lab, lab_stop)
+TestingEtcd *lab_etcd(Lab *lab);
+const char *lab_folder(const Lab *lab);
+
+/* Starts sdtraind as node<i>; settings is the inside of a JSON object ("\"slots\": 2"), fault what
+ * SDTRAIN_FAULT is (NULL: unset). Returns when its record is in etcd. Its lease is 10 s, so that a
+ * machine that stands still for two does not end it; whoever needs a shorter one sets lease_sec. */
+LabNode *lab_start_node(Lab *lab, int i, const char *settings, const char *fault);
+/* The same, without waiting; for those that refuse to start. */
+LabNode *lab_spawn_node(Lab *lab, int i, const char *settings, const char *fault);
+/* Until that process has ended; its status. */
+int lab_wait_end(Lab *lab, LabNode *node);
+/* Whether a line of its log holds that text. */
+bool lab_log_has(const LabNode *node, const char *text);
+
+typedef bool (*LabCondition)(Lab *lab, const void *userdata);
+void lab_wait_for(Lab *lab, LabCondition condition, const void *userdata, const char *what,
+                  int msec);
+#define lab_wait(lab, condition, ...)                                                              \
+    lab_wait_for(lab, condition, __VA_ARGS__, #condition, LAB_WAIT_MSEC)
+
+/* ---- the leader ---- */
+
+typedef struct LabRun {
+    int node;
+    uint64_t slots;
+} LabRun;
+
+/* spec of every job; the fake trainer does not read it */
+void lab_put_spec(Lab *lab, const char *job);
+int64_t lab_put_world(Lab *lab, const char *job, int64_t generation, const LabRun *runs,
+                      size_t n_runs);
+/* The submission's id that specs, worlds and phases get from now on; "" at first. */
+void lab_submit(Lab *lab, const char *submission);
+void lab_put_phase(Lab *lab, const char *job, int64_t generation, JobPhase phase, bool go,
+                   bool leave);
+/* The revision of the change. */
+int64_t lab_put(Lab *lab, const char *key, const char *value);
+int64_t lab_delete(Lab *lab, const char *key);
+
+/* ---- what etcd holds, as the watch has brought it ---- */
+
+/* NULL: no such key. */
+const char *lab_value(Lab *lab, const char *key);
+/* False when there is none, or what is there is none. */
+bool lab_node_record(Lab *lab, int node, NodeRecord *ret);
+/* False when there is none. ranks is valid until the next call. */
+bool lab_ranks(Lab *lab, const char *job, int64_t generation, int node, RanksRecord *ret);
+bool lab_checkpoints(Lab *lab, const char *job, CheckpointsRecord *ret);
+int64_t lab_lease_of(Lab *lab, const char *key);
+int64_t lab_revision_of(Lab *lab, const char *key);
+
+/* ---- conditions for lab_wait ---- */
+
+typedef struct LabWhere {
+    const char *job;
+    int64_t generation;
+    int node;
+    RankState state; /* of lab_all_in_state */
+} LabWhere;
+
+bool lab_all_in_state(Lab *lab, const void *where);
+bool lab_has_first_step(Lab *lab, const void *where);
+bool lab_is_finished(Lab *lab, const void *where);
+bool lab_has_left(Lab *lab, const void *where);
+bool lab_is_killed(Lab *lab, const void *where); /* its killed_usec is set */
+
+typedef struct LabCommits {
+    const char *job;
+    size_t n;
+} LabCommits;
+
+bool lab_has_commits(Lab *lab, const void *commits); /* at least n */
+
+/* ---- processes ---- */
+
+/* VmRSS of the daemon. */
+int64_t lab_resident_bytes(const LabNode *node);
+/* pidfds of every process that carries the mark of that node; at most max. */
+size_t lab_marked(const LabNode *node, int *ret_pidfds, size_t max);
+/* Closes them; whether all ended within msec, which for what must come is LAB_WAIT_MSEC. */
+bool lab_all_end(int *pidfds, size_t n, int msec);

@@ -1,0 +1,272 @@
+/* commit.c - see commit.h. */
+#include "daemon/world/commit.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/message-id.h"
+#include "cluster/keys.h"
+#include "daemon/manager.h"
+#include "daemon/world/job.h"
+#include "daemon/world/rank.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { RETRY_MSEC = 200 };
+
+static void commit_read(Commit *commit);
+
+void commit_init(Commit *commit, Team *team) { *commit = (Commit){.team = team}; }
+
+void commit_clear(Commit *commit)
+{
+    commit->call = etcd_call_free(commit->call);
+    commit->retry = sd_event_source_disable_unref(commit->retry);
+    commit->busy = false;
+}
+
+static CommitMark mark_of(const CheckpointCommit *line)
+{
+    return (CommitMark){.generation = line->generation, .step = line->step};
+}
+
+static const CheckpointCommit *commit_newest(const Commit *commit)
+{
+    return &commit->lines[commit->n_lines - 1];
+}
+
+static void note_mark(Team *team, CommitMark mark)
+{
+    team->progress.record.committed = mark;
+    history_note_commit(team->job->manager, team->job->name, team->submission, mark);
+}
+
+static void commit_answer(Commit *commit, bool committed)
+{
+    Team *team = commit->team;
+    commit->busy = false;
+    if (committed)
+        note_mark(team, mark_of(commit_newest(commit)));
+    log_event(LOG_LEVEL_INFO, MESSAGE_CHECKPOINT,
+              "checkpoint of step %lld %s JOB=%s GENERATION=%lld STEP=%lld",
+              (long long)commit_newest(commit)->step,
+              committed ? "committed" : "refused: the world has moved", team->job->name,
+              (long long)team->generation, (long long)commit_newest(commit)->step);
+
+    daemon_metrics_note_commit(team->job->manager, team->job->name, committed);
+    Rank *rank = manager_rank_of(team, team_rank0(team));
+    ChannelMessage answer = {.type = committed ? CHANNEL_COMMITTED : CHANNEL_REFUSED,
+                             .generation = team->generation,
+                             .step = commit_newest(commit)->step};
+    if (rank)
+        rank_send(rank, &answer);
+    if (!committed)
+        team_refused(team, "checkpoints");
+}
+
+static int on_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    Commit *commit = userdata;
+    commit->retry = sd_event_source_disable_unref(commit->retry);
+    commit_read(commit);
+    return 0;
+}
+
+static void commit_retry_later(Commit *commit, int r, const char *text)
+{
+    if (commit->attempts == 0)
+        log_warning("commit of step %lld: %s; reading again JOB=%s",
+                    (long long)commit_newest(commit)->step, *text ? text : strerror(-r),
+                    commit->team->job->name);
+    commit->attempts++;
+    manager_add_timer(commit->team->job->manager, RETRY_MSEC * USEC_PER_MSEC, on_retry, commit,
+                      &commit->retry);
+}
+
+static void on_written(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
+{
+    Commit *commit = userdata;
+    commit->call = NULL; /* it frees itself */
+    const char *why = r < 0 ? err->text : "";
+    if (r == 0)
+        r = fault("commit-answer-lost"); /* done, but we don't know */
+    if (r < 0)
+        commit_retry_later(commit, r, why);
+    else if (result->succeeded)
+        commit_answer(commit, true);
+    else
+        commit_read(commit);
+}
+
+/* What rank 0 said last, and what is committed now. */
+static int encode_mark(const Team *team, CommitMark mark, char **ret)
+{
+    ProgressRecord record = team->progress.record;
+    if (record.generation == 0) /* before the first step of this world */
+        record = (ProgressRecord){.generation = team->generation,
+                                  .step = team->resume.step,
+                                  .loss = NAN,
+                                  .at_usec = clock_realtime_usec()};
+    record.committed = mark;
+    return progress_record_encode(&record, NULL, ret);
+}
+
+static void commit_write(Commit *commit, const CheckpointsRecord *old, const char *old_text,
+                         int64_t record_revision)
+{
+    Team *team = commit->team;
+    const char *cluster = team->job->manager->config.cluster;
+    char world_key[KEY_MAX], record_key[KEY_MAX], progress_key[KEY_MAX];
+    const EtcdCompare guards[] = {
+        {key_of(cluster, KEY_WORLDS, team->job->name, world_key), ETCD_MOD_REVISION,
+         team->world_revision},
+        {key_of(cluster, KEY_CHECKPOINTS, team->job->name, record_key), ETCD_MOD_REVISION,
+         record_revision},
+    };
+
+    CheckpointsRecord record = *old;
+    (void)snprintf(record.submission, sizeof(record.submission), "%s", team->submission);
+    for (size_t i = 0; i < commit->n_lines; i++)
+        if (commit->n_lines == 1 ||
+            commit_mark_is_before(checkpoints_mark(&record), mark_of(&commit->lines[i])))
+            checkpoints_append(&record, &commit->lines[i]);
+    _cleanup_free_ char *text = NULL, *progress = NULL;
+    int r = fault("commit-write");
+    if (r == 0)
+        r = checkpoints_record_encode(&record, old_text, &text);
+    if (r == 0)
+        r = encode_mark(team, checkpoints_mark(&record), &progress);
+    EtcdOp puts[] = {
+        {.kind = ETCD_PUT, .key = record_key, .value = text},
+        {.kind = ETCD_PUT,
+         .key = key_of(cluster, KEY_PROGRESS, team->job->name, progress_key),
+         .value = progress},
+    };
+    if (r == 0)
+        r = etcd_txn(team->job->manager->etcd, guards, ELEMENTSOF(guards), puts, ELEMENTSOF(puts),
+                     on_written, commit, &commit->call);
+    if (r < 0)
+        commit_retry_later(commit, r, "");
+}
+
+static bool is_ours(const CheckpointsRecord *record, const CheckpointCommit *line)
+{
+    for (size_t i = 0; i < record->n_commits; i++) {
+        const CheckpointCommit *c = &record->commits[i];
+        if (c->step == line->step && c->generation == line->generation &&
+            hash_equal(c->hash, line->hash) && strcmp(c->uri, line->uri) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void on_read(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
+{
+    Commit *commit = userdata;
+    Team *team = commit->team;
+    const char *cluster = team->job->manager->config.cluster;
+    commit->call = NULL; /* it frees itself */
+    if (r < 0) {
+        commit_retry_later(commit, r, err->text);
+        return;
+    }
+
+    char world_key[KEY_MAX], record_key[KEY_MAX];
+    (void)key_of(cluster, KEY_WORLDS, team->job->name, world_key);
+    (void)key_of(cluster, KEY_CHECKPOINTS, team->job->name, record_key);
+    int64_t world_revision = 0, record_revision = 0;
+    CheckpointsRecord record = {0};
+    const char *old_text = NULL;
+    for (size_t i = 0; i < result->n_kvs; i++) {
+        const EtcdKeyValue *kv = &result->kvs[i];
+        if (strcmp(kv->key, world_key) == 0) {
+            world_revision = kv->mod_revision;
+        } else if (strcmp(kv->key, record_key) == 0) {
+            Error e = ERROR_INIT;
+            record_revision = kv->mod_revision;
+            old_text = kv->value;
+            r = checkpoints_record_decode(kv->key, kv->value, kv->n_value, &record, &e);
+            if (r < 0 && r != -EINVAL) {
+                commit_retry_later(commit, r, e.text); /* never overwrite what we can't read */
+                return;
+            }
+            if (r == 0 && *record.submission && strcmp(record.submission, team->submission) != 0)
+                r = error_set(&e, -EINVAL, "%s: of another job of that name", kv->key);
+            if (r < 0) {
+                log_warning("%s; it is written anew JOB=%s", e.text, team->job->name);
+                record = (CheckpointsRecord){0};
+                old_text = NULL;
+            }
+        }
+    }
+
+    if (is_ours(&record, commit_newest(commit)))
+        commit_answer(commit, true);
+    else if (world_revision != team->world_revision)
+        commit_answer(commit, false);
+    else
+        commit_write(commit, &record, old_text, record_revision);
+    checkpoints_record_clear(&record);
+}
+
+static void commit_read(Commit *commit)
+{
+    Team *team = commit->team;
+    const char *cluster = team->job->manager->config.cluster;
+    char world_key[KEY_MAX], record_key[KEY_MAX];
+    const EtcdOp gets[] = {
+        {.kind = ETCD_GET, .key = key_of(cluster, KEY_WORLDS, team->job->name, world_key)},
+        {.kind = ETCD_GET, .key = key_of(cluster, KEY_CHECKPOINTS, team->job->name, record_key)},
+    };
+    int r = etcd_txn(team->job->manager->etcd, NULL, 0, gets, ELEMENTSOF(gets), on_read, commit,
+                     &commit->call);
+    if (r < 0)
+        commit_retry_later(commit, r, "");
+}
+
+static void add_line(Commit *commit, const ChannelMessage *m, int64_t generation)
+{
+    CheckpointCommit *line = &commit->lines[commit->n_lines++];
+    *line = (CheckpointCommit){.step = m->step,
+                               .generation = generation,
+                               .hash = m->hash,
+                               .digest = m->digest,
+                               .at_usec = clock_realtime_usec()};
+    (void)snprintf(line->uri, sizeof(line->uri), "%s", m->uri);
+}
+
+static void begin(Commit *commit)
+{
+    commit->busy = true;
+    commit->attempts = 0;
+    commit_read(commit);
+}
+
+int commit_begin(Commit *commit, const ChannelMessage *saved)
+{
+    if (commit->busy)
+        return -EBUSY;
+    commit->n_lines = 0;
+    add_line(commit, saved, commit->team->generation);
+    begin(commit);
+    return 0;
+}
+
+int commit_found(Commit *commit, const ChannelMessage *found)
+{
+    if (commit->busy)
+        return -EBUSY;
+    if (commit->n_lines == RECORD_COMMITS_MAX) /* the newest are what counts */
+        memmove(&commit->lines[0], &commit->lines[1],
+                sizeof(commit->lines[0]) * (size_t)--commit->n_lines);
+    add_line(commit, found, found->made_by);
+    if (found->more)
+        return 0;
+    CheckpointCommit *newest = &commit->lines[commit->n_lines - 1];
+    /* What was newer is not there any more, or does not verify: no mark may ask for it again. */
+    if (commit_mark_is_before(mark_of(newest), commit->team->progress.record.committed))
+        newest->generation = commit->team->generation;
+    begin(commit);
+    return 0;
+}

@@ -1,0 +1,68 @@
+/* exit.c - see exit.h. */
+#include "daemon/world/exit.h"
+
+#include "protocol/exit-code.h"
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+void exit_repair_text(char *text)
+{
+    json_t *valid = json_string(text);
+    for (char *c = text; !valid && *c; c++)
+        if ((unsigned char)*c >= 0x80)
+            *c = '?';
+    json_decref(valid);
+}
+
+static void say(ExitVerdict *v, const char *text)
+{
+    (void)snprintf(v->text, sizeof(v->text), "%s", text); /* evidence may be cut */
+}
+
+/* What a trainer says of its daily work is no reason to die; a library's cry is. */
+static bool explains(const char *line)
+{
+    return *line && !strstr(line, " info sdtrainer: ") && !strstr(line, " debug sdtrainer: ");
+}
+
+ExitVerdict exit_judge(int code, int value, const LastWords *words, const char *last_line,
+                       const char *killed_why)
+{
+    ExitVerdict v = {.code = code == CLD_EXITED ? value : -value};
+
+    if (words->error) { /* it knew why, even if it was killed while it cleaned up */
+        v.code = words->exit_code;
+        say(&v, words->text);
+        return v;
+    }
+    if (killed_why && v.code == -SIGKILL) {
+        say(&v, killed_why);
+        return v;
+    }
+    if (v.code == EXIT_DONE && words->done) {
+        v.finished = strcmp(words->text, "finished") == 0;
+        v.left = strcmp(words->text, "left") == 0;
+        say(&v, words->text);
+        return v;
+    }
+    if (v.code == EXIT_DONE) { /* a library called exit(0): nothing was finished */
+        v.code = EXIT_RETRY;
+        say(&v, "exited 0 without having said that it was done");
+        return v;
+    }
+    if (explains(last_line)) {
+        say(&v, last_line);
+    } else if (v.code < 0) {
+        const char *name = sigabbrev_np(-v.code); /* NULL: a real-time signal */
+        (void)snprintf(v.text, sizeof(v.text), "killed by SIG%s%s", name ? name : "RT",
+                       code == CLD_DUMPED ? ", core dumped" : "");
+    } else {
+        (void)snprintf(v.text, sizeof(v.text), "exited %d (%s) without a word", v.code,
+                       exit_code_class(v.code));
+    }
+    return v;
+}

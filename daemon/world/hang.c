@@ -1,0 +1,68 @@
+/* hang.c - see hang.h. */
+#include "daemon/world/hang.h"
+
+#include "base/log.h"
+#include "base/message-id.h"
+#include "daemon/manager.h"
+#include "daemon/world/rank.h"
+
+static bool is_watched(const Rank *rank)
+{
+    return rank && rank->team && !rank->team->over && !rank->exited && !rank->killing;
+}
+
+static bool is_behind(const Watchdog *a, const Watchdog *b)
+{
+    return a->step < b->step || (a->step == b->step && a->stage < b->stage);
+}
+
+static bool waits_for_a_teammate(const Manager *m, const Rank *rank)
+{
+    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
+        const Rank *other = m->slots[i];
+        if (other != rank && is_watched(other) && other->team == rank->team &&
+            other->watchdog.stage != STAGE_READY && is_behind(&other->watchdog, &rank->watchdog))
+            return true;
+    }
+    return false;
+}
+
+static void declare_hung(Rank *rank, uint64_t now_usec)
+{
+    Team *team = rank->team;
+    RankReport *report = &team_seat_of(team, rank)->report;
+    report->hung = true;
+    report->step = MAX(report->step, rank->watchdog.step);
+    report->stage = (int)rank->watchdog.stage;
+    log_event(LOG_LEVEL_WARNING, MESSAGE_RANK_HANGS,
+              "hangs at step %lld in %s for %.1f s JOB=%s GENERATION=%lld RANK=%d",
+              (long long)report->step, train_stage_name(rank->watchdog.stage),
+              (double)(now_usec - rank->watchdog.changed_usec) / 1e6, rank->job,
+              (long long)rank->generation, rank->rank);
+    team_report(team);
+    rank_kill(rank, "no progress since step %lld, %s", (long long)report->step,
+              train_stage_name(rank->watchdog.stage));
+}
+
+void hang_check(Manager *m, uint64_t now_usec, uint64_t stood_still_usec)
+{
+    const Config *c = &m->config;
+    const WatchdogLimits limits = {.floor_usec = (uint64_t)(c->hang_floor_sec * 1e6),
+                                   .startup_usec = (uint64_t)(c->startup_sec * 1e6),
+                                   .save_usec = (uint64_t)(c->save_sec * 1e6),
+                                   .factor = c->hang_factor};
+    Rank *hung[RECORD_SLOTS_MAX];
+    size_t n_hung = 0;
+    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
+        Rank *rank = m->slots[i];
+        if (!is_watched(rank))
+            continue;
+        if (stood_still_usec > 0)
+            watchdog_forgive(&rank->watchdog, stood_still_usec);
+        else if (watchdog_is_hung(&rank->watchdog, &limits, now_usec) &&
+                 !waits_for_a_teammate(m, rank))
+            hung[n_hung++] = rank;
+    }
+    for (size_t i = 0; i < n_hung; i++)
+        declare_hung(hung[i], now_usec);
+}

@@ -1,0 +1,319 @@
+/* job.c - see job.h. */
+#include "daemon/world/job.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "daemon/manager.h"
+#include "daemon/world/local-world.h"
+#include "daemon/world/rank.h"
+
+#include <string.h>
+
+enum {
+    JOBS_MAX = 4096,
+    LAST_SEC = 2, /* that the other ranks of a job have to end when rank 0 says that it is done */
+};
+
+/* ---- the list ---- */
+
+Job *job_find(Manager *m, const char *name)
+{
+    for (Job *job = m->jobs; job; job = job->next)
+        if (strcmp(job->name, name) == 0)
+            return job;
+    return NULL;
+}
+
+Job *job_get(Manager *m, const char *name)
+{
+    Job *job = job_find(m, name);
+    if (job)
+        return job;
+
+    job = m->n_jobs < JOBS_MAX && strlen(name) <= RECORD_JOB_MAX ? malloc(sizeof(*job)) : NULL;
+    if (!job) {
+        log_error("job %s is ignored: %zu jobs are known, or no memory", name, m->n_jobs);
+        return NULL;
+    }
+    *job = (Job){.manager = m, .next = m->jobs};
+    (void)snprintf(job->name, sizeof(job->name), "%s", name);
+    m->jobs = job;
+    m->n_jobs++;
+    return job;
+}
+
+Job *job_free(Job *job)
+{
+    if (!job)
+        return NULL;
+    (void)team_free(job->team); /* NULL always */
+    while (job->over) {
+        Team *next = job->over->next;
+        (void)team_free(job->over); /* NULL always */
+        job->over = next;
+    }
+    free(job);
+    return NULL;
+}
+
+void job_forget_if_idle(Job *job)
+{
+    if (job->world_revision != 0 || job->has_phase || job->rendezvous_generation != 0 ||
+        job->team || job->over)
+        return;
+    Manager *m = job->manager;
+    for (Job **at = &m->jobs; *at; at = &(*at)->next)
+        if (*at == job) {
+            *at = job->next;
+            break;
+        }
+    m->n_jobs--;
+    daemon_metrics_forget_job(m, job->name);
+    (void)job_free(job); /* NULL always */
+}
+
+/* ---- what the watches say ---- */
+
+static void end_team(Job *job, const char *why)
+{
+    Team *team = job->team;
+    if (team) {
+        job->team = NULL;
+        team->next = job->over;
+        job->over = team;
+        team_end(team, why);
+    }
+    for (Team *t = job->over; t; t = t->next)
+        if (t->killed_usec)
+            team_report(t); /* once more, under the guard of the new revision */
+}
+
+void job_set_world(Job *job, const WorldRecord *world, int64_t revision)
+{
+    Manager *m = job->manager;
+    if (!world) {
+        job->world_revision = 0;
+        end_team(job, "the job was removed");
+        if (job->rendezvous_revision <= revision) /* no watch may have shown it, and none its end */
+            job->rendezvous_generation = 0;
+        job_forget_if_idle(job);
+        return;
+    }
+    if (revision <= job->world_revision)
+        return;
+
+    char why[64];
+    (void)snprintf(why, sizeof(why), "generation %lld replaces it", (long long)world->generation);
+    job->world_revision = revision;
+    if (strcmp(job->submission, world->submission) !=
+        0) /* born again: nothing is known of its steps */
+        job->first_steps_usec = 0;
+    memcpy(job->submission, world->submission, sizeof(job->submission));
+    (void)fault("world.seen"); /* this and those below: where a test ends the daemon */
+    end_team(job, why);
+
+    PlanSeat seats[RECORD_SLOTS_MAX];
+    size_t n_seats = 0;
+    Error err = ERROR_INIT;
+    int r = plan_seats(world, m->config.node, m->incarnation, (int)m->config.slots, seats, &n_seats,
+                       &err);
+    if (r < 0)
+        log_error("worlds/%s: %s; this node takes no part", job->name, err.text);
+    else if (n_seats > 0)
+        r = team_new(job, world, revision, seats, n_seats, &job->team, &err);
+    if (r < 0)
+        log_error("%s JOB=%s", err.text, job->name);
+    if (job->team)
+        history_note_world(m, job->name, world->submission, world->generation);
+    if (job->team)
+        log_info("world of %d ranks has %zu here JOB=%s GENERATION=%lld", world->size, n_seats,
+                 job->name, (long long)world->generation);
+    job_advance(job);
+}
+
+/* It is a world after the present one, whatever it says: the ranks of that end, and under its guard it is told. */
+void job_lose_world(Job *job, int64_t revision)
+{
+    if (revision <= job->world_revision)
+        return;
+    job->world_revision = revision;
+    end_team(job, "worlds/<job> cannot be read");
+    job_advance(job);
+}
+
+void job_set_phase(Job *job, const PhaseRecord *phase)
+{
+    job->has_phase = phase != NULL;
+    job->phase = phase ? *phase : (PhaseRecord){0};
+    if (job->phase.phase != PHASE_SUCCEEDED)
+        job->ends_usec = 0;
+    else if (job->ends_usec == 0)
+        job->ends_usec = clock_boottime_usec() + LAST_SEC * USEC_PER_SEC;
+    if (phase)
+        job_advance(job);
+    else
+        job_forget_if_idle(job);
+}
+
+/* The newest word counts, not the highest generation: a job that was deleted and born again begins anew. */
+void job_set_rendezvous(Job *job, int64_t generation, int64_t revision,
+                        const RendezvousRecord *record)
+{
+    if (revision < job->rendezvous_revision)
+        return;
+    if (record) {
+        job->rendezvous_revision = revision;
+        job->rendezvous_generation = generation;
+        (void)snprintf(job->rendezvous, sizeof(job->rendezvous), "%s", record->address);
+        job_advance(job);
+    } else if (generation == job->rendezvous_generation) {
+        job->rendezvous_revision = revision;
+        job->rendezvous_generation = 0;
+        job_forget_if_idle(job);
+    }
+}
+
+/* Fewer ranks have more grains each. */
+uint64_t job_first_steps_usec(const Job *job, int world_size)
+{
+    int share = (job->first_steps_size + world_size - 1) / world_size;
+    return job->first_steps_usec * (uint64_t)MAX(share, 1);
+}
+
+/* ---- what can be done now ---- */
+
+/* Each kind of record has a watch of its own, which may be behind the others: of a job that was deleted and
+ * submitted again the phase of one may be known beside the world of the other, and their generations
+ * say nothing about each other. */
+static bool phase_concerns(const Job *job, const Team *team)
+{
+    return job->has_phase && strcmp(job->phase.submission, team->submission) == 0;
+}
+
+static bool phase_is_of(const Job *job, const Team *team)
+{
+    return phase_concerns(job, team) && job->phase.generation == team->generation;
+}
+
+static void start_pending(Team *team)
+{
+    Manager *m = team->job->manager;
+    bool changed = false;
+    for (size_t i = 0; i < team->n_seats; i++) {
+        Seat *seat = &team->seats[i];
+        if (!seat->pending)
+            continue;
+        const Rank *tenant = m->slots[seat->slot];
+        Error err = ERROR_INIT;
+        if (tenant && !tenant->lost)
+            continue; /* it is being killed; its end brings us back */
+        seat->pending = false;
+        changed = true;
+        int r = tenant ? error_set(&err, -EBUSY, "slot %d holds process %d, which survives SIGKILL",
+                                   seat->slot, (int)tenant->pid)
+                       : rank_start(team, seat, &err);
+        if (r < 0)
+            team_seat_failed(team, seat, err.text);
+    }
+    if (!changed)
+        return;
+    (void)fault("world.started");
+    team_report(team); /* all of them in one write */
+}
+
+static void send_go(Team *team)
+{
+    Job *job = team->job;
+    if (!job->phase.go || !phase_is_of(job, team))
+        return;
+    if (team->world_size > 1 && (job->rendezvous_generation != team->generation ||
+                                 job->rendezvous_revision <= team->world_revision))
+        return; /* a rank that is alone meets nobody and has no rendezvous store */
+    for (size_t i = 0; i < team->n_seats; i++) {
+        Rank *rank = manager_rank_of(team, &team->seats[i]);
+        if (!rank || !rank->is_ready || rank->has_gone)
+            continue;
+        ChannelMessage go = {.type = CHANNEL_GO, .generation = team->generation};
+        (void)snprintf(go.address, sizeof(go.address), "%s", job->rendezvous);
+        rank->has_gone = true;
+        (void)fault("go.before");
+        rank_send(rank, &go);
+        (void)fault("go.after");
+    }
+}
+
+static void send_stop(Team *team)
+{
+    Job *job = team->job;
+    if (!job->phase.leave || !phase_is_of(job, team))
+        return;
+    Rank *rank = manager_rank_of(team, team_rank0(team));
+    if (!rank || !rank->has_gone || rank->was_stopped)
+        return;
+    ChannelMessage stop = {.type = CHANNEL_STOP, .generation = team->generation};
+    rank->was_stopped = true;
+    log_info("rank 0 is told to save and leave: %s JOB=%s GENERATION=%lld", job->phase.reason,
+             job->name, (long long)team->generation);
+    rank_send(rank, &stop);
+}
+
+/* Teams that are over: their ranks are dead (or hold a lost slot), and etcd knows. */
+static void settle_over(Job *job)
+{
+    bool all_dead = true;
+    for (Team *t = job->over; t; t = t->next) {
+        if (!team_is_dead(t))
+            all_dead = false;
+        else if (!t->killed_usec) {
+            (void)fault("world.dead");
+            t->killed_usec = clock_realtime_usec();
+            log_info("old ranks are dead JOB=%s GENERATION=%lld", job->name,
+                     (long long)t->generation);
+            team_report(t);
+        }
+    }
+    if (job->over && all_dead && job->team && !job->team->killed_usec) {
+        job->team->killed_usec = clock_realtime_usec();
+        team_report(job->team);
+    }
+}
+
+/* Pending, stopped, succeeded and failed end the ranks of their generation, and so does a pause. */
+static void end_by_phase(Job *job)
+{
+    JobPhase phase = job->phase.phase;
+    if (!job->team || !phase_concerns(job, job->team) ||
+        job->phase.generation < job->team->generation ||
+        (phase != PHASE_PENDING && phase != PHASE_STOPPED && phase != PHASE_SUCCEEDED &&
+         phase != PHASE_FAILED && job->phase.pause_usec == 0))
+        return;
+    if (clock_boottime_usec() < job->ends_usec)
+        return; /* they are done, too, and on their way out */
+    char why[64];
+    (void)snprintf(why, sizeof(why), "the job is %s",
+                   job->phase.pause_usec ? "pausing" : job_phase_name(phase));
+    team_kill(job->team, why);
+}
+
+void job_advance(Job *job)
+{
+    end_by_phase(job);
+    settle_over(job);
+    if (job->team && !job->team->over) {
+        start_pending(job->team);
+        team_assign(job->team);
+        send_go(job->team);
+        send_stop(job->team);
+    }
+    manager_touch_node(job->manager);
+}
+
+void job_end_late(Manager *m, uint64_t now_usec)
+{
+    for (Job *job = m->jobs, *next; job; job = next) {
+        next = job->next;
+        if (job->ends_usec && now_usec >= job->ends_usec)
+            job_advance(job);
+    }
+}

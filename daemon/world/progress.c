@@ -1,0 +1,116 @@
+/* progress.c - see progress.h. */
+#include "daemon/world/progress.h"
+
+#include "base/clock.h"
+#include "daemon/manager.h"
+#include "daemon/world/job.h"
+
+#include <math.h>
+
+static int progress_encode(Team *team, char **ret)
+{
+    return progress_record_encode(&team->progress.record, NULL, ret);
+}
+
+void progress_init(Progress *progress, Team *team)
+{
+    *progress = (Progress){0};
+    post_init(&progress->post, team, false, progress_encode, NULL);
+    (void)key_of(team->job->manager->config.cluster, KEY_PROGRESS, team->job->name,
+                 progress->post.key);
+}
+
+void progress_clear(Progress *progress)
+{
+    progress->timer = sd_event_source_disable_unref(progress->timer);
+    post_clear(&progress->post);
+}
+
+static void progress_send(Progress *progress)
+{
+    progress->sent_usec = clock_boottime_usec();
+    post_send(&progress->post);
+}
+
+static int on_due(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    Progress *progress = userdata;
+    progress->timer = sd_event_source_disable_unref(progress->timer);
+    progress_send(progress);
+    return 0;
+}
+
+static void send_soon(Progress *progress)
+{
+    uint64_t since_usec = clock_boottime_usec() - progress->sent_usec;
+    if (progress->sent_usec == 0 || since_usec >= USEC_PER_SEC) {
+        progress->timer = sd_event_source_disable_unref(progress->timer);
+        progress_send(progress);
+    } else if (!progress->timer) {
+        manager_add_timer(progress->post.team->job->manager, USEC_PER_SEC - since_usec, on_due,
+                          progress, &progress->timer);
+    }
+}
+
+/* What a trainer of this host said of our boottime, for other machines. */
+static uint64_t realtime_of(uint64_t usec)
+{
+    uint64_t now_usec = clock_boottime_usec();
+    return usec == 0 ? 0 : clock_realtime_usec() - (now_usec - MIN(usec, now_usec));
+}
+
+void progress_note(Progress *progress, const ChannelMessage *step)
+{
+    ProgressRecord *record = &progress->record;
+    bool was_unsaved = record->unsaved_since_usec != 0;
+    bool is_last = step->step >= step->steps; /* nothing would bring it later */
+    uint64_t unsaved_usec = was_unsaved && step->unsaved_since_usec
+                                ? record->unsaved_since_usec /* once turned: clocks drift */
+                                : realtime_of(step->unsaved_since_usec);
+    *record = (ProgressRecord){.generation = progress->post.team->generation,
+                               .step = step->step,
+                               .steps = step->steps,
+                               .loss = step->loss,
+                               .samples_per_sec = step->samples_per_sec,
+                               .step_sec = step->step_sec,
+                               .samples_seen = step->samples_seen,
+                               .at_usec = clock_realtime_usec(),
+                               .unsaved_since_usec = unsaved_usec,
+                               .metrics_lost = step->metrics_lost,
+                               .metrics_lost_first = step->metrics_lost_first,
+                               .metrics_lost_last = step->metrics_lost_last,
+                               .committed = record->committed};
+    (void)snprintf(record->save_error, sizeof(record->save_error), "%s", step->save_error);
+    if (is_last) {
+        progress->timer = sd_event_source_disable_unref(progress->timer);
+        progress_send(progress);
+    } else {
+        send_soon(progress);
+    }
+}
+
+void progress_note_wait(Progress *progress, const ChannelMessage *stage)
+{
+    ProgressRecord *record = &progress->record;
+    bool saves = stage->stage == STAGE_SAVING;
+    bool is_told = saves ? record->unsaved_since_usec != 0
+                         : record->waits_since_usec && record->waits_rank == stage->waits_rank;
+    if (is_told)
+        return;
+    if (record->generation == 0) /* before the first step of this world */
+        *record = (ProgressRecord){.generation = progress->post.team->generation,
+                                   .step = stage->step,
+                                   .loss = NAN,
+                                   .committed = record->committed};
+    uint64_t since_usec = realtime_of(clock_boottime_usec() - stage->waited_usec);
+    if (saves) {
+        record->unsaved_since_usec = since_usec;
+        (void)snprintf(record->save_error, sizeof(record->save_error),
+                       "all ranks wait for the save of step %lld", (long long)stage->step);
+    } else {
+        record->waits_since_usec = since_usec;
+        record->waits_rank = stage->waits_rank;
+    }
+    record->at_usec = clock_realtime_usec();
+    send_soon(progress);
+}

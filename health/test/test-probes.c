@@ -1,0 +1,682 @@
+/* test-probes.c - every fault that a probe knows, injected: a fake NVML, a fake sysfs and proc, lines
+ * of a kernel's log. */
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/test/testing.h"
+#include "health/gpus.h"
+#include "health/kernel-log.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char root[] = "/tmp/sdtrain-probes-XXXXXX";
+
+/* ---- a machine to probe ---- */
+
+typedef struct Machine {
+    ProbeContext context;
+    ProbeResult result; /* of the last run */
+} Machine;
+
+static void write_file(const char *text, const char *format, ...) _printf_(2, 3);
+static void write_file(const char *text, const char *format, ...)
+{
+    char path[400], folder[400];
+    va_list ap;
+    int n = snprintf(path, sizeof(path), "%s/", root);
+    va_start(ap, format);
+    (void)vsnprintf(path + n, sizeof(path) - (size_t)n, format, ap);
+    va_end(ap);
+    (void)snprintf(folder, sizeof(folder), "%s", path);
+    *strrchr(folder, '/') = '\0';
+    assert_int_equal(folder_make(folder, NULL), 0);
+    assert_int_equal(file_write(path, text, strlen(text), 0, NULL), 0);
+}
+
+static Machine new_machine(void)
+{
+    Machine m = {.context = {.boot_id = "boot-1", .n_slots = 8}};
+    ProbeContext *c = &m.context;
+    (void)snprintf(c->run_dir, sizeof(c->run_dir), "%s", root);
+    (void)snprintf(c->log_dir, sizeof(c->log_dir), "%s", root);
+    (void)snprintf(c->nvml, sizeof(c->nvml), "%s/fake-nvml.so", getenv("SDTRAIN_BIN"));
+    (void)snprintf(c->sysfs, sizeof(c->sysfs), "%s/sys", root);
+    (void)snprintf(c->proc, sizeof(c->proc), "%s/proc", root);
+    assert_int_equal(folder_remove(c->sysfs, NULL), 0);
+    assert_int_equal(folder_remove(c->proc, NULL), 0);
+    return m;
+}
+
+static void clear_machine(Machine *m)
+{
+    probe_result_clear(&m->result);
+    probe_context_clear(&m->context);
+}
+
+/* What this run leaves goes into the next one, through JSON as between daemon and child. */
+static int try_probe(Machine *m, const Probe *probe, Error *err)
+{
+    probe_result_clear(&m->result);
+    m->result = (ProbeResult){0};
+    int r = probe->run(&m->context, &m->result, err);
+    if (r < 0)
+        return r;
+    _cleanup_free_ char *text = NULL;
+    ProbeResult back = {0};
+    assert_int_equal(probe_result_format(&m->result, &text), 0);
+    assert_true(strlen(text) < PROBE_STATE_MAX);
+    assert_int_equal(probe_result_parse(text, strlen(text), &back, err), 0);
+    json_decref(m->context.state);
+    m->context.state = back.state;
+    return 0;
+}
+
+static void probe(Machine *m, const Probe *which)
+{
+    Error err = ERROR_INIT;
+    assert_int_equal(try_probe(m, which, &err), 0);
+}
+
+/* Makes the last run seem to be that long ago. */
+static void let_pass(Machine *m, double seconds)
+{
+    double usec = 0;
+    assert_true(probe_recall(m->context.state, "usec", &usec));
+    (void)json_object_set_new(m->context.state, "usec", json_real(usec - seconds * 1e6));
+}
+
+static const ProbeFinding *found(const ProbeResult *result, FaultCode fault)
+{
+    for (size_t i = 0; i < result->n_findings; i++)
+        if (result->findings[i].fault == fault)
+            return &result->findings[i];
+    return NULL;
+}
+
+static void expect_well(const ProbeResult *result)
+{
+    for (size_t i = 0; i < result->n_findings; i++)
+        fail_msg("found %s: %s", fault_rule(result->findings[i].fault)->name,
+                 result->findings[i].text);
+}
+
+static void expect(const ProbeResult *result, FaultCode fault, int slot, const char *part)
+{
+    const ProbeFinding *f = found(result, fault);
+    if (!f)
+        fail_msg("%s was not found", fault_rule(fault)->name);
+    assert_int_equal(f->slot, slot);
+    if (!strstr(f->text, part))
+        fail_msg("\"%s\" is not in \"%s\"", part, f->text);
+}
+
+/* ---- GPUs ---- */
+
+enum { GPUS = 4 };
+
+/* GPUs at 0000:1b:00 and on, healthy but for what `more` says of GPU `which`. */
+static void set_gpus(int n, int which, const char *more)
+{
+    char text[4096], path[64];
+    int used = snprintf(text, sizeof(text), "{\"driver\": \"570.86\", \"gpus\": [");
+    for (int i = 0; i < n; i++) {
+        json_t *gpu = json_pack("{ss,so,so,si,si,si,si,si,si,si,si,si,si,si,si,si,si}", "driver",
+                                "", "pci", json_sprintf("0000%04X:%02X:00.0", 0, 0x1b + i), "uuid",
+                                json_sprintf("GPU-%08d", i), "uncorrected", 0, "corrected", 5,
+                                "sram", 0, "rows", 0, "pages_single", 0, "pages_double", 0,
+                                "recovery", 0, "clocks", 4, "width", 16, "width_max", 16,
+                                "generation", 5, "generation_max", 5, "replays", 0, "links", 18);
+        if (i == which) {
+            json_t *extra = json_loads(more, 0, NULL);
+            assert_non_null(extra);
+            (void)json_object_update(gpu, extra);
+            json_decref(extra);
+        }
+        char *one = json_dumps(gpu, JSON_COMPACT);
+        used += snprintf(text + used, sizeof(text) - (size_t)used, "%s%s", i ? "," : "", one);
+        free(one);
+        json_decref(gpu);
+    }
+    (void)snprintf(text + used, sizeof(text) - (size_t)used, "]}");
+    write_file(text, "nvml.json");
+    (void)snprintf(path, sizeof(path), "%s/nvml.json", root);
+    (void)setenv("FAKE_NVML", path, 1);
+}
+
+static void put_on_bus(int i)
+{
+    write_file("0x10de\n", "sys/bus/pci/devices/0000:%02x:00.0/vendor", 0x1b + i);
+    write_file("0x030200\n", "sys/bus/pci/devices/0000:%02x:00.0/class", 0x1b + i);
+}
+
+static void test_no_gpu(_unused_ void **state)
+{
+    Machine m = new_machine();
+    (void)snprintf(m.context.nvml, sizeof(m.context.nvml), "libno-such-nvml.so.1");
+    probe(&m, &probe_gpu);
+    expect_well(&m.result);
+    assert_string_equal(m.result.note, "no GPU");
+    m.context.gpus = 8;
+    probe(&m, &probe_gpu);
+    expect(&m.result, FAULT_GPU_LIBRARY, -1, "8 GPUs are expected");
+    clear_machine(&m);
+
+    m = new_machine(); /* the library is there, its driver is not */
+    (void)unsetenv("FAKE_NVML");
+    probe(&m, &probe_gpu);
+    expect_well(&m.result);
+    clear_machine(&m);
+}
+
+static void test_gpu_faults(_unused_ void **state)
+{
+    static const struct {
+        const char *more;
+        FaultCode fault;
+        const char *part;
+    } all[] = {
+        {"{\"uncorrected\": 2}", FAULT_GPU_DOUBLE_BIT, "2 uncorrectable"},
+        {"{\"sram\": 5}", FAULT_GPU_SRAM, "5 uncorrectable SRAM"},
+        {"{\"rows_failed\": 1}", FAULT_GPU_REMAP_FAILED, "could not"},
+        {"{\"rows_pending\": 1}", FAULT_GPU_REMAP_PENDING, "waits for a reset"},
+        {"{\"rows\": 512}", FAULT_GPU_REMAP_MANY, "512 rows"},
+        {"{\"pages_single\": 60, \"pages_double\": 3}", FAULT_GPU_PAGES_MANY, "63 pages"},
+        {"{\"pages_double\": 15}", FAULT_GPU_PAGES_SOME, "15 pages"},
+        {"{\"pages_pending\": 1}", FAULT_GPU_PAGES_PENDING, "waits for a reset"},
+        {"{\"recovery\": 1}", FAULT_GPU_NEEDS_RESET, "GPU reset"},
+        {"{\"recovery\": 2}", FAULT_GPU_NEEDS_REBOOT, "node reboot"},
+        {"{\"recovery\": 3}", FAULT_GPU_NEEDS_RESET, "drain P2P"},
+        {"{\"recovery\": 4}", FAULT_GPU_NEEDS_RESET, "drain and reset"},
+        {"{\"clocks\": 72}", FAULT_GPU_THROTTLED, "hardware slowdown heat"},
+        {"{\"clocks\": 32}", FAULT_GPU_THROTTLED, "others' are not"},
+        {"{\"width\": 8}", FAULT_GPU_PCIE_LINK, "8 of 16 PCIe lanes"},
+        {"{\"generation\": 3}", FAULT_GPU_PCIE_LINK, "generation 3 of 5"},
+        {"{\"errors\": {\"nvmlDeviceGetTotalEccErrors\": 15}}", FAULT_GPU_LOST, "lost"},
+        {"{\"errors\": {\"nvmlDeviceGetRemappedRows\": 16}}", FAULT_GPU_NEEDS_RESET, "reset"},
+        {"{\"errors\": {\"nvmlDeviceGetRemappedRows\": 999}}", FAULT_GPU_UNREADABLE,
+         "error 999 for remapped rows"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(all); i++) {
+        Machine m = new_machine();
+        m.context.gpus = GPUS;
+        set_gpus(GPUS, 2, all[i].more);
+        probe(&m, &probe_gpu);
+        expect(&m.result, all[i].fault, 2, all[i].part);
+        expect(&m.result, all[i].fault, 2, "GPU 2");
+        assert_int_equal(m.result.n_findings, 1);
+        clear_machine(&m);
+    }
+    Machine m = new_machine();
+    m.context.gpus = GPUS;
+    set_gpus(GPUS, -1, "");
+    probe(&m, &probe_gpu);
+    expect_well(&m.result);
+    assert_string_equal(m.result.note, "4 GPUs, driver 570.86");
+    /* idle links slow down; a driver may support nothing of all this */
+    set_gpus(GPUS, 1, "{\"clocks\": 1, \"generation\": 1}");
+    probe(&m, &probe_gpu);
+    expect_well(&m.result);
+    write_file("{\"gpus\": [{\"pci\": \"00000000:1B:00.0\"}]}", "nvml.json");
+    m.context.gpus = 1;
+    json_decref(m.context.state);
+    m.context.state = NULL;
+    probe(&m, &probe_gpu);
+    expect_well(&m.result);
+    clear_machine(&m);
+}
+
+/* Off the bus, with and without a word: the library counts fewer, or the handle is lost. Slots do
+ * not move. */
+static void test_gpu_falls_off(_unused_ void **state)
+{
+    Machine m = new_machine();
+    m.context.gpus = GPUS;
+    for (int i = 0; i < GPUS; i++)
+        put_on_bus(i);
+    set_gpus(GPUS, -1, "");
+    probe(&m, &probe_gpu);
+    expect_well(&m.result);
+    set_gpus(GPUS, 1, "{\"errors\": {\"nvmlDeviceGetHandleByIndex_v2\": 15}}");
+    probe(&m, &probe_gpu);
+    expect(&m.result, FAULT_GPU_LOST, -1, "lost");
+    expect(&m.result, FAULT_GPU_GONE, 1, "GPU-00000001");
+
+    set_gpus(GPUS - 1, -1, ""); /* the last one is gone; the bus still shows it */
+    probe(&m, &probe_gpu);
+    expect(&m.result, FAULT_GPU_GONE, 3, "0000:1e:00");
+    expect(&m.result, FAULT_GPU_COUNT, -1, "NVML has 3 GPUs, the bus 4, 4 are expected");
+    /* what was seen is of this boot: after the next there is no memory of it */
+    (void)snprintf(m.context.boot_id, sizeof(m.context.boot_id), "boot-2");
+    probe(&m, &probe_gpu);
+    assert_null(found(&m.result, FAULT_GPU_GONE));
+    expect(&m.result, FAULT_GPU_COUNT, -1, "NVML has 3");
+    clear_machine(&m);
+
+    m = new_machine(); /* the first one is gone: the others keep their slots */
+    set_gpus(GPUS, -1, "");
+    probe(&m, &probe_gpu);
+    Gpus gpus;
+    gpus_parse(json_object_get(m.context.state, "gpus"), &gpus);
+    assert_int_equal(gpus.n, GPUS);
+    assert_int_equal(gpus_find(&gpus, "0000:1c:00"), 1);
+    assert_string_equal(gpus.gpus[1].uuid, "GPU-00000001");
+    write_file("{\"gpus\": [{\"pci\": \"00000000:1C:00.0\", \"uncorrected\": 1}]}", "nvml.json");
+    probe(&m, &probe_gpu);
+    expect(&m.result, FAULT_GPU_DOUBLE_BIT, 1, "GPU 1");
+    expect(&m.result, FAULT_GPU_GONE, 0, "GPU 0");
+    clear_machine(&m);
+}
+
+static void test_gpu_rates(_unused_ void **state)
+{
+    static const struct {
+        const char *more;
+        FaultCode fault;
+        const char *part;
+    } all[] = {
+        {"{\"corrected\": 1205}", FAULT_GPU_SINGLE_BITS, "20 corrected"},
+        {"{\"replays\": 32}", FAULT_GPU_PCIE_REPLAYS, "32 PCIe replays a minute, 31"},
+        {"{\"links\": 17}", FAULT_GPU_NVLINK_DOWN, "17 NVLinks up, 18 were"},
+        {"{\"link_crc\": 400}", FAULT_GPU_NVLINK_CRC, "120 NVLink CRC"},
+        {"{\"link_recoveries\": 1}", FAULT_GPU_NVLINK_RECOVERY, "18 times"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(all); i++) {
+        Machine m = new_machine();
+        set_gpus(GPUS, 2, "{\"link_crc\": 0, \"link_recoveries\": 0}");
+        probe(&m, &probe_gpu);
+        expect_well(&m.result);
+        let_pass(&m, 60);
+        probe(&m, &probe_gpu);
+        expect_well(&m.result);
+        let_pass(&m, 60);
+        set_gpus(GPUS, 2, all[i].more);
+        probe(&m, &probe_gpu);
+        expect(&m.result, all[i].fault, 2, all[i].part);
+        clear_machine(&m);
+    }
+    Machine m = new_machine();
+    set_gpus(GPUS, 2, "{\"replays\": 100000}"); /* long ago */
+    probe(&m, &probe_gpu);
+    let_pass(&m, 60);
+    set_gpus(GPUS, 2, "{\"replays\": 100031}"); /* as many as may be */
+    probe(&m, &probe_gpu);
+    expect_well(&m.result);
+    let_pass(&m, 60);
+    set_gpus(GPUS, 2, "{\"replays\": 3}"); /* the driver began anew */
+    probe(&m, &probe_gpu);
+    expect_well(&m.result);
+    clear_machine(&m);
+}
+
+static void test_gpu_strangers(_unused_ void **state)
+{
+    Machine m = new_machine();
+    set_gpus(GPUS, 2, "{\"stranger_bytes\": 1073741824}");
+    m.context.busy_slots = 4; /* it is ours */
+    probe(&m, &probe_gpu);
+    expect_well(&m.result);
+    m.context.busy_slots = 3;
+    probe(&m, &probe_gpu);
+    expect(&m.result, FAULT_GPU_STRANGER_SEEN, 2, "process 4242 holds 1024 MiB");
+    probe(&m, &probe_gpu);
+    expect(&m.result, FAULT_GPU_STRANGER, 2, "process 4242 holds 1024 MiB");
+    set_gpus(GPUS, 2, "{\"stranger_bytes\": 1048576}");
+    probe(&m, &probe_gpu);
+    expect_well(&m.result);
+    clear_machine(&m);
+}
+
+/* ---- RDMA ---- */
+
+static void set_port(const char *device, const char *state, const char *phys, const char *rate)
+{
+    write_file(state, "sys/class/infiniband/%s/ports/1/state", device);
+    write_file(phys, "sys/class/infiniband/%s/ports/1/phys_state", device);
+    write_file(rate, "sys/class/infiniband/%s/ports/1/rate", device);
+}
+
+static void set_counter(const char *device, const char *counter, long value)
+{
+    char text[32];
+    (void)snprintf(text, sizeof(text), "%ld\n", value);
+    write_file(text, "sys/class/infiniband/%s/ports/1/hw_counters/%s", device, counter);
+}
+
+static void set_good_port(const char *device)
+{
+    set_port(device, "4: ACTIVE\n", "5: LinkUp\n", "100 Gb/sec (4X EDR)\n");
+}
+
+static void test_rdma_devices(_unused_ void **state)
+{
+    Machine m = new_machine();
+    probe(&m, &probe_rdma);
+    expect_well(&m.result);
+    assert_string_equal(m.result.note, "0 RDMA devices");
+    m.context.rdma_devices = 2;
+    set_good_port("rdmap1s0");
+    probe(&m, &probe_rdma); /* the second may come late */
+    expect(&m.result, FAULT_RDMA_COUNT_SEEN, -1, "1 of 2");
+    probe(&m, &probe_rdma);
+    expect(&m.result, FAULT_RDMA_COUNT, -1, "1 of 2");
+    set_good_port("rdmap2s0");
+    probe(&m, &probe_rdma);
+    expect_well(&m.result);
+    set_port("rdmap2s0", "1: DOWN\n", "3: Disabled\n", "100 Gb/sec (4X EDR)\n");
+    probe(&m, &probe_rdma);
+    expect(&m.result, FAULT_RDMA_PORT, -1, "rdmap2s0 port 1 is 1: DOWN");
+    set_port("rdmap2s0", "4: ACTIVE\n", "2: Polling\n", "100 Gb/sec (4X EDR)\n");
+    probe(&m, &probe_rdma);
+    expect(&m.result, FAULT_RDMA_PORT, -1, "2: Polling");
+    set_port("rdmap2s0", "4: ACTIVE\n", "5: LinkUp\n", "25 Gb/sec (1X EDR)\n");
+    probe(&m, &probe_rdma);
+    expect(&m.result, FAULT_RDMA_RATE, -1, "rdmap2s0 runs at 25 Gb/s, others here at 100");
+    clear_machine(&m);
+}
+
+static void test_rdma_counters(_unused_ void **state)
+{
+    Machine m = new_machine();
+    set_good_port("rdmap1s0");
+    set_counter("rdmap1s0", "rx_drops", 1000000); /* since long */
+    set_counter("rdmap1s0", "retrans_bytes", 0);
+    probe(&m, &probe_rdma);
+    expect_well(&m.result);
+    set_counter("rdmap1s0", "rx_drops", 1000090); /* a burst that may be */
+    probe(&m, &probe_rdma);
+    expect_well(&m.result);
+    set_counter("rdmap1s0", "rx_drops", 1000120); /* 10 tokens were left */
+    probe(&m, &probe_rdma);
+    expect(&m.result, FAULT_RDMA_COUNTER, -1, "rdmap1s0: rx_drops rose by 30");
+    let_pass(&m, 200);
+    set_counter("rdmap1s0", "rx_drops", 1000210); /* the bucket is full again */
+    probe(&m, &probe_rdma);
+    expect_well(&m.result);
+    set_counter("rdmap1s0", "rx_drops", 5); /* the driver began anew */
+    set_counter("rdmap1s0", "retrans_bytes", 2000000);
+    probe(&m, &probe_rdma);
+    expect(&m.result, FAULT_RDMA_COUNTER, -1, "retrans_bytes rose by 2000000");
+    assert_int_equal(m.result.n_findings, 1);
+    clear_machine(&m);
+}
+
+static void test_rdma_hangs(_unused_ void **state)
+{
+    Machine m = new_machine();
+    set_good_port("rdmap1s0");
+    set_counter("rdmap1s0", "no_completion_cmds", 7);
+    set_counter("rdmap1s0", "keep_alive_rcvd", 100);
+    probe(&m, &probe_rdma);
+    set_counter("rdmap1s0", "no_completion_cmds", 9); /* it lives */
+    set_counter("rdmap1s0", "keep_alive_rcvd", 160);
+    probe(&m, &probe_rdma);
+    expect_well(&m.result);
+    probe(&m, &probe_rdma); /* nothing moves */
+    expect_well(&m.result);
+    set_counter("rdmap1s0", "no_completion_cmds", 10);
+    probe(&m, &probe_rdma);
+    expect(&m.result, FAULT_RDMA_HUNG, -1, "rdmap1s0 hangs: 1 commands");
+    write_file("not a number\n", "sys/class/infiniband/rdmap1s0/ports/1/hw_counters/rx_drops");
+    (void)snprintf(m.context.boot_id, sizeof(m.context.boot_id), "boot-2");
+    probe(&m, &probe_rdma); /* counters of another boot mean nothing */
+    expect_well(&m.result);
+    clear_machine(&m);
+}
+
+/* ---- disk, clock, host ---- */
+
+static void test_disk(_unused_ void **state)
+{
+    Machine m = new_machine();
+    Error err = ERROR_INIT;
+    probe(&m, &probe_disk);
+    expect_well(&m.result);
+    m.context.disk_min_bytes = INT64_MAX;
+    probe(&m, &probe_disk);
+    expect(&m.result, FAULT_DISK_FULL, -1, "disk_min_bytes");
+    m.context.disk_min_bytes = 0;
+    (void)snprintf(m.context.log_dir, sizeof(m.context.log_dir), "/proc");
+    probe(&m, &probe_disk); /* nothing can be written there */
+    expect(&m.result, FAULT_DISK_WRITE, -1, "/proc: a write of 4 KiB fails");
+    (void)snprintf(m.context.log_dir, sizeof(m.context.log_dir), "/no/such/folder");
+    assert_int_equal(try_probe(&m, &probe_disk, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "/no/such/folder"));
+    clear_machine(&m);
+}
+
+static void test_clock(_unused_ void **state)
+{
+    Machine m = new_machine();
+    double offset = 0;
+    probe(&m, &probe_clock);
+    expect_well(&m.result);
+    probe(&m, &probe_clock);
+    expect_well(&m.result);
+    assert_true(probe_recall(m.context.state, "offset_usec", &offset));
+    (void)json_object_set_new(m.context.state, "offset_usec", json_real(offset - 90e6));
+    probe(&m, &probe_clock);
+    expect(&m.result, FAULT_CLOCK_STEPPED, -1, "set by +90");
+    probe(&m, &probe_clock); /* that was it */
+    expect_well(&m.result);
+    assert_null(probe_find("clocks"));
+    clear_machine(&m);
+}
+
+static void test_host(_unused_ void **state)
+{
+    Machine m = new_machine();
+    write_file("MemTotal:       1000000 kB\nMemAvailable:    500000 kB\n", "proc/meminfo");
+    write_file("pgfault 10\noom_kill 3\n", "proc/vmstat");
+    write_file("77 (a) b) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 900 0\n", "proc/77/stat");
+    probe(&m, &probe_host);
+    expect_well(&m.result);
+    write_file("MemTotal:       1000000 kB\nMemAvailable:    20000 kB\n", "proc/meminfo");
+    write_file("pgfault 10\noom_kill 5\n", "proc/vmstat");
+    write_file("77 (a) b) D 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 900 0\n", "proc/77/stat");
+    write_file("78 (kthread) D 2 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 900 0\n", "proc/78/stat");
+    probe(&m, &probe_host);
+    expect(&m.result, FAULT_MEMORY_LOW, -1, "19 of 976 MiB");
+    expect(&m.result, FAULT_OOM_KILLS, -1, "killed 2 processes");
+    assert_null(found(&m.result, FAULT_STUCK_PROCESSES)); /* one look proves nothing */
+    probe(&m, &probe_host);
+    expect(&m.result, FAULT_STUCK_PROCESSES, -1, "1 process stuck");
+    expect(&m.result, FAULT_STUCK_PROCESSES, -1, "a) b (77)");
+    assert_null(found(&m.result, FAULT_OOM_KILLS));
+    write_file("77 (a) b) D 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 999 0\n", "proc/77/stat");
+    probe(&m, &probe_host); /* another process of that number */
+    assert_null(found(&m.result, FAULT_STUCK_PROCESSES));
+    clear_machine(&m);
+}
+
+/* ---- the kernel's log ---- */
+
+static bool take(KernelLog *log, const char *line)
+{
+    return kernel_log_take(log, line, strlen(line), 1000);
+}
+
+static void test_xids_are_parsed(_unused_ void **state)
+{
+    static const struct {
+        const char *text;
+        int code;
+        const char *pci;
+        XidAction action;
+    } all[] = {
+        {"NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', GPU has fallen off the bus.", 79,
+         "0000:3b:00", XID_REBOOT},
+        {"NVRM: Xid (0000:03:00): 13, Graphics Exception", 13, "0000:03:00", XID_APPLICATION},
+        {"NVRM: Xid (PCI:0000:9B:00): 48, DBE", 48, "0000:9b:00", XID_ISOLATE_SLOT},
+        {"NVRM: Xid (PCI:0000:3b:00): 63, Row Remapper", 63, "0000:3b:00", XID_MONITOR},
+        {"NVRM: Xid (PCI:0000:3b:00): 119, Timeout waiting for RPC", 119, "0000:3b:00", XID_RESET},
+        {"NVRM: Xid (PCI:0000:3b:00): 777, something new", 777, "0000:3b:00", XID_SUSPECT},
+        {"NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU "
+         "Reset Required)",
+         154, "0000:01:00", XID_RESET},
+        {"NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 "
+         "(Node Reboot Required)",
+         154, "0000:01:00", XID_REBOOT},
+        {"NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x4 "
+         "(Drain and Reset)",
+         154, "0000:01:00", XID_RESET},
+        {"NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x3 "
+         "(Drain P2P)",
+         154, "0000:01:00", XID_RESET},
+        {"NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x2 (Node Reboot "
+         "Required) to 0x0 (None)",
+         154, "0000:01:00", XID_CURED},
+        {"NVRM: Xid (PCI:0000:01:00): 154, words that nobody has seen", 154, "0000:01:00",
+         XID_SUSPECT},
+        {"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress", 12028,
+         "0000:c1:00", XID_MONITOR},
+        {"nvidia-nvswitch0: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", 20034,
+         "0000:86:00", XID_ISOLATE},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(all); i++) {
+        XidEvent event;
+        assert_int_equal(xid_parse(all[i].text, strlen(all[i].text), &event), 0);
+        assert_int_equal(event.code, all[i].code);
+        assert_string_equal(event.pci, all[i].pci);
+        if (event.action != all[i].action)
+            fail_msg("%s: %s", all[i].text, xid_action_name(event.action));
+    }
+    static const char *const none[] = {"usb 1-1: new device", "NVRM: Xid (PCI:zz): 79",
+                                       "NVRM: Xid (PCI:0000:3b:00): soon", "Xid (", "Xid ()"};
+    for (size_t i = 0; i < ELEMENTSOF(none); i++) {
+        XidEvent event;
+        assert_int_equal(xid_parse(none[i], strlen(none[i]), &event), -ENOENT);
+    }
+    KernelRecord record;
+    assert_int_equal(kernel_record_parse("3,99,5,-;a", 10, &record), 0);
+    assert_int_equal(record.seq, 99);
+    assert_int_equal(kernel_record_parse(" SUBSYSTEM=pci", 14, &record), -EBADMSG);
+    assert_int_equal(kernel_record_parse("3,99999999999999999999999,5,-;", 30, &record), -EBADMSG);
+}
+
+static void test_codes_that_all_sources_call_fatal(_unused_ void **state)
+{
+    static const int fatal[] = {48,  64,  74,  79,  119, 120, 46,  62,  95, 109, 110,
+                                136, 140, 142, 143, 151, 155, 156, 158, 54, 168};
+    for (size_t i = 0; i < ELEMENTSOF(fatal); i++) {
+        FaultCode fault;
+        assert_true(xid_fault(xid_judge(fatal[i], false, ""), &fault));
+        assert_true(fault_rule(fault)->level >= HEALTH_DRAIN);
+    }
+    static const int harmless[] = {13, 31, 43, 92, 94, 126, 121, 144, 150, 165};
+    for (size_t i = 0; i < ELEMENTSOF(harmless); i++) {
+        FaultCode fault;
+        assert_false(xid_fault(xid_judge(harmless[i], false, ""), &fault));
+    }
+}
+
+/* Read again after a restart, the log neither replays what is known nor misses what came since. */
+static void test_restart_neither_replays_nor_forgets(_unused_ void **state)
+{
+    static const char gpus[2][PCI_ADDRESS_MAX] = {"0000:3b:00", "0000:5e:00"};
+    KernelLog log = {0}, again;
+    ProbeResult result;
+    Error err = ERROR_INIT;
+    kernel_log_begin(&log, "boot-1");
+    assert_false(take(&log, "6,10,1,-;usb 1-1: new device"));
+    assert_true(take(&log, "3,11,2,-;NVRM: Xid (PCI:0000:5e:00): 48, DBE"));
+    assert_false(take(&log, "3,12,3,-;NVRM: Xid (PCI:0000:5e:00): 48, DBE again"));
+    assert_false(take(&log, "3,13,4,-;NVRM: Xid (PCI:0000:5e:00): 31, a program's"));
+    assert_int_equal(log.n_events, 1);
+    assert_int_equal(log.events[0].count, 2);
+    kernel_log_judge(&log, gpus, 2, &result);
+    expect(&result, FAULT_XID_SLOT, 1, "Xid 48 on 0000:5e:00: NVRM");
+
+    _cleanup_free_ char *kept = NULL;
+    assert_int_equal(kernel_log_format(&log, &kept), 0);
+    assert_int_equal(kernel_log_parse("state", kept, strlen(kept), &again, &err), 0);
+    kernel_log_begin(&again, "boot-1");
+    assert_false(take(&again, "6,10,1,-;usb 1-1: new device"));
+    assert_false(take(&again, "3,11,2,-;NVRM: Xid (PCI:0000:5e:00): 48, DBE"));
+    assert_int_equal(again.events[0].count, 2);
+    assert_true(take(&again, "3,14,5,-;NVRM: Xid (PCI:0000:3b:00): 119, meanwhile"));
+    kernel_log_judge(&again, gpus, 2, &result);
+    expect(&result, FAULT_XID_RESET, 0, "Xid 119");
+    expect(&result, FAULT_XID_SLOT, 1, "Xid 48");
+
+    /* the driver says that it was reset: that GPU's are over; a word of the operator: all */
+    assert_true(take(&again,
+                     "3,15,6,-;NVRM: Xid (PCI:0000:5e:00): 154, GPU recovery action changed "
+                     "from 0x1 (GPU Reset Required) to 0x0 (None)"));
+    assert_int_equal(again.n_events, 1);
+    kernel_log_forget(&again);
+    assert_int_equal(again.n_events, 0);
+
+    kernel_log_begin(&log, "boot-2"); /* numbers begin again, and nothing is open */
+    assert_int_equal(log.n_events, 0);
+    assert_true(take(&log, "3,2,1,-;NVRM: Xid (PCI:0000:01:00): 79, off the bus"));
+    kernel_log_judge(&log, gpus, 2, &result);
+    expect(&result, FAULT_XID_REBOOT, -1, "Xid 79"); /* of no slot that is known */
+    assert_int_equal(kernel_log_parse("state", "{}", 2, &again, &err), -EBADMSG);
+}
+
+static void test_lost_records_are_said(_unused_ void **state)
+{
+    KernelLog log = {0};
+    ProbeResult result;
+    kernel_log_begin(&log, "boot-1");
+    assert_false(take(&log, "6,10,1,-;a")); /* what was before is not ours to miss */
+    assert_true(take(&log, "6,500,1,-;b"));
+    kernel_log_judge(&log, NULL, 0, &result);
+    expect(&result, FAULT_LOG_OVERRUN, -1, "489 records");
+    log.lost_is_news = false;
+    (void)snprintf(log.unread, sizeof(log.unread), "may not be read");
+    kernel_log_judge(&log, NULL, 0, &result);
+    expect_well(&result); /* nobody needs it */
+    assert_string_equal(result.note, "may not be read");
+    log.is_needed = true;
+    kernel_log_judge(&log, NULL, 0, &result);
+    expect(&result, FAULT_LOG_UNREADABLE, -1, "may not be read");
+}
+
+static void test_events_are_bounded(_unused_ void **state)
+{
+    KernelLog log = {0};
+    char line[128];
+    kernel_log_begin(&log, "boot-1");
+    for (int i = 0; i < 1000; i++) {
+        (void)snprintf(line, sizeof(line), "3,%d,1,-;NVRM: Xid (PCI:0000:3b:00): %d, new", i,
+                       1000 + i);
+        (void)take(&log, line);
+    }
+    assert_int_equal(log.n_events, KERNEL_LOG_EVENTS_MAX);
+    assert_true(take(&log, "3,1000,1,-;NVRM: Xid (PCI:0000:3b:00): 79, off the bus"));
+    _cleanup_free_ char *kept = NULL;
+    assert_int_equal(kernel_log_format(&log, &kept), 0);
+    assert_true(strlen(kept) < PROBE_STATE_MAX);
+    bool has_worst = false;
+    for (size_t i = 0; i < log.n_events; i++)
+        has_worst |= log.events[i].xid.code == 79;
+    assert_true(has_worst);
+}
+
+static int make_root(_unused_ void **state) { return mkdtemp(root) ? 0 : -1; }
+static int remove_root(_unused_ void **state) { return folder_remove(root, NULL); }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_gpu),
+        cmocka_unit_test(test_gpu_faults),
+        cmocka_unit_test(test_gpu_falls_off),
+        cmocka_unit_test(test_gpu_rates),
+        cmocka_unit_test(test_gpu_strangers),
+        cmocka_unit_test(test_rdma_devices),
+        cmocka_unit_test(test_rdma_counters),
+        cmocka_unit_test(test_rdma_hangs),
+        cmocka_unit_test(test_disk),
+        cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_host),
+        cmocka_unit_test(test_xids_are_parsed),
+        cmocka_unit_test(test_codes_that_all_sources_call_fatal),
+        cmocka_unit_test(test_restart_neither_replays_nor_forgets),
+        cmocka_unit_test(test_lost_records_are_said),
+        cmocka_unit_test(test_events_are_bounded),
+    };
+    return cmocka_run_group_tests(tests, make_root, remove_root);
+}

@@ -1,0 +1,236 @@
+/* test-elementwise.c - activations, sums, copies against float64 or exactly. */
+#include "kernels/cpu/vectormath.h"
+#include "kernels/test/testing-reference.h"
+
+#define TOLERANCE 1e-6
+
+/* Every function over its range, against libm in double: relative error of each value. */
+static void test_functions(void **state)
+{
+    (void)state;
+    for (double x = -86.9; x < 88; x += 0.00137)
+        assert_true(fabs((double)vector_exp((float)x) / exp((double)(float)x) - 1) < 1.5e-7);
+    assert_true(vector_exp(-87.5f) == 0.0f && vector_exp(-1e30f) == 0.0f);
+    assert_true(vector_exp(-INFINITY) == 0.0f && vector_exp(0.0f) == 1.0f);
+    assert_true(isfinite(vector_exp(INFINITY)) && vector_exp(INFINITY) > 1e38f);
+    assert_true(isnan(vector_exp(NAN)) && isnan(vector_silu(NAN)));
+    for (double x = -12; x < 12; x += 0.00171) {
+        const double v = (double)(float)x;
+        const double distribution = 0.5 * erfc(-v / sqrt(2.0));
+        const double density = exp(-0.5 * v * v) / sqrt(2 * 3.14159265358979323846);
+        float d, p;
+        vector_normal((float)x, &d, &p);
+        /* the exponent x^2 / 2 is rounded too */
+        assert_true(fabs((double)p / distribution - 1) < 6e-7 + 6e-8 * v * v);
+        assert_true(fabs((double)d / density - 1) < 3e-7 + 6e-8 * v * v);
+    }
+    assert_true(vector_silu(-1000.0f) <= 0.0f && vector_silu(-1000.0f) > -1e-30f);
+    assert_true(vector_silu(1000.0f) == 1000.0f);
+}
+
+static void check_silu(Device *device, size_t n)
+{
+    float *x = random_new(n, 1), *dy = random_new(n, 2), *y = floats_new(n), *dx = floats_new(n);
+    double *expected = doubles_new(n), *slope = doubles_new(n);
+    for (size_t i = 0; i < n; i++) {
+        x[i] *= 10;
+        const double s = 1 / (1 + exp(-(double)x[i]));
+        expected[i] = (double)x[i] * s;
+        slope[i] = (double)dy[i] * s * (1 + (double)x[i] * (1 - s));
+    }
+    silu_forward(device, (int64_t)n, x, y);
+    assert_near("silu", y, expected, n, TOLERANCE);
+    silu_backward(device, (int64_t)n, x, dy, dx, false);
+    assert_near("silu backward", dx, slope, n, TOLERANCE);
+    memcpy(dx, x, n * sizeof(float));
+    for (size_t i = 0; i < n; i++)
+        slope[i] += (double)x[i];
+    silu_backward(device, (int64_t)n, x, dy, dx, true);
+    assert_near("silu backward, added", dx, slope, n, TOLERANCE);
+    floats_free(x, n);
+    floats_free(dy, n);
+    floats_free(y, n);
+    floats_free(dx, n);
+    free(expected);
+    free(slope);
+}
+
+static void test_silu(void **state)
+{
+    (void)state;
+    Device *device = cpu_open(2);
+    static const size_t sizes[] = {1, 7, 8, 15, 17, 8191, 8193, 50001};
+    for (size_t i = 0; i < ELEMENTSOF(sizes); i++)
+        check_silu(device, sizes[i]);
+    device = device_free(device);
+}
+
+static void check_geglu(Device *device, size_t rows, size_t f)
+{
+    float *x = random_new(rows * 2 * f, 1), *dy = random_new(rows * f, 2);
+    float *y = floats_new(rows * f), *dx = floats_new(rows * 2 * f);
+    double *expected = doubles_new(rows * f), *slope = doubles_new(rows * 2 * f);
+    for (size_t i = 0; i < rows * 2 * f; i++)
+        x[i] *= 4;
+    for (size_t row = 0; row < rows; row++)
+        for (size_t i = 0; i < f; i++) {
+            const double v = (double)x[row * 2 * f + i], g = (double)x[row * 2 * f + f + i];
+            const double p = 0.5 * erfc(-g / sqrt(2.0)), s = (double)dy[row * f + i];
+            const double density = exp(-0.5 * g * g) / sqrt(2 * 3.14159265358979323846);
+            expected[row * f + i] = v * g * p;
+            slope[row * 2 * f + i] = s * g * p;
+            slope[row * 2 * f + f + i] = s * v * (p + g * density);
+        }
+    geglu_forward(device, (int64_t)rows, (int)f, x, y);
+    assert_near("geglu", y, expected, rows * f, TOLERANCE);
+    geglu_backward(device, (int64_t)rows, (int)f, x, dy, dx);
+    assert_near("geglu backward", dx, slope, rows * 2 * f, TOLERANCE);
+    floats_free(x, rows * 2 * f);
+    floats_free(dy, rows * f);
+    floats_free(y, rows * f);
+    floats_free(dx, rows * 2 * f);
+    free(expected);
+    free(slope);
+}
+
+static void test_geglu(void **state)
+{
+    (void)state;
+    Device *device = cpu_open(2);
+    check_geglu(device, 1, 1);
+    check_geglu(device, 7, 10);
+    check_geglu(device, 33, 257);
+    check_geglu(device, 5, 1280);
+    device = device_free(device);
+}
+
+static void test_sums(void **state)
+{
+    (void)state;
+    const size_t n = 20003;
+    Device *device = cpu_open(2);
+    float *a = random_new(n, 1), *b = random_new(n, 2), *y = floats_new(n);
+    add_forward(device, (int64_t)n, a, b, y);
+    for (size_t i = 0; i < n; i++)
+        assert_true(y[i] == a[i] + b[i]);
+    accumulate(device, (int64_t)n, a, y);
+    for (size_t i = 0; i < n; i++)
+        assert_true(y[i] == (a[i] + b[i]) + a[i]);
+    memcpy(y, a, n * sizeof(float));
+    add_forward(device, (int64_t)n, y, b, y);
+    for (size_t i = 0; i < n; i++)
+        assert_true(y[i] == a[i] + b[i]);
+    cast_from_f32(device, (int64_t)n, a, y);
+    assert_memory_equal(a, y, n * sizeof(float));
+    cast_to_f32(device, (int64_t)n, b, y);
+    assert_memory_equal(b, y, n * sizeof(float));
+
+    static const struct {
+        int n, pixels, c;
+    } sums[] = {{1, 1, 1}, {3, 65, 31}, {2, 1024, 64}, {2, 77, 100}, {5, 200, 33}};
+    for (size_t k = 0; k < ELEMENTSOF(sums); k++) {
+        const size_t images = (size_t)sums[k].n, pixels = (size_t)sums[k].pixels;
+        const size_t c = (size_t)sums[k].c;
+        float *dy = random_new(images * pixels * c, 3), *to = floats_new(images * c);
+        double *expected = doubles_new(images * c);
+        for (size_t i = 0; i < images * pixels * c; i++)
+            expected[i / (pixels * c) * c + i % c] += (double)dy[i];
+        spatial_sum(device, sums[k].n, sums[k].pixels, sums[k].c, dy, to);
+        assert_near("spatial sum", to, expected, images * c, TOLERANCE);
+        floats_free(dy, images * pixels * c);
+        floats_free(to, images * c);
+        free(expected);
+    }
+    floats_free(a, n);
+    floats_free(b, n);
+    floats_free(y, n);
+    device = device_free(device);
+}
+
+static void check_concat(Device *device, size_t rows, size_t ca, size_t cb)
+{
+    const size_t c = ca + cb;
+    float *a = random_new(rows * ca, 1), *b = random_new(rows * cb, 2), *y = floats_new(rows * c);
+    float *da = floats_new(rows * ca), *db = floats_new(rows * cb);
+    concat_forward(device, (int64_t)rows, (int)ca, (int)cb, a, b, y);
+    for (size_t i = 0; i < rows * c; i++)
+        assert_true(y[i] == (i % c < ca ? a[i / c * ca + i % c] : b[i / c * cb + i % c - ca]));
+    concat_backward(device, (int64_t)rows, (int)ca, (int)cb, y, da, false, db, false);
+    assert_memory_equal(a, da, rows * ca * sizeof(float));
+    assert_memory_equal(b, db, rows * cb * sizeof(float));
+    concat_backward(device, (int64_t)rows, (int)ca, (int)cb, y, da, true, db, false);
+    for (size_t i = 0; i < rows * ca; i++)
+        assert_true(da[i] == a[i] + a[i]);
+    assert_memory_equal(b, db, rows * cb * sizeof(float));
+    concat_backward(device, (int64_t)rows, (int)ca, (int)cb, y, da, false, db, true);
+    assert_memory_equal(a, da, rows * ca * sizeof(float));
+    for (size_t i = 0; i < rows * cb; i++)
+        assert_true(db[i] == b[i] + b[i]);
+    floats_free(a, rows * ca);
+    floats_free(b, rows * cb);
+    floats_free(y, rows * c);
+    floats_free(da, rows * ca);
+    floats_free(db, rows * cb);
+}
+
+static void test_concat(void **state)
+{
+    (void)state;
+    Device *device = cpu_open(2);
+    check_concat(device, 1, 1, 1);
+    check_concat(device, 7, 3, 10);
+    check_concat(device, 300, 64, 33);
+    device = device_free(device);
+}
+
+static void check_upsample(Device *device, size_t n, size_t h, size_t w, size_t c)
+{
+    const size_t from_h = (h + 1) / 2, from_w = (w + 1) / 2;
+    const size_t n_x = n * from_h * from_w * c, n_y = n * h * w * c;
+    float *x = random_new(n_x, 1), *y = floats_new(n_y), *dy = random_new(n_y, 2);
+    float *dx = floats_new(n_x);
+    double *expected = doubles_new(n_x);
+    upsample_forward(device, (int)n, (int)h, (int)w, (int)c, x, y);
+    for (size_t i = 0; i < n_y; i++) {
+        const size_t column = i / c % w, row = i / c / w % h;
+        const size_t at = ((i / (h * w * c) * from_h + row / 2) * from_w + column / 2) * c + i % c;
+        assert_true(y[i] == x[at]);
+        expected[at] += (double)dy[i];
+    }
+    upsample_backward(device, (int)n, (int)h, (int)w, (int)c, dy, dx, false);
+    assert_near("upsample backward", dx, expected, n_x, TOLERANCE);
+    memcpy(dx, x, n_x * sizeof(float));
+    for (size_t i = 0; i < n_x; i++)
+        expected[i] += (double)x[i];
+    upsample_backward(device, (int)n, (int)h, (int)w, (int)c, dy, dx, true);
+    assert_near("upsample backward, added", dx, expected, n_x, TOLERANCE);
+    floats_free(x, n_x);
+    floats_free(y, n_y);
+    floats_free(dy, n_y);
+    floats_free(dx, n_x);
+    free(expected);
+}
+
+static void test_upsample(void **state)
+{
+    (void)state;
+    Device *device = cpu_open(2);
+    check_upsample(device, 1, 1, 1, 1);
+    check_upsample(device, 1, 2, 2, 1);
+    check_upsample(device, 2, 6, 10, 7);
+    check_upsample(device, 3, 16, 8, 64);
+    check_upsample(device, 2, 5, 10, 7); /* odd sides lack the last copy */
+    check_upsample(device, 2, 6, 9, 3);
+    check_upsample(device, 3, 7, 1, 64);
+    device = device_free(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_functions), cmocka_unit_test(test_silu),
+        cmocka_unit_test(test_geglu),     cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_concat),    cmocka_unit_test(test_upsample),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,285 @@
+/* http-server.c - see http-server.h. libmicrohttpd speaks HTTP; its epoll descriptor is one more
+ * source of our loop, and a timer serves its deadlines and ours. */
+#include "metrics/http-server.h"
+
+#include "base/clock.h"
+
+#include <microhttpd.h>
+#include <netdb.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum { ADDRESS_BYTES = 80, REQUEST_BYTES = 8192 };
+
+typedef struct Visit {
+    int fd; /* libmicrohttpd's; -EBADF: free place */
+    uint64_t until_usec;
+} Visit;
+
+struct HttpServer {
+    sd_event *event;
+    sd_event_source *io, *timer;
+    struct MHD_Daemon *daemon;
+    const HttpPage *pages;
+    size_t n_pages;
+    void *userdata;
+    Visit visits[HTTP_CONNECTIONS_MAX];
+    bool has_room; /* since the last run: somebody left */
+    char address[ADDRESS_BYTES];
+};
+
+/* ---- one request ---- */
+
+static enum MHD_Result send_answer(struct MHD_Connection *connection, HttpAnswer *answer)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(answer->n_text, answer->text, MHD_RESPMEM_MUST_FREE);
+    if (!response) {
+        free(answer->text);
+        return MHD_NO;
+    }
+    enum MHD_Result r = MHD_add_response_header(response, "Content-Type", answer->type);
+    if (r == MHD_YES)
+        r = MHD_add_response_header(response, "Connection", "close");
+    if (r == MHD_YES && answer->status == MHD_HTTP_METHOD_NOT_ALLOWED)
+        r = MHD_add_response_header(response, "Allow", "GET, HEAD");
+    if (r == MHD_YES)
+        r = MHD_queue_response(connection, (unsigned)answer->status, response);
+    MHD_destroy_response(response);
+    return r;
+}
+
+static enum MHD_Result send_words(struct MHD_Connection *connection, int status, const char *words)
+{
+    HttpAnswer answer = {.status = status, .type = "text/plain; charset=utf-8"};
+    int n = asprintf(&answer.text, "%s\n", words);
+    if (n < 0)
+        return MHD_NO;
+    answer.n_text = (size_t)n;
+    return send_answer(connection, &answer);
+}
+
+static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connection,
+                                  const char *path, const char *method,
+                                  _unused_ const char *version, _unused_ const char *upload,
+                                  _unused_ size_t *n_upload, _unused_ void **request)
+{
+    const HttpServer *server = userdata;
+    const HttpPage *page = NULL;
+    for (size_t i = 0; i < server->n_pages && !page; i++)
+        if (strcmp(server->pages[i].path, path) == 0)
+            page = &server->pages[i];
+    if (!page)
+        return send_words(connection, MHD_HTTP_NOT_FOUND, "there is no such page");
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+        return send_words(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "this page can be read alone");
+    HttpAnswer answer = {.status = MHD_HTTP_OK, .type = "text/plain; charset=utf-8"};
+    if (page->make(&answer, server->userdata) < 0)
+        return send_words(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "cannot make this page");
+    return send_answer(connection, &answer);
+}
+
+/* ---- connections ---- */
+
+static void on_connection(void *userdata, struct MHD_Connection *connection, void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    HttpServer *server = userdata;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        server->has_room = true;
+        Visit *visit = *context;
+        if (visit)
+            visit->fd = -EBADF;
+        return;
+    }
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    for (size_t i = 0; info && i < ELEMENTSOF(server->visits); i++)
+        if (server->visits[i].fd < 0) {
+            server->visits[i] =
+                (Visit){.fd = info->connect_fd,
+                        .until_usec = clock_boottime_usec() + HTTP_CONNECTION_SEC * USEC_PER_SEC};
+            *context = &server->visits[i];
+            return;
+        }
+}
+
+/* libmicrohttpd ends idle connections alone: one that drips would stay. It sees the end of the
+ * socket and does the rest. */
+static uint64_t end_long_visits(HttpServer *server, uint64_t now_usec)
+{
+    uint64_t next_usec = USEC_INFINITY;
+    for (size_t i = 0; i < ELEMENTSOF(server->visits); i++) {
+        Visit *visit = &server->visits[i];
+        if (visit->fd >= 0 && visit->until_usec <= now_usec) {
+            (void)shutdown(visit->fd, SHUT_RDWR); /* already closed by the other side is as good */
+            visit->until_usec = USEC_INFINITY;
+        }
+        if (visit->fd >= 0)
+            next_usec = MIN(next_usec, visit->until_usec);
+    }
+    return next_usec;
+}
+
+static int run(HttpServer *server)
+{
+    server->has_room = false;
+    if (MHD_run(server->daemon) != MHD_YES)
+        return -EIO;
+    MHD_UNSIGNED_LONG_LONG msec;
+    uint64_t now_usec = clock_boottime_usec(), wake_usec = end_long_visits(server, now_usec);
+    /* A full libmicrohttpd does not listen, and begins to again in a run after the one in which
+     * somebody left: nothing else would wake us for who waits. */
+    if (server->has_room)
+        wake_usec = now_usec;
+    if (MHD_get_timeout(server->daemon, &msec) == MHD_YES)
+        wake_usec = MIN(wake_usec, now_usec + (uint64_t)msec * USEC_PER_MSEC);
+    int r = 0;
+    if (wake_usec != USEC_INFINITY)
+        r = sd_event_source_set_time(server->timer, wake_usec);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(server->timer, wake_usec == USEC_INFINITY
+                                                           ? SD_EVENT_OFF
+                                                           : SD_EVENT_ONESHOT);
+    return r;
+}
+
+static int on_io(_unused_ sd_event_source *source, _unused_ int fd, _unused_ uint32_t revents,
+                 void *userdata)
+{
+    return run(userdata); /* an error disables the source: pages end, the program goes on */
+}
+
+static int on_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    return run(userdata);
+}
+
+/* ---- made and ended ---- */
+
+static int parse_address(const char *address, struct addrinfo **ret, Error *err)
+{
+    char host[ADDRESS_BYTES];
+    const char *colon = strrchr(address, ':');
+    size_t n = colon ? (size_t)(colon - address) : 0;
+    bool bracketed = n >= 2 && address[0] == '[' && address[n - 1] == ']';
+    if (n == 0 || n >= sizeof(host) || !colon[1] || (!bracketed && memchr(address, ':', n)))
+        return error_set(err, -EINVAL,
+                         "\"%.100s\" is not ADDRESS:PORT, as 127.0.0.1:9464 or "
+                         "[::1]:9464",
+                         address);
+    (void)snprintf(host, sizeof(host), "%.*s", (int)(bracketed ? n - 2 : n), address + bracketed);
+    struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                             .ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE};
+    int e = getaddrinfo(host, colon + 1, &hints, ret);
+    if (e != 0)
+        return error_set(err, -EINVAL, "\"%.100s\" is not a numeric address and port: %s", address,
+                         gai_strerror(e));
+    return 0;
+}
+
+int http_address_check(const char *address, Error *err)
+{
+    struct addrinfo *found = NULL;
+    int r = parse_address(address, &found, err);
+    if (r == 0)
+        freeaddrinfo(found);
+    return r;
+}
+
+static int name_address(int fd, char ret[ADDRESS_BYTES])
+{
+    struct sockaddr_storage a;
+    socklen_t n = sizeof(a);
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    if (getsockname(fd, (struct sockaddr *)&a, &n) < 0)
+        return -errno;
+    if (getnameinfo((struct sockaddr *)&a, n, host, sizeof(host), port, sizeof(port),
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        return -EINVAL;
+    (void)snprintf(ret, ADDRESS_BYTES, a.ss_family == AF_INET6 ? "[%.60s]:%.8s" : "%.60s:%.8s",
+                   host, port);
+    return 0;
+}
+
+static int listen_at(const char *address, char ret_address[ADDRESS_BYTES], Error *err)
+{
+    struct addrinfo *found = NULL;
+    int r = parse_address(address, &found, err);
+    if (r < 0)
+        return r;
+    const int on = 1;
+    _cleanup_fd_ int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+        bind(fd, found->ai_addr, found->ai_addrlen) < 0 || listen(fd, HTTP_CONNECTIONS_MAX) < 0)
+        r = -errno;
+    freeaddrinfo(found);
+    if (r == 0)
+        r = name_address(fd, ret_address);
+    return r < 0 ? error_errno(err, r, "cannot listen at %s", address) : TAKE_FD(fd);
+}
+
+static int start(HttpServer *server, int *listener, Error *err)
+{
+    server->daemon =
+        MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, server, MHD_OPTION_LISTEN_SOCKET,
+                         *listener, MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_MAX,
+                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_CONNECTION_SEC,
+                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES,
+                         MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_END);
+    if (!server->daemon)
+        return error_set(err, -EIO, "cannot start a server at %s", server->address);
+    (void)TAKE_FD(*listener); /* MHD_stop_daemon() closes it */
+    const union MHD_DaemonInfo *info =
+        MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    int r = sd_event_add_io(server->event, &server->io, info->epoll_fd, EPOLLIN, on_io, server);
+    if (r >= 0)
+        r = sd_event_add_time(server->event, &server->timer, CLOCK_BOOTTIME, 0, 1000, on_timer,
+                              server);
+    if (r >= 0)
+        r = sd_event_source_set_enabled(server->timer, SD_EVENT_OFF);
+    /* whoever asks may wait: the program's own work comes first */
+    if (r >= 0)
+        r = sd_event_source_set_priority(server->io, SD_EVENT_PRIORITY_NORMAL + 20);
+    if (r >= 0)
+        r = sd_event_source_set_priority(server->timer, SD_EVENT_PRIORITY_NORMAL + 20);
+    return r < 0 ? error_errno(err, r, "cannot serve %s", server->address) : 0;
+}
+
+int http_server_new(sd_event *event, const char *address, const HttpPage *pages, size_t n_pages,
+                    void *userdata, HttpServer **ret, Error *err)
+{
+    _cleanup_(http_server_freep) HttpServer *server = calloc(1, sizeof(*server));
+    if (!server)
+        return error_set(err, -ENOMEM, "out of memory");
+    server->event = sd_event_ref(event);
+    server->pages = pages;
+    server->n_pages = n_pages;
+    server->userdata = userdata;
+    for (size_t i = 0; i < ELEMENTSOF(server->visits); i++)
+        server->visits[i].fd = -EBADF;
+    _cleanup_fd_ int listener = listen_at(address, server->address, err);
+    if (listener < 0)
+        return listener;
+    int r = start(server, &listener, err);
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(server);
+    return 0;
+}
+
+HttpServer *http_server_free(HttpServer *server)
+{
+    if (!server)
+        return NULL;
+    server->io = sd_event_source_disable_unref(server->io);
+    server->timer = sd_event_source_disable_unref(server->timer);
+    if (server->daemon)
+        MHD_stop_daemon(server->daemon);
+    server->event = sd_event_unref(server->event);
+    free(server);
+    return NULL;
+}
+
+const char *http_server_address(const HttpServer *server) { return server->address; }

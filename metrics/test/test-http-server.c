@@ -1,0 +1,326 @@
+/* test-http-server.c - the server in a loop, and clients that behave, drip, pile up or leave. */
+#include "base/clock.h"
+#include "base/test/testing.h"
+#include "metrics/exporter.h"
+#include "metrics/http-server.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum { PATIENCE_SEC = 60, ANSWER_BYTES = 1 << 20, LONG_PAGE_BYTES = 300000 };
+
+typedef struct Lab {
+    sd_event *event;
+    HttpServer *server;
+    int n_asked;
+    char answer[ANSWER_BYTES];
+} Lab;
+
+static int make_short(HttpAnswer *ret, void *userdata)
+{
+    Lab *lab = userdata;
+    lab->n_asked++;
+    ret->text = strdup("short\n");
+    ret->n_text = 6;
+    return ret->text ? 0 : -ENOMEM;
+}
+
+static int make_long(HttpAnswer *ret, _unused_ void *userdata)
+{
+    ret->text = malloc(LONG_PAGE_BYTES);
+    if (!ret->text)
+        return -ENOMEM;
+    memset(ret->text, 'x', LONG_PAGE_BYTES);
+    ret->n_text = LONG_PAGE_BYTES;
+    ret->status = 503;
+    return 0;
+}
+
+static int make_none(_unused_ HttpAnswer *ret, _unused_ void *userdata) { return -EIO; }
+
+static const HttpPage pages[] = {{"/short", make_short},
+                                 {"/long", make_long},
+                                 {"/none", make_none}};
+
+static int lab_begin(void **state)
+{
+    Lab *lab = calloc(1, sizeof(*lab));
+    Error err = ERROR_INIT;
+    assert_non_null(lab);
+    assert_true(sd_event_new(&lab->event) >= 0);
+    assert_int_equal(http_server_new(lab->event, "127.0.0.1:0", pages, ELEMENTSOF(pages), lab,
+                                     &lab->server, &err),
+                     0);
+    *state = lab;
+    return 0;
+}
+
+static int lab_end(void **state)
+{
+    Lab *lab = *state;
+    lab->server = http_server_free(lab->server);
+    lab->event = sd_event_unref(lab->event);
+    free(lab);
+    return 0;
+}
+
+static int connect_to(const Lab *lab)
+{
+    const char *address = http_server_address(lab->server);
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                            .sin_port = htons((uint16_t)atoi(strchr(address, ':') + 1))};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_true(fd >= 0);
+    assert_true(connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0 || errno == EINPROGRESS);
+    return fd;
+}
+
+static void turn(Lab *lab) { assert_true(sd_event_run(lab->event, 10000) >= 0); }
+
+/* What comes until the server ends the connection. */
+static const char *read_answer(Lab *lab, int fd)
+{
+    uint64_t end_usec = clock_boottime_usec() + PATIENCE_SEC * USEC_PER_SEC;
+    size_t n = 0;
+    for (;;) {
+        assert_true(clock_boottime_usec() < end_usec);
+        turn(lab);
+        ssize_t got = recv(fd, lab->answer + n, sizeof(lab->answer) - 1 - n, 0);
+        if (got == 0 || (got < 0 && errno != EAGAIN && errno != ENOTCONN))
+            break;
+        n += got > 0 ? (size_t)got : 0;
+    }
+    lab->answer[n] = '\0';
+    return lab->answer;
+}
+
+static void send_text(Lab *lab, int fd, const char *text)
+{
+    struct pollfd writable = {.fd = fd, .events = POLLOUT};
+    while (poll(&writable, 1, 0) == 0)
+        turn(lab);
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+}
+
+static const char *ask(Lab *lab, const char *request)
+{
+    _cleanup_fd_ int fd = connect_to(lab);
+    send_text(lab, fd, request);
+    return read_answer(lab, fd);
+}
+
+static void test_pages(void **state)
+{
+    Lab *lab = *state;
+    const char *answer = ask(lab, "GET /short?x=1 HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_non_null(strstr(answer, "HTTP/1.1 200 "));
+    assert_non_null(strstr(answer, "Content-Type: text/plain; charset=utf-8\r\n"));
+    assert_non_null(strstr(answer, "Connection: close\r\n"));
+    assert_non_null(strstr(answer, "\r\n\r\nshort\n"));
+    answer = ask(lab, "HEAD /short HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_non_null(strstr(answer, "Content-Length: 6\r\n"));
+    assert_null(strstr(answer, "short\n"));
+    assert_int_equal(lab->n_asked, 2);
+
+    assert_non_null(strstr(ask(lab, "GET /long HTTP/1.1\r\nHost: x\r\n\r\n"), "HTTP/1.1 503 "));
+    assert_int_equal(strlen(strstr(lab->answer, "\r\n\r\n") + 4), LONG_PAGE_BYTES);
+}
+
+static void test_refusals(void **state)
+{
+    Lab *lab = *state;
+    assert_non_null(strstr(ask(lab, "GET /other HTTP/1.1\r\nHost: x\r\n\r\n"), " 404 "));
+    assert_non_null(strstr(ask(lab, "GET /none HTTP/1.1\r\nHost: x\r\n\r\n"), " 500 "));
+    const char *answer =
+        ask(lab, "POST /short HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
+    assert_non_null(strstr(answer, " 405 "));
+    assert_non_null(strstr(answer, "Allow: GET, HEAD\r\n"));
+    assert_null(strstr(ask(lab, "\x01\x02 nonsense\r\n\r\n"), " 200 "));
+    assert_int_equal(lab->n_asked, 0);
+
+    char huge[20000];
+    memset(huge, 'a', sizeof(huge) - 1);
+    huge[sizeof(huge) - 1] = '\0';
+    memcpy(huge, "GET /short", 10);
+    assert_null(strstr(ask(lab, huge), " 200 "));
+    assert_non_null(strstr(ask(lab, "GET /short HTTP/1.1\r\nHost: x\r\n\r\n"), " 200 "));
+}
+
+static void test_one_that_drips_is_ended(void **state)
+{
+    Lab *lab = *state;
+    _cleanup_fd_ int fd = connect_to(lab);
+    send_text(lab, fd, "GET /short HTTP/1.1\r\nX: ");
+    uint64_t begun_usec = clock_boottime_usec(), sent_usec = begun_usec;
+    char byte;
+    ssize_t got = -1;
+    while (got < 0) { /* a byte each half second is never idle */
+        turn(lab);
+        uint64_t now_usec = clock_boottime_usec();
+        assert_true(now_usec < begun_usec + PATIENCE_SEC * USEC_PER_SEC);
+        if (now_usec > sent_usec + USEC_PER_SEC / 2) {
+            (void)send(fd, "x", 1, MSG_NOSIGNAL); /* may have been ended meanwhile */
+            sent_usec = now_usec;
+        }
+        got = recv(fd, &byte, 1, 0);
+        if (got < 0 && errno != EAGAIN)
+            break;
+    }
+    assert_true(clock_boottime_usec() - begun_usec >= (HTTP_CONNECTION_SEC - 1) * USEC_PER_SEC);
+}
+
+static int count_fds(void)
+{
+    int n = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    assert_non_null(folder);
+    while (readdir(folder))
+        n++;
+    (void)closedir(folder);
+    return n;
+}
+
+static void test_a_crowd_is_bounded(void **state)
+{
+    Lab *lab = *state;
+    int crowd[3 * HTTP_CONNECTIONS_MAX], before = count_fds();
+    for (size_t i = 0; i < ELEMENTSOF(crowd); i++) {
+        crowd[i] = connect_to(lab);
+        turn(lab);
+    }
+    for (int i = 0; i < 50; i++)
+        turn(lab);
+    int served = count_fds() - before - (int)ELEMENTSOF(crowd);
+    assert_true(served > 0 && served <= HTTP_CONNECTIONS_MAX);
+    for (size_t i = 0; i < ELEMENTSOF(crowd); i++)
+        crowd[i] = fd_close(crowd[i]);
+    assert_non_null(strstr(ask(lab, "GET /short HTTP/1.1\r\nHost: x\r\n\r\n"), " 200 "));
+    for (int i = 0; count_fds() > before && i < 1000; i++)
+        turn(lab);
+    assert_int_equal(count_fds(), before);
+}
+
+static void test_one_that_leaves(void **state)
+{
+    Lab *lab = *state;
+    for (int i = 0; i < 20; i++) { /* with the answer under way */
+        _cleanup_fd_ int fd = connect_to(lab);
+        send_text(lab, fd, "GET /long HTTP/1.1\r\nHost: x\r\n\r\n");
+        turn(lab);
+        struct linger reset = {.l_onoff = 1};
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)), 0);
+    }
+    assert_non_null(strstr(ask(lab, "GET /short HTTP/1.1\r\nHost: x\r\n\r\n"), " 200 "));
+}
+
+static void test_addresses(void **state)
+{
+    Lab *lab = *state;
+    static const char *const bad[] = {"9464",           ":9464",       "127.0.0.1:",
+                                      "localhost:9464", "127.0.0.1:x", "::1:9464",
+                                      "[::1]",          "1.2.3.4.5:1", "127.0.0.1:1:2"};
+    HttpServer *server = NULL;
+    for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
+        Error err = ERROR_INIT;
+        assert_int_equal(http_server_new(lab->event, bad[i], pages, 1, lab, &server, &err),
+                         -EINVAL);
+        assert_non_null(strstr(err.text, bad[i]));
+    }
+    Error err = ERROR_INIT;
+    const char *taken = http_server_address(lab->server);
+    assert_int_equal(http_server_new(lab->event, taken, pages, 1, lab, &server, &err), -EADDRINUSE);
+    assert_non_null(strstr(err.text, taken));
+    assert_null(server);
+    assert_int_equal(http_server_new(lab->event, "[::1]:0", pages, 1, lab, &server, &err), 0);
+    assert_int_equal(strncmp(http_server_address(server), "[::1]:", 6), 0);
+    server = http_server_free(server);
+}
+
+/* ---- the exporter ---- */
+
+static const MetricFamily own[] = {{"t_shown", METRIC_GAUGE, "Shown.", .group = 1},
+                                   {"t_left_out", METRIC_GAUGE, "Left out.", .group = 2}};
+
+static unsigned collect(Metrics *metrics, void *userdata)
+{
+    Lab *lab = userdata;
+    metrics_set(metrics, 0, NO_LABELS, ++lab->n_asked);
+    metrics_set(metrics, 1, NO_LABELS, 1);
+    return 1;
+}
+
+static bool is_healthy(char text[EXPORTER_HEALTH_BYTES], void *userdata)
+{
+    const Lab *lab = userdata;
+    (void)snprintf(text, EXPORTER_HEALTH_BYTES, "asked %d times\n", lab->n_asked);
+    return lab->n_asked > 0;
+}
+
+static void test_exporter(void **state)
+{
+    Lab *lab = *state;
+    Error err = ERROR_INIT;
+    char address[80];
+    (void)snprintf(address, sizeof(address), "%s", http_server_address(lab->server));
+    lab->server = http_server_free(lab->server); /* its port is free now */
+    ExporterProgram program = {.name = "t",
+                               .version = "1",
+                               .families = own,
+                               .n_families = ELEMENTSOF(own),
+                               .collect = collect,
+                               .is_healthy = is_healthy,
+                               .userdata = lab};
+    Exporter *exporter = NULL;
+    assert_int_equal(exporter_new(lab->event, "", &program, &exporter, &err), 0);
+    assert_null(exporter); /* off */
+    exporter_note_request("Txn", 0, 1, exporter);
+    assert_int_equal(exporter_new(lab->event, address, &program, &exporter, &err), 0);
+    exporter_note_request("Txn", 0, 2000, exporter);
+    exporter_note_request("Txn", -ETIMEDOUT, 5 * USEC_PER_SEC, exporter);
+    assert_int_equal(http_server_new(lab->event, "127.0.0.1:0", pages, 1, lab, &lab->server, &err),
+                     0);
+
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                            .sin_port = htons((uint16_t)atoi(strchr(address, ':') + 1))};
+    static const struct {
+        const char *request, *wanted;
+    } asked[] = {
+        {"GET /healthz HTTP/1.0\r\n\r\n", " 503 "},
+        {"GET /metrics HTTP/1.0\r\n\r\n", "\nt_shown 1\n"},
+        {"GET /metrics HTTP/1.0\r\n\r\n", "\nt_shown 2\n"},
+        {"GET /metrics HTTP/1.0\r\n\r\n", "method=\"Txn\",outcome=\"timeout\"} 1\n"},
+        {"GET /metrics HTTP/1.0\r\n\r\n", "_seconds_bucket{method=\"Txn\",le=\"0.0025\"} 1\n"},
+        {"GET /metrics HTTP/1.0\r\n\r\n", "version=0.0.4"},
+        {"GET /healthz HTTP/1.0\r\n\r\n", "asked 5 times\n"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(asked); i++) {
+        _cleanup_fd_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        assert_true(connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0 || errno == EINPROGRESS);
+        send_text(lab, fd, asked[i].request);
+        const char *answer = read_answer(lab, fd);
+        assert_non_null(strstr(answer, asked[i].wanted));
+        assert_null(strstr(answer, "t_left_out"));
+    }
+    exporter = exporter_free(exporter);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, lab_begin, lab_end)
+    const struct CMUnitTest tests[] = {
+        T(test_pages),
+        T(test_refusals),
+        T(test_a_crowd_is_bounded),
+        T(test_one_that_leaves),
+        T(test_addresses),
+        T(test_exporter),
+        T(test_one_that_drips_is_ended),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

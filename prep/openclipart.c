@@ -1,0 +1,406 @@
+/* openclipart.c - see openclipart.h. Pictures are decoded in batches by several threads, each
+ * sample into its own place, and written in order. */
+#include "prep/openclipart.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "encoders/codec.h"
+#include "encoders/hashed-text.h"
+#include "prep/picture.h"
+#include "trainer/data/index/index.h"
+#include "trainer/data/mds/half.h"
+#include "trainer/data/mds/mds-writer.h"
+#include "trainer/data/mds/npy.h"
+
+#include <ftw.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <strings.h>
+
+enum {
+    SIDE = 128,
+    SIDE_MIN = 64,
+    LATENT_SIDE = SIDE / CODEC_BLOCK,
+    N_LATENTS = CODEC_CHANNELS * LATENT_SIDE * LATENT_SIDE,
+    BATCH = 256,
+    THREADS_MAX = 16,
+    FILES_MAX = 1 << 20,
+    SVG_BYTES_MAX = 64 << 20,
+    CAPTION_MAX = 1000,
+};
+
+/* ---- captions ---- */
+
+static const char *find(const char *p, const char *end, const char *word)
+{
+    return p && p < end ? memmem(p, (size_t)(end - p), word, strlen(word)) : NULL;
+}
+
+/* Adds the text between p and end: trimmed, blanks joined, the five entities of XML resolved. */
+static void add_text(const char *p, const char *end, char *text, size_t *n)
+{
+    static const struct {
+        const char *name;
+        char c;
+    } entities[] = {
+        {"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}};
+    size_t start = *n;
+    bool blank = false;
+    while (p < end && *n < CAPTION_MAX - 4) {
+        char c = *p++;
+        if (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
+            blank = true;
+            continue;
+        }
+        for (size_t i = 0; c == '&' && i < ELEMENTSOF(entities); i++) {
+            size_t length = strlen(entities[i].name) - 1;
+            if ((size_t)(end - p) >= length && memcmp(p, entities[i].name + 1, length) == 0) {
+                c = entities[i].c;
+                p += length;
+                break;
+            }
+        }
+        if (*n == start && start > 0)
+            text[(*n)++] = ',';
+        if ((blank && *n > start) || (*n == start + 1 && start > 0))
+            text[(*n)++] = ' ';
+        blank = false;
+        text[(*n)++] = c;
+    }
+}
+
+int openclipart_caption(const char *svg, size_t n_bytes, char **ret)
+{
+    char *text = malloc(CAPTION_MAX + 1);
+    if (!text)
+        return -ENOMEM;
+    size_t n = 0;
+    const char *p = find(svg, svg + n_bytes, "<metadata");
+    const char *end = find(p, svg + n_bytes, "</metadata>");
+    if (end) {
+        /* The first title is the work's own; later ones are its publisher's and author's. */
+        const char *title = find(p, end, "<dc:title>"), *close = find(title, end, "</dc:title>");
+        if (close)
+            add_text(title + strlen("<dc:title>"), close, text, &n);
+        for (const char *item = p; (item = find(item, end, "<rdf:li"));) {
+            const char *open = find(item, end, ">");
+            close = find(open, end, "</rdf:li>");
+            if (!close)
+                break;
+            add_text(open + 1, close, text, &n);
+            item = close;
+        }
+    }
+    text[n] = '\0';
+    *ret = text;
+    return 0;
+}
+
+/* ---- the list of pictures ---- */
+
+typedef struct Paths {
+    char **paths;
+    size_t n, room;
+} Paths;
+
+static Paths found; /* nftw() passes no context */
+
+static int add_path(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)ftw;
+    size_t length = strlen(path);
+    int width, height;
+    if (type != FTW_F || length < 4 || strcmp(path + length - 4, ".png") != 0)
+        return 0;
+    if (picture_size(path, &width, &height, NULL) < 0 || MIN(width, height) < SIDE_MIN)
+        return 0;
+    if (found.n == found.room) {
+        size_t room = MAX(2 * found.room, (size_t)1024);
+        char **grown = room <= FILES_MAX ? realloc(found.paths, room * sizeof(*grown)) : NULL;
+        if (!grown)
+            return -ENOMEM;
+        found.paths = grown;
+        found.room = room;
+    }
+    found.paths[found.n] = strdup(path);
+    return found.paths[found.n++] ? 0 : -ENOMEM;
+}
+
+static void paths_clear(Paths *paths)
+{
+    for (size_t i = 0; i < paths->n; i++)
+        free(paths->paths[i]);
+    free(paths->paths);
+    *paths = (Paths){0};
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Sorted; at most n of them, spread evenly. */
+static int list_pictures(const char *source, int64_t n, Paths *ret, Error *err)
+{
+    char folder[PATH_MAX];
+    (void)snprintf(folder, sizeof(folder), "%.4000s/png", source);
+    found = (Paths){0};
+    int r = nftw(folder, add_path, 16, 0);
+    Paths paths = found;
+    found = (Paths){0};
+    if (r != 0 || paths.n == 0) {
+        r = r < -1 ? r : -ENOENT;
+        paths_clear(&paths);
+        return error_set(err, r,
+                         "%s holds no pictures: install Debian's openclipart-png and "
+                         "openclipart-svg (apt-get install openclipart-png openclipart-svg)",
+                         folder);
+    }
+    qsort(paths.paths, paths.n, sizeof(paths.paths[0]), compare_paths);
+    if (n > 0 && (size_t)n < paths.n) {
+        size_t taken = 0;
+        for (size_t i = 0; i < paths.n; i++) {
+            if (i * (size_t)n / paths.n != (i + 1) * (size_t)n / paths.n)
+                paths.paths[taken++] = paths.paths[i];
+            else
+                free(paths.paths[i]);
+        }
+        paths.n = taken;
+    }
+    *ret = paths;
+    return 0;
+}
+
+/* ---- samples ---- */
+
+typedef struct Sample {
+    int r; /* why there is none */
+    Error error;
+    uint16_t latents[N_LATENTS];
+    uint16_t *text;
+    char *caption;
+} Sample;
+
+typedef struct Batch {
+    const char *source;
+    const HashedText *words;
+    int text_dim;
+    char *const *paths;
+    size_t n;
+    atomic_size_t next; /* sample to be made */
+    Sample samples[BATCH];
+} Batch;
+
+/* The caption of png/A/B.png is in svg/A/B.svg; where that says nothing, the file's name. */
+static int read_caption(const Batch *batch, const char *path, char **ret)
+{
+    char svg[PATH_MAX];
+    const char *inner = path + strlen(batch->source) + strlen("/png");
+    (void)snprintf(svg, sizeof(svg), "%.2000s/svg%.*s.svg", batch->source,
+                   (int)MIN(strlen(inner) - 4, (size_t)2000), inner);
+    _cleanup_free_ char *text = NULL;
+    size_t n = 0;
+    if (file_read(svg, SVG_BYTES_MAX, &text, &n, NULL) < 0)
+        n = 0;
+    int r = openclipart_caption(text ? text : "", n, ret);
+    if (r < 0 || **ret)
+        return r;
+    const char *name = strrchr(path, '/') + 1;
+    (void)snprintf(*ret, CAPTION_MAX, "%.*s", (int)(strlen(name) - 4), name);
+    for (char *p = *ret; *p; p++)
+        *p = *p == '_' || *p == '-' ? ' ' : *p;
+    return 0;
+}
+
+static void to_halves(const float *values, size_t n, uint16_t *ret)
+{
+    for (size_t i = 0; i < n; i++)
+        ret[i] = half_from_float(values[i]);
+}
+
+static int make_sample(const Batch *batch, const char *path, Sample *sample, Error *err)
+{
+    size_t n_text = (size_t)HASHED_TEXT_TOKENS * (size_t)batch->text_dim;
+    _cleanup_free_ float *pixels = malloc(sizeof(float) * 3 * SIDE * SIDE);
+    _cleanup_free_ float *text = malloc(sizeof(float) * n_text);
+    sample->text = malloc(sizeof(uint16_t) * n_text);
+    if (!pixels || !text || !sample->text)
+        return error_set(err, -ENOMEM, "out of memory");
+    int r = picture_read(path, SIDE, pixels, err);
+    if (r < 0)
+        return r;
+    float latents[N_LATENTS];
+    codec_encode(pixels, SIDE, SIDE, latents);
+    to_halves(latents, N_LATENTS, sample->latents);
+    r = read_caption(batch, path, &sample->caption);
+    if (r < 0)
+        return error_errno(err, r, "%s: no caption", path);
+    hashed_text_embed(batch->words, sample->caption, text);
+    to_halves(text, n_text, sample->text);
+    return 0;
+}
+
+static void *make_samples(void *argument)
+{
+    Batch *batch = argument;
+    for (size_t i; (i = atomic_fetch_add(&batch->next, 1)) < batch->n;) {
+        Sample *sample = &batch->samples[i];
+        sample->r = make_sample(batch, batch->paths[i], sample, &sample->error);
+    }
+    return NULL;
+}
+
+static void make_batch(Batch *batch)
+{
+    pthread_t threads[THREADS_MAX];
+    long n_cpus = sysconf(_SC_NPROCESSORS_ONLN), n_threads = 0;
+    atomic_store(&batch->next, 0);
+    while (n_threads < CLAMP(n_cpus, 1, THREADS_MAX) - 1 &&
+           pthread_create(&threads[n_threads], NULL, make_samples, batch) == 0)
+        n_threads++;
+    (void)make_samples(batch); /* this thread works too, and alone if no other could start */
+    for (long i = 0; i < n_threads; i++)
+        (void)pthread_join(threads[i], NULL); /* they are ours and joinable */
+}
+
+static int write_batch(Batch *batch, MdsWriter *writer, size_t *n_written, Error *err)
+{
+    int r = 0;
+    for (size_t i = 0; i < batch->n; i++) {
+        Sample *s = &batch->samples[i];
+        if (r == 0 && s->r == 0) {
+            /* In the order of names: caption, latents, text. */
+            MdsField fields[] = {{s->caption, strlen(s->caption)},
+                                 {s->latents, sizeof(s->latents)},
+                                 {s->text,
+                                  2 * (size_t)HASHED_TEXT_TOKENS * (size_t)batch->text_dim}};
+            r = mds_writer_add(writer, fields, err);
+            *n_written += r == 0;
+        } else if (r == 0 && s->r == -ENOMEM) {
+            r = error_set(err, s->r, "%s", s->error.text);
+        } else if (r == 0) {
+            log_warning("left out: %s", s->error.text);
+        }
+        free(s->text);
+        free(s->caption);
+        *s = (Sample){0};
+    }
+    return r;
+}
+
+static void show_progress(size_t done, size_t n, bool last)
+{
+    static uint64_t shown;
+    uint64_t now = clock_boottime_usec();
+    if (!last && now - shown < USEC_PER_SEC / 4)
+        return;
+    shown = now;
+    if (isatty(STDERR_FILENO))
+        (void)fprintf(stderr, "\rpictures %zu of %zu%s", done, n, last ? "\n" : "");
+    else
+        (void)fprintf(stderr, "pictures %zu of %zu\n", done, n);
+}
+
+static int write_samples(const OpenclipartOptions *options, const Paths *paths, Store *store,
+                         const HashedText *words, Error *err)
+{
+    char encoding[48];
+    MdsColumn columns[3];
+    MdsSchema schema;
+    (void)snprintf(encoding, sizeof(encoding), "ndarray:float16:%d,%d", HASHED_TEXT_TOKENS,
+                   options->text_dim);
+    int r = mds_column_init("text", encoding, &columns[0], err);
+    (void)snprintf(encoding, sizeof(encoding), "ndarray:float16:%d,%d,%d", CODEC_CHANNELS,
+                   LATENT_SIDE, LATENT_SIDE);
+    r = r < 0 ? r : mds_column_init("latents", encoding, &columns[1], err);
+    r = r < 0 ? r : mds_column_init("caption", "str", &columns[2], err);
+    r = r < 0 ? r : mds_schema_init(columns, ELEMENTSOF(columns), &schema, err);
+    if (r < 0)
+        return r;
+
+    static const char *const hashes[] = {"xxh3_64"};
+    MdsWriterOptions how = {.compression = options->compression,
+                            .hashes = hashes,
+                            .n_hashes = ELEMENTSOF(hashes),
+                            .size_limit = options->size_limit};
+    _cleanup_(mds_writer_freep) MdsWriter *writer = NULL;
+    _cleanup_free_ Batch *batch = calloc(1, sizeof(*batch));
+    if (!batch)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = mds_writer_new(store, &schema, &how, &writer, err);
+    batch->source = options->source;
+    batch->words = words;
+    batch->text_dim = options->text_dim;
+    size_t n_written = 0;
+    for (size_t i = 0; r == 0 && i < paths->n; i += batch->n) {
+        batch->paths = paths->paths + i;
+        batch->n = MIN((size_t)BATCH, paths->n - i);
+        make_batch(batch);
+        r = write_batch(batch, writer, &n_written, err);
+        show_progress(i + batch->n, paths->n, i + batch->n == paths->n);
+    }
+    if (r == 0 && n_written == 0)
+        r = error_set(err, -ENOENT, "%s: no picture could be read", options->source);
+    return r < 0 ? r : mds_writer_finish(writer, err);
+}
+
+static int write_empty_text(const OpenclipartOptions *options, Store *store,
+                            const HashedText *words, Error *err)
+{
+    size_t n = (size_t)HASHED_TEXT_TOKENS * (size_t)options->text_dim;
+    _cleanup_free_ float *text = malloc(n * sizeof(float));
+    _cleanup_free_ uint16_t *halves = malloc(n * sizeof(uint16_t));
+    _cleanup_free_ char *file = NULL;
+    if (!text || !halves)
+        return error_set(err, -ENOMEM, "out of memory");
+    hashed_text_embed(words, "", text);
+    to_halves(text, n, halves);
+    MdsArray array = {.number = MDS_FLOAT16,
+                      .n_dims = 2,
+                      .dims = {HASHED_TEXT_TOKENS, (uint64_t)options->text_dim},
+                      .values = halves,
+                      .n_bytes = 2 * n};
+    struct iovec part;
+    int r = npy_format(&array, &file, &part.iov_len);
+    if (r < 0)
+        return error_set(err, r, "out of memory");
+    part.iov_base = file;
+    return store_put(store, "empty.npy", &part, 1, 0, err);
+}
+
+int openclipart_make(const OpenclipartOptions *options, Error *err)
+{
+    _cleanup_(store_freep) Store *store = NULL;
+    _cleanup_(hashed_text_freep) HashedText *words = NULL;
+    _cleanup_(paths_clear) Paths paths = {0};
+    uint64_t n_bytes;
+    int r = hashed_text_new(options->text_dim, &words, err);
+    if (r == 0)
+        r = store_open(options->out, &store, err);
+    if (r < 0)
+        return r;
+    if (store_head(store, "index.json", &n_bytes, NULL) == 0)
+        return error_set(err, -EEXIST, "%s already holds a dataset", store_uri(store));
+    r = list_pictures(options->source, options->n_samples, &paths, err);
+    /* index.json is what makes a dataset, so it comes after everything that belongs to it. */
+    if (r == 0)
+        r = write_empty_text(options, store, words, err);
+    if (r == 0)
+        r = write_samples(options, &paths, store, words, err);
+    if (r < 0)
+        return r;
+
+    _cleanup_(index_freep) Index *index = NULL;
+    r = index_make(store, false, NULL, NULL, &index, err);
+    if (r < 0)
+        return r;
+    char text[HASH_TEXT_BYTES];
+    log_info("%s: %llu samples in %llu shards, digest %s", store_uri(store),
+             (unsigned long long)index_n_samples(index), (unsigned long long)index_n_shards(index),
+             hash_format(index_digest(index), text));
+    return 0;
+}

@@ -1,0 +1,31 @@
+/* openclipart.h - the demo's training data from Debian's openclipart-png and openclipart-svg.
+ *
+ * Every PNG whose sides are both at least 64 pixels, in the order of their paths, becomes a sample:
+ * latents (float16 4,16,16: the picture on white in 128 x 128, by codec.h, which stands in for a
+ * VAE), text (float16 77,dim: the caption by hashed-text.h, which stands in for a text encoder) and
+ * caption (the title and keywords of the SVG of the same name). Beside the shards: empty.npy, the
+ * embedding of the empty caption, and the compact index. The same packages give the same bytes.
+ *
+ * Ownership: none.
+ * Units:     bytes, samples.
+ * Errors:    -ENOENT the packages are not installed; -EEXIST out holds a dataset; the store's.
+ * Threads:   one; decodes on as many threads as there are CPUs.
+ */
+#pragma once
+
+#include "base/error.h"
+
+typedef struct OpenclipartOptions {
+    const char *source; /* /usr/share/openclipart */
+    const char *out;    /* a store's URI */
+    int64_t n_samples;  /* spread evenly over all; 0: all */
+    int text_dim;
+    uint64_t size_limit; /* of a shard */
+    const char *compression;
+} OpenclipartOptions;
+
+int openclipart_make(const OpenclipartOptions *options, Error *err);
+
+/* "title, keyword, keyword" from an SVG's metadata element; the caller frees it. An empty string
+ * where there is none. */
+int openclipart_caption(const char *svg, size_t n_bytes, char **ret);

@@ -1,0 +1,395 @@
+/* job.c - see job.h. Reads, checks what spans keys, and hashes what may change a bit. */
+#include "protocol/job.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#include <math.h>
+#include <string.h>
+
+static char *take_string(JsonReader *r, const char *key, JsonNeed need, const char *fallback)
+{
+    const char *text = fallback;
+    json_get_string(r, key, need, &text);
+    if (!text || r->r < 0)
+        return NULL;
+    if (!*text)
+        json_refuse(r, key, "is empty");
+    if (strlen(text) > 500)
+        json_refuse(r, key, "%.40s... is longer than 500 bytes", text);
+    char *copy = strdup(text);
+    if (!copy)
+        json_out_of_memory(r);
+    return copy;
+}
+
+static int take_int(JsonReader *r, const char *key, JsonNeed need, int64_t min, int64_t max,
+                    int64_t fallback)
+{
+    int64_t v = fallback;
+    json_get_int(r, key, need, min, max, &v);
+    return (int)v;
+}
+
+static void check_name(JsonReader *r, const char *name)
+{
+    if (r->r < 0)
+        return;
+    size_t n = strlen(name);
+    bool good = n > 0 && name[0] != '-' && name[n - 1] != '-';
+    for (size_t i = 0; i < n; i++)
+        good = good && ((name[i] >= 'a' && name[i] <= 'z') || (name[i] >= '0' && name[i] <= '9') ||
+                        name[i] == '-');
+    if (!good)
+        json_refuse(r, "name", "\"%s\" must be lower-case letters, digits and inner '-'", name);
+}
+
+static void parse_world(JsonReader *root, Job *job)
+{
+    JsonReader r = json_get_object(root, "world", JSON_REQUIRED);
+    job->world.min = take_int(&r, "min", JSON_REQUIRED, 1, 16384, 0);
+    job->world.max = take_int(&r, "max", JSON_REQUIRED, 1, 16384, 0);
+    if (r.r == 0 && job->world.min > job->world.max)
+        json_refuse(&r, "min", "%d is greater than world.max %d", job->world.min, job->world.max);
+    json_close(&r);
+}
+
+static void parse_model(JsonReader *root, Job *job)
+{
+    JsonReader r = json_get_object(root, "model", JSON_REQUIRED);
+    job->model.config_uri = take_string(&r, "config", JSON_REQUIRED, NULL);
+
+    json_t *init = NULL;
+    if (json_get_any(&r, "init", JSON_OPTIONAL, &init) && json_is_object(init)) {
+        JsonReader c = json_get_object(&r, "init", JSON_REQUIRED);
+        job->model.init = INIT_CHECKPOINT;
+        job->model.init_uri = take_string(&c, "checkpoint", JSON_REQUIRED, NULL);
+        json_get_bool(&c, "optimizer", JSON_OPTIONAL, &job->model.init_optimizer);
+        json_close(&c);
+    } else {
+        char *text = take_string(&r, "init", JSON_OPTIONAL, "random");
+        if (text && strcmp(text, "random") != 0) {
+            job->model.init = INIT_SAFETENSORS;
+            job->model.init_uri = TAKE_PTR(text);
+        }
+        free(text);
+    }
+    json_close(&r);
+}
+
+static void parse_streams(JsonReader *r, Job *job)
+{
+    json_t *streams = NULL;
+    if (!json_get_array(r, "streams", JSON_REQUIRED, JOB_STREAMS_MAX, &streams))
+        return;
+    if (json_array_size(streams) == 0)
+        json_refuse(r, "streams", "no stream is given");
+
+    for (size_t i = 0; i < json_array_size(streams) && r->r == 0; i++) {
+        JsonReader s = json_get_element(r, "streams", streams, i);
+        JobStream *stream = &job->data.streams[i];
+        job->data.n_streams = i + 1;
+        stream->uri = take_string(&s, "uri", JSON_REQUIRED, NULL);
+        stream->proportion = 1.0;
+        json_get_double(&s, "proportion", JSON_OPTIONAL, 1e-9, 1e9, &stream->proportion);
+        json_close(&s);
+    }
+}
+
+static void parse_data(JsonReader *root, Job *job)
+{
+    JsonReader r = json_get_object(root, "data", JSON_REQUIRED);
+    parse_streams(&r, job);
+    job->data.latents = take_string(&r, "latents", JSON_OPTIONAL, "latents");
+    job->data.text = take_string(&r, "text", JSON_OPTIONAL, "text");
+    job->data.latent_scale = 1.0;
+    json_get_double(&r, "latent_scale", JSON_OPTIONAL, 1e-6, 1e6, &job->data.latent_scale);
+    job->data.empty_text_uri = take_string(&r, "empty_text", JSON_OPTIONAL, NULL);
+    job->data.shuffle_window = 1 << 18;
+    json_get_int(&r, "shuffle_window", JSON_OPTIONAL, 1, INT64_C(1) << 40,
+                 &job->data.shuffle_window);
+    job->data.cache_dir = take_string(&r, "cache_dir", JSON_OPTIONAL, NULL);
+    job->data.cache_bytes = INT64_C(64) << 30;
+    json_get_int(&r, "cache_bytes", JSON_OPTIONAL, 1 << 20, INT64_MAX, &job->data.cache_bytes);
+    job->data.read_ahead = JOB_READ_AHEAD;
+    json_get_int(&r, "read_ahead", JSON_OPTIONAL, 1, JOB_READ_AHEAD_MAX, &job->data.read_ahead);
+    job->data.read_ahead_bytes = JOB_READ_AHEAD_BYTES;
+    json_get_int(&r, "read_ahead_bytes", JSON_OPTIONAL, 1 << 20, INT64_C(1) << 40,
+                 &job->data.read_ahead_bytes);
+    json_close(&r);
+}
+
+static void parse_optimizer(JsonReader *train, Job *job)
+{
+    JsonReader r = json_get_object(train, "optimizer", JSON_OPTIONAL);
+    job->train.optimizer.lr = 1e-4;
+    json_get_double(&r, "lr", JSON_OPTIONAL, 0, 10, &job->train.optimizer.lr);
+    job->train.optimizer.beta1 = 0.9;
+    job->train.optimizer.beta2 = 0.999;
+
+    json_t *betas = NULL;
+    if (json_get_array(&r, "betas", JSON_OPTIONAL, 2, &betas)) {
+        double beta[2] = {-1, -1};
+        for (size_t i = 0; i < 2; i++)
+            beta[i] = json_number_value(json_array_get(betas, i));
+        if (json_array_size(betas) != 2 || !json_is_number(json_array_get(betas, 0)) ||
+            !json_is_number(json_array_get(betas, 1)) || !(beta[0] >= 0 && beta[0] < 1) ||
+            !(beta[1] >= 0 && beta[1] < 1))
+            json_refuse(&r, "betas", "expected two numbers in [0, 1)");
+        job->train.optimizer.beta1 = beta[0];
+        job->train.optimizer.beta2 = beta[1];
+    }
+    job->train.optimizer.eps = 1e-8;
+    json_get_double(&r, "eps", JSON_OPTIONAL, 1e-30, 1, &job->train.optimizer.eps);
+    job->train.optimizer.weight_decay = 0.01;
+    json_get_double(&r, "weight_decay", JSON_OPTIONAL, 0, 10, &job->train.optimizer.weight_decay);
+    job->train.optimizer.warmup_steps = 10000;
+    json_get_int(&r, "warmup_steps", JSON_OPTIONAL, 0, INT64_C(1) << 40,
+                 &job->train.optimizer.warmup_steps);
+    job->train.optimizer.clip_norm = 1.0;
+    json_get_double(&r, "clip_norm", JSON_OPTIONAL, 0, 1e9, &job->train.optimizer.clip_norm);
+    json_close(&r);
+}
+
+static void parse_ema(JsonReader *train, Job *job)
+{
+    json_t *ema = NULL;
+    job->train.ema.enabled = json_get_any(train, "ema", JSON_OPTIONAL, &ema);
+    if (!job->train.ema.enabled)
+        return;
+    JsonReader r = json_get_object(train, "ema", JSON_OPTIONAL);
+    job->train.ema.decay = 0.9999;
+    json_get_double(&r, "decay", JSON_OPTIONAL, 0, 1, &job->train.ema.decay);
+    json_get_int(&r, "start_step", JSON_OPTIONAL, 0, INT64_C(1) << 40, &job->train.ema.start_step);
+    json_close(&r);
+}
+
+static void parse_noise_schedule(JsonReader *train, Job *job)
+{
+    static const char *const kinds[] = {"scaled_linear"};
+    int kind = 0;
+    int64_t steps = 1000;
+    JsonReader r = json_get_object(train, "noise_schedule", JSON_OPTIONAL);
+    json_get_choice(&r, "kind", JSON_OPTIONAL, kinds, ELEMENTSOF(kinds), &kind);
+    job->train.noise_schedule.beta_start = 0.00085;
+    job->train.noise_schedule.beta_end = 0.012;
+    json_get_double(&r, "beta_start", JSON_OPTIONAL, 1e-9, 0.999,
+                    &job->train.noise_schedule.beta_start);
+    json_get_double(&r, "beta_end", JSON_OPTIONAL, 1e-9, 0.999,
+                    &job->train.noise_schedule.beta_end);
+    json_get_int(&r, "steps", JSON_OPTIONAL, 2, 100000, &steps);
+    job->train.noise_schedule.steps = (int)steps;
+    if (r.r == 0 && job->train.noise_schedule.beta_start > job->train.noise_schedule.beta_end)
+        json_refuse(&r, "beta_start", "%g is greater than beta_end %g",
+                    job->train.noise_schedule.beta_start, job->train.noise_schedule.beta_end);
+    json_close(&r);
+}
+
+static void parse_train_kinds(JsonReader *r, Job *job)
+{
+    static const char *const precisions[] = {"fp32", "bf16", "fp16"};
+    static const char *const reductions[] = {"exact", "exact64", "float"};
+    static const char *const predictions[] = {"epsilon", "v_prediction"};
+    int precision = PRECISION_FP32, reduction = REDUCTION_EXACT, prediction = PREDICTION_EPSILON;
+    json_get_choice(r, "precision", JSON_OPTIONAL, precisions, ELEMENTSOF(precisions), &precision);
+    json_get_choice(r, "reduction", JSON_OPTIONAL, reductions, ELEMENTSOF(reductions), &reduction);
+    json_get_choice(r, "prediction", JSON_OPTIONAL, predictions, ELEMENTSOF(predictions),
+                    &prediction);
+    job->train.precision = (Precision)precision;
+    job->train.reduction = (Reduction)reduction;
+    job->train.prediction = (Prediction)prediction;
+}
+
+static void parse_train(JsonReader *root, Job *job)
+{
+    JsonReader r = json_get_object(root, "train", JSON_REQUIRED);
+    int64_t seed = 17;
+    json_get_int(&r, "global_batch", JSON_REQUIRED, 1, INT64_C(1) << 24, &job->train.global_batch);
+    json_get_int(&r, "grain", JSON_REQUIRED, 1, 4096, &job->train.grain);
+    json_get_int(&r, "steps", JSON_REQUIRED, 1, INT64_C(1) << 40, &job->train.steps);
+    json_get_int(&r, "seed", JSON_OPTIONAL, 0, INT64_MAX, &seed);
+    job->train.seed = (uint64_t)seed;
+    parse_train_kinds(&r, job);
+    job->train.zero_stage = take_int(&r, "zero_stage", JSON_OPTIONAL, 0, 2, 1);
+    job->train.threads = take_int(&r, "threads", JSON_OPTIONAL, 1, 256, 1);
+    parse_optimizer(&r, job);
+    parse_ema(&r, job);
+    job->train.caption_drop = 0.1;
+    json_get_double(&r, "caption_drop", JSON_OPTIONAL, 0, 1, &job->train.caption_drop);
+    parse_noise_schedule(&r, job);
+
+    if (r.r == 0 && job->train.global_batch % job->train.grain != 0)
+        json_refuse(&r, "grain", "%lld does not divide train.global_batch %lld",
+                    (long long)job->train.grain, (long long)job->train.global_batch);
+    if (r.r == 0) {
+        job->train.n_grains = job->train.global_batch / job->train.grain;
+        if (job->train.n_grains > 1 << 16)
+            json_refuse(&r, "grain", "%lld makes %lld grains of global_batch, more than 65536",
+                        (long long)job->train.grain, (long long)job->train.n_grains);
+    }
+    json_close(&r);
+}
+
+static void parse_checkpoint(JsonReader *root, Job *job)
+{
+    JsonReader r = json_get_object(root, "checkpoint", JSON_REQUIRED);
+    job->checkpoint.uri = take_string(&r, "uri", JSON_REQUIRED, NULL);
+    job->checkpoint.every_steps = 1000;
+    job->checkpoint.keep_last = 3;
+    json_get_int(&r, "every_steps", JSON_OPTIONAL, 1, INT64_C(1) << 40,
+                 &job->checkpoint.every_steps);
+    json_get_int(&r, "keep_last", JSON_OPTIONAL, 2, 16, &job->checkpoint.keep_last);
+    json_get_int(&r, "keep_every", JSON_OPTIONAL, 0, INT64_C(1) << 40, &job->checkpoint.keep_every);
+    json_get_bool(&r, "blocking", JSON_OPTIONAL, &job->checkpoint.blocking);
+    job->checkpoint.local_dir = take_string(&r, "local_dir", JSON_OPTIONAL, NULL);
+    if (job->checkpoint.local_dir && *job->checkpoint.local_dir != '/')
+        json_refuse(&r, "local_dir", "\"%s\" is not an absolute path", job->checkpoint.local_dir);
+    job->checkpoint.local_bytes = INT64_C(64) << 30;
+    json_get_int(&r, "local_bytes", JSON_OPTIONAL, 1 << 20, INT64_MAX,
+                 &job->checkpoint.local_bytes);
+    json_close(&r);
+}
+
+static void parse_recovery(JsonReader *root, Job *job)
+{
+    JsonReader r = json_get_object(root, "recovery", JSON_OPTIONAL);
+    job->recovery.max_failures_at_same_step =
+        take_int(&r, "max_failures_at_same_step", JSON_OPTIONAL, 1, 1000, 3);
+    job->recovery.grow_interval_sec =
+        take_int(&r, "grow_interval_s", JSON_OPTIONAL, 0, 1000000, 600);
+    job->recovery.store_patience_sec =
+        take_int(&r, "store_patience_s", JSON_OPTIONAL, 0, 1000000, 3600);
+    json_close(&r);
+}
+
+static void check_across(JsonReader *root, const Job *job)
+{
+    if (root->r < 0)
+        return;
+    if (job->world.max > job->train.n_grains)
+        json_refuse(
+            root, "world.max",
+            "%d ranks are more than the %lld grains of a step (global_batch %lld / grain %lld)",
+            job->world.max, (long long)job->train.n_grains, (long long)job->train.global_batch,
+            (long long)job->train.grain);
+    if (job->train.caption_drop > 0 && !job->data.empty_text_uri)
+        json_refuse(root, "data.empty_text", "missing; train.caption_drop %g needs it",
+                    job->train.caption_drop);
+    if (job->train.precision != PRECISION_FP32)
+        json_refuse(root, "train.precision", "only fp32 is possible on CPUs");
+}
+
+/* Everything that may change a bit, defaults filled in, as canonical text. */
+static json_t *identity_json(const Job *job)
+{
+    _cleanup_json_ json_t *streams = json_array();
+    for (size_t i = 0; i < job->data.n_streams; i++)
+        json_array_append_new(streams,
+                              json_pack("{s:f}", "proportion", job->data.streams[i].proportion));
+
+    return json_pack("{s:{s:i, s:b}, s:{s:O, s:s, s:s, s:f, s:I}, s:{s:I, s:I, s:I, s:i, s:i, s:i, "
+                     "s:f, s:{s:f, s:f, s:i}}, "
+                     "s:{s:f, s:f, s:f, s:f, s:f, s:I, s:f}, s:{s:b, s:f, s:I}}",
+                     "model", "init", (int)job->model.init, "optimizer",
+                     (int)job->model.init_optimizer, //
+                     "data", "streams", streams, "latents", job->data.latents, "text",
+                     job->data.text, "latent_scale", job->data.latent_scale, "shuffle_window",
+                     (json_int_t)job->data.shuffle_window, //
+                     "train", "global_batch", (json_int_t)job->train.global_batch, "grain",
+                     (json_int_t)job->train.grain, "seed", (json_int_t)job->train.seed, "precision",
+                     (int)job->train.precision, "reduction", (int)job->train.reduction,
+                     "prediction", (int)job->train.prediction, "caption_drop",
+                     job->train.caption_drop, "noise", "start",
+                     job->train.noise_schedule.beta_start, "end",
+                     job->train.noise_schedule.beta_end, "steps",
+                     job->train.noise_schedule.steps, //
+                     "optimizer", "lr", job->train.optimizer.lr, "beta1",
+                     job->train.optimizer.beta1, "beta2", job->train.optimizer.beta2, "eps",
+                     job->train.optimizer.eps, "weight_decay", job->train.optimizer.weight_decay,
+                     "warmup", (json_int_t)job->train.optimizer.warmup_steps, "clip",
+                     job->train.optimizer.clip_norm, //
+                     "ema", "enabled", (int)job->train.ema.enabled, "decay", job->train.ema.decay,
+                     "start", (json_int_t)job->train.ema.start_step);
+}
+
+static int job_identify(Job *job, Error *err)
+{
+    _cleanup_json_ json_t *json = identity_json(job);
+    _cleanup_free_ char *text =
+        json ? json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17)) : NULL;
+    if (!text)
+        return error_set(err, -ENOMEM, "out of memory reading the job");
+    job->identity = hash_bytes(text, strlen(text));
+    return 0;
+}
+
+static int job_fill(const char *source, json_t *json, Job *job, Error *err)
+{
+    static const char *const kinds[] = {"train"};
+    int kind = 0;
+    JsonReader r = json_open(source, json, JSON_KNOWN_KEYS, err);
+    if (json_get_text(&r, "name", JSON_REQUIRED, job->name, sizeof(job->name)))
+        check_name(&r, job->name);
+    job->priority = take_int(&r, "priority", JSON_OPTIONAL, -JOB_PRIORITY_MAX, JOB_PRIORITY_MAX, 0);
+    json_get_choice(&r, "kind", JSON_OPTIONAL, kinds, ELEMENTSOF(kinds), &kind);
+    parse_world(&r, job);
+    parse_model(&r, job);
+    parse_data(&r, job);
+    parse_train(&r, job);
+    parse_checkpoint(&r, job);
+    parse_recovery(&r, job);
+    check_across(&r, job);
+    int q = json_close(&r);
+    if (q < 0)
+        return q;
+    return job_identify(job, err);
+}
+
+int job_parse(const char *source, const char *text, size_t n_bytes, Job **ret, Error *err)
+{
+    if (n_bytes > JOB_TEXT_MAX)
+        return error_set(err, -EINVAL,
+                         "%s: %zu bytes are more than the %d that a job file may have", source,
+                         n_bytes, JOB_TEXT_MAX);
+    _cleanup_json_ json_t *json = NULL;
+    int r = json_parse(source, text, n_bytes, &json, err);
+    if (r < 0)
+        return r;
+
+    _cleanup_(job_freep) Job *job = calloc(1, sizeof(*job));
+    if (!job)
+        return error_set(err, -ENOMEM, "out of memory reading %s", source);
+    r = job_fill(source, json, job, err);
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(job);
+    return 0;
+}
+
+Job *job_free(Job *job)
+{
+    if (!job)
+        return NULL;
+    free(job->model.config_uri);
+    free(job->model.init_uri);
+    for (size_t i = 0; i < job->data.n_streams; i++)
+        free(job->data.streams[i].uri);
+    free(job->data.latents);
+    free(job->data.text);
+    free(job->data.empty_text_uri);
+    free(job->data.cache_dir);
+    free(job->checkpoint.uri);
+    free(job->checkpoint.local_dir);
+    free(job);
+    return NULL;
+}
+
+int job_read_file(const char *path, Job **ret, Error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    size_t n_bytes;
+    int r = file_read(path, JOB_TEXT_MAX, &text, &n_bytes, err);
+    if (r < 0)
+        return r;
+    return job_parse(path, text, n_bytes, ret, err);
+}

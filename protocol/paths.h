@@ -1,0 +1,21 @@
+/* paths.h - what a job may name on a node: prefixes that the node's administrator allows.
+ *
+ * A job file comes from whoever may submit jobs; its ranks run as the node's user, with that user's rights. Without
+ * prefixes everything that the user may reach may be named. A prefix is a folder ("/data", "file:///data") or a
+ * part of a store ("s3://bucket", "s3://bucket/laion"); it covers itself and what lies below. Links are resolved
+ * before a file's path is compared.
+ *
+ * Ownership: nothing is kept.
+ * Units:     none.
+ * Errors:    -EPERM with the key and the value that is not allowed; -EINVAL: the prefixes are not a JSON array.
+ * Threads:   any.
+ */
+#pragma once
+
+#include "protocol/channel.h"
+#include "protocol/job.h"
+
+/* may_read, may_write: JSON arrays of prefixes (PATHS_READ_VARIABLE, PATHS_WRITE_VARIABLE), or NULL for
+ * everything. What may be written may be read. resume_uri: a manifest that the job goes on from; "": none. */
+int paths_check_job(const Job *job, const char *resume_uri, const char *may_read,
+                    const char *may_write, Error *err);

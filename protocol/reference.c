@@ -1,0 +1,216 @@
+/* reference.c - see reference.h. A new key, field or code needs its sentence here: the test docs asks for it. */
+#include "protocol/reference.h"
+
+#include "protocol/exit-code.h"
+
+#include <string.h>
+
+/* clang-format off */
+const JobKey job_keys[] = {
+    {"name", NULL, NULL, true, "lower-case letters, digits, inner `-`; at most 63"},
+    {"kind", "\"train\"", NULL, false, "the only one"},
+    {"priority", "0", NULL, false,
+     "-1000 to 1000; of jobs that wait, more goes first; `sdctl job start --priority` overrides it"},
+    {"world.min", NULL, NULL, true, "least ranks that train the job"},
+    {"world.max", NULL, NULL, true, "most ranks; at most the number of grains in a batch"},
+    {"model.config", NULL, NULL, true,
+     "diffusers' `UNet2DConditionModel` `config.json`, or its folder; of the SD2 family"},
+    {"model.init", "\"random\"", NULL, false,
+     "or a `.safetensors` file, or `{\"checkpoint\": MANIFEST, \"optimizer\": false}`"},
+    {"data.streams", NULL, NULL, true,
+     "1 to 64 of `{\"uri\": FOLDER, \"proportion\": 1.0}`; each folder is an MDS dataset"},
+    {"data.latents", "\"latents\"", NULL, false, "column of latents, 4 x h x w"},
+    {"data.text", "\"text\"", NULL, false, "column of text embeddings, tokens x dim"},
+    {"data.latent_scale", "1.0", NULL, false, "multiplies the latents, for data that are not scaled yet"},
+    {"data.empty_text", NULL, "required unless `train.caption_drop` is 0", false,
+     "`.npy` with the embedding of the empty caption"},
+    {"data.shuffle_window", "262144", NULL, false,
+     "samples that are mixed with each other inside a pass"},
+    {"data.cache_dir", NULL, "none: in memory", false,
+     "a folder on each node's own disk, for what is fetched from S3 and what is unpacked. The ranks of a node share "
+     "it. It belongs to the cache alone: a folder that holds other files, or an `index.json`, is refused"},
+    {"data.cache_bytes", "68719476736", "64 GiB", false,
+     "bound of the shards and indices in that folder, whoever shares it"},
+    {"data.read_ahead", "64", NULL, false, "samples that a rank asks an S3 store for before it needs them"},
+    {"data.read_ahead_bytes", "67108864", "64 MiB", false, "bound of the bytes of these samples"},
+    {"train.global_batch", NULL, NULL, true, "samples of a step"},
+    {"train.grain", NULL, NULL, true, "samples computed at once; divides `global_batch`"},
+    {"train.steps", NULL, NULL, true, "steps of the whole job"},
+    {"train.seed", "17", NULL, false, "of initial weights, order, timesteps, noise and caption drop"},
+    {"train.precision", "\"fp32\"", NULL, false, "the only one on CPUs"},
+    {"train.reduction", "\"exact\"", NULL, false,
+     "`\"exact\"` (int32), `\"exact64\"` (int64), or `\"float\"`, which gives up equal bits"},
+    {"train.zero_stage", "1", NULL, false, "0, 1 or 2: how the optimizer's state is divided among the ranks"},
+    {"train.threads", "1", NULL, false, "OpenMP threads of a rank"},
+    {"train.optimizer.lr", "1e-4", NULL, false, "learning rate after warm-up"},
+    {"train.optimizer.betas", "[0.9, 0.999]", NULL, false, "of AdamW"},
+    {"train.optimizer.eps", "1e-8", NULL, false, "of AdamW"},
+    {"train.optimizer.weight_decay", "0.01", NULL, false, "of AdamW"},
+    {"train.optimizer.warmup_steps", "10000", NULL, false, "steps in which the learning rate rises linearly"},
+    {"train.optimizer.clip_norm", "1.0", NULL, false, "greatest norm of the gradient; 0: no clipping"},
+    {"train.ema", NULL, "none", false, "with `{}` or more there is a moving average of the weights (EMA):"},
+    {"train.ema.decay", "0.9999", NULL, false, "its decay"},
+    {"train.ema.start_step", "0", NULL, false,
+     "the EMA becomes the weights then, and is averaged from the next step on"},
+    {"train.caption_drop", "0.1", NULL, false, "share of captions replaced by the empty one"},
+    {"train.prediction", "\"epsilon\"", NULL, false, "or `\"v_prediction\"`"},
+    {"train.noise_schedule.kind", "\"scaled_linear\"", NULL, false, "the only one"},
+    {"train.noise_schedule.beta_start", "0.00085", NULL, false, "first beta"},
+    {"train.noise_schedule.beta_end", "0.012", NULL, false, "last beta"},
+    {"train.noise_schedule.steps", "1000", NULL, false, "timesteps"},
+    {"checkpoint.uri", NULL, NULL, true,
+     "folder or `s3://bucket/prefix` of the job's checkpoints, the same for all nodes. It must hold none yet, and is "
+     "this job's alone: [One folder, one job](../operating/job.md#one-folder-one-job)"},
+    {"checkpoint.every_steps", "1000", NULL, false, "steps between two checkpoints"},
+    {"checkpoint.keep_last", "3", NULL, false, "newest checkpoints that stay, 2 to 16"},
+    {"checkpoint.keep_every", "0", NULL, false, "steps that this divides stay for ever; 0: none"},
+    {"checkpoint.blocking", "false", NULL, false,
+     "training waits while a checkpoint is written, and up to 12 bytes of memory a parameter (16 with an EMA) are not "
+     "needed for a copy of the state. Nodes of 0.2.0 refuse this key"},
+    {"checkpoint.local_dir", NULL, "none", false,
+     "a folder on each node's own disk: what its ranks save is also kept there, and restored from there once it has "
+     "been verified"},
+    {"checkpoint.local_bytes", "68719476736", "64 GiB", false,
+     "bound of the job's copies there, on each node; what does not fit is not copied"},
+    {"recovery.max_failures_at_same_step", "3", NULL, false, "generations in a row without progress that end the job"},
+    {"recovery.store_patience_s", "3600", NULL, false,
+     "for this time, generations that end because the store does not answer, or refuses, are no failures; before each "
+     "next one there is a pause (1, 2, 4, ... 30 s)"},
+    {"recovery.grow_interval_s", "600", NULL, false, "between two growths after nodes came back"},
+};
+const size_t n_job_keys = ELEMENTSOF(job_keys);
+
+static const struct {
+    const char *field, *help;
+} field_helps[] = {
+    {"generation", "world that the message is about"},
+    {"step", "step that the message is about"},
+    {"rank", "this process's rank"},
+    {"world_size", "ranks of the world"},
+    {"job", "name of the job"},
+    {"node", "name of the node"},
+    {"spec", "text of the job file"},
+    {"resume_uri", "manifest to go on from; empty: start at step 0"},
+    {"resume_hash", "hash of that manifest"},
+    {"adopt", "whether the manifest is another job's: state is taken over, history is not"},
+    {"takes_over", "id of the `job recover` that named `resume_uri`: the folder is taken over, once"},
+    {"find", "1 or 2: look into the checkpoint folder first (`any`, `must`); 0: do not"},
+    {"bind_address", "address of this node for the ranks' connections"},
+    {"submission", "submission of the job"},
+    {"sources", "hashes of the data as submitted; empty: not told"},
+    {"secret", "secret of the world; empty: it has none"},
+    {"numerics", "the job's numerics as JSON; empty: not chosen yet"},
+    {"alive_usec", "time after which the process is killed unless another `alive` comes"},
+    {"address", "address of the rendezvous store"},
+    {"pid", "the process"},
+    {"stage", "where in the step the rank is"},
+    {"waited_usec", "how long the ranks have waited for data or a save; 0: they do not wait"},
+    {"waits_rank", "rank whose data they wait for"},
+    {"loss", "loss of the step"},
+    {"samples_per_sec", "speed"},
+    {"samples_seen", "samples that the weights have seen"},
+    {"steps", "last step of the job"},
+    {"step_sec", "time of the step"},
+    {"data_sec", "seconds of it that rank 0 waited for data"},
+    {"failed_saves", "saves that failed since the process began"},
+    {"unsaved_since_usec", "since when saves fail; 0: they do not"},
+    {"save_error", "why they fail; may be cut"},
+    {"metrics_lost", "steps whose metrics are lost; 0: none"},
+    {"metrics_lost_first", "first step between which they lie"},
+    {"metrics_lost_last", "last step between which they lie"},
+    {"write_sec", "from the copy of the state to the manifest"},
+    {"blocked_sec", "seconds of it that training waited"},
+    {"saved_bytes", "bytes of all ranks"},
+    {"store_puts", "puts of rank 0 since its start"},
+    {"store_gets", "gets of rank 0 since its start"},
+    {"store_put_sec", "seconds that the puts took"},
+    {"store_get_sec", "seconds that the gets took"},
+    {"uri", "URI of the manifest"},
+    {"hash", "hash of the manifest"},
+    {"digest", "digest of the training state"},
+    {"made_by", "generation that wrote the checkpoint"},
+    {"more", "whether another `found` follows"},
+    {"exit_code", "code that the process will exit with"},
+    {"unmet", "1 + the rank that it did not meet when it joined; 0: it met all"},
+    {"text", "`error`: why, for people. `done`: `finished` or `left`"},
+};
+
+static const char *const type_helps[CHANNEL_TYPES] = {
+    [CHANNEL_ASSIGN] = "what to train: job file, generation, rank, world, checkpoint to go on from",
+    [CHANNEL_GO] = "the old world is dead: join the others now",
+    [CHANNEL_ALIVE] = "the daemon lives; without it the process is killed after `alive_usec`",
+    [CHANNEL_CHECKPOINT] = "save after this step, and go on",
+    [CHANNEL_STOP] = "finish the step, save, and exit 0; to rank 0 alone",
+    [CHANNEL_COMMITTED] = "the checkpoint of this step stands in etcd",
+    [CHANNEL_REFUSED] = "the guard in etcd did not hold: this world is over",
+    [CHANNEL_HELLO] = "the process runs",
+    [CHANNEL_RENDEZVOUS] = "rank 0: where the others meet it",
+    [CHANNEL_READY] = "the state is restored; waits for `go`",
+    [CHANNEL_STAGE] = "a stage begins; at most 20 messages a second",
+    [CHANNEL_STEP] = "rank 0: a step is done",
+    [CHANNEL_SAVED] = "rank 0: a checkpoint is written; `committed` or `refused` answers it",
+    [CHANNEL_ERROR] = "why the process will exit",
+    [CHANNEL_DONE] = "the last step is done, or the process leaves on request",
+    [CHANNEL_FOUND] = "rank 0, told to look: a checkpoint there, oldest first; the last one is answered as `saved`",
+};
+/* clang-format on */
+
+const char *channel_field_help(const char *name)
+{
+    for (size_t i = 0; i < ELEMENTSOF(field_helps); i++)
+        if (strcmp(field_helps[i].field, name) == 0)
+            return field_helps[i].help;
+    return NULL;
+}
+
+const char *channel_type_help(ChannelType type)
+{
+    assert((unsigned)type < CHANNEL_TYPES);
+    return type_helps[type];
+}
+
+bool channel_is_of_daemon(ChannelType type) { return type < CHANNEL_HELLO; }
+
+const ExitReference *exit_code_reference(int code)
+{
+    static const ExitReference done = {"done, or left on request", "nothing"};
+    static const ExitReference retry = {"try again", "the job starts again after a pause"};
+    static const ExitReference never = {
+        "the job itself is bad, or another version of sdtrain wrote what it reads",
+        "the job fails"};
+    static const ExitReference device = {"a device failed", "the node is taken out of service"};
+    static const ExitReference peer = {"a peer was lost", "the job starts again"};
+    static const ExitReference corrupt = {
+        "data or a checkpoint do not verify",
+        "the checkpoint is struck out; a corrupt shard fails the job"};
+    static const ExitReference store = {"the store cannot be reached",
+                                        "the job starts again after a pause"};
+    static const ExitReference infinite = {"loss or gradient is not finite", "the job fails"};
+    static const ExitReference numerics = {"numerics differ from the job's",
+                                           "the node is taken out of service, for this job alone"};
+    static const ExitReference owner = {"the checkpoint folder is another job's", "the job fails"};
+    switch (code) {
+    case EXIT_DONE:
+        return &done;
+    case EXIT_RETRY:
+        return &retry;
+    case EXIT_NEVER_RETRY:
+        return &never;
+    case EXIT_DEVICE_FAULT:
+        return &device;
+    case EXIT_PEER_LOST:
+        return &peer;
+    case EXIT_DATA_CORRUPT:
+        return &corrupt;
+    case EXIT_STORE_UNREACHABLE:
+        return &store;
+    case EXIT_NON_FINITE:
+        return &infinite;
+    case EXIT_NUMERICS:
+        return &numerics;
+    case EXIT_NOT_OWNER:
+        return &owner;
+    default:
+        return NULL;
+    }
+}

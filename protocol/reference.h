@@ -1,0 +1,43 @@
+/* reference.h - job file, channel and exit codes as docs/reference shows them: a sentence for each key, field and code.
+ *
+ * Ownership: everything is static.
+ * Units:     none.
+ * Errors:    none.
+ * Threads:   any.
+ */
+#pragma once
+
+#include "protocol/channel.h"
+
+/* A key of the job file. test-reference parses each default, so that this table cannot differ from job.c. */
+typedef struct JobKey {
+    const char *key;   /* "train.optimizer.lr" */
+    const char *value; /* the default as JSON; NULL: there is none */
+    const char *shown; /* the default for people; NULL: as value */
+    bool required;
+    const char *help;
+} JobKey;
+
+extern const JobKey job_keys[];
+extern const size_t n_job_keys;
+
+/* A field of the channel's messages; channel.c fills it from the table that it reads and writes by. */
+typedef struct ChannelField {
+    const char *name, *kind;
+    unsigned types; /* bit per ChannelType */
+    bool newer;     /* may be missing: older versions do not send it */
+} ChannelField;
+
+/* False behind the last one. */
+bool channel_field(size_t i, ChannelField *ret);
+/* NULL: there is no description yet. */
+const char *channel_field_help(const char *name);
+const char *channel_type_help(ChannelType type);
+bool channel_is_of_daemon(ChannelType type);
+
+typedef struct ExitReference {
+    const char *help, *consequence;
+} ExitReference;
+
+/* What a trainer's exit code says, and what the cluster does about it; NULL: no code of ours. */
+const ExitReference *exit_code_reference(int code);

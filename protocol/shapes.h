@@ -1,0 +1,23 @@
+/* shapes.h - whether the network's config, the data and the job's numbers fit each other.
+ *
+ * The one place that decides it, asked before anything of their sizes is allocated: by a rank, by
+ * `sdtrainer sample` and by `sdctl job start`. Behind it buffers may be sized from any of the three.
+ *
+ * Ownership: a DatasetShape is a value.
+ * Units:     pixels of latent, channels, tokens, elements.
+ * Errors:    -EINVAL naming the config's file or the job's key, and both values.
+ * Threads:   any; no state.
+ */
+#pragma once
+
+#include "protocol/job.h"
+#include "protocol/unet-config.h"
+
+typedef struct DatasetShape {
+    int channels, height, width; /* of the latents, usually 4, H, W */
+    int text_tokens, text_dim;
+} DatasetShape;
+
+/* grain: samples computed at once. */
+int shapes_check(const Job *job, const UnetConfig *config, const DatasetShape *data, int64_t grain,
+                 Error *err);

@@ -1,0 +1,183 @@
+/* test-channel.c - every message survives the wire; bad packets are told apart from a closed
+ * channel. */
+#include "base/test/testing.h"
+#include "protocol/channel.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/socket.h>
+
+static int pair[2];
+
+static int open_pair(void **state)
+{
+    (void)state;
+    return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair);
+}
+
+static int close_pair(void **state)
+{
+    (void)state;
+    pair[0] = fd_close(pair[0]);
+    pair[1] = fd_close(pair[1]);
+    return 0;
+}
+
+static ChannelMessage full(ChannelType type)
+{
+    return (ChannelMessage){.type = type,
+                            .generation = 7,
+                            .step = 123456789012,
+                            .rank = 2,
+                            .world_size = 3,
+                            .job = "demo",
+                            .node = "n1",
+                            .resume_uri = "file:///c/manifest.json",
+                            .resume_hash = {1, 2},
+                            .adopt = true,
+                            .bind_address = "127.0.0.1",
+                            .secret =
+                                "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
+                            .numerics = "{\"isa\":\"avx2\"}",
+                            .alive_usec = 2000000,
+                            .address = "127.0.0.1:4000",
+                            .pid = 42,
+                            .stage = STAGE_REDUCING,
+                            .waited_usec = 7000000,
+                            .waits_rank = 3,
+                            .metrics_lost = 7,
+                            .metrics_lost_first = 5,
+                            .metrics_lost_last = 20,
+                            .loss = 0x1.23456789abcdep-3,
+                            .samples_per_sec = 12.5,
+                            .samples_seen = 99,
+                            .steps = 1000,
+                            .step_sec = 0.25,
+                            .failed_saves = 3,
+                            .unsaved_since_usec = 17000000,
+                            .save_error = "s3://b/c: no answer for 300 s",
+                            .uri = "file:///m",
+                            .hash = {3, 4},
+                            .digest = {5, UINT64_MAX},
+                            .exit_code = 84,
+                            .text = "loss is not finite: \"nan\"\n"};
+}
+
+static void every_message_survives(void **state)
+{
+    (void)state;
+    for (int type = 0; type < CHANNEL_TYPES; type++) {
+        ChannelMessage out = full((ChannelType)type), in = {0};
+        char spec[] = "{\"name\": \"demo\"}";
+        out.spec = spec;
+        Error err = ERROR_INIT;
+        assert_int_equal(channel_send(pair[0], &out, &err), 0);
+        assert_int_equal(channel_receive(pair[1], &in, &err), 0);
+        assert_int_equal(in.type, type);
+        _cleanup_free_ char *a = NULL;
+        _cleanup_free_ char *b = NULL;
+        size_t n;
+        assert_int_equal(channel_encode(&out, &a, &n, &err), 0);
+        assert_int_equal(channel_encode(&in, &b, &n, &err), 0);
+        assert_string_equal(a, b);
+        if (type == CHANNEL_STEP)
+            assert_true(in.loss == out.loss);
+        if (type == CHANNEL_ASSIGN)
+            assert_string_equal(in.spec, spec);
+        channel_message_clear(&in);
+    }
+}
+
+static void a_loss_that_is_not_a_number_travels(void **state)
+{
+    (void)state;
+    ChannelMessage out = {.type = CHANNEL_STEP, .loss = NAN}, in = {0};
+    Error err = ERROR_INIT;
+    assert_int_equal(channel_send(pair[0], &out, &err), 0);
+    assert_int_equal(channel_receive(pair[1], &in, &err), 0);
+    assert_true(isnan(in.loss));
+}
+
+/* An error's text that was cut within a character must not cost the message. */
+static void a_text_that_was_cut_travels(void **state)
+{
+    (void)state;
+    ChannelMessage out = {.type = CHANNEL_STEP, .save_error = "cannot write \xc3\xa9\xc3"},
+                   in = {0};
+    Error err = ERROR_INIT;
+    assert_int_equal(channel_send(pair[0], &out, &err), 0);
+    assert_int_equal(channel_receive(pair[1], &in, &err), 0);
+    assert_string_equal(in.save_error, "cannot write ???");
+}
+
+/* What an older trainer does not say is 0. */
+static void an_older_step_is_read(void **state)
+{
+    (void)state;
+    static const char packet[] =
+        "{\"type\":\"step\",\"generation\":1,\"step\":2,\"loss\":0.5,\"samples_per_sec\":1,"
+        "\"samples_seen\":8,\"steps\":9,\"step_sec\":0.1}";
+    ChannelMessage in = {0};
+    Error err = ERROR_INIT;
+    assert_int_equal(channel_decode(packet, strlen(packet), &in, &err), 0);
+    assert_int_equal(in.failed_saves, 0);
+    assert_int_equal(in.unsaved_since_usec, 0);
+    assert_string_equal(in.save_error, "");
+}
+
+static void bad_packets_are_named(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"",
+                                      "{",
+                                      "[]",
+                                      "{\"type\":\"dance\"}",
+                                      "{\"type\":\"ready\"}",
+                                      "{\"type\":\"go\",\"generation\":1,\"address\":7}"};
+    for (size_t i = 1; i < ELEMENTSOF(bad); i++) {
+        ChannelMessage in = {0};
+        Error err = ERROR_INIT;
+        assert_true(send(pair[0], bad[i], strlen(bad[i]), 0) >= 0);
+        assert_int_equal(channel_receive(pair[1], &in, &err), -EBADMSG);
+        assert_true(*err.text);
+    }
+}
+
+static void silence_and_end_differ(void **state)
+{
+    (void)state;
+    ChannelMessage in = {0};
+    Error err = ERROR_INIT;
+    assert_int_equal(channel_receive(pair[1], &in, &err), -EAGAIN);
+    pair[0] = fd_close(pair[0]);
+    assert_int_equal(channel_receive(pair[1], &in, &err), -EPIPE);
+    ChannelMessage out = {.type = CHANNEL_READY};
+    assert_int_equal(channel_send(pair[1], &out, &err), -EPIPE);
+}
+
+static void too_long_is_refused_before_sending(void **state)
+{
+    (void)state;
+    ChannelMessage out = {.type = CHANNEL_ASSIGN};
+    out.spec = malloc(CHANNEL_PACKET_MAX + 1);
+    assert_non_null(out.spec);
+    memset(out.spec, 'a', CHANNEL_PACKET_MAX);
+    out.spec[CHANNEL_PACKET_MAX] = '\0';
+    Error err = ERROR_INIT;
+    assert_int_equal(channel_send(pair[0], &out, &err), -EMSGSIZE);
+    channel_message_clear(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_message_survives, open_pair, close_pair),
+        cmocka_unit_test_setup_teardown(a_loss_that_is_not_a_number_travels, open_pair, close_pair),
+        cmocka_unit_test_setup_teardown(a_text_that_was_cut_travels, open_pair, close_pair),
+        cmocka_unit_test(an_older_step_is_read),
+        cmocka_unit_test_setup_teardown(bad_packets_are_named, open_pair, close_pair),
+        cmocka_unit_test_setup_teardown(silence_and_end_differ, open_pair, close_pair),
+        cmocka_unit_test_setup_teardown(too_long_is_refused_before_sending, open_pair, close_pair),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+/* test-reference.c - the reference of the job file says what job.c does: its keys, its defaults, what is required. */
+#include "base/json.h"
+#include "base/test/testing.h"
+#include "protocol/job.h"
+#include "protocol/reference.h"
+
+#include <string.h>
+
+static const char *const minimal =
+    "{\"name\": \"demo\", \"world\": {\"min\": 1, \"max\": 3}, \"model\": {\"config\": "
+    "\"unet.json\"},"
+    " \"data\": {\"streams\": [{\"uri\": \"/data\"}], \"empty_text\": \"/data/empty.npy\"},"
+    " \"train\": {\"global_batch\": 32, \"grain\": 4, \"steps\": 100},"
+    " \"checkpoint\": {\"uri\": \"/ckpt\"}}";
+
+/* The minimal job with `key`, a path, set to `value`, which is taken over; NULL: without it. Caller frees. */
+static char *with(const char *key, json_t *value)
+{
+    json_t *root = json_loads(minimal, 0, NULL), *at = root;
+    assert_non_null(root);
+    /* an EMA has defaults only where there is one */
+    if (strncmp(key, "train.ema.", 10) == 0)
+        (void)json_object_set_new(json_object_get(root, "train"), "ema", json_object());
+    char part[64];
+    const char *p = key;
+    for (const char *dot; (dot = strchr(p, '.')); p = dot + 1) {
+        (void)snprintf(part, sizeof(part), "%.*s", (int)(dot - p), p);
+        if (!json_object_get(at, part))
+            (void)json_object_set_new(at, part, json_object());
+        at = json_object_get(at, part);
+    }
+    if (value)
+        assert_int_equal(json_object_set_new(at, p, value), 0);
+    else
+        (void)json_object_del(at, p); /* it may not be there */
+    char *text = json_dumps(root, 0);
+    json_decref(root);
+    assert_non_null(text);
+    return text;
+}
+
+static Job *parse(char *text)
+{
+    Error err = ERROR_INIT;
+    Job *job = NULL;
+    int r = job_parse("job.json", text, strlen(text), &job, &err);
+    if (r < 0)
+        fail_msg("%s", err.text);
+    free(text);
+    return job;
+}
+
+static void assert_same_text(const char *key, const char *a, const char *b)
+{
+    if (!a != !b || (a && strcmp(a, b) != 0))
+        fail_msg("%s: %s is not the default %s", key, b, a);
+}
+
+/* All that a default can be of. */
+static void assert_same(const char *key, const Job *a, const Job *b)
+{
+    bool same =
+        a->priority == b->priority && memcmp(&a->world, &b->world, sizeof(a->world)) == 0 &&
+        a->model.init == b->model.init && a->model.init_optimizer == b->model.init_optimizer &&
+        a->data.latent_scale == b->data.latent_scale &&
+        a->data.shuffle_window == b->data.shuffle_window &&
+        a->data.cache_bytes == b->data.cache_bytes && a->data.read_ahead == b->data.read_ahead &&
+        a->data.read_ahead_bytes == b->data.read_ahead_bytes &&
+        memcmp(&a->train, &b->train, sizeof(a->train)) == 0 &&
+        a->checkpoint.every_steps == b->checkpoint.every_steps &&
+        a->checkpoint.keep_last == b->checkpoint.keep_last &&
+        a->checkpoint.keep_every == b->checkpoint.keep_every &&
+        a->checkpoint.local_bytes == b->checkpoint.local_bytes &&
+        memcmp(&a->recovery, &b->recovery, sizeof(a->recovery)) == 0 &&
+        hash_equal(a->identity, b->identity);
+    if (!same)
+        fail_msg("%s: the default of the reference is not the one of job.c", key);
+    assert_same_text(key, a->data.latents, b->data.latents);
+    assert_same_text(key, a->data.text, b->data.text);
+}
+
+static void defaults_are_those_of_the_parser(void **state)
+{
+    (void)state;
+    int n = 0;
+    for (size_t i = 0; i < n_job_keys; i++) {
+        const JobKey *k = &job_keys[i];
+        if (!k->value)
+            continue;
+        json_t *value = json_loads(k->value, JSON_DECODE_ANY, NULL);
+        if (!value)
+            fail_msg("%s: %s is not JSON", k->key, k->value);
+        _cleanup_(job_freep) Job *absent = parse(with(k->key, NULL));
+        _cleanup_(job_freep) Job *given = parse(with(k->key, value));
+        assert_same(k->key, absent, given);
+        n++;
+    }
+    assert_true(n > 30);
+}
+
+/* What a key refuses is its type or its value, never its name. */
+static void the_parser_knows_each_key(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < n_job_keys; i++) {
+        const JobKey *k = &job_keys[i];
+        Error err = ERROR_INIT;
+        Job *job = NULL;
+        char *text = with(k->key, json_pack("[{s:i}]", "no-value-of-any-key", 1));
+        assert_int_equal(job_parse("job.json", text, strlen(text), &job, &err), -EINVAL);
+        assert_null(job);
+        const char *named =
+            strstr(err.text, strrchr(k->key, '.') ? strrchr(k->key, '.') + 1 : k->key);
+        if (!named || strstr(err.text, "unknown"))
+            fail_msg("%s: %s", k->key, err.text);
+        free(text);
+    }
+}
+
+static void what_is_required_is_missed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < n_job_keys; i++) {
+        const JobKey *k = &job_keys[i];
+        Error err = ERROR_INIT;
+        Job *job = NULL;
+        char *text = with(k->key, NULL);
+        int r = job_parse("job.json", text, strlen(text), &job, &err);
+        bool must =
+            k->required || strcmp(k->key, "data.empty_text") == 0; /* while captions are dropped */
+        if (must != (r < 0))
+            fail_msg("%s: required %d, but without it: %d %s", k->key, must, r, err.text);
+        job = job_free(job);
+        free(text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_those_of_the_parser),
+        cmocka_unit_test(the_parser_knows_each_key),
+        cmocka_unit_test(what_is_required_is_missed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

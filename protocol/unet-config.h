@@ -1,0 +1,44 @@
+/* unet-config.h - diffusers' UNet2DConditionModel config.json, for the SD2 family.
+ *
+ * Ownership: a UnetConfig is a value.
+ * Units:     channels, heads, pixels of latent.
+ * Errors:    -EINVAL naming file, key and value; every key that would change the network and
+ *            that we don't build is refused by name, keys that change nothing are ignored.
+ * Threads:   any; immutable.
+ * Source:    diffusers UNet2DConditionModel; facts of stabilityai/stable-diffusion-2-base.
+ */
+#pragma once
+
+#include "base/error.h"
+
+enum { UNET_LEVELS_MAX = 8 };
+
+typedef struct UnetConfig {
+    int sample_size; /* informative: the data decide */
+    int in_channels, out_channels;
+    int n_levels;
+    int block_out_channels[UNET_LEVELS_MAX];
+    bool down_attention[UNET_LEVELS_MAX]; /* CrossAttnDownBlock2D or DownBlock2D */
+    bool up_attention[UNET_LEVELS_MAX];   /* of up_blocks.i: CrossAttnUpBlock2D or UpBlock2D */
+    int layers_per_block;
+    int heads[UNET_LEVELS_MAX]; /* "attention_head_dim", which in this family is the number of heads
+                                 */
+    int cross_attention_dim;
+    int norm_num_groups;
+    double norm_eps;
+    bool flip_sin_to_cos;
+    double freq_shift;
+    bool use_linear_projection; /* true: proj_in/out are linear; false: 1x1 convolutions */
+    bool upcast_attention;      /* carried for diffusers alone: our attention sums in fp32 anyway */
+} UnetConfig;
+
+int unet_config_parse(const char *source, const char *text, size_t n_bytes, UnetConfig *ret,
+                      Error *err);
+/* uri: a path or URI of the config.json or of the folder that holds it (of what lies elsewhere, a name
+ * that ends with .json is the file's). fetch reads what is no local file: store_get_uri(); its errors
+ * come out as they are. */
+typedef int (*UnetConfigFetch)(const char *uri, size_t max_bytes, char **ret, size_t *ret_bytes,
+                               Error *err);
+int unet_config_read(const char *uri, UnetConfigFetch fetch, UnetConfig *ret, Error *err);
+/* The config.json that diffusers loads; the caller frees it. */
+int unet_config_format(const UnetConfig *config, char **ret);

@@ -1,0 +1,308 @@
+/* attempt.c - one try: how a request becomes libcurl's, and its bytes leave. What comes back is
+ * response.c. */
+#include "store/s3/client/client-internal.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum {
+    CONNECT_MSEC = 10 * 1000,
+    /* Of the buffer between a try's socket and its bytes, which lie elsewhere. Below 256 KiB wakeups
+     * cost more than copies; above 512 KiB nothing is gained. */
+    BUFFER_LEAST = 16 * 1024,
+    BUFFER_MOST = 512 * 1024,
+    IDLE_CONNECTION_SEC = 50, /* servers close theirs after a minute or so */
+};
+
+/* ---- what goes out ---- */
+
+const char *transfer_method(const S3Request *request)
+{
+    static const char *const names[] = {"GET", "HEAD", "PUT", "POST", "DELETE"};
+    return names[request->method];
+}
+
+static bool has_body(const S3Request *request)
+{
+    return request->method == S3_PUT || request->method == S3_POST;
+}
+
+static size_t on_send(char *to, size_t size, size_t n, void *userdata)
+{
+    S3Try *t = userdata;
+    const S3Request *request = t->request;
+    size_t room = size * n, used = 0;
+    while (used < room && t->part < request->n_body) {
+        const struct iovec *part = &request->body[t->part];
+        size_t bytes = MIN(room - used, part->iov_len - t->part_offset);
+        if (bytes > 0)
+            memcpy(to + used, (const uint8_t *)part->iov_base + t->part_offset, bytes);
+        used += bytes;
+        t->part_offset += bytes;
+        if (t->part_offset == part->iov_len) {
+            t->part++;
+            t->part_offset = 0;
+        }
+    }
+    t->n_given += used;
+    return used;
+}
+
+/* libcurl repeats by itself what got no answer over a connection that it had kept. Whether that does
+ * harm is ours to judge. */
+static int on_connected(void *userdata, _unused_ char *their_ip, _unused_ char *our_ip,
+                        _unused_ int their_port, _unused_ int our_port)
+{
+    S3Try *t = userdata;
+    return t->connections++ == 0 ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
+}
+
+bool transfer_is_repeatable(const S3Request *request)
+{
+    return request->repeatable || request->method == S3_GET || request->method == S3_HEAD;
+}
+
+bool transfer_is_sent(const S3Try *t)
+{
+    return t->connections > 0 && t->n_given == t->request->progress.n_body;
+}
+
+bool transfer_stalls(S3Try *t, uint64_t now_usec)
+{
+    curl_off_t in = 0, out = 0;
+    long head = 0;
+    /* They cannot fail; before the connection stands they are 0. */
+    (void)curl_easy_getinfo(t->easy, CURLINFO_SIZE_DOWNLOAD_T, &in);
+    (void)curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &out);
+    (void)curl_easy_getinfo(t->easy, CURLINFO_HEADER_SIZE, &head);
+    int64_t moved = (int64_t)in + (int64_t)out + head + (int64_t)t->connections;
+    if (moved != t->n_moved) {
+        t->n_moved = moved;
+        t->moved_usec = now_usec;
+    }
+    /* It may have begun after the caller looked at the clock. */
+    return now_usec > t->moved_usec + t->client->options.stall_usec;
+}
+
+S3Try *transfer_free(S3Try *t)
+{
+    if (!t)
+        return NULL;
+    S3Client *client = t->client;
+    if (t->added) {
+        curl_off_t in = 0, out = 0;
+        (void)curl_easy_getinfo(t->easy, CURLINFO_SIZE_DOWNLOAD_T, &in);
+        (void)curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &out);
+        atomic_fetch_add(&client->bytes_in, (uint64_t)in);
+        atomic_fetch_add(&client->bytes_out, (uint64_t)out);
+        (void)curl_multi_remove_handle(client->multi, t->easy); /* it is there */
+    }
+    /* One that never got as far as a connection may keep its buffer, and then refuses another size:
+     * libcurl 7.88 after a name that nobody knows. */
+    if (t->easy && t->connections > 0 && client->n_idle < ENGINE_IDLE_HANDLES) {
+        curl_easy_reset(t->easy);
+        client->idle[client->n_idle++] = t->easy;
+    } else {
+        curl_easy_cleanup(t->easy);
+    }
+    curl_slist_free_all(t->headers);
+    if (t->hedge)
+        free(t->buffer);
+    free(t->text);
+    free(t);
+    return NULL;
+}
+DEFINE_CLEANUP(S3Try, transfer_free)
+
+/* ---- the beginning ---- */
+
+static int add_header(S3Try *t, const char *name, const char *value)
+{
+    _cleanup_free_ char *line = NULL;
+    if (asprintf(&line, *value ? "%s: %s" : "%s;", name, value) < 0) {
+        line = NULL;
+        return -ENOMEM;
+    }
+    struct curl_slist *more = curl_slist_append(t->headers, line);
+    if (!more)
+        return -ENOMEM;
+    t->headers = more;
+    return 0;
+}
+
+static long receive_bytes(const S3Try *t)
+{
+    const S3Request *request = t->request;
+    size_t most = request->method == S3_GET ? MAX(request->n_bytes, request->text_max) : 0;
+    return (long)CLAMP(most, (size_t)BUFFER_LEAST, (size_t)BUFFER_MOST);
+}
+
+static int set_options(S3Try *t, const char *url)
+{
+    const S3Request *request = t->request;
+    const S3Options *options = &t->client->options;
+    CURL *easy = t->easy;
+    CURLcode r = CURLE_OK;
+#define SET(option, value) r = r ? r : curl_easy_setopt(easy, option, value)
+    SET(CURLOPT_URL, url);
+    SET(CURLOPT_PATH_AS_IS, 1L); /* a key may have a part ".." */
+    SET(CURLOPT_PROTOCOLS_STR, "http,https");
+    SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    SET(CURLOPT_FOLLOWLOCATION, 0L); /* a signature is for one host */
+    SET(CURLOPT_HTTPHEADER, t->headers);
+    SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* of a proxy */
+    SET(CURLOPT_USERAGENT, "sdtrain");
+    SET(CURLOPT_NOSIGNAL, 1L);
+    SET(CURLOPT_QUICK_EXIT, 1L); /* a name that is being looked up holds nobody up */
+    SET(CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MSEC);
+    SET(CURLOPT_TCP_NODELAY, 1L);
+    SET(CURLOPT_TCP_KEEPALIVE, 1L);
+    SET(CURLOPT_MAXAGE_CONN, (long)IDLE_CONNECTION_SEC);
+    SET(CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L);
+    SET(CURLOPT_BUFFERSIZE, receive_bytes(t));
+    SET(CURLOPT_WRITEFUNCTION, arrival_body);
+    SET(CURLOPT_WRITEDATA, t);
+    SET(CURLOPT_HEADERFUNCTION, arrival_header);
+    SET(CURLOPT_HEADERDATA, t);
+    SET(CURLOPT_PREREQFUNCTION, on_connected);
+    SET(CURLOPT_PREREQDATA, t);
+    SET(CURLOPT_ERRORBUFFER, t->failure);
+    SET(CURLOPT_PRIVATE, t);
+    if (options->ca_bundle)
+        SET(CURLOPT_CAINFO, options->ca_bundle);
+    if (has_body(request)) {
+        SET(CURLOPT_UPLOAD, 1L);
+        SET(CURLOPT_UPLOAD_BUFFERSIZE, (long)BUFFER_MOST);
+        SET(CURLOPT_READFUNCTION, on_send);
+        SET(CURLOPT_READDATA, t);
+        SET(CURLOPT_INFILESIZE_LARGE, (curl_off_t)request->progress.n_body);
+    }
+    if (request->method == S3_HEAD)
+        SET(CURLOPT_NOBODY, 1L);
+    else if (request->method != S3_GET && request->method != S3_PUT)
+        SET(CURLOPT_CUSTOMREQUEST, transfer_method(request));
+#undef SET
+    return r == CURLE_OK ? 0 : r == CURLE_OUT_OF_MEMORY ? -ENOMEM : -EINVAL;
+}
+
+typedef struct Headers {
+    S3Pair pairs[S3_HEADERS_MAX + 3];
+    size_t n;
+    char range[64];
+} Headers;
+
+static void gather_headers(const S3Client *client, const S3Request *request, Headers *h)
+{
+    assert(request->n_headers <= S3_HEADERS_MAX);
+    h->n = request->n_headers;
+    for (size_t i = 0; i < h->n; i++)
+        h->pairs[i] = request->headers[i];
+    if (request->ranged) {
+        (void)snprintf(h->range, sizeof(h->range), "bytes=%llu-%llu",
+                       (unsigned long long)request->offset,
+                       (unsigned long long)(request->offset + request->n_bytes - 1));
+        h->pairs[h->n++] = (S3Pair){"range", h->range};
+    }
+    if (request->sent_crc32c[0])
+        h->pairs[h->n++] = (S3Pair){"x-amz-checksum-crc32c", request->sent_crc32c};
+    bool whole_object = request->method == S3_GET && !request->ranged && request->key[0];
+    if (whole_object && atomic_load(&client->knows_checksum))
+        h->pairs[h->n++] = (S3Pair){"x-amz-checksum-mode", "ENABLED"};
+}
+
+/* Signs it, and writes down what is sent. */
+static int prepare(S3Try *t, const S3Address *address, const S3Credentials *credentials,
+                   char **ret_url, Error *err)
+{
+    const S3Request *request = t->request;
+    Headers headers = {0};
+    gather_headers(t->client, request, &headers);
+    SignRequest sign = {
+        .method = transfer_method(request),
+        .host = address->host,
+        .path = address->path,
+        .query = request->query,
+        .n_query = request->n_query,
+        .headers = headers.pairs,
+        .n_headers = headers.n,
+        .payload_hash = request->progress.body_hash,
+    };
+    SignedRequest done = {0};
+    t->signed_sec =
+        (int64_t)(clock_realtime_usec() / USEC_PER_SEC) + atomic_load(&t->client->clock_offset_sec);
+    int r = sign_request(&sign, credentials, t->region, "s3", t->signed_sec, &t->client->sign_cache,
+                         &done, err);
+    if (r < 0)
+        return r;
+    _cleanup_free_ char *authorization = done.authorization;
+
+    r = add_header(t, "Authorization", authorization);
+    r = r < 0 ? r : add_header(t, "x-amz-date", done.date);
+    r = r < 0 ? r : add_header(t, "x-amz-content-sha256", request->progress.body_hash);
+    if (r == 0 && credentials->token[0])
+        r = add_header(t, "x-amz-security-token", credentials->token);
+    for (size_t i = 0; r == 0 && i < headers.n; i++)
+        r = add_header(t, headers.pairs[i].name, headers.pairs[i].value);
+    if (r == 0) {
+        /* No waiting for 100 Continue. */
+        struct curl_slist *more = curl_slist_append(t->headers, "Expect:");
+        r = more ? 0 : -ENOMEM;
+        t->headers = more ? more : t->headers;
+    }
+
+    _cleanup_free_ char *query = NULL;
+    r = r < 0 ? r : sign_query(request->query, request->n_query, &query);
+    if (r == 0 && asprintf(ret_url, "%s://%s%s%s%s", address->tls ? "https" : "http", address->host,
+                           address->path, *query ? "?" : "", query) < 0) {
+        *ret_url = NULL;
+        r = -ENOMEM;
+    }
+    return r < 0 ? error_set(err, r, "out of memory") : 0;
+}
+
+int transfer_begin(S3Client *client, S3Request *request, const S3Credentials *credentials,
+                   uint64_t serial, uint8_t *buffer, S3Try **ret, Error *err)
+{
+    _cleanup_(transfer_freep) S3Try *t = calloc(1, sizeof(*t));
+    if (!t) {
+        free(buffer);
+        return error_set(err, -ENOMEM, "out of memory");
+    }
+    t->client = client;
+    t->request = request;
+    t->serial = serial;
+    t->hedge = buffer != NULL;
+    t->buffer = buffer ? buffer : request->buffer;
+    t->n_buffer = request->n_bytes;
+    reply_headers_init(&t->reply);
+    (void)snprintf(t->region, sizeof(t->region), "%s",
+                   s3_places_region(&client->places, &client->options, request->bucket));
+    t->easy = client->n_idle > 0 ? client->idle[--client->n_idle] : curl_easy_init();
+    if (!t->easy)
+        return error_set(err, -ENOMEM, "out of memory");
+
+    S3Address address;
+    int r = request->progress.location
+                ? s3_address_parse(request->progress.location, client->tls, &address, err)
+                : s3_address_make(&client->options, t->region, request->bucket, request->key,
+                                  &address, err);
+    if (r < 0)
+        return r;
+    t->tls = address.tls;
+    _cleanup_free_ char *url = NULL;
+    r = prepare(t, &address, credentials, &url, err);
+    s3_address_clear(&address);
+    if (r < 0)
+        return r;
+    r = set_options(t, url);
+    if (r == 0 && curl_multi_add_handle(client->multi, t->easy) != CURLM_OK)
+        r = -ENOMEM;
+    if (r < 0)
+        return error_errno(err, r, "libcurl does not begin");
+    t->added = true;
+    t->begun_usec = t->moved_usec = clock_boottime_usec();
+    *ret = TAKE_PTR(t);
+    return 0;
+}

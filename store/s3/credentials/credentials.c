@@ -1,0 +1,294 @@
+/* credentials.c - an identity: what was fetched last, and the thread that fetches it anew. See
+ * credentials.h.
+ *
+ * Guarantees: s3_identity_get() takes the lock for a copy, and nobody fetches with it held. A source
+ * is asked at most once a second, and after failures with growing pauses. How long credentials live is
+ * counted by the clock of who gave them: a machine whose clock is wrong renews in time all the same. */
+#include "store/s3/credentials/credentials.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/s3/credentials/source.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+enum {
+    LEAD_MIN_SEC = 300, /* renewed so long before they expire, at most half of what they live */
+    LEAD_MAX_SEC = 600,
+    PAUSE_MIN_MSEC = 1000,
+    PAUSE_MAX_MSEC = 60000,
+    SILENCES_TOLD = 3, /* in a row: a source that did not answer is told as a failure */
+    WAIT_MAX_MSEC = 10000,
+};
+
+struct S3Identity {
+    S3Source *source;
+    void (*ready)(void *context);
+    void *context;
+    bool has_thread;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of all below; the source is the thread's */
+    pthread_cond_t changed;
+    bool stop;
+    S3Credentials credentials;
+    uint64_t serial;   /* 0: none were there yet */
+    uint64_t end_usec; /* CLOCK_BOOTTIME; USEC_INFINITY: they do not expire */
+    bool rejected;
+    uint64_t next_usec, begun_usec; /* of a fetch */
+    unsigned failures;              /* in a row */
+    Error failure;                  /* code 0: none to tell */
+};
+
+/* ---- how long ---- */
+
+static uint64_t random_below(uint64_t n)
+{
+    uint64_t r = 0;
+    (void)getrandom(&r, sizeof(r), GRND_NONBLOCK); /* 0 spreads nothing, and harms nothing */
+    return n ? r % n : 0;
+}
+
+/* When credentials that live until end are renewed. Machines that started together do not all come
+ * at once. */
+static uint64_t renewal_usec(uint64_t now, uint64_t end)
+{
+    if (end == USEC_INFINITY)
+        return USEC_INFINITY;
+    uint64_t life = end - now;
+    uint64_t lead =
+        LEAD_MIN_SEC * USEC_PER_SEC + random_below((LEAD_MAX_SEC - LEAD_MIN_SEC) * USEC_PER_SEC);
+    if (lead > life / 2)
+        lead = life / 4 + random_below(life / 4);
+    return MAX(end - lead, now + PAUSE_MIN_MSEC * USEC_PER_MSEC);
+}
+
+static uint64_t pause_usec(unsigned failures)
+{
+    uint64_t most = MIN((uint64_t)PAUSE_MIN_MSEC << MIN(failures - 1, 16U), PAUSE_MAX_MSEC);
+    return (most / 2 + random_below(most / 2)) * USEC_PER_MSEC;
+}
+
+/* ---- what came of a fetch; with the lock ---- */
+
+static bool is_good(const S3Identity *identity, uint64_t now)
+{
+    return identity->serial > 0 && !identity->rejected && now < identity->end_usec;
+}
+
+static void fail(S3Identity *identity, int r, const char *text, uint64_t now)
+{
+    identity->failures++;
+    identity->next_usec = now + pause_usec(identity->failures);
+    if (r == -EHOSTUNREACH && identity->failures < SILENCES_TOLD)
+        return;
+    if (identity->failure.code == 0 && is_good(identity, now))
+        log_warning("credentials cannot be renewed, those at hand are good for %" PRIu64
+                    " s more: %s",
+                    (identity->end_usec - now) / USEC_PER_SEC, text);
+    if (r == -EHOSTUNREACH && identity->source->kind == S3_SOURCE_INSTANCE &&
+        !identity->source->answered)
+        /* Everybody ends here who has set up nothing, so that is what is told. */
+        (void)error_set(&identity->failure, -EACCES,
+                        "neither the environment nor the shared files have any, and there is no %s",
+                        text);
+    else
+        (void)error_set(&identity->failure, r, "%s", text);
+}
+
+static void succeed(S3Identity *identity, const S3Fetched *fetched, uint64_t now)
+{
+    const S3Credentials *c = &fetched->credentials;
+    int64_t time = fetched->server_time ? fetched->server_time
+                                        : (int64_t)(clock_realtime_usec() / USEC_PER_SEC);
+    if (c->expires && c->expires <= time) {
+        char text[sizeof(identity->failure.text)];
+        (void)snprintf(text, sizeof(text), "%s gave credentials that have expired",
+                       identity->source->name);
+        fail(identity, -EACCES, text, now);
+        return;
+    }
+    if (identity->failure.code != 0)
+        log_info("credentials were renewed from %s", identity->source->name);
+    identity->credentials = *c;
+    identity->serial++;
+    identity->rejected = false;
+    identity->end_usec =
+        c->expires ? now + (uint64_t)(c->expires - time) * USEC_PER_SEC : USEC_INFINITY;
+    identity->next_usec = renewal_usec(now, identity->end_usec);
+    identity->failures = 0;
+    identity->failure = ERROR_INIT;
+}
+
+/* Returns with the lock, as it was called. */
+static void fetch(S3Identity *identity)
+{
+    S3Fetched fetched;
+    Error err = ERROR_INIT;
+
+    identity->begun_usec = clock_boottime_usec();
+    (void)pthread_mutex_unlock(&identity->lock); /* ours */
+    int r = s3_source_fetch(identity->source, &fetched, &err);
+    (void)pthread_mutex_lock(&identity->lock);
+    if (!identity->stop) {
+        uint64_t now = clock_boottime_usec();
+        if (r >= 0)
+            succeed(identity, &fetched, now);
+        else
+            fail(identity, r, err.text, now);
+    }
+    explicit_bzero(&fetched, sizeof(fetched));
+}
+
+/* ---- the thread ---- */
+
+/* At most until then; the condition's clock stands still in a suspend, hence the bound. */
+static void wait_until(S3Identity *identity, uint64_t then)
+{
+    uint64_t now = clock_boottime_usec();
+    uint64_t usec = MIN(then > now ? then - now : 0, WAIT_MAX_MSEC * USEC_PER_MSEC);
+    uint64_t end = clock_monotonic_usec() + usec;
+    struct timespec deadline = {.tv_sec = (time_t)(end / USEC_PER_SEC),
+                                .tv_nsec = (long)(end % USEC_PER_SEC * NSEC_PER_USEC)};
+    (void)pthread_cond_timedwait(&identity->changed, &identity->lock,
+                                 &deadline); /* or it is late */
+}
+
+static void *identity_run(void *userdata)
+{
+    S3Identity *identity = userdata;
+    (void)pthread_mutex_lock(&identity->lock);
+    while (!identity->stop) {
+        if (clock_boottime_usec() < identity->next_usec) {
+            wait_until(identity, identity->next_usec);
+            continue;
+        }
+        fetch(identity);
+        if (identity->stop)
+            break;
+        (void)pthread_mutex_unlock(&identity->lock);
+        identity->ready(identity->context);
+        (void)pthread_mutex_lock(&identity->lock);
+    }
+    (void)pthread_mutex_unlock(&identity->lock);
+    return NULL;
+}
+
+static int start_thread(S3Identity *identity, Error *err)
+{
+    int r = -pthread_create(&identity->thread, NULL, identity_run, identity);
+    if (r < 0)
+        return error_errno(err, r, "cannot start the thread that renews credentials");
+    identity->has_thread = true;
+    return 0;
+}
+
+/* ---- the interface ---- */
+
+static int init_lock(S3Identity *identity, Error *err)
+{
+    pthread_condattr_t attributes;
+    int r = -pthread_condattr_init(&attributes);
+    if (r >= 0)
+        r = -pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    if (r >= 0)
+        r = -pthread_cond_init(&identity->changed, &attributes);
+    if (r >= 0)
+        r = -pthread_mutex_init(&identity->lock, NULL);
+    return r < 0 ? error_errno(err, r, "cannot make the credentials' lock") : 0;
+}
+
+int s3_identity_new(const S3Options *options, void (*ready)(void *context), void *context,
+                    S3Identity **ret, Error *err)
+{
+    _cleanup_(s3_source_freep) S3Source *source = NULL;
+    int r = s3_source_find(options, &source, err);
+    if (r < 0)
+        return r;
+    S3Identity *made = calloc(1, sizeof(*made));
+    if (!made)
+        return error_set(err, -ENOMEM, "out of memory for credentials");
+    r = init_lock(made, err);
+    if (r < 0) {
+        free(made);
+        return r;
+    }
+    _cleanup_(s3_identity_freep) S3Identity *identity = made;
+    identity->source = TAKE_PTR(source);
+    identity->ready = ready;
+    identity->context = context;
+
+    if (identity->source->kind == S3_SOURCE_ENVIRONMENT ||
+        identity->source->kind ==
+            S3_SOURCE_PROFILE) { /* nobody is asked, so they are here at once */
+        (void)pthread_mutex_lock(&identity->lock);
+        fetch(identity);
+        r = identity->failure.code;
+        if (r < 0)
+            (void)error_set(err, r, "%s", identity->failure.text);
+        (void)pthread_mutex_unlock(&identity->lock);
+    }
+    if (r >= 0 && identity->source->kind != S3_SOURCE_ENVIRONMENT)
+        r = start_thread(identity, err);
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(identity);
+    return 0;
+}
+
+S3Identity *s3_identity_free(S3Identity *identity)
+{
+    if (!identity)
+        return NULL;
+    if (identity->has_thread) {
+        (void)pthread_mutex_lock(&identity->lock);
+        identity->stop = true;
+        (void)pthread_cond_signal(&identity->changed);
+        (void)pthread_mutex_unlock(&identity->lock);
+        s3_source_cancel(identity->source);
+        (void)pthread_join(identity->thread, NULL); /* it is ours, and joinable */
+    }
+    (void)pthread_cond_destroy(&identity->changed);
+    (void)pthread_mutex_destroy(&identity->lock);
+    s3_source_free(identity->source);
+    explicit_bzero(identity, sizeof(*identity));
+    free(identity);
+    return NULL;
+}
+
+int s3_identity_get(S3Identity *identity, S3Credentials *ret, uint64_t *ret_serial, Error *err)
+{
+    int r = 0;
+    (void)pthread_mutex_lock(&identity->lock);
+    if (is_good(identity, clock_boottime_usec())) {
+        *ret = identity->credentials;
+        *ret_serial = identity->serial;
+    } else if (identity->failure.code != 0) {
+        r = error_set(err, identity->failure.code, "%s", identity->failure.text);
+    } else {
+        r = error_set(err, -EAGAIN, "credentials are being fetched: %s", identity->source->name);
+    }
+    (void)pthread_mutex_unlock(&identity->lock);
+    return r;
+}
+
+void s3_identity_reject(S3Identity *identity, uint64_t serial)
+{
+    if (!identity->has_thread)
+        return; /* the environment has no others */
+    (void)pthread_mutex_lock(&identity->lock);
+    if (serial == identity->serial && !identity->rejected) {
+        identity->rejected = true;
+        identity->failures = 0;
+        identity->failure = ERROR_INIT;
+        identity->next_usec =
+            MIN(identity->next_usec, identity->begun_usec + PAUSE_MIN_MSEC * USEC_PER_MSEC);
+        (void)pthread_cond_signal(&identity->changed);
+    }
+    (void)pthread_mutex_unlock(&identity->lock);
+}
+
+const char *s3_identity_source(const S3Identity *identity) { return identity->source->name; }

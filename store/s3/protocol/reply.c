@@ -1,0 +1,597 @@
+/* reply.c - the XML bodies of reply.h.
+ *
+ * walk() calls a document's `leaf` at the end of each element with the element's path
+ * ("/ListBucketResult/Contents/Key") and text; the functions below it say what paths mean. */
+#include "store/s3/protocol/reply.h"
+
+#include "base/cleanup.h"
+
+#include <expat.h>
+#include <string.h>
+#include <time.h>
+
+#define UNKNOWN UINT64_MAX /* a size or a time that was not told */
+
+enum {
+    BODY_MAX = 32 << 20,  /* 1,000 keys of 1,024 bytes, each written as %XX, are 3 MB */
+    TEXT_MAX = 16 << 10,  /* of one element */
+    PATH_BYTES = 256,     /* S3's deepest has 60 */
+    ELEMENTS_MAX = 10000, /* objects or uploads on a page; S3 gives 1,000 */
+};
+
+typedef struct Walk {
+    XML_Parser parser;
+    char path[PATH_BYTES];
+    char text[TEXT_MAX];
+    size_t n_text;
+    int (*leaf)(void *out, const char *path, const char *text, const char **ret_why);
+    void *out;
+    int r;
+    const char *why;
+} Walk;
+
+static void stop(Walk *w, int r, const char *why)
+{
+    w->r = r;
+    w->why = why;
+    (void)XML_StopParser(w->parser, XML_FALSE); /* the result is in w->r */
+}
+
+static void XMLCALL on_begin(void *context, const char *name, const char **attributes)
+{
+    (void)attributes;
+    Walk *w = context;
+    size_t n = strlen(w->path), n_name = strlen(name);
+    if (w->r < 0) /* expat may call once more after it was stopped */
+        return;
+    if (n + 1 + n_name >= sizeof(w->path)) {
+        stop(w, -EBADMSG, "elements too deep, or names too long");
+        return;
+    }
+    w->path[n] = '/';
+    memcpy(w->path + n + 1, name, n_name + 1);
+    w->n_text = 0;
+}
+
+static void XMLCALL on_text(void *context, const char *text, int n)
+{
+    Walk *w = context;
+    if (w->r < 0)
+        return;
+    if (w->n_text + (size_t)n >= sizeof(w->text)) {
+        stop(w, -EBADMSG, "a text too long");
+        return;
+    }
+    memcpy(w->text + w->n_text, text, (size_t)n);
+    w->n_text += (size_t)n;
+}
+
+static void XMLCALL on_end(void *context, const char *name)
+{
+    (void)name;
+    Walk *w = context;
+    if (w->r < 0)
+        return;
+    w->text[w->n_text] = '\0';
+    const char *why = "what it should not hold";
+    int r = w->leaf(w->out, w->path, w->text, &why);
+    if (r < 0) {
+        stop(w, r, why);
+        return;
+    }
+    *strrchr(w->path, '/') = '\0';
+    w->n_text = 0; /* what stands between elements is no text of their parent's */
+}
+
+static void XMLCALL on_doctype(void *context, const char *name, const char *system,
+                               const char *public, int has_internal)
+{
+    (void)name, (void)system, (void)public, (void)has_internal;
+    stop(context, -EBADMSG, "a document type");
+}
+
+/* White space in front keeps a connection open while the server works (CompleteMultipartUpload). */
+static void skip_blanks(const char **body, size_t *n_bytes)
+{
+    while (*n_bytes > 0 && strchr(" \t\r\n", **body) && **body) {
+        ++*body;
+        --*n_bytes;
+    }
+}
+
+static int walk(const char *what, const char *body, size_t n_bytes,
+                int (*leaf)(void *out, const char *path, const char *text, const char **ret_why),
+                void *out, Error *err)
+{
+    skip_blanks(&body, &n_bytes);
+    if (n_bytes == 0 || n_bytes > BODY_MAX)
+        return error_set(err, -EBADMSG, "%s: a body of %zu bytes", what, n_bytes);
+    _cleanup_free_ Walk *w = malloc(sizeof(*w));
+    XML_Parser parser = w ? XML_ParserCreate("UTF-8") : NULL;
+    if (!parser)
+        return error_set(err, -ENOMEM, "out of memory reading %s", what);
+    w->parser = parser;
+    w->path[0] = '\0';
+    w->n_text = 0;
+    w->leaf = leaf;
+    w->out = out;
+    w->r = 0;
+    XML_SetUserData(parser, w);
+    XML_SetElementHandler(parser, on_begin, on_end);
+    XML_SetCharacterDataHandler(parser, on_text);
+    XML_SetStartDoctypeDeclHandler(parser, on_doctype);
+
+    int r = 0;
+    if (XML_Parse(parser, body, (int)n_bytes, 1) != XML_STATUS_OK) {
+        enum XML_Error code = XML_GetErrorCode(parser);
+        r = w->r < 0 ? w->r : code == XML_ERROR_NO_MEMORY ? -ENOMEM : -EBADMSG;
+        (void)error_set(err, r, "%s: line %llu: %s", what,
+                        (unsigned long long)XML_GetCurrentLineNumber(parser),
+                        w->r < 0 ? w->why : XML_ErrorString(code));
+    }
+    XML_ParserFree(parser);
+    return r;
+}
+
+/* ---- texts ---- */
+
+/* As much as fits, whole characters of UTF-8, without control characters: it goes into logs, and a
+ * region into headers. */
+static void copy_text(char *ret, size_t size, const char *text)
+{
+    size_t n = strnlen(text, size);
+    if (n == size)
+        do
+            n--;
+        while (n > 0 && ((uint8_t)text[n] & 0xc0) == 0x80);
+    for (size_t i = 0; i < n; i++)
+        ret[i] = (uint8_t)text[i] < 0x20 || text[i] == 0x7f ? ' ' : text[i];
+    ret[n] = '\0';
+}
+
+static int parse_size(const char *text, uint64_t *ret, const char **ret_why)
+{
+    size_t n = strspn(text, "0123456789");
+    *ret_why = "a size that is none";
+    if (n == 0 || n > 18 || text[n])
+        return -EBADMSG;
+    *ret = strtoull(text, NULL, 10);
+    return 0;
+}
+
+/* 2009-10-12T17:50:30.000Z */
+static int parse_time(const char *text, uint64_t *ret_usec, const char **ret_why)
+{
+    struct tm tm = {0};
+    int n = 0;
+    *ret_why = "a time that is none";
+    if (strspn(text, "0123456789") != 4 ||
+        sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
+               &tm.tm_min, &tm.tm_sec, &n) != 6)
+        return -EBADMSG;
+    uint64_t usec = 0, unit = USEC_PER_SEC / 10;
+    if (text[n] == '.')
+        for (n++; text[n] >= '0' && text[n] <= '9'; n++, unit /= 10)
+            usec += (uint64_t)(text[n] - '0') * unit;
+    tm.tm_year -= 1900;
+    tm.tm_mon -= 1;
+    time_t seconds = timegm(&tm);
+    if (strcmp(text + n, "Z") != 0 || seconds < 0)
+        return -EBADMSG;
+    *ret_usec = (uint64_t)seconds * USEC_PER_SEC + usec;
+    return 0;
+}
+
+static int digit_of(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
+}
+
+/* In place, of encoding-type=url: %XX, and '+' for a blank. */
+static int decode_url(char *text)
+{
+    char *to = text;
+    for (const char *p = text; *p; p++) {
+        if (*p != '%') {
+            *to++ = *p == '+' ? ' ' : *p;
+            continue;
+        }
+        int high = digit_of(p[1]), low = high < 0 ? -1 : digit_of(p[2]);
+        if (low < 0 || high * 16 + low == 0)
+            return -EBADMSG;
+        *to++ = (char)(high * 16 + low);
+        p += 2;
+    }
+    *to = '\0';
+    return 0;
+}
+
+static int set_text(char **ret, const char *text)
+{
+    free(*ret);
+    *ret = strdup(text);
+    return *ret ? 0 : -ENOMEM;
+}
+
+/* The path below its prefix, or NULL. */
+static const char *below(const char *path, const char *prefix)
+{
+    size_t n = strlen(prefix);
+    return strncmp(path, prefix, n) == 0 ? path + n : NULL;
+}
+
+/* ---- <Error> ---- */
+
+static int set_error(S3Error *e, const char *name, const char *text)
+{
+    uint64_t usec;
+    const char *why;
+    if (strcmp(name, "Code") == 0)
+        copy_text(e->code, sizeof(e->code), text);
+    else if (strcmp(name, "Message") == 0)
+        copy_text(e->message, sizeof(e->message), text);
+    else if (strcmp(name, "RequestId") == 0)
+        copy_text(e->request_id, sizeof(e->request_id), text);
+    else if (strcmp(name, "Region") == 0)
+        copy_text(e->region, sizeof(e->region), text);
+    else if (strcmp(name, "Endpoint") == 0)
+        copy_text(e->endpoint, sizeof(e->endpoint), text);
+    else if (strcmp(name, "Bucket") == 0 || strcmp(name, "BucketName") == 0)
+        copy_text(e->bucket, sizeof(e->bucket), text);
+    else if (strcmp(name, "ServerTime") == 0 && parse_time(text, &usec, &why) == 0)
+        e->server_time = (int64_t)(usec / USEC_PER_SEC);
+    return 0;
+}
+
+typedef struct ErrorWalk {
+    S3Error error;
+    bool is_error;
+} ErrorWalk;
+
+static int error_leaf(void *out, const char *path, const char *text, const char **ret_why)
+{
+    (void)ret_why;
+    ErrorWalk *w = out;
+    const char *name = below(path, "/Error");
+    if (!name)
+        return 0;
+    if (!*name)
+        w->is_error = true;
+    return *name == '/' ? set_error(&w->error, name + 1, text) : 0;
+}
+
+int reply_error(const char *body, size_t n_bytes, S3Error *ret)
+{
+    ErrorWalk w = {.is_error = false};
+    if (walk("an error", body, n_bytes, error_leaf, &w, NULL) < 0 || !w.is_error)
+        return -ENOENT;
+    *ret = w.error;
+    return 0;
+}
+
+/* ---- ListObjectsV2 ---- */
+
+typedef struct ListWalk {
+    ReplyList list;
+    size_t room;
+    bool encoded, truncated, is_list;
+    StoreObject object; /* the one under way */
+} ListWalk;
+
+static const StoreObject no_object = {.n_bytes = UNKNOWN, .modified_usec = UNKNOWN};
+
+static int grow(void *array, size_t n, size_t *room, size_t size)
+{
+    if (n >= ELEMENTS_MAX)
+        return -EBADMSG;
+    if (n < *room)
+        return 0;
+    size_t more = *room ? 2 * *room : 64;
+    void *larger = reallocarray(*(void **)array, more, size);
+    if (!larger)
+        return -ENOMEM;
+    *(void **)array = larger;
+    *room = more;
+    return 0;
+}
+
+static int end_object(ListWalk *w, const char **ret_why)
+{
+    const StoreObject *o = &w->object;
+    if (!o->key || !*o->key || o->n_bytes == UNKNOWN || o->modified_usec == UNKNOWN) {
+        *ret_why = "an object without its key, size or time";
+        return -EBADMSG;
+    }
+    int r = grow(&w->list.objects, w->list.n_objects, &w->room, sizeof(StoreObject));
+    if (r < 0) {
+        *ret_why = "too many objects";
+        return r;
+    }
+    w->list.objects[w->list.n_objects++] = *o;
+    w->object = no_object;
+    return 0;
+}
+
+static int list_leaf(void *out, const char *path, const char *text, const char **ret_why)
+{
+    ListWalk *w = out;
+    const char *name = below(path, "/ListBucketResult");
+    if (!name)
+        return 0;
+    if (!*name)
+        w->is_list = true;
+    else if (strcmp(name, "/Contents/Key") == 0)
+        return set_text(&w->object.key, text);
+    else if (strcmp(name, "/Contents/Size") == 0)
+        return parse_size(text, &w->object.n_bytes, ret_why);
+    else if (strcmp(name, "/Contents/LastModified") == 0)
+        return parse_time(text, &w->object.modified_usec, ret_why);
+    else if (strcmp(name, "/Contents") == 0)
+        return end_object(w, ret_why);
+    else if (strcmp(name, "/NextContinuationToken") == 0)
+        return set_text(&w->list.next, text);
+    else if (strcmp(name, "/IsTruncated") == 0)
+        w->truncated = strcmp(text, "true") == 0;
+    else if (strcmp(name, "/EncodingType") == 0)
+        w->encoded = strcmp(text, "url") == 0;
+    return 0;
+}
+
+static int finish_list(ListWalk *w, Error *err)
+{
+    if (!w->is_list)
+        return error_set(err, -EBADMSG, "a list: another document");
+    for (size_t i = 0; i < w->list.n_objects && w->encoded; i++)
+        if (decode_url(w->list.objects[i].key) < 0)
+            return error_set(err, -EBADMSG, "a list: the key %.64s is not encoded as it should be",
+                             w->list.objects[i].key);
+    if (w->truncated && (!w->list.next || !*w->list.next))
+        return error_set(err, -EBADMSG, "a list: there is more, and no token to ask for it");
+    if (!w->truncated) {
+        free(w->list.next);
+        w->list.next = NULL;
+    }
+    return 0;
+}
+
+int reply_list(const char *body, size_t n_bytes, ReplyList *ret, Error *err)
+{
+    ListWalk w = {.object = no_object};
+    int r = walk("a list", body, n_bytes, list_leaf, &w, err);
+    if (r == 0)
+        r = finish_list(&w, err);
+    free(w.object.key);
+    if (r < 0) {
+        reply_list_clear(&w.list);
+        return r;
+    }
+    *ret = w.list;
+    return 0;
+}
+
+void reply_list_clear(ReplyList *list)
+{
+    for (size_t i = 0; i < list->n_objects; i++)
+        free(list->objects[i].key);
+    free(list->objects);
+    free(list->next);
+    *list = (ReplyList){.objects = NULL};
+}
+
+/* ---- ListMultipartUploads ---- */
+
+typedef struct UploadsWalk {
+    ReplyUploads uploads;
+    size_t room;
+    bool encoded, truncated, is_list;
+    ReplyUpload upload; /* the one under way */
+} UploadsWalk;
+
+static const ReplyUpload no_upload = {.begun_usec = UNKNOWN};
+
+static void free_upload(ReplyUpload *upload)
+{
+    free(upload->key);
+    free(upload->id);
+}
+
+static int end_upload(UploadsWalk *w, const char **ret_why)
+{
+    const ReplyUpload *u = &w->upload;
+    if (!u->key || !*u->key || !u->id || !*u->id || u->begun_usec == UNKNOWN) {
+        *ret_why = "an upload without its key, id or time";
+        return -EBADMSG;
+    }
+    int r = grow(&w->uploads.uploads, w->uploads.n_uploads, &w->room, sizeof(ReplyUpload));
+    if (r < 0) {
+        *ret_why = "too many uploads";
+        return r;
+    }
+    w->uploads.uploads[w->uploads.n_uploads++] = *u;
+    w->upload = no_upload;
+    return 0;
+}
+
+static int uploads_leaf(void *out, const char *path, const char *text, const char **ret_why)
+{
+    UploadsWalk *w = out;
+    const char *name = below(path, "/ListMultipartUploadsResult");
+    if (!name)
+        return 0;
+    if (!*name)
+        w->is_list = true;
+    else if (strcmp(name, "/Upload/Key") == 0)
+        return set_text(&w->upload.key, text);
+    else if (strcmp(name, "/Upload/UploadId") == 0)
+        return set_text(&w->upload.id, text);
+    else if (strcmp(name, "/Upload/Initiated") == 0)
+        return parse_time(text, &w->upload.begun_usec, ret_why);
+    else if (strcmp(name, "/Upload") == 0)
+        return end_upload(w, ret_why);
+    else if (strcmp(name, "/NextKeyMarker") == 0)
+        return set_text(&w->uploads.next_key, text);
+    else if (strcmp(name, "/NextUploadIdMarker") == 0)
+        return set_text(&w->uploads.next_id, text);
+    else if (strcmp(name, "/IsTruncated") == 0)
+        w->truncated = strcmp(text, "true") == 0;
+    else if (strcmp(name, "/EncodingType") == 0)
+        w->encoded = strcmp(text, "url") == 0;
+    return 0;
+}
+
+static int finish_uploads(UploadsWalk *w, Error *err)
+{
+    ReplyUploads *u = &w->uploads;
+    if (!w->is_list)
+        return error_set(err, -EBADMSG, "a list of uploads: another document");
+    bool good = true;
+    for (size_t i = 0; i < u->n_uploads && w->encoded; i++)
+        good &= decode_url(u->uploads[i].key) == 0;
+    if (w->encoded && u->next_key)
+        good &= decode_url(u->next_key) == 0;
+    if (!good)
+        return error_set(err, -EBADMSG, "a list of uploads: a key is not encoded as it should be");
+    if (w->truncated && (!u->next_key || !*u->next_key))
+        return error_set(err, -EBADMSG, "a list of uploads: there is more, and no marker for it");
+    if (!w->truncated) {
+        free(u->next_key);
+        free(u->next_id);
+        u->next_key = u->next_id = NULL;
+    }
+    return 0;
+}
+
+int reply_uploads(const char *body, size_t n_bytes, ReplyUploads *ret, Error *err)
+{
+    UploadsWalk w = {.upload = no_upload};
+    int r = walk("a list of uploads", body, n_bytes, uploads_leaf, &w, err);
+    if (r == 0)
+        r = finish_uploads(&w, err);
+    free_upload(&w.upload);
+    if (r < 0) {
+        reply_uploads_clear(&w.uploads);
+        return r;
+    }
+    *ret = w.uploads;
+    return 0;
+}
+
+void reply_uploads_clear(ReplyUploads *uploads)
+{
+    for (size_t i = 0; i < uploads->n_uploads; i++)
+        free_upload(&uploads->uploads[i]);
+    free(uploads->uploads);
+    free(uploads->next_key);
+    free(uploads->next_id);
+    *uploads = (ReplyUploads){.uploads = NULL};
+}
+
+/* ---- one text, or an error ---- */
+
+typedef struct TextWalk {
+    const char *path;
+    char *text;
+    ErrorWalk error;
+} TextWalk;
+
+static int text_leaf(void *out, const char *path, const char *text, const char **ret_why)
+{
+    TextWalk *w = out;
+    return strcmp(path, w->path) == 0 ? set_text(&w->text, text)
+                                      : error_leaf(&w->error, path, text, ret_why);
+}
+
+static int find_text(const char *what, const char *body, size_t n_bytes, const char *path,
+                     char **ret, Error *err)
+{
+    TextWalk w = {.path = path};
+    int r = walk(what, body, n_bytes, text_leaf, &w, err);
+    if (r == 0 && w.error.is_error)
+        r = error_set(err, -EIO, "%s: %s: %s", what, w.error.error.code, w.error.error.message);
+    else if (r == 0 && (!w.text || !*w.text))
+        r = error_set(err, -EBADMSG, "%s: no %s", what, path);
+    if (r < 0) {
+        free(w.text);
+        return r;
+    }
+    *ret = w.text;
+    return 0;
+}
+
+int reply_upload_id(const char *body, size_t n_bytes, char **ret, Error *err)
+{
+    return find_text("a multipart upload's begin", body, n_bytes,
+                     "/InitiateMultipartUploadResult/UploadId", ret, err);
+}
+
+int reply_complete(const char *body, size_t n_bytes, char ret_etag[STORE_VERSION_MAX], Error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    int r = find_text("a multipart upload's end", body, n_bytes,
+                      "/CompleteMultipartUploadResult/ETag", &text, err);
+    if (r < 0)
+        return r;
+    size_t n = strlen(text);
+    bool quoted = n >= 2 && text[0] == '"' && text[n - 1] == '"';
+    if (n - (quoted ? 2 : 0) >= STORE_VERSION_MAX)
+        return error_set(err, -EBADMSG, "a multipart upload's end: an ETag of %zu bytes", n);
+    snprintf(ret_etag, STORE_VERSION_MAX, "%.*s", (int)(n - (quoted ? 2 : 0)),
+             text + (quoted ? 1 : 0));
+    return 0;
+}
+
+/* ---- DeleteObjects ---- */
+
+typedef struct DeleteWalk {
+    bool is_result, failed;
+    S3Error error, first;
+    char *key, *first_key;
+    ErrorWalk whole; /* the document is an <Error> */
+} DeleteWalk;
+
+static int delete_leaf(void *out, const char *path, const char *text, const char **ret_why)
+{
+    DeleteWalk *w = out;
+    const char *name = below(path, "/DeleteResult");
+    if (!name)
+        return error_leaf(&w->whole, path, text, ret_why);
+    if (!*name)
+        w->is_result = true;
+    else if (strcmp(name, "/Error/Key") == 0)
+        return set_text(&w->key, text);
+    else if (strcmp(name, "/Error") == 0) {
+        if (!w->failed && strcmp(w->error.code, "NoSuchKey") != 0) {
+            w->failed = true;
+            w->first = w->error;
+            w->first_key = TAKE_PTR(w->key);
+        }
+        w->error = (S3Error){.server_time = 0};
+    } else if ((name = below(name, "/Error/")))
+        return set_error(&w->error, name, text);
+    return 0;
+}
+
+int reply_delete(const char *body, size_t n_bytes, S3Error *ret_first, char **ret_key, Error *err)
+{
+    DeleteWalk w = {.failed = false};
+    int r = walk("a deletion", body, n_bytes, delete_leaf, &w, err);
+    if (r == 0 && w.whole.is_error) {
+        w.failed = true;
+        w.first = w.whole.error;
+    } else if (r == 0 && !w.is_result)
+        r = error_set(err, -EBADMSG, "a deletion: another document");
+    free(w.key);
+    if (r == 0 && w.failed && !w.first_key)
+        r = set_text(&w.first_key, "");
+    if (r == 0 && w.failed) {
+        *ret_first = w.first;
+        *ret_key = w.first_key;
+        return error_set(err, -EIO, "cannot delete %.128s: %s: %s", w.first_key, w.first.code,
+                         w.first.message);
+    }
+    free(w.first_key);
+    return r;
+}

@@ -1,0 +1,70 @@
+/* testing-objects.h - a server in memory behind client.h: what a test puts in the place of client.c, to
+ * say what the server can do and what goes wrong with which request.
+ *
+ * Ownership: one server a process; fake_reset() empties it.
+ * Units:     bytes.
+ * Errors:    what cannot be ends the process.
+ * Threads:   any.
+ */
+#pragma once
+
+#include "store/s3/client/client.h"
+
+typedef enum FakeKind {
+    FAKE_PUT,
+    FAKE_PART,
+    FAKE_CREATE,
+    FAKE_COMPLETE,
+    FAKE_ABORT,
+    FAKE_HEAD,
+    FAKE_GET,
+    FAKE_LIST,
+    FAKE_UPLOADS,
+    FAKE_DELETE,
+    FAKE_DELETE_MANY,
+    FAKE_KINDS
+} FakeKind;
+
+typedef enum FakeFault {
+    FAKE_LOSE,     /* done; the answer is lost, and it is sent again */
+    FAKE_LOSE_ALL, /* done; no answer comes until the deadline */
+    FAKE_SILENT,   /* not done; no answer until the deadline */
+    FAKE_CONFLICT, /* 409 */
+    FAKE_ERROR_200,
+    FAKE_NO_UPLOAD, /* somebody aborted the upload */
+    FAKE_DENY,      /* 403 */
+    FAKE_CHANGE,    /* the object is another one from now on */
+    FAKE_STALL,     /* until it is cancelled */
+    FAKE_RIVAL,     /* somebody else puts the object first */
+} FakeFault;
+
+typedef enum FakeAbsent { ABSENT_OBEYED, ABSENT_IGNORED, ABSENT_REFUSED } FakeAbsent;
+
+typedef struct FakeServer {
+    S3Options options; /* of who opens a client */
+    FakeAbsent if_absent;
+    bool complete_ignores_absent; /* as Ceph's */
+    bool checks_crc32c, says_bad_digest, lacks_delete_many, lacks_encoding, lacks_bucket;
+    size_t page; /* objects or uploads at most */
+    /* what was asked */
+    size_t n[FAKE_KINDS];
+    bool sends_crc32c; /* as set by s3_client_set_checksum() */
+    uint64_t part_bytes_least, part_bytes_most;
+    char complete_body[4096];
+} FakeServer;
+
+extern FakeServer fake;
+
+void fake_reset(void);
+/* The at-th request of a kind from now on (1: the next) meets the fault; at 0: all of them. */
+void fake_break(FakeKind kind, size_t at, FakeFault fault);
+/* No more faults. */
+void fake_mend(void);
+/* Waits until a request stalls. */
+void fake_wait_stalled(void);
+/* As if somebody else did it. */
+void fake_put(const char *name, const char *text);
+void fake_begin_upload(const char *name, uint64_t begun_usec);
+bool fake_has(const char *name);
+size_t fake_n_objects(void);
+size_t fake_n_uploads(void);

@@ -1,0 +1,30 @@
+/* list.h - the objects of a checkpoint store, grouped by checkpoint.
+ *
+ * Ownership: a Catalogue owns its arrays; catalogue_clear() frees them.
+ * Units:     indices into objects.
+ * Errors:    those of store_list(); -ENOMEM.
+ * Threads:   any.
+ */
+#pragma once
+
+#include "trainer/checkpoint/manifest-internal.h"
+
+typedef struct CatalogueFolder {
+    CheckpointName name;
+    size_t first, n; /* its objects */
+    bool has_manifest;
+    size_t manifest; /* index of manifest.json, when it has one */
+} CatalogueFolder;
+
+typedef struct Catalogue {
+    StoreList objects;        /* of the whole store, in key order */
+    CatalogueFolder *folders; /* in key order: oldest step first */
+    size_t n_folders;
+} Catalogue;
+
+int catalogue_read(Store *store, Catalogue *ret, Error *err);
+void catalogue_clear(Catalogue *catalogue);
+/* By step, then owner, then generation. */
+void catalogue_sort_newest_first(Catalogue *catalogue);
+/* NULL when there is no such object. */
+const StoreObject *catalogue_find(const Catalogue *catalogue, const char *key);

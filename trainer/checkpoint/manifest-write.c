@@ -1,0 +1,167 @@
+/* manifest-write.c - manifest.json's text; manifest.c reads it back. */
+#include "trainer/checkpoint/manifest-internal.h"
+
+#include "base/json.h"
+
+#include <string.h>
+
+/* Numbers that must come back exactly are hexadecimal text: hashes, doubles, bit patterns. */
+
+static json_t *hash_json(Hash hash)
+{
+    char text[HASH_TEXT_BYTES];
+    return json_string(hash_format(hash, text));
+}
+
+static json_t *double_json(double x)
+{
+    char text[32];
+    (void)snprintf(text, sizeof(text), "%a", x);
+    return json_string(text);
+}
+
+static json_t *crc_json(uint32_t crc)
+{
+    char text[9];
+    (void)snprintf(text, sizeof(text), "%08x", crc);
+    return json_string(text);
+}
+
+/* One string for each tensor: its window of maxima, 8 digits each. */
+static json_t *maxima_json(const Manifest *m)
+{
+    json_t *array = json_array();
+    for (int64_t t = 0; array && t < m->n_tensors; t++) {
+        char text[8 * MAXIMA_WINDOW + 1];
+        for (int k = 0; k < MAXIMA_WINDOW; k++)
+            (void)snprintf(text + 8 * k, 9, "%08x", m->scalars.maxima[t * MAXIMA_WINDOW + k]);
+        if (json_array_append_new(array, json_string(text)) < 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+static json_t *scalars_json(const Manifest *m)
+{
+    const TrainScalars *s = &m->scalars;
+    return json_pack("{s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:o}", "step", (json_int_t)s->step,
+                     "position", (json_int_t)s->position, "adam_t", (json_int_t)s->adam_t,
+                     "loss_scale", double_json(s->loss_scale), "loss_scale_steps",
+                     (json_int_t)s->loss_scale_steps, "n_maxima", (json_int_t)s->n_maxima,
+                     "n_accepted", (json_int_t)s->n_accepted, "maxima", maxima_json(m));
+}
+
+static json_t *object_json(const ObjectRecord *o)
+{
+    json_t *json = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "key", o->key, "kind",
+                             object_kind_name[o->kind], "part", (json_int_t)o->part, "first",
+                             (json_int_t)o->first, "count", (json_int_t)o->count, "bytes",
+                             (json_int_t)o->n_bytes, "xxh3_128", hash_json(o->hash), "crc32c",
+                             crc_json(o->crc));
+    if (json && object_has_header(o->kind) &&
+        json_object_set_new(json, "header_xxh3_128", hash_json(o->header)) < 0) {
+        json_decref(json);
+        return NULL;
+    }
+    return json;
+}
+
+static json_t *segment_json(const MetricsSegment *s)
+{
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "key", s->key, "first",
+                     (json_int_t)s->first, "last", (json_int_t)s->last, "lines",
+                     (json_int_t)s->n_lines, "level", (json_int_t)s->level, "bytes",
+                     (json_int_t)s->n_bytes, "xxh3_128", hash_json(s->hash), "crc32c",
+                     crc_json(s->crc));
+}
+
+typedef json_t *(*ItemJson)(const Manifest *m, size_t i);
+
+static json_t *object_item(const Manifest *m, size_t i) { return object_json(&m->objects[i]); }
+static json_t *segment_item(const Manifest *m, size_t i) { return segment_json(&m->segments[i]); }
+static json_t *chunk_item(const Manifest *m, size_t i) { return hash_json(m->chunks[i]); }
+static json_t *committed_item(const Manifest *m, size_t i) { return json_string(m->committed[i]); }
+
+static json_t *array_json(const Manifest *m, size_t n, ItemJson item)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < n; i++)
+        if (json_array_append_new(array, item(m, i)) < 0) {
+            json_decref(array);
+            return NULL;
+        }
+    return array;
+}
+
+static int set(json_t *root, const char *key, json_t *value)
+{
+    return json_object_set_new(root, key, value) < 0 ? -ENOMEM : 0;
+}
+
+int manifest_seal(const json_t *root, Hash *ret)
+{
+    _cleanup_json_ json_t *rest = json_copy((json_t *)(uintptr_t)root); /* read only */
+    if (!rest)
+        return -ENOMEM;
+    (void)json_object_del(rest, "hash"); /* it may not be there */
+    _cleanup_free_ char *text = json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS);
+    if (!text)
+        return -ENOMEM;
+    *ret = hash_bytes(text, strlen(text));
+    return 0;
+}
+
+static int set_seal(json_t *root)
+{
+    Hash seal;
+    int r = manifest_seal(root, &seal);
+    return r < 0 ? r : set(root, "hash", hash_json(seal));
+}
+
+int manifest_format(const Manifest *m, char **ret)
+{
+    const CheckpointFacts *f = &m->facts;
+    char attempt[9];
+    (void)snprintf(attempt, sizeof(attempt), "%08x", m->name.attempt);
+
+    _cleanup_json_ json_t *root = json_object();
+    int r = root ? 0 : -ENOMEM;
+    r = r ?: set(root, "v", json_integer(MANIFEST_VERSION));
+    r = r ?: set(root, "job", json_string(f->job));
+    r = r ?: set(root, "step", json_integer(m->name.step));
+    r = r ?: set(root, "submission", json_string(f->submission));
+    r = r ?: set(root, "owner", json_integer(m->name.owner));
+    r = r ?: set(root, "generation", json_integer(m->name.generation));
+    r = r ?: set(root, "attempt", json_string(attempt));
+    r = r ?: set(root, "digest", hash_json(m->digest));
+    r = r ?: set(root, "job_identity", hash_json(f->job_identity));
+    r = r ?: set(root, "dataset_digest", hash_json(f->dataset_digest));
+    r = r
+            ?: set(root, "algorithms",
+                   json_pack("{s:I, s:I, s:i}", "order", (json_int_t)f->order_algorithm,
+                             "reduction", (json_int_t)f->reduction_algorithm, "digest",
+                             MANIFEST_DIGEST_ALGORITHM));
+    r = r ?: set(root, "numerics", json_string(f->numerics));
+    r = r ?: set(root, "canned_grain", hash_json(f->canned_grain));
+    r = r
+            ?: set(root, "layout",
+                   json_pack("{s:I, s:I}", "n_elements", (json_int_t)m->layout.n_elements,
+                             "chunk_elements", (json_int_t)m->layout.chunk_elements));
+    r = r ?: set(root, "ema", json_boolean(m->ema));
+    r = r ?: set(root, "scalars", scalars_json(m));
+    r = r ?: set(root, "objects", array_json(m, m->n_objects, object_item));
+    r = r ?: set(root, "chunks", array_json(m, (size_t)m->layout.n_chunks, chunk_item));
+    r = r ?: set(root, "metrics_first", json_integer(m->metrics_first));
+    r = r ?: set(root, "metrics", array_json(m, m->n_segments, segment_item));
+    r = r ?: set(root, "committed", array_json(m, m->n_committed, committed_item));
+    r = r ?: set_seal(root);
+    if (r < 0)
+        return r;
+    char *text = json_dumps(root, JSON_INDENT(1));
+    if (!text)
+        return -ENOMEM;
+    *ret = text;
+    return 0;
+}

@@ -1,0 +1,284 @@
+/* merge.c - how a history's list of segments stays short, and which objects it needs.
+ *
+ * Like the levels of a log-structured merge tree: 16 segments of one level become one of the next, in a
+ * new object; at most one merge a save, which is more than enough (1/16 + 1/256 + ... are due). What has
+ * become large is not copied again: of 1e9 steps that are saved each 1,000 about 4,000 segments are left.
+ */
+#include "trainer/checkpoint/metrics.h"
+
+#include "base/log.h"
+
+#include <string.h>
+
+enum {
+    MERGE_BYTES_MAX = 8 << 20, /* a larger segment stays as it is: 16 of them fit memory */
+    READ_TRIES = 2,            /* of what came with another hash: it may be right in the store */
+};
+
+bool metrics_find_merge(const MetricsSegment *segments, size_t n, size_t *ret_first)
+{
+    size_t run = 0;
+    for (size_t i = 0; i < n; i++) {
+        const MetricsSegment *s = &segments[i];
+        const bool can = s->n_bytes <= MERGE_BYTES_MAX && s->level < METRICS_LEVEL_MAX;
+        run = !can ? 0 : run > 0 && s->level == s[-1].level ? run + 1 : 1;
+        if (run == METRICS_FAN_IN) {
+            *ret_first = i + 1 - METRICS_FAN_IN;
+            return true;
+        }
+    }
+    return false;
+}
+
+int metrics_read_segment(Store *store, const MetricsSegment *s, char *to, Error *err)
+{
+    int r = s->n_bytes > 0 ? -EBADMSG : 0; /* all that it was merged of is lost */
+    for (int try = 0; r == -EBADMSG && try < READ_TRIES; try++) {
+        r = store_get_range(store, s->key, 0, (size_t)s->n_bytes, to, err);
+        if (r < 0)
+            continue;
+        Hash found = hash_bytes(to, (size_t)s->n_bytes);
+        char want[HASH_TEXT_BYTES], got[HASH_TEXT_BYTES];
+        if (!hash_equal(found, s->hash))
+            r = error_set(err, -EBADMSG, "%s/%s: hash %s, the manifest says %s", store_uri(store),
+                          s->key, hash_format(found, got), hash_format(s->hash, want));
+    }
+    return r;
+}
+
+bool metrics_is_lost(int r) { return r < 0 && r != -EHOSTUNREACH && r != -ENOMEM; }
+
+void metrics_add_gap(MetricsGap *gap, const MetricsSegment *s, int64_t n_steps)
+{
+    if (n_steps > 0 && gap->n_steps == 0)
+        gap->first = s->first;
+    if (n_steps > 0)
+        gap->last = s->last;
+    gap->n_steps += n_steps;
+}
+
+int metrics_merge(Store *store, const MetricsSegment *parts, MetricsSegment *ret, char **ret_text,
+                  Error *err)
+{
+    const MetricsSegment *last = &parts[METRICS_FAN_IN - 1];
+    uint64_t n_bytes = 0;
+    for (size_t i = 0; i < METRICS_FAN_IN; i++)
+        n_bytes += parts[i].n_bytes;
+    _cleanup_free_ char *text = malloc((size_t)n_bytes + 1);
+    if (!text)
+        return error_set(err, -ENOMEM, "metrics: out of memory");
+
+    MetricsSegment merged = {.first = parts[0].first, .last = last->last, .level = last->level + 1};
+    for (size_t i = 0; i < METRICS_FAN_IN; i++) {
+        Error why = ERROR_INIT;
+        int r = metrics_read_segment(store, &parts[i], text + merged.n_bytes, &why);
+        if (metrics_is_lost(r)) {
+            log_warning("metrics of steps %lld to %lld are lost: %s", (long long)parts[i].first,
+                        (long long)parts[i].last, why.text);
+            continue;
+        }
+        if (r < 0) {
+            if (err)
+                *err = why;
+            return r;
+        }
+        merged.n_bytes += parts[i].n_bytes;
+        merged.n_lines += parts[i].n_lines;
+    }
+    *ret = merged;
+    *ret_text = TAKE_PTR(text);
+    return 0;
+}
+
+/* ---- what is there ---- */
+
+static int compare_key(const void *key, const void *object)
+{
+    return strcmp(key, ((const StoreObject *)object)->key);
+}
+
+int metrics_look(Store *store, const Manifest *m, MetricsGap *ret, Error *err)
+{
+    StoreList list = {0};
+    int r = store_list(store, "metrics/", 64 * MANIFEST_SEGMENTS_MAX, &list, err);
+    if (r < 0 && r != -ENOTDIR) /* something else has the folder's name: nothing is there */
+        return r;
+    *ret = (MetricsGap){0};
+    for (size_t i = 0; i < m->n_segments; i++) {
+        const MetricsSegment *s = &m->segments[i];
+        const StoreObject *o = list.n_objects > 0 ? bsearch(s->key, list.objects, list.n_objects,
+                                                            sizeof(*list.objects), compare_key)
+                                                  : NULL;
+        const bool whole = o && o->n_bytes == s->n_bytes;
+        metrics_add_gap(ret, s, s->last - s->first + 1 - (whole ? s->n_lines : 0));
+    }
+    store_list_clear(&list);
+    return 0;
+}
+
+/* ---- what is needed ---- */
+
+typedef struct KeptFolder {
+    CheckpointName name;
+    uint64_t *keys; /* hashes of the keys that its manifest lists; owned */
+    size_t n_keys;
+    bool stays; /* as of the last look */
+} KeptFolder;
+
+struct MetricsKept {
+    KeptFolder *folders;
+    size_t n, room;
+};
+
+int metrics_kept_new(MetricsKept **ret)
+{
+    MetricsKept *k = calloc(1, sizeof(*k));
+    if (!k)
+        return -ENOMEM;
+    *ret = k;
+    return 0;
+}
+
+MetricsKept *metrics_kept_free(MetricsKept *k)
+{
+    if (!k)
+        return NULL;
+    for (size_t i = 0; i < k->n; i++)
+        free(k->folders[i].keys);
+    free(k->folders);
+    free(k);
+    return NULL;
+}
+
+static uint64_t key_hash(const char *key) { return hash64_bytes(key, strlen(key), 0); }
+
+static bool same_name(const CheckpointName *a, const CheckpointName *b)
+{
+    return a->step == b->step && a->owner == b->owner && a->generation == b->generation &&
+           a->attempt == b->attempt;
+}
+
+static int read_kept(MetricsKept *k, Store *store, const CheckpointName *name, Error *err)
+{
+    if (k->n == k->room) {
+        size_t room = MAX(2 * k->room, (size_t)16);
+        KeptFolder *folders = reallocarray(k->folders, room, sizeof(*folders));
+        if (!folders)
+            return error_set(err, -ENOMEM, "out of memory");
+        k->folders = folders;
+        k->room = room;
+    }
+    char folder[CHECKPOINT_FOLDER_MAX];
+    checkpoint_name_format(name, folder);
+    _cleanup_(manifest_freep) Manifest *m = NULL;
+    int r = manifest_read(store, folder, NULL, &m, err);
+    if (r < 0)
+        return r;
+    uint64_t *keys = calloc(m->n_segments + 1, sizeof(*keys));
+    if (!keys)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < m->n_segments; i++)
+        keys[i] = key_hash(m->segments[i].key);
+    k->folders[k->n++] = (KeptFolder){.name = *name, .keys = keys, .n_keys = m->n_segments};
+    return 0;
+}
+
+static KeptFolder *find_kept(const MetricsKept *k, const CheckpointName *name)
+{
+    for (size_t i = 0; i < k->n; i++)
+        if (same_name(&k->folders[i].name, name))
+            return &k->folders[i];
+    return NULL;
+}
+
+static void forget_gone(MetricsKept *k)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < k->n; i++) {
+        if (k->folders[i].stays)
+            k->folders[n++] = k->folders[i];
+        else
+            free(k->folders[i].keys);
+    }
+    k->n = n;
+}
+
+/* Reads the manifests that stay and that may list a segment that ends at `from` or later. Returns the
+ * largest step of one that cannot be read, or -1. */
+static int64_t read_all_kept(MetricsKept *k, Store *store, const Catalogue *c,
+                             const Manifest *latest, const bool *keep, int64_t from)
+{
+    int64_t unread = -1;
+    for (size_t i = 0; i < k->n; i++)
+        k->folders[i].stays = false;
+    for (size_t i = 0; i < c->n_folders; i++) {
+        const CheckpointName *name = &c->folders[i].name;
+        Error err = ERROR_INIT;
+        if (!keep[i] || !c->folders[i].has_manifest || same_name(name, &latest->name))
+            continue;
+        KeptFolder *f = find_kept(k, name);
+        int r = !f && name->step >= from ? read_kept(k, store, name, &err) : 0;
+        if (r == -EBADMSG) /* what came may be wrong where what is there is not */
+            r = read_kept(k, store, name, &err);
+        if (r < 0)
+            log_warning("which metrics the checkpoint of step %lld lists is not known: %s",
+                        (long long)name->step, err.text);
+        if (r < 0 && r != -EBADMSG && r != -ENOENT) /* else nobody can ever read the list */
+            unread = MAX(unread, name->step);
+        f = f ?: find_kept(k, name);
+        if (f)
+            f->stays = true;
+    }
+    forget_gone(k);
+    return unread;
+}
+
+static bool is_listed(const Manifest *m, const char *key)
+{
+    for (size_t i = 0; i < m->n_segments; i++)
+        if (strcmp(m->segments[i].key, key) == 0)
+            return true;
+    return false;
+}
+
+static bool is_kept(const MetricsKept *k, const char *key)
+{
+    const uint64_t hash = key_hash(key);
+    for (size_t i = 0; i < k->n; i++)
+        for (size_t j = 0; j < k->folders[i].n_keys; j++)
+            if (k->folders[i].keys[j] == hash)
+                return true;
+    return false;
+}
+
+static int64_t last_step(const char *key)
+{
+    CheckpointName name = {0};
+    int64_t first;
+    int r = metrics_key_parse(key, &name, &first);
+    assert(r == 0); /* it was taken for one */
+    return name.step;
+}
+
+size_t metrics_unlisted(MetricsKept *k, Store *store, const Catalogue *c, const Manifest *latest,
+                        const bool *keep, const char **keys)
+{
+    size_t n_candidates = 0, n = 0;
+    int64_t from = INT64_MAX;
+    for (size_t i = 0; i < c->objects.n_objects; i++) {
+        const char *key = c->objects.objects[i].key;
+        CheckpointName name;
+        int64_t first;
+        if (metrics_key_parse(key, &name, &first) < 0 || is_listed(latest, key))
+            continue;
+        from = MIN(from, name.step);
+        keys[n_candidates++] = key;
+    }
+    if (n_candidates == 0)
+        return 0;
+    const int64_t unread = read_all_kept(k, store, c, latest, keep, from);
+    for (size_t i = 0; i < n_candidates; i++)
+        if (last_step(keys[i]) > unread && !is_kept(k, keys[i]))
+            keys[n++] = keys[i];
+    return n;
+}

@@ -1,0 +1,145 @@
+/* reader.c - see reader.h: a ring of slots, each with a piece under way. */
+#include "trainer/checkpoint/reader.h"
+
+enum { SLOTS = 16 };
+
+size_t reader_piece_bytes = 8 << 20; /* what S3 serves well: one part */
+
+typedef struct Slot {
+    ReaderPiece piece;
+    char *buffer; /* owned, kept from piece to piece */
+    size_t buffer_bytes;
+    StoreRead read;
+    bool local;
+} Slot;
+
+struct Reader {
+    Store *store;
+    const CheckpointLocal *local;
+    const ReaderRange *ranges;
+    size_t n_ranges;
+    size_t range; /* where the next piece to begin lies */
+    uint64_t at;
+    size_t n_slots;
+    size_t first, n; /* slots in use, in order */
+    bool taken;      /* the caller has the first one */
+    Slot slots[SLOTS];
+};
+
+int reader_new(Store *store, const CheckpointLocal *local, const ReaderRange *ranges,
+               size_t n_ranges, Reader **ret, Error *err)
+{
+    char path[4096];
+    Reader *reader = calloc(1, sizeof(*reader));
+    if (!reader)
+        return error_set(err, -ENOMEM, "out of memory reading from %s", store_uri(store));
+    reader->store = store;
+    reader->local = local;
+    reader->ranges = ranges;
+    reader->n_ranges = n_ranges;
+    /* Files are read when they are waited for: one buffer, which stays in the processor's cache. */
+    const bool files =
+        n_ranges == 0 || store_local_path(store, ranges[0].key, path, sizeof(path), NULL) == 0;
+    reader->n_slots = files ? 1 : SLOTS;
+    *ret = reader;
+    return 0;
+}
+
+static Slot *slot_at(Reader *r, size_t i) { return &r->slots[(r->first + i) % r->n_slots]; }
+
+static void drop_first(Reader *r)
+{
+    Slot *slot = slot_at(r, 0);
+    if (!r->taken && !slot->local)
+        store_read_cancel(r->store, &slot->read);
+    r->taken = false;
+    r->first = (r->first + 1) % r->n_slots;
+    r->n--;
+}
+
+Reader *reader_free(Reader *reader)
+{
+    if (!reader)
+        return NULL;
+    while (reader->n > 0)
+        drop_first(reader);
+    for (size_t i = 0; i < ELEMENTSOF(reader->slots); i++)
+        free(reader->slots[i].buffer);
+    free(reader);
+    return NULL;
+}
+
+void reader_rewind(Reader *reader, size_t range)
+{
+    assert(range < reader->n_ranges);
+    while (reader->n > 0)
+        drop_first(reader);
+    reader->range = range;
+    reader->at = 0;
+}
+
+static int slot_reserve(Slot *slot, size_t n_bytes, Error *err)
+{
+    if (slot->buffer_bytes >= n_bytes)
+        return 0;
+    free(slot->buffer);
+    slot->buffer_bytes = 0;
+    slot->buffer = malloc(n_bytes);
+    if (!slot->buffer)
+        return error_set(err, -ENOMEM, "out of memory for a piece of %zu bytes", n_bytes);
+    slot->buffer_bytes = n_bytes;
+    return 0;
+}
+
+/* The next piece is under way when it returns 0. */
+static int begin_piece(Reader *r, Error *err)
+{
+    const ReaderRange *range = &r->ranges[r->range];
+    Slot *slot = slot_at(r, r->n);
+    slot->piece =
+        (ReaderPiece){.range = r->range,
+                      .at = r->at,
+                      .n_bytes = (size_t)MIN(range->n_bytes - r->at, (uint64_t)reader_piece_bytes)};
+    int q = slot_reserve(slot, slot->piece.n_bytes, err);
+    if (q < 0)
+        return q;
+    slot->piece.data = slot->buffer;
+    slot->local = range->local;
+    slot->read = (StoreRead){.key = range->key,
+                             .offset = range->offset + r->at,
+                             .n_bytes = slot->piece.n_bytes,
+                             .buffer = slot->buffer};
+    q = slot->local ? 0 : store_read_begin(r->store, &slot->read, err);
+    if (q < 0)
+        return q;
+    r->n++;
+    r->at += slot->piece.n_bytes;
+    if (r->at == range->n_bytes) {
+        r->range++;
+        r->at = 0;
+    }
+    return 0;
+}
+
+int reader_next(Reader *r, ReaderPiece *ret, Error *err)
+{
+    if (r->taken)
+        drop_first(r);
+    while (r->n < r->n_slots && r->range < r->n_ranges) {
+        int q = begin_piece(r, err);
+        if (q < 0) {
+            *ret = (ReaderPiece){.range = r->range};
+            return q;
+        }
+    }
+    if (r->n == 0)
+        return 0;
+
+    Slot *slot = slot_at(r, 0);
+    r->taken = true; /* done with, whatever comes of it */
+    *ret = slot->piece;
+    int q = slot->local ? checkpoint_local_read(r->local, slot->read.key, slot->read.offset,
+                                                slot->read.n_bytes, slot->buffer, err)
+                        : store_read_wait(r->store, &slot->read, err);
+    return q < 0 ? q : 1;
+}

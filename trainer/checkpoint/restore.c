@@ -1,0 +1,381 @@
+/* restore.c - a manifest's objects become a TrainState, each verified on the way.
+ *
+ * What must be read is planned as parts, ranges of objects in their order; a Reader keeps many
+ * pieces of them under way while the oldest is hashed and uploaded. Weight files are read by every
+ * rank, and their whole hash is compared. Moments are read by their owner. EMA files are read in
+ * ranges, so that each rank reads its own chunks alone: their headers have a hash, and the hash of each
+ * chunk, computed at its end from what lies in device memory, covers the rest and the upload as well.
+ *
+ * What does not verify is read again from the part it began with: first without the local copies
+ * that it came from, then until it has been wrong in the same way TRIES times: so it is what the store holds. Bytes
+ * that come differently each time were turned on the way, and get NOISY_TRIES.
+ */
+#include "trainer/checkpoint/plan.h"
+
+#include "base/log.h"
+#include "trainer/checkpoint/format/safetensors.h"
+
+#include <string.h>
+
+enum { TRIES = 3, NOISY_TRIES = 12 };
+
+/* Where restored weights go: device memory of a state, or plain host memory. */
+typedef struct Target {
+    Device *device; /* NULL: host */
+    float *flat;
+} Target;
+
+typedef struct Restore {
+    RestorePlan plan;
+    const ParameterList *parameters;
+    TrainState *state; /* NULL: weights alone */
+    Target weights;
+    Hasher *hasher;                  /* owned; of the object being read */
+    char *header;                    /* owned; of the weight file being read */
+    LocalFile mended;                /* a new local copy of that object */
+    size_t failed_part;              /* the one that the tries count */
+    Hash found;                      /* of what was checked last */
+    Hash wrong;                      /* of what failed last, */
+    int tries;                       /* so often in a row, */
+    int all_tries;                   /* of so many */
+    uint64_t n_bytes, n_local_bytes; /* read, and of them from local copies */
+    Error *err;
+} Restore;
+
+static void restore_clear(Restore *rs)
+{
+    plan_clear(&rs->plan);
+    free(rs->header);
+    (void)hasher_free(rs->hasher);
+    (void)local_file_close(&rs->mended, false, NULL); /* nothing to keep */
+}
+
+/* ---- what becomes of a piece ---- */
+
+static int target_write(const Restore *rs, const Target *t, uint64_t byte, const void *from,
+                        size_t n_bytes)
+{
+    char *to = (char *)t->flat + byte;
+    if (!t->device) {
+        memcpy(to, from, n_bytes);
+        return 0;
+    }
+    device_upload(t->device, to, from, n_bytes);
+    return device_synchronise(t->device, rs->err); /* the piece is used again */
+}
+
+/* Bytes [at, at + n_bytes) of m, then v, of one chunk. */
+static int take_moments(const Restore *rs, const ObjectRecord *o, uint64_t at, const char *from,
+                        size_t n_bytes)
+{
+    TrainState *state = rs->state;
+    const uint64_t half = (uint64_t)o->count * sizeof(float);
+    const Target m = {state->device, train_state_chunk(state, state->m, o->part)};
+    const Target v = {state->device, train_state_chunk(state, state->v, o->part)};
+    const size_t n_m = at < half ? (size_t)MIN(half - at, (uint64_t)n_bytes) : 0;
+    int r = n_m > 0 ? target_write(rs, &m, at, from, n_m) : 0;
+    if (r == 0 && n_m < n_bytes)
+        r = target_write(rs, &v, at + n_m - half, from + n_m, n_bytes - n_m);
+    return r;
+}
+
+static int take_ema(const Restore *rs, const Part *part, uint64_t at, const char *from,
+                    size_t n_bytes)
+{
+    TrainState *state = rs->state;
+    const Target ema = {state->device, train_state_chunk(state, state->ema, part->chunk)};
+    const int64_t first = part->first - chunk_begin(&state->layout, part->chunk);
+    return target_write(rs, &ema, (uint64_t)first * sizeof(float) + at, from, n_bytes);
+}
+
+/* Only what is read whole can replace a copy. */
+static void begin_mending(Restore *rs, const Part *part, const char *key)
+{
+    Error err = ERROR_INIT;
+    (void)local_file_close(&rs->mended, false, NULL); /* it was not finished */
+    if (part->mends && part->object->kind != OBJECT_EMA_WEIGHTS &&
+        local_file_open(rs->plan.local, key, &rs->mended, &err) < 0)
+        log_warning("%s", err.text);
+}
+
+static void end_mending(Restore *rs)
+{
+    Error err = ERROR_INIT;
+    if (local_file_close(&rs->mended, true, &err) < 0)
+        log_warning("%s", err.text);
+}
+
+/* A new object: a hash of its own, room for its header. */
+static int begin_part(Restore *rs, const Part *part, const ReaderRange *range)
+{
+    if (part->kind == PART_DATA || part->kind == PART_EMA)
+        return 0;
+    begin_mending(rs, part, range->key);
+    rs->hasher = hasher_free(rs->hasher);
+    if (hasher_new(&rs->hasher) < 0)
+        return error_set(rs->err, -ENOMEM, "%s: out of memory", part->object->key);
+    if (part->kind == PART_HEADER) {
+        free(rs->header);
+        rs->header = malloc((size_t)range->n_bytes);
+        if (!rs->header)
+            return error_set(rs->err, -ENOMEM, "%s: out of memory", part->object->key);
+    }
+    return 0;
+}
+
+static int take_piece(Restore *rs, const Part *part, const ReaderPiece *piece)
+{
+    if (part->kind != PART_EMA)
+        hasher_update(rs->hasher, piece->data, piece->n_bytes);
+    if (rs->mended.path && local_file_write(&rs->mended, piece->data, piece->n_bytes, NULL) < 0)
+        (void)local_file_close(&rs->mended, false, NULL); /* a full disk: there is no copy */
+    switch (part->kind) {
+    case PART_TEXT:
+        return 0;
+    case PART_HEADER:
+        memcpy(rs->header + piece->at, piece->data, piece->n_bytes);
+        return 0;
+    case PART_DATA:
+        return target_write(rs, &rs->weights, (uint64_t)part->first * sizeof(float) + piece->at,
+                            piece->data, piece->n_bytes);
+    case PART_MOMENTS:
+        return take_moments(rs, part->object, piece->at, piece->data, piece->n_bytes);
+    case PART_EMA:
+        return take_ema(rs, part, piece->at, piece->data, piece->n_bytes);
+    }
+    assert(false);
+    return -EINVAL;
+}
+
+/* ---- what a part has to be ---- */
+
+static int check_object(Restore *rs, const ObjectRecord *o)
+{
+    char want[HASH_TEXT_BYTES], got[HASH_TEXT_BYTES];
+    const Hash found = rs->found = hasher_digest(rs->hasher);
+    if (hash_equal(found, o->hash))
+        return 0;
+    return error_set(rs->err, -EBADMSG,
+                     "%s/%s/%s: bytes 0 to %llu have hash %s, the manifest says %s",
+                     store_uri(rs->plan.store), rs->plan.folder, o->key,
+                     (unsigned long long)(o->n_bytes - 1), hash_format(found, got),
+                     hash_format(o->hash, want));
+}
+
+/* By its own hash: the rest of an EMA file is read in ranges, so the whole one's cannot be compared. */
+static int check_header(Restore *rs, const ObjectRecord *o)
+{
+    char source[CHECKPOINT_URI_MAX], want[HASH_TEXT_BYTES], got[HASH_TEXT_BYTES];
+    const size_t n_bytes = (size_t)object_header_bytes(o);
+    const Hash found = rs->found = hash_bytes(rs->header, n_bytes);
+    if (!hash_equal(found, o->header))
+        return error_set(rs->err, -EBADMSG,
+                         "%s/%s/%s: its header, bytes 0 to %zu, has hash %s, the manifest says %s",
+                         store_uri(rs->plan.store), rs->plan.folder, o->key, n_bytes - 1,
+                         hash_format(found, got), hash_format(o->header, want));
+    (void)snprintf(source, sizeof(source), "%s/%s/%s", store_uri(rs->plan.store), rs->plan.folder,
+                   o->key);
+    return weight_file_check(source, rs->parameters, o, rs->header, n_bytes, rs->err);
+}
+
+/* The part is the chunk's last: the EMA's, when there is one, for moments have a hash of their own.
+ */
+static int check_chunk(Restore *rs, const Part *part, const ReaderRange *range)
+{
+    Hash found;
+    int r = train_state_chunk_hash(rs->state, part->chunk, &found, rs->err);
+    rs->found = found;
+    if (r < 0 || hash_equal(found, rs->plan.manifest->chunks[part->chunk]))
+        return r;
+    char want[HASH_TEXT_BYTES], got[HASH_TEXT_BYTES];
+    return error_set(rs->err, -EBADMSG,
+                     "%s/%s/%s: with bytes %llu to %llu chunk %lld of the state has hash %s, the "
+                     "manifest says %s",
+                     store_uri(rs->plan.store), rs->plan.folder, part->object->key,
+                     (unsigned long long)range->offset,
+                     (unsigned long long)(range->offset + range->n_bytes - 1),
+                     (long long)part->chunk, hash_format(found, got),
+                     hash_format(rs->plan.manifest->chunks[part->chunk], want));
+}
+
+static int end_part(Restore *rs, const Part *part, const ReaderRange *range)
+{
+    int r = 0;
+    if (part->kind == PART_HEADER)
+        r = check_header(rs, part->object);
+    else if (part->kind != PART_EMA)
+        r = check_object(rs, part->object);
+    if (r == 0 && part->kind != PART_HEADER)
+        end_mending(rs);
+    if (r == 0 && part->ends_chunk)
+        r = check_chunk(rs, part, range);
+    rs->n_bytes += range->n_bytes;
+    rs->n_local_bytes += range->local ? range->n_bytes : 0;
+    return r;
+}
+
+/* ---- once more ---- */
+
+/* Every part of this object comes from the store from now on. */
+static void leave_local(Restore *rs, const ObjectRecord *o, const char *key)
+{
+    checkpoint_local_drop(rs->plan.local, key);
+    for (size_t i = 0; i < rs->plan.n_parts; i++)
+        if (rs->plan.parts[i].object == o) {
+            rs->plan.ranges[i].local = false;
+            rs->plan.parts[i].mends = true;
+        }
+}
+
+/* The store has said the same often enough, or never the same twice. */
+static bool is_final(Restore *rs, size_t part)
+{
+    const bool again = rs->all_tries > 0 && rs->failed_part == part;
+    rs->tries = again && hash_equal(rs->found, rs->wrong) ? rs->tries + 1 : 1;
+    rs->all_tries = again ? rs->all_tries + 1 : 1;
+    rs->failed_part = part;
+    rs->wrong = rs->found;
+    return rs->tries >= TRIES || rs->all_tries >= NOISY_TRIES;
+}
+
+/* 0: the reader stands where the part begins once more. */
+static int read_again(Restore *rs, Reader *reader, size_t index, int r)
+{
+    const size_t again = rs->plan.parts[index].again;
+    bool was_local = false;
+    if (r == -ENOMEM)
+        return r; /* says nothing about what was read */
+    for (size_t i = again; i <= index; i++)
+        if (rs->plan.ranges[i].local) {
+            leave_local(rs, rs->plan.parts[i].object, rs->plan.ranges[i].key);
+            was_local = true;
+        }
+    if (!was_local && r != -EBADMSG)
+        return r; /* the store has tried for long enough */
+    if (!was_local && is_final(rs, again))
+        return r;
+    log_warning("read again%s: %s", was_local ? " from the store, the local copy is bad" : "",
+                rs->err->text);
+    reader_rewind(reader, again);
+    return 0;
+}
+
+/* A missing object is a checkpoint that does not verify. */
+static int missing_is_bad(const Restore *rs, int r)
+{
+    if (r == -ENOENT)
+        rs->err->code = r = -EBADMSG;
+    return r;
+}
+
+static int take_part_of(Restore *rs, const ReaderPiece *piece)
+{
+    const Part *part = &rs->plan.parts[piece->range];
+    const ReaderRange *range = &rs->plan.ranges[piece->range];
+    int r = piece->at == 0 ? begin_part(rs, part, range) : 0;
+    if (r == 0)
+        r = take_piece(rs, part, piece);
+    if (r == 0 && piece->at + piece->n_bytes == range->n_bytes)
+        r = end_part(rs, part, range);
+    return r;
+}
+
+static int read_parts(Restore *rs)
+{
+    _cleanup_(reader_freep) Reader *reader = NULL;
+    int r = plan_check_sizes(&rs->plan);
+    if (r == 0)
+        r = reader_new(rs->plan.store, rs->plan.local, rs->plan.ranges, rs->plan.n_parts, &reader,
+                       rs->err);
+    if (r < 0)
+        return r;
+    for (;;) {
+        ReaderPiece piece;
+        r = reader_next(reader, &piece, rs->err);
+        if (r == 0)
+            break;
+        r = r > 0 ? take_part_of(rs, &piece) : missing_is_bad(rs, r);
+        if (r < 0)
+            r = read_again(rs, reader, piece.range, r);
+        if (r < 0)
+            return r;
+    }
+    if (rs->plan.local)
+        log_info("%.1f of %.1f MB came from this node's copies", (double)rs->n_local_bytes / 1e6,
+                 (double)rs->n_bytes / 1e6);
+    return 0;
+}
+
+/* ---- the whole ---- */
+
+static int check_model(const Restore *rs, int64_t n_elements, int64_t chunk_elements)
+{
+    const ChunkLayout *l = &rs->plan.manifest->layout;
+    if (l->n_elements != n_elements || l->chunk_elements != chunk_elements)
+        return error_set(rs->err, -EBADMSG,
+                         "%s/%s: a model of %lld elements in chunks of %lld, this job's has %lld "
+                         "in chunks of %lld",
+                         store_uri(rs->plan.store), rs->plan.folder, (long long)l->n_elements,
+                         (long long)l->chunk_elements, (long long)n_elements,
+                         (long long)chunk_elements);
+    if (rs->plan.manifest->n_tensors != (int64_t)rs->parameters->n_items)
+        return error_set(rs->err, -EBADMSG, "%s/%s: %lld tensors, this job's model has %zu",
+                         store_uri(rs->plan.store), rs->plan.folder,
+                         (long long)rs->plan.manifest->n_tensors, rs->parameters->n_items);
+    return 0;
+}
+
+static int restore_state(Restore *rs)
+{
+    TrainState *state = rs->state;
+    int r = check_model(rs, state->layout.n_elements, state->layout.chunk_elements);
+    if (r < 0)
+        return r;
+    if (rs->plan.manifest->ema && !state->ema)
+        return error_set(rs->err, -EBADMSG, "%s/%s: it holds an EMA, this job has none",
+                         store_uri(rs->plan.store), rs->plan.folder);
+
+    uint32_t *maxima = state->scalars.maxima;
+    memcpy(maxima, rs->plan.manifest->scalars.maxima,
+           (size_t)rs->plan.manifest->n_tensors * MAXIMA_WINDOW * sizeof(*maxima));
+    state->scalars = rs->plan.manifest->scalars;
+    state->scalars.maxima = maxima;
+    state->ema_active = rs->plan.manifest->ema;
+
+    r = plan_state(&rs->plan, state);
+    return r < 0 ? r : read_parts(rs);
+}
+
+int checkpoint_restore(Store *store, const CheckpointLocal *local, const Manifest *manifest,
+                       TrainState *state, Error *err)
+{
+    Error scratch;
+    _cleanup_(restore_clear)
+        Restore rs = {.parameters = state->parameters,
+                      .state = state,
+                      .weights = {.device = state->device, .flat = state->weights},
+                      .mended = LOCAL_FILE_INIT,
+                      .err = err ?: &scratch};
+    plan_open(store, local, manifest, rs.err, &rs.plan);
+    return restore_state(&rs);
+}
+
+int checkpoint_restore_weights(Store *store, const Manifest *manifest, bool ema,
+                               const ParameterList *parameters, Device *device, float *flat,
+                               Error *err)
+{
+    Error scratch;
+    _cleanup_(restore_clear) Restore rs = {.parameters = parameters,
+                                           .weights = {.device = device, .flat = flat},
+                                           .mended = LOCAL_FILE_INIT,
+                                           .err = err ?: &scratch};
+    plan_open(store, NULL, manifest, rs.err, &rs.plan);
+    int r = check_model(&rs, parameters->n_elements, manifest->layout.chunk_elements);
+    if (r < 0)
+        return r;
+    if (ema && !manifest->ema)
+        return error_set(rs.err, -ENOENT, "%s/%s: it holds no EMA", store_uri(store),
+                         rs.plan.folder);
+    r = plan_weights(&rs.plan, ema ? OBJECT_EMA_WEIGHTS : OBJECT_WEIGHTS);
+    return r < 0 ? r : read_parts(&rs);
+}

@@ -1,0 +1,34 @@
+/* fuzz-manifest.c - any bytes as manifest.json: refused with a text, or what is written back reads
+ * the same. */
+#include "trainer/checkpoint/manifest-internal.h"
+
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
+{
+    _cleanup_(manifest_freep) Manifest *m = NULL, *again = NULL;
+    Error err = ERROR_INIT;
+    _cleanup_json_ json_t *root = NULL;
+    _cleanup_free_ char *sealed = NULL;
+    Hash seal;
+    char hash[HASH_TEXT_BYTES];
+    if (json_parse("fuzz", (const char *)data, n_bytes, &root, &err) == 0 &&
+        manifest_seal(root, &seal) == 0 && /* else nothing would get past its hash */
+        json_object_set_new(root, "hash", json_string(hash_format(seal, hash))) == 0)
+        sealed = json_dumps(root, 0);
+    const char *text_in = sealed ? sealed : (const char *)data;
+    if (manifest_parse("fuzz", text_in, sealed ? strlen(sealed) : n_bytes, &m, &err) < 0) {
+        assert(err.code < 0 && err.text[0]);
+        return 0;
+    }
+    _cleanup_free_ char *text = NULL, *text_again = NULL;
+    int r = manifest_format(m, &text);
+    assert(r == 0);
+    r = manifest_parse("fuzz", text, strlen(text), &again, &err);
+    assert(r == 0);
+    r = manifest_format(again, &text_again);
+    assert(r == 0 && strcmp(text, text_again) == 0);
+    return 0;
+}

@@ -1,0 +1,590 @@
+/* writer.c - what the training thread sees of the writer: begin, poll, settle.
+ *
+ * One mutex and one condition hand the writer's fields to its thread and back (`task`); the thread
+ * runs checkpoint_save() or checkpoint_retire() and never touches the TrainState. The stall of the
+ * training thread is the copy in checkpoint_begin().
+ *
+ * Fault points: checkpoint.copied, checkpoint.settle.
+ */
+#include "trainer/checkpoint/writer.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+enum { EMA_AT_ONCE_BYTES = 64 << 20 };
+
+const ObjectTable *writer_table(const CheckpointWriter *w)
+{
+    return &w->tables[w->snapshot.ema_active];
+}
+
+/* ---- the thread ---- */
+
+static void writer_lock(CheckpointWriter *w)
+{
+    int r = pthread_mutex_lock(&w->lock);
+    assert(r == 0);
+}
+
+static void writer_unlock(CheckpointWriter *w)
+{
+    int r = pthread_mutex_unlock(&w->lock);
+    assert(r == 0);
+}
+
+/* The other side's next look at task is under the lock. */
+static void writer_set_task(CheckpointWriter *w, WriterTask task)
+{
+    w->task = task;
+    int r = pthread_cond_broadcast(&w->changed);
+    assert(r == 0);
+}
+
+/* Under the lock: poll has news. */
+static void writer_tell(CheckpointWriter *w)
+{
+    ssize_t n = write(w->event_fd, &(uint64_t){1}, sizeof(uint64_t));
+    assert(n == sizeof(uint64_t)); /* blocks only at 2^64 - 1 */
+}
+
+static void run_save(CheckpointWriter *w)
+{
+    CheckpointResult result = {.step = w->snapshot.scalars.step};
+    checkpoint_save(w, &result);
+    result.write_usec = clock_boottime_usec() - w->begun_usec;
+    result.blocked_usec = result.write_usec;
+    result.phase = result.error.code < 0 ? CHECKPOINT_FAILED : CHECKPOINT_WRITTEN;
+
+    writer_lock(w);
+    if (!w->options.blocking)
+        result.blocked_usec = w->result.blocked_usec;
+    w->result = result;
+    writer_set_task(w, TASK_NONE);
+    writer_tell(w);
+    writer_unlock(w);
+}
+
+/* A lost segment is no reason to stop: it is told while somebody may still have it. */
+static void look_at_metrics(CheckpointWriter *w)
+{
+    Error err = ERROR_INIT;
+    MetricsGap gap;
+    if (metrics_look(w->options.store, w->latest, &gap, &err) < 0) {
+        log_warning("nobody knows whether all metrics are there: %s", err.text);
+        return;
+    }
+    writer_lock(w);
+    const bool is_new = gap.n_steps > w->gap.n_steps;
+    w->gap = gap;
+    writer_unlock(w);
+    if (is_new)
+        log_warning("metrics of %lld steps between %lld and %lld are lost", (long long)gap.n_steps,
+                    (long long)gap.first, (long long)gap.last);
+}
+
+static void run_retire(CheckpointWriter *w)
+{
+    Error err = ERROR_INIT;
+    size_t removed = 0;
+    look_at_metrics(w);
+    int r = checkpoint_retire(w->options.store, w->owner, w->latest, w->options.keep_last,
+                              w->options.keep_every, w->kept, &removed, &err);
+    if (r < 0)
+        log_warning("old checkpoints stay for now: %s", err.text);
+    else if (removed > 0)
+        log_info("removed %zu objects of old checkpoints", removed);
+
+    writer_lock(w);
+    if (r == -CHECKPOINT_NOT_OWNER) { /* no save needs to fail first */
+        w->result = (CheckpointResult){.phase = CHECKPOINT_FAILED,
+                                       .step = w->latest->name.step,
+                                       .error = err};
+        writer_tell(w);
+    }
+    writer_set_task(w, TASK_NONE);
+    writer_unlock(w);
+}
+
+static void *writer_run(void *argument)
+{
+    CheckpointWriter *w = argument;
+    for (;;) {
+        writer_lock(w);
+        while (w->task == TASK_NONE) {
+            int r =
+                pthread_cond_wait(&w->changed, &w->lock); /* ends with TASK_QUIT at the latest */
+            assert(r == 0);
+        }
+        WriterTask task = w->task;
+        writer_unlock(w);
+
+        switch (task) {
+        case TASK_SAVE:
+            run_save(w);
+            break;
+        case TASK_RETIRE:
+            run_retire(w);
+            break;
+        case TASK_QUIT:
+            return NULL;
+        case TASK_NONE:
+            break;
+        }
+    }
+}
+
+/* Signals are the main thread's. */
+static int writer_start(CheckpointWriter *w)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all); /* cannot fail */
+    int r = pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (r != 0)
+        return -r;
+    r = pthread_create(&w->thread, NULL, writer_run, w);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL); /* it was accepted before */
+    if (r != 0)
+        return -r;
+    w->thread_runs = true;
+    return 0;
+}
+
+/* Bounded as the task is: by the comm's timeout and the store's. */
+static void writer_wait_idle(CheckpointWriter *w)
+{
+    while (w->task != TASK_NONE) {
+        int r = pthread_cond_wait(&w->changed, &w->lock);
+        assert(r == 0);
+    }
+}
+
+/* Under the lock: the result was told, or its successor begins. */
+static void writer_forget_result(CheckpointWriter *w)
+{
+    w->result = (CheckpointResult){.phase = CHECKPOINT_IDLE};
+    uint64_t n;
+    ssize_t got = read(w->event_fd, &n, sizeof(n));
+    assert(got == sizeof(n) || errno == EAGAIN); /* without news there is nothing to read */
+}
+
+/* ---- new, free ---- */
+
+/* Address space of the whole flat buffer; memory comes with the first touch. */
+static float *reserve_flat(const CheckpointWriter *w)
+{
+    void *p = mmap(NULL, (size_t)w->layout.n_elements * sizeof(float), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void release_flat(const CheckpointWriter *w, float *flat)
+{
+    if (flat)
+        (void)munmap(flat, (size_t)w->layout.n_elements * sizeof(float)); /* it was mapped so */
+}
+
+static int snapshot_reserve(CheckpointWriter *w)
+{
+    SnapshotCopies *c = &w->snapshot.copies;
+    uint32_t **maxima = &w->snapshot.scalars.maxima;
+    c->weights = reserve_flat(w);
+    c->m = reserve_flat(w);
+    c->v = reserve_flat(w);
+    c->ema = reserve_flat(w);
+    *maxima = calloc(w->options.parameters->n_items * MAXIMA_WINDOW, sizeof(**maxima));
+    w->scratch = calloc((size_t)w->layout.chunk_elements, sizeof(float));
+    return c->weights && c->m && c->v && c->ema && *maxima && w->scratch ? 0 : -ENOMEM;
+}
+
+/* The largest number of objects that any rank writes, which sizes everybody's report. */
+static int reports_reserve(CheckpointWriter *w)
+{
+    const ObjectTable *table = &w->tables[1];
+    _cleanup_free_ size_t *owned = calloc((size_t)w->size, sizeof(*owned));
+    if (!owned)
+        return -ENOMEM;
+    size_t most = 0;
+    for (size_t i = 0; i < table->n_records; i++) {
+        size_t *n = &owned[object_owner(table, &table->records[i], w->size)];
+        most = MAX(most, ++*n);
+    }
+    w->objects_max = most;
+    w->report_bytes = sizeof(RankReport) + most * sizeof(ObjectReport);
+    w->reports = calloc((size_t)w->size, w->report_bytes);
+    w->texts = calloc(most + 1, sizeof(*w->texts));
+    w->texts_max = most;
+    return w->reports && w->texts ? 0 : -ENOMEM;
+}
+
+static int writer_allocate(CheckpointWriter *w, const CheckpointOptions *options)
+{
+    uint64_t file_bytes = options->weight_file_bytes ?: WEIGHT_FILE_BYTES;
+    w->options.unet_config = strdup(options->unet_config);
+    if (!w->options.unet_config)
+        return -ENOMEM;
+    int r = metrics_kept_new(&w->kept);
+    for (int ema = 0; r == 0 && ema <= 1; ema++)
+        r = object_table_new(options->parameters, &w->layout, file_bytes, ema, &w->tables[ema]);
+    if (r == 0)
+        r = snapshot_reserve(w);
+    if (r == 0)
+        r = reports_reserve(w);
+    return r;
+}
+
+/* What it writes must be readable. */
+static int check_limits(const CheckpointOptions *options, Error *err)
+{
+    const ParameterList *p = options->parameters;
+    const ChunkLayout layout = chunk_layout(p->n_elements);
+    if (p->n_items > MANIFEST_TENSORS_MAX || layout.n_chunks > MANIFEST_CHUNKS_MAX)
+        return error_set(err, -E2BIG,
+                         "a model of %zu tensors and %lld parameters: a checkpoint has at most %d "
+                         "tensors and %d chunks of %lld parameters",
+                         p->n_items, (long long)p->n_elements, MANIFEST_TENSORS_MAX,
+                         MANIFEST_CHUNKS_MAX, (long long)layout.chunk_elements);
+    return 0;
+}
+
+int checkpoint_writer_new(const CheckpointOptions *options, CheckpointWriter **ret, Error *err)
+{
+    if (strlen(store_uri(options->store)) + CHECKPOINT_FOLDER_MAX + 16 >= CHECKPOINT_URI_MAX)
+        return error_set(err, -ENAMETOOLONG, "checkpoint store %s: too long a URI",
+                         store_uri(options->store));
+    int r = check_limits(options, err);
+    if (r < 0)
+        return r;
+
+    CheckpointWriter *allocated = calloc(1, sizeof(*allocated));
+    if (!allocated)
+        return error_set(err, -ENOMEM, "checkpoint writer: out of memory");
+    (void)pthread_mutex_init(&allocated->lock, NULL);   /* default attributes cannot fail */
+    (void)pthread_cond_init(&allocated->changed, NULL); /* as above */
+    allocated->event_fd = -EBADF;
+    _cleanup_(checkpoint_writer_freep) CheckpointWriter *w = allocated;
+
+    w->options = *options;
+    w->options.unet_config = NULL;
+    w->rank = comm_rank(options->reports);
+    w->size = comm_size(options->reports);
+    w->ema_at_once_bytes = EMA_AT_ONCE_BYTES;
+    w->layout = chunk_layout(options->parameters->n_elements);
+    r = writer_allocate(w, options);
+    if (r < 0)
+        return error_errno(err, r, "checkpoint writer");
+    w->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (w->event_fd < 0)
+        return error_errno(err, -errno, "checkpoint writer: no eventfd");
+    r = writer_start(w);
+    if (r < 0)
+        return error_errno(err, r, "checkpoint writer: no thread");
+    *ret = TAKE_PTR(w);
+    return 0;
+}
+
+static void writer_stop(CheckpointWriter *w)
+{
+    writer_lock(w);
+    if (w->task == TASK_SAVE)
+        comm_abort(w->options.reports);
+    writer_wait_idle(w);
+    writer_set_task(w, TASK_QUIT);
+    writer_unlock(w);
+    int r = pthread_join(w->thread, NULL);
+    assert(r == 0);
+}
+
+CheckpointWriter *checkpoint_writer_free(CheckpointWriter *w)
+{
+    if (!w)
+        return NULL;
+    if (w->thread_runs)
+        writer_stop(w);
+    (void)pthread_cond_destroy(&w->changed); /* nobody waits */
+    (void)pthread_mutex_destroy(&w->lock);   /* nobody holds it */
+    (void)fd_close(w->event_fd);
+
+    release_flat(w, w->snapshot.copies.weights);
+    release_flat(w, w->snapshot.copies.m);
+    release_flat(w, w->snapshot.copies.v);
+    release_flat(w, w->snapshot.copies.ema);
+    free(w->snapshot.scalars.maxima);
+    free(w->snapshot.metrics);
+    free(w->scratch);
+    free(w->reports);
+    free(w->texts);
+    object_table_clear(&w->tables[0]);
+    object_table_clear(&w->tables[1]);
+    free((char *)(uintptr_t)w->options.unet_config);
+    (void)checkpoint_owner_free(w->owner);
+    (void)manifest_free(w->written);
+    (void)manifest_free(w->latest);
+    (void)metrics_kept_free(w->kept);
+    free(w);
+    return NULL;
+}
+
+/* ---- begin ---- */
+
+static bool needs_chunk(const CheckpointWriter *w, ObjectKind kind, int64_t c)
+{
+    return object_table_needs(writer_table(w), &w->layout, kind, c, w->rank, w->size);
+}
+
+static void copy_scalars(CheckpointWriter *w, const TrainState *state)
+{
+    Snapshot *p = &w->snapshot;
+    uint32_t *maxima = p->scalars.maxima;
+    memcpy(maxima, state->scalars.maxima,
+           state->parameters->n_items * MAXIMA_WINDOW * sizeof(*maxima));
+    p->scalars = state->scalars;
+    p->scalars.maxima = maxima;
+    p->ema_active = state->ema_active;
+    p->ema_complete = state->zero_stage == 0 || w->size == 1;
+}
+
+/* The parts that are written from the state itself. */
+static bool is_lent(const CheckpointWriter *w, const TrainState *state)
+{
+    return w->options.blocking && device_kind(state->device) == DEVICE_CPU;
+}
+
+static void lend_state(Snapshot *p, const TrainState *state)
+{
+    p->weights = state->weights;
+    p->m = state->m;
+    p->v = state->v;
+    p->n_shards = train_state_shards(state);
+    if (p->ema_complete) /* then it lies as the weights do */
+        p->ema = state->ema;
+}
+
+static int copy_state(CheckpointWriter *w, const TrainState *state, Error *err)
+{
+    Snapshot *p = &w->snapshot;
+    const SnapshotCopies *to = &p->copies;
+    const bool lent = is_lent(w, state);
+    copy_scalars(w, state);
+    p->weights = to->weights;
+    p->m = to->m;
+    p->v = to->v;
+    p->ema = to->ema;
+    p->n_shards = 1;
+    if (lent)
+        lend_state(p, state);
+
+    for (int64_t c = 0; c < w->layout.n_chunks; c++) {
+        const int64_t at = chunk_begin(&w->layout, c);
+        const size_t n_bytes = (size_t)chunk_length(&w->layout, c) * sizeof(float);
+        const bool owned = chunk_owner(c, w->size) == w->rank;
+        if (!lent && (owned || needs_chunk(w, OBJECT_WEIGHTS, c)))
+            device_download(state->device, to->weights + at, state->weights + at, n_bytes);
+        if (!lent && owned) {
+            device_download(state->device, to->m + at, train_state_chunk(state, state->m, c),
+                            n_bytes);
+            device_download(state->device, to->v + at, train_state_chunk(state, state->v, c),
+                            n_bytes);
+        }
+        if (p->ema_active && p->ema == to->ema &&
+            (owned || (p->ema_complete && needs_chunk(w, OBJECT_EMA_WEIGHTS, c))))
+            device_download(state->device, to->ema + at, train_state_chunk(state, state->ema, c),
+                            n_bytes);
+    }
+    return device_synchronise(state->device, err);
+}
+
+static int check_metrics(const CheckpointWriter *w, int64_t step, const char *metrics,
+                         int64_t first, int64_t last, Error *err)
+{
+    int64_t n_lines = 0;
+    for (const char *p = metrics; *p; p++)
+        n_lines += *p == '\n';
+    const MetricsSegment *before = w->latest && w->latest->n_segments > 0
+                                       ? &w->latest->segments[w->latest->n_segments - 1]
+                                       : NULL;
+    const int64_t end = last >= first ? last : before ? before->last : first - 1;
+    if (n_lines != last - first + 1 || (n_lines > 0 && metrics[strlen(metrics) - 1] != '\n'))
+        return error_set(err, -EINVAL, "metrics of steps %lld to %lld have %lld lines",
+                         (long long)first, (long long)last, (long long)n_lines);
+    if (end != step || (before && last >= first && first != before->last + 1))
+        return error_set(err, -EINVAL,
+                         "metrics of steps %lld to %lld do not lead from step %lld to step %lld",
+                         (long long)first, (long long)last, before ? (long long)before->last : -1LL,
+                         (long long)step);
+    return 0;
+}
+
+static int take_snapshot(CheckpointWriter *w, const TrainState *state, const char *metrics,
+                         int64_t metrics_first, int64_t metrics_last, Error *err)
+{
+    Snapshot *p = &w->snapshot;
+    free(p->metrics);
+    p->metrics = NULL;
+    if (w->rank == 0) {
+        int r = check_metrics(w, state->scalars.step, metrics, metrics_first, metrics_last, err);
+        if (r < 0)
+            return r;
+        p->metrics = strdup(metrics);
+        if (!p->metrics)
+            return error_set(err, -ENOMEM, "checkpoint: out of memory for the metrics");
+        p->metrics_first = metrics_first;
+        p->metrics_last = metrics_last;
+    }
+    int r = copy_state(w, state, err);
+    if (r < 0)
+        return r;
+    r = fault("checkpoint.copied");
+    return r < 0 ? error_errno(err, r, "checkpoint: after copying the state") : 0;
+}
+
+int checkpoint_begin(CheckpointWriter *w, const TrainState *state, const char *metrics,
+                     int64_t metrics_first, int64_t metrics_last, Error *err)
+{
+    assert(state->rank == w->rank && state->world_size == w->size);
+    assert(state->layout.n_elements == w->layout.n_elements);
+    assert(w->rank != 0 || metrics);
+
+    uint64_t begun = clock_boottime_usec();
+    writer_lock(w);
+    if (w->rank == 0 && w->task == TASK_SAVE) {
+        writer_unlock(w);
+        return error_set(err, -EBUSY, "the checkpoint before is being written");
+    }
+    writer_wait_idle(w);
+    writer_unlock(w);
+    if (w->written)
+        return error_set(err, -EBUSY, "the checkpoint before is not settled");
+
+    /* Nobody but this thread looks at the snapshot while there is no task. */
+    int r = take_snapshot(w, state, metrics, metrics_first, metrics_last, err);
+    if (r < 0)
+        return r;
+
+    writer_lock(w);
+    writer_forget_result(w);
+    w->begun_usec = begun;
+    w->result = (CheckpointResult){.phase = CHECKPOINT_WRITING,
+                                   .step = state->scalars.step,
+                                   .blocked_usec = clock_boottime_usec() - begun};
+    writer_set_task(w, TASK_SAVE);
+    writer_unlock(w);
+    return 0;
+}
+
+/* ---- poll, settle ---- */
+
+bool checkpoint_busy(CheckpointWriter *w)
+{
+    writer_lock(w);
+    bool busy = w->task != TASK_NONE || w->written;
+    writer_unlock(w);
+    return busy;
+}
+
+void checkpoint_poll(CheckpointWriter *w, CheckpointResult *ret)
+{
+    writer_lock(w);
+    *ret = w->result;
+    if (w->result.phase != CHECKPOINT_WRITING)
+        writer_forget_result(w);
+    writer_unlock(w);
+}
+
+int checkpoint_wait(CheckpointWriter *w, uint64_t timeout_usec, CheckpointResult *ret)
+{
+    uint64_t now = clock_boottime_usec();
+    const uint64_t deadline =
+        timeout_usec < USEC_INFINITY - now ? now + timeout_usec : USEC_INFINITY;
+    for (;;) {
+        checkpoint_poll(w, ret);
+        if (ret->phase != CHECKPOINT_WRITING)
+            return 0;
+        now = clock_boottime_usec();
+        if (now >= deadline)
+            return -ETIMEDOUT;
+        struct pollfd p = {.fd = w->event_fd, .events = POLLIN};
+        uint64_t left_msec = DIV_ROUND_UP(deadline - now, USEC_PER_MSEC);
+        if (poll(&p, 1, (int)MIN(left_msec, UINT64_C(1000))) < 0 && errno != EINTR)
+            return -errno;
+    }
+}
+
+void checkpoint_gap(CheckpointWriter *w, MetricsGap *ret)
+{
+    writer_lock(w);
+    *ret = w->gap;
+    writer_unlock(w);
+}
+
+int checkpoint_writer_fd(const CheckpointWriter *w) { return w->event_fd; }
+
+void checkpoint_settle(CheckpointWriter *w, bool committed)
+{
+    assert(w->rank == 0);
+    writer_lock(w);
+    writer_wait_idle(w);
+    assert(w->written);
+    if (committed) {
+        (void)manifest_free(w->latest);
+        w->latest = TAKE_PTR(w->written);
+        (void)fault("checkpoint.settle"); /* a commit cannot fail any more */
+        writer_set_task(w, TASK_RETIRE);
+    } else {
+        w->written = manifest_free(w->written);
+    }
+    writer_unlock(w);
+}
+
+int writer_own(CheckpointWriter *w, Error *err)
+{
+    if (w->owner)
+        return checkpoint_owner_look(w->owner, err);
+    return checkpoint_owner_claim(w->options.store, &w->options.facts, &w->options.claim, w->latest,
+                                  &w->owner, err);
+}
+
+int checkpoint_claim(CheckpointWriter *w, CheckpointOwner **ret, Error *err)
+{
+    assert(w->rank == 0);
+    writer_lock(w);
+    writer_wait_idle(w);
+    writer_unlock(w);
+    int r = writer_own(w, err);
+    if (r == 0 && ret)
+        *ret = w->owner;
+    return r;
+}
+
+int checkpoint_close(CheckpointWriter *w, Error *err)
+{
+    assert(w->rank == 0);
+    writer_lock(w);
+    writer_wait_idle(w);
+    writer_unlock(w);
+    return w->owner ? checkpoint_owner_close(w->owner, err) : 0;
+}
+
+int checkpoint_adopt_history(CheckpointWriter *w, const Manifest *manifest, Error *err)
+{
+    assert(w->rank == 0 && w->task == TASK_NONE && !w->written);
+
+    /* A copy, by way of its text. */
+    _cleanup_free_ char *text = NULL;
+    Manifest *copy = NULL;
+    if (manifest_format(manifest, &text) < 0)
+        return error_set(err, -ENOMEM, "history: out of memory");
+    int r = manifest_parse("manifest", text, strlen(text), &copy, err);
+    if (r < 0)
+        return r;
+    copy->hash = manifest->hash;
+    (void)manifest_free(w->latest);
+    w->latest = copy;
+    return 0;
+}

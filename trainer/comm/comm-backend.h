@@ -1,0 +1,29 @@
+/* comm-backend.h - what a kind of comm implements; comm.c does the rest.
+ *
+ * Ownership: a backend embeds Comm as its first member and is freed by its own `free`.
+ * Units:     elements where there is a type, else bytes.
+ * Errors:    as comm.h. comm.c makes failures sticky and tells apart what an abort caused.
+ * Threads:   as comm.h; `abort` may come from any.
+ */
+#pragma once
+
+#include "trainer/comm/comm.h"
+
+#include <stdatomic.h>
+
+typedef struct CommBackend {
+    int (*all_reduce)(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err);
+    int (*reduce_scatter_dealt)(Comm *comm, CommType type, void *data, size_t n, size_t piece,
+                                void *out, Error *err);
+    int (*all_gather_dealt)(Comm *comm, void *data, size_t n_bytes, size_t piece_bytes, Error *err);
+    int (*broadcast)(Comm *comm, int root, void *data, size_t n_bytes, Error *err);
+    void (*abort)(Comm *comm);
+    Comm *(*free)(Comm *comm);
+} CommBackend;
+
+struct Comm {
+    const CommBackend *backend;
+    int rank, size;
+    atomic_bool aborted;
+    Error failure; /* of the first call that failed */
+};

@@ -1,0 +1,480 @@
+/* gloo-shim.cc - see gloo-shim.h.
+ *
+ * Gloo's own collectives are not used: a wait inside them can be ended by nobody, a timeout of one
+ * tears down all connections, and their order of float additions depends on the message size. Here
+ * every wait is woken by a ticker thread each 20 ms and looks by itself whether to go on. That also
+ * covers what Gloo forgets: when a connection breaks, it tells the buffers whose messages have not
+ * begun, but not the one whose message is half through. */
+
+#include "trainer/comm/gloo-shim.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <gloo/common/error.h>
+#include <gloo/context.h>
+#include <gloo/transport/context.h>
+#include <gloo/transport/pair.h>
+#include <gloo/transport/tcp/address.h>
+#include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+
+extern "C" {
+#include "base/cleanup.h"
+#include "base/clock.h"
+}
+
+namespace
+{
+
+using std::chrono::milliseconds;
+namespace tcp = gloo::transport::tcp;
+
+constexpr milliseconds tick_period(20);
+/* Longer than any deadline: Gloo's own timeout would close every connection of the mesh. */
+constexpr milliseconds far_away(std::chrono::hours(24));
+/* Of which Gloo waits five times for a pair to connect, with this process. */
+constexpr milliseconds pair_timeout(2000);
+constexpr uint64_t sentinel_slot = UINT64_MAX;
+
+/* While it is armed, Gloo's loop turns every 200 us. Connecting and closing wait for turns of the
+ * loop, and of itself it turns each 10 ms. Must outlive the device, which never forgets it. */
+class FastLoop : public tcp::Handler
+{
+  public:
+    explicit FastLoop(tcp::Device &device)
+        : fd_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC))
+    {
+        if (fd_ >= 0) /* without it everything is merely slow */
+            device.registerDescriptor(fd_, EPOLLIN, this);
+    }
+    ~FastLoop() override { (void)fd_close(fd_); }
+    FastLoop(const FastLoop &) = delete;
+    FastLoop &operator=(const FastLoop &) = delete;
+
+    void arm(bool on)
+    {
+        long period_nsec = on ? 200000 : 0;
+        struct itimerspec period = {{0, period_nsec}, {0, period_nsec}};
+        (void)timerfd_settime(fd_, 0, &period, nullptr); /* as above */
+    }
+    void handleEvents(int) override
+    {
+        uint64_t expirations;
+        (void)!::read(fd_, &expirations, sizeof(expirations)); /* only the turn counts */
+    }
+
+  private:
+    int fd_;
+};
+
+struct Message {
+    gloo::transport::UnboundBuffer *buffer;
+    int peer;
+    uint64_t slot;
+    size_t offset, n_bytes;
+    bool send;
+};
+
+/* Has Gloo's thread post messages. If another thread did, Gloo's would, while the connection's lock
+ * is taken, poll in a loop: with fewer cores than threads it burns the time that the holder of the
+ * lock needs. Must outlive the device, which never forgets it. */
+class Poster : public tcp::Handler
+{
+  public:
+    explicit Poster(tcp::Device &device) : fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))
+    {
+        if (fd_ < 0)
+            throw std::system_error(errno, std::system_category(), "eventfd");
+        device.registerDescriptor(fd_, EPOLLIN, this);
+    }
+    ~Poster() override { (void)fd_close(fd_); }
+    Poster(const Poster &) = delete;
+    Poster &operator=(const Poster &) = delete;
+
+    void add(const Message &message)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        queue_.push_back(message);
+        pending_ = true;
+    }
+    void flush()
+    {
+        if (!pending_.exchange(false))
+            return;
+        uint64_t one = 1;
+        (void)!::write(fd_, &one, sizeof(one)); /* fails only when it is ready to read anyway */
+    }
+    /* Messages of this buffer that are still queued are dropped. */
+    void forget(const gloo::transport::UnboundBuffer *buffer)
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        queue_.erase(std::remove_if(queue_.begin(), queue_.end(),
+                                    [&](const Message &m) { return m.buffer == buffer; }),
+                     queue_.end());
+    }
+    void handleEvents(int) override
+    {
+        uint64_t count;
+        (void)!::read(fd_, &count, sizeof(count)); /* only the turn counts */
+        std::lock_guard<std::mutex> lock(mutex_);
+        for (const Message &message : queue_)
+            post(message);
+        queue_.clear();
+    }
+
+  private:
+    /* A failure means that the connection broke: who waits for this message looks at that. */
+    static void post(const Message &message)
+    {
+        try {
+            if (message.send)
+                message.buffer->send(message.peer, message.slot, message.offset, message.n_bytes);
+            else
+                message.buffer->recv(message.peer, message.slot, message.offset, message.n_bytes);
+        } catch (...) {
+            message.buffer->abortWaitRecv();
+            message.buffer->abortWaitSend();
+        }
+    }
+    int fd_;
+    std::mutex mutex_;
+    std::vector<Message> queue_;
+    std::atomic<bool> pending_{false};
+};
+
+/* Gloo makes its connections itself, and of those that call the port of a pair it takes the first, whoever that is.
+ * It has no door for a connection that stands and is proven. So each pair is first connected with this process, over
+ * loopback, and then the socket under its descriptor is exchanged. */
+class Door
+{
+  public:
+    Door() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0))
+    {
+        here_.sin_family = AF_INET;
+        here_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t n = sizeof(here_);
+        if (fd_ < 0 || bind(fd_, reinterpret_cast<sockaddr *>(&here_), n) < 0 ||
+            listen(fd_, 16) < 0 || getsockname(fd_, reinterpret_cast<sockaddr *>(&here_), &n) < 0)
+            throw std::system_error(errno, std::system_category(), "a port at loopback");
+    }
+    ~Door() { (void)fd_close(fd_); }
+    Door(const Door &) = delete;
+    Door &operator=(const Door &) = delete;
+
+    std::vector<char> address() const
+    {
+        return tcp::Address(reinterpret_cast<const sockaddr *>(&here_), sizeof(here_)).bytes();
+    }
+    /* The near end of the connection that came from there; others of this machine may call, too. */
+    int accept_from(const sockaddr_in &from)
+    {
+        for (int strangers = 0; strangers < 1000; strangers++) {
+            sockaddr_in peer = {};
+            socklen_t n = sizeof(peer);
+            int fd = accept4(fd_, reinterpret_cast<sockaddr *>(&peer), &n, SOCK_CLOEXEC);
+            if (fd >= 0 && same(peer, from))
+                return fd;
+            (void)fd_close(fd);
+        }
+        throw std::runtime_error("strangers crowd a port at loopback");
+    }
+    /* This process' descriptor of the far end. */
+    int find_far_end(const sockaddr_in &from) const
+    {
+        std::unique_ptr<DIR, int (*)(DIR *)> dir(opendir("/proc/self/fd"), closedir);
+        while (const dirent *entry = dir ? readdir(dir.get()) : nullptr) {
+            sockaddr_in own = {}, peer = {};
+            socklen_t n_own = sizeof(own), n_peer = sizeof(peer);
+            int fd = atoi(entry->d_name);
+            if (getsockname(fd, reinterpret_cast<sockaddr *>(&own), &n_own) == 0 &&
+                getpeername(fd, reinterpret_cast<sockaddr *>(&peer), &n_peer) == 0 &&
+                same(own, from) && same(peer, here_))
+                return fd;
+        }
+        throw std::runtime_error("a connection of ours is not among /proc/self/fd");
+    }
+
+  private:
+    static bool same(const sockaddr_in &a, const sockaddr_in &b)
+    {
+        return a.sin_family == AF_INET && b.sin_family == AF_INET && a.sin_port == b.sin_port &&
+               a.sin_addr.s_addr == b.sin_addr.s_addr;
+    }
+    int fd_;
+    sockaddr_in here_ = {};
+};
+
+struct MeshContext : gloo::Context {
+    MeshContext(int own_rank, int world_size, std::shared_ptr<gloo::transport::Device> device)
+        : gloo::Context(own_rank, world_size)
+    {
+        device_ = std::move(device);
+        transportContext_ = device_->createContext(own_rank, world_size);
+        transportContext_->setTimeout(pair_timeout);
+    }
+    gloo::transport::Pair &begin_pair(int peer) { return *transportContext_->createPair(peer); }
+};
+
+} // namespace
+
+struct GlooMesh {
+    std::unique_ptr<FastLoop> fast;
+    std::unique_ptr<Poster> poster;
+    std::shared_ptr<tcp::Device> device;
+    std::unique_ptr<Door> door;
+    std::unique_ptr<MeshContext> context;
+    std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> sentinels;
+    std::atomic<bool> aborted{false};
+
+    std::mutex mutex;
+    std::condition_variable wake;
+    gloo::transport::UnboundBuffer *waiting = nullptr; /* whom the ticker wakes */
+    bool ending = false;
+    std::thread ticker;
+
+    void tick()
+    {
+        std::unique_lock<std::mutex> lock(mutex);
+        while (!wake.wait_for(lock, tick_period, [&] { return ending; })) {
+            if (waiting) {
+                waiting->abortWaitRecv();
+                waiting->abortWaitSend();
+            }
+        }
+    }
+    void set_waiting(gloo::transport::UnboundBuffer *buffer)
+    {
+        std::lock_guard<std::mutex> lock(mutex);
+        waiting = buffer;
+    }
+    /* Each connection has one receive outstanding for ever, which Gloo fails when it breaks. */
+    void post_sentinel(int peer)
+    {
+        sentinels[peer] = context->createUnboundBuffer(nullptr, 0);
+        sentinels[peer]->recv(peer, sentinel_slot, 0, 0);
+    }
+    bool closed(int peer)
+    {
+        try {
+            sentinels[peer]->abortWaitRecv(); /* so that the next line does not wait */
+            (void)sentinels[peer]->waitRecv(nullptr, far_away); /* always false */
+            return false;
+        } catch (const gloo::IoException &) {
+            return true;
+        }
+    }
+    ~GlooMesh()
+    {
+        if (ticker.joinable()) {
+            {
+                std::lock_guard<std::mutex> lock(mutex);
+                ending = true;
+            }
+            wake.notify_all();
+            ticker.join();
+        }
+        if (fast)
+            fast->arm(true);
+        sentinels.clear();
+        context.reset();
+        device.reset();
+    }
+};
+
+struct GlooBuffer {
+    GlooMesh *mesh;
+    int peer;
+    std::unique_ptr<gloo::transport::UnboundBuffer> buffer;
+};
+
+/* Runs body, which returns 0 or -errno, and turns what it throws into an Error. */
+template <typename Body> static int guarded(Error *err, const char *what, int peer, Body body)
+{
+    try {
+        return body();
+    } catch (const gloo::IoException &e) {
+        return error_set(err, -ECONNRESET, "%s rank %d: %s", what, peer, e.what());
+    } catch (const std::bad_alloc &) {
+        return error_set(err, -ENOMEM, "%s rank %d: out of memory", what, peer);
+    } catch (const std::exception &e) {
+        return error_set(err, -EIO, "%s rank %d: %s", what, peer, e.what());
+    } catch (...) {
+        return error_set(err, -EIO, "%s rank %d: unknown exception", what, peer);
+    }
+}
+
+int gloo_mesh_new(int rank, int size, GlooMesh **ret, Error *err)
+{
+    return guarded(err, "gloo: beginning as", rank, [&] {
+        auto mesh = std::make_unique<GlooMesh>();
+        /* Of two addresses Gloo has the higher one call: that is its pairs', not the door's. */
+        tcp::attr attr("127.0.0.2");
+        mesh->device = std::dynamic_pointer_cast<tcp::Device>(tcp::CreateDevice(attr));
+        mesh->fast = std::make_unique<FastLoop>(*mesh->device);
+        mesh->poster = std::make_unique<Poster>(*mesh->device);
+        mesh->door = std::make_unique<Door>();
+        mesh->context = std::make_unique<MeshContext>(rank, size, mesh->device);
+        mesh->sentinels.resize(size);
+        mesh->ticker = std::thread(&GlooMesh::tick, mesh.get());
+        *ret = mesh.release();
+        return 0;
+    });
+}
+
+GlooMesh *gloo_mesh_free(GlooMesh *mesh)
+{
+    (void)guarded(nullptr, "gloo: closing", 0, [&] { /* nobody can act on a failed close */
+                                                     delete mesh;
+                                                     return 0;
+    });
+    return nullptr;
+}
+
+/* Nothing is read or written between the two ends of the old connection, so that Gloo's thread has no event of it
+ * when it goes. */
+static void exchange(GlooMesh *mesh, gloo::transport::Pair &pair, int fd)
+{
+    auto &address = dynamic_cast<const tcp::Address &>(pair.address());
+    auto local = reinterpret_cast<const sockaddr_in &>(address.getSockaddr());
+    auto &handler = dynamic_cast<tcp::Handler &>(pair);
+    int near = mesh->door->accept_from(local);
+    int far = mesh->door->find_far_end(local), one = 1;
+    int r = fcntl(fd, F_SETFL, O_NONBLOCK);
+    if (r >= 0)
+        r = setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    if (r >= 0)
+        r = dup3(fd, far, O_CLOEXEC);
+    int e = errno;
+    (void)fd_close(near);
+    if (r < 0)
+        throw std::system_error(e, std::system_category(), "exchanging a socket");
+    mesh->device->registerDescriptor(far, EPOLLIN, &handler);
+}
+
+int gloo_mesh_adopt(GlooMesh *mesh, int peer, int fd, Error *err)
+{
+    int r = guarded(err, "gloo: taking the connection to", peer, [&] {
+        mesh->fast->arm(true);
+        auto &pair = mesh->context->begin_pair(peer);
+        pair.connect(mesh->door->address());
+        exchange(mesh, pair, fd);
+        mesh->fast->arm(false);
+        mesh->post_sentinel(peer);
+        return 0;
+    });
+    (void)fd_close(fd); /* Gloo has a descriptor of its own */
+    return r;
+}
+
+void gloo_mesh_abort(GlooMesh *mesh) { mesh->aborted = true; }
+
+int gloo_buffer_new(GlooMesh *mesh, int peer, void *memory, size_t n_bytes, GlooBuffer **ret,
+                    Error *err)
+{
+    return guarded(err, "gloo: buffer for", peer, [&] {
+        auto buffer = std::make_unique<GlooBuffer>();
+        buffer->mesh = mesh;
+        buffer->peer = peer;
+        buffer->buffer = mesh->context->createUnboundBuffer(memory, n_bytes);
+        *ret = buffer.release();
+        return 0;
+    });
+}
+
+GlooBuffer *gloo_buffer_free(GlooBuffer *buffer)
+{
+    if (buffer) {
+        buffer->mesh->poster->forget(buffer->buffer.get());
+        delete buffer;
+    }
+    return nullptr;
+}
+
+static int post(GlooBuffer *buffer, const char *what, uint64_t slot, size_t offset, size_t n_bytes,
+                bool send, Error *err)
+{
+    return guarded(err, what, buffer->peer, [&] {
+        buffer->mesh->poster->add(
+            {buffer->buffer.get(), buffer->peer, slot, offset, n_bytes, send});
+        return 0;
+    });
+}
+
+int gloo_buffer_send(GlooBuffer *buffer, uint64_t slot, size_t offset, size_t n_bytes, Error *err)
+{
+    return post(buffer, "gloo: sending to", slot, offset, n_bytes, true, err);
+}
+
+int gloo_buffer_receive(GlooBuffer *buffer, uint64_t slot, size_t offset, size_t n_bytes,
+                        Error *err)
+{
+    return post(buffer, "gloo: receiving from", slot, offset, n_bytes, false, err);
+}
+
+/* wait() is waitRecv or waitSend: true when a message is through, false when the ticker woke it, an
+ * exception when the connection broke.
+ *
+ * No wait may run into Gloo's own timeout, which closes all connections: done by another thread
+ * than Gloo's that can deadlock with it, done by Gloo's it ends the process. So what came before
+ * the end of a connection, which counts, is told apart by ticks: for a message that is through,
+ * wait() returns false only if a tick falls into the microsecond before it. */
+template <typename Wait>
+static int wait_ticking(GlooBuffer *buffer, const char *what, uint64_t deadline_usec, Wait wait,
+                        Error *err)
+{
+    GlooMesh *mesh = buffer->mesh;
+    mesh->poster->flush();
+    mesh->set_waiting(buffer->buffer.get());
+    for (int ticks_closed = 0; ticks_closed < 3;) {
+        if (mesh->aborted)
+            return error_set(err, -ECANCELED, "%s rank %d: aborted", what, buffer->peer);
+        if (clock_boottime_usec() >= deadline_usec)
+            return error_set(err, -ETIMEDOUT, "%s rank %d: the deadline passed", what,
+                             buffer->peer);
+        if (wait())
+            return 0;
+        ticks_closed += mesh->closed(buffer->peer);
+    }
+    return error_set(err, -ECONNRESET, "%s rank %d: the connection is closed", what, buffer->peer);
+}
+
+static int buffer_wait(GlooBuffer *buffer, const char *what, uint64_t deadline_usec, bool sent,
+                       Error *err)
+{
+    int r = guarded(err, what, buffer->peer, [&] {
+        return wait_ticking(
+            buffer, what, deadline_usec,
+            [&] {
+                return sent ? buffer->buffer->waitSend(nullptr, far_away)
+                            : buffer->buffer->waitRecv(nullptr, far_away);
+            },
+            err);
+    });
+    buffer->mesh->set_waiting(nullptr);
+    return r;
+}
+
+int gloo_buffer_wait_sent(GlooBuffer *buffer, uint64_t deadline_usec, Error *err)
+{
+    return buffer_wait(buffer, "gloo: sending to", deadline_usec, true, err);
+}
+
+int gloo_buffer_wait_received(GlooBuffer *buffer, uint64_t deadline_usec, Error *err)
+{
+    return buffer_wait(buffer, "gloo: receiving from", deadline_usec, false, err);
+}

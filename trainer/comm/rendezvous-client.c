@@ -1,0 +1,259 @@
+/* rendezvous-client.c - see rendezvous-client.h. */
+
+#include "trainer/comm/rendezvous-client.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "trainer/comm/address.h"
+#include "trainer/comm/rendezvous-wire.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum { AGAIN_MSEC = 100, ANEW_MSEC = 20 };
+
+static int wait_for(int fd, short events, uint64_t deadline_usec)
+{
+    for (;;) {
+        uint64_t now = clock_boottime_usec();
+        if (now >= deadline_usec)
+            return -ETIMEDOUT;
+        uint64_t msec = MIN((deadline_usec - now) / USEC_PER_MSEC + 1, UINT64_C(60000));
+        struct pollfd p = {.fd = fd, .events = events};
+        int n = poll(&p, 1, (int)msec);
+        if (n > 0)
+            return 0;
+        if (n < 0 && errno != EINTR)
+            return -errno;
+    }
+}
+
+static int dial(const struct addrinfo *address, uint64_t deadline_usec, int *ret)
+{
+    _cleanup_fd_ int fd = -EBADF;
+    int r = address_dial(address, &fd);
+    if (r >= 0)
+        r = wait_for(fd, POLLOUT, deadline_usec);
+    if (r < 0)
+        return r;
+    int e = 0;
+    socklen_t n = sizeof(e);
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n) < 0)
+        return -errno;
+    if (e != 0)
+        return -e;
+    *ret = TAKE_FD(fd);
+    return 0;
+}
+
+/* A host or link that has just come back is unreachable for some seconds, as long as the kernel waits for an answer
+ * to what it asked before: that is waited for. */
+static int dial_any(const struct addrinfo *list, uint64_t deadline_usec, int *ret)
+{
+    for (;;) {
+        int r = -EADDRNOTAVAIL;
+        for (const struct addrinfo *a = list; a && r < 0 && r != -ETIMEDOUT; a = a->ai_next)
+            r = dial(a, deadline_usec, ret);
+        bool may_come = r == -EHOSTUNREACH || r == -ENETUNREACH;
+        if (!may_come || clock_boottime_usec() + AGAIN_MSEC * USEC_PER_MSEC >= deadline_usec)
+            return r;
+        (void)poll(NULL, 0, AGAIN_MSEC); /* an early end only tries again */
+    }
+}
+
+static int send_all(int fd, const void *data, size_t n_bytes, uint64_t deadline_usec)
+{
+    const char *p = data;
+    while (n_bytes > 0) {
+        ssize_t n = send(fd, p, n_bytes, MSG_NOSIGNAL);
+        if (n < 0 && errno == EAGAIN) {
+            int r = wait_for(fd, POLLOUT, deadline_usec);
+            if (r < 0)
+                return r;
+            continue;
+        }
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        p += n;
+        n_bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+static int receive_all(int fd, void *data, size_t n_bytes, uint64_t deadline_usec)
+{
+    char *p = data;
+    while (n_bytes > 0) {
+        ssize_t n = recv(fd, p, n_bytes, 0);
+        if (n < 0 && errno == EAGAIN) {
+            int r = wait_for(fd, POLLIN, deadline_usec);
+            if (r < 0)
+                return r;
+            continue;
+        }
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -ECONNRESET;
+        p += n;
+        n_bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+typedef struct Question {
+    const CommKey *key;
+    const char *name;
+    uint32_t operation;
+    char *value;                    /* what SET gives, or where GET's goes */
+    size_t value_bytes, *ret_bytes; /* of it; how many came */
+    char *body;                     /* what follows the request's header */
+    size_t body_bytes;
+} Question;
+
+static int question_make(Question *q)
+{
+    const size_t key_bytes = strlen(q->name);
+    const size_t value_bytes = q->operation == RENDEZVOUS_SET ? q->value_bytes : 0;
+    q->body_bytes = key_bytes + value_bytes;
+    q->body = malloc(q->body_bytes);
+    if (!q->body)
+        return -ENOMEM;
+    memcpy(q->body, q->name, key_bytes);
+    if (value_bytes > 0)
+        memcpy(q->body + key_bytes, q->value, value_bytes);
+    return 0;
+}
+
+static int request_make(const Question *q, const RendezvousGreeting *greeting,
+                        uint64_t deadline_usec, RendezvousRequest *ret, RendezvousAsked *ret_asked)
+{
+    uint64_t now = clock_boottime_usec();
+    uint64_t msec = now < deadline_usec ? (deadline_usec - now) / USEC_PER_MSEC : 0;
+    msec = MIN(msec, (uint64_t)RENDEZVOUS_WAIT_MSEC_MAX);
+    bool set = q->operation == RENDEZVOUS_SET;
+    *ret = (RendezvousRequest){
+        .magic = htole32(RENDEZVOUS_MAGIC),
+        .operation = htole32(q->operation),
+        .key_bytes = htole32((uint32_t)strlen(q->name)),
+        .argument = htole32(set ? (uint32_t)q->value_bytes : (uint32_t)msec),
+    };
+    int r = proof_nonce(ret->nonce);
+    if (r < 0)
+        return r;
+    proof_digest(q->body, q->body_bytes, ret->digest);
+    *ret_asked = rendezvous_asked(greeting, ret);
+    proof_make(q->key, "ask", ret_asked, sizeof(*ret_asked), ret->proof);
+    return 0;
+}
+
+static int take_answer(int fd, const Question *q, const RendezvousAsked *asked,
+                       uint64_t deadline_usec)
+{
+    RendezvousAnswer answer;
+    int r = receive_all(fd, &answer, sizeof(answer), deadline_usec);
+    if (r < 0)
+        return r;
+    uint32_t status = le32toh(answer.status), n = le32toh(answer.value_bytes);
+    if (status > 4095 || n > (q->operation == RENDEZVOUS_GET ? q->value_bytes : 0))
+        return -EPROTO;
+    r = receive_all(fd, q->value, n, deadline_usec);
+    if (r < 0)
+        return r;
+    const RendezvousTold told = rendezvous_told(asked, &answer, q->value);
+    if (!proof_good(q->key, "tell", &told, sizeof(told), answer.proof))
+        return -EPROTO;
+    if (status != 0)
+        return -(int)status;
+    if (q->ret_bytes)
+        *q->ret_bytes = n;
+    return 0;
+}
+
+/* One request and its answer. */
+static int ask(int fd, const Question *q, uint64_t deadline_usec)
+{
+    RendezvousGreeting greeting;
+    RendezvousRequest request;
+    RendezvousAsked asked;
+    int r = receive_all(fd, &greeting, sizeof(greeting), deadline_usec);
+    if (r < 0)
+        return r;
+    if (le32toh(greeting.magic) != RENDEZVOUS_MAGIC)
+        return -EPROTO;
+    r = request_make(q, &greeting, deadline_usec, &request, &asked);
+    if (r >= 0)
+        r = send_all(fd, &request, sizeof(request), deadline_usec);
+    if (r >= 0)
+        r = send_all(fd, q->body, q->body_bytes, deadline_usec);
+    return r < 0 ? r : take_answer(fd, q, &asked, deadline_usec);
+}
+
+/* The store drops connections when strangers crowd it: then another is made. If it has gone, that one is refused. */
+static int ask_until(const struct addrinfo *list, const Question *q, uint64_t deadline_usec)
+{
+    for (bool before = false;;) {
+        _cleanup_fd_ int fd = -EBADF;
+        int r = dial_any(list, deadline_usec, &fd);
+        if (r < 0)
+            return r;
+        r = ask(fd, q, deadline_usec);
+        bool dropped = r == -ECONNRESET || r == -EPIPE;
+        if (before && r == -ETIMEDOUT) /* that it was dropped says more */
+            return -ECONNRESET;
+        before = before || dropped;
+        if (!dropped || clock_boottime_usec() + ANEW_MSEC * USEC_PER_MSEC >= deadline_usec)
+            return r;
+        (void)poll(NULL, 0, ANEW_MSEC); /* an early end only tries again */
+    }
+}
+
+static int dial_and_ask(const char *address, Question *q, uint64_t deadline_usec, Error *err)
+{
+    const char *verb = q->operation == RENDEZVOUS_SET ? "setting" : "waiting for";
+    const size_t key_bytes = strlen(q->name);
+    if (key_bytes == 0 || key_bytes > RENDEZVOUS_KEY_MAX)
+        return error_set(err, -EINVAL, "rendezvous store %s: key of %zu bytes", address, key_bytes);
+    if (q->operation == RENDEZVOUS_SET && q->value_bytes > RENDEZVOUS_VALUE_MAX)
+        return error_set(err, -EINVAL, "rendezvous store %s: %s %s: value of %zu bytes", address,
+                         verb, q->name, q->value_bytes);
+
+    struct addrinfo *list = NULL;
+    int r = address_resolve(address, false, &list, err);
+    if (r < 0)
+        return error_prefix(err, r, "rendezvous store");
+    r = question_make(q);
+    if (r >= 0)
+        r = ask_until(list, q, deadline_usec);
+    freeaddrinfo(list);
+    free(q->body);
+    if (r < 0)
+        return error_errno(err, r, "rendezvous store %s: %s %s", address, verb, q->name);
+    return 0;
+}
+
+int rendezvous_set(const char *address, const CommKey *key, const char *name, const void *value,
+                   size_t n_bytes, uint64_t deadline_usec, Error *err)
+{
+    Question q = {.key = key,
+                  .name = name,
+                  .operation = RENDEZVOUS_SET,
+                  .value = (char *)(uintptr_t)value, /* read only */
+                  .value_bytes = n_bytes};
+    return dial_and_ask(address, &q, deadline_usec, err);
+}
+
+int rendezvous_get(const char *address, const CommKey *key, const char *name, void *ret,
+                   size_t max_bytes, size_t *ret_bytes, uint64_t deadline_usec, Error *err)
+{
+    Question q = {.key = key,
+                  .name = name,
+                  .operation = RENDEZVOUS_GET,
+                  .value = ret,
+                  .value_bytes = max_bytes,
+                  .ret_bytes = ret_bytes};
+    return dial_and_ask(address, &q, deadline_usec, err);
+}

@@ -1,0 +1,108 @@
+/* rendezvous-wire.h - what goes over the wire between rendezvous.c and rendezvous-client.c.
+ *
+ * One request a connection. The server greets with the connection's number and a nonce; the request
+ * is a header, the key, and for SET the value; the answer is a header and for GET the value. GET
+ * answers when the key is there, or with ETIMEDOUT. A key is set once. Each side proves that it is
+ * of the world (proof.h): the request over greeting and header, which holds a digest of what follows,
+ * the answer over greeting, request, its own header and the value. Who proves nothing gets no answer.
+ *
+ * Ownership: none.
+ * Units:     bytes, milliseconds; words are little-endian.
+ * Errors:    EEXIST the key is set to something else, ENOSPC a limit is reached, ETIMEDOUT nobody set
+ *            the key.
+ * Threads:   any.
+ */
+#pragma once
+
+#include "trainer/comm/proof.h"
+
+#include <endian.h>
+
+#define RENDEZVOUS_MAGIC UINT32_C(0x32767264) /* "drv2" */
+
+enum { RENDEZVOUS_SET = 1, RENDEZVOUS_GET = 2 };
+
+enum {
+    RENDEZVOUS_KEY_MAX = 256,
+    RENDEZVOUS_VALUE_MAX = 64 << 10,
+    RENDEZVOUS_WAIT_MSEC_MAX = 600 * 1000,
+    RENDEZVOUS_BODY_MAX = RENDEZVOUS_KEY_MAX + RENDEZVOUS_VALUE_MAX,
+};
+
+typedef struct RendezvousGreeting {
+    uint32_t magic;
+    uint32_t zero;
+    uint64_t counter; /* of connections */
+    uint8_t nonce[NONCE_BYTES];
+} RendezvousGreeting;
+
+typedef struct RendezvousRequest {
+    uint32_t magic;
+    uint32_t operation;
+    uint32_t key_bytes;
+    uint32_t argument; /* SET: bytes of the value; GET: milliseconds to wait */
+    uint8_t nonce[NONCE_BYTES];
+    uint8_t digest[PROOF_DIGEST_BYTES]; /* of key and value */
+    uint8_t proof[PROOF_BYTES];
+} RendezvousRequest;
+
+typedef struct RendezvousAnswer {
+    uint32_t status; /* 0 or a positive errno */
+    uint32_t value_bytes;
+    uint8_t proof[PROOF_BYTES];
+} RendezvousAnswer;
+
+static_assert(sizeof(RendezvousGreeting) == 32 && sizeof(RendezvousRequest) == 96 &&
+                  sizeof(RendezvousAnswer) == 40,
+              "the wire has no padding");
+
+/* ---- what is proven ---- */
+
+typedef struct RendezvousAsked {
+    RendezvousGreeting greeting;
+    RendezvousRequest request; /* without its proof */
+} RendezvousAsked;
+
+typedef struct RendezvousTold {
+    RendezvousAsked asked;
+    uint32_t status, value_bytes;
+    uint8_t digest[PROOF_DIGEST_BYTES]; /* of the value */
+} RendezvousTold;
+
+static inline RendezvousAsked rendezvous_asked(const RendezvousGreeting *greeting,
+                                               const RendezvousRequest *request)
+{
+    RendezvousAsked asked = {*greeting, *request};
+    for (size_t i = 0; i < PROOF_BYTES; i++)
+        asked.request.proof[i] = 0;
+    return asked;
+}
+
+/* answer as the wire has it. */
+static inline RendezvousTold rendezvous_told(const RendezvousAsked *asked,
+                                             const RendezvousAnswer *answer, const void *value)
+{
+    RendezvousTold told = {.asked = *asked,
+                           .status = answer->status,
+                           .value_bytes = answer->value_bytes};
+    proof_digest(value, le32toh(answer->value_bytes), told.digest);
+    return told;
+}
+
+/* Whether the words of a request are such as a client of ours says. */
+static inline bool rendezvous_request_good(const RendezvousRequest *request)
+{
+    const uint32_t key_bytes = le32toh(request->key_bytes), n = le32toh(request->argument);
+    if (le32toh(request->magic) != RENDEZVOUS_MAGIC || key_bytes == 0 ||
+        key_bytes > RENDEZVOUS_KEY_MAX)
+        return false;
+    if (le32toh(request->operation) == RENDEZVOUS_SET)
+        return n <= RENDEZVOUS_VALUE_MAX;
+    return le32toh(request->operation) == RENDEZVOUS_GET && n <= RENDEZVOUS_WAIT_MSEC_MAX;
+}
+
+static inline size_t rendezvous_body_bytes(const RendezvousRequest *request)
+{
+    const bool set = le32toh(request->operation) == RENDEZVOUS_SET;
+    return (size_t)le32toh(request->key_bytes) + (set ? le32toh(request->argument) : 0);
+}

@@ -1,0 +1,181 @@
+/* fuzz-rendezvous.c - any bytes over the wire of ranks that meet. The first byte says who hears them: the rendezvous
+ * store, from a stranger or from a rank that proves its header; its client, as a greeting and an answer; a rank that
+ * others call. What is heard is refused or answered, and the store serves the next one. */
+#include "base/clock.h"
+#include "trainer/comm/meet.h"
+#include "trainer/comm/rendezvous-client.h"
+#include "trainer/comm/rendezvous-wire.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
+const char *__lsan_default_suppressions(void);
+
+/* A thread that uses libcrypto has 904 bytes of its own, the state of its errors, which a pthread key alone points to
+ * and which go with the thread. After as many threads as there are numbers (32,768) the store's thread has the number
+ * of one that has ended, LeakSanitizer takes it for that one, does not look into it, and calls the bytes lost. */
+const char *__lsan_default_suppressions(void) { return "leak:CRYPTO_zalloc\n"; }
+
+typedef struct Input {
+    const uint8_t *data;
+    size_t n_bytes;
+} Input;
+
+static const uint8_t secret[COMM_SECRET_BYTES] = {5};
+static const CommKey key = {.generation = 3, .secret = secret};
+
+/* From many addresses: those of connections that have just ended are not free yet. */
+static int dial(const char *address)
+{
+    static uint32_t n;
+    struct sockaddr_in from = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(0x7f010000 + n++ % 0xffff)};
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct linger hard = {.l_onoff = 1};
+    assert(fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard)) == 0);
+    int r = bind(fd, (struct sockaddr *)&from, sizeof(from));
+    if (r == 0)
+        r = connect(fd, (struct sockaddr *)&to, sizeof(to));
+    assert(r == 0 || errno == EINTR);
+    return fd;
+}
+
+static void say(int fd, Input in)
+{
+    (void)!send(fd, in.data, in.n_bytes, MSG_NOSIGNAL); /* heard or not */
+}
+
+static void try_store(const char *address, Input in, bool prove)
+{
+    char sink[4096];
+    int fd = dial(address);
+    RendezvousGreeting greeting;
+    RendezvousRequest request;
+    for (size_t done = 0; done < sizeof(greeting);) { /* the fuzzer's own timer interrupts */
+        ssize_t n = recv(fd, (char *)&greeting + done, sizeof(greeting) - done, 0);
+        assert(n > 0 || (n < 0 && errno == EINTR));
+        done += n > 0 ? (size_t)n : 0;
+    }
+    if (prove && in.n_bytes >= 16) {
+        memset(&request, 0, sizeof(request));
+        memcpy(&request, in.data, 16);
+        request.magic = htole32(RENDEZVOUS_MAGIC);
+        in = (Input){in.data + 16, in.n_bytes - 16};
+        proof_digest(in.data,
+                     MIN(rendezvous_request_good(&request) ? rendezvous_body_bytes(&request) : 0,
+                         in.n_bytes),
+                     request.digest);
+        RendezvousAsked asked = rendezvous_asked(&greeting, &request);
+        proof_make(&key, "ask", &asked, sizeof(asked), request.proof);
+        say(fd, (Input){(const uint8_t *)&request, sizeof(request)});
+    }
+    say(fd, in);
+    (void)shutdown(fd,
+                   SHUT_WR); /* it has ended already, or the store sees that nothing more comes */
+    for (int turns = 0; turns < 100; turns++) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        if (poll(&p, 1, 100) <= 0 || recv(fd, sink, sizeof(sink), 0) <= 0)
+            break;
+    }
+    (void)close(fd);
+}
+
+typedef struct Server {
+    int listener;
+    Input in;
+} Server;
+
+static void *serve(void *arg)
+{
+    const Server *server = arg;
+    int fd = accept(server->listener, NULL, NULL);
+    struct linger hard = {.l_onoff = 1};
+    if (fd < 0)
+        return NULL;
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard)); /* only ports are spared */
+    say(fd, server->in);
+    (void)shutdown(fd, SHUT_WR); /* as above */
+    char sink[256];
+    (void)!recv(fd, sink, sizeof(sink), 0); /* whatever is asked */
+    (void)close(fd);
+    return NULL;
+}
+
+static void try_client(Input in, bool set)
+{
+    Server server = {.in = in};
+    char address[ADDRESS_MAX], value[64];
+    Error err = ERROR_INIT;
+    pthread_t thread;
+    size_t n = 0;
+    int r = address_listen("127.0.0.1", 4, &server.listener, address, &err);
+    assert(r == 0 && fcntl(server.listener, F_SETFL, 0) == 0);
+    r = pthread_create(&thread, NULL, serve, &server);
+    assert(r == 0);
+    const uint64_t deadline_usec = clock_boottime_usec() + 5 * USEC_PER_MSEC;
+    if (set)
+        r = rendezvous_set(address, &key, "k", "v", 1, deadline_usec, &err);
+    else
+        r = rendezvous_get(address, &key, "k", value, sizeof(value), &n, deadline_usec, &err);
+    assert(r < 0);                              /* nobody knows the secret */
+    (void)shutdown(server.listener, SHUT_RDWR); /* one that nobody called does not wait */
+    r = pthread_join(thread, NULL);
+    assert(r == 0);
+    (void)close(server.listener);
+}
+
+static void try_meeting(Input in)
+{
+    const CommOptions options = {
+        .rank = 0, .size = 3, .prefix = "g3/fuzz", .bind_address = "127.0.0.1", .key = key};
+    _cleanup_(meeting_freep) Meeting *meeting = NULL;
+    Error err = ERROR_INIT;
+    int peer = -1, r = meeting_open(&options, &meeting, &err);
+    assert(r == 0);
+    int fd = dial(meeting_address(meeting));
+    say(fd, in);
+    r = meeting_hold(meeting, clock_boottime_usec() + USEC_PER_MSEC, &peer, &err);
+    assert(r == -ETIMEDOUT && peer == 1);
+    (void)close(fd);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
+{
+    static Rendezvous *store;
+    static int n;
+    Error err = ERROR_INIT;
+    if (n++ % 10000 == 0) { /* its keys are bounded */
+        store = rendezvous_free(store);
+        int r = rendezvous_new("127.0.0.1", 2, &key, &store, &err);
+        assert(r == 0);
+    }
+    if (n_bytes < 1)
+        return 0;
+    const Input in = {data + 1, n_bytes - 1};
+    switch (data[0] % 6) {
+    case 0:
+        try_store(rendezvous_address(store), in, false);
+        break;
+    case 1:
+        try_client(in, false);
+        break;
+    case 2:
+        try_client(in, true);
+        break;
+    case 3:
+        try_meeting(in);
+        break;
+    default:
+        try_store(rendezvous_address(store), in, true);
+    }
+    return 0;
+}

@@ -1,0 +1,242 @@
+/* test-comm.c - every collective, with 1, 2, 3 and 5 ranks and sizes that do not divide, against
+ * sums that each rank computes by itself. */
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/philox.h"
+#include "base/test/testing.h"
+#include "trainer/comm/test/testing-world.h"
+
+#include <math.h>
+#include <string.h>
+
+static const int world_sizes[] = {1, 2, 3, 5};
+static const size_t counts[] = {1, 2, 3, 7, 64, 1000, 4099, 70001, 1048583};
+
+/* Element i of rank r: SplitMix64's finaliser, which is cheaper here than Philox. */
+static uint32_t word_of(int rank, size_t i)
+{
+    uint64_t x = (uint64_t)rank << 40 | i;
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (uint32_t)(x ^ x >> 31);
+}
+
+static float float_of(int rank, size_t i)
+{
+    return (philox_uniform(word_of(rank, i)) - 0.5f) * (float)(1 + i % 5);
+}
+
+static uint32_t sum_u32(int size, size_t i)
+{
+    uint32_t sum = 0;
+    for (int r = 0; r < size; r++)
+        sum += word_of(r, i);
+    return sum;
+}
+
+static uint64_t sum_u64(int size, size_t i)
+{
+    uint64_t sum = 0;
+    for (int r = 0; r < size; r++)
+        sum += (uint64_t)word_of(r, i) << 31;
+    return sum;
+}
+
+static double sum_float(int size, size_t i)
+{
+    double sum = 0;
+    for (int r = 0; r < size; r++)
+        sum += (double)float_of(r, i);
+    return sum;
+}
+
+#define CHECK_OK(call)                                                                             \
+    do {                                                                                           \
+        Error check_err = ERROR_INIT;                                                              \
+        Error *err = &check_err;                                                                   \
+        int check_r = (call);                                                                      \
+        world_check(check_r == 0, "%d: %s", check_r, check_err.text);                              \
+    } while (0)
+
+static void reduce_integers(World *world, Comm *comm, size_t n)
+{
+    _cleanup_free_ uint32_t *a = malloc(n * sizeof(*a));
+    _cleanup_free_ uint64_t *b = malloc(n * sizeof(*b));
+    _cleanup_free_ uint32_t *c = malloc(n * sizeof(*c));
+    for (size_t i = 0; i < n; i++) {
+        a[i] = c[i] = word_of(world->rank, i);
+        b[i] = (uint64_t)a[i] << 31;
+    }
+    CHECK_OK(comm_all_reduce(comm, COMM_I32, COMM_SUM, a, n, err));
+    CHECK_OK(comm_all_reduce(comm, COMM_I64, COMM_SUM, b, n, err));
+    CHECK_OK(comm_all_reduce(comm, COMM_U32, COMM_MAX, c, n, err));
+    for (size_t i = 0; i < n; i++) {
+        uint32_t max = 0;
+        for (int r = 0; r < world->size; r++)
+            max = MAX(max, word_of(r, i));
+        world_check(a[i] == sum_u32(world->size, i), "i32 n %zu i %zu", n, i);
+        world_check(b[i] == sum_u64(world->size, i), "i64 n %zu i %zu", n, i);
+        world_check(c[i] == max, "max n %zu i %zu", n, i);
+    }
+}
+
+/* Right to rounding, the same bits in two runs and on all ranks. */
+static void reduce_floats(World *world, Comm *comm, size_t n)
+{
+    _cleanup_free_ float *a = malloc(n * sizeof(*a));
+    Hash *hashes = calloc((size_t)world->size, sizeof(*hashes));
+    Hash first = {0, 0};
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < n; i++)
+            a[i] = float_of(world->rank, i);
+        CHECK_OK(comm_all_reduce(comm, COMM_F32, COMM_SUM, a, n, err));
+        for (size_t i = 0; i < n; i++)
+            world_check(fabs((double)a[i] - sum_float(world->size, i)) < 1e-5, "n %zu i %zu: %g", n,
+                        i, (double)a[i]);
+        Hash hash = hash_bytes(a, n * sizeof(*a));
+        CHECK_OK(comm_all_gather(comm, &hash, hashes, sizeof(hash), err));
+        for (int r = 0; r < world->size; r++)
+            world_check(hash_equal(hashes[r], hash), "rank %d differs at n %zu", r, n);
+        world_check(round == 0 || hash_equal(hash, first), "another sum in the second run");
+        first = hash;
+    }
+    free(hashes);
+}
+
+static void scatter_and_gather(World *world, Comm *comm, size_t n)
+{
+    size_t size = (size_t)world->size, rank = (size_t)world->rank;
+    _cleanup_free_ uint32_t *a = malloc(n * size * sizeof(*a));
+    _cleanup_free_ uint32_t *out = malloc(n * sizeof(*out));
+    for (int in_place = 0; in_place < 2; in_place++) {
+        for (size_t i = 0; i < n * size; i++)
+            a[i] = word_of(world->rank, i);
+        uint32_t *to = in_place ? a + rank * n : out;
+        CHECK_OK(comm_reduce_scatter(comm, COMM_I32, a, to, n, err));
+        for (size_t i = 0; i < n; i++)
+            world_check(to[i] == sum_u32(world->size, rank * n + i), "n %zu i %zu", n, i);
+        CHECK_OK(comm_all_gather(comm, to, a, n * sizeof(*a), err));
+        for (size_t i = 0; i < n * size; i++)
+            world_check(a[i] == sum_u32(world->size, i), "n %zu i %zu", n, i);
+    }
+}
+
+/* Pieces dealt out in turn, the last one short; some ranks may have none. */
+static void deal(World *world, Comm *comm, size_t n, size_t piece)
+{
+    size_t size = (size_t)world->size, rank = (size_t)world->rank;
+    size_t own_pieces = n / piece / size + 1;
+    _cleanup_free_ float *a = malloc(n * sizeof(*a));
+    _cleanup_free_ float *b = malloc(n * sizeof(*b));
+    _cleanup_free_ float *out = malloc(own_pieces * piece * sizeof(*out));
+    for (size_t i = 0; i < n; i++)
+        a[i] = b[i] = float_of(world->rank, i);
+    CHECK_OK(comm_reduce_scatter_dealt(comm, COMM_F32, a, n, piece, out, err));
+    CHECK_OK(comm_reduce_scatter_dealt(comm, COMM_F32, b, n, piece, NULL, err));
+    for (size_t i = 0; i < n; i++) {
+        if (i / piece % size != rank)
+            continue;
+        float copied = out[i / piece / size * piece + i % piece];
+        world_check(fabs((double)copied - sum_float(world->size, i)) < 1e-5, "n %zu i %zu", n, i);
+        world_check(memcmp(&copied, &b[i], sizeof(copied)) == 0, "in place, n %zu i %zu", n, i);
+    }
+    CHECK_OK(comm_all_gather_dealt(comm, b, n * sizeof(*b), piece * sizeof(*b), err));
+    for (size_t i = 0; i < n; i++)
+        world_check(fabs((double)b[i] - sum_float(world->size, i)) < 1e-5, "n %zu i %zu", n, i);
+}
+
+static void broadcast(World *world, Comm *comm, size_t n)
+{
+    _cleanup_free_ uint32_t *a = malloc(n * sizeof(*a));
+    for (int root = 0; root < world->size; root++) {
+        for (size_t i = 0; i < n; i++)
+            a[i] = word_of(world->rank, i);
+        CHECK_OK(comm_broadcast(comm, root, a, n * sizeof(*a), err));
+        for (size_t i = 0; i < n; i++)
+            world_check(a[i] == word_of(root, i), "root %d n %zu i %zu", root, n, i);
+    }
+}
+
+static int run_all(World *world, Comm *comm, void *arg)
+{
+    (void)arg;
+    world_check(comm_rank(comm) == world->rank && comm_size(comm) == world->size, "who am I");
+    for (size_t i = 0; i < ELEMENTSOF(counts); i++) {
+        reduce_integers(world, comm, counts[i]);
+        reduce_floats(world, comm, counts[i]);
+        scatter_and_gather(world, comm, counts[i]);
+        broadcast(world, comm, counts[i]);
+    }
+    static const size_t deals[][2] = {{1, 1},      {5, 1},        {7, 3},          {100, 7},
+                                      {1000, 999}, {40960, 4096}, {40961, 4096},   {300000, 4096},
+                                      {300, 4096}, {262147, 1},   {900001, 131072}};
+    for (size_t i = 0; i < ELEMENTSOF(deals) - 2; i++)
+        deal(world, comm, deals[i][0], deals[i][1]);
+    deal(world, comm, 3001, 1);
+    deal(world, comm, 900001, 131072);
+    CHECK_OK(comm_all_reduce(comm, COMM_F32, COMM_SUM, NULL, 0, err));
+    CHECK_OK(comm_barrier(comm, err));
+    return 0;
+}
+
+static void collectives_are_right(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < ELEMENTSOF(world_sizes); i++) {
+        World world = {.size = world_sizes[i], .run = run_all};
+        assert_int_equal(world_run(&world, WORLD_SEC), 0);
+    }
+}
+
+/* A barrier holds everybody until the last one comes: each rank counts itself before it. */
+static int run_barriers(World *world, Comm *comm, void *arg)
+{
+    int *counters = arg;
+    for (int i = 0; i < 50; i++) {
+        (void)__atomic_add_fetch(&counters[i], 1, __ATOMIC_SEQ_CST);
+        CHECK_OK(comm_barrier(comm, err));
+        world_check(__atomic_load_n(&counters[i], __ATOMIC_SEQ_CST) == world->size, "barrier %d",
+                    i);
+    }
+    return 0;
+}
+
+static void barriers_hold(void **state)
+{
+    (void)state;
+    World world = {.size = 5, .run = run_barriers, .arg = world_share(50 * sizeof(int))};
+    assert_int_equal(world_run(&world, WORLD_SEC), 0);
+}
+
+/* Two comms side by side on one store, messages of one never reach the other. */
+static int run_two_comms(World *world, Comm *comm, void *arg)
+{
+    (void)arg;
+    _cleanup_(comm_freep) Comm *report = NULL;
+    CHECK_OK(world_open(world, "g1/report", &report, err));
+    for (int i = 0; i < 20; i++) {
+        int32_t a = world->rank, b = 100 * world->rank;
+        CHECK_OK(comm_all_reduce(comm, COMM_I32, COMM_SUM, &a, 1, err));
+        CHECK_OK(comm_all_reduce(report, COMM_I32, COMM_SUM, &b, 1, err));
+        world_check(a == 3 && b == 300, "%d %d", a, b);
+    }
+    return 0;
+}
+
+static void two_comms_stay_apart(void **state)
+{
+    (void)state;
+    World world = {.size = 3, .run = run_two_comms};
+    assert_int_equal(world_run(&world, WORLD_SEC), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(collectives_are_right),
+        cmocka_unit_test(barriers_hold),
+        cmocka_unit_test(two_comms_stay_apart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,51 @@
+/* testing-world.h - for tests and benchmarks: forks the ranks of a world, each with a comm.
+ *
+ * Ownership: world_start() forks; world_wait() reaps every child, those that hang with SIGKILL.
+ * Units:     seconds; *_usec microseconds.
+ * Errors:    a rank fails by a false world_check() or by returning anything but 0.
+ * Threads:   the parent must have one thread; a rank may start its own.
+ */
+#pragma once
+
+#include "trainer/comm/comm.h"
+
+#include <sys/types.h>
+
+enum { WORLD_MAX = 8, WORLD_SEC = 100 }; /* a world that takes longer hangs */
+
+typedef struct World World;
+struct World {
+    int size;
+    uint64_t connect_usec, timeout_usec; /* 0: 60 s each */
+    int (*run)(World *world, Comm *comm, void *arg);
+    void *arg;
+    CommKey key;       /* zero: generation 0, no secret */
+    bool without_comm; /* run() opens its own, at `rendezvous` */
+
+    /* In a child: */
+    int rank;
+    char rendezvous[128];
+    /* The parent's: */
+    pid_t pids[WORLD_MAX];
+    int pipe[2];
+};
+
+void world_start(World *world);
+/* The number of ranks that did not end with 0. ret_status: wait statuses, or NULL. */
+int world_wait(World *world, int timeout_sec, int *ret_status);
+/* Both. */
+int world_run(World *world, int timeout_sec);
+
+/* Opens another comm in a child. */
+int world_open(World *world, const char *prefix, Comm **ret, Error *err);
+
+/* Memory that all ranks and the parent share, zeroed; lives until exit. */
+void *world_share(size_t n_bytes);
+
+_printf_(4, 5) void world_fail(const char *file, int line, const char *condition,
+                               const char *format, ...) _noreturn_;
+#define world_check(condition, ...)                                                                \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            world_fail(__FILE__, __LINE__, #condition, __VA_ARGS__);                               \
+    } while (0)

@@ -1,0 +1,230 @@
+/* dataset-look.c - what a job's data are, learned without building or keeping anything; see
+ * dataset-shape.h. */
+#include "trainer/data/dataset-shape.h"
+
+#include "trainer/data/stream/fetch.h"
+
+#include <limits.h>
+#include <string.h>
+
+enum {
+    INDEX_WHOLE_MAX = 64 << 20,  /* of an index.json elsewhere that is read whole */
+    INDEX_HEAD = 1 << 20,        /* of a larger one: its first shard */
+    SHARD_BYTES_MAX = 256 << 20, /* of a compressed shard that is unpacked for one sample */
+    SAMPLES_TRIED = 64,          /* for one that has latents */
+};
+
+/* The first shard that has samples; all that are seen must have its columns. */
+typedef struct First {
+    const char *source;
+    bool only; /* one is enough: the text ends somewhere behind it */
+    size_t seen;
+    uint64_t n_samples; /* of them */
+    MdsEntry entry;
+} First;
+
+static int see_entry(void *context, size_t shard, const MdsEntry *entry, Error *err)
+{
+    First *first = context;
+    int r = first->seen > 0 ? mds_entry_agrees(&first->entry, entry, first->source, shard, err) : 0;
+    if (r < 0)
+        return r;
+    if (first->seen == 0 || first->entry.n_samples == 0)
+        first->entry = *entry;
+    first->seen++;
+    first->n_samples += entry->n_samples;
+    return first->only && first->entry.n_samples > 0 ? -ECANCELED : 0;
+}
+
+static int read_index(Store *store, First *first, Hash *ret_hash, Error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    uint64_t n_bytes;
+    size_t n = 0;
+    int r = index_head(store, &n_bytes, err);
+    if (r < 0)
+        return r;
+    char path[PATH_MAX];
+    bool local = store_local_path(store, "index.json", path, sizeof(path), NULL) == 0;
+    if (local || n_bytes <= INDEX_WHOLE_MAX) {
+        r = store_get(store, "index.json", SIZE_MAX / 2, &text, &n, err);
+        if (r == 0)
+            *ret_hash = hash_bytes(text, n);
+    } else {
+        r = index_find_source(store, ret_hash, err);
+        first->only = true;
+        n = INDEX_HEAD;
+        if (r == 0 && !(text = malloc(n)))
+            r = error_set(err, -ENOMEM, "out of memory");
+        if (r == 0)
+            r = store_get_range(store, "index.json", 0, n, text, err);
+    }
+    if (r == 0)
+        r = mds_index_walk(first->source, text, n, see_entry, first, err);
+    if (r == -ECANCELED)
+        r = 0;
+    if (r == 0 && (first->seen == 0 || first->entry.n_samples == 0))
+        r = error_set(err, -EINVAL, "%s: shards: no samples", first->source);
+    return r;
+}
+
+static void shard_of_entry(const MdsEntry *e, IndexShard *ret)
+{
+    *ret = (IndexShard){.n_samples = e->n_samples,
+                        .raw_bytes = e->raw.n_bytes,
+                        .zip_bytes = *e->compression ? e->zip.n_bytes : 0,
+                        .raw_name = e->raw.basename,
+                        .zip_name = e->zip.basename};
+    for (size_t i = 0; i < e->n_hashes; i++) {
+        ret->raw_hashes[i] = e->raw.hashes[i];
+        ret->zip_hashes[i] = e->zip.hashes[i];
+    }
+}
+
+/* Table and sample by ranges, wherever the shard lies. */
+static int read_range(Store *store, const IndexShard *info, uint32_t i, char **ret, size_t *ret_n,
+                      Error *err)
+{
+    uint32_t range[2], n;
+    int r = store_get_range(store, info->raw_name, 0, sizeof(n), &n, err);
+    if (r == 0 && n != info->n_samples)
+        return error_set(err, -EBADMSG, "%s/%s: %u samples, index.json says %llu", store_uri(store),
+                         info->raw_name, n, (unsigned long long)info->n_samples);
+    if (r == 0)
+        r = store_get_range(store, info->raw_name, 4 + 4 * (uint64_t)i, sizeof(range), range, err);
+    if (r < 0)
+        return r;
+    if (range[0] > range[1] || range[1] > info->raw_bytes ||
+        range[1] - range[0] > MDS_SAMPLE_BYTES_MAX)
+        return error_set(err, -EBADMSG, "%s/%s[%u]: offsets %u..%u", store_uri(store),
+                         info->raw_name, i, range[0], range[1]);
+    *ret_n = range[1] - range[0];
+    *ret = malloc(*ret_n + 1);
+    return *ret ? store_get_range(store, info->raw_name, range[0], *ret_n, *ret, err)
+                : error_set(err, -ENOMEM, "out of memory");
+}
+
+typedef struct Looking {
+    Store *store;
+    const MdsEntry *entry;
+    IndexShard info;
+    Shard *shard; /* of a compressed one, unpacked in memory */
+} Looking;
+
+static int read_sample(const Looking *l, uint32_t i, char **ret, size_t *ret_n, Error *err)
+{
+    uint32_t range[2];
+    size_t room = 0;
+    if (!l->shard)
+        return read_range(l->store, &l->info, i, ret, ret_n, err);
+    int r = shard_read(l->shard, i, range, ret, &room, err);
+    *ret_n = range[1] - range[0];
+    return r;
+}
+
+static int learn_sample(const Looking *l, size_t latents, size_t text, DatasetShape *shape,
+                        Error *err)
+{
+    const MdsSchema *schema = &l->entry->schema;
+    for (uint32_t i = 0; i < MIN(l->info.n_samples, (uint64_t)SAMPLES_TRIED); i++) {
+        _cleanup_free_ char *bytes = NULL;
+        size_t n = 0;
+        MdsField fields[MDS_COLUMNS_MAX];
+        int r = read_sample(l, i, &bytes, &n, err);
+        if (r == 0)
+            r = mds_sample_split(schema, bytes, n, fields, err);
+        if (r < 0)
+            return r;
+        if (fields[latents].n_bytes == 0)
+            continue; /* it is not trained either */
+        r = dataset_learn_latents(&schema->columns[latents], &fields[latents], shape, err);
+        if (r >= 0)
+            r = dataset_learn_text(&schema->columns[text], &fields[text], shape, err);
+        return r < 0 ? error_prefix(err, r, "%s[%u]", l->info.raw_name, i) : 1;
+    }
+    return 0;
+}
+
+/* 1: known; 0: a large shard would have to be unpacked. */
+static int learn_shard(Store *store, const MdsEntry *entry, size_t latents, size_t text,
+                       DatasetShape *shape, Error *err)
+{
+    _cleanup_(bell_freep) Bell *bell = NULL;
+    Looking l = {.store = store, .entry = entry};
+    shard_of_entry(entry, &l.info);
+    if (!*entry->compression)
+        return learn_sample(&l, latents, text, shape, err);
+    if (l.info.raw_bytes > SHARD_BYTES_MAX || l.info.zip_bytes > SHARD_BYTES_MAX)
+        return 0;
+    int r = bell_new(&bell);
+    if (r < 0)
+        return error_errno(err, r, "cannot read a shard");
+    ShardSource source = {.store = store,
+                          .compression = entry->compression,
+                          .n_hashes = entry->n_hashes,
+                          .bell = bell,
+                          .piece_bytes = 8 << 20};
+    for (size_t i = 0; i < entry->n_hashes; i++)
+        source.hashes[i] = entry->hashes[i];
+    r = shard_fetch(&source, 0, &l.info, &l.shard, err);
+    if (r == 0)
+        r = learn_sample(&l, latents, text, shape, err);
+    (void)shard_free(l.shard);
+    return r;
+}
+
+static int look_at_stream(const Job *job, const char *uri, First *first, DatasetLook *look,
+                          Hash *ret_hash, Error *err)
+{
+    char source[512];
+    size_t latents, text;
+    _cleanup_(store_freep) Store *store = NULL;
+    int r = store_open(uri, &store, err);
+    if (r < 0)
+        return r;
+    (void)snprintf(source, sizeof(source), "%.480s/index.json", store_uri(store));
+    *first = (First){.source = source};
+    r = read_index(store, first, ret_hash, err);
+    const MdsSchema *schema = &first->entry.schema;
+    look->compressed = look->compressed || *first->entry.compression;
+    look->n_samples += first->n_samples;
+    if (r == 0)
+        r = dataset_find_column(schema, store_uri(store), "latents", job->data.latents, &latents,
+                                err);
+    if (r == 0)
+        r = dataset_find_column(schema, store_uri(store), "text", job->data.text, &text, err);
+    if (r < 0)
+        return r;
+    r = dataset_learn_latents(&schema->columns[latents], NULL, &look->shape, err);
+    int known = r;
+    if (r >= 0)
+        r = dataset_learn_text(&schema->columns[text], NULL, &look->shape, err);
+    if (r >= 0 && (r == 0 || known == 0))
+        r = learn_shard(store, &first->entry, latents, text, &look->shape, err);
+    return r < 0 ? error_prefix(err, r, "%s", store_uri(store)) : 0;
+}
+
+int dataset_look(const Job *job, DatasetLook *ret, Error *err)
+{
+    DatasetLook look = {.sources.n_streams = job->data.n_streams};
+    _cleanup_free_ First *first = malloc(sizeof(*first));
+    if (!first)
+        return error_set(err, -ENOMEM, "out of memory");
+    if (job->data.empty_text_uri) {
+        _cleanup_free_ float *values = NULL;
+        int r = dataset_read_empty_text(job->data.empty_text_uri, NULL, &look.shape, &values,
+                                        &look.sources.empty_text, err);
+        if (r < 0)
+            return r;
+        look.sources.has_empty_text = true;
+    }
+    for (size_t i = 0; i < job->data.n_streams; i++) {
+        int r = look_at_stream(job, job->data.streams[i].uri, first, &look, &look.sources.index[i],
+                               err);
+        if (r < 0)
+            return error_prefix(err, r, "data.streams[%zu].uri", i);
+    }
+    look.sides_known = look.shape.channels > 0 && look.shape.text_dim > 0;
+    *ret = look;
+    return 0;
+}

@@ -1,0 +1,37 @@
+/* mds-writer.h - writes an MDS dataset: shards, then index.json.
+ *
+ * Raw shards and index.json are byte for byte what mosaicml-streaming's MDSWriter writes;
+ * compressed ones depend on the zstd library's version.
+ *
+ * Ownership: mds_writer_new() gives the caller a MdsWriter and borrows the Store; fields are
+ *            copied.
+ * Units:     bytes.
+ * Errors:    -EINVAL fields that are not what the columns say; -EFBIG a sample that no shard can
+ *            hold; -EEXIST the store has an index.json; the store's.
+ * Threads:   one.
+ * Invariant: index.json comes last: a dataset without it was not finished.
+ */
+#pragma once
+
+#include "store/store.h"
+#include "trainer/data/mds/mds-index.h"
+
+typedef struct MdsWriter MdsWriter;
+
+typedef struct MdsWriterOptions {
+    const char *compression; /* NULL, "zstd" or "zstd:<1..22>" */
+    const char *const *hashes;
+    size_t n_hashes;     /* algorithms in sorted order */
+    uint64_t size_limit; /* of a shard, under 2^32; 0: one shard holds everything */
+} MdsWriterOptions;
+
+enum { MDS_SIZE_LIMIT_DEFAULT = 1 << 26 };
+
+int mds_writer_new(Store *store, const MdsSchema *schema, const MdsWriterOptions *options,
+                   MdsWriter **ret, Error *err);
+MdsWriter *mds_writer_free(MdsWriter *writer);
+DEFINE_CLEANUP(MdsWriter, mds_writer_free)
+/* fields[n_columns] in the schema's order, payloads as the encodings want them. */
+int mds_writer_add(MdsWriter *writer, const MdsField *fields, Error *err);
+/* The last shard and index.json. */
+int mds_writer_finish(MdsWriter *writer, Error *err);

@@ -1,0 +1,29 @@
+/* testing-huge-index.h - for benches: the compact index of 1e9 samples, of which a few may exist.
+ *
+ * Raw shards of 404 samples, "shard.0000000.mds" and so on, with the columns latents and text; one
+ * sample of each 64 has no latents. With hashes of samples the file has 8.3 GB, most of them a hole.
+ *
+ * Ownership: none.
+ * Units:     bytes.
+ * Errors:    -errno of the file.
+ * Threads:   one.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/hash.h"
+
+#define HUGE_SAMPLES UINT64_C(1000000000)
+
+enum { HUGE_SHARD_SAMPLES = 404 };
+
+typedef struct HugeIndex {
+    Hash source;        /* of its index.json */
+    uint64_t raw_bytes; /* of each shard */
+    bool sample_hashes; /* zeros, until they are set */
+} HugeIndex;
+
+int huge_index_write(const char *path, const HugeIndex *what, Error *err);
+/* The hashes of n samples, which are numbers in file order. */
+int huge_index_set_hashes(const char *path, const uint64_t *samples, const uint64_t *hashes,
+                          size_t n, Error *err);

@@ -1,0 +1,191 @@
+/* initial-state.c - see initial-state.h. */
+#include "trainer/initial-state.h"
+
+#include "trainer/checkpoint/format/safetensors.h"
+#include "trainer/data/mds/half.h"
+
+#include <string.h>
+
+enum { PIECE_ELEMENTS = 1 << 20 };
+
+/* A state that took over weights, or weights and moments, starts its own count of steps. */
+static void restart_scalars(TrainState *state, bool keep_optimizer)
+{
+    TrainScalars *s = &state->scalars;
+    s->step = 0;
+    s->position = 0;
+    s->n_maxima = 0;
+    s->n_accepted = 0;
+    if (!keep_optimizer)
+        s->adam_t = 0;
+    state->ema_active = false;
+}
+
+static int init_from_manifest(const Manifest *manifest, Store *store, bool optimizer,
+                              TrainState *state, Error *err)
+{
+    int r;
+    if (optimizer) {
+        r = checkpoint_restore(store, NULL, manifest, state, err);
+    } else {
+        r = checkpoint_restore_weights(store, manifest, manifest_has_ema(manifest),
+                                       state->parameters, state->device, state->weights, err);
+    }
+    if (r < 0)
+        return r;
+    restart_scalars(state, optimizer);
+    return 0;
+}
+
+static int init_from_checkpoint_uri(const Job *job, TrainState *state, Error *err)
+{
+    _cleanup_(store_freep) Store *store = NULL;
+    _cleanup_(manifest_freep) Manifest *manifest = NULL;
+    int r = manifest_read_uri(job->model.init_uri, NULL, &store, &manifest, err);
+    if (r < 0)
+        return error_prefix(err, exit_errno_of_named(r), "model.init");
+    return init_from_manifest(manifest, store, job->model.init_optimizer, state, err);
+}
+
+static float widen(uint16_t h, bool bf16)
+{
+    if (!bf16)
+        return half_to_float(h);
+    uint32_t bits = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+
+/* A file of weights, read by pieces: whole, it would need as much again as the weights. */
+typedef struct WeightsFile {
+    const char *uri, *key;
+    Store *store;
+    Safetensors *tensors;
+    char *piece;   /* PIECE_ELEMENTS of the widest type */
+    float *floats; /* and what becomes of them */
+} WeightsFile;
+
+static void weights_file_close(WeightsFile *f)
+{
+    (void)safetensors_free(f->tensors);
+    (void)store_free(f->store);
+    free(f->piece);
+    free(f->floats);
+}
+
+static int weights_file_open(const char *uri, WeightsFile *f, Error *err)
+{
+    const char *slash = strrchr(uri, '/');
+    _cleanup_free_ char *folder = slash ? strndup(uri, (size_t)(slash - uri)) : strdup(".");
+    _cleanup_free_ char *header = NULL;
+    uint64_t n_bytes = 0, first8;
+    size_t n_header = 0;
+    *f = (WeightsFile){.uri = uri, .key = slash ? slash + 1 : uri};
+    f->piece = malloc(PIECE_ELEMENTS * sizeof(float));
+    f->floats = malloc(PIECE_ELEMENTS * sizeof(float));
+    if (!folder || !f->piece || !f->floats)
+        return error_set(err, -ENOMEM, "out of memory");
+    int r = store_open(folder, &f->store, err);
+    if (r == 0)
+        r = store_head(f->store, f->key, &n_bytes, err);
+    if (r == 0 && n_bytes < sizeof(first8))
+        return error_set(err, -EBADMSG, "%s: %llu bytes are too few for a safetensors header", uri,
+                         (unsigned long long)n_bytes);
+    if (r == 0)
+        r = store_get_range(f->store, f->key, 0, sizeof(first8), &first8, err);
+    if (r < 0)
+        return error_prefix(err, exit_errno_of_named(r), "model.init");
+    r = safetensors_header_bytes(uri, &first8, n_bytes, &n_header, err);
+    if (r < 0)
+        return r;
+    header = malloc(n_header);
+    if (!header)
+        return error_set(err, -ENOMEM, "out of memory");
+    r = store_get_range(f->store, f->key, 0, n_header, header, err);
+    return r < 0 ? r : safetensors_open(uri, header, n_header, n_bytes, &f->tensors, err);
+}
+
+static bool same_shape(const Parameter *p, const SafetensorsEntry *e)
+{
+    bool same = e->n_dims == p->n_dims;
+    for (int i = 0; same && i < p->n_dims; i++)
+        same = e->dims[i] == p->dims[i];
+    return same;
+}
+
+static int read_tensor(const WeightsFile *f, const Parameter *p, TrainState *state, Error *err)
+{
+    const SafetensorsEntry *e = safetensors_find(f->tensors, p->name);
+    if (!e)
+        return error_set(err, -EINVAL, "%s: %s is missing", f->uri, p->name);
+    if (!same_shape(p, e))
+        return error_set(err, -EINVAL, "%s: %s has another shape than the network's", f->uri,
+                         p->name);
+    const bool wide = e->type == SAFETENSORS_F32;
+    const size_t element = wide ? sizeof(float) : sizeof(uint16_t);
+    for (int64_t at = 0; at < p->n_elements; at += PIECE_ELEMENTS) {
+        const size_t n = (size_t)MIN(p->n_elements - at, (int64_t)PIECE_ELEMENTS);
+        int r = store_get_range(f->store, f->key, e->offset + (uint64_t)at * element, n * element,
+                                f->piece, err);
+        if (r < 0)
+            return error_prefix(err, exit_errno_of_named(r), "model.init");
+        for (size_t i = 0; !wide && i < n; i++) {
+            uint16_t h;
+            memcpy(&h, f->piece + i * sizeof(h), sizeof(h));
+            f->floats[i] = widen(h, e->type == SAFETENSORS_BF16);
+        }
+        device_upload(state->device, state->weights + p->offset + at,
+                      wide ? (const void *)f->piece : f->floats, n * sizeof(float));
+        r = device_synchronise(state->device, err); /* the piece is used again */
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* One .safetensors file that holds every parameter by name; tensors that the network does not have
+ * are refused. */
+static int init_from_safetensors(const char *uri, TrainState *state, Error *err)
+{
+    _cleanup_(weights_file_close) WeightsFile file;
+    int r = weights_file_open(uri, &file, err);
+    if (r < 0)
+        return r;
+    const ParameterList *list = state->parameters;
+    if (safetensors_count(file.tensors) != list->n_items)
+        return error_set(err, -EINVAL, "%s: has %zu tensors, the network %zu", uri,
+                         safetensors_count(file.tensors), list->n_items);
+    for (size_t i = 0; r == 0 && i < list->n_items; i++)
+        r = read_tensor(&file, &list->items[i], state, err);
+    return r;
+}
+
+int init_state(const Job *job, Store *store, const CheckpointLocal *local, const Manifest *resume,
+               TrainState *state, ExitCode *ret_exit, Error *err)
+{
+    int r;
+    if (resume) {
+        r = checkpoint_restore(store, local, resume, state, err);
+        *ret_exit = exit_code_of_store(r);
+        return r;
+    }
+
+    *ret_exit = EXIT_NEVER_RETRY;
+    switch (job->model.init) {
+    case INIT_RANDOM:
+        r = 0;
+        break;
+    case INIT_SAFETENSORS:
+        r = init_from_safetensors(job->model.init_uri, state, err);
+        break;
+    case INIT_CHECKPOINT:
+        r = init_from_checkpoint_uri(job, state, err);
+        break;
+    default:
+        r = -EINVAL;
+    }
+    if (r < 0)
+        *ret_exit = exit_code_of_store(r);
+    return r;
+}

@@ -1,0 +1,290 @@
+/* memory-plan.c - see memory-plan.h: what session.c, grain.c, update.c, gradient-sum.c, loader.c and
+ * writer.c allocate, in the same order. test-memory compares it with ranks that ran. */
+#include "trainer/plan/memory-plan.h"
+
+#include "protocol/manifest-limits.h"
+#include "trainer/checkpoint/object.h"
+
+#include <string.h>
+
+enum {
+    LIBRARIES_BYTES =
+        32 << 20, /* code, stacks, heap's slack; of a rank that trains next to nothing */
+    EXCHANGE_BYTES = 8 << 20, /* scratch of two comms */
+    BUCKET_BYTES = 4 << 20,   /* gradient-sum.c, as are rows of one chunk a rank */
+    EMA_AT_ONCE_BYTES = 64 << 20,
+    AHEAD_BYTES = 256 << 20, /* what session.c lets the loader take, */
+    AHEAD_STEPS = 64,        /* and loader.c */
+    SAMPLE_HASHES_BYTES = 256 << 20,
+    STORE_BYTES = 256 << 20, /* SDTRAIN_S3_MEMORY_BYTES as it comes */
+};
+static const uint64_t SHARDS_BYTES = UINT64_C(1) << 30; /* whole shards without a cache */
+
+static const char *const name_of[MEMORY_USES] = {
+    [MEMORY_WEIGHTS] = "master weights",
+    [MEMORY_PACKED] = "weights packed for the kernels",
+    [MEMORY_MOMENTS] = "moments",
+    [MEMORY_EMA] = "EMA",
+    [MEMORY_GRADIENTS] = "gradients of a grain",
+    [MEMORY_SUMS] = "sums of gradients",
+    [MEMORY_ACTIVATIONS] = "activations and workspace",
+    [MEMORY_EXCHANGE] = "exchange with other ranks",
+    [MEMORY_SNAPSHOT] = "copy that a save makes",
+    [MEMORY_DATA] = "data: loader, read-ahead, cache",
+    [MEMORY_LIBRARIES] = "libraries, code, stacks",
+};
+
+typedef struct Counting {
+    const Job *job;
+    const ParameterList *parameters;
+    const DatasetShape *shape;
+    ChunkLayout layout;
+    int world_size, shards;
+    uint64_t n, chunk, shard; /* bytes of fp32: all, one chunk, what a rank keeps of m */
+    int64_t share;            /* grains */
+} Counting;
+
+static bool is_remote(const char *uri)
+{
+    return strstr(uri, "://") && strncmp(uri, "file://", 7) != 0;
+}
+
+static uint64_t samples_bytes(const Counting *c, uint64_t n_samples)
+{
+    const DatasetShape *s = c->shape;
+    const uint64_t floats = (uint64_t)s->channels * (uint64_t)s->height * (uint64_t)s->width +
+                            (uint64_t)s->text_tokens * (uint64_t)s->text_dim;
+    return n_samples * floats * sizeof(float);
+}
+
+static uint64_t sum_element_bytes(const Job *job)
+{
+    return job->train.reduction == REDUCTION_EXACT64 ? 8 : 4;
+}
+
+/* ZeRO 2: whole rows of one chunk of each rank; the elements of the buffer in fp32's bytes. */
+static uint64_t bucket_bytes(const Counting *c)
+{
+    const uint64_t row = c->chunk / 4 * (uint64_t)c->world_size * sum_element_bytes(c->job);
+    const uint64_t all = ROUND_UP(c->n / 4 * sum_element_bytes(c->job), row);
+    return MIN(MAX(BUCKET_BYTES / row, UINT64_C(1)) * row, all);
+}
+
+static void count_sums(const Counting *c, MemoryPlan *plan)
+{
+    const uint64_t element = sum_element_bytes(c->job);
+    const bool bucketed = c->job->train.zero_stage == 2;
+    plan->bytes[MEMORY_GRADIENTS] =
+        c->n + (c->job->train.reduction == REDUCTION_FLOAT ? 0 : c->chunk);
+    plan->bytes[MEMORY_SUMS] = (bucketed ? c->shard : c->n) / 4 * element +
+                               (uint64_t)c->share * c->parameters->n_items * 2 * sizeof(uint32_t);
+    plan->bytes[MEMORY_EXCHANGE] = c->world_size > 1 ? EXCHANGE_BYTES : 0;
+    if (bucketed)
+        plan->bytes[MEMORY_EXCHANGE] += bucket_bytes(c) + bucket_bytes(c) / (uint64_t)c->world_size;
+}
+
+/* What grain.c keeps of a grain beside the network: latents seven times, text three times. */
+static uint64_t grain_bytes(const Counting *c)
+{
+    const DatasetShape *s = c->shape;
+    const int64_t latents = c->job->train.grain * s->channels * s->height * s->width;
+    const int64_t text = c->job->train.grain * s->text_tokens * s->text_dim;
+    return (uint64_t)(7 * latents + 3 * text) * sizeof(float) + mse_loss_workspace_bytes(latents);
+}
+
+static void count_data(const Counting *c, const MemoryData *data, MemoryPlan *plan)
+{
+    const Job *job = c->job;
+    bool remote = false;
+    for (size_t i = 0; i < job->data.n_streams; i++)
+        remote = remote || is_remote(job->data.streams[i].uri);
+    const uint64_t step = MAX(samples_bytes(c, (uint64_t)(c->share * job->train.grain)), 1);
+    const uint64_t slots = CLAMP((uint64_t)AHEAD_BYTES / step, UINT64_C(1), (uint64_t)AHEAD_STEPS);
+    uint64_t *bytes = &plan->bytes[MEMORY_DATA];
+    *bytes = MIN(slots, (uint64_t)job->train.steps) * step;
+    *bytes += remote ? (uint64_t)job->data.read_ahead_bytes : 0;
+    if (!job->data.cache_dir && (remote || (data && data->compressed)))
+        *bytes += SHARDS_BYTES;
+    if (data)
+        *bytes += MIN(8 * data->n_samples, (uint64_t)SAMPLE_HASHES_BYTES);
+    plan->bytes[MEMORY_LIBRARIES] =
+        LIBRARIES_BYTES + (remote || is_remote(job->checkpoint.uri) ? STORE_BYTES : 0);
+}
+
+enum {
+    COPIES_WEIGHTS = 1,
+    COPIES_EMA = 2
+}; /* what is asked of a chunk for a file that a rank writes */
+
+/* Whose chunks are part of the weight files that a rank writes. */
+static void mark_files(const Counting *c, const ObjectTable *table, int rank, uint8_t *marks)
+{
+    memset(marks, 0, (size_t)c->layout.n_chunks);
+    for (size_t i = 0; i < table->n_records; i++) {
+        const ObjectRecord *o = &table->records[i];
+        if (!object_has_header(o->kind) || object_owner(table, o, c->world_size) != rank)
+            continue;
+        for (int64_t k = o->first / c->layout.chunk_elements;
+             k <= (o->first + o->count - 1) / c->layout.chunk_elements; k++)
+            marks[k] |= o->kind == OBJECT_WEIGHTS ? COPIES_WEIGHTS : COPIES_EMA;
+    }
+}
+
+/* As writer.c copies, and save.c gathers. */
+static uint64_t copied_bytes(const Counting *c, int rank, const uint8_t *marks)
+{
+    const bool blocking = c->job->checkpoint.blocking, ema = c->job->train.ema.enabled;
+    const bool complete = c->job->train.zero_stage == 0 || c->world_size == 1;
+    const bool all_ema = !complete && c->n <= EMA_AT_ONCE_BYTES;
+    uint64_t elements = 0;
+    for (int64_t k = 0; k < c->layout.n_chunks; k++) {
+        const bool owned = chunk_owner(k, c->world_size) == rank;
+        uint64_t copies = 0;
+        if (!blocking)
+            copies += 2 * (uint64_t)owned + (owned || (marks[k] & COPIES_WEIGHTS));
+        if (ema && (!blocking || !complete))
+            copies += owned || all_ema || (marks[k] & COPIES_EMA);
+        elements += copies * (uint64_t)chunk_length(&c->layout, k);
+    }
+    return elements * sizeof(float);
+}
+
+/* Only rank 0 and those that write a weight file can be the ones that copy most. What has more chunks
+ * than a manifest may list is refused by its writer, and needs more than any machine has. */
+static int count_snapshot(const Counting *c, MemoryPlan *plan, Error *err)
+{
+    ObjectTable table;
+    if (c->layout.n_chunks > MANIFEST_CHUNKS_MAX)
+        return 0;
+    _cleanup_free_ uint8_t *marks = calloc((size_t)c->layout.n_chunks, 1);
+    int r = marks ? object_table_new(c->parameters, &c->layout, WEIGHT_FILE_BYTES,
+                                     c->job->train.ema.enabled, &table)
+                  : -ENOMEM;
+    if (r < 0)
+        return error_set(err, r, "memory plan: out of memory");
+    uint64_t most = 0;
+    for (int rank = 0; rank < c->world_size && rank <= 2 * table.n_files; rank++) {
+        mark_files(c, &table, rank, marks);
+        most = MAX(most, copied_bytes(c, rank, marks));
+    }
+    plan->bytes[MEMORY_SNAPSHOT] = most + c->chunk; /* and one that passes by */
+    object_table_clear(&table);
+    return 0;
+}
+
+int memory_plan(const Job *job, const Network *network, const DatasetShape *shape,
+                const MemoryData *data, int world_size, MemoryPlan *ret, Error *err)
+{
+    const ParameterList *parameters = network_parameters(network);
+    Counting c = {.job = job,
+                  .parameters = parameters,
+                  .shape = shape,
+                  .layout = chunk_layout(parameters->n_elements),
+                  .world_size = world_size,
+                  .shards = job->train.zero_stage == 0 ? 1 : world_size,
+                  .n = (uint64_t)parameters->n_elements * sizeof(float),
+                  .share = DIV_ROUND_UP(job->train.n_grains, world_size)};
+    c.chunk = (uint64_t)c.layout.chunk_elements * sizeof(float);
+    c.shard = (uint64_t)shard_slots(&c.layout, c.shards) * c.chunk;
+    MemoryPlan plan = {.n_parameters = parameters->n_elements, .world_size = world_size};
+    plan.bytes[MEMORY_WEIGHTS] = c.n;
+    plan.bytes[MEMORY_PACKED] = network_packed_bytes(network);
+    plan.bytes[MEMORY_MOMENTS] = 2 * c.shard;
+    plan.bytes[MEMORY_EMA] = job->train.ema.enabled ? c.shard : 0;
+    plan.bytes[MEMORY_ACTIVATIONS] =
+        network_arena_bytes(network) - network_packed_bytes(network) + grain_bytes(&c);
+    count_sums(&c, &plan);
+    count_data(&c, data, &plan);
+    int r = count_snapshot(&c, &plan, err);
+    if (r == 0)
+        *ret = plan;
+    return r;
+}
+
+int memory_plan_worlds(const Job *job, const UnetConfig *config, const DatasetShape *shape,
+                       const MemoryData *data, const int *world_sizes, size_t n, MemoryPlan *ret,
+                       Error *err)
+{
+    _cleanup_(device_freep) Device *device = NULL;
+    _cleanup_(network_freep) Network *network = NULL;
+    const DeviceOptions options = {.kind = DEVICE_CPU,
+                                   .threads = job->train.threads,
+                                   .type = DATA_F32};
+    const NetworkShape network_shape = {.grain = (int)job->train.grain,
+                                        .height = shape->height,
+                                        .width = shape->width,
+                                        .text_tokens = shape->text_tokens,
+                                        .backward = true};
+    int r = device_open(&options, &device, err);
+    if (r == 0)
+        r = network_plan(device, config, &network_shape, &network, err);
+    for (size_t i = 0; r == 0 && i < n; i++)
+        r = memory_plan(job, network, shape, data, world_sizes[i], &ret[i], err);
+    return r;
+}
+
+uint64_t memory_total(const MemoryPlan *plan)
+{
+    uint64_t total = 0;
+    for (int i = 0; i < MEMORY_USES; i++)
+        total += plan->bytes[i];
+    return total;
+}
+
+uint64_t memory_least(const MemoryPlan *plan)
+{
+    return memory_total(plan) - plan->bytes[MEMORY_DATA] - plan->bytes[MEMORY_LIBRARIES];
+}
+
+static double gib(uint64_t n_bytes) { return (double)n_bytes / 0x1p30; }
+
+int memory_check(const MemoryPlan *plan, uint64_t available, const char *where, Error *err)
+{
+    char text[512] = "";
+    size_t used = 0;
+    if (memory_least(plan) <= available)
+        return 0;
+    for (int i = 0; i < MEMORY_DATA; i++)
+        if (plan->bytes[i] > 0 && used < sizeof(text))
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s %.2f",
+                                     used ? ", " : "", name_of[i], gib(plan->bytes[i]));
+    return error_set(err, -E2BIG,
+                     "train.grain, model.config: one of %d ranks needs at least %.2f GiB for %lld "
+                     "parameters: %s; %s has %.2f GiB, swap included",
+                     plan->world_size, gib(memory_least(plan)), (long long)plan->n_parameters, text,
+                     where, gib(available));
+}
+
+uint64_t memory_peak(void)
+{
+    char line[128];
+    unsigned long long kib = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    while (file && kib == 0 && fgets(line, sizeof(line), file))
+        if (sscanf(line, "VmHWM: %llu kB", &kib) != 1)
+            kib = 0;
+    if (file)
+        (void)fclose(file); /* it was only read */
+    return kib * 1024;
+}
+
+void memory_print(FILE *to, const MemoryPlan *plans, size_t n)
+{
+    fprintf(to, "%-34s", "memory of a rank, MiB");
+    for (size_t k = 0; k < n; k++)
+        fprintf(to, "%6d rank%s", plans[k].world_size, plans[k].world_size == 1 ? " " : "s");
+    for (int i = 0; i < MEMORY_USES; i++) {
+        fprintf(to, "\n  %-32s", name_of[i]);
+        for (size_t k = 0; k < n; k++)
+            fprintf(to, "%12.1f", (double)plans[k].bytes[i] / 0x1p20);
+    }
+    fprintf(to, "\n%-34s", "sum");
+    for (size_t k = 0; k < n; k++)
+        fprintf(to, "%12.1f", (double)memory_total(&plans[k]) / 0x1p20);
+    fprintf(to, "\n%-34s", "bytes a parameter, without grain");
+    for (size_t k = 0; k < n; k++)
+        fprintf(to, "%12.2f",
+                (double)(memory_least(&plans[k]) - plans[k].bytes[MEMORY_ACTIVATIONS]) /
+                    (double)plans[k].n_parameters);
+    fprintf(to, "\n");
+}

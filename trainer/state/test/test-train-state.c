@@ -1,0 +1,161 @@
+/* test-train-state.c - chunks: bounds, owners, where they lie, what their hashes cover. */
+
+#include "base/test/testing.h"
+#include "trainer/state/train-state.h"
+
+#include <string.h>
+
+static void chunks_cover_the_buffer(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1,      4095,   4096,    4097,    262144,    262145,
+                                    300001, 999999, 3200000, 1 << 28, 865910724, (1 << 28) + 1};
+    for (size_t i = 0; i < ELEMENTSOF(sizes); i++) {
+        ChunkLayout layout = chunk_layout(sizes[i]);
+        assert_in_range(layout.chunk_elements, 1 << 12, 1 << 22);
+        assert_int_equal(layout.chunk_elements & (layout.chunk_elements - 1), 0);
+        int64_t sum = 0;
+        for (int64_t c = 0; c < layout.n_chunks; c++) {
+            assert_int_equal(chunk_begin(&layout, c), sum);
+            assert_true(chunk_length(&layout, c) > 0);
+            sum += chunk_length(&layout, c);
+        }
+        assert_int_equal(sum, sizes[i]);
+        if (sizes[i] <= 1 << 28)
+            assert_true(layout.n_chunks <= 64);
+        for (int world = 1; world <= 70; world++) {
+            int64_t owned = 0;
+            for (int rank = 0; rank < world; rank++) {
+                int64_t n = chunks_owned(&layout, rank, world), counted = 0;
+                for (int64_t c = 0; c < layout.n_chunks; c++)
+                    counted += chunk_owner(c, world) == rank;
+                assert_int_equal(n, counted);
+                assert_true(n <= shard_slots(&layout, world));
+                owned += n;
+            }
+            assert_int_equal(owned, layout.n_chunks);
+        }
+    }
+}
+
+static void fill(TrainState *state)
+{
+    const ChunkLayout *layout = &state->layout;
+    for (int64_t c = 0; c < layout->n_chunks; c++) {
+        for (int64_t i = 0; i < chunk_length(layout, c); i++) {
+            int64_t at = chunk_begin(layout, c) + i;
+            state->weights[at] = (float)at;
+            if (!train_state_keeps(state, c))
+                continue;
+            train_state_chunk(state, state->m, c)[i] = (float)at + 0.25f;
+            train_state_chunk(state, state->v, c)[i] = (float)at + 0.5f;
+            train_state_chunk(state, state->ema, c)[i] = (float)at + 0.75f;
+        }
+    }
+}
+
+enum { ELEMENTS = 300001, WORLD = 4 };
+
+typedef struct Fixture {
+    Device *device;
+    Parameter items[2];
+    ParameterList list;
+} Fixture;
+
+static void open_fixture(Fixture *f)
+{
+    Error err = ERROR_INIT;
+    const DeviceOptions options = {.kind = DEVICE_CPU, .threads = 1, .type = DATA_F32};
+    assert_int_equal(device_open(&options, &f->device, &err), 0);
+    f->items[0] = (Parameter){.name = "a", .n_elements = 1000};
+    f->items[1] = (Parameter){.name = "b", .n_elements = ELEMENTS - 1000, .offset = 1000};
+    f->list = (ParameterList){.items = f->items, .n_items = 2, .n_elements = ELEMENTS};
+}
+
+static TrainState *open_state(Fixture *f, int rank, int world, int zero_stage)
+{
+    Error err = ERROR_INIT;
+    TrainState *state = NULL;
+    assert_int_equal(train_state_new(f->device, &f->list, rank, world, zero_stage, true, &state,
+                                     &err),
+                     0);
+    fill(state);
+    return state;
+}
+
+static Hash digest_of(TrainState *const states[], int world)
+{
+    Error err = ERROR_INIT;
+    Hash hashes[128];
+    int64_t n = states[0]->layout.n_chunks;
+    assert_in_range(n, 1, ELEMENTSOF(hashes));
+    for (int64_t c = 0; c < n; c++)
+        assert_int_equal(train_state_chunk_hash(states[chunk_owner(c, world)], c, &hashes[c], &err),
+                         0);
+    return train_state_digest(states[0], hashes);
+}
+
+static void the_digest_does_not_depend_on_the_world(void **state)
+{
+    (void)state;
+    Fixture f;
+    open_fixture(&f);
+    TrainState *alone = open_state(&f, 0, 1, 0);
+    Hash expected = digest_of(&alone, 1);
+    for (int zero_stage = 0; zero_stage <= 2; zero_stage++) {
+        TrainState *states[WORLD];
+        for (int rank = 0; rank < WORLD; rank++)
+            states[rank] = open_state(&f, rank, WORLD, zero_stage);
+        assert_true(hash_equal(digest_of(states, WORLD), expected));
+        for (int rank = 0; rank < WORLD; rank++)
+            states[rank] = train_state_free(states[rank]);
+    }
+    alone = train_state_free(alone);
+    f.device = device_free(f.device);
+}
+
+/* Every bit of the state is in the digest, and the EMA once it is active. */
+static void the_digest_covers_everything(void **state)
+{
+    (void)state;
+    Fixture f;
+    open_fixture(&f);
+    TrainState *s = open_state(&f, 0, 1, 0);
+    Hash before = digest_of(&s, 1);
+    uint32_t *words[] = {(uint32_t *)s->weights + ELEMENTS - 1,
+                         (uint32_t *)s->m,
+                         (uint32_t *)s->v + 77777,
+                         (uint32_t *)&s->scalars.step,
+                         (uint32_t *)&s->scalars.position,
+                         (uint32_t *)&s->scalars.adam_t,
+                         (uint32_t *)&s->scalars.loss_scale,
+                         (uint32_t *)&s->scalars.loss_scale_steps,
+                         (uint32_t *)&s->scalars.n_maxima,
+                         (uint32_t *)&s->scalars.n_accepted,
+                         s->scalars.maxima + 2 * MAXIMA_WINDOW - 1};
+    for (size_t i = 0; i < ELEMENTSOF(words); i++) {
+        *words[i] ^= 1;
+        assert_false(hash_equal(digest_of(&s, 1), before));
+        *words[i] ^= 1;
+        assert_true(hash_equal(digest_of(&s, 1), before));
+    }
+    s->ema[5] += 1;
+    assert_true(hash_equal(digest_of(&s, 1), before));
+    s->ema_active = true;
+    Hash active = digest_of(&s, 1);
+    assert_false(hash_equal(active, before));
+    s->ema[5] += 1;
+    assert_false(hash_equal(digest_of(&s, 1), active));
+    s = train_state_free(s);
+    f.device = device_free(f.device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chunks_cover_the_buffer),
+        cmocka_unit_test(the_digest_does_not_depend_on_the_world),
+        cmocka_unit_test(the_digest_covers_everything),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
