@@ -38,12 +38,13 @@ typedef struct Setting {
     const char *const *choices;
 } Setting;
 
-/* The row of a field of the program's struct Config:
+/* The row of a field of the program's struct, which the table's file names by #define SETTINGS_STRUCT:
  *     SETTING(WHOLE, lease_sec, 1, 600, "silence after which a node is gone (10)"), */
 #define SETTING(kind_, field, min_, max_, help_, ...)                                              \
     {                                                                                              \
-        .key = #field, .kind = SETTING_##kind_, .offset = offsetof(Config, field),                 \
-        .size = sizeof(((Config *)0)->field), .min = min_, .max = max_, .help = help_, __VA_ARGS__ \
+        .key = #field, .kind = SETTING_##kind_, .offset = offsetof(SETTINGS_STRUCT, field),        \
+        .size = sizeof(((SETTINGS_STRUCT *)0)->field), .min = min_, .max = max_, .help = help_,    \
+        __VA_ARGS__                                                                                \
     }
 
 typedef struct Settings {

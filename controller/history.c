@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/message-id.h"
 
-static void on_history(const EtcdHistory *was, const EtcdHistory *now, void *userdata)
+static void on_controller_history(const EtcdHistory *was, const EtcdHistory *now, void *userdata)
 {
     log_event(LOG_LEVEL_ERROR, MESSAGE_HISTORY,
               "etcd has another history: revision %lld after %lld, cluster %llx after %llx; it was "
@@ -16,5 +16,5 @@ static void on_history(const EtcdHistory *was, const EtcdHistory *now, void *use
 
 void begin_anew_with_another_history(Etcd *etcd, sd_event *event)
 {
-    etcd_set_history(etcd, (EtcdHistory){0}, on_history, event);
+    etcd_set_history(etcd, (EtcdHistory){0}, on_controller_history, event);
 }

@@ -36,7 +36,7 @@ enum {
 /* A decision under way. */
 typedef struct Pending Pending;
 struct Pending {
-    Manager *manager;
+    Controller *manager;
     Pending *next;
     Decision decision; /* without its runs, which were borrowed */
     uint64_t begun_usec;
@@ -44,9 +44,9 @@ struct Pending {
     sd_event_source *retry;
 };
 
-struct Manager {
+struct Controller {
     sd_event *event;
-    const Config *config;
+    const ControllerConfig *config;
     Etcd *etcd;
     EtcdLease *lease;
     EtcdElection *election;
@@ -54,13 +54,13 @@ struct Manager {
     Feed *feed;
     Journal *journal;
     ControllerMetrics *metrics;
-    Outbox *outbox;
+    Sender *sender;
     void *memory; /* of the cluster */
     Cluster *cluster;
     sd_event_source *timer, *leave_timer, *gather_timer, *status_timer;
     sd_event_source *room_timer; /* until what did not fit is read again */
     EtcdCall *room_call;
-    Status status;
+    ControllerStatus status;
     uint64_t wake_usec;
     uint64_t decided_usec; /* when the core was last asked */
     uint64_t n_lists;      /* of the watch, as far as they are dealt with */
@@ -77,10 +77,10 @@ struct Manager {
 
 /* ---- steps ---- */
 
-static void begin_decision(Manager *m, const Decision *decision);
-static void read_what_did_not_fit(Manager *m);
+static void begin_decision(Controller *m, const Decision *decision);
+static void read_what_did_not_fit(Controller *m);
 
-static void arm_timer(Manager *m, uint64_t wake_usec)
+static void arm_timer(Controller *m, uint64_t wake_usec)
 {
     m->wake_usec = wake_usec;
     int r = 0;
@@ -92,7 +92,7 @@ static void arm_timer(Manager *m, uint64_t wake_usec)
     assert(r >= 0); /* a live source takes any time */
 }
 
-static void stamp_event(Manager *m, Event *event)
+static void stamp_event(Controller *m, Event *event)
 {
     event->now_usec = clock_boottime_usec();
     event->real_usec = clock_realtime_usec();
@@ -100,7 +100,7 @@ static void stamp_event(Manager *m, Event *event)
                      event->now_usec > m->wake_usec + STALL_MSEC * USEC_PER_MSEC;
 }
 
-static void say_dropped(Manager *m)
+static void say_dropped(Controller *m)
 {
     int64_t dropped = cluster_dropped(m->cluster);
     if (dropped > m->dropped)
@@ -110,12 +110,12 @@ static void say_dropped(Manager *m)
 }
 
 /* Feeds one event and lets the core decide until it comes to rest. */
-static void step(Manager *m, Event *event)
+static void step(Controller *m, Event *event)
 {
     static Actions actions; /* large; the loop has one thread */
     for (;;) {
         cluster_step(m->cluster, event, &actions);
-        outbox_observe(m->outbox, event);
+        sender_observe(m->sender, event);
         if (event->more)
             return;
         if (actions.read)
@@ -135,29 +135,29 @@ static void step(Manager *m, Event *event)
     m->decided_usec = clock_boottime_usec();
 }
 
-static void step_kind(Manager *m, Event event)
+static void step_kind(Controller *m, Event event)
 {
     stamp_event(m, &event);
     journal_record_event(m->journal, &event);
     step(m, &event);
 }
 
-static void tick(Manager *m) { step_kind(m, (Event){.kind = EVENT_TICK}); }
+static void tick(Controller *m) { step_kind(m, (Event){.kind = EVENT_TICK}); }
 
-static int on_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static int on_gather(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
     tick(userdata);
     return 0;
 }
 
-static void leave_without_timer(Manager *m, int r)
+static void leave_without_timer(Controller *m, int r)
 {
     log_error("cannot set a timer: %s; leaving", strerror(-r));
     (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
 }
 
 /* A record that was not read for want of memory would be missed for ever; the next start reads all. */
-static void leave_without_memory(Manager *m)
+static void leave_without_memory(Controller *m)
 {
     log_error("out of memory; leaving");
     (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
@@ -165,7 +165,7 @@ static void leave_without_memory(Manager *m)
 
 /* Records have changed. A thousand nodes that report at once are looked at together, a change that
  * comes alone at once. */
-static void tick_soon(Manager *m)
+static void tick_soon(Controller *m)
 {
     uint64_t next = m->decided_usec + GATHER_MSEC * USEC_PER_MSEC;
     if (clock_boottime_usec() >= next) {
@@ -179,8 +179,8 @@ static void tick_soon(Manager *m)
 }
 
 /* value NULL: gone. False for what is nothing to the core, or cannot be read. */
-static bool read_record(Manager *m, const char *key, const char *value, size_t n, int64_t created,
-                        int64_t revision, Event *ret)
+static bool read_record(Controller *m, const char *key, const char *value, size_t n,
+                        int64_t created, int64_t revision, Event *ret)
 {
     Error err = ERROR_INIT;
     int r = feed_event(m->feed, key, value, n, created, revision, ret, &err);
@@ -196,7 +196,7 @@ static bool read_record(Manager *m, const char *key, const char *value, size_t n
 }
 
 /* Nothing is decided yet. */
-static void feed_key(Manager *m, const char *key, const char *value, size_t n, int64_t created,
+static void feed_key(Controller *m, const char *key, const char *value, size_t n, int64_t created,
                      int64_t revision)
 {
     Event event;
@@ -210,21 +210,21 @@ static void feed_key(Manager *m, const char *key, const char *value, size_t n, i
 
 /* ---- leadership ---- */
 
-static void say_status(Manager *m)
+static void say_status(Controller *m)
 {
     status_say(&m->status, m->cluster, m->config->cluster, m->term, m->has_lease);
 }
 
 static int on_status_timer(sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
-    Manager *m = userdata;
+    Controller *m = userdata;
     say_status(m);
     rights_tick(&m->rights);
     int r = sd_event_source_set_time_relative(source, STATUS_SEC * USEC_PER_SEC);
     return r < 0 ? r : sd_event_source_set_enabled(source, SD_EVENT_ONESHOT);
 }
 
-static void begin_to_lead(Manager *m)
+static void begin_to_lead(Controller *m)
 {
     log_event(LOG_LEVEL_INFO, MESSAGE_LEADING, "leading TERM=%lld", (long long)m->term);
     controller_metrics_note_leading(m->metrics);
@@ -233,7 +233,7 @@ static void begin_to_lead(Manager *m)
 
 static void on_election(bool leading, const char *key, int64_t term, void *userdata)
 {
-    Manager *m = userdata;
+    Controller *m = userdata;
     if (m->term && !leading)
         log_event(LOG_LEVEL_WARNING, MESSAGE_DEPOSED, "leadership lost TERM=%lld",
                   (long long)m->term);
@@ -249,9 +249,9 @@ static void on_election(bool leading, const char *key, int64_t term, void *userd
         step_kind(m, (Event){.kind = EVENT_DEPOSED});
 }
 
-static void on_lease(EtcdLeaseState state, int64_t lease, void *userdata)
+static void on_leader_lease(EtcdLeaseState state, int64_t lease, void *userdata)
 {
-    Manager *m = userdata;
+    Controller *m = userdata;
     m->has_lease = state != ETCD_LEASE_LOST;
     if (m->election)
         etcd_election_lease_changed(m->election, state, lease);
@@ -260,7 +260,7 @@ static void on_lease(EtcdLeaseState state, int64_t lease, void *userdata)
 /* ---- the watch ---- */
 
 /* The watch has listed: what only a read of ours had shown, and is not there any more, is gone. */
-static void forget_unlisted(Manager *m, int64_t revision)
+static void forget_unlisted(Controller *m, int64_t revision)
 {
     m->n_lists = etcd_watch_lists(m->watch);
     if (m->read_revision == 0 || revision < m->read_revision)
@@ -272,10 +272,10 @@ static void forget_unlisted(Manager *m, int64_t revision)
             feed_key(m, key, NULL, 0, 0, revision);
 }
 
-static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision, bool initial,
-                     void *userdata)
+static void on_cluster_watch(const EtcdEvent *events, size_t n_events, int64_t revision,
+                             bool initial, void *userdata)
 {
-    Manager *m = userdata;
+    Controller *m = userdata;
     controller_metrics_note_shown(m->metrics, revision); /* every event carries its own */
     for (size_t i = 0; i < n_events; i++) {
         const EtcdKeyValue *kv = &events[i].kv;
@@ -314,21 +314,21 @@ static Pending *pending_free(Pending *p)
     return NULL;
 }
 
-static void say_line(const WordsLine *line, _unused_ void *userdata)
+static void say_line(const LogLine *line, _unused_ void *userdata)
 {
     log_text(line->level, line->message_id, line->format, line->text);
 }
 
 static void finish(Pending *p, Outcome outcome, int64_t revision)
 {
-    Manager *m = p->manager;
+    Controller *m = p->manager;
     Event event = {.kind = EVENT_OUTCOME,
                    .id = p->decision.id,
                    .outcome = outcome,
                    .revision = revision};
     if (outcome == OUTCOME_DONE) {
         m->refusals = 0;
-        words_of_decision(&p->decision, say_line, NULL);
+        decision_log_lines(&p->decision, say_line, NULL);
     }
     (void)pending_free(p);
     step_kind(m, event);
@@ -336,7 +336,7 @@ static void finish(Pending *p, Outcome outcome, int64_t revision)
 
 static void read_again(Pending *p);
 
-static int on_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static int on_again(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
     Pending *p = userdata;
     p->retry = sd_event_source_disable_unref(p->retry);
@@ -347,19 +347,19 @@ static int on_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, vo
 /* Later after more refusals, so that a fault does not spin. */
 static void read_again_later(Pending *p)
 {
-    Manager *m = p->manager;
+    Controller *m = p->manager;
     unsigned doublings = MIN(m->refusals, (unsigned)RETRY_DOUBLINGS_MAX);
     m->refusals++;
     int r = sd_event_add_time_relative(m->event, &p->retry, CLOCK_BOOTTIME,
                                        (RETRY_MSEC_MIN << doublings) * USEC_PER_MSEC, 1000,
-                                       on_retry, p);
+                                       on_again, p);
     if (r < 0)
         leave_without_timer(m, r);
 }
 
 /* The election key must still be what the decision was guarded by. A list that is older than the
  * term says nothing about it. */
-static bool still_leads(const Manager *m, const EtcdRange *range)
+static bool still_leads(const Controller *m, const EtcdRange *range)
 {
     if (range->revision < m->term)
         return true;
@@ -369,7 +369,7 @@ static bool still_leads(const Manager *m, const EtcdRange *range)
     return false;
 }
 
-static void feed_all(Manager *m, const EtcdRange *range)
+static void feed_all(Controller *m, const EtcdRange *range)
 {
     m->read_revision = range->revision;
     feed_mark(m->feed);
@@ -383,7 +383,7 @@ static void feed_all(Manager *m, const EtcdRange *range)
 
 static void on_room_read(int r, const Error *err, const EtcdRange *range, void *userdata)
 {
-    Manager *m = userdata;
+    Controller *m = userdata;
     m->room_call = NULL; /* it frees itself */
     if (r < 0) {
         log_warning("cannot read what did not fit: %s", err->text);
@@ -398,7 +398,7 @@ static void on_room_read(int r, const Error *err, const EtcdRange *range, void *
 static int on_room_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
     char prefix[KEY_MAX];
-    Manager *m = userdata;
+    Controller *m = userdata;
     m->room_timer = sd_event_source_disable_unref(m->room_timer);
     int r = etcd_get(m->etcd, key_prefix(m->config->cluster, -1, prefix), true, on_room_read, m,
                      &m->room_call);
@@ -408,7 +408,7 @@ static int on_room_timer(_unused_ sd_event_source *source, _unused_ uint64_t use
 }
 
 /* Not at once: where jobs come and go in numbers one read serves many. */
-static void read_what_did_not_fit(Manager *m)
+static void read_what_did_not_fit(Controller *m)
 {
     if (m->room_timer || m->room_call)
         return;
@@ -418,10 +418,10 @@ static void read_what_did_not_fit(Manager *m)
         leave_without_timer(m, r);
 }
 
-static void on_read(int r, const Error *err, const EtcdRange *range, void *userdata)
+static void on_keys(int r, const Error *err, const EtcdRange *range, void *userdata)
 {
     Pending *p = userdata;
-    Manager *m = p->manager;
+    Controller *m = p->manager;
     if (r < 0) {
         log_warning("cannot read the cluster again: %s", err->text);
         read_again_later(p);
@@ -441,10 +441,10 @@ static void on_read(int r, const Error *err, const EtcdRange *range, void *userd
 
 static void read_again(Pending *p)
 {
-    Manager *m = p->manager;
+    Controller *m = p->manager;
     char prefix[KEY_MAX];
     EtcdCall *call;
-    int r = etcd_get(m->etcd, key_prefix(m->config->cluster, -1, prefix), true, on_read, p, &call);
+    int r = etcd_get(m->etcd, key_prefix(m->config->cluster, -1, prefix), true, on_keys, p, &call);
     if (r < 0)
         read_again_later(p);
 }
@@ -474,7 +474,7 @@ static void on_transaction(int r, const Error *err, const EtcdTxnResult *result,
     read_again_later(p);
 }
 
-static void begin_decision(Manager *m, const Decision *decision)
+static void begin_decision(Controller *m, const Decision *decision)
 {
     Error err = ERROR_INIT;
     Pending *p = calloc(1, sizeof(*p));
@@ -507,17 +507,17 @@ static void begin_decision(Manager *m, const Decision *decision)
 
 /* ---- the whole ---- */
 
-static ControllerView look(void *userdata)
+static ControllerView look_at_etcd(void *userdata)
 {
-    Manager *m = userdata;
+    Controller *m = userdata;
     return (ControllerView){.cluster = m->cluster,
-                            .outbox = m->outbox,
+                            .sender = m->sender,
                             .term = m->term,
                             .loaded = m->loaded,
                             .connected = m->watch && etcd_watch_connected(m->watch)};
 }
 
-static int connect_etcd(Manager *m, Error *err)
+static int connect_etcd(Controller *m, Error *err)
 {
     char prefix[KEY_MAX];
     _cleanup_free_ char *leader = NULL;
@@ -528,11 +528,11 @@ static int connect_etcd(Manager *m, Error *err)
     controller_metrics_observe(m->metrics, m->etcd);
     begin_anew_with_another_history(m->etcd, m->event);
     rights_open(&m->rights, m->etcd, m->config, &m->election);
-    r = etcd_watch_prefix(m->etcd, key_prefix(m->config->cluster, -1, prefix), on_watch, m,
+    r = etcd_watch_prefix(m->etcd, key_prefix(m->config->cluster, -1, prefix), on_cluster_watch, m,
                           &m->watch);
     if (r >= 0)
         r = etcd_lease_new(m->etcd, m->config->lease_sec,
-                           key_prefix(m->config->cluster, KEY_LEADER, prefix), on_lease, m,
+                           key_prefix(m->config->cluster, KEY_LEADER, prefix), on_leader_lease, m,
                            &m->lease);
     if (r >= 0)
         r = config_leader(m->config, m->rights.lacks, &leader);
@@ -542,15 +542,15 @@ static int connect_etcd(Manager *m, Error *err)
     return r < 0 ? error_errno(err, r, "cannot watch cluster %s", m->config->cluster) : 0;
 }
 
-static int add_timers(Manager *m)
+static int add_timers(Controller *m)
 {
-    int r = sd_event_add_time(m->event, &m->timer, CLOCK_BOOTTIME, 0, 1000, on_timer, m);
+    int r = sd_event_add_time(m->event, &m->timer, CLOCK_BOOTTIME, 0, 1000, on_gather, m);
     if (r >= 0) /* what etcd has to say comes first */
         r = sd_event_source_set_priority(m->timer, SD_EVENT_PRIORITY_NORMAL + 10);
     if (r >= 0)
         r = sd_event_source_set_enabled(m->timer, SD_EVENT_OFF);
     if (r >= 0)
-        r = sd_event_add_time(m->event, &m->gather_timer, CLOCK_BOOTTIME, 0, 1000, on_timer, m);
+        r = sd_event_add_time(m->event, &m->gather_timer, CLOCK_BOOTTIME, 0, 1000, on_gather, m);
     if (r >= 0) /* not behind a flood of records */
         r = sd_event_source_set_priority(m->gather_timer, SD_EVENT_PRIORITY_NORMAL - 10);
     if (r >= 0)
@@ -561,35 +561,35 @@ static int add_timers(Manager *m)
     return r;
 }
 
-/* What the outbox reads by itself is ahead of the watch. The core hears of it in the watch's order: what it
+/* What the sender reads by itself is ahead of the watch. The core hears of it in the watch's order: what it
  * has seen of one revision it takes to have seen of every key. */
-static void on_record(const char *key, const char *value, size_t n, int64_t revision,
-                      void *userdata)
+static void on_cluster_record(const char *key, const char *value, size_t n, int64_t revision,
+                              void *userdata)
 {
-    Manager *m = userdata;
+    Controller *m = userdata;
     Event event;
     if (read_record(m, key, value, n, 0, revision, &event))
-        outbox_observe(m->outbox, &event);
+        sender_observe(m->sender, &event);
 }
 
-static int open_outbox(Manager *m, const ClusterLimits *limits, Error *err)
+static int open_sender(Controller *m, const ClusterLimits *limits, Error *err)
 {
     enum { TESTS_MAX = 16 }; /* pages that somebody asks for */
-    OutboxOptions options = {.event = m->event,
+    SenderOptions options = {.event = m->event,
                              .etcd = m->etcd,
                              .lease = m->lease,
                              .feed = m->feed,
                              .cluster = m->config->cluster,
                              .leader_key = m->leader_key,
                              .alerts_file = m->config->alerts_file,
-                             .pages_max = limits->incidents + TESTS_MAX,
+                             .notifications_max = limits->incidents + TESTS_MAX,
                              .rights = &m->rights,
-                             .on_record = on_record,
+                             .on_record = on_cluster_record,
                              .userdata = m};
-    return outbox_new(&options, &m->outbox, err);
+    return sender_new(&options, &m->sender, err);
 }
 
-int manager_reload(Manager *m, Error *err)
+int manager_reload(Controller *m, Error *err)
 {
     const ClusterConfig config = config_cluster(m->config);
     Event event = {.kind = EVENT_TICK};
@@ -601,12 +601,12 @@ int manager_reload(Manager *m, Error *err)
     int r = config_leader(m->config, m->rights.lacks, &leader);
     r = r < 0 ? r : etcd_election_change(m->election, leader);
     return r < 0 ? error_errno(err, r, "cannot say what was reloaded")
-                 : outbox_reload(m->outbox, err);
+                 : sender_reload(m->sender, err);
 }
 
-int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err)
+int manager_new(sd_event *event, const ControllerConfig *config, Controller **ret, Error *err)
 {
-    _cleanup_(manager_freep) Manager *m = calloc(1, sizeof(*m));
+    _cleanup_(manager_freep) Controller *m = calloc(1, sizeof(*m));
     if (!m)
         return error_set(err, -ENOMEM, "out of memory");
     m->event = sd_event_ref(event);
@@ -622,7 +622,7 @@ int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err
 
     int r = recording_open(config, &limits, &cluster_config, &m->journal, err);
     if (r >= 0)
-        r = controller_metrics_new(event, config, look, m, &m->metrics, err);
+        r = controller_metrics_new(event, config, look_at_etcd, m, &m->metrics, err);
     if (r < 0)
         return r;
     r = add_timers(m);
@@ -630,18 +630,18 @@ int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err
         return error_errno(err, r, "cannot set a timer");
     r = connect_etcd(m, err);
     if (r >= 0)
-        r = open_outbox(m, &limits, err);
+        r = open_sender(m, &limits, err);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(m);
     return 0;
 }
 
-Manager *manager_free(Manager *m)
+Controller *manager_free(Controller *m)
 {
     if (!m)
         return NULL;
-    m->outbox = outbox_free(m->outbox);
+    m->sender = sender_free(m->sender);
     rights_clear(&m->rights);
     m->election = etcd_election_free(m->election);
     m->lease = etcd_lease_free(m->lease);
@@ -667,18 +667,18 @@ Manager *manager_free(Manager *m)
 static void on_revoked(_unused_ int r, _unused_ const Error *err,
                        _unused_ const EtcdTxnResult *result, void *userdata)
 {
-    Manager *m = userdata;
+    Controller *m = userdata;
     (void)sd_event_exit(m->event, 0); /* fails only when it is exiting already */
 }
 
 static int on_leave_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
-    Manager *m = userdata;
+    Controller *m = userdata;
     log_warning("etcd does not answer; leadership ends with its lease");
     return sd_event_exit(m->event, 0);
 }
 
-void manager_leave(Manager *m)
+void manager_leave(Controller *m)
 {
     (void)sd_notify(0, "STOPPING=1"); /* nobody listens outside systemd */
     if (m->leave_timer)

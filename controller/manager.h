@@ -11,15 +11,15 @@
 
 #include <systemd/sd-event.h>
 
-typedef struct Manager Manager;
+typedef struct Controller Controller;
 
-int manager_new(sd_event *event, const Config *config, Manager **ret, Error *err);
-Manager *manager_free(Manager *manager);
-DEFINE_CLEANUP(Manager, manager_free)
+int manager_new(sd_event *event, const ControllerConfig *config, Controller **ret, Error *err);
+Controller *manager_free(Controller *manager);
+DEFINE_CLEANUP(Controller, manager_free)
 
 /* Takes the settings of its Config that may change, and reads the alerts file again; on error what
  * was read before stays in force. */
-int manager_reload(Manager *manager, Error *err);
+int manager_reload(Controller *manager, Error *err);
 
 /* Gives leadership up at once and ends the loop, after two seconds at the latest. */
-void manager_leave(Manager *manager);
+void manager_leave(Controller *manager);

@@ -188,17 +188,17 @@ const MetricFamily *controller_metrics_families(size_t *ret_n)
 static const char *const outcomes[] = {"done", "refused", "unknown"}; /* by Outcome */
 
 /* A write of ours that the watch has not shown yet. */
-typedef struct Write {
+typedef struct AwaitedWrite {
     int64_t revision; /* 0: free place */
     uint64_t known_usec;
-} Write;
+} AwaitedWrite;
 
 struct ControllerMetrics {
     Exporter *exporter;
     Metrics *metrics;
     ControllerLook look;
     void *userdata;
-    Write writes[WRITES_AWAITED_MAX];
+    AwaitedWrite writes[WRITES_AWAITED_MAX];
     int64_t shown_revision;
 };
 
@@ -290,11 +290,11 @@ static void collect_nodes(Metrics *m, Cluster *cluster)
     metrics_set(m, SLOTS_LOST, NO_LABELS, counts.lost_slots);
 }
 
-static void collect_sinks(Metrics *m, const Outbox *outbox)
+static void collect_sinks(Metrics *m, const Sender *sender)
 {
     SinkCounts counts;
     const char *name;
-    for (int i = 0; outbox_count(outbox, i, &name, &counts) == 0; i++) {
+    for (int i = 0; sender_count(sender, i, &name, &counts) == 0; i++) {
         metrics_set(m, SINK_MESSAGES, LABELS(name, "accepted"), (double)counts.accepted);
         metrics_set(m, SINK_MESSAGES, LABELS(name, "again"), (double)counts.again);
         metrics_set(m, SINK_MESSAGES, LABELS(name, "refused"), (double)counts.refused);
@@ -303,7 +303,7 @@ static void collect_sinks(Metrics *m, const Outbox *outbox)
     }
 }
 
-static unsigned collect(Metrics *m, void *userdata)
+static unsigned collect_controller(Metrics *m, void *userdata)
 {
     ControllerMetrics *cm = userdata;
     ControllerView view = cm->look(cm->userdata);
@@ -318,11 +318,11 @@ static unsigned collect(Metrics *m, void *userdata)
     for (int i = 0; cluster_survey_job(view.cluster, i, &job); i++)
         collect_job(m, &job);
     collect_nodes(m, view.cluster);
-    collect_sinks(m, view.outbox);
+    collect_sinks(m, view.sender);
     return LEADER;
 }
 
-static bool is_healthy(char text[EXPORTER_HEALTH_BYTES], void *userdata)
+static bool is_controller_healthy(char text[EXPORTER_HEALTH_BYTES], void *userdata)
 {
     ControllerMetrics *cm = userdata;
     ControllerView view = cm->look(cm->userdata);
@@ -399,7 +399,7 @@ static void await_revision(ControllerMetrics *cm, int64_t revision, uint64_t now
     }
     for (size_t i = 0; i < ELEMENTSOF(cm->writes); i++)
         if (cm->writes[i].revision == 0) {
-            cm->writes[i] = (Write){.revision = revision, .known_usec = now_usec};
+            cm->writes[i] = (AwaitedWrite){.revision = revision, .known_usec = now_usec};
             return;
         }
 }
@@ -430,7 +430,7 @@ void controller_metrics_note_shown(ControllerMetrics *cm, int64_t revision)
     cm->shown_revision = revision;
     uint64_t now_usec = clock_boottime_usec();
     for (size_t i = 0; i < ELEMENTSOF(cm->writes); i++) {
-        Write *write = &cm->writes[i];
+        AwaitedWrite *write = &cm->writes[i];
         if (write->revision == 0 || write->revision > revision)
             continue;
         metrics_observe(cm->metrics, WATCH_LAG, NO_LABELS,
@@ -447,7 +447,7 @@ void controller_metrics_observe(ControllerMetrics *cm, Etcd *etcd)
 
 /* ---- made and ended ---- */
 
-int controller_metrics_new(sd_event *event, const Config *config, ControllerLook look,
+int controller_metrics_new(sd_event *event, const ControllerConfig *config, ControllerLook look,
                            void *userdata, ControllerMetrics **ret, Error *err)
 {
     *ret = NULL;
@@ -462,8 +462,8 @@ int controller_metrics_new(sd_event *event, const Config *config, ControllerLook
                                .version = SDTRAIN_VERSION,
                                .families = families,
                                .n_families = FAMILIES,
-                               .collect = collect,
-                               .is_healthy = is_healthy,
+                               .collect = collect_controller,
+                               .is_healthy = is_controller_healthy,
                                .userdata = cm};
     int r = exporter_new(event, config->metrics, &program, &cm->exporter, err);
     if (r < 0)

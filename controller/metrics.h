@@ -23,7 +23,7 @@ typedef struct ControllerMetrics ControllerMetrics;
 
 typedef struct ControllerView {
     Cluster *cluster;
-    const Outbox *outbox;
+    const Sender *sender;
     int64_t term;   /* 0: following */
     bool loaded;    /* every record has been read once */
     bool connected; /* the watch is up and has caught up */
@@ -32,7 +32,7 @@ typedef struct ControllerView {
 typedef ControllerView (*ControllerLook)(void *userdata);
 
 /* *ret is NULL when config->metrics is empty. */
-int controller_metrics_new(sd_event *event, const Config *config, ControllerLook look,
+int controller_metrics_new(sd_event *event, const ControllerConfig *config, ControllerLook look,
                            void *userdata, ControllerMetrics **ret, Error *err);
 ControllerMetrics *controller_metrics_free(ControllerMetrics *metrics);
 DEFINE_CLEANUP(ControllerMetrics, controller_metrics_free)

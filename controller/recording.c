@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-int recording_open(const Config *config, const ClusterLimits *limits, const ClusterConfig *core,
-                   Journal **ret, Error *err)
+int recording_open(const ControllerConfig *config, const ClusterLimits *limits,
+                   const ClusterConfig *core, Journal **ret, Error *err)
 {
     char path[CONFIG_PATH_MAX + 16];
     if (!config_record(config, path, sizeof(path)))

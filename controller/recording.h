@@ -10,5 +10,5 @@
 #include "controller/config/config.h"
 #include "controller/journal/journal.h"
 
-int recording_open(const Config *config, const ClusterLimits *limits, const ClusterConfig *core,
-                   Journal **ret, Error *err);
+int recording_open(const ControllerConfig *config, const ClusterLimits *limits,
+                   const ClusterConfig *core, Journal **ret, Error *err);

@@ -10,8 +10,8 @@
 #include <systemd/sd-daemon.h>
 #include <systemd/sd-journal.h>
 
-static int on_signal(_unused_ sd_event_source *source, const struct signalfd_siginfo *si,
-                     void *userdata)
+static int on_controller_signal(_unused_ sd_event_source *source, const struct signalfd_siginfo *si,
+                                void *userdata)
 {
     log_info("%s: leaving", strsignal((int)si->ssi_signo));
     manager_leave(userdata);
@@ -21,8 +21,8 @@ static int on_signal(_unused_ sd_event_source *source, const struct signalfd_sig
 /* What a signal needs. */
 typedef struct Program {
     const ConfigCall *call;
-    Config config;
-    Manager *manager;
+    ControllerConfig config;
+    Controller *manager;
 } Program;
 
 static int on_reload(_unused_ sd_event_source *source, _unused_ const struct signalfd_siginfo *si,
@@ -30,7 +30,7 @@ static int on_reload(_unused_ sd_event_source *source, _unused_ const struct sig
 {
     Program *p = userdata;
     Error err = ERROR_INIT;
-    Config fresh;
+    ControllerConfig fresh;
     int r = config_load(p->call, &fresh, &err);
     if (r == 0) {
         config_reload(&p->config, &fresh);
@@ -47,7 +47,7 @@ static int add_signals(sd_event *event, Program *p, Error *err)
 {
     static const int numbers[] = {SIGTERM, SIGINT};
     for (size_t i = 0; i < ELEMENTSOF(numbers); i++) {
-        int r = sd_event_add_signal(event, NULL, numbers[i], on_signal, p->manager);
+        int r = sd_event_add_signal(event, NULL, numbers[i], on_controller_signal, p->manager);
         if (r < 0)
             return error_errno(err, r, "cannot handle signals");
     }
@@ -89,7 +89,7 @@ static int block_signals(Error *err)
 }
 
 /* What a start would refuse, beside the settings themselves. */
-static int check_files(const Config *config, Error *err)
+static int check_files(const ControllerConfig *config, Error *err)
 {
     AlertsFile file;
     int r = alerts_file_read(config->alerts_file, &file, err);

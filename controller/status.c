@@ -23,7 +23,7 @@ static void describe_leading(const Cluster *cluster, const char *name, int64_t t
                    cluster_hold_until(cluster) ? "; many nodes vanished at once, waiting" : "");
 }
 
-void status_say(Status *status, const Cluster *cluster, const char *name, int64_t term,
+void status_say(ControllerStatus *status, const Cluster *cluster, const char *name, int64_t term,
                 bool has_lease)
 {
     char text[STATUS_BYTES];

@@ -14,10 +14,10 @@
 
 enum { STATUS_SEC = 2, STATUS_BYTES = 256 };
 
-typedef struct Status {
+typedef struct ControllerStatus {
     char said[STATUS_BYTES];
-} Status;
+} ControllerStatus;
 
 /* term 0: it follows. has_lease: etcd has granted it one and not taken it back. */
-void status_say(Status *status, const Cluster *cluster, const char *name, int64_t term,
+void status_say(ControllerStatus *status, const Cluster *cluster, const char *name, int64_t term,
                 bool has_lease);

@@ -21,9 +21,9 @@ int client_etcd_options(const ClientOptions *options, EtcdOptions *ret, Error *e
     return 0;
 }
 
-int client_open(const ClientOptions *options, Client *ret, Error *err)
+int client_open(const ClientOptions *options, CtlClient *ret, Error *err)
 {
-    *ret = (Client){0};
+    *ret = (CtlClient){0};
     EtcdOptions etcd;
     int r = client_etcd_options(options, &etcd, err);
     if (r < 0)
@@ -47,14 +47,14 @@ int client_open(const ClientOptions *options, Client *ret, Error *err)
     return r;
 }
 
-void client_close(Client *client)
+void client_close(CtlClient *client)
 {
     client->etcd = etcd_free(client->etcd);
     client->event = sd_event_unref(client->event);
 }
 
 /* What libetcd said, unless it is a plain "nobody is there": then the endpoints and what to do. */
-static int judge(const Client *client, int r, Error *err)
+static int judge(const CtlClient *client, int r, Error *err)
 {
     if (r != -ETIMEDOUT && r != -ECONNREFUSED)
         return r;
@@ -64,13 +64,13 @@ static int judge(const Client *client, int r, Error *err)
                      client->endpoints, CLIENT_TIMEOUT_SEC);
 }
 
-int client_get(Client *client, const char *key, bool prefix, EtcdAnswer **ret, Error *err)
+int client_get(CtlClient *client, const char *key, bool prefix, EtcdAnswer **ret, Error *err)
 {
     int r = etcd_get_wait(client->etcd, key, prefix, ret, err);
     return r < 0 ? judge(client, r, err) : 0;
 }
 
-int client_txn(Client *client, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
+int client_txn(CtlClient *client, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
                size_t n_ops, bool *ret_done, Error *err)
 {
     _cleanup_(etcd_answer_freep) EtcdAnswer *answer = NULL;
@@ -82,7 +82,7 @@ int client_txn(Client *client, const EtcdCompare *compares, size_t n_compares, c
 }
 
 /* Its id is drawn anew each time: another host may have taken it in the same microsecond. */
-static int put_request(Client *client, RequestRecord *request, bool *ret_done, Error *err)
+static int put_request(CtlClient *client, RequestRecord *request, bool *ret_done, Error *err)
 {
     char key[KEY_MAX];
     _cleanup_free_ char *text = NULL;
@@ -97,7 +97,7 @@ static int put_request(Client *client, RequestRecord *request, bool *ret_done, E
     return client_txn(client, &absent, 1, &put, 1, ret_done, err);
 }
 
-int client_request(Client *client, const char *kind, const char *target, RequestRecord *ret,
+int client_request(CtlClient *client, const char *kind, const char *target, RequestRecord *ret,
                    Error *err)
 {
     RequestRecord request = {.commit = ret->commit};
@@ -114,7 +114,7 @@ int client_request(Client *client, const char *kind, const char *target, Request
 }
 
 typedef struct Watching {
-    Client *client;
+    CtlClient *client;
     ClientEventHandler handler;
     void *userdata;
     int r;
@@ -123,8 +123,8 @@ typedef struct Watching {
     bool silent;
 } Watching;
 
-static void on_events(const EtcdEvent *events, size_t n, _unused_ int64_t revision,
-                      _unused_ bool initial, void *userdata)
+static void on_client_events(const EtcdEvent *events, size_t n, _unused_ int64_t revision,
+                             _unused_ bool initial, void *userdata)
 {
     Watching *w = userdata;
     w->listed = true;
@@ -149,15 +149,15 @@ static void say_silence(Watching *w, bool connected, uint64_t now)
     w->silent = silent;
 }
 
-int client_watch(Client *client, ClientEventHandler handler, void *userdata, uint64_t timeout_usec,
-                 Error *err)
+int client_watch(CtlClient *client, ClientEventHandler handler, void *userdata,
+                 uint64_t timeout_usec, Error *err)
 {
     char prefix[KEY_MAX];
     const uint64_t began = clock_boottime_usec();
     Watching w = {.client = client, .handler = handler, .userdata = userdata, .heard_usec = began};
     _cleanup_(etcd_watch_freep) EtcdWatch *watch = NULL;
-    int r = etcd_watch_prefix(client->etcd, key_prefix(client->cluster, -1, prefix), on_events, &w,
-                              &watch);
+    int r = etcd_watch_prefix(client->etcd, key_prefix(client->cluster, -1, prefix),
+                              on_client_events, &w, &watch);
     if (r < 0)
         return error_errno(err, r, "cannot watch %s", prefix);
 

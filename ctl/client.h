@@ -19,28 +19,28 @@ typedef struct ClientOptions {
     const char *cluster; /* --cluster; NULL: SDTRAIN_CLUSTER, else "default" */
 } ClientOptions;
 
-typedef struct Client {
+typedef struct CtlClient {
     sd_event *event;
     Etcd *etcd;
     char cluster[64];
     char endpoints[256];    /* for messages */
     uint64_t patience_usec; /* of client_watch(), until the present state has come */
-} Client;
+} CtlClient;
 
 /* What client_open() connects with; the strings live until exit. */
 int client_etcd_options(const ClientOptions *options, EtcdOptions *ret, Error *err);
-int client_open(const ClientOptions *options, Client *ret, Error *err);
-void client_close(Client *client);
+int client_open(const ClientOptions *options, CtlClient *ret, Error *err);
+void client_close(CtlClient *client);
 
 /* All records under key (or that one key). */
-int client_get(Client *client, const char *key, bool prefix, EtcdAnswer **ret, Error *err);
+int client_get(CtlClient *client, const char *key, bool prefix, EtcdAnswer **ret, Error *err);
 /* One transaction; *ret_done says whether the compares held. */
-int client_txn(Client *client, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
+int client_txn(CtlClient *client, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
                size_t n_ops, bool *ret_done, Error *err);
 
 /* Writes a new request of that kind to that target; *ret has its id, to wait for the answer by. The caller
  * sets ret->submission where a job is meant, ret->machine_id where one machine alone may answer. */
-int client_request(Client *client, const char *kind, const char *target, RequestRecord *ret,
+int client_request(CtlClient *client, const char *kind, const char *target, RequestRecord *ret,
                    Error *err);
 
 /* Watches every record under the cluster's prefix and calls handler with each event in order (the
@@ -49,8 +49,8 @@ int client_request(Client *client, const char *kind, const char *target, Request
  * seen, and -ECANCELED when somebody ends the loop. An etcd that falls silent later is waited for,
  * and said so on standard error. */
 typedef int (*ClientEventHandler)(const EtcdEvent *event, void *userdata);
-int client_watch(Client *client, ClientEventHandler handler, void *userdata, uint64_t timeout_usec,
-                 Error *err);
+int client_watch(CtlClient *client, ClientEventHandler handler, void *userdata,
+                 uint64_t timeout_usec, Error *err);
 
 /* Says the error on standard error and gives its exit code. */
 int ctl_fail(const Error *err, int r);

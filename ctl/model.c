@@ -427,7 +427,7 @@ int model_feed(Model *m, const EtcdEvent *event)
     return r;
 }
 
-int model_read(Client *client, Model **ret, Error *err)
+int model_read(CtlClient *client, Model **ret, Error *err)
 {
     char prefix[KEY_MAX];
     _cleanup_(etcd_answer_freep) EtcdAnswer *answer = NULL;
@@ -446,7 +446,7 @@ int model_read(Client *client, Model **ret, Error *err)
 
 int model_open(const ClientOptions *options, Model **ret, Error *err)
 {
-    Client client = {0};
+    CtlClient client = {0};
     int r = client_open(options, &client, err);
     if (r == 0)
         r = model_read(&client, ret, err);

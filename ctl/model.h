@@ -70,7 +70,7 @@ DEFINE_CLEANUP(Model, model_free)
 
 int model_feed(Model *model, const EtcdEvent *event);
 /* Reads every record once. */
-int model_read(Client *client, Model **ret, Error *err);
+int model_read(CtlClient *client, Model **ret, Error *err);
 /* The same over a connection of its own. */
 int model_open(const ClientOptions *options, Model **ret, Error *err);
 

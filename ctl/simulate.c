@@ -32,14 +32,14 @@ static void print_words(const char *mark, uint64_t usec, json_t *words)
         printf("%s %-19s nothing\n", mark, date_text(usec, date));
 }
 
-static json_t *transition_json(const RerunReport *r)
+static json_t *transition_json(const ReplayReport *r)
 {
     return json_pack("{s:f, s:I, s:s, s:b, s:O?, s:O?}", "at", (double)r->real_usec * 1e-6, "line",
                      (json_int_t)r->line, "job", r->job, "differs", r->differs, "then", r->then,
                      "now", r->now);
 }
 
-static void take_decision(Simulation *s, const RerunReport *r)
+static void take_decision(Simulation *s, const ReplayReport *r)
 {
     s->n_decisions++;
     s->n_differences += r->differs;
@@ -57,13 +57,13 @@ static void take_decision(Simulation *s, const RerunReport *r)
     }
 }
 
-static int on_report(const RerunReport *r, void *userdata)
+static int on_report(const ReplayReport *r, void *userdata)
 {
     Simulation *s = userdata;
     const bool talk = !s->transitions && r->real_usec >= s->from_usec;
     char date[TIME_TEXT_BYTES];
     switch (r->kind) {
-    case RERUN_HEAD:
+    case REPLAY_HEAD:
         (void)snprintf(s->version, sizeof(s->version), "%s", r->head->version);
         if (!s->transitions)
             printf("# line %zu: a controller of cluster %s, version %s, %lld record%s to begin "
@@ -73,7 +73,7 @@ static int on_report(const RerunReport *r, void *userdata)
                    r->head->calm ? ""
                                  : "; something was under way, so the first decisions may differ");
         break;
-    case RERUN_EVENT:
+    case REPLAY_EVENT:
         if (r->real_usec > s->until_usec)
             return STOPPED;
         s->n_events++;
@@ -83,10 +83,10 @@ static int on_report(const RerunReport *r, void *userdata)
                    r->ignored ? ", which this version cannot read: " : "",
                    r->ignored ? r->text : "");
         break;
-    case RERUN_DECISION:
+    case REPLAY_DECISION:
         take_decision(s, r);
         break;
-    case RERUN_CUT:
+    case REPLAY_CUT:
         s->cut = true;
         break;
     }
@@ -133,7 +133,7 @@ int simulate(const Arguments *a)
                     .from_usec = a->from_usec,
                     .until_usec = a->until_usec ? a->until_usec : UINT64_MAX,
                     .transitions = a->json ? json_array() : NULL};
-    int r = rerun(a->operand, on_report, &s, &err);
+    int r = journal_replay(a->operand, on_report, &s, &err);
     if (r < 0) {
         json_decref(s.transitions);
         return ctl_fail(&err, r);

@@ -11,6 +11,8 @@
 #include <limits.h>
 #include <string.h>
 
+#define SETTINGS_STRUCT DaemonConfig /* of SETTING() */
+
 #define GIB 1073741824.0
 
 static const char *const cgroup_mode[] = {"auto", "off"};
@@ -110,26 +112,26 @@ void config_call_clear(ConfigCall *call)
 
 /* ---- defaults and checks ---- */
 
-static int set_defaults(Config *c, Error *err)
+static int set_defaults(DaemonConfig *c, Error *err)
 {
-    *c = (Config){.cluster = "default",
-                  .slots = 1,
-                  .lease_sec = 10,
-                  .fence_sec = 600,
-                  .drain_sec = 60,
-                  .run_dir = "/run/sdtrain",
-                  .log_dir = "/var/log/sdtrain",
-                  .log_bytes = 64 << 20,
-                  .hang_floor_sec = 5,
-                  .hang_factor = 10,
-                  .startup_sec = 600,
-                  .save_sec = 600,
-                  .health_sec = 60,
-                  .probe_sec = 30,
-                  .disk_min_bytes = 1 << 30,
-                  .nvml = "libnvidia-ml.so.1",
-                  .kernel_log = "/dev/kmsg",
-                  .sysfs = "/sys"};
+    *c = (DaemonConfig){.cluster = "default",
+                        .slots = 1,
+                        .lease_sec = 10,
+                        .fence_sec = 600,
+                        .drain_sec = 60,
+                        .run_dir = "/run/sdtrain",
+                        .log_dir = "/var/log/sdtrain",
+                        .log_bytes = 64 << 20,
+                        .hang_floor_sec = 5,
+                        .hang_factor = 10,
+                        .startup_sec = 600,
+                        .save_sec = 600,
+                        .health_sec = 60,
+                        .probe_sec = 30,
+                        .disk_min_bytes = 1 << 30,
+                        .nvml = "libnvidia-ml.so.1",
+                        .kernel_log = "/dev/kmsg",
+                        .sysfs = "/sys"};
     if (gethostname(c->node, sizeof(c->node) - 1) < 0)
         c->node[0] = '\0';
     const char *endpoints = getenv("SDTRAIN_ETCD");
@@ -152,7 +154,7 @@ static bool is_machine_id(const char *text)
     return strlen(text) == 32 && strspn(text, "0123456789abcdef") == 32;
 }
 
-static int check(const char *source, Config *c, Error *err)
+static int check(const char *source, DaemonConfig *c, Error *err)
 {
     if (!name_is_valid(c->cluster))
         return error_set(err, -EINVAL, "%s: cluster: \"%s\" is not a name (a-z 0-9 . -)", source,
@@ -203,9 +205,9 @@ static int check(const char *source, Config *c, Error *err)
     return 0;
 }
 
-int config_load(const ConfigCall *call, Config *ret, Error *err)
+int config_load(const ConfigCall *call, DaemonConfig *ret, Error *err)
 {
-    _cleanup_(config_clear) Config config = {0};
+    _cleanup_(config_clear) DaemonConfig config = {0};
     int r = set_defaults(&config, err);
     r = r < 0 ? r : settings_load(&settings, call->file, call->overrides, &config, err);
     r = r < 0 ? r : check(call->file ? call->file : "command line", &config, err);
@@ -213,11 +215,11 @@ int config_load(const ConfigCall *call, Config *ret, Error *err)
         return r;
 
     *ret = config;
-    config = (Config){0};
+    config = (DaemonConfig){0};
     return 0;
 }
 
-void config_clear(Config *config)
+void config_clear(DaemonConfig *config)
 {
     json_decref(config->trainer_environment);
     json_decref(config->labels);
@@ -226,7 +228,7 @@ void config_clear(Config *config)
     config->trainer_environment = config->labels = config->paths_read = config->paths_write = NULL;
 }
 
-static bool is_same(const Setting *s, const Config *a, const Config *b)
+static bool is_same(const Setting *s, const DaemonConfig *a, const DaemonConfig *b)
 {
     const void *x = (const char *)a + s->offset, *y = (const char *)b + s->offset;
     if (s->kind == SETTING_TEXT || s->kind == SETTING_FILE)
@@ -234,7 +236,7 @@ static bool is_same(const Setting *s, const Config *a, const Config *b)
     return memcmp(x, y, s->size) == 0; /* lists reload, so they are never compared */
 }
 
-void config_reload(Config *config, Config *fresh)
+void config_reload(DaemonConfig *config, DaemonConfig *fresh)
 {
     for (size_t i = 0; i < ELEMENTSOF(table); i++) {
         const Setting *s = &table[i];

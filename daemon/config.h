@@ -24,7 +24,7 @@ enum {
 
 typedef enum CgroupMode { CGROUP_AUTO, CGROUP_OFF } CgroupMode;
 
-typedef struct Config {
+typedef struct DaemonConfig {
     char cluster[64], node[64], machine_id[33];
     char etcd[1024]; /* endpoints, as SDTRAIN_ETCD */
     char etcd_ca[CONFIG_PATH_MAX], etcd_cert[CONFIG_PATH_MAX], etcd_key[CONFIG_PATH_MAX];
@@ -45,7 +45,7 @@ typedef struct Config {
     json_t *trainer_environment;      /* array of "KEY=VALUE"; NULL: none */
     json_t *labels;                   /* object of strings; NULL: none */
     json_t *paths_read, *paths_write; /* what jobs may name, arrays of strings; NULL: everything */
-} Config;
+} DaemonConfig;
 
 typedef struct ConfigCall {
     const char *file;  /* --config; NULL: none */
@@ -58,8 +58,8 @@ typedef struct ConfigCall {
 int config_parse_arguments(int argc, char *argv[], ConfigCall *ret, Error *err);
 void config_call_clear(ConfigCall *call);
 
-int config_load(const ConfigCall *call, Config *ret, Error *err);
-void config_clear(Config *config);
+int config_load(const ConfigCall *call, DaemonConfig *ret, Error *err);
+void config_clear(DaemonConfig *config);
 
 /* SIGHUP: takes over what can change while ranks run; logs the keys that need a restart. */
-void config_reload(Config *config, Config *fresh);
+void config_reload(DaemonConfig *config, DaemonConfig *fresh);

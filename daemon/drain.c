@@ -38,10 +38,10 @@ void drain_signal(Manager *m, const char *name)
 
 static bool are_reports_written(const Manager *m)
 {
-    for (const Job *job = m->jobs; job; job = job->next) {
-        if (job->team && (job->team->report.wanted || job->team->report.call))
+    for (const LocalJob *job = m->jobs; job; job = job->next) {
+        if (job->local && (job->local->report.wanted || job->local->report.call))
             return false;
-        for (const Team *t = job->over; t; t = t->next)
+        for (const LocalWorld *t = job->over; t; t = t->next)
             if (t->report.wanted || t->report.call)
                 return false;
     }

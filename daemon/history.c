@@ -53,7 +53,7 @@ static void load(Manager *m)
         log_warning("how far this node was with its jobs is not known: %s", err.text);
 }
 
-static void on_history(const EtcdHistory *was, const EtcdHistory *now, void *userdata)
+static void on_node_history(const EtcdHistory *was, const EtcdHistory *now, void *userdata)
 {
     Manager *m = userdata;
     HistoryRecord *record = &m->history.record;
@@ -78,7 +78,7 @@ void history_open(Manager *m)
     load(m);
     EtcdHistory known = {.cluster = strtoull(m->history.record.cluster, NULL, 16),
                          .revision = m->history.record.revision};
-    etcd_set_history(m->etcd, known, on_history, m);
+    etcd_set_history(m->etcd, known, on_node_history, m);
 }
 
 /* The job's entry; a new one takes the place of the oldest. */

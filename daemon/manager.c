@@ -74,15 +74,15 @@ uint64_t manager_alive_usec(const Manager *m)
 
 /* ---- slots ---- */
 
-Rank *manager_rank_of(const Team *team, const Seat *seat)
+Rank *manager_rank_of(const LocalWorld *local, const LocalRank *local_rank)
 {
-    Rank *rank = seat ? team->job->manager->slots[seat->slot] : NULL;
-    return rank && rank->team == team && !rank->exited ? rank : NULL;
+    Rank *rank = local_rank ? local->job->manager->slots[local_rank->slot] : NULL;
+    return rank && rank->local == local && !rank->exited ? rank : NULL;
 }
 
 static void advance_jobs(Manager *m)
 {
-    for (Job *job = m->jobs, *next; job; job = next) {
+    for (LocalJob *job = m->jobs, *next; job; job = next) {
         next = job->next;
         job_advance(job);
     }
@@ -121,19 +121,20 @@ void manager_node_told(Manager *m)
 {
     for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
         Rank *rank = m->slots[i];
-        Seat *seat = rank && rank->lost && rank->team ? team_seat_of(rank->team, rank) : NULL;
-        if (!seat || seat->report.state == RANK_EXITED)
+        LocalRank *local_rank =
+            rank && rank->lost && rank->local ? local_world_rank_of(rank->local, rank) : NULL;
+        if (!local_rank || local_rank->report.state == RANK_EXITED)
             continue;
         ExitVerdict verdict = {.code = -SIGKILL, .text = "it survives SIGKILL; the slot is lost"};
-        team_note_exit(rank->team, rank, &verdict);
+        local_world_note_exit(rank->local, rank, &verdict);
     }
 }
 
 void manager_kill_all(Manager *m, const char *why)
 {
-    for (Job *job = m->jobs; job; job = job->next)
-        if (job->team)
-            team_kill(job->team, why);
+    for (LocalJob *job = m->jobs; job; job = job->next)
+        if (job->local)
+            local_world_kill(job->local, why);
     for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
         if (m->slots[i])
             rank_kill(m->slots[i], "%s", why);
@@ -144,8 +145,8 @@ bool manager_is_idle(const Manager *m)
     for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
         if (m->slots[i] && !m->slots[i]->lost)
             return false;
-    for (const Job *job = m->jobs; job; job = job->next)
-        if (job->team && team_is_live(job->team))
+    for (const LocalJob *job = m->jobs; job; job = job->next)
+        if (job->local && local_world_is_live(job->local))
             return false;
     return true;
 }
@@ -167,7 +168,7 @@ void manager_touch_node(Manager *m)
         drain_advance(m);
 }
 
-static void on_lease(EtcdLeaseState state, _unused_ int64_t lease, void *userdata)
+static void on_node_lease(EtcdLeaseState state, _unused_ int64_t lease, void *userdata)
 {
     node_lease_changed(userdata, state);
 }
@@ -185,7 +186,7 @@ static int on_hangup(_unused_ sd_event_source *source, _unused_ const struct sig
                      void *userdata)
 {
     Manager *m = userdata;
-    _cleanup_(config_clear) Config fresh = {0};
+    _cleanup_(config_clear) DaemonConfig fresh = {0};
     Error err = ERROR_INIT;
     status_reloading(m);
     if (config_load(m->call, &fresh, &err) < 0) {
@@ -254,7 +255,7 @@ static int add_signals(Manager *m, Error *err)
 
 static int open_etcd(Manager *m, Error *err)
 {
-    const Config *c = &m->config;
+    const DaemonConfig *c = &m->config;
     EtcdOptions options;
     int r = etcd_options_from_environment(&options, err);
     if (r < 0)
@@ -275,8 +276,8 @@ static int open_etcd(Manager *m, Error *err)
     history_open(m);
     m->contact_usec = clock_boottime_usec();
     char key[KEY_MAX];
-    r = etcd_lease_new(m->etcd, c->lease_sec, key_of(c->cluster, KEY_NODES, c->node, key), on_lease,
-                       m, &m->lease);
+    r = etcd_lease_new(m->etcd, c->lease_sec, key_of(c->cluster, KEY_NODES, c->node, key),
+                       on_node_lease, m, &m->lease);
     if (r < 0)
         return error_errno(err, r, "cannot ask for a lease");
     node_ask_rights(m);
@@ -294,8 +295,8 @@ void manager_open_trainer(Manager *m)
 /* What must be there before the first thread: the lock, a clean slate, the keeper. */
 static int prepare(Manager *m, Error *err)
 {
-    const Config *c = &m->config;
-    int r = remains_lock(c->run_dir, &m->lock, err);
+    const DaemonConfig *c = &m->config;
+    int r = orphans_lock(c->run_dir, &m->lock, err);
     if (r == 0)
         r = folder_make(c->log_dir, err);
     if (r < 0)
@@ -306,9 +307,9 @@ static int prepare(Manager *m, Error *err)
             log_info("%s; process groups must do NODE=%s", why.text, c->node);
     }
     /* before anything is cleared: who dies meanwhile leaves the rest to the keeper */
-    r = remains_keep(c->run_dir, &m->cgroups, &m->sessions, &m->keeper, err);
+    r = orphans_keep(c->run_dir, &m->cgroups, &m->sessions, &m->keeper, err);
     if (r == 0)
-        r = remains_clear(c->run_dir, &m->cgroups, err);
+        r = orphans_clear(c->run_dir, &m->cgroups, err);
     if (r == 0 && *m->cgroups.path)
         r = cgroup_open(&m->cgroups, c->run_dir, err); /* clearing took the folder too */
     if (r < 0)
@@ -318,7 +319,7 @@ static int prepare(Manager *m, Error *err)
     return 0;
 }
 
-int manager_new(const ConfigCall *call, Config *config, Manager **ret, Error *err)
+int manager_new(const ConfigCall *call, DaemonConfig *config, Manager **ret, Error *err)
 {
     Manager *made = malloc(sizeof(*made));
     if (!made) {
@@ -334,7 +335,7 @@ int manager_new(const ConfigCall *call, Config *config, Manager **ret, Error *er
                       .started_usec = clock_boottime_usec(),
                       .kernel = {.fd = -EBADF}};
     _cleanup_(manager_freep) Manager *m = made;
-    *config = (Config){0};
+    *config = (DaemonConfig){0};
 
     manager_open_trainer(m);
     int r = prepare(m, err);
@@ -382,7 +383,7 @@ Manager *manager_free(Manager *m)
         return NULL;
     end_ranks(m);
     while (m->jobs) {
-        Job *next = m->jobs->next;
+        LocalJob *next = m->jobs->next;
         (void)job_free(m->jobs); /* NULL always */
         m->jobs = next;
     }

@@ -24,18 +24,18 @@
 enum { HANG_TICK_MSEC = 200 };
 
 struct Manager {
-    Config config;
+    DaemonConfig config;
     const ConfigCall *call; /* for a reload */
     sd_event *event;
     Etcd *etcd;
     EtcdLease *lease;
     DaemonMetrics *metrics; /* NULL: off */
     Watches watches;
-    Node node;
+    OwnNode node;
     Probes probes;
     KernelWatch kernel;
     History history;
-    Status status;
+    DaemonStatus status;
     CgroupBase cgroups;
     uint64_t incarnation;
     int lock;
@@ -45,7 +45,7 @@ struct Manager {
 
     Rank *slots[RECORD_SLOTS_MAX]; /* what lives in each, or could not be killed */
     uint64_t lost_slots;
-    Job *jobs;
+    LocalJob *jobs;
     size_t n_jobs;
 
     sd_event_source *alive_timer, *hang_timer, *drain_timer, *signal_sources[5];
@@ -60,7 +60,7 @@ struct Manager {
 };
 
 /* Takes what config holds, whatever it returns. call, for reloads, must outlive the Manager. */
-int manager_new(const ConfigCall *call, Config *config, Manager **ret, Error *err);
+int manager_new(const ConfigCall *call, DaemonConfig *config, Manager **ret, Error *err);
 Manager *manager_free(Manager *m);
 DEFINE_CLEANUP(Manager, manager_free)
 /* Until it is told to end. 0: left in an orderly way; -ERESTART: sdtraind is to begin anew. */
@@ -81,7 +81,7 @@ int64_t manager_lease(const Manager *m); /* 0: none held, or its loss is not yet
 uint64_t manager_alive_usec(const Manager *m);
 
 /* The living rank of that seat, or NULL. seat may be NULL. */
-Rank *manager_rank_of(const Team *team, const Seat *seat);
+Rank *manager_rank_of(const LocalWorld *local, const LocalRank *local_rank);
 void manager_slot_clear(Manager *m, Rank *rank); /* frees the rank; whoever waits may start */
 void manager_slot_lost(Manager *m, Rank *rank);
 /* The node's record is in etcd as it is. Only now do lost slots' ranks count as exited: a world that

@@ -183,13 +183,13 @@ static void collect_probes(Metrics *to, const DaemonMetrics *d)
     }
 }
 
-static void collect_team(Metrics *to, const Team *team)
+static void collect_local_world(Metrics *to, const LocalWorld *local)
 {
     static const char *const states[] = {"starting", "ready", "running", "exited"};
-    const char *job = team->job->name;
+    const char *job = local->job->name;
     int n[ELEMENTSOF(states)] = {0};
-    for (size_t i = 0; i < team->n_seats; i++) {
-        const RankReport *report = &team->seats[i].report;
+    for (size_t i = 0; i < local->n_local_ranks; i++) {
+        const RankReport *report = &local->local_ranks[i].report;
         char rank[16];
         (void)snprintf(rank, sizeof(rank), "%d", report->rank);
         n[report->state]++;
@@ -197,26 +197,26 @@ static void collect_team(Metrics *to, const Team *team)
     }
     for (size_t i = 0; i < ELEMENTSOF(states); i++)
         metrics_set(to, RANKS, LABELS(job, states[i]), n[i]);
-    const ProgressRecord *progress = &team->progress.record;
+    const ProgressRecord *progress = &local->progress.record;
     if (progress->at_usec == 0)
         return;
     metrics_set(to, TRAINER_STEP, LABELS(job), (double)progress->step);
     metrics_set(to, TRAINER_LOSS, LABELS(job), progress->loss);
 }
 
-static unsigned collect(Metrics *to, void *userdata)
+static unsigned collect_daemon(Metrics *to, void *userdata)
 {
     const Manager *m = userdata;
     collect_node(to, m);
     collect_lease(to, m, clock_boottime_usec());
     collect_probes(to, m->metrics);
-    for (const Job *job = m->jobs; job; job = job->next)
-        if (job->team)
-            collect_team(to, job->team);
+    for (const LocalJob *job = m->jobs; job; job = job->next)
+        if (job->local)
+            collect_local_world(to, job->local);
     return 0;
 }
 
-static bool is_healthy(char text[EXPORTER_HEALTH_BYTES], void *userdata)
+static bool is_daemon_healthy(char text[EXPORTER_HEALTH_BYTES], void *userdata)
 {
     const Manager *m = userdata;
     bool registered = m->node.registered && manager_lease(m) != 0;
@@ -336,8 +336,8 @@ int daemon_metrics_open(Manager *m, Error *err)
                                .version = SDTRAIN_VERSION,
                                .families = families,
                                .n_families = FAMILIES,
-                               .collect = collect,
-                               .is_healthy = is_healthy,
+                               .collect = collect_daemon,
+                               .is_healthy = is_daemon_healthy,
                                .userdata = m};
     int r = exporter_new(m->event, m->config.metrics, &program, &d->exporter, err);
     if (r < 0)

@@ -21,7 +21,7 @@ static void node_put(Manager *m);
 static void node_look(Manager *m);
 static void make_good(Manager *m);
 
-int node_open(Node *node, Error *err)
+int node_open(OwnNode *node, Error *err)
 {
     const char *path = "/proc/sys/kernel/random/boot_id";
     _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -32,7 +32,7 @@ int node_open(Node *node, Error *err)
     return 0;
 }
 
-void node_clear(Node *node)
+void node_clear(OwnNode *node)
 {
     node->call = etcd_call_free(node->call);
     node->retry = sd_event_source_disable_unref(node->retry);
@@ -44,11 +44,11 @@ void node_clear(Node *node)
 
 /* ---- what it says ---- */
 
-static const Team *running_team(const Manager *m)
+static const LocalWorld *running_local_world(const Manager *m)
 {
-    for (const Job *job = m->jobs; job; job = job->next)
-        if (job->team && team_is_live(job->team))
-            return job->team;
+    for (const LocalJob *job = m->jobs; job; job = job->next)
+        if (job->local && local_world_is_live(job->local))
+            return job->local;
     return NULL;
 }
 
@@ -70,7 +70,7 @@ static uint64_t machine_memory(void)
 
 static int node_encode(const Manager *m, char **ret)
 {
-    const Node *node = &m->node;
+    const OwnNode *node = &m->node;
     NodeRecord record = {.incarnation = m->incarnation,
                          .n_slots = (int)m->config.slots,
                          .state = node->state,
@@ -94,11 +94,11 @@ static int node_encode(const Manager *m, char **ret)
     history_tell(m, &record);
     if (node->knows_secrets)
         (void)snprintf(record.features, sizeof(record.features), "%s", FEATURE_SECRETS);
-    const Team *team = running_team(m);
-    if (team) {
-        (void)snprintf(record.job, sizeof(record.job), "%s", team->job->name);
-        record.world_revision = team->world_revision;
-        record.generation = team->generation;
+    const LocalWorld *local = running_local_world(m);
+    if (local) {
+        (void)snprintf(record.job, sizeof(record.job), "%s", local->job->name);
+        record.world_revision = local->world_revision;
+        record.generation = local->generation;
     }
     _cleanup_free_ char *labels = labels_text(m);
     return node_record_encode(&record, labels, ret);
@@ -118,7 +118,7 @@ static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange
                       void *userdata)
 {
     Manager *m = userdata;
-    Node *node = &m->node;
+    OwnNode *node = &m->node;
     node->rights_call = NULL; /* it frees itself */
     if (r < 0) {              /* roles may be brought up to date while it runs */
         manager_add_timer(m, (r == -EACCES ? RIGHTS_MSEC : RETRY_MSEC) * USEC_PER_MSEC,
@@ -140,7 +140,7 @@ void node_ask_rights(Manager *m)
 
 /* ---- putting it ---- */
 
-static int on_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static int on_node_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
     Manager *m = userdata;
     m->node.retry = sd_event_source_disable_unref(m->node.retry);
@@ -151,13 +151,13 @@ static int on_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, vo
 static void retry_later(Manager *m)
 {
     if (!m->node.retry)
-        manager_add_timer(m, RETRY_MSEC * USEC_PER_MSEC, on_retry, m, &m->node.retry);
+        manager_add_timer(m, RETRY_MSEC * USEC_PER_MSEC, on_node_retry, m, &m->node.retry);
 }
 
 /* Missing rights are a person's to give: said once, and tried again slowly. */
 static bool is_refused(Manager *m, int r, const Error *err)
 {
-    Node *node = &m->node;
+    OwnNode *node = &m->node;
     if (r == -EACCES && !node->refused)
         log_error("etcd refuses this node's record: %s; what may this certificate's or user's name "
                   "do there? NODE=%s",
@@ -217,7 +217,7 @@ static void on_looked(int r, const Error *err, const EtcdRange *range, void *use
 /* Our key is not as we put it. What is under way meanwhile learns of it by its guard, or has just ended. */
 static void make_good(Manager *m)
 {
-    Node *node = &m->node;
+    OwnNode *node = &m->node;
     if (!node->registered || node->call || node->retry || node->seen_revision <= node->revision)
         return;
     node->lease = 0;
@@ -242,10 +242,10 @@ static void node_look(Manager *m)
         retry_later(m);
 }
 
-static void on_put(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
+static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     Manager *m = userdata;
-    Node *node = &m->node;
+    OwnNode *node = &m->node;
     node->call = NULL; /* it frees itself */
     if (r < 0 || !result->succeeded) {
         node->lease = 0;
@@ -284,7 +284,7 @@ static bool old_ranks_live(const Manager *m)
 {
     for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
         const Rank *rank = m->slots[i];
-        if (rank && !rank->lost && (!rank->team || rank->team->over))
+        if (rank && !rank->lost && (!rank->local || rank->local->over))
             return true;
     }
     return false;
@@ -295,14 +295,14 @@ static size_t add_ranks(Manager *m, int64_t lease, EtcdCompare *guards, EtcdOp *
                         char (*keys)[KEY_MAX])
 {
     size_t n = 0;
-    for (Job *job = m->jobs; job && n < TOGETHER_MAX; job = job->next) {
-        Team *team = job->team;
-        if (!team || team->over || team->report.encode(team, &texts[n]) < 0)
+    for (LocalJob *job = m->jobs; job && n < TOGETHER_MAX; job = job->next) {
+        LocalWorld *local = job->local;
+        if (!local || local->over || local->report.encode(local, &texts[n]) < 0)
             continue;
         guards[n] = (EtcdCompare){key_of(m->config.cluster, KEY_WORLDS, job->name, keys[n]),
-                                  ETCD_MOD_REVISION, team->world_revision};
+                                  ETCD_MOD_REVISION, local->world_revision};
         ops[n] =
-            (EtcdOp){.kind = ETCD_PUT, .key = team->report.key, .value = texts[n], .lease = lease};
+            (EtcdOp){.kind = ETCD_PUT, .key = local->report.key, .value = texts[n], .lease = lease};
         n++;
     }
     return n;
@@ -310,7 +310,7 @@ static size_t add_ranks(Manager *m, int64_t lease, EtcdCompare *guards, EtcdOp *
 
 static void node_put(Manager *m)
 {
-    Node *node = &m->node;
+    OwnNode *node = &m->node;
     int64_t lease = etcd_lease_id(m->lease);
     if (node->call || node->retry || lease == 0 || !m->probes.is_ready) {
         node->wanted = true;
@@ -333,7 +333,7 @@ static void node_put(Manager *m)
     ops[0] = (EtcdOp){.kind = ETCD_PUT, .key = key, .value = text, .lease = lease};
     size_t n = node->with_ranks ? add_ranks(m, lease, guards + 1, ops + 1, texts, keys) : 0;
     if (r == 0)
-        r = etcd_txn(m->etcd, guards, 1 + n, ops, 1 + n, on_put, m, &node->call);
+        r = etcd_txn(m->etcd, guards, 1 + n, ops, 1 + n, on_node_put, m, &node->call);
     for (size_t i = 0; i < n; i++)
         free(texts[i]);
     if (r < 0) {
@@ -350,7 +350,7 @@ static void node_put(Manager *m)
 
 void node_update(Manager *m)
 {
-    Node *node = &m->node;
+    OwnNode *node = &m->node;
     if (!m->lease)
         return;
     _cleanup_free_ char *text = NULL;
@@ -362,13 +362,13 @@ void node_update(Manager *m)
 
 bool node_is_settled(const Manager *m)
 {
-    const Node *node = &m->node;
+    const OwnNode *node = &m->node;
     return !node->call && !node->retry && !node->wanted && node->lease != 0;
 }
 
 void node_lease_changed(Manager *m, EtcdLeaseState state)
 {
-    Node *node = &m->node;
+    OwnNode *node = &m->node;
     manager_note_contact(m);
     if (state != ETCD_LEASE_GRANTED)
         daemon_metrics_note_lease(m, state == ETCD_LEASE_RENEWED);
@@ -385,11 +385,12 @@ void node_lease_changed(Manager *m, EtcdLeaseState state)
     node->lease = 0;
     node->with_ranks = node->registered;
     node_put(m);
-    for (Job *job = m->jobs; job; job = job->next) { /* each for itself too: guards may differ */
-        if (job->team)
-            team_report(job->team);
-        for (Team *t = job->over; t; t = t->next)
+    for (LocalJob *job = m->jobs; job;
+         job = job->next) { /* each for itself too: guards may differ */
+        if (job->local)
+            local_world_report(job->local);
+        for (LocalWorld *t = job->over; t; t = t->next)
             if (t->killed_usec)
-                team_report(t);
+                local_world_report(t);
     }
 }

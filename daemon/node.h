@@ -17,7 +17,7 @@
 
 typedef struct Manager Manager;
 
-typedef struct Node {
+typedef struct OwnNode {
     char boot_id[37];
     bool registered; /* once at least */
     bool refused;    /* etcd knows us, and does not let us write or read our record */
@@ -38,10 +38,10 @@ typedef struct Node {
     bool knows_secrets; /* it may read them, and says so */
     EtcdCall *rights_call;
     sd_event_source *rights_retry;
-} Node;
+} OwnNode;
 
-int node_open(Node *node, Error *err);
-void node_clear(Node *node);
+int node_open(OwnNode *node, Error *err);
+void node_clear(OwnNode *node);
 /* Finds out what it may read, which the record says. */
 void node_ask_rights(Manager *m);
 /* Puts the record if its content has changed since the last put. */

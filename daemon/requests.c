@@ -58,19 +58,20 @@ void requests_on_event(Manager *m, const EtcdEvent *event)
                 (!*request.machine_id || strcmp(request.machine_id, m->config.machine_id) == 0);
     if ((check || clear) && !*request.answer && here)
         probes_ask(m, &event->kv, clear);
-    Job *job = !*request.answer && strcmp(request.kind, "checkpoint") == 0
-                   ? job_find(m, request.target)
-                   : NULL;
-    bool meant = job && job->team &&
-                 (!*request.submission || strcmp(request.submission, job->team->submission) == 0);
-    Seat *seat = meant ? team_rank0(job->team) : NULL; /* of its predecessor: the leader answers */
-    Rank *rank = seat ? manager_rank_of(job->team, seat) : NULL;
+    LocalJob *job = !*request.answer && strcmp(request.kind, "checkpoint") == 0
+                        ? job_find(m, request.target)
+                        : NULL;
+    bool meant = job && job->local &&
+                 (!*request.submission || strcmp(request.submission, job->local->submission) == 0);
+    LocalRank *local_rank =
+        meant ? local_world_rank0(job->local) : NULL; /* of its predecessor: the leader answers */
+    Rank *rank = local_rank ? manager_rank_of(job->local, local_rank) : NULL;
     if (rank && rank->has_gone) {
-        ChannelMessage save = {.type = CHANNEL_CHECKPOINT, .generation = job->team->generation};
+        ChannelMessage save = {.type = CHANNEL_CHECKPOINT, .generation = job->local->generation};
         rank_send(rank, &save);
         log_info("rank 0 is asked for a checkpoint JOB=%s", job->name);
         answer(m, &event->kv, &request, "rank 0 saves after its present step");
-    } else if (seat) {
+    } else if (local_rank) {
         answer(m, &event->kv, &request, "the job is not training now");
     }
     request_record_clear(&request);

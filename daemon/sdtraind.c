@@ -22,7 +22,7 @@ static void block_signals(void)
 
 /* One probe, by hand or for the daemon: what it found goes to standard output, why it could not to
  * standard error, which the daemon reads too. */
-static int probe(const ConfigCall *call, const Config *config, Error *err)
+static int probe(const ConfigCall *call, const DaemonConfig *config, Error *err)
 {
     int r = probes_run_one(config, call->probe, err);
     if (r < 0)
@@ -30,7 +30,7 @@ static int probe(const ConfigCall *call, const Config *config, Error *err)
     return r < 0 ? 1 : 0;
 }
 
-static int serve(const ConfigCall *call, Config *config, Error *err)
+static int serve(const ConfigCall *call, DaemonConfig *config, Error *err)
 {
     /* gRPC's threads would each take an arena of their own */
     (void)mallopt(M_ARENA_MAX, 2);
@@ -56,7 +56,7 @@ int main(int argc, char *argv[])
     log_use_journal(sd_journal_sendv);
     Error err = ERROR_INIT;
     _cleanup_(config_call_clear) ConfigCall call = {0};
-    _cleanup_(config_clear) Config config = {0};
+    _cleanup_(config_clear) DaemonConfig config = {0};
     int r = fault_open(&err);
     if (r == 0)
         r = config_parse_arguments(argc, argv, &call, &err);

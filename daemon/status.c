@@ -33,14 +33,14 @@ static int seconds(uint64_t from_usec, uint64_t to_usec)
     return to_usec > from_usec ? (int)((to_usec - from_usec) / USEC_PER_SEC) : 0;
 }
 
-/* The rank that is furthest behind speaks for the team. */
-static const Rank *slowest_rank(const Manager *m, const Team *team, int *ret_n)
+/* The rank that is furthest behind speaks for the local world. */
+static const Rank *slowest_rank(const Manager *m, const LocalWorld *local, int *ret_n)
 {
     const Rank *slowest = NULL;
     *ret_n = 0;
     for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
         const Rank *rank = m->slots[i];
-        if (!rank || rank->team != team || rank->exited)
+        if (!rank || rank->local != local || rank->exited)
             continue;
         ++*ret_n;
         if (!slowest || rank->watchdog.step < slowest->watchdog.step)
@@ -49,12 +49,12 @@ static const Rank *slowest_rank(const Manager *m, const Team *team, int *ret_n)
     return slowest;
 }
 
-static void say_team(Line *line, const Manager *m, const Team *team)
+static void say_local_world(Line *line, const Manager *m, const LocalWorld *local)
 {
     int n;
-    const Rank *rank = slowest_rank(m, team, &n);
-    say(line, "job %s, generation %lld, %d of %d ranks", team->job->name,
-        (long long)team->generation, n, team->world_size);
+    const Rank *rank = slowest_rank(m, local, &n);
+    say(line, "job %s, generation %lld, %d of %d ranks", local->job->name,
+        (long long)local->generation, n, local->world_size);
     if (!rank)
         return;
     TrainStage stage = rank->watchdog.stage;
@@ -68,12 +68,12 @@ static void say_team(Line *line, const Manager *m, const Team *team)
 static void say_jobs(Line *line, const Manager *m)
 {
     bool any = false;
-    for (const Job *job = m->jobs; job; job = job->next) {
-        if (!job->team || !team_is_live(job->team))
+    for (const LocalJob *job = m->jobs; job; job = job->next) {
+        if (!job->local || !local_world_is_live(job->local))
             continue;
         if (any)
             say(line, "; ");
-        say_team(line, m, job->team);
+        say_local_world(line, m, job->local);
         any = true;
     }
     if (!any)
@@ -111,7 +111,7 @@ static void say_lease(Line *line, const Manager *m, uint64_t now_usec)
 
 static void put_together(Line *line, const Manager *m, uint64_t now_usec)
 {
-    const Config *c = &m->config;
+    const DaemonConfig *c = &m->config;
     say(line, "%s of cluster %s: ", c->node, c->cluster);
     if (!m->node.registered) {
         say(line,
@@ -133,7 +133,7 @@ static void put_together(Line *line, const Manager *m, uint64_t now_usec)
 
 void status_update(Manager *m, uint64_t now_usec)
 {
-    Status *s = &m->status;
+    DaemonStatus *s = &m->status;
     Line state = {.figures = false}, whole = {.figures = true};
     put_together(&state, m, now_usec);
     if (strcmp(state.text, s->state) == 0 && now_usec - s->said_usec < STATUS_SEC * USEC_PER_SEC)

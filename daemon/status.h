@@ -17,10 +17,10 @@ typedef struct Manager Manager;
 
 enum { STATUS_SEC = 5, STATUS_BYTES = 768 };
 
-typedef struct Status {
+typedef struct DaemonStatus {
     char state[STATUS_BYTES]; /* the line without its figures, as last said */
     uint64_t said_usec;
-} Status;
+} DaemonStatus;
 
 /* Cheap; called at every tick. */
 void status_update(Manager *m, uint64_t now_usec);

@@ -14,7 +14,7 @@
 static void on_world(Manager *m, const EtcdEvent *e, const char *name)
 {
     if (e->kind == ETCD_EVENT_DELETE) {
-        Job *job = job_find(m, name);
+        LocalJob *job = job_find(m, name);
         if (job)
             job_set_world(job, NULL, e->kv.mod_revision);
         return;
@@ -22,7 +22,7 @@ static void on_world(Manager *m, const EtcdEvent *e, const char *name)
     WorldRecord world;
     Error err = ERROR_INIT;
     int r = world_record_decode(e->kv.key, e->kv.value, e->kv.n_value, &world, &err);
-    Job *job = r == 0 || r == -ENOMEM ? NULL : job_find(m, name);
+    LocalJob *job = r == 0 || r == -ENOMEM ? NULL : job_find(m, name);
     if (r < 0) {
         log_error("%s; this node takes no part in that world", err.text);
         if (job)
@@ -40,7 +40,7 @@ static void on_phase(Manager *m, const EtcdEvent *e, const char *name)
     PhaseRecord phase;
     Error err = ERROR_INIT;
     if (e->kind == ETCD_EVENT_DELETE) {
-        Job *job = job_find(m, name);
+        LocalJob *job = job_find(m, name);
         if (job)
             job_set_phase(job, NULL);
         return;
@@ -49,7 +49,7 @@ static void on_phase(Manager *m, const EtcdEvent *e, const char *name)
         log_error("%s", err.text);
         return;
     }
-    Job *job = job_get(m, name);
+    LocalJob *job = job_get(m, name);
     if (job)
         job_set_phase(job, &phase);
     phase_record_clear(&phase);
@@ -62,7 +62,7 @@ static void on_rendezvous(Manager *m, const EtcdEvent *e, const char *rest)
     if (key_parse_rendezvous(rest, name, sizeof(name), &generation) < 0)
         return;
     if (e->kind == ETCD_EVENT_DELETE) {
-        Job *job = job_find(m, name);
+        LocalJob *job = job_find(m, name);
         if (job)
             job_set_rendezvous(job, generation, e->kv.mod_revision, NULL);
         return;
@@ -73,7 +73,7 @@ static void on_rendezvous(Manager *m, const EtcdEvent *e, const char *rest)
         log_error("%s", err.text);
         return;
     }
-    Job *job = job_get(m, name);
+    LocalJob *job = job_get(m, name);
     if (job)
         job_set_rendezvous(job, generation, e->kv.mod_revision, &record);
     rendezvous_record_clear(&record);
@@ -117,8 +117,8 @@ static void on_node(Manager *m, const EtcdEvent *e, const char *name)
 static const KeyKind watched[WATCHED_KINDS] = {KEY_WORLDS, KEY_PHASES, KEY_RENDEZVOUS, KEY_CORDONS,
                                                KEY_REQUESTS};
 
-static void on_events(const EtcdEvent *events, size_t n_events, _unused_ int64_t revision,
-                      _unused_ bool initial, void *userdata)
+static void on_node_events(const EtcdEvent *events, size_t n_events, _unused_ int64_t revision,
+                           _unused_ bool initial, void *userdata)
 {
     Manager *m = userdata;
     manager_note_contact(m);
@@ -149,13 +149,13 @@ int watches_open(Manager *m, Error *err)
     for (size_t i = 0; i < WATCHED_KINDS; i++) {
         char prefix[KEY_MAX];
         (void)key_prefix(m->config.cluster, (int)watched[i], prefix);
-        int r = etcd_watch_prefix(m->etcd, prefix, on_events, m, &m->watches.watch[i]);
+        int r = etcd_watch_prefix(m->etcd, prefix, on_node_events, m, &m->watches.watch[i]);
         if (r < 0)
             return error_errno(err, r, "cannot watch %s", prefix);
     }
     char own[KEY_MAX];
     int r = etcd_watch_key(m->etcd, key_of(m->config.cluster, KEY_NODES, m->config.node, own),
-                           on_events, m, &m->watches.own);
+                           on_node_events, m, &m->watches.own);
     return r < 0 ? error_errno(err, r, "cannot watch %s", own) : 0;
 }
 

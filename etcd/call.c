@@ -196,7 +196,7 @@ static void call_pause(EtcdCall *call)
     call_wait(call, CALL_PAUSING, fresh ? now : now + PAUSE_MSEC * USEC_PER_MSEC);
 }
 
-static void on_message(void *userdata, ProtobufCMessage *message)
+static void on_call_message(void *userdata, ProtobufCMessage *message)
 {
     EtcdCall *call = userdata;
 
@@ -204,7 +204,7 @@ static void on_message(void *userdata, ProtobufCMessage *message)
     call->answer = message;
 }
 
-static void on_ended(void *userdata, const RpcStatus *status)
+static void on_call_ended(void *userdata, const RpcStatus *status)
 {
     EtcdCall *call = userdata;
     int r = status_errno(status);
@@ -236,7 +236,7 @@ static void on_ended(void *userdata, const RpcStatus *status)
         call_fail(call, r, &call->error);
 }
 
-static const RpcEvents call_events = {.message = on_message, .ended = on_ended};
+static const RpcEvents call_events = {.message = on_call_message, .ended = on_call_ended};
 
 void call_attempt(EtcdCall *call)
 {
@@ -252,7 +252,7 @@ void call_attempt(EtcdCall *call)
                           call->deadline_usec, &call_events, call);
 }
 
-static int on_timer(sd_event_source *source _unused_, uint64_t usec _unused_, void *userdata)
+static int on_call_timer(sd_event_source *source _unused_, uint64_t usec _unused_, void *userdata)
 {
     EtcdCall *call = userdata;
 
@@ -272,7 +272,7 @@ int call_new(Etcd *etcd, const RpcMethod *method, const ProtobufCMessage *reques
     if (!call)
         return -ENOMEM;
     *call = (EtcdCall){.etcd = etcd, .method = method, .handler = handler, .context = context};
-    int r = sd_event_add_time(etcd->event, &call->timer, CLOCK_BOOTTIME, 0, 1, on_timer, call);
+    int r = sd_event_add_time(etcd->event, &call->timer, CLOCK_BOOTTIME, 0, 1, on_call_timer, call);
     if (r >= 0)
         r = sd_event_source_set_enabled(call->timer, SD_EVENT_OFF);
     if (r < 0) {

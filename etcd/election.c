@@ -11,10 +11,10 @@
 
 enum { LOOK_AGAIN_MSEC = 500 };
 
-typedef struct Candidate {
+typedef struct ElectionCandidate {
     char *key;
     int64_t create_revision;
-} Candidate;
+} ElectionCandidate;
 
 struct EtcdElection {
     Etcd *etcd;
@@ -33,13 +33,13 @@ struct EtcdElection {
     unsigned n_failures;
     bool *freed; /* on the stack of whoever calls the handler */
 
-    Candidate *candidates;
+    ElectionCandidate *candidates;
     size_t n_candidates;
 };
 
 static void campaign(EtcdElection *election);
 
-static Candidate *candidate_find(EtcdElection *election, const char *key)
+static ElectionCandidate *candidate_find(EtcdElection *election, const char *key)
 {
     for (size_t i = 0; i < election->n_candidates; i++)
         if (!strcmp(election->candidates[i].key, key))
@@ -49,7 +49,7 @@ static Candidate *candidate_find(EtcdElection *election, const char *key)
 
 static void candidate_remove(EtcdElection *election, const char *key)
 {
-    Candidate *candidate = candidate_find(election, key);
+    ElectionCandidate *candidate = candidate_find(election, key);
     if (!candidate)
         return;
     free(candidate->key);
@@ -58,10 +58,10 @@ static void candidate_remove(EtcdElection *election, const char *key)
 
 static void candidate_add(EtcdElection *election, const EtcdKeyValue *kv)
 {
-    Candidate *candidate = candidate_find(election, kv->key);
+    ElectionCandidate *candidate = candidate_find(election, kv->key);
     if (!candidate) {
-        Candidate *list = reallocarray(election->candidates, election->n_candidates + 1,
-                                       sizeof(*election->candidates));
+        ElectionCandidate *list = reallocarray(election->candidates, election->n_candidates + 1,
+                                               sizeof(*election->candidates));
         char *key = strdup(kv->key);
         if (!list || !key)
             abort(); /* as gRPC does when memory ends */
@@ -90,7 +90,7 @@ static bool tell(EtcdElection *election, bool leading, const char *key, int64_t 
 /* Compares what is so with what was told. */
 static void judge(EtcdElection *election)
 {
-    const Candidate *own = election->key ? candidate_find(election, election->key) : NULL;
+    const ElectionCandidate *own = election->key ? candidate_find(election, election->key) : NULL;
     int64_t lowest = INT64_MAX;
 
     for (size_t i = 0; i < election->n_candidates; i++)
@@ -107,8 +107,8 @@ static void judge(EtcdElection *election)
         (void)tell(election, true, election->key, term); /* the election may be gone now */
 }
 
-static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision _unused_,
-                     bool initial _unused_, void *userdata)
+static void on_election_watch(const EtcdEvent *events, size_t n_events, int64_t revision _unused_,
+                              bool initial _unused_, void *userdata)
 {
     EtcdElection *election = userdata;
 
@@ -183,7 +183,7 @@ static void on_rewritten(int r, const Error *err, const EtcdTxnResult *result _u
     try_later(election, backoff_usec(election->n_failures++));
 }
 
-static void rewrite(EtcdElection *election, const Candidate *own)
+static void rewrite(EtcdElection *election, const ElectionCandidate *own)
 {
     EtcdCompare same = {.key = election->key,
                         .target = ETCD_CREATE_REVISION,
@@ -216,13 +216,14 @@ int etcd_election_change(EtcdElection *election, const char *value)
     return 0;
 }
 
-static int on_timer(sd_event_source *source _unused_, uint64_t usec _unused_, void *userdata)
+static int on_election_timer(sd_event_source *source _unused_, uint64_t usec _unused_,
+                             void *userdata)
 {
     EtcdElection *election = userdata;
 
     if (election->etcd->closed || !election->key || election->campaign)
         return 0;
-    const Candidate *own = candidate_find(election, election->key);
+    const ElectionCandidate *own = candidate_find(election, election->key);
     if (!own)
         campaign(election);
     else if (election->changed)
@@ -288,12 +289,12 @@ int etcd_election_new(Etcd *etcd, const char *prefix, const char *value, EtcdLea
     election->value = strdup(value);
     if (!election->prefix || !election->value)
         return -ENOMEM;
-    int r =
-        sd_event_add_time(etcd->event, &election->timer, CLOCK_BOOTTIME, 0, 1, on_timer, election);
+    int r = sd_event_add_time(etcd->event, &election->timer, CLOCK_BOOTTIME, 0, 1,
+                              on_election_timer, election);
     if (r >= 0)
         r = sd_event_source_set_enabled(election->timer, SD_EVENT_OFF);
     if (r >= 0)
-        r = etcd_watch_prefix(etcd, prefix, on_watch, election, &election->watch);
+        r = etcd_watch_prefix(etcd, prefix, on_election_watch, election, &election->watch);
     if (r < 0)
         return r;
     if (etcd_lease_id(lease) != 0)

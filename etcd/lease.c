@@ -157,7 +157,7 @@ static void conclude(EtcdLease *lease)
     lease->handler(ETCD_LEASE_LOST, id, lease->userdata); /* may free the lease */
 }
 
-static void on_message(void *userdata, ProtobufCMessage *message)
+static void on_lease_message(void *userdata, ProtobufCMessage *message)
 {
     EtcdLease *lease = userdata;
     Pb__LeaseKeepAliveResponse *answer = (Pb__LeaseKeepAliveResponse *)message;
@@ -173,7 +173,7 @@ static void on_message(void *userdata, ProtobufCMessage *message)
         conclude(lease);
 }
 
-static void on_ended(void *userdata, const RpcStatus *status)
+static void on_lease_ended(void *userdata, const RpcStatus *status)
 {
     EtcdLease *lease = userdata;
 
@@ -210,10 +210,10 @@ static void on_witness_ended(void *userdata, const RpcStatus *status)
         lease->complained = true;
     }
     lease->stream = rpc_cancel(lease->stream);
-    on_ended(lease, status);
+    on_lease_ended(lease, status);
 }
 
-static const RpcEvents keep_alive_events = {.message = on_message, .ended = on_ended};
+static const RpcEvents keep_alive_events = {.message = on_lease_message, .ended = on_lease_ended};
 static const RpcEvents witness_events = {.message = on_witness, .ended = on_witness_ended};
 
 static void ask_witness(EtcdLease *lease)
@@ -259,7 +259,7 @@ static void renew(EtcdLease *lease)
     ask_witness(lease);
 }
 
-static int on_timer(sd_event_source *source _unused_, uint64_t usec _unused_, void *userdata)
+static int on_lease_timer(sd_event_source *source _unused_, uint64_t usec _unused_, void *userdata)
 {
     EtcdLease *lease = userdata;
 
@@ -289,7 +289,8 @@ int etcd_lease_new(Etcd *etcd, int64_t ttl_sec, const char *witness_key, EtcdLea
         return -ENOMEM;
     lease->handler = handler;
     lease->userdata = userdata;
-    int r = sd_event_add_time(etcd->event, &lease->timer, CLOCK_BOOTTIME, 0, 1, on_timer, lease);
+    int r =
+        sd_event_add_time(etcd->event, &lease->timer, CLOCK_BOOTTIME, 0, 1, on_lease_timer, lease);
     if (r >= 0)
         r = sd_event_source_set_enabled(lease->timer, SD_EVENT_OFF);
     if (r >= 0)

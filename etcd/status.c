@@ -11,7 +11,7 @@ static const RpcMethod status_method = {
     .leaderless = true,
 };
 
-static void answered(EtcdCall *call, int r, const Error *err, ProtobufCMessage *message)
+static void on_status_answer(EtcdCall *call, int r, const Error *err, ProtobufCMessage *message)
 {
     if (r < 0) {
         call->user.status(r, err, NULL, call->userdata);
@@ -39,7 +39,7 @@ int etcd_status(Etcd *etcd, EtcdStatusHandler handler, void *userdata, EtcdCall 
 {
     EtcdCall *call;
     Pb__StatusRequest request = PB__STATUS_REQUEST__INIT;
-    int r = call_new(etcd, &status_method, &request.base, answered, NULL, &call);
+    int r = call_new(etcd, &status_method, &request.base, on_status_answer, NULL, &call);
     if (r < 0)
         return r;
     call->repeatable = true;

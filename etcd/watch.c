@@ -321,7 +321,7 @@ static void deliver_held(EtcdWatch *watch, bool more)
     watch->first_held = first;
 }
 
-static void on_message(void *userdata, ProtobufCMessage *message)
+static void on_watch_message(void *userdata, ProtobufCMessage *message)
 {
     EtcdWatch *watch = userdata;
     Pb__WatchResponse *response = (Pb__WatchResponse *)message;
@@ -358,7 +358,7 @@ static void on_message(void *userdata, ProtobufCMessage *message)
     deliver_held(watch, response->fragment);
 }
 
-static void on_ended(void *userdata, const RpcStatus *status)
+static void on_watch_ended(void *userdata, const RpcStatus *status)
 {
     EtcdWatch *watch = userdata;
 
@@ -367,7 +367,7 @@ static void on_ended(void *userdata, const RpcStatus *status)
     try_again(watch, status->silent ? "its member is silent" : status->text);
 }
 
-static const RpcEvents watch_events = {.message = on_message, .ended = on_ended};
+static const RpcEvents watch_events = {.message = on_watch_message, .ended = on_watch_ended};
 
 static void stream_start(EtcdWatch *watch)
 {
@@ -412,7 +412,7 @@ static void look_at_stream(EtcdWatch *watch)
     }
 }
 
-static int on_timer(sd_event_source *source _unused_, uint64_t usec _unused_, void *userdata)
+static int on_watch_timer(sd_event_source *source _unused_, uint64_t usec _unused_, void *userdata)
 {
     EtcdWatch *watch = userdata;
 
@@ -443,7 +443,8 @@ static int watch_new(Etcd *etcd, const char *prefix, bool one_key, EtcdWatchHand
         return -ENOMEM;
     if (!one_key)
         watch->end_bytes = range_end(prefix, watch->end);
-    int r = sd_event_add_time(etcd->event, &watch->timer, CLOCK_BOOTTIME, 0, 1, on_timer, watch);
+    int r =
+        sd_event_add_time(etcd->event, &watch->timer, CLOCK_BOOTTIME, 0, 1, on_watch_timer, watch);
     if (r >= 0)
         r = sd_event_source_set_enabled(watch->timer, SD_EVENT_OFF);
     if (r >= 0)

@@ -29,7 +29,7 @@ static void look_for_step(const ProbeContext *context, ProbeResult *ret)
                          (offset - before) / 1e6);
 }
 
-static int run(const ProbeContext *context, ProbeResult *ret, Error *err)
+static int run_clock_probe(const ProbeContext *context, ProbeResult *ret, Error *err)
 {
     uint64_t now_sec = clock_realtime_usec() / USEC_PER_SEC;
     if (now_sec < EARLIEST_SEC)
@@ -48,4 +48,6 @@ static int run(const ProbeContext *context, ProbeResult *ret, Error *err)
     return 0;
 }
 
-const Probe probe_clock = {.name = "clock", .timeout_usec = 10 * USEC_PER_SEC, .run = run};
+const Probe probe_clock = {.name = "clock",
+                           .timeout_usec = 10 * USEC_PER_SEC,
+                           .run = run_clock_probe};

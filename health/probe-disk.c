@@ -79,11 +79,11 @@ static int look(const char *folder, const ProbeContext *context, ProbeResult *re
     return 0;
 }
 
-static int run(const ProbeContext *context, ProbeResult *ret, Error *err)
+static int run_disk_probe(const ProbeContext *context, ProbeResult *ret, Error *err)
 {
     ret->state = json_pack("{s{}}", "slow");
     int r = look(context->run_dir, context, ret, err);
     return r < 0 ? r : look(context->log_dir, context, ret, err);
 }
 
-const Probe probe_disk = {.name = "disk", .timeout_usec = 20 * USEC_PER_SEC, .run = run};
+const Probe probe_disk = {.name = "disk", .timeout_usec = 20 * USEC_PER_SEC, .run = run_disk_probe};

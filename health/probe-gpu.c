@@ -26,7 +26,7 @@ enum {
 };
 static const double single_bits_per_sec_max = 10, crc_per_sec_max = 100;
 
-typedef struct Look {
+typedef struct GpuLook {
     const ProbeContext *context;
     ProbeResult *result;
     const Nvml *nvml;
@@ -40,7 +40,7 @@ typedef struct Look {
     const json_t *device_before; /* its counters */
     json_t *counters;            /* for the next run */
     char name[NAME_MAX_BYTES];   /* for evidence */
-} Look;
+} GpuLook;
 
 /* ---- the library ---- */
 
@@ -67,7 +67,7 @@ static bool open_library(const char *path, Nvml *ret)
 
 /* True when the call gave a value. A GPU that is lost, or that wants a reset, says so to any call.
  */
-static bool good(Look *l, NvmlReturn r, const char *what)
+static bool good(GpuLook *l, NvmlReturn r, const char *what)
 {
     uint64_t bit = l->slot >= 0 ? UINT64_C(1) << l->slot : 0;
     switch (r) {
@@ -94,7 +94,7 @@ static bool good(Look *l, NvmlReturn r, const char *what)
 }
 
 /* A counter's rise since the last run; false when it was not known, or began anew. */
-static bool rose(Look *l, const char *name, double value, double *ret)
+static bool rose(GpuLook *l, const char *name, double value, double *ret)
 {
     double before;
     (void)json_object_set_new(l->counters, name, json_real(value));
@@ -106,7 +106,7 @@ static bool rose(Look *l, const char *name, double value, double *ret)
 
 /* ---- memory ---- */
 
-static void look_at_ecc(Look *l)
+static void look_at_ecc(GpuLook *l)
 {
     const Nvml *n = l->nvml;
     unsigned long long errors;
@@ -131,7 +131,7 @@ static void look_at_ecc(Look *l)
                        l->name, delta / l->elapsed_sec);
 }
 
-static void look_at_rows(Look *l)
+static void look_at_rows(GpuLook *l)
 {
     unsigned corrected = 0, uncorrected = 0, pending = 0, failed = 0;
     if (!good(l,
@@ -149,14 +149,14 @@ static void look_at_rows(Look *l)
                        l->name, uncorrected);
 }
 
-static bool count_pages(Look *l, int cause, unsigned *ret)
+static bool count_pages(GpuLook *l, int cause, unsigned *ret)
 {
     *ret = 0;
     NvmlReturn r = l->nvml->nvmlDeviceGetRetiredPages(l->device, cause, ret, NULL);
     return r == NVML_ERROR_INSUFFICIENT_SIZE || good(l, r, "retired pages");
 }
 
-static void look_at_pages(Look *l)
+static void look_at_pages(GpuLook *l)
 {
     unsigned single, double_bit;
     int pending = 0;
@@ -177,7 +177,7 @@ static void look_at_pages(Look *l)
 }
 
 /* Memory of processes where no rank of ours runs; twice in a row, for one may be about to end. */
-static void look_at_strangers(Look *l)
+static void look_at_strangers(GpuLook *l)
 {
     NvmlProcess processes[PROCESSES_MAX];
     unsigned n = PROCESSES_MAX;
@@ -200,7 +200,7 @@ static void look_at_strangers(Look *l)
 
 /* ---- the driver's own advice, clocks ---- */
 
-static void look_at_advice(Look *l)
+static void look_at_advice(GpuLook *l)
 {
     static const char *const names[] = {"none", "GPU reset", "node reboot", "drain P2P",
                                         "drain and reset"};
@@ -214,7 +214,7 @@ static void look_at_advice(Look *l)
                    action < ELEMENTSOF(names) ? names[action] : "something new");
 }
 
-static void look_at_clocks(Look *l)
+static void look_at_clocks(GpuLook *l)
 {
     unsigned long long reasons = 0;
     if (!good(l, l->nvml->nvmlDeviceGetCurrentClocksThrottleReasons(l->device, &reasons),
@@ -241,7 +241,7 @@ static double replays_per_minute_max(unsigned generation, unsigned width)
     return (double)(int64_t)(errors + 0.999);
 }
 
-static void look_at_pcie(Look *l)
+static void look_at_pcie(GpuLook *l)
 {
     const Nvml *n = l->nvml;
     unsigned width = 0, width_max = 0, generation = 0, generation_max = 0, replays = 0;
@@ -270,7 +270,7 @@ static void look_at_pcie(Look *l)
     }
 }
 
-static double count_link_errors(Look *l, int counter, unsigned links)
+static double count_link_errors(GpuLook *l, int counter, unsigned links)
 {
     double sum = 0;
     for (unsigned link = 0; link < NVML_LINKS_MAX; link++) {
@@ -282,7 +282,7 @@ static double count_link_errors(Look *l, int counter, unsigned links)
     return sum;
 }
 
-static void look_at_nvlink(Look *l)
+static void look_at_nvlink(GpuLook *l)
 {
     unsigned up = 0, n_up = 0;
     double before, delta;
@@ -313,7 +313,7 @@ static void look_at_nvlink(Look *l)
 /* ---- all ---- */
 
 /* Its place among the GPUs, its names; false when even that can't be had. */
-static bool identify(Look *l, unsigned i)
+static bool identify(GpuLook *l, unsigned i)
 {
     const Nvml *n = l->nvml;
     NvmlPciInfo info = {0};
@@ -338,7 +338,7 @@ static bool identify(Look *l, unsigned i)
     return true;
 }
 
-static void look_at_gpu(Look *l)
+static void look_at_gpu(GpuLook *l)
 {
     const Gpu *gpu = &l->gpus.gpus[l->slot];
     (void)snprintf(l->name, sizeof(l->name), "GPU %d %s %s%s%s", l->slot, gpu->pci, gpu->uuid,
@@ -346,16 +346,16 @@ static void look_at_gpu(Look *l)
     l->seen |= UINT64_C(1) << l->slot;
     l->device_before = json_object_get(l->before, gpu->pci);
     l->counters = json_object();
-    void (*const looks[])(Look *) = {look_at_ecc,    look_at_rows,     look_at_pages,
-                                     look_at_advice, look_at_clocks,   look_at_pcie,
-                                     look_at_nvlink, look_at_strangers};
+    void (*const looks[])(GpuLook *) = {look_at_ecc,    look_at_rows,     look_at_pages,
+                                        look_at_advice, look_at_clocks,   look_at_pcie,
+                                        look_at_nvlink, look_at_strangers};
     for (size_t i = 0; i < ELEMENTSOF(looks); i++)
         looks[i](l);
     (void)json_object_set_new(json_object_get(l->result->state, "counters"), gpu->pci, l->counters);
 }
 
 /* Sync boost and software's thermal limit are told where fewer than half of the GPUs have them. */
-static void compare_clocks(Look *l)
+static void compare_clocks(GpuLook *l)
 {
     int all = __builtin_popcountll(l->seen), held = __builtin_popcountll(l->throttled);
     for (int i = 0; i < PROBE_SLOTS_MAX && held * 2 < all; i++)
@@ -365,7 +365,7 @@ static void compare_clocks(Look *l)
                              l->gpus.gpus[i].uuid);
 }
 
-static void compare_counts(Look *l, unsigned n_nvml, size_t n_bus)
+static void compare_counts(GpuLook *l, unsigned n_nvml, size_t n_bus)
 {
     for (size_t i = 0; i < l->gpus.n; i++)
         if (!((l->seen | l->lost) >> i & 1))
@@ -379,7 +379,7 @@ static void compare_counts(Look *l, unsigned n_nvml, size_t n_bus)
                          (long long)l->context->gpus);
 }
 
-static void begin(Look *l)
+static void begin(GpuLook *l)
 {
     const json_t *state = l->context->state;
     double now_usec = (double)clock_boottime_usec(), before_usec;
@@ -393,7 +393,7 @@ static void begin(Look *l)
         l->elapsed_sec = (now_usec - before_usec) / 1e6;
 }
 
-static int no_library(Look *l, size_t n_bus, const char *why)
+static int no_library(GpuLook *l, size_t n_bus, const char *why)
 {
     if (l->context->gpus > 0 || l->gpus.n > 0)
         probe_find_fault(l->result, FAULT_GPU_LIBRARY, -1,
@@ -403,7 +403,7 @@ static int no_library(Look *l, size_t n_bus, const char *why)
     return 0;
 }
 
-static void look_at_all(Look *l, size_t n_bus)
+static void look_at_all(GpuLook *l, size_t n_bus)
 {
     unsigned n = 0;
     char driver[80] = "";
@@ -435,11 +435,11 @@ static void look_at_all(Look *l, size_t n_bus)
                    n == 1 ? "" : "s", driver);
 }
 
-static int run(const ProbeContext *context, ProbeResult *ret, Error *err)
+static int run_gpu_probe(const ProbeContext *context, ProbeResult *ret, Error *err)
 {
     static char bus[PROBE_SLOTS_MAX][PCI_ADDRESS_MAX];
     Nvml nvml;
-    Look l = {.context = context, .result = ret, .nvml = &nvml, .slot = -1};
+    GpuLook l = {.context = context, .result = ret, .nvml = &nvml, .slot = -1};
     begin(&l);
     size_t n_bus = gpus_list_pci(context->sysfs, bus);
     if (!open_library(context->nvml, &nvml)) {
@@ -462,4 +462,4 @@ static int run(const ProbeContext *context, ProbeResult *ret, Error *err)
     return 0;
 }
 
-const Probe probe_gpu = {.name = "gpu", .timeout_usec = 30 * USEC_PER_SEC, .run = run};
+const Probe probe_gpu = {.name = "gpu", .timeout_usec = 30 * USEC_PER_SEC, .run = run_gpu_probe};

@@ -96,7 +96,7 @@ static void look_at_processes(const ProbeContext *context, ProbeResult *ret)
                          stuck == 1 ? "" : "es", first);
 }
 
-static int run(const ProbeContext *context, ProbeResult *ret, _unused_ Error *err)
+static int run_host_probe(const ProbeContext *context, ProbeResult *ret, _unused_ Error *err)
 {
     ret->state = json_pack("{s{}}", "stuck");
     look_at_memory(context, ret);
@@ -104,4 +104,4 @@ static int run(const ProbeContext *context, ProbeResult *ret, _unused_ Error *er
     return 0;
 }
 
-const Probe probe_host = {.name = "host", .timeout_usec = 20 * USEC_PER_SEC, .run = run};
+const Probe probe_host = {.name = "host", .timeout_usec = 20 * USEC_PER_SEC, .run = run_host_probe};

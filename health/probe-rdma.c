@@ -31,7 +31,7 @@ static const char commands_lost[] = "no_completion_cmds", keep_alive[] = "keep_a
 
 enum { ABSENT_ROUNDS = 2 /* devices may appear late after a boot */, PORT = 1, DEVICES_MAX = 64 };
 
-typedef struct Look {
+typedef struct RdmaLook {
     const ProbeContext *context;
     ProbeResult *result;
     char folder[PATH_MAX]; /* of all devices */
@@ -39,11 +39,11 @@ typedef struct Look {
     double elapsed_sec; /* since the last run; 0: unknown */
     json_t *counters;   /* of this device, for the next run */
     const json_t *before;
-} Look;
+} RdmaLook;
 
 /* True with *ret_delta when the counter is there and was known before; one that has gone down was
  * reset and begins anew. */
-static bool count(Look *l, const char *name, double *ret_delta)
+static bool count(RdmaLook *l, const char *name, double *ret_delta)
 {
     uint64_t value;
     double before;
@@ -57,7 +57,7 @@ static bool count(Look *l, const char *name, double *ret_delta)
     return true;
 }
 
-static void look_at_counters(Look *l)
+static void look_at_counters(RdmaLook *l)
 {
     const json_t *old = json_object_get(l->context->state, "buckets");
     json_t *buckets = json_object_get(l->result->state, "buckets");
@@ -89,7 +89,7 @@ static bool is_state(const char *line, const char *wanted)
 }
 
 /* The port's rate in Gb/s; 0 unknown. */
-static uint64_t look_at_port(Look *l)
+static uint64_t look_at_port(RdmaLook *l)
 {
     char state[SYSFS_LINE_MAX], phys[SYSFS_LINE_MAX], rate[SYSFS_LINE_MAX];
     uint64_t gbps = 0;
@@ -108,7 +108,7 @@ static uint64_t look_at_port(Look *l)
     return gbps;
 }
 
-static void compare_rates(Look *l, const SysfsName *names, const uint64_t *gbps, size_t n)
+static void compare_rates(RdmaLook *l, const SysfsName *names, const uint64_t *gbps, size_t n)
 {
     uint64_t best = 0;
     for (size_t i = 0; i < n; i++)
@@ -120,7 +120,7 @@ static void compare_rates(Look *l, const SysfsName *names, const uint64_t *gbps,
                              (unsigned long long)gbps[i], (unsigned long long)best);
 }
 
-static void compare_count(Look *l, size_t n)
+static void compare_count(RdmaLook *l, size_t n)
 {
     double absent = 0;
     if ((int64_t)n >= l->context->rdma_devices)
@@ -131,12 +131,12 @@ static void compare_count(Look *l, size_t n)
                      -1, "%zu of %lld RDMA devices", n, (long long)l->context->rdma_devices);
 }
 
-static int run(const ProbeContext *context, ProbeResult *ret, _unused_ Error *err)
+static int run_rdma_probe(const ProbeContext *context, ProbeResult *ret, _unused_ Error *err)
 {
     static SysfsName names[DEVICES_MAX];
     uint64_t gbps[DEVICES_MAX];
     double now_usec = (double)clock_boottime_usec(), before_usec;
-    Look l = {.context = context, .result = ret};
+    RdmaLook l = {.context = context, .result = ret};
     ret->state = json_pack("{ss,sf,s{},s{}}", "boot_id", context->boot_id, "usec", now_usec,
                            "devices", "buckets");
     const char *boot_id = json_string_value(json_object_get(context->state, "boot_id"));
@@ -164,4 +164,4 @@ static int run(const ProbeContext *context, ProbeResult *ret, _unused_ Error *er
     return 0;
 }
 
-const Probe probe_rdma = {.name = "rdma", .timeout_usec = 20 * USEC_PER_SEC, .run = run};
+const Probe probe_rdma = {.name = "rdma", .timeout_usec = 20 * USEC_PER_SEC, .run = run_rdma_probe};

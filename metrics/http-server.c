@@ -144,13 +144,13 @@ static int run(HttpServer *server)
     return r;
 }
 
-static int on_io(_unused_ sd_event_source *source, _unused_ int fd, _unused_ uint32_t revents,
-                 void *userdata)
+static int on_server_io(_unused_ sd_event_source *source, _unused_ int fd,
+                        _unused_ uint32_t revents, void *userdata)
 {
     return run(userdata); /* an error disables the source: pages end, the program goes on */
 }
 
-static int on_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static int on_server_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
     return run(userdata);
 }
@@ -233,10 +233,11 @@ static int start(HttpServer *server, int *listener, Error *err)
     (void)TAKE_FD(*listener); /* MHD_stop_daemon() closes it */
     const union MHD_DaemonInfo *info =
         MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
-    int r = sd_event_add_io(server->event, &server->io, info->epoll_fd, EPOLLIN, on_io, server);
+    int r =
+        sd_event_add_io(server->event, &server->io, info->epoll_fd, EPOLLIN, on_server_io, server);
     if (r >= 0)
-        r = sd_event_add_time(server->event, &server->timer, CLOCK_BOOTTIME, 0, 1000, on_timer,
-                              server);
+        r = sd_event_add_time(server->event, &server->timer, CLOCK_BOOTTIME, 0, 1000,
+                              on_server_timer, server);
     if (r >= 0)
         r = sd_event_source_set_enabled(server->timer, SD_EVENT_OFF);
     /* whoever asks may wait: the program's own work comes first */

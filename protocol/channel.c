@@ -42,13 +42,13 @@ typedef enum FieldKind {
     FIELD_STAGE
 } FieldKind;
 
-typedef struct Field {
+typedef struct ChannelFieldRow {
     const char *name;
     FieldKind kind;
     size_t offset, size;
     unsigned types; /* bit per ChannelType */
     bool newer;     /* older trainers do not say it; 0 then */
-} Field;
+} ChannelFieldRow;
 
 #define FIELD_OF(n, member, k, types_, newer_)                                                     \
     {                                                                                              \
@@ -59,7 +59,7 @@ typedef struct Field {
 #define NEWER(n, member, k, types_) FIELD_OF(#n, member, k, types_, true)
 #define T(t) (1u << CHANNEL_##t)
 
-static const Field fields[] = {
+static const ChannelFieldRow fields[] = {
     FIELD(generation, FIELD_INT64, ~T(HELLO)),
     FIELD(step, FIELD_INT64,
           T(CHECKPOINT) | T(COMMITTED) | T(REFUSED) | T(STAGE) | T(STEP) | T(SAVED) | T(ERROR) |
@@ -138,7 +138,7 @@ static json_t *text_encode(const char *text)
     return plain ? json_string(plain) : NULL;
 }
 
-static json_t *field_encode(const Field *f, const ChannelMessage *m)
+static json_t *field_encode(const ChannelFieldRow *f, const ChannelMessage *m)
 {
     const char *at = (const char *)m + f->offset;
     char text[HASH_TEXT_BYTES];
@@ -206,7 +206,7 @@ static void decode_hash(JsonReader *r, const char *name, Hash *ret)
         json_refuse(r, name, "%.40s is not a hash", text);
 }
 
-static void field_decode(const Field *f, JsonReader *r, ChannelMessage *m)
+static void field_decode(const ChannelFieldRow *f, JsonReader *r, ChannelMessage *m)
 {
     char *at = (char *)m + f->offset;
     int64_t v = 0;

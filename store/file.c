@@ -33,16 +33,16 @@ enum {
     TEMPORARY_BYTES = sizeof(STORE_TEMPORARY "XXXXXX-") - 1, /* before the object's name */
 };
 
-typedef struct Deferred {
+typedef struct FileDeferred {
     int fd;
     char *folder;
-} Deferred;
+} FileDeferred;
 
 typedef struct FileStore {
     Store store;
     char *folder;
     pthread_mutex_t lock; /* of deferred */
-    Deferred deferred[DEFERRED_MAX];
+    FileDeferred deferred[DEFERRED_MAX];
     size_t n_deferred;
 } FileStore;
 
@@ -78,7 +78,7 @@ static bool defer(FileStore *files, int fd, const char *folder)
     bool kept = false;
     (void)pthread_mutex_lock(&files->lock); /* cannot fail for a default mutex */
     if (copy && files->n_deferred < DEFERRED_MAX) {
-        files->deferred[files->n_deferred++] = (Deferred){.fd = fd, .folder = copy};
+        files->deferred[files->n_deferred++] = (FileDeferred){.fd = fd, .folder = copy};
         kept = true;
     }
     (void)pthread_mutex_unlock(&files->lock); /* as above */
@@ -95,7 +95,7 @@ static int flush(Store *store, Error *err)
 
     (void)pthread_mutex_lock(&files->lock); /* cannot fail for a default mutex */
     for (size_t i = 0; i < files->n_deferred; i++) {
-        const Deferred *d = &files->deferred[i];
+        const FileDeferred *d = &files->deferred[i];
         if (d->fd >= 0 && fsync(d->fd) < 0 && r == 0)
             r = error_errno(err, -errno, "cannot write an object in %s to the disk", d->folder);
     }
@@ -200,8 +200,8 @@ static int open_temporary(FileStore *files, char *folder, const char *name, Stor
     return -EBUSY;
 }
 
-static int put(Store *store, const char *key, const struct iovec *parts, size_t n_parts,
-               StorePutFlags flags, Error *err)
+static int file_put(Store *store, const char *key, const struct iovec *parts, size_t n_parts,
+                    StorePutFlags flags, Error *err)
 {
     FileStore *files = file_store(store);
     char path[PATH_MAX], folder[PATH_MAX], temporary[PATH_MAX];
@@ -311,7 +311,7 @@ static int get_range(Store *store, const char *key, uint64_t offset, size_t n_by
     return r < 0 ? refuse(store, key, r, "read", err) : 0;
 }
 
-static int head(Store *store, const char *key, uint64_t *ret_bytes, Error *err)
+static int file_head(Store *store, const char *key, uint64_t *ret_bytes, Error *err)
 {
     char path[PATH_MAX];
     path_of(file_store(store), key, path);
@@ -324,7 +324,7 @@ static int head(Store *store, const char *key, uint64_t *ret_bytes, Error *err)
     return 0;
 }
 
-static int version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err)
+static int file_version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err)
 {
     char path[PATH_MAX];
     path_of(file_store(store), key, path);
@@ -336,7 +336,7 @@ static int version(Store *store, const char *key, char ret[STORE_VERSION_MAX], E
     return 0;
 }
 
-static int local_path(Store *store, const char *key, char *ret, size_t size, Error *err)
+static int file_local_path(Store *store, const char *key, char *ret, size_t size, Error *err)
 {
     char path[PATH_MAX];
     path_of(file_store(store), key, path);
@@ -354,14 +354,14 @@ static uint64_t modified_usec(const struct stat *st)
            (uint64_t)st->st_mtim.tv_nsec / NSEC_PER_USEC;
 }
 
-typedef struct Listing {
+typedef struct FileListing {
     const FileStore *files;
     const char *prefix;
     size_t max, capacity;
     StoreList list;
-} Listing;
+} FileListing;
 
-static int listing_add(Listing *l, const char *key, const struct stat *st, Error *err)
+static int listing_add(FileListing *l, const char *key, const struct stat *st, Error *err)
 {
     if (l->list.n_objects == l->max)
         return error_set(err, -E2BIG, "%s/%s: more than %zu objects", l->files->store.uri,
@@ -383,9 +383,9 @@ static int listing_add(Listing *l, const char *key, const struct stat *st, Error
     return 0;
 }
 
-static int list_folder(Listing *l, const char *folder_key, int depth, Error *err);
+static int list_folder(FileListing *l, const char *folder_key, int depth, Error *err);
 
-static int list_entry(Listing *l, int folder_fd, const char *folder_key, const char *name,
+static int list_entry(FileListing *l, int folder_fd, const char *folder_key, const char *name,
                       int depth, Error *err)
 {
     char key[STORE_KEY_MAX + 1];
@@ -421,7 +421,7 @@ static void dir_closep(DIR **dir)
         (void)closedir(*dir); /* read only */
 }
 
-static int list_folder(Listing *l, const char *folder_key, int depth, Error *err)
+static int list_folder(FileListing *l, const char *folder_key, int depth, Error *err)
 {
     char path[PATH_MAX];
     path_of(l->files, folder_key, path);
@@ -445,14 +445,14 @@ static int list_folder(Listing *l, const char *folder_key, int depth, Error *err
     }
 }
 
-static int compare_keys(const void *a, const void *b)
+static int compare_file_keys(const void *a, const void *b)
 {
     return strcmp(((const StoreObject *)a)->key, ((const StoreObject *)b)->key);
 }
 
 static int list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err)
 {
-    Listing l = {.files = file_store(store), .prefix = prefix, .max = max};
+    FileListing l = {.files = file_store(store), .prefix = prefix, .max = max};
 
     /* Begin in the deepest folder that the prefix names. */
     char folder_key[STORE_KEY_MAX + 1];
@@ -466,7 +466,7 @@ static int list(Store *store, const char *prefix, size_t max, StoreList *ret, Er
         return r;
     }
     if (l.list.n_objects > 0)
-        qsort(l.list.objects, l.list.n_objects, sizeof(*l.list.objects), compare_keys);
+        qsort(l.list.objects, l.list.n_objects, sizeof(*l.list.objects), compare_file_keys);
     *ret = l.list;
     return 0;
 }
@@ -513,16 +513,17 @@ static int delete_many(Store *store, const char *const *keys, size_t n_keys, Err
     return first;
 }
 
-typedef struct Sweep {
+typedef struct FileSweep {
     const char *root;
     uint64_t before_usec;
     StoreMayRemove may_remove;
     void *context;
     size_t removed;
-} Sweep;
+} FileSweep;
 
 /* end: "/" of a folder. */
-static bool may_remove(const Sweep *sweep, const char *folder, const char *name, const char *end)
+static bool may_remove(const FileSweep *sweep, const char *folder, const char *name,
+                       const char *end)
 {
     char path[PATH_MAX];
     if (!sweep->may_remove)
@@ -534,7 +535,8 @@ static bool may_remove(const Sweep *sweep, const char *folder, const char *name,
 }
 
 /* Folders' times are read before their entries go, since removing those makes them young. */
-static int sweep_folder(Sweep *sweep, const char *folder, int depth, bool *ret_empty, Error *err)
+static int sweep_folder(FileSweep *sweep, const char *folder, int depth, bool *ret_empty,
+                        Error *err)
 {
     if (depth > DEPTH_MAX)
         return error_set(err, -ELOOP, "%s: folders are more than %d deep", folder, DEPTH_MAX);
@@ -578,10 +580,10 @@ static int sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may, voi
                  size_t *ret_removed, Error *err)
 {
     uint64_t now = clock_realtime_usec();
-    Sweep s = {.root = file_store(store)->folder,
-               .before_usec = now > older_than_usec ? now - older_than_usec : 0,
-               .may_remove = may,
-               .context = context};
+    FileSweep s = {.root = file_store(store)->folder,
+                   .before_usec = now > older_than_usec ? now - older_than_usec : 0,
+                   .may_remove = may,
+                   .context = context};
     bool empty;
     int r = sweep_folder(&s, s.root, 0, &empty, err);
     *ret_removed = s.removed;
@@ -605,17 +607,17 @@ static Store *file_free(Store *store)
 
 static const StoreBackend file_backend = {
     .free = file_free,
-    .put = put,
+    .put = file_put,
     .flush = flush,
     .get = get,
     .get_range = get_range,
-    .head = head,
+    .head = file_head,
     .list = list,
     .delete = delete,
     .delete_many = delete_many,
     .sweep = sweep,
-    .local_path = local_path,
-    .version = version,
+    .local_path = file_local_path,
+    .version = file_version,
 };
 
 int file_store_new(const char *folder, Store **ret, Error *err)

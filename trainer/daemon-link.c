@@ -15,7 +15,7 @@
 
 enum { STAGE_PERIOD_MSEC = 50 };
 
-struct Host {
+struct DaemonLink {
     int fd; /* the thread receives; every thread may send (one packet is one message) */
     int stop_fd;
     pthread_t thread;
@@ -30,7 +30,7 @@ struct Host {
     char address[CHANNEL_ADDRESS_MAX];
     unsigned wishes;
     int64_t verdict_step;
-    HostVerdict verdict;
+    DaemonVerdict verdict;
     int64_t generation;
     int64_t step; /* newest (step, stage), not yet sent when stage_dirty */
     TrainStage stage;
@@ -42,35 +42,35 @@ struct Host {
 /* Standalone: the signal handler's word. */
 static atomic_uint signalled;
 
-static void on_signal(int number)
+static void on_link_signal(int number)
 {
     (void)number;
     atomic_store(&signalled, 1);
 }
 
-static int deadman_open(Host *host, Error *err)
+static int deadman_open(DaemonLink *link, Error *err)
 {
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
-    if (timer_create(CLOCK_BOOTTIME, &event, &host->deadman) < 0)
+    if (timer_create(CLOCK_BOOTTIME, &event, &link->deadman) < 0)
         return error_errno(err, -errno, "cannot create the dead-man timer");
-    host->has_deadman = true;
+    link->has_deadman = true;
     return 0;
 }
 
-static void deadman_arm(Host *host, uint64_t usec)
+static void deadman_arm(DaemonLink *link, uint64_t usec)
 {
-    if (usec == 0 || !host->has_deadman)
+    if (usec == 0 || !link->has_deadman)
         return;
     struct itimerspec when = {.it_value = {.tv_sec = (time_t)(usec / USEC_PER_SEC),
                                            .tv_nsec = (long)(usec % USEC_PER_SEC * NSEC_PER_USEC)}};
-    int r = timer_settime(host->deadman, 0, &when, NULL);
+    int r = timer_settime(link->deadman, 0, &when, NULL);
     assert(r == 0); /* the timer is ours and the time is valid */
 }
 
 /* Called with the lock held. */
-static void take_message(Host *host, ChannelMessage *m)
+static void take_message(DaemonLink *link, ChannelMessage *m)
 {
-    if (m->type != CHANNEL_ASSIGN && host->assigned && m->generation != host->generation) {
+    if (m->type != CHANNEL_ASSIGN && link->assigned && m->generation != link->generation) {
         log_warning("ignoring %s of generation %lld", channel_type_name(m->type),
                     (long long)m->generation);
         return;
@@ -78,32 +78,32 @@ static void take_message(Host *host, ChannelMessage *m)
 
     switch (m->type) {
     case CHANNEL_ASSIGN:
-        if (!host->assigned) {
-            host->generation = m->generation;
-            host->assign = *m;
+        if (!link->assigned) {
+            link->generation = m->generation;
+            link->assign = *m;
             m->spec = NULL; /* moved */
-            host->assigned = true;
-            deadman_arm(host, host->assign.alive_usec);
+            link->assigned = true;
+            deadman_arm(link, link->assign.alive_usec);
         }
         break;
     case CHANNEL_GO:
-        (void)snprintf(host->address, sizeof(host->address), "%s", m->address);
-        host->go = true;
+        (void)snprintf(link->address, sizeof(link->address), "%s", m->address);
+        link->go = true;
         break;
     case CHANNEL_ALIVE:
-        deadman_arm(host, m->alive_usec);
+        deadman_arm(link, m->alive_usec);
         break;
     case CHANNEL_CHECKPOINT:
-        host->wishes |= WISH_SAVE;
+        link->wishes |= WISH_SAVE;
         break;
     case CHANNEL_STOP:
-        host->wishes |= WISH_LEAVE;
+        link->wishes |= WISH_LEAVE;
         break;
     case CHANNEL_COMMITTED:
     case CHANNEL_REFUSED:
-        host->verdict_step = m->step;
-        host->verdict = m->type == CHANNEL_COMMITTED ? VERDICT_COMMITTED : VERDICT_REFUSED;
-        host->refused = host->refused || m->type == CHANNEL_REFUSED;
+        link->verdict_step = m->step;
+        link->verdict = m->type == CHANNEL_COMMITTED ? VERDICT_COMMITTED : VERDICT_REFUSED;
+        link->refused = link->refused || m->type == CHANNEL_REFUSED;
         break;
     default:
         log_warning("ignoring %s from the daemon", channel_type_name(m->type));
@@ -111,138 +111,138 @@ static void take_message(Host *host, ChannelMessage *m)
 }
 
 /* False when the channel has ended. */
-static bool receive_all(Host *host)
+static bool receive_all(DaemonLink *link)
 {
     for (;;) {
         ChannelMessage m = {0};
         Error err = ERROR_INIT;
-        int r = channel_receive(host->fd, &m, &err);
+        int r = channel_receive(link->fd, &m, &err);
         if (r == -EAGAIN)
             return true;
         if (r == -EBADMSG) {
             log_warning("%s", err.text);
             continue;
         }
-        pthread_mutex_lock(&host->lock);
+        pthread_mutex_lock(&link->lock);
         if (r < 0)
-            host->gone = true;
+            link->gone = true;
         else
-            take_message(host, &m);
-        pthread_cond_broadcast(&host->changed);
-        pthread_mutex_unlock(&host->lock);
+            take_message(link, &m);
+        pthread_cond_broadcast(&link->changed);
+        pthread_mutex_unlock(&link->lock);
         channel_message_clear(&m);
         if (r < 0)
             return false;
     }
 }
 
-static void send_stage(Host *host)
+static void send_stage(DaemonLink *link)
 {
     ChannelMessage m = {.type = CHANNEL_STAGE};
-    pthread_mutex_lock(&host->lock);
-    bool dirty = host->stage_dirty;
-    m.generation = host->generation;
-    m.step = host->step;
-    m.stage = host->stage;
-    m.waited_usec = host->waited_usec;
-    m.waits_rank = host->waits_rank;
-    host->stage_dirty = false;
-    pthread_mutex_unlock(&host->lock);
+    pthread_mutex_lock(&link->lock);
+    bool dirty = link->stage_dirty;
+    m.generation = link->generation;
+    m.step = link->step;
+    m.stage = link->stage;
+    m.waited_usec = link->waited_usec;
+    m.waits_rank = link->waits_rank;
+    link->stage_dirty = false;
+    pthread_mutex_unlock(&link->lock);
     if (dirty)
-        (void)channel_send(host->fd, &m,
+        (void)channel_send(link->fd, &m,
                            NULL); /* a daemon that is gone shows as end of the channel */
 }
 
-static void *host_main(void *userdata)
+static void *daemon_link_main(void *userdata)
 {
-    Host *host = userdata;
+    DaemonLink *link = userdata;
     for (;;) {
-        struct pollfd fds[2] = {{.fd = host->fd, .events = POLLIN},
-                                {.fd = host->stop_fd, .events = POLLIN}};
+        struct pollfd fds[2] = {{.fd = link->fd, .events = POLLIN},
+                                {.fd = link->stop_fd, .events = POLLIN}};
         if (poll(fds, 2, STAGE_PERIOD_MSEC) < 0 && errno != EINTR)
             return NULL;
         if (fds[1].revents)
             return NULL;
-        if (fds[0].revents && !receive_all(host))
+        if (fds[0].revents && !receive_all(link))
             return NULL;
-        send_stage(host);
+        send_stage(link);
     }
 }
 
-static int host_start(Host *host, Error *err)
+static int daemon_link_start(DaemonLink *link, Error *err)
 {
-    int r = deadman_open(host, err);
+    int r = deadman_open(link, err);
     if (r < 0)
         return r;
-    host->stop_fd = eventfd(0, EFD_CLOEXEC);
-    if (host->stop_fd < 0)
+    link->stop_fd = eventfd(0, EFD_CLOEXEC);
+    if (link->stop_fd < 0)
         return error_errno(err, -errno, "cannot create an eventfd");
-    r = pthread_create(&host->thread, NULL, host_main, host);
+    r = pthread_create(&link->thread, NULL, daemon_link_main, link);
     if (r != 0)
         return error_errno(err, -r, "cannot start the channel's thread");
-    host->has_thread = true;
+    link->has_thread = true;
     return 0;
 }
 
-int host_open(int fd, Host **ret, Error *err)
+int daemon_link_open(int fd, DaemonLink **ret, Error *err)
 {
-    _cleanup_(host_freep) Host *host = calloc(1, sizeof(*host));
-    if (!host) {
+    _cleanup_(daemon_link_freep) DaemonLink *link = calloc(1, sizeof(*link));
+    if (!link) {
         (void)fd_close(fd);
         return error_set(err, -ENOMEM, "out of memory");
     }
-    host->fd = fd < 0 ? -EBADF : fd;
-    host->stop_fd = -EBADF;
-    host->step = -1;
-    host->verdict_step = -1;
-    (void)pthread_mutex_init(&host->lock, NULL); /* default attributes cannot fail */
+    link->fd = fd < 0 ? -EBADF : fd;
+    link->stop_fd = -EBADF;
+    link->step = -1;
+    link->verdict_step = -1;
+    (void)pthread_mutex_init(&link->lock, NULL); /* default attributes cannot fail */
     pthread_condattr_t attributes;
     (void)pthread_condattr_init(&attributes);
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&host->changed, &attributes);
+    (void)pthread_cond_init(&link->changed, &attributes);
     (void)pthread_condattr_destroy(&attributes);
 
-    if (host_is_daemon(host)) {
-        int r = host_start(host, err);
+    if (daemon_link_is_daemon(link)) {
+        int r = daemon_link_start(link, err);
         if (r < 0)
             return r;
     } else {
-        struct sigaction action = {.sa_handler = on_signal};
+        struct sigaction action = {.sa_handler = on_link_signal};
         (void)sigaction(SIGINT, &action, NULL);
         (void)sigaction(SIGTERM, &action, NULL);
-        host->go = true;
+        link->go = true;
     }
-    *ret = TAKE_PTR(host);
+    *ret = TAKE_PTR(link);
     return 0;
 }
 
-Host *host_free(Host *host)
+DaemonLink *daemon_link_free(DaemonLink *link)
 {
-    if (!host)
+    if (!link)
         return NULL;
-    if (host->has_thread) {
+    if (link->has_thread) {
         uint64_t one = 1;
-        (void)fd_write_all(host->stop_fd, &one, sizeof(one)); /* an eventfd takes it */
-        (void)pthread_join(host->thread, NULL);
-        send_stage(host);
+        (void)fd_write_all(link->stop_fd, &one, sizeof(one)); /* an eventfd takes it */
+        (void)pthread_join(link->thread, NULL);
+        send_stage(link);
     }
-    if (host->has_deadman)
-        (void)timer_delete(host->deadman);
-    (void)fd_close(host->stop_fd);
-    (void)fd_close(host->fd);
-    channel_message_clear(&host->assign);
-    (void)pthread_cond_destroy(&host->changed);
-    (void)pthread_mutex_destroy(&host->lock);
-    free(host);
+    if (link->has_deadman)
+        (void)timer_delete(link->deadman);
+    (void)fd_close(link->stop_fd);
+    (void)fd_close(link->fd);
+    channel_message_clear(&link->assign);
+    (void)pthread_cond_destroy(&link->changed);
+    (void)pthread_mutex_destroy(&link->lock);
+    free(link);
     return NULL;
 }
 
-bool host_is_daemon(const Host *host) { return host->fd >= 0; }
+bool daemon_link_is_daemon(const DaemonLink *link) { return link->fd >= 0; }
 
 /* With the lock held: waits for a change, at most until the deadline of CLOCK_MONOTONIC. */
-static int wait_changed(Host *host, const struct timespec *deadline)
+static int wait_changed(DaemonLink *link, const struct timespec *deadline)
 {
-    return -pthread_cond_timedwait(&host->changed, &host->lock, deadline);
+    return -pthread_cond_timedwait(&link->changed, &link->lock, deadline);
 }
 
 static struct timespec deadline_in(uint64_t usec)
@@ -256,102 +256,109 @@ static struct timespec deadline_in(uint64_t usec)
 }
 
 /* Waits until *flag or the end; the lock is held when it returns. */
-static int wait_for(Host *host, const bool *flag, uint64_t timeout_usec, const char *what,
+static int wait_for(DaemonLink *link, const bool *flag, uint64_t timeout_usec, const char *what,
                     Error *err)
 {
     struct timespec deadline = deadline_in(timeout_usec);
-    pthread_mutex_lock(&host->lock);
+    pthread_mutex_lock(&link->lock);
     int r = 0;
-    while (!*flag && !host->gone && r != -ETIMEDOUT)
-        r = wait_changed(host, &deadline);
+    while (!*flag && !link->gone && r != -ETIMEDOUT)
+        r = wait_changed(link, &deadline);
     if (*flag)
         return 0;
-    if (host->gone)
+    if (link->gone)
         return error_set(err, -EPIPE, "the daemon closed the channel before %s", what);
     return error_set(err, -ETIMEDOUT, "the daemon did not say %s within %llu s", what,
                      (unsigned long long)(timeout_usec / USEC_PER_SEC));
 }
 
-int host_wait_assign(Host *host, uint64_t timeout_usec, ChannelMessage *ret, Error *err)
+int daemon_link_wait_assign(DaemonLink *link, uint64_t timeout_usec, ChannelMessage *ret,
+                            Error *err)
 {
     ChannelMessage hello = {.type = CHANNEL_HELLO, .pid = (int)getpid()};
-    int r = host_say(host, &hello, err);
+    int r = daemon_link_say(link, &hello, err);
     if (r < 0)
         return r;
-    r = wait_for(host, &host->assigned, timeout_usec, "assign", err);
+    r = wait_for(link, &link->assigned, timeout_usec, "assign", err);
     if (r == 0) {
-        *ret = host->assign;
-        host->assign.spec = NULL; /* moved */
-        explicit_bzero(host->assign.secret, sizeof(host->assign.secret));
+        *ret = link->assign;
+        link->assign.spec = NULL; /* moved */
+        explicit_bzero(link->assign.secret, sizeof(link->assign.secret));
     }
-    pthread_mutex_unlock(&host->lock);
+    pthread_mutex_unlock(&link->lock);
     return r;
 }
 
-int host_wait_go(Host *host, uint64_t timeout_usec, char address[CHANNEL_ADDRESS_MAX], Error *err)
+int daemon_link_wait_go(DaemonLink *link, uint64_t timeout_usec, char address[CHANNEL_ADDRESS_MAX],
+                        Error *err)
 {
-    int r = wait_for(host, &host->go, timeout_usec, "go", err);
+    int r = wait_for(link, &link->go, timeout_usec, "go", err);
     if (r == 0)
-        memcpy(address, host->address, CHANNEL_ADDRESS_MAX);
-    pthread_mutex_unlock(&host->lock);
+        memcpy(address, link->address, CHANNEL_ADDRESS_MAX);
+    pthread_mutex_unlock(&link->lock);
     return r;
 }
 
-int host_say(Host *host, const ChannelMessage *message, Error *err)
+int daemon_link_say(DaemonLink *link, const ChannelMessage *message, Error *err)
 {
-    if (host_is_daemon(host))
-        return channel_send(host->fd, message, err);
+    if (daemon_link_is_daemon(link))
+        return channel_send(link->fd, message, err);
 
     if (message->type == CHANNEL_SAVED) {
-        host->verdict_step = message->step;
-        host->verdict = VERDICT_COMMITTED;
+        link->verdict_step = message->step;
+        link->verdict = VERDICT_COMMITTED;
     }
     return 0;
 }
 
-void host_stage(Host *host, int64_t step, TrainStage stage) { host_wait(host, step, stage, 0, 0); }
-
-void host_wait(Host *host, int64_t step, TrainStage stage, uint64_t waited_usec, int waits_rank)
+void daemon_link_stage(DaemonLink *link, int64_t step, TrainStage stage)
 {
-    pthread_mutex_lock(&host->lock);
-    host->step = step;
-    host->stage = stage;
-    host->waited_usec = waited_usec;
-    host->waits_rank = waits_rank;
-    host->stage_dirty = true;
-    pthread_mutex_unlock(&host->lock);
+    daemon_link_wait(link, step, stage, 0, 0);
 }
 
-unsigned host_wishes(Host *host, bool clear)
+void daemon_link_wait(DaemonLink *link, int64_t step, TrainStage stage, uint64_t waited_usec,
+                      int waits_rank)
 {
-    pthread_mutex_lock(&host->lock);
-    if (!host_is_daemon(host) && atomic_load(&signalled))
-        host->wishes |= WISH_LEAVE;
-    unsigned wishes = host->wishes;
+    pthread_mutex_lock(&link->lock);
+    link->step = step;
+    link->stage = stage;
+    link->waited_usec = waited_usec;
+    link->waits_rank = waits_rank;
+    link->stage_dirty = true;
+    pthread_mutex_unlock(&link->lock);
+}
+
+unsigned daemon_link_wishes(DaemonLink *link, bool clear)
+{
+    pthread_mutex_lock(&link->lock);
+    if (!daemon_link_is_daemon(link) && atomic_load(&signalled))
+        link->wishes |= WISH_LEAVE;
+    unsigned wishes = link->wishes;
     if (clear)
-        host->wishes &= WISH_LEAVE;
-    pthread_mutex_unlock(&host->lock);
+        link->wishes &= WISH_LEAVE;
+    pthread_mutex_unlock(&link->lock);
     return wishes;
 }
 
-HostVerdict host_verdict(Host *host, int64_t step)
+DaemonVerdict daemon_link_verdict(DaemonLink *link, int64_t step)
 {
-    pthread_mutex_lock(&host->lock);
-    HostVerdict verdict = host->verdict_step == step ? host->verdict : VERDICT_PENDING;
-    pthread_mutex_unlock(&host->lock);
+    pthread_mutex_lock(&link->lock);
+    DaemonVerdict verdict = link->verdict_step == step ? link->verdict : VERDICT_PENDING;
+    pthread_mutex_unlock(&link->lock);
     return verdict;
 }
 
-int host_wait_verdict(Host *host, int64_t step, uint64_t timeout_usec, HostVerdict *ret, Error *err)
+int daemon_link_wait_verdict(DaemonLink *link, int64_t step, uint64_t timeout_usec,
+                             DaemonVerdict *ret, Error *err)
 {
     struct timespec deadline = deadline_in(timeout_usec);
     int r = 0;
-    pthread_mutex_lock(&host->lock);
-    while (host->verdict_step != step && !host->gone && r != -ETIMEDOUT)
-        r = wait_changed(host, &deadline);
-    bool there = host->verdict_step == step, gone = host->gone;
-    *ret = there ? host->verdict : VERDICT_PENDING;
-    pthread_mutex_unlock(&host->lock);
+    pthread_mutex_lock(&link->lock);
+    while (link->verdict_step != step && !link->gone && r != -ETIMEDOUT)
+        r = wait_changed(link, &deadline);
+    bool there = link->verdict_step == step, gone = link->gone;
+    *ret = there ? link->verdict : VERDICT_PENDING;
+    pthread_mutex_unlock(&link->lock);
     if (there)
         return 0;
     if (gone)
@@ -361,11 +368,11 @@ int host_wait_verdict(Host *host, int64_t step, uint64_t timeout_usec, HostVerdi
                      (long long)step);
 }
 
-int host_check(Host *host, Error *err)
+int daemon_link_check(DaemonLink *link, Error *err)
 {
-    pthread_mutex_lock(&host->lock);
-    bool gone = host->gone, refused = host->refused;
-    pthread_mutex_unlock(&host->lock);
+    pthread_mutex_lock(&link->lock);
+    bool gone = link->gone, refused = link->refused;
+    pthread_mutex_unlock(&link->lock);
     if (gone)
         return error_set(err, -EPIPE, "the daemon closed the channel");
     if (refused)

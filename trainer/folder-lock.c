@@ -51,9 +51,9 @@ int folder_lock_take(const char *uri, bool make, Error *err)
             return error_errno(err, -EOPNOTSUPP, "%s: its file system keeps no locks", path);
         return error_errno(err, -errno, "cannot lock %s", path);
     }
-    char text[96], host[65] = "?";
-    (void)gethostname(host, sizeof(host) - 1); /* who reads it sees "?" */
-    int n = snprintf(text, sizeof(text), "on %s, process %d\n", host, (int)getpid());
+    char text[96], link[65] = "?";
+    (void)gethostname(link, sizeof(link) - 1); /* who reads it sees "?" */
+    int n = snprintf(text, sizeof(text), "on %s, process %d\n", link, (int)getpid());
     if (ftruncate(fd, 0) < 0 || pwrite(fd, text, (size_t)n, 0) != n)
         (void)ftruncate(fd, 0); /* the lock holds without its text */
     return TAKE_FD(fd);

@@ -12,8 +12,8 @@ enum {
     VERDICT_SEC = 600,
 };
 
-static int tell_one(Host *host, Store *store, const Manifest *m, int64_t generation, bool more,
-                    Error *err)
+static int tell_one(DaemonLink *link, Store *store, const Manifest *m, int64_t generation,
+                    bool more, Error *err)
 {
     ChannelMessage found = {.type = CHANNEL_FOUND,
                             .generation = generation,
@@ -27,11 +27,11 @@ static int tell_one(Host *host, Store *store, const Manifest *m, int64_t generat
     int n = snprintf(found.uri, sizeof(found.uri), "%s/%s/manifest.json", store_uri(store), folder);
     if (n >= (int)sizeof(found.uri))
         return error_set(err, -ENAMETOOLONG, "checkpoint.uri: %s is too long", store_uri(store));
-    return host_say(host, &found, err);
+    return daemon_link_say(link, &found, err);
 }
 
 /* The history, the oldest first; of those before the newest what can still be read. */
-static int tell_all(Host *host, Store *store, const Manifest *newest, int64_t generation,
+static int tell_all(DaemonLink *link, Store *store, const Manifest *newest, int64_t generation,
                     Error *err)
 {
     const size_t n = manifest_committed(newest, NULL, 0);
@@ -46,10 +46,10 @@ static int tell_all(Host *host, Store *store, const Manifest *newest, int64_t ge
         if (manifest_read(store, folders[i], NULL, &m, &why) < 0)
             log_info("%s is not there any more: %s", folders[i], why.text);
         else
-            r = tell_one(host, store, m, generation, true, err);
+            r = tell_one(link, store, m, generation, true, err);
     }
     free(folders);
-    return r < 0 ? r : tell_one(host, store, newest, generation, false, err);
+    return r < 0 ? r : tell_one(link, store, newest, generation, false, err);
 }
 
 static int find(Store *store, const CheckpointFacts *own, bool must, Manifest **ret, Error *err)
@@ -74,11 +74,11 @@ static int find(Store *store, const CheckpointFacts *own, bool must, Manifest **
     return error_prefix(err, -EBADMSG, "checkpoint.uri");
 }
 
-int found_tell(Host *host, Store *store, const CheckpointFacts *own, bool must, ExitCode *ret_exit,
-               Error *err)
+int found_tell(DaemonLink *link, Store *store, const CheckpointFacts *own, bool must,
+               ExitCode *ret_exit, Error *err)
 {
     _cleanup_(manifest_freep) Manifest *newest = NULL;
-    host_stage(host, 0, STAGE_RESTORING);
+    daemon_link_stage(link, 0, STAGE_RESTORING);
     int r = find(store, own, must, &newest, err);
     if (!must && (r == -EACCES || r == -EPERM || r == -ENOTDIR)) {
         log_warning("%s",
@@ -95,11 +95,11 @@ int found_tell(Host *host, Store *store, const CheckpointFacts *own, bool must, 
     const int64_t step = manifest_step(newest);
     log_info("found the checkpoint of step %lld STEP=%lld", (long long)step, (long long)step);
     *ret_exit = EXIT_RETRY;
-    r = tell_all(host, store, newest, own->generation, err);
+    r = tell_all(link, store, newest, own->generation, err);
     if (r < 0)
         return r;
-    HostVerdict verdict;
-    r = host_wait_verdict(host, step, VERDICT_SEC * USEC_PER_SEC, &verdict, err);
+    DaemonVerdict verdict;
+    r = daemon_link_wait_verdict(link, step, VERDICT_SEC * USEC_PER_SEC, &verdict, err);
     return r < 0
                ? r
                : error_set(err, -ESTALE,

@@ -21,5 +21,5 @@
 /* As assign.find says it. */
 enum { FIND_ANY = 1, FIND_MUST = 2 };
 
-int found_tell(Host *host, Store *store, const CheckpointFacts *own, bool must, ExitCode *ret_exit,
-               Error *err);
+int found_tell(DaemonLink *link, Store *store, const CheckpointFacts *own, bool must,
+               ExitCode *ret_exit, Error *err);

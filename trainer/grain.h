@@ -31,7 +31,7 @@ int grain_work_compute(GrainWork *work, const LoaderGrain *grain, float *gradien
 int32_t draw_timestep(uint64_t seed, int64_t position, int n_steps);
 bool draw_caption_drop(uint64_t seed, int64_t position, double probability);
 /* The first n elements of the noise that is added to the sample, for people. */
-int draw_noise(Device *device, uint64_t seed, int64_t position, int64_t n, float *host, Error *err);
+int draw_noise(Device *device, uint64_t seed, int64_t position, int64_t n, float *link, Error *err);
 
 /* Hash of the prediction and all gradients of one grain of synthetic data, with the network's
  * present weights: equal on every machine that can run this job with these numerics. */

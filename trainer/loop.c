@@ -12,7 +12,7 @@
 enum {
     DATA_TIMEOUT_SEC = 1800, /* beyond what a store tries by itself, some times over */
     WAIT_SLICE_MSEC = 500,   /* a rank that waits for data says so as often */
-    WORD_WAIT = 8,           /* beside SaverWord's: a rank lacks data of the next step */
+    STEP_WAIT_DATA = 8,      /* beside StepFlags's: a rank lacks data of the next step */
 };
 #define METRICS_KEY "metrics.jsonl"
 
@@ -57,7 +57,7 @@ static int wait_for_data(Loop *l, int64_t step, Error *err)
     const uint64_t began_usec = clock_boottime_usec();
     uint64_t waited_usec = 0;
     for (int waits_rank = s->rank;;) {
-        host_wait(s->host, step, STAGE_LOADING, waited_usec, waits_rank);
+        daemon_link_wait(s->link, step, STAGE_LOADING, waited_usec, waits_rank);
         Error why = ERROR_INIT;
         int r = look_for_data(s, step, WAIT_SLICE_MSEC * USEC_PER_MSEC, &why);
         waited_usec = clock_boottime_usec() - began_usec;
@@ -71,7 +71,7 @@ static int wait_for_data(Loop *l, int64_t step, Error *err)
         }
         uint32_t missing =
             r < 0 ? (uint32_t)(s->world_size - s->rank) : 0; /* most: the lowest rank */
-        host_wait(s->host, step, STAGE_REDUCING, waited_usec, waits_rank);
+        daemon_link_wait(s->link, step, STAGE_REDUCING, waited_usec, waits_rank);
         *l->exit = EXIT_PEER_LOST;
         r = comm_all_reduce(s->train, COMM_U32, COMM_MAX, &missing, 1, err);
         if (r < 0)
@@ -83,7 +83,7 @@ static int wait_for_data(Loop *l, int64_t step, Error *err)
                              s->world_size);
         waits_rank = s->world_size - (int)missing;
         *l->exit = EXIT_RETRY;
-        r = host_check(s->host, err);
+        r = daemon_link_check(s->link, err);
         if (r < 0)
             return r;
     }
@@ -95,7 +95,7 @@ static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
 {
     Session *s = l->session;
     LoaderGrain data;
-    host_stage(s->host, step, STAGE_LOADING);
+    daemon_link_stage(s->link, step, STAGE_LOADING);
     const uint64_t asked_usec = clock_boottime_usec();
     int r = loader_get(s->loader, step, grain, DATA_TIMEOUT_SEC * USEC_PER_SEC, &data, err);
     l->data_usec += clock_boottime_usec() - asked_usec;
@@ -105,7 +105,7 @@ static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
     }
 
     double loss;
-    host_stage(s->host, step, STAGE_COMPUTING);
+    daemon_link_stage(s->link, step, STAGE_COMPUTING);
     *l->exit = EXIT_DEVICE_FAULT;
     r = fault("loop.compute");
     if (r < 0)
@@ -117,7 +117,7 @@ static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
     if (fault("loop.nan") < 0) /* a poisoned gradient, as a bad sample or a flipped bit makes it */
         memset(s->gradients, 0xff, sizeof(float));
 
-    host_stage(s->host, step, STAGE_REDUCING);
+    daemon_link_stage(s->link, step, STAGE_REDUCING);
     *l->exit = EXIT_PEER_LOST;
     return update_add_grain(s->update, grain, s->gradients, loss, err);
 }
@@ -160,7 +160,7 @@ static int compute_step(Loop *l, int64_t step, UpdateResult *ret, Error *err)
         int r = compute_grains(l, step, err);
         if (r < 0)
             return r;
-        host_stage(l->session->host, step, STAGE_REDUCING);
+        daemon_link_stage(l->session->link, step, STAGE_REDUCING);
         *l->exit = EXIT_PEER_LOST;
         r = update_decide(l->session->update, &verdict, ret, err);
         if (r < 0)
@@ -178,7 +178,7 @@ static int say_step(Loop *l, const MetricsGap *gap, Error *err)
     l->said.metrics_lost = gap->n_steps;
     l->said.metrics_lost_first = gap->first;
     l->said.metrics_lost_last = gap->last;
-    return host_say(l->session->host, &l->said, err);
+    return daemon_link_say(l->session->link, &l->said, err);
 }
 
 static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error *err)
@@ -211,7 +211,7 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
                                .failed_saves = trouble->n_failed,
                                .unsaved_since_usec = trouble->since_usec};
     (void)snprintf(l->said.save_error, sizeof(l->said.save_error), "%s", trouble->error.text);
-    if (!host_is_daemon(s->host))
+    if (!daemon_link_is_daemon(s->link))
         log_info("step %lld/%lld loss %.6f, %.1f samples/s", (long long)step,
                  (long long)l->said.steps, result->loss, l->said.samples_per_sec);
     MetricsGap gap;
@@ -221,13 +221,13 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
 
 /* One step: `step` is how many were done before it. *word: what all ranks were told after that one, and
  * are told after this one. */
-static int run_step(Loop *l, int64_t step, uint32_t *word, Error *err)
+static int run_step(Loop *l, int64_t step, uint32_t *flags, Error *err)
 {
     Session *s = l->session;
     UpdateResult result;
     *l->exit = EXIT_RETRY;
-    int r = host_check(s->host, err);
-    if (r == 0 && (*word & WORD_WAIT))
+    int r = daemon_link_check(s->link, err);
+    if (r == 0 && (*flags & STEP_WAIT_DATA))
         r = wait_for_data(l, step, err);
     if (r < 0)
         return r;
@@ -235,14 +235,14 @@ static int run_step(Loop *l, int64_t step, uint32_t *word, Error *err)
     if (r < 0)
         return r;
 
-    host_stage(s->host, step, STAGE_UPDATING);
+    daemon_link_stage(s->link, step, STAGE_UPDATING);
     *l->exit = EXIT_PEER_LOST;
     loader_release(s->loader, step);
-    uint32_t mine = s->rank == 0 ? saver_word(l->saver, step + 1) : 0;
+    uint32_t mine = s->rank == 0 ? saver_step_flags(l->saver, step + 1) : 0;
     bool is_last = step + 1 == s->job->train.steps;
     if (!is_last && look_for_data(s, step + 1, 0, NULL) < 0)
-        mine |= WORD_WAIT; /* not there, or never: that is told when all listen */
-    r = update_apply(s->update, mine, word, &result, err);
+        mine |= STEP_WAIT_DATA; /* not there, or never: that is told when all listen */
+    r = update_apply(s->update, mine, flags, &result, err);
     if (r < 0)
         return r;
     network_set_weights(s->network, s->state->weights);
@@ -250,10 +250,10 @@ static int run_step(Loop *l, int64_t step, uint32_t *word, Error *err)
     return report_step(l, step + 1, &result, err);
 }
 
-static int save(Loop *l, int64_t step, uint32_t word, Error *err)
+static int save(Loop *l, int64_t step, uint32_t flags, Error *err)
 {
     *l->exit = EXIT_STORE_UNREACHABLE;
-    int r = saver_save(l->saver, step, word, err);
+    int r = saver_save(l->saver, step, flags, err);
     if (r == -ENOTRECOVERABLE)
         *l->exit = EXIT_NEVER_RETRY;
     return r;
@@ -264,7 +264,7 @@ static int first_save(Loop *l, Error *err)
     Session *s = l->session;
     if (s->resume)
         return 0;
-    return save(l, 0, WORD_SAVE | WORD_MUST, err);
+    return save(l, 0, STEP_SAVE | STEP_MUST, err);
 }
 
 static int run(Loop *l, LoopResult *ret, Error *err)
@@ -277,19 +277,19 @@ static int run(Loop *l, LoopResult *ret, Error *err)
     l->step_began_usec = clock_boottime_usec();
 
     bool leave = false;
-    uint32_t word = WORD_WAIT; /* nothing is known of the first step's data */
+    uint32_t flags = STEP_WAIT_DATA; /* nothing is known of the first step's data */
     while (s->state->scalars.step < s->job->train.steps && !leave) {
-        r = run_step(l, s->state->scalars.step, &word, err);
+        r = run_step(l, s->state->scalars.step, &flags, err);
         if (r < 0)
             return r;
         *l->exit = EXIT_STORE_UNREACHABLE;
-        if (word & WORD_SAVE)
-            r = save(l, s->state->scalars.step, word, err);
+        if (flags & STEP_SAVE)
+            r = save(l, s->state->scalars.step, flags, err);
         if (r == 0)
             r = saver_pump(l->saver, err);
         if (r < 0)
             return r;
-        leave = (word & WORD_LEAVE) != 0;
+        leave = (flags & STEP_LEAVE) != 0;
     }
     *ret = (LoopResult){.finished = s->state->scalars.step >= s->job->train.steps,
                         .step = s->state->scalars.step,

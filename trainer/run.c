@@ -19,7 +19,7 @@ enum {
     GO_SEC = 24 * 3600, /* the leader's start deadline ends it long before */
 };
 
-static void say_error(Host *host, const Session *s, int64_t generation, ExitCode code,
+static void say_error(DaemonLink *link, const Session *s, int64_t generation, ExitCode code,
                       const Error *err)
 {
     log_error("%s: %s", exit_code_class((int)code), err->text);
@@ -32,35 +32,36 @@ static void say_error(Host *host, const Session *s, int64_t generation, ExitCode
     if (s)
         m.unmet = s->unmet;
     (void)snprintf(m.text, sizeof(m.text), "%s", err->text);
-    (void)host_say(host, &m, NULL); /* a daemon that is gone needs no explanation */
+    (void)daemon_link_say(link, &m, NULL); /* a daemon that is gone needs no explanation */
 }
 
-static int say_ready(Host *host, const Session *s, Error *err)
+static int say_ready(DaemonLink *link, const Session *s, Error *err)
 {
     int r = 0;
     if (s->rendezvous) {
         ChannelMessage m = {.type = CHANNEL_RENDEZVOUS, .generation = s->generation};
         (void)snprintf(m.address, sizeof(m.address), "%s", rendezvous_address(s->rendezvous));
-        r = host_say(host, &m, err);
+        r = daemon_link_say(link, &m, err);
     }
     ChannelMessage ready = {.type = CHANNEL_READY,
                             .generation = s->generation,
                             .step = s->state->scalars.step};
-    host_stage(host, ready.step, STAGE_READY);
-    return r < 0 ? r : host_say(host, &ready, err);
+    daemon_link_stage(link, ready.step, STAGE_READY);
+    return r < 0 ? r : daemon_link_say(link, &ready, err);
 }
 
-static int train(Host *host, const SessionAssignment *a, Session **s, ExitCode *code, Error *err)
+static int train(DaemonLink *link, const SessionAssignment *a, Session **s, ExitCode *code,
+                 Error *err)
 {
-    int r = session_open(host, a, s, code, err);
+    int r = session_open(link, a, s, code, err);
     if (r < 0)
         return r;
     *code = EXIT_RETRY;
-    r = say_ready(host, *s, err);
+    r = say_ready(link, *s, err);
     if (r < 0)
         return r;
     char address[CHANNEL_ADDRESS_MAX] = "";
-    r = host_wait_go(host, GO_SEC * USEC_PER_SEC, address, err);
+    r = daemon_link_wait_go(link, GO_SEC * USEC_PER_SEC, address, err);
     if (r < 0)
         return r;
     r = session_join(*s, address, a->bind_address, code, err);
@@ -72,7 +73,7 @@ static int train(Host *host, const SessionAssignment *a, Session **s, ExitCode *
     if (r < 0)
         return r;
     session_close_folder(*s);
-    host_stage(host, result.step, STAGE_LEAVING);
+    daemon_link_stage(link, result.step, STAGE_LEAVING);
     log_info("memory of rank %d of %d: at most %.1f MiB, planned %.1f MiB", (*s)->rank,
              (*s)->world_size, (double)memory_peak() / 0x1p20,
              (double)memory_total(&(*s)->memory) / 0x1p20);
@@ -84,20 +85,20 @@ static int train(Host *host, const SessionAssignment *a, Session **s, ExitCode *
     char digest[HASH_TEXT_BYTES];
     log_info("%s at step %lld, digest %s STEP=%lld", done.text, (long long)result.step,
              hash_format(result.digest, digest), (long long)result.step);
-    if (!host_is_daemon(host))
+    if (!daemon_link_is_daemon(link))
         printf("step=%lld digest=%s\n", (long long)result.step, digest);
     *code = EXIT_DONE;
-    return host_say(host, &done, err);
+    return daemon_link_say(link, &done, err);
 }
 
-static int train_and_report(Host *host, const SessionAssignment *a)
+static int train_and_report(DaemonLink *link, const SessionAssignment *a)
 {
     _cleanup_(session_freep) Session *s = NULL;
     ExitCode code = EXIT_RETRY;
     Error err = ERROR_INIT;
-    int r = train(host, a, &s, &code, &err);
+    int r = train(link, a, &s, &code, &err);
     if (r < 0) {
-        say_error(host, s, a->generation, code, &err);
+        say_error(link, s, a->generation, code, &err);
         return (int)code;
     }
     return EXIT_DONE;
@@ -133,11 +134,11 @@ static CheckpointClaim claim_of(const ChannelMessage *assign)
 static int run_under_daemon(int fd)
 {
     Error err = ERROR_INIT;
-    _cleanup_(host_freep) Host *host = NULL;
+    _cleanup_(daemon_link_freep) DaemonLink *link = NULL;
     ChannelMessage assign = {0};
-    int r = host_open(fd, &host, &err);
+    int r = daemon_link_open(fd, &link, &err);
     if (r == 0)
-        r = host_wait_assign(host, ASSIGN_SEC * USEC_PER_SEC, &assign, &err);
+        r = daemon_link_wait_assign(link, ASSIGN_SEC * USEC_PER_SEC, &assign, &err);
     uint8_t *secret = NULL;
     if (r == 0)
         r = take_secret(&assign, &secret, &err);
@@ -166,7 +167,7 @@ static int run_under_daemon(int fd)
                            .submission = assign.submission,
                            .claim = claim_of(&assign),
                            .secret = secret};
-    int code = train_and_report(host, &a);
+    int code = train_and_report(link, &a);
     channel_message_clear(&assign);
     return code;
 }
@@ -188,7 +189,7 @@ static int run_standalone(const char *job_path, bool take_over)
 {
     Error err = ERROR_INIT;
     _cleanup_free_ char *text = NULL;
-    _cleanup_(host_freep) Host *host = NULL;
+    _cleanup_(daemon_link_freep) DaemonLink *link = NULL;
     char submission[33];
     SessionAssignment a = {.job_source = job_path,
                            .sources = "",
@@ -206,13 +207,13 @@ static int run_standalone(const char *job_path, bool take_over)
     }
     r = draw_submission(submission, &err);
     if (r == 0)
-        r = host_open(-1, &host, &err);
+        r = daemon_link_open(-1, &link, &err);
     if (r < 0) {
         log_error("%s", err.text);
         return EXIT_RETRY;
     }
     a.job_text = text;
-    return train_and_report(host, &a);
+    return train_and_report(link, &a);
 }
 
 static void help(void)

@@ -113,16 +113,16 @@ static int open_checkpoint(const SampleOptions *o, const Job *job, Store **ret_s
     return r;
 }
 
-typedef struct Sampler {
+typedef struct Sampling {
     const Job *job;
     Dataset *dataset;
     Device *device;
     Network *network;
     NoiseSchedule *schedule;
     float *weights; /* device */
-} Sampler;
+} Sampling;
 
-static void sampler_close(Sampler *s)
+static void sampler_close(Sampling *s)
 {
     (void)network_free(s->network);
     if (s->weights)
@@ -132,24 +132,24 @@ static void sampler_close(Sampler *s)
     (void)dataset_free(s->dataset);
 }
 
-static int load_weights(Sampler *s, const SampleOptions *o, Error *err)
+static int load_weights(Sampling *s, const SampleOptions *o, Error *err)
 {
     _cleanup_(store_freep) Store *store = NULL;
     _cleanup_(manifest_freep) Manifest *manifest = NULL;
     const ParameterList *list = network_parameters(s->network);
     const size_t n_bytes = (size_t)list->n_elements * sizeof(float);
-    _cleanup_free_ float *host = malloc(n_bytes);
-    if (!host)
+    _cleanup_free_ float *link = malloc(n_bytes);
+    if (!link)
         return error_set(err, -ENOMEM, "out of memory for the weights");
     int r = open_checkpoint(o, s->job, &store, &manifest, err);
     if (r == 0)
         r = checkpoint_restore_weights(store, manifest, manifest_has_ema(manifest), list, NULL,
-                                       host, err);
+                                       link, err);
     if (r == 0)
         r = device_allocate(s->device, n_bytes, (void **)&s->weights, err);
     if (r < 0)
         return r;
-    device_upload(s->device, s->weights, host, n_bytes);
+    device_upload(s->device, s->weights, link, n_bytes);
     network_set_weights(s->network, s->weights);
     log_info("sampling with the %s of step %lld",
              manifest_has_ema(manifest) ? "EMA weights" : "weights",
@@ -157,7 +157,7 @@ static int load_weights(Sampler *s, const SampleOptions *o, Error *err)
     return 0;
 }
 
-static int sampler_open(Sampler *s, const SampleOptions *o, Error *err)
+static int sampler_open(Sampling *s, const SampleOptions *o, Error *err)
 {
     UnetConfig config;
     DeviceOptions device = {.kind = DEVICE_CPU, .threads = s->job->train.threads, .type = DATA_F32};
@@ -184,7 +184,7 @@ static int sampler_open(Sampler *s, const SampleOptions *o, Error *err)
     return r < 0 ? r : load_weights(s, o, err);
 }
 
-static int fill_text(Sampler *s, const SampleOptions *o, float *text, Error *err)
+static int fill_text(Sampling *s, const SampleOptions *o, float *text, Error *err)
 {
     const DatasetShape *data = dataset_shape(s->dataset);
     const size_t each = (size_t)data->text_tokens * (size_t)data->text_dim;
@@ -258,7 +258,7 @@ static int write_grid(const SampleOptions *o, const DatasetShape *data, const fl
     return 0;
 }
 
-static int sample(Sampler *s, const SampleOptions *o, Error *err)
+static int sample(Sampling *s, const SampleOptions *o, Error *err)
 {
     int r = sampler_open(s, o, err);
     if (r < 0)
@@ -296,7 +296,7 @@ int verb_sample(int argc, char **argv)
     _cleanup_(job_freep) Job *job = NULL;
     int r = job_read_file(o.job, &job, &err);
     if (r == 0) {
-        Sampler s = {.job = job};
+        Sampling s = {.job = job};
         r = sample(&s, &o, &err);
         sampler_close(&s);
     }

@@ -81,28 +81,28 @@ static bool catches_up(const Saver *s)
            !checkpoint_busy(s->session->writer);
 }
 
-uint32_t saver_word(Saver *s, int64_t step)
+uint32_t saver_step_flags(Saver *s, int64_t step)
 {
     const Job *job = s->session->job;
-    unsigned wishes = host_wishes(s->session->host, true);
+    unsigned wishes = daemon_link_wishes(s->session->link, true);
 
     s->asked |= (wishes & WISH_SAVE) != 0;
     if (wishes & WISH_LEAVE)
-        return WORD_SAVE | WORD_MUST | WORD_LEAVE;
+        return STEP_SAVE | STEP_MUST | STEP_LEAVE;
     if (step == job->train.steps)
-        return WORD_SAVE | WORD_MUST;
+        return STEP_SAVE | STEP_MUST;
     if (job->checkpoint.keep_every > 0 && step % job->checkpoint.keep_every == 0)
-        return WORD_SAVE | WORD_MUST;
+        return STEP_SAVE | STEP_MUST;
     const bool due = step % job->checkpoint.every_steps == 0;
     if (!due && !s->asked && !catches_up(s))
-        return WORD_NONE;
+        return STEP_NONE;
     if (s->awaiting || checkpoint_busy(s->session->writer)) {
         if (due) /* what was asked for waits */
             log_warning("step %lld is not saved: the save of step %lld is still in flight",
                         (long long)step, (long long)s->saving_step);
-        return WORD_NONE;
+        return STEP_NONE;
     }
-    return WORD_SAVE;
+    return STEP_SAVE;
 }
 
 int saver_record(Saver *s, int64_t step, const UpdateResult *result, int64_t samples_seen,
@@ -198,10 +198,10 @@ static int announce(Saver *s, const CheckpointResult *result, Error *err)
              (long long)result->step, (double)result->blocked_usec / 1e3,
              (double)result->write_usec / 1e3, (long long)result->step);
     int r = fault("saver.saved");
-    return r < 0 ? r : host_say(s->session->host, &m, err);
+    return r < 0 ? r : daemon_link_say(s->session->link, &m, err);
 }
 
-static int settle(Saver *s, HostVerdict verdict, Error *err)
+static int settle(Saver *s, DaemonVerdict verdict, Error *err)
 {
     s->awaiting = false;
     checkpoint_settle(s->session->writer, verdict == VERDICT_COMMITTED);
@@ -257,7 +257,7 @@ int saver_pump(Saver *s, Error *err)
     note_overdue(s);
     if (!s->awaiting)
         return 0;
-    HostVerdict verdict = host_verdict(s->session->host, s->saving_step);
+    DaemonVerdict verdict = daemon_link_verdict(s->session->link, s->saving_step);
     return verdict == VERDICT_PENDING ? 0 : settle(s, verdict, err);
 }
 
@@ -270,7 +270,7 @@ static int wait_for_writer(Saver *s, int64_t step, CheckpointResult *ret)
         uint64_t waited_usec = clock_boottime_usec() - began_usec;
         if (r != -ETIMEDOUT || waited_usec > WRITE_TIMEOUT_SEC * USEC_PER_SEC)
             return r;
-        host_wait(s->session->host, step, STAGE_SAVING, waited_usec, s->session->rank);
+        daemon_link_wait(s->session->link, step, STAGE_SAVING, waited_usec, s->session->rank);
     }
 }
 
@@ -305,9 +305,9 @@ static int drain(Saver *s, int64_t step, CheckpointPhase *ret_phase, Error *err)
     }
     if (!s->awaiting)
         return 0;
-    HostVerdict verdict;
-    r = host_wait_verdict(s->session->host, s->saving_step, VERDICT_TIMEOUT_SEC * USEC_PER_SEC,
-                          &verdict, err);
+    DaemonVerdict verdict;
+    r = daemon_link_wait_verdict(s->session->link, s->saving_step,
+                                 VERDICT_TIMEOUT_SEC * USEC_PER_SEC, &verdict, err);
     return r < 0 ? r : settle(s, verdict, err);
 }
 
@@ -349,12 +349,12 @@ static int save_once(Saver *s, int64_t step, Error *err)
     return r < 0 ? r : take_result(s, &result, err);
 }
 
-int saver_save(Saver *s, int64_t step, uint32_t word, Error *err)
+int saver_save(Saver *s, int64_t step, uint32_t flags, Error *err)
 {
-    host_stage(s->session->host, step, STAGE_SAVING);
+    daemon_link_stage(s->session->link, step, STAGE_SAVING);
     CheckpointPhase phase = CHECKPOINT_IDLE;
     int r = 0;
-    if (!(word & WORD_MUST)) {
+    if (!(flags & STEP_MUST)) {
         r = saver_pump(s,
                        err); /* the one before may have ended since: a new one forgets its result */
         return r < 0 ? r : save_once(s, step, err);

@@ -20,20 +20,20 @@
 
 typedef struct Saver Saver;
 
-typedef enum SaverWord { WORD_NONE = 0, WORD_SAVE = 1, WORD_MUST = 2, WORD_LEAVE = 4 } SaverWord;
+typedef enum StepFlags { STEP_NONE = 0, STEP_SAVE = 1, STEP_MUST = 2, STEP_LEAVE = 4 } StepFlags;
 
 int saver_new(Session *session, Saver **ret, Error *err);
 Saver *saver_free(Saver *saver);
 DEFINE_CLEANUP(Saver, saver_free)
 
 /* Rank 0: what all ranks shall do after `step`, the one about to be updated. */
-uint32_t saver_word(Saver *saver, int64_t step);
+uint32_t saver_step_flags(Saver *saver, int64_t step);
 /* Rank 0: one line of metrics for a step that is done. */
 int saver_record(Saver *saver, int64_t step, const UpdateResult *result, int64_t samples_seen,
                  Error *err);
-/* All ranks, after the update of a step whose word says save. With WORD_MUST returns when it is
+/* All ranks, after the update of a step whose word says save. With STEP_MUST returns when it is
  * committed. */
-int saver_save(Saver *saver, int64_t step, uint32_t word, Error *err);
+int saver_save(Saver *saver, int64_t step, uint32_t flags, Error *err);
 /* Rank 0, once a step: news of the writer to the daemon, and the daemon's to the writer. */
 int saver_pump(Saver *saver, Error *err);
 /* Of the newest save that is written. */

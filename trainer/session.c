@@ -224,7 +224,7 @@ static int restore_state(Session *s, ExitCode *ret_exit, Error *err)
 {
     for (;;) {
         int r = 0;
-        host_stage(s->host, s->resume ? manifest_step(s->resume) : 0, STAGE_RESTORING);
+        daemon_link_stage(s->link, s->resume ? manifest_step(s->resume) : 0, STAGE_RESTORING);
         if (s->resume) {
             *ret_exit = EXIT_NUMERICS;
             r = check_numerics(&s->facts, manifest_facts(s->resume), "the job's", err);
@@ -255,7 +255,7 @@ static int open_state(Session *s, ExitCode *ret_exit, Error *err)
         return r;
 
     /* The canned grain runs on the job's random initial weights, whatever is restored after it. */
-    host_stage(s->host, 0, STAGE_STARTING);
+    daemon_link_stage(s->link, 0, STAGE_STARTING);
     parameters_initialise(parameters, job->train.seed, s->state->weights);
     network_set_weights(s->network, s->state->weights);
     r = fill_numerics(s, err);
@@ -315,14 +315,14 @@ static int open_rendezvous(Session *s, const char *bind_address, Error *err)
     return 0;
 }
 
-int session_open(Host *host, const SessionAssignment *a, Session **ret, ExitCode *ret_exit,
+int session_open(DaemonLink *link, const SessionAssignment *a, Session **ret, ExitCode *ret_exit,
                  Error *err)
 {
     *ret_exit = EXIT_RETRY;
     _cleanup_(session_freep) Session *s = calloc(1, sizeof(*s));
     if (!s)
         return error_set(err, -ENOMEM, "out of memory");
-    s->host = host;
+    s->link = link;
     s->generation = a->generation;
     s->secret = a->secret;
     s->rank = a->rank;
@@ -367,7 +367,7 @@ int session_open(Host *host, const SessionAssignment *a, Session **ret, ExitCode
     if (r == 0 && a->find_resume)
         r = find_resume(s, ret_exit, err);
     if (r == 0 && a->find && s->rank == 0)
-        r = found_tell(host, s->store, &s->facts, a->find == FIND_MUST, ret_exit, err);
+        r = found_tell(link, s->store, &s->facts, a->find == FIND_MUST, ret_exit, err);
     if (r < 0)
         return r;
     if (s->resume) { /* before the canned grain, which another job's seed would change too */
@@ -414,31 +414,31 @@ static int open_comms(Session *s, const char *address, const char *bind_address,
     return comm_open_gloo(&options, &s->reports, err);
 }
 
-typedef struct Agreement { /* what all ranks must have in common; no padding */
+typedef struct SessionAgreement { /* what all ranks must have in common; no padding */
     int64_t generation, step;
     Hash job, dataset, manifest, numerics, canned_grain, scalars;
-} Agreement;
+} SessionAgreement;
 
-static Agreement agreement_of(const Session *s)
+static SessionAgreement agreement_of(const Session *s)
 {
     const TrainScalars *scalars = &s->state->scalars;
     const int64_t counters[] = {scalars->step, scalars->position, scalars->adam_t,
                                 scalars->n_accepted};
-    return (Agreement){.generation = s->generation,
-                       .step = scalars->step,
-                       .job = s->facts.job_identity,
-                       .dataset = s->facts.dataset_digest,
-                       .manifest = s->resume ? manifest_hash(s->resume) : (Hash){0, 0},
-                       .numerics = hash_bytes(s->facts.numerics, strlen(s->facts.numerics)),
-                       .canned_grain = s->facts.canned_grain,
-                       .scalars = hash_bytes(counters, sizeof(counters))};
+    return (SessionAgreement){.generation = s->generation,
+                              .step = scalars->step,
+                              .job = s->facts.job_identity,
+                              .dataset = s->facts.dataset_digest,
+                              .manifest = s->resume ? manifest_hash(s->resume) : (Hash){0, 0},
+                              .numerics = hash_bytes(s->facts.numerics, strlen(s->facts.numerics)),
+                              .canned_grain = s->facts.canned_grain,
+                              .scalars = hash_bytes(counters, sizeof(counters))};
 }
 
 /* Every rank compares itself with rank 0, so that the one that differs knows that it is the one. */
 static int agree(Session *s, ExitCode *ret_exit, Error *err)
 {
-    const Agreement mine = agreement_of(s);
-    _cleanup_free_ Agreement *all = calloc((size_t)s->world_size, sizeof(mine));
+    const SessionAgreement mine = agreement_of(s);
+    _cleanup_free_ SessionAgreement *all = calloc((size_t)s->world_size, sizeof(mine));
     if (!all)
         return error_set(err, -ENOMEM, "out of memory");
     *ret_exit = EXIT_PEER_LOST;
@@ -521,7 +521,7 @@ void session_close_folder(Session *s)
 int session_join(Session *s, const char *address, const char *bind_address, ExitCode *ret_exit,
                  Error *err)
 {
-    host_stage(s->host, s->state->scalars.step, STAGE_JOINING);
+    daemon_link_stage(s->link, s->state->scalars.step, STAGE_JOINING);
     *ret_exit = EXIT_PEER_LOST;
     int r = open_comms(s, address, bind_address, err);
     if (r < 0)

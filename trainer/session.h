@@ -38,7 +38,7 @@ typedef struct SessionAssignment {
 } SessionAssignment;
 
 typedef struct Session {
-    Host *host;
+    DaemonLink *link;
     Job *job;
     int64_t generation;
     int rank, world_size;
@@ -72,8 +72,8 @@ typedef struct Session {
     Loader *loader;
 } Session;
 
-int session_open(Host *host, const SessionAssignment *assignment, Session **ret, ExitCode *ret_exit,
-                 Error *err);
+int session_open(DaemonLink *link, const SessionAssignment *assignment, Session **ret,
+                 ExitCode *ret_exit, Error *err);
 /* address: rank 0's rendezvous store, as the daemon's go gave it. */
 int session_join(Session *session, const char *address, const char *bind_address,
                  ExitCode *ret_exit, Error *err);

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define SETTINGS_STRUCT Config /* of SETTING() */
+
 typedef struct Config {
     int64_t n_nodes, n_bytes;
     double factor;

@@ -19,7 +19,7 @@ static const char *const own_labels[] = {"alertname", "cluster", "incident", "ca
 
 void alerts_file_clear(AlertsFile *file)
 {
-    for (int i = 0; i < COURIER_SINKS_MAX; i++)
+    for (int i = 0; i < NOTIFIER_SINKS_MAX; i++)
         json_decref(file->sinks[i].labels);
     explicit_bzero(file, sizeof(*file));
 }
@@ -120,7 +120,7 @@ static void read_labels(JsonReader *r, Sink *sink)
     sink->labels = json_incref(labels);
 }
 
-static void read_severity(JsonReader *r, Severity otherwise, CourierSink *ret)
+static void read_severity(JsonReader *r, Severity otherwise, NotifierSink *ret)
 {
     int least = (int)otherwise;
     (void)json_get_choice(r, "least", JSON_OPTIONAL, severities, ELEMENTSOF(severities), &least);
@@ -134,13 +134,13 @@ static uint64_t read_seconds(JsonReader *r, const char *key, int64_t otherwise, 
     return (uint64_t)seconds * USEC_PER_SEC;
 }
 
-static void read_alertmanager(JsonReader *r, Sink *sink, CourierSink *ret)
+static void read_alertmanager(JsonReader *r, Sink *sink, NotifierSink *ret)
 {
     static const char path[] = "/api/v2/alerts";
     bool watchdog = false;
     ret->repeat_usec = read_seconds(r, "repeat_sec", 60, 3600);
     (void)json_get_bool(r, "watchdog", JSON_OPTIONAL, &watchdog);
-    ret->beat_usec = watchdog ? ret->repeat_usec : 0;
+    ret->heartbeat_usec = watchdog ? ret->repeat_usec : 0;
     read_labels(r, sink);
     size_t n = strlen(sink->url);
     while (n > 0 && sink->url[n - 1] == '/')
@@ -151,7 +151,7 @@ static void read_alertmanager(JsonReader *r, Sink *sink, CourierSink *ret)
         memcpy(sink->url + n, path, sizeof(path));
 }
 
-static void read_sink(JsonReader *r, Sink *sink, CourierSink *ret)
+static void read_sink(JsonReader *r, Sink *sink, NotifierSink *ret)
 {
     int kind = 0;
     (void)json_get_text(r, "name", JSON_REQUIRED, ret->name, sizeof(ret->name));
@@ -179,8 +179,8 @@ static void read_sink(JsonReader *r, Sink *sink, CourierSink *ret)
         read_secret(r, "token_file", JSON_OPTIONAL, sink->secret, sizeof(sink->secret));
         break;
     case SINK_HEARTBEAT:
-        ret->deaf = true;
-        ret->beat_usec = read_seconds(r, "every_sec", 30, 86400);
+        ret->heartbeat_only = true;
+        ret->heartbeat_usec = read_seconds(r, "every_sec", 30, 86400);
         read_secret(r, "token_file", JSON_OPTIONAL, sink->secret, sizeof(sink->secret));
         break;
     }
@@ -188,13 +188,13 @@ static void read_sink(JsonReader *r, Sink *sink, CourierSink *ret)
 
 static void read_sinks(JsonReader *r, AlertsFile *ret)
 {
-    CourierConfig *c = &ret->courier;
+    NotifierConfig *c = &ret->notifier;
     json_t *sinks;
-    if (!json_get_array(r, "sinks", JSON_REQUIRED, COURIER_SINKS_MAX, &sinks))
+    if (!json_get_array(r, "sinks", JSON_REQUIRED, NOTIFIER_SINKS_MAX, &sinks))
         return;
     for (size_t i = 0; r->r == 0 && i < json_array_size(sinks); i++) {
         JsonReader s = json_get_element(r, "sinks", sinks, i);
-        CourierSink *sink = &c->sinks[c->n_sinks];
+        NotifierSink *sink = &c->sinks[c->n_sinks];
         read_sink(&s, &ret->sinks[c->n_sinks], sink);
         for (int k = 0; k < c->n_sinks; k++)
             if (s.r == 0 && strcmp(c->sinks[k].name, sink->name) == 0)
@@ -207,11 +207,11 @@ static void read_sinks(JsonReader *r, AlertsFile *ret)
 static int parse(const char *source, json_t *root, AlertsFile *ret, Error *err)
 {
     memset(ret, 0, sizeof(*ret));
-    ret->courier = courier_config_default;
+    ret->notifier = notifier_config_default;
     JsonReader r = json_open(source, root, JSON_KNOWN_KEYS, err);
-    ret->courier.timeout_usec = read_seconds(&r, "timeout_sec", 10, 120);
-    ret->courier.retry_max_usec = read_seconds(&r, "retry_max_sec", 300, 3600);
-    ret->courier.late_usec = read_seconds(&r, "late_sec", 3600, 86400 * 7);
+    ret->notifier.timeout_usec = read_seconds(&r, "timeout_sec", 10, 120);
+    ret->notifier.retry_max_usec = read_seconds(&r, "retry_max_sec", 300, 3600);
+    ret->notifier.late_usec = read_seconds(&r, "late_sec", 3600, 86400 * 7);
     if (json_get_text(&r, "link", JSON_OPTIONAL, ret->link, sizeof(ret->link)))
         check_url(&r, "link", ret->link);
     read_sinks(&r, ret);
@@ -234,7 +234,7 @@ int alerts_file_read(const char *path, AlertsFile *ret, Error *err)
     _cleanup_json_ json_t *root = NULL;
     if (!path[0]) {
         memset(ret, 0, sizeof(*ret));
-        ret->courier = courier_config_default;
+        ret->notifier = notifier_config_default;
         return 0;
     }
     int r = json_read_file(path, FILE_BYTES_MAX, &root, err);

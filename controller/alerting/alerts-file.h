@@ -35,9 +35,9 @@ typedef struct Sink {
 } Sink;
 
 typedef struct AlertsFile {
-    CourierConfig courier;
-    Sink sinks[COURIER_SINKS_MAX]; /* as courier.sinks */
-    char link[SINK_URL_MAX + 1];   /* a page about what to do, sent along; empty: none */
+    NotifierConfig notifier;
+    Sink sinks[NOTIFIER_SINKS_MAX]; /* as notifier.sinks */
+    char link[SINK_URL_MAX + 1];    /* a page about what to do, sent along; empty: none */
 } AlertsFile;
 
 /* path empty: no sinks. */

@@ -92,7 +92,7 @@ static void read_finished(Http *http)
 
 /* ---- what libcurl calls ---- */
 
-static int on_io(_unused_ sd_event_source *source, int fd, uint32_t events, void *userdata)
+static int on_http_io(_unused_ sd_event_source *source, int fd, uint32_t events, void *userdata)
 {
     Http *http = userdata;
     int what = (events & EPOLLIN ? CURL_CSELECT_IN : 0) |
@@ -104,7 +104,7 @@ static int on_io(_unused_ sd_event_source *source, int fd, uint32_t events, void
     return 0;
 }
 
-static int on_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static int on_http_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
     Http *http = userdata;
     int running;
@@ -113,8 +113,8 @@ static int on_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, vo
     return 0;
 }
 
-static int on_socket(_unused_ CURL *easy, curl_socket_t fd, int what, void *userdata,
-                     void *attached)
+static int on_http_socket(_unused_ CURL *easy, curl_socket_t fd, int what, void *userdata,
+                          void *attached)
 {
     Http *http = userdata;
     sd_event_source *source = attached;
@@ -126,12 +126,12 @@ static int on_socket(_unused_ CURL *easy, curl_socket_t fd, int what, void *user
     uint32_t events = (what & CURL_POLL_IN ? EPOLLIN : 0) | (what & CURL_POLL_OUT ? EPOLLOUT : 0);
     if (source)
         return sd_event_source_set_io_events(source, events) < 0 ? -1 : 0;
-    if (sd_event_add_io(http->event, &source, fd, events, on_io, http) < 0)
+    if (sd_event_add_io(http->event, &source, fd, events, on_http_io, http) < 0)
         return -1; /* the transfer fails with an error of libcurl's */
     return curl_multi_assign(http->multi, fd, source) == CURLM_OK ? 0 : -1;
 }
 
-static int on_timeout(_unused_ CURLM *multi, long timeout_msec, void *userdata)
+static int on_http_timeout(_unused_ CURLM *multi, long timeout_msec, void *userdata)
 {
     Http *http = userdata;
     int r = 0;
@@ -143,7 +143,7 @@ static int on_timeout(_unused_ CURLM *multi, long timeout_msec, void *userdata)
     return r < 0 ? -1 : 0;
 }
 
-static size_t on_body(char *data, size_t size, size_t n, void *userdata)
+static size_t on_http_body(char *data, size_t size, size_t n, void *userdata)
 {
     HttpCall *call = userdata;
     size_t bytes = size * n, kept = MIN(bytes, sizeof(call->body) - call->n_body);
@@ -153,8 +153,8 @@ static size_t on_body(char *data, size_t size, size_t n, void *userdata)
     return call->received > BODY_BYTES_MAX ? 0 : bytes;
 }
 
-static int on_connected(void *userdata, _unused_ char *their_ip, _unused_ char *our_ip,
-                        _unused_ int their_port, _unused_ int our_port)
+static int on_http_connected(void *userdata, _unused_ char *their_ip, _unused_ char *our_ip,
+                             _unused_ int their_port, _unused_ int our_port)
 {
     const HttpCall *call = userdata;
     return call->http->may_send(call->http->userdata) ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
@@ -194,9 +194,9 @@ static int set_options(HttpCall *call, const HttpRequest *request)
     SET(CURLOPT_CONNECTTIMEOUT_MS, timeout_msec);
     SET(CURLOPT_NOSIGNAL, 1L);
     SET(CURLOPT_QUICK_EXIT, 1L); /* a name that is being looked up holds nobody up */
-    SET(CURLOPT_WRITEFUNCTION, on_body);
+    SET(CURLOPT_WRITEFUNCTION, on_http_body);
     SET(CURLOPT_WRITEDATA, call);
-    SET(CURLOPT_PREREQFUNCTION, on_connected);
+    SET(CURLOPT_PREREQFUNCTION, on_http_connected);
     SET(CURLOPT_PREREQDATA, call);
     SET(CURLOPT_ERRORBUFFER, call->failure);
     SET(CURLOPT_PRIVATE, call);
@@ -247,16 +247,16 @@ int http_new(sd_event *event, HttpMaySend may_send, void *userdata, Http **ret)
     http->event = sd_event_ref(event);
     http->may_send = may_send;
     http->userdata = userdata;
-    int r = sd_event_add_time(event, &http->timer, CLOCK_MONOTONIC, 0, 1000, on_timer, http);
+    int r = sd_event_add_time(event, &http->timer, CLOCK_MONOTONIC, 0, 1000, on_http_timer, http);
     if (r >= 0)
         r = sd_event_source_set_enabled(http->timer, SD_EVENT_OFF);
     if (r < 0)
         return r;
     CURLMcode code = CURLM_OK;
 #define SET(option, value) code = code ? code : curl_multi_setopt(http->multi, option, value)
-    SET(CURLMOPT_SOCKETFUNCTION, on_socket);
+    SET(CURLMOPT_SOCKETFUNCTION, on_http_socket);
     SET(CURLMOPT_SOCKETDATA, http);
-    SET(CURLMOPT_TIMERFUNCTION, on_timeout);
+    SET(CURLMOPT_TIMERFUNCTION, on_http_timeout);
     SET(CURLMOPT_TIMERDATA, http);
     SET(CURLMOPT_MAX_TOTAL_CONNECTIONS, (long)CONNECTIONS_MAX);
 #undef SET

@@ -129,7 +129,7 @@ static json_t *pagerduty_body(const PayloadCall *call, const char *key)
     const Sink *sink = &call->file->sinks[call->sink];
     const IncidentRecord *i = call->incident;
     char summary[PAYLOAD_SUMMARY_BYTES], at[PAYLOAD_TIME_BYTES], group[160];
-    if (call->tell == TELL_RESOLVE)
+    if (call->message_kind == NOTIFY_RESOLVE)
         return json_pack("{s:s, s:s, s:s}", "routing_key", sink->secret, "event_action", "resolve",
                          "dedup_key", key);
     (void)snprintf(group, sizeof(group), "%s%s%s", call->cluster, i->job[0] ? "/" : "", i->job);
@@ -198,11 +198,11 @@ static json_t *alertmanager_watchdog(const PayloadCall *call, uint64_t ends_usec
 
 static json_t *alertmanager_body(const PayloadCall *call)
 {
-    const CourierSink *sink = &call->file->courier.sinks[call->sink];
+    const NotifierSink *sink = &call->file->notifier.sinks[call->sink];
     uint64_t expires = call->real_usec + EXPIRES_AFTER * sink->repeat_usec;
-    if (call->tell == TELL_BEAT)
+    if (call->message_kind == NOTIFY_HEARTBEAT)
         return json_pack("[o]", alertmanager_watchdog(call, expires));
-    if (call->tell == TELL_RESOLVE) /* a test is never over by itself */
+    if (call->message_kind == NOTIFY_RESOLVE) /* a test is never over by itself */
         return json_pack("[o]", alertmanager_alert(call, call->told,
                                                    call->incident->resolved_usec
                                                        ? call->incident->resolved_usec
@@ -217,12 +217,12 @@ static json_t *webhook_body(const PayloadCall *call, const char *key)
 {
     const IncidentRecord *i = call->incident;
     char summary[PAYLOAD_SUMMARY_BYTES], at[PAYLOAD_TIME_BYTES], over[PAYLOAD_TIME_BYTES];
-    bool resolved = call->tell == TELL_RESOLVE && i->resolved_usec;
+    bool resolved = call->message_kind == NOTIFY_RESOLVE && i->resolved_usec;
     return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s*, s:s*, s:o}", "version", 1, "event",
-                     call->tell == TELL_RESOLVE ? "resolved" : "triggered", "key", key, "cluster",
-                     call->cluster, "summary", payload_summary(call->cluster, i, summary), "at",
-                     payload_time(i->at_usec, at), "resolved_at",
-                     resolved ? payload_time(i->resolved_usec, over) : NULL, "link",
+                     call->message_kind == NOTIFY_RESOLVE ? "resolved" : "triggered", "key", key,
+                     "cluster", call->cluster, "summary",
+                     payload_summary(call->cluster, i, summary), "at", payload_time(i->at_usec, at),
+                     "resolved_at", resolved ? payload_time(i->resolved_usec, over) : NULL, "link",
                      call->file->link[0] ? call->file->link : NULL, "incident", details(call));
 }
 
@@ -254,13 +254,13 @@ int payload_make(const PayloadCall *call, Payload *ret)
     json_t *body = NULL;
     *ret = (Payload){0};
     if (call->incident)
-        (void)courier_dedup_key(call->cluster, call->incident, key);
+        (void)notifier_dedup_key(call->cluster, call->incident, key);
     add_header(ret, "Content-Type: application/json");
     if (sink->secret[0] && sink->kind != SINK_PAGERDUTY)
         add_header(ret, "Authorization: Bearer %s", sink->secret);
     if (sink->kind == SINK_ALERTMANAGER) {
         body = alertmanager_body(call);
-    } else if (call->tell == TELL_BEAT) {
+    } else if (call->message_kind == NOTIFY_HEARTBEAT) {
         body =
             json_pack("{s:i, s:s, s:s}", "version", 1, "event", "alive", "cluster", call->cluster);
     } else if (sink->kind == SINK_PAGERDUTY) {
@@ -268,9 +268,9 @@ int payload_make(const PayloadCall *call, Payload *ret)
     } else {
         body = webhook_body(call, key);
         add_header(ret, "Idempotency-Key: %s/%s/%s", key,
-                   call->tell == TELL_RESOLVE ? "resolved" : "triggered",
-                   severity_name(call->tell == TELL_RESOLVE ? call->told
-                                                            : call->incident->severity));
+                   call->message_kind == NOTIFY_RESOLVE ? "resolved" : "triggered",
+                   severity_name(call->message_kind == NOTIFY_RESOLVE ? call->told
+                                                                      : call->incident->severity));
     }
     ret->body = body ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);

@@ -23,9 +23,9 @@ typedef struct PayloadCall {
     const char *cluster;
     const AlertsFile *file;
     int sink;
-    Tell tell;
+    MessageKind message_kind;
     const IncidentRecord *incident; /* NULL: a beat that no incident asked for */
-    Severity told;                  /* as CourierAction */
+    Severity told;                  /* as NotifierAction */
     uint64_t real_usec;
 } PayloadCall;
 

@@ -1,4 +1,4 @@
-/* sender.c - see sender.h. No policy: what is said when is the courier's business. */
+/* sender.c - see sender.h. No policy: what is said when is the notifier's business. */
 #include "controller/alerting/sender.h"
 
 #include "base/clock.h"
@@ -15,20 +15,20 @@ enum { RETRY_MSEC_MIN = 20, RETRY_DOUBLINGS_MAX = 6, LEFT_OUT_MSEC = 10000 };
 /* A message under way. */
 typedef struct Message Message;
 struct Message {
-    Outbox *outbox;
+    Sender *sender;
     Message *next;
     int64_t id;
     int sink;
     char what[RECORD_INCIDENT_MAX + 32]; /* "trigger a-3", for the log */
-    bool beat;
+    bool heartbeat;
     HttpCall *call;
 };
 
 /* A write under way. */
-typedef struct Write Write;
-struct Write {
-    Outbox *outbox;
-    Write *next;
+typedef struct RecordWrite RecordWrite;
+struct RecordWrite {
+    Sender *sender;
+    RecordWrite *next;
     int64_t id;
     char key[KEY_MAX];
     Outcome outcome;
@@ -36,28 +36,28 @@ struct Write {
     sd_event_source *retry;
 };
 
-struct Outbox {
-    OutboxOptions options;
+struct Sender {
+    SenderOptions options;
     AlertsFile file;
-    void *memory; /* of the courier */
-    Courier *courier;
+    void *memory; /* of the notifier */
+    Notifier *notifier;
     Http *http;
     sd_event_source *timer;
-    bool ailing[COURIER_SINKS_MAX]; /* its last answer was none that it should give */
-    bool stirred;                   /* it has observed something and not been asked since */
+    bool ailing[NOTIFIER_SINKS_MAX]; /* its last answer was none that it should give */
+    bool stirred;                    /* it has observed something and not been asked since */
     int64_t dropped;
     unsigned refusals;
     Message *messages;
-    Write *writes;
+    RecordWrite *writes;
 };
 
-static void run(Outbox *o);
+static void run(Sender *o);
 
 /* ---- messages ---- */
 
 static Message *message_free(Message *m)
 {
-    for (Message **at = &m->outbox->messages; *at; at = &(*at)->next)
+    for (Message **at = &m->sender->messages; *at; at = &(*at)->next)
         if (*at == m) {
             *at = m->next;
             break;
@@ -67,16 +67,16 @@ static Message *message_free(Message *m)
     return NULL;
 }
 
-static void cancel_messages(Outbox *o)
+static void cancel_messages(Sender *o)
 {
     while (o->messages)
         (void)message_free(o->messages);
 }
 
 /* One line when a sink begins to fail and one when it has recovered; one for each page accepted. */
-static void say_answer(Outbox *o, const Message *m, const Answer *answer)
+static void say_answer(Sender *o, const Message *m, const Answer *answer)
 {
-    const char *name = o->file.courier.sinks[m->sink].name;
+    const char *name = o->file.notifier.sinks[m->sink].name;
     bool good = answer->kind == ANSWER_ACCEPTED;
     if (!good && !o->ailing[m->sink])
         log_warning("sink %s %s: %s (%s) SINK=%s", name,
@@ -85,14 +85,14 @@ static void say_answer(Outbox *o, const Message *m, const Answer *answer)
     else if (good && o->ailing[m->sink])
         log_info("sink %s accepts again SINK=%s", name, name);
     o->ailing[m->sink] = !good;
-    if (good && !m->beat)
+    if (good && !m->heartbeat)
         log_info("told: %s SINK=%s", m->what, name);
 }
 
 static void on_reply(const HttpReply *reply, void *userdata)
 {
     Message *m = userdata;
-    Outbox *o = m->outbox;
+    Sender *o = m->sender;
     Answer answer;
     answer_read(reply, &answer);
     if (answer.kind == ANSWER_ACCEPTED)
@@ -101,25 +101,25 @@ static void on_reply(const HttpReply *reply, void *userdata)
     int64_t id = m->id;
     m->call = NULL; /* it frees itself */
     (void)message_free(m);
-    courier_answered(o->courier, id, &answer, clock_boottime_usec(), clock_realtime_usec(),
-                     arc4random());
+    notifier_answered(o->notifier, id, &answer, clock_boottime_usec(), clock_realtime_usec(),
+                      arc4random());
     run(o);
 }
 
 static bool may_send(void *userdata)
 {
-    const Outbox *o = userdata;
+    const Sender *o = userdata;
     return clock_boottime_usec() < etcd_lease_deadline_usec(o->options.lease);
 }
 
-static int post(Message *m, const CourierAction *action)
+static int post(Message *m, const NotifierAction *action)
 {
-    Outbox *o = m->outbox;
+    Sender *o = m->sender;
     const Sink *sink = &o->file.sinks[action->sink];
     PayloadCall call = {.cluster = o->options.cluster,
                         .file = &o->file,
                         .sink = action->sink,
-                        .tell = action->tell,
+                        .message_kind = action->message_kind,
                         .incident = action->incident,
                         .told = action->told,
                         .real_usec = clock_realtime_usec()};
@@ -131,7 +131,7 @@ static int post(Message *m, const CourierAction *action)
                            .body = payload.body,
                            .ca_file = sink->ca_file[0] ? sink->ca_file : NULL,
                            .proxy = sink->proxy[0] ? sink->proxy : NULL,
-                           .timeout_usec = o->file.courier.timeout_usec};
+                           .timeout_usec = o->file.notifier.timeout_usec};
     _Static_assert(ELEMENTSOF(request.headers) >= PAYLOAD_HEADERS_MAX, "every header fits");
     for (int i = 0; i < payload.n_headers; i++)
         request.headers[i] = payload.headers[i];
@@ -140,18 +140,18 @@ static int post(Message *m, const CourierAction *action)
     return r;
 }
 
-static void send_message(Outbox *o, const CourierAction *action)
+static void send_message(Sender *o, const NotifierAction *action)
 {
     static const char *const tells[] = {"trigger", "resolve", "beat"};
     Message *m = calloc(1, sizeof(*m));
     int r = -ENOMEM;
     if (m) {
-        *m = (Message){.outbox = o,
+        *m = (Message){.sender = o,
                        .next = o->messages,
                        .id = action->id,
                        .sink = action->sink,
-                       .beat = !action->incident};
-        (void)snprintf(m->what, sizeof(m->what), "%s %s", tells[action->tell],
+                       .heartbeat = !action->incident};
+        (void)snprintf(m->what, sizeof(m->what), "%s %s", tells[action->message_kind],
                        action->incident ? action->incident->id : "of life");
         o->messages = m;
         r = fault("pages.send");
@@ -163,15 +163,15 @@ static void send_message(Outbox *o, const CourierAction *action)
         (void)message_free(m);
     Answer answer = {.kind = ANSWER_AGAIN};
     (void)snprintf(answer.text, sizeof(answer.text), "cannot send: %s", strerror(-r));
-    courier_answered(o->courier, action->id, &answer, clock_boottime_usec(), clock_realtime_usec(),
-                     arc4random());
+    notifier_answered(o->notifier, action->id, &answer, clock_boottime_usec(),
+                      clock_realtime_usec(), arc4random());
 }
 
 /* ---- writes ---- */
 
-static Write *write_free(Write *w)
+static RecordWrite *write_free(RecordWrite *w)
 {
-    for (Write **at = &w->outbox->writes; *at; at = &(*at)->next)
+    for (RecordWrite **at = &w->sender->writes; *at; at = &(*at)->next)
         if (*at == w) {
             *at = w->next;
             break;
@@ -182,23 +182,23 @@ static Write *write_free(Write *w)
     return NULL;
 }
 
-static void finish(Write *w, Outcome outcome, int64_t revision)
+static void finish(RecordWrite *w, Outcome outcome, int64_t revision)
 {
-    Outbox *o = w->outbox;
+    Sender *o = w->sender;
     int64_t id = w->id;
     if (outcome == OUTCOME_DONE)
         o->refusals = 0;
     (void)write_free(w);
-    courier_stored(o->courier, id, outcome, revision);
+    notifier_stored(o->notifier, id, outcome, revision);
     run(o);
 }
 
-static void read_again_later(Write *w);
+static void read_again_later(RecordWrite *w);
 
-static void on_read(int r, const Error *err, const EtcdRange *range, void *userdata)
+static void on_mark_read(int r, const Error *err, const EtcdRange *range, void *userdata)
 {
-    Write *w = userdata;
-    const OutboxOptions *options = &w->outbox->options;
+    RecordWrite *w = userdata;
+    const SenderOptions *options = &w->sender->options;
     w->call = NULL;
     if (r < 0) {
         log_warning("cannot read %s again: %s", w->key, err->text);
@@ -213,20 +213,20 @@ static void on_read(int r, const Error *err, const EtcdRange *range, void *userd
     finish(w, w->outcome, 0);
 }
 
-static int on_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static int on_mark_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
-    Write *w = userdata;
+    RecordWrite *w = userdata;
     w->retry = sd_event_source_disable_unref(w->retry);
-    if (etcd_get(w->outbox->options.etcd, w->key, false, on_read, w, &w->call) < 0)
+    if (etcd_get(w->sender->options.etcd, w->key, false, on_mark_read, w, &w->call) < 0)
         read_again_later(w);
     return 0;
 }
 
-static void read_again_after(Write *w, uint64_t msec)
+static void read_again_after(RecordWrite *w, uint64_t msec)
 {
-    Outbox *o = w->outbox;
+    Sender *o = w->sender;
     int r = sd_event_add_time_relative(o->options.event, &w->retry, CLOCK_BOOTTIME,
-                                       msec * USEC_PER_MSEC, 1000, on_retry, w);
+                                       msec * USEC_PER_MSEC, 1000, on_mark_retry, w);
     if (r < 0) {
         log_error("cannot set a timer: %s; leaving", strerror(-r));
         (void)sd_event_exit(o->options.event, 1); /* fails only when it is exiting already */
@@ -234,32 +234,32 @@ static void read_again_after(Write *w, uint64_t msec)
 }
 
 /* Soon after the first refusal, later after more of them, so that a fault does not spin. */
-static void read_again_later(Write *w)
+static void read_again_later(RecordWrite *w)
 {
-    unsigned doublings = MIN(w->outbox->refusals, (unsigned)RETRY_DOUBLINGS_MAX);
-    w->outbox->refusals++;
+    unsigned doublings = MIN(w->sender->refusals, (unsigned)RETRY_DOUBLINGS_MAX);
+    w->sender->refusals++;
     read_again_after(w, RETRY_MSEC_MIN << doublings);
 }
 
-static void on_written(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
+static void on_mark_written(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
-    Write *w = userdata;
+    RecordWrite *w = userdata;
     w->call = NULL;
     if (r == 0 && result->succeeded) {
         finish(w, OUTCOME_DONE, result->revision);
         return;
     }
     w->outcome = r == 0 ? OUTCOME_REFUSED : OUTCOME_UNKNOWN;
-    if (r == -EACCES && w->outbox->options.rights)
-        rights_denied(w->outbox->options.rights);
+    if (r == -EACCES && w->sender->options.rights)
+        rights_denied(w->sender->options.rights);
     if (r < 0)
         log_warning("outcome unknown, reading %s again: %s", w->key, err->text);
     read_again_later(w);
 }
 
-static int begin_write(Write *w, const CourierAction *a)
+static int begin_write(RecordWrite *w, const NotifierAction *a)
 {
-    const OutboxOptions *o = &w->outbox->options;
+    const SenderOptions *o = &w->sender->options;
     _cleanup_free_ char *value = NULL;
     const EtcdCompare compares[] = {
         {.key = o->leader_key, .target = ETCD_CREATE_REVISION, .equals = a->term}, /* I1 */
@@ -269,20 +269,20 @@ static int begin_write(Write *w, const CourierAction *a)
             : a->alert ? alert_record_encode(a->alert, old, &value)
                        : 0;
     EtcdOp op = {.kind = value ? ETCD_PUT : ETCD_DELETE, .key = w->key, .value = value};
-    return r < 0
-               ? r
-               : etcd_txn(o->etcd, compares, ELEMENTSOF(compares), &op, 1, on_written, w, &w->call);
+    return r < 0 ? r
+                 : etcd_txn(o->etcd, compares, ELEMENTSOF(compares), &op, 1, on_mark_written, w,
+                            &w->call);
 }
 
-static void store(Outbox *o, const CourierAction *a)
+static void store(Sender *o, const NotifierAction *a)
 {
-    Write *w = calloc(1, sizeof(*w));
+    RecordWrite *w = calloc(1, sizeof(*w));
     if (!w) {
         log_error("out of memory; leaving");
         (void)sd_event_exit(o->options.event, 1); /* fails only when it is exiting already */
         return;
     }
-    *w = (Write){.outbox = o, .next = o->writes, .id = a->id};
+    *w = (RecordWrite){.sender = o, .next = o->writes, .id = a->id};
     o->writes = w;
     (void)key_of(o->options.cluster, a->request ? KEY_REQUESTS : KEY_ALERTS, a->name, w->key);
     if (!a->request && rights_leave_out(o->options.rights, KEY_ALERTS)) {
@@ -298,9 +298,9 @@ static void store(Outbox *o, const CourierAction *a)
     read_again_later(w);
 }
 
-/* ---- the courier ---- */
+/* ---- the notifier ---- */
 
-static void arm_timer(Outbox *o, uint64_t wake_usec)
+static void arm_timer(Sender *o, uint64_t wake_usec)
 {
     int r = 0;
     if (wake_usec != USEC_INFINITY)
@@ -311,56 +311,56 @@ static void arm_timer(Outbox *o, uint64_t wake_usec)
     assert(r >= 0); /* a live source takes any time */
 }
 
-static void run(Outbox *o)
+static void run(Sender *o)
 {
-    CourierAction action;
+    NotifierAction action;
     for (;;) {
-        courier_next(o->courier, clock_boottime_usec(), clock_realtime_usec(),
-                     etcd_lease_deadline_usec(o->options.lease), &action);
-        if (action.kind == COURIER_REST)
+        notifier_next(o->notifier, clock_boottime_usec(), clock_realtime_usec(),
+                      etcd_lease_deadline_usec(o->options.lease), &action);
+        if (action.kind == NOTIFIER_REST)
             break;
-        if (action.kind == COURIER_SEND)
+        if (action.kind == NOTIFIER_SEND)
             send_message(o, &action);
         else
             store(o, &action);
     }
     arm_timer(o, action.wake_usec);
-    int64_t dropped = courier_dropped(o->courier);
+    int64_t dropped = notifier_dropped(o->notifier);
     if (dropped > o->dropped)
         log_warning("%lld incidents find no place for their pages; raise incidents_kept",
                     (long long)dropped);
     o->dropped = dropped;
 }
 
-static int on_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static int on_sender_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
     run(userdata);
     return 0;
 }
 
-void outbox_observe(Outbox *o, const Event *event)
+void sender_observe(Sender *o, const Event *event)
 {
     if (event->kind == EVENT_LEADING || event->kind == EVENT_DEPOSED)
         cancel_messages(o);
-    o->stirred |= courier_observe(o->courier, event);
+    o->stirred |= notifier_observe(o->notifier, event);
     if (event->more || !o->stirred)
         return;
     o->stirred = false;
     run(o);
 }
 
-int outbox_count(const Outbox *o, int sink, const char **ret_name, SinkCounts *ret)
+int sender_count(const Sender *o, int sink, const char **ret_name, SinkCounts *ret)
 {
-    if (sink < 0 || sink >= o->file.courier.n_sinks)
+    if (sink < 0 || sink >= o->file.notifier.n_sinks)
         return -ENOENT;
-    *ret_name = o->file.courier.sinks[sink].name;
-    courier_count(o->courier, sink, ret);
+    *ret_name = o->file.notifier.sinks[sink].name;
+    notifier_count(o->notifier, sink, ret);
     return 0;
 }
 
 /* ---- the whole ---- */
 
-int outbox_reload(Outbox *o, Error *err)
+int sender_reload(Sender *o, Error *err)
 {
     AlertsFile file;
     int r = alerts_file_read(o->options.alerts_file, &file, err);
@@ -370,28 +370,28 @@ int outbox_reload(Outbox *o, Error *err)
     alerts_file_clear(&o->file);
     o->file = file;
     memset(o->ailing, 0, sizeof(o->ailing));
-    courier_configure(o->courier, &o->file.courier);
+    notifier_configure(o->notifier, &o->file.notifier);
     run(o);
     return 0;
 }
 
-int outbox_new(const OutboxOptions *options, Outbox **ret, Error *err)
+int sender_new(const SenderOptions *options, Sender **ret, Error *err)
 {
-    _cleanup_(outbox_freep) Outbox *o = calloc(1, sizeof(*o));
+    _cleanup_(sender_freep) Sender *o = calloc(1, sizeof(*o));
     if (!o)
         return error_set(err, -ENOMEM, "out of memory");
     o->options = *options;
     int r = alerts_file_read(options->alerts_file, &o->file, err);
     if (r < 0)
         return error_prefix(err, r, "alerts_file");
-    o->memory = malloc(courier_bytes(options->pages_max));
+    o->memory = malloc(notifier_bytes(options->notifications_max));
     if (!o->memory)
-        return error_set(err, -ENOMEM, "out of memory for %d pages", options->pages_max);
-    o->courier = courier_init(o->memory, options->pages_max, &o->file.courier);
+        return error_set(err, -ENOMEM, "out of memory for %d pages", options->notifications_max);
+    o->notifier = notifier_init(o->memory, options->notifications_max, &o->file.notifier);
     r = http_new(options->event, may_send, o, &o->http);
     if (r < 0)
         return error_errno(err, r, "cannot begin to use libcurl");
-    r = sd_event_add_time(options->event, &o->timer, CLOCK_BOOTTIME, 0, 1000, on_timer, o);
+    r = sd_event_add_time(options->event, &o->timer, CLOCK_BOOTTIME, 0, 1000, on_sender_timer, o);
     if (r >= 0)
         r = sd_event_source_set_enabled(o->timer, SD_EVENT_OFF);
     if (r < 0)
@@ -400,7 +400,7 @@ int outbox_new(const OutboxOptions *options, Outbox **ret, Error *err)
     return 0;
 }
 
-Outbox *outbox_free(Outbox *o)
+Sender *sender_free(Sender *o)
 {
     if (!o)
         return NULL;

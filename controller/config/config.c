@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define SETTINGS_STRUCT ControllerConfig /* of SETTING() */
+
 static const Setting table[] = {
     SETTING(TEXT, cluster, 0, 0, "name of the cluster (\"default\")"),
     SETTING(TEXT, name, 0, 0, "name that is shown while it leads (the host's name)"),
@@ -78,23 +80,23 @@ void config_call_clear(ConfigCall *call)
     *call = (ConfigCall){0};
 }
 
-static int set_defaults(Config *c, Error *err)
+static int set_defaults(ControllerConfig *c, Error *err)
 {
     const ClusterConfig *d = &cluster_config_default;
-    *c = (Config){.cluster = "default",
-                  .admit = "open",
-                  .lease_sec = (int64_t)(d->ttl_usec / USEC_PER_SEC),
-                  .start_deadline_sec = (int64_t)(d->start_deadline_usec / USEC_PER_SEC),
-                  .leave_deadline_sec = (int64_t)(d->leave_deadline_usec / USEC_PER_SEC),
-                  .max_strikes = d->max_strikes,
-                  .strike_window_sec = (int64_t)(d->strike_window_usec / USEC_PER_SEC),
-                  .quarantine_sec = (int64_t)(d->quarantine_usec / USEC_PER_SEC),
-                  .incidents_kept = d->incidents_kept,
-                  .queue_patience_sec = (int64_t)(d->queue_patience_usec / USEC_PER_SEC),
-                  .escalate_sec = (int64_t)(d->escalate_usec / USEC_PER_SEC),
-                  .max_nodes = 1024,
-                  .max_jobs = 64,
-                  .record_mib = 64};
+    *c = (ControllerConfig){.cluster = "default",
+                            .admit = "open",
+                            .lease_sec = (int64_t)(d->ttl_usec / USEC_PER_SEC),
+                            .start_deadline_sec = (int64_t)(d->start_deadline_usec / USEC_PER_SEC),
+                            .leave_deadline_sec = (int64_t)(d->leave_deadline_usec / USEC_PER_SEC),
+                            .max_strikes = d->max_strikes,
+                            .strike_window_sec = (int64_t)(d->strike_window_usec / USEC_PER_SEC),
+                            .quarantine_sec = (int64_t)(d->quarantine_usec / USEC_PER_SEC),
+                            .incidents_kept = d->incidents_kept,
+                            .queue_patience_sec = (int64_t)(d->queue_patience_usec / USEC_PER_SEC),
+                            .escalate_sec = (int64_t)(d->escalate_usec / USEC_PER_SEC),
+                            .max_nodes = 1024,
+                            .max_jobs = 64,
+                            .record_mib = 64};
     if (gethostname(c->name, sizeof(c->name) - 1) < 0)
         return error_errno(err, -errno, "cannot read the host's name");
 
@@ -145,7 +147,7 @@ static int check_admit(const char *list, Error *err)
     return n_words > 0 ? 0 : error_set(err, -EINVAL, "admit: empty; say open, or which nodes");
 }
 
-int config_load(const ConfigCall *call, Config *ret, Error *err)
+int config_load(const ConfigCall *call, ControllerConfig *ret, Error *err)
 {
     int r = set_defaults(ret, err);
     r = r < 0 ? r : settings_load(&settings, call->file, call->overrides, ret, err);
@@ -169,7 +171,7 @@ int config_load(const ConfigCall *call, Config *ret, Error *err)
     return r < 0 ? error_prefix(err, r, "metrics") : 0;
 }
 
-void config_reload(Config *config, const Config *fresh)
+void config_reload(ControllerConfig *config, const ControllerConfig *fresh)
 {
     for (size_t i = 0; i < ELEMENTSOF(table); i++) {
         const Setting *s = &table[i];
@@ -183,7 +185,7 @@ void config_reload(Config *config, const Config *fresh)
     }
 }
 
-bool config_record(const Config *c, char *ret, size_t size)
+bool config_record(const ControllerConfig *c, char *ret, size_t size)
 {
     if (c->record[0]) {
         (void)snprintf(ret, size, "%s", c->record);
@@ -199,7 +201,7 @@ bool config_record(const Config *c, char *ret, size_t size)
     return false;
 }
 
-EtcdOptions config_etcd(const Config *c)
+EtcdOptions config_etcd(const ControllerConfig *c)
 {
     return (EtcdOptions){.endpoints = c->etcd,
                          .ca_file = c->etcd_ca[0] ? c->etcd_ca : NULL,
@@ -210,7 +212,7 @@ EtcdOptions config_etcd(const Config *c)
                          .password = c->etcd_password[0] ? c->etcd_password : NULL};
 }
 
-ClusterConfig config_cluster(const Config *c)
+ClusterConfig config_cluster(const ControllerConfig *c)
 {
     ClusterConfig config = cluster_config_default;
     config.ttl_usec = (uint64_t)c->lease_sec * USEC_PER_SEC;
@@ -227,7 +229,7 @@ ClusterConfig config_cluster(const Config *c)
     return config;
 }
 
-ClusterLimits config_limits(const Config *c)
+ClusterLimits config_limits(const ControllerConfig *c)
 {
     return (ClusterLimits){.nodes = (int)c->max_nodes,
                            .jobs = (int)c->max_jobs,
@@ -236,7 +238,7 @@ ClusterLimits config_limits(const Config *c)
                            .requests = 256};
 }
 
-int config_leader(const Config *c, const char *lacks, char **ret)
+int config_leader(const ControllerConfig *c, const char *lacks, char **ret)
 {
     LeaderRecord record = {.max_nodes = (int)c->max_nodes, .max_jobs = (int)c->max_jobs};
     (void)snprintf(record.name, sizeof(record.name), "%s", c->name);

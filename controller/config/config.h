@@ -16,7 +16,7 @@
 
 enum { CONFIG_PATH_MAX = 512 };
 
-typedef struct Config {
+typedef struct ControllerConfig {
     char cluster[64], name[64];
     char etcd[1024]; /* endpoints, as SDTRAIN_ETCD */
     char etcd_ca[CONFIG_PATH_MAX], etcd_cert[CONFIG_PATH_MAX], etcd_key[CONFIG_PATH_MAX];
@@ -32,7 +32,7 @@ typedef struct Config {
     char metrics[80];                  /* address:port of /metrics; empty: off */
     char record[CONFIG_PATH_MAX];      /* as given; config_record() says what it means */
     int64_t record_mib;
-} Config;
+} ControllerConfig;
 
 typedef SettingsCall ConfigCall;
 
@@ -40,18 +40,18 @@ typedef SettingsCall ConfigCall;
 int config_parse_arguments(int argc, char *argv[], ConfigCall *ret, Error *err);
 void config_call_clear(ConfigCall *call);
 
-int config_load(const ConfigCall *call, Config *ret, Error *err);
+int config_load(const ConfigCall *call, ControllerConfig *ret, Error *err);
 
 /* Takes what may change while it runs from fresh, and names what would need a restart. */
-void config_reload(Config *config, const Config *fresh);
+void config_reload(ControllerConfig *config, const ControllerConfig *fresh);
 
 /* The journal's file: as given; else, of a service, in $LOGS_DIRECTORY or $STATE_DIRECTORY. False:
  * none, or "none" was given. */
-bool config_record(const Config *config, char *ret, size_t size);
+bool config_record(const ControllerConfig *config, char *ret, size_t size);
 
 /* Borrows the strings. */
-EtcdOptions config_etcd(const Config *config);
-ClusterConfig config_cluster(const Config *config);
-ClusterLimits config_limits(const Config *config);
+EtcdOptions config_etcd(const ControllerConfig *config);
+ClusterConfig config_cluster(const ControllerConfig *config);
+ClusterLimits config_limits(const ControllerConfig *config);
 /* What this controller says of itself while it campaigns and leads; the caller frees it. */
-int config_leader(const Config *config, const char *lacks, char **ret);
+int config_leader(const ControllerConfig *config, const char *lacks, char **ret);

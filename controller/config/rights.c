@@ -86,7 +86,8 @@ static void ask(Rights *rights, bool again)
     }
 }
 
-void rights_open(Rights *rights, Etcd *etcd, const Config *config, EtcdElection *const *election)
+void rights_open(Rights *rights, Etcd *etcd, const ControllerConfig *config,
+                 EtcdElection *const *election)
 {
     *rights = (Rights){.etcd = etcd, .config = config, .election = election};
     ask(rights, false);

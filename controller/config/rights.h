@@ -31,13 +31,14 @@ struct Rights {
     bool asked;             /* since the last tick, for a denial */
     unsigned ticks;         /* with something denied or unknown */
     Etcd *etcd;
-    const Config *config;
+    const ControllerConfig *config;
     EtcdElection *const *election; /* NULL there: not yet */
     RightsQuestion questions[KEY_KINDS];
 };
 
 /* Asks at once: it is answered before anything that is asked of etcd later. */
-void rights_open(Rights *rights, Etcd *etcd, const Config *config, EtcdElection *const *election);
+void rights_open(Rights *rights, Etcd *etcd, const ControllerConfig *config,
+                 EtcdElection *const *election);
 void rights_clear(Rights *rights);
 /* Every STATUS_SEC: asks now and then while something is denied. */
 void rights_tick(Rights *rights);

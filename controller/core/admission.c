@@ -21,7 +21,7 @@ enum {
 
 const char admission_cause[] = "not-admitted";
 
-void node_admit(const Cluster *c, Node *node)
+void node_admit(const Cluster *c, CoreNode *node)
 {
     node->admitted = admission_allows(c->config.admit, node->record.name, node->record.machine_id);
 }
@@ -31,7 +31,7 @@ void admission_update(Cluster *c)
 {
     c->uninvited_usec = 0;
     for (int i = 0; i < c->limits.nodes; i++) {
-        Node *node = &c->nodes[i];
+        CoreNode *node = &c->nodes[i];
         if (!node->used || node->stamp.seen == 0)
             continue;
         node_admit(c, node);
@@ -46,7 +46,7 @@ static int name_uninvited(const Cluster *c, Text *t)
 {
     int n = 0;
     for (int i = 0; i < c->n_by_name; i++) {
-        const Node *node = &c->nodes[c->by_name[i]];
+        const CoreNode *node = &c->nodes[c->by_name[i]];
         if (!node->present || node->admitted || node->record.state == NODE_LEFT)
             continue;
         text_add(t, n++ ? ", " : "");

@@ -4,7 +4,7 @@
 
 /* Not one whose world was lost: another leader that has never seen it does not know whose slots those were, and an
  * older one, put back by whoever, speaks of slots that are others' by now. */
-static bool holds_slots(const Job *job)
+static bool holds_slots(const CoreJob *job)
 {
     return job->used && !job->world_lost && job->phase.phase >= PHASE_STARTING &&
            job->phase.phase <= PHASE_STOPPING && job->world.generation == job->phase.generation;
@@ -15,7 +15,7 @@ static void check_slots(const Cluster *c)
 {
     for (int j = 0; j < c->limits.jobs; j++)
         for (int k = j + 1; k < c->limits.jobs; k++) {
-            const Job *a = &c->jobs[j], *b = &c->jobs[k];
+            const CoreJob *a = &c->jobs[j], *b = &c->jobs[k];
             if (!holds_slots(a) || !holds_slots(b))
                 continue;
             for (int x = 0; x < a->n_runs; x++)
@@ -25,7 +25,7 @@ static void check_slots(const Cluster *c)
         }
 }
 
-static void check_world(const Cluster *c, const Job *job)
+static void check_world(const Cluster *c, const CoreJob *job)
 {
     int size = 0;
     for (int i = 0; i < job->n_runs; i++) {
@@ -71,7 +71,7 @@ void cluster_check(const Cluster *c)
     check_slots(c);
     check_reports(c);
     for (int j = 0; j < c->limits.jobs; j++) {
-        const Job *job = &c->jobs[j];
+        const CoreJob *job = &c->jobs[j];
         if (!job->used)
             continue;
         check_world(c, job);

@@ -67,10 +67,10 @@ static bool decide_hold_page(Cluster *c, Decision *d)
     return true;
 }
 
-static bool decide_distrust_page(Cluster *c, Decision *d)
+static bool decide_suspected_probes(Cluster *c, Decision *d)
 {
     const Incident *open = house_find_open(c, distrust_cause);
-    if (c->distrusts_probes == (open != NULL))
+    if (c->probes_suspected == (open != NULL))
         return false;
     if (open) {
         house_resolve(c, open, d);
@@ -119,7 +119,8 @@ static bool decide_node_page(Cluster *c, Decision *d)
     return false;
 }
 
-void node_open_page(Cluster *c, const Node *node, Cause cause, const char *evidence, Decision *d)
+void node_open_page(Cluster *c, const CoreNode *node, Cause cause, const char *evidence,
+                    Decision *d)
 {
     char about[NODE_NAME_MAX + 8];
     Text t = text_begin(about, sizeof(about));
@@ -137,7 +138,7 @@ static bool is_absence(const Incident *incident)
            text_equal(record->cause, cause_name(CAUSE_NODE_LOST));
 }
 
-static const Incident *find_absence(const Cluster *c, const Node *node)
+static const Incident *find_absence(const Cluster *c, const CoreNode *node)
 {
     for (int i = 0; i < c->limits.incidents; i++)
         if (is_absence(&c->incidents[i]) &&
@@ -148,11 +149,11 @@ static const Incident *find_absence(const Cluster *c, const Node *node)
 
 /* ---- nodes that are lost ---- */
 
-void node_note_absence(Cluster *c, Node *node)
+void node_note_absence(Cluster *c, CoreNode *node)
 {
     Text t = text_begin(node->ran, sizeof(node->ran));
     for (int j = 0; j < c->limits.jobs; j++) {
-        const Job *job = &c->jobs[j];
+        const CoreJob *job = &c->jobs[j];
         bool active = job->used && job->phase.phase >= PHASE_STARTING &&
                       job->phase.phase <= PHASE_STOPPING && !job_is_paused(job);
         for (int i = 0; active && i < job->n_runs; i++) {
@@ -172,11 +173,11 @@ void node_note_absence(Cluster *c, Node *node)
 static void note_unseen(Cluster *c)
 {
     for (int j = 0; j < c->limits.jobs; j++) {
-        const Job *job = &c->jobs[j];
+        const CoreJob *job = &c->jobs[j];
         bool active =
             job->used && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
         for (int i = 0; active && i < job->n_runs; i++) {
-            Node *node = &c->nodes[job_runs(c, job)[i].node];
+            CoreNode *node = &c->nodes[job_runs(c, job)[i].node];
             if (!node->present && !node->missed)
                 node_note_absence(c, node);
         }
@@ -229,7 +230,7 @@ static void note_summary(Cluster *c, const IncidentRecord *summary)
             continue;
         n_named++;
         int n = node_intern(c, name);
-        Node *node = n >= 0 ? &c->nodes[n] : NULL;
+        CoreNode *node = n >= 0 ? &c->nodes[n] : NULL;
         if (!node || node->stamp.seen || node->missed || is_forgotten(c, name))
             continue;
         node->missed = true;
@@ -237,19 +238,19 @@ static void note_summary(Cluster *c, const IncidentRecord *summary)
     }
     int n_missed = 0;
     for (int i = 0; i < c->n_by_name; i++) {
-        const Node *node = &c->nodes[c->by_name[i]];
+        const CoreNode *node = &c->nodes[c->by_name[i]];
         n_missed += node->missed && !node->present && !find_absence(c, node);
     }
     c->unnamed_lost = CLAMP(n_lost - MAX(n_named, n_missed), 0, c->limits.nodes);
 }
 
 /* Back, or out of service by somebody's word or the leader's. */
-static bool is_known(const Cluster *c, const Node *node)
+static bool is_known(const Cluster *c, const CoreNode *node)
 {
     return node->present || node_find_cordon(c, node, NULL);
 }
 
-static void open_absence(Cluster *c, const Node *node, Decision *d)
+static void open_absence(Cluster *c, const CoreNode *node, Decision *d)
 {
     char evidence[RECORD_TEXT_MAX + 1];
     Text t = text_begin(evidence, sizeof(evidence));
@@ -304,7 +305,7 @@ static bool decide_absence_page(Cluster *c, Decision *d)
     for (int i = 0; i < c->limits.incidents; i++)
         open += is_absence(&c->incidents[i]);
     for (int i = 0; i < c->n_by_name; i++) {
-        const Node *node = &c->nodes[c->by_name[i]];
+        const CoreNode *node = &c->nodes[c->by_name[i]];
         bool known = is_known(c, node);
         if (known ? open == 0 : !node->missed)
             continue;
@@ -428,7 +429,7 @@ static const char *refusal_of_request(const Cluster *c, const RequestRecord *req
     if (!recover && !text_equal(request->kind, "checkpoint"))
         return NULL; /* its addressee answers */
     for (int i = 0; i < c->limits.jobs; i++) {
-        const Job *job = &c->jobs[i];
+        const CoreJob *job = &c->jobs[i];
         if (!job->used || !text_equal(job->name, request->target))
             continue;
         if (request->submission[0] && !text_equal(request->submission, job->facts.submission))
@@ -444,7 +445,7 @@ static bool decide_forget(Cluster *c, const Request *request, Decision *d)
 {
     const char *answer = "forgotten";
     for (int i = 0; i < c->n_by_name; i++) {
-        const Node *node = &c->nodes[c->by_name[i]];
+        const CoreNode *node = &c->nodes[c->by_name[i]];
         if (!text_equal(node->record.name, request->record.target))
             continue;
         if (node->present)
@@ -488,9 +489,9 @@ static bool decide_requests(Cluster *c, Decision *d)
     return false;
 }
 
-bool decide_house(Cluster *c, Decision *d)
+bool decide_cluster(Cluster *c, Decision *d)
 {
-    return decide_hold_page(c, d) || decide_distrust_page(c, d) || decide_cordons(c, d) ||
+    return decide_hold_page(c, d) || decide_suspected_probes(c, d) || decide_cordons(c, d) ||
            decide_node_page(c, d) || decide_absence_page(c, d) || decide_admission(c, d) ||
            decide_escalation(c, d) || decide_incident_cap(c, d) || decide_requests(c, d);
 }

@@ -37,14 +37,14 @@ static void *take(Parts *parts, size_t n, size_t bytes)
 static void lay_out(Cluster *c, Parts *parts, const ClusterLimits *l)
 {
     size_t nodes = (size_t)l->nodes, jobs = (size_t)l->jobs;
-    c->nodes = take(parts, nodes, sizeof(Node));
-    c->cordons = take(parts, nodes, sizeof(Cordons));
+    c->nodes = take(parts, nodes, sizeof(CoreNode));
+    c->cordons = take(parts, nodes, sizeof(NodeCordons));
     c->cordoned = take(parts, nodes, sizeof(int));
     c->by_name = take(parts, nodes, sizeof(int));
-    c->jobs = take(parts, jobs, sizeof(Job));
+    c->jobs = take(parts, jobs, sizeof(CoreJob));
     c->by_arrival = take(parts, jobs, sizeof(int));
     c->runs = take(parts, nodes * jobs, sizeof(Run));
-    c->reports = take(parts, (size_t)l->reports, sizeof(Report));
+    c->reports = take(parts, (size_t)l->reports, sizeof(NodeRanks));
     c->incidents = take(parts, (size_t)l->incidents, sizeof(Incident));
     c->alerts = take(parts, (size_t)l->incidents, sizeof(Alert));
     c->requests = take(parts, (size_t)l->requests, sizeof(Request));
@@ -110,19 +110,19 @@ bool cluster_due(Cluster *c, uint64_t at_usec)
     return false;
 }
 
-Run *job_runs(const Cluster *c, const Job *job)
+Run *job_runs(const Cluster *c, const CoreJob *job)
 {
     return &c->runs[(size_t)job_index(c, job) * (size_t)c->limits.nodes];
 }
 
-int job_index(const Cluster *c, const Job *job)
+int job_index(const Cluster *c, const CoreJob *job)
 {
     assert(job >= c->jobs && job < c->jobs + c->limits.jobs);
     return (int)(job - c->jobs);
 }
 
 /* Where world and phase are both lost, or as this controller knew them before, what nodes have written tells. */
-int64_t job_newest_generation(const Job *job)
+int64_t job_newest_generation(const CoreJob *job)
 {
     int64_t newest = MAX(job->ran_generation, MAX(job->world.generation, job->phase.generation));
     int64_t written = MAX(job->progress.generation, job->reported_generation);
@@ -136,10 +136,10 @@ static bool is_settled(const Cluster *c, int64_t in_flight, int64_t awaited)
 }
 
 /* The slots of a world under way are not in the records yet: nobody else may plan meanwhile. */
-static bool another_plans(const Cluster *c, const Job *job)
+static bool another_plans(const Cluster *c, const CoreJob *job)
 {
     for (int i = 0; i < c->limits.jobs; i++) {
-        const Job *other = &c->jobs[i];
+        const CoreJob *other = &c->jobs[i];
         if (other != job && other->used && other->planning &&
             !is_settled(c, other->in_flight, other->awaited_revision))
             return true;
@@ -150,7 +150,7 @@ static bool another_plans(const Cluster *c, const Job *job)
 static bool decide(Cluster *c, Decision *d)
 {
     for (int i = 0; i < c->n_by_arrival; i++) {
-        Job *job = &c->jobs[c->by_arrival[i]];
+        CoreJob *job = &c->jobs[c->by_arrival[i]];
         if (!is_settled(c, job->in_flight, job->awaited_revision) || another_plans(c, job) ||
             !decide_job(c, job, d))
             continue;
@@ -160,8 +160,8 @@ static bool decide(Cluster *c, Decision *d)
         text_copy(d->job, sizeof(d->job), job->name);
         return true;
     }
-    if (is_settled(c, c->house_in_flight, c->house_awaited) && decide_house(c, d)) {
-        c->house_in_flight = d->id = ++c->last_id;
+    if (is_settled(c, c->cluster_in_flight, c->cluster_awaited) && decide_cluster(c, d)) {
+        c->cluster_in_flight = d->id = ++c->last_id;
         return true;
     }
     return false;
@@ -170,13 +170,13 @@ static bool decide(Cluster *c, Decision *d)
 static void learn_outcome(Cluster *c, const Event *ev)
 {
     bool done = ev->outcome == OUTCOME_DONE;
-    if (c->house_in_flight == ev->id) {
-        c->house_in_flight = 0;
-        c->house_awaited = done ? ev->revision : c->house_awaited;
+    if (c->cluster_in_flight == ev->id) {
+        c->cluster_in_flight = 0;
+        c->cluster_awaited = done ? ev->revision : c->cluster_awaited;
         return;
     }
     for (int i = 0; i < c->limits.jobs; i++) {
-        Job *job = &c->jobs[i];
+        CoreJob *job = &c->jobs[i];
         if (!job->used || job->in_flight != ev->id)
             continue;
         job->in_flight = 0;
@@ -194,7 +194,7 @@ static void learn_leadership(Cluster *c, int64_t term)
     c->uninvited_usec = c->now_usec;
     c->unnamed_lost = 0;
     c->knows_summary = false;
-    c->house_in_flight = 0;
+    c->cluster_in_flight = 0;
     for (int i = 0; i < c->limits.jobs; i++)
         c->jobs[i].in_flight = 0; /* decisions of an earlier term lose by its guard */
 }

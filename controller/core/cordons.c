@@ -11,7 +11,7 @@
 
 /* ---- one cause of one node ---- */
 
-CordonCause cordon_begin_cause(const Cluster *c, const Node *node, const Job *refused_by)
+CordonCause cordon_begin_cause(const Cluster *c, const CoreNode *node, const CoreJob *refused_by)
 {
     CordonCause cause = {.owner = refused_by ? CORDON_JOB : CORDON_MACHINE,
                          .since_usec = c->real_usec};
@@ -29,7 +29,7 @@ CordonCause cordon_begin_cause(const Cluster *c, const Node *node, const Job *re
 }
 
 /* The record as this decision leaves it so far; NULL: the decision is full. */
-static CordonRecord *change(const Cluster *c, const Node *node, Decision *d, int **ret_changed)
+static CordonRecord *change(const Cluster *c, const CoreNode *node, Decision *d, int **ret_changed)
 {
     int i = 0;
     while (i < d->n_cordons && !text_equal(d->cordons[i].node, node->record.name))
@@ -50,7 +50,7 @@ static CordonRecord *change(const Cluster *c, const Node *node, Decision *d, int
     return record;
 }
 
-bool cordon_put_cause(const Cluster *c, const Node *node, const CordonCause *cause, Decision *d)
+bool cordon_put_cause(const Cluster *c, const CoreNode *node, const CordonCause *cause, Decision *d)
 {
     int *changed;
     CordonRecord *record = change(c, node, d, &changed);
@@ -60,7 +60,7 @@ bool cordon_put_cause(const Cluster *c, const Node *node, const CordonCause *cau
     return at >= 0;
 }
 
-void cordon_end_cause(const Cluster *c, const Node *node, const CordonCause *cause, Decision *d)
+void cordon_end_cause(const Cluster *c, const CoreNode *node, const CordonCause *cause, Decision *d)
 {
     int *changed;
     CordonRecord *record = change(c, node, d, &changed);
@@ -77,7 +77,7 @@ void cordon_end_cause(const Cluster *c, const Node *node, const CordonCause *cau
 static bool job_is_gone(const Cluster *c, const CordonCause *cause)
 {
     for (int i = 0; i < c->limits.jobs; i++) {
-        const Job *job = &c->jobs[i];
+        const CoreJob *job = &c->jobs[i];
         if (job->used && text_equal(job->name, cause->job))
             return job->spec_stamp.mod && cause->submission[0] &&
                    !text_equal(job->facts.submission, cause->submission);
@@ -93,7 +93,8 @@ static uint64_t end_of(const Cluster *c, const CordonCause *cause)
     return cause->since_usec + c->config.strike_window_usec;
 }
 
-static bool decide_end_of_cause(Cluster *c, const Node *node, const CordonCause *cause, Decision *d)
+static bool decide_end_of_cause(Cluster *c, const CoreNode *node, const CordonCause *cause,
+                                Decision *d)
 {
     uint64_t end = end_of(c, cause);
     if (node->cordon_foreign)
@@ -107,14 +108,14 @@ static bool decide_end_of_cause(Cluster *c, const Node *node, const CordonCause 
     if (end == 0 || end > c->real_usec)
         return false;
     if (cause->mode == CORDON_QUARANTINE)
-        return decide_retest(c, node, cause, d);
+        return decide_quarantine(c, node, cause, d);
     cordon_end_cause(c, node, cause, d);
     return true;
 }
 
 /* ---- what follows from what a node says of itself ---- */
 
-static bool decide_verdict(Cluster *c, const Node *node, Decision *d)
+static bool decide_verdict(Cluster *c, const CoreNode *node, Decision *d)
 {
     if (!node->present || !node->admitted)
         return false;
@@ -143,7 +144,7 @@ static bool decide_verdict(Cluster *c, const Node *node, Decision *d)
 bool decide_cordons(Cluster *c, Decision *d)
 {
     for (int i = 0; i < c->n_by_name; i++) {
-        const Node *node = &c->nodes[c->by_name[i]];
+        const CoreNode *node = &c->nodes[c->by_name[i]];
         if (decide_verdict(c, node, d))
             return true;
         const CordonRecord *record = &node_cordons(c, node)->record;

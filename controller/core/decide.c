@@ -13,9 +13,9 @@ static bool is_active(JobPhase phase) { return phase >= PHASE_STARTING && phase 
 /* ---- phase records ---- */
 
 /* Seconds that a step of the present world takes, as measured; 0 unknown. */
-static double step_seconds(const Cluster *c, const Job *job)
+static double step_seconds(const Cluster *c, const CoreJob *job)
 {
-    const Report *rank0 = job_rank0_report(c, job);
+    const NodeRanks *rank0 = job_rank0_report(c, job);
     const ProgressRecord *p = &job->progress;
     if (p->generation != job->world.generation)
         return 0;
@@ -27,21 +27,21 @@ static double step_seconds(const Cluster *c, const Job *job)
 }
 
 /* Of another job's checkpoint only the ranks know the step; until they say it nothing counts. */
-static int64_t resumed_step(const Cluster *c, const Job *job, int64_t otherwise)
+static int64_t resumed_step(const Cluster *c, const CoreJob *job, int64_t otherwise)
 {
-    const Report *rank0 = job_rank0_report(c, job);
+    const NodeRanks *rank0 = job_rank0_report(c, job);
     if (!job->world.resume.adopt)
         return job->world.resume.step;
     return rank0 && rank0->first_step > 0 ? rank0->first_step - 1 : otherwise;
 }
 
-double job_useful_sec(const Cluster *c, const Job *job, int64_t step)
+double job_useful_sec(const Cluster *c, const CoreJob *job, int64_t step)
 {
     int64_t kept = step - resumed_step(c, job, step);
     return job->phase.useful_sec + (kept > 0 ? (double)kept * step_seconds(c, job) : 0);
 }
 
-void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d)
+void decide_phase(Cluster *c, const CoreJob *job, JobPhase phase, const char *reason, Decision *d)
 {
     d->put_phase = true;
     d->phase = job->phase;
@@ -63,7 +63,7 @@ void decide_phase(Cluster *c, const Job *job, JobPhase phase, const char *reason
     d->world_revision = job->world_stamp.mod;
 }
 
-void decide_end(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d)
+void decide_end(Cluster *c, const CoreJob *job, JobPhase phase, const char *reason, Decision *d)
 {
     decide_phase(c, job, phase, reason, d);
     d->phase.go = false;
@@ -74,7 +74,7 @@ void decide_end(Cluster *c, const Job *job, JobPhase phase, const char *reason, 
 
 /* A node that has not said yet what it runs of the present world may be about to start ranks; of one that was
  * lost not for long. */
-static bool ranks_are_left(Cluster *c, const Job *job)
+static bool ranks_are_left(Cluster *c, const CoreJob *job)
 {
     int ignored;
     uint64_t wait_usec = job->world_lost ? MIN(c->config.ttl_usec, c->config.start_deadline_usec)
@@ -83,7 +83,7 @@ static bool ranks_are_left(Cluster *c, const Job *job)
         return true;
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
-        const Node *node = &c->nodes[run->node];
+        const CoreNode *node = &c->nodes[run->node];
         if (run->report < 0 && !node_is_lost(c, node) &&
             node->record.incarnation == run->incarnation &&
             !cluster_due(c, job->world_usec + wait_usec))
@@ -92,7 +92,7 @@ static bool ranks_are_left(Cluster *c, const Job *job)
     return false;
 }
 
-void decide_stopped(Cluster *c, const Job *job, const char *reason, Decision *d)
+void decide_stopped(Cluster *c, const CoreJob *job, const char *reason, Decision *d)
 {
     if (!ranks_are_left(c, job)) {
         decide_end(c, job, PHASE_STOPPED, reason, d);
@@ -103,7 +103,7 @@ void decide_stopped(Cluster *c, const Job *job, const char *reason, Decision *d)
 }
 
 /* Stopped means that every rank is reaped, or its node lost or fenced. */
-static bool decide_ending(Cluster *c, const Job *job, Decision *d)
+static bool decide_ending(Cluster *c, const CoreJob *job, Decision *d)
 {
     if (ranks_are_left(c, job))
         return false;
@@ -130,7 +130,7 @@ static void remember_world(const WorldRecord *world, PhaseRecord *phase)
     text_copy(past->reason, sizeof(past->reason), world->reason);
 }
 
-bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Decision *d)
+bool decide_world(Cluster *c, CoreJob *job, JobPhase phase, const char *reason, Decision *d)
 {
     char why[RECORD_TEXT_MAX + 1];
     Plan plan;
@@ -192,7 +192,7 @@ bool decide_world(Cluster *c, Job *job, JobPhase phase, const char *reason, Deci
 
 /* The records of generations before the last, whatever the job does now: one that fails again and
  * again must not fill the table of reports. */
-static bool decide_cleanup(Cluster *c, Job *job, Decision *d)
+static bool decide_cleanup(Cluster *c, CoreJob *job, Decision *d)
 {
     int node;
     if (job->oldest_generation == 0 || job->oldest_generation >= job->world.generation - 1 ||
@@ -205,13 +205,13 @@ static bool decide_cleanup(Cluster *c, Job *job, Decision *d)
 
 /* ---- not running ---- */
 
-bool job_wants_to_run(const Job *job)
+bool job_wants_to_run(const CoreJob *job)
 {
     return job->spec_stamp.mod && job->desired_stamp.mod && job->desired.state == DESIRED_RUNNING &&
            !job->facts.refused[0] && !lost_hides(job);
 }
 
-static bool decide_pending(Cluster *c, Job *job, Decision *d)
+static bool decide_pending(Cluster *c, CoreJob *job, Decision *d)
 {
     if (job->desired.state == DESIRED_STOPPED) {
         if (ranks_are_left(c, job)) /* nodes end them; its slots may be another job's by now */
@@ -219,7 +219,7 @@ static bool decide_pending(Cluster *c, Job *job, Decision *d)
         decide_end(c, job, PHASE_STOPPED, "stopped", d);
         return true;
     }
-    const Job *ahead = queue_find_ahead(c, job);
+    const CoreJob *ahead = queue_find_ahead(c, job);
     if (ahead) {
         char why[RECORD_TEXT_MAX + 1];
         Text t = text_begin(why, sizeof(why));
@@ -239,7 +239,7 @@ static bool decide_pending(Cluster *c, Job *job, Decision *d)
 }
 
 /* What is open of a job that has ended is over: nothing is to be recovered any more. */
-static bool decide_over(Cluster *c, const Job *job, Decision *d)
+static bool decide_over(Cluster *c, const CoreJob *job, Decision *d)
 {
     const Incident *open = incident_find_open(c, job);
     if (!open && job->desired.state == DESIRED_DELETED)
@@ -248,12 +248,12 @@ static bool decide_over(Cluster *c, const Job *job, Decision *d)
         incident_resolve(c, job, open, d);
         d->incident.ended = job->phase.phase != PHASE_SUCCEEDED;
     }
-    return open || decide_trouble_over(c, job, d);
+    return open || decide_store_incident_over(c, job, d);
 }
 
 /* The incident of a job that has failed stays open until somebody acts: starts it again (it is
  * resolved when the job trains), stops it, which says that it has been seen, or deletes it. */
-static bool decide_acknowledged(Cluster *c, const Job *job, Decision *d)
+static bool decide_acknowledged(Cluster *c, const CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
     if (job->desired.state != DESIRED_STOPPED || job->word <= job->phase.tried_revision)
@@ -266,7 +266,7 @@ static bool decide_acknowledged(Cluster *c, const Job *job, Decision *d)
 }
 
 /* A new word from the user takes a job out of stopped and failed. */
-static bool decide_restart(Cluster *c, Job *job, Decision *d)
+static bool decide_restart(Cluster *c, CoreJob *job, Decision *d)
 {
     if (!job_wants_to_run(job) || job->word <= job->phase.tried_revision)
         return false;
@@ -277,7 +277,7 @@ static bool decide_restart(Cluster *c, Job *job, Decision *d)
     return true;
 }
 
-static bool decide_removal(Cluster *c, Job *job, Decision *d)
+static bool decide_removal(Cluster *c, CoreJob *job, Decision *d)
 {
     int node;
     if (is_active(job->phase.phase)) {
@@ -296,7 +296,7 @@ static bool decide_removal(Cluster *c, Job *job, Decision *d)
 }
 
 /* What a node wrote about a job after that was removed. */
-static bool decide_remains(Cluster *c, Job *job, Decision *d)
+static bool decide_remains(Cluster *c, CoreJob *job, Decision *d)
 {
     int node;
     bool remains = false;
@@ -313,13 +313,13 @@ static bool decide_remains(Cluster *c, Job *job, Decision *d)
 
 /* ---- a world comes up ---- */
 
-static bool all_ready(const Cluster *c, const Job *job)
+static bool all_ready(const Cluster *c, const CoreJob *job)
 {
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
         if (run->report < 0)
             return false;
-        const Report *report = &c->reports[run->report];
+        const NodeRanks *report = &c->reports[run->report];
         if (report->gone || report->n_ranks != slots_count(run->slots))
             return false;
         for (int k = 0; k < report->n_ranks; k++)
@@ -330,9 +330,9 @@ static bool all_ready(const Cluster *c, const Job *job)
 }
 
 /* Why the job is to leave the node, where that has not been tried yet; NULL: nothing says so. */
-static const CordonCause *find_drain(const Cluster *c, const Job *job, const Node *node)
+static const CordonCause *find_drain(const Cluster *c, const CoreJob *job, const CoreNode *node)
 {
-    const Cordons *cordons = node_cordons(c, node);
+    const NodeCordons *cordons = node_cordons(c, node);
     for (size_t i = 0; node->cordon_stamp.mod && i < cordons->record.n_causes; i++)
         if (cordons->record.causes[i].mode > CORDON_CORDON &&
             cordons->revisions[i] > job->phase.tried_revision &&
@@ -343,10 +343,10 @@ static const CordonCause *find_drain(const Cluster *c, const Job *job, const Nod
 }
 
 /* A node of its world that is to be left, and was not when the world was decided. */
-static bool find_drained(const Cluster *c, const Job *job, char *ret_reason, size_t size)
+static bool find_drained(const Cluster *c, const CoreJob *job, char *ret_reason, size_t size)
 {
     for (int i = 0; i < job->n_runs; i++) {
-        const Node *node = &c->nodes[job_runs(c, job)[i].node];
+        const CoreNode *node = &c->nodes[job_runs(c, job)[i].node];
         const CordonCause *cause = find_drain(c, job, node);
         if (!cause && node->drain_revision <= job->phase.tried_revision)
             continue;
@@ -363,7 +363,7 @@ static bool find_drained(const Cluster *c, const Job *job, char *ret_reason, siz
     return false;
 }
 
-static bool decide_go(Cluster *c, Job *job, Decision *d)
+static bool decide_go(Cluster *c, CoreJob *job, Decision *d)
 {
     int node;
     if (job->desired.state == DESIRED_STOPPED) {
@@ -380,9 +380,9 @@ static bool decide_go(Cluster *c, Job *job, Decision *d)
     return true;
 }
 
-static bool decide_first_step(Cluster *c, Job *job, Decision *d)
+static bool decide_first_step(Cluster *c, CoreJob *job, Decision *d)
 {
-    const Report *rank0 = job_rank0_report(c, job);
+    const NodeRanks *rank0 = job_rank0_report(c, job);
     if (!rank0 || rank0->first_step == 0)
         return false;
     /* why there is another world is told by its incident and in the history from here on */
@@ -397,7 +397,7 @@ static bool decide_first_step(Cluster *c, Job *job, Decision *d)
 
 /* ---- a world runs ---- */
 
-bool ask_to_leave(Cluster *c, const Job *job, JobPhase phase, const char *reason, Decision *d)
+bool ask_to_leave(Cluster *c, const CoreJob *job, JobPhase phase, const char *reason, Decision *d)
 {
     decide_phase(c, job, phase, reason, d);
     d->phase.leave = true;
@@ -406,7 +406,7 @@ bool ask_to_leave(Cluster *c, const Job *job, JobPhase phase, const char *reason
     return true;
 }
 
-static bool decide_drain(Cluster *c, Job *job, Decision *d)
+static bool decide_drain(Cluster *c, CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
     return find_drained(c, job, reason, sizeof(reason)) &&
@@ -414,7 +414,7 @@ static bool decide_drain(Cluster *c, Job *job, Decision *d)
 }
 
 /* Each commit is also known from progress/<job>; here the first, and now and then the newest. */
-static bool decide_mark(Cluster *c, Job *job, Decision *d)
+static bool decide_mark(Cluster *c, CoreJob *job, Decision *d)
 {
     enum { PERIOD_SEC = 60 };
     if (!commit_mark_is_before(job->phase.committed, checkpoints_mark(&job->checkpoints)) ||
@@ -430,17 +430,18 @@ static bool decide_mark(Cluster *c, Job *job, Decision *d)
     return true;
 }
 
-static bool decide_upkeep(Cluster *c, Job *job, Decision *d)
+static bool decide_upkeep(Cluster *c, CoreJob *job, Decision *d)
 {
     const Incident *incident = incident_find_open(c, job);
     if (incident) {
         incident_resolve(c, job, incident, d);
         return true;
     }
-    return incident_add_replay(c, job, d) || decide_trouble(c, job, d) || decide_cleanup(c, job, d);
+    return incident_add_replay(c, job, d) || decide_store_incident(c, job, d) ||
+           decide_cleanup(c, job, d);
 }
 
-static bool decide_running(Cluster *c, Job *job, Decision *d)
+static bool decide_running(Cluster *c, CoreJob *job, Decision *d)
 {
     if (job->desired.state == DESIRED_STOPPED && job->word > job->phase.tried_revision)
         return ask_to_leave(c, job, PHASE_STOPPING, "stops", d);
@@ -451,13 +452,13 @@ static bool decide_running(Cluster *c, Job *job, Decision *d)
 
 /* ---- a world leaves ---- */
 
-static bool has_left(const Cluster *c, const Job *job)
+static bool has_left(const Cluster *c, const CoreJob *job)
 {
-    const Report *rank0 = job_rank0_report(c, job);
+    const NodeRanks *rank0 = job_rank0_report(c, job);
     return rank0 && rank0->left && !rank0->gone;
 }
 
-static bool decide_left(Cluster *c, Job *job, Decision *d)
+static bool decide_left(Cluster *c, CoreJob *job, Decision *d)
 {
     if (job->desired.state == DESIRED_STOPPED) {
         if (job->left_usec == 0)
@@ -471,7 +472,7 @@ static bool decide_left(Cluster *c, Job *job, Decision *d)
                         job->phase.leave ? job->phase.reason : "starts again", d);
 }
 
-static bool decide_leaving(Cluster *c, Job *job, Decision *d)
+static bool decide_leaving(Cluster *c, CoreJob *job, Decision *d)
 {
     if (!cluster_due(c, job->phase_usec + c->config.leave_deadline_usec))
         return decide_upkeep(c, job, d);
@@ -488,9 +489,9 @@ static bool decide_leaving(Cluster *c, Job *job, Decision *d)
 
 /* ---- one job ---- */
 
-static bool decide_active(Cluster *c, Job *job, Decision *d)
+static bool decide_active(Cluster *c, CoreJob *job, Decision *d)
 {
-    const Report *rank0 = job_rank0_report(c, job);
+    const NodeRanks *rank0 = job_rank0_report(c, job);
     if (rank0 && rank0->finished) {
         decide_end(c, job, PHASE_SUCCEEDED, "finished", d);
         const Incident *incident = incident_find_open(c, job);
@@ -520,7 +521,7 @@ static bool decide_active(Cluster *c, Job *job, Decision *d)
     switch (job->phase.phase) {
     case PHASE_STARTING:
     case PHASE_RECOVERING:
-        return decide_first_step(c, job, d) || decide_trouble(c, job, d) ||
+        return decide_first_step(c, job, d) || decide_store_incident(c, job, d) ||
                decide_cleanup(c, job, d);
     case PHASE_RUNNING:
         return decide_running(c, job, d);
@@ -529,7 +530,7 @@ static bool decide_active(Cluster *c, Job *job, Decision *d)
     }
 }
 
-bool decide_job(Cluster *c, Job *job, Decision *d)
+bool decide_job(Cluster *c, CoreJob *job, Decision *d)
 {
     for (int i = 0; i < c->limits.nodes; i++)
         c->nodes[i].left_out = false;
@@ -557,7 +558,7 @@ bool decide_job(Cluster *c, Job *job, Decision *d)
         return decide_over(c, job, d) || decide_restart(c, job, d) || decide_old_word(c, job, d) ||
                decide_cleanup(c, job, d);
     case PHASE_FAILED:
-        return decide_trouble_over(c, job, d) || decide_acknowledged(c, job, d) ||
+        return decide_store_incident_over(c, job, d) || decide_acknowledged(c, job, d) ||
                decide_restart(c, job, d) || decide_old_word(c, job, d) || decide_cleanup(c, job, d);
     case PHASE_SUCCEEDED:
         return decide_over(c, job, d) || decide_cleanup(c, job, d);

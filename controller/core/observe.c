@@ -33,7 +33,7 @@ static void take(Cluster *c, Table table) { c->taken |= c->missed & 1U << table;
 
 static bool node_is_needed(const Cluster *c, int n)
 {
-    const Node *node = &c->nodes[n];
+    const CoreNode *node = &c->nodes[n];
     if ((node->present && node->admitted) || node->cordon_stamp.mod || node->first_report >= 0)
         return true;
     for (int j = 0; j < c->limits.jobs; j++)
@@ -51,8 +51,8 @@ static void forget_node(Cluster *c, int n)
             c->by_name[kept++] = c->by_name[i];
     c->n_by_name = kept;
     if (c->nodes[n].cordon_stamp.seen)
-        memset(&c->cordons[n], 0, sizeof(Cordons));
-    memset(&c->nodes[n], 0, sizeof(Node));
+        memset(&c->cordons[n], 0, sizeof(NodeCordons));
+    memset(&c->nodes[n], 0, sizeof(CoreNode));
 }
 
 static int free_node(Cluster *c)
@@ -98,7 +98,7 @@ int node_intern(Cluster *c, const char *name)
     memmove(&c->by_name[at + 1], &c->by_name[at], sizeof(int) * (size_t)(c->n_by_name - at));
     c->by_name[at] = n;
     c->n_by_name++;
-    Node *node = &c->nodes[n];
+    CoreNode *node = &c->nodes[n];
     take(c, TABLE_NODES);
     node->used = node->admitted = true;
     node->first_report = -1;
@@ -125,11 +125,11 @@ static void sort_jobs(Cluster *c)
     }
 }
 
-static Job *intern_job(Cluster *c, const char *name)
+static CoreJob *intern_job(Cluster *c, const char *name)
 {
-    Job *free_job = NULL;
+    CoreJob *free_job = NULL;
     for (int i = 0; i < c->limits.jobs; i++) {
-        Job *job = &c->jobs[i];
+        CoreJob *job = &c->jobs[i];
         if (job->used && text_equal(job->name, name))
             return job;
         if (!job->used && !free_job)
@@ -147,7 +147,7 @@ static Job *intern_job(Cluster *c, const char *name)
     return free_job;
 }
 
-static void forget_job_if_empty(Cluster *c, Job *job)
+static void forget_job_if_empty(Cluster *c, CoreJob *job)
 {
     if (job->spec_stamp.mod || job->desired_stamp.mod || job->world_stamp.mod ||
         job->phase_stamp.mod || job->checkpoints_stamp.mod || job->progress_stamp.mod)
@@ -166,7 +166,7 @@ static void observe_node(Cluster *c, const Event *ev)
     int n = node_intern(c, ev->name);
     if (n < 0 || ev->health || !stamp(&c->nodes[n].stamp, ev))
         return; /* what it says of itself counts as before, until it can be read again */
-    Node *node = &c->nodes[n];
+    CoreNode *node = &c->nodes[n];
     const NodeRecord *record = ev->node_record;
     if (!record) {
         if (node->present) {
@@ -197,7 +197,7 @@ static void observe_node(Cluster *c, const Event *ev)
 }
 
 /* A cause that another owner's write has left as it was is no news. */
-static int64_t revision_of_cause(const Cordons *old, const CordonCause *cause, int64_t revision)
+static int64_t revision_of_cause(const NodeCordons *old, const CordonCause *cause, int64_t revision)
 {
     int at = cordon_find(&old->record, cause->owner, cause->job, cause->machine_id);
     bool same = at >= 0 && old->record.causes[at].mode == cause->mode &&
@@ -237,7 +237,7 @@ static void observe_cordon(Cluster *c, const Event *ev)
     if (n < 0 || !stamp(&c->nodes[n].cordon_stamp, ev))
         return;
     note_cordoned(c, n);
-    Cordons *cordons = &c->cordons[n];
+    NodeCordons *cordons = &c->cordons[n];
     c->nodes[n].cordon_foreign = ev->health == RECORD_FOREIGN;
     if (!ev->cordon && !ev->health)
         memset(cordons, 0, sizeof(*cordons));
@@ -257,11 +257,11 @@ static void observe_cordon(Cluster *c, const Event *ev)
 
 /* ---- jobs ---- */
 
-static void attach_report(Cluster *c, const Job *job, Run *run)
+static void attach_report(Cluster *c, const CoreJob *job, Run *run)
 {
     run->report = -1;
     for (int k = c->nodes[run->node].first_report; k >= 0; k = c->reports[k].next_of_node) {
-        const Report *report = &c->reports[k];
+        const NodeRanks *report = &c->reports[k];
         if (report->job == job_index(c, job) && report->generation == job->world.generation &&
             report->world_revision == job->world_stamp.mod)
             run->report = k;
@@ -269,7 +269,7 @@ static void attach_report(Cluster *c, const Job *job, Run *run)
 }
 
 /* node -1: of all. */
-static void attach_reports(Cluster *c, const Job *job, int node)
+static void attach_reports(Cluster *c, const CoreJob *job, int node)
 {
     Run *runs = job_runs(c, job);
     for (int i = 0; i < job->n_runs; i++)
@@ -278,7 +278,7 @@ static void attach_reports(Cluster *c, const Job *job, int node)
 }
 
 /* Nobody reports of one that is lost, or older than what is known; the slots stay until another follows. */
-static void observe_world(Cluster *c, Job *job, const Event *ev)
+static void observe_world(Cluster *c, CoreJob *job, const Event *ev)
 {
     const WorldRecord *world = ev->world;
     job->failing_usec = job->left_usec = 0;
@@ -310,7 +310,7 @@ static void observe_world(Cluster *c, Job *job, const Event *ev)
     attach_reports(c, job, -1);
 }
 
-static void note_generation(Job *job, int64_t generation)
+static void note_generation(CoreJob *job, int64_t generation)
 {
     if (job->oldest_generation == 0 || generation < job->oldest_generation)
         job->oldest_generation = generation;
@@ -319,7 +319,7 @@ static void note_generation(Job *job, int64_t generation)
 
 static void observe_job(Cluster *c, const Event *ev)
 {
-    Job *job = intern_job(c, ev->name);
+    CoreJob *job = intern_job(c, ev->name);
     if (!job)
         return;
     switch (ev->kind) {
@@ -375,7 +375,7 @@ static void observe_job(Cluster *c, const Event *ev)
 
 /* ---- ranks ---- */
 
-static Report *find_report(Cluster *c, const Job *job, int node, int64_t generation)
+static NodeRanks *find_report(Cluster *c, const CoreJob *job, int node, int64_t generation)
 {
     for (int i = c->nodes[node].first_report; i >= 0; i = c->reports[i].next_of_node)
         if (c->reports[i].job == job_index(c, job) && c->reports[i].generation == generation)
@@ -383,13 +383,13 @@ static Report *find_report(Cluster *c, const Job *job, int node, int64_t generat
     return NULL;
 }
 
-static void set_gone(Cluster *c, Report *report, bool gone)
+static void set_gone(Cluster *c, NodeRanks *report, bool gone)
 {
     c->n_gone += gone - report->gone;
     report->gone = gone;
 }
 
-static void forget_report(Cluster *c, Report *report)
+static void forget_report(Cluster *c, NodeRanks *report)
 {
     int own = (int)(report - c->reports), *at = &c->nodes[report->node].first_report;
     while (*at != own) {
@@ -405,12 +405,12 @@ static void forget_report(Cluster *c, Report *report)
 
 /* Those that were used before come first: the rest of the table costs no memory until it is needed. When
  * it is full, a report of an older world whose ranks are dead makes room. */
-static Report *free_report(Cluster *c)
+static NodeRanks *free_report(Cluster *c)
 {
     if (c->first_free_report < 0 && c->n_reports == c->limits.reports) {
-        Report *dead = NULL;
+        NodeRanks *dead = NULL;
         for (int i = 0; i < c->n_reports; i++) {
-            Report *report = &c->reports[i];
+            NodeRanks *report = &c->reports[i];
             assert(report->used); /* none is free */
             if (report->generation < c->jobs[report->job].world.generation &&
                 (!dead || report->generation < dead->generation) && !report_is_alive(c, report))
@@ -422,23 +422,23 @@ static Report *free_report(Cluster *c)
     }
     if (c->first_free_report < 0)
         return &c->reports[c->n_reports++];
-    Report *report = &c->reports[c->first_free_report];
+    NodeRanks *report = &c->reports[c->first_free_report];
     c->first_free_report = report->next_of_node;
     return report;
 }
 
-static Report *new_report(Cluster *c, const Job *job, int node, int64_t generation)
+static NodeRanks *new_report(Cluster *c, const CoreJob *job, int node, int64_t generation)
 {
-    Report *report = free_report(c);
+    NodeRanks *report = free_report(c);
     if (!report) {
         drop(c, TABLE_REPORTS);
         return NULL;
     }
-    *report = (Report){.used = true,
-                       .job = job_index(c, job),
-                       .node = node,
-                       .next_of_node = c->nodes[node].first_report,
-                       .generation = generation};
+    *report = (NodeRanks){.used = true,
+                          .job = job_index(c, job),
+                          .node = node,
+                          .next_of_node = c->nodes[node].first_report,
+                          .generation = generation};
     c->nodes[node].first_report = (int)(report - c->reports);
     return report;
 }
@@ -451,7 +451,7 @@ static int worth_quoting(const RankReport *rank)
     return rank->exit_code == EXIT_PEER_LOST || rank->killed ? 1 : 2;
 }
 
-static void fill_report(Report *report, const RanksRecord *record)
+static void fill_report(NodeRanks *report, const RanksRecord *record)
 {
     report->world_revision = record->world_revision;
     report->incarnation = record->incarnation;
@@ -467,16 +467,16 @@ static void fill_report(Report *report, const RanksRecord *record)
     int best = 0;
     for (int i = 0; i < report->n_ranks; i++) {
         const RankReport *r = &record->ranks[i];
-        report->ranks[i] = (Rank){.slot = (uint8_t)r->slot,
-                                  .rank = r->rank,
-                                  .exit_code = (int16_t)r->exit_code,
-                                  .stage = (uint8_t)r->stage,
-                                  .unmet = r->unmet,
-                                  .state = (uint8_t)r->state,
-                                  .hung = r->hung,
-                                  .killed = r->killed,
-                                  .step = r->step,
-                                  .at_usec = r->at_usec};
+        report->ranks[i] = (CoreRank){.slot = (uint8_t)r->slot,
+                                      .rank = r->rank,
+                                      .exit_code = (int16_t)r->exit_code,
+                                      .stage = (uint8_t)r->stage,
+                                      .unmet = r->unmet,
+                                      .state = (uint8_t)r->state,
+                                      .hung = r->hung,
+                                      .killed = r->killed,
+                                      .step = r->step,
+                                      .at_usec = r->at_usec};
         report->started_usec = MAX(report->started_usec, r->started_usec);
         report->ready_usec = MAX(report->ready_usec, r->ready_usec);
         if (worth_quoting(r) > best) {
@@ -489,11 +489,11 @@ static void fill_report(Report *report, const RanksRecord *record)
 
 static void observe_ranks(Cluster *c, const Event *ev)
 {
-    Job *job = intern_job(c, ev->name);
+    CoreJob *job = intern_job(c, ev->name);
     int node = job ? node_intern(c, ev->node) : -1;
     if (node < 0)
         return;
-    Report *report = find_report(c, job, node, ev->generation);
+    NodeRanks *report = find_report(c, job, node, ev->generation);
     if (!report && ev->ranks)
         report = new_report(c, job, node, ev->generation);
     if (!report || ev->health || !stamp(&report->stamp, ev))
@@ -508,9 +508,9 @@ static void observe_ranks(Cluster *c, const Event *ev)
     attach_reports(c, job, node);
 }
 
-static bool gone_report_is_over(Cluster *c, const Report *report)
+static bool gone_report_is_over(Cluster *c, const NodeRanks *report)
 {
-    const Node *node = &c->nodes[report->node];
+    const CoreNode *node = &c->nodes[report->node];
     if (!report_is_alive(c, report))
         return true;
     if (!node->present)
@@ -525,10 +525,10 @@ static bool gone_report_is_over(Cluster *c, const Report *report)
 void observe_settle(Cluster *c)
 {
     for (int i = 0; c->n_gone > 0 && i < c->n_reports; i++) {
-        Report *report = &c->reports[i];
+        NodeRanks *report = &c->reports[i];
         if (!report->used || !report->gone || !gone_report_is_over(c, report))
             continue;
-        Job *job = &c->jobs[report->job];
+        CoreJob *job = &c->jobs[report->job];
         forget_report(c, report);
         attach_reports(c, job, report->node);
         forget_job_if_empty(c, job);

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* One whose phase nobody here has read may be running. */
-static bool holds_slots(const Job *job)
+static bool holds_slots(const CoreJob *job)
 {
     bool unknown = job->phase.serial == 0 && job->world.generation > 0 &&
                    (job->phase_lost || !job->phase_stamp.mod);
@@ -17,26 +17,26 @@ static bool holds_slots(const Job *job)
     return job->used && (active || unknown);
 }
 
-uint64_t plan_slots_of(const Node *node)
+uint64_t plan_slots_of(const CoreNode *node)
 {
     int n = node->record.n_slots;
     uint64_t slots = n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
     return slots & ~(node->record.lost_slots | node->record.bad_slots);
 }
 
-void plan_find_free_slots(Cluster *c, const Job *job)
+void plan_find_free_slots(Cluster *c, const CoreJob *job)
 {
     for (int i = 0; i < c->limits.nodes; i++) {
-        const Node *node = &c->nodes[i];
+        const CoreNode *node = &c->nodes[i];
         c->free_slots[i] = node->used && !node_refusal(c, node, job) ? plan_slots_of(node) : 0;
     }
     for (int j = 0; j < c->limits.jobs; j++) {
-        const Job *other = &c->jobs[j];
+        const CoreJob *other = &c->jobs[j];
         for (int i = 0; other != job && holds_slots(other) && i < other->n_runs; i++)
             c->free_slots[job_runs(c, other)[i].node] &= ~job_runs(c, other)[i].slots;
     }
     for (int i = 0; i < c->n_reports; i++) {
-        const Report *report = &c->reports[i];
+        const NodeRanks *report = &c->reports[i];
         if (!report->used || (job && report->job == job_index(c, job)) ||
             !report_is_alive(c, report))
             continue;
@@ -46,13 +46,13 @@ void plan_find_free_slots(Cluster *c, const Job *job)
     }
 }
 
-int plan_wanted(const Job *job)
+int plan_wanted(const CoreJob *job)
 {
     int64_t wanted = job->desired.target > 0 ? job->desired.target : job->desired.max;
     return (int)MIN(wanted, job->facts.n_grains);
 }
 
-int plan_needed(const Job *job) { return MIN(job->desired.min, plan_wanted(job)); }
+int plan_needed(const CoreJob *job) { return MIN(job->desired.min, plan_wanted(job)); }
 
 static uint64_t lowest_slots(uint64_t slots, int n)
 {
@@ -63,7 +63,7 @@ static uint64_t lowest_slots(uint64_t slots, int n)
 }
 
 /* Nodes in order of preference. */
-static int order_nodes(Cluster *c, const Job *job)
+static int order_nodes(Cluster *c, const CoreJob *job)
 {
     int n = 0;
     for (int i = 0; i < c->n_by_name; i++)
@@ -73,7 +73,7 @@ static int order_nodes(Cluster *c, const Job *job)
     for (int before = 1; before >= 0; before--)
         for (int struck = 0; struck <= 1; struck++)
             for (int i = 0; i < c->n_by_name; i++) {
-                const Node *node = &c->nodes[c->by_name[i]];
+                const CoreNode *node = &c->nodes[c->by_name[i]];
                 const CordonCause *cause = before ? NULL : node_own_cause(c, node);
                 if (node->ran_before == before && (cause && cause->strikes > 0) == struck)
                     c->plan_nodes[n++] = c->by_name[i];
@@ -81,7 +81,7 @@ static int order_nodes(Cluster *c, const Job *job)
     return n;
 }
 
-void plan_world(Cluster *c, const Job *job, Plan *ret)
+void plan_world(Cluster *c, const CoreJob *job, Plan *ret)
 {
     *ret = (Plan){0};
     plan_find_free_slots(c, job);
@@ -101,7 +101,7 @@ void plan_world(Cluster *c, const Job *job, Plan *ret)
     }
     assert(left == 0);
     for (int i = 0; i < c->n_by_name; i++) {
-        const Node *node = &c->nodes[c->by_name[i]];
+        const CoreNode *node = &c->nodes[c->by_name[i]];
         if (!c->free_slots[c->by_name[i]])
             continue;
         WorldRun *run = &c->plan_runs[ret->n_runs++];
@@ -113,12 +113,12 @@ void plan_world(Cluster *c, const Job *job, Plan *ret)
     ret->size = size;
 }
 
-void plan_say_refusals(const Cluster *c, const Job *job, Text *t)
+void plan_say_refusals(const Cluster *c, const CoreJob *job, Text *t)
 {
     enum { NAMED_MAX = 4 };
     int named = 0, strangers = 0;
     for (int i = 0; i < c->n_by_name; i++) {
-        const Node *node = &c->nodes[c->by_name[i]];
+        const CoreNode *node = &c->nodes[c->by_name[i]];
         const char *why = node_refusal(c, node, job);
         if (node->present && !node->admitted) { /* they must not crowd the others out */
             strangers++;
@@ -148,7 +148,7 @@ void plan_say_refusals(const Cluster *c, const Job *job, Text *t)
     }
 }
 
-void plan_explain(Cluster *c, const Job *job, const Plan *plan, char *ret, size_t size)
+void plan_explain(Cluster *c, const CoreJob *job, const Plan *plan, char *ret, size_t size)
 {
     Text t = text_begin(ret, size);
     int needed = plan_needed(job);

@@ -18,7 +18,7 @@ void presence_update_hold(Cluster *c)
     const uint64_t ttl_usec = c->config.ttl_usec;
     int present = 0, absent = 0, fresh = 0; /* absent: since the hold, and what began it */
     for (int i = 0; i < c->limits.nodes; i++) {
-        const Node *node = &c->nodes[i];
+        const CoreNode *node = &c->nodes[i];
         if (!node->used || node->stamp.seen == 0 || node->record.state == NODE_LEFT ||
             !node->admitted)
             continue;
@@ -36,7 +36,7 @@ void presence_update_hold(Cluster *c)
     }
 }
 
-bool node_is_lost(Cluster *c, const Node *node)
+bool node_is_lost(Cluster *c, const CoreNode *node)
 {
     if (node->present)
         return false;
@@ -46,10 +46,10 @@ bool node_is_lost(Cluster *c, const Node *node)
     return cluster_due(c, MAX(at, MAX(c->observe_until_usec, c->hold_until_usec)));
 }
 
-bool node_hosts_ranks(const Cluster *c, const Node *node)
+bool node_hosts_ranks(const Cluster *c, const CoreNode *node)
 {
     for (int j = 0; j < c->limits.jobs; j++) {
-        const Job *job = &c->jobs[j];
+        const CoreJob *job = &c->jobs[j];
         bool active = job->used && job->phase.phase >= PHASE_STARTING &&
                       job->phase.phase <= PHASE_STOPPING && !job_is_paused(job);
         for (int i = 0; active && i < job->n_runs; i++)
@@ -59,7 +59,7 @@ bool node_hosts_ranks(const Cluster *c, const Node *node)
     return false;
 }
 
-const CordonCause *node_find_cordon(const Cluster *c, const Node *node, const Job *job)
+const CordonCause *node_find_cordon(const Cluster *c, const CoreNode *node, const CoreJob *job)
 {
     if (node->cordon_stamp.mod == 0)
         return NULL;
@@ -67,7 +67,7 @@ const CordonCause *node_find_cordon(const Cluster *c, const Node *node, const Jo
                             job ? job->name : NULL, c->real_usec);
 }
 
-const CordonCause *node_own_cause(const Cluster *c, const Node *node)
+const CordonCause *node_own_cause(const Cluster *c, const CoreNode *node)
 {
     if (node->cordon_stamp.mod == 0)
         return NULL;
@@ -76,7 +76,7 @@ const CordonCause *node_own_cause(const Cluster *c, const Node *node)
     return at < 0 ? NULL : &record->causes[at];
 }
 
-const char *node_refusal(const Cluster *c, const Node *node, const Job *job)
+const char *node_refusal(const Cluster *c, const CoreNode *node, const CoreJob *job)
 {
     if (!node->present)
         return "is absent";
@@ -102,17 +102,17 @@ const char *node_refusal(const Cluster *c, const Node *node, const Job *job)
 }
 
 /* A quarantined node is excluded: what may still run there cannot join or commit any more. */
-static bool node_is_excluded(Cluster *c, const Node *node)
+static bool node_is_excluded(Cluster *c, const CoreNode *node)
 {
     const CordonCause *cause = node_find_cordon(c, node, NULL);
     return cause && cause->mode == CORDON_QUARANTINE;
 }
 
-static bool newer_report_says_killed(const Cluster *c, const Report *report)
+static bool newer_report_says_killed(const Cluster *c, const NodeRanks *report)
 {
     int i = c->nodes[report->node].first_report;
     for (; i >= 0; i = c->reports[i].next_of_node) {
-        const Report *newer = &c->reports[i];
+        const NodeRanks *newer = &c->reports[i];
         if (newer->job == report->job && newer->world_revision > report->world_revision &&
             newer->killed_usec)
             return true;
@@ -120,9 +120,9 @@ static bool newer_report_says_killed(const Cluster *c, const Report *report)
     return false;
 }
 
-bool report_is_alive(Cluster *c, const Report *report)
+bool report_is_alive(Cluster *c, const NodeRanks *report)
 {
-    const Node *node = &c->nodes[report->node];
+    const CoreNode *node = &c->nodes[report->node];
     int running = 0;
     for (int i = 0; i < report->n_ranks; i++)
         running += report->ranks[i].state != RANK_EXITED &&
@@ -134,11 +134,11 @@ bool report_is_alive(Cluster *c, const Report *report)
     return !newer_report_says_killed(c, report);
 }
 
-bool job_has_ranks_alive(Cluster *c, const Job *job, int64_t before_generation,
+bool job_has_ranks_alive(Cluster *c, const CoreJob *job, int64_t before_generation,
                          int64_t before_revision, int *ret_node)
 {
     for (int i = 0; i < c->n_reports; i++) {
-        const Report *report = &c->reports[i];
+        const NodeRanks *report = &c->reports[i];
         if (!report->used || report->job != job_index(c, job) ||
             (report->generation >= before_generation &&
              report->world_revision >= before_revision) ||
@@ -150,7 +150,7 @@ bool job_has_ranks_alive(Cluster *c, const Job *job, int64_t before_generation,
     return false;
 }
 
-bool job_has_older_ranks_alive(Cluster *c, const Job *job, int *ret_node)
+bool job_has_older_ranks_alive(Cluster *c, const CoreJob *job, int *ret_node)
 {
     return job_has_ranks_alive(c, job, job->world.generation, job->world_stamp.mod, ret_node);
 }

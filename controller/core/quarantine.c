@@ -1,6 +1,6 @@
 /* quarantine.c - what a node's own verdict is worth, and how a quarantine ends.
  *
- * Entry points: health_update_trust(), decide_retest(). Guarantees: no more than half of the nodes
+ * Entry points: health_update_trust(), decide_quarantine(). Guarantees: no more than half of the nodes
  * (and never fewer than three) are isolated on their own word at one time; a quarantine that was
  * given for a time ends only after the node has checked itself since. */
 #include "controller/core/cluster-internal.h"
@@ -16,7 +16,7 @@ void health_count(const Cluster *c, int *ret_unhealthy, int *ret_present)
 {
     *ret_unhealthy = *ret_present = 0;
     for (int i = 0; i < c->limits.nodes; i++) {
-        const Node *node = &c->nodes[i];
+        const CoreNode *node = &c->nodes[i];
         if (!node->used || !node->present || node->record.state == NODE_LEFT || !node->admitted)
             continue;
         *ret_present += 1;
@@ -30,12 +30,12 @@ void health_update_trust(Cluster *c)
 {
     int unhealthy, present;
     health_count(c, &unhealthy, &present);
-    c->distrusts_probes = unhealthy >= DISTRUST_NODES_MIN && 2 * unhealthy > present;
+    c->probes_suspected = unhealthy >= DISTRUST_NODES_MIN && 2 * unhealthy > present;
 }
 
-bool node_is_unhealthy(const Cluster *c, const Node *node)
+bool node_is_unhealthy(const Cluster *c, const CoreNode *node)
 {
-    return node->record.verdict == NODE_ISOLATE && !c->distrusts_probes;
+    return node->record.verdict == NODE_ISOLATE && !c->probes_suspected;
 }
 
 /* ---- the machine behind the name ---- */
@@ -48,13 +48,15 @@ static bool is_machine_id(const char *text)
     return n == MACHINE_ID_BYTES;
 }
 
-static bool is_elsewhere(const Cluster *c, const Node *node, int other, const CordonCause *cause)
+static bool is_elsewhere(const Cluster *c, const CoreNode *node, int other,
+                         const CordonCause *cause)
 {
     return &c->nodes[other] != node && cause->owner != CORDON_OPERATOR &&
            text_equal(cause->machine_id, node->record.machine_id);
 }
 
-const CordonCause *node_find_machine_cordon(const Cluster *c, const Node *node, const Job *job)
+const CordonCause *node_find_machine_cordon(const Cluster *c, const CoreNode *node,
+                                            const CoreJob *job)
 {
     if (!is_machine_id(node->record.machine_id))
         return NULL;
@@ -71,7 +73,7 @@ const CordonCause *node_find_machine_cordon(const Cluster *c, const Node *node, 
     return NULL;
 }
 
-int node_strikes_elsewhere(const Cluster *c, const Node *node)
+int node_strikes_elsewhere(const Cluster *c, const CoreNode *node)
 {
     int strikes = 0;
     for (int at = 0; at < c->n_cordoned && is_machine_id(node->record.machine_id); at++) {
@@ -106,7 +108,7 @@ static bool begins_with(const char *words, const char *with)
     return true;
 }
 
-static void ask(Cluster *c, const Node *node, const char *id, Decision *d)
+static void ask(Cluster *c, const CoreNode *node, const char *id, Decision *d)
 {
     memset(&d->request, 0, sizeof(d->request));
     text_copy(d->request.id, sizeof(d->request.id), id);
@@ -119,7 +121,8 @@ static void ask(Cluster *c, const Node *node, const char *id, Decision *d)
 }
 
 /* The machine that the cause is about, whatever its name is now; NULL: it is not here. */
-static const Node *find_machine(const Cluster *c, const Node *node, const CordonCause *cause)
+static const CoreNode *find_machine(const Cluster *c, const CoreNode *node,
+                                    const CordonCause *cause)
 {
     if (node->present && node->record.state != NODE_LEFT &&
         cause_is_of(cause, node->record.machine_id))
@@ -132,7 +135,7 @@ static const Node *find_machine(const Cluster *c, const Node *node, const Cordon
 }
 
 /* Its id follows from the quarantine, so that a new leader finds what its predecessor asked. */
-bool decide_retest(Cluster *c, const Node *node, const CordonCause *cause, Decision *d)
+bool decide_quarantine(Cluster *c, const CoreNode *node, const CordonCause *cause, Decision *d)
 {
     char id[sizeof(d->request.id)];
     bool room;
@@ -140,7 +143,7 @@ bool decide_retest(Cluster *c, const Node *node, const CordonCause *cause, Decis
     text_add(&t, "check-");
     text_add_int(&t, node->cordon_stamp.mod);
     const Request *request = find_request(c, id, &room);
-    const Node *machine = find_machine(c, node, cause);
+    const CoreNode *machine = find_machine(c, node, cause);
     if (!machine)
         return false; /* nobody to ask */
     if (!request) {

@@ -9,7 +9,7 @@
 #include "controller/core/cluster-internal.h"
 #include "controller/core/text.h"
 
-bool queue_goes_before(const Job *a, const Job *b)
+bool queue_goes_before(const CoreJob *a, const CoreJob *b)
 {
     if (a->desired.priority != b->desired.priority)
         return a->desired.priority > b->desired.priority;
@@ -18,13 +18,13 @@ bool queue_goes_before(const Job *a, const Job *b)
     return text_compare(a->name, b->name) < 0;
 }
 
-bool queue_job_waits(const Job *job)
+bool queue_job_waits(const CoreJob *job)
 {
     return job->used && job->phase.phase == PHASE_PENDING && job_wants_to_run(job);
 }
 
 /* By this machine's time since it learnt that the job waits, or by the record's, whichever is first. */
-static bool is_patient_no_more(Cluster *c, const Job *job)
+static bool is_patient_no_more(Cluster *c, const CoreJob *job)
 {
     uint64_t patience = c->config.queue_patience_usec;
     uint64_t end = job->phase.since_usec + patience;
@@ -34,21 +34,21 @@ static bool is_patient_no_more(Cluster *c, const Job *job)
 }
 
 /* Were nobody else there. */
-static bool could_run(const Cluster *c, const Job *job)
+static bool could_run(const Cluster *c, const CoreJob *job)
 {
     int slots = 0, needed = plan_needed(job);
     for (int i = 0; i < c->limits.nodes && slots < needed; i++) {
-        const Node *node = &c->nodes[i];
+        const CoreNode *node = &c->nodes[i];
         if (node->used && !node_refusal(c, node, job))
             slots += slots_count(plan_slots_of(node));
     }
     return slots >= needed;
 }
 
-const Job *queue_find_ahead(Cluster *c, const Job *job)
+const CoreJob *queue_find_ahead(Cluster *c, const CoreJob *job)
 {
     for (int i = 0; i < c->n_by_arrival; i++) {
-        const Job *first = &c->jobs[c->by_arrival[i]];
+        const CoreJob *first = &c->jobs[c->by_arrival[i]];
         if (first == job)
             return NULL;
         if (queue_job_waits(first) && is_patient_no_more(c, first) && could_run(c, first))
@@ -57,10 +57,10 @@ const Job *queue_find_ahead(Cluster *c, const Job *job)
     return NULL;
 }
 
-bool queue_somebody_starts(Cluster *c, const Job *job)
+bool queue_somebody_starts(Cluster *c, const CoreJob *job)
 {
     for (int i = 0; i < c->n_by_arrival; i++) {
-        const Job *other = &c->jobs[c->by_arrival[i]];
+        const CoreJob *other = &c->jobs[c->by_arrival[i]];
         Plan plan = {0};
         if (other != job && queue_job_waits(other) && !queue_find_ahead(c, other))
             plan_world(c, other, &plan);

@@ -16,7 +16,7 @@ static void say_sizes(Text *t, const char *verb, int from, int to)
 
 /* A node that has just appeared may vanish again, and others may follow it: growth waits until every
  * one has stayed for a TTL, or for as long as a growth too early would cost, whichever is less. */
-static bool nodes_have_stayed(Cluster *c, const Job *job)
+static bool nodes_have_stayed(Cluster *c, const CoreJob *job)
 {
     uint64_t stay_usec = MIN(job->facts.grow_interval_usec, c->config.ttl_usec);
     bool stayed = true;
@@ -26,7 +26,7 @@ static bool nodes_have_stayed(Cluster *c, const Job *job)
     return stayed;
 }
 
-static bool may_grow_now(Cluster *c, const Job *job)
+static bool may_grow_now(Cluster *c, const CoreJob *job)
 {
     /* By the record's time, or by this machine's since it learnt of that growth, whichever is first: a clock
      * that is set back must not hold growth up. */
@@ -39,7 +39,7 @@ static bool may_grow_now(Cluster *c, const Job *job)
 
 /* The user's newest word was looked at, and nothing is to be done for it: more ranks than there are slots
  * for come by growth, when its time is. Kept in mind it would act on whatever changes the plan later. */
-static bool decide_heard(const Cluster *c, const Job *job, Decision *d)
+static bool decide_heard(const Cluster *c, const CoreJob *job, Decision *d)
 {
     d->put_phase = true;
     d->phase = job->phase;
@@ -52,13 +52,13 @@ static bool decide_heard(const Cluster *c, const Job *job, Decision *d)
 }
 
 /* What is wanted was put back as it was: the next leader must not take that for a new word. */
-bool decide_old_word(const Cluster *c, const Job *job, Decision *d)
+bool decide_old_word(const Cluster *c, const CoreJob *job, Decision *d)
 {
     return job->word <= job->phase.tried_revision &&
            job->desired_stamp.mod > job->phase.tried_revision && decide_heard(c, job, d);
 }
 
-bool decide_resize(Cluster *c, Job *job, Decision *d)
+bool decide_resize(Cluster *c, CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
@@ -91,9 +91,9 @@ bool decide_resize(Cluster *c, Job *job, Decision *d)
 static const char wanted_word[] = " wanted: ";
 
 /* Growth needs no slot any more: what else holds it up. */
-static void say_hold(Cluster *c, const Job *job, Text *t)
+static void say_hold(Cluster *c, const CoreJob *job, Text *t)
 {
-    const Job *ahead = queue_find_ahead(c, job);
+    const CoreJob *ahead = queue_find_ahead(c, job);
     if (ahead) {
         text_add(t, "waits for job ");
         text_add(t, ahead->name);
@@ -108,7 +108,7 @@ static void say_hold(Cluster *c, const Job *job, Text *t)
 }
 
 /* "2 ranks, 4 wanted: needs 1 slot; n3 is cordoned: its fan" */
-static void say_wait(Cluster *c, const Job *job, Text *t)
+static void say_wait(Cluster *c, const CoreJob *job, Text *t)
 {
     int wanted = plan_wanted(job), present = job->world.size;
     Plan plan;
@@ -130,7 +130,7 @@ static void say_wait(Cluster *c, const Job *job, Text *t)
 
 /* Of a job that runs, and was told a size that it has not; at most once a second, since each node hears of
  * it. Why it went on when it should have left stays. */
-bool decide_wait(Cluster *c, Job *job, Decision *d)
+bool decide_wait(Cluster *c, CoreJob *job, Decision *d)
 {
     static const char goes_on[] = "goes on: ";
     char why[RECORD_TEXT_MAX + 1];

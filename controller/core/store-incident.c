@@ -1,7 +1,7 @@
 /* store-incident.c - a store that does not take a job's checkpoints, or keeps its data back, while no world ends
  * of it: training goes on, or waits, and somebody should know.
  *
- * Entry points: decide_trouble(), decide_trouble_over(). Guarantees: at most one such incident of a job
+ * Entry points: decide_store_incident(), decide_store_incident_over(). Guarantees: at most one such incident of a job
  * is open; it is resolved when rank 0 says that all is well again, and, if the world has changed since,
  * not before something was committed. */
 #include "controller/core/cluster-internal.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* What rank 0's node said before the last commit is out of date. */
-static const ProgressRecord *present_progress(const Job *job)
+static const ProgressRecord *present_progress(const CoreJob *job)
 {
     bool present = job->progress_stamp.mod > job->checkpoints_stamp.mod &&
                    job->progress.generation == job->world.generation;
@@ -24,7 +24,7 @@ static uint64_t trouble_since(const ProgressRecord *p)
     return MAX(p->unsaved_since_usec, p->waits_since_usec);
 }
 
-static void say_trouble(const Job *job, const ProgressRecord *p, char *ret, size_t size)
+static void say_store_incident(const CoreJob *job, const ProgressRecord *p, char *ret, size_t size)
 {
     Text t = text_begin(ret, size);
     const CheckpointCommit *last = NULL;
@@ -47,7 +47,7 @@ static void say_trouble(const Job *job, const ProgressRecord *p, char *ret, size
     text_add_int(&t, p->step + 1);
 }
 
-static void open_incident(Cluster *c, const Job *job, const ProgressRecord *p, Decision *d)
+static void open_incident(Cluster *c, const CoreJob *job, const ProgressRecord *p, Decision *d)
 {
     IncidentRecord *record = &d->incident;
     memset(record, 0, sizeof(*record));
@@ -65,7 +65,7 @@ static void open_incident(Cluster *c, const Job *job, const ProgressRecord *p, D
     record->rank = -1;
     record->generation = job->world.generation;
     record->step = p->step;
-    say_trouble(job, p, record->evidence, sizeof(record->evidence));
+    say_store_incident(job, p, record->evidence, sizeof(record->evidence));
     record->at_usec = MIN(MAX(trouble_since(p), job->world.decided_usec), c->real_usec);
     record->detect_sec = record->decide_sec = record->stop_sec = -1;
     record->start_sec = record->restore_sec = record->replay_sec = -1;
@@ -74,7 +74,7 @@ static void open_incident(Cluster *c, const Job *job, const ProgressRecord *p, D
 }
 
 /* A world that has just begun has nothing to save, and says so. */
-static bool is_over(const Job *job, const IncidentRecord *record, const ProgressRecord *p)
+static bool is_over(const CoreJob *job, const IncidentRecord *record, const ProgressRecord *p)
 {
     if (!p || trouble_since(p))
         return false;
@@ -84,7 +84,7 @@ static bool is_over(const Job *job, const IncidentRecord *record, const Progress
     return over;
 }
 
-bool decide_trouble(Cluster *c, const Job *job, Decision *d)
+bool decide_store_incident(Cluster *c, const CoreJob *job, Decision *d)
 {
     const ProgressRecord *p = present_progress(job);
     const Incident *open = incident_find_cause(c, job, CAUSE_STORE_TROUBLE);
@@ -97,7 +97,7 @@ bool decide_trouble(Cluster *c, const Job *job, Decision *d)
     return true;
 }
 
-bool decide_trouble_over(Cluster *c, const Job *job, Decision *d)
+bool decide_store_incident_over(Cluster *c, const CoreJob *job, Decision *d)
 {
     const Incident *open = incident_find_cause(c, job, CAUSE_STORE_TROUBLE);
     if (open)

@@ -16,7 +16,7 @@ static const CheckpointCommit *newest_commit(const CheckpointsRecord *record)
 
 static bool is_over(JobPhase phase) { return phase >= PHASE_STOPPED; }
 
-static double goodput_of(const Cluster *c, const Job *job)
+static double goodput_of(const Cluster *c, const CoreJob *job)
 {
     const PhaseRecord *phase = &job->phase;
     uint64_t began = phase->started_usec;
@@ -31,7 +31,7 @@ static double goodput_of(const Cluster *c, const Job *job)
     return MIN(share, 1.0);
 }
 
-static void survey_ranks(const Cluster *c, const Job *job, JobSurvey *ret)
+static void survey_ranks(const Cluster *c, const CoreJob *job, JobSurvey *ret)
 {
     for (int i = 0; i < job->n_runs; i++) {
         int index = job_runs(c, job)[i].report;
@@ -44,7 +44,7 @@ bool cluster_survey_job(const Cluster *c, int i, JobSurvey *ret)
 {
     if (i >= c->n_by_arrival)
         return false;
-    const Job *job = &c->jobs[c->by_arrival[i]];
+    const CoreJob *job = &c->jobs[c->by_arrival[i]];
     const ProgressRecord *p = &job->progress;
     const CheckpointCommit *newest = newest_commit(&job->checkpoints);
     memset(ret, 0, sizeof(*ret));
@@ -80,7 +80,7 @@ bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret)
 {
     if (i >= c->n_by_name)
         return false;
-    const Node *node = &c->nodes[c->by_name[i]];
+    const CoreNode *node = &c->nodes[c->by_name[i]];
     bool up = node->present && node->record.state == NODE_UP;
     const CordonCause *cause = node_find_cordon(c, node, NULL), *own = node_own_cause(c, node);
     *ret = (NodeSurvey){.name = node->record.name,

@@ -12,7 +12,7 @@
 enum { LINE_BYTES = 1536 };
 
 typedef struct Speaker {
-    WordsHandler handler;
+    LogLineHandler handler;
     void *userdata;
 } Speaker;
 
@@ -25,7 +25,7 @@ static void say(const Speaker *s, LogLevel level, const char *message_id, const 
     va_start(ap, format);
     (void)vsnprintf(line, sizeof(line), format, ap);
     va_end(ap);
-    s->handler(&(WordsLine){level, message_id, format, line}, s->userdata);
+    s->handler(&(LogLine){level, message_id, format, line}, s->userdata);
 }
 
 /* A phase of the recovery that is not known is not said. */
@@ -126,7 +126,7 @@ static void say_upkeep(const Speaker *s, const Decision *d)
         say(s, LOG_LEVEL_INFO, NULL, "every record removed JOB=%s", d->job);
 }
 
-void words_of_decision(const Decision *d, WordsHandler handler, void *userdata)
+void decision_log_lines(const Decision *d, LogLineHandler handler, void *userdata)
 {
     const Speaker s = {handler, userdata};
     if (d->put_incident)

@@ -11,13 +11,13 @@
 #include "base/log.h"
 #include "controller/core/cluster.h"
 
-typedef struct WordsLine {
+typedef struct LogLine {
     LogLevel level;
     const char *message_id;    /* of base/message-id.h; NULL: none */
     const char *format, *text; /* as log_text() takes them */
-} WordsLine;
+} LogLine;
 
-typedef void (*WordsHandler)(const WordsLine *line, void *userdata);
+typedef void (*LogLineHandler)(const LogLine *line, void *userdata);
 
 /* decision->world.runs may be NULL: then the line with its nodes is left out. */
-void words_of_decision(const Decision *decision, WordsHandler handler, void *userdata);
+void decision_log_lines(const Decision *decision, LogLineHandler handler, void *userdata);

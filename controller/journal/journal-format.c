@@ -136,7 +136,7 @@ int journal_head_read(const char *source, json_t *line, JournalHead *ret, Error 
     return json_close(&r);
 }
 
-static void add_line(const WordsLine *line, void *userdata)
+static void add_journal_line(const LogLine *line, void *userdata)
 {
     json_t **lines = userdata;
     json_t *text = json_string(line->text);
@@ -151,6 +151,6 @@ static void add_line(const WordsLine *line, void *userdata)
 json_t *journal_words(const Decision *decision)
 {
     json_t *lines = json_array();
-    words_of_decision(decision, add_line, &lines);
+    decision_log_lines(decision, add_journal_line, &lines);
     return lines;
 }

@@ -65,5 +65,5 @@ int journal_config_read(const char *source, json_t *object, ClusterConfig *ret, 
 /* NULL when out of memory. */
 json_t *journal_head_json(const JournalHead *head);
 json_t *journal_config_json(const ClusterConfig *config);
-/* The lines of words_of_decision() as an array of strings. */
+/* The lines of decision_log_lines() as an array of strings. */
 json_t *journal_words(const Decision *decision);

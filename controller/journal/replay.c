@@ -17,10 +17,10 @@ typedef struct Pair {
     int64_t then, now; /* ids; then 0: free */
 } Pair;
 
-typedef struct Rerun {
+typedef struct Replay {
     const char *path;
     size_t line;
-    RerunHandler handler;
+    ReplayHandler handler;
     void *userdata;
     /* the core, from a head on */
     JournalHead head;
@@ -39,9 +39,9 @@ typedef struct Rerun {
     uint64_t now_usec, real_usec;
     bool cut;
     Error cut_error;
-} Rerun;
+} Replay;
 
-static Rerun *rerun_free(Rerun *x)
+static Replay *replay_free(Replay *x)
 {
     if (!x)
         return NULL;
@@ -53,14 +53,14 @@ static Rerun *rerun_free(Rerun *x)
     free(x);
     return NULL;
 }
-DEFINE_CLEANUP(Rerun, rerun_free)
+DEFINE_CLEANUP(Replay, replay_free)
 
-static int bad_line(const Rerun *x, Error *err, const char *what)
+static int bad_line(const Replay *x, Error *err, const char *what)
 {
     return error_set(err, -EINVAL, "%s:%zu: %s", x->path, x->line, what);
 }
 
-static int report(const Rerun *x, RerunReport r)
+static int report(const Replay *x, ReplayReport r)
 {
     r.line = x->line;
     r.real_usec = x->real_usec;
@@ -69,7 +69,7 @@ static int report(const Rerun *x, RerunReport r)
 
 /* ---- decisions ---- */
 
-static Pair *find_pair(const Rerun *x, int64_t then)
+static Pair *find_pair(const Replay *x, int64_t then)
 {
     for (size_t i = 0; i < x->n_pairs; i++)
         if (x->pairs[i].then == then)
@@ -77,7 +77,7 @@ static Pair *find_pair(const Rerun *x, int64_t then)
     return NULL;
 }
 
-static void step(Rerun *x, Event *event)
+static void step(Replay *x, Event *event)
 {
     event->now_usec = x->now_usec;
     event->real_usec = x->real_usec;
@@ -90,7 +90,7 @@ static void step(Rerun *x, Event *event)
     (void)snprintf(x->now_job, sizeof(x->now_job), "%s", d->job);
 }
 
-static void forget_now(Rerun *x)
+static void forget_now(Replay *x)
 {
     json_decref(x->now);
     x->now = NULL;
@@ -98,7 +98,7 @@ static void forget_now(Rerun *x)
 }
 
 /* The recorded core did not decide this: the present one may decide again later. */
-static void release_now(Rerun *x)
+static void release_now(Replay *x)
 {
     Event refused = {.kind = EVENT_OUTCOME,
                      .id = x->now_id,
@@ -109,7 +109,7 @@ static void release_now(Rerun *x)
 }
 
 /* The line after an event is no decision, or the end. */
-static int settle_extra(Rerun *x, bool at_end)
+static int settle_extra(Replay *x, bool at_end)
 {
     if (!x->now_id)
         return 0;
@@ -117,23 +117,23 @@ static int settle_extra(Rerun *x, bool at_end)
     if (!x->last_extra || !json_equal(x->last_extra, x->now)) {
         json_decref(x->last_extra);
         x->last_extra = json_incref(x->now);
-        r = report(x, (RerunReport){.kind = RERUN_DECISION,
-                                    .job = x->now_job,
-                                    .now = x->now,
-                                    .differs = !at_end}); /* the writer may have died there */
+        r = report(x, (ReplayReport){.kind = REPLAY_DECISION,
+                                     .job = x->now_job,
+                                     .now = x->now,
+                                     .differs = !at_end}); /* the writer may have died there */
     }
     release_now(x);
     return r;
 }
 
-static int take_decision(Rerun *x, int64_t id, const char *job, json_t *then)
+static int take_decision(Replay *x, int64_t id, const char *job, json_t *then)
 {
     bool same_job = x->now_id && strcmp(job, x->now_job) == 0;
-    RerunReport r = {.kind = RERUN_DECISION,
-                     .job = job,
-                     .then = then,
-                     .now = x->now,
-                     .differs = !same_job || !json_equal(then, x->now)};
+    ReplayReport r = {.kind = REPLAY_DECISION,
+                      .job = job,
+                      .then = then,
+                      .now = x->now,
+                      .differs = !same_job || !json_equal(then, x->now)};
     int result = report(x, r);
     Pair *pair = find_pair(x, 0);
     if (same_job && pair) {
@@ -147,7 +147,7 @@ static int take_decision(Rerun *x, int64_t id, const char *job, json_t *then)
 
 /* ---- lines ---- */
 
-static int take_head(Rerun *x, json_t *line, const char *source, Error *err)
+static int take_head(Replay *x, json_t *line, const char *source, Error *err)
 {
     int r = journal_head_read(source, line, &x->head, err);
     if (r < 0)
@@ -163,10 +163,10 @@ static int take_head(Rerun *x, json_t *line, const char *source, Error *err)
         return error_set(err, -ENOMEM, "%s: out of memory for its limits", source);
     x->cluster = cluster_init(x->memory, &x->head.limits, &x->head.config);
     x->n_snapshot = x->head.n_snapshot;
-    return report(x, (RerunReport){.kind = RERUN_HEAD, .head = &x->head});
+    return report(x, (ReplayReport){.kind = REPLAY_HEAD, .head = &x->head});
 }
 
-static int take_key(Rerun *x, JsonReader *r, Event *event, char *ret_name, size_t size, Error *err)
+static int take_key(Replay *x, JsonReader *r, Event *event, char *ret_name, size_t size, Error *err)
 {
     const char *key = "", *value = NULL;
     int64_t revision = 0, created = 0;
@@ -184,8 +184,8 @@ static int take_key(Rerun *x, JsonReader *r, Event *event, char *ret_name, size_
                       err);
 }
 
-static void take_outcome(Rerun *x, JsonReader *r, const char *outcome, Event *event, char *ret_name,
-                         size_t size)
+static void take_outcome(Replay *x, JsonReader *r, const char *outcome, Event *event,
+                         char *ret_name, size_t size)
 {
     static const char *const outcomes[] = {"done", "refused", "unknown"};
     int64_t id = 0;
@@ -204,7 +204,7 @@ static void take_outcome(Rerun *x, JsonReader *r, const char *outcome, Event *ev
 }
 
 /* 1 an event, 0 one that the present version does not understand (err says why), or -errno. */
-static int read_event(Rerun *x, json_t *line, const char *source, Event *event, char *ret_name,
+static int read_event(Replay *x, json_t *line, const char *source, Event *event, char *ret_name,
                       size_t size, Error *err)
 {
     JsonReader r = json_open(source, line, JSON_ANY_KEYS, err);
@@ -234,7 +234,7 @@ static int read_event(Rerun *x, json_t *line, const char *source, Event *event, 
     return closed < 0 ? closed : taken < 0 ? 0 : 1;
 }
 
-static int take_event(Rerun *x, json_t *line, const char *source, Error *err)
+static int take_event(Replay *x, json_t *line, const char *source, Error *err)
 {
     Event event = {.kind = EVENT_TICK};
     char name[KEY_MAX + 32] = "";
@@ -250,8 +250,10 @@ static int take_event(Rerun *x, json_t *line, const char *source, Error *err)
     }
     if (event.kind == EVENT_LEADING || event.kind == EVENT_DEPOSED)
         memset(x->pairs, 0, x->n_pairs * sizeof(*x->pairs)); /* the core forgets them, too */
-    int said = report(
-        x, (RerunReport){.kind = RERUN_EVENT, .event = name, .ignored = r == 0, .text = why.text});
+    int said = report(x, (ReplayReport){.kind = REPLAY_EVENT,
+                                        .event = name,
+                                        .ignored = r == 0,
+                                        .text = why.text});
     if (said != 0)
         return said;
     if (r > 0)
@@ -259,7 +261,7 @@ static int take_event(Rerun *x, json_t *line, const char *source, Error *err)
     return 0;
 }
 
-static int take_config(Rerun *x, json_t *object, const char *source, Error *err)
+static int take_config(Replay *x, json_t *object, const char *source, Error *err)
 {
     ClusterConfig config;
     int r = journal_config_read(source, object, &config, err);
@@ -268,7 +270,7 @@ static int take_config(Rerun *x, json_t *object, const char *source, Error *err)
     return r;
 }
 
-static int take_line(Rerun *x, json_t *line, Error *err)
+static int take_line(Replay *x, json_t *line, Error *err)
 {
     char source[512];
     (void)snprintf(source, sizeof(source), "%s:%zu", x->path, x->line);
@@ -306,7 +308,7 @@ static int take_line(Rerun *x, json_t *line, Error *err)
 }
 
 /* A line that cannot be read is known to be a cut one by what follows it. */
-static int take_text(Rerun *x, const char *text, size_t n, Error *err)
+static int take_text(Replay *x, const char *text, size_t n, Error *err)
 {
     char source[512];
     _cleanup_json_ json_t *line = NULL;
@@ -324,9 +326,9 @@ static int take_text(Rerun *x, const char *text, size_t n, Error *err)
     return 0;
 }
 
-int rerun(const char *path, RerunHandler handler, void *userdata, Error *err)
+int journal_replay(const char *path, ReplayHandler handler, void *userdata, Error *err)
 {
-    _cleanup_(rerun_freep) Rerun *x = calloc(1, sizeof(*x));
+    _cleanup_(replay_freep) Replay *x = calloc(1, sizeof(*x));
     _cleanup_file_ FILE *file = fopen(path, "re");
     _cleanup_free_ char *text = malloc(LINE_BYTES_MAX);
     if (!x || !text)
@@ -352,6 +354,6 @@ int rerun(const char *path, RerunHandler handler, void *userdata, Error *err)
         return x->cut ? error_set(err, -EINVAL, "%s", x->cut_error.text)
                       : error_set(err, -EINVAL, "%s: empty", path);
     if (x->cut)
-        r = report(x, (RerunReport){.kind = RERUN_CUT, .text = x->cut_error.text});
+        r = report(x, (ReplayReport){.kind = REPLAY_CUT, .text = x->cut_error.text});
     return r != 0 ? r : settle_extra(x, true);
 }

@@ -15,15 +15,15 @@
 
 #include "controller/journal/journal.h"
 
-typedef enum RerunKind {
-    RERUN_HEAD,     /* a controller started, or a new part begins */
-    RERUN_EVENT,    /* something was fed */
-    RERUN_DECISION, /* then, now, or both */
-    RERUN_CUT,      /* the line was cut when its writer died */
-} RerunKind;
+typedef enum ReplayKind {
+    REPLAY_HEAD,     /* a controller started, or a new part begins */
+    REPLAY_EVENT,    /* something was fed */
+    REPLAY_DECISION, /* then, now, or both */
+    REPLAY_CUT,      /* the line was cut when its writer died */
+} ReplayKind;
 
-typedef struct RerunReport {
-    RerunKind kind;
+typedef struct ReplayReport {
+    ReplayKind kind;
     size_t line;
     uint64_t real_usec;
     const JournalHead *head; /* HEAD */
@@ -33,8 +33,8 @@ typedef struct RerunReport {
     const char *job;    /* DECISION; empty: about the cluster */
     json_t *then, *now; /* DECISION: arrays of words; NULL: none */
     bool differs;
-} RerunReport;
+} ReplayReport;
 
-typedef int (*RerunHandler)(const RerunReport *report, void *userdata);
+typedef int (*ReplayHandler)(const ReplayReport *report, void *userdata);
 
-int rerun(const char *path, RerunHandler handler, void *userdata, Error *err);
+int journal_replay(const char *path, ReplayHandler handler, void *userdata, Error *err);

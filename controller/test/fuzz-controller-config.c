@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 
     Error err = ERROR_INIT;
-    Config config;
+    ControllerConfig config;
     ConfigCall call = {.file = path};
     if (config_load(&call, &config, &err) < 0) {
         assert(err.text[0]);

@@ -552,11 +552,11 @@ typedef struct Replayed {
     int n_events, n_decisions, n_differences;
 } Replayed;
 
-static int on_report(const RerunReport *r, void *userdata)
+static int on_report(const ReplayReport *r, void *userdata)
 {
     Replayed *seen = userdata;
-    seen->n_events += r->kind == RERUN_EVENT;
-    seen->n_decisions += r->kind == RERUN_DECISION;
+    seen->n_events += r->kind == REPLAY_EVENT;
+    seen->n_decisions += r->kind == REPLAY_DECISION;
     seen->n_differences += r->differs;
     return 0;
 }
@@ -567,7 +567,7 @@ static Replayed replay_record(Lab *lab, int i)
     Replayed seen = {0};
     Error err = ERROR_INIT;
     (void)snprintf(path, sizeof(path), "%s/record-%d", testing_etcd_folder(lab->server), i);
-    if (rerun(path, on_report, &seen, &err) < 0)
+    if (journal_replay(path, on_report, &seen, &err) < 0)
         fail_msg("%s", err.text);
     return seen;
 }

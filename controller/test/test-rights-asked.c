@@ -12,7 +12,7 @@ typedef struct Lab {
     TestingEtcd *server;
     sd_event *event;
     Etcd *etcd;
-    Config config;
+    ControllerConfig config;
     EtcdElection *election; /* none: what it would say there is in Rights.lacks */
 } Lab;
 

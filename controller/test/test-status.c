@@ -45,7 +45,7 @@ static void a_change_is_said_once(_unused_ void **state)
     _cleanup_free_ void *memory = calloc(1, cluster_bytes(&limits));
     assert_non_null(memory);
     Cluster *cluster = cluster_init(memory, &limits, &cluster_config_default);
-    Status status = {0};
+    ControllerStatus status = {0};
 
     status_say(&status, cluster, "prod", 0, true);
     assert_string_equal(heard(), "STATUS=following in cluster prod");

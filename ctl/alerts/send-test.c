@@ -10,12 +10,12 @@
 enum { WAIT_SEC = 40 };
 enum { ANSWERED = 1 };
 
-typedef struct Ask {
+typedef struct TestAsk {
     Model *model;
     RequestRecord request; /* with the answer, once it is there */
-} Ask;
+} TestAsk;
 
-static int judge(Ask *ask)
+static int judge(TestAsk *ask)
 {
     for (size_t i = 0; i < ask->model->n_requests; i++) {
         const RequestRecord *q = &ask->model->requests[i];
@@ -27,14 +27,14 @@ static int judge(Ask *ask)
     return 0;
 }
 
-static int on_event(const EtcdEvent *event, void *userdata)
+static int on_test_event(const EtcdEvent *event, void *userdata)
 {
-    Ask *ask = userdata;
+    TestAsk *ask = userdata;
     return event ? model_feed(ask->model, event) : judge(ask);
 }
 
 /* Whether every sink took it. */
-static bool report(const Ask *ask, bool as_json)
+static bool report(const TestAsk *ask, bool as_json)
 {
     const RequestRecord *q = &ask->request;
     bool good = q->n_deliveries > 0;
@@ -57,8 +57,8 @@ static bool report(const Ask *ask, bool as_json)
 int alerts_test(const Arguments *a)
 {
     Error err = ERROR_INIT;
-    Client client = {0};
-    Ask ask = {0};
+    CtlClient client = {0};
+    TestAsk ask = {0};
     const double timeout_sec = a->timeout_sec < 0 ? WAIT_SEC : a->timeout_sec;
     if (a->sink && strlen(a->sink) > SINK_NAME_MAX)
         return arguments_refuse(a->verb, "\"%s\" is longer than a sink's name", a->sink);
@@ -68,7 +68,7 @@ int alerts_test(const Arguments *a)
     if (r == 0)
         r = model_new(client.cluster, &ask.model);
     if (r == 0)
-        r = client_watch(&client, on_event, &ask, (uint64_t)(timeout_sec * 1e6), &err);
+        r = client_watch(&client, on_test_event, &ask, (uint64_t)(timeout_sec * 1e6), &err);
     client_close(&client);
     ask.model = model_free(ask.model);
     if (r == -ETIMEDOUT)

@@ -162,7 +162,7 @@ static void print_rest(json_t *j)
 int cluster_status(const Arguments *a)
 {
     Error err = ERROR_INIT, ignored = ERROR_INIT;
-    Client client = {0};
+    CtlClient client = {0};
     Members members;
     _cleanup_(model_freep) Model *model = NULL;
     int r = client_open(&a->client, &client, &err);

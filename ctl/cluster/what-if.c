@@ -221,7 +221,7 @@ static void print_trial(const Trial *t, const Arguments *a)
 int cluster_what_if(const Arguments *a)
 {
     Error err = ERROR_INIT;
-    Client client = {0};
+    CtlClient client = {0};
     char prefix[KEY_MAX];
     Trial *t = calloc(1, sizeof(*t));
     int r = t ? client_open(&a->client, &client, &err) : error_set(&err, -ENOMEM, "out of memory");

@@ -35,7 +35,7 @@ static bool is_of_this_life(const Registration *g, size_t i, const EtcdEvent *ev
                               record.incarnation >= g->from_usec);
 }
 
-static int on_record(const EtcdEvent *event, void *userdata)
+static int on_dev_record(const EtcdEvent *event, void *userdata)
 {
     Registration *g = userdata;
     if (!event)
@@ -67,7 +67,7 @@ static int on_death(sd_event_source *source, int fd, _unused_ uint32_t revents, 
 }
 
 /* A process that ends now will not register: no need to wait for it. */
-static int watch_processes(Client *client, Registration *g, Error *err)
+static int watch_processes(CtlClient *client, Registration *g, Error *err)
 {
     for (size_t i = 0; i < g->dev->n_processes; i++) {
         int pidfd = pidfd_open(g->dev->processes[i].pid, 0);
@@ -112,7 +112,7 @@ static int wait_registered(const Dev *dev, const bool *started, uint64_t from_us
 {
     char etcd[64];
     (void)snprintf(etcd, sizeof(etcd), "127.0.0.1:%d", dev->client_port);
-    Client client;
+    CtlClient client;
     Registration g = {.dev = dev,
                       .started = started,
                       .from_usec = from_usec,
@@ -124,7 +124,7 @@ static int wait_registered(const Dev *dev, const bool *started, uint64_t from_us
     r = watch_processes(&client, &g, err);
     if (r == 0)
         r = judge_registration(
-            &g, client_watch(&client, on_record, &g, REGISTER_SEC * USEC_PER_SEC, err), err);
+            &g, client_watch(&client, on_dev_record, &g, REGISTER_SEC * USEC_PER_SEC, err), err);
     client_close(&client);
     return r;
 }

@@ -8,16 +8,16 @@
 enum { WAIT_SEC = 60 };
 enum { COMMITTED = 1, REFUSED = 2, MISSING = 3 };
 
-typedef struct Ask {
+typedef struct CheckpointAsk {
     Model *model;
     const char *name;
     RequestRecord request;
     char last_uri[RECORD_URI_MAX + 1];
     CheckpointCommit commit;
     char answer[RECORD_TEXT_MAX + 1];
-} Ask;
+} CheckpointAsk;
 
-static int judge(Ask *ask)
+static int judge(CheckpointAsk *ask)
 {
     const ModelJob *job = model_job(ask->model, ask->name);
     if (!job || !job->has_spec)
@@ -37,13 +37,13 @@ static int judge(Ask *ask)
     return refused || model_has_ended(job) ? REFUSED : 0;
 }
 
-static int on_event(const EtcdEvent *event, void *userdata)
+static int on_checkpoint_event(const EtcdEvent *event, void *userdata)
 {
-    Ask *ask = userdata;
+    CheckpointAsk *ask = userdata;
     return event ? model_feed(ask->model, event) : judge(ask);
 }
 
-static int begin(Client *client, Ask *ask, Error *err)
+static int begin(CtlClient *client, CheckpointAsk *ask, Error *err)
 {
     ModelJob *job;
     _cleanup_(model_freep) Model *now = NULL;
@@ -61,7 +61,7 @@ static int begin(Client *client, Ask *ask, Error *err)
     return client_request(client, "checkpoint", ask->name, &ask->request, err);
 }
 
-static int fail(const Ask *ask, double timeout_sec, int r, Error *err)
+static int fail(const CheckpointAsk *ask, double timeout_sec, int r, Error *err)
 {
     if (r == MISSING)
         r = error_set(err, -ENOENT, "job %s is gone", ask->name);
@@ -77,8 +77,8 @@ static int fail(const Ask *ask, double timeout_sec, int r, Error *err)
 int job_checkpoint(const Arguments *a)
 {
     Error err = ERROR_INIT;
-    Client client = {0};
-    Ask ask = {.name = a->operand};
+    CtlClient client = {0};
+    CheckpointAsk ask = {.name = a->operand};
     const double timeout_sec = a->timeout_sec < 0 ? WAIT_SEC : a->timeout_sec;
     int r = client_open(&a->client, &client, &err);
     if (r == 0)
@@ -86,7 +86,7 @@ int job_checkpoint(const Arguments *a)
     if (r == 0)
         r = model_new(client.cluster, &ask.model);
     if (r == 0)
-        r = client_watch(&client, on_event, &ask, (uint64_t)(timeout_sec * 1e6), &err);
+        r = client_watch(&client, on_checkpoint_event, &ask, (uint64_t)(timeout_sec * 1e6), &err);
     client_close(&client);
     ask.model = model_free(ask.model);
     if (r != COMMITTED)

@@ -23,27 +23,27 @@ enum {
     PREFIX_BYTES = 8,
 };
 
-typedef struct Part {
+typedef struct ExportPart {
     const CommittedObject *object;
     uint64_t data_at; /* in the object */
-} Part;
+} ExportPart;
 
 typedef struct Export {
     Store *store;
     CommittedObject *objects;
-    Part *parts;
+    ExportPart *parts;
     size_t n_parts;
     json_t *header;        /* of the result */
     uint64_t n_data_bytes; /* so far */
 } Export;
 
-static int refuse(const Part *part, Error *err, const char *what)
+static int refuse(const ExportPart *part, Error *err, const char *what)
 {
     return error_set(err, -EBADMSG, "%s: not a safetensors file: %s", part->object->key, what);
 }
 
 /* The tensors of one file, moved behind those before. */
-static int add_tensors(Export *x, const Part *part, json_t *header, Error *err)
+static int add_tensors(Export *x, const ExportPart *part, json_t *header, Error *err)
 {
     const uint64_t n_data = part->object->n_bytes - part->data_at;
     const char *name;
@@ -71,7 +71,7 @@ static int add_tensors(Export *x, const Part *part, json_t *header, Error *err)
     return 0;
 }
 
-static int read_header(Export *x, Part *part, Error *err)
+static int read_header(Export *x, ExportPart *part, Error *err)
 {
     uint64_t n;
     const char *key = part->object->key;
@@ -96,7 +96,7 @@ static int read_header(Export *x, Part *part, Error *err)
 }
 
 /* The object's data to fd; all of it is hashed. */
-static int copy_data(Export *x, const Part *part, int fd, Error *err)
+static int copy_data(Export *x, const ExportPart *part, int fd, Error *err)
 {
     const CommittedObject *o = part->object;
     _cleanup_(hasher_freep) Hasher *hasher = NULL;

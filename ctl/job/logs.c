@@ -96,15 +96,15 @@ static void list_present(Logs *l, const WorldRecord *world)
 {
     char log_dir[512];
     for (int rank = 0; rank < world->size; rank++) {
-        size_t run;
+        size_t follow_logs;
         int slot;
         if ((l->a->rank >= 0 && rank != l->a->rank) ||
-            world_rank_place(world, rank, &run, &slot) < 0)
+            world_rank_place(world, rank, &follow_logs, &slot) < 0)
             continue;
-        if (find_log_dir(l, world->runs[run].node, log_dir, sizeof(log_dir)))
+        if (find_log_dir(l, world->runs[follow_logs].node, log_dir, sizeof(log_dir)))
             add_file(l, log_dir, rank);
         else
-            say_elsewhere(l, world->runs[run].node, rank);
+            say_elsewhere(l, world->runs[follow_logs].node, rank);
     }
 }
 
@@ -208,7 +208,7 @@ static void show_old_half(const Logs *l)
 
 /* ---- following ---- */
 
-static int on_event(const EtcdEvent *event, void *userdata)
+static int on_logs_event(const EtcdEvent *event, void *userdata)
 {
     Logs *l = userdata;
     if (event)
@@ -228,28 +228,28 @@ static int on_event(const EtcdEvent *event, void *userdata)
     return l->ended ? 1 : 0;
 }
 
-static int on_timer(sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static int on_logs_timer(sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
     show(userdata, false);
     return sd_event_source_set_time_relative(source, FOLLOW_MSEC * USEC_PER_MSEC);
 }
 
-static int follow(Client *client, Logs *l, Error *err)
+static int follow(CtlClient *client, Logs *l, Error *err)
 {
     sd_event_source *timer = NULL;
     int r = sd_event_add_time_relative(client->event, &timer, CLOCK_BOOTTIME,
-                                       FOLLOW_MSEC * USEC_PER_MSEC, 1, on_timer, l);
+                                       FOLLOW_MSEC * USEC_PER_MSEC, 1, on_logs_timer, l);
     if (r >= 0)
         r = sd_event_source_set_enabled(timer, SD_EVENT_ON);
     if (r < 0)
         r = error_errno(err, r, "cannot make a timer");
     else
-        r = client_watch(client, on_event, l, USEC_INFINITY, err);
+        r = client_watch(client, on_logs_event, l, USEC_INFINITY, err);
     sd_event_source_disable_unref(timer);
     return MIN(r, 0);
 }
 
-static int run(const Arguments *a, Client *client, Logs *l, Error *err)
+static int follow_logs(const Arguments *a, CtlClient *client, Logs *l, Error *err)
 {
     ModelJob *job;
     int r = client_open(&a->client, client, err);
@@ -277,9 +277,9 @@ static int run(const Arguments *a, Client *client, Logs *l, Error *err)
 int job_logs(const Arguments *a)
 {
     Error err = ERROR_INIT;
-    Client client = {0};
+    CtlClient client = {0};
     Logs l = {.a = a};
-    int r = run(a, &client, &l, &err);
+    int r = follow_logs(a, &client, &l, &err);
     client_close(&client);
     close_files(&l);
     l.model = model_free(l.model);

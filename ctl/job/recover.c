@@ -12,11 +12,11 @@
 
 enum { WAIT_SEC = 30, ANSWERED = 1 };
 
-typedef struct Ask {
+typedef struct RecoverAsk {
     Model *model;
     RequestRecord request;
     char answer[RECORD_TEXT_MAX + 1];
-} Ask;
+} RecoverAsk;
 
 /* "step-...": a folder of the job's own; anything else is a URI or a path. */
 static int name_manifest(const ModelJob *job, const char *manifest, char *ret, size_t size,
@@ -68,7 +68,7 @@ static int read_manifest(const char *uri, CheckpointCommit *ret, Error *err)
     return json_close(&j);
 }
 
-static int begin(Client *client, const Arguments *a, Ask *ask, Error *err)
+static int begin(CtlClient *client, const Arguments *a, RecoverAsk *ask, Error *err)
 {
     ModelJob *job;
     char uri[RECORD_URI_MAX + 1];
@@ -89,9 +89,9 @@ static int begin(Client *client, const Arguments *a, Ask *ask, Error *err)
     return client_request(client, "recover", a->operand, &ask->request, err);
 }
 
-static int on_event(const EtcdEvent *event, void *userdata)
+static int on_recover_event(const EtcdEvent *event, void *userdata)
 {
-    Ask *ask = userdata;
+    RecoverAsk *ask = userdata;
     if (event)
         return model_feed(ask->model, event);
     for (size_t i = 0; i < ask->model->n_requests; i++) {
@@ -105,8 +105,8 @@ static int on_event(const EtcdEvent *event, void *userdata)
 int job_recover(const Arguments *a)
 {
     Error err = ERROR_INIT;
-    Client client = {0};
-    Ask ask = {0};
+    CtlClient client = {0};
+    RecoverAsk ask = {0};
     const double timeout_sec = a->timeout_sec < 0 ? WAIT_SEC : a->timeout_sec;
     int r = client_open(&a->client, &client, &err);
     if (r == 0)
@@ -114,7 +114,7 @@ int job_recover(const Arguments *a)
     if (r == 0)
         r = model_new(client.cluster, &ask.model);
     if (r == 0)
-        r = client_watch(&client, on_event, &ask, (uint64_t)(timeout_sec * 1e6), &err);
+        r = client_watch(&client, on_recover_event, &ask, (uint64_t)(timeout_sec * 1e6), &err);
     client_close(&client);
     ask.model = model_free(ask.model);
     if (r == -ETIMEDOUT)

@@ -85,13 +85,13 @@ static void draw_x_axis(FILE *to, const Axis *x, double bottom, double scale, co
 
 /* ---- losses ---- */
 
-static size_t bucket_end(const Report *r, size_t first)
+static size_t bucket_end(const JobReport *r, size_t first)
 {
     size_t width = DIV_ROUND_UP(r->metrics.n_lines, (size_t)POINTS_MAX);
     return MIN(first + width, r->metrics.n_lines);
 }
 
-static void find_range(const Report *r, Axis *y)
+static void find_range(const JobReport *r, Axis *y)
 {
     double low = INFINITY, high = -INFINITY;
     for (size_t i = 0; i < r->metrics.n_lines; i++)
@@ -111,7 +111,7 @@ static void find_range(const Report *r, Axis *y)
 }
 
 /* Every loss, or the range of each bucket when there are too many to see. */
-static void draw_losses(FILE *to, const Report *r, const Axis *x, const Axis *y)
+static void draw_losses(FILE *to, const JobReport *r, const Axis *x, const Axis *y)
 {
     fprintf(to, "<path class=\"raw\" d=\"");
     const char *command = "M";
@@ -135,7 +135,7 @@ static void draw_losses(FILE *to, const Report *r, const Axis *x, const Axis *y)
 }
 
 /* Averaged over about a fiftieth of the curve. */
-static void draw_average(FILE *to, const Report *r, const Axis *x, const Axis *y)
+static void draw_average(FILE *to, const JobReport *r, const Axis *x, const Axis *y)
 {
     const double keep = 1 - 1 / MAX(1.0, (double)r->metrics.n_lines / 50);
     double average = 0, weight = 0;
@@ -157,7 +157,7 @@ static void draw_average(FILE *to, const Report *r, const Axis *x, const Axis *y
     fprintf(to, "\"/>\n");
 }
 
-static void draw_saved(FILE *to, const Report *r, const Axis *x, double bottom)
+static void draw_saved(FILE *to, const JobReport *r, const Axis *x, double bottom)
 {
     for (size_t i = 0; i < r->metrics.n_saved; i++) {
         double px = at(x, (double)r->metrics.saved[i]);
@@ -168,7 +168,7 @@ static void draw_saved(FILE *to, const Report *r, const Axis *x, double bottom)
     }
 }
 
-static const IncidentRecord *incident_before(const Report *r, int64_t generation)
+static const IncidentRecord *incident_before(const JobReport *r, int64_t generation)
 {
     const IncidentRecord *n;
     for (size_t i = 0; (n = report_next_incident(r, &i));)
@@ -177,7 +177,7 @@ static const IncidentRecord *incident_before(const Report *r, int64_t generation
     return NULL;
 }
 
-static void draw_failures(FILE *to, const Report *r, const Axis *x, double bottom)
+static void draw_failures(FILE *to, const JobReport *r, const Axis *x, double bottom)
 {
     const IncidentRecord *n;
     for (size_t i = 0; (n = report_next_incident(r, &i));) {
@@ -201,7 +201,7 @@ static void draw_failures(FILE *to, const Report *r, const Axis *x, double botto
     }
 }
 
-static void draw_resizes(FILE *to, const Report *r, const Axis *x, double bottom)
+static void draw_resizes(FILE *to, const JobReport *r, const Axis *x, double bottom)
 {
     const PhaseRecord *p = &r->job->phase;
     double free_from = LEFT; /* where the next label has room */
@@ -226,7 +226,7 @@ static void draw_resizes(FILE *to, const Report *r, const Axis *x, double bottom
     }
 }
 
-void report_draw_loss(FILE *to, const Report *r)
+void report_draw_loss(FILE *to, const JobReport *r)
 {
     enum { HEIGHT = 400, BOTTOM = HEIGHT - 48 };
     if (r->metrics.n_lines == 0)
@@ -273,7 +273,7 @@ static double seconds_since(uint64_t usec, uint64_t start)
     return usec > start ? (double)(usec - start) * 1e-6 : 0;
 }
 
-static void draw_sizes(FILE *to, const Report *r, const Axis *x, const Axis *y, uint64_t start)
+static void draw_sizes(FILE *to, const JobReport *r, const Axis *x, const Axis *y, uint64_t start)
 {
     const PhaseRecord *p = &r->job->phase;
     for (int pass = 0; pass < 2; pass++) { /* the area, then its upper edge */
@@ -303,7 +303,7 @@ static void draw_sizes(FILE *to, const Report *r, const Axis *x, const Axis *y, 
 }
 
 /* The time that each failure cost. */
-static void draw_gaps(FILE *to, const Report *r, const Axis *x, double bottom, uint64_t start)
+static void draw_gaps(FILE *to, const JobReport *r, const Axis *x, double bottom, uint64_t start)
 {
     const IncidentRecord *n;
     for (size_t i = 0; (n = report_next_incident(r, &i));) {
@@ -321,7 +321,7 @@ static void draw_gaps(FILE *to, const Report *r, const Axis *x, double bottom, u
     }
 }
 
-void report_draw_worlds(FILE *to, const Report *r)
+void report_draw_worlds(FILE *to, const JobReport *r)
 {
     enum { HEIGHT = 250, BOTTOM = HEIGHT - 48 };
     const PhaseRecord *p = &r->job->phase;
@@ -374,7 +374,7 @@ static void draw_bar(FILE *to, const IncidentRecord *n, const Axis *x, double to
             top + 13, passed);
 }
 
-void report_draw_recoveries(FILE *to, const Report *r)
+void report_draw_recoveries(FILE *to, const JobReport *r)
 {
     const IncidentRecord *n, *shown[BARS_MAX];
     size_t n_shown = 0;

@@ -73,7 +73,7 @@ void report_put_text(FILE *to, const char *text)
         }
 }
 
-const IncidentRecord *report_next_incident(const Report *r, size_t *i)
+const IncidentRecord *report_next_incident(const JobReport *r, size_t *i)
 {
     while (*i < r->model->n_incidents) {
         const IncidentRecord *n = &r->model->incidents[(*i)++];
@@ -83,7 +83,7 @@ const IncidentRecord *report_next_incident(const Report *r, size_t *i)
     return NULL;
 }
 
-uint64_t report_end_usec(const Report *r)
+uint64_t report_end_usec(const JobReport *r)
 {
     return model_has_ended(r->job) ? r->job->phase.since_usec : r->now_usec;
 }
@@ -100,11 +100,11 @@ void recovery_phases(const IncidentRecord *n, double ret[RECOVERY_PHASES])
     ret[ELEMENTSOF(known) + 1] = n->replay_sec;
 }
 
-void report_clear(Report *r)
+void report_clear(JobReport *r)
 {
     free(r->metrics.lines);
     free(r->metrics.saved);
-    *r = (Report){0};
+    *r = (JobReport){0};
 }
 
 /* ---- tiles ---- */
@@ -120,7 +120,7 @@ static void put_tile(FILE *to, const char *about, const char *format, ...)
     fprintf(to, "</b><span>%s</span></div>\n", about);
 }
 
-static void put_tiles(FILE *to, const Report *r)
+static void put_tiles(FILE *to, const JobReport *r)
 {
     const PhaseRecord *p = &r->job->phase;
     const IncidentRecord *n;
@@ -151,7 +151,7 @@ static void put_tiles(FILE *to, const Report *r)
 
 /* ---- sections ---- */
 
-static void put_loss(FILE *to, const Report *r)
+static void put_loss(FILE *to, const JobReport *r)
 {
     fprintf(to, "<section><h2>Loss</h2>\n");
     if (r->metrics.n_lines == 0) {
@@ -179,7 +179,7 @@ static void put_loss(FILE *to, const Report *r)
     fprintf(to, "</section>\n");
 }
 
-static void put_worlds(FILE *to, const Report *r)
+static void put_worlds(FILE *to, const JobReport *r)
 {
     const PhaseRecord *p = &r->job->phase;
     char when[TIME_TEXT_BYTES];
@@ -225,7 +225,7 @@ static void put_incident(FILE *to, const IncidentRecord *n)
     fprintf(to, "<td class=\"n\">%lld</tr>\n", (long long)n->lost_steps);
 }
 
-static void put_incidents(FILE *to, const Report *r)
+static void put_incidents(FILE *to, const JobReport *r)
 {
     size_t i = 0;
     const IncidentRecord *n = report_next_incident(r, &i);
@@ -260,7 +260,7 @@ static void put_fact(FILE *to, const char *name, const char *format, ...)
     fprintf(to, "</tr>\n");
 }
 
-static void put_facts(FILE *to, const Report *r)
+static void put_facts(FILE *to, const JobReport *r)
 {
     static const char *const precision[] = {"fp32", "bf16", "fp16"};
     static const char *const reduction[] = {"exact", "exact64", "float"};
@@ -294,7 +294,7 @@ static void put_facts(FILE *to, const Report *r)
     fprintf(to, "</table></section>\n");
 }
 
-void report_write_page(FILE *to, const Report *r)
+void report_write_page(FILE *to, const JobReport *r)
 {
     const JobPhase phase = model_phase(r->job);
     char when[TIME_TEXT_BYTES];

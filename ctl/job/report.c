@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Metrics that cannot be read leave the curve out, not the page. */
-static void read_metrics(Report *r)
+static void read_metrics(JobReport *r)
 {
     Error err = ERROR_INIT;
     Committed committed;
@@ -34,7 +34,7 @@ static void read_metrics(Report *r)
     }
 }
 
-static int write_page(const Report *report, const char *path, Error *err)
+static int write_page(const JobReport *report, const char *path, Error *err)
 {
     char *text = NULL;
     size_t n_bytes = 0;
@@ -64,7 +64,10 @@ int job_report(const Arguments *a)
     if (r < 0)
         return ctl_fail(&err, r);
 
-    Report report = {.model = model, .job = job, .spec = spec, .now_usec = clock_realtime_usec()};
+    JobReport report = {.model = model,
+                        .job = job,
+                        .spec = spec,
+                        .now_usec = clock_realtime_usec()};
     read_metrics(&report);
     r = write_page(&report, a->out, &err);
     report_clear(&report);

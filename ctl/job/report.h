@@ -14,25 +14,25 @@
 #include "ctl/model.h"
 #include "protocol/job.h"
 
-typedef struct Report {
+typedef struct JobReport {
     const Model *model;
     const ModelJob *job;
     const Job *spec;
     CommittedMetrics metrics; /* no line: metrics_note says why */
     char metrics_note[500];
     uint64_t now_usec;
-} Report;
+} JobReport;
 
-void report_clear(Report *report);
+void report_clear(JobReport *report);
 
-void report_write_page(FILE *to, const Report *report);
+void report_write_page(FILE *to, const JobReport *report);
 
 /* Text of others, with what HTML gives a meaning replaced. */
 void report_put_text(FILE *to, const char *text);
 /* The next incident of the job, from *i on; NULL when there is none. */
-const IncidentRecord *report_next_incident(const Report *report, size_t *i);
+const IncidentRecord *report_next_incident(const JobReport *report, size_t *i);
 /* The end of the job, or now. */
-uint64_t report_end_usec(const Report *report);
+uint64_t report_end_usec(const JobReport *report);
 
 enum { RECOVERY_PHASES = 7 };
 extern const char *const recovery_phase_name[RECOVERY_PHASES];
@@ -41,8 +41,8 @@ extern const char *const recovery_phase_name[RECOVERY_PHASES];
 void recovery_phases(const IncidentRecord *incident, double ret[RECOVERY_PHASES]);
 
 /* Loss by step, with checkpoints, failures, what was trained again, and resizes. */
-void report_draw_loss(FILE *to, const Report *report);
+void report_draw_loss(FILE *to, const JobReport *report);
 /* World size by time, with the time between each failure and the next step. */
-void report_draw_worlds(FILE *to, const Report *report);
+void report_draw_worlds(FILE *to, const JobReport *report);
 /* One bar an incident, its phases stacked. */
-void report_draw_recoveries(FILE *to, const Report *report);
+void report_draw_recoveries(FILE *to, const JobReport *report);

@@ -11,7 +11,7 @@ enum { TRIES = 5 };
 typedef int (*DesiredChange)(const ModelJob *job, const Arguments *a, DesiredRecord *desired,
                              Error *err);
 
-static int put_desired(Client *client, const ModelJob *job, const DesiredRecord *desired,
+static int put_desired(CtlClient *client, const ModelJob *job, const DesiredRecord *desired,
                        bool *ret_done, Error *err)
 {
     char key[KEY_MAX];
@@ -40,7 +40,7 @@ static int refuse_unreadable(const ModelJob *job, Error *err)
 }
 
 /* Reads, changes, writes under the guard of what was read; again when somebody was faster. */
-static int change_desired(Client *client, const Arguments *a, DesiredChange change, Error *err)
+static int change_desired(CtlClient *client, const Arguments *a, DesiredChange change, Error *err)
 {
     bool done = false;
     for (int try = 0; try < TRIES && !done; try++) {
@@ -70,7 +70,7 @@ static int change_desired(Client *client, const Arguments *a, DesiredChange chan
 static int set(const Arguments *a, DesiredChange change)
 {
     Error err = ERROR_INIT;
-    Client client = {0};
+    CtlClient client = {0};
     int r = client_open(&a->client, &client, &err);
     if (r == 0)
         r = change_desired(&client, a, change, &err);

@@ -16,7 +16,7 @@
 enum { OBJECTS_LISTED_MAX = 100000 };
 
 /* Where a job was read and what it is. */
-typedef struct Draft {
+typedef struct JobDraft {
     const char *source;
     const char *resume;         /* --resume, or NULL */
     const ModelJob *given_back; /* the job is there, and its spec is lost; NULL: it is a new one */
@@ -25,10 +25,10 @@ typedef struct Draft {
     Job *job;
     DatasetLook look; /* what its data are */
     JobMemory memory;
-} Draft;
+} JobDraft;
 
 /* Ranks run in other folders, on other machines: a relative path means nothing there. */
-static int check_absolute(const Draft *d, const char *key, const char *uri, Error *err)
+static int check_absolute(const JobDraft *d, const char *key, const char *uri, Error *err)
 {
     if (*uri == '/' || strstr(uri, "://"))
         return 0;
@@ -39,7 +39,7 @@ static int check_absolute(const Draft *d, const char *key, const char *uri, Erro
 }
 
 /* Says of which key it was; what a store elsewhere refuses may be this machine's fault alone. */
-static int refuse(const Draft *d, const char *key, const char *uri, int r, Error *err)
+static int refuse(const JobDraft *d, const char *key, const char *uri, int r, Error *err)
 {
     const char *hint = "";
     if (strncmp(uri, "s3://", 5) == 0 && r == -EACCES)
@@ -50,7 +50,7 @@ static int refuse(const Draft *d, const char *key, const char *uri, int r, Error
 }
 
 /* The URI of one object must name one that is there. */
-static int check_object(const Draft *d, const char *key, const char *uri, Error *err)
+static int check_object(const JobDraft *d, const char *key, const char *uri, Error *err)
 {
     const char *slash = strrchr(uri, '/');
     int r = check_absolute(d, key, uri, err);
@@ -68,7 +68,7 @@ static int check_object(const Draft *d, const char *key, const char *uri, Error 
 }
 
 /* As a rank will: what columns, encodings and samples say. */
-static int check_data(Draft *d, Error *err)
+static int check_data(JobDraft *d, Error *err)
 {
     const Job *job = d->job;
     for (size_t i = 0; i < job->data.n_streams; i++) {
@@ -95,7 +95,7 @@ static int check_data(Draft *d, Error *err)
     return r < 0 ? error_prefix(err, -EINVAL, "%s", d->source) : 0;
 }
 
-static int check_model(Draft *d, Error *err)
+static int check_model(JobDraft *d, Error *err)
 {
     UnetConfig config;
     const Job *job = d->job;
@@ -163,7 +163,7 @@ static int find_owner(const char *uri, char *ret, size_t size, Error *err)
     return 0;
 }
 
-static int check_checkpoints(const Draft *d, Error *err)
+static int check_checkpoints(const JobDraft *d, Error *err)
 {
     bool used;
     const char *uri = d->job->checkpoint.uri;
@@ -189,7 +189,7 @@ static int check_checkpoints(const Draft *d, Error *err)
                          d->source, uri, owner);
     if (!d->resume)
         return 0;
-    const Draft option = {.source = "--resume"};
+    const JobDraft option = {.source = "--resume"};
     return check_object(&option, "manifest", d->resume, err);
 }
 
@@ -204,9 +204,9 @@ static const ModelJob *find_lost(const Model *model, const char *name)
     return there && !deleted ? job : NULL;
 }
 
-static int draft_read(const Arguments *a, Draft *d, Error *err)
+static int draft_read(const Arguments *a, JobDraft *d, Error *err)
 {
-    *d = (Draft){.source = a->file, .resume = a->resume};
+    *d = (JobDraft){.source = a->file, .resume = a->resume};
     int r = file_read(a->file, JOB_TEXT_MAX, &d->text, NULL, err);
     if (r == 0)
         r = job_parse(a->file, d->text, strlen(d->text), &d->job, err);
@@ -219,7 +219,7 @@ static int draft_read(const Arguments *a, Draft *d, Error *err)
     return r;
 }
 
-static void draft_clear(Draft *d)
+static void draft_clear(JobDraft *d)
 {
     d->job = job_free(d->job);
     free(d->text);
@@ -236,7 +236,7 @@ static bool same_place(const char *a, const char *b)
 }
 
 /* Two jobs that save to one place would take each other's checkpoints for their own. */
-static int check_others(const Draft *d, const Model *model, Error *err)
+static int check_others(const JobDraft *d, const Model *model, Error *err)
 {
     for (size_t i = 0; i < model->n_jobs; i++) {
         const ModelJob *other = &model->jobs[i];
@@ -254,7 +254,7 @@ static int check_others(const Draft *d, const Model *model, Error *err)
 }
 
 /* The leader would not look at one more. */
-static int check_room(const Draft *d, const Model *model, Error *err)
+static int check_room(const JobDraft *d, const Model *model, Error *err)
 {
     const Crowd c = model_crowd(model);
     if (c.max_jobs == 0 || c.jobs < c.max_jobs || model_job(model, d->job->name))
@@ -276,7 +276,7 @@ static int draw_submission(char ret[SUBMISSION_BYTES], Error *err)
 }
 
 /* The submission's id is the old one, so that its history stays its own. */
-static int give_back(Client *client, const Draft *d, SpecRecord *spec, Error *err)
+static int give_back(CtlClient *client, const JobDraft *d, SpecRecord *spec, Error *err)
 {
     const ModelJob *job = d->given_back;
     char key[KEY_MAX], guard[KEY_MAX];
@@ -302,7 +302,7 @@ static int give_back(Client *client, const Draft *d, SpecRecord *spec, Error *er
 }
 
 /* Spec and desired in one transaction, unless the name is taken. */
-static int submit(Client *client, const Draft *d, Error *err)
+static int submit(CtlClient *client, const JobDraft *d, Error *err)
 {
     const Job *job = d->job;
     SpecRecord spec = {.spec = d->text, .submitted_usec = clock_realtime_usec()};
@@ -358,7 +358,7 @@ static int known_slots(const Model *model)
 }
 
 /* What could never start should not wait without a word. */
-static int check_slots(const Draft *d, const Model *model, const Arguments *a, Error *err)
+static int check_slots(const JobDraft *d, const Model *model, const Arguments *a, Error *err)
 {
     const int slots = known_slots(model), min = d->job->world.min;
     if (a->queue || min <= slots)
@@ -383,7 +383,7 @@ static int check_cluster(const Model *model, const Arguments *a, Error *err)
 }
 
 /* Its records are there: it need not be deleted to go on. */
-static int check_name(const Draft *d, const Model *model, Error *err)
+static int check_name(const JobDraft *d, const Model *model, Error *err)
 {
     const ModelJob *job = model_job(model, d->job->name);
     JobPhase phase = job && job->has_spec ? model_phase(job) : PHASE_PENDING;
@@ -405,8 +405,8 @@ int job_start(const Arguments *a)
     if (a->operand)
         return job_start_again(a);
     Error err = ERROR_INIT;
-    Draft draft = {0};
-    Client client = {0};
+    JobDraft draft = {0};
+    CtlClient client = {0};
     _cleanup_(model_freep) Model *model = NULL;
     Error taken = ERROR_INIT;
     int r = draft_read(a, &draft, &err);

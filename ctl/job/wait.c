@@ -5,17 +5,17 @@
 
 #include <string.h>
 
-typedef struct Wait {
+typedef struct JobWait {
     Model *model;
     const char *name;
     int phase;      /* JobPhase, or -1 */
     int64_t step;   /* or -1 */
     char text[480]; /* where the job is */
-} Wait;
+} JobWait;
 
 enum { REACHED = 1, NEVER = 2, MISSING = 3 };
 
-static int judge(Wait *w)
+static int judge(JobWait *w)
 {
     const ModelJob *job = model_job(w->model, w->name);
     if (!job || !model_is_shown(job))
@@ -30,13 +30,13 @@ static int judge(Wait *w)
     return model_has_ended(job) ? NEVER : 0;
 }
 
-static int on_event(const EtcdEvent *event, void *userdata)
+static int on_wait_event(const EtcdEvent *event, void *userdata)
 {
-    Wait *w = userdata;
+    JobWait *w = userdata;
     return event ? model_feed(w->model, event) : judge(w);
 }
 
-static int parse_wanted(const char *wanted, Wait *w)
+static int parse_wanted(const char *wanted, JobWait *w)
 {
     char *end;
     w->phase = -1;
@@ -54,7 +54,7 @@ static int parse_wanted(const char *wanted, Wait *w)
     return -EINVAL;
 }
 
-static int fail(const Wait *w, const Arguments *a, int r, Error *err)
+static int fail(const JobWait *w, const Arguments *a, int r, Error *err)
 {
     if (r == MISSING)
         r = error_set(err, -ENOENT, "no job %s", w->name);
@@ -69,7 +69,7 @@ static int fail(const Wait *w, const Arguments *a, int r, Error *err)
 
 int job_wait(const Arguments *a)
 {
-    Wait w = {.name = a->operand};
+    JobWait w = {.name = a->operand};
     if (parse_wanted(a->wanted, &w) < 0)
         return arguments_refuse(a->verb,
                                 "--for takes a phase (running, succeeded, ...) or step=N, not "
@@ -77,13 +77,13 @@ int job_wait(const Arguments *a)
                                 a->wanted);
 
     Error err = ERROR_INIT;
-    Client client = {0};
+    CtlClient client = {0};
     uint64_t timeout_usec = a->timeout_sec < 0 ? USEC_INFINITY : (uint64_t)(a->timeout_sec * 1e6);
     int r = client_open(&a->client, &client, &err);
     if (r == 0)
         r = model_new(client.cluster, &w.model);
     if (r == 0)
-        r = client_watch(&client, on_event, &w, timeout_usec, &err);
+        r = client_watch(&client, on_wait_event, &w, timeout_usec, &err);
     client_close(&client);
     w.model = model_free(w.model);
     if (r != REACHED)

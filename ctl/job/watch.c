@@ -165,7 +165,7 @@ static void draw(View *v, const ModelJob *job)
     (void)fflush(stdout); /* a lost line of progress is no loss */
 }
 
-static int on_event(const EtcdEvent *event, void *userdata)
+static int on_job_event(const EtcdEvent *event, void *userdata)
 {
     View *v = userdata;
     if (event)
@@ -202,13 +202,13 @@ static void say_end(const View *v)
 int job_watch(const ClientOptions *options, const char *name)
 {
     Error err = ERROR_INIT;
-    Client client = {0};
+    CtlClient client = {0};
     View v = {.name = name, .terminal = isatty(STDOUT_FILENO) == 1, .phase = -1};
     int r = client_open(options, &client, &err);
     if (r == 0)
         r = model_new(client.cluster, &v.model);
     if (r == 0)
-        r = client_watch(&client, on_event, &v, USEC_INFINITY, &err);
+        r = client_watch(&client, on_job_event, &v, USEC_INFINITY, &err);
     client_close(&client);
     if (r > 0)
         say_end(&v);

@@ -5,7 +5,7 @@
 #include "ctl/print.h"
 
 /* What the node has put beside its answer; left empty when it is not there. */
-static int read_health(Client *client, const char *node, HealthRecord *ret, bool *ret_there,
+static int read_health(CtlClient *client, const char *node, HealthRecord *ret, bool *ret_there,
                        Error *err)
 {
     char key[KEY_MAX];
@@ -22,7 +22,7 @@ static int read_health(Client *client, const char *node, HealthRecord *ret, bool
 int node_check(const Arguments *a)
 {
     Error err = ERROR_INIT;
-    Client client = {0};
+    CtlClient client = {0};
     RequestRecord request;
     NodeVerdict verdict = NODE_HEALTHY;
     HealthRecord health;

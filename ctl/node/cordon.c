@@ -22,21 +22,21 @@ typedef struct Kept { /* a cordons/<node> as it was read */
 } Kept;
 
 /* The node's record first; then those of other names that hold something against its machine. */
-typedef struct Cordons {
+typedef struct CordonList {
     bool is_here; /* the node is registered */
     char machine_id[33];
     Kept kept[RECORDS_MAX];
     size_t n;
-} Cordons;
+} CordonList;
 
-static void cordons_clear(Cordons *c)
+static void cordons_clear(CordonList *c)
 {
     for (size_t i = 0; i < c->n; i++)
         free(c->kept[i].text);
-    *c = (Cordons){0};
+    *c = (CordonList){0};
 }
 
-static int keep(Cordons *c, const EtcdKeyValue *kv, const CordonRecord *record)
+static int keep(CordonList *c, const EtcdKeyValue *kv, const CordonRecord *record)
 {
     Kept *kept = &c->kept[c->n];
     char *text = strndup(kv->value, kv->n_value);
@@ -60,7 +60,8 @@ static bool is_about(const CordonRecord *record, const char *machine_id)
     return is;
 }
 
-static int read_machine(Client *client, const char *node, Cordons *ret, bool *ret_known, Error *err)
+static int read_machine(CtlClient *client, const char *node, CordonList *ret, bool *ret_known,
+                        Error *err)
 {
     static const KeyKind kinds[] = {KEY_NODES, KEY_HEALTH};
     char key[KEY_MAX];
@@ -85,12 +86,12 @@ static int read_machine(Client *client, const char *node, Cordons *ret, bool *re
     return 0;
 }
 
-static int read_cordons(Client *client, const char *node, Cordons *ret, Error *err)
+static int read_cordons(CtlClient *client, const char *node, CordonList *ret, Error *err)
 {
     char prefix[KEY_MAX];
     bool known;
     _cleanup_(etcd_answer_freep) EtcdAnswer *all = NULL;
-    *ret = (Cordons){.n = 1};
+    *ret = (CordonList){.n = 1};
     (void)key_of(client->cluster, KEY_CORDONS, node, ret->kept[0].key);
     (void)snprintf(ret->kept[0].record.node, sizeof(ret->kept[0].record.node), "%s", node);
     int r = read_machine(client, node, ret, &known, err);
@@ -121,7 +122,7 @@ static int read_cordons(Client *client, const char *node, Cordons *ret, Error *e
 }
 
 /* All that was changed, in one transaction. */
-static int write_cordons(Client *client, Cordons *c, bool *ret_done, Error *err)
+static int write_cordons(CtlClient *client, CordonList *c, bool *ret_done, Error *err)
 {
     EtcdCompare guards[RECORDS_MAX];
     EtcdOp ops[RECORDS_MAX];
@@ -152,7 +153,7 @@ static int write_cordons(Client *client, Cordons *c, bool *ret_done, Error *err)
 
 /* ---- cordon, drain ---- */
 
-static int add(Cordons *c, const Arguments *a, CordonMode mode, Error *err)
+static int add(CordonList *c, const Arguments *a, CordonMode mode, Error *err)
 {
     Kept *own = &c->kept[0];
     CordonCause cause = {.owner = CORDON_OPERATOR,
@@ -173,7 +174,7 @@ static int add(Cordons *c, const Arguments *a, CordonMode mode, Error *err)
 /* ---- uncordon ---- */
 
 /* Ends what holds the machine of that name back; another machine's stays, unless by force. */
-static void end_causes(Cordons *c, bool force, size_t *ret_left)
+static void end_causes(CordonList *c, bool force, size_t *ret_left)
 {
     *ret_left = 0;
     for (size_t k = 0; k < c->n; k++) {
@@ -193,7 +194,7 @@ static void end_causes(Cordons *c, bool force, size_t *ret_left)
     }
 }
 
-static bool is_in_quarantine(const Cordons *c)
+static bool is_in_quarantine(const CordonList *c)
 {
     bool is = false;
     for (size_t k = 0; k < c->n; k++)
@@ -207,7 +208,7 @@ static bool is_in_quarantine(const Cordons *c)
 
 /* A quarantine ends when the machine's probes find nothing, or by force: then what only a reset would
  * have cured is forgotten, and the node says what it finds nevertheless. */
-static int retest(Client *client, const Arguments *a, const Cordons *c, Error *err)
+static int retest(CtlClient *client, const Arguments *a, const CordonList *c, Error *err)
 {
     RequestRecord request;
     NodeVerdict verdict;
@@ -238,11 +239,12 @@ static int retest(Client *client, const Arguments *a, const Cordons *c, Error *e
 
 /* ---- the verbs ---- */
 
-static int change(Client *client, const Arguments *a, CordonMode mode, size_t *ret_left, Error *err)
+static int change(CtlClient *client, const Arguments *a, CordonMode mode, size_t *ret_left,
+                  Error *err)
 {
     bool done = false;
     for (int try = 0; try < TRIES && !done; try++) {
-        _cleanup_(cordons_clear) Cordons cordons;
+        _cleanup_(cordons_clear) CordonList cordons;
         int r = read_cordons(client, a->operand, &cordons, err);
         if (r == 0 && mode != CORDON_NONE)
             r = add(&cordons, a, mode, err);
@@ -263,7 +265,7 @@ static int change(Client *client, const Arguments *a, CordonMode mode, size_t *r
 static int set(const Arguments *a, CordonMode mode, size_t *ret_left)
 {
     Error err = ERROR_INIT;
-    Client client = {0};
+    CtlClient client = {0};
     int r = 0;
     *ret_left = 0;
     if (!name_is_valid(a->operand))

@@ -15,7 +15,7 @@ typedef struct Known {
     int64_t revisions[3];  /* 0: there is none */
 } Known;
 
-static int read_known(Client *client, const char *node, Known *ret, Error *err)
+static int read_known(CtlClient *client, const char *node, Known *ret, Error *err)
 {
     static const KeyKind kinds[] = {KEY_NODES, KEY_HEALTH, KEY_CORDONS};
     bool any = false;
@@ -38,7 +38,7 @@ static int read_known(Client *client, const char *node, Known *ret, Error *err)
 }
 
 /* In one moment: the node may come back just then, and a cordon be given. */
-static int remove_records(Client *client, const char *node, const Known *known, bool *ret_done,
+static int remove_records(CtlClient *client, const char *node, const Known *known, bool *ret_done,
                           Error *err)
 {
     char request[KEY_MAX];
@@ -62,7 +62,7 @@ static int remove_records(Client *client, const char *node, const Known *known, 
     return client_txn(client, same, ELEMENTSOF(same), ops, ELEMENTSOF(ops), ret_done, err);
 }
 
-static int forget(Client *client, const char *node, Error *err)
+static int forget(CtlClient *client, const char *node, Error *err)
 {
     bool done = false;
     for (int try = 0; try < TRIES && !done; try++) {
@@ -81,7 +81,7 @@ static int forget(Client *client, const char *node, Error *err)
 int node_forget(const Arguments *a)
 {
     Error err = ERROR_INIT;
-    Client client = {0};
+    CtlClient client = {0};
     int r = 0;
     if (!name_is_valid(a->operand))
         r = error_set(&err, -ENOENT, "\"%s\" is not a node's name", a->operand);

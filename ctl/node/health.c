@@ -12,15 +12,15 @@ static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"}
 
 /* ---- asking ---- */
 
-typedef struct Ask {
+typedef struct HealthAsk {
     const char *key;
     RequestRecord request;
     bool is_answered;
-} Ask;
+} HealthAsk;
 
-static int on_event(const EtcdEvent *event, void *userdata)
+static int on_health_event(const EtcdEvent *event, void *userdata)
 {
-    Ask *ask = userdata;
+    HealthAsk *ask = userdata;
     Error err = ERROR_INIT;
     if (!event)
         return ask->is_answered;
@@ -34,7 +34,7 @@ static int on_event(const EtcdEvent *event, void *userdata)
     return 0;
 }
 
-static int must_be_here(Client *client, const char *node, Error *err)
+static int must_be_here(CtlClient *client, const char *node, Error *err)
 {
     char key[KEY_MAX];
     _cleanup_(etcd_answer_freep) EtcdAnswer *record = NULL;
@@ -44,12 +44,12 @@ static int must_be_here(Client *client, const char *node, Error *err)
     return r;
 }
 
-int health_ask(Client *client, const char *node, const char *machine_id, bool clear,
+int health_ask(CtlClient *client, const char *node, const char *machine_id, bool clear,
                double timeout_sec, RequestRecord *ret, NodeVerdict *ret_verdict, Error *err)
 {
     char key[KEY_MAX];
     bool done;
-    Ask ask = {.key = key};
+    HealthAsk ask = {.key = key};
     int r = must_be_here(client, node, err);
     if (r < 0)
         return r;
@@ -59,7 +59,7 @@ int health_ask(Client *client, const char *node, const char *machine_id, bool cl
         return r;
     (void)key_of(client->cluster, KEY_REQUESTS, ask.request.id, key);
     const EtcdOp remove = {.kind = ETCD_DELETE, .key = key};
-    r = client_watch(client, on_event, &ask, (uint64_t)(timeout_sec * 1e6), err);
+    r = client_watch(client, on_health_event, &ask, (uint64_t)(timeout_sec * 1e6), err);
     if (r == -ETIMEDOUT)
         (void)error_set(err, r, "node %s did not answer within %g s", node, timeout_sec);
     Error ignored = ERROR_INIT;

@@ -16,7 +16,7 @@ enum { HEALTH_CHECK_SEC = 60 };
 
 /* The node's probes run now, after it has forgotten what only a reset would cure if clear is set;
  * waits until it has answered. machine_id: only that machine answers; "": whichever has the name. */
-int health_ask(Client *client, const char *node, const char *machine_id, bool clear,
+int health_ask(CtlClient *client, const char *node, const char *machine_id, bool clear,
                double timeout_sec, RequestRecord *ret, NodeVerdict *ret_verdict, Error *err);
 
 /* NULL where there is no record: JSON's null, no lines. */

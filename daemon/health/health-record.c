@@ -57,7 +57,8 @@ static void fill(const Manager *m, HealthRecord *ret)
         fill_probe(&p->answers[i], &ret->probes[i]);
 }
 
-static void on_put(int r, const Error *err, _unused_ const EtcdTxnResult *result, void *userdata)
+static void on_health_put(int r, const Error *err, _unused_ const EtcdTxnResult *result,
+                          void *userdata)
 {
     Manager *m = userdata;
     m->probes.post = NULL; /* it frees itself */
@@ -112,7 +113,7 @@ void health_record_update(Manager *m, bool fresh)
                   .key = key_of(m->config.cluster, KEY_HEALTH, m->config.node, key),
                   .value = text};
     if (r == 0)
-        r = etcd_txn(m->etcd, NULL, 0, &put, 1, on_put, m, &p->post);
+        r = etcd_txn(m->etcd, NULL, 0, &put, 1, on_health_put, m, &p->post);
     if (r < 0)
         log_warning("cannot put this node's health: %s", strerror(-r));
     p->is_posted = r == 0;

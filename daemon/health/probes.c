@@ -28,7 +28,7 @@ static void end_round(Manager *m);
 
 /* ---- the child's side ---- */
 
-static void fill_context(const Config *c, ProbeContext *ret)
+static void fill_context(const DaemonConfig *c, ProbeContext *ret)
 {
     *ret = (ProbeContext){.disk_min_bytes = c->disk_min_bytes,
                           .gpus = c->gpus,
@@ -44,7 +44,7 @@ static void fill_context(const Config *c, ProbeContext *ret)
 
 bool probes_is_child(void) { return getenv(context_variable) != NULL; }
 
-int probes_run_one(const Config *config, const char *name, Error *err)
+int probes_run_one(const DaemonConfig *config, const char *name, Error *err)
 {
     const char *given = getenv(context_variable);
     const Probe *probe = probe_find(name);
@@ -129,7 +129,7 @@ static void judge(Manager *m)
     static const NodeVerdict verdict_of[HEALTH_LEVELS] = {NODE_HEALTHY, NODE_SUSPECT, NODE_DRAIN,
                                                           NODE_ISOLATE};
     Probes *p = &m->probes;
-    Node *node = &m->node;
+    OwnNode *node = &m->node;
     Verdict verdict = verdict_judge(p->answers, p->n_answers, (int)m->config.slots);
     const ProbeAnswer *worst = verdict.worst >= 0 ? &p->answers[verdict.worst] : NULL;
     char evidence[sizeof(node->evidence)] = "";
@@ -264,8 +264,8 @@ static void clear_child(ProbeChild *child)
     child->pid = 0;
 }
 
-static int on_end(_unused_ sd_event_source *source, _unused_ int fd, _unused_ uint32_t revents,
-                  void *userdata)
+static int on_probe_end(_unused_ sd_event_source *source, _unused_ int fd,
+                        _unused_ uint32_t revents, void *userdata)
 {
     ProbeChild *child = userdata;
     Manager *m = child->manager;
@@ -295,7 +295,8 @@ static int on_kill_late(_unused_ sd_event_source *source, _unused_ uint64_t usec
     return 0;
 }
 
-static int on_timeout(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static int on_probe_timeout(_unused_ sd_event_source *source, _unused_ uint64_t usec,
+                            void *userdata)
 {
     ProbeChild *child = userdata;
     Manager *m = child->manager;
@@ -370,10 +371,10 @@ static int start(Manager *m, size_t i, const Probe *probe, Error *err)
     child->began_usec = clock_boottime_usec();
     m->probes.n_waited++;
     daemon_metrics_note_probe_start(m, probe->name);
-    r = sd_event_add_io(m->event, &child->exit_source, child->pidfd, EPOLLIN, on_end, child);
+    r = sd_event_add_io(m->event, &child->exit_source, child->pidfd, EPOLLIN, on_probe_end, child);
     if (r < 0)
         return error_errno(err, r, "cannot watch a probe");
-    manager_add_timer(m, timeout_of(m, probe), on_timeout, child, &child->timer);
+    manager_add_timer(m, timeout_of(m, probe), on_probe_timeout, child, &child->timer);
     return 0;
 }
 

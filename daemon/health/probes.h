@@ -77,4 +77,4 @@ void probes_ask(Manager *m, const EtcdKeyValue *kv, bool clear);
 /* sdtraind --probe NAME: runs it here and prints what it found, with what the environment's
  * SDTRAIN_PROBE holds as context, or else what the configuration says. */
 bool probes_is_child(void);
-int probes_run_one(const Config *config, const char *name, Error *err);
+int probes_run_one(const DaemonConfig *config, const char *name, Error *err);

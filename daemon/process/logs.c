@@ -141,7 +141,7 @@ RankLog *rank_log_free(RankLog *log)
     return NULL;
 }
 
-static int compare_newest_first(const void *a, const void *b)
+static int compare_logs(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return x < y ? 1 : x > y ? -1 : 0;
@@ -164,7 +164,7 @@ void rank_log_prune(const char *log_dir, const char *job)
             generations[n++] = strtoll(entry->d_name + 1, NULL, 10);
     (void)closedir(folder);
 
-    qsort(generations, n, sizeof(generations[0]), compare_newest_first);
+    qsort(generations, n, sizeof(generations[0]), compare_logs);
     for (size_t i = RANK_LOG_GENERATIONS_KEPT; i < n; i++) {
         char old[700];
         (void)snprintf(old, sizeof(old), "%s/g%lld", path, (long long)generations[i]);

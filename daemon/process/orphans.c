@@ -48,9 +48,9 @@ static char *read_proc(pid_t pid, const char *name, size_t *ret_bytes)
     return TAKE_PTR(text);
 }
 
-void remains_mark(char *ret, size_t size, const char *run_dir, int slot)
+void orphans_mark(char *ret, size_t size, const char *run_dir, int slot)
 {
-    (void)snprintf(ret, size, REMAINS_VARIABLE "=%s:%d", run_dir, slot);
+    (void)snprintf(ret, size, ORPHANS_VARIABLE "=%s:%d", run_dir, slot);
 }
 
 /* Of the user that runs this, as what it hosts is: anybody may write any mark into his own environment. */
@@ -62,14 +62,14 @@ static bool is_own(pid_t pid)
     return stat(path, &st) == 0 && st.st_uid == geteuid();
 }
 
-bool remains_is_marked(pid_t pid, const char *run_dir, int slot)
+bool orphans_is_marked(pid_t pid, const char *run_dir, int slot)
 {
     if (!is_own(pid))
         return false;
 
     char mark[600];
-    int n = slot >= 0 ? snprintf(mark, sizeof(mark), REMAINS_VARIABLE "=%s:%d", run_dir, slot)
-                      : snprintf(mark, sizeof(mark), REMAINS_VARIABLE "=%s:", run_dir);
+    int n = slot >= 0 ? snprintf(mark, sizeof(mark), ORPHANS_VARIABLE "=%s:%d", run_dir, slot)
+                      : snprintf(mark, sizeof(mark), ORPHANS_VARIABLE "=%s:", run_dir);
 
     size_t n_bytes;
     _cleanup_free_ char *text = read_proc(pid, "environ", &n_bytes);
@@ -100,7 +100,7 @@ static Place place_of(pid_t pid)
 /* sessions NULL: those of an earlier life are not known. */
 static bool is_left(pid_t pid, const char *run_dir, RemainsSessions *sessions)
 {
-    if (remains_is_marked(pid, run_dir, -1))
+    if (orphans_is_marked(pid, run_dir, -1))
         return true;
     int session = sessions && is_own(pid) ? place_of(pid).session : -1;
     for (size_t i = 0; session > 0 && i < ELEMENTSOF(sessions->of); i++)
@@ -170,7 +170,7 @@ static int clear(const char *run_dir, const CgroupBase *cgroups, RemainsSessions
     }
 }
 
-int remains_clear(const char *run_dir, const CgroupBase *cgroups, Error *err)
+int orphans_clear(const char *run_dir, const CgroupBase *cgroups, Error *err)
 {
     return clear(run_dir, cgroups, NULL, START_SEC, err);
 }
@@ -182,7 +182,7 @@ static bool sdtraind_lives(int fd)
     return fcntl(fd, F_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
 }
 
-int remains_lock(const char *run_dir, int *ret_fd, Error *err)
+int orphans_lock(const char *run_dir, int *ret_fd, Error *err)
 {
     int r = folder_make_private(run_dir, err);
     if (r < 0)
@@ -253,7 +253,7 @@ static _noreturn_ void keep(pid_t parent, int parent_fd, const char *run_dir,
     _exit(0);
 }
 
-int remains_keep(const char *run_dir, const CgroupBase *cgroups, RemainsSessions **ret_sessions,
+int orphans_keep(const char *run_dir, const CgroupBase *cgroups, RemainsSessions **ret_sessions,
                  pid_t *ret_pid, Error *err)
 {
     pid_t parent = getpid();
@@ -274,7 +274,7 @@ int remains_keep(const char *run_dir, const CgroupBase *cgroups, RemainsSessions
     return 0;
 }
 
-int remains_kill_adopted(const char *run_dir, int slot, bool (*is_ours)(void *userdata, pid_t pid),
+int orphans_kill_adopted(const char *run_dir, int slot, bool (*is_ours)(void *userdata, pid_t pid),
                          void *userdata)
 {
     DIR *proc = opendir("/proc");
@@ -286,7 +286,7 @@ int remains_kill_adopted(const char *run_dir, int slot, bool (*is_ours)(void *us
     while ((entry = readdir(proc))) {
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
         if (pid <= 1 || place_of(pid).parent != getpid() || is_ours(userdata, pid) ||
-            (remains_is_marked(pid, run_dir, -1) && !remains_is_marked(pid, run_dir, slot)))
+            (orphans_is_marked(pid, run_dir, -1) && !orphans_is_marked(pid, run_dir, slot)))
             continue;
         (void)kill(pid, SIGKILL); /* our child: its number is its own until we reap it */
         n++;

@@ -11,7 +11,7 @@
  * Ownership: none.
  * Units:     none.
  * Errors:    -ETIMEDOUT: something survived SIGKILL for as long as we wait.
- * Threads:   any; remains_keep() before the first thread.
+ * Threads:   any; orphans_keep() before the first thread.
  */
 #pragma once
 
@@ -22,30 +22,30 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#define REMAINS_VARIABLE "SDTRAIN_OWNER"
+#define ORPHANS_VARIABLE "SDTRAIN_OWNER"
 
 /* "SDTRAIN_OWNER=<run_dir>:<slot>" */
-void remains_mark(char *ret, size_t size, const char *run_dir, int slot);
+void orphans_mark(char *ret, size_t size, const char *run_dir, int slot);
 /* Whether that process carries the mark of this run_dir; slot -1: of any slot. */
-bool remains_is_marked(pid_t pid, const char *run_dir, int slot);
+bool orphans_is_marked(pid_t pid, const char *run_dir, int slot);
 
 /* Ends every marked process and the cgroups; waits until they are gone, at most 40 s (the keeper: ten minutes). */
-int remains_clear(const char *run_dir, const CgroupBase *cgroups, Error *err);
+int orphans_clear(const char *run_dir, const CgroupBase *cgroups, Error *err);
 
 /* Takes the lock of run_dir for the life of this process and its keeper. Waits up to 40 s for the
  * keeper of an earlier life; -EBUSY: another sdtraind lives, after 5 s. */
-int remains_lock(const char *run_dir, int *ret_fd, Error *err);
+int orphans_lock(const char *run_dir, int *ret_fd, Error *err);
 /* The sessions of the ranks in each slot, 0: none; for the life of this process. */
 typedef struct RemainsSessions {
     _Atomic pid_t of[RECORD_SLOTS_MAX];
 } RemainsSessions;
 
 /* Starts the keeper; ret_pid is a child of ours for as long as we live. */
-int remains_keep(const char *run_dir, const CgroupBase *cgroups, RemainsSessions **ret_sessions,
+int orphans_keep(const char *run_dir, const CgroupBase *cgroups, RemainsSessions **ret_sessions,
                  pid_t *ret_pid, Error *err);
 
 /* SIGKILL to the children that were handed to us (a rank's orphans) and carry the slot's mark, or none: who has
  * cleared his environment says of no slot that he belongs to it. How many there were. is_ours: a process
  * that sdtraind itself has started. */
-int remains_kill_adopted(const char *run_dir, int slot, bool (*is_ours)(void *userdata, pid_t pid),
+int orphans_kill_adopted(const char *run_dir, int slot, bool (*is_ours)(void *userdata, pid_t pid),
                          void *userdata);

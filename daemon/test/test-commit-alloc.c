@@ -54,8 +54,8 @@ static int64_t put(Etcd *etcd, const char *key, const char *value)
 static AllocLife life(unsigned n, void *arg)
 {
     static Manager m;
-    Job job = {.manager = &m, .name = "a"};
-    Team team = {.job = &job, .generation = 1};
+    LocalJob job = {.manager = &m, .name = "a"};
+    LocalWorld local = {.job = &job, .generation = 1};
     Error err = ERROR_INIT;
     char world_key[KEY_MAX], key[KEY_MAX];
     bool there;
@@ -65,18 +65,18 @@ static AllocLife life(unsigned n, void *arg)
     (void)key_of("lab", KEY_CHECKPOINTS, "a", key);
     bool good =
         is_good(m.etcd, key, &there); /* what the life before left, which may have aborted */
-    team.world_revision = put(m.etcd, key_of("lab", KEY_WORLDS, "a", world_key), "{}");
+    local.world_revision = put(m.etcd, key_of("lab", KEY_WORLDS, "a", world_key), "{}");
     (void)put(m.etcd, key, before);
 
-    commit_init(&team.commit, &team);
+    commit_init(&local.commit, &local);
     ChannelMessage saved = {.type = CHANNEL_SAVED, .step = 6, .hash = {1, 2}, .uri = "u6"};
     alloc_fail_at(n);
-    int r = commit_begin(&team.commit, &saved);
-    for (int i = 0; r == 0 && team.commit.busy && i < 1000; i++)
+    int r = commit_begin(&local.commit, &saved);
+    for (int i = 0; r == 0 && local.commit.busy && i < 1000; i++)
         r = MIN(sd_event_run(m.event, USEC_PER_SEC), 0);
     (void)alloc_struck();
-    good = good && r == 0 && !team.commit.busy && is_good(m.etcd, key, &there) && there;
-    commit_clear(&team.commit);
+    good = good && r == 0 && !local.commit.busy && is_good(m.etcd, key, &there) && there;
+    commit_clear(&local.commit);
     m.etcd = etcd_free(m.etcd);
     m.event = sd_event_unref(m.event);
     return good ? ALLOC_WHOLE : ALLOC_WRONG;

@@ -16,7 +16,7 @@ static char path[64];
     "\"trainer\": \"/bin/true\", \"machine_id\": \"0123456789abcdef0123456789abcdef\""
 
 /* text: the inside of the file's object; arguments end with NULL. */
-static int load(const char *text, char *const arguments[], Config *ret, Error *err)
+static int load(const char *text, char *const arguments[], DaemonConfig *ret, Error *err)
 {
     _cleanup_free_ char *whole = NULL;
     assert_true(asprintf(&whole, "{%s}", text) > 0);
@@ -34,7 +34,7 @@ static int load(const char *text, char *const arguments[], Config *ret, Error *e
 
 static void expect_refusal(const char *text, char *const arguments[], const char *wanted)
 {
-    _cleanup_(config_clear) Config config = {0};
+    _cleanup_(config_clear) DaemonConfig config = {0};
     Error err = ERROR_INIT;
     int r = load(text, arguments, &config, &err);
     if (r >= 0 || !strstr(err.text, wanted))
@@ -43,7 +43,7 @@ static void expect_refusal(const char *text, char *const arguments[], const char
 
 static void test_defaults_and_overrides(_unused_ void **state)
 {
-    _cleanup_(config_clear) Config config = {0};
+    _cleanup_(config_clear) DaemonConfig config = {0};
     Error err = ERROR_INIT;
     char *arguments[] = {(char[]){"--lease-sec=2"}, (char[]){"--label"}, NULL};
     arguments[1] = (char[]){"--labels=zone=a"};
@@ -99,7 +99,7 @@ static void test_bad_arguments_are_named(_unused_ void **state)
 
 static void test_reload_takes_what_may_change(_unused_ void **state)
 {
-    _cleanup_(config_clear) Config config = {0}, fresh = {0};
+    _cleanup_(config_clear) DaemonConfig config = {0}, fresh = {0};
     Error err = ERROR_INIT;
     assert_int_equal(load(GOOD ", \"drain_sec\": 1, \"labels\": {\"a\": \"1\"}", NULL, &config,
                           &err),

@@ -179,22 +179,22 @@ static void test_plan_gives_ranks_in_slot_order(_unused_ void **state)
                        {.node = "b", .incarnation = 2, .slots = 0xa},
                        {.node = "a", .incarnation = 1, .slots = 0x2}};
     WorldRecord world = {.generation = 3, .size = 5, .runs = runs, .n_runs = 3};
-    PlanSeat seats[RECORD_SLOTS_MAX];
+    PlannedRank local_ranks[RECORD_SLOTS_MAX];
     size_t n;
     Error err = ERROR_INIT;
-    assert_int_equal(plan_seats(&world, "a", 1, 8, seats, &n, &err), 0);
+    assert_int_equal(plan_ranks(&world, "a", 1, 8, local_ranks, &n, &err), 0);
     assert_int_equal(n, 3);
-    assert_int_equal(seats[0].slot, 0);
-    assert_int_equal(seats[1].slot, 2);
-    assert_int_equal(seats[1].rank, 1);
-    assert_int_equal(seats[2].slot, 1);
-    assert_int_equal(seats[2].rank, 4);
-    assert_int_equal(plan_seats(&world, "b", 2, 8, seats, &n, &err), 0);
+    assert_int_equal(local_ranks[0].slot, 0);
+    assert_int_equal(local_ranks[1].slot, 2);
+    assert_int_equal(local_ranks[1].rank, 1);
+    assert_int_equal(local_ranks[2].slot, 1);
+    assert_int_equal(local_ranks[2].rank, 4);
+    assert_int_equal(plan_ranks(&world, "b", 2, 8, local_ranks, &n, &err), 0);
     assert_int_equal(n, 2);
-    assert_int_equal(seats[0].rank, 2);
-    assert_int_equal(plan_seats(&world, "c", 1, 8, seats, &n, &err), 0);
+    assert_int_equal(local_ranks[0].rank, 2);
+    assert_int_equal(plan_ranks(&world, "c", 1, 8, local_ranks, &n, &err), 0);
     assert_int_equal(n, 0);
-    assert_int_equal(plan_seats(&world, "a", 9, 8, seats, &n, &err), 0); /* another life */
+    assert_int_equal(plan_ranks(&world, "a", 9, 8, local_ranks, &n, &err), 0); /* another life */
     assert_int_equal(n, 0);
 }
 
@@ -203,16 +203,16 @@ static void test_plan_refuses_impossible_worlds(_unused_ void **state)
     WorldRun runs[] = {{.node = "a", .incarnation = 1, .slots = 0x4},
                        {.node = "a", .incarnation = 1, .slots = 0x4}};
     WorldRecord world = {.generation = 3, .size = 1, .runs = runs, .n_runs = 1};
-    PlanSeat seats[RECORD_SLOTS_MAX];
+    PlannedRank local_ranks[RECORD_SLOTS_MAX];
     size_t n;
     Error err = ERROR_INIT;
-    assert_int_equal(plan_seats(&world, "a", 1, 2, seats, &n, &err), -EINVAL);
+    assert_int_equal(plan_ranks(&world, "a", 1, 2, local_ranks, &n, &err), -EINVAL);
     assert_non_null(strstr(err.text, "slot 2, which does not exist"));
     world.n_runs = world.size = 2;
-    assert_int_equal(plan_seats(&world, "a", 1, 8, seats, &n, &err), -EINVAL);
+    assert_int_equal(plan_ranks(&world, "a", 1, 8, local_ranks, &n, &err), -EINVAL);
     assert_non_null(strstr(err.text, "is taken"));
     world.n_runs = 1;
-    assert_int_equal(plan_seats(&world, "a", 1, 8, seats, &n, &err), -EINVAL);
+    assert_int_equal(plan_ranks(&world, "a", 1, 8, local_ranks, &n, &err), -EINVAL);
     assert_non_null(strstr(err.text, "size is 2"));
 }
 

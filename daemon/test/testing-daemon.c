@@ -142,7 +142,7 @@ Lab *lab_stop(Lab *lab)
         if (*node->name) { /* its keeper holds the lock until all is clear */
             Error err = ERROR_INIT;
             _cleanup_fd_ int lock = -EBADF;
-            if (remains_lock(node->run_dir, &lock, &err) < 0)
+            if (orphans_lock(node->run_dir, &lock, &err) < 0)
                 (void)fprintf(stderr, "%s\n", err.text);
             if (lab_log_has(node, "keeper: ")) /* I12: something outlived its owner */
                 show_logs(lab);
@@ -452,7 +452,7 @@ size_t lab_marked(const LabNode *node, int *ret_pidfds, size_t max)
     struct dirent *entry;
     while (n < max && (entry = readdir(proc))) {
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (pid <= 1 || !remains_is_marked(pid, node->run_dir, -1))
+        if (pid <= 1 || !orphans_is_marked(pid, node->run_dir, -1))
             continue;
         int fd = (int)syscall(SYS_pidfd_open, pid, 0);
         if (fd >= 0)

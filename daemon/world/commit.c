@@ -17,7 +17,7 @@ enum { RETRY_MSEC = 200 };
 
 static void commit_read(Commit *commit);
 
-void commit_init(Commit *commit, Team *team) { *commit = (Commit){.team = team}; }
+void commit_init(Commit *commit, LocalWorld *local) { *commit = (Commit){.local = local}; }
 
 void commit_clear(Commit *commit)
 {
@@ -36,36 +36,36 @@ static const CheckpointCommit *commit_newest(const Commit *commit)
     return &commit->lines[commit->n_lines - 1];
 }
 
-static void note_mark(Team *team, CommitMark mark)
+static void note_mark(LocalWorld *local, CommitMark mark)
 {
-    team->progress.record.committed = mark;
-    history_note_commit(team->job->manager, team->job->name, team->submission, mark);
+    local->progress.record.committed = mark;
+    history_note_commit(local->job->manager, local->job->name, local->submission, mark);
 }
 
 static void commit_answer(Commit *commit, bool committed)
 {
-    Team *team = commit->team;
+    LocalWorld *local = commit->local;
     commit->busy = false;
     if (committed)
-        note_mark(team, mark_of(commit_newest(commit)));
+        note_mark(local, mark_of(commit_newest(commit)));
     log_event(LOG_LEVEL_INFO, MESSAGE_CHECKPOINT,
               "checkpoint of step %lld %s JOB=%s GENERATION=%lld STEP=%lld",
               (long long)commit_newest(commit)->step,
-              committed ? "committed" : "refused: the world has moved", team->job->name,
-              (long long)team->generation, (long long)commit_newest(commit)->step);
+              committed ? "committed" : "refused: the world has moved", local->job->name,
+              (long long)local->generation, (long long)commit_newest(commit)->step);
 
-    daemon_metrics_note_commit(team->job->manager, team->job->name, committed);
-    Rank *rank = manager_rank_of(team, team_rank0(team));
+    daemon_metrics_note_commit(local->job->manager, local->job->name, committed);
+    Rank *rank = manager_rank_of(local, local_world_rank0(local));
     ChannelMessage answer = {.type = committed ? CHANNEL_COMMITTED : CHANNEL_REFUSED,
-                             .generation = team->generation,
+                             .generation = local->generation,
                              .step = commit_newest(commit)->step};
     if (rank)
         rank_send(rank, &answer);
     if (!committed)
-        team_refused(team, "checkpoints");
+        local_world_refused(local, "checkpoints");
 }
 
-static int on_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static int on_commit_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
     Commit *commit = userdata;
     commit->retry = sd_event_source_disable_unref(commit->retry);
@@ -78,13 +78,13 @@ static void commit_retry_later(Commit *commit, int r, const char *text)
     if (commit->attempts == 0)
         log_warning("commit of step %lld: %s; reading again JOB=%s",
                     (long long)commit_newest(commit)->step, *text ? text : strerror(-r),
-                    commit->team->job->name);
+                    commit->local->job->name);
     commit->attempts++;
-    manager_add_timer(commit->team->job->manager, RETRY_MSEC * USEC_PER_MSEC, on_retry, commit,
-                      &commit->retry);
+    manager_add_timer(commit->local->job->manager, RETRY_MSEC * USEC_PER_MSEC, on_commit_retry,
+                      commit, &commit->retry);
 }
 
-static void on_written(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
+static void on_commit_written(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     Commit *commit = userdata;
     commit->call = NULL; /* it frees itself */
@@ -100,12 +100,12 @@ static void on_written(int r, const Error *err, const EtcdTxnResult *result, voi
 }
 
 /* What rank 0 said last, and what is committed now. */
-static int encode_mark(const Team *team, CommitMark mark, char **ret)
+static int encode_mark(const LocalWorld *local, CommitMark mark, char **ret)
 {
-    ProgressRecord record = team->progress.record;
+    ProgressRecord record = local->progress.record;
     if (record.generation == 0) /* before the first step of this world */
-        record = (ProgressRecord){.generation = team->generation,
-                                  .step = team->resume.step,
+        record = (ProgressRecord){.generation = local->generation,
+                                  .step = local->resume.step,
                                   .loss = NAN,
                                   .at_usec = clock_realtime_usec()};
     record.committed = mark;
@@ -115,18 +115,18 @@ static int encode_mark(const Team *team, CommitMark mark, char **ret)
 static void commit_write(Commit *commit, const CheckpointsRecord *old, const char *old_text,
                          int64_t record_revision)
 {
-    Team *team = commit->team;
-    const char *cluster = team->job->manager->config.cluster;
+    LocalWorld *local = commit->local;
+    const char *cluster = local->job->manager->config.cluster;
     char world_key[KEY_MAX], record_key[KEY_MAX], progress_key[KEY_MAX];
     const EtcdCompare guards[] = {
-        {key_of(cluster, KEY_WORLDS, team->job->name, world_key), ETCD_MOD_REVISION,
-         team->world_revision},
-        {key_of(cluster, KEY_CHECKPOINTS, team->job->name, record_key), ETCD_MOD_REVISION,
+        {key_of(cluster, KEY_WORLDS, local->job->name, world_key), ETCD_MOD_REVISION,
+         local->world_revision},
+        {key_of(cluster, KEY_CHECKPOINTS, local->job->name, record_key), ETCD_MOD_REVISION,
          record_revision},
     };
 
     CheckpointsRecord record = *old;
-    (void)snprintf(record.submission, sizeof(record.submission), "%s", team->submission);
+    (void)snprintf(record.submission, sizeof(record.submission), "%s", local->submission);
     for (size_t i = 0; i < commit->n_lines; i++)
         if (commit->n_lines == 1 ||
             commit_mark_is_before(checkpoints_mark(&record), mark_of(&commit->lines[i])))
@@ -136,16 +136,16 @@ static void commit_write(Commit *commit, const CheckpointsRecord *old, const cha
     if (r == 0)
         r = checkpoints_record_encode(&record, old_text, &text);
     if (r == 0)
-        r = encode_mark(team, checkpoints_mark(&record), &progress);
+        r = encode_mark(local, checkpoints_mark(&record), &progress);
     EtcdOp puts[] = {
         {.kind = ETCD_PUT, .key = record_key, .value = text},
         {.kind = ETCD_PUT,
-         .key = key_of(cluster, KEY_PROGRESS, team->job->name, progress_key),
+         .key = key_of(cluster, KEY_PROGRESS, local->job->name, progress_key),
          .value = progress},
     };
     if (r == 0)
-        r = etcd_txn(team->job->manager->etcd, guards, ELEMENTSOF(guards), puts, ELEMENTSOF(puts),
-                     on_written, commit, &commit->call);
+        r = etcd_txn(local->job->manager->etcd, guards, ELEMENTSOF(guards), puts, ELEMENTSOF(puts),
+                     on_commit_written, commit, &commit->call);
     if (r < 0)
         commit_retry_later(commit, r, "");
 }
@@ -161,11 +161,11 @@ static bool is_ours(const CheckpointsRecord *record, const CheckpointCommit *lin
     return false;
 }
 
-static void on_read(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
+static void on_commit_read(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     Commit *commit = userdata;
-    Team *team = commit->team;
-    const char *cluster = team->job->manager->config.cluster;
+    LocalWorld *local = commit->local;
+    const char *cluster = local->job->manager->config.cluster;
     commit->call = NULL; /* it frees itself */
     if (r < 0) {
         commit_retry_later(commit, r, err->text);
@@ -173,8 +173,8 @@ static void on_read(int r, const Error *err, const EtcdTxnResult *result, void *
     }
 
     char world_key[KEY_MAX], record_key[KEY_MAX];
-    (void)key_of(cluster, KEY_WORLDS, team->job->name, world_key);
-    (void)key_of(cluster, KEY_CHECKPOINTS, team->job->name, record_key);
+    (void)key_of(cluster, KEY_WORLDS, local->job->name, world_key);
+    (void)key_of(cluster, KEY_CHECKPOINTS, local->job->name, record_key);
     int64_t world_revision = 0, record_revision = 0;
     CheckpointsRecord record = {0};
     const char *old_text = NULL;
@@ -191,10 +191,10 @@ static void on_read(int r, const Error *err, const EtcdTxnResult *result, void *
                 commit_retry_later(commit, r, e.text); /* never overwrite what we can't read */
                 return;
             }
-            if (r == 0 && *record.submission && strcmp(record.submission, team->submission) != 0)
+            if (r == 0 && *record.submission && strcmp(record.submission, local->submission) != 0)
                 r = error_set(&e, -EINVAL, "%s: of another job of that name", kv->key);
             if (r < 0) {
-                log_warning("%s; it is written anew JOB=%s", e.text, team->job->name);
+                log_warning("%s; it is written anew JOB=%s", e.text, local->job->name);
                 record = (CheckpointsRecord){0};
                 old_text = NULL;
             }
@@ -203,7 +203,7 @@ static void on_read(int r, const Error *err, const EtcdTxnResult *result, void *
 
     if (is_ours(&record, commit_newest(commit)))
         commit_answer(commit, true);
-    else if (world_revision != team->world_revision)
+    else if (world_revision != local->world_revision)
         commit_answer(commit, false);
     else
         commit_write(commit, &record, old_text, record_revision);
@@ -212,15 +212,15 @@ static void on_read(int r, const Error *err, const EtcdTxnResult *result, void *
 
 static void commit_read(Commit *commit)
 {
-    Team *team = commit->team;
-    const char *cluster = team->job->manager->config.cluster;
+    LocalWorld *local = commit->local;
+    const char *cluster = local->job->manager->config.cluster;
     char world_key[KEY_MAX], record_key[KEY_MAX];
     const EtcdOp gets[] = {
-        {.kind = ETCD_GET, .key = key_of(cluster, KEY_WORLDS, team->job->name, world_key)},
-        {.kind = ETCD_GET, .key = key_of(cluster, KEY_CHECKPOINTS, team->job->name, record_key)},
+        {.kind = ETCD_GET, .key = key_of(cluster, KEY_WORLDS, local->job->name, world_key)},
+        {.kind = ETCD_GET, .key = key_of(cluster, KEY_CHECKPOINTS, local->job->name, record_key)},
     };
-    int r = etcd_txn(team->job->manager->etcd, NULL, 0, gets, ELEMENTSOF(gets), on_read, commit,
-                     &commit->call);
+    int r = etcd_txn(local->job->manager->etcd, NULL, 0, gets, ELEMENTSOF(gets), on_commit_read,
+                     commit, &commit->call);
     if (r < 0)
         commit_retry_later(commit, r, "");
 }
@@ -248,7 +248,7 @@ int commit_begin(Commit *commit, const ChannelMessage *saved)
     if (commit->busy)
         return -EBUSY;
     commit->n_lines = 0;
-    add_line(commit, saved, commit->team->generation);
+    add_line(commit, saved, commit->local->generation);
     begin(commit);
     return 0;
 }
@@ -265,8 +265,8 @@ int commit_found(Commit *commit, const ChannelMessage *found)
         return 0;
     CheckpointCommit *newest = &commit->lines[commit->n_lines - 1];
     /* What was newer is not there any more, or does not verify: no mark may ask for it again. */
-    if (commit_mark_is_before(mark_of(newest), commit->team->progress.record.committed))
-        newest->generation = commit->team->generation;
+    if (commit_mark_is_before(mark_of(newest), commit->local->progress.record.committed))
+        newest->generation = commit->local->generation;
     begin(commit);
     return 0;
 }

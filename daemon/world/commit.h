@@ -8,7 +8,7 @@
  * is never overwritten. It ends with the world: a rank that cannot commit trains on until the fence or the leader
  * ends it.
  *
- * Ownership: part of a Team.
+ * Ownership: part of a LocalWorld.
  * Units:     as records.h.
  * Errors:    -EBUSY from commit_begin(): one is under way (a trainer saves one at a time).
  * Threads:   loop thread only.
@@ -20,10 +20,10 @@
 #include "etcd/etcd.h"
 #include "protocol/channel.h"
 
-typedef struct Team Team;
+typedef struct LocalWorld LocalWorld;
 
 typedef struct Commit {
-    Team *team;
+    LocalWorld *local;
     bool busy;
     CheckpointCommit lines[RECORD_COMMITS_MAX]; /* one, or what was found, the oldest first */
     size_t n_lines;
@@ -32,7 +32,7 @@ typedef struct Commit {
     unsigned attempts;
 } Commit;
 
-void commit_init(Commit *commit, Team *team);
+void commit_init(Commit *commit, LocalWorld *local);
 void commit_clear(Commit *commit);
 int commit_begin(Commit *commit, const ChannelMessage *saved);
 /* One of those that rank 0 has found in the checkpoint folder; all together once no more follow. */

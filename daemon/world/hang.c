@@ -8,7 +8,7 @@
 
 static bool is_watched(const Rank *rank)
 {
-    return rank && rank->team && !rank->team->over && !rank->exited && !rank->killing;
+    return rank && rank->local && !rank->local->over && !rank->exited && !rank->killing;
 }
 
 static bool is_behind(const Watchdog *a, const Watchdog *b)
@@ -20,7 +20,7 @@ static bool waits_for_a_teammate(const Manager *m, const Rank *rank)
 {
     for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
         const Rank *other = m->slots[i];
-        if (other != rank && is_watched(other) && other->team == rank->team &&
+        if (other != rank && is_watched(other) && other->local == rank->local &&
             other->watchdog.stage != STAGE_READY && is_behind(&other->watchdog, &rank->watchdog))
             return true;
     }
@@ -29,8 +29,8 @@ static bool waits_for_a_teammate(const Manager *m, const Rank *rank)
 
 static void declare_hung(Rank *rank, uint64_t now_usec)
 {
-    Team *team = rank->team;
-    RankReport *report = &team_seat_of(team, rank)->report;
+    LocalWorld *local = rank->local;
+    RankReport *report = &local_world_rank_of(local, rank)->report;
     report->hung = true;
     report->step = MAX(report->step, rank->watchdog.step);
     report->stage = (int)rank->watchdog.stage;
@@ -39,14 +39,14 @@ static void declare_hung(Rank *rank, uint64_t now_usec)
               (long long)report->step, train_stage_name(rank->watchdog.stage),
               (double)(now_usec - rank->watchdog.changed_usec) / 1e6, rank->job,
               (long long)rank->generation, rank->rank);
-    team_report(team);
+    local_world_report(local);
     rank_kill(rank, "no progress since step %lld, %s", (long long)report->step,
               train_stage_name(rank->watchdog.stage));
 }
 
 void hang_check(Manager *m, uint64_t now_usec, uint64_t stood_still_usec)
 {
-    const Config *c = &m->config;
+    const DaemonConfig *c = &m->config;
     const WatchdogLimits limits = {.floor_usec = (uint64_t)(c->hang_floor_sec * 1e6),
                                    .startup_usec = (uint64_t)(c->startup_sec * 1e6),
                                    .save_usec = (uint64_t)(c->save_sec * 1e6),

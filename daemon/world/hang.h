@@ -1,7 +1,7 @@
 /* hang.h - looks at every rank's progress, a few times a second.
  *
  * A rank that exceeds its bound (watchdog.h) is reported hung with its (step, stage) and killed. Of
- * a team's ranks on this node only those furthest behind are: the others wait for them.
+ * a local world's ranks on this node only those furthest behind are: the others wait for them.
  *
  * Ownership: none.
  * Units:     CLOCK_BOOTTIME microseconds.

@@ -17,17 +17,17 @@ enum {
 
 /* ---- the list ---- */
 
-Job *job_find(Manager *m, const char *name)
+LocalJob *job_find(Manager *m, const char *name)
 {
-    for (Job *job = m->jobs; job; job = job->next)
+    for (LocalJob *job = m->jobs; job; job = job->next)
         if (strcmp(job->name, name) == 0)
             return job;
     return NULL;
 }
 
-Job *job_get(Manager *m, const char *name)
+LocalJob *job_get(Manager *m, const char *name)
 {
-    Job *job = job_find(m, name);
+    LocalJob *job = job_find(m, name);
     if (job)
         return job;
 
@@ -36,34 +36,34 @@ Job *job_get(Manager *m, const char *name)
         log_error("job %s is ignored: %zu jobs are known, or no memory", name, m->n_jobs);
         return NULL;
     }
-    *job = (Job){.manager = m, .next = m->jobs};
+    *job = (LocalJob){.manager = m, .next = m->jobs};
     (void)snprintf(job->name, sizeof(job->name), "%s", name);
     m->jobs = job;
     m->n_jobs++;
     return job;
 }
 
-Job *job_free(Job *job)
+LocalJob *job_free(LocalJob *job)
 {
     if (!job)
         return NULL;
-    (void)team_free(job->team); /* NULL always */
+    (void)local_world_free(job->local); /* NULL always */
     while (job->over) {
-        Team *next = job->over->next;
-        (void)team_free(job->over); /* NULL always */
+        LocalWorld *next = job->over->next;
+        (void)local_world_free(job->over); /* NULL always */
         job->over = next;
     }
     free(job);
     return NULL;
 }
 
-void job_forget_if_idle(Job *job)
+void job_forget_if_idle(LocalJob *job)
 {
     if (job->world_revision != 0 || job->has_phase || job->rendezvous_generation != 0 ||
-        job->team || job->over)
+        job->local || job->over)
         return;
     Manager *m = job->manager;
-    for (Job **at = &m->jobs; *at; at = &(*at)->next)
+    for (LocalJob **at = &m->jobs; *at; at = &(*at)->next)
         if (*at == job) {
             *at = job->next;
             break;
@@ -75,26 +75,26 @@ void job_forget_if_idle(Job *job)
 
 /* ---- what the watches say ---- */
 
-static void end_team(Job *job, const char *why)
+static void end_local_world(LocalJob *job, const char *why)
 {
-    Team *team = job->team;
-    if (team) {
-        job->team = NULL;
-        team->next = job->over;
-        job->over = team;
-        team_end(team, why);
+    LocalWorld *local = job->local;
+    if (local) {
+        job->local = NULL;
+        local->next = job->over;
+        job->over = local;
+        local_world_end(local, why);
     }
-    for (Team *t = job->over; t; t = t->next)
+    for (LocalWorld *t = job->over; t; t = t->next)
         if (t->killed_usec)
-            team_report(t); /* once more, under the guard of the new revision */
+            local_world_report(t); /* once more, under the guard of the new revision */
 }
 
-void job_set_world(Job *job, const WorldRecord *world, int64_t revision)
+void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
 {
     Manager *m = job->manager;
     if (!world) {
         job->world_revision = 0;
-        end_team(job, "the job was removed");
+        end_local_world(job, "the job was removed");
         if (job->rendezvous_revision <= revision) /* no watch may have shown it, and none its end */
             job->rendezvous_generation = 0;
         job_forget_if_idle(job);
@@ -111,38 +111,38 @@ void job_set_world(Job *job, const WorldRecord *world, int64_t revision)
         job->first_steps_usec = 0;
     memcpy(job->submission, world->submission, sizeof(job->submission));
     (void)fault("world.seen"); /* this and those below: where a test ends the daemon */
-    end_team(job, why);
+    end_local_world(job, why);
 
-    PlanSeat seats[RECORD_SLOTS_MAX];
-    size_t n_seats = 0;
+    PlannedRank local_ranks[RECORD_SLOTS_MAX];
+    size_t n_local_ranks = 0;
     Error err = ERROR_INIT;
-    int r = plan_seats(world, m->config.node, m->incarnation, (int)m->config.slots, seats, &n_seats,
-                       &err);
+    int r = plan_ranks(world, m->config.node, m->incarnation, (int)m->config.slots, local_ranks,
+                       &n_local_ranks, &err);
     if (r < 0)
         log_error("worlds/%s: %s; this node takes no part", job->name, err.text);
-    else if (n_seats > 0)
-        r = team_new(job, world, revision, seats, n_seats, &job->team, &err);
+    else if (n_local_ranks > 0)
+        r = local_world_new(job, world, revision, local_ranks, n_local_ranks, &job->local, &err);
     if (r < 0)
         log_error("%s JOB=%s", err.text, job->name);
-    if (job->team)
+    if (job->local)
         history_note_world(m, job->name, world->submission, world->generation);
-    if (job->team)
-        log_info("world of %d ranks has %zu here JOB=%s GENERATION=%lld", world->size, n_seats,
-                 job->name, (long long)world->generation);
+    if (job->local)
+        log_info("world of %d ranks has %zu here JOB=%s GENERATION=%lld", world->size,
+                 n_local_ranks, job->name, (long long)world->generation);
     job_advance(job);
 }
 
 /* It is a world after the present one, whatever it says: the ranks of that end, and under its guard it is told. */
-void job_lose_world(Job *job, int64_t revision)
+void job_lose_world(LocalJob *job, int64_t revision)
 {
     if (revision <= job->world_revision)
         return;
     job->world_revision = revision;
-    end_team(job, "worlds/<job> cannot be read");
+    end_local_world(job, "worlds/<job> cannot be read");
     job_advance(job);
 }
 
-void job_set_phase(Job *job, const PhaseRecord *phase)
+void job_set_phase(LocalJob *job, const PhaseRecord *phase)
 {
     job->has_phase = phase != NULL;
     job->phase = phase ? *phase : (PhaseRecord){0};
@@ -157,7 +157,7 @@ void job_set_phase(Job *job, const PhaseRecord *phase)
 }
 
 /* The newest word counts, not the highest generation: a job that was deleted and born again begins anew. */
-void job_set_rendezvous(Job *job, int64_t generation, int64_t revision,
+void job_set_rendezvous(LocalJob *job, int64_t generation, int64_t revision,
                         const RendezvousRecord *record)
 {
     if (revision < job->rendezvous_revision)
@@ -175,7 +175,7 @@ void job_set_rendezvous(Job *job, int64_t generation, int64_t revision,
 }
 
 /* Fewer ranks have more grains each. */
-uint64_t job_first_steps_usec(const Job *job, int world_size)
+uint64_t job_first_steps_usec(const LocalJob *job, int world_size)
 {
     int share = (job->first_steps_size + world_size - 1) / world_size;
     return job->first_steps_usec * (uint64_t)MAX(share, 1);
@@ -186,55 +186,55 @@ uint64_t job_first_steps_usec(const Job *job, int world_size)
 /* Each kind of record has a watch of its own, which may be behind the others: of a job that was deleted and
  * submitted again the phase of one may be known beside the world of the other, and their generations
  * say nothing about each other. */
-static bool phase_concerns(const Job *job, const Team *team)
+static bool phase_concerns(const LocalJob *job, const LocalWorld *local)
 {
-    return job->has_phase && strcmp(job->phase.submission, team->submission) == 0;
+    return job->has_phase && strcmp(job->phase.submission, local->submission) == 0;
 }
 
-static bool phase_is_of(const Job *job, const Team *team)
+static bool phase_is_of(const LocalJob *job, const LocalWorld *local)
 {
-    return phase_concerns(job, team) && job->phase.generation == team->generation;
+    return phase_concerns(job, local) && job->phase.generation == local->generation;
 }
 
-static void start_pending(Team *team)
+static void start_pending(LocalWorld *local)
 {
-    Manager *m = team->job->manager;
+    Manager *m = local->job->manager;
     bool changed = false;
-    for (size_t i = 0; i < team->n_seats; i++) {
-        Seat *seat = &team->seats[i];
-        if (!seat->pending)
+    for (size_t i = 0; i < local->n_local_ranks; i++) {
+        LocalRank *local_rank = &local->local_ranks[i];
+        if (!local_rank->pending)
             continue;
-        const Rank *tenant = m->slots[seat->slot];
+        const Rank *tenant = m->slots[local_rank->slot];
         Error err = ERROR_INIT;
         if (tenant && !tenant->lost)
             continue; /* it is being killed; its end brings us back */
-        seat->pending = false;
+        local_rank->pending = false;
         changed = true;
         int r = tenant ? error_set(&err, -EBUSY, "slot %d holds process %d, which survives SIGKILL",
-                                   seat->slot, (int)tenant->pid)
-                       : rank_start(team, seat, &err);
+                                   local_rank->slot, (int)tenant->pid)
+                       : rank_start(local, local_rank, &err);
         if (r < 0)
-            team_seat_failed(team, seat, err.text);
+            local_world_rank_failed(local, local_rank, err.text);
     }
     if (!changed)
         return;
     (void)fault("world.started");
-    team_report(team); /* all of them in one write */
+    local_world_report(local); /* all of them in one write */
 }
 
-static void send_go(Team *team)
+static void send_go(LocalWorld *local)
 {
-    Job *job = team->job;
-    if (!job->phase.go || !phase_is_of(job, team))
+    LocalJob *job = local->job;
+    if (!job->phase.go || !phase_is_of(job, local))
         return;
-    if (team->world_size > 1 && (job->rendezvous_generation != team->generation ||
-                                 job->rendezvous_revision <= team->world_revision))
+    if (local->world_size > 1 && (job->rendezvous_generation != local->generation ||
+                                  job->rendezvous_revision <= local->world_revision))
         return; /* a rank that is alone meets nobody and has no rendezvous store */
-    for (size_t i = 0; i < team->n_seats; i++) {
-        Rank *rank = manager_rank_of(team, &team->seats[i]);
+    for (size_t i = 0; i < local->n_local_ranks; i++) {
+        Rank *rank = manager_rank_of(local, &local->local_ranks[i]);
         if (!rank || !rank->is_ready || rank->has_gone)
             continue;
-        ChannelMessage go = {.type = CHANNEL_GO, .generation = team->generation};
+        ChannelMessage go = {.type = CHANNEL_GO, .generation = local->generation};
         (void)snprintf(go.address, sizeof(go.address), "%s", job->rendezvous);
         rank->has_gone = true;
         (void)fault("go.before");
@@ -243,48 +243,48 @@ static void send_go(Team *team)
     }
 }
 
-static void send_stop(Team *team)
+static void send_stop(LocalWorld *local)
 {
-    Job *job = team->job;
-    if (!job->phase.leave || !phase_is_of(job, team))
+    LocalJob *job = local->job;
+    if (!job->phase.leave || !phase_is_of(job, local))
         return;
-    Rank *rank = manager_rank_of(team, team_rank0(team));
+    Rank *rank = manager_rank_of(local, local_world_rank0(local));
     if (!rank || !rank->has_gone || rank->was_stopped)
         return;
-    ChannelMessage stop = {.type = CHANNEL_STOP, .generation = team->generation};
+    ChannelMessage stop = {.type = CHANNEL_STOP, .generation = local->generation};
     rank->was_stopped = true;
     log_info("rank 0 is told to save and leave: %s JOB=%s GENERATION=%lld", job->phase.reason,
-             job->name, (long long)team->generation);
+             job->name, (long long)local->generation);
     rank_send(rank, &stop);
 }
 
 /* Teams that are over: their ranks are dead (or hold a lost slot), and etcd knows. */
-static void settle_over(Job *job)
+static void settle_over(LocalJob *job)
 {
     bool all_dead = true;
-    for (Team *t = job->over; t; t = t->next) {
-        if (!team_is_dead(t))
+    for (LocalWorld *t = job->over; t; t = t->next) {
+        if (!local_world_is_dead(t))
             all_dead = false;
         else if (!t->killed_usec) {
             (void)fault("world.dead");
             t->killed_usec = clock_realtime_usec();
             log_info("old ranks are dead JOB=%s GENERATION=%lld", job->name,
                      (long long)t->generation);
-            team_report(t);
+            local_world_report(t);
         }
     }
-    if (job->over && all_dead && job->team && !job->team->killed_usec) {
-        job->team->killed_usec = clock_realtime_usec();
-        team_report(job->team);
+    if (job->over && all_dead && job->local && !job->local->killed_usec) {
+        job->local->killed_usec = clock_realtime_usec();
+        local_world_report(job->local);
     }
 }
 
 /* Pending, stopped, succeeded and failed end the ranks of their generation, and so does a pause. */
-static void end_by_phase(Job *job)
+static void end_by_phase(LocalJob *job)
 {
     JobPhase phase = job->phase.phase;
-    if (!job->team || !phase_concerns(job, job->team) ||
-        job->phase.generation < job->team->generation ||
+    if (!job->local || !phase_concerns(job, job->local) ||
+        job->phase.generation < job->local->generation ||
         (phase != PHASE_PENDING && phase != PHASE_STOPPED && phase != PHASE_SUCCEEDED &&
          phase != PHASE_FAILED && job->phase.pause_usec == 0))
         return;
@@ -293,25 +293,25 @@ static void end_by_phase(Job *job)
     char why[64];
     (void)snprintf(why, sizeof(why), "the job is %s",
                    job->phase.pause_usec ? "pausing" : job_phase_name(phase));
-    team_kill(job->team, why);
+    local_world_kill(job->local, why);
 }
 
-void job_advance(Job *job)
+void job_advance(LocalJob *job)
 {
     end_by_phase(job);
     settle_over(job);
-    if (job->team && !job->team->over) {
-        start_pending(job->team);
-        team_assign(job->team);
-        send_go(job->team);
-        send_stop(job->team);
+    if (job->local && !job->local->over) {
+        start_pending(job->local);
+        local_world_assign(job->local);
+        send_go(job->local);
+        send_stop(job->local);
     }
     manager_touch_node(job->manager);
 }
 
 void job_end_late(Manager *m, uint64_t now_usec)
 {
-    for (Job *job = m->jobs, *next; job; job = next) {
+    for (LocalJob *job = m->jobs, *next; job; job = next) {
         next = job->next;
         if (job->ends_usec && now_usec >= job->ends_usec)
             job_advance(job);

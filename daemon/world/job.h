@@ -1,14 +1,14 @@
 /* job.h - what etcd says of a job, and this node's part in its world.
  *
  * A Job collects worlds/<job>, phases/<job> and rendezvous/<job>/<generation> as the watches bring
- * them, in whatever order. A Team is this node's share of one world: its seats (slot and rank) and
- * what is reported of them. When the world moves the team is over: its ranks are killed, their
+ * them, in whatever order. A LocalWorld is this node's share of one world: its seats (slot and rank) and
+ * what is reported of them. When the world moves the local world is over: its ranks are killed, their
  * exits reported, and it goes.
  *
  * The handlers only note what has changed; job_advance() then does whatever can be done, and may be
  * called at any time.
  *
- * Ownership: the Manager owns Jobs, a Job its Teams. A Rank borrows its Team until it is over.
+ * Ownership: the Manager owns Jobs, a Job its Teams. A Rank borrows its LocalWorld until it is over.
  * Units:     *_usec in reports is CLOCK_REALTIME, elsewhere CLOCK_BOOTTIME microseconds.
  * Errors:    records that cannot be read are logged and skipped.
  * Threads:   loop thread only.
@@ -24,17 +24,17 @@
 
 typedef struct Manager Manager;
 typedef struct Rank Rank;
-typedef struct Job Job;
+typedef struct LocalJob LocalJob;
 
-typedef struct Seat {
+typedef struct LocalRank {
     int slot;
     bool pending; /* waits for its slot to be clear */
     RankReport report;
-} Seat;
+} LocalRank;
 
-struct Team {
-    Job *job;
-    Team *next; /* in job->over */
+struct LocalWorld {
+    LocalJob *job;
+    LocalWorld *next; /* in job->over */
     int64_t generation, world_revision;
     int world_size;
     ResumePoint resume;
@@ -48,8 +48,8 @@ struct Team {
     bool has_read_secret; /* there is one, or it is known that there is none */
     EtcdCall *secret_call;
     sd_event_source *secret_retry;
-    Seat seats[RECORD_SLOTS_MAX];
-    size_t n_seats;
+    LocalRank local_ranks[RECORD_SLOTS_MAX];
+    size_t n_local_ranks;
     bool over;
 
     uint64_t killed_usec; /* the older ranks of the job on this node are dead */
@@ -57,14 +57,14 @@ struct Team {
     uint64_t first_step_usec;
     char address[128]; /* of rank 0's rendezvous store, when rank 0 is here */
 
-    Post report, rendezvous;
+    RecordWriter report, rendezvous;
     Progress progress;
     Commit commit;
 };
 
-struct Job {
+struct LocalJob {
     Manager *manager;
-    Job *next;
+    LocalJob *next;
     char name[RECORD_JOB_MAX + 1];
     int64_t world_revision;            /* of worlds/<name>; 0: there is none */
     char submission[SUBMISSION_BYTES]; /* of that world, and of the last one there was */
@@ -76,37 +76,37 @@ struct Job {
     char rendezvous[128];
     uint64_t first_steps_usec; /* how long they took in a world of first_steps_size; 0: unknown */
     int first_steps_size;
-    Team *team, *over; /* over: ended, not yet dead or not yet reported */
+    LocalWorld *local, *over; /* over: ended, not yet dead or not yet reported */
 };
 
 /* Finds or makes it. NULL: out of memory or too many (logged). */
-Job *job_get(Manager *m, const char *name);
-Job *job_find(Manager *m, const char *name);
+LocalJob *job_get(Manager *m, const char *name);
+LocalJob *job_find(Manager *m, const char *name);
 /* Cancels everything; the ranks must be dead. */
-Job *job_free(Job *job);
+LocalJob *job_free(LocalJob *job);
 
 /* What the watches say; a NULL record means that the key is gone. */
-void job_set_world(Job *job, const WorldRecord *world, int64_t revision);
+void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision);
 /* There is one that cannot be read: damaged, or of a later version. */
-void job_lose_world(Job *job, int64_t revision);
-void job_set_phase(Job *job, const PhaseRecord *phase);
-void job_set_rendezvous(Job *job, int64_t generation, int64_t revision,
+void job_lose_world(LocalJob *job, int64_t revision);
+void job_set_phase(LocalJob *job, const PhaseRecord *phase);
+void job_set_rendezvous(LocalJob *job, int64_t generation, int64_t revision,
                         const RendezvousRecord *record);
-void job_advance(Job *job);
+void job_advance(LocalJob *job);
 /* Ends ranks of jobs that have succeeded and are still there. */
 void job_end_late(Manager *m, uint64_t now_usec);
 /* What the first steps of a world of that size may be expected to take, from an earlier one; 0: unknown. */
-uint64_t job_first_steps_usec(const Job *job, int world_size);
+uint64_t job_first_steps_usec(const LocalJob *job, int world_size);
 /* Forgets a job of which etcd and this node know nothing any more. */
-void job_forget_if_idle(Job *job);
+void job_forget_if_idle(LocalJob *job);
 
-/* The revision of worlds/<job> that must hold for this team to write. */
-int64_t team_guard_revision(const Team *team);
+/* The revision of worlds/<job> that must hold for this local world to write. */
+int64_t local_world_guard_revision(const LocalWorld *local);
 /* A guard did not hold: the world has moved. Kills its ranks at once. */
-void team_refused(Team *team, const char *key);
-Seat *team_seat_of(Team *team, const Rank *rank);
+void local_world_refused(LocalWorld *local, const char *key);
+LocalRank *local_world_rank_of(LocalWorld *local, const Rank *rank);
 /* The seat of rank 0, or NULL when rank 0 lives elsewhere. */
-Seat *team_rank0(Team *team);
+LocalRank *local_world_rank0(LocalWorld *local);
 /* Whether some rank of it runs or waits for its slot. */
-bool team_is_live(const Team *team);
-void team_report(Team *team);
+bool local_world_is_live(const LocalWorld *local);
+void local_world_report(LocalWorld *local);

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-int plan_seats(const WorldRecord *world, const char *node, uint64_t incarnation, int n_slots,
-               PlanSeat *ret, size_t *ret_n, Error *err)
+int plan_ranks(const WorldRecord *world, const char *node, uint64_t incarnation, int n_slots,
+               PlannedRank *ret, size_t *ret_n, Error *err)
 {
     assert(n_slots > 0 && n_slots <= RECORD_SLOTS_MAX);
 
@@ -24,7 +24,7 @@ int plan_seats(const WorldRecord *world, const char *node, uint64_t incarnation,
                                  slot >= n_slots ? "does not exist" : "is taken");
             if (ours) {
                 taken |= bit;
-                ret[n++] = (PlanSeat){.slot = slot, .rank = rank};
+                ret[n++] = (PlannedRank){.slot = slot, .rank = rank};
             }
             rank++;
         }

@@ -10,12 +10,12 @@
 
 #include "cluster/records.h"
 
-typedef struct PlanSeat {
+typedef struct PlannedRank {
     int slot, rank;
-} PlanSeat;
+} PlannedRank;
 
 /* Only runs that name this incarnation count: a world that was decided for an earlier life of the
  * node is not for this one. Ranks of a run take its slots in rising order. ret has room for
  * RECORD_SLOTS_MAX; *ret_n may be 0. */
-int plan_seats(const WorldRecord *world, const char *node, uint64_t incarnation, int n_slots,
-               PlanSeat *ret, size_t *ret_n, Error *err);
+int plan_ranks(const WorldRecord *world, const char *node, uint64_t incarnation, int n_slots,
+               PlannedRank *ret, size_t *ret_n, Error *err);

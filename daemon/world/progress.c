@@ -7,29 +7,29 @@
 
 #include <math.h>
 
-static int progress_encode(Team *team, char **ret)
+static int progress_encode(LocalWorld *local, char **ret)
 {
-    return progress_record_encode(&team->progress.record, NULL, ret);
+    return progress_record_encode(&local->progress.record, NULL, ret);
 }
 
-void progress_init(Progress *progress, Team *team)
+void progress_init(Progress *progress, LocalWorld *local)
 {
     *progress = (Progress){0};
-    post_init(&progress->post, team, false, progress_encode, NULL);
-    (void)key_of(team->job->manager->config.cluster, KEY_PROGRESS, team->job->name,
-                 progress->post.key);
+    record_writer_init(&progress->writer, local, false, progress_encode, NULL);
+    (void)key_of(local->job->manager->config.cluster, KEY_PROGRESS, local->job->name,
+                 progress->writer.key);
 }
 
 void progress_clear(Progress *progress)
 {
     progress->timer = sd_event_source_disable_unref(progress->timer);
-    post_clear(&progress->post);
+    record_writer_clear(&progress->writer);
 }
 
 static void progress_send(Progress *progress)
 {
     progress->sent_usec = clock_boottime_usec();
-    post_send(&progress->post);
+    record_writer_send(&progress->writer);
 }
 
 static int on_due(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
@@ -47,7 +47,7 @@ static void send_soon(Progress *progress)
         progress->timer = sd_event_source_disable_unref(progress->timer);
         progress_send(progress);
     } else if (!progress->timer) {
-        manager_add_timer(progress->post.team->job->manager, USEC_PER_SEC - since_usec, on_due,
+        manager_add_timer(progress->writer.local->job->manager, USEC_PER_SEC - since_usec, on_due,
                           progress, &progress->timer);
     }
 }
@@ -67,7 +67,7 @@ void progress_note(Progress *progress, const ChannelMessage *step)
     uint64_t unsaved_usec = was_unsaved && step->unsaved_since_usec
                                 ? record->unsaved_since_usec /* once turned: clocks drift */
                                 : realtime_of(step->unsaved_since_usec);
-    *record = (ProgressRecord){.generation = progress->post.team->generation,
+    *record = (ProgressRecord){.generation = progress->writer.local->generation,
                                .step = step->step,
                                .steps = step->steps,
                                .loss = step->loss,
@@ -98,7 +98,7 @@ void progress_note_wait(Progress *progress, const ChannelMessage *stage)
     if (is_told)
         return;
     if (record->generation == 0) /* before the first step of this world */
-        *record = (ProgressRecord){.generation = progress->post.team->generation,
+        *record = (ProgressRecord){.generation = progress->writer.local->generation,
                                    .step = stage->step,
                                    .loss = NAN,
                                    .committed = record->committed};

@@ -2,7 +2,7 @@
  *
  * The first step of a world goes out at once, and so does the job's last.
  *
- * Ownership: part of a Team.
+ * Ownership: part of a LocalWorld.
  * Units:     steps, samples, seconds.
  * Errors:    as record-writer.h.
  * Threads:   loop thread only.
@@ -14,13 +14,13 @@
 #include "protocol/channel.h"
 
 typedef struct Progress {
-    Post post;
+    RecordWriter writer;
     ProgressRecord record;
     uint64_t sent_usec; /* boottime; 0: never */
     sd_event_source *timer;
 } Progress;
 
-void progress_init(Progress *progress, Team *team);
+void progress_init(Progress *progress, LocalWorld *local);
 void progress_clear(Progress *progress);
 void progress_note(Progress *progress, const ChannelMessage *step);
 /* A wait for data, or for a save, is worth a record when it is that long; the next step ends it. */

@@ -54,7 +54,7 @@ static char **make_environment(const Manager *m, int slot)
             list[n++] = strdup(*one);
     }
     char mark[600], slot_text[32];
-    remains_mark(mark, sizeof(mark), m->config.run_dir, slot);
+    orphans_mark(mark, sizeof(mark), m->config.run_dir, slot);
     (void)snprintf(slot_text, sizeof(slot_text), "SDTRAIN_SLOT=%d", slot);
     list[n++] = strdup(mark);
     list[n++] = strdup(slot_text);
@@ -111,13 +111,13 @@ void rank_send_alive(Rank *rank, uint64_t alive_usec)
 static int on_channel(_unused_ sd_event_source *source, _unused_ int fd, _unused_ uint32_t revents,
                       void *userdata)
 {
-    relay_receive(userdata);
+    trainer_messages_receive(userdata);
     return 0;
 }
 
 /* ---- death ---- */
 
-static bool is_ours(void *userdata, pid_t pid)
+static bool is_rank_of_ours(void *userdata, pid_t pid)
 {
     const Manager *m = userdata;
     bool ours = pid == m->keeper || probes_own(&m->probes, pid);
@@ -135,7 +135,7 @@ static bool is_clear(const Rank *rank)
         return false;
     if (rank->cgroup_events >= 0)
         return cgroup_is_populated(rank->cgroup_events) == 0;
-    return remains_kill_adopted(m->config.run_dir, rank->slot, is_ours, m) == 0;
+    return orphans_kill_adopted(m->config.run_dir, rank->slot, is_rank_of_ours, m) == 0;
 }
 
 static void send_kill(Rank *rank)
@@ -151,7 +151,7 @@ static void send_kill(Rank *rank)
         (void)kill(-rank->pid, SIGKILL); /* ESRCH: gone already */
 }
 
-static int on_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static int on_rank_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
     Rank *rank = userdata;
     rank->timer = sd_event_source_disable_unref(rank->timer);
@@ -171,7 +171,7 @@ static int on_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, vo
 static void expect_clear(Rank *rank)
 {
     rank->timer = sd_event_source_disable_unref(rank->timer);
-    manager_add_timer(rank->manager, RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC, on_timer, rank,
+    manager_add_timer(rank->manager, RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC, on_rank_timer, rank,
                       &rank->timer);
 }
 
@@ -194,13 +194,13 @@ void rank_kill(Rank *rank, const char *why, ...)
 void rank_expect_exit(Rank *rank)
 {
     if (!rank->timer)
-        manager_add_timer(rank->manager, RANK_LAST_WORDS_MSEC * USEC_PER_MSEC, on_timer, rank,
+        manager_add_timer(rank->manager, RANK_LAST_WORDS_MSEC * USEC_PER_MSEC, on_rank_timer, rank,
                           &rank->timer);
 }
 
 static void note_exit(Rank *rank, const siginfo_t *info)
 {
-    relay_receive(rank);
+    trainer_messages_receive(rank);
     rank_log_drain(rank->log);
     rank->channel_source = sd_event_source_disable_unref(rank->channel_source);
     rank->exit_source = sd_event_source_disable_unref(rank->exit_source);
@@ -218,8 +218,8 @@ static void note_exit(Rank *rank, const siginfo_t *info)
     }
     log_event(LOG_LEVEL_INFO, MESSAGE_RANK_ENDED, "exited %d: %s JOB=%s GENERATION=%lld RANK=%d",
               verdict.code, verdict.text, rank->job, (long long)rank->generation, rank->rank);
-    if (rank->team)
-        team_note_exit(rank->team, rank, &verdict);
+    if (rank->local)
+        local_world_note_exit(rank->local, rank, &verdict);
 }
 
 void rank_look(Rank *rank)
@@ -315,33 +315,33 @@ static int spawn(Rank *rank, Error *err)
     return r;
 }
 
-int rank_start(Team *team, Seat *seat, Error *err)
+int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err)
 {
-    Manager *m = team->job->manager;
-    assert(!m->slots[seat->slot]);
+    Manager *m = local->job->manager;
+    assert(!m->slots[local_rank->slot]);
     Rank *rank = malloc(sizeof(*rank));
     if (!rank)
         return error_set(err, -ENOMEM, "out of memory for a rank");
     *rank = (Rank){.manager = m,
-                   .team = team,
-                   .generation = team->generation,
-                   .slot = seat->slot,
-                   .rank = seat->report.rank,
+                   .local = local,
+                   .generation = local->generation,
+                   .slot = local_rank->slot,
+                   .rank = local_rank->report.rank,
                    .pidfd = -EBADF,
                    .channel = -EBADF,
                    .cgroup = -EBADF,
                    .cgroup_events = -EBADF};
-    (void)snprintf(rank->job, sizeof(rank->job), "%s", team->job->name);
+    (void)snprintf(rank->job, sizeof(rank->job), "%s", local->job->name);
 
     int r = spawn(rank, err);
     if (r < 0) {
         (void)rank_free(rank); /* NULL always */
         return r;
     }
-    m->slots[seat->slot] = rank;
-    seat->report.pid = rank->pid;
-    seat->report.started_usec = seat->report.at_usec = clock_realtime_usec();
-    watchdog_start(&rank->watchdog, job_first_steps_usec(team->job, team->world_size),
+    m->slots[local_rank->slot] = rank;
+    local_rank->report.pid = rank->pid;
+    local_rank->report.started_usec = local_rank->report.at_usec = clock_realtime_usec();
+    watchdog_start(&rank->watchdog, job_first_steps_usec(local->job, local->world_size),
                    clock_boottime_usec());
     r = watch(rank);
     if (r < 0) { /* without its events it would be lost to us */

@@ -3,7 +3,7 @@
  * Ownership: the Manager's slot owns its Rank; rank_free() only after death was confirmed, or when
  *            the daemon itself ends.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    -errno from starting; afterwards everything is reported through the team.
+ * Errors:    -errno from starting; afterwards everything is reported through the local world.
  * Threads:   loop thread only.
  * Invariant: a slot is clear when nothing of its rank lives: its cgroup is not populated, or its
  *            process group and every process handed to us with its mark are gone. The end of the
@@ -21,7 +21,7 @@ enum { RANK_KILL_CONFIRM_MSEC = 2000, RANK_LAST_WORDS_MSEC = 200 };
 
 struct Rank {
     Manager *manager;
-    Team *team; /* NULL when nobody is left to report to */
+    LocalWorld *local; /* NULL when nobody is left to report to */
     char job[RECORD_JOB_MAX + 1];
     int64_t generation;
     int slot, rank;
@@ -42,7 +42,7 @@ struct Rank {
 };
 
 /* Starts the rank of a seat in its slot, which must be clear. */
-int rank_start(Team *team, Seat *seat, Error *err);
+int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err);
 Rank *rank_free(Rank *rank);
 
 /* -EAGAIN and -EPIPE kill the rank, except for alive messages. */

@@ -11,93 +11,96 @@
 
 enum { RETRY_FIRST_MSEC = 100, RETRY_LAST_MSEC = 2000 };
 
-static void post_write(Post *post);
+static void record_writer_write(RecordWriter *writer);
 
-void post_init(Post *post, Team *team, bool leased, PostEncoder encode, PostDone done)
+void record_writer_init(RecordWriter *writer, LocalWorld *local, bool leased, RecordEncoder encode,
+                        RecordDone done)
 {
-    *post = (Post){.team = team, .leased = leased, .encode = encode, .done = done};
+    *writer = (RecordWriter){.local = local, .leased = leased, .encode = encode, .done = done};
 }
 
-void post_clear(Post *post)
+void record_writer_clear(RecordWriter *writer)
 {
-    post->call = etcd_call_free(post->call);
-    post->retry = sd_event_source_disable_unref(post->retry);
-    post->wanted = false;
+    writer->call = etcd_call_free(writer->call);
+    writer->retry = sd_event_source_disable_unref(writer->retry);
+    writer->wanted = false;
 }
 
-static int on_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static int on_writer_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
-    Post *post = userdata;
-    post->retry = sd_event_source_disable_unref(post->retry);
-    if (post->wanted)
-        post_write(post);
+    RecordWriter *writer = userdata;
+    writer->retry = sd_event_source_disable_unref(writer->retry);
+    if (writer->wanted)
+        record_writer_write(writer);
     return 0;
 }
 
-static void post_retry_later(Post *post)
+static void record_writer_retry_later(RecordWriter *writer)
 {
-    post->wanted = true;
-    post->retry_usec = CLAMP(post->retry_usec * 2, RETRY_FIRST_MSEC * USEC_PER_MSEC,
-                             RETRY_LAST_MSEC * USEC_PER_MSEC);
-    if (!post->retry)
-        manager_add_timer(post->team->job->manager, post->retry_usec, on_retry, post, &post->retry);
+    writer->wanted = true;
+    writer->retry_usec = CLAMP(writer->retry_usec * 2, RETRY_FIRST_MSEC * USEC_PER_MSEC,
+                               RETRY_LAST_MSEC * USEC_PER_MSEC);
+    if (!writer->retry)
+        manager_add_timer(writer->local->job->manager, writer->retry_usec, on_writer_retry, writer,
+                          &writer->retry);
 }
 
-static void on_written(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
+static void on_writer_written(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
-    Post *post = userdata;
-    Manager *m = post->team->job->manager;
-    post->call = NULL; /* it frees itself */
+    RecordWriter *writer = userdata;
+    Manager *m = writer->local->job->manager;
+    writer->call = NULL; /* it frees itself */
     if (r < 0) {
-        log_debug("%s: %s; trying again", post->key, err->text);
-        post_retry_later(post);
+        log_debug("%s: %s; trying again", writer->key, err->text);
+        record_writer_retry_later(writer);
         return;
     }
 
     manager_note_contact(m);
-    post->retry_usec = 0;
+    writer->retry_usec = 0;
     if (!result->succeeded) {
-        team_refused(post->team, post->key);
-        if (post->wanted && post->team->over)
-            post_write(post); /* the team ended meanwhile, and its guard is another one now */
+        local_world_refused(writer->local, writer->key);
+        if (writer->wanted && writer->local->over)
+            record_writer_write(
+                writer); /* the local world ended meanwhile, and its guard is another one now */
         return;
     }
-    post->revision = result->revision;
-    if (post->wanted)
-        post_write(post);
-    else if (post->done)
-        post->done(post->team);
+    writer->revision = result->revision;
+    if (writer->wanted)
+        record_writer_write(writer);
+    else if (writer->done)
+        writer->done(writer->local);
     drain_advance(m); /* it waits for what is written */
 }
 
-static void post_write(Post *post)
+static void record_writer_write(RecordWriter *writer)
 {
-    Manager *m = post->team->job->manager;
-    int64_t lease = post->leased ? manager_lease(m) : 0;
-    if (post->leased && lease == 0)
+    Manager *m = writer->local->job->manager;
+    int64_t lease = writer->leased ? manager_lease(m) : 0;
+    if (writer->leased && lease == 0)
         return; /* the next lease brings it up again */
 
     _cleanup_free_ char *text = NULL;
     char guard_key[KEY_MAX];
-    int r = post->encode(post->team, &text);
+    int r = writer->encode(writer->local, &text);
     if (r == 0) {
-        EtcdCompare guard = {.key = key_of(m->config.cluster, KEY_WORLDS, post->team->job->name,
+        EtcdCompare guard = {.key = key_of(m->config.cluster, KEY_WORLDS, writer->local->job->name,
                                            guard_key),
                              .target = ETCD_MOD_REVISION,
-                             .equals = team_guard_revision(post->team)};
-        EtcdOp put = {.kind = ETCD_PUT, .key = post->key, .value = text, .lease = lease};
-        post->wanted = false;
-        r = etcd_txn(m->etcd, &guard, 1, &put, 1, on_written, post, &post->call);
+                             .equals = local_world_guard_revision(writer->local)};
+        EtcdOp put = {.kind = ETCD_PUT, .key = writer->key, .value = text, .lease = lease};
+        writer->wanted = false;
+        r = etcd_txn(m->etcd, &guard, 1, &put, 1, on_writer_written, writer, &writer->call);
     }
     if (r < 0) {
-        log_warning("%s: cannot write it: %s", post->key, strerror(-r));
-        post_retry_later(post);
+        log_warning("%s: cannot write it: %s", writer->key, strerror(-r));
+        record_writer_retry_later(writer);
     }
 }
 
-void post_send(Post *post)
+void record_writer_send(RecordWriter *writer)
 {
-    post->wanted = true;
-    if (!post->call && !post->retry)
-        post_write(post);
+    writer->wanted = true;
+    if (!writer->call && !writer->retry)
+        record_writer_write(writer);
 }

@@ -11,45 +11,45 @@
 
 enum { MESSAGES_A_CALL = 256 };
 
-static void set_state(Rank *rank, Seat *seat, RankState state)
+static void set_state(Rank *rank, LocalRank *local_rank, RankState state)
 {
-    if (seat->report.state == state)
+    if (local_rank->report.state == state)
         return;
-    seat->report.state = state;
-    seat->report.at_usec = clock_realtime_usec();
+    local_rank->report.state = state;
+    local_rank->report.at_usec = clock_realtime_usec();
     log_info("%s JOB=%s GENERATION=%lld RANK=%d", state == RANK_READY ? "ready" : "running",
              rank->job, (long long)rank->generation, rank->rank);
-    team_report(rank->team);
+    local_world_report(rank->local);
 }
 
-static void on_ready(Rank *rank, Seat *seat, const ChannelMessage *m)
+static void on_ready(Rank *rank, LocalRank *local_rank, const ChannelMessage *m)
 {
     rank->is_ready = true;
     watchdog_note_stage(&rank->watchdog, m->step, STAGE_READY, clock_boottime_usec());
-    seat->report.stage = STAGE_READY;
-    seat->report.step = m->step;
-    seat->report.ready_usec = clock_realtime_usec();
-    set_state(rank, seat, RANK_READY);
-    job_advance(rank->team->job);
+    local_rank->report.stage = STAGE_READY;
+    local_rank->report.step = m->step;
+    local_rank->report.ready_usec = clock_realtime_usec();
+    set_state(rank, local_rank, RANK_READY);
+    job_advance(rank->local->job);
 }
 
 static void note_first_steps(const Rank *rank)
 {
-    Team *team = rank->team;
+    LocalWorld *local = rank->local;
     uint64_t took_usec = watchdog_first_usec(&rank->watchdog);
     if (took_usec == 0)
         return;
-    team->job->first_steps_usec = took_usec;
-    team->job->first_steps_size = team->world_size;
+    local->job->first_steps_usec = took_usec;
+    local->job->first_steps_size = local->world_size;
 }
 
-static void on_stage(Rank *rank, Seat *seat, const ChannelMessage *m)
+static void on_stage(Rank *rank, LocalRank *local_rank, const ChannelMessage *m)
 {
-    RankReport *report = &seat->report;
+    RankReport *report = &local_rank->report;
     watchdog_note_stage(&rank->watchdog, m->step, m->stage, clock_boottime_usec());
     watchdog_note_wait(&rank->watchdog, m->waited_usec, clock_boottime_usec());
     if (report->rank == 0 && m->waited_usec >= PROGRESS_WAIT_SEC * USEC_PER_SEC)
-        progress_note_wait(&rank->team->progress, m);
+        progress_note_wait(&rank->local->progress, m);
     note_first_steps(rank);
     if (m->stage > STAGE_JOINING && report->joined_usec == 0) {
         report->joined_usec = clock_realtime_usec();
@@ -58,86 +58,86 @@ static void on_stage(Rank *rank, Seat *seat, const ChannelMessage *m)
     report->step = m->step;
     report->stage = (int)m->stage;
     if (report->state == RANK_READY && report->joined_usec != 0 && m->step > rank->joined_step)
-        set_state(rank, seat, RANK_RUNNING); /* its first step of this world is done */
+        set_state(rank, local_rank, RANK_RUNNING); /* its first step of this world is done */
 }
 
-static void on_step(Rank *rank, Seat *seat, const ChannelMessage *m)
+static void on_step(Rank *rank, LocalRank *local_rank, const ChannelMessage *m)
 {
-    Team *team = rank->team;
+    LocalWorld *local = rank->local;
     watchdog_note_step(&rank->watchdog, m->step, clock_boottime_usec());
-    progress_note(&team->progress, m);
+    progress_note(&local->progress, m);
     daemon_metrics_note_step(rank, m);
-    seat->report.step = m->step;
-    if (team->first_step_usec != 0)
+    local_rank->report.step = m->step;
+    if (local->first_step_usec != 0)
         return;
-    team->first_step = m->step;
-    team->first_step_usec = clock_realtime_usec();
-    if (seat->report.joined_usec == 0)
-        seat->report.joined_usec = team->first_step_usec;
-    set_state(rank, seat, RANK_RUNNING);
-    team_report(team);
+    local->first_step = m->step;
+    local->first_step_usec = clock_realtime_usec();
+    if (local_rank->report.joined_usec == 0)
+        local_rank->report.joined_usec = local->first_step_usec;
+    set_state(rank, local_rank, RANK_RUNNING);
+    local_world_report(local);
 }
 
 static void on_saved(Rank *rank, const ChannelMessage *m)
 {
     daemon_metrics_note_saved(rank, m);
-    if (commit_begin(&rank->team->commit, m) < 0)
+    if (commit_begin(&rank->local->commit, m) < 0)
         log_error("saved step %lld while a commit is under way: not committed JOB=%s RANK=%d",
                   (long long)m->step, rank->job, rank->rank);
 }
 
 static void on_found(Rank *rank, const ChannelMessage *m)
 {
-    if (commit_found(&rank->team->commit, m) < 0)
+    if (commit_found(&rank->local->commit, m) < 0)
         log_error("a checkpoint of step %lld was found while a commit is under way: not committed "
                   "JOB=%s RANK=%d",
                   (long long)m->step, rank->job, rank->rank);
 }
 
-static void on_error(Rank *rank, Seat *seat, const ChannelMessage *m)
+static void on_error(Rank *rank, LocalRank *local_rank, const ChannelMessage *m)
 {
     rank->words.error = true;
     rank->words.exit_code = m->exit_code;
-    seat->report.unmet = CLAMP(m->unmet, 0, RECORD_RANKS_MAX);
+    local_rank->report.unmet = CLAMP(m->unmet, 0, RECORD_RANKS_MAX);
     (void)snprintf(rank->words.text, sizeof(rank->words.text), "%.255s", m->text);
-    seat->report.step = m->step;
-    seat->report.stage = (int)m->stage;
+    local_rank->report.step = m->step;
+    local_rank->report.stage = (int)m->stage;
     rank_expect_exit(rank);
 }
 
-static void on_done(Rank *rank, Seat *seat, const ChannelMessage *m)
+static void on_done(Rank *rank, LocalRank *local_rank, const ChannelMessage *m)
 {
     rank->words.done = true;
     (void)snprintf(rank->words.text, sizeof(rank->words.text), "%.255s", m->text);
-    seat->report.step = m->step;
+    local_rank->report.step = m->step;
     watchdog_note_stage(&rank->watchdog, m->step, STAGE_LEAVING, clock_boottime_usec());
 }
 
 static void dispatch(Rank *rank, const ChannelMessage *m)
 {
-    Team *team = rank->team;
-    if (!team || team->over)
+    LocalWorld *local = rank->local;
+    if (!local || local->over)
         return; /* nobody asks any more */
-    Seat *seat = team_seat_of(team, rank);
-    assert(seat);
+    LocalRank *local_rank = local_world_rank_of(local, rank);
+    assert(local_rank);
 
     switch (m->type) {
     case CHANNEL_HELLO:
         rank->said_hello = true;
-        job_advance(team->job);
+        job_advance(local->job);
         break;
     case CHANNEL_RENDEZVOUS:
-        (void)snprintf(team->address, sizeof(team->address), "%s", m->address);
-        post_send(&team->rendezvous);
+        (void)snprintf(local->address, sizeof(local->address), "%s", m->address);
+        record_writer_send(&local->rendezvous);
         break;
     case CHANNEL_READY:
-        on_ready(rank, seat, m);
+        on_ready(rank, local_rank, m);
         break;
     case CHANNEL_STAGE:
-        on_stage(rank, seat, m);
+        on_stage(rank, local_rank, m);
         break;
     case CHANNEL_STEP:
-        on_step(rank, seat, m);
+        on_step(rank, local_rank, m);
         break;
     case CHANNEL_SAVED:
         on_saved(rank, m);
@@ -146,10 +146,10 @@ static void dispatch(Rank *rank, const ChannelMessage *m)
         on_found(rank, m);
         break;
     case CHANNEL_ERROR:
-        on_error(rank, seat, m);
+        on_error(rank, local_rank, m);
         break;
     case CHANNEL_DONE:
-        on_done(rank, seat, m);
+        on_done(rank, local_rank, m);
         break;
     default:
         log_warning("a trainer may not say %s JOB=%s RANK=%d", channel_type_name(m->type),
@@ -157,7 +157,7 @@ static void dispatch(Rank *rank, const ChannelMessage *m)
     }
 }
 
-void relay_receive(Rank *rank)
+void trainer_messages_receive(Rank *rank)
 {
     for (int i = 0; i < MESSAGES_A_CALL; i++) {
         _cleanup_(channel_message_clear) ChannelMessage m = {0};

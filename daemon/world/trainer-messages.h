@@ -10,4 +10,4 @@
 typedef struct Rank Rank;
 
 /* Takes every message that is there now (bounded a call; the loop calls again for more). */
-void relay_receive(Rank *rank);
+void trainer_messages_receive(Rank *rank);

@@ -12,18 +12,18 @@ enum {
     WAITING_MAX = 256, /* a put beyond them waits */
 };
 
-typedef struct Deferred {
+typedef struct S3Deferred {
     char *key;
     struct iovec *parts;
     size_t n_parts;
     StorePutFlags flags;
-} Deferred;
+} S3Deferred;
 
 struct S3Deferral {
     S3Store *s3;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    Deferred waiting[WAITING_MAX]; /* a ring */
+    S3Deferred waiting[WAITING_MAX]; /* a ring */
     size_t first, n_waiting;
     size_t n_running; /* puts */
     pthread_t threads[THREADS_MAX];
@@ -32,11 +32,11 @@ struct S3Deferral {
     Error failure; /* the first since the last flush */
 };
 
-static void deferred_clear(Deferred *put)
+static void deferred_clear(S3Deferred *put)
 {
     free(put->key);
     free(put->parts);
-    *put = (Deferred){0};
+    *put = (S3Deferred){0};
 }
 
 static void *work(void *argument)
@@ -48,7 +48,7 @@ static void *work(void *argument)
             (void)pthread_cond_wait(&d->changed, &d->lock); /* cannot fail */
         if (d->ending)
             break;
-        Deferred put = d->waiting[d->first];
+        S3Deferred put = d->waiting[d->first];
         d->first = (d->first + 1) % WAITING_MAX;
         d->n_waiting--;
         d->n_running++;
@@ -82,10 +82,10 @@ int s3_defer(S3Store *s3, const char *key, const struct iovec *parts, size_t n_p
              StorePutFlags flags, Error *err)
 {
     S3Deferral *d = s3->deferral;
-    Deferred put = {.key = strdup(key),
-                    .parts = calloc(n_parts + 1, sizeof(*parts)),
-                    .n_parts = n_parts,
-                    .flags = flags};
+    S3Deferred put = {.key = strdup(key),
+                      .parts = calloc(n_parts + 1, sizeof(*parts)),
+                      .n_parts = n_parts,
+                      .flags = flags};
     if (!put.key || !put.parts) {
         deferred_clear(&put);
         return error_set(err, -ENOMEM, "out of memory writing %s/%s", s3->store.uri, key);
@@ -142,7 +142,7 @@ S3Deferral *s3_deferral_free(S3Deferral *d)
     (void)pthread_cond_broadcast(&d->changed); /* cannot fail */
     (void)pthread_mutex_unlock(&d->lock);      /* as above */
     if (d->n_threads > 0)
-        s3_end_flights(d->s3); /* nobody asked for their flush */
+        s3_end_calls(d->s3); /* nobody asked for their flush */
     for (size_t i = 0; i < d->n_threads; i++)
         (void)pthread_join(d->threads[i], NULL); /* ours, and not yet joined */
     for (; d->n_waiting > 0; d->n_waiting--, d->first = (d->first + 1) % WAITING_MAX)

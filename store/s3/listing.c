@@ -35,12 +35,12 @@ static int ask_page(S3Store *s3, const S3Pair *query, size_t n_query, const char
 
 /* ---- objects ---- */
 
-typedef struct Listing {
+typedef struct S3Listing {
     S3Store *s3;
     const char *prefix; /* of names */
     size_t max, capacity, n_seen;
     StoreList list;
-} Listing;
+} S3Listing;
 
 static int out_of_memory(const S3Store *s3, Error *err)
 {
@@ -48,7 +48,7 @@ static int out_of_memory(const S3Store *s3, Error *err)
 }
 
 /* Takes the name; what it keeps is the key. */
-static int add(Listing *l, StoreObject *object, Error *err)
+static int add(S3Listing *l, StoreObject *object, Error *err)
 {
     const size_t skip = strlen(l->s3->prefix);
     if (strncmp(object->key, l->prefix, strlen(l->prefix)) != 0)
@@ -78,7 +78,7 @@ static int add(Listing *l, StoreObject *object, Error *err)
 }
 
 /* *token: where to go on; NULL at the end. */
-static int add_page(Listing *l, char **token, Error *err)
+static int add_page(S3Listing *l, char **token, Error *err)
 {
     const S3Pair query[] = {{"list-type", "2"},
                             {"encoding-type", "url"},
@@ -105,7 +105,7 @@ static int add_page(Listing *l, char **token, Error *err)
     return r;
 }
 
-static int compare_keys(const void *a, const void *b)
+static int compare_object_keys(const void *a, const void *b)
 {
     return strcmp(((const StoreObject *)a)->key, ((const StoreObject *)b)->key);
 }
@@ -117,7 +117,7 @@ int s3_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error 
     int r = s3_name(s3, prefix, &name, err);
     if (r < 0)
         return r;
-    Listing l = {.s3 = s3, .prefix = name.text, .max = max};
+    S3Listing l = {.s3 = s3, .prefix = name.text, .max = max};
     _cleanup_free_ char *token = NULL;
     size_t empty = 0;
     do {
@@ -133,7 +133,7 @@ int s3_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error 
         return r;
     }
     if (l.list.n_objects > 0)
-        qsort(l.list.objects, l.list.n_objects, sizeof(*l.list.objects), compare_keys);
+        qsort(l.list.objects, l.list.n_objects, sizeof(*l.list.objects), compare_object_keys);
     *ret = l.list;
     return 0;
 }
@@ -190,16 +190,16 @@ int s3_each_upload(S3Store *s3, const char *prefix, uint64_t patience_usec, S3Ea
 
 /* ---- sweep ---- */
 
-typedef struct Sweep {
+typedef struct S3Sweep {
     S3Store *s3;
     uint64_t older_than_usec;
     StoreMayRemove may_remove;
     void *context;
     size_t removed;
-} Sweep;
+} S3Sweep;
 
 /* By the server's clock, where it tells it. */
-static bool is_old(const Sweep *sweep, uint64_t since_usec, int64_t server_date)
+static bool is_old(const S3Sweep *sweep, uint64_t since_usec, int64_t server_date)
 {
     const uint64_t now =
         server_date > 0 ? (uint64_t)server_date * USEC_PER_SEC : clock_realtime_usec();
@@ -209,7 +209,7 @@ static bool is_old(const Sweep *sweep, uint64_t since_usec, int64_t server_date)
 
 static int sweep_upload(void *context, const ReplyUpload *upload, int64_t server_date, Error *err)
 {
-    Sweep *sweep = context;
+    S3Sweep *sweep = context;
     const char *key = upload->key + strlen(sweep->s3->prefix);
     if (!is_old(sweep, upload->begun_usec, server_date) ||
         (sweep->may_remove && !sweep->may_remove(sweep->context, key)))
@@ -220,7 +220,7 @@ static int sweep_upload(void *context, const ReplyUpload *upload, int64_t server
 }
 
 /* What probe.c left behind when its process died. */
-static int sweep_scratch(Sweep *sweep, Error *err)
+static int sweep_scratch(S3Sweep *sweep, Error *err)
 {
     S3Store *s3 = sweep->s3;
     S3Name name;
@@ -251,10 +251,10 @@ static int sweep_scratch(Sweep *sweep, Error *err)
 int s3_sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, void *context,
              size_t *ret_removed, Error *err)
 {
-    Sweep sweep = {.s3 = s3_store(store),
-                   .older_than_usec = older_than_usec,
-                   .may_remove = may_remove,
-                   .context = context};
+    S3Sweep sweep = {.s3 = s3_store(store),
+                     .older_than_usec = older_than_usec,
+                     .may_remove = may_remove,
+                     .context = context};
     int r = s3_each_upload(sweep.s3, sweep.s3->prefix, sweep.s3->options->deadline_usec,
                            sweep_upload, &sweep, err);
     if (r == 0)

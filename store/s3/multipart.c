@@ -49,13 +49,13 @@ typedef struct PartDone {
 } PartDone;
 
 /* A part under way. */
-typedef struct Slot {
-    S3Flight flight;
+typedef struct PartSlot {
+    S3Call call;
     struct iovec *body;
     size_t n_body;
     char number[12];
     S3Pair query[2];
-} Slot;
+} PartSlot;
 
 typedef struct Upload {
     S3Put *put;
@@ -63,7 +63,7 @@ typedef struct Upload {
     uint64_t part_bytes, begun_usec;
     size_t n_parts, window;
     PartDone *done;
-    Slot *slots;
+    PartSlot *slots;
     bool orphan; /* there may be another one whose id is not known */
 } Upload;
 
@@ -106,17 +106,17 @@ static struct iovec *slice(const S3Put *put, uint64_t offset, uint64_t n_bytes, 
 static int part_begin(Upload *u, size_t index, Error *err)
 {
     const S3Put *put = u->put;
-    Slot *slot = &u->slots[index % u->window];
+    PartSlot *slot = &u->slots[index % u->window];
     const uint64_t offset = index * u->part_bytes;
     const uint64_t n_bytes = MIN(u->part_bytes, put->n_bytes - offset);
-    *slot = (Slot){0};
+    *slot = (PartSlot){0};
     slot->body = slice(put, offset, n_bytes, &slot->n_body);
     if (!slot->body)
         return out_of_memory(put, err);
     (void)snprintf(slot->number, sizeof(slot->number), "%zu", index + 1);
     slot->query[0] = (S3Pair){"partNumber", slot->number};
     slot->query[1] = (S3Pair){"uploadId", u->id};
-    slot->flight.request = (S3Request){
+    slot->call.request = (S3Request){
         .method = S3_PUT,
         .bucket = put->s3->bucket,
         .key = put->name.text,
@@ -128,16 +128,16 @@ static int part_begin(Upload *u, size_t index, Error *err)
         .repeatable = true,
         .deadline_usec = s3_deadline(put->s3, n_bytes),
     };
-    s3_launch(put->s3, &slot->flight);
+    s3_call_begin(put->s3, &slot->call);
     return 0;
 }
 
 static int part_end(Upload *u, size_t index, Error *err)
 {
     const S3Put *put = u->put;
-    Slot *slot = &u->slots[index % u->window];
-    const S3Request *request = &slot->flight.request;
-    int r = s3_land(put->s3, &slot->flight);
+    PartSlot *slot = &u->slots[index % u->window];
+    const S3Request *request = &slot->call.request;
+    int r = s3_call_wait(put->s3, &slot->call);
     if (r < 0)
         r = refuse_part(put, request, err);
     else if (!request->reply.etag[0])
@@ -167,7 +167,7 @@ static int put_parts(Upload *u, Error *err)
             r = part_end(u, ended++, err);
     }
     for (size_t i = ended; i < begun; i++)
-        s3_cancel(u->put->s3->client, &u->slots[i % u->window].flight.request);
+        s3_cancel(u->put->s3->client, &u->slots[i % u->window].call.request);
     for (size_t i = ended; i < begun; i++)
         (void)part_end(u, i, NULL); /* cancelled; the first failure is told */
     return r;
@@ -183,18 +183,18 @@ static int create(Upload *u, Error *err)
     if (put->can.checksum)
         headers[n_headers++] = (S3Pair){"x-amz-checksum-algorithm", "CRC32C"};
     const S3Pair query = {"uploads", NULL};
-    S3Flight flight = {.request = {.method = S3_POST,
-                                   .bucket = put->s3->bucket,
-                                   .key = put->name.text,
-                                   .query = &query,
-                                   .n_query = 1,
-                                   .headers = headers,
-                                   .n_headers = n_headers,
-                                   .text_max = REPLY_MAX,
-                                   .repeatable = true /* see u->orphan */}};
-    S3Request *request = &flight.request;
+    S3Call call = {.request = {.method = S3_POST,
+                               .bucket = put->s3->bucket,
+                               .key = put->name.text,
+                               .query = &query,
+                               .n_query = 1,
+                               .headers = headers,
+                               .n_headers = n_headers,
+                               .text_max = REPLY_MAX,
+                               .repeatable = true /* see u->orphan */}};
+    S3Request *request = &call.request;
     u->begun_usec = clock_boottime_usec();
-    int r = s3_fly(put->s3, &flight);
+    int r = s3_call_run(put->s3, &call);
     u->orphan = request->tries > 1 || request->unknown;
     if (r < 0)
         r = s3_refuse(put->s3, put->key, request, "write", err);
@@ -238,19 +238,19 @@ static int complete(Upload *u, Error *err)
     const S3Pair query = {"uploadId", u->id};
     const S3Pair headers[] = {{"Content-Type", "application/xml"}, {"If-None-Match", "*"}};
     const bool conditional = (put->flags & STORE_IF_ABSENT) && put->can.if_absent;
-    S3Flight flight = {.request = {.method = S3_POST,
-                                   .bucket = put->s3->bucket,
-                                   .key = put->name.text,
-                                   .query = &query,
-                                   .n_query = 1,
-                                   .headers = headers,
-                                   .n_headers = conditional ? 2 : 1,
-                                   .body = &part,
-                                   .n_body = 1,
-                                   .text_max = REPLY_MAX,
-                                   .repeatable = true /* a second one finds no upload */}};
-    S3Request *request = &flight.request;
-    int r = s3_fly(put->s3, &flight);
+    S3Call call = {.request = {.method = S3_POST,
+                               .bucket = put->s3->bucket,
+                               .key = put->name.text,
+                               .query = &query,
+                               .n_query = 1,
+                               .headers = headers,
+                               .n_headers = conditional ? 2 : 1,
+                               .body = &part,
+                               .n_body = 1,
+                               .text_max = REPLY_MAX,
+                               .repeatable = true /* a second one finds no upload */}};
+    S3Request *request = &call.request;
+    int r = s3_call_run(put->s3, &call);
     char etag[STORE_VERSION_MAX];
     if (r < 0)
         r = refuse_part(put, request, err);

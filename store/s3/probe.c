@@ -46,17 +46,17 @@ static int put_scratch(S3Store *s3, const S3Name *name, const S3Pair *header,
                        uint64_t patience_usec, Error *err)
 {
     struct iovec body = {(void *)(uintptr_t) "sdtrain", 7}; /* read only */
-    S3Flight flight = {.request = {.method = S3_PUT,
-                                   .bucket = s3->bucket,
-                                   .key = name->text,
-                                   .headers = header,
-                                   .n_headers = 1,
-                                   .body = &body,
-                                   .n_body = 1,
-                                   .repeatable = true,
-                                   .deadline_usec = clock_boottime_usec() + patience_usec}};
-    const S3Request *request = &flight.request;
-    int r = s3_fly(s3, &flight);
+    S3Call call = {.request = {.method = S3_PUT,
+                               .bucket = s3->bucket,
+                               .key = name->text,
+                               .headers = header,
+                               .n_headers = 1,
+                               .body = &body,
+                               .n_body = 1,
+                               .repeatable = true,
+                               .deadline_usec = clock_boottime_usec() + patience_usec}};
+    const S3Request *request = &call.request;
+    int r = s3_call_run(s3, &call);
     if (r == 0 || r == -EEXIST || r == -EAGAIN)
         return r;
     /* 400 is also said of credentials that have expired (-EACCES), and of bodies that came slowly. */
@@ -103,7 +103,7 @@ static int ask(S3Store *s3, S3Abilities *ret, Error *err)
     uint64_t random;
     char key[sizeof(STORE_TEMPORARY "probe-0123456789abcdef")];
     S3Name name;
-    s3_draw(&random, sizeof(random));
+    s3_random_bytes(&random, sizeof(random));
     (void)snprintf(key, sizeof(key), STORE_TEMPORARY "probe-%016" PRIx64, random);
     int r = s3_name(s3, key, &name, err);
     if (r == 0)

@@ -22,7 +22,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-void s3_draw(void *ret, size_t n_bytes)
+void s3_random_bytes(void *ret, size_t n_bytes)
 {
     assert(n_bytes <= 256); /* so much comes whole and without waiting, once the kernel is up */
     ssize_t n = getrandom(ret, n_bytes, 0);
@@ -32,7 +32,7 @@ void s3_draw(void *ret, size_t n_bytes)
 int s3_pause(unsigned tries, uint64_t deadline_usec)
 {
     uint64_t random;
-    s3_draw(&random, sizeof(random));
+    s3_random_bytes(&random, sizeof(random));
     uint64_t pause_usec = retry_pause_usec(tries, -1, random), now = clock_boottime_usec();
     if (now >= deadline_usec || pause_usec >= deadline_usec - now)
         return -EHOSTUNREACH;
@@ -45,12 +45,12 @@ int s3_pause(unsigned tries, uint64_t deadline_usec)
 /* 0: what is there is this put's; -EEXIST: it is somebody else's; -ENOENT: nothing is there. */
 static int look(const S3Put *put, Error *err)
 {
-    S3Flight flight = {.request = {.method = S3_HEAD,
-                                   .bucket = put->s3->bucket,
-                                   .key = put->name.text,
-                                   .repeatable = true}};
-    const S3Request *head = &flight.request;
-    int r = s3_fly(put->s3, &flight);
+    S3Call call = {.request = {.method = S3_HEAD,
+                               .bucket = put->s3->bucket,
+                               .key = put->name.text,
+                               .repeatable = true}};
+    const S3Request *head = &call.request;
+    int r = s3_call_run(put->s3, &call);
     if (r < 0)
         return s3_refuse(put->s3, put->key, head, "look at", err);
     if (strcmp(head->reply.mark, put->mark) == 0 && head->reply.has_length &&
@@ -65,21 +65,21 @@ static int put_whole(const S3Put *put, Error *err)
     size_t n_headers = 1;
     if ((put->flags & STORE_IF_ABSENT) && put->can.if_absent)
         headers[n_headers++] = (S3Pair){"If-None-Match", "*"};
-    S3Flight flight = {.request = {.method = S3_PUT,
-                                   .bucket = put->s3->bucket,
-                                   .key = put->name.text,
-                                   .headers = headers,
-                                   .n_headers = n_headers,
-                                   .body = put->parts,
-                                   .n_body = put->n_parts,
-                                   .checksum = true,
-                                   .repeatable = true, /* a second one is seen by its mark */
-                                   .deadline_usec = s3_deadline(put->s3, put->n_bytes)}};
+    S3Call call = {.request = {.method = S3_PUT,
+                               .bucket = put->s3->bucket,
+                               .key = put->name.text,
+                               .headers = headers,
+                               .n_headers = n_headers,
+                               .body = put->parts,
+                               .n_body = put->n_parts,
+                               .checksum = true,
+                               .repeatable = true, /* a second one is seen by its mark */
+                               .deadline_usec = s3_deadline(put->s3, put->n_bytes)}};
     int r = fault("store.put.half");
     if (r < 0)
         return error_errno(err, r, "cannot write %s/%s", put->s3->store.uri, put->key);
-    r = s3_fly(put->s3, &flight);
-    return r < 0 ? s3_refuse(put->s3, put->key, &flight.request, "write", err) : 0;
+    r = s3_call_run(put->s3, &call);
+    return r < 0 ? s3_refuse(put->s3, put->key, &call.request, "write", err) : 0;
 }
 
 static int put_until_known(S3Put *put, Error *err)
@@ -120,7 +120,7 @@ int s3_put_now(S3Store *s3, const char *key, const struct iovec *parts, size_t n
     for (size_t i = 0; i < n_parts; i++)
         put.n_bytes += parts[i].iov_len;
     uint64_t random[2];
-    s3_draw(random, sizeof(random));
+    s3_random_bytes(random, sizeof(random));
     (void)snprintf(put.mark, sizeof(put.mark), "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
     put.deadline_usec = s3_deadline(s3, put.n_bytes);
 

@@ -28,10 +28,10 @@ typedef struct S3Abilities {
 } S3Abilities;
 
 /* A request that store_free() can end. */
-typedef struct S3Flight {
+typedef struct S3Call {
     S3Request request;
-    struct S3Flight *next, **at; /* of S3Store.flights */
-} S3Flight;
+    struct S3Call *next, **at; /* of S3Store.flights */
+} S3Call;
 
 typedef struct S3Deferral S3Deferral; /* defer.c */
 
@@ -45,7 +45,7 @@ typedef struct S3Store {
 
     pthread_mutex_t lock;
     pthread_cond_t finished; /* a read */
-    S3Flight *flights;
+    S3Call *calls;
     bool ending;         /* what begins now is cancelled */
     Error probe_failure; /* the last one, and when; probe.c's lock guards them */
     uint64_t probe_failed_usec;
@@ -67,10 +67,10 @@ int s3_refuse(const S3Store *s3, const char *key, const S3Request *request, cons
 uint64_t s3_deadline(const S3Store *s3, uint64_t n_bytes);
 
 /* As s3_begin() and s3_wait(), for what store_free() may have to end. */
-void s3_launch(S3Store *s3, S3Flight *flight);
-int s3_land(S3Store *s3, S3Flight *flight);
-int s3_fly(S3Store *s3, S3Flight *flight); /* both */
-void s3_end_flights(S3Store *s3);
+void s3_call_begin(S3Store *s3, S3Call *call);
+int s3_call_wait(S3Store *s3, S3Call *call);
+int s3_call_run(S3Store *s3, S3Call *call); /* both */
+void s3_end_calls(S3Store *s3);
 
 /* ---- put.c ---- */
 
@@ -94,7 +94,7 @@ int s3_put(Store *store, const char *key, const struct iovec *parts, size_t n_pa
            StorePutFlags flags, Error *err);
 /* Sleeps before the next try; -EHOSTUNREACH when the deadline is over first. */
 int s3_pause(unsigned tries, uint64_t deadline_usec);
-void s3_draw(void *ret, size_t n_bytes); /* random bytes */
+void s3_random_bytes(void *ret, size_t n_bytes); /* random bytes */
 
 /* ---- multipart.c ---- */
 

@@ -41,43 +41,43 @@ uint64_t s3_deadline(const S3Store *s3, uint64_t n_bytes)
 
 /* ---- requests that store_free() can end ---- */
 
-void s3_launch(S3Store *s3, S3Flight *flight)
+void s3_call_begin(S3Store *s3, S3Call *call)
 {
-    s3_begin(s3->client, &flight->request); /* not under the lock: it hashes the body */
-    (void)pthread_mutex_lock(&s3->lock);    /* cannot fail for a default mutex */
-    flight->next = s3->flights;
-    flight->at = &s3->flights;
-    if (flight->next)
-        flight->next->at = &flight->next;
-    s3->flights = flight;
+    s3_begin(s3->client, &call->request); /* not under the lock: it hashes the body */
+    (void)pthread_mutex_lock(&s3->lock);  /* cannot fail for a default mutex */
+    call->next = s3->calls;
+    call->at = &s3->calls;
+    if (call->next)
+        call->next->at = &call->next;
+    s3->calls = call;
     if (s3->ending)
-        s3_cancel(s3->client, &flight->request);
+        s3_cancel(s3->client, &call->request);
     (void)pthread_mutex_unlock(&s3->lock); /* as above */
 }
 
-int s3_land(S3Store *s3, S3Flight *flight)
+int s3_call_wait(S3Store *s3, S3Call *call)
 {
-    int r = s3_wait(s3->client, &flight->request, NULL);
+    int r = s3_wait(s3->client, &call->request, NULL);
     (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
-    *flight->at = flight->next;
-    if (flight->next)
-        flight->next->at = flight->at;
+    *call->at = call->next;
+    if (call->next)
+        call->next->at = call->at;
     (void)pthread_mutex_unlock(&s3->lock); /* as above */
     return r;
 }
 
-int s3_fly(S3Store *s3, S3Flight *flight)
+int s3_call_run(S3Store *s3, S3Call *call)
 {
-    s3_launch(s3, flight);
-    return s3_land(s3, flight);
+    s3_call_begin(s3, call);
+    return s3_call_wait(s3, call);
 }
 
-void s3_end_flights(S3Store *s3)
+void s3_end_calls(S3Store *s3)
 {
     (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
     s3->ending = true;
-    for (S3Flight *flight = s3->flights; flight; flight = flight->next)
-        s3_cancel(s3->client, &flight->request);
+    for (S3Call *call = s3->calls; call; call = call->next)
+        s3_cancel(s3->client, &call->request);
     (void)pthread_mutex_unlock(&s3->lock); /* as above */
 }
 
@@ -96,7 +96,7 @@ static int ask_head(S3Store *s3, const char *key, S3Request *request, Error *err
     return 0;
 }
 
-static int head(Store *store, const char *key, uint64_t *ret_bytes, Error *err)
+static int s3_head(Store *store, const char *key, uint64_t *ret_bytes, Error *err)
 {
     S3Request request;
     int r = ask_head(s3_store(store), key, &request, err);
@@ -108,7 +108,7 @@ static int head(Store *store, const char *key, uint64_t *ret_bytes, Error *err)
     return 0;
 }
 
-static int version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err)
+static int s3_version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err)
 {
     S3Request request;
     int r = ask_head(s3_store(store), key, &request, err);
@@ -120,7 +120,7 @@ static int version(Store *store, const char *key, char ret[STORE_VERSION_MAX], E
     return 0;
 }
 
-static int local_path(Store *store, const char *key, char *ret, size_t size, Error *err)
+static int s3_local_path(Store *store, const char *key, char *ret, size_t size, Error *err)
 {
     (void)ret;
     (void)size;
@@ -133,7 +133,7 @@ static Store *s3_free(Store *store)
 {
     S3Store *s3 = s3_store(store);
     s3->deferral = s3_deferral_free(s3->deferral);
-    assert(!s3->flights);
+    assert(!s3->calls);
     s3->client = s3_client_close(s3->client);
     (void)pthread_cond_destroy(&s3->finished); /* nobody waits */
     (void)pthread_mutex_destroy(&s3->lock);    /* not held */
@@ -149,12 +149,12 @@ static const StoreBackend s3_backend = {
     .flush = s3_flush,
     .get = s3_get,
     .get_range = s3_get_range,
-    .head = head,
+    .head = s3_head,
     .list = s3_list,
     .delete = s3_delete,
     .sweep = s3_sweep,
-    .local_path = local_path,
-    .version = version,
+    .local_path = s3_local_path,
+    .version = s3_version,
     .puts_if_absent = s3_puts_if_absent,
     .read_begin = s3_read_begin,
     .read_wait = s3_read_wait,

@@ -10,7 +10,7 @@
 
 #define BROKEN(u, invariant, ...) sim_fail(&(u)->sim, invariant, __VA_ARGS__)
 
-static const Manifest *manifest_of(const Universe *u, const Booked *booked)
+static const ModelManifest *manifest_of(const Universe *u, const Booked *booked)
 {
     return &u->store.manifests[booked->manifest];
 }
@@ -40,11 +40,11 @@ static int newest_booked(const JobBooks *books)
 }
 
 /* Nothing was ever wrong with it. */
-static const Manifest *safe_manifest(const Universe *u, const JobBooks *books)
+static const ModelManifest *safe_manifest(const Universe *u, const JobBooks *books)
 {
-    const Manifest *safe = NULL;
+    const ModelManifest *safe = NULL;
     for (int i = 0; i < books->n_booked; i++) {
-        const Manifest *m = manifest_of(u, &books->booked[i]);
+        const ModelManifest *m = manifest_of(u, &books->booked[i]);
         if (!books->booked[i].struck && !m->was_corrupt && !m->removed)
             safe = m;
     }
@@ -59,7 +59,7 @@ static void check_found(Universe *u, int job, const CheckpointsRecord *record)
     const WorldRecord *world = etcd_record(&u->etcd, KEY_WORLDS, universe_job_name(job));
     const CheckpointCommit *newest = &record->commits[record->n_commits - 1];
     int manifest = store_find(&u->store, newest->uri);
-    const Manifest *safe = safe_manifest(u, books);
+    const ModelManifest *safe = safe_manifest(u, books);
     if (!world || world->resume.find == FIND_NOTHING)
         BROKEN(u, "I3", "%s commits step %lld, which its world has not trained",
                universe_job_name(job), (long long)newest->step);
@@ -78,7 +78,7 @@ static void check_made(Universe *u, int job, const CheckpointCommit *commit, int
     const char *name = universe_job_name(job);
     JobBooks *books = &u->checker.jobs[job];
     const WorldRecord *world = etcd_record(&u->etcd, KEY_WORLDS, name);
-    const Manifest *m = &u->store.manifests[manifest];
+    const ModelManifest *m = &u->store.manifests[manifest];
     int latest = newest_booked(books);
     if (!world || commit->generation != world->generation)
         BROKEN(u, "I3", "%s-%lld commits step %lld in world %lld", name,
@@ -105,14 +105,14 @@ void checker_commit(Universe *u, int job, const CheckpointsRecord *record)
 {
     const char *name = universe_job_name(job);
     const CheckpointCommit *commit = &record->commits[record->n_commits - 1];
-    const Key *world = etcd_find(&u->etcd, KEY_WORLDS, name);
+    const ModelKey *world = etcd_find(&u->etcd, KEY_WORLDS, name);
     int manifest = store_find(&u->store, commit->uri);
     int64_t step;
     if (manifest < 0) {
         BROKEN(u, "I4", "%s commits step %lld without a manifest", name, (long long)commit->step);
         return;
     }
-    const Manifest *m = &u->store.manifests[manifest];
+    const ModelManifest *m = &u->store.manifests[manifest];
     if (m->last != commit->step || m->job != job ||
         strcmp(m->submission, u->checker.jobs[job].submission) != 0)
         BROKEN(u, "I4", "%s commits step %lld by a manifest of %lld", name, (long long)commit->step,
@@ -125,7 +125,7 @@ void checker_commit(Universe *u, int job, const CheckpointsRecord *record)
         BROKEN(u, "I9", "%s: step %lld is not trained exactly once", name, (long long)step);
 }
 
-void checker_rewrite(Universe *u, const struct Controller *leader, int job,
+void checker_rewrite(Universe *u, const struct ModelController *leader, int job,
                      const CheckpointsRecord *record)
 {
     const char *name = universe_job_name(job);
@@ -156,7 +156,7 @@ void checker_resumes(Universe *u, const Ring *ring)
 {
     JobBooks *books = &u->checker.jobs[ring->job];
     const Process *rank0 = ring->members[0];
-    const Manifest *safe = safe_manifest(u, books);
+    const ModelManifest *safe = safe_manifest(u, books);
     int64_t step = rank0->resume >= 0 ? u->store.manifests[rank0->resume].last : 0;
     if (ring->world_revision < books->born)
         return; /* of the job that had the name before: nobody reaches it */
@@ -172,7 +172,7 @@ void checker_resumes(Universe *u, const Ring *ring)
 
 void checker_manifest_goes(Universe *u, int manifest, int latest)
 {
-    const Manifest *m = &u->store.manifests[manifest];
+    const ModelManifest *m = &u->store.manifests[manifest];
     const JobBooks *books = &u->checker.jobs[m->job];
     int newest = STORE_KEEP_LAST;
     if (m->last > u->store.manifests[latest].last)

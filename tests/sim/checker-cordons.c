@@ -16,12 +16,13 @@
 
 /* ---- what a leader was told ---- */
 
-static SeenCordon *seen_cordon(const Controller *c, const char *name)
+static SeenCordon *seen_cordon(const ModelController *c, const char *name)
 {
     return &c->seen_cordons[strtol(name + 1, NULL, 10)]; /* "n5" */
 }
 
-void checker_cordon_fed(Controller *c, const char *name, const Value *value, int64_t revision)
+void checker_cordon_fed(ModelController *c, const char *name, const ModelValue *value,
+                        int64_t revision)
 {
     SeenCordon *seen = seen_cordon(c, name);
     if (revision < seen->revision)
@@ -33,12 +34,13 @@ void checker_cordon_fed(Controller *c, const char *name, const Value *value, int
         seen->record = *(const CordonRecord *)value_record(value);
 }
 
-const CordonRecord *checker_cordon_known(Universe *u, const Controller *leader, const char *name)
+const CordonRecord *checker_cordon_known(Universe *u, const ModelController *leader,
+                                         const char *name)
 {
     static const CordonRecord unknown = {.causes = {{.owner = CORDON_OPERATOR,
                                                      .mode = CORDON_CORDON}},
                                          .n_causes = 1};
-    const Key *key = etcd_find(&u->etcd, KEY_CORDONS, name);
+    const ModelKey *key = etcd_find(&u->etcd, KEY_CORDONS, name);
     if (!key || value_record(key->value))
         return key ? value_record(key->value) : NULL;
     const SeenCordon *seen = seen_cordon(leader, name);
@@ -82,7 +84,7 @@ static void check_put(Universe *u, const Txn *txn, const char *name, const Cordo
     if (is->strikes > before + 1)
         BROKEN(u, "machine %s under %s had %d strikes, and has %d", is->machine_id, name, before,
                is->strikes);
-    const Key *key = etcd_find(&u->etcd, KEY_NODES, name);
+    const ModelKey *key = etcd_find(&u->etcd, KEY_NODES, name);
     for (size_t i = 0; key && i < txn->n_ops; i++) {
         const PhaseRecord *phase = value_record(txn->ops[i].value);
         if (txn->ops[i].kind == OP_PUT && u->etcd.keys[txn->ops[i].key].kind == KEY_PHASES &&

@@ -41,10 +41,10 @@ static void tell(Seen *seen, KeyKind kind, const void *record, int64_t revision,
         seen->word_revision = revision;
 }
 
-void checker_fed(Controller *c, int key, const Value *value, int64_t revision)
+void checker_fed(ModelController *c, int key, const ModelValue *value, int64_t revision)
 {
     Universe *u = c->universe;
-    const Key *k = &u->etcd.keys[key];
+    const ModelKey *k = &u->etcd.keys[key];
     if (k->kind == KEY_CORDONS)
         checker_cordon_fed(c, k->name, value, revision);
     bool concerns = k->kind == KEY_SPECS || k->kind == KEY_DESIRED || k->kind == KEY_WORLDS ||
@@ -57,7 +57,7 @@ void checker_fed(Controller *c, int key, const Value *value, int64_t revision)
     tell(&c->seen[job], k->kind, value_record(value), revision, u->checker.jobs[job].word_revision);
 }
 
-static const Seen *seen_by(Universe *u, const Controller *leader, int job)
+static const Seen *seen_by(Universe *u, const ModelController *leader, int job)
 {
     const Seen *seen = leader ? &leader->seen[job] : NULL;
     bool present = seen && strcmp(seen->submission, u->checker.jobs[job].submission) == 0;
@@ -66,12 +66,12 @@ static const Seen *seen_by(Universe *u, const Controller *leader, int job)
 
 /* A leader that was told of a world keeps off its slots until another one follows, whatever becomes of the record;
  * that its job is at rest nobody has told it, when the phase is as it was or cannot be read. */
-const WorldRecord *checker_lost_world(Universe *u, const Controller *leader, int job)
+const WorldRecord *checker_lost_world(Universe *u, const ModelController *leader, int job)
 {
-    const Etcd *etcd = &u->etcd;
+    const ModelEtcd *etcd = &u->etcd;
     const JobBooks *books = &u->checker.jobs[job];
     const Positions *changes = &etcd->changes_of[KEY_WORLDS];
-    const Key *phase = etcd_find(&u->etcd, KEY_PHASES, universe_job_name(job));
+    const ModelKey *phase = etcd_find(&u->etcd, KEY_PHASES, universe_job_name(job));
     bool active = books->phase >= PHASE_STARTING && books->phase <= PHASE_STOPPING;
     if (!leader || !active || !phase || (books->broken_phase && !phase->value->health) ||
         leader->seen[job].world_revision != books->world_revision)
@@ -137,7 +137,7 @@ void checker_word(Universe *u, const Txn *txn, int job, const DesiredRecord *des
                universe_job_name(job));
 }
 
-void checker_phase_is_newest(Universe *u, const Controller *leader, int job,
+void checker_phase_is_newest(Universe *u, const ModelController *leader, int job,
                              const PhaseRecord *phase)
 {
     const Seen *seen = seen_by(u, leader, job);
@@ -161,7 +161,8 @@ void checker_phase_is_newest(Universe *u, const Controller *leader, int job,
         BROKEN(u, "owner", "%s has another owner, and nobody says which", universe_job_name(job));
 }
 
-void checker_follows_word(Universe *u, const Controller *leader, int job, const WorldRecord *world)
+void checker_follows_word(Universe *u, const ModelController *leader, int job,
+                          const WorldRecord *world)
 {
     const Seen *seen = seen_by(u, leader, job);
     const JobBooks *books = &u->checker.jobs[job];
@@ -182,10 +183,10 @@ void checker_follows_word(Universe *u, const Controller *leader, int job, const 
 /* A rank of the present world has said so; 0: none, else the revision. */
 static int64_t told_of_owner(Universe *u, int job)
 {
-    const Etcd *etcd = &u->etcd;
-    const Key *world = etcd_find(&u->etcd, KEY_WORLDS, universe_job_name(job));
+    const ModelEtcd *etcd = &u->etcd;
+    const ModelKey *world = etcd_find(&u->etcd, KEY_WORLDS, universe_job_name(job));
     for (size_t i = 0; world && i < etcd->keys_of[KEY_RANKS].n; i++) {
-        const Key *key = &etcd->keys[etcd->keys_of[KEY_RANKS].at[i]];
+        const ModelKey *key = &etcd->keys[etcd->keys_of[KEY_RANKS].at[i]];
         const RanksRecord *ranks = value_record(key->value);
         if (!ranks || universe_job_index(key->name) != job ||
             ranks->world_revision != world->mod_revision)

@@ -21,7 +21,7 @@ static const void *record_in(Universe *u, KeyKind kind, int job)
 static const void *record_after(Universe *u, const Txn *txn, KeyKind kind, const char *name)
 {
     for (size_t i = 0; i < txn->n_ops; i++) {
-        const Key *key = &u->etcd.keys[txn->ops[i].key];
+        const ModelKey *key = &u->etcd.keys[txn->ops[i].key];
         if (txn->ops[i].kind == OP_PUT && key->kind == kind && strcmp(key->name, name) == 0)
             return value_record(txn->ops[i].value);
     }
@@ -31,7 +31,7 @@ static const void *record_after(Universe *u, const Txn *txn, KeyKind kind, const
 static bool is_put(const Universe *u, const Txn *txn, KeyKind kind, const char *name)
 {
     for (size_t i = 0; i < txn->n_ops; i++) {
-        const Key *key = &u->etcd.keys[txn->ops[i].key];
+        const ModelKey *key = &u->etcd.keys[txn->ops[i].key];
         if (txn->ops[i].kind == OP_PUT && key->kind == kind && strcmp(key->name, name) == 0)
             return true;
     }
@@ -39,7 +39,7 @@ static bool is_put(const Universe *u, const Txn *txn, KeyKind kind, const char *
 }
 
 /* The machine that has the name. */
-static bool quarantines(const Node *node, const CordonRecord *cordon, const char *job)
+static bool quarantines(const SimNode *node, const CordonRecord *cordon, const char *job)
 {
     char machine[33];
     const CordonCause *cause =
@@ -52,9 +52,9 @@ static bool quarantines(const Node *node, const CordonRecord *cordon, const char
 static void check_leader(Universe *u, const Txn *txn)
 {
     int64_t lowest = INT64_MAX;
-    Etcd *etcd = &u->etcd;
+    ModelEtcd *etcd = &u->etcd;
     for (size_t i = 0; i < etcd->keys_of[KEY_LEADER].n; i++) {
-        const Key *key = &etcd->keys[etcd->keys_of[KEY_LEADER].at[i]];
+        const ModelKey *key = &etcd->keys[etcd->keys_of[KEY_LEADER].at[i]];
         if (key->create_revision)
             lowest = MIN(lowest, key->create_revision);
     }
@@ -78,8 +78,8 @@ static void check_quarantine(Universe *u, const Txn *txn, const WorldRecord *wor
 {
     for (size_t i = 0; i < world->n_runs; i++) {
         const char *name = world->runs[i].node;
-        const Key *key = etcd_find(&u->etcd, KEY_CORDONS, name);
-        const Node *node = &u->nodes[strtol(name + 1, NULL, 10)]; /* "n5" */
+        const ModelKey *key = etcd_find(&u->etcd, KEY_CORDONS, name);
+        const SimNode *node = &u->nodes[strtol(name + 1, NULL, 10)]; /* "n5" */
         if (node->incarnation != world->runs[i].incarnation)
             continue; /* perhaps another machine, which is gone */
         /* what the leader could not know yet, it will obey soon */
@@ -103,7 +103,8 @@ static uint64_t slots_on(const WorldRecord *world, const char *node)
     return slots;
 }
 
-static void check_slots(Universe *u, const Controller *leader, int job, const WorldRecord *world)
+static void check_slots(Universe *u, const ModelController *leader, int job,
+                        const WorldRecord *world)
 {
     int size = 0;
     for (size_t i = 0; i < world->n_runs; i++)
@@ -201,7 +202,7 @@ static void check_world(Universe *u, const Txn *txn, int job, const WorldRecord 
 static bool may_still_run(Universe *u, const Process *p)
 {
     const CordonRecord *cordon = etcd_record(&u->etcd, KEY_CORDONS, p->node->name);
-    const Key *key = &u->etcd.keys[etcd_key(&u->etcd, KEY_NODES, p->node->name, 0, -1)];
+    const ModelKey *key = &u->etcd.keys[etcd_key(&u->etcd, KEY_NODES, p->node->name, 0, -1)];
     bool gone =
         key->mod_revision == 0 && u->sim.now_usec >= key->deleted_usec + u->options.core.grace_usec;
     return p->lost || p->killing || gone || quarantines(p->node, cordon, NULL);
@@ -270,7 +271,7 @@ static void check_phase(Universe *u, int job, const PhaseRecord *phase)
 
 enum { HOLD_NODES_MIN = 4, HOLD_SHARE = 4 };
 
-static void note_node(const Universe *u, Node *node, const NodeRecord *record)
+static void note_node(const Universe *u, SimNode *node, const NodeRecord *record)
 {
     if (record->state == NODE_LEFT)
         node->said_left_revision = u->etcd.revision + 1;
@@ -279,7 +280,7 @@ static void note_node(const Universe *u, Node *node, const NodeRecord *record)
 }
 
 /* The last that the leader has seen of it. */
-static bool says_left(const Node *node, int64_t seen_revision)
+static bool says_left(const SimNode *node, int64_t seen_revision)
 {
     return node->said_left_revision && node->said_left_revision <= seen_revision &&
            (node->said_up_revision < node->said_left_revision ||
@@ -287,7 +288,7 @@ static bool says_left(const Node *node, int64_t seen_revision)
 }
 
 /* Whether it counts in a hold is its leader's business: here it does nowhere. */
-static bool is_on_all_lists(const Universe *u, const Node *node)
+static bool is_on_all_lists(const Universe *u, const SimNode *node)
 {
     bool all = true;
     for (int i = 0; i < u->options.n_controllers; i++)
@@ -300,9 +301,9 @@ static void check_hold(Universe *u, int64_t seen_revision)
 {
     int fresh = 0, present = 0;
     for (int i = 0; i < u->options.n_nodes; i++) {
-        const Node *node = &u->nodes[i];
+        const SimNode *node = &u->nodes[i];
         int n = etcd_key(&u->etcd, KEY_NODES, node->name, 0, -1);
-        const Key *key = &u->etcd.keys[n];
+        const ModelKey *key = &u->etcd.keys[n];
         bool gone = key->mod_revision == 0 && key->deleted_revision <= seen_revision;
         /* one that left has said so; one that starts anew has not come yet */
         if (says_left(node, seen_revision) || !node->registered || !is_on_all_lists(u, node) ||
@@ -364,11 +365,11 @@ static bool is_trouble(const IncidentRecord *incident)
 }
 
 /* The open one of the job that ended no world. */
-static const Key *find_trouble(Universe *u, const char *job)
+static const ModelKey *find_trouble(Universe *u, const char *job)
 {
-    Etcd *etcd = &u->etcd;
+    ModelEtcd *etcd = &u->etcd;
     for (size_t i = 0; i < etcd->keys_of[KEY_INCIDENTS].n; i++) {
-        const Key *key = &etcd->keys[etcd->keys_of[KEY_INCIDENTS].at[i]];
+        const ModelKey *key = &etcd->keys[etcd->keys_of[KEY_INCIDENTS].at[i]];
         const IncidentRecord *incident = value_record(key->value);
         if (incident && incident->state == INCIDENT_OPEN && is_trouble(incident) &&
             strcmp(incident->job, job) == 0)
@@ -387,7 +388,8 @@ bool checker_knows_trouble(Universe *u, int job)
 static void check_trouble(Universe *u, const Txn *txn, const char *id,
                           const IncidentRecord *incident)
 {
-    const Key *open = find_trouble(u, incident->job), *own = etcd_find(&u->etcd, KEY_INCIDENTS, id);
+    const ModelKey *open = find_trouble(u, incident->job),
+                   *own = etcd_find(&u->etcd, KEY_INCIDENTS, id);
     const PhaseRecord *phase = record_after(u, txn, KEY_PHASES, incident->job);
     JobBooks *books = &u->checker.jobs[universe_job_index(incident->job)];
     if (!own && (open || u->store.n_outs == 0))
@@ -405,12 +407,12 @@ static void check_trouble(Universe *u, const Txn *txn, const char *id,
 /* The page of a lost node: over when it is back, or cordoned, and not before anything has become of it. */
 static void check_loss(Universe *u, const char *id, const IncidentRecord *incident)
 {
-    const Key *own = etcd_find(&u->etcd, KEY_INCIDENTS, id);
+    const ModelKey *own = etcd_find(&u->etcd, KEY_INCIDENTS, id);
     if (incident->job[0] || strcmp(incident->cause, "node-lost") != 0 || !own ||
         incident->state != INCIDENT_RESOLVED)
         return;
-    const Key *node = &u->etcd.keys[etcd_key(&u->etcd, KEY_NODES, incident->node, 0, -1)];
-    const Key *cordon = &u->etcd.keys[etcd_key(&u->etcd, KEY_CORDONS, incident->node, 0, -1)];
+    const ModelKey *node = &u->etcd.keys[etcd_key(&u->etcd, KEY_NODES, incident->node, 0, -1)];
+    const ModelKey *cordon = &u->etcd.keys[etcd_key(&u->etcd, KEY_CORDONS, incident->node, 0, -1)];
     if (!node->mod_revision && !cordon->mod_revision &&
         MAX(node->deleted_revision, cordon->deleted_revision) < own->mod_revision)
         BROKEN(u, "loss", "%s is not told to be lost any more, and is not back", incident->node);
@@ -470,7 +472,7 @@ static void check_progress(Universe *u, int job, const ProgressRecord *progress)
 /* ---- transactions ---- */
 
 /* Somebody's etcdctl: what it writes has to keep nothing. What it did to a phase forgets the failures. */
-static void note_vandal(Universe *u, const Key *key)
+static void note_vandal(Universe *u, const ModelKey *key)
 {
     if (key->kind != KEY_PHASES && key->kind != KEY_WORLDS)
         return;
@@ -483,7 +485,7 @@ static void note_vandal(Universe *u, const Key *key)
 
 static void check_put(Universe *u, const Txn *txn, const Op *op)
 {
-    const Key key = u->etcd.keys[op->key];
+    const ModelKey key = u->etcd.keys[op->key];
     const void *record = value_record(op->value);
     bool person = !txn->leader && !txn->node;
     if (!person && key.value && key.value->health == RECORD_FOREIGN)
@@ -539,7 +541,7 @@ void checker_before(Universe *u, const Txn *txn)
     if (txn->leader)
         check_leader(u, txn);
     for (size_t i = 0; i < txn->n_ops; i++) {
-        const Key *key = &u->etcd.keys[txn->ops[i].key];
+        const ModelKey *key = &u->etcd.keys[txn->ops[i].key];
         if (txn->ops[i].kind == OP_PUT)
             check_put(u, txn, &txn->ops[i]);
         else if (txn->ops[i].kind == OP_DELETE && key->kind == KEY_CORDONS)
@@ -584,7 +586,7 @@ void checker_ring_begins(Universe *u, const Ring *ring)
 static void check_fences(Universe *u, const Ring *ring)
 {
     for (int rank = 0; rank < ring->size; rank++) {
-        const Node *node = ring->members[rank]->node;
+        const SimNode *node = ring->members[rank]->node;
         uint64_t now = u->sim.now_usec, slack = 2 * USEC_PER_SEC;
         if (!ring->members[rank]->killing && now > node->actor.frozen_until_usec + slack &&
             now > node->contact_usec + u->options.fence_usec + slack)
@@ -621,9 +623,9 @@ static void check_orphans(Universe *u)
 
 static void check_incidents(Universe *u)
 {
-    Etcd *etcd = &u->etcd;
+    ModelEtcd *etcd = &u->etcd;
     for (size_t i = 0; i < etcd->keys_of[KEY_INCIDENTS].n; i++) {
-        const Key *key = &etcd->keys[etcd->keys_of[KEY_INCIDENTS].at[i]];
+        const ModelKey *key = &etcd->keys[etcd->keys_of[KEY_INCIDENTS].at[i]];
         const IncidentRecord *incident = value_record(key->value);
         if (!incident || incident->state == INCIDENT_RESOLVED || !incident->job[0] ||
             is_trouble(incident)) /* of that: outage.c */
@@ -635,7 +637,7 @@ static void check_incidents(Universe *u)
     }
 }
 
-static bool is_there(const Node *node, int slot, int job, int64_t generation)
+static bool is_there(const SimNode *node, int slot, int job, int64_t generation)
 {
     const Process *p = &node->slots[slot];
     return p->used && p->job == job && p->generation == generation;
@@ -644,13 +646,13 @@ static bool is_there(const Node *node, int slot, int job, int64_t generation)
 /* A report of an older world has no rank that lives and is not there: the next world would wait for its end. */
 static void check_reports(Universe *u)
 {
-    Etcd *etcd = &u->etcd;
+    ModelEtcd *etcd = &u->etcd;
     for (size_t i = 0; i < etcd->keys_of[KEY_RANKS].n; i++) {
-        const Key *key = &etcd->keys[etcd->keys_of[KEY_RANKS].at[i]];
+        const ModelKey *key = &etcd->keys[etcd->keys_of[KEY_RANKS].at[i]];
         const RanksRecord *ranks = value_record(key->value);
         int job = ranks ? universe_job_index(key->name) : -1;
         const WorldRecord *world = ranks ? record_in(u, KEY_WORLDS, job) : NULL;
-        const Node *node = &u->nodes[key->node];
+        const SimNode *node = &u->nodes[key->node];
         if (!world || ranks->generation >= world->generation || !node->actor.alive ||
             ranks->incarnation != node->incarnation)
             continue;

@@ -58,33 +58,33 @@ typedef struct Checker {
 void checker_before(Universe *u, const Txn *txn);
 /* after NULL: the record is removed. checker-cordons.c */
 void checker_cordon(Universe *u, const Txn *txn, const char *name, const CordonRecord *after);
-void checker_cordon_fed(struct Controller *c, const char *name, const Value *value,
+void checker_cordon_fed(struct ModelController *c, const char *name, const ModelValue *value,
                         int64_t revision);
 /* What that leader must hold on to: of a record that is damaged what it has been told before. */
-const CordonRecord *checker_cordon_known(Universe *u, const struct Controller *leader,
+const CordonRecord *checker_cordon_known(Universe *u, const struct ModelController *leader,
                                          const char *name);
 void checker_save_fails(Universe *u, int job);
 
 /* ---- checker-commits.c: what was committed ---- */
 void checker_commit(Universe *u, int job, const CheckpointsRecord *record);
 /* A leader's: it strikes out, or puts back. */
-void checker_rewrite(Universe *u, const struct Controller *leader, int job,
+void checker_rewrite(Universe *u, const struct ModelController *leader, int job,
                      const CheckpointsRecord *record);
 void checker_resumes(Universe *u, const Ring *ring);
 void checker_manifest_goes(Universe *u, int manifest, int latest);
 void checker_success(Universe *u, int job);
 
 /* ---- checker-lost.c: records that vanish, and whose a folder is ---- */
-void checker_fed(struct Controller *c, int key, const Value *value, int64_t revision);
+void checker_fed(struct ModelController *c, int key, const ModelValue *value, int64_t revision);
 void checker_spec(Universe *u, const Txn *txn, int job, const JobFacts *facts);
 void checker_word(Universe *u, const Txn *txn, int job, const DesiredRecord *desired);
-void checker_phase_is_newest(Universe *u, const struct Controller *leader, int job,
+void checker_phase_is_newest(Universe *u, const struct ModelController *leader, int job,
                              const PhaseRecord *phase);
-void checker_follows_word(Universe *u, const struct Controller *leader, int job,
+void checker_follows_word(Universe *u, const struct ModelController *leader, int job,
                           const WorldRecord *world);
 void checker_job_goes(Universe *u, int job);
 /* That holds slots though its record was lost, as the leader has been told; NULL: there is none. */
-const WorldRecord *checker_lost_world(Universe *u, const struct Controller *leader, int job);
+const WorldRecord *checker_lost_world(Universe *u, const struct ModelController *leader, int job);
 void checker_owner(Universe *u, int job, const PhaseRecord *phase, const WorldRecord *world);
 /* A world of a job that waited: queue.c. */
 void checker_queue(Universe *u, const Txn *txn, int job, const PhaseRecord *phase);

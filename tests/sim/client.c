@@ -18,9 +18,9 @@ enum {
 
 typedef enum CallKind { CALL_TXN, CALL_LIST, CALL_READ, CALL_GRANT, CALL_RENEW } CallKind;
 
-struct Call {
-    Call *next, *previous; /* of all calls */
-    Client *client;        /* NULL: nobody waits for the answer */
+struct ModelCall {
+    ModelCall *next, *previous; /* of all calls */
+    ModelClient *client;        /* NULL: nobody waits for the answer */
     uint32_t life;
     CallKind kind;
     bool late;
@@ -28,7 +28,7 @@ struct Call {
     int list_kind, lease;
     int keys[READ_KEYS_MAX];
     size_t n_keys;
-    CallHandler handler;
+    ModelCallHandler handler;
     void *who;
     uint64_t token, sent_usec;
     CallResult result;
@@ -36,9 +36,9 @@ struct Call {
 
 /* ---- calls: made and freed ---- */
 
-static Call *call_new(Universe *u, CallKind kind)
+static ModelCall *call_new(Universe *u, CallKind kind)
 {
-    Call *call = sim_new(sizeof(*call));
+    ModelCall *call = sim_new(sizeof(*call));
     call->kind = kind;
     call->next = u->calls;
     if (call->next)
@@ -47,7 +47,7 @@ static Call *call_new(Universe *u, CallKind kind)
     return call;
 }
 
-static void call_free(Universe *u, Call *call)
+static void call_free(Universe *u, ModelCall *call)
 {
     if (call->previous)
         call->previous->next = call->next;
@@ -72,7 +72,7 @@ void client_calls_free(Universe *u)
 
 /* ---- calls: there and back ---- */
 
-static uint64_t latency(const Client *client)
+static uint64_t latency(const ModelClient *client)
 {
     Universe *u = client->universe;
     uint64_t most = u->etcd_slow_usec + client->link.clog_usec;
@@ -82,13 +82,13 @@ static uint64_t latency(const Client *client)
 
 static void on_answer(Universe *u, void *who, _unused_ uint64_t token)
 {
-    Call *call = who;
+    ModelCall *call = who;
     call->handler(u, call->who, call->token, &call->result);
     call_free(u, call);
 }
 
 /* Nobody is told: the deadline passes, or the connection breaks before. */
-static void lose(Universe *u, Call *call)
+static void lose(Universe *u, ModelCall *call)
 {
     uint64_t deadline_usec = call->sent_usec + CALL_TIMEOUT_MSEC * USEC_PER_MSEC;
     uint64_t left = deadline_usec > u->sim.now_usec ? deadline_usec - u->sim.now_usec : 0;
@@ -98,9 +98,9 @@ static void lose(Universe *u, Call *call)
               breaks ? MIN(left, sim_between(&u->sim, 1000, 600000)) : left, on_answer, call, 0);
 }
 
-static void add_item(CallResult *result, const Etcd *etcd, int n)
+static void add_item(CallResult *result, const ModelEtcd *etcd, int n)
 {
-    const Key *key = &etcd->keys[n];
+    const ModelKey *key = &etcd->keys[n];
     if (key->mod_revision == 0)
         return;
     if ((result->n_items & (result->n_items - 1)) == 0)
@@ -117,7 +117,7 @@ static const KeyKind in_order[] = {KEY_ALERTS,    KEY_CHECKPOINTS, KEY_CORDONS, 
                                    KEY_PROGRESS,  KEY_RANKS,       KEY_RENDEZVOUS, KEY_REQUESTS,
                                    KEY_SPECS,     KEY_WORLDS};
 
-static void list(const Etcd *etcd, int kind, CallResult *result)
+static void list(const ModelEtcd *etcd, int kind, CallResult *result)
 {
     for (size_t k = 0; k < ELEMENTSOF(in_order); k++)
         if (kind == KEY_KINDS || kind == (int)in_order[k])
@@ -125,9 +125,9 @@ static void list(const Etcd *etcd, int kind, CallResult *result)
                 add_item(result, etcd, etcd->keys_of[in_order[k]].at[i]);
 }
 
-static void serve(Universe *u, Call *call)
+static void serve(Universe *u, ModelCall *call)
 {
-    Etcd *etcd = &u->etcd;
+    ModelEtcd *etcd = &u->etcd;
     CallResult *result = &call->result;
     switch (call->kind) {
     case CALL_TXN:
@@ -152,19 +152,19 @@ static void serve(Universe *u, Call *call)
 
 /* A proposal that lies in the log of a leader without quorum: it counts once there is one again,
  * before anything newer, long after its client was told nothing. */
-static void keep_for_later(Universe *u, Call *call)
+static void keep_for_later(Universe *u, ModelCall *call)
 {
-    Call *late = call_new(u, CALL_TXN);
+    ModelCall *late = call_new(u, CALL_TXN);
     late->txn = TAKE_PTR(call->txn);
     late->late = true;
 }
 
 void client_serve_late(Universe *u)
 {
-    Call *oldest = NULL; /* the newest are at the head */
-    for (Call *call = u->calls; call; call = call->next)
+    ModelCall *oldest = NULL; /* the newest are at the head */
+    for (ModelCall *call = u->calls; call; call = call->next)
         oldest = call;
-    for (Call *call = oldest, *newer; call; call = newer) {
+    for (ModelCall *call = oldest, *newer; call; call = newer) {
         newer = call->previous;
         if (!call->late)
             continue;
@@ -175,8 +175,8 @@ void client_serve_late(Universe *u)
 
 static void on_arrival(Universe *u, void *who, _unused_ uint64_t token)
 {
-    Call *call = who;
-    Client *client = call->client;
+    ModelCall *call = who;
+    ModelClient *client = call->client;
     bool waited_for = client->actor->life == call->life;
     if (!u->etcd.down)
         serve(u, call);
@@ -190,7 +190,8 @@ static void on_arrival(Universe *u, void *who, _unused_ uint64_t token)
         sim_after(&u->sim, client->actor, latency(client), on_answer, call, 0);
 }
 
-static void send_call(Client *client, Call *call, CallHandler handler, void *who, uint64_t token)
+static void send_call(ModelClient *client, ModelCall *call, ModelCallHandler handler, void *who,
+                      uint64_t token)
 {
     Universe *u = client->universe;
     call->client = client;
@@ -205,25 +206,25 @@ static void send_call(Client *client, Call *call, CallHandler handler, void *who
         sim_after(&u->sim, NULL, latency(client), on_arrival, call, 0);
 }
 
-void client_txn(Client *client, Txn *txn, CallHandler handler, void *who, uint64_t token)
+void client_txn(ModelClient *client, Txn *txn, ModelCallHandler handler, void *who, uint64_t token)
 {
-    Call *call = call_new(client->universe, CALL_TXN);
+    ModelCall *call = call_new(client->universe, CALL_TXN);
     call->txn = sim_new(sizeof(Txn));
     *call->txn = *txn;
     send_call(client, call, handler, who, token);
 }
 
-void client_list(Client *client, int kind, CallHandler handler, void *who, uint64_t token)
+void client_list(ModelClient *client, int kind, ModelCallHandler handler, void *who, uint64_t token)
 {
-    Call *call = call_new(client->universe, CALL_LIST);
+    ModelCall *call = call_new(client->universe, CALL_LIST);
     call->list_kind = kind;
     send_call(client, call, handler, who, token);
 }
 
-void client_read(Client *client, const int *keys, size_t n_keys, CallHandler handler, void *who,
-                 uint64_t token)
+void client_read(ModelClient *client, const int *keys, size_t n_keys, ModelCallHandler handler,
+                 void *who, uint64_t token)
 {
-    Call *call = call_new(client->universe, CALL_READ);
+    ModelCall *call = call_new(client->universe, CALL_READ);
     assert(n_keys <= READ_KEYS_MAX);
     memcpy(call->keys, keys, n_keys * sizeof(*keys));
     call->n_keys = n_keys;
@@ -234,7 +235,7 @@ void client_read(Client *client, const int *keys, size_t n_keys, CallHandler han
 
 static void on_lease_timer(Universe *u, void *who, uint64_t token);
 
-static void set_lease_timer(Client *client, uint64_t at_usec)
+static void set_lease_timer(ModelClient *client, uint64_t at_usec)
 {
     Sim *sim = &client->universe->sim;
     client->lease_token = sim_serial(sim);
@@ -244,7 +245,7 @@ static void set_lease_timer(Client *client, uint64_t at_usec)
 
 static void on_granted(Universe *u, void *who, uint64_t token, const CallResult *result)
 {
-    Client *client = who;
+    ModelClient *client = who;
     if (token != client->lease_token)
         return;
     if (result->r < 0) {
@@ -258,7 +259,7 @@ static void on_granted(Universe *u, void *who, uint64_t token, const CallResult 
 
 static void on_renewed(Universe *u, void *who, uint64_t token, const CallResult *result)
 {
-    Client *client = who;
+    ModelClient *client = who;
     if (token != client->lease_token || result->r < 0)
         return; /* too late, or the timer tries again */
     if (result->succeeded) {
@@ -273,11 +274,11 @@ static void on_renewed(Universe *u, void *who, uint64_t token, const CallResult 
 
 static void on_lease_timer(Universe *u, void *who, uint64_t token)
 {
-    Client *client = who;
+    ModelClient *client = who;
     if (token != client->lease_token)
         return;
     bool renews = client->lease >= 0;
-    Call *call = call_new(u, renews ? CALL_RENEW : CALL_GRANT);
+    ModelCall *call = call_new(u, renews ? CALL_RENEW : CALL_GRANT);
     call->lease = client->lease;
     client->sent_usec = u->sim.now_usec;
     if (renews) { /* one is outstanding at a time; without an answer the next follows */
@@ -289,7 +290,7 @@ static void on_lease_timer(Universe *u, void *who, uint64_t token)
     send_call(client, call, renews ? on_renewed : on_granted, client, client->lease_token);
 }
 
-void client_lease(Client *client, uint64_t ttl_usec, LeaseHandler handler, void *who)
+void client_lease(ModelClient *client, uint64_t ttl_usec, LeaseHandler handler, void *who)
 {
     client->ttl_usec = ttl_usec;
     client->on_lease = handler;
@@ -309,7 +310,7 @@ static Positions *positions_of(const Watch *watch)
 
 static size_t history_length(const Watch *watch)
 {
-    const Etcd *etcd = &watch->client->universe->etcd;
+    const ModelEtcd *etcd = &watch->client->universe->etcd;
     return watch->kind == KEY_KINDS ? etcd->n_history : positions_of(watch)->n;
 }
 
@@ -318,14 +319,14 @@ static size_t history_index(const Watch *watch, size_t position)
     return watch->kind == KEY_KINDS ? position : (size_t)positions_of(watch)->at[position];
 }
 
-static Known *known_of(Watch *watch, int key)
+static ModelKnown *known_of(Watch *watch, int key)
 {
     size_t at =
         (size_t)(watch->kind == KEY_KINDS ? key : watch->client->universe->etcd.keys[key].ordinal);
     if (at >= watch->n_known) {
         size_t n = MAX(2 * at, (size_t)8);
-        watch->known = sim_more(watch->known, n * sizeof(Known));
-        memset(watch->known + watch->n_known, 0, (n - watch->n_known) * sizeof(Known));
+        watch->known = sim_more(watch->known, n * sizeof(ModelKnown));
+        memset(watch->known + watch->n_known, 0, (n - watch->n_known) * sizeof(ModelKnown));
         watch->n_known = n;
     }
     return &watch->known[at];
@@ -334,7 +335,7 @@ static Known *known_of(Watch *watch, int key)
 static void hand_over(Watch *watch, const WatchEvent *events, size_t n, bool initial)
 {
     for (size_t i = 0; i < n; i++) {
-        Known *known = known_of(watch, events[i].key);
+        ModelKnown *known = known_of(watch, events[i].key);
         known->create_revision = events[i].value ? events[i].create_revision : 0;
         known->mod_revision = events[i].value ? events[i].revision : 0;
     }
@@ -360,7 +361,7 @@ void watch_cut(Watch *watch)
 /* Everything that the stream has for the client by now, a revision at a time. */
 static void stream(Watch *watch)
 {
-    Etcd *etcd = &watch->client->universe->etcd;
+    ModelEtcd *etcd = &watch->client->universe->etcd;
     size_t end = history_length(watch), size = 16;
     WatchEvent *events = sim_more(NULL, size * sizeof(*events));
     while (watch->position < end) {
@@ -430,11 +431,11 @@ static int by_revision(const void *a, const void *b)
  * died and was born again, then puts by revision. As libetcd does it. */
 static size_t compare(Watch *watch, const CallResult *result, WatchEvent *events, uint64_t mark)
 {
-    const Etcd *etcd = &watch->client->universe->etcd;
+    const ModelEtcd *etcd = &watch->client->universe->etcd;
     size_t n = 0;
     for (size_t i = 0; i < result->n_items; i++) {
         const Item *item = &result->items[i];
-        Known *known = known_of(watch, item->key);
+        ModelKnown *known = known_of(watch, item->key);
         known->listed = mark;
         if (known->mod_revision && known->create_revision != item->create_revision)
             events[n++] = (WatchEvent){.key = item->key, .revision = item->create_revision - 1};
@@ -494,9 +495,9 @@ static void watch_list(Watch *watch)
     client_list(watch->client, watch->kind, on_listed, watch, watch->token);
 }
 
-void client_watch(Client *client, int kind, WatchHandler handler, void *who)
+void client_watch(ModelClient *client, int kind, WatchHandler handler, void *who)
 {
-    Etcd *etcd = &client->universe->etcd;
+    ModelEtcd *etcd = &client->universe->etcd;
     assert(client->n_watches < CLIENT_WATCHES_MAX);
     Watch *watch = &client->watches[client->n_watches++];
     *watch = (Watch){.client = client, .kind = kind, .handler = handler, .who = who, .open = true};
@@ -510,7 +511,7 @@ void client_watch(Client *client, int kind, WatchHandler handler, void *who)
 
 static void watch_close(Watch *watch)
 {
-    Etcd *etcd = &watch->client->universe->etcd;
+    ModelEtcd *etcd = &watch->client->universe->etcd;
     size_t kept = 0;
     for (size_t i = 0; i < etcd->n_watches[watch->kind]; i++)
         if (etcd->watches[watch->kind][i] != watch)
@@ -523,13 +524,13 @@ static void watch_close(Watch *watch)
 
 /* ---- life ---- */
 
-void client_init(Client *client, Universe *u, Actor *actor)
+void client_init(ModelClient *client, Universe *u, Actor *actor)
 {
     Link link = client->link; /* the network outlives the process */
-    *client = (Client){.universe = u, .actor = actor, .link = link, .lease = -1};
+    *client = (ModelClient){.universe = u, .actor = actor, .link = link, .lease = -1};
 }
 
-void client_close(Client *client)
+void client_close(ModelClient *client)
 {
     for (size_t i = 0; i < client->n_watches; i++)
         watch_close(&client->watches[i]);
@@ -538,7 +539,7 @@ void client_close(Client *client)
     client->lease_token = 0;
 }
 
-void client_clear(Client *client)
+void client_clear(ModelClient *client)
 {
     if (client->universe)
         client_close(client);

@@ -22,7 +22,7 @@ typedef struct Link {      /* of a client with etcd */
 typedef struct Item { /* of a list */
     int key;
     int64_t create_revision, mod_revision;
-    Value *value;
+    ModelValue *value;
 } Item;
 
 typedef struct CallResult {
@@ -34,12 +34,12 @@ typedef struct CallResult {
     size_t n_items;
 } CallResult;
 
-typedef void (*CallHandler)(Universe *u, void *who, uint64_t token, const CallResult *result);
+typedef void (*ModelCallHandler)(Universe *u, void *who, uint64_t token, const CallResult *result);
 
 typedef struct WatchEvent {
     int key;
     int64_t revision, create_revision;
-    Value *value; /* NULL: deleted */
+    ModelValue *value; /* NULL: deleted */
 } WatchEvent;
 
 /* All events of one revision; the first list comes with initial. */
@@ -49,15 +49,15 @@ typedef void (*WatchHandler)(Universe *u, void *who, const WatchEvent *events, s
 typedef enum LeaseState { LEASE_GRANTED, LEASE_RENEWED, LEASE_LOST } LeaseState;
 typedef void (*LeaseHandler)(Universe *u, void *who, LeaseState state);
 
-typedef struct Known {
+typedef struct ModelKnown {
     int64_t create_revision, mod_revision;
     uint64_t listed; /* by the list of that number */
-} Known;
+} ModelKnown;
 
-typedef struct Client Client;
+typedef struct ModelClient ModelClient;
 
 struct Watch {
-    Client *client;
+    ModelClient *client;
     int kind; /* KEY_KINDS: all */
     WatchHandler handler;
     void *who;
@@ -67,13 +67,13 @@ struct Watch {
     int64_t list_revision; /* of the newest */
     unsigned blocked;
     size_t position; /* in the history of its kind */
-    Known *known;
+    ModelKnown *known;
     size_t n_known;
 };
 
 enum { CLIENT_WATCHES_MAX = 6 };
 
-struct Client {
+struct ModelClient {
     Universe *universe;
     Actor *actor;
     Link link;
@@ -87,20 +87,21 @@ struct Client {
     size_t n_watches;
 };
 
-void client_init(Client *client, Universe *u, Actor *actor);
-void client_close(Client *client);
-void client_clear(Client *client); /* closes it and frees what is left */
+void client_init(ModelClient *client, Universe *u, Actor *actor);
+void client_close(ModelClient *client);
+void client_clear(ModelClient *client); /* closes it and frees what is left */
 
 /* Takes what is in the transaction. */
-void client_txn(Client *client, Txn *txn, CallHandler handler, void *who, uint64_t token);
+void client_txn(ModelClient *client, Txn *txn, ModelCallHandler handler, void *who, uint64_t token);
 /* Everything of a kind (KEY_KINDS: of all), or the keys that are named. */
-void client_list(Client *client, int kind, CallHandler handler, void *who, uint64_t token);
-void client_read(Client *client, const int *keys, size_t n_keys, CallHandler handler, void *who,
+void client_list(ModelClient *client, int kind, ModelCallHandler handler, void *who,
                  uint64_t token);
+void client_read(ModelClient *client, const int *keys, size_t n_keys, ModelCallHandler handler,
+                 void *who, uint64_t token);
 
-void client_lease(Client *client, uint64_t ttl_usec, LeaseHandler handler, void *who);
+void client_lease(ModelClient *client, uint64_t ttl_usec, LeaseHandler handler, void *who);
 bool client_watch_knows(Watch *watch, int key);
-void client_watch(Client *client, int kind, WatchHandler handler, void *who);
+void client_watch(ModelClient *client, int kind, WatchHandler handler, void *who);
 
 /* The store has something for it. */
 void watch_wake(Watch *watch);

@@ -7,23 +7,23 @@
 
 enum { COMMIT_PAUSE_MSEC = 200 };
 
-static Sim *sim_of(const Node *node) { return &node->universe->sim; }
+static Sim *sim_of(const SimNode *node) { return &node->universe->sim; }
 
 /* ---- the commit ---- */
 
-static void commit_read(Node *node, Team *team);
+static void commit_read(SimNode *node, Team *team);
 
 static bool has_commit(const Team *team, uint64_t token) { return team->commit.token == token; }
 
 static void on_commit_retry(_unused_ Universe *u, void *who, uint64_t token)
 {
-    Node *node = who;
+    SimNode *node = who;
     Team *team = team_find(node, has_commit, token);
     if (team)
         commit_read(node, team);
 }
 
-static void commit_later(Node *node, Team *team)
+static void commit_later(SimNode *node, Team *team)
 {
     team->commit.token = sim_serial(sim_of(node));
     sim_timer(sim_of(node), &node->actor, COMMIT_PAUSE_MSEC * USEC_PER_MSEC, on_commit_retry, node,
@@ -35,12 +35,12 @@ static CommitMark mark_of(const CheckpointCommit *line)
     return (CommitMark){.generation = line->generation, .step = line->step};
 }
 
-static const CheckpointCommit *newest_of(const Commit *commit)
+static const CheckpointCommit *newest_of(const ModelCommit *commit)
 {
     return &commit->lines[commit->n_lines - 1];
 }
 
-static void commit_answer(Node *node, Team *team, bool committed)
+static void commit_answer(SimNode *node, Team *team, bool committed)
 {
     Process *p = team_process(node, team, team_rank0(team));
     if (committed)
@@ -56,7 +56,7 @@ static void commit_answer(Node *node, Team *team, bool committed)
 static void on_commit_written(_unused_ Universe *u, void *who, uint64_t token,
                               const CallResult *result)
 {
-    Node *node = who;
+    SimNode *node = who;
     Team *team = team_find(node, has_commit, token);
     if (!team)
         return;
@@ -68,7 +68,7 @@ static void on_commit_written(_unused_ Universe *u, void *who, uint64_t token,
         commit_read(node, team);
 }
 
-static void commit_write(Node *node, Team *team, const CheckpointsRecord *old, int64_t revision)
+static void commit_write(SimNode *node, Team *team, const CheckpointsRecord *old, int64_t revision)
 {
     Txn txn = {.node = node};
     int key = etcd_key(&node->universe->etcd, KEY_CHECKPOINTS, universe_job_name(team->job), 0, -1);
@@ -105,7 +105,7 @@ static bool is_ours(const CheckpointsRecord *record, const CheckpointCommit *lin
 
 static void on_commit_read(Universe *u, void *who, uint64_t token, const CallResult *result)
 {
-    Node *node = who;
+    SimNode *node = who;
     Team *team = team_find(node, has_commit, token);
     if (!team)
         return;
@@ -136,7 +136,7 @@ static void on_commit_read(Universe *u, void *who, uint64_t token, const CallRes
         commit_write(node, team, old, revision);
 }
 
-static void commit_read(Node *node, Team *team)
+static void commit_read(SimNode *node, Team *team)
 {
     int keys[] = {team_world_key(node, team), etcd_key(&node->universe->etcd, KEY_CHECKPOINTS,
                                                        universe_job_name(team->job), 0, -1)};
@@ -144,7 +144,7 @@ static void commit_read(Node *node, Team *team)
     client_read(&node->client, keys, ELEMENTSOF(keys), on_commit_read, node, team->commit.token);
 }
 
-static void add_line(Node *node, Commit *commit, int manifest, int64_t generation)
+static void add_line(SimNode *node, ModelCommit *commit, int manifest, int64_t generation)
 {
     CheckpointCommit *line = &commit->lines[commit->n_lines++];
     *line = (CheckpointCommit){.step = node->universe->store.manifests[manifest].last,
@@ -154,24 +154,24 @@ static void add_line(Node *node, Commit *commit, int manifest, int64_t generatio
     (void)store_uri(manifest, line->uri);
 }
 
-void team_commit(Node *node, Team *team, const Process *p)
+void team_commit(SimNode *node, Team *team, const Process *p)
 {
     if (team->commit.busy)
         return;
-    team->commit = (Commit){.busy = true};
+    team->commit = (ModelCommit){.busy = true};
     add_line(node, &team->commit, p->written, team->generation);
     commit_read(node, team);
 }
 
 /* The newest, and those of its history that are still there. */
-void team_commit_found(Node *node, Team *team, const Process *p)
+void team_commit_found(SimNode *node, Team *team, const Process *p)
 {
-    const Manifest *manifests = node->universe->store.manifests;
+    const ModelManifest *manifests = node->universe->store.manifests;
     int history[RECORD_COMMITS_MAX];
     size_t n = 0;
     if (team->commit.busy)
         return;
-    team->commit = (Commit){.busy = true};
+    team->commit = (ModelCommit){.busy = true};
     for (int i = p->found; i >= 0 && n < RECORD_COMMITS_MAX; i = manifests[i].parent)
         if (!manifests[i].removed)
             history[n++] = i;

@@ -18,26 +18,26 @@ enum {
     CHECKED_NODES_MAX = 100, /* the core's own checks are quadratic */
 };
 
-static Sim *sim_of(const Controller *c) { return &c->universe->sim; }
+static Sim *sim_of(const ModelController *c) { return &c->universe->sim; }
 
-uint64_t controller_real_usec(const Controller *c)
+uint64_t controller_real_usec(const ModelController *c)
 {
     return sim_of(c)->now_usec + (uint64_t)c->real_offset_usec;
 }
 
 /* ---- steps ---- */
 
-static void begin_decision(Controller *c, const Decision *d);
-static void tick(Controller *c);
+static void begin_decision(ModelController *c, const Decision *d);
+static void tick(ModelController *c);
 
 static void on_timer(_unused_ Universe *u, void *who, uint64_t token)
 {
-    Controller *c = who;
+    ModelController *c = who;
     if (token == c->wake_token)
         tick(c);
 }
 
-static void arm_timer(Controller *c, uint64_t wake_usec)
+static void arm_timer(ModelController *c, uint64_t wake_usec)
 {
     uint64_t now = sim_of(c)->now_usec;
     if (wake_usec == c->wake_usec && wake_usec > now)
@@ -49,7 +49,7 @@ static void arm_timer(Controller *c, uint64_t wake_usec)
                   c->wake_token);
 }
 
-static void stamp_event(const Controller *c, Event *event)
+static void stamp_event(const ModelController *c, Event *event)
 {
     event->now_usec = sim_of(c)->now_usec;
     event->real_usec = controller_real_usec(c);
@@ -57,7 +57,7 @@ static void stamp_event(const Controller *c, Event *event)
                      event->now_usec > c->wake_usec + STALL_MSEC * USEC_PER_MSEC;
 }
 
-static void step(Controller *c, Event *event)
+static void step(ModelController *c, Event *event)
 {
     static Actions actions; /* large; one thread */
     for (int i = 0; i < STEPS_MAX; i++) {
@@ -81,12 +81,12 @@ static void step(Controller *c, Event *event)
     sim_fail(sim_of(c), "rest", "%s: the core does not come to rest", c->name);
 }
 
-static void step_kind(Controller *c, Event event) { step(c, &event); }
-static void tick(Controller *c) { step_kind(c, (Event){.kind = EVENT_TICK}); }
+static void step_kind(ModelController *c, Event event) { step(c, &event); }
+static void tick(ModelController *c) { step_kind(c, (Event){.kind = EVENT_TICK}); }
 
 static void on_gathered(_unused_ Universe *u, void *who, uint64_t token)
 {
-    Controller *c = who;
+    ModelController *c = who;
     if (token != c->gather_token)
         return;
     c->gather_token = 0;
@@ -94,7 +94,7 @@ static void on_gathered(_unused_ Universe *u, void *who, uint64_t token)
 }
 
 /* One decision for all that comes within GATHER_MSEC of the last. */
-static void tick_soon(Controller *c)
+static void tick_soon(ModelController *c)
 {
     uint64_t now = sim_of(c)->now_usec, next = c->decided_usec + GATHER_MSEC * USEC_PER_MSEC;
     if (now >= next) {
@@ -107,7 +107,7 @@ static void tick_soon(Controller *c)
 
 /* ---- the feed ---- */
 
-static int key_for(Controller *c, KeyKind kind, const char *name)
+static int key_for(ModelController *c, KeyKind kind, const char *name)
 {
     return etcd_key(&c->universe->etcd, kind, name, 0, -1);
 }
@@ -127,7 +127,7 @@ static const EventKind event_kinds[KEY_KINDS] = {
     [KEY_REQUESTS] = EVENT_REQUEST,
 };
 
-static void remember(Controller *c, int key, bool there)
+static void remember(ModelController *c, int key, bool there)
 {
     if (key >= c->n_fed) {
         int n = MAX(2 * key, 256);
@@ -139,10 +139,10 @@ static void remember(Controller *c, int key, bool there)
 }
 
 /* A job that is removed loses all of them at once; of one that has lost some the file is still wanted. */
-static void remember_spec(Controller *c, int n, const Value *value)
+static void remember_spec(ModelController *c, int n, const ModelValue *value)
 {
     static const KeyKind all[] = {KEY_SPECS, KEY_DESIRED, KEY_WORLDS, KEY_PHASES, KEY_CHECKPOINTS};
-    const Key key = c->universe->etcd.keys[n]; /* looking for others may move it */
+    const ModelKey key = c->universe->etcd.keys[n]; /* looking for others may move it */
     bool is_one = false, is_left = false;
     for (size_t i = 0; i < ELEMENTSOF(all); i++)
         is_one |= key.kind == all[i];
@@ -159,14 +159,14 @@ static void remember_spec(Controller *c, int n, const Value *value)
         *facts = *(const JobFacts *)value_record(value);
 }
 
-static void feed(Controller *c, int n, const Value *value, int64_t revision)
+static void feed(ModelController *c, int n, const ModelValue *value, int64_t revision)
 {
     EventKind kind = event_kinds[c->universe->etcd.keys[n].kind];
     if (kind == EVENT_TICK)
         return; /* not the core's business */
     remember(c, n, value != NULL);
     remember_spec(c, n, value);
-    const Key *key = &c->universe->etcd.keys[n];
+    const ModelKey *key = &c->universe->etcd.keys[n];
     Event event = {.kind = kind,
                    .more = true,
                    .revision = revision,
@@ -180,14 +180,14 @@ static void feed(Controller *c, int n, const Value *value, int64_t revision)
     step(c, &event);
 }
 
-static void begin_to_lead(Controller *c)
+static void begin_to_lead(ModelController *c)
 {
     c->led_usec = sim_of(c)->now_usec;
     sim_say(sim_of(c), "%s: leads, term %lld", c->name, (long long)c->term);
     step_kind(c, (Event){.kind = EVENT_LEADING, .term = c->term});
 }
 
-static void depose(Controller *c)
+static void depose(ModelController *c)
 {
     sim_say(sim_of(c), "%s: deposed", c->name);
     c->term = 0;
@@ -196,7 +196,7 @@ static void depose(Controller *c)
 }
 
 /* As the shell does it: what only a read had shown, and the list has not. */
-static void forget_unlisted(Controller *c, Watch *watch)
+static void forget_unlisted(ModelController *c, Watch *watch)
 {
     c->n_lists = watch->n_lists;
     if (c->read_revision == 0 || watch->list_revision < c->read_revision)
@@ -209,7 +209,7 @@ static void forget_unlisted(Controller *c, Watch *watch)
 static void on_watch(_unused_ Universe *u, void *who, const WatchEvent *events, size_t n,
                      bool initial)
 {
-    Controller *c = who;
+    ModelController *c = who;
     for (size_t i = 0; i < n; i++)
         if (events[i].revision > c->read_revision)
             feed(c, events[i].key, events[i].value, events[i].revision);
@@ -228,20 +228,20 @@ static void on_watch(_unused_ Universe *u, void *who, const WatchEvent *events, 
 
 /* ---- decisions into transactions: controller/execute.c ---- */
 
-static void guard(Controller *c, Txn *txn, KeyKind kind, const char *name, int64_t revision)
+static void guard(ModelController *c, Txn *txn, KeyKind kind, const char *name, int64_t revision)
 {
     if (revision != REVISION_ANY)
         txn_compare(txn, COMPARE_MOD, key_for(c, kind, name), revision);
 }
 
-static void put(Controller *c, Txn *txn, KeyKind kind, const char *name, const void *record,
+static void put(ModelController *c, Txn *txn, KeyKind kind, const char *name, const void *record,
                 size_t bytes)
 {
     txn_put(txn, key_for(c, kind, name), value_new(record, bytes), -1);
 }
 
 /* As it was last read: the shell has the text, the core asks for it. */
-static void put_spec(Controller *c, Txn *txn, const Decision *d)
+static void put_spec(ModelController *c, Txn *txn, const Decision *d)
 {
     const JobFacts *facts = &c->specs[universe_job_index(d->job)];
     guard(c, txn, KEY_SPECS, d->job, d->spec_revision);
@@ -251,7 +251,7 @@ static void put_spec(Controller *c, Txn *txn, const Decision *d)
     put(c, txn, KEY_SPECS, d->job, facts, sizeof(*facts));
 }
 
-static void draft_job(Controller *c, Txn *txn, const Decision *d)
+static void draft_job(ModelController *c, Txn *txn, const Decision *d)
 {
     static const KeyKind all[] = {KEY_SPECS,  KEY_DESIRED,     KEY_WORLDS,
                                   KEY_PHASES, KEY_CHECKPOINTS, KEY_PROGRESS};
@@ -276,7 +276,7 @@ static void draft_job(Controller *c, Txn *txn, const Decision *d)
     }
 }
 
-static void draft_house(Controller *c, Txn *txn, const Decision *d)
+static void draft_cluster(ModelController *c, Txn *txn, const Decision *d)
 {
     for (int i = 0; i < d->n_cordons; i++) {
         const CordonRecord *cordon = &d->cordons[i];
@@ -301,7 +301,7 @@ static void draft_house(Controller *c, Txn *txn, const Decision *d)
         put(c, txn, KEY_REQUESTS, d->request.id, &d->request, sizeof(d->request));
 }
 
-static void draft(Controller *c, const Decision *d, Txn *ret)
+static void draft(ModelController *c, const Decision *d, Txn *ret)
 {
     *ret = (Txn){.leader = c, .term = d->term};
     txn_compare(ret, COMPARE_CREATE, c->leader_key, d->term); /* I1 */
@@ -312,12 +312,12 @@ static void draft(Controller *c, const Decision *d, Txn *ret)
         guard(c, ret, KEY_DESIRED, d->job, d->desired_revision);
     }
     draft_job(c, ret, d);
-    draft_house(c, ret, d);
+    draft_cluster(c, ret, d);
 }
 
 /* ---- what became of them: controller/manager.c ---- */
 
-static Pending *find_pending(Controller *c, uint64_t token)
+static ModelPending *find_pending(ModelController *c, uint64_t token)
 {
     for (size_t i = 0; i < PENDING_MAX; i++)
         if (c->pending[i].id && c->pending[i].token == token)
@@ -325,18 +325,18 @@ static Pending *find_pending(Controller *c, uint64_t token)
     return NULL;
 }
 
-static void finish(Controller *c, Pending *p, Outcome outcome, int64_t revision)
+static void finish(ModelController *c, ModelPending *p, Outcome outcome, int64_t revision)
 {
     Event event = {.kind = EVENT_OUTCOME, .id = p->id, .outcome = outcome, .revision = revision};
     if (outcome == OUTCOME_DONE)
         c->refusals = 0;
-    *p = (Pending){0};
+    *p = (ModelPending){0};
     step_kind(c, event);
 }
 
 static void on_retry(Universe *u, void *who, uint64_t token);
 
-static void read_again_later(Controller *c, Pending *p)
+static void read_again_later(ModelController *c, ModelPending *p)
 {
     unsigned doublings = MIN(c->refusals, (unsigned)RETRY_DOUBLINGS_MAX);
     c->refusals++;
@@ -345,7 +345,7 @@ static void read_again_later(Controller *c, Pending *p)
               p->token);
 }
 
-static bool still_leads(const Controller *c, const CallResult *result)
+static bool still_leads(const ModelController *c, const CallResult *result)
 {
     if (result->revision < c->term)
         return true; /* it is older than the term */
@@ -355,7 +355,7 @@ static bool still_leads(const Controller *c, const CallResult *result)
     return false;
 }
 
-static void feed_all(Controller *c, const CallResult *result)
+static void feed_all(ModelController *c, const CallResult *result)
 {
     c->read_revision = result->revision;
     bool *listed = sim_new((size_t)c->n_fed);
@@ -373,8 +373,8 @@ static void feed_all(Controller *c, const CallResult *result)
 
 static void on_read(_unused_ Universe *u, void *who, uint64_t token, const CallResult *result)
 {
-    Controller *c = who;
-    Pending *p = find_pending(c, token);
+    ModelController *c = who;
+    ModelPending *p = find_pending(c, token);
     if (!p)
         return;
     if (result->r < 0) {
@@ -390,8 +390,8 @@ static void on_read(_unused_ Universe *u, void *who, uint64_t token, const CallR
 
 static void on_retry(_unused_ Universe *u, void *who, uint64_t token)
 {
-    Controller *c = who;
-    Pending *p = find_pending(c, token);
+    ModelController *c = who;
+    ModelPending *p = find_pending(c, token);
     if (!p)
         return;
     p->token = sim_serial(sim_of(c));
@@ -400,8 +400,8 @@ static void on_retry(_unused_ Universe *u, void *who, uint64_t token)
 
 static void on_txn(_unused_ Universe *u, void *who, uint64_t token, const CallResult *result)
 {
-    Controller *c = who;
-    Pending *p = find_pending(c, token);
+    ModelController *c = who;
+    ModelPending *p = find_pending(c, token);
     if (!p)
         return;
     if (result->r == 0 && result->succeeded) {
@@ -412,7 +412,7 @@ static void on_txn(_unused_ Universe *u, void *who, uint64_t token, const CallRe
     read_again_later(c, p);
 }
 
-static void check_admission(Controller *c, const WorldRecord *world)
+static void check_admission(ModelController *c, const WorldRecord *world)
 {
     for (size_t i = 0; i < world->n_runs; i++)
         if (!admission_allows(c->config.admit, world->runs[i].node, ""))
@@ -420,7 +420,7 @@ static void check_admission(Controller *c, const WorldRecord *world)
                      (long long)world->generation, world->runs[i].node);
 }
 
-static void begin_decision(Controller *c, const Decision *d)
+static void begin_decision(ModelController *c, const Decision *d)
 {
     Txn txn;
     size_t i = 0;
@@ -429,25 +429,25 @@ static void begin_decision(Controller *c, const Decision *d)
     while (i < PENDING_MAX && c->pending[i].id)
         i++;
     assert(i < PENDING_MAX); /* one per job and one for the house */
-    c->pending[i] = (Pending){.id = d->id, .token = sim_serial(sim_of(c))};
+    c->pending[i] = (ModelPending){.id = d->id, .token = sim_serial(sim_of(c))};
     draft(c, d, &txn);
     client_txn(&c->client, &txn, on_txn, c, c->pending[i].token);
 }
 
 /* ---- the election: etcd/election.c ---- */
 
-static void campaign(Controller *c);
+static void campaign(ModelController *c);
 
 static void on_campaign_again(_unused_ Universe *u, void *who, uint64_t token)
 {
-    Controller *c = who;
+    ModelController *c = who;
     if (token == c->campaign_token && c->leader_key >= 0 && c->own_create == 0)
         campaign(c);
 }
 
 static void on_campaign(_unused_ Universe *u, void *who, uint64_t token, const CallResult *result)
 {
-    Controller *c = who;
+    ModelController *c = who;
     (void)result; /* the watch tells, and a look later makes sure */
     if (token != c->campaign_token)
         return;
@@ -457,7 +457,7 @@ static void on_campaign(_unused_ Universe *u, void *who, uint64_t token, const C
               c->campaign_token);
 }
 
-static void campaign(Controller *c)
+static void campaign(ModelController *c)
 {
     Txn txn = {0};
     txn_compare(&txn, COMPARE_CREATE, c->leader_key, 0);
@@ -467,7 +467,7 @@ static void campaign(Controller *c)
     client_txn(&c->client, &txn, on_campaign, c, c->campaign_token);
 }
 
-static void judge(Controller *c)
+static void judge(ModelController *c)
 {
     int64_t lowest = INT64_MAX;
     for (int i = 0; i < c->n_candidates; i++)
@@ -488,7 +488,7 @@ static void judge(Controller *c)
 static void on_candidates(Universe *u, void *who, const WatchEvent *events, size_t n,
                           _unused_ bool initial)
 {
-    Controller *c = who;
+    ModelController *c = who;
     for (size_t i = 0; i < n; i++) {
         int at = u->etcd.keys[events[i].key].ordinal;
         if (at >= c->n_candidates) {
@@ -505,7 +505,7 @@ static void on_candidates(Universe *u, void *who, const WatchEvent *events, size
 
 static void on_lease(Universe *u, void *who, LeaseState state)
 {
-    Controller *c = who;
+    ModelController *c = who;
     char name[24];
     if (state == LEASE_GRANTED) {
         (void)snprintf(name, sizeof(name), "%d", c->client.lease);
@@ -523,7 +523,7 @@ static void on_lease(Universe *u, void *who, LeaseState state)
 
 /* ---- life ---- */
 
-void controller_start(Controller *c)
+void controller_start(ModelController *c)
 {
     Universe *u = c->universe;
     if (c->actor.alive)
@@ -562,7 +562,7 @@ static void on_start(_unused_ Universe *u, void *who, _unused_ uint64_t token)
     controller_start(who);
 }
 
-static void end(Controller *c)
+static void end(ModelController *c)
 {
     client_close(&c->client);
     c->actor.alive = false;
@@ -571,7 +571,7 @@ static void end(Controller *c)
     sim_after(sim_of(c), NULL, sim_between(sim_of(c), 100000, 3000000), on_start, c, 0);
 }
 
-void controller_crash(Controller *c)
+void controller_crash(ModelController *c)
 {
     if (!c->actor.alive)
         return;
@@ -579,7 +579,7 @@ void controller_crash(Controller *c)
     end(c);
 }
 
-void controller_leave(Controller *c)
+void controller_leave(ModelController *c)
 {
     if (!c->actor.alive)
         return;
@@ -590,7 +590,7 @@ void controller_leave(Controller *c)
 }
 
 /* All nodes but one; each third time all of them. */
-static void draw_list(Controller *c)
+static void draw_list(ModelController *c)
 {
     int n = c->universe->options.n_nodes, without = (int)sim_draw(sim_of(c), 3) ? n : n - 1;
     size_t used = 0;
@@ -603,7 +603,7 @@ static void draw_list(Controller *c)
                                      used ? "," : "", c->universe->nodes[i].name);
 }
 
-void controller_welcome(Controller *c)
+void controller_welcome(ModelController *c)
 {
     c->config.admit[0] = '\0';
     if (!c->actor.alive)
@@ -613,7 +613,7 @@ void controller_welcome(Controller *c)
 }
 
 /* Deadlines stay: what must hold after the healing is counted by them. */
-void controller_reload(Controller *c)
+void controller_reload(ModelController *c)
 {
     Sim *sim = sim_of(c);
     if (!c->actor.alive || c->actor.frozen_until_usec > sim->now_usec)
@@ -627,7 +627,7 @@ void controller_reload(Controller *c)
     tick(c);
 }
 
-void controller_freeze(Controller *c, uint64_t usec)
+void controller_freeze(ModelController *c, uint64_t usec)
 {
     if (!c->actor.alive)
         return;
@@ -635,14 +635,14 @@ void controller_freeze(Controller *c, uint64_t usec)
     c->actor.frozen_until_usec = MAX(c->actor.frozen_until_usec, sim_of(c)->now_usec + usec);
 }
 
-void controller_init(Controller *c, Universe *u, int index)
+void controller_init(ModelController *c, Universe *u, int index)
 {
-    *c = (Controller){.universe = u, .index = index, .leader_key = -1};
+    *c = (ModelController){.universe = u, .index = index, .leader_key = -1};
     (void)snprintf(c->name, sizeof(c->name), "c%d", index);
     c->memory = sim_new(cluster_bytes(&u->options.limits));
 }
 
-void controller_clear(Controller *c)
+void controller_clear(ModelController *c)
 {
     client_clear(&c->client);
     free(c->memory);

@@ -30,18 +30,18 @@ typedef struct SeenCordon {
     CordonRecord record; /* the last that could be read, while there is one */
 } SeenCordon;
 
-typedef struct Pending { /* a decision under way */
-    int64_t id;          /* 0: none */
+typedef struct ModelPending { /* a decision under way */
+    int64_t id;               /* 0: none */
     Outcome outcome;
     uint64_t token;
-} Pending;
+} ModelPending;
 
-typedef struct Controller {
+typedef struct ModelController {
     Universe *universe;
     int index;
     char name[16];
     Actor actor;
-    Client client;
+    ModelClient client;
     int64_t real_offset_usec;
 
     void *memory;
@@ -56,7 +56,7 @@ typedef struct Controller {
     int leader_key;        /* -1: none */
     bool loaded;
     unsigned refusals;
-    Pending pending[PENDING_MAX];
+    ModelPending pending[PENDING_MAX];
     bool *fed; /* by key: the core knows of it */
     int n_fed;
     JobFacts specs[JOBS_MAX]; /* the last that could be read: controller/feed/feed.c */
@@ -67,18 +67,18 @@ typedef struct Controller {
     uint64_t campaign_token;
     int64_t own_create, *candidates; /* by ordinal of the key: its create revision, 0: gone */
     int n_candidates;
-} Controller;
+} ModelController;
 
-void controller_init(Controller *c, Universe *u, int index);
-void controller_clear(Controller *c);
-void controller_start(Controller *c);
+void controller_init(ModelController *c, Universe *u, int index);
+void controller_clear(ModelController *c);
+void controller_start(ModelController *c);
 /* It dies, and systemd starts it again. */
-void controller_crash(Controller *c);
+void controller_crash(ModelController *c);
 /* systemctl stop and start: its lease is revoked. */
-void controller_leave(Controller *c);
+void controller_leave(ModelController *c);
 /* SIGHUP with other settings. */
-void controller_reload(Controller *c);
+void controller_reload(ModelController *c);
 /* Its list of nodes is open again. */
-void controller_welcome(Controller *c);
-void controller_freeze(Controller *c, uint64_t usec);
-uint64_t controller_real_usec(const Controller *c);
+void controller_welcome(ModelController *c);
+void controller_freeze(ModelController *c, uint64_t usec);
+uint64_t controller_real_usec(const ModelController *c);

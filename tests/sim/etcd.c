@@ -13,54 +13,55 @@ enum { LEASE_LOOK_MSEC = 500 /* etcd looks for expired leases twice a second */ 
 
 /* ---- values ---- */
 
-static Value *new_block(const void *record, size_t bytes, size_t part_bytes)
+static ModelValue *new_block(const void *record, size_t bytes, size_t part_bytes)
 {
-    Value *value = sim_new(sizeof(Value) + ROUND_UP(bytes, sizeof(max_align_t)) + part_bytes);
+    ModelValue *value =
+        sim_new(sizeof(ModelValue) + ROUND_UP(bytes, sizeof(max_align_t)) + part_bytes);
     value->references = 1;
     memcpy(value->record, record, bytes);
     return value;
 }
 
-static void *part_of(Value *value, size_t bytes)
+static void *part_of(ModelValue *value, size_t bytes)
 {
     return (char *)value->record + ROUND_UP(bytes, sizeof(max_align_t));
 }
 
-Value *value_new(const void *record, size_t bytes) { return new_block(record, bytes, 0); }
+ModelValue *value_new(const void *record, size_t bytes) { return new_block(record, bytes, 0); }
 
-Value *value_new_world(const WorldRecord *world)
+ModelValue *value_new_world(const WorldRecord *world)
 {
     size_t bytes = world->n_runs * sizeof(WorldRun);
-    Value *value = new_block(world, sizeof(*world), bytes);
+    ModelValue *value = new_block(world, sizeof(*world), bytes);
     WorldRecord *copy = (WorldRecord *)value->record;
     copy->runs = memcpy(part_of(value, sizeof(*world)), world->runs, bytes);
     return value;
 }
 
-Value *value_new_ranks(const RanksRecord *ranks)
+ModelValue *value_new_ranks(const RanksRecord *ranks)
 {
     size_t bytes = ranks->n_ranks * sizeof(RankReport);
-    Value *value = new_block(ranks, sizeof(*ranks), bytes);
+    ModelValue *value = new_block(ranks, sizeof(*ranks), bytes);
     RanksRecord *copy = (RanksRecord *)value->record;
     copy->ranks = memcpy(part_of(value, sizeof(*ranks)), ranks->ranks, bytes);
     return value;
 }
 
-Value *value_new_broken(RecordHealth health)
+ModelValue *value_new_broken(RecordHealth health)
 {
-    Value *value = new_block("", 1, 0);
+    ModelValue *value = new_block("", 1, 0);
     value->health = health;
     return value;
 }
 
-Value *value_ref(Value *value)
+ModelValue *value_ref(ModelValue *value)
 {
     if (value)
         value->references++;
     return value;
 }
 
-Value *value_unref(Value *value)
+ModelValue *value_unref(ModelValue *value)
 {
     if (value && --value->references == 0)
         free(value);
@@ -86,13 +87,13 @@ static size_t hash_key(KeyKind kind, const char *name, int64_t generation, int n
     return (size_t)(h ^ h >> 31);
 }
 
-static void grow_buckets(Etcd *etcd)
+static void grow_buckets(ModelEtcd *etcd)
 {
     free(etcd->buckets);
     etcd->n_buckets = MAX(2 * etcd->n_buckets, 256);
     etcd->buckets = sim_new((size_t)etcd->n_buckets * sizeof(int));
     for (int i = 0; i < etcd->n_keys; i++) { /* 0: none; else the number + 1 */
-        Key *key = &etcd->keys[i];
+        ModelKey *key = &etcd->keys[i];
         int *bucket = &etcd->buckets[hash_key(key->kind, key->name, key->generation, key->node) %
                                      (size_t)etcd->n_buckets];
         key->next_of_hash = *bucket;
@@ -100,11 +101,12 @@ static void grow_buckets(Etcd *etcd)
     }
 }
 
-static int find_key(const Etcd *etcd, KeyKind kind, const char *name, int64_t generation, int node)
+static int find_key(const ModelEtcd *etcd, KeyKind kind, const char *name, int64_t generation,
+                    int node)
 {
     int i = etcd->buckets[hash_key(kind, name, generation, node) % (size_t)etcd->n_buckets];
     for (; i; i = etcd->keys[i - 1].next_of_hash) {
-        const Key *key = &etcd->keys[i - 1];
+        const ModelKey *key = &etcd->keys[i - 1];
         if (key->kind == kind && key->generation == generation && key->node == node &&
             strcmp(key->name, name) == 0)
             break;
@@ -112,7 +114,7 @@ static int find_key(const Etcd *etcd, KeyKind kind, const char *name, int64_t ge
     return i - 1;
 }
 
-int etcd_key(Etcd *etcd, KeyKind kind, const char *name, int64_t generation, int node)
+int etcd_key(ModelEtcd *etcd, KeyKind kind, const char *name, int64_t generation, int node)
 {
     int n = find_key(etcd, kind, name, generation, node);
     if (n >= 0)
@@ -122,40 +124,40 @@ int etcd_key(Etcd *etcd, KeyKind kind, const char *name, int64_t generation, int
     int *bucket = &etcd->buckets[hash_key(kind, name, generation, node) % (size_t)etcd->n_buckets];
     if (etcd->n_keys == etcd->keys_size) {
         etcd->keys_size = MAX(2 * etcd->keys_size, 256);
-        etcd->keys = sim_more(etcd->keys, (size_t)etcd->keys_size * sizeof(Key));
+        etcd->keys = sim_more(etcd->keys, (size_t)etcd->keys_size * sizeof(ModelKey));
     }
     n = etcd->n_keys++;
-    etcd->keys[n] = (Key){.kind = kind,
-                          .node = node,
-                          .generation = generation,
-                          .ordinal = (int)etcd->keys_of[kind].n,
-                          .next_of_hash = *bucket,
-                          .lease = -1,
-                          .next_of_lease = -1,
-                          .previous_of_lease = -1};
+    etcd->keys[n] = (ModelKey){.kind = kind,
+                               .node = node,
+                               .generation = generation,
+                               .ordinal = (int)etcd->keys_of[kind].n,
+                               .next_of_hash = *bucket,
+                               .lease = -1,
+                               .next_of_lease = -1,
+                               .previous_of_lease = -1};
     (void)snprintf(etcd->keys[n].name, sizeof(etcd->keys[n].name), "%s", name);
     *bucket = n + 1;
     add_position(&etcd->keys_of[kind], n);
     return n;
 }
 
-const Key *etcd_find(Etcd *etcd, KeyKind kind, const char *name)
+const ModelKey *etcd_find(ModelEtcd *etcd, KeyKind kind, const char *name)
 {
     int n = find_key(etcd, kind, name, 0, -1);
     return n >= 0 && etcd->keys[n].mod_revision ? &etcd->keys[n] : NULL;
 }
 
-const void *etcd_record(Etcd *etcd, KeyKind kind, const char *name)
+const void *etcd_record(ModelEtcd *etcd, KeyKind kind, const char *name)
 {
-    const Key *key = etcd_find(etcd, kind, name);
+    const ModelKey *key = etcd_find(etcd, kind, name);
     return key ? value_record(key->value) : NULL;
 }
 
 /* ---- the history ---- */
 
-static void note_change(Etcd *etcd, int n)
+static void note_change(ModelEtcd *etcd, int n)
 {
-    Key *key = &etcd->keys[n];
+    ModelKey *key = &etcd->keys[n];
     if (etcd->n_history == etcd->history_size) {
         etcd->history_size = MAX(2 * etcd->history_size, (size_t)512);
         etcd->history = sim_more(etcd->history, etcd->history_size * sizeof(Change));
@@ -167,7 +169,7 @@ static void note_change(Etcd *etcd, int n)
                                                 .value = value_ref(key->value)};
 }
 
-static void tell_watches(Etcd *etcd, size_t first_change)
+static void tell_watches(ModelEtcd *etcd, size_t first_change)
 {
     uint32_t kinds = 0;
     for (size_t i = first_change; i < etcd->n_history; i++)
@@ -179,7 +181,7 @@ static void tell_watches(Etcd *etcd, size_t first_change)
     }
 }
 
-void etcd_compact(Etcd *etcd)
+void etcd_compact(ModelEtcd *etcd)
 {
     for (; etcd->n_compacted < etcd->n_history; etcd->n_compacted++)
         etcd->history[etcd->n_compacted].value =
@@ -189,9 +191,9 @@ void etcd_compact(Etcd *etcd)
 
 /* ---- leases and keys ---- */
 
-static void detach(Etcd *etcd, int n)
+static void detach(ModelEtcd *etcd, int n)
 {
-    Key *key = &etcd->keys[n];
+    ModelKey *key = &etcd->keys[n];
     if (key->lease < 0)
         return;
     if (key->previous_of_lease >= 0)
@@ -203,9 +205,9 @@ static void detach(Etcd *etcd, int n)
     key->lease = key->next_of_lease = key->previous_of_lease = -1;
 }
 
-static void attach(Etcd *etcd, int n, int lease)
+static void attach(ModelEtcd *etcd, int n, int lease)
 {
-    Key *key = &etcd->keys[n];
+    ModelKey *key = &etcd->keys[n];
     detach(etcd, n);
     if (lease < 0)
         return;
@@ -216,9 +218,9 @@ static void attach(Etcd *etcd, int n, int lease)
     etcd->leases[lease].first_key = n;
 }
 
-static void put_key(Etcd *etcd, int n, Value *value, int lease)
+static void put_key(ModelEtcd *etcd, int n, ModelValue *value, int lease)
 {
-    Key *key = &etcd->keys[n];
+    ModelKey *key = &etcd->keys[n];
     (void)value_ref(value);
     (void)value_unref(key->value); /* NULL always */
     key->value = value;
@@ -229,9 +231,9 @@ static void put_key(Etcd *etcd, int n, Value *value, int lease)
     note_change(etcd, n);
 }
 
-static void delete_key(Etcd *etcd, int n)
+static void delete_key(ModelEtcd *etcd, int n)
 {
-    Key *key = &etcd->keys[n];
+    ModelKey *key = &etcd->keys[n];
     if (key->mod_revision == 0)
         return;
     key->value = value_unref(key->value);
@@ -242,7 +244,7 @@ static void delete_key(Etcd *etcd, int n)
     note_change(etcd, n);
 }
 
-static void end_lease(Etcd *etcd, int n)
+static void end_lease(ModelEtcd *etcd, int n)
 {
     Lease *lease = &etcd->leases[n];
     if (!lease->alive)
@@ -259,7 +261,7 @@ static void end_lease(Etcd *etcd, int n)
 
 static void on_expiry(Universe *u, _unused_ void *who, uint64_t token)
 {
-    Etcd *etcd = &u->etcd;
+    ModelEtcd *etcd = &u->etcd;
     Lease *lease = &etcd->leases[token];
     if (!lease->alive)
         return;
@@ -274,7 +276,7 @@ static void on_expiry(Universe *u, _unused_ void *who, uint64_t token)
     end_lease(etcd, (int)token);
 }
 
-int etcd_lease_grant(Etcd *etcd, uint64_t ttl_usec, const Actor *owner)
+int etcd_lease_grant(ModelEtcd *etcd, uint64_t ttl_usec, const Actor *owner)
 {
     Sim *sim = &etcd->universe->sim;
     if (etcd->n_leases == etcd->leases_size) {
@@ -292,7 +294,7 @@ int etcd_lease_grant(Etcd *etcd, uint64_t ttl_usec, const Actor *owner)
     return n;
 }
 
-bool etcd_lease_renew(Etcd *etcd, int n)
+bool etcd_lease_renew(ModelEtcd *etcd, int n)
 {
     Lease *lease = &etcd->leases[n];
     if (lease->alive)
@@ -300,21 +302,21 @@ bool etcd_lease_renew(Etcd *etcd, int n)
     return lease->alive;
 }
 
-void etcd_lease_revoke(Etcd *etcd, int lease) { end_lease(etcd, lease); }
+void etcd_lease_revoke(ModelEtcd *etcd, int lease) { end_lease(etcd, lease); }
 
-void etcd_revoke_all(Etcd *etcd)
+void etcd_revoke_all(ModelEtcd *etcd)
 {
     for (int i = 0; i < etcd->n_leases; i++)
         end_lease(etcd, i);
 }
 
-void etcd_lose_quorum(Etcd *etcd)
+void etcd_lose_quorum(ModelEtcd *etcd)
 {
     etcd->down = true;
     etcd->n_downs++;
 }
 
-void etcd_regain_quorum(Etcd *etcd)
+void etcd_regain_quorum(ModelEtcd *etcd)
 {
     etcd->down = false;
     client_serve_late(etcd->universe);
@@ -333,7 +335,7 @@ void txn_compare(Txn *txn, CompareTarget target, int key, int64_t equals)
     txn->compares[txn->n_compares++] = (Compare){.target = target, .key = key, .equals = equals};
 }
 
-void txn_put(Txn *txn, int key, Value *value, int lease)
+void txn_put(Txn *txn, int key, ModelValue *value, int lease)
 {
     assert(txn->n_ops < TXN_OPS_MAX);
     txn->ops[txn->n_ops++] = (Op){.kind = OP_PUT, .key = key, .value = value, .lease = lease};
@@ -352,7 +354,7 @@ void txn_clear(Txn *txn)
 }
 
 /* "ranks/<job>/<generation>/" and "rendezvous/<job>/<generation>", or of every generation. */
-static void delete_ranks(Etcd *etcd, const Op *op)
+static void delete_ranks(ModelEtcd *etcd, const Op *op)
 {
     static const KeyKind kinds[] = {KEY_RANKS, KEY_RENDEZVOUS};
     for (size_t k = 0; k < ELEMENTSOF(kinds); k++)
@@ -364,18 +366,18 @@ static void delete_ranks(Etcd *etcd, const Op *op)
         }
 }
 
-static bool compares_hold(const Etcd *etcd, const Txn *txn)
+static bool compares_hold(const ModelEtcd *etcd, const Txn *txn)
 {
     for (size_t i = 0; i < txn->n_compares; i++) {
         const Compare *c = &txn->compares[i];
-        const Key *key = &etcd->keys[c->key];
+        const ModelKey *key = &etcd->keys[c->key];
         if (c->equals != (c->target == COMPARE_MOD ? key->mod_revision : key->create_revision))
             return false;
     }
     return true;
 }
 
-int etcd_commit(Etcd *etcd, const Txn *txn, bool *ret_succeeded)
+int etcd_commit(ModelEtcd *etcd, const Txn *txn, bool *ret_succeeded)
 {
     for (size_t i = 0; i < txn->n_ops; i++)
         if (txn->ops[i].lease >= 0 && !etcd->leases[txn->ops[i].lease].alive)
@@ -402,7 +404,7 @@ int etcd_commit(Etcd *etcd, const Txn *txn, bool *ret_succeeded)
     return 0;
 }
 
-void etcd_put(Etcd *etcd, KeyKind kind, const char *name, Value *value)
+void etcd_put(ModelEtcd *etcd, KeyKind kind, const char *name, ModelValue *value)
 {
     Txn txn = {0};
     bool succeeded;
@@ -418,13 +420,13 @@ void etcd_put(Etcd *etcd, KeyKind kind, const char *name, Value *value)
 
 /* ---- life ---- */
 
-void etcd_init(Etcd *etcd, Universe *u)
+void etcd_init(ModelEtcd *etcd, Universe *u)
 {
-    *etcd = (Etcd){.universe = u, .revision = 1};
+    *etcd = (ModelEtcd){.universe = u, .revision = 1};
     grow_buckets(etcd);
 }
 
-void etcd_clear(Etcd *etcd)
+void etcd_clear(ModelEtcd *etcd)
 {
     etcd_compact(etcd);
     for (int i = 0; i < etcd->n_keys; i++)

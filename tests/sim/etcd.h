@@ -23,28 +23,28 @@
 
 /* ---- values: a record and what hangs on it in one block ---- */
 
-typedef struct Value {
+typedef struct ModelValue {
     int references;
     RecordHealth health;
     max_align_t record[];
-} Value;
+} ModelValue;
 
-Value *value_new(const void *record, size_t bytes);
-Value *value_new_world(const WorldRecord *world);
-Value *value_new_ranks(const RanksRecord *ranks);
-Value *value_ref(Value *value);
-Value *value_unref(Value *value);
+ModelValue *value_new(const void *record, size_t bytes);
+ModelValue *value_new_world(const WorldRecord *world);
+ModelValue *value_new_ranks(const RanksRecord *ranks);
+ModelValue *value_ref(ModelValue *value);
+ModelValue *value_unref(ModelValue *value);
 /* What nobody here can read. */
-Value *value_new_broken(RecordHealth health);
+ModelValue *value_new_broken(RecordHealth health);
 /* NULL: there is none, or it cannot be read. */
-static inline const void *value_record(const Value *value)
+static inline const void *value_record(const ModelValue *value)
 {
     return value && value->health == RECORD_READABLE ? value->record : NULL;
 }
 
 /* ---- the store ---- */
 
-typedef struct Key {
+typedef struct ModelKey {
     KeyKind kind;
     char name[CLUSTER_NAME_BYTES]; /* node, job, incident, request or lease */
     int node;                      /* RANKS; -1 */
@@ -55,14 +55,14 @@ typedef struct Key {
     int64_t create_revision, mod_revision; /* 0: it does not exist */
     int64_t deleted_revision;              /* the last time, and when */
     uint64_t deleted_usec;
-    Value *value;
+    ModelValue *value;
     int lease, next_of_lease, previous_of_lease; /* -1 */
-} Key;
+} ModelKey;
 
 typedef struct Change {
     int64_t revision, create_revision;
     int key;
-    Value *value; /* NULL: deleted */
+    ModelValue *value; /* NULL: deleted */
 } Change;
 
 typedef struct Lease {
@@ -79,10 +79,10 @@ typedef struct Positions { /* of one kind's changes in the history */
     size_t n, size;
 } Positions;
 
-typedef struct Etcd {
+typedef struct ModelEtcd {
     Universe *universe;
     int64_t revision, compacted_revision;
-    Key *keys;
+    ModelKey *keys;
     int n_keys, keys_size;
     int *buckets;
     int n_buckets;
@@ -96,16 +96,16 @@ typedef struct Etcd {
     size_t n_watches[KEY_KINDS + 1];
     bool down; /* no quorum: nothing is answered, no lease runs out */
     uint64_t n_downs;
-} Etcd;
+} ModelEtcd;
 
-void etcd_init(Etcd *etcd, Universe *u);
-void etcd_clear(Etcd *etcd);
+void etcd_init(ModelEtcd *etcd, Universe *u);
+void etcd_clear(ModelEtcd *etcd);
 
 /* The number of a key, made when it is new. */
-int etcd_key(Etcd *etcd, KeyKind kind, const char *name, int64_t generation, int node);
+int etcd_key(ModelEtcd *etcd, KeyKind kind, const char *name, int64_t generation, int node);
 /* As it is now; NULL when it does not exist. The pointer holds until the next etcd_key(). */
-const Key *etcd_find(Etcd *etcd, KeyKind kind, const char *name);
-const void *etcd_record(Etcd *etcd, KeyKind kind, const char *name);
+const ModelKey *etcd_find(ModelEtcd *etcd, KeyKind kind, const char *name);
+const void *etcd_record(ModelEtcd *etcd, KeyKind kind, const char *name);
 
 /* ---- transactions ---- */
 
@@ -123,16 +123,16 @@ typedef struct Compare {
 typedef struct Op {
     OpKind kind;
     int key;
-    Value *value;
+    ModelValue *value;
     int lease;          /* -1: none */
     int64_t generation; /* OP_DELETE_RANKS: of this one alone; 0: all */
 } Op;
 
 typedef struct Txn {
     /* for the checkers: who asks; neither: a person, or a candidate */
-    const struct Controller *leader;
+    const struct ModelController *leader;
     int64_t term;
-    const struct Node *node;
+    const struct SimNode *node;
     size_t n_compares, n_ops;
     Compare compares[TXN_COMPARES_MAX];
     Op ops[TXN_OPS_MAX];
@@ -140,26 +140,26 @@ typedef struct Txn {
 
 void txn_compare(Txn *txn, CompareTarget target, int key, int64_t equals);
 /* Takes the reference. lease -1: none. */
-void txn_put(Txn *txn, int key, Value *value, int lease);
+void txn_put(Txn *txn, int key, ModelValue *value, int lease);
 void txn_delete(Txn *txn, int key);
 void txn_clear(Txn *txn);
 
-int etcd_commit(Etcd *etcd, const Txn *txn, bool *ret_succeeded);
+int etcd_commit(ModelEtcd *etcd, const Txn *txn, bool *ret_succeeded);
 /* A person's put, without a client: at once. Takes the reference; NULL deletes. */
-void etcd_put(Etcd *etcd, KeyKind kind, const char *name, Value *value);
+void etcd_put(ModelEtcd *etcd, KeyKind kind, const char *name, ModelValue *value);
 
 /* ---- leases ---- */
 
-int etcd_lease_grant(Etcd *etcd, uint64_t ttl_usec, const Actor *owner);
+int etcd_lease_grant(ModelEtcd *etcd, uint64_t ttl_usec, const Actor *owner);
 /* False: it is not there any more. */
-bool etcd_lease_renew(Etcd *etcd, int lease);
-void etcd_lease_revoke(Etcd *etcd, int lease);
-void etcd_revoke_all(Etcd *etcd);
+bool etcd_lease_renew(ModelEtcd *etcd, int lease);
+void etcd_lease_revoke(ModelEtcd *etcd, int lease);
+void etcd_revoke_all(ModelEtcd *etcd);
 
 /* ---- faults ---- */
 
-void etcd_lose_quorum(Etcd *etcd);
+void etcd_lose_quorum(ModelEtcd *etcd);
 /* A new leader: what leases are left are extended by their whole TTL. */
-void etcd_regain_quorum(Etcd *etcd);
+void etcd_regain_quorum(ModelEtcd *etcd);
 /* Watches that have not read so far yet must list again. */
-void etcd_compact(Etcd *etcd);
+void etcd_compact(ModelEtcd *etcd);

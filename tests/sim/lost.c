@@ -30,12 +30,12 @@ static const char *submission_of(KeyKind kind, const void *record)
 }
 
 /* One that somebody may have kept a copy of; of the present submission. NULL: there is none. */
-static Value *older_copy(Universe *u, const Key *key)
+static ModelValue *older_copy(Universe *u, const ModelKey *key)
 {
-    const Etcd *etcd = &u->etcd;
+    const ModelEtcd *etcd = &u->etcd;
     const Positions *changes = &etcd->changes_of[key->kind];
     const JobBooks *books = &u->checker.jobs[universe_job_index(key->name)];
-    Value *copies[16];
+    ModelValue *copies[16];
     uint32_t n = 0;
     for (size_t i = changes->n; i-- > 0 && n < ELEMENTSOF(copies);) {
         const Change *change = &etcd->history[changes->at[i]];
@@ -54,7 +54,7 @@ static Value *older_copy(Universe *u, const Key *key)
 static void on_version_leads(Universe *u, void *who, _unused_ uint64_t token)
 {
     Foreign *foreign = who;
-    const Key *key = &u->etcd.keys[foreign->key];
+    const ModelKey *key = &u->etcd.keys[foreign->key];
     if (!foreign->value)
         return;
     if (key->value && key->value->health == RECORD_FOREIGN)
@@ -64,7 +64,7 @@ static void on_version_leads(Universe *u, void *who, _unused_ uint64_t token)
     foreign->value = NULL;
 }
 
-static void make_foreign(Universe *u, const Key *key)
+static void make_foreign(Universe *u, const ModelKey *key)
 {
     Swarm *swarm = &u->swarm;
     for (size_t i = 0; i < ELEMENTSOF(swarm->foreign); i++)
@@ -97,10 +97,10 @@ void lost_strike(Universe *u)
                            ? u->nodes[sim_draw(&u->sim, (uint32_t)u->options.n_nodes)].name
                            : universe_job_name((int)sim_draw(&u->sim, (uint32_t)u->options.n_jobs));
     int n = etcd_key(&u->etcd, kind, name, 0, -1);
-    const Key *key = &u->etcd.keys[n];
+    const ModelKey *key = &u->etcd.keys[n];
     if (kind != KEY_CORDONS && !etcd_find(&u->etcd, KEY_SPECS, name))
         return; /* the job is gone, or nobody knows it any more */
-    Value *older = how == 2 && kind != KEY_CORDONS ? older_copy(u, key) : NULL;
+    ModelValue *older = how == 2 && kind != KEY_CORDONS ? older_copy(u, key) : NULL;
     if (how == 2 ? !older : !key->value)
         return;
     if (how == 3 && kind == KEY_WORLDS)

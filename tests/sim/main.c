@@ -38,12 +38,12 @@ typedef struct Board { /* what the workers share */
     Broken broken[BROKEN_MAX];
 } Board;
 
-typedef struct Arguments {
+typedef struct SimArguments {
     uint64_t first, last;
     int n_nodes;
     bool one, verbose, stop_at_first;
     const char *file;
-} Arguments;
+} SimArguments;
 
 static Schedule *schedules;
 static size_t n_schedules;
@@ -223,9 +223,9 @@ static int read_file(const char *path)
     return 0;
 }
 
-static int parse(int argc, char *argv[], Arguments *ret)
+static int parse(int argc, char *argv[], SimArguments *ret)
 {
-    *ret = (Arguments){.n_nodes = NODES_DEFAULT};
+    *ret = (SimArguments){.n_nodes = NODES_DEFAULT};
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         char *end = NULL;
@@ -265,7 +265,7 @@ static int parse(int argc, char *argv[], Arguments *ret)
 
 int main(int argc, char *argv[])
 {
-    Arguments a;
+    SimArguments a;
     (void)setvbuf(stdout, NULL, _IOLBF, 0); /* an assertion must not take the last lines with it */
     if (parse(argc, argv, &a) < 0) {
         fprintf(stderr, "usage: sim [--nodes N] --seed S [--verbose] | --seeds A..B [--first] | "

@@ -17,33 +17,33 @@ enum {
     LAST_WORDS_SEC = 2, /* after a drain: etcd may not answer */
 };
 
-static Sim *sim_of(const Node *node) { return &node->universe->sim; }
+static Sim *sim_of(const SimNode *node) { return &node->universe->sim; }
 
-uint64_t node_real_usec(const Node *node)
+uint64_t node_real_usec(const SimNode *node)
 {
     return sim_of(node)->now_usec + (uint64_t)node->real_offset_usec;
 }
 
-void node_note_contact(Node *node)
+void node_note_contact(SimNode *node)
 {
     node->contact_usec = sim_of(node)->now_usec;
     node->fenced = false;
 }
 
-bool node_is_registered(const Node *node)
+bool node_is_registered(const SimNode *node)
 {
     return etcd_find(&node->universe->etcd, KEY_NODES, node->name) != NULL;
 }
 
 /* ---- its record ---- */
 
-const char *node_machine(const Node *node, char ret[33])
+const char *node_machine(const SimNode *node, char ret[33])
 {
     (void)snprintf(ret, 33, "%016x%016x", (unsigned)node->index, (unsigned)node->n_machines);
     return ret;
 }
 
-static void encode(const Node *node, NodeRecord *ret)
+static void encode(const SimNode *node, NodeRecord *ret)
 {
     char machine[33];
     memset(ret, 0, sizeof(*ret)); /* padding too: records are compared as bytes */
@@ -66,18 +66,18 @@ static void encode(const Node *node, NodeRecord *ret)
     }
 }
 
-static void put_record(Node *node);
+static void put_record(SimNode *node);
 
 static void on_put_again(_unused_ Universe *u, void *who, uint64_t token)
 {
-    Node *node = who;
+    SimNode *node = who;
     if (token != node->put_retry)
         return;
     node->put_retry = 0;
     put_record(node);
 }
 
-static void put_later(Node *node)
+static void put_later(SimNode *node)
 {
     if (node->put_retry)
         return;
@@ -88,7 +88,7 @@ static void put_later(Node *node)
 
 static void on_looked(_unused_ Universe *u, void *who, uint64_t token, const CallResult *result)
 {
-    Node *node = who;
+    SimNode *node = who;
     if (token != node->put_call)
         return;
     node->put_call = 0;
@@ -107,7 +107,7 @@ static void on_looked(_unused_ Universe *u, void *who, uint64_t token, const Cal
     put_record(node);
 }
 
-static void look(Node *node)
+static void look(SimNode *node)
 {
     int key = etcd_key(&node->universe->etcd, KEY_NODES, node->name, 0, -1);
     node->put_call = sim_serial(sim_of(node));
@@ -115,7 +115,7 @@ static void look(Node *node)
 }
 
 /* etcd knows of them: their ranks are reported as ended. */
-static void lost_slots_told(Node *node)
+static void lost_slots_told(SimNode *node)
 {
     for (int i = 0; i < node->n_slots; i++)
         if (node->slots[i].used && node->slots[i].lost)
@@ -124,7 +124,7 @@ static void lost_slots_told(Node *node)
 
 static void on_put(_unused_ Universe *u, void *who, uint64_t token, const CallResult *result)
 {
-    Node *node = who;
+    SimNode *node = who;
     if (token != node->put_call)
         return;
     node->put_call = 0;
@@ -148,7 +148,7 @@ static void on_put(_unused_ Universe *u, void *who, uint64_t token, const CallRe
 }
 
 /* Nobody would know of them if the node came back now. */
-static bool old_ranks_live(const Node *node)
+static bool old_ranks_live(const SimNode *node)
 {
     for (int i = 0; i < node->n_slots; i++) {
         const Process *p = &node->slots[i];
@@ -158,9 +158,9 @@ static bool old_ranks_live(const Node *node)
     return false;
 }
 
-static void put_record(Node *node)
+static void put_record(SimNode *node)
 {
-    Etcd *etcd = &node->universe->etcd;
+    ModelEtcd *etcd = &node->universe->etcd;
     int lease = node->client.lease;
     if (node->put_call || node->put_retry || lease < 0) {
         node->put_wanted = true;
@@ -184,14 +184,14 @@ static void put_record(Node *node)
     client_txn(&node->client, &txn, on_put, node, node->put_call);
 }
 
-static bool is_settled(const Node *node)
+static bool is_settled(const SimNode *node)
 {
     return !node->put_call && !node->put_retry && !node->put_wanted && node->put_lease >= 0;
 }
 
 static void on_lease(_unused_ Universe *u, void *who, LeaseState state)
 {
-    Node *node = who;
+    SimNode *node = who;
     node_note_contact(node);
     if (state == LEASE_LOST) {
         sim_say(sim_of(node), "%s: its lease is gone; ranks run on", node->name);
@@ -209,7 +209,7 @@ static void on_lease(_unused_ Universe *u, void *who, LeaseState state)
 
 /* ---- slots ---- */
 
-bool node_is_idle(const Node *node)
+bool node_is_idle(const SimNode *node)
 {
     for (int i = 0; i < node->n_slots; i++)
         if (node->slots[i].used && !node->slots[i].lost)
@@ -222,7 +222,7 @@ bool node_is_idle(const Node *node)
 
 static void clear_slot(Process *p)
 {
-    Node *node = p->node;
+    SimNode *node = p->node;
     node->lost_slots &= ~(UINT64_C(1) << p->slot);
     *p = (Process){.node = node, .slot = p->slot};
     node_advance(node);
@@ -251,7 +251,7 @@ void process_kill(Process *p, const char *why)
               p, p->life);
 }
 
-void node_kill_all(Node *node, const char *why)
+void node_kill_all(SimNode *node, const char *why)
 {
     for (int i = 0; i < node->n_slots; i++)
         process_kill(&node->slots[i], why);
@@ -260,7 +260,7 @@ void node_kill_all(Node *node, const char *why)
 void node_hears(_unused_ Universe *u, void *who, uint64_t token)
 {
     Process *p = who;
-    Word word = (Word)(token % 8);
+    ModelWord word = (ModelWord)(token % 8);
     if (!p->used || p->life != token / 8)
         return;
     if (word != WORD_EXIT) {
@@ -279,7 +279,7 @@ static bool is_watched(const Process *p)
     return p->used && p->team && !p->team->over && !p->exited && !p->killing;
 }
 
-static bool waits_for_a_teammate(const Node *node, const Process *p)
+static bool waits_for_a_teammate(const SimNode *node, const Process *p)
 {
     for (int i = 0; i < node->n_slots; i++) {
         const Process *o = &node->slots[i];
@@ -291,7 +291,7 @@ static bool waits_for_a_teammate(const Node *node, const Process *p)
     return false;
 }
 
-static void check_hangs(Node *node, uint64_t stood_still_usec)
+static void check_hangs(SimNode *node, uint64_t stood_still_usec)
 {
     const WatchdogLimits *limits = &node->universe->options.watchdog;
     uint64_t hung = 0;
@@ -325,7 +325,7 @@ static void check_hangs(Node *node, uint64_t stood_still_usec)
 
 static void on_hang_tick(Universe *u, void *who, uint64_t token)
 {
-    Node *node = who;
+    SimNode *node = who;
     uint64_t gap = u->sim.now_usec - node->hang_tick_usec;
     uint64_t stood_still = gap > STOOD_STILL_MSEC * USEC_PER_MSEC ? gap : 0;
     node->hang_tick_usec = u->sim.now_usec;
@@ -341,7 +341,7 @@ static void on_hang_tick(Universe *u, void *who, uint64_t token)
 
 /* ---- leaving ---- */
 
-static void end_daemon(Node *node)
+static void end_daemon(SimNode *node)
 {
     for (int i = 0; i < node->n_slots; i++) { /* PDEATHSIG, and the keeper for the rest */
         Process *p = &node->slots[i];
@@ -360,13 +360,13 @@ static void end_daemon(Node *node)
 
 static void on_last_words(_unused_ Universe *u, void *who, _unused_ uint64_t token)
 {
-    Node *node = who;
+    SimNode *node = who;
     sim_say(sim_of(node), "%s: leaves without a last word", node->name);
     node->has_left = true;
     end_daemon(node);
 }
 
-void node_advance_drain(Node *node)
+void node_advance_drain(SimNode *node)
 {
     if (!node->draining || !node_is_idle(node) || !node->actor.alive)
         return;
@@ -387,12 +387,12 @@ void node_advance_drain(Node *node)
 
 static void on_drain_deadline(_unused_ Universe *u, void *who, _unused_ uint64_t token)
 {
-    Node *node = who;
+    SimNode *node = who;
     node_kill_all(node, "sdtraind stops, and drain_sec has passed");
     node_advance_drain(node);
 }
 
-void node_drain(Node *node)
+void node_drain(SimNode *node)
 {
     if (!node->actor.alive || node->draining)
         return;
@@ -404,7 +404,7 @@ void node_drain(Node *node)
     node_advance_drain(node);
 }
 
-void node_touch(Node *node)
+void node_touch(SimNode *node)
 {
     NodeRecord record;
     if (!node->actor.alive)
@@ -416,7 +416,7 @@ void node_touch(Node *node)
         node_advance_drain(node);
 }
 
-void node_advance(Node *node)
+void node_advance(SimNode *node)
 {
     for (int job = 0; job < JOBS_MAX; job++)
         team_advance(node, job);
@@ -428,7 +428,7 @@ void node_advance(Node *node)
 static void on_start(Universe *u, void *who, _unused_ uint64_t token)
 {
     static const KeyKind watched[] = {KEY_WORLDS, KEY_PHASES, KEY_RENDEZVOUS, KEY_CORDONS};
-    Node *node = who;
+    SimNode *node = who;
     if (!node->host_up || node->actor.alive)
         return;
     sim_say(&u->sim, "%s: sdtraind starts", node->name);
@@ -450,12 +450,12 @@ static void on_start(Universe *u, void *who, _unused_ uint64_t token)
     sim_timer(&u->sim, &node->actor, HANG_TICK_MSEC * USEC_PER_MSEC, on_hang_tick, node, 0);
 }
 
-static void start_soon(Node *node)
+static void start_soon(SimNode *node)
 {
     sim_after(sim_of(node), NULL, sim_between(sim_of(node), 50000, 1500000), on_start, node, 0);
 }
 
-void node_boot(Node *node)
+void node_boot(SimNode *node)
 {
     node->host_up = true;
     node->frozen_until_usec = 0;
@@ -463,7 +463,7 @@ void node_boot(Node *node)
         start_soon(node);
 }
 
-void node_crash(Node *node)
+void node_crash(SimNode *node)
 {
     if (!node->actor.alive)
         return;
@@ -473,7 +473,7 @@ void node_crash(Node *node)
         start_soon(node); /* systemd */
 }
 
-void node_lose_power(Node *node)
+void node_lose_power(SimNode *node)
 {
     sim_say(sim_of(node), "%s: power is lost", node->name);
     node->host_up = false;
@@ -482,7 +482,7 @@ void node_lose_power(Node *node)
         end_daemon(node);
 }
 
-void node_replace(Node *node)
+void node_replace(SimNode *node)
 {
     if (node->host_up)
         node_lose_power(node);
@@ -492,14 +492,14 @@ void node_replace(Node *node)
     node->verdict = NODE_HEALTHY;
 }
 
-static void arm_deadman(Node *node)
+static void arm_deadman(SimNode *node)
 {
     for (int i = 0; i < node->n_slots; i++)
         if (node->slots[i].used)
             trainer_arm_deadman(&node->slots[i]);
 }
 
-void node_freeze_daemon(Node *node, uint64_t usec)
+void node_freeze_daemon(SimNode *node, uint64_t usec)
 {
     if (!node->actor.alive)
         return;
@@ -509,7 +509,7 @@ void node_freeze_daemon(Node *node, uint64_t usec)
     arm_deadman(node);
 }
 
-void node_freeze(Node *node, uint64_t usec)
+void node_freeze(SimNode *node, uint64_t usec)
 {
     if (!node->actor.alive)
         return;
@@ -522,7 +522,7 @@ void node_freeze(Node *node, uint64_t usec)
         arm_deadman(node);
 }
 
-void node_set_verdict(Node *node, NodeVerdict verdict)
+void node_set_verdict(SimNode *node, NodeVerdict verdict)
 {
     node->verdict = verdict;
     sim_say(sim_of(node), "%s: verdict %d", node->name, (int)verdict);
@@ -530,16 +530,17 @@ void node_set_verdict(Node *node, NodeVerdict verdict)
         node_touch(node);
 }
 
-void node_init(Node *node, Universe *u, int index)
+void node_init(SimNode *node, Universe *u, int index)
 {
-    *node = (Node){.universe = u, .index = index, .n_slots = u->options.n_slots, .put_lease = -1};
+    *node =
+        (SimNode){.universe = u, .index = index, .n_slots = u->options.n_slots, .put_lease = -1};
     (void)snprintf(node->name, sizeof(node->name), "n%d", index);
     node->slots = sim_new((size_t)node->n_slots * sizeof(Process));
     for (int i = 0; i < node->n_slots; i++)
         node->slots[i] = (Process){.node = node, .slot = i};
 }
 
-void node_clear(Node *node)
+void node_clear(SimNode *node)
 {
     team_forget_all(node);
     client_clear(&node->client);
@@ -548,10 +549,10 @@ void node_clear(Node *node)
 
 static void on_store_again(_unused_ Universe *u, void *who, _unused_ uint64_t token)
 {
-    ((Node *)who)->has_no_store = false;
+    ((SimNode *)who)->has_no_store = false;
 }
 
-void node_lose_store(Node *node, uint64_t usec)
+void node_lose_store(SimNode *node, uint64_t usec)
 {
     Sim *sim = sim_of(node);
     Process *p = &node->slots[sim_draw(sim, (uint32_t)node->n_slots)];

@@ -28,12 +28,12 @@ typedef struct Post { /* daemon/world/record-writer.h */
     uint64_t pause_usec;
 } Post;
 
-typedef struct Commit { /* daemon/world/commit.h */
+typedef struct ModelCommit { /* daemon/world/commit.h */
     bool busy;
     CheckpointCommit lines[RECORD_COMMITS_MAX]; /* one, or what was found, oldest first */
     size_t n_lines;
     uint64_t token; /* of the call or the pause under way */
-} Commit;
+} ModelCommit;
 
 struct Team {
     Team *next; /* among those that are over */
@@ -50,24 +50,24 @@ struct Team {
     uint64_t first_step_usec;
     ProgressRecord progress;
     Post posts[POST_KINDS];
-    Commit commit;
+    ModelCommit commit;
     size_t n_seats;
     Seat seats[];
 };
 
 typedef struct JobView { /* what the watches said of a job */
     int64_t world_revision;
-    Value *phase;
+    ModelValue *phase;
     int64_t rendezvous_generation, rendezvous_revision;
     Team *team, *over;
 } JobView;
 
-struct Node {
+struct SimNode {
     Universe *universe;
     int index;
     char name[NODE_NAME_MAX + 1];
     Actor actor; /* sdtraind */
-    Client client;
+    ModelClient client;
     bool host_up;
     uint64_t frozen_until_usec; /* the host, with everything on it */
     int64_t real_offset_usec;
@@ -95,50 +95,50 @@ struct Node {
     Process *slots;
 };
 
-void node_init(Node *node, Universe *u, int index);
-void node_clear(Node *node);
-uint64_t node_real_usec(const Node *node);
+void node_init(SimNode *node, Universe *u, int index);
+void node_clear(SimNode *node);
+uint64_t node_real_usec(const SimNode *node);
 
 /* ---- what may happen to it ---- */
 
-void node_boot(Node *node); /* the host comes up, and with it sdtraind */
+void node_boot(SimNode *node); /* the host comes up, and with it sdtraind */
 /* Its ranks reach no store for so long, and others' do; one of them may die just then. */
-void node_lose_store(Node *node, uint64_t usec);
-void node_crash(Node *node); /* sdtraind dies, its ranks with it */
-void node_lose_power(Node *node);
-void node_replace(Node *node);               /* the host is gone, and another one has its name */
-void node_freeze(Node *node, uint64_t usec); /* the whole host */
-void node_freeze_daemon(Node *node, uint64_t usec); /* sdtraind alone: SIGSTOP */
-void node_drain(Node *node);                        /* systemctl stop */
-void node_set_verdict(Node *node, NodeVerdict verdict);
+void node_lose_store(SimNode *node, uint64_t usec);
+void node_crash(SimNode *node); /* sdtraind dies, its ranks with it */
+void node_lose_power(SimNode *node);
+void node_replace(SimNode *node);               /* the host is gone, and another one has its name */
+void node_freeze(SimNode *node, uint64_t usec); /* the whole host */
+void node_freeze_daemon(SimNode *node, uint64_t usec); /* sdtraind alone: SIGSTOP */
+void node_drain(SimNode *node);                        /* systemctl stop */
+void node_set_verdict(SimNode *node, NodeVerdict verdict);
 /* The id of the machine that has the name now. */
-const char *node_machine(const Node *node, char ret[33]);
+const char *node_machine(const SimNode *node, char ret[33]);
 /* Whether etcd holds a record of it. */
-bool node_is_registered(const Node *node);
+bool node_is_registered(const SimNode *node);
 
 /* ---- between node.c, team.c and trainer.c ---- */
 
 /* token: the life of the process, and the word. */
 void node_hears(Universe *u, void *process, uint64_t token);
-void node_note_contact(Node *node);
+void node_note_contact(SimNode *node);
 /* Its record may have changed. */
-void node_touch(Node *node);
-void node_advance(Node *node); /* every job, then the drain */
-void node_advance_drain(Node *node);
-void node_kill_all(Node *node, const char *why);
-bool node_is_idle(const Node *node);
+void node_touch(SimNode *node);
+void node_advance(SimNode *node); /* every job, then the drain */
+void node_advance_drain(SimNode *node);
+void node_kill_all(SimNode *node, const char *why);
+bool node_is_idle(const SimNode *node);
 
 void process_kill(Process *p, const char *why);
 
 void team_watch(Universe *u, void *node, const WatchEvent *events, size_t n, bool initial);
-void team_hears(Process *p, Word word);
+void team_hears(Process *p, ModelWord word);
 void team_note_exit(Process *p);
-void team_report(Node *node, Team *team);
-void team_report_all(Node *node);
-const Team *team_running(const Node *node);
+void team_report(SimNode *node, Team *team);
+void team_report_all(SimNode *node);
+const Team *team_running(const SimNode *node);
 bool team_is_live(const Team *team);
-bool team_reports_are_written(const Node *node);
+bool team_reports_are_written(const SimNode *node);
 /* Puts the records of the teams that run into the transaction, under their guards. */
-void team_add_records(Node *node, Txn *txn, int lease);
-void team_advance(Node *node, int job);
-void team_forget_all(Node *node);
+void team_add_records(SimNode *node, Txn *txn, int lease);
+void team_advance(SimNode *node, int job);
+void team_forget_all(SimNode *node);

@@ -5,13 +5,14 @@
 #include <string.h>
 
 /* Slots that the leader knows to be there and open: what it had seen when it decided. */
-static int open_slots(Universe *u, const Controller *leader, int64_t seen_revision)
+static int open_slots(Universe *u, const ModelController *leader, int64_t seen_revision)
 {
     int slots = 0;
     for (int i = 0; i < u->options.n_nodes; i++) {
-        const Key *key = etcd_find(&u->etcd, KEY_NODES, u->nodes[i].name);
+        const ModelKey *key = etcd_find(&u->etcd, KEY_NODES, u->nodes[i].name);
         const NodeRecord *node = key ? value_record(key->value) : NULL;
-        const Key *cordon = &u->etcd.keys[etcd_key(&u->etcd, KEY_CORDONS, u->nodes[i].name, 0, -1)];
+        const ModelKey *cordon =
+            &u->etcd.keys[etcd_key(&u->etcd, KEY_CORDONS, u->nodes[i].name, 0, -1)];
         key = etcd_find(&u->etcd, KEY_NODES, u->nodes[i].name);
         if (node && admission_allows(leader->config.admit, u->nodes[i].name, "") &&
             key->mod_revision <= seen_revision && node->state == NODE_UP &&
@@ -39,8 +40,8 @@ void checker_queue(Universe *u, const Txn *txn, int job, const PhaseRecord *phas
     for (int i = 0; i < u->options.n_jobs; i++) {
         const char *name = universe_job_name(i);
         const JobBooks *books = &u->checker.jobs[i];
-        const Key *desired = etcd_find(&u->etcd, KEY_DESIRED, name);
-        const Key *waits = etcd_find(&u->etcd, KEY_PHASES, name);
+        const ModelKey *desired = etcd_find(&u->etcd, KEY_DESIRED, name);
+        const ModelKey *waits = etcd_find(&u->etcd, KEY_PHASES, name);
         const DesiredRecord *wants = desired ? value_record(desired->value) : NULL;
         uint64_t since = MAX(books->pending_usec, txn->leader->led_usec);
         if (i != job && books->pending_usec && !books->broken_phase &&

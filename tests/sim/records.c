@@ -6,17 +6,17 @@
 
 #include <string.h>
 
-int team_world_key(Node *node, const Team *team)
+int team_world_key(SimNode *node, const Team *team)
 {
     return etcd_key(&node->universe->etcd, KEY_WORLDS, universe_job_name(team->job), 0, -1);
 }
 
-int64_t team_guard_revision(const Node *node, const Team *team)
+int64_t team_guard_revision(const SimNode *node, const Team *team)
 {
     return team->over ? node->jobs[team->job].world_revision : team->world_revision;
 }
 
-static Value *encode_ranks(const Node *node, const Team *team)
+static ModelValue *encode_ranks(const SimNode *node, const Team *team)
 {
     RankReport reports[RECORD_SLOTS_MAX];
     size_t n_done = 0, n_left = 0;
@@ -46,9 +46,9 @@ static Value *encode_ranks(const Node *node, const Team *team)
     return value_new_ranks(&record);
 }
 
-int team_post_key(Node *node, const Team *team, PostKind kind)
+int team_post_key(SimNode *node, const Team *team, PostKind kind)
 {
-    Etcd *etcd = &node->universe->etcd;
+    ModelEtcd *etcd = &node->universe->etcd;
     const char *job = universe_job_name(team->job);
     switch (kind) {
     case POST_REPORT:
@@ -60,7 +60,7 @@ int team_post_key(Node *node, const Team *team, PostKind kind)
     }
 }
 
-Value *team_post_value(const Node *node, const Team *team, PostKind kind)
+ModelValue *team_post_value(const SimNode *node, const Team *team, PostKind kind)
 {
     static const RendezvousRecord rendezvous = {.address = "here"};
     switch (kind) {
@@ -73,7 +73,7 @@ Value *team_post_value(const Node *node, const Team *team, PostKind kind)
     }
 }
 
-void team_add_records(Node *node, Txn *txn, int lease)
+void team_add_records(SimNode *node, Txn *txn, int lease)
 {
     for (int job = 0; job < JOBS_MAX; job++) {
         Team *team = node->jobs[job].team;

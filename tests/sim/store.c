@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void store_lose(Store *store, uint64_t now_usec)
+void store_lose(ModelStore *store, uint64_t now_usec)
 {
     if (store->out)
         return;
@@ -17,28 +17,28 @@ void store_lose(Store *store, uint64_t now_usec)
     store->n_outs++;
 }
 
-int store_put(Store *store, const Manifest *manifest)
+int store_put(ModelStore *store, const ModelManifest *manifest)
 {
     if (store->out)
         return -1;
     if (store->n == store->size) {
         store->size = MAX(2 * store->size, 64);
-        store->manifests = sim_more(store->manifests, (size_t)store->size * sizeof(Manifest));
+        store->manifests = sim_more(store->manifests, (size_t)store->size * sizeof(ModelManifest));
     }
     store->manifests[store->n] = *manifest;
     return store->n++;
 }
 
-static bool is_in(const Manifest *m, const char *submission)
+static bool is_in(const ModelManifest *m, const char *submission)
 {
     return !m->removed && strcmp(m->submission, submission) == 0;
 }
 
-int store_search(const Store *store, const char *submission)
+int store_search(const ModelStore *store, const char *submission)
 {
     int newest = -1;
     for (int i = 0; i < store->n; i++) {
-        const Manifest *m = &store->manifests[i];
+        const ModelManifest *m = &store->manifests[i];
         if (is_in(m, submission) && !m->corrupt &&
             (newest < 0 || m->last >= store->manifests[newest].last))
             newest = i;
@@ -47,9 +47,9 @@ int store_search(const Store *store, const char *submission)
 }
 
 /* A newer generation has written: then it decides what stays. */
-static bool is_over(const Store *store, int latest)
+static bool is_over(const ModelStore *store, int latest)
 {
-    const Manifest *m = &store->manifests[latest];
+    const ModelManifest *m = &store->manifests[latest];
     for (int i = 0; i < store->n; i++)
         if (is_in(&store->manifests[i], m->submission) &&
             store->manifests[i].generation > m->generation)
@@ -59,8 +59,8 @@ static bool is_over(const Store *store, int latest)
 
 void store_retire(Universe *u, int latest)
 {
-    Store *store = &u->store;
-    const Manifest *m = &store->manifests[latest];
+    ModelStore *store = &u->store;
+    const ModelManifest *m = &store->manifests[latest];
     int kept[STORE_KEEP_LAST], n_kept = 0;
     if (store->out || is_over(store, latest))
         return;
@@ -79,7 +79,7 @@ void store_retire(Universe *u, int latest)
     }
 }
 
-void store_clear(Store *store) { free(store->manifests); }
+void store_clear(ModelStore *store) { free(store->manifests); }
 
 const char *store_uri(int manifest, char ret[STORE_URI_BYTES])
 {
@@ -87,7 +87,7 @@ const char *store_uri(int manifest, char ret[STORE_URI_BYTES])
     return ret;
 }
 
-int store_find(const Store *store, const char *uri)
+int store_find(const ModelStore *store, const char *uri)
 {
     int manifest;
     if (!*uri)
@@ -97,10 +97,10 @@ int store_find(const Store *store, const char *uri)
     return manifest;
 }
 
-bool store_history_is_whole(const Store *store, int manifest, int64_t *ret_step)
+bool store_history_is_whole(const ModelStore *store, int manifest, int64_t *ret_step)
 {
     while (manifest >= 0) {
-        const Manifest *m = &store->manifests[manifest];
+        const ModelManifest *m = &store->manifests[manifest];
         int64_t before = m->parent >= 0 ? store->manifests[m->parent].last : 0;
         *ret_step = m->first;
         if (m->first != before + 1 || m->last < before)

@@ -14,7 +14,7 @@
 #include "cluster/records.h"
 #include "tests/sim/sim.h"
 
-typedef struct Manifest {
+typedef struct ModelManifest {
     int job;
     char submission[SUBMISSION_BYTES];
     int64_t generation, world_revision;
@@ -23,28 +23,28 @@ typedef struct Manifest {
     bool corrupt;
     bool was_corrupt; /* once: who passed over it then was right */
     bool removed;     /* by retention */
-} Manifest;
+} ModelManifest;
 
-typedef struct Store {
-    Manifest *manifests;
+typedef struct ModelStore {
+    ModelManifest *manifests;
     int n, size;
     bool out;
     uint64_t out_usec; /* since when, or when it was last */
     uint64_t n_outs;
-} Store;
+} ModelStore;
 
-void store_lose(Store *store, uint64_t now_usec);
+void store_lose(ModelStore *store, uint64_t now_usec);
 
-int store_put(Store *store, const Manifest *manifest);
+int store_put(ModelStore *store, const ModelManifest *manifest);
 /* The newest of the submission that is whole; -1: none. trainer/checkpoint/search.c */
-int store_search(const Store *store, const char *submission);
+int store_search(const ModelStore *store, const char *submission);
 /* After a commit: what is not kept goes. trainer/checkpoint/retire.c */
 void store_retire(Universe *u, int latest);
-void store_clear(Store *store);
+void store_clear(ModelStore *store);
 
 enum { STORE_URI_BYTES = 48, STORE_KEEP_LAST = 2 };
 const char *store_uri(int manifest, char ret[STORE_URI_BYTES]);
 /* -1 for the empty URI. */
-int store_find(const Store *store, const char *uri);
+int store_find(const ModelStore *store, const char *uri);
 /* Whether the history that ends with the manifest has each step exactly once; ret_step: where not. */
-bool store_history_is_whole(const Store *store, int manifest, int64_t *ret_step);
+bool store_history_is_whole(const ModelStore *store, int manifest, int64_t *ret_step);

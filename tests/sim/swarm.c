@@ -12,12 +12,12 @@
 
 /* ---- who is hit ---- */
 
-static Node *some_node(Universe *u)
+static SimNode *some_node(Universe *u)
 {
     return &u->nodes[sim_draw(&u->sim, (uint32_t)u->options.n_nodes)];
 }
 
-static Controller *some_controller(Universe *u)
+static ModelController *some_controller(Universe *u)
 {
     return &u->controllers[sim_draw(&u->sim, (uint32_t)u->options.n_controllers)];
 }
@@ -28,7 +28,7 @@ static int some_job(Universe *u) { return (int)sim_draw(&u->sim, (uint32_t)u->op
 static Process *some_process(Universe *u)
 {
     for (int i = 0; i < 16; i++) {
-        Node *node = some_node(u);
+        SimNode *node = some_node(u);
         Process *p = &node->slots[sim_draw(&u->sim, (uint32_t)node->n_slots)];
         if (p->alive)
             return p;
@@ -62,7 +62,7 @@ static void on_boot(_unused_ Universe *u, void *who, _unused_ uint64_t token) { 
 
 static void lose_power(Universe *u)
 {
-    Node *node = some_node(u);
+    SimNode *node = some_node(u);
     if (!node->host_up)
         return;
     node_lose_power(node);
@@ -78,7 +78,7 @@ static void lose_power_of_many(Universe *u)
 
 static void replace_machine(Universe *u)
 {
-    Node *node = some_node(u);
+    SimNode *node = some_node(u);
     bool was_up = node->host_up;
     node_replace(node);
     if (was_up) /* else it boots already */
@@ -100,7 +100,7 @@ static void freeze_daemon(Universe *u) { node_freeze_daemon(some_node(u), some_w
 
 static void on_restart(Universe *u, void *who, uint64_t token)
 {
-    Node *node = who;
+    SimNode *node = who;
     if (node->host_up && node->has_left && !node->actor.alive)
         node_boot(node);
     else if (node->draining && !u->swarm.healed)
@@ -109,7 +109,7 @@ static void on_restart(Universe *u, void *who, uint64_t token)
 
 static void drain_node(Universe *u)
 {
-    Node *node = some_node(u);
+    SimNode *node = some_node(u);
     node_drain(node);
     later(u, some_while(u), on_restart, node);
 }
@@ -121,7 +121,7 @@ static void on_verdict(_unused_ Universe *u, void *who, _unused_ uint64_t token)
 
 static void change_verdict(Universe *u)
 {
-    Node *node = some_node(u);
+    SimNode *node = some_node(u);
     node_set_verdict(node, (NodeVerdict)(1 + sim_draw(&u->sim, 3)));
     later(u, some_while(u), on_verdict, node);
 }
@@ -141,18 +141,18 @@ static void differ_in_numerics(Universe *u) { some_node(u)->refuses_numerics = t
 
 static void on_link_mended(_unused_ Universe *u, void *who, _unused_ uint64_t token)
 {
-    Client *client = who;
+    ModelClient *client = who;
     client->link = (Link){0};
 }
 
-static Client *some_client(Universe *u)
+static ModelClient *some_client(Universe *u)
 {
     return sim_chance(&u->sim, 700) ? &some_node(u)->client : &some_controller(u)->client;
 }
 
 static void cut_link(Universe *u)
 {
-    Client *client = some_client(u);
+    ModelClient *client = some_client(u);
     uint32_t how = sim_draw(&u->sim, 4);
     client->link.cut_up = how != 0;
     client->link.cut_down = how != 1;
@@ -161,7 +161,7 @@ static void cut_link(Universe *u)
 
 static void clog_link(Universe *u)
 {
-    Client *client = some_client(u);
+    ModelClient *client = some_client(u);
     client->link.clog_usec = sim_between(&u->sim, MSEC(10), SEC(3));
     later(u, some_while(u), on_link_mended, client);
 }
@@ -178,12 +178,12 @@ static void cut_many_links(Universe *u)
 
 static void on_peers_mended(_unused_ Universe *u, void *who, _unused_ uint64_t token)
 {
-    ((Node *)who)->island = 0;
+    ((SimNode *)who)->island = 0;
 }
 
 static void part_peers(Universe *u)
 {
-    Node *node = some_node(u);
+    SimNode *node = some_node(u);
     node->island = node->index + 1;
     later(u, some_while(u), on_peers_mended, node);
 }
@@ -234,7 +234,7 @@ static void revoke_all(Universe *u)
 
 static void revoke_one(Universe *u)
 {
-    Client *client = some_client(u);
+    ModelClient *client = some_client(u);
     if (client->lease < 0)
         return;
     sim_say(&u->sim, "etcd: lease %d is revoked", client->lease);
@@ -248,7 +248,7 @@ static void write_elsewhere(Universe *u) { u->etcd.revision += 1 + sim_draw(&u->
 
 static void cut_watches(Universe *u)
 {
-    Client *client = some_client(u);
+    ModelClient *client = some_client(u);
     for (size_t i = 0; i < client->n_watches; i++)
         if (sim_chance(&u->sim, 600))
             watch_cut(&client->watches[i]);
@@ -418,7 +418,7 @@ static void delete_job(Universe *u)
 /* As sdctl does it, in one moment: cordon, drain, or an uncordon whose check finds nothing. */
 static void on_cordon(Universe *u, void *who, _unused_ uint64_t token)
 {
-    Node *node = who;
+    SimNode *node = who;
     if (u->swarm.healed)
         return;
     CordonMode mode = (CordonMode)(sim_draw(&u->sim, 4) % 3);
@@ -442,7 +442,7 @@ static void on_cordon(Universe *u, void *who, _unused_ uint64_t token)
 /* Somebody sees trainers die there, and so does the leader: both write about the node. */
 static void cordon(Universe *u)
 {
-    Node *node = some_node(u);
+    SimNode *node = some_node(u);
     Process *p = &node->slots[sim_draw(&u->sim, (uint32_t)node->n_slots)];
     if (p->alive && sim_chance(&u->sim, 500))
         trainer_exit(p, -11, "");
@@ -549,7 +549,7 @@ static void heal_network(Universe *u)
         u->controllers[i].client.link = (Link){0};
 }
 
-static void heal_node(Universe *u, Node *node)
+static void heal_node(Universe *u, SimNode *node)
 {
     node->refuses_numerics = node->has_no_store = false;
     for (int i = 0; i < node->n_slots; i++) {
@@ -628,7 +628,7 @@ static void start_what_failed(Universe *u, int *n_starts)
         const PhaseRecord *phase = phase_of(u, job);
         lost_give_back(u, job);
         submit(u, job);
-        const Key *desired = etcd_find(&u->etcd, KEY_DESIRED, universe_job_name(job));
+        const ModelKey *desired = etcd_find(&u->etcd, KEY_DESIRED, universe_job_name(job));
         if (phase && (phase->phase == PHASE_FAILED || phase->phase == PHASE_STOPPED) && desired &&
             desired->mod_revision <= phase->tried_revision && /* else it is on its way */
             !is_well(u, job) && n_starts[job]++ < 3)

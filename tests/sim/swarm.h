@@ -34,7 +34,7 @@ typedef struct Options { /* drawn from the seed */
 
 typedef struct Foreign { /* a record that a later version has written over */
     int key;
-    struct Value *value; /* as it was; NULL: none */
+    struct ModelValue *value; /* as it was; NULL: none */
 } Foreign;
 
 typedef struct Swarm {

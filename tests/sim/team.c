@@ -20,16 +20,16 @@ enum {
     SPEC_PAUSE_MSEC = 500,
 };
 
-static Sim *sim_of(const Node *node) { return &node->universe->sim; }
+static Sim *sim_of(const SimNode *node) { return &node->universe->sim; }
 
-static void post_send(Node *node, Team *team, PostKind kind);
-static void post_write(Node *node, Team *team, PostKind kind);
-static void read_spec(Node *node, Team *team);
+static void post_send(SimNode *node, Team *team, PostKind kind);
+static void post_write(SimNode *node, Team *team, PostKind kind);
+static void read_spec(SimNode *node, Team *team);
 
 /* ---- finding ---- */
 
 /* Whoever calls back names a token, because a team may be gone by then. */
-Team *team_find(Node *node, bool (*is_it)(const Team *team, uint64_t token), uint64_t token)
+Team *team_find(SimNode *node, bool (*is_it)(const Team *team, uint64_t token), uint64_t token)
 {
     for (int job = 0; job < JOBS_MAX; job++) {
         JobView *view = &node->jobs[job];
@@ -42,7 +42,7 @@ Team *team_find(Node *node, bool (*is_it)(const Team *team, uint64_t token), uin
     return NULL;
 }
 
-Process *team_process(const Node *node, const Team *team, const Seat *seat)
+Process *team_process(const SimNode *node, const Team *team, const Seat *seat)
 {
     Process *p = seat ? &node->slots[seat->report.slot] : NULL;
     return p && p->used && p->team == team && !p->exited ? p : NULL;
@@ -72,7 +72,7 @@ bool team_is_live(const Team *team)
     return false;
 }
 
-const Team *team_running(const Node *node)
+const Team *team_running(const SimNode *node)
 {
     for (int job = 0; job < JOBS_MAX; job++)
         if (node->jobs[job].team && team_is_live(node->jobs[job].team))
@@ -80,7 +80,7 @@ const Team *team_running(const Node *node)
     return NULL;
 }
 
-bool team_reports_are_written(const Node *node)
+bool team_reports_are_written(const SimNode *node)
 {
     for (int job = 0; job < JOBS_MAX; job++) {
         const JobView *view = &node->jobs[job];
@@ -99,11 +99,11 @@ bool team_reports_are_written(const Node *node)
 static void cancel_work(Team *team)
 {
     team->posts[POST_RENDEZVOUS] = team->posts[POST_PROGRESS] = (Post){0};
-    team->commit = (Commit){0};
+    team->commit = (ModelCommit){0};
     team->spec_token = 0;
 }
 
-static void free_team(Node *node, Team *team)
+static void free_team(SimNode *node, Team *team)
 {
     for (int i = 0; i < node->n_slots; i++)
         if (node->slots[i].team == team)
@@ -111,7 +111,7 @@ static void free_team(Node *node, Team *team)
     free(team);
 }
 
-static void kill_team(Node *node, Team *team, const char *why)
+static void kill_team(SimNode *node, Team *team, const char *why)
 {
     bool changed = false;
     for (size_t i = 0; i < team->n_seats; i++) {
@@ -133,7 +133,7 @@ static void kill_team(Node *node, Team *team, const char *why)
         team_report(node, team);
 }
 
-static void end_team(Node *node, JobView *view, const char *why)
+static void end_team(SimNode *node, JobView *view, const char *why)
 {
     Team *team = view->team;
     if (team) {
@@ -150,7 +150,7 @@ static void end_team(Node *node, JobView *view, const char *why)
             team_report(node, team); /* once more, under the guard of the new revision */
 }
 
-void team_refuse(Node *node, Team *team)
+void team_refuse(SimNode *node, Team *team)
 {
     if (team->over)
         return; /* the next word about the world sends it again */
@@ -159,7 +159,7 @@ void team_refuse(Node *node, Team *team)
     kill_team(node, team, "etcd refused a write: the world has moved");
 }
 
-void team_forget_all(Node *node)
+void team_forget_all(SimNode *node)
 {
     for (int job = 0; job < JOBS_MAX; job++) {
         JobView *view = &node->jobs[job];
@@ -193,7 +193,7 @@ static bool has_post_retry(const Team *team, uint64_t token)
 
 static void on_post_retry(_unused_ Universe *u, void *who, uint64_t token)
 {
-    Node *node = who;
+    SimNode *node = who;
     Team *team = team_find(node, has_post_retry, token);
     for (int kind = 0; team && kind < POST_KINDS; kind++)
         if (team->posts[kind].retry == token) {
@@ -203,7 +203,7 @@ static void on_post_retry(_unused_ Universe *u, void *who, uint64_t token)
         }
 }
 
-static void post_later(Node *node, Post *post)
+static void post_later(SimNode *node, Post *post)
 {
     post->wanted = true;
     post->pause_usec = CLAMP(post->pause_usec * 2, POST_PAUSE_FIRST_MSEC * USEC_PER_MSEC,
@@ -215,7 +215,7 @@ static void post_later(Node *node, Post *post)
 }
 
 /* A team that is over goes once etcd knows that it is dead, and of each of its ranks that it ended. */
-static void report_is_written(Node *node, Team *team)
+static void report_is_written(SimNode *node, Team *team)
 {
     JobView *view = &node->jobs[team->job];
     if (!team->over || !team->killed_usec || view->team == team || team_is_live(team))
@@ -228,7 +228,7 @@ static void report_is_written(Node *node, Team *team)
     free_team(node, team);
 }
 
-static void set_rendezvous(Node *node, int job, int64_t generation, int64_t revision, bool there)
+static void set_rendezvous(SimNode *node, int job, int64_t generation, int64_t revision, bool there)
 {
     JobView *view = &node->jobs[job];
     if (revision < view->rendezvous_revision)
@@ -245,7 +245,7 @@ static void set_rendezvous(Node *node, int job, int64_t generation, int64_t revi
 
 static void on_posted(_unused_ Universe *u, void *who, uint64_t token, const CallResult *result)
 {
-    Node *node = who;
+    SimNode *node = who;
     Team *team = team_find(node, has_post_call, token);
     if (!team)
         return;
@@ -275,7 +275,7 @@ static void on_posted(_unused_ Universe *u, void *who, uint64_t token, const Cal
     node_advance_drain(node); /* it waits for what is written */
 }
 
-static void post_write(Node *node, Team *team, PostKind kind)
+static void post_write(SimNode *node, Team *team, PostKind kind)
 {
     Post *post = &team->posts[kind];
     int lease = kind == POST_REPORT ? node->client.lease : -1;
@@ -289,7 +289,7 @@ static void post_write(Node *node, Team *team, PostKind kind)
     client_txn(&node->client, &txn, on_posted, node, post->call);
 }
 
-static void post_send(Node *node, Team *team, PostKind kind)
+static void post_send(SimNode *node, Team *team, PostKind kind)
 {
     Post *post = &team->posts[kind];
     post->wanted = true;
@@ -297,9 +297,9 @@ static void post_send(Node *node, Team *team, PostKind kind)
         post_write(node, team, kind);
 }
 
-void team_report(Node *node, Team *team) { post_send(node, team, POST_REPORT); }
+void team_report(SimNode *node, Team *team) { post_send(node, team, POST_REPORT); }
 
-void team_report_all(Node *node)
+void team_report_all(SimNode *node)
 {
     for (int job = 0; job < JOBS_MAX; job++) {
         if (node->jobs[job].team)
@@ -312,7 +312,7 @@ void team_report_all(Node *node)
 
 /* ---- what trainers say ---- */
 
-static void set_state(Node *node, Team *team, Seat *seat, RankState state)
+static void set_state(SimNode *node, Team *team, Seat *seat, RankState state)
 {
     if (seat->report.state == state || seat->report.state == RANK_EXITED)
         return;
@@ -321,12 +321,12 @@ static void set_state(Node *node, Team *team, Seat *seat, RankState state)
     team_report(node, team);
 }
 
-static uint64_t real_of(const Node *node, uint64_t usec)
+static uint64_t real_of(const SimNode *node, uint64_t usec)
 {
     return usec ? node_real_usec(node) - (node->universe->sim.now_usec - usec) : 0;
 }
 
-static void on_wait(Node *node, Team *team, const Process *p)
+static void on_wait(SimNode *node, Team *team, const Process *p)
 {
     if (team->progress.generation == 0)
         team->progress = (ProgressRecord){.generation = team->generation,
@@ -336,7 +336,7 @@ static void on_wait(Node *node, Team *team, const Process *p)
     post_send(node, team, POST_PROGRESS);
 }
 
-static void on_step(Node *node, Team *team, Seat *seat, Process *p)
+static void on_step(SimNode *node, Team *team, Seat *seat, Process *p)
 {
     int64_t step = p->ring->step;
     set_state(node, team, seat, RANK_RUNNING);
@@ -358,9 +358,9 @@ static void on_step(Node *node, Team *team, Seat *seat, Process *p)
     team_report(node, team);
 }
 
-void team_hears(Process *p, Word word)
+void team_hears(Process *p, ModelWord word)
 {
-    Node *node = p->node;
+    SimNode *node = p->node;
     Team *team = p->team;
     if (!team || team->over || p->exited)
         return;
@@ -400,7 +400,7 @@ void team_hears(Process *p, Word word)
 
 void team_note_exit(Process *p)
 {
-    Node *node = p->node;
+    SimNode *node = p->node;
     Seat *seat = p->team ? seat_of(p->team, p->slot) : NULL;
     bool survives = p->lost && !p->exited;
     if (!seat || (survives && seat->report.state == RANK_EXITED))
@@ -430,8 +430,8 @@ void team_note_exit(Process *p)
 
 /* ---- what the watches say ---- */
 
-static Team *new_team(int job, const WorldRecord *world, int64_t revision, const PlanSeat *seats,
-                      size_t n_seats, const Node *node)
+static Team *new_team(int job, const WorldRecord *world, int64_t revision, const PlannedRank *seats,
+                      size_t n_seats, const SimNode *node)
 {
     Team *team = sim_new(sizeof(*team) + n_seats * sizeof(Seat));
     team->job = job;
@@ -454,7 +454,7 @@ static Team *new_team(int job, const WorldRecord *world, int64_t revision, const
     return team;
 }
 
-static void set_world(Node *node, int job, const WorldRecord *world, int64_t revision)
+static void set_world(SimNode *node, int job, const WorldRecord *world, int64_t revision)
 {
     JobView *view = &node->jobs[job];
     if (!world) {
@@ -467,9 +467,9 @@ static void set_world(Node *node, int job, const WorldRecord *world, int64_t rev
     view->world_revision = revision;
     end_team(node, view, "a later generation replaces it");
 
-    PlanSeat seats[RECORD_SLOTS_MAX];
+    PlannedRank seats[RECORD_SLOTS_MAX];
     size_t n_seats = 0;
-    int r = plan_seats(world, node->name, node->incarnation, node->n_slots, seats, &n_seats, NULL);
+    int r = plan_ranks(world, node->name, node->incarnation, node->n_slots, seats, &n_seats, NULL);
     if (r < 0)
         sim_fail(sim_of(node), "I6", "worlds/%s gives %s slots that it cannot give",
                  universe_job_name(job), node->name);
@@ -480,7 +480,7 @@ static void set_world(Node *node, int job, const WorldRecord *world, int64_t rev
     team_advance(node, job);
 }
 
-static void set_cordon(Node *node, const CordonRecord *cordon)
+static void set_cordon(SimNode *node, const CordonRecord *cordon)
 {
     char machine[33];
     for (int i = 0; i < node->n_slots; i++) {
@@ -494,7 +494,7 @@ static void set_cordon(Node *node, const CordonRecord *cordon)
     }
 }
 
-static void lose_world(Node *node, int job, int64_t revision)
+static void lose_world(SimNode *node, int job, int64_t revision)
 {
     JobView *view = &node->jobs[job];
     if (revision <= view->world_revision)
@@ -506,10 +506,10 @@ static void lose_world(Node *node, int job, int64_t revision)
 
 void team_watch(Universe *u, void *who, const WatchEvent *events, size_t n, _unused_ bool initial)
 {
-    Node *node = who;
+    SimNode *node = who;
     node_note_contact(node);
     for (size_t i = 0; i < n; i++) {
-        const Key *key = &u->etcd.keys[events[i].key];
+        const ModelKey *key = &u->etcd.keys[events[i].key];
         KeyKind kind = key->kind;
         int64_t generation = key->generation;
         if (events[i].value && !value_record(events[i].value)) {
@@ -541,7 +541,7 @@ static bool has_spec_call(const Team *team, uint64_t token) { return team->spec_
 
 static void on_spec_retry(_unused_ Universe *u, void *who, uint64_t token)
 {
-    Node *node = who;
+    SimNode *node = who;
     Team *team = team_find(node, has_spec_call, token);
     if (team)
         read_spec(node, team);
@@ -549,7 +549,7 @@ static void on_spec_retry(_unused_ Universe *u, void *who, uint64_t token)
 
 static void on_spec(_unused_ Universe *u, void *who, uint64_t token, const CallResult *result)
 {
-    Node *node = who;
+    SimNode *node = who;
     Team *team = team_find(node, has_spec_call, token);
     if (!team)
         return;
@@ -566,7 +566,7 @@ static void on_spec(_unused_ Universe *u, void *who, uint64_t token, const CallR
     team_advance(node, team->job);
 }
 
-static void read_spec(Node *node, Team *team)
+static void read_spec(SimNode *node, Team *team)
 {
     int key = etcd_key(&node->universe->etcd, KEY_SPECS, universe_job_name(team->job), 0, -1);
     team->spec_token = sim_serial(sim_of(node));
@@ -575,7 +575,7 @@ static void read_spec(Node *node, Team *team)
 
 /* ---- what can be done now ---- */
 
-static void start_process(Node *node, Team *team, Seat *seat)
+static void start_process(SimNode *node, Team *team, Seat *seat)
 {
     Process *p = &node->slots[seat->report.slot];
     assert(!p->used);
@@ -595,7 +595,7 @@ static void start_process(Node *node, Team *team, Seat *seat)
     trainer_start(p);
 }
 
-static void start_pending(Node *node, Team *team)
+static void start_pending(SimNode *node, Team *team)
 {
     bool changed = false;
     for (size_t i = 0; i < team->n_seats; i++) {
@@ -624,7 +624,7 @@ static bool phase_concerns(const PhaseRecord *phase, const Team *team)
     return strcmp(phase->submission, team->submission) == 0;
 }
 
-static void advance_ranks(Node *node, Team *team)
+static void advance_ranks(SimNode *node, Team *team)
 {
     const JobView *view = &node->jobs[team->job];
     const PhaseRecord *phase = value_record(view->phase);
@@ -653,7 +653,7 @@ static void advance_ranks(Node *node, Team *team)
     }
 }
 
-static bool is_dead(const Node *node, const Team *team)
+static bool is_dead(const SimNode *node, const Team *team)
 {
     for (int i = 0; i < node->n_slots; i++)
         if (node->slots[i].used && node->slots[i].team == team && !node->slots[i].lost)
@@ -662,7 +662,7 @@ static bool is_dead(const Node *node, const Team *team)
 }
 
 /* Teams that are over: their ranks are dead (or hold a lost slot), and etcd is told. */
-static void settle_over(Node *node, JobView *view)
+static void settle_over(SimNode *node, JobView *view)
 {
     bool all_dead = true;
     for (Team *team = view->over; team; team = team->next) {
@@ -679,7 +679,7 @@ static void settle_over(Node *node, JobView *view)
     }
 }
 
-void team_advance(Node *node, int job)
+void team_advance(SimNode *node, int job)
 {
     JobView *view = &node->jobs[job];
     const PhaseRecord *phase = value_record(view->phase);

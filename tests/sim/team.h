@@ -10,18 +10,18 @@
 #include "tests/sim/node.h"
 
 /* Whoever calls back names a token, because a team may be gone by then. */
-Team *team_find(Node *node, bool (*is_it)(const Team *team, uint64_t token), uint64_t token);
+Team *team_find(SimNode *node, bool (*is_it)(const Team *team, uint64_t token), uint64_t token);
 /* The living process of a seat, or NULL. seat may be NULL. */
-Process *team_process(const Node *node, const Team *team, const Seat *seat);
+Process *team_process(const SimNode *node, const Team *team, const Seat *seat);
 Seat *team_rank0(Team *team);
 /* A guard did not hold: its ranks die at once. */
-void team_refuse(Node *node, Team *team);
+void team_refuse(SimNode *node, Team *team);
 
-int team_world_key(Node *node, const Team *team);
-int64_t team_guard_revision(const Node *node, const Team *team);
-int team_post_key(Node *node, const Team *team, PostKind kind);
-Value *team_post_value(const Node *node, const Team *team, PostKind kind);
+int team_world_key(SimNode *node, const Team *team);
+int64_t team_guard_revision(const SimNode *node, const Team *team);
+int team_post_key(SimNode *node, const Team *team, PostKind kind);
+ModelValue *team_post_value(const SimNode *node, const Team *team, PostKind kind);
 
 /* What rank 0 has saved, or found. */
-void team_commit(Node *node, Team *team, const Process *p);
-void team_commit_found(Node *node, Team *team, const Process *p);
+void team_commit(SimNode *node, Team *team, const Process *p);
+void team_commit_found(SimNode *node, Team *team, const Process *p);

@@ -30,7 +30,7 @@ static bool is_halted(const Process *p)
     return p->stopped || p->stuck || p->node->frozen_until_usec > universe_of(p)->sim.now_usec;
 }
 
-static void say_to_daemon(Process *p, Word word)
+static void say_to_daemon(Process *p, ModelWord word)
 {
     Sim *sim = &universe_of(p)->sim;
     sim_after(sim, &p->node->actor, sim_between(sim, 50, 500), node_hears, p,
@@ -439,12 +439,12 @@ static void on_saved(Universe *u, void *who, uint64_t life)
         sim_after(&u->sim, NULL, RECHECK_MSEC * USEC_PER_MSEC, on_saved, p, life);
         return;
     }
-    Manifest m = {.job = p->job,
-                  .generation = p->generation,
-                  .world_revision = p->world_revision,
-                  .parent = p->parent,
-                  .first = p->committed_step + 1,
-                  .last = p->saving_step};
+    ModelManifest m = {.job = p->job,
+                       .generation = p->generation,
+                       .world_revision = p->world_revision,
+                       .parent = p->parent,
+                       .first = p->committed_step + 1,
+                       .last = p->saving_step};
     memcpy(m.submission, p->submission, sizeof(m.submission));
     if (u->store.out && has_patience(p)) {
         sim_after(&u->sim, NULL, STORE_AGAIN_MSEC * USEC_PER_MSEC, on_saved, p, life);

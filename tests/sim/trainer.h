@@ -16,22 +16,22 @@
 #include "daemon/world/watchdog.h"
 #include "tests/sim/sim.h"
 
-typedef struct Node Node;
+typedef struct SimNode SimNode;
 typedef struct Team Team;
 typedef struct Ring Ring;
 
-typedef enum Word { /* to the daemon */
-                    WORD_HELLO,
-                    WORD_READY,
-                    WORD_STEP,
-                    WORD_SAVED,
-                    WORD_EXIT,
-                    WORD_WAIT,
-                    WORD_FOUND,
-} Word;
+typedef enum ModelWord { /* to the daemon */
+                         WORD_HELLO,
+                         WORD_READY,
+                         WORD_STEP,
+                         WORD_SAVED,
+                         WORD_EXIT,
+                         WORD_WAIT,
+                         WORD_FOUND,
+} ModelWord;
 
 typedef struct Process {
-    Node *node;
+    SimNode *node;
     int slot;
     bool used; /* somebody lives, or lived, in the slot, and the daemon has not cleared it */
     bool alive;

@@ -24,8 +24,8 @@ Universe *universe_new(uint64_t seed, int n_nodes, bool talk)
     sim_init(&u->sim, seed, talk);
     swarm_draw_options(&u->sim, n_nodes, &u->options);
     etcd_init(&u->etcd, u);
-    u->controllers = sim_new((size_t)u->options.n_controllers * sizeof(Controller));
-    u->nodes = sim_new((size_t)n_nodes * sizeof(Node));
+    u->controllers = sim_new((size_t)u->options.n_controllers * sizeof(ModelController));
+    u->nodes = sim_new((size_t)n_nodes * sizeof(SimNode));
     for (int i = 0; i < u->options.n_controllers; i++)
         controller_init(&u->controllers[i], u, i + 1);
     for (int i = 0; i < n_nodes; i++)

@@ -18,21 +18,21 @@
 struct Universe {
     Sim sim;
     Options options;
-    Etcd etcd;
-    struct Call *calls;
+    ModelEtcd etcd;
+    struct ModelCall *calls;
     uint64_t etcd_slow_usec; /* at most so late, each way */
     uint32_t lost_request_permille, lost_answer_permille;
-    Store store;
+    ModelStore store;
     Ring *rings;
     int64_t poisoned_step[JOBS_MAX]; /* not finite for ever; 0: none */
     bool taken_over[JOBS_MAX];       /* somebody else owns its checkpoint folder */
-    Controller *controllers;
-    Node *nodes;
+    ModelController *controllers;
+    SimNode *nodes;
     Checker checker;
     Swarm swarm;
 };
 
-typedef struct Call Call;
+typedef struct ModelCall ModelCall;
 
 /* As a rank says whose the folder is. */
 #define UNIVERSE_OTHER_OWNER "the folder has another owner: job stranger, owner 7"

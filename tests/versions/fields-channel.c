@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-static void fill_field(const Field *f, ChannelMessage *m, int n)
+static void fill_field(const ChannelFieldRow *f, ChannelMessage *m, int n)
 {
     char *at = (char *)m + f->offset;
     switch (f->kind) {

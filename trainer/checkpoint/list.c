@@ -63,7 +63,7 @@ void catalogue_clear(Catalogue *c)
     *c = (Catalogue){0};
 }
 
-static int compare_key(const void *key, const void *object)
+static int compare_object_key(const void *key, const void *object)
 {
     return strcmp(key, ((const StoreObject *)object)->key);
 }
@@ -73,12 +73,12 @@ const StoreObject *catalogue_find(const Catalogue *c, const char *key)
     if (c->objects.n_objects == 0)
         return NULL;
     return bsearch(key, c->objects.objects, c->objects.n_objects, sizeof(*c->objects.objects),
-                   compare_key);
+                   compare_object_key);
 }
 
 /* ---- checkpoint_list ---- */
 
-static int compare_newest_first(const void *a, const void *b)
+static int compare_checkpoints(const void *a, const void *b)
 {
     const CatalogueFolder *x = a, *y = b;
     if (x->name.step != y->name.step)
@@ -93,7 +93,7 @@ static int compare_newest_first(const void *a, const void *b)
 void catalogue_sort_newest_first(Catalogue *c)
 {
     if (c->n_folders > 0)
-        qsort(c->folders, c->n_folders, sizeof(*c->folders), compare_newest_first);
+        qsort(c->folders, c->n_folders, sizeof(*c->folders), compare_checkpoints);
 }
 
 static int fill_list(Catalogue *c, StoreList *list)

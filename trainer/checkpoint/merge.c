@@ -92,7 +92,7 @@ int metrics_merge(Store *store, const MetricsSegment *parts, MetricsSegment *ret
 
 /* ---- what is there ---- */
 
-static int compare_key(const void *key, const void *object)
+static int compare_segment_key(const void *key, const void *object)
 {
     return strcmp(key, ((const StoreObject *)object)->key);
 }
@@ -106,9 +106,10 @@ int metrics_look(Store *store, const Manifest *m, MetricsGap *ret, Error *err)
     *ret = (MetricsGap){0};
     for (size_t i = 0; i < m->n_segments; i++) {
         const MetricsSegment *s = &m->segments[i];
-        const StoreObject *o = list.n_objects > 0 ? bsearch(s->key, list.objects, list.n_objects,
-                                                            sizeof(*list.objects), compare_key)
-                                                  : NULL;
+        const StoreObject *o = list.n_objects > 0
+                                   ? bsearch(s->key, list.objects, list.n_objects,
+                                             sizeof(*list.objects), compare_segment_key)
+                                   : NULL;
         const bool whole = o && o->n_bytes == s->n_bytes;
         metrics_add_gap(ret, s, s->last - s->first + 1 - (whole ? s->n_lines : 0));
     }

@@ -150,7 +150,7 @@ int plan_state(RestorePlan *p, const TrainState *state)
 
 /* ---- sizes ---- */
 
-static int compare_key(const void *key, const void *object)
+static int compare_range_key(const void *key, const void *object)
 {
     return strcmp(key, ((const StoreObject *)object)->key);
 }
@@ -181,9 +181,10 @@ int plan_check_sizes(const RestorePlan *p)
     for (size_t i = 0; r == 0 && i < p->n_parts; i++) {
         const ObjectRecord *o = p->parts[i].object;
         const char *key = p->ranges[i].key;
-        const StoreObject *found = list.n_objects > 0 ? bsearch(key, list.objects, list.n_objects,
-                                                                sizeof(*list.objects), compare_key)
-                                                      : NULL;
+        const StoreObject *found = list.n_objects > 0
+                                       ? bsearch(key, list.objects, list.n_objects,
+                                                 sizeof(*list.objects), compare_range_key)
+                                       : NULL;
         if (!found || found->n_bytes != o->n_bytes)
             r = check_size(p, o, key);
     }

@@ -254,7 +254,7 @@ static int put_metrics(Put *p, const CheckpointName *name, PutMetrics *ret, Erro
 
 /* ---- the whole ---- */
 
-static int put_records(Put *p, RankReport *own, Error *err)
+static int put_records(Put *p, WriterReport *own, Error *err)
 {
     CheckpointWriter *w = p->writer;
     for (size_t i = 0; i < p->table->n_records; i++) {
@@ -270,7 +270,7 @@ static int put_records(Put *p, RankReport *own, Error *err)
     return 0;
 }
 
-int checkpoint_put_objects(CheckpointWriter *w, const PutPlan *plan, RankReport *own,
+int checkpoint_put_objects(CheckpointWriter *w, const PutPlan *plan, WriterReport *own,
                            PutMetrics *ret_metrics, Error *err)
 {
     Put p = {.writer = w, .table = writer_table(w)};

@@ -27,5 +27,5 @@ typedef struct PutMetrics {
 
 /* Puts what this rank owns, and on rank 0 the metrics; all of it is durable when 0 is returned. own
  * lists what was begun. */
-int checkpoint_put_objects(CheckpointWriter *writer, const PutPlan *plan, RankReport *own,
+int checkpoint_put_objects(CheckpointWriter *writer, const PutPlan *plan, WriterReport *own,
                            PutMetrics *ret_metrics, Error *err);

@@ -5,13 +5,13 @@ enum { SLOTS = 16 };
 
 size_t reader_piece_bytes = 8 << 20; /* what S3 serves well: one part */
 
-typedef struct Slot {
+typedef struct ReaderSlot {
     ReaderPiece piece;
     char *buffer; /* owned, kept from piece to piece */
     size_t buffer_bytes;
     StoreRead read;
     bool local;
-} Slot;
+} ReaderSlot;
 
 struct Reader {
     Store *store;
@@ -23,7 +23,7 @@ struct Reader {
     size_t n_slots;
     size_t first, n; /* slots in use, in order */
     bool taken;      /* the caller has the first one */
-    Slot slots[SLOTS];
+    ReaderSlot slots[SLOTS];
 };
 
 int reader_new(Store *store, const CheckpointLocal *local, const ReaderRange *ranges,
@@ -45,11 +45,11 @@ int reader_new(Store *store, const CheckpointLocal *local, const ReaderRange *ra
     return 0;
 }
 
-static Slot *slot_at(Reader *r, size_t i) { return &r->slots[(r->first + i) % r->n_slots]; }
+static ReaderSlot *slot_at(Reader *r, size_t i) { return &r->slots[(r->first + i) % r->n_slots]; }
 
 static void drop_first(Reader *r)
 {
-    Slot *slot = slot_at(r, 0);
+    ReaderSlot *slot = slot_at(r, 0);
     if (!r->taken && !slot->local)
         store_read_cancel(r->store, &slot->read);
     r->taken = false;
@@ -78,7 +78,7 @@ void reader_rewind(Reader *reader, size_t range)
     reader->at = 0;
 }
 
-static int slot_reserve(Slot *slot, size_t n_bytes, Error *err)
+static int slot_reserve(ReaderSlot *slot, size_t n_bytes, Error *err)
 {
     if (slot->buffer_bytes >= n_bytes)
         return 0;
@@ -95,7 +95,7 @@ static int slot_reserve(Slot *slot, size_t n_bytes, Error *err)
 static int begin_piece(Reader *r, Error *err)
 {
     const ReaderRange *range = &r->ranges[r->range];
-    Slot *slot = slot_at(r, r->n);
+    ReaderSlot *slot = slot_at(r, r->n);
     slot->piece =
         (ReaderPiece){.range = r->range,
                       .at = r->at,
@@ -135,7 +135,7 @@ int reader_next(Reader *r, ReaderPiece *ret, Error *err)
     if (r->n == 0)
         return 0;
 
-    Slot *slot = slot_at(r, 0);
+    ReaderSlot *slot = slot_at(r, 0);
     r->taken = true; /* done with, whatever comes of it */
     *ret = slot->piece;
     int q = slot->local ? checkpoint_local_read(r->local, slot->read.key, slot->read.offset,

@@ -20,16 +20,16 @@
 enum { TRIES = 3, NOISY_TRIES = 12 };
 
 /* Where restored weights go: device memory of a state, or plain host memory. */
-typedef struct Target {
+typedef struct RestoreTarget {
     Device *device; /* NULL: host */
     float *flat;
-} Target;
+} RestoreTarget;
 
 typedef struct Restore {
     RestorePlan plan;
     const ParameterList *parameters;
     TrainState *state; /* NULL: weights alone */
-    Target weights;
+    RestoreTarget weights;
     Hasher *hasher;                  /* owned; of the object being read */
     char *header;                    /* owned; of the weight file being read */
     LocalFile mended;                /* a new local copy of that object */
@@ -52,7 +52,7 @@ static void restore_clear(Restore *rs)
 
 /* ---- what becomes of a piece ---- */
 
-static int target_write(const Restore *rs, const Target *t, uint64_t byte, const void *from,
+static int target_write(const Restore *rs, const RestoreTarget *t, uint64_t byte, const void *from,
                         size_t n_bytes)
 {
     char *to = (char *)t->flat + byte;
@@ -70,8 +70,8 @@ static int take_moments(const Restore *rs, const ObjectRecord *o, uint64_t at, c
 {
     TrainState *state = rs->state;
     const uint64_t half = (uint64_t)o->count * sizeof(float);
-    const Target m = {state->device, train_state_chunk(state, state->m, o->part)};
-    const Target v = {state->device, train_state_chunk(state, state->v, o->part)};
+    const RestoreTarget m = {state->device, train_state_chunk(state, state->m, o->part)};
+    const RestoreTarget v = {state->device, train_state_chunk(state, state->v, o->part)};
     const size_t n_m = at < half ? (size_t)MIN(half - at, (uint64_t)n_bytes) : 0;
     int r = n_m > 0 ? target_write(rs, &m, at, from, n_m) : 0;
     if (r == 0 && n_m < n_bytes)
@@ -83,7 +83,7 @@ static int take_ema(const Restore *rs, const Part *part, uint64_t at, const char
                     size_t n_bytes)
 {
     TrainState *state = rs->state;
-    const Target ema = {state->device, train_state_chunk(state, state->ema, part->chunk)};
+    const RestoreTarget ema = {state->device, train_state_chunk(state, state->ema, part->chunk)};
     const int64_t first = part->first - chunk_begin(&state->layout, part->chunk);
     return target_write(rs, &ema, (uint64_t)first * sizeof(float) + at, from, n_bytes);
 }

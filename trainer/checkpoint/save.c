@@ -25,7 +25,7 @@ typedef struct Save {
     const ObjectTable *table;
     PutPlan plan;
     char folder[CHECKPOINT_FOLDER_MAX];
-    RankReport *own;
+    WriterReport *own;
     PutMetrics metrics; /* rank 0 */
     Error error;        /* this rank's first failure; code 0: none so far */
 } Save;
@@ -66,10 +66,10 @@ static int ask_store(CheckpointWriter *w, Error *err)
     return 0;
 }
 
-typedef struct Agreement {
+typedef struct SaveAgreement {
     Error error; /* code 0: go on */
     PutPlan plan;
-} Agreement;
+} SaveAgreement;
 
 /* A folder nobody has written to: attempts differ even between two jobs that had one name. */
 static int plan_save(CheckpointWriter *w, PutPlan *plan, Error *err)
@@ -115,7 +115,7 @@ static int check_plan(const CheckpointWriter *w, const PutPlan *plan, Error *err
 static int agree_on_plan(Save *s, Error *err)
 {
     CheckpointWriter *w = s->writer;
-    Agreement a = {0};
+    SaveAgreement a = {0};
     if (w->rank == 0) {
         int r = plan_save(w, &a.plan, &a.error);
         if (r < 0 && a.error.code == 0)
@@ -169,7 +169,7 @@ static int judge_reports(Save *s, Error *err)
 {
     CheckpointWriter *w = s->writer;
     for (int rank = 0; rank < w->size; rank++) {
-        RankReport *report = writer_report(w, rank);
+        WriterReport *report = writer_report(w, rank);
         error_from_outside(&report->error);
         if (report->error.code < 0) {
             *err = report->error;
@@ -216,7 +216,7 @@ static int take_reports(const Save *s, Manifest *m, Error *err)
     size_t n_reported = 0;
     memcpy(m->objects, s->table->records, m->n_objects * sizeof(*m->objects));
     for (int rank = 0; rank < w->size; rank++) {
-        const RankReport *report = writer_report(w, rank);
+        const WriterReport *report = writer_report(w, rank);
         if (report->n_objects < 0 || (size_t)report->n_objects > w->objects_max)
             return error_set(err, -EPROTO,
                              "rank %d reports %lld objects, more than the %zu that any rank writes",
@@ -386,13 +386,13 @@ static void take_back_objects(Save *s)
 
 /* ---- the whole ---- */
 
-typedef struct Outcome {
+typedef struct SaveOutcome {
     Error error;
     Hash hash, digest;
-} Outcome;
+} SaveOutcome;
 
 /* Returns the comm's error; the save's own is in s->error. */
-static int save_steps(Save *s, Outcome *outcome, Error *err)
+static int save_steps(Save *s, SaveOutcome *outcome, Error *err)
 {
     CheckpointWriter *w = s->writer;
     int r = agree_on_plan(s, err);
@@ -440,7 +440,7 @@ static int save_steps(Save *s, Outcome *outcome, Error *err)
 void checkpoint_save(CheckpointWriter *w, CheckpointResult *result)
 {
     Save s = {.writer = w, .table = writer_table(w), .own = writer_report(w, w->rank)};
-    Outcome outcome = {0};
+    SaveOutcome outcome = {0};
     memset(s.own, 0, w->report_bytes);
 
     Error err = ERROR_INIT;

@@ -216,7 +216,7 @@ static int reports_reserve(CheckpointWriter *w)
         most = MAX(most, ++*n);
     }
     w->objects_max = most;
-    w->report_bytes = sizeof(RankReport) + most * sizeof(ObjectReport);
+    w->report_bytes = sizeof(WriterReport) + most * sizeof(ObjectReport);
     w->reports = calloc((size_t)w->size, w->report_bytes);
     w->texts = calloc(most + 1, sizeof(*w->texts));
     w->texts_max = most;

@@ -47,12 +47,12 @@ typedef struct ObjectReport {
     uint64_t crc;
 } ObjectReport;
 
-typedef struct RankReport {
+typedef struct WriterReport {
     int64_t step;
     int64_t n_objects;
     Error error; /* code 0: all are written */
     ObjectReport objects[];
-} RankReport;
+} WriterReport;
 
 struct CheckpointWriter {
     CheckpointOptions options; /* unet_config is owned */
@@ -60,8 +60,8 @@ struct CheckpointWriter {
     ChunkLayout layout;
     ObjectTable tables[2]; /* without and with EMA */
     size_t objects_max;    /* that any rank writes */
-    size_t report_bytes;   /* of one RankReport, the same on all ranks */
-    RankReport *reports;   /* [size] of report_bytes each */
+    size_t report_bytes;   /* of one WriterReport, the same on all ranks */
+    WriterReport *reports; /* [size] of report_bytes each */
     Snapshot snapshot;
     float *scratch;           /* one chunk, for what passes by */
     size_t ema_at_once_bytes; /* a larger EMA is gathered chunk by chunk; tests set it to 0 */
@@ -86,9 +86,9 @@ struct CheckpointWriter {
 };
 
 const ObjectTable *writer_table(const CheckpointWriter *writer);
-static inline RankReport *writer_report(CheckpointWriter *writer, int rank)
+static inline WriterReport *writer_report(CheckpointWriter *writer, int rank)
 {
-    return (RankReport *)((char *)writer->reports + (size_t)rank * writer->report_bytes);
+    return (WriterReport *)((char *)writer->reports + (size_t)rank * writer->report_bytes);
 }
 
 /* Rank 0: claims the folder, or looks whether it is this writer's still. */

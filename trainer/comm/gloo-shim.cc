@@ -82,7 +82,7 @@ class FastLoop : public tcp::Handler
     int fd_;
 };
 
-struct Message {
+struct GlooMessage {
     gloo::transport::UnboundBuffer *buffer;
     int peer;
     uint64_t slot;
@@ -106,7 +106,7 @@ class Poster : public tcp::Handler
     Poster(const Poster &) = delete;
     Poster &operator=(const Poster &) = delete;
 
-    void add(const Message &message)
+    void add(const GlooMessage &message)
     {
         std::lock_guard<std::mutex> lock(mutex_);
         queue_.push_back(message);
@@ -124,7 +124,7 @@ class Poster : public tcp::Handler
     {
         std::lock_guard<std::mutex> lock(mutex_);
         queue_.erase(std::remove_if(queue_.begin(), queue_.end(),
-                                    [&](const Message &m) { return m.buffer == buffer; }),
+                                    [&](const GlooMessage &m) { return m.buffer == buffer; }),
                      queue_.end());
     }
     void handleEvents(int) override
@@ -132,14 +132,14 @@ class Poster : public tcp::Handler
         uint64_t count;
         (void)!::read(fd_, &count, sizeof(count)); /* only the turn counts */
         std::lock_guard<std::mutex> lock(mutex_);
-        for (const Message &message : queue_)
+        for (const GlooMessage &message : queue_)
             post(message);
         queue_.clear();
     }
 
   private:
     /* A failure means that the connection broke: who waits for this message looks at that. */
-    static void post(const Message &message)
+    static void post(const GlooMessage &message)
     {
         try {
             if (message.send)
@@ -153,7 +153,7 @@ class Poster : public tcp::Handler
     }
     int fd_;
     std::mutex mutex_;
-    std::vector<Message> queue_;
+    std::vector<GlooMessage> queue_;
     std::atomic<bool> pending_{false};
 };
 

@@ -31,11 +31,11 @@ enum {
 static_assert(RENDEZVOUS_BODY_MAX >= RENDEZVOUS_VALUE_MAX + (int)sizeof(RendezvousAnswer),
               "an answer fits where a request was");
 
-typedef struct Entry {
+typedef struct RendezvousEntry {
     Hash key;
     void *value;
     size_t n_bytes;
-} Entry;
+} RendezvousEntry;
 
 /* Until its header is proven, a connection is a stranger's; then it is a rank's. */
 typedef enum ClientState {
@@ -45,7 +45,7 @@ typedef enum ClientState {
     CLIENT_WRITING
 } ClientState;
 
-typedef struct Client {
+typedef struct RendezvousPeer {
     int fd;
     ClientState state;
     uint64_t deadline_usec;
@@ -55,7 +55,7 @@ typedef struct Client {
     Hash key;            /* that it waits for */
     char *buffer;        /* a rank's: key and value, then the answer */
     size_t done, wanted; /* bytes of what is read, or written */
-} Client;
+} RendezvousPeer;
 
 struct Rendezvous {
     char address[ADDRESS_MAX];
@@ -66,15 +66,15 @@ struct Rendezvous {
     pthread_t thread;
     bool started;
     /* From here on the thread's alone. */
-    Entry *entries;
+    RendezvousEntry *entries;
     size_t n_entries, max_entries, n_bytes;
-    Client *clients; /* in order of arrival */
+    RendezvousPeer *clients; /* in order of arrival */
     struct pollfd *polled;
     uint64_t n_connections;
     size_t n_clients, max_ranks;
 };
 
-static Entry *entry_find(Rendezvous *rendezvous, Hash key)
+static RendezvousEntry *entry_find(Rendezvous *rendezvous, Hash key)
 {
     for (size_t i = 0; i < rendezvous->n_entries; i++) {
         if (hash_equal(rendezvous->entries[i].key, key))
@@ -86,7 +86,7 @@ static Entry *entry_find(Rendezvous *rendezvous, Hash key)
 /* 0 or a positive errno for the answer. */
 static int entry_set(Rendezvous *rendezvous, Hash key, const void *value, size_t n_bytes)
 {
-    Entry *entry = entry_find(rendezvous, key);
+    RendezvousEntry *entry = entry_find(rendezvous, key);
     if (entry)
         return entry->n_bytes == n_bytes && memcmp(entry->value, value, n_bytes) == 0 ? 0 : EEXIST;
     if (rendezvous->n_entries == rendezvous->max_entries ||
@@ -97,12 +97,12 @@ static int entry_set(Rendezvous *rendezvous, Hash key, const void *value, size_t
         return ENOMEM;
     memcpy(copy, value, n_bytes);
     rendezvous->entries[rendezvous->n_entries++] =
-        (Entry){.key = key, .value = copy, .n_bytes = n_bytes};
+        (RendezvousEntry){.key = key, .value = copy, .n_bytes = n_bytes};
     rendezvous->n_bytes += n_bytes;
     return 0;
 }
 
-static void client_close(Client *client)
+static void client_close(RendezvousPeer *client)
 {
     client->fd = fd_close(client->fd);
     free(client->buffer);
@@ -113,14 +113,14 @@ static size_t count_clients(const Rendezvous *rendezvous, bool strangers)
 {
     size_t n = 0;
     for (size_t i = 0; i < rendezvous->n_clients; i++) {
-        const Client *client = &rendezvous->clients[i];
+        const RendezvousPeer *client = &rendezvous->clients[i];
         n += client->fd >= 0 && (client->state == CLIENT_STRANGER) == strangers;
     }
     return n;
 }
 
 /* Writes what the socket takes; closes when all is out. */
-static void client_write(Client *client)
+static void client_write(RendezvousPeer *client)
 {
     while (client->done < client->wanted) {
         ssize_t n = send(client->fd, client->buffer + client->done, client->wanted - client->done,
@@ -136,8 +136,8 @@ static void client_write(Client *client)
     client_close(client);
 }
 
-static void client_answer(const Rendezvous *rendezvous, Client *client, int status,
-                          const Entry *entry)
+static void client_answer(const Rendezvous *rendezvous, RendezvousPeer *client, int status,
+                          const RendezvousEntry *entry)
 {
     size_t value_bytes = entry ? entry->n_bytes : 0;
     assert(sizeof(RendezvousAnswer) + value_bytes <= BUFFER_BYTES);
@@ -155,17 +155,17 @@ static void client_answer(const Rendezvous *rendezvous, Client *client, int stat
     client_write(client);
 }
 
-static void answer_waiting(Rendezvous *rendezvous, const Entry *entry)
+static void answer_waiting(Rendezvous *rendezvous, const RendezvousEntry *entry)
 {
     for (size_t i = 0; i < rendezvous->n_clients; i++) {
-        Client *client = &rendezvous->clients[i];
+        RendezvousPeer *client = &rendezvous->clients[i];
         if (client->fd >= 0 && client->state == CLIENT_WAITING &&
             hash_equal(client->key, entry->key))
             client_answer(rendezvous, client, 0, entry);
     }
 }
 
-static void client_serve(Rendezvous *rendezvous, Client *client)
+static void client_serve(Rendezvous *rendezvous, RendezvousPeer *client)
 {
     const RendezvousRequest *request = &client->request;
     const size_t key_bytes = le32toh(request->key_bytes);
@@ -184,7 +184,7 @@ static void client_serve(Rendezvous *rendezvous, Client *client)
             answer_waiting(rendezvous, entry_find(rendezvous, key));
         return;
     }
-    const Entry *entry = entry_find(rendezvous, key);
+    const RendezvousEntry *entry = entry_find(rendezvous, key);
     if (entry) {
         client_answer(rendezvous, client, 0, entry);
         return;
@@ -195,7 +195,7 @@ static void client_serve(Rendezvous *rendezvous, Client *client)
 }
 
 /* False: the connection is closed, or nothing more is there. */
-static bool client_receive(Client *client, void *to)
+static bool client_receive(RendezvousPeer *client, void *to)
 {
     ssize_t n = recv(client->fd, (char *)to + client->done, client->wanted - client->done, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -209,7 +209,7 @@ static bool client_receive(Client *client, void *to)
 }
 
 /* A stranger's header is whole: a rank's, or it goes without a word. */
-static void client_admit(Rendezvous *rendezvous, Client *client)
+static void client_admit(Rendezvous *rendezvous, RendezvousPeer *client)
 {
     client->asked = rendezvous_asked(&client->greeting, &client->request);
     if (!rendezvous_request_good(&client->request) ||
@@ -230,7 +230,7 @@ static void client_admit(Rendezvous *rendezvous, Client *client)
     client->wanted = rendezvous_body_bytes(&client->request);
 }
 
-static void client_read(Rendezvous *rendezvous, Client *client)
+static void client_read(Rendezvous *rendezvous, RendezvousPeer *client)
 {
     if (client->state == CLIENT_STRANGER) {
         if (client_receive(client, &client->request))
@@ -251,7 +251,7 @@ static void make_room(Rendezvous *rendezvous)
     client_close(&rendezvous->clients[i]);
     rendezvous->n_clients--;
     memmove(&rendezvous->clients[i], &rendezvous->clients[i + 1],
-            (rendezvous->n_clients - i) * sizeof(Client));
+            (rendezvous->n_clients - i) * sizeof(RendezvousPeer));
 }
 
 /* False: there is nobody. */
@@ -265,7 +265,7 @@ static bool client_accept(Rendezvous *rendezvous)
     }
     make_room(rendezvous);
     assert(rendezvous->n_clients < rendezvous->max_ranks + STRANGERS_MAX);
-    Client client = {
+    RendezvousPeer client = {
         .state = CLIENT_STRANGER,
         .deadline_usec = clock_boottime_usec() + STRANGER_USEC,
         .greeting = {.magic = htole32(RENDEZVOUS_MAGIC),
@@ -282,7 +282,8 @@ static bool client_accept(Rendezvous *rendezvous)
     return true;
 }
 
-static void client_advance(Rendezvous *rendezvous, Client *client, short events, uint64_t now)
+static void client_advance(Rendezvous *rendezvous, RendezvousPeer *client, short events,
+                           uint64_t now)
 {
     if (events && (client->state == CLIENT_STRANGER || client->state == CLIENT_READING))
         client_read(rendezvous, client);
@@ -309,7 +310,7 @@ static int poll_prepare(Rendezvous *rendezvous)
     p[0] = (struct pollfd){.fd = rendezvous->stop, .events = POLLIN};
     p[1] = (struct pollfd){.fd = pause ? -1 : rendezvous->listener, .events = POLLIN};
     for (size_t i = 0; i < rendezvous->n_clients; i++) {
-        const Client *client = &rendezvous->clients[i];
+        const RendezvousPeer *client = &rendezvous->clients[i];
         p[2 + i] = (struct pollfd){
             .fd = client->fd,
             .events = client->state == CLIENT_WRITING ? POLLOUT : POLLIN,
@@ -331,7 +332,7 @@ static void drop_closed(Rendezvous *rendezvous)
     rendezvous->n_clients = kept;
 }
 
-static void *serve(void *arg)
+static void *serve_rendezvous(void *arg)
 {
     Rendezvous *rendezvous = arg;
     for (;;) {
@@ -371,8 +372,8 @@ int rendezvous_new(const char *bind_address, int world_size, const CommKey *key,
         memcpy(rendezvous->secret, key->secret, COMM_SECRET_BYTES);
         rendezvous->key.secret = rendezvous->secret;
     }
-    rendezvous->entries = calloc(rendezvous->max_entries, sizeof(Entry));
-    rendezvous->clients = calloc(max_clients, sizeof(Client));
+    rendezvous->entries = calloc(rendezvous->max_entries, sizeof(RendezvousEntry));
+    rendezvous->clients = calloc(max_clients, sizeof(RendezvousPeer));
     rendezvous->polled = calloc(max_clients + 2, sizeof(struct pollfd));
     if (!rendezvous->entries || !rendezvous->clients || !rendezvous->polled)
         return error_set(err, -ENOMEM, "rendezvous store: out of memory");
@@ -387,7 +388,7 @@ int rendezvous_new(const char *bind_address, int world_size, const CommKey *key,
     sigset_t all, before;
     (void)sigfillset(&all); /* signals are the main thread's; neither call can fail so */
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    r = -pthread_create(&rendezvous->thread, NULL, serve, rendezvous);
+    r = -pthread_create(&rendezvous->thread, NULL, serve_rendezvous, rendezvous);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL); /* as above */
     if (r < 0)
         return error_errno(err, r, "rendezvous store: starting its thread");

@@ -32,7 +32,7 @@ struct Dataset {
     float *empty_text;
     int64_t read_ahead;
     Cache *cache; /* NULL: none */
-    Bell *bell;
+    EventCount *events;
     size_t n_streams;
     Stream streams[JOB_STREAMS_MAX];
     bool has_mutex;
@@ -72,7 +72,7 @@ void ahead_scout(Ahead *ahead, AheadNext scout, void *context, int64_t horizon);
 /* The sample that next() told first of those not taken yet; -ENODATA when there is none. */
 int ahead_take(Ahead *ahead, float *latents, float *text, OrderSample *ret_sample, Error *err);
 /* For who has nothing to take now: lets what is under way go on, and returns when there may be more
- * to do. seen: the bell's count before it was clear that nothing is to be taken. */
+ * to do. seen: the event count's count before it was clear that nothing is to be taken. */
 void ahead_tend(Ahead *ahead, uint64_t seen);
 /* What takes, now or later, ends with -ECANCELED. */
 void ahead_stop(Ahead *ahead);

@@ -15,17 +15,17 @@ enum {
 };
 
 /* The first shard that has samples; all that are seen must have its columns. */
-typedef struct First {
+typedef struct FirstLook {
     const char *source;
     bool only; /* one is enough: the text ends somewhere behind it */
     size_t seen;
     uint64_t n_samples; /* of them */
     MdsEntry entry;
-} First;
+} FirstLook;
 
 static int see_entry(void *context, size_t shard, const MdsEntry *entry, Error *err)
 {
-    First *first = context;
+    FirstLook *first = context;
     int r = first->seen > 0 ? mds_entry_agrees(&first->entry, entry, first->source, shard, err) : 0;
     if (r < 0)
         return r;
@@ -36,7 +36,7 @@ static int see_entry(void *context, size_t shard, const MdsEntry *entry, Error *
     return first->only && first->entry.n_samples > 0 ? -ECANCELED : 0;
 }
 
-static int read_index(Store *store, First *first, Hash *ret_hash, Error *err)
+static int read_index(Store *store, FirstLook *first, Hash *ret_hash, Error *err)
 {
     _cleanup_free_ char *text = NULL;
     uint64_t n_bytes;
@@ -149,20 +149,20 @@ static int learn_sample(const Looking *l, size_t latents, size_t text, DatasetSh
 static int learn_shard(Store *store, const MdsEntry *entry, size_t latents, size_t text,
                        DatasetShape *shape, Error *err)
 {
-    _cleanup_(bell_freep) Bell *bell = NULL;
+    _cleanup_(event_count_freep) EventCount *events = NULL;
     Looking l = {.store = store, .entry = entry};
     shard_of_entry(entry, &l.info);
     if (!*entry->compression)
         return learn_sample(&l, latents, text, shape, err);
     if (l.info.raw_bytes > SHARD_BYTES_MAX || l.info.zip_bytes > SHARD_BYTES_MAX)
         return 0;
-    int r = bell_new(&bell);
+    int r = event_count_new(&events);
     if (r < 0)
         return error_errno(err, r, "cannot read a shard");
     ShardSource source = {.store = store,
                           .compression = entry->compression,
                           .n_hashes = entry->n_hashes,
-                          .bell = bell,
+                          .events = events,
                           .piece_bytes = 8 << 20};
     for (size_t i = 0; i < entry->n_hashes; i++)
         source.hashes[i] = entry->hashes[i];
@@ -173,7 +173,7 @@ static int learn_shard(Store *store, const MdsEntry *entry, size_t latents, size
     return r;
 }
 
-static int look_at_stream(const Job *job, const char *uri, First *first, DatasetLook *look,
+static int look_at_stream(const Job *job, const char *uri, FirstLook *first, DatasetLook *look,
                           Hash *ret_hash, Error *err)
 {
     char source[512];
@@ -183,7 +183,7 @@ static int look_at_stream(const Job *job, const char *uri, First *first, Dataset
     if (r < 0)
         return r;
     (void)snprintf(source, sizeof(source), "%.480s/index.json", store_uri(store));
-    *first = (First){.source = source};
+    *first = (FirstLook){.source = source};
     r = read_index(store, first, ret_hash, err);
     const MdsSchema *schema = &first->entry.schema;
     look->compressed = look->compressed || *first->entry.compression;
@@ -207,7 +207,7 @@ static int look_at_stream(const Job *job, const char *uri, First *first, Dataset
 int dataset_look(const Job *job, DatasetLook *ret, Error *err)
 {
     DatasetLook look = {.sources.n_streams = job->data.n_streams};
-    _cleanup_free_ First *first = malloc(sizeof(*first));
+    _cleanup_free_ FirstLook *first = malloc(sizeof(*first));
     if (!first)
         return error_set(err, -ENOMEM, "out of memory");
     if (job->data.empty_text_uri) {

@@ -108,7 +108,9 @@ static int open_stream(Dataset *d, const Job *job, const JobStream *from, const 
                                 job->data.text, &stream->text, err);
     if (r == 0)
         r = shards_new(stream->store, stream->index,
-                       &(ShardsOptions){.cache = d->cache, .bell = d->bell, .budget = &d->budget},
+                       &(ShardsOptions){.cache = d->cache,
+                                        .events = d->events,
+                                        .budget = &d->budget},
                        &stream->shards, err);
     if (r < 0)
         return r;
@@ -251,7 +253,7 @@ static int open_as(const Job *job, const DatasetSources *submitted, Dataset **re
     d->budget.most = job->data.read_ahead_bytes ? (size_t)job->data.read_ahead_bytes
                                                 : (size_t)JOB_READ_AHEAD_BYTES;
 
-    int r = bell_new(&d->bell);
+    int r = event_count_new(&d->events);
     if (r < 0)
         return error_errno(err, r, "cannot read data");
     if (job->data.cache_dir)

@@ -24,7 +24,7 @@ Dataset *dataset_free(Dataset *d)
     if (d->has_mutex)
         (void)pthread_mutex_destroy(&d->mutex); /* nobody holds it any more */
     (void)cache_free(d->cache);
-    (void)bell_free(d->bell);
+    (void)event_count_free(d->events);
     free(d->empty_text);
     free(d->planes);
     free(d);
@@ -219,12 +219,12 @@ int dataset_read(Dataset *d, OrderSample sample, float *latents, float *text, ch
     (void)pthread_mutex_lock(&d->mutex); /* fails only on our bugs */
     int r = dataset_begin(d, sample, &read, err);
     while (r == 0) {
-        uint64_t seen = bell_count(d->bell), wake_usec = UINT64_MAX;
+        uint64_t seen = event_count_read(d->events), wake_usec = UINT64_MAX;
         r = shards_poll(shards, &read, true, &wake_usec, &bytes, &n_bytes, err);
         if (r != 0)
             break;
         (void)pthread_mutex_unlock(&d->mutex);
-        bell_wait(d->bell, seen, wake_usec);
+        event_count_wait(d->events, seen, wake_usec);
         (void)pthread_mutex_lock(&d->mutex);
     }
     if (r > 0)

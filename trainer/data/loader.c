@@ -17,15 +17,15 @@
 
 enum { SLOTS_MAX = 64 };
 
-typedef struct Slot { /* one step's grains */
+typedef struct LoaderSlot { /* one step's grains */
     float *latents, *text;
     OrderSample *samples;
-} Slot;
+} LoaderSlot;
 
-typedef struct Cursor {
+typedef struct LoaderCursor {
     const Loader *loader;
     int64_t told; /* samples */
-} Cursor;
+} LoaderCursor;
 
 struct Loader {
     /* set before the thread starts */
@@ -34,9 +34,10 @@ struct Loader {
     int64_t first_step, first_grain, n_grains;
     size_t n_latents, n_text; /* of a sample */
     Ahead *ahead;
-    Cursor wanted, expected; /* the thread's */
+    LoaderCursor wanted, expected; /* the thread's */
     int64_t n_slots;
-    Slot slots[SLOTS_MAX]; /* a slot's contents belong to the thread until filled, then to the loop
+    LoaderSlot
+        slots[SLOTS_MAX]; /* a slot's contents belong to the thread until filled, then to the loop
                             */
     bool has_locks, has_thread;
     pthread_t thread;
@@ -59,7 +60,7 @@ static bool may_fill(const Loader *l)
 /* The positions of the owned grains, in turn. */
 static bool next_sample(void *context, OrderSample *ret)
 {
-    Cursor *cursor = context;
+    LoaderCursor *cursor = context;
     const Loader *l = cursor->loader;
     int64_t in_step = l->n_grains * l->grain, step = cursor->told / in_step;
     if (l->first_step + step >= l->n_steps)
@@ -74,7 +75,7 @@ static bool next_sample(void *context, OrderSample *ret)
 static int fill(Loader *l, int64_t ordinal, Error *err)
 {
     int64_t step = ordinal / l->n_grains, k = ordinal % l->n_grains;
-    Slot *slot = &l->slots[step % l->n_slots];
+    LoaderSlot *slot = &l->slots[step % l->n_slots];
     int64_t position = (l->first_step + step) * l->global_batch + (l->first_grain + k) * l->grain;
     int r = fault("loader.fill");
     if (r < 0)
@@ -89,14 +90,14 @@ static int fill(Loader *l, int64_t ordinal, Error *err)
     return 0;
 }
 
-static void *run(void *argument)
+static void *run_loader(void *argument)
 {
     Loader *l = argument;
     Error err = ERROR_INIT;
     (void)pthread_mutex_lock(&l->mutex); /* fails only on our bugs, here and below */
     while (!l->stop && l->failure == 0) {
         if (!may_fill(l)) {
-            uint64_t seen = bell_count(l->dataset->bell);
+            uint64_t seen = event_count_read(l->dataset->events);
             (void)pthread_mutex_unlock(&l->mutex);
             ahead_tend(l->ahead, seen);
             (void)pthread_mutex_lock(&l->mutex);
@@ -124,7 +125,7 @@ static int allocate(Loader *l, size_t ahead_bytes)
     size_t step_bytes = samples * (l->n_latents + l->n_text) * sizeof(float);
     l->n_slots = (int64_t)CLAMP(ahead_bytes / step_bytes, (size_t)1, (size_t)SLOTS_MAX);
     for (int64_t i = 0; i < l->n_slots; i++) {
-        Slot *slot = &l->slots[i];
+        LoaderSlot *slot = &l->slots[i];
         slot->latents = malloc(samples * l->n_latents * sizeof(float));
         slot->text = malloc(samples * l->n_text * sizeof(float));
         slot->samples = malloc(samples * sizeof(OrderSample));
@@ -140,7 +141,7 @@ static int start_thread(Loader *l)
     sigset_t all, before;
     (void)sigfillset(&all); /* fails only on a bad pointer, as do the two below */
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int r = -pthread_create(&l->thread, NULL, run, l);
+    int r = -pthread_create(&l->thread, NULL, run_loader, l);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     l->has_thread = r == 0;
     return r;
@@ -276,7 +277,7 @@ int loader_get(Loader *l, int64_t step, int64_t grain, uint64_t timeout_usec, Lo
     if (r < 0)
         return r;
 
-    const Slot *slot = &l->slots[(step - l->first_step) % l->n_slots];
+    const LoaderSlot *slot = &l->slots[(step - l->first_step) % l->n_slots];
     size_t at = (size_t)(k * l->grain);
     *ret = (LoaderGrain){.step = step,
                          .grain = grain,
@@ -292,5 +293,5 @@ void loader_release(Loader *l, int64_t step)
     (void)pthread_mutex_lock(&l->mutex);
     l->released = MAX(l->released, step - l->first_step + 1);
     (void)pthread_mutex_unlock(&l->mutex);
-    bell_ring(l->dataset->bell); /* the thread tends its reads meanwhile */
+    event_count_signal(l->dataset->events); /* the thread tends its reads meanwhile */
 }

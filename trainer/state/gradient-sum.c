@@ -129,12 +129,12 @@ GradientSum *gradient_sum_free(GradientSum *sum)
 
 /* ---- segments ---- */
 
-typedef struct Segment {
+typedef struct SumSegment {
     int64_t tensor, begin, length;
-} Segment;
+} SumSegment;
 
 /* Before the first segment of [begin, ...). */
-static Segment segments_from(const GradientSum *sum, int64_t begin)
+static SumSegment segments_from(const GradientSum *sum, int64_t begin)
 {
     const ParameterList *list = sum->state->parameters;
     size_t low = 0, high = list->n_items; /* the last tensor that starts at or before begin */
@@ -145,12 +145,12 @@ static Segment segments_from(const GradientSum *sum, int64_t begin)
         else
             high = middle;
     }
-    return (Segment){.tensor = (int64_t)low, .begin = begin};
+    return (SumSegment){.tensor = (int64_t)low, .begin = begin};
 }
 
 /* Chunks are powers of two of at least 2^12, so cuts at multiples of SEGMENT or of the chunk are
  * cuts at multiples of the smaller one. */
-static bool segment_next(const GradientSum *sum, int64_t end, Segment *segment)
+static bool segment_next(const GradientSum *sum, int64_t end, SumSegment *segment)
 {
     const Parameter *items = sum->state->parameters->items;
     int64_t cut = MIN(sum->state->layout.chunk_elements, (int64_t)SEGMENT);
@@ -180,7 +180,8 @@ void gradient_sum_begin(GradientSum *sum, const int *exponents)
         memset(sum->shard_sums, 0, (size_t)shard_elements(sum->state) * element_bytes(sum));
 }
 
-static void quantise_segment(GradientSum *sum, const Segment *segment, const float *g, void *sums)
+static void quantise_segment(GradientSum *sum, const SumSegment *segment, const float *g,
+                             void *sums)
 {
     Device *device = sum->state->device;
     int exponent = sum->exponents[segment->tensor];
@@ -199,7 +200,7 @@ static void quantise_segment(GradientSum *sum, const Segment *segment, const flo
 
 static void find_maxima(GradientSum *sum, const float *gradients, uint32_t *maxima)
 {
-    Segment s = segments_from(sum, 0);
+    SumSegment s = segments_from(sum, 0);
     while (segment_next(sum, sum->state->layout.n_elements, &s))
         absolute_max(sum->state->device, s.length, gradients + s.begin, &maxima[s.tensor]);
 }
@@ -209,7 +210,7 @@ static void add_range(GradientSum *sum, const float *gradients, uint32_t *maxima
                       int64_t end, bool clear, void *sums)
 {
     Device *device = sum->state->device;
-    Segment s = segments_from(sum, begin);
+    SumSegment s = segments_from(sum, begin);
     while (segment_next(sum, end, &s)) {
         void *to = element(sum, sums, s.begin - begin);
         if (clear)
@@ -303,7 +304,7 @@ float *gradient_sum_chunk(const GradientSum *sum, int64_t chunk)
     const ChunkLayout *layout = &sum->state->layout;
     int64_t begin = chunk_begin(layout, chunk), end = begin + chunk_length(layout, chunk);
     double mean = 1.0 / (double)sum->n_grains;
-    Segment s = segments_from(sum, begin);
+    SumSegment s = segments_from(sum, begin);
     while (segment_next(sum, end, &s)) {
         void *sums = element(sum, chunk_sums(sum, chunk), s.begin - begin);
         float *g = sum->gradients + (s.begin - begin);

@@ -16,7 +16,7 @@ enum { GENERATION = 7 };
 #define WAIT_USEC (60 * USEC_PER_SEC)
 
 static int daemon_fd = -EBADF; /* the daemon's end */
-static Host *host;
+static DaemonLink *the_link;
 
 static void open_host(void)
 {
@@ -24,15 +24,15 @@ static void open_host(void)
     int pair[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
     daemon_fd = pair[0];
-    if (host_open(pair[1], &host, &err) < 0)
+    if (daemon_link_open(pair[1], &the_link, &err) < 0)
         fail_msg("%s", err.text);
-    assert_true(host_is_daemon(host));
+    assert_true(daemon_link_is_daemon(the_link));
 }
 
 static int close_host(void **unused)
 {
     (void)unused;
-    host = host_free(host);
+    the_link = daemon_link_free(the_link);
     daemon_fd = fd_close(daemon_fd);
     return 0;
 }
@@ -68,7 +68,7 @@ static void assign(uint64_t alive_usec)
                               .alive_usec = alive_usec};
     Error err = ERROR_INIT;
     say(spec);
-    if (host_wait_assign(host, WAIT_USEC, &m, &err) < 0)
+    if (daemon_link_wait_assign(the_link, WAIT_USEC, &m, &err) < 0)
         fail_msg("%s", err.text);
     assert_int_equal(m.generation, GENERATION);
     assert_int_equal(m.rank, 1);
@@ -84,9 +84,9 @@ static void assign(uint64_t alive_usec)
 static void settle(int64_t step)
 {
     Error err = ERROR_INIT;
-    HostVerdict verdict;
+    DaemonVerdict verdict;
     say((ChannelMessage){.type = CHANNEL_COMMITTED, .step = step});
-    assert_int_equal(host_wait_verdict(host, step, WAIT_USEC, &verdict, &err), 0);
+    assert_int_equal(daemon_link_wait_verdict(the_link, step, WAIT_USEC, &verdict, &err), 0);
     assert_int_equal(verdict, VERDICT_COMMITTED);
 }
 
@@ -101,53 +101,53 @@ static void go_and_wishes_arrive(void **unused)
     say((ChannelMessage){.type = CHANNEL_GO, .generation = GENERATION - 1, .address = "old:1"});
     say((ChannelMessage){.type = CHANNEL_STOP, .generation = GENERATION + 1});
     say((ChannelMessage){.type = CHANNEL_GO, .address = "127.0.0.1:4711"});
-    assert_int_equal(host_wait_go(host, WAIT_USEC, address, &err), 0);
+    assert_int_equal(daemon_link_wait_go(the_link, WAIT_USEC, address, &err), 0);
     assert_string_equal(address, "127.0.0.1:4711");
-    assert_int_equal(host_wishes(host, true), WISH_NONE);
+    assert_int_equal(daemon_link_wishes(the_link, true), WISH_NONE);
 
     say((ChannelMessage){.type = CHANNEL_CHECKPOINT});
     settle(1);
-    assert_int_equal(host_wishes(host, false), WISH_SAVE);
-    assert_int_equal(host_wishes(host, true), WISH_SAVE);
-    assert_int_equal(host_wishes(host, true), WISH_NONE);
+    assert_int_equal(daemon_link_wishes(the_link, false), WISH_SAVE);
+    assert_int_equal(daemon_link_wishes(the_link, true), WISH_SAVE);
+    assert_int_equal(daemon_link_wishes(the_link, true), WISH_NONE);
     say((ChannelMessage){.type = CHANNEL_STOP});
     settle(2);
-    assert_int_equal(host_wishes(host, true), WISH_LEAVE);
-    assert_int_equal(host_wishes(host, true), WISH_LEAVE); /* it stays */
-    assert_int_equal(host_check(host, &err), 0);
+    assert_int_equal(daemon_link_wishes(the_link, true), WISH_LEAVE);
+    assert_int_equal(daemon_link_wishes(the_link, true), WISH_LEAVE); /* it stays */
+    assert_int_equal(daemon_link_check(the_link, &err), 0);
 }
 
 static void verdicts_are_of_their_step(void **unused)
 {
     (void)unused;
     Error err = ERROR_INIT;
-    HostVerdict verdict;
+    DaemonVerdict verdict;
     open_host();
     assign(0);
-    assert_int_equal(host_verdict(host, 5), VERDICT_PENDING);
-    assert_int_equal(host_wait_verdict(host, 5, 1000, &verdict, &err), -ETIMEDOUT);
+    assert_int_equal(daemon_link_verdict(the_link, 5), VERDICT_PENDING);
+    assert_int_equal(daemon_link_wait_verdict(the_link, 5, 1000, &verdict, &err), -ETIMEDOUT);
     settle(5);
-    assert_int_equal(host_verdict(host, 5), VERDICT_COMMITTED);
-    assert_int_equal(host_verdict(host, 6), VERDICT_PENDING);
+    assert_int_equal(daemon_link_verdict(the_link, 5), VERDICT_COMMITTED);
+    assert_int_equal(daemon_link_verdict(the_link, 6), VERDICT_PENDING);
     say((ChannelMessage){.type = CHANNEL_REFUSED, .step = 6});
-    assert_int_equal(host_wait_verdict(host, 6, WAIT_USEC, &verdict, &err), 0);
+    assert_int_equal(daemon_link_wait_verdict(the_link, 6, WAIT_USEC, &verdict, &err), 0);
     assert_int_equal(verdict, VERDICT_REFUSED);
-    assert_int_equal(host_check(host, &err), -ESTALE);
+    assert_int_equal(daemon_link_check(the_link, &err), -ESTALE);
 }
 
 static void a_daemon_that_is_gone_is_noticed(void **unused)
 {
     (void)unused;
     Error err = ERROR_INIT;
-    HostVerdict verdict;
+    DaemonVerdict verdict;
     ChannelMessage m;
     char address[CHANNEL_ADDRESS_MAX];
     open_host();
-    assert_int_equal(host_wait_assign(host, 1000, &m, &err), -ETIMEDOUT);
+    assert_int_equal(daemon_link_wait_assign(the_link, 1000, &m, &err), -ETIMEDOUT);
     daemon_fd = fd_close(daemon_fd);
-    assert_int_equal(host_wait_go(host, WAIT_USEC, address, &err), -EPIPE);
-    assert_int_equal(host_wait_verdict(host, 1, WAIT_USEC, &verdict, &err), -EPIPE);
-    assert_int_equal(host_check(host, &err), -EPIPE);
+    assert_int_equal(daemon_link_wait_go(the_link, WAIT_USEC, address, &err), -EPIPE);
+    assert_int_equal(daemon_link_wait_verdict(the_link, 1, WAIT_USEC, &verdict, &err), -EPIPE);
+    assert_int_equal(daemon_link_check(the_link, &err), -EPIPE);
 }
 
 static void bad_packets_are_skipped(void **unused)
@@ -168,8 +168,8 @@ static void stages_are_coalesced(void **unused)
     assign(0);
     const uint64_t began = clock_boottime_usec();
     for (int64_t i = 1; i <= STAGES; i++)
-        host_stage(host, i, STAGE_COMPUTING);
-    host = host_free(host); /* says the last one, then closes */
+        daemon_link_stage(the_link, i, STAGE_COMPUTING);
+    the_link = daemon_link_free(the_link); /* says the last one, then closes */
     const uint64_t took = clock_boottime_usec() - began;
     int64_t n = 0, last = 0;
     for (;;) {
@@ -222,19 +222,21 @@ static void without_a_daemon_it_hosts_itself(void **unused)
 {
     (void)unused;
     Error err = ERROR_INIT;
-    HostVerdict verdict;
+    DaemonVerdict verdict;
     char address[CHANNEL_ADDRESS_MAX];
-    assert_int_equal(host_open(-1, &host, &err), 0);
-    assert_false(host_is_daemon(host));
-    assert_int_equal(host_wait_go(host, 0, address, &err), 0);
-    assert_int_equal(host_verdict(host, 3), VERDICT_PENDING);
-    assert_int_equal(host_say(host, &(ChannelMessage){.type = CHANNEL_SAVED, .step = 3}, &err), 0);
-    assert_int_equal(host_wait_verdict(host, 3, 0, &verdict, &err), 0);
+    assert_int_equal(daemon_link_open(-1, &the_link, &err), 0);
+    assert_false(daemon_link_is_daemon(the_link));
+    assert_int_equal(daemon_link_wait_go(the_link, 0, address, &err), 0);
+    assert_int_equal(daemon_link_verdict(the_link, 3), VERDICT_PENDING);
+    assert_int_equal(daemon_link_say(the_link, &(ChannelMessage){.type = CHANNEL_SAVED, .step = 3},
+                                     &err),
+                     0);
+    assert_int_equal(daemon_link_wait_verdict(the_link, 3, 0, &verdict, &err), 0);
     assert_int_equal(verdict, VERDICT_COMMITTED);
-    assert_int_equal(host_wishes(host, true), WISH_NONE);
+    assert_int_equal(daemon_link_wishes(the_link, true), WISH_NONE);
     assert_int_equal(raise(SIGTERM), 0);
-    assert_int_equal(host_wishes(host, true), WISH_LEAVE);
-    assert_int_equal(host_wishes(host, true), WISH_LEAVE);
+    assert_int_equal(daemon_link_wishes(the_link, true), WISH_LEAVE);
+    assert_int_equal(daemon_link_wishes(the_link, true), WISH_LEAVE);
 }
 
 int main(void)

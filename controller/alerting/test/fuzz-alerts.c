@@ -35,13 +35,13 @@ static void try_file(const uint8_t *data, size_t size)
         return;
     }
     const IncidentRecord incident = {.id = "a-1", .cause = "hang", .rank = 1, .at_usec = 1};
-    for (int k = 0; k < file.courier.n_sinks; k++)
-        for (int tell = TELL_TRIGGER; tell <= TELL_BEAT; tell++) {
+    for (int k = 0; k < file.notifier.n_sinks; k++)
+        for (int message_kind = NOTIFY_TRIGGER; message_kind <= NOTIFY_HEARTBEAT; message_kind++) {
             PayloadCall call = {.cluster = "c",
                                 .file = &file,
                                 .sink = k,
-                                .tell = (Tell)tell,
-                                .incident = tell == TELL_BEAT ? NULL : &incident,
+                                .message_kind = (MessageKind)message_kind,
+                                .incident = message_kind == NOTIFY_HEARTBEAT ? NULL : &incident,
                                 .told = SEVERITY_CRITICAL,
                                 .real_usec = 1};
             Payload payload;

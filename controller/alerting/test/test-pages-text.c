@@ -58,7 +58,7 @@ static void a_file_says_who_hears_of_what(void **state)
         "{\"name\": \"life\", \"kind\": \"heartbeat\", \"url\": \"https://life\","
         " \"every_sec\": 9}]}";
     assert_int_equal(parse(text, &file, &err), 0);
-    const CourierConfig *c = &file.courier;
+    const NotifierConfig *c = &file.notifier;
     assert_int_equal(c->n_sinks, 4);
     assert_int_equal(c->timeout_usec, 5 * USEC_PER_SEC);
     assert_int_equal(c->late_usec, 60 * USEC_PER_SEC);
@@ -70,16 +70,16 @@ static void a_file_says_who_hears_of_what(void **state)
     assert_string_equal(file.sinks[1].url, "http://am:9093/x/api/v2/alerts");
     assert_int_equal(c->sinks[1].least, SEVERITY_INFO);
     assert_int_equal(c->sinks[1].repeat_usec, 60 * USEC_PER_SEC);
-    assert_int_equal(c->sinks[1].beat_usec, 60 * USEC_PER_SEC);
+    assert_int_equal(c->sinks[1].heartbeat_usec, 60 * USEC_PER_SEC);
     assert_string_equal(file.sinks[2].url, "https://hook/secret");
     assert_string_equal(file.sinks[2].proxy, "http://proxy:3128");
     assert_int_equal(c->sinks[2].least, SEVERITY_WARNING);
-    assert_true(c->sinks[3].deaf);
-    assert_int_equal(c->sinks[3].beat_usec, 9 * USEC_PER_SEC);
+    assert_true(c->sinks[3].heartbeat_only);
+    assert_int_equal(c->sinks[3].heartbeat_usec, 9 * USEC_PER_SEC);
     alerts_file_clear(&file);
 
     assert_int_equal(alerts_file_read("", &file, &err), 0);
-    assert_int_equal(file.courier.n_sinks, 0);
+    assert_int_equal(file.notifier.n_sinks, 0);
 }
 
 static void keys_come_from_systemd_too(void **state)
@@ -183,18 +183,19 @@ static const IncidentRecord incident = {.id = "first-3",
 
 static AlertsFile sinks_of(SinkKind kind)
 {
-    AlertsFile file = {.courier = {.n_sinks = 1}};
+    AlertsFile file = {.notifier = {.n_sinks = 1}};
     file.sinks[0].kind = kind;
-    file.courier.sinks[0].repeat_usec = 60 * USEC_PER_SEC;
+    file.notifier.sinks[0].repeat_usec = 60 * USEC_PER_SEC;
     return file;
 }
 
-static json_t *say(const AlertsFile *file, Tell tell, const IncidentRecord *about, Severity told)
+static json_t *say(const AlertsFile *file, MessageKind message_kind, const IncidentRecord *about,
+                   Severity told)
 {
     Payload payload;
     PayloadCall call = {.cluster = "c",
                         .file = file,
-                        .tell = tell,
+                        .message_kind = message_kind,
                         .incident = about,
                         .told = told,
                         .real_usec = AT + 3600 * USEC_PER_SEC};
@@ -220,7 +221,7 @@ static void pagerduty_is_told_in_its_words(void **state)
     (void)state;
     AlertsFile file = sinks_of(SINK_PAGERDUTY);
     (void)snprintf(file.sinks[0].secret, sizeof(file.sinks[0].secret), "k3y");
-    _cleanup_json_ json_t *body = say(&file, TELL_TRIGGER, &incident, SEVERITY_CRITICAL);
+    _cleanup_json_ json_t *body = say(&file, NOTIFY_TRIGGER, &incident, SEVERITY_CRITICAL);
     assert_string_equal(text_at(body, "routing_key", NULL), "k3y");
     assert_string_equal(text_at(body, "dedup_key", NULL), "c/first-3/1767225600");
     assert_string_equal(text_at(body, "payload", "timestamp"), "2026-01-01T00:00:00.250Z");
@@ -229,7 +230,7 @@ static void pagerduty_is_told_in_its_words(void **state)
     assert_string_equal(text_at(body, "payload", "group"), "c/first");
     assert_string_equal(text_at(body, "payload", "severity"), "critical");
     assert_null(json_object_get(body, "links"));
-    _cleanup_json_ json_t *end = say(&file, TELL_RESOLVE, &incident, SEVERITY_CRITICAL);
+    _cleanup_json_ json_t *end = say(&file, NOTIFY_RESOLVE, &incident, SEVERITY_CRITICAL);
     assert_int_equal(json_object_size(end), 3);
     assert_string_equal(text_at(end, "event_action", NULL), "resolve");
 }
@@ -238,7 +239,7 @@ static void alertmanager_hears_that_a_warning_has_become_critical(void **state)
 {
     (void)state;
     AlertsFile file = sinks_of(SINK_ALERTMANAGER);
-    _cleanup_json_ json_t *body = say(&file, TELL_TRIGGER, &incident, SEVERITY_WARNING);
+    _cleanup_json_ json_t *body = say(&file, NOTIFY_TRIGGER, &incident, SEVERITY_WARNING);
     assert_int_equal(json_array_size(body), 2); /* labels are identity there: two alerts */
     json_t *now = json_array_get(body, 0), *before = json_array_get(body, 1);
     assert_string_equal(text_at(now, "labels", "severity"), "critical");
@@ -248,7 +249,7 @@ static void alertmanager_hears_that_a_warning_has_become_critical(void **state)
     IncidentRecord over = incident;
     over.state = INCIDENT_RESOLVED;
     over.resolved_usec = AT + USEC_PER_SEC;
-    _cleanup_json_ json_t *end = say(&file, TELL_RESOLVE, &over, SEVERITY_WARNING);
+    _cleanup_json_ json_t *end = say(&file, NOTIFY_RESOLVE, &over, SEVERITY_WARNING);
     assert_string_equal(text_at(json_array_get(end, 0), "labels", "severity"), "warning");
     assert_string_equal(text_at(json_array_get(end, 0), "endsAt", NULL),
                         "2026-01-01T00:00:01.250Z");
@@ -259,9 +260,10 @@ static void every_sink_has_words_for_everything(void **state)
     (void)state;
     IncidentRecord bare = {.id = "cluster-9", .cause = "something-new", .rank = -1};
     for (int kind = SINK_PAGERDUTY; kind <= SINK_HEARTBEAT; kind++)
-        for (int tell = TELL_TRIGGER; tell <= TELL_BEAT; tell++) {
+        for (int message_kind = NOTIFY_TRIGGER; message_kind <= NOTIFY_HEARTBEAT; message_kind++) {
             AlertsFile file = sinks_of((SinkKind)kind);
-            _cleanup_json_ json_t *body = say(&file, (Tell)tell, &bare, SEVERITY_INFO);
+            _cleanup_json_ json_t *body =
+                say(&file, (MessageKind)message_kind, &bare, SEVERITY_INFO);
             assert_non_null(body);
         }
 }

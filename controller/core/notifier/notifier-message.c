@@ -3,56 +3,60 @@
 #include "controller/core/notifier/notifier-internal.h"
 #include "controller/core/text.h"
 
-Delivery *page_delivery(Page *page, const CourierSink *sink)
+Delivery *notification_delivery(Notification *notification, const NotifierSink *sink)
 {
-    for (size_t i = 0; i < page->alert.n_deliveries; i++)
-        if (text_equal(page->alert.deliveries[i].sink, sink->name))
-            return &page->alert.deliveries[i];
+    for (size_t i = 0; i < notification->alert.n_deliveries; i++)
+        if (text_equal(notification->alert.deliveries[i].sink, sink->name))
+            return &notification->alert.deliveries[i];
     return NULL;
 }
 
-bool page_is_over(const Page *page) { return page->incident.state == INCIDENT_RESOLVED; }
+bool notification_is_over(const Notification *notification)
+{
+    return notification->incident.state == INCIDENT_RESOLVED;
+}
 
 /* A test goes through every sink once, whatever that hears otherwise. */
-static bool tell_test(const CourierSink *sink, const Delivery *delivery, Tell *ret)
+static bool find_test_message(const NotifierSink *sink, const Delivery *delivery, MessageKind *ret)
 {
-    *ret = delivery->state == DELIVERY_TRIGGERED ? TELL_RESOLVE
-           : sink->deaf                          ? TELL_BEAT
-                                                 : TELL_TRIGGER;
+    *ret = delivery->state == DELIVERY_TRIGGERED ? NOTIFY_RESOLVE
+           : sink->heartbeat_only                ? NOTIFY_HEARTBEAT
+                                                 : NOTIFY_TRIGGER;
     return delivery->state < DELIVERY_RESOLVED;
 }
 
 /* What its predecessor said last may still be on its way, and "triggered" must not come after. */
-static uint64_t may_resolve_at(const Courier *c, const Page *page)
+static uint64_t may_resolve_at(const Notifier *c, const Notification *notification)
 {
-    return page->inherited ? c->leading_usec + c->config.timeout_usec : 0;
+    return notification->inherited ? c->leading_usec + c->config.timeout_usec : 0;
 }
 
-bool page_tell(const Courier *c, Page *page, int k, Tell *ret, uint64_t *ret_at_usec)
+bool notification_message(const Notifier *c, Notification *notification, int k, MessageKind *ret,
+                          uint64_t *ret_at_usec)
 {
-    const CourierSink *sink = &c->config.sinks[k];
-    const Delivery *delivery = page_delivery(page, sink);
-    const Task *task = &page->tasks[k];
-    *ret = TELL_TRIGGER;
+    const NotifierSink *sink = &c->config.sinks[k];
+    const Delivery *delivery = notification_delivery(notification, sink);
+    const Task *task = &notification->tasks[k];
+    *ret = NOTIFY_TRIGGER;
     *ret_at_usec = task->next_usec;
     if (!delivery)
         return false;
-    if (page->test)
-        return tell_test(sink, delivery, ret);
-    if (sink->deaf)
+    if (notification->test)
+        return find_test_message(sink, delivery, ret);
+    if (sink->heartbeat_only)
         return false;
     switch (delivery->state) {
     case DELIVERY_SENDING:
         return true;
     case DELIVERY_FAILED:
-        return !page_is_over(page);
+        return !notification_is_over(notification);
     case DELIVERY_TRIGGERED:
-        if (page_is_over(page)) {
-            *ret = TELL_RESOLVE;
-            *ret_at_usec = MAX(task->next_usec, may_resolve_at(c, page));
+        if (notification_is_over(notification)) {
+            *ret = NOTIFY_RESOLVE;
+            *ret_at_usec = MAX(task->next_usec, may_resolve_at(c, notification));
             return true;
         }
-        if (delivery->severity < page->incident.severity)
+        if (delivery->severity < notification->incident.severity)
             return true;
         if (task->told_usec)
             *ret_at_usec = MAX(task->next_usec, task->told_usec + sink->repeat_usec);

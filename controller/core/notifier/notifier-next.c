@@ -9,7 +9,7 @@
 
 enum { TEST_LATE_SEC = 120, LEASE_POLL_MSEC = 200 };
 
-static bool is_due(Courier *c, uint64_t at_usec)
+static bool is_due(Notifier *c, uint64_t at_usec)
 {
     if (c->now_usec >= at_usec)
         return true;
@@ -20,9 +20,9 @@ static bool is_due(Courier *c, uint64_t at_usec)
 /* ---- marks ---- */
 
 /* One place is always free or taken by a sink that is not there any more. */
-static Delivery *new_delivery(const Courier *c, AlertRecord *alert, const CourierSink *sink)
+static Delivery *new_delivery(const Notifier *c, AlertRecord *alert, const NotifierSink *sink)
 {
-    _Static_assert((int)RECORD_DELIVERIES_MAX > (int)COURIER_SINKS_MAX, "a place for each");
+    _Static_assert((int)RECORD_DELIVERIES_MAX > (int)NOTIFIER_SINKS_MAX, "a place for each");
     size_t at = alert->n_deliveries;
     if (at == RECORD_DELIVERIES_MAX) {
         bool known = true;
@@ -41,10 +41,10 @@ static Delivery *new_delivery(const Courier *c, AlertRecord *alert, const Courie
     return d;
 }
 
-static bool is_late(Courier *c, const Page *page)
+static bool is_late(Notifier *c, const Notification *notification)
 {
-    uint64_t end = page->incident.resolved_usec + c->config.late_usec;
-    if (!page_is_over(page))
+    uint64_t end = notification->incident.resolved_usec + c->config.late_usec;
+    if (!notification_is_over(notification))
         return false;
     if (end > c->real_usec) {
         (void)is_due(c, c->now_usec + (end - c->real_usec));
@@ -54,91 +54,93 @@ static bool is_late(Courier *c, const Page *page)
 }
 
 /* Intent: sinks that the incident concerns and that have no mark yet. */
-static void mark_concerned(Courier *c, Page *page)
+static void mark_concerned(Notifier *c, Notification *notification)
 {
-    bool late = is_late(c, page);
+    bool late = is_late(c, notification);
     for (int k = 0; k < c->config.n_sinks; k++) {
-        const CourierSink *sink = &c->config.sinks[k];
-        Delivery *d = page_delivery(page, sink);
-        if (!d && !late && !page->alert.settled && !sink->deaf &&
-            page->incident.severity >= sink->least) {
-            d = new_delivery(c, &page->alert, sink);
-            d->severity = page->incident.severity;
+        const NotifierSink *sink = &c->config.sinks[k];
+        Delivery *d = notification_delivery(notification, sink);
+        if (!d && !late && !notification->alert.settled && !sink->heartbeat_only &&
+            notification->incident.severity >= sink->least) {
+            d = new_delivery(c, &notification->alert, sink);
+            d->severity = notification->incident.severity;
             d->at_usec = c->real_usec;
-            page->dirty = true;
-        } else if (d && late && d->state < DELIVERY_RESOLVED && !page->tasks[k].in_flight &&
+            notification->dirty = true;
+        } else if (d && late && d->state < DELIVERY_RESOLVED && !notification->tasks[k].in_flight &&
                    (d->state == DELIVERY_SENDING || d->attempts > 0)) {
             d->state = DELIVERY_FAILED;
             d->at_usec = c->real_usec;
-            page->dirty = true;
+            notification->dirty = true;
         }
     }
 }
 
 /* Nothing is left to tell; what a sink that is not configured here may still hold is waited for. */
-static bool nothing_is_left(Courier *c, Page *page)
+static bool nothing_is_left(Notifier *c, Notification *notification)
 {
-    Tell tell;
+    MessageKind message_kind;
     uint64_t at_usec;
     for (int k = 0; k < c->config.n_sinks; k++)
-        if (page_tell(c, page, k, &tell, &at_usec))
+        if (notification_message(c, notification, k, &message_kind, &at_usec))
             return false;
-    for (size_t i = 0; i < page->alert.n_deliveries; i++)
-        if (page->alert.deliveries[i].state < DELIVERY_RESOLVED && !is_late(c, page))
+    for (size_t i = 0; i < notification->alert.n_deliveries; i++)
+        if (notification->alert.deliveries[i].state < DELIVERY_RESOLVED &&
+            !is_late(c, notification))
             return false;
     return true;
 }
 
 /* Brings the record to what this leader means; true when it must be stored. */
-static bool prepare_alert(Courier *c, Page *page)
+static bool prepare_alert(Notifier *c, Notification *notification)
 {
-    AlertRecord *alert = &page->alert;
-    const IncidentRecord *incident = &page->incident;
+    AlertRecord *alert = &notification->alert;
+    const IncidentRecord *incident = &notification->incident;
     if (alert->incident_usec != incident->at_usec) { /* of an earlier one with that id, or none */
         memset(alert, 0, sizeof(*alert));
         alert->incident_usec = incident->at_usec;
     }
     text_copy(alert->id, sizeof(alert->id), incident->id);
     bool by_another = alert->term != c->term && alert->n_deliveries > 0;
-    mark_concerned(c, page);
-    bool over = page_is_over(page), left = !nothing_is_left(c, page);
+    mark_concerned(c, notification);
+    bool over = notification_is_over(notification), left = !nothing_is_left(c, notification);
     if (over && !left) {
         alert->settled = true;
-        page->dirty = true;
+        notification->dirty = true;
     }
-    if ((left || page->dirty) && alert->term != c->term) {
+    if ((left || notification->dirty) && alert->term != c->term) {
         alert->term = c->term;
-        page->inherited = by_another;
-        page->dirty = true;
+        notification->inherited = by_another;
+        notification->dirty = true;
     }
-    return page->dirty;
+    return notification->dirty;
 }
 
-static bool store_alert(Courier *c, Page *page, CourierAction *ret)
+static bool store_alert(Notifier *c, Notification *notification, NotifierAction *ret)
 {
-    if (page->incident_stamp.seen == 0)
+    if (notification->incident_stamp.seen == 0)
         return false; /* a mark without an incident: none of ours to judge */
-    bool gone = page->incident_stamp.mod == 0;
-    bool settled = page->alert.settled && page->alert.incident_usec == page->incident.at_usec;
-    bool dirty = (settled && !page->dirty) ? false : prepare_alert(c, page);
+    bool gone = notification->incident_stamp.mod == 0;
+    bool settled = notification->alert.settled &&
+                   notification->alert.incident_usec == notification->incident.at_usec;
+    bool dirty = (settled && !notification->dirty) ? false : prepare_alert(c, notification);
     if (!dirty && !(gone && settled))
         return false;
-    page->removing = !dirty;
-    ret->kind = COURIER_STORE_ALERT;
-    ret->name = page->incident.id;
-    ret->alert = dirty ? &page->alert : NULL;
-    ret->revision = page->alert_stamp.mod;
-    page->dirty = false;
+    notification->removing = !dirty;
+    ret->kind = NOTIFIER_STORE_ALERT;
+    ret->name = notification->incident.id;
+    ret->alert = dirty ? &notification->alert : NULL;
+    ret->revision = notification->alert_stamp.mod;
+    notification->dirty = false;
     return true;
 }
 
-static void say_result(const Courier *c, Page *page)
+static void say_result(const Notifier *c, Notification *notification)
 {
-    RequestRecord *q = &page->request;
+    RequestRecord *q = &notification->request;
     int accepted = 0;
-    q->n_deliveries = page->alert.n_deliveries;
+    q->n_deliveries = notification->alert.n_deliveries;
     for (size_t i = 0; i < q->n_deliveries; i++) {
-        q->deliveries[i] = page->alert.deliveries[i];
+        q->deliveries[i] = notification->alert.deliveries[i];
         accepted += q->deliveries[i].state == DELIVERY_RESOLVED;
     }
     Text t = text_begin(q->answer, sizeof(q->answer));
@@ -155,11 +157,11 @@ static void say_result(const Courier *c, Page *page)
     }
 }
 
-static bool store_request(Courier *c, Page *page, CourierAction *ret)
+static bool store_request(Notifier *c, Notification *notification, NotifierAction *ret)
 {
-    bool late = c->real_usec > page->request.at_usec + TEST_LATE_SEC * USEC_PER_SEC;
-    for (size_t i = 0; i < page->alert.n_deliveries; i++) {
-        Delivery *d = &page->alert.deliveries[i];
+    bool late = c->real_usec > notification->request.at_usec + TEST_LATE_SEC * USEC_PER_SEC;
+    for (size_t i = 0; i < notification->alert.n_deliveries; i++) {
+        Delivery *d = &notification->alert.deliveries[i];
         if (d->state < DELIVERY_RESOLVED && !late)
             return false;
         if (d->state < DELIVERY_RESOLVED) {
@@ -167,33 +169,34 @@ static bool store_request(Courier *c, Page *page, CourierAction *ret)
             text_copy(d->text, sizeof(d->text), "asked for too long ago");
         }
     }
-    say_result(c, page);
-    ret->kind = COURIER_STORE_REQUEST;
-    ret->name = page->request.id;
-    ret->request = &page->request;
-    ret->revision = page->request_stamp.mod;
+    say_result(c, notification);
+    ret->kind = NOTIFIER_STORE_REQUEST;
+    ret->name = notification->request.id;
+    ret->request = &notification->request;
+    ret->revision = notification->request_stamp.mod;
     return true;
 }
 
-static int count_stores(const Courier *c)
+static int count_stores(const Notifier *c)
 {
     int n = 0;
-    for (int i = 0; i < c->pages_max; i++)
-        n += c->pages[i].used && c->pages[i].storing != 0;
+    for (int i = 0; i < c->notifications_max; i++)
+        n += c->notifications[i].used && c->notifications[i].storing != 0;
     return n;
 }
 
-static bool next_store(Courier *c, CourierAction *ret)
+static bool next_store(Notifier *c, NotifierAction *ret)
 {
     if (count_stores(c) >= c->config.stores)
         return false;
-    for (int i = 0; i < c->pages_max; i++) {
-        Page *page = &c->pages[i];
-        if (!page->used || page->storing)
+    for (int i = 0; i < c->notifications_max; i++) {
+        Notification *notification = &c->notifications[i];
+        if (!notification->used || notification->storing)
             continue;
-        if (!(page->test ? store_request(c, page, ret) : store_alert(c, page, ret)))
+        if (!(notification->test ? store_request(c, notification, ret)
+                                 : store_alert(c, notification, ret)))
             continue;
-        page->storing = ret->id = ++c->last_id;
+        notification->storing = ret->id = ++c->last_id;
         ret->term = c->term;
         return true;
     }
@@ -202,7 +205,7 @@ static bool next_store(Courier *c, CourierAction *ret)
 
 /* ---- messages ---- */
 
-static bool goes_before(const Page *a, const Page *b)
+static bool goes_before(const Notification *a, const Notification *b)
 {
     if (a->test != b->test)
         return a->test;
@@ -211,82 +214,84 @@ static bool goes_before(const Page *a, const Page *b)
     return a->incident.at_usec < b->incident.at_usec;
 }
 
-static int count_in_flight(const Courier *c, int k)
+static int count_in_flight(const Notifier *c, int k)
 {
     int n = 0;
-    for (int i = 0; i < c->pages_max; i++)
-        n += c->pages[i].used && c->pages[i].tasks[k].in_flight != 0;
+    for (int i = 0; i < c->notifications_max; i++)
+        n += c->notifications[i].used && c->notifications[i].tasks[k].in_flight != 0;
     return n;
 }
 
 /* Whether the page has a message for the sink now. */
-static bool may_send(Courier *c, Page *page, int k, bool room, Tell *ret)
+static bool may_send(Notifier *c, Notification *notification, int k, bool room, MessageKind *ret)
 {
     uint64_t at_usec;
-    if (page->tasks[k].in_flight || !page_tell(c, page, k, ret, &at_usec))
+    if (notification->tasks[k].in_flight ||
+        !notification_message(c, notification, k, ret, &at_usec))
         return false;
-    if (page->test)
+    if (notification->test)
         return true; /* whoever asked wants to see what happens now */
     return is_due(c, MAX(at_usec, c->sinks[k].pause_until_usec)) && room;
 }
 
-static bool next_message(Courier *c, CourierAction *ret)
+static bool next_message(Notifier *c, NotifierAction *ret)
 {
-    Page *best = NULL;
+    Notification *best = NULL;
     int sink = 0;
-    Tell tell = TELL_TRIGGER, best_tell = TELL_TRIGGER;
-    bool room[COURIER_SINKS_MAX];
+    MessageKind message_kind = NOTIFY_TRIGGER, best_message_kind = NOTIFY_TRIGGER;
+    bool room[NOTIFIER_SINKS_MAX];
     for (int k = 0; k < c->config.n_sinks; k++)
         room[k] = count_in_flight(c, k) < c->config.in_flight;
-    for (int i = 0; i < c->pages_max; i++) {
-        Page *page = &c->pages[i];
-        if (!page->used || page->storing || page->dirty || (best && !goes_before(page, best)))
+    for (int i = 0; i < c->notifications_max; i++) {
+        Notification *notification = &c->notifications[i];
+        if (!notification->used || notification->storing || notification->dirty ||
+            (best && !goes_before(notification, best)))
             continue;
         for (int k = 0; k < c->config.n_sinks; k++)
-            if (may_send(c, page, k, room[k], &tell)) {
-                best = page;
+            if (may_send(c, notification, k, room[k], &message_kind)) {
+                best = notification;
                 sink = k;
-                best_tell = tell;
+                best_message_kind = message_kind;
                 break;
             }
     }
     if (!best)
         return false;
-    const Delivery *d = page_delivery(best, &c->config.sinks[sink]);
+    const Delivery *d = notification_delivery(best, &c->config.sinks[sink]);
     Task *task = &best->tasks[sink];
     task->in_flight = ret->id = ++c->last_id;
-    task->tell = ret->tell = best_tell;
-    task->severity = best_tell == TELL_TRIGGER ? best->incident.severity : d->severity;
-    ret->kind = COURIER_SEND;
+    task->message_kind = ret->message_kind = best_message_kind;
+    task->severity = best_message_kind == NOTIFY_TRIGGER ? best->incident.severity : d->severity;
+    ret->kind = NOTIFIER_SEND;
     ret->sink = sink;
     ret->incident = &best->incident;
     ret->told = d->state == DELIVERY_TRIGGERED ? d->severity : task->severity;
     return true;
 }
 
-static bool next_beat(Courier *c, CourierAction *ret)
+static bool next_heartbeat(Notifier *c, NotifierAction *ret)
 {
     for (int k = 0; k < c->config.n_sinks; k++) {
-        const CourierSink *sink = &c->config.sinks[k];
-        Task *beat = &c->sinks[k].beat;
-        if (sink->beat_usec == 0 || beat->in_flight)
+        const NotifierSink *sink = &c->config.sinks[k];
+        Task *heartbeat = &c->sinks[k].heartbeat;
+        if (sink->heartbeat_usec == 0 || heartbeat->in_flight)
             continue;
-        uint64_t at_usec = beat->failures    ? beat->next_usec
-                           : beat->told_usec ? beat->told_usec + sink->beat_usec
-                                             : 0;
+        uint64_t at_usec = heartbeat->failures    ? heartbeat->next_usec
+                           : heartbeat->told_usec ? heartbeat->told_usec + sink->heartbeat_usec
+                                                  : 0;
         if (!is_due(c, MAX(at_usec, c->sinks[k].pause_until_usec)))
             continue;
-        beat->in_flight = ret->id = ++c->last_id;
-        ret->kind = COURIER_SEND;
+        heartbeat->in_flight = ret->id = ++c->last_id;
+        ret->kind = NOTIFIER_SEND;
         ret->sink = k;
-        ret->tell = TELL_BEAT;
+        ret->message_kind = NOTIFY_HEARTBEAT;
         return true;
     }
     return false;
 }
 
-void courier_next(Courier *c, uint64_t now_usec, uint64_t real_usec, uint64_t lease_usec,
-                  CourierAction *ret)
+void notifier_next(Notifier *c, uint64_t now_usec, uint64_t real_usec, uint64_t lease_usec,
+                   NotifierAction *ret)
 {
     c->now_usec = MAX(c->now_usec, now_usec);
     c->real_usec = real_usec;
@@ -294,7 +299,7 @@ void courier_next(Courier *c, uint64_t now_usec, uint64_t real_usec, uint64_t le
     memset(ret, 0, sizeof(*ret));
     if (c->term != 0 && c->now_usec >= lease_usec) /* another may lead already */
         c->wake_usec = c->now_usec + LEASE_POLL_MSEC * USEC_PER_MSEC;
-    else if (c->term != 0 && (next_store(c, ret) || next_message(c, ret) || next_beat(c, ret)))
+    else if (c->term != 0 && (next_store(c, ret) || next_message(c, ret) || next_heartbeat(c, ret)))
         return;
     ret->wake_usec = c->wake_usec;
 }

@@ -1,4 +1,4 @@
-/* notifier.c - what the courier learns: records, answers, outcomes; and its memory.
+/* notifier.c - what the notifier learns: records, answers, outcomes; and its memory.
  *
  * Guarantees: a mark only moves forward while one leader leads; what another leader has stored
  * replaces what was only meant to be stored here. */
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-const CourierConfig courier_config_default = {
+const NotifierConfig notifier_config_default = {
     .in_flight = 4,
     .stores = 16,
     .timeout_usec = 10 * USEC_PER_SEC,
@@ -16,67 +16,70 @@ const CourierConfig courier_config_default = {
     .late_usec = 3600 * USEC_PER_SEC,
 };
 
-size_t courier_bytes(int pages_max)
+size_t notifier_bytes(int notifications_max)
 {
-    return ROUND_UP(sizeof(Courier), (size_t)16) + (size_t)pages_max * sizeof(Page);
+    return ROUND_UP(sizeof(Notifier), (size_t)16) +
+           (size_t)notifications_max * sizeof(Notification);
 }
 
-Courier *courier_init(void *memory, int pages_max, const CourierConfig *config)
+Notifier *notifier_init(void *memory, int notifications_max, const NotifierConfig *config)
 {
-    assert(pages_max > 0);
-    memset(memory, 0, courier_bytes(pages_max));
-    Courier *c = memory;
-    c->pages_max = pages_max;
-    c->pages = (Page *)((char *)memory + ROUND_UP(sizeof(Courier), (size_t)16));
-    courier_configure(c, config);
+    assert(notifications_max > 0);
+    memset(memory, 0, notifier_bytes(notifications_max));
+    Notifier *c = memory;
+    c->notifications_max = notifications_max;
+    c->notifications = (Notification *)((char *)memory + ROUND_UP(sizeof(Notifier), (size_t)16));
+    notifier_configure(c, config);
     return c;
 }
 
 /* Nothing is under way any more, and nothing waits. */
-static void forget_tasks(Courier *c)
+static void forget_tasks(Notifier *c)
 {
-    for (int i = 0; i < c->pages_max; i++)
-        memset(c->pages[i].tasks, 0, sizeof(c->pages[i].tasks));
-    for (int k = 0; k < COURIER_SINKS_MAX; k++) {
+    for (int i = 0; i < c->notifications_max; i++)
+        memset(c->notifications[i].tasks, 0, sizeof(c->notifications[i].tasks));
+    for (int k = 0; k < NOTIFIER_SINKS_MAX; k++) {
         SinkCounts counts = c->sinks[k].counts;
         c->sinks[k] = (SinkState){.counts = counts};
     }
 }
 
-static void begin_tests(Courier *c);
+static void begin_tests(Notifier *c);
 
-void courier_configure(Courier *c, const CourierConfig *config)
+void notifier_configure(Notifier *c, const NotifierConfig *config)
 {
-    assert(config->n_sinks >= 0 && config->n_sinks <= COURIER_SINKS_MAX);
+    assert(config->n_sinks >= 0 && config->n_sinks <= NOTIFIER_SINKS_MAX);
     assert(config->in_flight > 0 && config->stores > 0);
     c->config = *config;
     forget_tasks(c);
-    for (int k = 0; k < COURIER_SINKS_MAX; k++)
+    for (int k = 0; k < NOTIFIER_SINKS_MAX; k++)
         c->sinks[k].counts = (SinkCounts){0};
     begin_tests(c);
 }
 
-int64_t courier_dropped(const Courier *c) { return c->dropped; }
+int64_t notifier_dropped(const Notifier *c) { return c->dropped; }
 
-void courier_count(const Courier *c, int sink, SinkCounts *ret)
+void notifier_count(const Notifier *c, int sink, SinkCounts *ret)
 {
     assert(sink >= 0 && sink < c->config.n_sinks);
     *ret = c->sinks[sink].counts;
     ret->waiting = ret->failing = 0;
-    for (int i = 0; i < c->pages_max; i++) {
-        Page *page = &c->pages[i];
-        const Delivery *d = page->used ? page_delivery(page, &c->config.sinks[sink]) : NULL;
+    for (int i = 0; i < c->notifications_max; i++) {
+        Notification *notification = &c->notifications[i];
+        const Delivery *d =
+            notification->used ? notification_delivery(notification, &c->config.sinks[sink]) : NULL;
         if (!d || d->state == DELIVERY_RESOLVED ||
-            (d->state == DELIVERY_TRIGGERED && !page_is_over(page) && d->attempts == 0) ||
-            (d->state == DELIVERY_FAILED && page_is_over(page)))
+            (d->state == DELIVERY_TRIGGERED && !notification_is_over(notification) &&
+             d->attempts == 0) ||
+            (d->state == DELIVERY_FAILED && notification_is_over(notification)))
             continue;
         ret->waiting++;
         ret->failing += d->attempts > 0;
     }
 }
 
-const char *courier_dedup_key(const char *cluster, const IncidentRecord *incident,
-                              char ret[DEDUP_KEY_BYTES])
+const char *notifier_dedup_key(const char *cluster, const IncidentRecord *incident,
+                               char ret[DEDUP_KEY_BYTES])
 {
     Text t = text_begin(ret, DEDUP_KEY_BYTES);
     text_add(&t, cluster);
@@ -89,34 +92,36 @@ const char *courier_dedup_key(const char *cluster, const IncidentRecord *inciden
 
 /* ---- pages ---- */
 
-static Page *find_page(Courier *c, const char *id, bool test)
+static Notification *find_notification(Notifier *c, const char *id, bool test)
 {
-    for (int i = 0; i < c->pages_max; i++)
-        if (c->pages[i].used && c->pages[i].test == test && text_equal(c->pages[i].incident.id, id))
-            return &c->pages[i];
+    for (int i = 0; i < c->notifications_max; i++)
+        if (c->notifications[i].used && c->notifications[i].test == test &&
+            text_equal(c->notifications[i].incident.id, id))
+            return &c->notifications[i];
     return NULL;
 }
 
-static Page *new_page(Courier *c, const char *id, bool test)
+static Notification *new_notification(Notifier *c, const char *id, bool test)
 {
-    for (int i = 0; i < c->pages_max; i++) {
-        Page *page = &c->pages[i];
-        if (page->used)
+    for (int i = 0; i < c->notifications_max; i++) {
+        Notification *notification = &c->notifications[i];
+        if (notification->used)
             continue;
-        memset(page, 0, sizeof(*page));
-        page->used = true;
-        page->test = test;
-        text_copy(page->incident.id, sizeof(page->incident.id), id);
-        return page;
+        memset(notification, 0, sizeof(*notification));
+        notification->used = true;
+        notification->test = test;
+        text_copy(notification->incident.id, sizeof(notification->incident.id), id);
+        return notification;
     }
     c->dropped++;
     return NULL;
 }
 
-static void forget_page_if_empty(Page *page)
+static void forget_notification_if_empty(Notification *notification)
 {
-    if (page->incident_stamp.mod == 0 && page->alert_stamp.mod == 0 && page->storing == 0)
-        page->used = false;
+    if (notification->incident_stamp.mod == 0 && notification->alert_stamp.mod == 0 &&
+        notification->storing == 0)
+        notification->used = false;
 }
 
 /* True when the event is news. */
@@ -129,112 +134,114 @@ static bool stamp(Stamp *s, const Event *ev)
     return true;
 }
 
-static void observe_incident(Courier *c, const Event *ev)
+static void observe_incident(Notifier *c, const Event *ev)
 {
-    Page *page = find_page(c, ev->name, false);
-    if (!page && ev->incident)
-        page = new_page(c, ev->name, false);
-    if (!page || !stamp(&page->incident_stamp, ev))
+    Notification *notification = find_notification(c, ev->name, false);
+    if (!notification && ev->incident)
+        notification = new_notification(c, ev->name, false);
+    if (!notification || !stamp(&notification->incident_stamp, ev))
         return;
     if (ev->incident) {
-        page->incident = *ev->incident;
-        text_copy(page->incident.id, sizeof(page->incident.id), ev->name);
-    } else if (!page_is_over(page)) {
-        page->incident.state = INCIDENT_RESOLVED;
-        page->incident.resolved_usec = ev->real_usec;
+        notification->incident = *ev->incident;
+        text_copy(notification->incident.id, sizeof(notification->incident.id), ev->name);
+    } else if (!notification_is_over(notification)) {
+        notification->incident.state = INCIDENT_RESOLVED;
+        notification->incident.resolved_usec = ev->real_usec;
     }
-    forget_page_if_empty(page);
+    forget_notification_if_empty(notification);
 }
 
-static void observe_alert(Courier *c, const Event *ev)
+static void observe_alert(Notifier *c, const Event *ev)
 {
-    Page *page = find_page(c, ev->name, false);
-    if (!page && ev->alert)
-        page = new_page(c, ev->name, false);
-    if (!page || !stamp(&page->alert_stamp, ev))
+    Notification *notification = find_notification(c, ev->name, false);
+    if (!notification && ev->alert)
+        notification = new_notification(c, ev->name, false);
+    if (!notification || !stamp(&notification->alert_stamp, ev))
         return;
-    bool own = ev->alert && c->term && ev->alert->term == c->term && page->alert.term == c->term &&
-               ev->alert->incident_usec == page->alert.incident_usec;
+    bool own = ev->alert && c->term && ev->alert->term == c->term &&
+               notification->alert.term == c->term &&
+               ev->alert->incident_usec == notification->alert.incident_usec;
     if (!own) { /* our own come back later than we know better */
         if (ev->alert)
-            page->alert = *ev->alert;
+            notification->alert = *ev->alert;
         else
-            memset(&page->alert, 0, sizeof(page->alert));
-        page->dirty = false;
+            memset(&notification->alert, 0, sizeof(notification->alert));
+        notification->dirty = false;
     }
-    forget_page_if_empty(page);
+    forget_notification_if_empty(notification);
 }
 
 /* ---- tests that somebody asks for ---- */
 
-static void begin_test(Courier *c, Page *page)
+static void begin_test(Notifier *c, Notification *notification)
 {
-    AlertRecord *alert = &page->alert;
+    AlertRecord *alert = &notification->alert;
     alert->n_deliveries = 0;
     for (int k = 0; k < c->config.n_sinks; k++) {
-        const CourierSink *sink = &c->config.sinks[k];
-        if (page->request.target[0] && !text_equal(page->request.target, sink->name))
+        const NotifierSink *sink = &c->config.sinks[k];
+        if (notification->request.target[0] &&
+            !text_equal(notification->request.target, sink->name))
             continue;
         Delivery *d = &alert->deliveries[alert->n_deliveries++];
-        *d = (Delivery){.state = DELIVERY_SENDING, .severity = page->incident.severity};
+        *d = (Delivery){.state = DELIVERY_SENDING, .severity = notification->incident.severity};
         text_copy(d->sink, sizeof(d->sink), sink->name);
     }
 }
 
-static void begin_tests(Courier *c)
+static void begin_tests(Notifier *c)
 {
-    for (int i = 0; i < c->pages_max; i++)
-        if (c->pages[i].used && c->pages[i].test)
-            begin_test(c, &c->pages[i]);
+    for (int i = 0; i < c->notifications_max; i++)
+        if (c->notifications[i].used && c->notifications[i].test)
+            begin_test(c, &c->notifications[i]);
 }
 
-static bool observe_request(Courier *c, const Event *ev)
+static bool observe_request(Notifier *c, const Event *ev)
 {
     char id[RECORD_INCIDENT_MAX + 1];
     Text t = text_begin(id, sizeof(id));
     text_add(&t, "test-");
     text_add(&t, ev->name);
-    Page *page = find_page(c, id, true);
+    Notification *notification = find_notification(c, id, true);
     const RequestRecord *q = ev->request;
     if (!q || q->answer[0] || !text_equal(q->kind, "alerts-test")) {
-        if (page && stamp(&page->request_stamp, ev))
-            page->used = false;
-        return page != NULL;
+        if (notification && stamp(&notification->request_stamp, ev))
+            notification->used = false;
+        return notification != NULL;
     }
-    if (!page)
-        page = new_page(c, id, true);
-    if (!page || !stamp(&page->request_stamp, ev))
+    if (!notification)
+        notification = new_notification(c, id, true);
+    if (!notification || !stamp(&notification->request_stamp, ev))
         return false;
-    page->request = *q;
-    text_copy(page->request.id, sizeof(page->request.id), ev->name);
-    IncidentRecord *incident = &page->incident;
+    notification->request = *q;
+    text_copy(notification->request.id, sizeof(notification->request.id), ev->name);
+    IncidentRecord *incident = &notification->incident;
     incident->severity = SEVERITY_CRITICAL;
     incident->at_usec = q->at_usec;
     incident->rank = -1;
     text_copy(incident->cause, sizeof(incident->cause), "test");
     text_copy(incident->evidence, sizeof(incident->evidence),
               "somebody asked for it with sdctl alerts test; nothing is wrong");
-    begin_test(c, page);
+    begin_test(c, notification);
     return true;
 }
 
 /* ---- leadership ---- */
 
-static void learn_leadership(Courier *c, int64_t term, uint64_t now_usec)
+static void learn_leadership(Notifier *c, int64_t term, uint64_t now_usec)
 {
     c->term = term;
     c->leading_usec = now_usec;
     forget_tasks(c);
-    for (int i = 0; i < c->pages_max; i++) {
-        Page *page = &c->pages[i];
-        page->storing = 0;
-        page->inherited = false;
-        page->dirty = false; /* what this term means to store is found again */
+    for (int i = 0; i < c->notifications_max; i++) {
+        Notification *notification = &c->notifications[i];
+        notification->storing = 0;
+        notification->inherited = false;
+        notification->dirty = false; /* what this term means to store is found again */
     }
     begin_tests(c);
 }
 
-bool courier_observe(Courier *c, const Event *ev)
+bool notifier_observe(Notifier *c, const Event *ev)
 {
     c->now_usec = MAX(c->now_usec, ev->now_usec);
     c->real_usec = ev->real_usec;
@@ -262,7 +269,7 @@ bool courier_observe(Courier *c, const Event *ev)
 
 /* ---- answers ---- */
 
-static uint64_t pause_after(const CourierConfig *config, int failures, uint64_t most_usec,
+static uint64_t pause_after(const NotifierConfig *config, int failures, uint64_t most_usec,
                             uint32_t random)
 {
     uint64_t window = config->retry_usec;
@@ -272,12 +279,13 @@ static uint64_t pause_after(const CourierConfig *config, int failures, uint64_t 
     return (window / 1024 * (random >> 10)) >> 12; /* random / 2^32 of it, rounded down */
 }
 
-static void mark_accepted(Page *page, Delivery *d, const Task *task, uint64_t real_usec)
+static void mark_accepted(Notification *notification, Delivery *d, const Task *task,
+                          uint64_t real_usec)
 {
     Delivery old = *d;
     d->attempts = 0;
     d->text[0] = '\0';
-    if (task->tell == TELL_TRIGGER) {
+    if (task->message_kind == NOTIFY_TRIGGER) {
         d->state = DELIVERY_TRIGGERED;
         d->severity = task->severity;
     } else {
@@ -286,25 +294,25 @@ static void mark_accepted(Page *page, Delivery *d, const Task *task, uint64_t re
     if (d->state == old.state && d->severity == old.severity && old.attempts == 0)
         return; /* a repetition: nothing is new */
     d->at_usec = real_usec;
-    page->dirty = !page->test;
+    notification->dirty = !notification->test;
 }
 
-static void mark_failed(Page *page, Delivery *d, const Task *task, const Answer *answer,
-                        uint64_t real_usec)
+static void mark_failed(Notification *notification, Delivery *d, const Task *task,
+                        const Answer *answer, uint64_t real_usec)
 {
     d->attempts = MIN(d->attempts, INT32_MAX - 1) + 1;
     d->at_usec = real_usec;
     text_copy(d->text, sizeof(d->text), answer->text);
-    bool may_be_open = task->tell == TELL_TRIGGER && d->state == DELIVERY_TRIGGERED;
-    if (page->test || (answer->kind == ANSWER_REFUSED && !may_be_open))
+    bool may_be_open = task->message_kind == NOTIFY_TRIGGER && d->state == DELIVERY_TRIGGERED;
+    if (notification->test || (answer->kind == ANSWER_REFUSED && !may_be_open))
         d->state = DELIVERY_FAILED;
     else if (d->state == DELIVERY_FAILED)
         d->state = DELIVERY_SENDING; /* this time it may have heard */
-    page->dirty = !page->test;
+    notification->dirty = !notification->test;
 }
 
 /* Counts, and says when the sink may hear of it again. */
-static void learn_answer(Courier *c, int k, Task *task, const Answer *answer, uint64_t most_usec,
+static void learn_answer(Notifier *c, int k, Task *task, const Answer *answer, uint64_t most_usec,
                          uint32_t random)
 {
     SinkState *sink = &c->sinks[k];
@@ -329,67 +337,68 @@ static void learn_answer(Courier *c, int k, Task *task, const Answer *answer, ui
     }
 }
 
-static Page *find_in_flight(Courier *c, int64_t id, int *ret_sink)
+static Notification *find_in_flight(Notifier *c, int64_t id, int *ret_sink)
 {
-    for (int i = 0; i < c->pages_max; i++)
-        for (int k = 0; c->pages[i].used && k < c->config.n_sinks; k++)
-            if (c->pages[i].tasks[k].in_flight == id) {
+    for (int i = 0; i < c->notifications_max; i++)
+        for (int k = 0; c->notifications[i].used && k < c->config.n_sinks; k++)
+            if (c->notifications[i].tasks[k].in_flight == id) {
                 *ret_sink = k;
-                return &c->pages[i];
+                return &c->notifications[i];
             }
     return NULL;
 }
 
-void courier_answered(Courier *c, int64_t id, const Answer *answer, uint64_t now_usec,
-                      uint64_t real_usec, uint32_t random)
+void notifier_answered(Notifier *c, int64_t id, const Answer *answer, uint64_t now_usec,
+                       uint64_t real_usec, uint32_t random)
 {
     assert(id > 0);
     c->now_usec = MAX(c->now_usec, now_usec);
     c->real_usec = real_usec;
     for (int k = 0; k < c->config.n_sinks; k++) {
-        Task *beat = &c->sinks[k].beat;
-        if (beat->in_flight == id) {
-            learn_answer(c, k, beat, answer, c->config.sinks[k].beat_usec, random);
+        Task *heartbeat = &c->sinks[k].heartbeat;
+        if (heartbeat->in_flight == id) {
+            learn_answer(c, k, heartbeat, answer, c->config.sinks[k].heartbeat_usec, random);
             return;
         }
     }
     int k;
-    Page *page = find_in_flight(c, id, &k);
-    if (!page)
+    Notification *notification = find_in_flight(c, id, &k);
+    if (!notification)
         return;
-    Task *task = &page->tasks[k];
+    Task *task = &notification->tasks[k];
     learn_answer(c, k, task, answer, c->config.retry_max_usec, random);
-    Delivery *d = page_delivery(page, &c->config.sinks[k]);
+    Delivery *d = notification_delivery(notification, &c->config.sinks[k]);
     if (!d)
         return; /* somebody has written over the record */
     if (answer->kind == ANSWER_ACCEPTED)
-        mark_accepted(page, d, task, real_usec);
+        mark_accepted(notification, d, task, real_usec);
     else
-        mark_failed(page, d, task, answer, real_usec);
+        mark_failed(notification, d, task, answer, real_usec);
 }
 
-void courier_stored(Courier *c, int64_t id, Outcome outcome, int64_t revision)
+void notifier_stored(Notifier *c, int64_t id, Outcome outcome, int64_t revision)
 {
     assert(id > 0);
-    Page *page = NULL;
-    for (int i = 0; i < c->pages_max; i++)
-        if (c->pages[i].used && c->pages[i].storing == id)
-            page = &c->pages[i];
-    if (!page)
+    Notification *notification = NULL;
+    for (int i = 0; i < c->notifications_max; i++)
+        if (c->notifications[i].used && c->notifications[i].storing == id)
+            notification = &c->notifications[i];
+    if (!notification)
         return; /* of an earlier term */
-    page->storing = 0;
+    notification->storing = 0;
     if (outcome != OUTCOME_DONE) {
-        page->dirty = !page->test && !page->removing && page->alert.term == c->term;
-        forget_page_if_empty(page);
+        notification->dirty =
+            !notification->test && !notification->removing && notification->alert.term == c->term;
+        forget_notification_if_empty(notification);
         return;
     }
-    if (page->test) {
-        page->used = false;
+    if (notification->test) {
+        notification->used = false;
         return;
     }
-    if (revision >= page->alert_stamp.seen) {
-        page->alert_stamp.seen = revision;
-        page->alert_stamp.mod = page->removing ? 0 : revision;
+    if (revision >= notification->alert_stamp.seen) {
+        notification->alert_stamp.seen = revision;
+        notification->alert_stamp.mod = notification->removing ? 0 : revision;
     }
-    forget_page_if_empty(page);
+    forget_notification_if_empty(notification);
 }

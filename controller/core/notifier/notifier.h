@@ -15,10 +15,10 @@
  *
  * Pure as cluster.h: no I/O, clock, allocation, log or global.
  *
- * Ownership: the caller gives memory of courier_bytes(). An action borrows from the Courier until
+ * Ownership: the caller gives memory of notifier_bytes(). An action borrows from the Notifier until
  *            the next call.
  * Units:     now_usec, lease_usec, wake_usec: CLOCK_BOOTTIME. real_usec: CLOCK_REALTIME.
- * Errors:    none. Incidents beyond pages_max are left out and counted (courier_dropped).
+ * Errors:    none. Incidents beyond notifications_max are left out and counted (notifier_dropped).
  * Threads:   one at a time.
  * Source:    docs/internals/core.md, "Pages".
  */
@@ -26,18 +26,18 @@
 
 #include "controller/core/cluster.h"
 
-enum { COURIER_SINKS_MAX = 8 };
+enum { NOTIFIER_SINKS_MAX = 8 };
 
-typedef struct CourierSink {
+typedef struct NotifierSink {
     char name[SINK_NAME_MAX + 1];
-    bool deaf;            /* it hears no incidents, beats alone */
-    Severity least;       /* less severe incidents are not told */
-    uint64_t repeat_usec; /* an open incident is told again this often; 0: once */
-    uint64_t beat_usec;   /* a sign of life this often; 0: none */
-} CourierSink;
+    bool heartbeat_only;     /* it hears no incidents, beats alone */
+    Severity least;          /* less severe incidents are not told */
+    uint64_t repeat_usec;    /* an open incident is told again this often; 0: once */
+    uint64_t heartbeat_usec; /* a sign of life this often; 0: none */
+} NotifierSink;
 
-typedef struct CourierConfig {
-    CourierSink sinks[COURIER_SINKS_MAX];
+typedef struct NotifierConfig {
+    NotifierSink sinks[NOTIFIER_SINKS_MAX];
     int n_sinks;
     int in_flight;           /* messages under way to one sink */
     int stores;              /* writes under way */
@@ -45,9 +45,9 @@ typedef struct CourierConfig {
     uint64_t retry_usec;     /* the n-th pause is a random share of this doubled n - 1 times */
     uint64_t retry_max_usec; /* the longest pause; also between tries at a sink that refuses */
     uint64_t late_usec;      /* an incident over this long is not told any more */
-} CourierConfig;
+} NotifierConfig;
 
-extern const CourierConfig courier_config_default;
+extern const NotifierConfig notifier_config_default;
 
 /* What a sink said. */
 typedef enum AnswerKind {
@@ -62,23 +62,23 @@ typedef struct Answer {
     char text[128];      /* unless accepted: what it said */
 } Answer;
 
-typedef enum Tell { TELL_TRIGGER, TELL_RESOLVE, TELL_BEAT } Tell;
+typedef enum MessageKind { NOTIFY_TRIGGER, NOTIFY_RESOLVE, NOTIFY_HEARTBEAT } MessageKind;
 
-typedef enum CourierActionKind {
-    COURIER_REST,          /* until something happens, or wake_usec */
-    COURIER_SEND,          /* a message; courier_answered() */
-    COURIER_STORE_ALERT,   /* alerts/<id>; courier_stored() */
-    COURIER_STORE_REQUEST, /* requests/<id>, answered; courier_stored() */
-} CourierActionKind;
+typedef enum NotifierActionKind {
+    NOTIFIER_REST,          /* until something happens, or wake_usec */
+    NOTIFIER_SEND,          /* a message; notifier_answered() */
+    NOTIFIER_STORE_ALERT,   /* alerts/<id>; notifier_stored() */
+    NOTIFIER_STORE_REQUEST, /* requests/<id>, answered; notifier_stored() */
+} NotifierActionKind;
 
-typedef struct CourierAction {
-    CourierActionKind kind;
+typedef struct NotifierAction {
+    NotifierActionKind kind;
     int64_t id;
     uint64_t wake_usec;
 
     /* SEND */
     int sink; /* index in the configuration */
-    Tell tell;
+    MessageKind message_kind;
     const IncidentRecord *incident; /* NULL: a beat */
     Severity told;                  /* as which this sink heard of it last; the same if never */
 
@@ -88,7 +88,7 @@ typedef struct CourierAction {
     const RequestRecord *request;
     const char *name;
     int64_t revision; /* of what is written */
-} CourierAction;
+} NotifierAction;
 
 typedef struct SinkCounts {
     int64_t accepted, again, refused;
@@ -96,29 +96,29 @@ typedef struct SinkCounts {
     int failing; /* of these, those that were tried in vain */
 } SinkCounts;
 
-typedef struct Courier Courier;
+typedef struct Notifier Notifier;
 
-size_t courier_bytes(int pages_max);
-Courier *courier_init(void *memory, int pages_max, const CourierConfig *config);
+size_t notifier_bytes(int notifications_max);
+Notifier *notifier_init(void *memory, int notifications_max, const NotifierConfig *config);
 /* Other sinks: whatever is under way has been cancelled; everything is tried again at once. */
-void courier_configure(Courier *c, const CourierConfig *config);
+void notifier_configure(Notifier *c, const NotifierConfig *config);
 
 /* INCIDENT, ALERT, REQUEST, LEADING, DEPOSED; false when the event does not matter here. With
  * DEPOSED, the shell cancels what is under way. */
-bool courier_observe(Courier *c, const Event *ev);
+bool notifier_observe(Notifier *c, const Event *ev);
 /* Answers to what is not under way any more are ignored. random: any 32 bits. */
-void courier_answered(Courier *c, int64_t id, const Answer *answer, uint64_t now_usec,
-                      uint64_t real_usec, uint32_t random);
+void notifier_answered(Notifier *c, int64_t id, const Answer *answer, uint64_t now_usec,
+                       uint64_t real_usec, uint32_t random);
 /* After REFUSED and UNKNOWN the record has been read and observed again. */
-void courier_stored(Courier *c, int64_t id, Outcome outcome, int64_t revision);
+void notifier_stored(Notifier *c, int64_t id, Outcome outcome, int64_t revision);
 /* Call again until it rests. lease_usec: until when this leader surely leads. */
-void courier_next(Courier *c, uint64_t now_usec, uint64_t real_usec, uint64_t lease_usec,
-                  CourierAction *ret);
+void notifier_next(Notifier *c, uint64_t now_usec, uint64_t real_usec, uint64_t lease_usec,
+                   NotifierAction *ret);
 
 /* "<cluster>/<incident>/<second at which it began>": what sinks tell pages apart by. */
 enum { DEDUP_KEY_BYTES = CLUSTER_NAME_MAX + RECORD_INCIDENT_MAX + 24 };
-const char *courier_dedup_key(const char *cluster, const IncidentRecord *incident,
-                              char ret[DEDUP_KEY_BYTES]);
+const char *notifier_dedup_key(const char *cluster, const IncidentRecord *incident,
+                               char ret[DEDUP_KEY_BYTES]);
 
-void courier_count(const Courier *c, int sink, SinkCounts *ret);
-int64_t courier_dropped(const Courier *c);
+void notifier_count(const Notifier *c, int sink, SinkCounts *ret);
+int64_t notifier_dropped(const Notifier *c);

@@ -60,7 +60,7 @@ static bool merge(CheckpointsRecord *known, const CheckpointsRecord *seen)
     return lacks;
 }
 
-void checkpoints_drop_others(Job *job)
+void checkpoints_drop_others(CoreJob *job)
 {
     if (!job->facts.submission[0] || !job->checkpoints.submission[0] ||
         text_equal(job->facts.submission, job->checkpoints.submission))
@@ -71,7 +71,7 @@ void checkpoints_drop_others(Job *job)
         job->progress = (ProgressRecord){0}; /* it went with them */
 }
 
-void checkpoints_learn(Job *job, const Event *ev)
+void checkpoints_learn(CoreJob *job, const Event *ev)
 {
     const CheckpointsRecord *seen = ev->checkpoints;
     if (!ev->health && !seen && lost_with_its_job(job, job->checkpoints.submission))
@@ -94,20 +94,21 @@ void checkpoints_learn(Job *job, const Event *ev)
 
 static CommitMark later(CommitMark a, CommitMark b) { return commit_mark_is_before(a, b) ? b : a; }
 
-CommitMark checkpoints_known_mark(const Job *job)
+CommitMark checkpoints_known_mark(const CoreJob *job)
 {
     CommitMark mark = later(job->phase.committed, job->world.committed);
     mark = later(later(mark, job->progress.committed), job->ran_mark);
     return later(mark, checkpoints_mark(&job->checkpoints));
 }
 
-bool checkpoints_are_missing(const Job *job)
+bool checkpoints_are_missing(const CoreJob *job)
 {
     return commit_mark_is_before(checkpoints_mark(&job->checkpoints), checkpoints_known_mark(job));
 }
 
 /* The newest checkpoint that is not struck out; what the folder holds; the one to adopt; the beginning. */
-bool checkpoints_find_resume(const Job *job, const CheckpointsRecord *checkpoints, ResumePoint *ret)
+bool checkpoints_find_resume(const CoreJob *job, const CheckpointsRecord *checkpoints,
+                             ResumePoint *ret)
 {
     memset(ret, 0, sizeof(*ret));
     if (checkpoints_are_missing(job)) {
@@ -133,7 +134,7 @@ bool checkpoints_find_resume(const Job *job, const CheckpointsRecord *checkpoint
     return true;
 }
 
-int64_t checkpoints_resume_step(const Job *job)
+int64_t checkpoints_resume_step(const CoreJob *job)
 {
     ResumePoint resume;
     bool known =
@@ -143,7 +144,7 @@ int64_t checkpoints_resume_step(const Job *job)
 
 /* ---- decisions ---- */
 
-static bool put_back(Cluster *c, const Job *job, Decision *d)
+static bool put_back(Cluster *c, const CoreJob *job, Decision *d)
 {
     char why[RECORD_TEXT_MAX + 1];
     Text t = text_begin(why, sizeof(why));
@@ -160,7 +161,7 @@ static bool put_back(Cluster *c, const Job *job, Decision *d)
     return true;
 }
 
-static void say_missing(const Job *job, char *ret, size_t size)
+static void say_missing(const CoreJob *job, char *ret, size_t size)
 {
     bool runs =
         job->phase.go && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
@@ -178,7 +179,7 @@ static void say_missing(const Job *job, char *ret, size_t size)
                      : "the next world looks into the checkpoint folder");
 }
 
-bool decide_checkpoints(Cluster *c, const Job *job, Decision *d)
+bool decide_checkpoints(Cluster *c, const CoreJob *job, Decision *d)
 {
     if (job->checkpoints_lost && job->checkpoints.n_commits > 0)
         return put_back(c, job, d);
@@ -190,7 +191,7 @@ bool decide_checkpoints(Cluster *c, const Job *job, Decision *d)
     return true;
 }
 
-bool decide_found(Cluster *c, Job *job, Decision *d)
+bool decide_found(Cluster *c, CoreJob *job, Decision *d)
 {
     ResumePoint resume;
     if (job->world.resume.find == FIND_NOTHING || job->phase.go || checkpoints_are_missing(job) ||
@@ -204,7 +205,7 @@ bool decide_found(Cluster *c, Job *job, Decision *d)
     return decide_world(c, job, job->phase.phase, reason, d);
 }
 
-static const Request *find_request(const Cluster *c, const Job *job)
+static const Request *find_request(const Cluster *c, const CoreJob *job)
 {
     for (int i = 0; i < c->limits.requests; i++) {
         const RequestRecord *r = &c->requests[i].record;
@@ -217,7 +218,7 @@ static const Request *find_request(const Cluster *c, const Job *job)
 
 /* What was known is struck out, and the manifest becomes the newest commit, of a generation of its own: so
  * no older mark says that there was more. Somebody's word: the folder may be another's by now. */
-static void recover_from(Cluster *c, const Job *job, const RequestRecord *request, Decision *d)
+static void recover_from(Cluster *c, const CoreJob *job, const RequestRecord *request, Decision *d)
 {
     CheckpointCommit named = request->commit;
     text_copy(named.takes_over, sizeof(named.takes_over), request->id);
@@ -234,7 +235,7 @@ static void recover_from(Cluster *c, const Job *job, const RequestRecord *reques
     d->phase.committed = checkpoints_mark(&d->checkpoints);
 }
 
-bool decide_recover(Cluster *c, Job *job, Decision *d)
+bool decide_recover(Cluster *c, CoreJob *job, Decision *d)
 {
     const Request *request = find_request(c, job);
     if (!request)

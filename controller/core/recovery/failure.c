@@ -48,7 +48,7 @@ const char *cause_name(Cause cause)
     return cause_names[cause];
 }
 
-const Report *job_rank0_report(const Cluster *c, const Job *job)
+const NodeRanks *job_rank0_report(const Cluster *c, const CoreJob *job)
 {
     if (job->n_runs == 0 || job_runs(c, job)[0].report < 0)
         return NULL;
@@ -56,7 +56,7 @@ const Report *job_rank0_report(const Cluster *c, const Job *job)
 }
 
 /* A rank that speaks of step s, past joining, has seen s - 1 completed. */
-int64_t job_reached_step(const Cluster *c, const Job *job)
+int64_t job_reached_step(const Cluster *c, const CoreJob *job)
 {
     int64_t reached = job->world.resume.step;
     if (job->progress.generation == job->world.generation)
@@ -67,7 +67,7 @@ int64_t job_reached_step(const Cluster *c, const Job *job)
     for (int i = 0; i < job->n_runs; i++) {
         if (job_runs(c, job)[i].report < 0)
             continue;
-        const Report *report = &c->reports[job_runs(c, job)[i].report];
+        const NodeRanks *report = &c->reports[job_runs(c, job)[i].report];
         reached = MAX(reached, report->first_step);
         for (int k = 0; k < report->n_ranks; k++)
             if (report->ranks[k].stage > STAGE_JOINING)
@@ -76,12 +76,12 @@ int64_t job_reached_step(const Cluster *c, const Job *job)
     return reached;
 }
 
-bool job_all_exited(const Cluster *c, const Job *job)
+bool job_all_exited(const Cluster *c, const CoreJob *job)
 {
     for (int i = 0; i < job->n_runs; i++) {
         if (job_runs(c, job)[i].report < 0)
             return false;
-        const Report *report = &c->reports[job_runs(c, job)[i].report];
+        const NodeRanks *report = &c->reports[job_runs(c, job)[i].report];
         for (int k = 0; k < report->n_ranks; k++)
             if (report->ranks[k].state != RANK_EXITED)
                 return false;
@@ -91,7 +91,7 @@ bool job_all_exited(const Cluster *c, const Job *job)
 
 /* A rank that cannot verify what it restores says so before it is ready, or names the checkpoint.
  */
-static bool blames_checkpoint(const Job *job, const Report *report, const Rank *rank)
+static bool blames_checkpoint(const CoreJob *job, const NodeRanks *report, const CoreRank *rank)
 {
     static const char key[] = "checkpoint.uri";
     size_t n = text_folder(job->world.resume.uri);
@@ -104,7 +104,7 @@ static bool blames_checkpoint(const Job *job, const Report *report, const Rank *
     return rank->stage == STAGE_RESTORING;
 }
 
-Cause cause_of_exit(const Job *job, const Report *report, const Rank *rank)
+Cause cause_of_exit(const CoreJob *job, const NodeRanks *report, const CoreRank *rank)
 {
     if (rank->hung)
         return CAUSE_HANG;
@@ -136,7 +136,7 @@ Cause cause_of_exit(const Job *job, const Report *report, const Rank *rank)
     }
 }
 
-static void describe_exit(const Report *report, const Rank *rank, Cause cause, char *ret,
+static void describe_exit(const NodeRanks *report, const CoreRank *rank, Cause cause, char *ret,
                           size_t size)
 {
     Text t = text_begin(ret, size);
@@ -172,7 +172,7 @@ static bool outranks(const Failure *a, int a_stage, const Failure *b, int b_stag
 
 /* A daemon that is told to stop says so, and ends its ranks before it says that it has left: they are as
  * little a failure as its leaving is. */
-static bool ended_with_its_node(const Cluster *c, const Run *run, const Rank *rank)
+static bool ended_with_its_node(const Cluster *c, const Run *run, const CoreRank *rank)
 {
     const NodeRecord *node = &c->nodes[run->node].record;
     return (node->verdict == NODE_DRAIN || node->state == NODE_LEFT) && !rank->hung &&
@@ -181,12 +181,12 @@ static bool ended_with_its_node(const Cluster *c, const Run *run, const Rank *ra
 }
 
 /* Those that have ended, or those that were found hung and have not. */
-static void consider_ranks(const Cluster *c, const Job *job, const Run *run, bool ended,
+static void consider_ranks(const Cluster *c, const CoreJob *job, const Run *run, bool ended,
                            Failure *best, int *best_stage)
 {
-    const Report *report = &c->reports[run->report];
+    const NodeRanks *report = &c->reports[run->report];
     for (int i = 0; i < report->n_ranks; i++) {
-        const Rank *rank = &report->ranks[i];
+        const CoreRank *rank = &report->ranks[i];
         if ((rank->state == RANK_EXITED) != ended || (!ended && !rank->hung))
             continue;
         Failure f = {.cause = cause_of_exit(job, report, rank),
@@ -208,14 +208,14 @@ static bool is_ready(const Cluster *c, const Run *run)
 {
     if (run->report < 0)
         return false;
-    const Report *report = &c->reports[run->report];
+    const NodeRanks *report = &c->reports[run->report];
     for (int i = 0; i < report->n_ranks; i++)
         if (report->ranks[i].state != RANK_READY && report->ranks[i].state != RANK_RUNNING)
             return false;
     return report->n_ranks == slots_count(run->slots);
 }
 
-static bool start_is_late(Cluster *c, const Job *job)
+static bool start_is_late(Cluster *c, const CoreJob *job)
 {
     return !job->phase.go && cluster_due(c, job->world_usec + c->config.start_deadline_usec);
 }
@@ -223,15 +223,15 @@ static bool start_is_late(Cluster *c, const Job *job)
 /* Ranks that are up and not ready yet, as with a large checkpoint, are their node's business, which
  * ends them after startup_usec; the leader takes over one TTL later. One that has ended for a reason is
  * not late: it is judged by that. */
-bool run_is_late(Cluster *c, const Job *job, const Run *run)
+bool run_is_late(Cluster *c, const CoreJob *job, const Run *run)
 {
-    const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+    const NodeRanks *report = run->report >= 0 ? &c->reports[run->report] : NULL;
     uint64_t own = c->nodes[run->node].record.startup_usec;
     bool up = report && report->n_ranks == slots_count(run->slots);
     if (is_ready(c, run))
         return false;
     for (int i = 0; report && i < report->n_ranks; i++) {
-        const Rank *rank = &report->ranks[i];
+        const CoreRank *rank = &report->ranks[i];
         if (rank->state == RANK_EXITED && cause_of_exit(job, report, rank) != CAUSE_NONE)
             return false;
         up &= rank->state != RANK_EXITED;
@@ -244,20 +244,20 @@ bool run_is_late(Cluster *c, const Job *job, const Run *run)
 
 /* The key of a report that was there is missing although its node is here: the node was away and
  * does not know these ranks any more. */
-static bool report_is_missing(Cluster *c, const Job *job, const Run *run)
+static bool report_is_missing(Cluster *c, const CoreJob *job, const Run *run)
 {
-    const Node *node = &c->nodes[run->node];
+    const CoreNode *node = &c->nodes[run->node];
     if (run->report < 0)
         return job->phase.go &&
                cluster_due(c, MAX(job->phase_usec, node->changed_usec) + 2 * c->config.grace_usec);
-    const Report *report = &c->reports[run->report];
+    const NodeRanks *report = &c->reports[run->report];
     return report->gone &&
            cluster_due(c, MAX(report->gone_usec, node->changed_usec) + 2 * c->config.grace_usec);
 }
 
-static void consider_node(Cluster *c, const Job *job, const Run *run, Failure *best)
+static void consider_node(Cluster *c, const CoreJob *job, const Run *run, Failure *best)
 {
-    const Node *node = &c->nodes[run->node];
+    const CoreNode *node = &c->nodes[run->node];
     Failure f = {.node = run->node, .rank = run->first_rank, .at_usec = c->real_usec};
     if (!node->present) {
         if (!node_is_lost(c, node))
@@ -299,18 +299,18 @@ static void consider_node(Cluster *c, const Job *job, const Run *run, Failure *b
 
 /* Its ranks have saved and left as asked, or finished: what becomes of the node now, a stop or a reboot,
  * is no failure of this world. Rank 0's node has the last word about the world, and is looked at still. */
-static bool has_done_its_part(const Cluster *c, const Job *job, int i)
+static bool has_done_its_part(const Cluster *c, const CoreJob *job, int i)
 {
     const Run *run = &job_runs(c, job)[i];
     if (i == 0 || run->report < 0)
         return false;
-    const Report *report = &c->reports[run->report];
+    const NodeRanks *report = &c->reports[run->report];
     return report->finished || (report->left && job->phase.leave);
 }
 
 /* Ranks of an older generation whose end a present node does not confirm. While others still restore, and
  * may, nothing is won by it. */
-static void consider_older_ranks(Cluster *c, const Job *job, Failure *best)
+static void consider_older_ranks(Cluster *c, const CoreJob *job, Failure *best)
 {
     int node;
     if (best->cause != CAUSE_NONE || job->phase.go || !start_is_late(c, job) ||
@@ -331,7 +331,7 @@ typedef struct Suspects {
     int n_nodes, node, rank; /* the first one */
 } Suspects;
 
-static void suspect(Suspects *s, const Run *run, const Rank *rank)
+static void suspect(Suspects *s, const Run *run, const CoreRank *rank)
 {
     if (s->n_nodes > 0 && s->node == run->node)
         return;
@@ -343,7 +343,7 @@ static void suspect(Suspects *s, const Run *run, const Rank *rank)
 
 /* A rank that stands still in a collective waits for others: to blame is who has not ended by now, whether
  * its node calls it hung or not. When all have, it is any of those that waited. */
-static void judge_hang(const Cluster *c, const Job *job, Failure *best, int stage)
+static void judge_hang(const Cluster *c, const CoreJob *job, Failure *best, int stage)
 {
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
@@ -355,9 +355,9 @@ static void judge_hang(const Cluster *c, const Job *job, Failure *best, int stag
     Suspects there = {0}, waited = {0};
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
-        const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+        const NodeRanks *report = run->report >= 0 ? &c->reports[run->report] : NULL;
         for (int k = 0; report && k < report->n_ranks; k++) {
-            const Rank *rank = &report->ranks[k];
+            const CoreRank *rank = &report->ranks[k];
             if (rank->state != RANK_EXITED)
                 suspect(&there, run, rank);
             else if (rank->hung && rank->step == best->step && rank->stage == stage)
@@ -381,7 +381,7 @@ static void judge_hang(const Cluster *c, const Job *job, Failure *best, int stag
     best->rank = s->n_nodes == 1 ? s->rank : -1;
 }
 
-static uint64_t wait_for_blame(Cluster *c, const Job *job, const Failure *f)
+static uint64_t wait_for_blame(Cluster *c, const CoreJob *job, const Failure *f)
 {
     switch (f->cause) {
     case CAUSE_PEER_LOST:
@@ -403,11 +403,11 @@ static uint64_t wait_for_blame(Cluster *c, const Job *job, const Failure *f)
 
 /* A node of the world has vanished, and it is too early to say for good: no world is made without
  * it, whatever else happened. Bounded by the grace, or by the hold. */
-bool job_absence_is_open(Cluster *c, const Job *job)
+bool job_absence_is_open(Cluster *c, const CoreJob *job)
 {
     bool open = false;
     for (int i = 0; i < job->n_runs; i++) {
-        const Node *node = &c->nodes[job_runs(c, job)[i].node];
+        const CoreNode *node = &c->nodes[job_runs(c, job)[i].node];
         open |= !node->present && !node_is_lost(c, node) && !has_done_its_part(c, job, i);
     }
     return open;
@@ -416,7 +416,7 @@ bool job_absence_is_open(Cluster *c, const Job *job)
 /* A node that etcd hears and its peers do not: no rank dies of it, but joining fails again and
  * again. To blame is the rank that most others did not meet; among equals the highest, for rank 0
  * was met by whoever got as far as to miss another. */
-static void find_unreachable(const Cluster *c, const Job *job, Failure *best)
+static void find_unreachable(const Cluster *c, const CoreJob *job, Failure *best)
 {
     int most = 0;
     for (int i = 0; i < job->n_runs; i++) {
@@ -425,7 +425,7 @@ static void find_unreachable(const Cluster *c, const Job *job, Failure *best)
         for (int k = 0; k < job->n_runs; k++) {
             int n = job_runs(c, job)[k].report;
             for (int j = 0; n >= 0 && k != i && j < c->reports[n].n_ranks; j++) {
-                const Rank *rank = &c->reports[n].ranks[j];
+                const CoreRank *rank = &c->reports[n].ranks[j];
                 votes += rank->state == RANK_EXITED && rank->unmet > run->first_rank &&
                          rank->unmet <= run->first_rank + n_ranks;
             }
@@ -447,12 +447,12 @@ static void find_unreachable(const Cluster *c, const Job *job, Failure *best)
 
 /* A rank that was found hung is being killed: when it survives that, its slot is lost, which says more than
  * the hang. Its node knows after KILL_CONFIRM_USEC (daemon/world/rank.h). */
-static bool end_is_open(Cluster *c, const Job *job)
+static bool end_is_open(Cluster *c, const CoreJob *job)
 {
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
         for (int k = 0; run->report >= 0 && k < c->reports[run->report].n_ranks; k++) {
-            const Rank *rank = &c->reports[run->report].ranks[k];
+            const CoreRank *rank = &c->reports[run->report].ranks[k];
             if (rank->hung && rank->state != RANK_EXITED)
                 return !cluster_due(c, job->failing_usec + c->config.hang_wait_usec +
                                            KILL_CONFIRM_USEC + 2 * c->config.grace_usec);
@@ -461,7 +461,7 @@ static bool end_is_open(Cluster *c, const Job *job)
     return false;
 }
 
-bool failure_find(Cluster *c, Job *job, Failure *ret)
+bool failure_find(Cluster *c, CoreJob *job, Failure *ret)
 {
     Failure best = {.node = -1, .rank = -1, .at_usec = UINT64_MAX};
     int best_stage = 0;

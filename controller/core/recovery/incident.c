@@ -59,20 +59,21 @@ bool incident_is_told(const Cluster *c, const IncidentRecord *record)
 
 /* Try after try meets the same store: one outage, one page. A process that hung and then survived the kill
  * is one fault, too. */
-static const Incident *find_same_fault(const Cluster *c, const Job *job, const Failure *failure)
+static const Incident *find_same_fault(const Cluster *c, const CoreJob *job, const Failure *failure)
 {
     if (failure->cause == CAUSE_STORE_UNREACHABLE)
         return incident_find_cause(c, job, failure->cause);
     const Incident *open =
         failure->cause == CAUSE_SLOT_LOST ? incident_find_cause(c, job, CAUSE_HANG) : NULL;
-    const Node *node = &c->nodes[MAX(failure->node, 0)];
+    const CoreNode *node = &c->nodes[MAX(failure->node, 0)];
     return open && failure->node >= 0 && node->record.lost_slots &&
                    text_equal(open->record.node, node->record.name)
                ? open
                : NULL;
 }
 
-static bool continue_outage(const Cluster *c, const Job *job, const Failure *failure, Decision *d)
+static bool continue_outage(const Cluster *c, const CoreJob *job, const Failure *failure,
+                            Decision *d)
 {
     const Incident *open = find_same_fault(c, job, failure);
     if (!open)
@@ -85,7 +86,7 @@ static bool continue_outage(const Cluster *c, const Job *job, const Failure *fai
     return true;
 }
 
-void incident_open(Cluster *c, const Job *job, const Failure *failure, Decision *d)
+void incident_open(Cluster *c, const CoreJob *job, const Failure *failure, Decision *d)
 {
     IncidentRecord *record = &d->incident;
     if (continue_outage(c, job, failure, d))
@@ -137,13 +138,13 @@ void incident_say(const IncidentRecord *record, Text *t)
     }
 }
 
-bool incident_is_of(const IncidentRecord *record, const Job *job)
+bool incident_is_of(const IncidentRecord *record, const CoreJob *job)
 {
     return text_equal(record->job, job->name) &&
            text_equal(record->submission, job->facts.submission);
 }
 
-const Incident *incident_find_open(const Cluster *c, const Job *job)
+const Incident *incident_find_open(const Cluster *c, const CoreJob *job)
 {
     const Incident *newest = NULL;
     for (int i = 0; i < c->limits.incidents; i++) {
@@ -158,7 +159,7 @@ const Incident *incident_find_open(const Cluster *c, const Job *job)
     return newest;
 }
 
-const Incident *incident_find_cause(const Cluster *c, const Job *job, Cause cause)
+const Incident *incident_find_cause(const Cluster *c, const CoreJob *job, Cause cause)
 {
     for (int i = 0; i < c->limits.incidents; i++) {
         const IncidentRecord *record = &c->incidents[i].record;
@@ -173,11 +174,11 @@ typedef struct Milestones {
     uint64_t stopped_usec, started_usec, ready_usec;
 } Milestones;
 
-static void find_milestones(const Cluster *c, const Job *job, Milestones *ret)
+static void find_milestones(const Cluster *c, const CoreJob *job, Milestones *ret)
 {
     *ret = (Milestones){0};
     for (int i = 0; i < c->n_reports; i++) {
-        const Report *report = &c->reports[i];
+        const NodeRanks *report = &c->reports[i];
         if (!report->used || report->job != job_index(c, job))
             continue;
         if (report->generation == job->world.generation) {
@@ -193,7 +194,7 @@ static void find_milestones(const Cluster *c, const Job *job, Milestones *ret)
 }
 
 /* The phases follow each other; what overlapped an earlier one counts as none. */
-static void time_phases(const Cluster *c, const Job *job, IncidentRecord *record)
+static void time_phases(const Cluster *c, const CoreJob *job, IncidentRecord *record)
 {
     Milestones m;
     find_milestones(c, job, &m);
@@ -206,14 +207,14 @@ static void time_phases(const Cluster *c, const Job *job, IncidentRecord *record
     record->restore_sec = seconds_between(started, m.ready_usec);
 }
 
-void incident_resolve(Cluster *c, const Job *job, const Incident *incident, Decision *d)
+void incident_resolve(Cluster *c, const CoreJob *job, const Incident *incident, Decision *d)
 {
     d->incident = incident->record;
     d->incident.state = INCIDENT_RESOLVED;
     d->incident.resolved_usec = c->real_usec;
     d->put_incident = true;
     d->incident_revision = incident->stamp.mod;
-    const Report *rank0 = job_rank0_report(c, job);
+    const NodeRanks *rank0 = job_rank0_report(c, job);
     if (!rank0 || !text_equal(job->world.incident, incident->record.id))
         return; /* an earlier failure of the same recovery: its phases ended with it */
     time_phases(c, job, &d->incident);
@@ -223,7 +224,7 @@ void incident_resolve(Cluster *c, const Job *job, const Incident *incident, Deci
 }
 
 /* Replay ends when the new world is where the old one was. */
-bool incident_add_replay(Cluster *c, const Job *job, Decision *d)
+bool incident_add_replay(Cluster *c, const CoreJob *job, Decision *d)
 {
     for (int i = 0; i < c->limits.incidents; i++) {
         const IncidentRecord *record = &c->incidents[i].record;

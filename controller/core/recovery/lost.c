@@ -38,7 +38,7 @@ void lost_say(Text *t, Lost lost, const char *kind, const char *name)
     text_add(t, words[lost]);
 }
 
-const Incident *lost_find_incident(const Cluster *c, const Job *job)
+const Incident *lost_find_incident(const Cluster *c, const CoreJob *job)
 {
     for (int i = 0; i < c->limits.incidents; i++) { /* without a spec the submission is not known */
         const IncidentRecord *record = &c->incidents[i].record;
@@ -50,7 +50,7 @@ const Incident *lost_find_incident(const Cluster *c, const Job *job)
     return NULL;
 }
 
-void lost_incident(Cluster *c, const Job *job, const char *evidence, bool over, Decision *d)
+void lost_incident(Cluster *c, const CoreJob *job, const char *evidence, bool over, Decision *d)
 {
     IncidentRecord *record = &d->incident;
     memset(record, 0, sizeof(*record));
@@ -80,7 +80,7 @@ void lost_incident(Cluster *c, const Job *job, const char *evidence, bool over, 
 
 /* ---- what nobody here can mend ---- */
 
-static bool is_foreign(const Job *job, char *ret, size_t size)
+static bool is_foreign(const CoreJob *job, char *ret, size_t size)
 {
     const char *kind = job->spec_lost == LOST_FOREIGN          ? "specs"
                        : job->desired_lost == LOST_FOREIGN     ? "desired"
@@ -98,7 +98,7 @@ static bool is_foreign(const Job *job, char *ret, size_t size)
 }
 
 /* Only who submitted the job has its file. */
-static bool is_without_spec(const Job *job, char *ret, size_t size)
+static bool is_without_spec(const CoreJob *job, char *ret, size_t size)
 {
     if (job->spec_lost != LOST_DAMAGED &&
         (job->spec_stamp.mod ||
@@ -112,13 +112,13 @@ static bool is_without_spec(const Job *job, char *ret, size_t size)
     return true;
 }
 
-bool lost_to_another_version(const Job *job)
+bool lost_to_another_version(const CoreJob *job)
 {
     char ignored[RECORD_TEXT_MAX + 1];
     return is_foreign(job, ignored, sizeof(ignored));
 }
 
-bool lost_hides(const Job *job)
+bool lost_hides(const CoreJob *job)
 {
     char ignored[RECORD_TEXT_MAX + 1];
     return is_foreign(job, ignored, sizeof(ignored)) ||
@@ -126,7 +126,7 @@ bool lost_hides(const Job *job)
 }
 
 /* The job is gone, or another one has its name. */
-void lost_forget(Job *job, const char *submission)
+void lost_forget(CoreJob *job, const char *submission)
 {
     if (!job->desired_stamp.mod)
         job->desired = (DesiredRecord){0};
@@ -144,13 +144,13 @@ void lost_forget(Job *job, const char *submission)
 
 /* ---- what events say ---- */
 
-bool lost_is_older_world(const Job *job, const WorldRecord *world)
+bool lost_is_older_world(const CoreJob *job, const WorldRecord *world)
 {
     return world->generation < job->world.generation &&
            text_equal(world->submission, job->world.submission);
 }
 
-bool lost_with_its_job(const Job *job, const char *submission)
+bool lost_with_its_job(const CoreJob *job, const char *submission)
 {
     if (job->facts.n_grains == 0)
         return false; /* its spec was never read: nobody here can tell which submission is the job's */
@@ -158,7 +158,7 @@ bool lost_with_its_job(const Job *job, const char *submission)
 }
 
 /* How far the job was before the store was restored. */
-void lost_learn_runs(Job *job, const NodeRecord *node)
+void lost_learn_runs(CoreJob *job, const NodeRecord *node)
 {
     for (size_t i = 0; i < node->n_runs; i++) {
         const JobRun *run = &node->runs[i];
@@ -170,7 +170,7 @@ void lost_learn_runs(Job *job, const NodeRecord *node)
     }
 }
 
-void lost_learn_spec(Cluster *c, Job *job, const Event *ev)
+void lost_learn_spec(Cluster *c, CoreJob *job, const Event *ev)
 {
     job->spec_lost = lost_by(ev, job->facts.n_grains > 0, false);
     if (!ev->spec)
@@ -197,7 +197,7 @@ static bool same_word(const DesiredRecord *a, const DesiredRecord *b)
            a->priority == b->priority;
 }
 
-void lost_learn_desired(Job *job, const Event *ev)
+void lost_learn_desired(CoreJob *job, const Event *ev)
 {
     bool was_there = !job->desired_lost, known = job->desired.max > 0;
     job->desired_lost = lost_by(ev, known, false);
@@ -209,7 +209,7 @@ void lost_learn_desired(Job *job, const Event *ev)
 }
 
 /* An older copy, put back by whoever, changes nothing. */
-void lost_learn_phase(Cluster *c, Job *job, const Event *ev)
+void lost_learn_phase(Cluster *c, CoreJob *job, const Event *ev)
 {
     const PhaseRecord *phase = ev->phase;
     if (!ev->health && !phase && lost_with_its_job(job, job->phase.submission))
@@ -230,7 +230,7 @@ void lost_learn_phase(Cluster *c, Job *job, const Event *ev)
 }
 
 /* A transaction comes whole; a list that is not complete yet does not say what is missing. */
-static bool lasts(Cluster *c, Job *job)
+static bool lasts(Cluster *c, CoreJob *job)
 {
     if (job->lost_usec == 0)
         job->lost_usec = c->now_usec;
@@ -239,8 +239,8 @@ static bool lasts(Cluster *c, Job *job)
 
 /* ---- what is put back ---- */
 
-static void say_put_back(Cluster *c, const Job *job, Lost lost, const char *kind, const char *how,
-                         Decision *d)
+static void say_put_back(Cluster *c, const CoreJob *job, Lost lost, const char *kind,
+                         const char *how, Decision *d)
 {
     char why[RECORD_TEXT_MAX + 1];
     Text t = text_begin(why, sizeof(why));
@@ -252,7 +252,7 @@ static void say_put_back(Cluster *c, const Job *job, Lost lost, const char *kind
     lost_incident(c, job, why, true, d);
 }
 
-static bool put_back_spec(Cluster *c, const Job *job, Decision *d)
+static bool put_back_spec(Cluster *c, const CoreJob *job, Decision *d)
 {
     if (!job->spec_lost || job->facts.n_grains == 0)
         return false;
@@ -262,7 +262,7 @@ static bool put_back_spec(Cluster *c, const Job *job, Decision *d)
     return true;
 }
 
-static bool put_back_desired(Cluster *c, Job *job, Decision *d)
+static bool put_back_desired(Cluster *c, CoreJob *job, Decision *d)
 {
     bool known = job->desired.max > 0;
     if (!job->desired_lost && job->desired_stamp.mod)
@@ -286,7 +286,7 @@ static bool put_back_desired(Cluster *c, Job *job, Decision *d)
     return true;
 }
 
-static bool put_back_phase(Cluster *c, const Job *job, Decision *d)
+static bool put_back_phase(Cluster *c, const CoreJob *job, Decision *d)
 {
     if (!job->phase_lost || job->phase.serial == 0)
         return false;
@@ -299,7 +299,7 @@ static bool put_back_phase(Cluster *c, const Job *job, Decision *d)
 
 /* ---- the whole ---- */
 
-bool world_is_lost(const Job *job, Failure *ret)
+bool world_is_lost(const CoreJob *job, Failure *ret)
 {
     Lost lost = job->world_lost;
     if (!lost && job->world_stamp.mod == 0)
@@ -316,7 +316,7 @@ bool world_is_lost(const Job *job, Failure *ret)
     return true;
 }
 
-bool decide_lost(Cluster *c, Job *job, Decision *d)
+bool decide_lost(Cluster *c, CoreJob *job, Decision *d)
 {
     char why[RECORD_TEXT_MAX + 1];
     const Incident *open = lost_find_incident(c, job);

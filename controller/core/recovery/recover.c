@@ -7,10 +7,10 @@
 
 #include <string.h>
 
-static void quarantine(Cluster *c, int n, const char *reason, const Job *refused_by,
+static void quarantine(Cluster *c, int n, const char *reason, const CoreJob *refused_by,
                        uint64_t until_usec, Decision *d)
 {
-    Node *node = &c->nodes[n];
+    CoreNode *node = &c->nodes[n];
     node->left_out = true;
     CordonCause cause = cordon_begin_cause(c, node, refused_by);
     if (cause.mode == CORDON_QUARANTINE && (cause.until_usec == 0 || until_usec != 0))
@@ -25,7 +25,7 @@ static void quarantine(Cluster *c, int n, const char *reason, const Job *refused
 /* A trainer that died alone starts again on its node; one that does so again and again does not. */
 void strike(Cluster *c, const Failure *f, Decision *d)
 {
-    Node *node = &c->nodes[f->node];
+    CoreNode *node = &c->nodes[f->node];
     CordonCause cause = cordon_begin_cause(c, node, NULL);
     if (cause.mode == CORDON_QUARANTINE)
         return;
@@ -51,7 +51,7 @@ void strike(Cluster *c, const Failure *f, Decision *d)
 }
 
 /* Every node that was not ready in time is left out of the next world, not for longer. */
-static void leave_out_late(Cluster *c, const Job *job)
+static void leave_out_late(Cluster *c, const CoreJob *job)
 {
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
@@ -61,13 +61,13 @@ static void leave_out_late(Cluster *c, const Job *job)
 }
 
 /* All nodes that say the same, so that each does not cost a generation. */
-static void quarantine_all(Cluster *c, const Job *job, const Failure *f, Decision *d)
+static void quarantine_all(Cluster *c, const CoreJob *job, const Failure *f, Decision *d)
 {
-    const Job *refused_by = f->cause == CAUSE_NUMERICS ? job : NULL;
+    const CoreJob *refused_by = f->cause == CAUSE_NUMERICS ? job : NULL;
     quarantine(c, f->node, f->evidence, refused_by, 0, d);
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
-        const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+        const NodeRanks *report = run->report >= 0 ? &c->reports[run->report] : NULL;
         for (int k = 0; report && k < report->n_ranks; k++)
             if (report->ranks[k].state == RANK_EXITED && !c->nodes[run->node].left_out &&
                 cause_of_exit(job, report, &report->ranks[k]) == f->cause)
@@ -75,7 +75,7 @@ static void quarantine_all(Cluster *c, const Job *job, const Failure *f, Decisio
     }
 }
 
-static void blame(Cluster *c, const Job *job, const Failure *f, Decision *d)
+static void blame(Cluster *c, const CoreJob *job, const Failure *f, Decision *d)
 {
     switch (f->cause) {
     case CAUSE_TRAINER_DIED:
@@ -105,7 +105,7 @@ static void blame(Cluster *c, const Job *job, const Failure *f, Decision *d)
 
 /* A spare takes the place of the node that failed alone. True when that answers the failure, whatever its
  * cause says of the job. */
-static bool answer_by_spare(Cluster *c, const Job *job, const Failure *f, Decision *d)
+static bool answer_by_spare(Cluster *c, const CoreJob *job, const Failure *f, Decision *d)
 {
     if (!failure_is_of_one_node(c, job, f) || !job_has_spare_for(c, job, f->node))
         return false;
@@ -116,7 +116,7 @@ static bool answer_by_spare(Cluster *c, const Job *job, const Failure *f, Decisi
     return true;
 }
 
-static void strike_out_checkpoint(const Job *job, Decision *d)
+static void strike_out_checkpoint(const CoreJob *job, Decision *d)
 {
     d->checkpoints = job->checkpoints;
     d->checkpoints_revision = job->checkpoints_stamp.mod;
@@ -128,7 +128,7 @@ static void strike_out_checkpoint(const Job *job, Decision *d)
 }
 
 /* Causes that another try cannot cure. */
-static bool is_final(const Job *job, const Failure *f, const Decision *d)
+static bool is_final(const CoreJob *job, const Failure *f, const Decision *d)
 {
     return f->cause == CAUSE_NON_FINITE || f->cause == CAUSE_BAD_JOB ||
            f->cause == CAUSE_NOT_OWNER || f->cause == CAUSE_DATA_CORRUPT ||
@@ -148,7 +148,7 @@ static bool takes_out_of_service(const Decision *d)
 
 /* One outage is one incident. It names a node only where that alone reached no store, so that one that says it
  * alone later, when the outage is over for the others, is known for it. */
-static void name_teller(const Cluster *c, const Job *job, const Failure *f, bool is_answered,
+static void name_teller(const Cluster *c, const CoreJob *job, const Failure *f, bool is_answered,
                         Decision *d)
 {
     bool goes_on = incident_find_cause(c, job, f->cause) != NULL;
@@ -161,11 +161,11 @@ static void name_teller(const Cluster *c, const Job *job, const Failure *f, bool
     }
 }
 
-bool decide_failure(Cluster *c, Job *job, const Failure *f, Decision *d)
+bool decide_failure(Cluster *c, CoreJob *job, const Failure *f, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
-    const Losses losses = losses_after(c, job, f->cause);
+    const RestartCounters counters = restart_counters_after(c, job, f->cause);
     blame(c, job, f, d);
     bool is_answered = answer_by_spare(c, job, f, d);
     if (f->cause == CAUSE_CHECKPOINT_CORRUPT && !is_answered)
@@ -179,8 +179,8 @@ bool decide_failure(Cluster *c, Job *job, const Failure *f, Decision *d)
     if (!is_answered && is_final(job, f, d)) {
         incident_say(&d->incident, &t);
         decide_end(c, job, PHASE_FAILED, reason, d);
-    } else if (losses.failures >= job->facts.max_failures) {
-        text_add_int(&t, losses.failures);
+    } else if (counters.failures >= job->facts.max_failures) {
+        text_add_int(&t, counters.failures);
         text_add(&t, " generations in a row did not pass step ");
         text_add_int(&t, MAX(job->phase.furthest_step, job_reached_step(c, job)));
         text_add(&t, "; ");
@@ -193,15 +193,15 @@ bool decide_failure(Cluster *c, Job *job, const Failure *f, Decision *d)
         d->incident.state = INCIDENT_RESOLVED; /* nothing is to be recovered */
         d->incident.ended = true;
         d->incident.resolved_usec = c->real_usec;
-    } else if (losses.pause_usec && !is_answered) {
-        decide_pause(c, job, losses.pause_usec, d);
+    } else if (counters.pause_usec && !is_answered) {
+        decide_pause(c, job, counters.pause_usec, d);
     } else {
         incident_say(&d->incident, &t);
         (void)decide_world(c, job, PHASE_RECOVERING, reason, d); /* it always decides here */
     }
-    d->phase.failures_without_progress = losses.failures;
-    d->phase.pauses = losses.pauses;
-    d->phase.store_lost_usec = losses.store_lost_usec;
+    d->phase.failures_without_progress = counters.failures;
+    d->phase.pauses = counters.pauses;
+    d->phase.store_lost_usec = counters.store_lost_usec;
     d->phase.furthest_resume = MAX(job->phase.furthest_resume, checkpoints_resume_step(job));
     if (f->cause == CAUSE_START_TIMEOUT || f->cause == CAUSE_UNREACHABLE)
         d->phase.grown_usec = c->real_usec; /* whom it left out, a growth would take at once */

@@ -1,7 +1,7 @@
 /* restart-backoff.c - what a failure counts, and the pause before the next world when another try at once would
  * meet the same: a store that is away, or whatever made a rank ask to be started again.
  *
- * Entry points: losses_after(), decide_pause(), decide_paused(). Guarantees: a pause is at most 30 s and
+ * Entry points: restart_counters_after(), decide_pause(), decide_paused(). Guarantees: a pause is at most 30 s and
  * in the phase's record, so that a new leader keeps it; nothing of the job runs meanwhile. Generations
  * that are lost to the store alone count as failures only when the job's patience is over, by the
  * clock or by the number of pauses, whichever comes first (I7). */
@@ -16,7 +16,7 @@ static uint64_t length_of(int pauses)
 }
 
 /* The clock may be set back; the pauses made so far cannot. */
-static bool has_patience(const Cluster *c, const Job *job)
+static bool has_patience(const Cluster *c, const CoreJob *job)
 {
     const PhaseRecord *phase = &job->phase;
     uint64_t patience = job->facts.store_patience_usec;
@@ -28,20 +28,20 @@ static bool has_patience(const Cluster *c, const Job *job)
 
 /* A step beyond the furthest, or a checkpoint to go on from beyond every earlier one: a job that is moved
  * again and again may repeat steps, and be further each time all the same. */
-static bool job_has_progressed(const Cluster *c, const Job *job)
+static bool job_has_progressed(const Cluster *c, const CoreJob *job)
 {
     return job_reached_step(c, job) > job->phase.furthest_step ||
            checkpoints_resume_step(job) > job->phase.furthest_resume;
 }
 
-Losses losses_after(const Cluster *c, const Job *job, Cause cause)
+RestartCounters restart_counters_after(const Cluster *c, const CoreJob *job, Cause cause)
 {
-    Losses l = {.failures = job->phase.failures_without_progress,
-                .pauses = job->phase.pauses,
-                .store_lost_usec = job->phase.store_lost_usec};
+    RestartCounters l = {.failures = job->phase.failures_without_progress,
+                         .pauses = job->phase.pauses,
+                         .store_lost_usec = job->phase.store_lost_usec};
     bool store = cause == CAUSE_STORE_UNREACHABLE;
     if (job_has_progressed(c, job))
-        l = (Losses){0};
+        l = (RestartCounters){0};
     else if (cause != CAUSE_NODE_LEFT && cause != CAUSE_WORLD_LOST &&
              !(store && has_patience(c, job)))
         l.failures++; /* I7 */
@@ -52,12 +52,12 @@ Losses losses_after(const Cluster *c, const Job *job, Cause cause)
     return l;
 }
 
-bool job_is_paused(const Job *job)
+bool job_is_paused(const CoreJob *job)
 {
     return job->phase.phase == PHASE_RECOVERING && !job->phase.go && job->phase.pause_usec > 0;
 }
 
-void decide_pause(Cluster *c, const Job *job, uint64_t pause_usec, Decision *d)
+void decide_pause(Cluster *c, const CoreJob *job, uint64_t pause_usec, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
@@ -71,14 +71,14 @@ void decide_pause(Cluster *c, const Job *job, uint64_t pause_usec, Decision *d)
 
 /* By this machine's time since the pause was learnt, or by the record's, whichever ends first: a new
  * leader waits for the rest alone, and a clock that steps prolongs nothing. */
-static bool pause_is_over(Cluster *c, const Job *job)
+static bool pause_is_over(Cluster *c, const CoreJob *job)
 {
     uint64_t end_usec = job->phase.since_usec + job->phase.pause_usec;
     uint64_t rest_usec = end_usec > c->real_usec ? end_usec - c->real_usec : 0;
     return cluster_due(c, MIN(job->phase_usec + job->phase.pause_usec, c->now_usec + rest_usec));
 }
 
-bool decide_paused(Cluster *c, Job *job, Decision *d)
+bool decide_paused(Cluster *c, CoreJob *job, Decision *d)
 {
     if (job->desired.state == DESIRED_STOPPED) {
         decide_stopped(c, job, "stopped in a pause", d);

@@ -10,14 +10,14 @@
 #include "controller/core/text.h"
 #include "protocol/channel.h"
 
-int job_find_lone_teller(const Cluster *c, const Job *job, Cause cause)
+int job_find_lone_teller(const Cluster *c, const CoreJob *job, Cause cause)
 {
     int lone = -1;
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
-        const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+        const NodeRanks *report = run->report >= 0 ? &c->reports[run->report] : NULL;
         for (int k = 0; report && k < report->n_ranks; k++) {
-            const Rank *rank = &report->ranks[k];
+            const CoreRank *rank = &report->ranks[k];
             if (rank->state != RANK_EXITED || cause_of_exit(job, report, rank) != cause)
                 continue;
             if (lone >= 0 && lone != run->node)
@@ -29,7 +29,7 @@ int job_find_lone_teller(const Cluster *c, const Job *job, Cause cause)
 }
 
 /* Since the job last got past that step. */
-static bool another_has_told(const Cluster *c, const Job *job, const Failure *f)
+static bool another_has_told(const Cluster *c, const CoreJob *job, const Failure *f)
 {
     const char *node = c->nodes[f->node].record.name;
     for (int i = 0; i < c->limits.incidents; i++) {
@@ -45,14 +45,14 @@ static bool another_has_told(const Cluster *c, const Job *job, const Failure *f)
 }
 
 /* Each rank elsewhere has restored in this world, and nothing says that the store is in trouble for them. */
-static bool others_reached_store(const Cluster *c, const Job *job, int node)
+static bool others_reached_store(const Cluster *c, const CoreJob *job, int node)
 {
     int others = 0;
     bool good =
         job->progress.generation != job->world.generation || job->progress.unsaved_since_usec == 0;
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
-        const Report *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+        const NodeRanks *report = run->report >= 0 ? &c->reports[run->report] : NULL;
         if (run->node == node)
             continue;
         good &= report && report->n_ranks == slots_count(run->slots);
@@ -62,14 +62,14 @@ static bool others_reached_store(const Cluster *c, const Job *job, int node)
     return good && others > 0;
 }
 
-bool failure_is_of_one_node(const Cluster *c, const Job *job, const Failure *f)
+bool failure_is_of_one_node(const Cluster *c, const CoreJob *job, const Failure *f)
 {
     if (f->node < 0)
         return false;
     switch (f->cause) {
     case CAUSE_TRAINER_DIED:
     case CAUSE_HANG: {
-        const Report *rank0 = job_rank0_report(c, job);
+        const NodeRanks *rank0 = job_rank0_report(c, job);
         return !rank0 || rank0->first_step == 0;
     }
     case CAUSE_BAD_JOB:
@@ -84,7 +84,7 @@ bool failure_is_of_one_node(const Cluster *c, const Job *job, const Failure *f)
     }
 }
 
-bool job_has_spare_for(Cluster *c, const Job *job, int node)
+bool job_has_spare_for(Cluster *c, const CoreJob *job, int node)
 {
     Plan with, without;
     bool left_out = c->nodes[node].left_out;

@@ -21,7 +21,7 @@
  *   alert ID [settled]               its alert record is put
  *   history JOB                      says which worlds the job's phase record remembers
  *   survey                           says what metrics would show
- *   lose|spoil|newer|backup|restore KIND JOB    what replay_harm() says
+ *   lose|spoil|newer|backup|restore KIND JOB    what trace_harm() says
  *   refuse | unknown | unknown-done  what becomes of the next decision
  *   tick                             time passes, nothing else
  *   clock SECONDS                    the wall clock is so far ahead of what it was at first
@@ -49,7 +49,7 @@ void say(Story *s, const char *format, ...)
 
 void begin_line(Story *s)
 {
-    say(s, "> %.3f ", (double)(replay_now(s->replay) - REPLAY_EPOCH_USEC) / 1e6);
+    say(s, "> %.3f ", (double)(trace_now(s->runner) - TRACE_EPOCH_USEC) / 1e6);
 }
 
 /* ---- answers in words ---- */
@@ -111,10 +111,10 @@ static void say_incident(Story *s, const IncidentRecord *i)
     say(s, " \"%s\"\n", i->evidence);
 }
 
-static void say_decision(Replay *replay, const Decision *d, void *userdata)
+static void say_decision(TraceRunner *runner, const Decision *d, void *userdata)
 {
     Story *s = userdata;
-    s->replay = replay;
+    s->runner = runner;
     if (d->put_incident)
         say_incident(s, &d->incident);
     for (int i = 0; i < d->n_cordons; i++)
@@ -250,14 +250,14 @@ static void read_config(Story *s)
 static void set_config(Story *s)
 {
     read_config(s);
-    replay_free(s->replay);
-    assert_int_equal(replay_new(&s->config, say_decision, s, &s->replay), 0);
+    trace_free(s->runner);
+    assert_int_equal(trace_new(&s->config, say_decision, s, &s->runner), 0);
 }
 
 static void reload(Story *s)
 {
     read_config(s);
-    replay_configure(s->replay, &s->config);
+    trace_configure(s->runner, &s->config);
 }
 
 static void put_node(Story *s)
@@ -277,25 +277,25 @@ static void put_node(Story *s)
     COPY(n.evidence, find_text(s, "evidence", ""));
     COPY(n.job, find_text(s, "job", ""));
     COPY(n.machine_id, find_text(s, "machine", "m"));
-    const ReplayEntry *world = replay_find(s->replay, EVENT_WORLD, n.job, 0, NULL);
+    const TraceEntry *world = trace_find(s->runner, EVENT_WORLD, n.job, 0, NULL);
     const WorldRecord *runs = world ? world->record : NULL;
     n.world_revision = runs && runs->generation == n.generation ? world->mod : 0;
     assert_int_equal(slots_parse(find_text(s, "lost", ""), &n.lost_slots), 0);
     assert_int_equal(slots_parse(find_text(s, "bad", ""), &n.bad_slots), 0);
-    replay_put(s->replay, EVENT_NODE, n.name, 0, NULL, &n, false);
+    trace_put(s->runner, EVENT_NODE, n.name, 0, NULL, &n, false);
 }
 
 static void end_lease(Story *s)
 {
-    ReplayEntry *entries;
-    size_t n = replay_entries(s->replay, &entries);
+    TraceEntry *entries;
+    size_t n = trace_entries(s->runner, &entries);
     for (size_t i = 0; i < n; i++)
         if (entries[i].record && entries[i].kind == EVENT_RANKS &&
             strcmp(entries[i].node, word(s, 2)) == 0) {
-            ReplayEntry e = entries[i];
-            replay_put(s->replay, EVENT_RANKS, e.name, e.generation, e.node, NULL, true);
+            TraceEntry e = entries[i];
+            trace_put(s->runner, EVENT_RANKS, e.name, e.generation, e.node, NULL, true);
         }
-    replay_put(s->replay, EVENT_NODE, word(s, 2), 0, NULL, NULL, false);
+    trace_put(s->runner, EVENT_NODE, word(s, 2), 0, NULL, NULL, false);
 }
 
 static void put_job(Story *s)
@@ -311,7 +311,7 @@ static void put_job(Story *s)
     COPY(f.resume_uri, find_text(s, "resume", ""));
     COPY(f.submission, find_text(s, "submission", ""));
     COPY(f.refused, find_text(s, "refused", ""));
-    replay_put(s->replay, EVENT_SPEC, word(s, 2), 0, NULL, &f, false);
+    trace_put(s->runner, EVENT_SPEC, word(s, 2), 0, NULL, &f, false);
 }
 
 static void put_desired(Story *s)
@@ -322,13 +322,13 @@ static void put_desired(Story *s)
                        .max = (int)find_number(s, "max", 8),
                        .priority = (int)find_number(s, "priority", 0),
                        .target = (int)find_number(s, "target", 0)};
-    replay_put(s->replay, EVENT_DESIRED, word(s, 2), 0, NULL, &d, false);
+    trace_put(s->runner, EVENT_DESIRED, word(s, 2), 0, NULL, &d, false);
 }
 
 static CordonRecord cordon_of(const Story *s, const char *node)
 {
     CordonRecord record = {0};
-    const ReplayEntry *entry = replay_find(s->replay, EVENT_CORDON, node, 0, NULL);
+    const TraceEntry *entry = trace_find(s->runner, EVENT_CORDON, node, 0, NULL);
     if (entry)
         record = *(const CordonRecord *)entry->record;
     COPY(record.node, node);
@@ -342,8 +342,8 @@ static void put_cordon_record(Story *s)
     double until = find_number(s, "until", 0);
     CordonRecord record = cordon_of(s, word(s, 2));
     CordonCause c = {.mode = (CordonMode)choice(s, find_text(s, "mode", "cordon"), modes, 4),
-                     .since_usec = replay_now(s->replay),
-                     .until_usec = until > 0 ? REPLAY_EPOCH_USEC + USEC(until) : 0};
+                     .since_usec = trace_now(s->runner),
+                     .until_usec = until > 0 ? TRACE_EPOCH_USEC + USEC(until) : 0};
     COPY(c.reason, find_text(s, "reason", ""));
     COPY(c.job, find_text(s, "job", ""));
     if (c.mode == CORDON_QUARANTINE) {
@@ -351,7 +351,7 @@ static void put_cordon_record(Story *s)
         COPY(c.machine_id, find_text(s, "machine", "m"));
     }
     assert_true(cordon_set(&record, &c) >= 0);
-    replay_put(s->replay, EVENT_CORDON, record.node, 0, NULL, &record, false);
+    trace_put(s->runner, EVENT_CORDON, record.node, 0, NULL, &record, false);
 }
 
 static void uncordon(Story *s)
@@ -360,16 +360,16 @@ static void uncordon(Story *s)
     for (size_t i = record.n_causes; i-- > 0;)
         if (!has_flag(s, "operator") || record.causes[i].owner == CORDON_OPERATOR)
             cordon_drop(&record, i);
-    replay_put(s->replay, EVENT_CORDON, record.node, 0, NULL, record.n_causes ? &record : NULL,
-               false);
+    trace_put(s->runner, EVENT_CORDON, record.node, 0, NULL, record.n_causes ? &record : NULL,
+              false);
 }
 
 /* A ranks record of that node as its daemon would first write it. */
 static void begin_ranks(Story *s, const char *job, int64_t generation, const char *node,
                         RanksRecord *ret, RankReport reports[RECORD_SLOTS_MAX])
 {
-    const ReplayEntry *world = replay_find(s->replay, EVENT_WORLD, job, 0, NULL);
-    const ReplayEntry *self = replay_find(s->replay, EVENT_NODE, node, 0, NULL);
+    const TraceEntry *world = trace_find(s->runner, EVENT_WORLD, job, 0, NULL);
+    const TraceEntry *self = trace_find(s->runner, EVENT_NODE, node, 0, NULL);
     if (!world || !self)
         broken(s, "ranks without world or node");
     *ret = (RanksRecord){.generation = generation, .world_revision = world->mod};
@@ -389,7 +389,7 @@ static void begin_ranks(Story *s, const char *job, int64_t generation, const cha
 static void change_rank(Story *s, RankReport *r)
 {
     static const char *const states[] = {"starting", "ready", "running", "exited"};
-    uint64_t now = replay_now(s->replay);
+    uint64_t now = trace_now(s->runner);
     r->state = (RankState)choice(s, word(s, 5), states, 4);
     r->at_usec = now;
     if (r->state >= RANK_STARTING && r->started_usec == 0)
@@ -409,7 +409,7 @@ static void put_ranks(Story *s)
 {
     const char *job = word(s, 2), *node = word(s, 4);
     int64_t generation = strtoll(word(s, 3), NULL, 10);
-    ReplayEntry *entry = replay_find(s->replay, EVENT_RANKS, job, generation, node);
+    TraceEntry *entry = trace_find(s->runner, EVENT_RANKS, job, generation, node);
     RankReport reports[RECORD_SLOTS_MAX];
     RanksRecord record;
     if (entry) {
@@ -426,18 +426,18 @@ static void put_ranks(Story *s)
     record.left |= has_flag(s, "left");
     record.finished |= has_flag(s, "finished");
     if (has_flag(s, "old-killed"))
-        record.killed_usec = replay_now(s->replay);
+        record.killed_usec = trace_now(s->runner);
     if (find_text(s, "first", NULL)) {
         record.first_step = (int64_t)find_number(s, "first", 0);
-        record.first_step_usec = replay_now(s->replay);
+        record.first_step_usec = trace_now(s->runner);
     }
-    replay_put(s->replay, EVENT_RANKS, job, generation, node, &record, false);
+    trace_put(s->runner, EVENT_RANKS, job, generation, node, &record, false);
 }
 
 static void put_commit(Story *s)
 {
     CheckpointsRecord record = {0};
-    ReplayEntry *entry = replay_find(s->replay, EVENT_CHECKPOINTS, word(s, 2), 0, NULL);
+    TraceEntry *entry = trace_find(s->runner, EVENT_CHECKPOINTS, word(s, 2), 0, NULL);
     if (entry)
         record = *(CheckpointsRecord *)entry->record;
     CheckpointCommit commit = {.step = strtoll(word(s, 3), NULL, 10),
@@ -445,7 +445,7 @@ static void put_commit(Story *s)
     (void)snprintf(commit.uri, sizeof(commit.uri), "file:///c/%lld/manifest.json",
                    (long long)commit.step);
     checkpoints_append(&record, &commit);
-    replay_put(s->replay, EVENT_CHECKPOINTS, word(s, 2), 0, NULL, &record, false);
+    trace_put(s->runner, EVENT_CHECKPOINTS, word(s, 2), 0, NULL, &record, false);
 }
 
 static void put_progress(Story *s)
@@ -453,20 +453,20 @@ static void put_progress(Story *s)
     ProgressRecord record = {.generation = strtoll(word(s, 3), NULL, 10),
                              .step = strtoll(word(s, 4), NULL, 10),
                              .step_sec = 0.1,
-                             .at_usec = replay_now(s->replay),
+                             .at_usec = trace_now(s->runner),
                              .waits_rank = (int)find_number(s, "rank", 0)};
     if (find_text(s, "unsaved", NULL))
-        record.unsaved_since_usec = REPLAY_EPOCH_USEC + USEC(find_number(s, "unsaved", 0));
+        record.unsaved_since_usec = TRACE_EPOCH_USEC + USEC(find_number(s, "unsaved", 0));
     if (find_text(s, "waits", NULL))
-        record.waits_since_usec = REPLAY_EPOCH_USEC + USEC(find_number(s, "waits", 0));
+        record.waits_since_usec = TRACE_EPOCH_USEC + USEC(find_number(s, "waits", 0));
     COPY(record.save_error, find_text(s, "error", ""));
-    replay_put(s->replay, EVENT_PROGRESS, word(s, 2), 0, NULL, &record, false);
+    trace_put(s->runner, EVENT_PROGRESS, word(s, 2), 0, NULL, &record, false);
 }
 
 static void put_request(Story *s)
 {
-    RequestRecord record = {.at_usec = replay_now(s->replay)};
-    const ReplayEntry *asked = replay_find(s->replay, EVENT_REQUEST, word(s, 2), 0, NULL);
+    RequestRecord record = {.at_usec = trace_now(s->runner)};
+    const TraceEntry *asked = trace_find(s->runner, EVENT_REQUEST, word(s, 2), 0, NULL);
     if (asked)
         record = *(const RequestRecord *)asked->record;
     COPY(record.id, word(s, 2));
@@ -476,36 +476,36 @@ static void put_request(Story *s)
     COPY(record.submission, find_text(s, "submission", ""));
     COPY(record.commit.uri, find_text(s, "uri", ""));
     record.commit.step = (int64_t)find_number(s, "step", 0);
-    replay_put(s->replay, EVENT_REQUEST, record.id, 0, NULL, &record, false);
+    trace_put(s->runner, EVENT_REQUEST, record.id, 0, NULL, &record, false);
 }
 
 static void put_alert(Story *s)
 {
-    const ReplayEntry *incident = replay_find(s->replay, EVENT_INCIDENT, word(s, 2), 0, NULL);
+    const TraceEntry *incident = trace_find(s->runner, EVENT_INCIDENT, word(s, 2), 0, NULL);
     AlertRecord record = {.settled = has_flag(s, "settled")};
     if (!incident)
         broken(s, "no such incident");
     record.incident_usec = ((const IncidentRecord *)incident->record)->at_usec;
     COPY(record.id, word(s, 2));
-    replay_put(s->replay, EVENT_ALERT, record.id, 0, NULL, &record, false);
+    trace_put(s->runner, EVENT_ALERT, record.id, 0, NULL, &record, false);
 }
 
 static void put_rendezvous(Story *s)
 {
     RendezvousRecord record = {.address = "127.0.0.1:1"};
-    replay_put(s->replay, EVENT_RENDEZVOUS, word(s, 2), strtoll(word(s, 3), NULL, 10), NULL,
-               &record, false);
+    trace_put(s->runner, EVENT_RENDEZVOUS, word(s, 2), strtoll(word(s, 3), NULL, 10), NULL, &record,
+              false);
 }
 
-static void lead(Story *s) { replay_lead(s->replay, strtoll(word(s, 2), NULL, 10)); }
-static void take_over(Story *s) { replay_take_over(s->replay, strtoll(word(s, 2), NULL, 10)); }
-static void depose(Story *s) { replay_lead(s->replay, 0); }
-static void refuse(Story *s) { replay_set_outcome(s->replay, OUTCOME_REFUSED, false); }
-static void unknown(Story *s) { replay_set_outcome(s->replay, OUTCOME_UNKNOWN, false); }
-static void unknown_done(Story *s) { replay_set_outcome(s->replay, OUTCOME_UNKNOWN, true); }
+static void lead(Story *s) { trace_lead(s->runner, strtoll(word(s, 2), NULL, 10)); }
+static void take_over(Story *s) { trace_take_over(s->runner, strtoll(word(s, 2), NULL, 10)); }
+static void depose(Story *s) { trace_lead(s->runner, 0); }
+static void refuse(Story *s) { trace_set_outcome(s->runner, OUTCOME_REFUSED, false); }
+static void unknown(Story *s) { trace_set_outcome(s->runner, OUTCOME_UNKNOWN, false); }
+static void unknown_done(Story *s) { trace_set_outcome(s->runner, OUTCOME_UNKNOWN, true); }
 static void history(Story *s)
 {
-    const ReplayEntry *entry = replay_find(s->replay, EVENT_PHASE, word(s, 2), 0, NULL);
+    const TraceEntry *entry = trace_find(s->runner, EVENT_PHASE, word(s, 2), 0, NULL);
     if (!entry || !entry->record)
         broken(s, "the job has no phase");
     const PhaseRecord *phase = entry->record;
@@ -514,27 +514,27 @@ static void history(Story *s)
         begin_line(s);
         say(s, "%s had world %lld: %d ranks from step %lld at %.3f \"%s\"\n", word(s, 2),
             (long long)w->generation, w->size, (long long)w->step,
-            (double)(w->decided_usec - REPLAY_EPOCH_USEC) / 1e6, w->reason);
+            (double)(w->decided_usec - TRACE_EPOCH_USEC) / 1e6, w->reason);
     }
 }
 
 static void harm(Story *s)
 {
-    if (!replay_harm(s->replay, word(s, 1), word(s, 2), word(s, 3)))
+    if (!trace_harm(s->runner, word(s, 1), word(s, 2), word(s, 3)))
         broken(s, word(s, 2));
 }
 
-static void tick(Story *s) { replay_tick(s->replay); }
+static void tick(Story *s) { trace_tick(s->runner); }
 
 static void set_clock(Story *s)
 {
-    replay_set_clock(s->replay, (int64_t)(strtod(word(s, 2), NULL) * 1e6));
+    trace_set_clock(s->runner, (int64_t)(strtod(word(s, 2), NULL) * 1e6));
 }
 
 static void unrank(Story *s)
 {
-    replay_put(s->replay, EVENT_RANKS, word(s, 2), strtoll(word(s, 3), NULL, 10), word(s, 4), NULL,
-               false);
+    trace_put(s->runner, EVENT_RANKS, word(s, 2), strtoll(word(s, 3), NULL, 10), word(s, 4), NULL,
+              false);
 }
 
 static const struct {
@@ -576,7 +576,7 @@ static const struct {
 static void run_command(Story *s, char *line)
 {
     split(s, line);
-    replay_advance(s->replay, REPLAY_EPOCH_USEC + USEC(strtod(word(s, 0), NULL)));
+    trace_advance(s->runner, TRACE_EPOCH_USEC + USEC(strtod(word(s, 0), NULL)));
     for (size_t i = 0; i < ELEMENTSOF(commands); i++)
         if (strcmp(commands[i].name, word(s, 1)) == 0) {
             commands[i].run(s);
@@ -636,9 +636,9 @@ static void tell_story(void **state)
     s->file = path;
     s->config = cluster_config_default;
     s->config.incidents_kept = 40;
-    assert_int_equal(replay_new(&s->config, say_decision, s, &s->replay), 0);
+    assert_int_equal(trace_new(&s->config, say_decision, s, &s->runner), 0);
     told = retell(s, text);
-    replay_free(s->replay);
+    trace_free(s->runner);
     free(s);
 
     const char *mode = getenv("SDTRAIN_TRACES");

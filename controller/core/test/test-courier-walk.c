@@ -39,19 +39,19 @@ typedef struct Change {
     };
 } Change;
 
-typedef struct Controller {
-    Courier *courier;
+typedef struct WalkController {
+    Notifier *notifier;
     int seen;            /* changes */
     int64_t term;        /* as it believes; 0: follows */
     uint64_t lease_usec; /* as it believes */
     bool frozen;
-} Controller;
+} WalkController;
 
 typedef struct Message {
     bool used, arrived;
     int controller, sink, incident;
     int64_t id, term;
-    Tell tell;
+    MessageKind message_kind;
     Severity severity;
     uint64_t at_usec, until_usec; /* when it arrives, or is answered; when the shell gives it up */
     AnswerKind answer;
@@ -69,7 +69,7 @@ typedef struct Write {
 typedef struct World {
     uint64_t random;
     uint64_t now;
-    CourierConfig config;
+    NotifierConfig config;
     Change changes[CHANGES_MAX];
     int n_changes;
     int64_t term; /* who leads in truth; 0: nobody */
@@ -79,7 +79,7 @@ typedef struct World {
     int64_t alert_mod[INCIDENTS];
     AlertRecord alerts[INCIDENTS];
     int n_incidents;
-    Controller controllers[CONTROLLERS];
+    WalkController controllers[CONTROLLERS];
     Message messages[MESSAGES_MAX];
     Write writes[MESSAGES_MAX];
     bool open[SINKS][INCIDENTS];
@@ -146,7 +146,7 @@ static Write *new_write(World *w)
     return NULL;
 }
 
-static void begin_write(World *w, int k, const CourierAction *a)
+static void begin_write(World *w, int k, const NotifierAction *a)
 {
     int i = incident_of(w, a->name);
     bool holds = a->term == w->term && a->revision == w->alert_mod[i];
@@ -169,11 +169,11 @@ static void begin_write(World *w, int k, const CourierAction *a)
 
 /* ---- sinks ---- */
 
-static void begin_message(World *w, int k, const CourierAction *a)
+static void begin_message(World *w, int k, const NotifierAction *a)
 {
-    assert_true(a->tell != TELL_BEAT);
+    assert_true(a->message_kind != NOTIFY_HEARTBEAT);
     int incident = incident_of(w, a->incident->id);
-    const Controller *c = &w->controllers[k];
+    const WalkController *c = &w->controllers[k];
     for (int i = 0; i < MESSAGES_MAX; i++) {
         Message *m = &w->messages[i];
         if (m->used)
@@ -186,13 +186,13 @@ static void begin_message(World *w, int k, const CourierAction *a)
                        .incident = incident,
                        .id = a->id,
                        .term = c->term,
-                       .tell = a->tell,
+                       .message_kind = a->message_kind,
                        .severity = a->incident->severity,
                        .at_usec = w->now +
                                   (w->healed || chance(w, 80) ? draw(w, 200000) : draw(w, timeout)),
                        .until_usec = w->now + timeout};
-        say(w, "c%d sends %s of %s to s%d", k, a->tell == TELL_TRIGGER ? "trigger" : "resolve",
-            a->incident->id, a->sink);
+        say(w, "c%d sends %s of %s to s%d", k,
+            a->message_kind == NOTIFY_TRIGGER ? "trigger" : "resolve", a->incident->id, a->sink);
         return;
     }
     fail_msg("too many messages");
@@ -211,13 +211,13 @@ static void arrive(World *w, Message *m)
         return;
     }
     bool *open = &w->open[m->sink][m->incident];
-    say(w, "s%d hears %s of %d", m->sink, m->tell == TELL_TRIGGER ? "trigger" : "resolve",
+    say(w, "s%d hears %s of %d", m->sink, m->message_kind == NOTIFY_TRIGGER ? "trigger" : "resolve",
         m->incident);
-    if (m->tell == TELL_TRIGGER && !*open) {
+    if (m->message_kind == NOTIFY_TRIGGER && !*open) {
         *open = true;
         w->opened[m->sink][m->incident]++;
         assert_int_equal(w->opened[m->sink][m->incident], 1);
-    } else if (m->tell == TELL_RESOLVE) {
+    } else if (m->message_kind == NOTIFY_RESOLVE) {
         assert_true(w->opened[m->sink][m->incident] > 0); /* never before it was opened */
         w->resolved[m->sink][m->incident] += *open;
         *open = false;
@@ -232,13 +232,13 @@ static void arrive(World *w, Message *m)
 
 static void drain(World *w, int k)
 {
-    Controller *c = &w->controllers[k];
-    CourierAction action;
+    WalkController *c = &w->controllers[k];
+    NotifierAction action;
     for (int i = 0; i < 1000 && !c->frozen; i++) {
-        courier_next(c->courier, w->now, w->now, c->lease_usec, &action);
-        if (action.kind == COURIER_REST)
+        notifier_next(c->notifier, w->now, w->now, c->lease_usec, &action);
+        if (action.kind == NOTIFIER_REST)
             return;
-        if (action.kind == COURIER_SEND)
+        if (action.kind == NOTIFIER_SEND)
             begin_message(w, k, &action);
         else
             begin_write(w, k, &action);
@@ -254,14 +254,14 @@ static Event event_of(const World *w, EventKind kind)
 /* The next change that it has not seen. */
 static void show(World *w, int k)
 {
-    Controller *c = &w->controllers[k];
+    WalkController *c = &w->controllers[k];
     const Change *change = &w->changes[c->seen++];
     Event event = event_of(w, change->kind);
     event.revision = c->seen;
     (void)snprintf(event.name, sizeof(event.name), "%s", w->incidents[change->incident].id);
     event.record =
         change->kind == EVENT_INCIDENT ? (const void *)&change->of_incident : &change->of_alert;
-    (void)courier_observe(c->courier, &event);
+    (void)notifier_observe(c->notifier, &event);
 }
 
 static void show_all(World *w, int k)
@@ -272,20 +272,20 @@ static void show_all(World *w, int k)
 
 static void tell_term(World *w, int k, int64_t term)
 {
-    Controller *c = &w->controllers[k];
+    WalkController *c = &w->controllers[k];
     Event event = event_of(w, term ? EVENT_LEADING : EVENT_DEPOSED);
     event.term = c->term = term;
     for (int i = 0; i < MESSAGES_MAX; i++) /* cancelled; what has left arrives all the same */
         if (w->messages[i].used && w->messages[i].controller == k)
             w->messages[i].id = 0;
-    (void)courier_observe(c->courier, &event);
+    (void)notifier_observe(c->notifier, &event);
 }
 
 /* Its memory is gone; the store is read from the beginning, up to some point. */
 static void start(World *w, int k)
 {
-    Controller *c = &w->controllers[k];
-    void *memory = c->courier ? (void *)c->courier : malloc(courier_bytes(PAGES));
+    WalkController *c = &w->controllers[k];
+    void *memory = c->notifier ? (void *)c->notifier : malloc(notifier_bytes(PAGES));
     assert_non_null(memory);
     for (int i = 0; i < MESSAGES_MAX; i++) {
         if (w->messages[i].used && w->messages[i].controller == k)
@@ -293,7 +293,7 @@ static void start(World *w, int k)
         if (w->writes[i].controller == k)
             w->writes[i].used = false;
     }
-    *c = (Controller){.courier = courier_init(memory, PAGES, &w->config)};
+    *c = (WalkController){.notifier = notifier_init(memory, PAGES, &w->config)};
     uint64_t random = draw(w, (uint64_t)w->n_changes + 1);
     while (c->seen < (int)random)
         show(w, k);
@@ -310,7 +310,7 @@ static void depose(World *w)
 static void elect(World *w)
 {
     int k = (int)draw(w, CONTROLLERS);
-    Controller *c = &w->controllers[k];
+    WalkController *c = &w->controllers[k];
     if (c->frozen)
         return;
     w->term = ++w->last_term;
@@ -353,7 +353,7 @@ static void change_incident(World *w)
 static void act(World *w)
 {
     int k = (int)draw(w, CONTROLLERS);
-    Controller *c = &w->controllers[k];
+    WalkController *c = &w->controllers[k];
     switch (draw(w, 12)) {
     case 0:
     case 1:
@@ -405,8 +405,8 @@ static void deliver(World *w)
         m->used = false;
         Answer answer = {.kind = m->answer, .text = "it fails"};
         if (m->id)
-            courier_answered(w->controllers[m->controller].courier, m->id, &answer, w->now, w->now,
-                             (uint32_t)draw(w, UINT32_MAX));
+            notifier_answered(w->controllers[m->controller].notifier, m->id, &answer, w->now,
+                              w->now, (uint32_t)draw(w, UINT32_MAX));
     }
     for (int i = 0; i < MESSAGES_MAX; i++) {
         Write *write = &w->writes[i];
@@ -415,8 +415,8 @@ static void deliver(World *w)
         write->used = false;
         if (write->outcome != OUTCOME_DONE)
             show_all(w, write->controller);
-        courier_stored(w->controllers[write->controller].courier, write->id, write->outcome,
-                       write->revision);
+        notifier_stored(w->controllers[write->controller].notifier, write->id, write->outcome,
+                        write->revision);
     }
 }
 
@@ -474,7 +474,7 @@ static void walk(uint64_t seed, bool talk, int *n_pages)
     w->random = seed * 1000003;
     w->talk = talk;
     w->now = EPOCH;
-    w->config = courier_config_default;
+    w->config = notifier_config_default;
     w->config.late_usec = 86400 * SEC;
     w->config.n_sinks = SINKS;
     for (int s = 0; s < SINKS; s++) {
@@ -496,7 +496,7 @@ static void walk(uint64_t seed, bool talk, int *n_pages)
         for (int i = 0; i < w->n_incidents; i++)
             *n_pages += w->opened[s][i];
     for (int k = 0; k < CONTROLLERS; k++)
-        free(w->controllers[k].courier);
+        free(w->controllers[k].notifier);
 }
 
 static uint64_t chosen_seed;

@@ -1,12 +1,12 @@
-/* test-courier.c - what the courier does, in stories. */
+/* test-courier.c - what the notifier does, in stories. */
 #include "controller/core/test/testing-courier.h"
 
 #include <string.h>
 
-static const CourierSink pager = {.name = "pager", .least = SEVERITY_CRITICAL};
-static const CourierSink hook = {.name = "hook", .least = SEVERITY_INFO};
+static const NotifierSink pager = {.name = "pager", .least = SEVERITY_CRITICAL};
+static const NotifierSink hook = {.name = "hook", .least = SEVERITY_INFO};
 
-static Lab *lab_with(CourierSink sink)
+static Lab *lab_with(NotifierSink sink)
 {
     Lab *lab = lab_new(&sink, 1);
     lead(lab, 5);
@@ -36,7 +36,7 @@ static void a_page_is_opened_and_resolved(void **state)
 static void who_recovers_alone_wakes_nobody(void **state)
 {
     (void)state;
-    CourierSink sinks[] = {pager, hook};
+    NotifierSink sinks[] = {pager, hook};
     Lab *lab = lab_new(sinks, 2);
     lead(lab, 5);
     put_incident(lab, "a-1", SEVERITY_INFO, false);
@@ -54,7 +54,7 @@ static void who_recovers_alone_wakes_nobody(void **state)
 static void what_becomes_critical_is_told_again(void **state)
 {
     (void)state;
-    CourierSink sinks[] = {pager, hook};
+    NotifierSink sinks[] = {pager, hook};
     Lab *lab = lab_new(sinks, 2);
     lead(lab, 5);
     put_incident(lab, "a-1", SEVERITY_WARNING, false);
@@ -160,7 +160,7 @@ static void a_sink_that_refuses_is_tried_slowly_while_it_matters(void **state)
     answer(lab, "pager", "a-1", REFUSED);
     EXPECT(lab, "store a-1 term 5: pager failed critical after 1: HTTP 400\n");
     SinkCounts counts;
-    courier_count(lab->courier, 0, &counts);
+    notifier_count(lab->notifier, 0, &counts);
     assert_int_equal(counts.refused, 1);
     assert_int_equal(counts.waiting, 1);
     assert_int_equal(counts.failing, 1);
@@ -168,7 +168,7 @@ static void a_sink_that_refuses_is_tried_slowly_while_it_matters(void **state)
     EXPECT(lab, "");
     pass(lab, 2);
     EXPECT(lab, "trigger to pager: critical a-1\n");
-    courier_configure(lab->courier, &lab->config); /* somebody has mended the key */
+    notifier_configure(lab->notifier, &lab->config); /* somebody has mended the key */
     memset(lab->sent, 0, sizeof(lab->sent));
     run(lab);
     answer(lab, "pager", "a-1", REFUSED);
@@ -226,7 +226,7 @@ static void what_was_over_long_ago_is_given_up(void **state)
 static void a_stalled_sink_delays_no_other(void **state)
 {
     (void)state;
-    CourierSink sinks[] = {pager, hook};
+    NotifierSink sinks[] = {pager, hook};
     Lab *lab = lab_new(sinks, 2);
     lead(lab, 5);
     for (int i = 0; i < 6; i++) {
@@ -313,7 +313,7 @@ static void who_may_not_lead_any_more_is_silent(void **state)
 static void open_pages_are_repeated_where_silence_means_the_end(void **state)
 {
     (void)state;
-    CourierSink alertmanager = {.name = "am", .repeat_usec = 60 * SEC};
+    NotifierSink alertmanager = {.name = "am", .repeat_usec = 60 * SEC};
     Lab *lab = lab_with(alertmanager);
     put_incident(lab, "a-1", SEVERITY_INFO, false);
     answer(lab, "am", "a-1", ACCEPTED);
@@ -331,7 +331,9 @@ static void open_pages_are_repeated_where_silence_means_the_end(void **state)
 static void signs_of_life_come_from_the_leader_alone(void **state)
 {
     (void)state;
-    CourierSink dead_man = {.name = "dead-man", .deaf = true, .beat_usec = 30 * SEC};
+    NotifierSink dead_man = {.name = "dead-man",
+                             .heartbeat_only = true,
+                             .heartbeat_usec = 30 * SEC};
     Lab *lab = lab_with(dead_man);
     EXPECT(lab, "beat to dead-man\n");
     put_incident(lab, "a-1", SEVERITY_CRITICAL, false);
@@ -359,9 +361,8 @@ static void put_test(Lab *lab, const char *target, uint64_t age_usec)
 static void a_test_goes_through_every_sink_once(void **state)
 {
     (void)state;
-    CourierSink sinks[] = {pager,
-                           hook,
-                           {.name = "dead-man", .deaf = true, .beat_usec = 3600 * SEC}};
+    NotifierSink sinks[] = {
+        pager, hook, {.name = "dead-man", .heartbeat_only = true, .heartbeat_usec = 3600 * SEC}};
     Lab *lab = lab_new(sinks, 3);
     lead(lab, 5);
     answer(lab, "dead-man", "-", ACCEPTED);
@@ -391,7 +392,7 @@ static void a_test_goes_through_every_sink_once(void **state)
 static void tests_that_cannot_be_made_are_answered(void **state)
 {
     (void)state;
-    CourierSink sinks[] = {pager};
+    NotifierSink sinks[] = {pager};
     Lab *lab = lab_new(sinks, 1);
     lead(lab, 5);
     put_test(lab, "siren", 0);
@@ -399,7 +400,7 @@ static void tests_that_cannot_be_made_are_answered(void **state)
     put_test(lab, "", 600 * SEC);
     EXPECT(lab, "answer 7 \"0 of 1 sink accepted\": pager failed critical\n");
     lab->config.n_sinks = 0;
-    courier_configure(lab->courier, &lab->config);
+    notifier_configure(lab->notifier, &lab->config);
     put_test(lab, "", 0);
     EXPECT(lab, "answer 7 \"refused: the leader's alerts_file names no sink\":\n");
     lab_free(lab);
@@ -435,7 +436,7 @@ static void an_id_that_comes_again_is_another_incident(void **state)
     EXPECT(lab, "store a-1 term 5: pager sending critical\n"
                 "trigger to pager: critical a-1\n");
     char key[DEDUP_KEY_BYTES];
-    assert_string_equal(courier_dedup_key("c", &again, key), "c/a-1/1000001");
+    assert_string_equal(notifier_dedup_key("c", &again, key), "c/a-1/1000001");
     lab_free(lab);
 }
 
@@ -447,7 +448,7 @@ static void sinks_come_and_go(void **state)
     answer(lab, "pager", "a-1", ACCEPTED);
     forget(lab);
     lab->config.sinks[0] = hook;
-    courier_configure(lab->courier, &lab->config);
+    notifier_configure(lab->notifier, &lab->config);
     run(lab);
     answer(lab, "hook", "a-1", ACCEPTED);
     put_incident(lab, "a-1", SEVERITY_CRITICAL, true);
@@ -459,7 +460,7 @@ static void sinks_come_and_go(void **state)
                 "store a-1 term 5: pager triggered critical, hook resolved critical\n");
     lab->config.sinks[1] = pager; /* it was only mislaid: its page is resolved, too */
     lab->config.n_sinks = 2;
-    courier_configure(lab->courier, &lab->config);
+    notifier_configure(lab->notifier, &lab->config);
     run(lab);
     answer(lab, "pager", "a-1", ACCEPTED);
     EXPECT(lab, "resolve to pager: critical a-1\n"

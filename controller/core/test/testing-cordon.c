@@ -24,7 +24,7 @@ void say_cordon(Story *s, const CordonRecord *record, int changed)
     if (c->strikes)
         say(s, " strikes=%d", c->strikes);
     if (c->until_usec)
-        say(s, " until=%.0f", (double)(c->until_usec - REPLAY_EPOCH_USEC) / 1e6);
+        say(s, " until=%.0f", (double)(c->until_usec - TRACE_EPOCH_USEC) / 1e6);
     say(s, " \"%s\"", c->reason);
     if (record->n_causes > 1)
         say(s, " beside %zu", record->n_causes - 1);

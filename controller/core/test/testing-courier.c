@@ -36,16 +36,16 @@ void forget(Lab *lab)
 
 /* ---- the lab ---- */
 
-Lab *lab_new(const CourierSink *sinks, int n)
+Lab *lab_new(const NotifierSink *sinks, int n)
 {
     Lab *lab = calloc(1, sizeof(*lab));
     assert_non_null(lab);
-    lab->config = courier_config_default;
+    lab->config = notifier_config_default;
     lab->config.n_sinks = n;
     memcpy(lab->config.sinks, sinks, (size_t)n * sizeof(*sinks));
-    void *memory = malloc(courier_bytes(PAGES));
+    void *memory = malloc(notifier_bytes(PAGES));
     assert_non_null(memory);
-    lab->courier = courier_init(memory, PAGES, &lab->config);
+    lab->notifier = notifier_init(memory, PAGES, &lab->config);
     lab->now = EPOCH;
     lab->lease = USEC_INFINITY;
     lab->random = UINT32_MAX;
@@ -54,7 +54,7 @@ Lab *lab_new(const CourierSink *sinks, int n)
 
 void lab_free(Lab *lab)
 {
-    free(lab->courier);
+    free(lab->notifier);
     free(lab);
 }
 
@@ -73,7 +73,7 @@ void feed(Lab *lab, EventKind kind, const char *name, const void *record)
 {
     lab->revision++;
     Event event = event_of(lab, kind, name, record);
-    assert_true(courier_observe(lab->courier, &event));
+    assert_true(notifier_observe(lab->notifier, &event));
 }
 
 void lead(Lab *lab, int64_t term)
@@ -81,7 +81,7 @@ void lead(Lab *lab, int64_t term)
     Event event = event_of(lab, term ? EVENT_LEADING : EVENT_DEPOSED, "", NULL);
     event.term = term;
     memset(lab->sent, 0, sizeof(lab->sent));
-    assert_true(courier_observe(lab->courier, &event));
+    assert_true(notifier_observe(lab->notifier, &event));
     run(lab);
 }
 
@@ -95,7 +95,7 @@ void put_incident(Lab *lab, const char *id, Severity severity, bool over)
     run(lab);
 }
 
-static void store(Lab *lab, const CourierAction *a)
+static void store(Lab *lab, const NotifierAction *a)
 {
     if (a->request) {
         say(lab, "answer %s \"%s\":", a->name, a->request->answer);
@@ -114,19 +114,19 @@ static void store(Lab *lab, const CourierAction *a)
         EventKind kind = a->request ? EVENT_REQUEST : EVENT_ALERT;
         feed(lab, kind, a->name, a->request ? (const void *)a->request : a->alert);
     }
-    courier_stored(lab->courier, a->id, outcome, lab->revision);
+    notifier_stored(lab->notifier, a->id, outcome, lab->revision);
 }
 
-static void send_message(Lab *lab, const CourierAction *a)
+static void send_message(Lab *lab, const NotifierAction *a)
 {
     for (int i = 0; i < LAB_SENDS_MAX; i++) {
         Sent *sent = &lab->sent[i];
         if (sent->id)
             continue;
-        *sent = (Sent){.id = a->id, .sink = a->sink, .tell = a->tell};
+        *sent = (Sent){.id = a->id, .sink = a->sink, .message_kind = a->message_kind};
         (void)snprintf(sent->incident, sizeof(sent->incident), "%s",
                        a->incident ? a->incident->id : "-");
-        say(lab, "%s to %s", tells[a->tell], lab->config.sinks[a->sink].name);
+        say(lab, "%s to %s", tells[a->message_kind], lab->config.sinks[a->sink].name);
         if (a->incident)
             say(lab, ": %s %s", severity_name(a->incident->severity), a->incident->id);
         if (a->incident && a->told != a->incident->severity)
@@ -139,13 +139,13 @@ static void send_message(Lab *lab, const CourierAction *a)
 
 void run(Lab *lab)
 {
-    CourierAction action;
+    NotifierAction action;
     for (int i = 0; i < STEPS_MAX; i++) {
-        courier_next(lab->courier, lab->now, lab->now, lab->lease, &action);
+        notifier_next(lab->notifier, lab->now, lab->now, lab->lease, &action);
         lab->wake = action.wake_usec;
-        if (action.kind == COURIER_REST)
+        if (action.kind == NOTIFIER_REST)
             return;
-        if (action.kind == COURIER_SEND)
+        if (action.kind == NOTIFIER_SEND)
             send_message(lab, &action);
         else
             store(lab, &action);
@@ -172,7 +172,7 @@ void answer(Lab *lab, const char *sink, const char *incident, Answer a)
             continue;
         int64_t id = sent->id;
         sent->id = 0;
-        courier_answered(lab->courier, id, &a, lab->now, lab->now, lab->random);
+        notifier_answered(lab->notifier, id, &a, lab->now, lab->now, lab->random);
         run(lab);
         return;
     }

@@ -1,4 +1,4 @@
-/* testing-courier.h - a courier whose store, sinks and clock a test plays; it says in words what it
+/* testing-courier.h - a notifier whose store, sinks and clock a test plays; it says in words what it
  * does: "trigger to pager: critical a-1".
  *
  * Ownership: lab_new() gives the caller a Lab; lab_free() frees it.
@@ -19,13 +19,13 @@ enum { LAB_LOG_BYTES = 1 << 14, LAB_SENDS_MAX = 64 };
 typedef struct Sent {
     int64_t id; /* 0: free */
     int sink;
-    Tell tell;
+    MessageKind message_kind;
     char incident[96];
 } Sent;
 
 typedef struct Lab {
-    Courier *courier;
-    CourierConfig config;
+    Notifier *notifier;
+    NotifierConfig config;
     uint64_t now, lease;
     int64_t revision;
     Outcome outcome; /* of the next write */
@@ -36,7 +36,7 @@ typedef struct Lab {
     uint32_t random;
 } Lab;
 
-Lab *lab_new(const CourierSink *sinks, int n);
+Lab *lab_new(const NotifierSink *sinks, int n);
 void lab_free(Lab *lab);
 
 void lead(Lab *lab, int64_t term); /* 0: deposed */
@@ -45,7 +45,7 @@ void feed(Lab *lab, EventKind kind, const char *name, const void *record);
 void run(Lab *lab);
 /* The same at once. */
 void put_incident(Lab *lab, const char *id, Severity severity, bool over);
-/* Time passes; the courier is woken when it asked for it. */
+/* Time passes; the notifier is woken when it asked for it. */
 void pass(Lab *lab, double seconds);
 /* A sink answers what it was sent about an incident ("-": a beat). */
 void answer(Lab *lab, const char *sink, const char *incident, Answer a);

@@ -13,7 +13,7 @@
 enum { WORDS_MAX = 32, ANSWERS_BYTES = 1 << 16 };
 
 typedef struct Story {
-    Replay *replay;
+    TraceRunner *runner;
     ClusterConfig config;
     char answers[ANSWERS_BYTES]; /* since the last command */
     size_t used;

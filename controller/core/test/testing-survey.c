@@ -23,7 +23,7 @@ void survey(Story *s)
 {
     static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
     static const char *const modes[] = {"", " cordon", " drain", " quarantine"};
-    Cluster *c = replay_cluster_for_survey(s->replay);
+    Cluster *c = trace_cluster_for_survey(s->runner);
     JobSurvey job;
     NodeSurvey node;
     for (int i = 0; cluster_survey_job(c, i, &job); i++)

@@ -5,19 +5,19 @@
 
 enum { ENTRIES_MAX = 512, STEPS_MAX = 256 };
 
-struct Replay {
+struct TraceRunner {
     Cluster *cluster;
     ClusterConfig config;
-    ReplayWatcher watcher;
+    TraceWatcher watcher;
     void *userdata;
     uint64_t now_usec, wake_usec;
     int64_t clock_usec; /* by which realtime is ahead */
     int64_t revision, term;
     Outcome outcome;
     bool applied;
-    ReplayEntry kept;
+    TraceEntry kept;
     JobFacts spec; /* the last one that was put, as the shell keeps it */
-    ReplayEntry entries[ENTRIES_MAX];
+    TraceEntry entries[ENTRIES_MAX];
 };
 
 static const ClusterLimits limits = {
@@ -60,7 +60,7 @@ static void *copy_record(EventKind kind, const void *record)
     return copy;
 }
 
-static void clear_entry(ReplayEntry *entry)
+static void clear_entry(TraceEntry *entry)
 {
     if (entry->record && entry->kind == EVENT_WORLD)
         free(((WorldRecord *)entry->record)->runs);
@@ -77,50 +77,50 @@ static Cluster *new_cluster(const ClusterConfig *config)
     return cluster_init(memory, &limits, config);
 }
 
-int replay_new(const ClusterConfig *config, ReplayWatcher watcher, void *userdata, Replay **ret)
+int trace_new(const ClusterConfig *config, TraceWatcher watcher, void *userdata, TraceRunner **ret)
 {
-    Replay *replay = calloc(1, sizeof(*replay));
-    if (!replay)
+    TraceRunner *runner = calloc(1, sizeof(*runner));
+    if (!runner)
         return -ENOMEM;
-    replay->config = *config;
-    replay->cluster = new_cluster(config);
-    replay->watcher = watcher;
-    replay->userdata = userdata;
-    replay->now_usec = REPLAY_EPOCH_USEC;
-    replay->wake_usec = USEC_INFINITY;
-    *ret = replay;
+    runner->config = *config;
+    runner->cluster = new_cluster(config);
+    runner->watcher = watcher;
+    runner->userdata = userdata;
+    runner->now_usec = TRACE_EPOCH_USEC;
+    runner->wake_usec = USEC_INFINITY;
+    *ret = runner;
     return 0;
 }
 
-Replay *replay_free(Replay *replay)
+TraceRunner *trace_free(TraceRunner *runner)
 {
-    if (!replay)
+    if (!runner)
         return NULL;
     for (size_t i = 0; i < ENTRIES_MAX; i++)
-        clear_entry(&replay->entries[i]);
-    clear_entry(&replay->kept);
-    free(replay->cluster);
-    free(replay);
+        clear_entry(&runner->entries[i]);
+    clear_entry(&runner->kept);
+    free(runner->cluster);
+    free(runner);
     return NULL;
 }
 
-void replay_set_clock(Replay *replay, int64_t ahead_usec) { replay->clock_usec = ahead_usec; }
+void trace_set_clock(TraceRunner *runner, int64_t ahead_usec) { runner->clock_usec = ahead_usec; }
 
-uint64_t replay_now(const Replay *replay) { return replay->now_usec; }
-const Cluster *replay_cluster(const Replay *replay) { return replay->cluster; }
-Cluster *replay_cluster_for_survey(Replay *replay) { return replay->cluster; }
+uint64_t trace_now(const TraceRunner *runner) { return runner->now_usec; }
+const Cluster *trace_cluster(const TraceRunner *runner) { return runner->cluster; }
+Cluster *trace_cluster_for_survey(TraceRunner *runner) { return runner->cluster; }
 
-size_t replay_entries(Replay *replay, ReplayEntry **ret)
+size_t trace_entries(TraceRunner *runner, TraceEntry **ret)
 {
-    *ret = replay->entries;
+    *ret = runner->entries;
     return ENTRIES_MAX;
 }
 
-ReplayEntry *replay_find(Replay *replay, EventKind kind, const char *name, int64_t generation,
-                         const char *node)
+TraceEntry *trace_find(TraceRunner *runner, EventKind kind, const char *name, int64_t generation,
+                       const char *node)
 {
     for (size_t i = 0; i < ENTRIES_MAX; i++) {
-        ReplayEntry *e = &replay->entries[i];
+        TraceEntry *e = &runner->entries[i];
         if (e->record && e->kind == kind && strcmp(e->name, name) == 0 &&
             e->generation == generation && strcmp(e->node, node ? node : "") == 0)
             return e;
@@ -130,19 +130,19 @@ ReplayEntry *replay_find(Replay *replay, EventKind kind, const char *name, int64
 
 /* ---- steps ---- */
 
-static void apply(Replay *replay, const Decision *d);
-static void step(Replay *replay, const Event *event);
+static void apply(TraceRunner *runner, const Decision *d);
+static void step(TraceRunner *runner, const Event *event);
 
-static Event event_now(const Replay *replay, EventKind kind)
+static Event event_now(const TraceRunner *runner, EventKind kind)
 {
     return (Event){.kind = kind,
-                   .now_usec = replay->now_usec,
-                   .real_usec = replay->now_usec + (uint64_t)replay->clock_usec};
+                   .now_usec = runner->now_usec,
+                   .real_usec = runner->now_usec + (uint64_t)runner->clock_usec};
 }
 
-static Event event_of(const Replay *replay, const ReplayEntry *entry)
+static Event event_of(const TraceRunner *runner, const TraceEntry *entry)
 {
-    Event event = event_now(replay, entry->kind);
+    Event event = event_now(runner, entry->kind);
     memcpy(event.name, entry->name, sizeof(event.name));
     memcpy(event.node, entry->node, sizeof(event.node));
     event.generation = entry->generation;
@@ -152,74 +152,74 @@ static Event event_of(const Replay *replay, const ReplayEntry *entry)
     return event;
 }
 
-static int64_t mod_of(Replay *replay, EventKind kind, const char *name)
+static int64_t mod_of(TraceRunner *runner, EventKind kind, const char *name)
 {
-    const ReplayEntry *entry = replay_find(replay, kind, name, 0, NULL);
+    const TraceEntry *entry = trace_find(runner, kind, name, 0, NULL);
     return entry ? entry->mod : 0;
 }
 
-static bool guard_holds(Replay *replay, EventKind kind, const char *name, int64_t revision)
+static bool guard_holds(TraceRunner *runner, EventKind kind, const char *name, int64_t revision)
 {
-    return revision == REVISION_ANY || revision == mod_of(replay, kind, name);
+    return revision == REVISION_ANY || revision == mod_of(runner, kind, name);
 }
 
-static bool guards_hold(Replay *replay, const Decision *d)
+static bool guards_hold(TraceRunner *runner, const Decision *d)
 {
-    bool hold = d->term == replay->term &&
-                guard_holds(replay, EVENT_WORLD, d->job, d->world_revision) &&
-                guard_holds(replay, EVENT_PHASE, d->job, d->phase_revision) &&
-                guard_holds(replay, EVENT_CHECKPOINTS, d->job, d->checkpoints_revision) &&
-                guard_holds(replay, EVENT_DESIRED, d->job, d->desired_revision) &&
-                (!d->put_spec || guard_holds(replay, EVENT_SPEC, d->job, d->spec_revision));
+    bool hold = d->term == runner->term &&
+                guard_holds(runner, EVENT_WORLD, d->job, d->world_revision) &&
+                guard_holds(runner, EVENT_PHASE, d->job, d->phase_revision) &&
+                guard_holds(runner, EVENT_CHECKPOINTS, d->job, d->checkpoints_revision) &&
+                guard_holds(runner, EVENT_DESIRED, d->job, d->desired_revision) &&
+                (!d->put_spec || guard_holds(runner, EVENT_SPEC, d->job, d->spec_revision));
     if (d->put_incident)
-        hold &= guard_holds(replay, EVENT_INCIDENT, d->incident.id, d->incident_revision);
+        hold &= guard_holds(runner, EVENT_INCIDENT, d->incident.id, d->incident_revision);
     for (int i = 0; i < d->n_cordons; i++)
-        hold &= guard_holds(replay, EVENT_CORDON, d->cordons[i].node, d->cordon_revisions[i]);
+        hold &= guard_holds(runner, EVENT_CORDON, d->cordons[i].node, d->cordon_revisions[i]);
     return hold;
 }
 
 /* What the shell does after a refusal: everything is read and fed again. */
-static void read_again(Replay *replay)
+static void read_again(TraceRunner *runner)
 {
     for (size_t i = 0; i < ENTRIES_MAX; i++)
-        if (replay->entries[i].record || replay->entries[i].health) {
-            Event event = event_of(replay, &replay->entries[i]);
+        if (runner->entries[i].record || runner->entries[i].health) {
+            Event event = event_of(runner, &runner->entries[i]);
             event.more = true;
-            step(replay, &event);
+            step(runner, &event);
         }
 }
 
-static void carry_out(Replay *replay, const Decision *d)
+static void carry_out(TraceRunner *runner, const Decision *d)
 {
-    Outcome outcome = replay->outcome;
-    bool applied = outcome == OUTCOME_DONE || (outcome == OUTCOME_UNKNOWN && replay->applied);
-    replay->outcome = OUTCOME_DONE;
-    if (outcome == OUTCOME_DONE && !guards_hold(replay, d)) {
+    Outcome outcome = runner->outcome;
+    bool applied = outcome == OUTCOME_DONE || (outcome == OUTCOME_UNKNOWN && runner->applied);
+    runner->outcome = OUTCOME_DONE;
+    if (outcome == OUTCOME_DONE && !guards_hold(runner, d)) {
         outcome = OUTCOME_REFUSED;
         applied = false;
     }
     if (applied) {
-        replay->revision++;
-        apply(replay, d);
+        runner->revision++;
+        apply(runner, d);
     }
     if (outcome != OUTCOME_DONE)
-        read_again(replay);
-    Event event = event_now(replay, EVENT_OUTCOME);
+        read_again(runner);
+    Event event = event_now(runner, EVENT_OUTCOME);
     event.id = d->id;
     event.outcome = outcome;
-    event.revision = outcome == OUTCOME_DONE ? replay->revision : 0;
+    event.revision = outcome == OUTCOME_DONE ? runner->revision : 0;
     event.more = true;
-    step(replay, &event);
+    step(runner, &event);
 }
 
-static void step(Replay *replay, const Event *first)
+static void step(TraceRunner *runner, const Event *first)
 {
     static Actions actions; /* large */
     Event event = *first;
     for (int i = 0; i < STEPS_MAX; i++) {
-        cluster_step(replay->cluster, &event, &actions);
-        cluster_check(replay->cluster);
-        replay->wake_usec = actions.wake_usec;
+        cluster_step(runner->cluster, &event, &actions);
+        cluster_check(runner->cluster);
+        runner->wake_usec = actions.wake_usec;
         if (event.more)
             return;
         bool read = actions.read;
@@ -228,8 +228,8 @@ static void step(Replay *replay, const Event *first)
             if (decision->put_world)
                 decision->world.runs =
                     copy_bytes(decision->world.runs, decision->world.n_runs * sizeof(WorldRun));
-            replay->watcher(replay, decision, replay->userdata);
-            carry_out(replay, decision);
+            runner->watcher(runner, decision, runner->userdata);
+            carry_out(runner, decision);
             if (decision->put_world)
                 free(decision->world.runs);
             free(decision);
@@ -237,87 +237,87 @@ static void step(Replay *replay, const Event *first)
             return;
         }
         if (read)
-            read_again(replay);
-        event = event_now(replay, EVENT_TICK);
+            read_again(runner);
+        event = event_now(runner, EVENT_TICK);
     }
     assert(false && "the core does not come to rest");
 }
 
-void replay_tick(Replay *replay)
+void trace_tick(TraceRunner *runner)
 {
-    Event event = event_now(replay, EVENT_TICK);
-    step(replay, &event);
+    Event event = event_now(runner, EVENT_TICK);
+    step(runner, &event);
 }
 
-void replay_advance(Replay *replay, uint64_t until_usec)
+void trace_advance(TraceRunner *runner, uint64_t until_usec)
 {
-    for (int i = 0; i < STEPS_MAX && replay->wake_usec <= until_usec; i++) {
-        replay->now_usec = MAX(replay->now_usec, replay->wake_usec);
-        replay_tick(replay);
+    for (int i = 0; i < STEPS_MAX && runner->wake_usec <= until_usec; i++) {
+        runner->now_usec = MAX(runner->now_usec, runner->wake_usec);
+        trace_tick(runner);
     }
-    replay->now_usec = MAX(replay->now_usec, until_usec);
+    runner->now_usec = MAX(runner->now_usec, until_usec);
 }
 
 /* ---- the store ---- */
 
-static ReplayEntry *place(Replay *replay, EventKind kind, const char *name, int64_t generation,
-                          const char *node)
+static TraceEntry *place(TraceRunner *runner, EventKind kind, const char *name, int64_t generation,
+                         const char *node)
 {
-    ReplayEntry *entry = replay_find(replay, kind, name, generation, node);
+    TraceEntry *entry = trace_find(runner, kind, name, generation, node);
     for (size_t i = 0; !entry && i < ENTRIES_MAX; i++)
-        if (!replay->entries[i].record)
-            entry = &replay->entries[i];
+        if (!runner->entries[i].record)
+            entry = &runner->entries[i];
     assert(entry);
     return entry;
 }
 
 /* At the present revision. */
-static void store(Replay *replay, EventKind kind, const char *name, int64_t generation,
+static void store(TraceRunner *runner, EventKind kind, const char *name, int64_t generation,
                   const char *node, const void *record, bool more)
 {
-    ReplayEntry *entry = place(replay, kind, name, generation, node);
+    TraceEntry *entry = place(runner, kind, name, generation, node);
     void *copy = record ? copy_record(kind, record) : NULL; /* record may be the entry's own */
     clear_entry(entry);
     entry->kind = kind;
     (void)snprintf(entry->name, sizeof(entry->name), "%s", name);
     (void)snprintf(entry->node, sizeof(entry->node), "%s", node ? node : "");
     entry->generation = generation;
-    entry->mod = replay->revision;
+    entry->mod = runner->revision;
     entry->record = copy;
     if (kind == EVENT_SPEC && record)
-        replay->spec = *(const JobFacts *)entry->record;
-    Event event = event_of(replay, entry);
+        runner->spec = *(const JobFacts *)entry->record;
+    Event event = event_of(runner, entry);
     event.more = more;
-    step(replay, &event);
+    step(runner, &event);
 }
 
-void replay_put(Replay *replay, EventKind kind, const char *name, int64_t generation,
-                const char *node, const void *record, bool more)
+void trace_put(TraceRunner *runner, EventKind kind, const char *name, int64_t generation,
+               const char *node, const void *record, bool more)
 {
-    replay->revision++;
-    store(replay, kind, name, generation, node, record, more);
+    runner->revision++;
+    store(runner, kind, name, generation, node, record, more);
 }
 
-static void keep(Replay *replay, EventKind kind, const char *name)
+static void keep(TraceRunner *runner, EventKind kind, const char *name)
 {
-    const ReplayEntry *entry = replay_find(replay, kind, name, 0, NULL);
+    const TraceEntry *entry = trace_find(runner, kind, name, 0, NULL);
     assert(entry);
-    clear_entry(&replay->kept);
-    replay->kept = *entry;
-    replay->kept.record = copy_record(kind, entry->record);
+    clear_entry(&runner->kept);
+    runner->kept = *entry;
+    runner->kept.record = copy_record(kind, entry->record);
 }
 
-static void spoil(Replay *replay, EventKind kind, const char *name, RecordHealth health)
+static void spoil(TraceRunner *runner, EventKind kind, const char *name, RecordHealth health)
 {
-    ReplayEntry *entry = replay_find(replay, kind, name, 0, NULL);
+    TraceEntry *entry = trace_find(runner, kind, name, 0, NULL);
     assert(entry);
-    entry->mod = ++replay->revision;
+    entry->mod = ++runner->revision;
     entry->health = health;
-    Event event = event_of(replay, entry);
-    step(replay, &event);
+    Event event = event_of(runner, entry);
+    step(runner, &event);
 }
 
-bool replay_harm(Replay *replay, const char *verb, const char *kind, const char *name)
+bool trace_harm(TraceRunner *runner, const char *verb, const char *kind, const char *name)
 {
     static const struct {
         const char *name;
@@ -332,90 +332,90 @@ bool replay_harm(Replay *replay, const char *verb, const char *kind, const char 
     if (i == ELEMENTSOF(kinds))
         return false;
     if (strcmp(verb, "lose") == 0)
-        replay_put(replay, kinds[i].kind, name, 0, NULL, NULL, false);
+        trace_put(runner, kinds[i].kind, name, 0, NULL, NULL, false);
     else if (strcmp(verb, "backup") == 0)
-        keep(replay, kinds[i].kind, name);
+        keep(runner, kinds[i].kind, name);
     else if (strcmp(verb, "restore") == 0)
-        replay_put(replay, kinds[i].kind, name, 0, NULL, replay->kept.record, false);
+        trace_put(runner, kinds[i].kind, name, 0, NULL, runner->kept.record, false);
     else
-        spoil(replay, kinds[i].kind, name,
+        spoil(runner, kinds[i].kind, name,
               strcmp(verb, "newer") == 0 ? RECORD_FOREIGN : RECORD_DAMAGED);
     return true;
 }
 
-static void put(Replay *replay, EventKind kind, const char *name, const void *record)
+static void put(TraceRunner *runner, EventKind kind, const char *name, const void *record)
 {
-    store(replay, kind, name, 0, NULL, record, true);
+    store(runner, kind, name, 0, NULL, record, true);
 }
 
-static void remove_where(Replay *replay, const char *job, int64_t generation)
+static void remove_where(TraceRunner *runner, const char *job, int64_t generation)
 {
     for (size_t i = 0; i < ENTRIES_MAX; i++) {
-        const ReplayEntry *e = &replay->entries[i];
+        const TraceEntry *e = &runner->entries[i];
         bool of_generation = e->kind == EVENT_RANKS || e->kind == EVENT_RENDEZVOUS;
         bool of_job = of_generation || (e->kind >= EVENT_SPEC && e->kind <= EVENT_PROGRESS);
         if (!e->record || strcmp(e->name, job) != 0 ||
             (generation ? !of_generation || e->generation != generation : !of_job))
             continue;
-        ReplayEntry copy = *e;
-        store(replay, copy.kind, copy.name, copy.generation, copy.node, NULL, true);
+        TraceEntry copy = *e;
+        store(runner, copy.kind, copy.name, copy.generation, copy.node, NULL, true);
     }
 }
 
-static void apply(Replay *replay, const Decision *d)
+static void apply(TraceRunner *runner, const Decision *d)
 {
     if (d->put_world)
-        put(replay, EVENT_WORLD, d->job, &d->world);
+        put(runner, EVENT_WORLD, d->job, &d->world);
     if (d->put_checkpoints)
-        put(replay, EVENT_CHECKPOINTS, d->job, &d->checkpoints);
+        put(runner, EVENT_CHECKPOINTS, d->job, &d->checkpoints);
     if (d->put_desired)
-        put(replay, EVENT_DESIRED, d->job, &d->desired);
+        put(runner, EVENT_DESIRED, d->job, &d->desired);
     if (d->put_spec)
-        put(replay, EVENT_SPEC, d->job, &replay->spec);
+        put(runner, EVENT_SPEC, d->job, &runner->spec);
     if (d->put_phase)
-        put(replay, EVENT_PHASE, d->job, &d->phase);
+        put(runner, EVENT_PHASE, d->job, &d->phase);
     if (d->put_incident)
-        put(replay, EVENT_INCIDENT, d->incident.id, &d->incident);
+        put(runner, EVENT_INCIDENT, d->incident.id, &d->incident);
     for (int i = 0; i < d->n_cordons; i++)
-        put(replay, EVENT_CORDON, d->cordons[i].node,
+        put(runner, EVENT_CORDON, d->cordons[i].node,
             d->cordons[i].n_causes > 0 ? &d->cordons[i] : NULL);
     if (d->remove_incident[0]) {
-        put(replay, EVENT_INCIDENT, d->remove_incident, NULL);
-        put(replay, EVENT_ALERT, d->remove_incident, NULL);
+        put(runner, EVENT_INCIDENT, d->remove_incident, NULL);
+        put(runner, EVENT_ALERT, d->remove_incident, NULL);
     }
     if (d->put_request || d->remove_request)
-        put(replay, EVENT_REQUEST, d->request.id, d->put_request ? &d->request : NULL);
+        put(runner, EVENT_REQUEST, d->request.id, d->put_request ? &d->request : NULL);
     if (d->remove_generation || d->remove_job)
-        remove_where(replay, d->job, d->remove_job ? 0 : d->remove_generation);
+        remove_where(runner, d->job, d->remove_job ? 0 : d->remove_generation);
 }
 
 /* ---- leadership ---- */
 
-void replay_set_outcome(Replay *replay, Outcome outcome, bool applied)
+void trace_set_outcome(TraceRunner *runner, Outcome outcome, bool applied)
 {
-    replay->outcome = outcome;
-    replay->applied = applied;
+    runner->outcome = outcome;
+    runner->applied = applied;
 }
 
-void replay_lead(Replay *replay, int64_t term)
+void trace_lead(TraceRunner *runner, int64_t term)
 {
-    replay->term = term;
-    Event event = event_now(replay, term ? EVENT_LEADING : EVENT_DEPOSED);
+    runner->term = term;
+    Event event = event_now(runner, term ? EVENT_LEADING : EVENT_DEPOSED);
     event.term = term;
-    step(replay, &event);
+    step(runner, &event);
 }
 
-void replay_configure(Replay *replay, const ClusterConfig *config)
+void trace_configure(TraceRunner *runner, const ClusterConfig *config)
 {
-    replay->config = *config;
-    cluster_configure(replay->cluster, config);
-    replay_tick(replay);
+    runner->config = *config;
+    cluster_configure(runner->cluster, config);
+    trace_tick(runner);
 }
 
-void replay_take_over(Replay *replay, int64_t term)
+void trace_take_over(TraceRunner *runner, int64_t term)
 {
-    free(replay->cluster);
-    replay->cluster = new_cluster(&replay->config);
-    read_again(replay);
-    replay_lead(replay, term);
+    free(runner->cluster);
+    runner->cluster = new_cluster(&runner->config);
+    read_again(runner);
+    trace_lead(runner, term);
 }

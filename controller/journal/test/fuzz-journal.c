@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static int on_report(const RerunReport *report, void *userdata)
+static int on_report(const ReplayReport *report, void *userdata)
 {
     size_t *n = userdata;
     *n += report->event ? strlen(report->event) : 0;
@@ -24,6 +24,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (fd < 0 || write(fd, data, n) != (ssize_t)n)
         return 0;
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    (void)rerun(path, on_report, &seen, &err);
+    (void)journal_replay(path, on_report, &seen, &err);
     return 0;
 }

@@ -236,15 +236,15 @@ typedef struct Seen {
     char text[1024]; /* of the last difference */
 } Seen;
 
-static int on_report(const RerunReport *r, void *userdata)
+static int on_report(const ReplayReport *r, void *userdata)
 {
     Seen *seen = userdata;
-    seen->n_heads += r->kind == RERUN_HEAD;
-    if (r->kind == RERUN_HEAD)
+    seen->n_heads += r->kind == REPLAY_HEAD;
+    if (r->kind == REPLAY_HEAD)
         seen->calm = r->head->calm;
-    seen->n_events += r->kind == RERUN_EVENT;
-    seen->n_cut += r->kind == RERUN_CUT;
-    if (r->kind != RERUN_DECISION)
+    seen->n_events += r->kind == REPLAY_EVENT;
+    seen->n_cut += r->kind == REPLAY_CUT;
+    if (r->kind != REPLAY_DECISION)
         return 0;
     seen->n_decisions++;
     seen->n_differences += r->differs;
@@ -261,7 +261,7 @@ static Seen replay(const char *path)
 {
     Seen seen = {0};
     Error err = ERROR_INIT;
-    if (rerun(path, on_report, &seen, &err) != 0)
+    if (journal_replay(path, on_report, &seen, &err) != 0)
         fail_msg("%s", err.text);
     return seen;
 }
@@ -371,7 +371,7 @@ static void assert_refused(const Shell *s, const char *words)
 {
     Seen seen = {0};
     Error err = ERROR_INIT;
-    assert_int_equal(rerun(s->path, on_report, &seen, &err), -EINVAL);
+    assert_int_equal(journal_replay(s->path, on_report, &seen, &err), -EINVAL);
     if (!strstr(err.text, words))
         fail_msg("\"%s\" is not in \"%s\"", words, err.text);
 }

@@ -16,24 +16,25 @@ static bool is_region(const char *region)
                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")];
 }
 
-void s3_places_learn(S3Places *places, const char *bucket, const char *region)
+void s3_region_cache_learn(S3RegionCache *regions, const char *bucket, const char *region)
 {
     if (!is_region(region))
         return;
-    size_t at = 0, known = MIN(places->n, (size_t)S3_PLACES);
-    while (at < known && strcmp(places->place[at].bucket, bucket) != 0)
+    size_t at = 0, known = MIN(regions->n, (size_t)S3_PLACES);
+    while (at < known && strcmp(regions->place[at].bucket, bucket) != 0)
         at++;
     if (at == known)
-        at = places->n++ % S3_PLACES;
-    (void)snprintf(places->place[at].bucket, sizeof(places->place[at].bucket), "%s", bucket);
-    (void)snprintf(places->place[at].region, sizeof(places->place[at].region), "%s", region);
+        at = regions->n++ % S3_PLACES;
+    (void)snprintf(regions->place[at].bucket, sizeof(regions->place[at].bucket), "%s", bucket);
+    (void)snprintf(regions->place[at].region, sizeof(regions->place[at].region), "%s", region);
 }
 
-const char *s3_places_region(const S3Places *places, const S3Options *options, const char *bucket)
+const char *s3_region_cache_find(const S3RegionCache *regions, const S3Options *options,
+                                 const char *bucket)
 {
-    for (size_t i = 0; i < MIN(places->n, (size_t)S3_PLACES); i++)
-        if (strcmp(places->place[i].bucket, bucket) == 0)
-            return places->place[i].region;
+    for (size_t i = 0; i < MIN(regions->n, (size_t)S3_PLACES); i++)
+        if (strcmp(regions->place[i].bucket, bucket) == 0)
+            return regions->place[i].region;
     return options->region;
 }
 

@@ -1,10 +1,10 @@
 /* address.h - where a bucket is asked for: host and path of a request, and what servers have taught us
  * about buckets that live elsewhere. Pure.
  *
- * Ownership: an S3Address's path is freed by s3_address_clear(). S3Places are a value.
+ * Ownership: an S3Address's path is freed by s3_address_clear(). S3RegionCache are a value.
  * Units:     none.
  * Errors:    -EINVAL an endpoint or bucket that makes no URL; -ENOMEM.
- * Threads:   any; S3Places belong to one thread.
+ * Threads:   any; S3RegionCache belong to one thread.
  * Source:    Amazon S3 User Guide, "Virtual hosting of buckets", "Bucket naming rules".
  */
 #pragma once
@@ -14,16 +14,17 @@
 enum { S3_HOST_MAX = 320, S3_REGION_MAX = 64, S3_PLACES = 64 };
 
 /* Regions that replies named. More buckets than this forget the first ones, and learn anew. */
-typedef struct S3Places {
+typedef struct S3RegionCache {
     struct {
         char bucket[256], region[S3_REGION_MAX];
     } place[S3_PLACES];
     size_t n; /* ever learned */
-} S3Places;
+} S3RegionCache;
 
-void s3_places_learn(S3Places *places, const char *bucket, const char *region);
+void s3_region_cache_learn(S3RegionCache *regions, const char *bucket, const char *region);
 /* The options' region when nothing was learned. */
-const char *s3_places_region(const S3Places *places, const S3Options *options, const char *bucket);
+const char *s3_region_cache_find(const S3RegionCache *regions, const S3Options *options,
+                                 const char *bucket);
 
 typedef struct S3Address {
     bool tls;

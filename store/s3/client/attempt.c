@@ -52,8 +52,8 @@ static size_t on_send(char *to, size_t size, size_t n, void *userdata)
 
 /* libcurl repeats by itself what got no answer over a connection that it had kept. Whether that does
  * harm is ours to judge. */
-static int on_connected(void *userdata, _unused_ char *their_ip, _unused_ char *our_ip,
-                        _unused_ int their_port, _unused_ int our_port)
+static int on_attempt_connected(void *userdata, _unused_ char *their_ip, _unused_ char *our_ip,
+                                _unused_ int their_port, _unused_ int our_port)
 {
     S3Try *t = userdata;
     return t->connections++ == 0 ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
@@ -162,11 +162,11 @@ static int set_options(S3Try *t, const char *url)
     SET(CURLOPT_MAXAGE_CONN, (long)IDLE_CONNECTION_SEC);
     SET(CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L);
     SET(CURLOPT_BUFFERSIZE, receive_bytes(t));
-    SET(CURLOPT_WRITEFUNCTION, arrival_body);
+    SET(CURLOPT_WRITEFUNCTION, response_body);
     SET(CURLOPT_WRITEDATA, t);
-    SET(CURLOPT_HEADERFUNCTION, arrival_header);
+    SET(CURLOPT_HEADERFUNCTION, response_header);
     SET(CURLOPT_HEADERDATA, t);
-    SET(CURLOPT_PREREQFUNCTION, on_connected);
+    SET(CURLOPT_PREREQFUNCTION, on_attempt_connected);
     SET(CURLOPT_PREREQDATA, t);
     SET(CURLOPT_ERRORBUFFER, t->failure);
     SET(CURLOPT_PRIVATE, t);
@@ -278,7 +278,7 @@ int transfer_begin(S3Client *client, S3Request *request, const S3Credentials *cr
     t->n_buffer = request->n_bytes;
     reply_headers_init(&t->reply);
     (void)snprintf(t->region, sizeof(t->region), "%s",
-                   s3_places_region(&client->places, &client->options, request->bucket));
+                   s3_region_cache_find(&client->regions, &client->options, request->bucket));
     t->easy = client->n_idle > 0 ? client->idle[--client->n_idle] : curl_easy_init();
     if (!t->easy)
         return error_set(err, -ENOMEM, "out of memory");

@@ -60,7 +60,7 @@ struct S3Client {
     uint64_t curl_due_usec, tick_due_usec;
     RetryLimit limit;
     RetryLatency latencies[RETRY_SIZE_CLASSES];
-    S3Places places;
+    S3RegionCache regions;
     SignCache sign_cache;
     uint64_t random_key, random_counter;
     CURL *idle[ENGINE_IDLE_HANDLES];
@@ -123,10 +123,10 @@ bool transfer_is_repeatable(const S3Request *request);
 /* ---- response.c ---- */
 
 /* libcurl's callbacks. */
-size_t arrival_header(char *line, size_t size, size_t n, void *t);
-size_t arrival_body(char *data, size_t size, size_t n, void *t);
+size_t response_header(char *line, size_t size, size_t n, void *t);
+size_t response_body(char *data, size_t size, size_t n, void *t);
 /* What came of it. Its text goes into t->reason. */
-void arrival_judge(S3Try *t, CURLcode code, RetryReply *ret, S3Error *ret_refusal);
+void response_judge(S3Try *t, CURLcode code, RetryReply *ret, S3Error *ret_refusal);
 
 /* ---- queue.c ---- */
 

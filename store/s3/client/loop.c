@@ -12,7 +12,8 @@ enum { EVENTS_MAX = 64 };
 
 /* ---- what libcurl calls ---- */
 
-static int on_socket(_unused_ CURL *easy, curl_socket_t fd, int what, void *userdata, void *known)
+static int on_loop_socket(_unused_ CURL *easy, curl_socket_t fd, int what, void *userdata,
+                          void *known)
 {
     S3Client *client = userdata;
     if (what == CURL_POLL_REMOVE) {
@@ -30,7 +31,7 @@ static int on_socket(_unused_ CURL *easy, curl_socket_t fd, int what, void *user
     return curl_multi_assign(client->multi, fd, client) == CURLM_OK ? 0 : -1;
 }
 
-static int on_timeout(_unused_ CURLM *multi, long timeout_msec, void *userdata)
+static int on_loop_timeout(_unused_ CURLM *multi, long timeout_msec, void *userdata)
 {
     S3Client *client = userdata;
     client->curl_due_usec = timeout_msec < 0
@@ -151,9 +152,9 @@ int loop_open(S3Client *client, Error *err)
         return error_set(err, -ENOMEM, "out of memory opening an S3 client");
     CURLMcode code = CURLM_OK;
 #define SET(option, value) code = code ? code : curl_multi_setopt(client->multi, option, value)
-    SET(CURLMOPT_SOCKETFUNCTION, on_socket);
+    SET(CURLMOPT_SOCKETFUNCTION, on_loop_socket);
     SET(CURLMOPT_SOCKETDATA, client);
-    SET(CURLMOPT_TIMERFUNCTION, on_timeout);
+    SET(CURLMOPT_TIMERFUNCTION, on_loop_timeout);
     SET(CURLMOPT_TIMERDATA, client);
     SET(CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
     SET(CURLMOPT_MAXCONNECTS, (long)client->options.connections * 11 / 10 + 1); /* hedges', too */

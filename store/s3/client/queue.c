@@ -306,8 +306,8 @@ static void correct(S3Client *client, S3Request *request, const S3Try *t, RetryA
         return;
     }
     case RETRY_REGION:
-        s3_places_learn(&client->places, request->bucket,
-                        *request->refusal.region ? request->refusal.region : t->reply.region);
+        s3_region_cache_learn(&client->regions, request->bucket,
+                              *request->refusal.region ? request->refusal.region : t->reply.region);
         p->region_corrected = true;
         return;
     case RETRY_REDIRECT:
@@ -357,7 +357,7 @@ void queue_end_try(S3Client *client, S3Try *t, CURLcode code)
 {
     S3Request *request = t->request;
     RetryReply reply;
-    arrival_judge(t, code, &reply, &request->refusal);
+    response_judge(t, code, &reply, &request->refusal);
     request->reply = t->reply;
     request->status = t->status;
     request->error = t->reason;

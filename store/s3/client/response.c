@@ -106,7 +106,7 @@ static int text_add(S3Try *t, const char *data, size_t n_bytes)
     return 0;
 }
 
-size_t arrival_body(char *data, size_t size, size_t n, void *userdata)
+size_t response_body(char *data, size_t size, size_t n, void *userdata)
 {
     S3Try *t = userdata;
     size_t bytes = size * n;
@@ -127,7 +127,7 @@ size_t arrival_body(char *data, size_t size, size_t n, void *userdata)
     return bytes;
 }
 
-size_t arrival_header(char *line, size_t size, size_t n, void *userdata)
+size_t response_header(char *line, size_t size, size_t n, void *userdata)
 {
     S3Try *t = userdata;
     if (size * n <= 2) /* "\r\n" */
@@ -213,7 +213,7 @@ static void tell_refusal(S3Try *t, const S3Error *refusal)
                     *id ? " [request " : "", id, *id ? "]" : "");
 }
 
-void arrival_judge(S3Try *t, CURLcode code, RetryReply *ret, S3Error *ret_refusal)
+void response_judge(S3Try *t, CURLcode code, RetryReply *ret, S3Error *ret_refusal)
 {
     const S3Progress *progress = &t->request->progress;
     *ret_refusal = (S3Error){0};

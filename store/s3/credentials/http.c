@@ -45,7 +45,7 @@ void s3_http_cancel(S3Http *http)
     (void)curl_multi_wakeup(http->multi); /* else it is seen within POLL_MSEC */
 }
 
-static size_t on_body(char *data, _unused_ size_t one, size_t n, void *userdata)
+static size_t on_credentials_body(char *data, _unused_ size_t one, size_t n, void *userdata)
 {
     S3Http *http = userdata;
     if (n > S3_HTTP_REPLY_MAX - http->n_body) {
@@ -115,7 +115,7 @@ static bool prepare(S3Http *http, CURL *easy, const S3HttpRequest *request,
     SET(CURLOPT_NOSIGNAL, 1L);
     SET(CURLOPT_QUICK_EXIT, 1L); /* a name server that is silent holds nobody up */
     SET(CURLOPT_ERRORBUFFER, failure);
-    SET(CURLOPT_WRITEFUNCTION, on_body);
+    SET(CURLOPT_WRITEFUNCTION, on_credentials_body);
     SET(CURLOPT_WRITEDATA, http);
     SET(CURLOPT_HEADERFUNCTION, on_header);
     SET(CURLOPT_HEADERDATA, http);

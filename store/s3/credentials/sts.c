@@ -196,7 +196,7 @@ static void on_start(void *userdata, const XML_Char *name, _unused_ const XML_Ch
         }
 }
 
-static void on_end(void *userdata, const XML_Char *name)
+static void on_sts_end(void *userdata, const XML_Char *name)
 {
     Sts *sts = userdata;
     sts->into = NULL;
@@ -208,7 +208,7 @@ static void on_end(void *userdata, const XML_Char *name)
 }
 
 /* What is too long fills its place, and is refused for that. */
-static void on_text(void *userdata, const XML_Char *text, int n_bytes)
+static void on_sts_text(void *userdata, const XML_Char *text, int n_bytes)
 {
     Sts *sts = userdata;
     if (!sts->into)
@@ -219,8 +219,9 @@ static void on_text(void *userdata, const XML_Char *text, int n_bytes)
     sts->into[sts->n] = '\0';
 }
 
-static void on_doctype(void *userdata, _unused_ const XML_Char *name, _unused_ const XML_Char *id,
-                       _unused_ const XML_Char *public_id, _unused_ int has_subset)
+static void on_sts_doctype(void *userdata, _unused_ const XML_Char *name,
+                           _unused_ const XML_Char *id, _unused_ const XML_Char *public_id,
+                           _unused_ int has_subset)
 {
     Sts *sts = userdata;
     sts->refused = true;
@@ -234,9 +235,9 @@ static bool parse(Sts *sts, const char *text, size_t n_bytes)
     if (!sts->parser)
         return false;
     XML_SetUserData(sts->parser, sts);
-    XML_SetElementHandler(sts->parser, on_start, on_end);
-    XML_SetCharacterDataHandler(sts->parser, on_text);
-    XML_SetStartDoctypeDeclHandler(sts->parser, on_doctype);
+    XML_SetElementHandler(sts->parser, on_start, on_sts_end);
+    XML_SetCharacterDataHandler(sts->parser, on_sts_text);
+    XML_SetStartDoctypeDeclHandler(sts->parser, on_sts_doctype);
     enum XML_Status status = XML_Parse(sts->parser, text, (int)n_bytes, XML_TRUE);
     XML_ParserFree(sts->parser);
     return status == XML_STATUS_OK && !sts->refused;

@@ -53,7 +53,7 @@ static void XMLCALL on_begin(void *context, const char *name, const char **attri
     w->n_text = 0;
 }
 
-static void XMLCALL on_text(void *context, const char *text, int n)
+static void XMLCALL on_reply_text(void *context, const char *text, int n)
 {
     Walk *w = context;
     if (w->r < 0)
@@ -66,7 +66,7 @@ static void XMLCALL on_text(void *context, const char *text, int n)
     w->n_text += (size_t)n;
 }
 
-static void XMLCALL on_end(void *context, const char *name)
+static void XMLCALL on_reply_end(void *context, const char *name)
 {
     (void)name;
     Walk *w = context;
@@ -83,8 +83,8 @@ static void XMLCALL on_end(void *context, const char *name)
     w->n_text = 0; /* what stands between elements is no text of their parent's */
 }
 
-static void XMLCALL on_doctype(void *context, const char *name, const char *system,
-                               const char *public, int has_internal)
+static void XMLCALL on_reply_doctype(void *context, const char *name, const char *system,
+                                     const char *public, int has_internal)
 {
     (void)name, (void)system, (void)public, (void)has_internal;
     stop(context, -EBADMSG, "a document type");
@@ -117,9 +117,9 @@ static int walk(const char *what, const char *body, size_t n_bytes,
     w->out = out;
     w->r = 0;
     XML_SetUserData(parser, w);
-    XML_SetElementHandler(parser, on_begin, on_end);
-    XML_SetCharacterDataHandler(parser, on_text);
-    XML_SetStartDoctypeDeclHandler(parser, on_doctype);
+    XML_SetElementHandler(parser, on_begin, on_reply_end);
+    XML_SetCharacterDataHandler(parser, on_reply_text);
+    XML_SetStartDoctypeDeclHandler(parser, on_reply_doctype);
 
     int r = 0;
     if (XML_Parse(parser, body, (int)n_bytes, 1) != XML_STATUS_OK) {

@@ -15,12 +15,12 @@ typedef struct Section {
     bool plain;          /* "[default]" in a config file: "[profile default]" counts instead */
 } Section;
 
-typedef struct Entry {
+typedef struct SharedFileEntry {
     int section, line;
     const char *outer; /* NULL, or the key below which it is indented */
     const char *key;
     char *value;
-} Entry;
+} SharedFileEntry;
 
 struct SharedFile {
     SharedFileKind kind;
@@ -28,7 +28,7 @@ struct SharedFile {
     size_t n_text;
     Section *sections;
     int n_sections;
-    Entry *entries;
+    SharedFileEntry *entries;
     int n_entries;
     int last;      /* the entry that a more indented line belongs to; NONE: the section's first */
     int parent;    /* the entry without a value above; NONE */
@@ -138,7 +138,7 @@ static int add_entry(SharedFile *file, const char *outer, char *p, int line, Err
     file->last = file->n_entries;
     if (!outer)
         file->parent = *value ? NONE : file->n_entries;
-    file->entries[file->n_entries++] = (Entry){
+    file->entries[file->n_entries++] = (SharedFileEntry){
         .section = file->n_sections - 1, .line = line, .outer = outer, .key = p, .value = value};
     return 0;
 }
@@ -279,7 +279,7 @@ bool shared_file_has(const SharedFile *file, const char *profile)
     return false;
 }
 
-static bool is_named(const Entry *entry, const char *key)
+static bool is_named(const SharedFileEntry *entry, const char *key)
 {
     if (!entry->outer)
         return strcasecmp(entry->key, key) == 0;
@@ -288,7 +288,7 @@ static bool is_named(const Entry *entry, const char *key)
            strcasecmp(entry->key, key + n + 1) == 0;
 }
 
-static const Entry *find(const SharedFile *file, const char *profile, const char *key)
+static const SharedFileEntry *find(const SharedFile *file, const char *profile, const char *key)
 {
     for (int i = file->n_entries - 1; i >= 0; i--)
         if (is_named(&file->entries[i], key) &&
@@ -299,12 +299,12 @@ static const Entry *find(const SharedFile *file, const char *profile, const char
 
 const char *shared_file_get(const SharedFile *file, const char *profile, const char *key)
 {
-    const Entry *entry = find(file, profile, key);
+    const SharedFileEntry *entry = find(file, profile, key);
     return entry ? entry->value : NULL;
 }
 
 int shared_file_line(const SharedFile *file, const char *profile, const char *key)
 {
-    const Entry *entry = find(file, profile, key);
+    const SharedFileEntry *entry = find(file, profile, key);
     return entry ? entry->line : 0;
 }

@@ -38,9 +38,9 @@ static void try_parts(char *text)
     S3Address address = {0};
     if (s3_address_make(&mine, region, bucket, key, &address, NULL) == 0)
         check(&address);
-    S3Places places = {0};
-    s3_places_learn(&places, bucket, region);
-    assert(s3_places_region(&places, &mine, bucket));
+    S3RegionCache regions = {0};
+    s3_region_cache_learn(&regions, bucket, region);
+    assert(s3_region_cache_find(&regions, &mine, bucket));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)

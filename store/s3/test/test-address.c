@@ -112,27 +112,27 @@ static void test_redirects(_unused_ void **state)
 
 static void test_places(_unused_ void **state)
 {
-    static S3Places places;
+    static S3RegionCache regions;
     S3Options options = {.region = (char *)"home"};
-    assert_string_equal(s3_places_region(&places, &options, "b"), "home");
-    s3_places_learn(&places, "b", "one");
-    s3_places_learn(&places, "c", "two");
-    s3_places_learn(&places, "c", ""); /* what could lead elsewhere is not learnt */
-    s3_places_learn(&places, "c", "evil.example/");
-    s3_places_learn(&places, "c", "a@evil.example");
-    s3_places_learn(&places, "c", "a b");
-    s3_places_learn(&places, "b", "three");
-    assert_string_equal(s3_places_region(&places, &options, "b"), "three");
-    assert_string_equal(s3_places_region(&places, &options, "c"), "two");
+    assert_string_equal(s3_region_cache_find(&regions, &options, "b"), "home");
+    s3_region_cache_learn(&regions, "b", "one");
+    s3_region_cache_learn(&regions, "c", "two");
+    s3_region_cache_learn(&regions, "c", ""); /* what could lead elsewhere is not learnt */
+    s3_region_cache_learn(&regions, "c", "evil.example/");
+    s3_region_cache_learn(&regions, "c", "a@evil.example");
+    s3_region_cache_learn(&regions, "c", "a b");
+    s3_region_cache_learn(&regions, "b", "three");
+    assert_string_equal(s3_region_cache_find(&regions, &options, "b"), "three");
+    assert_string_equal(s3_region_cache_find(&regions, &options, "c"), "two");
 
     /* Many more than there is room for: the newest are known. */
     char bucket[16];
     for (int i = 0; i < 3 * S3_PLACES; i++) {
         (void)snprintf(bucket, sizeof(bucket), "b%d", i);
-        s3_places_learn(&places, bucket, "far");
-        assert_string_equal(s3_places_region(&places, &options, bucket), "far");
+        s3_region_cache_learn(&regions, bucket, "far");
+        assert_string_equal(s3_region_cache_find(&regions, &options, bucket), "far");
     }
-    assert_string_equal(s3_places_region(&places, &options, "b"), "home");
+    assert_string_equal(s3_region_cache_find(&regions, &options, "b"), "home");
 }
 
 int main(void)

@@ -357,7 +357,7 @@ static void test_credentials_that_come_late(_unused_ void **state)
 {
     Container container = {.n = 1};
     assert_int_equal(sem_init(&container.may, 0, 0), 0);
-    Endpoint *endpoint = endpoint_start("127.0.0.1:0", give_credentials, &container);
+    FakeEndpoint *endpoint = endpoint_start("127.0.0.1:0", give_credentials, &container);
     char url[64];
     (void)snprintf(url, sizeof(url), "http://127.0.0.1:%d/c", endpoint_port(endpoint));
     (void)unsetenv("AWS_ACCESS_KEY_ID");

@@ -374,8 +374,8 @@ static void test_default_addresses(void **state)
     assert_int_equal(system("ip link set lo up && ip address add 169.254.170.2/32 dev lo && "
                             "ip address add 169.254.169.254/32 dev lo"),
                      0);
-    Endpoint *container = endpoint_start("169.254.170.2:80", answer_relative, f);
-    Endpoint *instance = endpoint_start("169.254.169.254:80", answer_instance, f);
+    FakeEndpoint *container = endpoint_start("169.254.170.2:80", answer_relative, f);
+    FakeEndpoint *instance = endpoint_start("169.254.169.254:80", answer_instance, f);
     fixture_variable("AWS_EC2_METADATA_DISABLED", NULL);
     fixture_expect(f, "AKROLE");
     f->identity = s3_identity_free(f->identity);

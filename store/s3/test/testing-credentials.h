@@ -31,7 +31,7 @@ typedef struct Fixture {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     unsigned n_ready;
-    Endpoint *endpoint;
+    FakeEndpoint *endpoint;
     atomic_int phase; /* the endpoint's */
 } Fixture;
 

@@ -15,7 +15,7 @@
 
 enum { TEXT_MAX = 1 << 17, SILENT_MAX = 64, PATIENCE_MSEC = 10000 };
 
-struct Endpoint {
+struct FakeEndpoint {
     EndpointAnswer answer;
     void *context;
     int listener, stop, port;
@@ -35,7 +35,7 @@ static void need(bool good, const char *what)
 }
 
 /* A whole request, its body by Content-Length; false when the other side goes. */
-static bool read_request(Endpoint *e, int fd, EndpointRequest *ret)
+static bool read_request(FakeEndpoint *e, int fd, EndpointRequest *ret)
 {
     size_t n = 0, wanted = SIZE_MAX;
     char *body = NULL;
@@ -68,7 +68,7 @@ static bool read_request(Endpoint *e, int fd, EndpointRequest *ret)
     return true;
 }
 
-static void serve(Endpoint *e, int fd)
+static void serve(FakeEndpoint *e, int fd)
 {
     EndpointRequest request;
     bool heard = read_request(e, fd, &request);
@@ -91,7 +91,7 @@ static void serve(Endpoint *e, int fd)
 
 static void *run(void *userdata)
 {
-    Endpoint *e = userdata;
+    FakeEndpoint *e = userdata;
     for (;;) {
         struct pollfd p[] = {{.fd = e->listener, .events = POLLIN},
                              {.fd = e->stop, .events = POLLIN}};
@@ -104,7 +104,7 @@ static void *run(void *userdata)
     }
 }
 
-Endpoint *endpoint_start(const char *text, EndpointAnswer answer, void *context)
+FakeEndpoint *endpoint_start(const char *text, EndpointAnswer answer, void *context)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t n = sizeof(address);
@@ -114,7 +114,7 @@ Endpoint *endpoint_start(const char *text, EndpointAnswer answer, void *context)
              inet_pton(AF_INET, host, &address.sin_addr) == 1,
          "an address");
     address.sin_port = htons(port);
-    Endpoint *e = calloc(1, sizeof(*e));
+    FakeEndpoint *e = calloc(1, sizeof(*e));
     need(e, "memory");
     e->answer = answer;
     e->context = context;
@@ -129,7 +129,7 @@ Endpoint *endpoint_start(const char *text, EndpointAnswer answer, void *context)
     return e;
 }
 
-void endpoint_stop(Endpoint *e)
+void endpoint_stop(FakeEndpoint *e)
 {
     need(eventfd_write(e->stop, 1) == 0, "eventfd");
     need(pthread_join(e->thread, NULL) == 0, "pthread_join");
@@ -140,7 +140,7 @@ void endpoint_stop(Endpoint *e)
     free(e);
 }
 
-int endpoint_port(const Endpoint *e) { return e->port; }
+int endpoint_port(const FakeEndpoint *e) { return e->port; }
 
 void endpoint_reply(char *ret, size_t size, int status, int64_t date, const char *body)
 {

@@ -10,7 +10,7 @@
 
 #include "base/macro.h"
 
-typedef struct Endpoint Endpoint;
+typedef struct FakeEndpoint FakeEndpoint;
 
 typedef struct EndpointRequest {
     const char *method, *path;
@@ -25,9 +25,9 @@ typedef bool (*EndpointAnswer)(void *context, const EndpointRequest *request, ch
                                size_t size);
 
 /* address: "127.0.0.1:0", 0 being a port of the kernel's choice. */
-Endpoint *endpoint_start(const char *address, EndpointAnswer answer, void *context);
-void endpoint_stop(Endpoint *endpoint);
-int endpoint_port(const Endpoint *endpoint);
+FakeEndpoint *endpoint_start(const char *address, EndpointAnswer answer, void *context);
+void endpoint_stop(FakeEndpoint *endpoint);
+int endpoint_port(const FakeEndpoint *endpoint);
 /* A whole reply; date 0: no Date header. */
 void endpoint_reply(char *ret, size_t size, int status, int64_t date, const char *body);
 /* Whether the head holds the line, whatever the case of its name. */

@@ -29,12 +29,12 @@ struct Peer {
     CheckpointWriter *writer;
     int rank; /* that the peer has */
     void (*lie_in_plan)(PlanMessage *plan);
-    void (*lie_in_report)(RankReport *report, size_t n_bytes);
+    void (*lie_in_report)(WriterReport *report, size_t n_bytes);
     void (*lie_in_outcome)(OutcomeMessage *outcome);
 };
 
 /* What a peer that wrote all of its part reports. */
-static void report_honestly(const Peer *peer, RankReport *report)
+static void report_honestly(const Peer *peer, WriterReport *report)
 {
     const ObjectTable *table = writer_table(peer->writer);
     report->step = STEP;
@@ -53,7 +53,7 @@ static int play_save(void *arg, PlayedCall call, void *data, size_t n_bytes, siz
 {
     const Peer *peer = arg;
     if (call == PLAYED_ALL_GATHER && own_bytes == peer->writer->report_bytes) {
-        RankReport *report = (RankReport *)((char *)data + (size_t)peer->rank * own_bytes);
+        WriterReport *report = (WriterReport *)((char *)data + (size_t)peer->rank * own_bytes);
         memset(report, 0, own_bytes);
         report_honestly(peer, report);
         if (peer->lie_in_report)
@@ -107,57 +107,57 @@ static void assert_refused(CheckpointResult result, int code, const char *what)
         fail_msg("%d, %s: wanted %d, %s", result.error.code, result.error.text, code, what);
 }
 
-static void more_objects(RankReport *report, size_t n_bytes)
+static void more_objects(WriterReport *report, size_t n_bytes)
 {
     (void)n_bytes;
     report->n_objects = 1 << 20;
 }
-static void endless_objects(RankReport *report, size_t n_bytes)
+static void endless_objects(WriterReport *report, size_t n_bytes)
 {
     (void)n_bytes;
     report->n_objects = INT64_MAX;
 }
-static void negative_objects(RankReport *report, size_t n_bytes)
+static void negative_objects(WriterReport *report, size_t n_bytes)
 {
     (void)n_bytes;
     report->n_objects = -1;
 }
-static void far_index(RankReport *report, size_t n_bytes)
+static void far_index(WriterReport *report, size_t n_bytes)
 {
     (void)n_bytes;
     report->objects[0].index = UINT64_C(1) << 60;
 }
-static void anothers_object(RankReport *report, size_t n_bytes)
+static void anothers_object(WriterReport *report, size_t n_bytes)
 {
     (void)n_bytes;
     report->objects[0].index = 0; /* the config is rank 0's */
 }
-static void twice(RankReport *report, size_t n_bytes)
+static void twice(WriterReport *report, size_t n_bytes)
 {
     (void)n_bytes;
     report->objects[report->n_objects++] = report->objects[0];
 }
-static void no_bytes(RankReport *report, size_t n_bytes)
+static void no_bytes(WriterReport *report, size_t n_bytes)
 {
     (void)n_bytes;
     report->objects[0].n_bytes = 0;
 }
-static void wrong_bytes(RankReport *report, size_t n_bytes)
+static void wrong_bytes(WriterReport *report, size_t n_bytes)
 {
     (void)n_bytes;
     report->objects[report->n_objects - 1].n_bytes++;
 }
-static void endless_text(RankReport *report, size_t n_bytes)
+static void endless_text(WriterReport *report, size_t n_bytes)
 {
     memset(report, 'x', n_bytes);
     report->error.code = -EIO;
 }
-static void control_text(RankReport *report, size_t n_bytes)
+static void control_text(WriterReport *report, size_t n_bytes)
 {
     (void)n_bytes;
     report->error = (Error){.code = -EIO, .text = "a\033[2Jb"};
 }
-static void positive_code(RankReport *report, size_t n_bytes)
+static void positive_code(WriterReport *report, size_t n_bytes)
 {
     (void)n_bytes;
     report->error.code = 5;
@@ -168,7 +168,7 @@ static void a_peers_report_is_bounded(void **state)
     (void)state;
     assert_int_equal(save_beside((Peer){.rank = 1}).phase, CHECKPOINT_WRITTEN);
     static const struct {
-        void (*lie)(RankReport *report, size_t n_bytes);
+        void (*lie)(WriterReport *report, size_t n_bytes);
         int code;
         const char *what;
     } lies[] = {

@@ -307,14 +307,14 @@ static int scan_shards(Build *b, IndexProgress progress, void *context, Error *e
             !bytes_grow(&b->bits[k], DIV_ROUND_UP(b->n_samples, 8) + 1))
             return error_set(err, -ENOMEM, "out of memory");
 
-    _cleanup_(bell_freep) Bell *bell = NULL;
-    int r = bell_new(&bell);
+    _cleanup_(event_count_freep) EventCount *events = NULL;
+    int r = event_count_new(&events);
     if (r < 0)
         return error_errno(err, r, "cannot read the shards");
     ShardSource source = {.store = b->store,
                           .compression = b->common.compression,
                           .n_hashes = b->common.n_hashes,
-                          .bell = bell,
+                          .events = events,
                           .piece_bytes = PIECE_BYTES};
     for (size_t k = 0; k < b->common.n_hashes; k++)
         source.hashes[k] = b->common.hashes[k];

@@ -5,16 +5,16 @@
 #include <string.h>
 #include <xxhash.h>
 
-typedef enum Family {
+typedef enum ChecksumFamily {
     FAMILY_XXH32,
     FAMILY_XXH64,
     FAMILY_XXH3_64,
     FAMILY_XXH128,
     FAMILY_EVP
-} Family;
+} ChecksumFamily;
 
 struct Checksum {
-    Family family;
+    ChecksumFamily family;
     union {
         XXH32_state_t *xxh32;
         XXH64_state_t *xxh64;
@@ -25,7 +25,7 @@ struct Checksum {
 
 static const struct {
     const char *name;
-    Family family;
+    ChecksumFamily family;
     int size;
     const char *evp_name;
 } algorithms[] = {

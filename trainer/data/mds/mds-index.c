@@ -6,17 +6,17 @@
 #include <string.h>
 
 /* A place in the text; walking stops at end. */
-typedef struct Cursor {
+typedef struct IndexCursor {
     const char *p, *end;
-} Cursor;
+} IndexCursor;
 
-static void skip_blanks(Cursor *c)
+static void skip_blanks(IndexCursor *c)
 {
     while (c->p < c->end && (*c->p == ' ' || *c->p == '\n' || *c->p == '\r' || *c->p == '\t'))
         c->p++;
 }
 
-static bool take(Cursor *c, char wanted)
+static bool take(IndexCursor *c, char wanted)
 {
     skip_blanks(c);
     if (c->p == c->end || *c->p != wanted)
@@ -25,7 +25,7 @@ static bool take(Cursor *c, char wanted)
     return true;
 }
 
-static bool skip_string(Cursor *c)
+static bool skip_string(IndexCursor *c)
 {
     if (!take(c, '"'))
         return false;
@@ -41,7 +41,7 @@ static bool skip_string(Cursor *c)
 }
 
 /* Behind the value that begins here; whether it is well-formed inside is for the JSON library. */
-static bool skip_value(Cursor *c)
+static bool skip_value(IndexCursor *c)
 {
     skip_blanks(c);
     const char *start = c->p;
@@ -154,7 +154,7 @@ static int parse_entry(const char *source, json_t *root, MdsEntry *entry, Error 
     return mds_schema_parse(source, root, &entry->schema, err);
 }
 
-static int walk_shards(const char *source, Cursor *c, MdsEntryHandler handler, void *context,
+static int walk_shards(const char *source, IndexCursor *c, MdsEntryHandler handler, void *context,
                        Error *err)
 {
     if (!take(c, '['))
@@ -193,14 +193,14 @@ static int walk_shards(const char *source, Cursor *c, MdsEntryHandler handler, v
 int mds_index_walk(const char *source, const char *text, size_t n_bytes, MdsEntryHandler handler,
                    void *context, Error *err)
 {
-    Cursor c = {text, text + n_bytes};
+    IndexCursor c = {text, text + n_bytes};
     bool saw_shards = false, saw_version = false;
     if (!take(&c, '{'))
         return error_set(err, -EINVAL, "%s: expected a JSON object", source);
 
     for (bool more = true; more; more = take(&c, ',')) {
         skip_blanks(&c);
-        Cursor key = c;
+        IndexCursor key = c;
         if (!skip_string(&c))
             return error_set(err, -EINVAL, "%s: expected a key", source);
         key.end = c.p;

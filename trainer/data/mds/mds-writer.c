@@ -5,10 +5,10 @@
 #include <string.h>
 #include <zstd.h>
 
-typedef struct Text { /* a text that grows */
+typedef struct JsonText { /* a text that grows */
     char *data;
     size_t n, room;
-} Text;
+} JsonText;
 
 enum {
     PENDING_MAX = 64,             /* shards that are being put */
@@ -23,18 +23,18 @@ struct MdsWriter {
     char compression[16];
     int level;
     uint64_t size_limit;
-    Text config, index;
+    JsonText config, index;
     size_t n_shards;
 
     char *pending[PENDING_MAX]; /* files that the store has not done with */
     size_t n_pending, pending_bytes;
-    Text samples;   /* of the shard being filled */
-    uint32_t *ends; /* of each sample in it */
+    JsonText samples; /* of the shard being filled */
+    uint32_t *ends;   /* of each sample in it */
     size_t n_samples, ends_room;
     uint64_t n_bytes; /* as the size limit counts them */
 };
 
-static int text_add(Text *text, const void *data, size_t n)
+static int text_add(JsonText *text, const void *data, size_t n)
 {
     if (text->n + n > text->room) {
         size_t room = MAX(2 * text->room, text->n + n + 256);
@@ -50,7 +50,7 @@ static int text_add(Text *text, const void *data, size_t n)
     return 0;
 }
 
-_printf_(2, 3) static int text_format(Text *text, const char *format, ...)
+_printf_(2, 3) static int text_format(JsonText *text, const char *format, ...)
 {
     char buffer[1024];
     va_list ap;
@@ -77,7 +77,7 @@ static uint32_t next_code_point(const char **p)
     return n > 0 ? code : 0xfffd;
 }
 
-static int text_json_string(Text *text, const char *s)
+static int text_json_string(JsonText *text, const char *s)
 {
     static const char escaped[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
     int r = text_add(text, "\"", 1);
@@ -98,7 +98,7 @@ static int text_json_string(Text *text, const char *s)
 }
 
 /* "column_encodings" .. "hashes": what config and entries begin with. */
-static int format_columns(const MdsWriter *w, Text *text)
+static int format_columns(const MdsWriter *w, JsonText *text)
 {
     int r = text_format(text, "{\"column_encodings\": [");
     for (size_t i = 0; r == 0 && i < w->schema.n_columns; i++) {
@@ -130,7 +130,7 @@ static int format_columns(const MdsWriter *w, Text *text)
 }
 
 /* "size_limit" and "version", which end the config and stand late in entries. */
-static int format_limit(const MdsWriter *w, Text *text)
+static int format_limit(const MdsWriter *w, JsonText *text)
 {
     return w->size_limit
                ? text_format(text, ", \"size_limit\": %" PRIu64 ", \"version\": 2", w->size_limit)
@@ -231,7 +231,7 @@ MdsWriter *mds_writer_free(MdsWriter *w)
 
 /* "raw_data" or "zip_data": basename, bytes and hashes of one file. */
 static int format_file(const MdsWriter *w, const char *key, const char *basename, const char *bytes,
-                       size_t n_bytes, Text *text, Error *err)
+                       size_t n_bytes, JsonText *text, Error *err)
 {
     int r = text_format(text, ", \"%s\": {\"basename\": \"%s\", \"bytes\": %zu, \"hashes\": {", key,
                         basename, n_bytes);
@@ -283,7 +283,7 @@ static int put_shard(MdsWriter *w, char *raw, size_t n_raw, Error *err)
     char raw_name[48], zip_name[64] = "";
     (void)snprintf(raw_name, sizeof(raw_name), "shard.%05zu.mds", w->n_shards);
 
-    Text *text = &w->index;
+    JsonText *text = &w->index;
     int r = w->n_shards ? text_add(text, ", ", 2) : 0;
     if (r == 0)
         r = format_columns(w, text);

@@ -9,10 +9,10 @@
 
 enum { SCOUTED_TOGETHER = 64 };
 
-typedef struct Slot {
+typedef struct AheadSlot {
     OrderSample sample;
     SampleRead read;
-} Slot;
+} AheadSlot;
 
 struct Ahead {
     Dataset *dataset;
@@ -30,7 +30,7 @@ struct Ahead {
     OrderSample expected;
 
     size_t room, first, n;
-    Slot slots[];
+    AheadSlot slots[];
 };
 
 int ahead_new(Dataset *d, AheadNext next, void *context, Ahead **ret, Error *err)
@@ -71,18 +71,18 @@ Ahead *ahead_free(Ahead *a)
 void ahead_stop(Ahead *a)
 {
     atomic_store(&a->stop, true);
-    bell_ring(a->dataset->bell);
+    event_count_signal(a->dataset->events);
 }
 
-static Slot *slot_at(Ahead *a, size_t i) { return &a->slots[(a->first + i) % a->room]; }
+static AheadSlot *slot_at(Ahead *a, size_t i) { return &a->slots[(a->first + i) % a->room]; }
 
-static Stream *stream_of(Ahead *a, const Slot *slot)
+static Stream *stream_of(Ahead *a, const AheadSlot *slot)
 {
     return &a->dataset->streams[slot->sample.stream];
 }
 
 /* At one that is not the first. */
-static void look_at(Ahead *a, Slot *slot)
+static void look_at(Ahead *a, AheadSlot *slot)
 {
     const void *bytes;
     size_t n_bytes;
@@ -94,7 +94,7 @@ static void look_at(Ahead *a, Slot *slot)
 static void admit(Ahead *a)
 {
     while (!a->ended && a->n < a->room) {
-        Slot *slot = slot_at(a, a->n);
+        AheadSlot *slot = slot_at(a, a->n);
         OrderSample sample;
         if (!a->next(a->context, &sample)) {
             a->ended = true;
@@ -161,7 +161,7 @@ static bool look_is_over(const Ahead *a)
 }
 
 /* The first read has come. */
-static int take(Ahead *a, Slot *slot, const void *bytes, size_t n_bytes, float *latents,
+static int take(Ahead *a, AheadSlot *slot, const void *bytes, size_t n_bytes, float *latents,
                 float *text, Error *err)
 {
     int r = dataset_decode(a->dataset, slot->sample, bytes, n_bytes, latents, text, NULL, err);
@@ -182,7 +182,7 @@ static int try_to_take(Ahead *a, uint64_t seen, float *latents, float *text,
     admit(a);
     if (a->n == 0)
         return error_set(err, -ENODATA, "there are no more samples");
-    Slot *slot = slot_at(a, 0);
+    AheadSlot *slot = slot_at(a, 0);
     uint64_t wake_usec = UINT64_MAX;
     const void *bytes;
     size_t n_bytes;
@@ -210,7 +210,7 @@ void ahead_tend(Ahead *a, uint64_t seen)
     a->seen = seen;
     uint64_t wake_usec = look_is_over(a) ? a->wake_usec : 0;
     (void)pthread_mutex_unlock(&d->mutex);
-    bell_wait(d->bell, seen, wake_usec);
+    event_count_wait(d->events, seen, wake_usec);
 }
 
 int ahead_take(Ahead *a, float *latents, float *text, OrderSample *ret_sample, Error *err)
@@ -219,13 +219,13 @@ int ahead_take(Ahead *a, float *latents, float *text, OrderSample *ret_sample, E
     for (;;) {
         if (atomic_load(&a->stop))
             return error_set(err, -ECANCELED, "reading was stopped");
-        uint64_t seen = bell_count(d->bell);
+        uint64_t seen = event_count_read(d->events);
         (void)pthread_mutex_lock(&d->mutex);
         int r = try_to_take(a, seen, latents, text, ret_sample, err);
         uint64_t wake_usec = a->wake_usec;
         (void)pthread_mutex_unlock(&d->mutex);
         if (r != 0)
             return MIN(r, 0);
-        bell_wait(d->bell, seen, wake_usec);
+        event_count_wait(d->events, seen, wake_usec);
     }
 }

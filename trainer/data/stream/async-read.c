@@ -6,102 +6,102 @@
 #include <pthread.h>
 #include <time.h>
 
-struct Bell {
+struct EventCount {
     pthread_mutex_t mutex;
     pthread_cond_t rung;
     _Atomic uint64_t count; /* changed under the mutex, so that no wait misses it */
 };
 
-int bell_new(Bell **ret)
+int event_count_new(EventCount **ret)
 {
-    Bell *bell = calloc(1, sizeof(*bell));
-    if (!bell)
+    EventCount *events = calloc(1, sizeof(*events));
+    if (!events)
         return -ENOMEM;
     pthread_condattr_t attributes;
     int r = pthread_condattr_init(&attributes);
     if (r == 0) {
         (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* a valid clock */
-        r = pthread_cond_init(&bell->rung, &attributes);
+        r = pthread_cond_init(&events->rung, &attributes);
         (void)pthread_condattr_destroy(&attributes);
     }
     if (r != 0) {
-        free(bell);
+        free(events);
         return -r;
     }
-    (void)pthread_mutex_init(&bell->mutex, NULL); /* cannot fail with default attributes */
-    *ret = bell;
+    (void)pthread_mutex_init(&events->mutex, NULL); /* cannot fail with default attributes */
+    *ret = events;
     return 0;
 }
 
-Bell *bell_free(Bell *bell)
+EventCount *event_count_free(EventCount *events)
 {
-    if (!bell)
+    if (!events)
         return NULL;
-    (void)pthread_cond_destroy(&bell->rung); /* nobody waits */
-    (void)pthread_mutex_destroy(&bell->mutex);
-    free(bell);
+    (void)pthread_cond_destroy(&events->rung); /* nobody waits */
+    (void)pthread_mutex_destroy(&events->mutex);
+    free(events);
     return NULL;
 }
 
-void bell_ring(Bell *bell)
+void event_count_signal(EventCount *events)
 {
-    (void)pthread_mutex_lock(&bell->mutex); /* fails only on our bugs, here and below */
-    atomic_fetch_add(&bell->count, 1);
-    (void)pthread_cond_broadcast(&bell->rung);
-    (void)pthread_mutex_unlock(&bell->mutex);
+    (void)pthread_mutex_lock(&events->mutex); /* fails only on our bugs, here and below */
+    atomic_fetch_add(&events->count, 1);
+    (void)pthread_cond_broadcast(&events->rung);
+    (void)pthread_mutex_unlock(&events->mutex);
 }
 
-uint64_t bell_count(const Bell *bell) { return atomic_load(&bell->count); }
+uint64_t event_count_read(const EventCount *events) { return atomic_load(&events->count); }
 
-void bell_wait(Bell *bell, uint64_t seen, uint64_t deadline_usec)
+void event_count_wait(EventCount *events, uint64_t seen, uint64_t deadline_usec)
 {
     uint64_t usec = MIN(deadline_usec, clock_monotonic_usec() + USEC_PER_SEC * 86400);
     struct timespec deadline = {.tv_sec = (time_t)(usec / USEC_PER_SEC),
                                 .tv_nsec = (long)(usec % USEC_PER_SEC * NSEC_PER_USEC)};
-    (void)pthread_mutex_lock(&bell->mutex);
+    (void)pthread_mutex_lock(&events->mutex);
     int r = 0;
-    while (r == 0 && atomic_load(&bell->count) == seen)
-        r = pthread_cond_timedwait(&bell->rung, &bell->mutex, &deadline);
-    (void)pthread_mutex_unlock(&bell->mutex);
+    while (r == 0 && atomic_load(&events->count) == seen)
+        r = pthread_cond_timedwait(&events->rung, &events->mutex, &deadline);
+    (void)pthread_mutex_unlock(&events->mutex);
 }
 
-static void note_arrival(StoreRead *read)
+static void note_async_read(StoreRead *read)
 {
-    Arrival *arrival = (Arrival *)read; /* its first member */
-    Bell *bell = arrival->bell;
-    atomic_store(&arrival->arrived, true);
-    bell_ring(bell);
+    AsyncRead *async = (AsyncRead *)read; /* its first member */
+    EventCount *events = async->events;
+    atomic_store(&async->arrived, true);
+    event_count_signal(events);
 }
 
-int arrival_begin(Arrival *arrival, Store *store, const char *key, uint64_t offset, size_t n_bytes,
-                  void *buffer, Bell *bell, Error *err)
+int async_read_begin(AsyncRead *async, Store *store, const char *key, uint64_t offset,
+                     size_t n_bytes, void *buffer, EventCount *events, Error *err)
 {
-    assert(!arrival->begun);
-    arrival->read = (StoreRead){.key = key,
-                                .offset = offset,
-                                .n_bytes = n_bytes,
-                                .buffer = buffer,
-                                .arrived = note_arrival};
-    arrival->bell = bell;
-    atomic_store(&arrival->arrived, false);
-    int r = store_read_begin(store, &arrival->read, err);
-    arrival->begun = r == 0;
+    assert(!async->begun);
+    async->read = (StoreRead){.key = key,
+                              .offset = offset,
+                              .n_bytes = n_bytes,
+                              .buffer = buffer,
+                              .arrived = note_async_read};
+    async->events = events;
+    atomic_store(&async->arrived, false);
+    int r = store_read_begin(store, &async->read, err);
+    async->begun = r == 0;
     return r;
 }
 
-int arrival_poll(Arrival *arrival, Store *store, Error *err)
+int async_read_poll(AsyncRead *async, Store *store, Error *err)
 {
-    assert(arrival->begun);
-    if (!atomic_load(&arrival->arrived))
+    assert(async->begun);
+    if (!atomic_load(&async->arrived))
         return 0;
-    int r = store_read_wait(store, &arrival->read, err);
-    arrival->begun = false;
+    int r = store_read_wait(store, &async->read, err);
+    async->begun = false;
     return r < 0 ? r : 1;
 }
 
-void arrival_cancel(Arrival *arrival, Store *store)
+void async_read_cancel(AsyncRead *async, Store *store)
 {
-    if (arrival->begun)
-        store_read_cancel(store, &arrival->read);
-    arrival->begun = false;
+    if (async->begun)
+        store_read_cancel(store, &async->read);
+    async->begun = false;
 }

@@ -228,13 +228,13 @@ static bool clear_part(int folder_fd, const char *name)
     return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && unlinkat(folder_fd, name, 0) == 0;
 }
 
-typedef struct Listing {
+typedef struct CacheListing {
     CacheFile *files; /* whole ones, those used longest ago first */
     size_t n, next;
     uint64_t total; /* of all, parts included */
-} Listing;
+} CacheListing;
 
-static int list_files(DIR *dir, const char *own, Listing *l)
+static int list_files(DIR *dir, const char *own, CacheListing *l)
 {
     size_t room = 0;
     for (struct dirent *e; (e = readdir(dir));) {
@@ -265,7 +265,7 @@ static int list_files(DIR *dir, const char *own, Listing *l)
 }
 
 /* The one that was used longest ago and is not in use: removing that would free nothing. */
-static bool evict_one(DIR *dir, Listing *l)
+static bool evict_one(DIR *dir, CacheListing *l)
 {
     while (l->next < l->n) {
         const CacheFile *file = &l->files[l->next++];
@@ -288,7 +288,7 @@ static int allocate(int fd, uint64_t n_bytes)
 
 static int make_room(const Cache *cache, const char *name, int fd, uint64_t n_bytes)
 {
-    Listing l = {0};
+    CacheListing l = {0};
     char own[CACHE_NAME_MAX + 1];
     (void)snprintf(own, sizeof(own), "%s" PART, name);
     _cleanup_(dir_closep) DIR *dir = opendir(cache->folder);

@@ -21,7 +21,7 @@ enum {
 };
 
 typedef struct Piece {
-    Arrival arrival;
+    AsyncRead async;
     char *buffer; /* NULL: the pieces of a fetch into memory lie where they belong */
 } Piece;
 
@@ -95,7 +95,7 @@ void piece_buffers_clear(PieceBuffers *spare)
 static void reset(ShardFetch *f)
 {
     for (size_t i = 0; i < PIECES; i++) {
-        arrival_cancel(&f->pieces[i].arrival, f->source->store);
+        async_read_cancel(&f->pieces[i].async, f->source->store);
         give_buffer(f->source, TAKE_PTR(f->pieces[i].buffer));
     }
     shard_hashes_clear(&f->hashes);
@@ -202,8 +202,8 @@ static int begin_piece(ShardFetch *f, Error *err)
     if (!f->memory && !p->buffer && !(p->buffer = take_buffer(f->source)))
         return error_set(err, -ENOMEM, "%s: out of memory for %zu bytes", f->uri,
                          f->source->piece_bytes);
-    int r = arrival_begin(&p->arrival, f->source->store, f->key, f->asked, n_bytes,
-                          f->memory ? f->memory + f->asked : p->buffer, f->source->bell, err);
+    int r = async_read_begin(&p->async, f->source->store, f->key, f->asked, n_bytes,
+                             f->memory ? f->memory + f->asked : p->buffer, f->source->events, err);
     if (r == 0)
         f->asked += n_bytes;
     return r;
@@ -221,7 +221,7 @@ static int take_piece(ShardFetch *f, Error *err)
     Piece *p = piece_of(f, f->came);
     const size_t n_bytes = piece_bytes(f, f->came);
     const char *data = f->memory ? f->memory + f->came : p->buffer;
-    int r = arrival_poll(&p->arrival, f->source->store, err);
+    int r = async_read_poll(&p->async, f->source->store, err);
     if (r <= 0)
         return r < 0 ? shard_explain(f->source, &f->info, r, err) : 0;
     r = shard_hashes_add(&f->hashes, f->uri, data, n_bytes, err);
@@ -242,7 +242,7 @@ static int take_piece(ShardFetch *f, Error *err)
 static int bring(ShardFetch *f, Error *err)
 {
     for (int r = 1; r > 0;) {
-        while (f->asked < f->n_bytes && !piece_of(f, f->asked)->arrival.begun) {
+        while (f->asked < f->n_bytes && !piece_of(f, f->asked)->async.begun) {
             r = begin_piece(f, err);
             if (r < 0)
                 return r;
@@ -424,10 +424,10 @@ int shard_fetch(const ShardSource *source, uint64_t number, const IndexShard *in
     _cleanup_(shard_fetch_freep) ShardFetch *f = NULL;
     int r = shard_fetch_new(source, number, info, false, &f, err);
     while (r == 0) {
-        uint64_t seen = bell_count(source->bell), wake_usec = UINT64_MAX;
+        uint64_t seen = event_count_read(source->events), wake_usec = UINT64_MAX;
         r = shard_fetch_poll(f, &wake_usec, ret, err);
         if (r == 0)
-            bell_wait(source->bell, seen, wake_usec);
+            event_count_wait(source->events, seen, wake_usec);
     }
     return r < 0 ? r : 0;
 }

@@ -25,7 +25,7 @@ int shard_fetch_new(const ShardSource *source, uint64_t number, const IndexShard
                     bool background, ShardFetch **ret, Error *err);
 ShardFetch *shard_fetch_free(ShardFetch *fetch);
 DEFINE_CLEANUP(ShardFetch, shard_fetch_free)
-/* 1: *ret is the shard, the caller's. 0: not yet; look again when the source's bell rings, or at
+/* 1: *ret is the shard, the caller's. 0: not yet; look again when the source's event count rings, or at
  * *wake_usec (clock_monotonic_usec()), which is made earlier where needed. */
 int shard_fetch_poll(ShardFetch *fetch, uint64_t *wake_usec, Shard **ret, Error *err);
 /* All of it at once, on the calling thread. */

@@ -33,7 +33,7 @@ typedef struct ShardSource {
     const char *hashes[MDS_HASHES_MAX]; /* algorithms */
     Cache *cache;                       /* NULL: what must be fetched stays in memory */
     char cache_prefix[HASH_TEXT_BYTES]; /* the dataset's digest: names the files in it */
-    Bell *bell;                         /* rings for what is fetched */
+    EventCount *events;                 /* rings for what is fetched */
     size_t piece_bytes;                 /* of what is asked for at a time of a whole shard */
     PieceBuffers *spare;                /* NULL: none are kept */
     bool sample_hashes; /* are made of what is hashed on its way into a file, or in place */
@@ -41,7 +41,7 @@ typedef struct ShardSource {
 
 typedef struct Shard Shard;
 
-/* Fills all but cache, bell and piece_bytes. */
+/* Fills all but cache, event count and piece_bytes. */
 void shard_source_init(ShardSource *source, Store *store, const Index *index);
 /* Whether its store is a folder; then raw shards are read in place. */
 bool shard_source_local(const ShardSource *source);

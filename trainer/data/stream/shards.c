@@ -28,12 +28,12 @@ typedef struct ShardEntry {
     char *uri;
     Shard *shard;    /* open, whole */
     uint32_t *table; /* its offsets; there once table_read is not under way */
-    Arrival table_read;
+    AsyncRead table_read;
     ShardFetch *fetch;
     bool background;    /* the fetch is; ranges serve meanwhile */
     uint64_t look_usec; /* when the cache is asked for it again */
     unsigned refs;      /* reads */
-} Entry;
+} KeptShard;
 
 struct Shards {
     ShardSource source;
@@ -42,10 +42,10 @@ struct Shards {
     bool local, in_place, ranged, keep_whole;
     uint8_t *verified; /* one bit a shard: its hashes held once in this process */
     uint64_t **hashes; /* [n_shards]: of its samples, made then; NULL: none */
-    Entry *buckets[BUCKETS];
-    Entry *newest, *oldest;
+    KeptShard *buckets[BUCKETS];
+    KeptShard *newest, *oldest;
     size_t n_open, n_fetches, memory_bytes, table_bytes;
-    Entry *background[BACKGROUND_MAX]; /* being fetched */
+    KeptShard *background[BACKGROUND_MAX]; /* being fetched */
     uint64_t background_after_usec;
     uint64_t expected[EXPECTED_MAX]; /* a ring */
     size_t first_expected, n_expected;
@@ -54,7 +54,7 @@ struct Shards {
         uint64_t number, round; /* number + 1 */
     } recent[RECENT];           /* at number % RECENT */
     SampleRead own;             /* of shards_read() */
-    Bell *own_bell;             /* where nobody gave one */
+    EventCount *own_events;     /* where nobody gave one */
     ReadBudget own_budget;
     PieceBuffers spare;
 };
@@ -72,14 +72,14 @@ int shards_new(Store *store, Index *index, const ShardsOptions *options, Shards 
     if (options) {
         s->options = *options;
     } else {
-        int r = bell_new(&s->own_bell);
+        int r = event_count_new(&s->own_events);
         if (r < 0)
             return error_errno(err, r, "cannot read shards");
-        s->options = (ShardsOptions){.bell = s->own_bell, .budget = &s->own_budget};
+        s->options = (ShardsOptions){.events = s->own_events, .budget = &s->own_budget};
     }
     shard_source_init(&s->source, store, index);
     s->source.cache = s->options.cache;
-    s->source.bell = s->options.bell;
+    s->source.events = s->options.events;
     s->source.piece_bytes =
         CLAMP(s->options.budget->most / 8, (size_t)1 << 18, (size_t)PIECE_BYTES);
     s->source.spare = &s->spare;
@@ -97,13 +97,13 @@ bool shards_by_range(const Shards *s) { return s->ranged; }
 
 /* ---- entries ---- */
 
-static void unlink_entry(Shards *s, Entry *e)
+static void unlink_entry(Shards *s, KeptShard *e)
 {
     *(e->newer ? &e->newer->older : &s->newest) = e->older;
     *(e->older ? &e->older->newer : &s->oldest) = e->newer;
 }
 
-static void link_newest(Shards *s, Entry *e)
+static void link_newest(Shards *s, KeptShard *e)
 {
     e->newer = NULL;
     e->older = s->newest;
@@ -111,12 +111,12 @@ static void link_newest(Shards *s, Entry *e)
     s->newest = e;
 }
 
-static size_t table_cost(const Entry *e)
+static size_t table_cost(const KeptShard *e)
 {
-    return sizeof(Entry) + shard_table_bytes(e->info.n_samples);
+    return sizeof(KeptShard) + shard_table_bytes(e->info.n_samples);
 }
 
-static void drop_shard(Shards *s, Entry *e)
+static void drop_shard(Shards *s, KeptShard *e)
 {
     if (!e->shard)
         return;
@@ -126,17 +126,17 @@ static void drop_shard(Shards *s, Entry *e)
     e->look_usec = 0;
 }
 
-static void drop_table(Shards *s, Entry *e)
+static void drop_table(Shards *s, KeptShard *e)
 {
     if (!e->table)
         return;
-    arrival_cancel(&e->table_read, s->source.store);
+    async_read_cancel(&e->table_read, s->source.store);
     s->table_bytes -= table_cost(e);
     free(e->table);
     e->table = NULL;
 }
 
-static void drop_fetch(Shards *s, Entry *e)
+static void drop_fetch(Shards *s, KeptShard *e)
 {
     if (!e->fetch)
         return;
@@ -147,9 +147,9 @@ static void drop_fetch(Shards *s, Entry *e)
             s->background[i] = NULL;
 }
 
-static void entry_free(Shards *s, Entry *e)
+static void entry_free(Shards *s, KeptShard *e)
 {
-    Entry **link = &s->buckets[e->number % BUCKETS];
+    KeptShard **link = &s->buckets[e->number % BUCKETS];
     while (*link != e)
         link = &(*link)->chain;
     *link = e->chain;
@@ -161,11 +161,11 @@ static void entry_free(Shards *s, Entry *e)
     free(e);
 }
 
-static bool is_idle(const Entry *e) { return e->refs == 0 && !e->fetch; }
+static bool is_idle(const KeptShard *e) { return e->refs == 0 && !e->fetch; }
 
 /* After a read is done with it, or something of it has gone. A file of the cache is let go at once:
  * while it is open it cannot be evicted, and to open it again costs microseconds. */
-static void release(Shards *s, Entry *e)
+static void release(Shards *s, KeptShard *e)
 {
     if (e->refs == 0 && e->shard && s->source.cache && !s->in_place &&
         !shard_memory_bytes(e->shard))
@@ -176,9 +176,9 @@ static void release(Shards *s, Entry *e)
         entry_free(s, e);
 }
 
-static int entry_get(Shards *s, uint64_t number, Entry **ret, Error *err)
+static int entry_get(Shards *s, uint64_t number, KeptShard **ret, Error *err)
 {
-    Entry **bucket = &s->buckets[number % BUCKETS], *e = *bucket;
+    KeptShard **bucket = &s->buckets[number % BUCKETS], *e = *bucket;
     while (e && e->number != number)
         e = e->chain;
     if (!e) {
@@ -212,7 +212,7 @@ Shards *shards_free(Shards *s)
     while (s->oldest)
         entry_free(s, s->oldest);
     piece_buffers_clear(&s->spare);
-    (void)bell_free(s->own_bell);
+    (void)event_count_free(s->own_events);
     for (uint64_t i = 0; s->hashes && i < index_n_shards(s->index); i++)
         free(s->hashes[i]);
     free(s->hashes);
@@ -227,7 +227,7 @@ Shards *shards_free(Shards *s)
  * unused first. */
 static bool make_room(Shards *s, uint64_t n_memory)
 {
-    for (Entry *e = s->oldest, *next; e; e = next) {
+    for (KeptShard *e = s->oldest, *next; e; e = next) {
         bool full = s->n_open >= SHARDS_OPEN_MAX;
         bool large = s->memory_bytes > 0 && s->memory_bytes + n_memory > SHARDS_MEMORY_MAX;
         if (!full && !large)
@@ -244,7 +244,8 @@ static bool make_room(Shards *s, uint64_t n_memory)
 
 static void make_table_room(Shards *s, size_t n_bytes)
 {
-    for (Entry *e = s->oldest, *next; e && s->table_bytes + n_bytes > SHARDS_TABLES_MAX; e = next) {
+    for (KeptShard *e = s->oldest, *next; e && s->table_bytes + n_bytes > SHARDS_TABLES_MAX;
+         e = next) {
         next = e->newer;
         if (is_idle(e)) {
             drop_table(s, e);
@@ -253,7 +254,7 @@ static void make_table_room(Shards *s, size_t n_bytes)
     }
 }
 
-static void drop_hashes(Shards *s, const Entry *e)
+static void drop_hashes(Shards *s, const KeptShard *e)
 {
     if (!s->hashes[e->number])
         return;
@@ -263,7 +264,7 @@ static void drop_hashes(Shards *s, const Entry *e)
 }
 
 /* Of its samples, if they were made now and there is room for them. */
-static void keep_hashes(Shards *s, const Entry *e, Shard *shard)
+static void keep_hashes(Shards *s, const KeptShard *e, Shard *shard)
 {
     ReadBudget *budget = s->options.budget;
     _cleanup_free_ uint64_t *hashes = shard_take_sample_hashes(shard);
@@ -284,7 +285,7 @@ static void keep_hashes(Shards *s, const Entry *e, Shard *shard)
     budget->hashes_full = true;
 }
 
-static void keep_shard(Shards *s, Entry *e, Shard *shard)
+static void keep_shard(Shards *s, KeptShard *e, Shard *shard)
 {
     keep_hashes(s, e, shard);
     e->shard = shard;
@@ -298,7 +299,7 @@ static void keep_shard(Shards *s, Entry *e, Shard *shard)
 typedef enum Where { WHERE_NOWHERE, WHERE_OPEN, WHERE_TABLE } Where; /* or -errno */
 
 /* In place, or in the cache. */
-static int open_here(Shards *s, Entry *e, bool first, Error *err)
+static int open_here(Shards *s, KeptShard *e, bool first, Error *err)
 {
     /* Hashes of samples, checked at each read, do the same at less cost. */
     bool verify =
@@ -325,7 +326,7 @@ static int open_here(Shards *s, Entry *e, bool first, Error *err)
     return WHERE_OPEN;
 }
 
-static int begin_table(Shards *s, Entry *e, Error *err)
+static int begin_table(Shards *s, KeptShard *e, Error *err)
 {
     size_t n_bytes = shard_table_bytes(e->info.n_samples);
     if (n_bytes > e->info.raw_bytes)
@@ -336,17 +337,17 @@ static int begin_table(Shards *s, Entry *e, Error *err)
     if (!e->table)
         return error_set(err, -ENOMEM, "out of memory");
     s->table_bytes += table_cost(e);
-    return arrival_begin(&e->table_read, s->source.store, e->info.raw_name, 0, n_bytes, e->table,
-                         s->source.bell, err);
+    return async_read_begin(&e->table_read, s->source.store, e->info.raw_name, 0, n_bytes, e->table,
+                            s->source.events, err);
 }
 
-static int poll_table(Shards *s, Entry *e, Error *err)
+static int poll_table(Shards *s, KeptShard *e, Error *err)
 {
     int r = e->table ? 0 : begin_table(s, e, err);
     if (r == 0 && !e->table_read.begun)
         return WHERE_TABLE;
     if (r == 0)
-        r = arrival_poll(&e->table_read, s->source.store, err);
+        r = async_read_poll(&e->table_read, s->source.store, err);
     if (r < 0)
         r = shard_explain(&s->source, &e->info, r, err);
     if (r > 0)
@@ -356,7 +357,7 @@ static int poll_table(Shards *s, Entry *e, Error *err)
     return r;
 }
 
-static int begin_fetch(Shards *s, Entry *e, bool background, Error *err)
+static int begin_fetch(Shards *s, KeptShard *e, bool background, Error *err)
 {
     int r = shard_fetch_new(&s->source, e->number, &e->info, background, &e->fetch, err);
     if (r < 0)
@@ -366,7 +367,7 @@ static int begin_fetch(Shards *s, Entry *e, bool background, Error *err)
     return 0;
 }
 
-static int poll_fetch(Shards *s, Entry *e, uint64_t *wake_usec, Error *err)
+static int poll_fetch(Shards *s, KeptShard *e, uint64_t *wake_usec, Error *err)
 {
     Shard *shard;
     int r = shard_fetch_poll(e->fetch, wake_usec, &shard, err);
@@ -381,7 +382,7 @@ static int poll_fetch(Shards *s, Entry *e, uint64_t *wake_usec, Error *err)
 }
 
 /* Whoever began to fetch it. */
-static int poll_whole(Shards *s, Entry *e, bool first, uint64_t *wake_usec, Error *err)
+static int poll_whole(Shards *s, KeptShard *e, bool first, uint64_t *wake_usec, Error *err)
 {
     if (e->fetch) {
         bool background = e->background;
@@ -396,7 +397,7 @@ static int poll_whole(Shards *s, Entry *e, bool first, uint64_t *wake_usec, Erro
     return r < 0 ? r : poll_fetch(s, e, wake_usec, err);
 }
 
-static int advance_entry(Shards *s, Entry *e, bool first, uint64_t *wake_usec, Error *err)
+static int advance_entry(Shards *s, KeptShard *e, bool first, uint64_t *wake_usec, Error *err)
 {
     if (e->shard)
         return WHERE_OPEN;
@@ -412,7 +413,7 @@ void shards_keep_whole(Shards *s, bool keep)
 {
     s->keep_whole = keep && s->source.cache;
     for (size_t i = 0; i < BACKGROUND_MAX && !keep; i++) {
-        Entry *e = s->background[i];
+        KeptShard *e = s->background[i];
         if (!e)
             continue;
         drop_fetch(s, e);
@@ -436,7 +437,7 @@ bool shards_expect(Shards *s, uint64_t number, uint64_t round)
     return true;
 }
 
-static bool is_cached(Shards *s, const Entry *e)
+static bool is_cached(Shards *s, const KeptShard *e)
 {
     char name[CACHE_NAME_MAX + 1];
     _cleanup_fd_ int fd = cache_open(s->source.cache, shard_cache_name(&s->source, e->number, name),
@@ -445,10 +446,10 @@ static bool is_cached(Shards *s, const Entry *e)
 }
 
 /* The next one that is not there yet, if there is one. */
-static Entry *begin_expected(Shards *s)
+static KeptShard *begin_expected(Shards *s)
 {
     for (int i = 0; i < SKIPPED_MAX && s->n_expected > 0; i++) {
-        Entry *e;
+        KeptShard *e;
         uint64_t number = s->expected[s->first_expected];
         s->first_expected = (s->first_expected + 1) % EXPECTED_MAX;
         s->n_expected--;
@@ -462,7 +463,7 @@ static Entry *begin_expected(Shards *s)
 }
 
 /* Another process may have it: that is as good. */
-static void end_background(Shards *s, Entry *e, int r, const Error *why)
+static void end_background(Shards *s, KeptShard *e, int r, const Error *why)
 {
     if (r < 0 && r != -EAGAIN)
         s->background_after_usec = clock_monotonic_usec() + BACKGROUND_PAUSE_SEC * USEC_PER_SEC;
@@ -478,7 +479,7 @@ void shards_advance(Shards *s, uint64_t *wake_usec)
         if (!s->background[i] && s->n_expected > 0 &&
             clock_monotonic_usec() >= s->background_after_usec)
             s->background[i] = begin_expected(s);
-        Entry *e = s->background[i];
+        KeptShard *e = s->background[i];
         int r = e ? poll_fetch(s, e, wake_usec, &why) : WHERE_NOWHERE;
         if (r == WHERE_NOWHERE)
             continue;
@@ -505,10 +506,10 @@ int shards_begin(Shards *s, SampleRead *read, IndexPlace place, Error *err)
 
 void shards_end(Shards *s, SampleRead *read)
 {
-    Entry *e = read->entry;
+    KeptShard *e = read->entry;
     if (!e)
         return;
-    arrival_cancel(&read->arrival, s->source.store);
+    async_read_cancel(&read->async, s->source.store);
     s->options.budget->used -= read->n_budget;
     read->n_budget = 0;
     read->entry = NULL;
@@ -544,7 +545,7 @@ static int check_hash(Shards *s, const SampleRead *read, const char *name, Error
 
 static int begin_range(Shards *s, SampleRead *read, bool first, Error *err)
 {
-    Entry *e = read->entry;
+    KeptShard *e = read->entry;
     ReadBudget *budget = s->options.budget;
     int r = shard_table_range(e->uri, e->table, read->place.sample, &e->info, read->range, err);
     if (r < 0)
@@ -554,8 +555,8 @@ static int begin_range(Shards *s, SampleRead *read, bool first, Error *err)
         return 0;
     r = shard_grow(&read->buffer, &read->room, read->n_bytes, err);
     if (r == 0)
-        r = arrival_begin(&read->arrival, s->source.store, e->info.raw_name, read->range[0],
-                          read->n_bytes, read->buffer, s->source.bell, err);
+        r = async_read_begin(&read->async, s->source.store, e->info.raw_name, read->range[0],
+                             read->n_bytes, read->buffer, s->source.events, err);
     if (r < 0)
         return r;
     read->n_budget = read->n_bytes;
@@ -567,9 +568,9 @@ static int begin_range(Shards *s, SampleRead *read, bool first, Error *err)
 /* 1: the bytes are there and right. */
 static int step(Shards *s, SampleRead *read, bool first, uint64_t *wake_usec, Error *err)
 {
-    Entry *e = read->entry;
+    KeptShard *e = read->entry;
     int r;
-    if (!read->arrival.begun) {
+    if (!read->async.begun) {
         r = advance_entry(s, e, first, wake_usec, err);
         if (r == WHERE_OPEN && first) { /* the others are read when it is their turn */
             r = shard_read(e->shard, read->place.sample, read->range, &read->buffer, &read->room,
@@ -583,10 +584,10 @@ static int step(Shards *s, SampleRead *read, bool first, uint64_t *wake_usec, Er
         if (r != WHERE_TABLE)
             return MIN(r, 0);
         r = begin_range(s, read, first, err);
-        if (r < 0 || !read->arrival.begun)
+        if (r < 0 || !read->async.begun)
             return r;
     }
-    r = arrival_poll(&read->arrival, s->source.store, err);
+    r = async_read_poll(&read->async, s->source.store, err);
     if (r == 0)
         return 0;
     r = r > 0 ? check_hash(s, read, e->uri, err) : shard_explain(&s->source, &e->info, r, err);
@@ -598,7 +599,7 @@ static int step(Shards *s, SampleRead *read, bool first, uint64_t *wake_usec, Er
 }
 
 /* Drops what a failed read came from, so that the next attempt begins afresh. */
-static void forget(Shards *s, Entry *e)
+static void forget(Shards *s, KeptShard *e)
 {
     char name[CACHE_NAME_MAX + 1];
     if (e->shard && s->source.cache && !s->in_place && !shard_memory_bytes(e->shard))
@@ -669,10 +670,10 @@ int shards_read(Shards *s, IndexPlace place, const void **ret, size_t *ret_bytes
     shards_end(s, &s->own);
     int r = shards_begin(s, &s->own, place, err);
     while (r == 0) {
-        uint64_t seen = bell_count(s->source.bell), wake_usec = UINT64_MAX;
+        uint64_t seen = event_count_read(s->source.events), wake_usec = UINT64_MAX;
         r = shards_poll(s, &s->own, true, &wake_usec, ret, ret_bytes, err);
         if (r == 0)
-            bell_wait(s->source.bell, seen, wake_usec);
+            event_count_wait(s->source.events, seen, wake_usec);
     }
     return MIN(r, 0);
 }

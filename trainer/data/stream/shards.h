@@ -46,7 +46,7 @@ typedef struct ReadBudget {
 
 typedef struct ShardsOptions {
     Cache *cache; /* NULL: none */
-    Bell *bell;
+    EventCount *events;
     ReadBudget *budget;
 } ShardsOptions;
 
@@ -66,7 +66,7 @@ bool shards_expect(Shards *shards, uint64_t number, uint64_t round);
 typedef struct SampleRead {
     IndexPlace place;
     struct ShardEntry *entry;
-    Arrival arrival; /* of a range */
+    AsyncRead async; /* of a range */
     char *buffer;
     size_t room, n_bytes, n_budget;
     uint32_t range[2];
@@ -77,7 +77,7 @@ typedef struct SampleRead {
 } SampleRead;
 
 int shards_begin(Shards *shards, SampleRead *read, IndexPlace place, Error *err);
-/* 1: the sample's bytes, until shards_end(). 0: not yet; poll again when the bell rings, or at
+/* 1: the sample's bytes, until shards_end(). 0: not yet; poll again when the event count rings, or at
  * *wake_usec, which is made earlier where needed. Else it failed for good. first: the one that is
  * wanted next of all; the others wait where there is no room beside it. */
 int shards_poll(Shards *shards, SampleRead *read, bool first, uint64_t *wake_usec, const void **ret,

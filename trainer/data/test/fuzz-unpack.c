@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 static char folder[] = "/dev/shm/fuzz-unpack-XXXXXX";
 static Store *store;
 static Cache *cache;
-static Bell *bell;
+static EventCount *events;
 
 static void begin(void)
 {
@@ -24,7 +24,7 @@ static void begin(void)
     if (r == 0)
         r = cache_new(cache_folder, 16 << 20, &cache, &err);
     if (r == 0)
-        r = bell_new(&bell);
+        r = event_count_new(&events);
     assert(r == 0);
 }
 
@@ -55,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
                              .zip_name = "shard.zstd"};
     ShardSource source = {.store = store,
                           .compression = "zstd",
-                          .bell = bell,
+                          .events = events,
                           .piece_bytes = 1 << 20};
     try_source(&source, &info, 0);
     source.cache = cache;
