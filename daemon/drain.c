@@ -7,14 +7,12 @@
 #include "daemon/health/health-record.h"
 #include "daemon/manager.h"
 
-static int on_deadline(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static void on_deadline(void *userdata)
 {
     Manager *m = userdata;
-    m->drain_timer = sd_event_source_disable_unref(m->drain_timer);
     log_warning("drain_sec has passed; killing what still runs NODE=%s", m->config.node);
     manager_kill_all(m, "sdtraind stops, and drain_sec has passed");
     drain_advance(m);
-    return 0;
 }
 
 void drain_signal(Manager *m, const char *name)
@@ -30,8 +28,8 @@ void drain_signal(Manager *m, const char *name)
               (long long)m->config.drain_sec, m->config.node);
     m->drain_usec = clock_boottime_usec();
     status_stopping(m);
-    manager_add_timer(m, (uint64_t)m->config.drain_sec * USEC_PER_SEC, on_deadline, m,
-                      &m->drain_timer);
+    timer_start(&m->timers, &m->drain_timer, (uint64_t)m->config.drain_sec * USEC_PER_SEC,
+                on_deadline, m);
     manager_touch_node(m);
     drain_advance(m);
 }
@@ -48,11 +46,11 @@ static bool are_reports_written(const Manager *m)
     return true;
 }
 
-static int on_too_late(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static void on_too_late(void *userdata)
 {
     Manager *m = userdata;
     log_warning("etcd does not answer; leaving without a last word NODE=%s", m->config.node);
-    return sd_event_exit(m->event, 0);
+    (void)sd_event_exit(m->event, 0); /* fails only when it is exiting already */
 }
 
 void drain_advance(Manager *m)
@@ -61,7 +59,8 @@ void drain_advance(Manager *m)
         return;
     if (!m->is_idle) {
         m->is_idle = true; /* from here on it takes DRAIN_LAST_WORDS_SEC at most */
-        manager_add_timer(m, DRAIN_LAST_WORDS_SEC * USEC_PER_SEC, on_too_late, m, &m->drain_timer);
+        timer_start(&m->timers, &m->drain_timer, DRAIN_LAST_WORDS_SEC * USEC_PER_SEC, on_too_late,
+                    m);
     }
     if (!m->leaving && (are_reports_written(m) || !m->node.registered)) {
         m->leaving = true;

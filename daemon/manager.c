@@ -19,35 +19,23 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-enum { STOOD_STILL_MSEC = 1000, TIMER_ACCURACY_USEC = 1000, END_WAIT_MSEC = 2000 };
+enum { STOOD_STILL_MSEC = 1000, END_WAIT_MSEC = 2000 };
 
 /* ---- timers ---- */
 
-void manager_add_timer(Manager *m, uint64_t after_usec, sd_event_time_handler_t handler,
-                       void *userdata, sd_event_source **source)
-{
-    *source = sd_event_source_disable_unref(*source);
-    int r = sd_event_add_time_relative(m->event, source, CLOCK_BOOTTIME, after_usec,
-                                       TIMER_ACCURACY_USEC, handler, userdata);
-    if (r < 0) {
-        Error err = ERROR_INIT;
-        (void)error_errno(&err, r, "cannot arm a timer"); /* kept by manager_fail */
-        manager_fail(m, &err);
-    }
-}
+static void on_timer_failed(void *userdata, const Error *err) { manager_fail(userdata, err); }
 
-static int on_alive(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static void on_alive(void *userdata)
 {
     Manager *m = userdata;
     uint64_t alive_usec = manager_alive_usec(m);
     for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
         if (m->slots[i])
             rank_send_alive(m->slots[i], alive_usec);
-    manager_add_timer(m, alive_usec / 4, on_alive, m, &m->alive_timer);
-    return 0;
+    timer_start(&m->timers, &m->alive_timer, alive_usec / 4, on_alive, m);
 }
 
-static int on_hang_tick(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static void on_hang_tick(void *userdata)
 {
     Manager *m = userdata;
     uint64_t now_usec = clock_boottime_usec(), gap_usec = now_usec - m->hang_tick_usec;
@@ -61,9 +49,8 @@ static int on_hang_tick(_unused_ sd_event_source *source, _unused_ uint64_t usec
     fence_check(m, now_usec, stood_still_usec);
     job_end_late(m, now_usec);
     status_update(m, now_usec);
-    manager_add_timer(m, HANG_TICK_MSEC * USEC_PER_MSEC, on_hang_tick, m, &m->hang_timer);
-    /* after everything that is pending: what ranks said counts before their silence does */
-    return sd_event_source_set_priority(m->hang_timer, SD_EVENT_PRIORITY_IDLE);
+    /* idle: what ranks said counts before their silence does */
+    timer_start_idle(&m->timers, &m->hang_timer, HANG_TICK_MSEC * USEC_PER_MSEC, on_hang_tick, m);
 }
 
 uint64_t manager_alive_usec(const Manager *m)
@@ -346,6 +333,7 @@ int manager_new(const ConfigCall *call, DaemonConfig *config, Manager **ret, Err
     r = sd_event_new(&m->event);
     if (r < 0)
         return error_errno(err, r, "cannot make an event loop");
+    m->timers = (Timers){.event = m->event, .failed = on_timer_failed, .userdata = m};
     r = add_signals(m, err);
     if (r < 0)
         return r;
@@ -353,8 +341,8 @@ int manager_new(const ConfigCall *call, DaemonConfig *config, Manager **ret, Err
     r = open_etcd(m, err);
     if (r < 0)
         return r;
-    (void)on_alive(NULL, 0, m);     /* arms itself */
-    (void)on_hang_tick(NULL, 0, m); /* arms itself */
+    on_alive(m);     /* starts its timer */
+    on_hang_tick(m); /* likewise */
     probes_start(m);
     *ret = TAKE_PTR(m);
     return 0;
@@ -387,9 +375,9 @@ Manager *manager_free(Manager *m)
         (void)job_free(m->jobs); /* NULL always */
         m->jobs = next;
     }
-    m->alive_timer = sd_event_source_disable_unref(m->alive_timer);
-    m->hang_timer = sd_event_source_disable_unref(m->hang_timer);
-    m->drain_timer = sd_event_source_disable_unref(m->drain_timer);
+    timer_stop(&m->alive_timer);
+    timer_stop(&m->hang_timer);
+    timer_stop(&m->drain_timer);
     for (size_t i = 0; i < ELEMENTSOF(m->signal_sources); i++)
         m->signal_sources[i] = sd_event_source_disable_unref(m->signal_sources[i]);
     probes_clear(&m->probes);

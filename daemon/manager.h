@@ -48,7 +48,9 @@ struct Manager {
     LocalJob *jobs;
     size_t n_jobs;
 
-    sd_event_source *alive_timer, *hang_timer, *drain_timer, *signal_sources[5];
+    Timers timers;
+    Timer alive_timer, hang_timer, drain_timer;
+    sd_event_source *signal_sources[5];
     uint64_t hang_tick_usec;           /* when the hang check last ran */
     uint64_t started_usec, drain_usec; /* when it began, and was told to stop */
     uint64_t contact_usec;             /* when etcd last answered */
@@ -69,11 +71,6 @@ int manager_run(Manager *m, Error *err);
 void manager_open_trainer(Manager *m);
 /* Ends the loop with that error. */
 void manager_fail(Manager *m, const Error *err);
-
-/* One shot, CLOCK_BOOTTIME; replaces what *source is. Out of memory here ends the program: an
- * event that is never seen is worse. */
-void manager_add_timer(Manager *m, uint64_t after_usec, sd_event_time_handler_t handler,
-                       void *userdata, sd_event_source **source);
 
 /* etcd answered something. */
 void manager_note_contact(Manager *m);

@@ -35,9 +35,9 @@ int node_open(OwnNode *node, Error *err)
 void node_clear(OwnNode *node)
 {
     node->call = etcd_call_free(node->call);
-    node->retry = sd_event_source_disable_unref(node->retry);
+    timer_stop(&node->retry);
     node->rights_call = etcd_call_free(node->rights_call);
-    node->rights_retry = sd_event_source_disable_unref(node->rights_retry);
+    timer_stop(&node->rights_retry);
     free(node->text);
     node->text = NULL;
 }
@@ -106,12 +106,10 @@ static int node_encode(const Manager *m, char **ret)
 
 /* ---- what it may read ---- */
 
-static int on_rights_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static void on_rights_retry(void *userdata)
 {
     Manager *m = userdata;
-    m->node.rights_retry = sd_event_source_disable_unref(m->node.rights_retry);
     node_ask_rights(m);
-    return 0;
 }
 
 static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange *range,
@@ -121,8 +119,8 @@ static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange
     OwnNode *node = &m->node;
     node->rights_call = NULL; /* it frees itself */
     if (r < 0) {              /* roles may be brought up to date while it runs */
-        manager_add_timer(m, (r == -EACCES ? RIGHTS_MSEC : RETRY_MSEC) * USEC_PER_MSEC,
-                          on_rights_retry, m, &node->rights_retry);
+        timer_start(&m->timers, &node->rights_retry,
+                    (r == -EACCES ? RIGHTS_MSEC : RETRY_MSEC) * USEC_PER_MSEC, on_rights_retry, m);
         return;
     }
     node->knows_secrets = true;
@@ -135,23 +133,22 @@ void node_ask_rights(Manager *m)
     int r = etcd_get(m->etcd, key_of(m->config.cluster, KEY_SECRETS, ".rights", key), false,
                      on_rights, m, &m->node.rights_call);
     if (r < 0)
-        manager_add_timer(m, RETRY_MSEC * USEC_PER_MSEC, on_rights_retry, m, &m->node.rights_retry);
+        timer_start(&m->timers, &m->node.rights_retry, RETRY_MSEC * USEC_PER_MSEC, on_rights_retry,
+                    m);
 }
 
 /* ---- putting it ---- */
 
-static int on_node_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static void on_node_retry(void *userdata)
 {
     Manager *m = userdata;
-    m->node.retry = sd_event_source_disable_unref(m->node.retry);
     node_put(m);
-    return 0;
 }
 
 static void retry_later(Manager *m)
 {
-    if (!m->node.retry)
-        manager_add_timer(m, RETRY_MSEC * USEC_PER_MSEC, on_node_retry, m, &m->node.retry);
+    if (!timer_runs(&m->node.retry))
+        timer_start(&m->timers, &m->node.retry, RETRY_MSEC * USEC_PER_MSEC, on_node_retry, m);
 }
 
 /* Missing rights are a person's to give: said once, and tried again slowly. */
@@ -218,7 +215,8 @@ static void on_looked(int r, const Error *err, const EtcdRange *range, void *use
 static void make_good(Manager *m)
 {
     OwnNode *node = &m->node;
-    if (!node->registered || node->call || node->retry || node->seen_revision <= node->revision)
+    if (!node->registered || node->call || timer_runs(&node->retry) ||
+        node->seen_revision <= node->revision)
         return;
     node->lease = 0;
     node->wanted = true;
@@ -312,7 +310,7 @@ static void node_put(Manager *m)
 {
     OwnNode *node = &m->node;
     int64_t lease = etcd_lease_id(m->lease);
-    if (node->call || node->retry || lease == 0 || !m->probes.is_ready) {
+    if (node->call || timer_runs(&node->retry) || lease == 0 || !m->probes.is_ready) {
         node->wanted = true;
         return;
     }
@@ -363,7 +361,7 @@ void node_update(Manager *m)
 bool node_is_settled(const Manager *m)
 {
     const OwnNode *node = &m->node;
-    return !node->call && !node->retry && !node->wanted && node->lease != 0;
+    return !node->call && !timer_runs(&node->retry) && !node->wanted && node->lease != 0;
 }
 
 void node_lease_changed(Manager *m, EtcdLeaseState state)

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "cluster/records.h"
+#include "daemon/loop/timer.h"
 #include "etcd/etcd.h"
 
 typedef struct Manager Manager;
@@ -32,12 +33,12 @@ typedef struct OwnNode {
     int64_t lease;         /* that it was put under; 0: it must be put */
     char *text;            /* as last put */
     EtcdCall *call;
-    sd_event_source *retry;
+    Timer retry;
     bool wanted, with_ranks;
 
     bool knows_secrets; /* it may read them, and says so */
     EtcdCall *rights_call;
-    sd_event_source *rights_retry;
+    Timer rights_retry;
 } OwnNode;
 
 int node_open(OwnNode *node, Error *err);

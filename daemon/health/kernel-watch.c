@@ -108,12 +108,11 @@ static int read_some(Manager *m, bool *ret_news)
     return 1;
 }
 
-static int on_rested(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static void on_rested(void *userdata)
 {
     Manager *m = userdata;
     if (m->kernel.source)
         (void)sd_event_source_set_enabled(m->kernel.source, SD_EVENT_ON); /* it is ours and alive */
-    return 0;
 }
 
 static int on_records(sd_event_source *source, _unused_ int fd, _unused_ uint32_t revents,
@@ -126,7 +125,7 @@ static int on_records(sd_event_source *source, _unused_ int fd, _unused_ uint32_
     int r = read_some(m, &news);
     if (r > 0) {
         (void)sd_event_source_set_enabled(source, SD_EVENT_OFF); /* likewise */
-        manager_add_timer(m, REST_MSEC * USEC_PER_MSEC, on_rested, m, &w->rest);
+        timer_start(&m->timers, &w->rest, REST_MSEC * USEC_PER_MSEC, on_rested, m);
     }
     if (r < 0)
         give_up(m, strerror(-r));
@@ -191,6 +190,6 @@ void kernel_watch_forget(Manager *m)
 void kernel_watch_clear(KernelWatch *watch)
 {
     watch->source = sd_event_source_disable_unref(watch->source);
-    watch->rest = sd_event_source_disable_unref(watch->rest);
+    timer_stop(&watch->rest);
     watch->fd = fd_close(watch->fd);
 }

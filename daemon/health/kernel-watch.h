@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "daemon/loop/timer.h"
 #include "health/gpus.h"
 #include "health/kernel-log.h"
 #include "health/verdict.h"
@@ -25,7 +26,8 @@ typedef struct KernelWatch {
     int fd;
     char carry[KMSG_RECORD_MAX]; /* the beginning of a line whose end is not there yet */
     size_t n_carry;
-    sd_event_source *source, *rest;
+    sd_event_source *source;
+    Timer rest;
 } KernelWatch;
 
 /* Reads what is remembered and what the log holds already. */

@@ -257,7 +257,7 @@ static void finish(Manager *m, ProbeChild *child)
 
 static void clear_child(ProbeChild *child)
 {
-    child->timer = sd_event_source_disable_unref(child->timer);
+    timer_stop(&child->timer);
     child->exit_source = sd_event_source_disable_unref(child->exit_source);
     child->pidfd = fd_close(child->pidfd);
     child->output = fd_close(child->output);
@@ -287,24 +287,20 @@ static int on_probe_end(_unused_ sd_event_source *source, _unused_ int fd,
     return 0;
 }
 
-static int on_kill_late(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static void on_kill_late(void *userdata)
 {
     ProbeChild *child = userdata;
-    child->timer = sd_event_source_disable_unref(child->timer);
     finish(child->manager, child); /* the process keeps its place until it ends */
-    return 0;
 }
 
-static int on_probe_timeout(_unused_ sd_event_source *source, _unused_ uint64_t usec,
-                            void *userdata)
+static void on_probe_timeout(void *userdata)
 {
     ProbeChild *child = userdata;
     Manager *m = child->manager;
     (void)kill(child->pid, SIGKILL); /* our own child, not yet reaped */
     child->killed = true;
     note_hang(m, (size_t)(child - m->probes.children));
-    manager_add_timer(m, KILL_WAIT_SEC * USEC_PER_SEC, on_kill_late, child, &child->timer);
-    return 0;
+    timer_start(&m->timers, &child->timer, KILL_WAIT_SEC * USEC_PER_SEC, on_kill_late, child);
 }
 
 /* ---- rounds ---- */
@@ -374,7 +370,7 @@ static int start(Manager *m, size_t i, const Probe *probe, Error *err)
     r = sd_event_add_io(m->event, &child->exit_source, child->pidfd, EPOLLIN, on_probe_end, child);
     if (r < 0)
         return error_errno(err, r, "cannot watch a probe");
-    manager_add_timer(m, timeout_of(m, probe), on_probe_timeout, child, &child->timer);
+    timer_start(&m->timers, &child->timer, timeout_of(m, probe), on_probe_timeout, child);
     return 0;
 }
 
@@ -383,7 +379,7 @@ static void begin_round(Manager *m)
     Probes *p = &m->probes;
     size_t n;
     const Probe *const *list = probe_list(&n);
-    p->timer = sd_event_source_disable_unref(p->timer);
+    timer_stop(&p->timer);
     for (size_t i = 0; i < p->n_asks; i++)
         p->asks[i].is_served = true;
     p->n_waited++; /* the round is not over before all were begun */
@@ -407,12 +403,11 @@ static void begin_round(Manager *m)
         end_round(m);
 }
 
-static int on_round(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static void on_round(void *userdata)
 {
     Manager *m = userdata;
     if (!m->leaving && m->probes.n_waited == 0)
         begin_round(m);
-    return 0;
 }
 
 static void answer_asks(Manager *m)
@@ -452,7 +447,7 @@ static void end_round(Manager *m)
         hangs |= p->answers[i].hangs == 1;
     uint64_t wait_sec = hangs ? MIN((uint64_t)m->config.health_sec, (uint64_t)HANG_AGAIN_SEC)
                               : (uint64_t)m->config.health_sec;
-    manager_add_timer(m, p->n_asks > 0 ? 0 : wait_sec * USEC_PER_SEC, on_round, m, &p->timer);
+    timer_start(&m->timers, &p->timer, p->n_asks > 0 ? 0 : wait_sec * USEC_PER_SEC, on_round, m);
 }
 
 void probes_ask(Manager *m, const EtcdKeyValue *kv, bool clear)
@@ -513,7 +508,7 @@ bool probes_own(const Probes *probes, pid_t pid)
 
 void probes_clear(Probes *probes)
 {
-    probes->timer = sd_event_source_disable_unref(probes->timer);
+    timer_stop(&probes->timer);
     probes->post = etcd_call_free(probes->post);
     for (size_t i = 0; i + 1 < probes->n_answers; i++) {
         ProbeChild *child = &probes->children[i];

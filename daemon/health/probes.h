@@ -14,6 +14,7 @@
 #include "cluster/keys.h"
 #include "cluster/records.h"
 #include "daemon/config.h"
+#include "daemon/loop/timer.h"
 #include "etcd/etcd.h"
 #include "health/gpus.h"
 #include "health/verdict.h"
@@ -33,7 +34,8 @@ typedef struct ProbeChild {
     bool is_waited; /* the round waits for it */
     uint64_t began_usec;
     json_t *state; /* what it left; NULL: nothing */
-    sd_event_source *timer, *exit_source;
+    sd_event_source *exit_source;
+    Timer timer;
 } ProbeChild;
 
 /* Somebody who waits for a round that began after he asked. */
@@ -62,7 +64,7 @@ typedef struct Probes {
     bool is_posted;       /* it holds what is known, but for the ages */
     Hash posted;          /* of what it holds */
     EtcdCall *post;
-    sd_event_source *timer;
+    Timer timer;
 } Probes;
 
 void probes_start(Manager *m); /* the first round at once */

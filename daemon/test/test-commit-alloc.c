@@ -51,6 +51,8 @@ static int64_t put(Etcd *etcd, const char *key, const char *value)
     return answer->revision;
 }
 
+static void on_timer_failed(void *userdata, const Error *err) { manager_fail(userdata, err); }
+
 static AllocLife life(unsigned n, void *arg)
 {
     static Manager m;
@@ -62,6 +64,7 @@ static AllocLife life(unsigned n, void *arg)
     (void)snprintf(m.config.cluster, sizeof(m.config.cluster), "lab");
     if (sd_event_new(&m.event) < 0 || etcd_new(m.event, arg, &m.etcd, &err) < 0)
         return ALLOC_WRONG;
+    m.timers = (Timers){.event = m.event, .failed = on_timer_failed, .userdata = &m};
     (void)key_of("lab", KEY_CHECKPOINTS, "a", key);
     bool good =
         is_good(m.etcd, key, &there); /* what the life before left, which may have aborted */

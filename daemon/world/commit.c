@@ -22,7 +22,7 @@ void commit_init(Commit *commit, LocalWorld *local) { *commit = (Commit){.local 
 void commit_clear(Commit *commit)
 {
     commit->call = etcd_call_free(commit->call);
-    commit->retry = sd_event_source_disable_unref(commit->retry);
+    timer_stop(&commit->retry);
     commit->busy = false;
 }
 
@@ -65,12 +65,10 @@ static void commit_answer(Commit *commit, bool committed)
         local_world_refused(local, "checkpoints");
 }
 
-static int on_commit_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static void on_commit_retry(void *userdata)
 {
     Commit *commit = userdata;
-    commit->retry = sd_event_source_disable_unref(commit->retry);
     commit_read(commit);
-    return 0;
 }
 
 static void commit_retry_later(Commit *commit, int r, const char *text)
@@ -80,8 +78,8 @@ static void commit_retry_later(Commit *commit, int r, const char *text)
                     (long long)commit_newest(commit)->step, *text ? text : strerror(-r),
                     commit->local->job->name);
     commit->attempts++;
-    manager_add_timer(commit->local->job->manager, RETRY_MSEC * USEC_PER_MSEC, on_commit_retry,
-                      commit, &commit->retry);
+    timer_start(&commit->local->job->manager->timers, &commit->retry, RETRY_MSEC * USEC_PER_MSEC,
+                on_commit_retry, commit);
 }
 
 static void on_commit_written(int r, const Error *err, const EtcdTxnResult *result, void *userdata)

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "cluster/records.h"
+#include "daemon/loop/timer.h"
 #include "etcd/etcd.h"
 #include "protocol/channel.h"
 
@@ -28,7 +29,7 @@ typedef struct Commit {
     CheckpointCommit lines[RECORD_COMMITS_MAX]; /* one, or what was found, the oldest first */
     size_t n_lines;
     EtcdCall *call;
-    sd_event_source *retry;
+    Timer retry;
     unsigned attempts;
 } Commit;
 

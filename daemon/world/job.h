@@ -42,12 +42,12 @@ struct LocalWorld {
     char *spec;                       /* the job file; NULL until it is read */
     char sources[RECORD_SOURCES_MAX]; /* as the spec's record has it */
     EtcdCall *spec_call;
-    sd_event_source *spec_retry;
+    Timer spec_retry;
     /* The world's secret: wiped when every rank here has it; empty: there is none, or it is not read. */
     char secret[SECRET_TEXT_BYTES];
     bool has_read_secret; /* there is one, or it is known that there is none */
     EtcdCall *secret_call;
-    sd_event_source *secret_retry;
+    Timer secret_retry;
     LocalRank local_ranks[RECORD_SLOTS_MAX];
     size_t n_local_ranks;
     bool over;

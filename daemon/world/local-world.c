@@ -124,9 +124,9 @@ int local_world_new(LocalJob *job, const WorldRecord *world, int64_t revision,
 static void cancel_work(LocalWorld *local)
 {
     local->spec_call = etcd_call_free(local->spec_call);
-    local->spec_retry = sd_event_source_disable_unref(local->spec_retry);
+    timer_stop(&local->spec_retry);
     local->secret_call = etcd_call_free(local->secret_call);
-    local->secret_retry = sd_event_source_disable_unref(local->secret_retry);
+    timer_stop(&local->secret_retry);
     explicit_bzero(local->secret, sizeof(local->secret));
     record_writer_clear(&local->rendezvous);
     progress_clear(&local->progress);
@@ -254,12 +254,10 @@ void local_world_note_exit(LocalWorld *local, const Rank *rank, const ExitVerdic
 
 /* ---- the job file ---- */
 
-static int on_spec_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static void on_spec_retry(void *userdata)
 {
     LocalWorld *local = userdata;
-    local->spec_retry = sd_event_source_disable_unref(local->spec_retry);
     read_spec(local);
-    return 0;
 }
 
 static void on_spec(int r, const Error *err, const EtcdRange *range, void *userdata)
@@ -284,8 +282,8 @@ static void on_spec(int r, const Error *err, const EtcdRange *range, void *userd
     }
     if (r < 0) {
         log_warning("%s; reading again JOB=%s", problem.text, job->name);
-        manager_add_timer(job->manager, SPEC_RETRY_MSEC * USEC_PER_MSEC, on_spec_retry, local,
-                          &local->spec_retry);
+        timer_start(&job->manager->timers, &local->spec_retry, SPEC_RETRY_MSEC * USEC_PER_MSEC,
+                    on_spec_retry, local);
         return;
     }
     local->spec = TAKE_PTR(record.spec);
@@ -301,24 +299,22 @@ static void read_spec(LocalWorld *local)
     int r = etcd_get(m->etcd, key_of(m->config.cluster, KEY_SPECS, local->job->name, key), false,
                      on_spec, local, &local->spec_call);
     if (r < 0)
-        manager_add_timer(m, SPEC_RETRY_MSEC * USEC_PER_MSEC, on_spec_retry, local,
-                          &local->spec_retry);
+        timer_start(&m->timers, &local->spec_retry, SPEC_RETRY_MSEC * USEC_PER_MSEC, on_spec_retry,
+                    local);
 }
 
 /* ---- the world's secret ---- */
 
-static int on_secret_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static void on_secret_retry(void *userdata)
 {
     LocalWorld *local = userdata;
-    local->secret_retry = sd_event_source_disable_unref(local->secret_retry);
     read_secret(local);
-    return 0;
 }
 
 static void read_secret_again(LocalWorld *local)
 {
-    manager_add_timer(local->job->manager, SECRET_RETRY_MSEC * USEC_PER_MSEC, on_secret_retry,
-                      local, &local->secret_retry);
+    timer_start(&local->job->manager->timers, &local->secret_retry,
+                SECRET_RETRY_MSEC * USEC_PER_MSEC, on_secret_retry, local);
 }
 
 /* It was written with the world or it is another world's: a later one's when this one is over and we have not heard

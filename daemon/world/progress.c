@@ -22,7 +22,7 @@ void progress_init(Progress *progress, LocalWorld *local)
 
 void progress_clear(Progress *progress)
 {
-    progress->timer = sd_event_source_disable_unref(progress->timer);
+    timer_stop(&progress->timer);
     record_writer_clear(&progress->writer);
 }
 
@@ -32,23 +32,21 @@ static void progress_send(Progress *progress)
     record_writer_send(&progress->writer);
 }
 
-static int on_due(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static void on_due(void *userdata)
 {
     Progress *progress = userdata;
-    progress->timer = sd_event_source_disable_unref(progress->timer);
     progress_send(progress);
-    return 0;
 }
 
 static void send_soon(Progress *progress)
 {
     uint64_t since_usec = clock_boottime_usec() - progress->sent_usec;
     if (progress->sent_usec == 0 || since_usec >= USEC_PER_SEC) {
-        progress->timer = sd_event_source_disable_unref(progress->timer);
+        timer_stop(&progress->timer);
         progress_send(progress);
-    } else if (!progress->timer) {
-        manager_add_timer(progress->writer.local->job->manager, USEC_PER_SEC - since_usec, on_due,
-                          progress, &progress->timer);
+    } else if (!timer_runs(&progress->timer)) {
+        timer_start(&progress->writer.local->job->manager->timers, &progress->timer,
+                    USEC_PER_SEC - since_usec, on_due, progress);
     }
 }
 
@@ -82,7 +80,7 @@ void progress_note(Progress *progress, const ChannelMessage *step)
                                .committed = record->committed};
     (void)snprintf(record->save_error, sizeof(record->save_error), "%s", step->save_error);
     if (is_last) {
-        progress->timer = sd_event_source_disable_unref(progress->timer);
+        timer_stop(&progress->timer);
         progress_send(progress);
     } else {
         send_soon(progress);

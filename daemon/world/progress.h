@@ -17,7 +17,7 @@ typedef struct Progress {
     RecordWriter writer;
     ProgressRecord record;
     uint64_t sent_usec; /* boottime; 0: never */
-    sd_event_source *timer;
+    Timer timer;
 } Progress;
 
 void progress_init(Progress *progress, LocalWorld *local);

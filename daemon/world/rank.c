@@ -151,13 +151,12 @@ static void send_kill(Rank *rank)
         (void)kill(-rank->pid, SIGKILL); /* ESRCH: gone already */
 }
 
-static int on_rank_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static void on_rank_timer(void *userdata)
 {
     Rank *rank = userdata;
-    rank->timer = sd_event_source_disable_unref(rank->timer);
     if (!rank->killing && !rank->exited) {
         rank_kill(rank, "it said that it would exit, and did not");
-        return 0;
+        return;
     }
     if (!is_clear(rank)) {
         rank->lost = true;
@@ -165,14 +164,13 @@ static int on_rank_timer(_unused_ sd_event_source *source, _unused_ uint64_t use
     } else {
         manager_slot_clear(rank->manager, rank);
     }
-    return 0;
 }
 
 static void expect_clear(Rank *rank)
 {
-    rank->timer = sd_event_source_disable_unref(rank->timer);
-    manager_add_timer(rank->manager, RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC, on_rank_timer, rank,
-                      &rank->timer);
+    timer_stop(&rank->timer);
+    timer_start(&rank->manager->timers, &rank->timer, RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC,
+                on_rank_timer, rank);
 }
 
 void rank_kill(Rank *rank, const char *why, ...)
@@ -193,9 +191,9 @@ void rank_kill(Rank *rank, const char *why, ...)
 
 void rank_expect_exit(Rank *rank)
 {
-    if (!rank->timer)
-        manager_add_timer(rank->manager, RANK_LAST_WORDS_MSEC * USEC_PER_MSEC, on_rank_timer, rank,
-                          &rank->timer);
+    if (!timer_runs(&rank->timer))
+        timer_start(&rank->manager->timers, &rank->timer, RANK_LAST_WORDS_MSEC * USEC_PER_MSEC,
+                    on_rank_timer, rank);
 }
 
 static void note_exit(Rank *rank, const siginfo_t *info)
@@ -363,7 +361,7 @@ Rank *rank_free(Rank *rank)
     rank->exit_source = sd_event_source_disable_unref(rank->exit_source);
     rank->channel_source = sd_event_source_disable_unref(rank->channel_source);
     rank->cgroup_source = sd_event_source_disable_unref(rank->cgroup_source);
-    rank->timer = sd_event_source_disable_unref(rank->timer);
+    timer_stop(&rank->timer);
     rank->pidfd = fd_close(rank->pidfd);
     rank->channel = fd_close(rank->channel);
     rank->cgroup = fd_close(rank->cgroup);

@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "daemon/loop/timer.h"
 #include "daemon/process/logs.h"
 #include "daemon/world/exit.h"
 #include "daemon/world/job.h"
@@ -27,7 +28,8 @@ struct Rank {
     int slot, rank;
     pid_t pid;
     int pidfd, channel, cgroup, cgroup_events;
-    sd_event_source *exit_source, *channel_source, *cgroup_source, *timer;
+    sd_event_source *exit_source, *channel_source, *cgroup_source;
+    Timer timer;
     RankLog *log;
     Watchdog watchdog;
     LastWords words;

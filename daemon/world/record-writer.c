@@ -22,17 +22,15 @@ void record_writer_init(RecordWriter *writer, LocalWorld *local, bool leased, Re
 void record_writer_clear(RecordWriter *writer)
 {
     writer->call = etcd_call_free(writer->call);
-    writer->retry = sd_event_source_disable_unref(writer->retry);
+    timer_stop(&writer->retry);
     writer->wanted = false;
 }
 
-static int on_writer_retry(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+static void on_writer_retry(void *userdata)
 {
     RecordWriter *writer = userdata;
-    writer->retry = sd_event_source_disable_unref(writer->retry);
     if (writer->wanted)
         record_writer_write(writer);
-    return 0;
 }
 
 static void record_writer_retry_later(RecordWriter *writer)
@@ -40,9 +38,9 @@ static void record_writer_retry_later(RecordWriter *writer)
     writer->wanted = true;
     writer->retry_usec = CLAMP(writer->retry_usec * 2, RETRY_FIRST_MSEC * USEC_PER_MSEC,
                                RETRY_LAST_MSEC * USEC_PER_MSEC);
-    if (!writer->retry)
-        manager_add_timer(writer->local->job->manager, writer->retry_usec, on_writer_retry, writer,
-                          &writer->retry);
+    if (!timer_runs(&writer->retry))
+        timer_start(&writer->local->job->manager->timers, &writer->retry, writer->retry_usec,
+                    on_writer_retry, writer);
 }
 
 static void on_writer_written(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
@@ -101,6 +99,6 @@ static void record_writer_write(RecordWriter *writer)
 void record_writer_send(RecordWriter *writer)
 {
     writer->wanted = true;
-    if (!writer->call && !writer->retry)
+    if (!writer->call && !timer_runs(&writer->retry))
         record_writer_write(writer);
 }

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "cluster/keys.h"
+#include "daemon/loop/timer.h"
 #include "etcd/etcd.h"
 
 typedef struct LocalWorld LocalWorld;
@@ -31,7 +32,7 @@ typedef struct RecordWriter {
     int64_t revision; /* of the last acknowledged write */
     bool wanted;      /* the content has changed since the last write began */
     EtcdCall *call;
-    sd_event_source *retry;
+    Timer retry;
     uint64_t retry_usec;
 } RecordWriter;
 
