@@ -33,9 +33,10 @@ enum {
     HELD = 300,
     BURST = 6,        /* packets over most connections */
     LONG_BURST = 400, /* and over one of four, when there are many */
+    SHORT = 64,       /* the most bytes of each of them: more fill the peer's window */
     LOOK_MSEC = 3,
-    SENDERS_MAX = 4,
-    PACKETS_A_SENDER = 250000 /* of many; a process has enough to do with them in a minute */
+    SENDERS_MAX = 8,
+    PACKETS_A_SENDER = 125000 /* of many: a full backlog costs its sender a millisecond */
 };
 
 static struct {
@@ -125,9 +126,9 @@ static size_t compose(char *packet, size_t room)
     static const char http[] =
         "GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n";
     static const uint32_t magics[] = {0x31767264, 0x32767264, 0x3174656d};
-    for (size_t i = 0; i < 256; i += 4) { /* the rest is what was there */
-        uint32_t word = draw();
-        memcpy(packet + i, &word, 4);
+    for (size_t i = 0; i < 256; i += 16) { /* the rest is what was there */
+        const Philox noise = philox4x32(h.seed, h.draws++, 0);
+        memcpy(packet + i, noise.word, 16);
     }
     uint32_t words[4] = {magics[draw() % 3], 1 + draw() % 2, 1 + draw() % 64, draw() % 1024};
     switch (draw() % 8) {
@@ -170,8 +171,11 @@ static void attack(void)
     tally->connections++;
     struct pollfd p = {.fd = fd, .events = POLLOUT};
     (void)poll(&p, 1, 1); /* at loopback it stands by then, or never will */
-    for (uint32_t n = 1 + draw() % (draw() % 4 == 0 ? h.long_burst : BURST); n > 0; n--) {
-        if (send(fd, packet, compose(packet, sizeof(packet)), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+    const uint32_t burst = draw() % 4 == 0 ? h.long_burst : BURST;
+    for (uint32_t n = 1 + draw() % burst; n > 0; n--) {
+        const size_t size = compose(packet, sizeof(packet));
+        if (send(fd, packet, burst > BURST ? MIN(size, (size_t)SHORT) : size,
+                 MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
             break;
         tally->packets++;
     }
