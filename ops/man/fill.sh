@@ -27,7 +27,7 @@ settings() {
 verbs() {
     "$program" --help | awk '/^  [a-z]/ && match($0, /^  [a-z-]+( [a-z-]+)?/) { print substr($0, 3, RLENGTH - 2) }' |
         while read -r verb; do
-            printf '.Sh %s\n.Bd -literal\n' "$(echo "$verb" | tr a-z A-Z)"
+            printf '.Sh %s\n.Bd -literal\n' "$(echo "$verb" | tr '[:lower:]' '[:upper:]')"
             # shellcheck disable=SC2086  # a verb is one word or two
             "$program" $verb --help | awk "$functions"'/^Exit codes/ { exit } { print plain($0) }' | sed 's/^usage: //'
             printf '.Ed\n'

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""The hook of ops/lint --install in a repository of its own: what is staged is looked at, and nothing else."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GOOD = """#include "base/number.h"
+
+int number_twice(int x) { return 2 * x; }
+"""
+HEADER = """/* number.h - numbers.
+ *
+ * Ownership: none.
+ * Units:     none.
+ * Errors:    none.
+ * Threads:   any.
+ */
+#pragma once
+
+int number_twice(int x);
+"""
+
+
+class Hook(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="sdtrain-test-lint-")
+        self.addCleanup(scratch.cleanup)
+        self.tree = pathlib.Path(scratch.name) / "tree"
+        for name in ("ops/lint", "tests/tidy/tidy.py", "tests/tidy/markdown.py", ".clang-format"):
+            (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, self.tree / name)
+        # Nothing of the person's own settings, nor of a hook that runs this test.
+        self.environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+        self.environment |= {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "HOME": scratch.name,
+                             "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a",
+                             "GIT_COMMITTER_EMAIL": "a@b", "PYTHONDONTWRITEBYTECODE": "1"}
+        self.write("base/number.h", HEADER)
+        self.git("init", "-q")
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", "The tree")
+        self.assertEqual(self.run_(["ops/lint", "--install"]).returncode, 0)
+
+    def run_(self, words):
+        return subprocess.run(words, cwd=self.tree, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def git(self, *words):
+        done = self.run_(["git", *words])
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def write(self, name, text):
+        path = self.tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def commit(self, name, text):
+        self.write(name, text)
+        self.git("add", name)
+        return self.run_(["git", "commit", "-q", "-m", "A change"])
+
+    def takes(self, name, text):
+        done = self.commit(name, text)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def refuses(self, name, text, because):
+        done = self.commit(name, text)
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.assertIn(because, done.stdout)
+        self.git("rm", "-q", "--cached", "-f", name)
+
+    def test_good(self):
+        self.takes("base/number.c", GOOD)
+        self.takes("docs/page.md", "# A page\n\nA line.\n")
+        self.takes("data.bin", "\t anything \n")
+
+    @unittest.skipUnless(shutil.which("clang-format"), "no clang-format")
+    def test_form(self):
+        self.refuses("base/number.c", GOOD.replace("2 * x", "2*x"), "clang-format -i was not run")
+
+    def test_rules(self):
+        self.refuses("base/number.c", GOOD + "/* TO" + "DO */\n", "base/number.c:4: something was left open")
+        self.refuses("base/bare.h", "#pragma once\n", "base/bare.h:1: must begin with")
+        self.refuses("base/number.c", GOOD.replace("base/", "ctl/"), "includes ctl/number.h, which does not exist")
+
+    def test_pages(self):
+        self.refuses("docs/page.md", "# A page\n\n```\nls\n```\n", "docs/page.md:3: a fence without a language")
+        self.refuses("docs/page.md", "# A page\n\n" + "word " * 60 + "\n", "columns")
+        self.refuses("docs/page.md", "# A page\n\n# Another\n", "a page has one title")
+        self.refuses("docs/page.md", "# A page\n\nSee http://example.org/ there.\n", "neither a link nor code")
+        self.refuses("docs/page.md", "# A page\n\nA line. \n", "blanks at its end")
+
+    @unittest.skipUnless(shutil.which("shellcheck"), "no shellcheck")
+    def test_scripts(self):
+        self.takes("run", "#!/bin/sh\nls \"$1\"\n")
+        self.refuses("other", "#!/bin/sh\nls $1\n", "SC2086")
+
+    def test_the_index_is_looked_at(self):
+        self.takes("base/number.c", GOOD)
+        self.write("base/number.c", GOOD + "/* later */\n")
+        self.git("add", "base/number.c")
+        self.write("base/number.c", GOOD + "/* TO" + "DO */\n")  # not staged
+        done = self.run_(["git", "commit", "-q", "-m", "A change"])
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_without_clang_format(self):
+        """A machine that has neither commits; rules are still looked at."""
+        bare = self.tree.parent / "bin"
+        bare.mkdir()
+        for name in ("git", "sh", "python3", "env"):
+            (bare / name).symlink_to(shutil.which(name))
+        self.environment["PATH"] = str(bare)
+        done = self.commit("base/number.c", GOOD.replace("2 * x", "2*x"))
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("there is no clang-format", done.stdout)
+        self.refuses("base/other.c", GOOD + "/* TO" + "DO */\n", "something was left open")
+
+    def test_another_hook_stays(self):
+        hook = self.tree / ".git/hooks/pre-commit"
+        hook.write_text("#!/bin/sh\nexit 0\n")
+        done = self.run_(["ops/lint", "--install"])
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("somebody else's", done.stdout)
+        self.assertEqual(hook.read_text(), "#!/bin/sh\nexit 0\n")
+
+    def test_a_tree_without_it(self):
+        """An older commit is checked out: the hook has nothing to run."""
+        self.git("rm", "-q", "-r", "ops")
+        self.git("commit", "-q", "-m", "Older")
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
