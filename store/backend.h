@@ -52,5 +52,8 @@ int file_store_new(const char *folder, Store **ret, Error *err);
 /* prefix is "", or any bytes without a slash at their end. */
 int s3_store_new(const char *bucket, const char *prefix, Store **ret, Error *err);
 
+/* Tells the caller of a read that it need not wait any more. Once per read, from any thread; the
+ * backend's read_wait and read_cancel do not return while it runs. */
+void store_read_arrive(StoreRead *read);
 /* Whether it is one, as store.h says. */
 bool store_key_is_good(const char *key);

@@ -288,34 +288,59 @@ int store_delete(Store *store, const char *key, Error *err)
 
 /* ---- what a backend may leave to the others ---- */
 
+void store_read_arrive(StoreRead *read)
+{
+    assert(!atomic_load(&read->arrived));
+    EventCount *events = read->events;
+    atomic_store(&read->arrived, true);
+    if (events)
+        event_count_signal(events);
+}
+
 int store_read_begin(Store *store, StoreRead *read, Error *err)
 {
-    assert(!read->state);
+    assert(!read->begun && !read->state);
     int r = key_check(store, read->key, false, err);
     if (r < 0)
         return r;
+    atomic_store(&read->arrived, false);
+    read->begun = true; /* before the backend, whose thread may be faster than this one */
     if (store->backend->read_begin)
-        return store->backend->read_begin(store, read, err);
-    if (read->arrived)
-        read->arrived(read); /* waiting is all of the reading */
-    return 0;
+        r = store->backend->read_begin(store, read, err);
+    else
+        store_read_arrive(read); /* waiting is all of the reading */
+    if (r < 0)
+        read->begun = false;
+    return r;
 }
 
 int store_read_wait(Store *store, StoreRead *read, Error *err)
 {
-    if (!store->backend->read_wait)
-        return store_get_range(store, read->key, read->offset, read->n_bytes, read->buffer, err);
+    assert(read->begun);
     uint64_t begun_usec = clock_boottime_usec();
-    int r = count_get(store, store->backend->read_wait(store, read, err), begun_usec);
-    assert(!read->state);
-    return r;
+    int r = store->backend->read_wait ? store->backend->read_wait(store, read, err)
+                                      : store->backend->get_range(store, read->key, read->offset,
+                                                                  read->n_bytes, read->buffer, err);
+    assert(!read->state && atomic_load(&read->arrived));
+    read->begun = false;
+    return count_get(store, r, begun_usec);
+}
+
+int store_read_poll(Store *store, StoreRead *read, Error *err)
+{
+    assert(read->begun);
+    if (!atomic_load(&read->arrived))
+        return 0;
+    int r = store_read_wait(store, read, err);
+    return r < 0 ? r : 1;
 }
 
 void store_read_cancel(Store *store, StoreRead *read)
 {
-    if (store->backend->read_cancel)
+    if (read->begun && store->backend->read_cancel)
         store->backend->read_cancel(store, read);
     assert(!read->state);
+    read->begun = false;
 }
 
 static int fetch_in_turn(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err)

@@ -21,7 +21,9 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/event-count.h"
 
+#include <stdatomic.h>
 #include <sys/uio.h>
 
 typedef struct Store Store;
@@ -72,24 +74,28 @@ int store_get_range(Store *store, const char *key, uint64_t offset, size_t n_byt
                     Error *err);
 int store_head(Store *store, const char *key, uint64_t *ret_bytes, Error *err);
 
-/* A read that runs while its caller does something else: begin many, then wait for each. The fields
- * are the caller's and stay as they are, and store, key and buffer stay, until it was waited for or
- * cancelled; then it is as before begin, and nothing touches the buffer any more. */
+/* A range that comes while its caller does something else. The caller fills the first five fields; they, the
+ * store, and what key, buffer and events point to stay as they are until the read has ended: it was waited for, polled
+ * to its end, or cancelled. Afterwards nothing touches the buffer, and the read may be begun anew. */
 typedef struct StoreRead {
     const char *key;
     uint64_t offset;
     size_t n_bytes;
     void *buffer;
-    /* NULL, or called when store_read_wait() would not block any more: once, from store_read_begin()
-     * or from a thread of the store's. It must not block, nor call the store. Neither wait nor
-     * cancel returns while it runs; after a cancel it may have been called or not. */
-    void (*arrived)(struct StoreRead *read);
-    void *state; /* the store's; NULL before begin */
+    EventCount *events; /* signalled once, when store_read_poll() has an answer; NULL: none is */
+    /* The store's own. */
+    void *state;         /* the backend's */
+    bool begun;          /* and not ended */
+    atomic_bool arrived; /* store_read_wait() would not block for the network */
 } StoreRead;
-/* Does not wait for the network. */
+/* Does not wait for the network. file:// reads when the read is waited for or polled. */
 int store_read_begin(Store *store, StoreRead *read, Error *err);
+/* 0: not yet. 1: all bytes are in the buffer. Anything else is a failure, as of store_get_range(). The read has ended
+ * unless the answer is 0. */
+int store_read_poll(Store *store, StoreRead *read, Error *err);
 /* As store_get_range(). Any thread, one per read. */
 int store_read_wait(Store *store, StoreRead *read, Error *err);
+/* Leaves a read alone that was not begun. */
 void store_read_cancel(Store *store, StoreRead *read);
 /* The object's first n_bytes into an empty file, in ranges that come together, with a bounded amount of
  * memory. -EIO when the object is shorter; more is not looked at. */

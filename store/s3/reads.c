@@ -31,7 +31,6 @@ typedef struct Ranges {
     size_t n_left; /* requests that are not done */
     int r;         /* the first failure, in the words of err */
     Error err;
-    bool finished;
     S3Request requests[];
 } Ranges;
 
@@ -124,22 +123,17 @@ static void range_done(S3Request *request)
 {
     Ranges *ranges = request->context;
     S3Store *s3 = ranges->s3;
-    StoreRead *read = ranges->read;
     (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
     if (request->result < 0 && ranges->r == 0) {
-        ranges->r = refuse_range(s3, read->key, request, &ranges->err);
+        ranges->r = refuse_range(s3, ranges->read->key, request, &ranges->err);
         cancel_ranges(ranges);
     }
-    const bool finished = --ranges->n_left == 0 && settle(ranges);
-    (void)pthread_mutex_unlock(&s3->lock); /* as above */
-    if (!finished)
-        return;
-    if (read->arrived)
-        read->arrived(read);
-    (void)pthread_mutex_lock(&s3->lock); /* as above */
-    ranges->finished = true;
-    (void)pthread_cond_broadcast(&s3->finished); /* cannot fail */
-    (void)pthread_mutex_unlock(&s3->lock);       /* as above; ranges may be gone */
+    assert(ranges->n_left > 0);
+    if (--ranges->n_left == 0 && settle(ranges)) {
+        store_read_arrive(ranges->read);
+        (void)pthread_cond_broadcast(&s3->finished); /* cannot fail */
+    }
+    (void)pthread_mutex_unlock(&s3->lock); /* as above; ranges may be gone */
 }
 
 int s3_read_begin(Store *store, StoreRead *read, Error *err)
@@ -172,7 +166,7 @@ int s3_read_wait(Store *store, StoreRead *read, Error *err)
     S3Store *s3 = s3_store(store);
     Ranges *ranges = read->state;
     (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
-    while (!ranges->finished)
+    while (!atomic_load(&read->arrived))
         (void)pthread_cond_wait(&s3->finished,
                                 &s3->lock); /* cannot fail; requests have deadlines */
     (void)pthread_mutex_unlock(&s3->lock);  /* as above */

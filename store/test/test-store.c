@@ -1,5 +1,6 @@
 /* test-store.c - what every store must keep, through the public interface: over file://, and over s3://
  * where SDTRAIN_TEST_S3_URI names a bucket. */
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/test/testing.h"
@@ -7,7 +8,6 @@
 
 #include <limits.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -276,11 +276,53 @@ static void test_large(void **state)
     remove_all(store, "large/");
 }
 
-static atomic_int n_arrived;
-static void count_arrival(StoreRead *read)
+/* Waits at the event count alone: a read that arrives without a signal ends at the deadline. */
+static int poll_to_end(Store *store, EventCount *events, StoreRead *read, Error *err)
 {
-    (void)read;
-    atomic_fetch_add(&n_arrived, 1);
+    uint64_t deadline_usec = clock_monotonic_usec() + 20 * USEC_PER_SEC;
+    for (;;) {
+        uint64_t seen = event_count_read(events);
+        int r = store_read_poll(store, read, err);
+        if (r != 0)
+            return r;
+        assert_true(clock_monotonic_usec() < deadline_usec);
+        event_count_wait(events, seen, deadline_usec);
+    }
+}
+
+static void test_poll(void **state)
+{
+    (void)state;
+    _cleanup_(store_freep) Store *store = open_store();
+    _cleanup_(event_count_freep) EventCount *events = NULL;
+    Error err = ERROR_INIT;
+    char buffer[8] = "";
+    assert_int_equal(event_count_new(&events), 0);
+    assert_int_equal(put_text(store, "poll/x", "0123456789", 0, &err), 0);
+
+    StoreRead read = {0};
+    store_read_cancel(store, &read); /* one that was not begun */
+    read =
+        (StoreRead){.key = "poll/x", .offset = 3, .n_bytes = 5, .buffer = buffer, .events = events};
+    for (int i = 0; i < 3; i++) { /* what was polled to its end may be begun anew */
+        memset(buffer, 0, sizeof(buffer));
+        assert_int_equal(store_read_begin(store, &read, &err), 0);
+        assert_int_equal(poll_to_end(store, events, &read, &err), 1);
+        assert_string_equal(buffer, "34567");
+        assert_int_equal(event_count_read(events), i + 1);
+    }
+    read.offset = 7;
+    assert_int_equal(store_read_begin(store, &read, &err), 0);
+    assert_int_equal(poll_to_end(store, events, &read, &err), -EIO);
+    read.key = "poll/none";
+    assert_int_equal(store_read_begin(store, &read, &err), 0);
+    assert_int_equal(poll_to_end(store, events, &read, &err), -ENOENT);
+    assert_int_equal(event_count_read(events), 5);
+    read.key = "../x";
+    assert_int_equal(store_read_begin(store, &read, &err), -EINVAL);
+    store_read_cancel(store, &read); /* it was not begun */
+    assert_int_equal(event_count_read(events), 5);
+    remove_all(store, "poll/");
 }
 
 static void test_many(void **state)
@@ -300,8 +342,7 @@ static void test_many(void **state)
         reads[i] = (StoreRead){.key = "many/x",
                                .offset = i * 149,
                                .n_bytes = sizeof(buffers[i]),
-                               .buffer = buffers[i],
-                               .arrived = i < 3 ? count_arrival : NULL};
+                               .buffer = buffers[i]};
         assert_int_equal(store_read_begin(store, &reads[i], &err), 0);
     }
     store_read_cancel(store, &reads[3]);
@@ -311,7 +352,6 @@ static void test_many(void **state)
         assert_int_equal(store_read_wait(store, &reads[i], &err), 0);
         assert_memory_equal(buffers[i], text + i * 149, sizeof(buffers[i]));
     }
-    assert_int_equal(atomic_load(&n_arrived), 3); /* who has been waited for has arrived */
     StoreRead beyond = {.key = "many/x",
                         .offset = sizeof(text) - 50,
                         .n_bytes = 100,
@@ -630,11 +670,17 @@ int main(int argc, char **argv)
     if (argc == 5 && strcmp(argv[1], "put") == 0)
         return put_and_tell(argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_uris),           cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_put_get_delete), cmocka_unit_test(test_large),
-        cmocka_unit_test(test_defer),          cmocka_unit_test(test_many),
-        cmocka_unit_test(test_race),           cmocka_unit_test(test_list),
-        cmocka_unit_test(test_faults),         cmocka_unit_test(test_sweep_spares_folders),
+        cmocka_unit_test(test_uris),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_put_get_delete),
+        cmocka_unit_test(test_large),
+        cmocka_unit_test(test_defer),
+        cmocka_unit_test(test_poll),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_race),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_sweep_spares_folders),
         cmocka_unit_test(test_unwritable),
     };
     /* A prefix that takes some care to write in a URL, and that a bucket is shared below. */

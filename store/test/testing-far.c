@@ -131,9 +131,8 @@ static void *serve(void *argument)
         unlock();
         p->result = get_now(&p->store->store, p->read->key, p->read->offset, p->read->n_bytes,
                             p->bytes, p->struck, &p->error);
-        if (p->read->arrived)
-            p->read->arrived(p->read);
         lock();
+        store_read_arrive(p->read);
         p->done = true;
         (void)pthread_cond_broadcast(&changed);
     }

@@ -21,7 +21,7 @@ enum {
 };
 
 typedef struct Piece {
-    AsyncRead async;
+    StoreRead read;
     char *buffer; /* NULL: the pieces of a fetch into memory lie where they belong */
 } Piece;
 
@@ -95,7 +95,7 @@ void piece_buffers_clear(PieceBuffers *spare)
 static void reset(ShardFetch *f)
 {
     for (size_t i = 0; i < PIECES; i++) {
-        async_read_cancel(&f->pieces[i].async, f->source->store);
+        store_read_cancel(f->source->store, &f->pieces[i].read);
         give_buffer(f->source, TAKE_PTR(f->pieces[i].buffer));
     }
     shard_hashes_clear(&f->hashes);
@@ -202,8 +202,12 @@ static int begin_piece(ShardFetch *f, Error *err)
     if (!f->memory && !p->buffer && !(p->buffer = take_buffer(f->source)))
         return error_set(err, -ENOMEM, "%s: out of memory for %zu bytes", f->uri,
                          f->source->piece_bytes);
-    int r = async_read_begin(&p->async, f->source->store, f->key, f->asked, n_bytes,
-                             f->memory ? f->memory + f->asked : p->buffer, f->source->events, err);
+    p->read = (StoreRead){.key = f->key,
+                          .offset = f->asked,
+                          .n_bytes = n_bytes,
+                          .buffer = f->memory ? f->memory + f->asked : p->buffer,
+                          .events = f->source->events};
+    int r = store_read_begin(f->source->store, &p->read, err);
     if (r == 0)
         f->asked += n_bytes;
     return r;
@@ -221,7 +225,7 @@ static int take_piece(ShardFetch *f, Error *err)
     Piece *p = piece_of(f, f->came);
     const size_t n_bytes = piece_bytes(f, f->came);
     const char *data = f->memory ? f->memory + f->came : p->buffer;
-    int r = async_read_poll(&p->async, f->source->store, err);
+    int r = store_read_poll(f->source->store, &p->read, err);
     if (r <= 0)
         return r < 0 ? shard_explain(f->source, &f->info, r, err) : 0;
     r = shard_hashes_add(&f->hashes, f->uri, data, n_bytes, err);
@@ -242,7 +246,7 @@ static int take_piece(ShardFetch *f, Error *err)
 static int bring(ShardFetch *f, Error *err)
 {
     for (int r = 1; r > 0;) {
-        while (f->asked < f->n_bytes && !piece_of(f, f->asked)->async.begun) {
+        while (f->asked < f->n_bytes && !piece_of(f, f->asked)->read.begun) {
             r = begin_piece(f, err);
             if (r < 0)
                 return r;

@@ -13,9 +13,10 @@
  */
 #pragma once
 
+#include "base/event-count.h"
+#include "store/store.h"
 #include "trainer/data/index/index.h"
 #include "trainer/data/mds/checksum.h"
-#include "trainer/data/stream/async-read.h"
 #include "trainer/data/stream/cache.h"
 #include "trainer/data/stream/sample-hashes.h"
 

@@ -28,7 +28,7 @@ typedef struct ShardEntry {
     char *uri;
     Shard *shard;    /* open, whole */
     uint32_t *table; /* its offsets; there once table_read is not under way */
-    AsyncRead table_read;
+    StoreRead table_read;
     ShardFetch *fetch;
     bool background;    /* the fetch is; ranges serve meanwhile */
     uint64_t look_usec; /* when the cache is asked for it again */
@@ -130,7 +130,7 @@ static void drop_table(Shards *s, KeptShard *e)
 {
     if (!e->table)
         return;
-    async_read_cancel(&e->table_read, s->source.store);
+    store_read_cancel(s->source.store, &e->table_read);
     s->table_bytes -= table_cost(e);
     free(e->table);
     e->table = NULL;
@@ -337,8 +337,11 @@ static int begin_table(Shards *s, KeptShard *e, Error *err)
     if (!e->table)
         return error_set(err, -ENOMEM, "out of memory");
     s->table_bytes += table_cost(e);
-    return async_read_begin(&e->table_read, s->source.store, e->info.raw_name, 0, n_bytes, e->table,
-                            s->source.events, err);
+    e->table_read = (StoreRead){.key = e->info.raw_name,
+                                .n_bytes = n_bytes,
+                                .buffer = e->table,
+                                .events = s->source.events};
+    return store_read_begin(s->source.store, &e->table_read, err);
 }
 
 static int poll_table(Shards *s, KeptShard *e, Error *err)
@@ -347,7 +350,7 @@ static int poll_table(Shards *s, KeptShard *e, Error *err)
     if (r == 0 && !e->table_read.begun)
         return WHERE_TABLE;
     if (r == 0)
-        r = async_read_poll(&e->table_read, s->source.store, err);
+        r = store_read_poll(s->source.store, &e->table_read, err);
     if (r < 0)
         r = shard_explain(&s->source, &e->info, r, err);
     if (r > 0)
@@ -509,7 +512,7 @@ void shards_end(Shards *s, SampleRead *read)
     KeptShard *e = read->entry;
     if (!e)
         return;
-    async_read_cancel(&read->async, s->source.store);
+    store_read_cancel(s->source.store, &read->range_read);
     s->options.budget->used -= read->n_budget;
     read->n_budget = 0;
     read->entry = NULL;
@@ -554,9 +557,14 @@ static int begin_range(Shards *s, SampleRead *read, bool first, Error *err)
     if (!first && budget->used + read->n_bytes > budget->most)
         return 0;
     r = shard_grow(&read->buffer, &read->room, read->n_bytes, err);
-    if (r == 0)
-        r = async_read_begin(&read->async, s->source.store, e->info.raw_name, read->range[0],
-                             read->n_bytes, read->buffer, s->source.events, err);
+    if (r < 0)
+        return r;
+    read->range_read = (StoreRead){.key = e->info.raw_name,
+                                   .offset = read->range[0],
+                                   .n_bytes = read->n_bytes,
+                                   .buffer = read->buffer,
+                                   .events = s->source.events};
+    r = store_read_begin(s->source.store, &read->range_read, err);
     if (r < 0)
         return r;
     read->n_budget = read->n_bytes;
@@ -570,7 +578,7 @@ static int step(Shards *s, SampleRead *read, bool first, uint64_t *wake_usec, Er
 {
     KeptShard *e = read->entry;
     int r;
-    if (!read->async.begun) {
+    if (!read->range_read.begun) {
         r = advance_entry(s, e, first, wake_usec, err);
         if (r == WHERE_OPEN && first) { /* the others are read when it is their turn */
             r = shard_read(e->shard, read->place.sample, read->range, &read->buffer, &read->room,
@@ -584,10 +592,10 @@ static int step(Shards *s, SampleRead *read, bool first, uint64_t *wake_usec, Er
         if (r != WHERE_TABLE)
             return MIN(r, 0);
         r = begin_range(s, read, first, err);
-        if (r < 0 || !read->async.begun)
+        if (r < 0 || !read->range_read.begun)
             return r;
     }
-    r = async_read_poll(&read->async, s->source.store, err);
+    r = store_read_poll(s->source.store, &read->range_read, err);
     if (r == 0)
         return 0;
     r = r > 0 ? check_hash(s, read, e->uri, err) : shard_explain(&s->source, &e->info, r, err);

@@ -66,7 +66,7 @@ bool shards_expect(Shards *shards, uint64_t number, uint64_t round);
 typedef struct SampleRead {
     IndexPlace place;
     struct ShardEntry *entry;
-    AsyncRead async; /* of a range */
+    StoreRead range_read; /* of the sample's range */
     char *buffer;
     size_t room, n_bytes, n_budget;
     uint32_t range[2];

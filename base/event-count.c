@@ -1,9 +1,11 @@
-/* async-read.c - see async-read.h. */
-#include "trainer/data/stream/async-read.h"
+/* event-count.c - see event-count.h. */
+#include "base/event-count.h"
 
 #include "base/clock.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <time.h>
 
 struct EventCount {
@@ -63,45 +65,4 @@ void event_count_wait(EventCount *events, uint64_t seen, uint64_t deadline_usec)
     while (r == 0 && atomic_load(&events->count) == seen)
         r = pthread_cond_timedwait(&events->rung, &events->mutex, &deadline);
     (void)pthread_mutex_unlock(&events->mutex);
-}
-
-static void note_async_read(StoreRead *read)
-{
-    AsyncRead *async = (AsyncRead *)read; /* its first member */
-    EventCount *events = async->events;
-    atomic_store(&async->arrived, true);
-    event_count_signal(events);
-}
-
-int async_read_begin(AsyncRead *async, Store *store, const char *key, uint64_t offset,
-                     size_t n_bytes, void *buffer, EventCount *events, Error *err)
-{
-    assert(!async->begun);
-    async->read = (StoreRead){.key = key,
-                              .offset = offset,
-                              .n_bytes = n_bytes,
-                              .buffer = buffer,
-                              .arrived = note_async_read};
-    async->events = events;
-    atomic_store(&async->arrived, false);
-    int r = store_read_begin(store, &async->read, err);
-    async->begun = r == 0;
-    return r;
-}
-
-int async_read_poll(AsyncRead *async, Store *store, Error *err)
-{
-    assert(async->begun);
-    if (!atomic_load(&async->arrived))
-        return 0;
-    int r = store_read_wait(store, &async->read, err);
-    async->begun = false;
-    return r < 0 ? r : 1;
-}
-
-void async_read_cancel(AsyncRead *async, Store *store)
-{
-    if (async->begun)
-        store_read_cancel(store, &async->read);
-    async->begun = false;
 }
