@@ -5,9 +5,12 @@
  * new list leaves it out, runs on until the next world. One incident names them all, whoever comes and goes.
  *
  * Entry points: admission_update(), node_admit(), decide_admission(). */
-#include "cluster/admission.h"
+#include "controller/core/admission.h"
 
+#include "cluster/admission.h"
+#include "controller/core/cluster-decisions.h"
 #include "controller/core/cluster-internal.h"
+#include "controller/core/recovery/lost.h"
 #include "controller/core/text.h"
 
 #include <string.h>
@@ -58,7 +61,7 @@ static int name_uninvited(const Cluster *c, Text *t)
 bool decide_admission(Cluster *c, Decision *d)
 {
     char names[NAMES_BYTES], evidence[RECORD_TEXT_MAX + 1];
-    const Incident *open = house_find_open(c, admission_cause);
+    const Incident *open = cluster_incident_find_open(c, admission_cause);
     Text t = text_begin(names, sizeof(names));
     int n = name_uninvited(c, &t);
     if (n > 0)
@@ -67,7 +70,7 @@ bool decide_admission(Cluster *c, Decision *d)
         if (!open ||
             (c->uninvited_usec && !cluster_due(c, c->uninvited_usec + QUIET_SEC * USEC_PER_SEC)))
             return false;
-        house_resolve(c, open, d);
+        cluster_incident_resolve(c, open, d);
         return true;
     }
     t = text_begin(evidence, sizeof(evidence));
@@ -79,7 +82,7 @@ bool decide_admission(Cluster *c, Decision *d)
                  !cluster_due(c, c->uninvited_told_usec + REWRITE_SEC * USEC_PER_SEC)))
         return false;
     c->uninvited_told_usec = c->now_usec;
-    house_begin_incident(c, "cluster", admission_cause, d);
+    cluster_incident_begin(c, "cluster", admission_cause, d);
     if (open) {
         d->incident = open->record;
         d->incident_revision = open->stamp.mod;

@@ -1,6 +1,17 @@
 /* cluster-decisions.c - decisions about the cluster rather than a job: the pages about nodes, caps on incidents and
  * requests. */
+#include "controller/core/cluster-decisions.h"
+
+#include "controller/core/admission.h"
 #include "controller/core/cluster-internal.h"
+#include "controller/core/cordons.h"
+#include "controller/core/observe.h"
+#include "controller/core/presence.h"
+#include "controller/core/quarantine.h"
+#include "controller/core/recovery/failure.h"
+#include "controller/core/recovery/incident.h"
+#include "controller/core/recovery/restart-backoff.h"
+#include "controller/core/tables.h"
 #include "controller/core/text.h"
 
 #include <string.h>
@@ -14,7 +25,7 @@ enum {
 static const char hold_cause[] = "nodes-vanished", distrust_cause[] = "nodes-unhealthy",
                   many_cause[] = "nodes-lost";
 
-void house_resolve(const Cluster *c, const Incident *incident, Decision *d)
+void cluster_incident_resolve(const Cluster *c, const Incident *incident, Decision *d)
 {
     d->incident = incident->record;
     d->incident.state = INCIDENT_RESOLVED;
@@ -24,7 +35,7 @@ void house_resolve(const Cluster *c, const Incident *incident, Decision *d)
 }
 
 /* An incident of the cluster, or of one node of it, that is of no job. */
-void house_begin_incident(Cluster *c, const char *about, const char *cause, Decision *d)
+void cluster_incident_begin(Cluster *c, const char *about, const char *cause, Decision *d)
 {
     memset(&d->incident, 0, sizeof(d->incident));
     Text id = text_begin(d->incident.id, sizeof(d->incident.id));
@@ -40,7 +51,7 @@ void house_begin_incident(Cluster *c, const char *about, const char *cause, Deci
     d->put_incident = true;
 }
 
-const Incident *house_find_open(const Cluster *c, const char *cause)
+const Incident *cluster_incident_find_open(const Cluster *c, const char *cause)
 {
     const Incident *open = NULL;
     for (int i = 0; i < c->limits.incidents; i++)
@@ -50,17 +61,17 @@ const Incident *house_find_open(const Cluster *c, const char *cause)
     return open;
 }
 
-static bool decide_hold_page(Cluster *c, Decision *d)
+static bool decide_hold_incident(Cluster *c, Decision *d)
 {
-    const Incident *open = house_find_open(c, hold_cause);
+    const Incident *open = cluster_incident_find_open(c, hold_cause);
     bool holding = c->now_usec < c->hold_until_usec;
     if (holding == (open != NULL))
         return false;
     if (open) {
-        house_resolve(c, open, d);
+        cluster_incident_resolve(c, open, d);
         return true;
     }
-    house_begin_incident(c, "cluster", hold_cause, d);
+    cluster_incident_begin(c, "cluster", hold_cause, d);
     text_copy(d->incident.evidence, sizeof(d->incident.evidence),
               "more than a quarter of the nodes vanished within one TTL: the store or the network "
               "is suspected, and nobody is replaced until it is known");
@@ -69,16 +80,16 @@ static bool decide_hold_page(Cluster *c, Decision *d)
 
 static bool decide_suspected_probes(Cluster *c, Decision *d)
 {
-    const Incident *open = house_find_open(c, distrust_cause);
+    const Incident *open = cluster_incident_find_open(c, distrust_cause);
     if (c->probes_suspected == (open != NULL))
         return false;
     if (open) {
-        house_resolve(c, open, d);
+        cluster_incident_resolve(c, open, d);
         return true;
     }
     int unhealthy, present;
     health_count(c, &unhealthy, &present);
-    house_begin_incident(c, "cluster", distrust_cause, d);
+    cluster_incident_begin(c, "cluster", distrust_cause, d);
     Text t = text_begin(d->incident.evidence, sizeof(d->incident.evidence));
     text_add_int(&t, unhealthy);
     text_add(&t, " of ");
@@ -104,7 +115,7 @@ static bool is_in_quarantine(const Cluster *c, const char *name)
 }
 
 /* A node that was isolated while it ran nothing: over when it is let in again. */
-static bool decide_node_page(Cluster *c, Decision *d)
+static bool decide_unhealthy_incident(Cluster *c, Decision *d)
 {
     for (int i = 0; i < c->limits.incidents; i++) {
         const IncidentRecord *record = &c->incidents[i].record;
@@ -113,20 +124,20 @@ static bool decide_node_page(Cluster *c, Decision *d)
             continue;
         if (is_in_quarantine(c, record->node))
             continue;
-        house_resolve(c, &c->incidents[i], d);
+        cluster_incident_resolve(c, &c->incidents[i], d);
         return true;
     }
     return false;
 }
 
-void node_open_page(Cluster *c, const CoreNode *node, Cause cause, const char *evidence,
-                    Decision *d)
+void node_incident_begin(Cluster *c, const CoreNode *node, Cause cause, const char *evidence,
+                         Decision *d)
 {
     char about[NODE_NAME_MAX + 8];
     Text t = text_begin(about, sizeof(about));
     text_add(&t, "node-");
     text_add(&t, node->record.name);
-    house_begin_incident(c, about, cause_name(cause), d);
+    cluster_incident_begin(c, about, cause_name(cause), d);
     text_copy(d->incident.node, sizeof(d->incident.node), node->record.name);
     text_copy(d->incident.evidence, sizeof(d->incident.evidence), evidence);
 }
@@ -257,7 +268,7 @@ static void open_absence(Cluster *c, const CoreNode *node, Decision *d)
     text_add(&t, "its lease ran out");
     text_add(&t, node->ran[0] ? "; it ran " : " while it ran nothing");
     text_add(&t, node->ran);
-    node_open_page(c, node, CAUSE_NODE_LOST, evidence, d);
+    node_incident_begin(c, node, CAUSE_NODE_LOST, evidence, d);
     d->incident.severity = node->ran[0] ? SEVERITY_CRITICAL : SEVERITY_WARNING;
     d->incident.at_usec = node->vanished_real_usec;
 }
@@ -269,7 +280,7 @@ static bool decide_summary(Cluster *c, const Incident *summary, int beyond, cons
     char evidence[RECORD_TEXT_MAX + 1];
     if (beyond == 0) {
         if (summary)
-            house_resolve(c, summary, d);
+            cluster_incident_resolve(c, summary, d);
         return summary != NULL;
     }
     Text t = text_begin(evidence, sizeof(evidence));
@@ -277,7 +288,7 @@ static bool decide_summary(Cluster *c, const Incident *summary, int beyond, cons
     text_add(&t, beyond == 1 ? " more node is lost: " : " more nodes are lost: ");
     text_add(&t, names);
     if (!summary) {
-        house_begin_incident(c, "cluster", many_cause, d);
+        cluster_incident_begin(c, "cluster", many_cause, d);
     } else if (text_equal(summary->record.evidence, evidence)) {
         return false;
     } else {
@@ -291,10 +302,10 @@ static bool decide_summary(Cluster *c, const Incident *summary, int beyond, cons
 
 /* A node that is lost, whatever it ran: its job's recovery is another incident. Over when it is back, is
  * cordoned, which says that it has been seen, or is forgotten (decide_forget()). */
-static bool decide_absence_page(Cluster *c, Decision *d)
+static bool decide_absence_incident(Cluster *c, Decision *d)
 {
     char names[NAMES_BYTES];
-    const Incident *summary = house_find_open(c, many_cause);
+    const Incident *summary = cluster_incident_find_open(c, many_cause);
     int open = 0, beyond = 0;
     bool is_unsure = false;
     Text t = text_begin(names, sizeof(names));
@@ -311,7 +322,7 @@ static bool decide_absence_page(Cluster *c, Decision *d)
             continue;
         const Incident *incident = open > 0 ? find_absence(c, node) : NULL;
         if (known && incident) {
-            house_resolve(c, incident, d);
+            cluster_incident_resolve(c, incident, d);
             return true;
         }
         if (known || incident)
@@ -403,7 +414,7 @@ static bool decide_incident_cap(Cluster *c, Decision *d)
             continue;
         bool orphan = record->job[0] && !has_job(c, record);
         if (orphan && record->state == INCIDENT_OPEN) {
-            house_resolve(c, &c->incidents[i], d);
+            cluster_incident_resolve(c, &c->incidents[i], d);
             return true;
         }
         if (orphan && incident_is_told(c, record)) {
@@ -456,7 +467,7 @@ static bool decide_forget(Cluster *c, const Request *request, Decision *d)
     for (int i = 0; i < c->limits.incidents && answer[0] == 'f'; i++)
         if (is_absence(&c->incidents[i]) &&
             text_equal(c->incidents[i].record.node, request->record.target))
-            house_resolve(c, &c->incidents[i], d);
+            cluster_incident_resolve(c, &c->incidents[i], d);
     d->request = request->record;
     d->request_revision = request->stamp.mod;
     text_copy(d->request.answer, sizeof(d->request.answer), answer);
@@ -491,7 +502,8 @@ static bool decide_requests(Cluster *c, Decision *d)
 
 bool decide_cluster(Cluster *c, Decision *d)
 {
-    return decide_hold_page(c, d) || decide_suspected_probes(c, d) || decide_cordons(c, d) ||
-           decide_node_page(c, d) || decide_absence_page(c, d) || decide_admission(c, d) ||
-           decide_escalation(c, d) || decide_incident_cap(c, d) || decide_requests(c, d);
+    return decide_hold_incident(c, d) || decide_suspected_probes(c, d) || decide_cordons(c, d) ||
+           decide_unhealthy_incident(c, d) || decide_absence_incident(c, d) ||
+           decide_admission(c, d) || decide_escalation(c, d) || decide_incident_cap(c, d) ||
+           decide_requests(c, d);
 }

@@ -2,7 +2,14 @@
  *
  * Entry points: cluster_init(), cluster_step(). Guarantees: total; at most one decision a step; at
  * most one decision under way per job and one for the rest of the cluster. */
+#include "controller/core/admission.h"
+#include "controller/core/cluster-decisions.h"
 #include "controller/core/cluster-internal.h"
+#include "controller/core/decide.h"
+#include "controller/core/observe.h"
+#include "controller/core/presence.h"
+#include "controller/core/quarantine.h"
+#include "controller/core/tables.h"
 #include "controller/core/text.h"
 
 #include <string.h>
@@ -140,7 +147,7 @@ static bool another_plans(const Cluster *c, const CoreJob *job)
 {
     for (int i = 0; i < c->limits.jobs; i++) {
         const CoreJob *other = &c->jobs[i];
-        if (other != job && other->used && other->planning &&
+        if (other != job && other->used && other->in_flight_places_world &&
             !is_settled(c, other->in_flight, other->awaited_revision))
             return true;
     }
@@ -155,8 +162,8 @@ static bool decide(Cluster *c, Decision *d)
             !decide_job(c, job, d))
             continue;
         job->in_flight = d->id = ++c->last_id;
-        job->planning = d->put_world;
-        job->removing = d->remove_generation;
+        job->in_flight_places_world = d->put_world;
+        job->in_flight_removes = d->remove_generation;
         text_copy(d->job, sizeof(d->job), job->name);
         return true;
     }
@@ -180,9 +187,9 @@ static void learn_outcome(Cluster *c, const Event *ev)
         if (!job->used || job->in_flight != ev->id)
             continue;
         job->in_flight = 0;
-        if (done && !job->removing) /* a removal that found nothing shows nothing */
+        if (done && !job->in_flight_removes) /* a removal that found nothing shows nothing */
             job->awaited_revision = ev->revision;
-        if (done && job->removing && job->removing == job->oldest_generation)
+        if (done && job->in_flight_removes && job->in_flight_removes == job->oldest_generation)
             job->oldest_generation++;
     }
 }
@@ -220,7 +227,7 @@ void cluster_step(Cluster *c, const Event *ev, Actions *ret)
 
     if (!ev->more) {
         observe_settle(c);
-        ret->read = observe_has_room(c);
+        ret->read = tables_have_room(c);
         presence_update_hold(c);
         health_update_trust(c);
         if (c->term != 0) {

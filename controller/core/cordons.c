@@ -4,7 +4,13 @@
  * changes causes of machines and of jobs alone, and an operator's only once its time is over; it
  * carries the whole record under a guard on the revision that it was derived from, so that a change of
  * another writer is seen before anything is put over it. */
+#include "controller/core/cordons.h"
+
+#include "controller/core/cluster-decisions.h"
 #include "controller/core/cluster-internal.h"
+#include "controller/core/presence.h"
+#include "controller/core/quarantine.h"
+#include "controller/core/recovery/failure.h"
 #include "controller/core/text.h"
 
 #include <string.h>
@@ -137,7 +143,7 @@ static bool decide_verdict(Cluster *c, const CoreNode *node, Decision *d)
     }
     if (cause.mode == CORDON_QUARANTINE &&
         !node_hosts_ranks(c, node)) /* else its job has an incident */
-        node_open_page(c, node, CAUSE_NODE_UNHEALTHY, node->record.evidence, d);
+        node_incident_begin(c, node, CAUSE_NODE_UNHEALTHY, node->record.evidence, d);
     return true;
 }
 

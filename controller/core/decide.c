@@ -3,7 +3,20 @@
  * Entry point: decide_job(), called only when no decision of the job is under way and everything
  * that was written has been seen again. Every decision puts the phase record under a guard on the
  * one it was derived from, so two leaders, or one that lags, cannot both succeed. */
+#include "controller/core/decide.h"
+
 #include "controller/core/cluster-internal.h"
+#include "controller/core/plan.h"
+#include "controller/core/presence.h"
+#include "controller/core/queue.h"
+#include "controller/core/recovery/checkpoints.h"
+#include "controller/core/recovery/failure.h"
+#include "controller/core/recovery/incident.h"
+#include "controller/core/recovery/lost.h"
+#include "controller/core/recovery/recover.h"
+#include "controller/core/recovery/restart-backoff.h"
+#include "controller/core/resize.h"
+#include "controller/core/store-incident.h"
 #include "controller/core/text.h"
 
 #include <string.h>

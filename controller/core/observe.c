@@ -3,7 +3,15 @@
  * Entry points: observe(), observe_settle(). Guarantees: an older copy of a record never replaces a
  * newer one; records of unknown jobs and nodes get a place when there is one. Nothing is decided
  * here. */
+#include "controller/core/observe.h"
+
+#include "controller/core/admission.h"
+#include "controller/core/cluster-decisions.h"
 #include "controller/core/cluster-internal.h"
+#include "controller/core/presence.h"
+#include "controller/core/recovery/checkpoints.h"
+#include "controller/core/recovery/lost.h"
+#include "controller/core/tables.h"
 #include "controller/core/text.h"
 #include "protocol/exit-code.h"
 
@@ -17,146 +25,6 @@ static bool stamp(Stamp *s, const Event *ev)
     s->seen = ev->revision;
     s->mod = ev->record || ev->health ? ev->revision : 0;
     return true;
-}
-
-/* ---- places ---- */
-
-/* Nobody sends again what did not fit: room that comes later is noticed by observe_has_room(). */
-static void drop(Cluster *c, Table table)
-{
-    c->dropped++;
-    c->missed |= 1U << table;
-}
-
-/* A place that is new may be of something that was known in part before, and did not fit then. */
-static void take(Cluster *c, Table table) { c->taken |= c->missed & 1U << table; }
-
-static bool node_is_needed(const Cluster *c, int n)
-{
-    const CoreNode *node = &c->nodes[n];
-    if ((node->present && node->admitted) || node->cordon_stamp.mod || node->first_report >= 0)
-        return true;
-    for (int j = 0; j < c->limits.jobs; j++)
-        for (int i = 0; c->jobs[j].used && i < c->jobs[j].n_runs; i++)
-            if (job_runs(c, &c->jobs[j])[i].node == n)
-                return true;
-    return false;
-}
-
-static void forget_node(Cluster *c, int n)
-{
-    int kept = 0;
-    for (int i = 0; i < c->n_by_name; i++)
-        if (c->by_name[i] != n)
-            c->by_name[kept++] = c->by_name[i];
-    c->n_by_name = kept;
-    if (c->nodes[n].cordon_stamp.seen)
-        memset(&c->cordons[n], 0, sizeof(NodeCordons));
-    memset(&c->nodes[n], 0, sizeof(CoreNode));
-}
-
-static int free_node(Cluster *c)
-{
-    for (int i = 0; i < c->limits.nodes; i++) {
-        c->last_node = (c->last_node + 1) % c->limits.nodes;
-        if (!c->nodes[c->last_node].used)
-            return c->last_node;
-    }
-    for (int i = 0; i < c->limits.nodes; i++)
-        if (!node_is_needed(c, i)) {
-            forget_node(c, i);
-            return i;
-        }
-    drop(c, TABLE_NODES);
-    return -1;
-}
-
-/* Where in by_name the name is, or would be. */
-static int place_of_name(const Cluster *c, const char *name)
-{
-    int low = 0, high = c->n_by_name;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (text_compare(c->nodes[c->by_name[middle]].record.name, name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-int node_intern(Cluster *c, const char *name)
-{
-    int at = place_of_name(c, name);
-    if (at < c->n_by_name && text_equal(c->nodes[c->by_name[at]].record.name, name))
-        return c->by_name[at];
-
-    int n = free_node(c);
-    if (n < 0)
-        return -1;
-    at = place_of_name(c, name); /* making room may have moved it */
-    memmove(&c->by_name[at + 1], &c->by_name[at], sizeof(int) * (size_t)(c->n_by_name - at));
-    c->by_name[at] = n;
-    c->n_by_name++;
-    CoreNode *node = &c->nodes[n];
-    take(c, TABLE_NODES);
-    node->used = node->admitted = true;
-    node->first_report = -1;
-    node->changed_usec = c->now_usec;
-    node->vanished_real_usec = c->real_usec;
-    text_copy(node->record.name, sizeof(node->record.name), name);
-    return n;
-}
-
-/* Jobs in the order of the queue. */
-static void sort_jobs(Cluster *c)
-{
-    c->n_by_arrival = 0;
-    for (int j = 0; j < c->limits.jobs; j++) {
-        if (!c->jobs[j].used)
-            continue;
-        int at = c->n_by_arrival++;
-        for (; at > 0; at--) {
-            if (queue_goes_before(&c->jobs[c->by_arrival[at - 1]], &c->jobs[j]))
-                break;
-            c->by_arrival[at] = c->by_arrival[at - 1];
-        }
-        c->by_arrival[at] = j;
-    }
-}
-
-static CoreJob *intern_job(Cluster *c, const char *name)
-{
-    CoreJob *free_job = NULL;
-    for (int i = 0; i < c->limits.jobs; i++) {
-        CoreJob *job = &c->jobs[i];
-        if (job->used && text_equal(job->name, name))
-            return job;
-        if (!job->used && !free_job)
-            free_job = job;
-    }
-    if (!free_job) {
-        drop(c, TABLE_JOBS);
-        return NULL;
-    }
-    take(c, TABLE_JOBS);
-    memset(free_job, 0, sizeof(*free_job));
-    free_job->used = true;
-    text_copy(free_job->name, sizeof(free_job->name), name);
-    sort_jobs(c);
-    return free_job;
-}
-
-static void forget_job_if_empty(Cluster *c, CoreJob *job)
-{
-    if (job->spec_stamp.mod || job->desired_stamp.mod || job->world_stamp.mod ||
-        job->phase_stamp.mod || job->checkpoints_stamp.mod || job->progress_stamp.mod)
-        return;
-    for (int i = 0; i < c->n_reports; i++)
-        if (c->reports[i].used && c->reports[i].job == job_index(c, job))
-            return;
-    job->used = false;
-    sort_jobs(c);
 }
 
 /* ---- nodes ---- */
@@ -319,7 +187,7 @@ static void note_generation(CoreJob *job, int64_t generation)
 
 static void observe_job(Cluster *c, const Event *ev)
 {
-    CoreJob *job = intern_job(c, ev->name);
+    CoreJob *job = job_intern(c, ev->name);
     if (!job)
         return;
     switch (ev->kind) {
@@ -327,13 +195,13 @@ static void observe_job(Cluster *c, const Event *ev)
         if (!stamp(&job->spec_stamp, ev))
             return;
         lost_learn_spec(c, job, ev);
-        sort_jobs(c);
+        jobs_sort(c);
         break;
     case EVENT_DESIRED:
         if (ev->revision == job->desired_stamp.seen || !stamp(&job->desired_stamp, ev))
             return;
         lost_learn_desired(job, ev);
-        sort_jobs(c);
+        jobs_sort(c);
         break;
     case EVENT_WORLD:
         if (ev->revision == job->world_stamp.seen || !stamp(&job->world_stamp, ev))
@@ -370,78 +238,10 @@ static void observe_job(Cluster *c, const Event *ev)
         job->facts = (JobFacts){0};
         job->spec_lost = LOST_NOT;
     }
-    forget_job_if_empty(c, job);
+    job_forget_if_empty(c, job);
 }
 
 /* ---- ranks ---- */
-
-static NodeRanks *find_report(Cluster *c, const CoreJob *job, int node, int64_t generation)
-{
-    for (int i = c->nodes[node].first_report; i >= 0; i = c->reports[i].next_of_node)
-        if (c->reports[i].job == job_index(c, job) && c->reports[i].generation == generation)
-            return &c->reports[i];
-    return NULL;
-}
-
-static void set_gone(Cluster *c, NodeRanks *report, bool gone)
-{
-    c->n_gone += gone - report->gone;
-    report->gone = gone;
-}
-
-static void forget_report(Cluster *c, NodeRanks *report)
-{
-    int own = (int)(report - c->reports), *at = &c->nodes[report->node].first_report;
-    while (*at != own) {
-        assert(*at >= 0); /* it is in its node's chain */
-        at = &c->reports[*at].next_of_node;
-    }
-    *at = report->next_of_node;
-    set_gone(c, report, false);
-    report->used = false;
-    report->next_of_node = c->first_free_report;
-    c->first_free_report = own;
-}
-
-/* Those that were used before come first: the rest of the table costs no memory until it is needed. When
- * it is full, a report of an older world whose ranks are dead makes room. */
-static NodeRanks *free_report(Cluster *c)
-{
-    if (c->first_free_report < 0 && c->n_reports == c->limits.reports) {
-        NodeRanks *dead = NULL;
-        for (int i = 0; i < c->n_reports; i++) {
-            NodeRanks *report = &c->reports[i];
-            assert(report->used); /* none is free */
-            if (report->generation < c->jobs[report->job].world.generation &&
-                (!dead || report->generation < dead->generation) && !report_is_alive(c, report))
-                dead = report;
-        }
-        if (!dead)
-            return NULL;
-        forget_report(c, dead);
-    }
-    if (c->first_free_report < 0)
-        return &c->reports[c->n_reports++];
-    NodeRanks *report = &c->reports[c->first_free_report];
-    c->first_free_report = report->next_of_node;
-    return report;
-}
-
-static NodeRanks *new_report(Cluster *c, const CoreJob *job, int node, int64_t generation)
-{
-    NodeRanks *report = free_report(c);
-    if (!report) {
-        drop(c, TABLE_REPORTS);
-        return NULL;
-    }
-    *report = (NodeRanks){.used = true,
-                          .job = job_index(c, job),
-                          .node = node,
-                          .next_of_node = c->nodes[node].first_report,
-                          .generation = generation};
-    c->nodes[node].first_report = (int)(report - c->reports);
-    return report;
-}
 
 /* Last words are kept of one rank: one that exited by itself, with an error of its own at best. */
 static int worth_quoting(const RankReport *rank)
@@ -489,16 +289,16 @@ static void fill_report(NodeRanks *report, const RanksRecord *record)
 
 static void observe_ranks(Cluster *c, const Event *ev)
 {
-    CoreJob *job = intern_job(c, ev->name);
+    CoreJob *job = job_intern(c, ev->name);
     int node = job ? node_intern(c, ev->node) : -1;
     if (node < 0)
         return;
-    NodeRanks *report = find_report(c, job, node, ev->generation);
+    NodeRanks *report = report_find(c, job, node, ev->generation);
     if (!report && ev->ranks)
-        report = new_report(c, job, node, ev->generation);
+        report = report_new(c, job, node, ev->generation);
     if (!report || ev->health || !stamp(&report->stamp, ev))
         return;
-    set_gone(c, report, !ev->ranks);
+    report_set_gone(c, report, !ev->ranks);
     if (!ev->ranks) {
         report->gone_usec = c->now_usec;
         return;
@@ -529,9 +329,9 @@ void observe_settle(Cluster *c)
         if (!report->used || !report->gone || !gone_report_is_over(c, report))
             continue;
         CoreJob *job = &c->jobs[report->job];
-        forget_report(c, report);
+        report_forget(c, report);
         attach_reports(c, job, report->node);
-        forget_job_if_empty(c, job);
+        job_forget_if_empty(c, job);
     }
 }
 
@@ -551,7 +351,7 @@ static void observe_incident(Cluster *c, const Event *ev)
     }
     if (!place || (!place->used && !ev->incident)) {
         if (ev->incident)
-            drop(c, TABLE_INCIDENTS);
+            table_drop(c, TABLE_INCIDENTS);
         return;
     }
     if (!place->used)
@@ -581,7 +381,7 @@ static void observe_alert(Cluster *c, const Event *ev)
     }
     if (!place || (!place->used && !ev->alert)) {
         if (ev->alert)
-            drop(c, TABLE_ALERTS);
+            table_drop(c, TABLE_ALERTS);
         return;
     }
     if (!place->used)
@@ -601,7 +401,7 @@ static void observe_alert(Cluster *c, const Event *ev)
 /* Every controller learns it, so that the next leader does not look for the node again. */
 static void forget_missed(Cluster *c, const RequestRecord *request)
 {
-    int at = place_of_name(c, request->target);
+    int at = node_place_of_name(c, request->target);
     if (text_equal(request->kind, "forget") && at < c->n_by_name &&
         text_equal(c->nodes[c->by_name[at]].record.name, request->target))
         c->nodes[c->by_name[at]].missed = false;
@@ -621,7 +421,7 @@ static void observe_request(Cluster *c, const Event *ev)
     }
     if (!place || (!place->used && !ev->request)) {
         if (ev->request)
-            drop(c, TABLE_REQUESTS);
+            table_drop(c, TABLE_REQUESTS);
         return;
     }
     if (!place->used)
@@ -636,39 +436,6 @@ static void observe_request(Cluster *c, const Event *ev)
         forget_missed(c, ev->request);
         text_copy(place->record.id, sizeof(place->record.id), ev->name);
     }
-}
-
-/* ---- what did not fit ---- */
-
-static bool has_room(const Cluster *c, Table table)
-{
-    bool room =
-        table == TABLE_REPORTS && (c->first_free_report >= 0 || c->n_reports < c->limits.reports);
-    for (int i = 0; table == TABLE_NODES && i < c->limits.nodes; i++)
-        room |= !c->nodes[i].used || !node_is_needed(c, i);
-    for (int i = 0; table == TABLE_JOBS && i < c->limits.jobs; i++)
-        room |= !c->jobs[i].used;
-    for (int i = 0; table == TABLE_INCIDENTS && i < c->limits.incidents; i++)
-        room |= !c->incidents[i].used;
-    for (int i = 0; table == TABLE_ALERTS && i < c->limits.incidents; i++)
-        room |= !c->alerts[i].used;
-    for (int i = 0; table == TABLE_REQUESTS && i < c->limits.requests; i++)
-        room |= !c->requests[i].used;
-    return room;
-}
-
-bool observe_has_room(Cluster *c)
-{
-    bool room = false;
-    for (int table = 0; table < TABLES && c->missed; table++) {
-        unsigned bit = 1U << table;
-        if (!(c->missed & bit) || !(c->taken & bit || has_room(c, (Table)table)))
-            continue;
-        c->missed &= ~bit;
-        c->taken &= ~bit;
-        room = true;
-    }
-    return room;
 }
 
 void observe(Cluster *c, const Event *ev)

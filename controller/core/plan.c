@@ -3,7 +3,11 @@
  * Deterministic: nodes that ran the job before come first, then the others, those that were struck
  * lately last, each in name order; the ranks of the result are numbered in name order. A slot that
  * another job's world holds, or where a process of another job may still run, is not free (I6). */
+#include "controller/core/plan.h"
+
 #include "controller/core/cluster-internal.h"
+#include "controller/core/presence.h"
+#include "controller/core/queue.h"
 #include "controller/core/text.h"
 
 #include <string.h>

@@ -3,8 +3,11 @@
  * A vanished node key means unknown, not dead: it may come back within the grace, a new leader
  * observes for one TTL first, and when nodes vanish in numbers the store or the network is the
  * suspect and absence is not acted upon for at most ten TTL (docs/concepts/failure-and-blame.md). */
+#include "controller/core/presence.h"
+
 #include "controller/core/cluster-internal.h"
-#include "controller/core/text.h"
+#include "controller/core/quarantine.h"
+#include "controller/core/recovery/restart-backoff.h"
 
 enum { HOLD_NODES_MIN = 4, HOLD_SHARE = 4 /* one in four */, HOLD_TTLS = 10 };
 

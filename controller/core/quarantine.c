@@ -3,7 +3,10 @@
  * Entry points: health_update_trust(), decide_quarantine(). Guarantees: no more than half of the nodes
  * (and never fewer than three) are isolated on their own word at one time; a quarantine that was
  * given for a time ends only after the node has checked itself since. */
+#include "controller/core/quarantine.h"
+
 #include "controller/core/cluster-internal.h"
+#include "controller/core/cordons.h"
 #include "controller/core/text.h"
 
 #include <string.h>

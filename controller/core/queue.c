@@ -6,7 +6,12 @@
  * nodes that are there and open could hold reserves nothing.
  *
  * Entry points: queue_goes_before(), queue_find_ahead(), queue_somebody_starts(). */
+#include "controller/core/queue.h"
+
 #include "controller/core/cluster-internal.h"
+#include "controller/core/decide.h"
+#include "controller/core/plan.h"
+#include "controller/core/presence.h"
 #include "controller/core/text.h"
 
 bool queue_goes_before(const CoreJob *a, const CoreJob *b)

@@ -2,7 +2,14 @@
  *
  * Entry points: decide_resize(), decide_wait(). A word acts at once or never; what it asks for beyond the
  * slots that are there comes by growth. What a job waits for that was told a size stands in its phase. */
+#include "controller/core/resize.h"
+
 #include "controller/core/cluster-internal.h"
+#include "controller/core/decide.h"
+#include "controller/core/plan.h"
+#include "controller/core/queue.h"
+#include "controller/core/recovery/failure.h"
+#include "controller/core/recovery/incident.h"
 #include "controller/core/text.h"
 
 static void say_sizes(Text *t, const char *verb, int from, int to)

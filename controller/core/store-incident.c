@@ -4,7 +4,11 @@
  * Entry points: decide_store_incident(), decide_store_incident_over(). Guarantees: at most one such incident of a job
  * is open; it is resolved when rank 0 says that all is well again, and, if the world has changed since,
  * not before something was committed. */
+#include "controller/core/store-incident.h"
+
 #include "controller/core/cluster-internal.h"
+#include "controller/core/recovery/failure.h"
+#include "controller/core/recovery/incident.h"
 #include "controller/core/text.h"
 
 #include <string.h>

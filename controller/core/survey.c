@@ -2,6 +2,10 @@
 #include "controller/core/survey.h"
 
 #include "controller/core/cluster-internal.h"
+#include "controller/core/decide.h"
+#include "controller/core/plan.h"
+#include "controller/core/presence.h"
+#include "controller/core/recovery/failure.h"
 #include "controller/core/text.h"
 
 #include <string.h>

@@ -7,7 +7,11 @@
  *
  * Entry points: checkpoints_learn(), checkpoints_find_resume(), decide_checkpoints(), decide_found().
  * Guarantees: what was known to be committed or struck out stays so while this leader lives. */
+#include "controller/core/recovery/checkpoints.h"
+
 #include "controller/core/cluster-internal.h"
+#include "controller/core/decide.h"
+#include "controller/core/recovery/lost.h"
 #include "controller/core/text.h"
 
 #include <string.h>

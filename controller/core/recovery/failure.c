@@ -5,7 +5,12 @@
  * when ranks could not join, for all to say whom they missed); a hang waits for the other reports,
  * for its culprit is the rank with the smallest (step, stage), or, where that one waited for others
  * itself, whoever did not end. Where that leaves several nodes, nobody is blamed. */
+#include "controller/core/recovery/failure.h"
+
 #include "controller/core/cluster-internal.h"
+#include "controller/core/presence.h"
+#include "controller/core/quarantine.h"
+#include "controller/core/recovery/spare.h"
 #include "controller/core/text.h"
 #include "protocol/channel.h"
 #include "protocol/exit-code.h"

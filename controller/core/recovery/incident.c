@@ -3,7 +3,10 @@
  * An incident is opened with the decision that answers it, unless it goes on with one that is open,
  * and resolved when a later world of the job completes its first step. Its id is
  * "<job>-<generation>" of the world that failed. */
+#include "controller/core/recovery/incident.h"
+
 #include "controller/core/cluster-internal.h"
+#include "controller/core/recovery/failure.h"
 #include "controller/core/text.h"
 
 #include <string.h>
@@ -30,7 +33,7 @@ static Severity severity_of(Cause cause)
     case CAUSE_RETRY:
     case CAUSE_TRAINER_DIED:
     case CAUSE_NODE_LEFT:
-    case CAUSE_NODE_LOST: /* the node has a page of its own: decide_absence_page() */
+    case CAUSE_NODE_LOST: /* the node has a page of its own: decide_absence_incident() */
         return SEVERITY_INFO;
     case CAUSE_STORE_TROUBLE:
     case CAUSE_RECORD_LOST:

@@ -9,7 +9,12 @@
  * lost nor overwritten, and nothing is decided about its job.
  *
  * Entry points: decide_lost(), world_is_lost(). */
+#include "controller/core/recovery/lost.h"
+
 #include "controller/core/cluster-internal.h"
+#include "controller/core/recovery/checkpoints.h"
+#include "controller/core/recovery/failure.h"
+#include "controller/core/recovery/incident.h"
 #include "controller/core/text.h"
 
 #include <string.h>

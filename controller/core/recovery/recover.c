@@ -2,7 +2,17 @@
  *
  * Entry point: decide_failure(). One decision holds everything: the incident, cordons and strikes,
  * a struck-out checkpoint, the next world (or the pause before it, restart-backoff.c) and the phase. */
+#include "controller/core/recovery/recover.h"
+
 #include "controller/core/cluster-internal.h"
+#include "controller/core/cordons.h"
+#include "controller/core/decide.h"
+#include "controller/core/quarantine.h"
+#include "controller/core/recovery/checkpoints.h"
+#include "controller/core/recovery/failure.h"
+#include "controller/core/recovery/incident.h"
+#include "controller/core/recovery/restart-backoff.h"
+#include "controller/core/recovery/spare.h"
 #include "controller/core/text.h"
 
 #include <string.h>

@@ -5,7 +5,15 @@
  * in the phase's record, so that a new leader keeps it; nothing of the job runs meanwhile. Generations
  * that are lost to the store alone count as failures only when the job's patience is over, by the
  * clock or by the number of pauses, whichever comes first (I7). */
+#include "controller/core/recovery/restart-backoff.h"
+
 #include "controller/core/cluster-internal.h"
+#include "controller/core/decide.h"
+#include "controller/core/recovery/checkpoints.h"
+#include "controller/core/recovery/failure.h"
+#include "controller/core/recovery/incident.h"
+#include "controller/core/recovery/recover.h"
+#include "controller/core/recovery/spare.h"
 #include "controller/core/text.h"
 
 enum { PAUSE_DOUBLINGS = 5, PAUSE_LAST_SEC = 30 }; /* 1, 2, 4, 8, 16, 30, 30, ... s */

@@ -6,7 +6,11 @@
  * others have reached it, "no store" (83). The node is left out of the next world where that stays as large
  * without it. When a second one says the same before the job has got past that step, it is not the node:
  * failure_is_of_one_node() is false from then on. */
+#include "controller/core/recovery/spare.h"
+
 #include "controller/core/cluster-internal.h"
+#include "controller/core/plan.h"
+#include "controller/core/recovery/failure.h"
 #include "controller/core/text.h"
 #include "protocol/channel.h"
 

@@ -1,0 +1,30 @@
+/* plan.h - which nodes and slots the next world of a job gets.
+ *
+ * Ownership: the runs of a plan lie in the Cluster and are good until the next plan.
+ * Units:     as cluster-internal.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/cluster-internal.h"
+#include "controller/core/text.h"
+
+typedef struct Plan {
+    int size;      /* ranks of the world; 0: there are not enough slots */
+    int available; /* slots that the job could take */
+    int n_runs;    /* entries of c->plan_runs, sorted by node name */
+} Plan;
+
+/* Fills c->free_slots, by node. job: the one that may take them; NULL: one that is not there yet. */
+void plan_find_free_slots(Cluster *c, const CoreJob *job);
+void plan_world(Cluster *c, const CoreJob *job, Plan *ret);
+/* Returns the node's slots, whoever uses them, without those that are lost or bad. */
+uint64_t plan_slots_of(const CoreNode *node);
+/* Returns how many ranks the job is to have at most, and at least. */
+int plan_wanted(const CoreJob *job);
+int plan_needed(const CoreJob *job);
+/* Says "needs 2 slots, 1 is free; n2 is absent". */
+void plan_explain(Cluster *c, const CoreJob *job, const Plan *plan, char *ret, size_t size);
+/* Says "; n2 is absent; n3 is cordoned: its fan; and 7 more". */
+void plan_say_refusals(const Cluster *c, const CoreJob *job, Text *t);

@@ -1,0 +1,17 @@
+/* queue.h - which jobs go before which.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as cluster-internal.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/cluster-internal.h"
+
+bool queue_goes_before(const CoreJob *a, const CoreJob *b);
+bool queue_job_waits(const CoreJob *job);
+/* Returns the job whose patience is over, so that this one may neither start nor grow before it; NULL: none. */
+const CoreJob *queue_find_ahead(Cluster *c, const CoreJob *job);
+/* True when another job that waits fits now. */
+bool queue_somebody_starts(Cluster *c, const CoreJob *job);

@@ -1,0 +1,63 @@
+/* failure.h - whether the present world of a job has failed, why, and which node is to blame.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as cluster-internal.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/cluster-internal.h"
+
+typedef enum Cause {
+    CAUSE_NONE,
+    CAUSE_STORE_TROUBLE, /* ends no world: store-incident.c */
+    CAUSE_RECORD_LOST,   /* ends no world: recovery/lost.c */
+    /* from here on in rising order of how much they explain */
+    CAUSE_PEER_LOST,
+    CAUSE_RANKS_LOST,
+    CAUSE_WORLD_LOST, /* found by recovery/lost.c */
+    CAUSE_START_TIMEOUT,
+    CAUSE_RETRY,
+    CAUSE_STORE_UNREACHABLE,
+    CAUSE_UNREACHABLE,
+    CAUSE_TRAINER_DIED,
+    CAUSE_HANG,
+    CAUSE_SLOT_LOST,
+    CAUSE_NODE_LEFT,
+    CAUSE_NODE_RESTARTED,
+    CAUSE_NODE_LOST,
+    CAUSE_NODE_UNHEALTHY,
+    CAUSE_DATA_CORRUPT,
+    CAUSE_CHECKPOINT_CORRUPT,
+    CAUSE_NON_FINITE,
+    CAUSE_BAD_JOB,
+    CAUSE_NOT_OWNER, /* another job has taken the checkpoint folder over */
+    CAUSE_NUMERICS,
+    CAUSE_DEVICE_FAULT,
+    CAUSES,
+} Cause;
+
+typedef struct Failure {
+    Cause cause;
+    int node; /* index of the node to blame; -1: none */
+    int rank; /* -1: none */
+    int64_t step;
+    uint64_t at_usec; /* CLOCK_REALTIME of the fault */
+    char evidence[RECORD_TEXT_MAX + 1];
+} Failure;
+
+const char *cause_name(Cause cause);
+Cause cause_of_exit(const CoreJob *job, const NodeRanks *report, const CoreRank *rank);
+/* Judges the job's present world. False while nothing has failed, or while it is not clear who is to blame and the
+ * wait for that is bounded. */
+bool failure_find(Cluster *c, CoreJob *job, Failure *ret);
+/* Returns the furthest step that the present generation is known to have completed. */
+int64_t job_reached_step(const Cluster *c, const CoreJob *job);
+/* Returns the report of the node that has rank 0; NULL: there is none yet. */
+const NodeRanks *job_rank0_report(const Cluster *c, const CoreJob *job);
+bool job_all_exited(const Cluster *c, const CoreJob *job);
+/* True when a rank of the run is not ready, and its time for that is over. */
+bool run_is_late(Cluster *c, const CoreJob *job, const Run *run);
+/* True while a node of the job's world has vanished and it is too early to call it lost. */
+bool job_absence_is_open(Cluster *c, const CoreJob *job);

@@ -1,0 +1,15 @@
+/* recover.h - the answer to a failure: strikes, quarantine, and the next world or the end of the job.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as cluster-internal.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/cluster-internal.h"
+#include "controller/core/recovery/failure.h"
+
+/* Counts a strike against f->node; max_strikes of them quarantine it. */
+void strike(Cluster *c, const Failure *f, Decision *d);
+bool decide_failure(Cluster *c, CoreJob *job, const Failure *failure, Decision *d);

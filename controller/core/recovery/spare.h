@@ -1,0 +1,18 @@
+/* spare.h - a failure that is one node's own, and whether the job can do without that node.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as cluster-internal.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/cluster-internal.h"
+#include "controller/core/recovery/failure.h"
+
+/* Returns the only node whose ranks ended with that cause; -1: there is none, or there are several. */
+int job_find_lone_teller(const Cluster *c, const CoreJob *job, Cause cause);
+/* True when another try would meet the failure again on that node, and on another node would not. */
+bool failure_is_of_one_node(const Cluster *c, const CoreJob *job, const Failure *failure);
+/* True when the next world would be as large without the node. Makes two plans. */
+bool job_has_spare_for(Cluster *c, const CoreJob *job, int node);

@@ -1,0 +1,17 @@
+/* resize.h - a running job's size: requests for another one, growth, and what either waits for.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as cluster-internal.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/cluster-internal.h"
+
+/* Notes that what is wanted was put back as it was, so that the next leader takes it for no new request. */
+bool decide_old_word(const Cluster *c, const CoreJob *job, Decision *d);
+/* Asks the world to leave for one of another size. */
+bool decide_resize(Cluster *c, CoreJob *job, Decision *d);
+/* Writes into the phase what a job that was given a size, and has another, waits for. */
+bool decide_wait(Cluster *c, CoreJob *job, Decision *d);

@@ -1,0 +1,14 @@
+/* store-incident.h - the incident of a store that does not take checkpoints, or keeps data back, while the job trains.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as cluster-internal.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/cluster-internal.h"
+
+bool decide_store_incident(Cluster *c, const CoreJob *job, Decision *d);
+/* Resolves it when the job has ended: nothing of the job waits for the store any more. */
+bool decide_store_incident_over(Cluster *c, const CoreJob *job, Decision *d);
