@@ -11,7 +11,7 @@ static void on_deadline(void *userdata)
 {
     Manager *m = userdata;
     log_warning("drain_sec has passed; killing what still runs NODE=%s", m->config.node);
-    manager_kill_all(m, "sdtraind stops, and drain_sec has passed");
+    workload_kill_all(&m->workload, "sdtraind stops, and drain_sec has passed");
     drain_advance(m);
 }
 
@@ -19,7 +19,7 @@ void drain_signal(Manager *m, const char *name)
 {
     if (m->draining) {
         log_warning("%s again: leaving at once NODE=%s", name, m->config.node);
-        manager_kill_all(m, "sdtraind was told twice to stop");
+        workload_kill_all(&m->workload, "sdtraind was told twice to stop");
         drain_advance(m);
         return;
     }
@@ -34,18 +34,6 @@ void drain_signal(Manager *m, const char *name)
     drain_advance(m);
 }
 
-static bool are_reports_written(const Manager *m)
-{
-    for (const LocalJob *job = m->jobs; job; job = job->next) {
-        if (job->local && (job->local->report.wanted || job->local->report.call))
-            return false;
-        for (const LocalWorld *t = job->over; t; t = t->next)
-            if (t->report.wanted || t->report.call)
-                return false;
-    }
-    return true;
-}
-
 static void on_too_late(void *userdata)
 {
     Manager *m = userdata;
@@ -55,14 +43,14 @@ static void on_too_late(void *userdata)
 
 void drain_advance(Manager *m)
 {
-    if (!m->draining || !manager_is_idle(m))
+    if (!m->draining || !workload_is_idle(&m->workload))
         return;
     if (!m->is_idle) {
         m->is_idle = true; /* from here on it takes DRAIN_LAST_WORDS_SEC at most */
         timer_start(&m->timers, &m->drain_timer, DRAIN_LAST_WORDS_SEC * USEC_PER_SEC, on_too_late,
                     m);
     }
-    if (!m->leaving && (are_reports_written(m) || !m->node.registered)) {
+    if (!m->leaving && (workload_is_reported(&m->workload) || !m->node.registered)) {
         m->leaving = true;
         m->node.state = NODE_LEFT;
         health_record_update(m, true); /* it stays: this one is not lost */

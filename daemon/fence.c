@@ -15,5 +15,5 @@ void fence_check(Manager *m, uint64_t now_usec, uint64_t stood_still_usec)
     log_event(LOG_LEVEL_ERROR, MESSAGE_FENCED,
               "no word from etcd for %lld s (fence_sec): stopping what runs here NODE=%s",
               (long long)m->config.fence_sec, m->config.node);
-    manager_kill_all(m, "no word from etcd for fence_sec");
+    workload_kill_all(&m->workload, "no word from etcd for fence_sec");
 }

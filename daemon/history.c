@@ -69,7 +69,7 @@ static void on_node_history(const EtcdHistory *was, const EtcdHistory *now, void
     if (!m->node.registered)
         return; /* nothing runs, and nothing was believed yet */
     m->history.is_over = true;
-    manager_kill_all(m, "etcd was restored from a snapshot");
+    workload_kill_all(&m->workload, "etcd was restored from a snapshot");
     (void)sd_event_exit(m->event, 0); /* fails only when it is exiting already */
 }
 

@@ -13,13 +13,12 @@
 #include "daemon/world/rank.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-enum { STOOD_STILL_MSEC = 1000, END_WAIT_MSEC = 2000 };
+enum { STOOD_STILL_MSEC = 1000 };
 
 /* ---- timers ---- */
 
@@ -28,11 +27,8 @@ static void on_timer_failed(void *userdata, const Error *err) { manager_fail(use
 static void on_alive(void *userdata)
 {
     Manager *m = userdata;
-    uint64_t alive_usec = manager_alive_usec(m);
-    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
-        if (m->slots[i])
-            rank_send_alive(m->slots[i], alive_usec);
-    timer_start(&m->timers, &m->alive_timer, alive_usec / 4, on_alive, m);
+    workload_send_alive(&m->workload);
+    timer_start(&m->timers, &m->alive_timer, workload_alive_usec(&m->workload) / 4, on_alive, m);
 }
 
 static void on_hang_tick(void *userdata)
@@ -45,97 +41,91 @@ static void on_hang_tick(void *userdata)
         log_warning("sdtraind itself stood still for %.1f s NODE=%s", (double)gap_usec / 1e6,
                     m->config.node);
 
-    hang_check(m, now_usec, stood_still_usec);
+    hang_check(&m->workload, now_usec, stood_still_usec);
     fence_check(m, now_usec, stood_still_usec);
-    job_end_late(m, now_usec);
+    workload_end_late(&m->workload, now_usec);
     status_update(m, now_usec);
     /* idle: what ranks said counts before their silence does */
     timer_start_idle(&m->timers, &m->hang_timer, HANG_TICK_MSEC * USEC_PER_MSEC, on_hang_tick, m);
 }
 
-uint64_t manager_alive_usec(const Manager *m)
+/* ---- what the workload tells ---- */
+
+static void on_node_changed(void *userdata) { manager_touch_node(userdata); }
+static void on_etcd_answered(void *userdata) { manager_note_contact(userdata); }
+static void on_may_be_idle(void *userdata) { drain_advance(userdata); }
+
+static void on_world_began(void *userdata, const LocalWorld *local)
 {
-    int64_t ttl_sec = m->lease ? etcd_lease_ttl_sec(m->lease) : 0;
-    return (uint64_t)(ttl_sec > 0 ? ttl_sec : m->config.lease_sec) * USEC_PER_SEC;
+    history_note_world(userdata, local->job->name, local->submission, local->generation);
 }
 
-/* ---- slots ---- */
-
-Rank *manager_rank_of(const LocalWorld *local, const LocalRank *local_rank)
+static void on_commit_decided(void *userdata, const LocalWorld *local, CommitMark mark,
+                              bool committed)
 {
-    Rank *rank = local_rank ? local->job->manager->slots[local_rank->slot] : NULL;
-    return rank && rank->local == local && !rank->exited ? rank : NULL;
+    if (committed)
+        history_note_commit(userdata, local->job->name, local->submission, mark);
+    daemon_metrics_note_commit(userdata, local->job->name, committed);
 }
 
-static void advance_jobs(Manager *m)
+static void on_rank_started(void *userdata, const Rank *rank)
 {
-    for (LocalJob *job = m->jobs, *next; job; job = next) {
-        next = job->next;
-        job_advance(job);
-    }
-    drain_advance(m);
+    daemon_metrics_note_start(userdata, rank);
 }
 
-void manager_slot_clear(Manager *m, Rank *rank)
+static void on_rank_ended(void *userdata, const Rank *rank, const ExitVerdict *verdict)
 {
-    uint64_t bit = UINT64_C(1) << rank->slot;
-    int slot = rank->slot;
-    assert(m->slots[slot] == rank);
-    if (m->lost_slots & bit)
-        log_info("slot %d is clear again NODE=%s", slot, m->config.node);
-    m->lost_slots &= ~bit;
-    m->slots[slot] = NULL;
-    m->sessions->of[slot] = 0;
-    (void)rank_free(rank); /* NULL always */
-    if (*m->cgroups.path) {
-        int r = cgroup_remove_slot(&m->cgroups, slot);
-        if (r < 0 && r != -ENOENT)
-            log_warning("slot %d: cannot remove its cgroup: %s", slot, strerror(-r));
-    }
-    advance_jobs(m);
+    daemon_metrics_note_exit(userdata, rank, verdict);
 }
 
-void manager_slot_lost(Manager *m, Rank *rank)
+static void on_rank_stepped(void *userdata, Rank *rank, const ChannelMessage *step)
 {
-    log_event(LOG_LEVEL_ERROR, MESSAGE_SLOT_LOST,
-              "slot %d is lost: process %d survives SIGKILL JOB=%s GENERATION=%lld RANK=%d",
-              rank->slot, (int)rank->pid, rank->job, (long long)rank->generation, rank->rank);
-    m->lost_slots |= UINT64_C(1) << rank->slot;
-    advance_jobs(m);
+    daemon_metrics_note_step(userdata, rank, step);
 }
 
-void manager_node_told(Manager *m)
+static void on_rank_saved(void *userdata, Rank *rank, const ChannelMessage *saved)
 {
-    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
-        Rank *rank = m->slots[i];
-        LocalRank *local_rank =
-            rank && rank->lost && rank->local ? local_world_rank_of(rank->local, rank) : NULL;
-        if (!local_rank || local_rank->report.state == RANK_EXITED)
-            continue;
-        ExitVerdict verdict = {.code = -SIGKILL, .text = "it survives SIGKILL; the slot is lost"};
-        local_world_note_exit(rank->local, rank, &verdict);
-    }
+    daemon_metrics_note_saved(userdata, rank, saved);
 }
 
-void manager_kill_all(Manager *m, const char *why)
+static void on_job_forgotten(void *userdata, const char *job)
 {
-    for (LocalJob *job = m->jobs; job; job = job->next)
-        if (job->local)
-            local_world_kill(job->local, why);
-    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
-        if (m->slots[i])
-            rank_kill(m->slots[i], "%s", why);
+    daemon_metrics_forget_job(userdata, job);
 }
 
-bool manager_is_idle(const Manager *m)
+static bool is_other_child(void *userdata, pid_t pid)
 {
-    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
-        if (m->slots[i] && !m->slots[i]->lost)
-            return false;
-    for (const LocalJob *job = m->jobs; job; job = job->next)
-        if (job->local && local_world_is_live(job->local))
-            return false;
-    return true;
+    const Manager *m = userdata;
+    return pid == m->keeper || probes_own(&m->probes, pid);
+}
+
+static void init_workload(Manager *m)
+{
+    m->ranks = (RankNeeds){.event = m->event,
+                           .cgroups = &m->cgroups,
+                           .sessions = m->sessions,
+                           .trainer = &m->trainer,
+                           .is_other_child = is_other_child,
+                           .userdata = m};
+    const WorkloadNeeds needs = {.config = &m->config,
+                                 .timers = &m->timers,
+                                 .etcd = m->etcd,
+                                 .lease = m->lease,
+                                 .knows_secrets = &m->node.knows_secrets,
+                                 .ranks = &m->ranks,
+                                 .incarnation = m->incarnation};
+    const WorkloadEvents events = {.userdata = m,
+                                   .node_changed = on_node_changed,
+                                   .etcd_answered = on_etcd_answered,
+                                   .may_be_idle = on_may_be_idle,
+                                   .world_began = on_world_began,
+                                   .commit_decided = on_commit_decided,
+                                   .rank_started = on_rank_started,
+                                   .rank_ended = on_rank_ended,
+                                   .rank_stepped = on_rank_stepped,
+                                   .rank_saved = on_rank_saved,
+                                   .job_forgotten = on_job_forgotten};
+    workload_init(&m->workload, &needs, &events);
 }
 
 /* ---- etcd ---- */
@@ -205,18 +195,15 @@ static int on_child(_unused_ sd_event_source *source, _unused_ const struct sign
             log_warning("the keeper was killed; orphans will wait for the next sdtraind NODE=%s",
                         m->config.node);
         }
-        Rank *rank = NULL;
-        for (size_t i = 0; i < ELEMENTSOF(m->slots) && !rank; i++)
-            if (m->slots[i] && !m->slots[i]->exited && m->slots[i]->pid == child.si_pid)
-                rank = m->slots[i];
+        Rank *rank = slots_rank_of_process(&m->workload.slots, child.si_pid);
         if (rank)
             rank_look(rank);
         else
             (void)waitid(P_PID, (id_t)child.si_pid, &child, WEXITED | WNOHANG); /* as just seen */
     }
-    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
-        if (m->slots[i] && m->slots[i]->exited)
-            rank_look(m->slots[i]);
+    for (size_t i = 0; i < ELEMENTSOF(m->workload.slots.of); i++)
+        if (m->workload.slots.of[i] && m->workload.slots.of[i]->exited)
+            rank_look(m->workload.slots.of[i]);
     return 0;
 }
 
@@ -267,6 +254,7 @@ static int open_etcd(Manager *m, Error *err)
                        on_node_lease, m, &m->lease);
     if (r < 0)
         return error_errno(err, r, "cannot ask for a lease");
+    init_workload(m);
     node_ask_rights(m);
     return watches_open(m, err);
 }
@@ -348,33 +336,11 @@ int manager_new(const ConfigCall *call, DaemonConfig *config, Manager **ret, Err
     return 0;
 }
 
-/* The last resort when the loop does not run any more: SIGKILL, and a bounded wait. */
-static void end_ranks(Manager *m)
-{
-    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
-        if (m->slots[i])
-            rank_kill(m->slots[i], "sdtraind ends");
-    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
-        Rank *rank = m->slots[i];
-        if (!rank)
-            continue;
-        struct pollfd p = {.fd = rank->pidfd, .events = POLLIN};
-        if (!rank->lost)
-            (void)poll(&p, 1, END_WAIT_MSEC); /* the keeper takes what is left */
-        m->slots[i] = rank_free(rank);
-    }
-}
-
 Manager *manager_free(Manager *m)
 {
     if (!m)
         return NULL;
-    end_ranks(m);
-    while (m->jobs) {
-        LocalJob *next = m->jobs->next;
-        (void)job_free(m->jobs); /* NULL always */
-        m->jobs = next;
-    }
+    workload_clear(&m->workload);
     timer_stop(&m->alive_timer);
     timer_stop(&m->hang_timer);
     timer_stop(&m->drain_timer);
@@ -392,7 +358,7 @@ Manager *manager_free(Manager *m)
     int r = cgroup_destroy(&m->cgroups, &err);
     if (r < 0)
         log_warning("%s", err.text);
-    if (r == 0 && (m->leaving || m->history.is_over) && m->lost_slots == 0 &&
+    if (r == 0 && (m->leaving || m->history.is_over) && m->workload.slots.lost == 0 &&
         m->keeper > 0) { /* nothing is left for it */
         (void)kill(m->keeper, SIGKILL);
         (void)waitpid(m->keeper, NULL, 0);

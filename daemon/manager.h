@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/health/kernel-watch.h"
 #include "daemon/health/probes.h"
 #include "daemon/history.h"
@@ -19,7 +19,8 @@
 #include "daemon/process/orphans.h"
 #include "daemon/status.h"
 #include "daemon/watch.h"
-#include "daemon/world/job.h"
+#include "daemon/world/rank.h"
+#include "daemon/world/workload.h"
 
 enum { HANG_TICK_MSEC = 200 };
 
@@ -43,10 +44,8 @@ struct Manager {
     pid_t keeper;
     RemainsSessions *sessions; /* shared with it */
 
-    Rank *slots[RECORD_SLOTS_MAX]; /* what lives in each, or could not be killed */
-    uint64_t lost_slots;
-    LocalJob *jobs;
-    size_t n_jobs;
+    RankNeeds ranks;
+    Workload workload;
 
     Timers timers;
     Timer alive_timer, hang_timer, drain_timer;
@@ -75,17 +74,6 @@ void manager_fail(Manager *m, const Error *err);
 /* etcd answered something. */
 void manager_note_contact(Manager *m);
 int64_t manager_lease(const Manager *m); /* 0: none held, or its loss is not yet mended */
-uint64_t manager_alive_usec(const Manager *m);
-
-/* The living rank of that seat, or NULL. seat may be NULL. */
-Rank *manager_rank_of(const LocalWorld *local, const LocalRank *local_rank);
-void manager_slot_clear(Manager *m, Rank *rank); /* frees the rank; whoever waits may start */
-void manager_slot_lost(Manager *m, Rank *rank);
-/* The node's record is in etcd as it is. Only now do lost slots' ranks count as exited: a world that
- * was decided in between would place a rank on them. */
-void manager_node_told(Manager *m);
-void manager_kill_all(Manager *m, const char *why);
-bool manager_is_idle(const Manager *m); /* no rank lives or waits, but for lost slots */
 
 /* What the node's record says may have changed. */
 void manager_touch_node(Manager *m);

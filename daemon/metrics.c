@@ -161,7 +161,7 @@ static void collect_node(Metrics *to, const Manager *m)
     static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
     int n_lost = 0;
     for (int i = 0; i < RECORD_SLOTS_MAX; i++)
-        n_lost += (int)(m->lost_slots >> i & 1);
+        n_lost += (int)(m->workload.slots.lost >> i & 1);
     for (size_t i = 0; i < ELEMENTSOF(verdicts); i++)
         metrics_set(to, VERDICT, LABELS(verdicts[i]), i == (size_t)m->node.verdict);
     metrics_set(to, REGISTERED, NO_LABELS, m->node.registered && manager_lease(m) != 0);
@@ -210,7 +210,7 @@ static unsigned collect_daemon(Metrics *to, void *userdata)
     collect_node(to, m);
     collect_lease(to, m, clock_boottime_usec());
     collect_probes(to, m->metrics);
-    for (const LocalJob *job = m->jobs; job; job = job->next)
+    for (const LocalJob *job = m->workload.jobs; job; job = job->next)
         if (job->local)
             collect_local_world(to, job->local);
     return 0;
@@ -268,25 +268,25 @@ void daemon_metrics_note_probe_end(Manager *m, const char *probe, HealthLevel le
     metrics_add(metrics_of(m), PROBE_RUNS, LABELS(probe, outcome), 1);
 }
 
-void daemon_metrics_note_start(const Rank *rank)
+void daemon_metrics_note_start(Manager *m, const Rank *rank)
 {
-    Metrics *to = metrics_of(rank->manager);
+    Metrics *to = metrics_of(m);
     metrics_add(to, RANK_STARTS, LABELS(rank->job), 1);
     if (rank->rank == 0)
         metrics_know(to, SAVE_FAILURES, LABELS(rank->job));
 }
 
-void daemon_metrics_note_exit(const Rank *rank, const ExitVerdict *verdict)
+void daemon_metrics_note_exit(Manager *m, const Rank *rank, const ExitVerdict *verdict)
 {
     const char *reason = verdict->hung                         ? "hang"
                          : rank->killing && !rank->words.error ? "killed"
                                                                : exit_code_class(verdict->code);
-    metrics_add(metrics_of(rank->manager), RANK_EXITS, LABELS(rank->job, reason), 1);
+    metrics_add(metrics_of(m), RANK_EXITS, LABELS(rank->job, reason), 1);
 }
 
-void daemon_metrics_note_step(Rank *rank, const ChannelMessage *step)
+void daemon_metrics_note_step(Manager *m, Rank *rank, const ChannelMessage *step)
 {
-    Metrics *to = metrics_of(rank->manager);
+    Metrics *to = metrics_of(m);
     const MetricLabels job = LABELS(rank->job);
     metrics_observe(to, TRAINER_STEP_SECONDS, job, step->step_sec);
     metrics_observe_sum(to, TRAINER_DATA_SECONDS, job, step->data_sec, 1);
@@ -295,9 +295,9 @@ void daemon_metrics_note_step(Rank *rank, const ChannelMessage *step)
     rank->failed_saves = step->failed_saves;
 }
 
-void daemon_metrics_note_saved(Rank *rank, const ChannelMessage *saved)
+void daemon_metrics_note_saved(Manager *m, Rank *rank, const ChannelMessage *saved)
 {
-    Metrics *to = metrics_of(rank->manager);
+    Metrics *to = metrics_of(m);
     const MetricLabels job = LABELS(rank->job);
     metrics_observe(to, SAVE_SECONDS, job, saved->write_sec);
     metrics_observe_sum(to, SAVE_BLOCKED_SECONDS, job, saved->blocked_sec, 1);

@@ -35,9 +35,9 @@ void daemon_metrics_note_probe_start(Manager *m, const char *probe);
 /* outcome: "answered", "failed" or "hung". */
 void daemon_metrics_note_probe_end(Manager *m, const char *probe, HealthLevel level,
                                    const char *outcome);
-void daemon_metrics_note_start(const Rank *rank);
-void daemon_metrics_note_exit(const Rank *rank, const ExitVerdict *verdict);
-void daemon_metrics_note_step(Rank *rank, const ChannelMessage *step);
-void daemon_metrics_note_saved(Rank *rank, const ChannelMessage *saved);
+void daemon_metrics_note_start(Manager *m, const Rank *rank);
+void daemon_metrics_note_exit(Manager *m, const Rank *rank, const ExitVerdict *verdict);
+void daemon_metrics_note_step(Manager *m, Rank *rank, const ChannelMessage *step);
+void daemon_metrics_note_saved(Manager *m, Rank *rank, const ChannelMessage *saved);
 void daemon_metrics_note_commit(Manager *m, const char *job, bool committed);
 void daemon_metrics_forget_job(Manager *m, const char *job);

@@ -44,14 +44,6 @@ void node_clear(OwnNode *node)
 
 /* ---- what it says ---- */
 
-static const LocalWorld *running_local_world(const Manager *m)
-{
-    for (const LocalJob *job = m->jobs; job; job = job->next)
-        if (job->local && local_world_is_live(job->local))
-            return job->local;
-    return NULL;
-}
-
 /* {"labels": {...}}: a field that the codec does not know and therefore keeps. */
 static char *labels_text(const Manager *m)
 {
@@ -75,7 +67,7 @@ static int node_encode(const Manager *m, char **ret)
                          .n_slots = (int)m->config.slots,
                          .state = node->state,
                          .verdict = node->verdict,
-                         .lost_slots = m->lost_slots,
+                         .lost_slots = m->workload.slots.lost,
                          .bad_slots = node->bad_slots,
                          .startup_usec = (uint64_t)(m->config.startup_sec * 1e6),
                          .memory_bytes = machine_memory()};
@@ -94,7 +86,7 @@ static int node_encode(const Manager *m, char **ret)
     history_tell(m, &record);
     if (node->knows_secrets)
         (void)snprintf(record.features, sizeof(record.features), "%s", FEATURE_SECRETS);
-    const LocalWorld *local = running_local_world(m);
+    const LocalWorld *local = workload_running(&m->workload);
     if (local) {
         (void)snprintf(record.job, sizeof(record.job), "%s", local->job->name);
         record.world_revision = local->world_revision;
@@ -185,7 +177,7 @@ static void judge_tenant(Manager *m, const EtcdKeyValue *kv)
         r = error_set(&err, -EEXIST, "%s: a later sdtraind of this machine runs under this name",
                       kv->key);
     if (r < 0) {
-        manager_kill_all(m, "the node's name belongs to another");
+        workload_kill_all(&m->workload, "the node's name belongs to another");
         manager_fail(m, &err);
         return;
     }
@@ -272,20 +264,9 @@ static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, vo
     if (node->wanted)
         node_put(m);
     else
-        manager_node_told(m);
+        workload_note_node_told(&m->workload);
     make_good(m); /* the watch may have been faster than the answer */
     manager_touch_node(m);
-}
-
-/* Ranks of a world that is over, not dead yet: nobody would know of them if the node came back now. */
-static bool old_ranks_live(const Manager *m)
-{
-    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
-        const Rank *rank = m->slots[i];
-        if (rank && !rank->lost && (!rank->local || rank->local->over))
-            return true;
-    }
-    return false;
 }
 
 /* The node and what runs on it come back together, so that nobody sees one without the other. */
@@ -293,7 +274,7 @@ static size_t add_ranks(Manager *m, int64_t lease, EtcdCompare *guards, EtcdOp *
                         char (*keys)[KEY_MAX])
 {
     size_t n = 0;
-    for (LocalJob *job = m->jobs; job && n < TOGETHER_MAX; job = job->next) {
+    for (LocalJob *job = m->workload.jobs; job && n < TOGETHER_MAX; job = job->next) {
         LocalWorld *local = job->local;
         if (!local || local->over || local->report.encode(local, &texts[n]) < 0)
             continue;
@@ -314,7 +295,8 @@ static void node_put(Manager *m)
         node->wanted = true;
         return;
     }
-    if (node->with_ranks && old_ranks_live(m)) {
+    if (node->with_ranks && workload_has_old_ranks(&m->workload)) { /* nobody would know of them if
+ the node came back now */
         node->wanted = true;
         retry_later(m);
         return;
@@ -383,12 +365,5 @@ void node_lease_changed(Manager *m, EtcdLeaseState state)
     node->lease = 0;
     node->with_ranks = node->registered;
     node_put(m);
-    for (LocalJob *job = m->jobs; job;
-         job = job->next) { /* each for itself too: guards may differ */
-        if (job->local)
-            local_world_report(job->local);
-        for (LocalWorld *t = job->over; t; t = t->next)
-            if (t->killed_usec)
-                local_world_report(t);
-    }
+    workload_note_lease(&m->workload); /* each record for itself too: guards may differ */
 }

@@ -59,13 +59,13 @@ void requests_on_event(Manager *m, const EtcdEvent *event)
     if ((check || clear) && !*request.answer && here)
         probes_ask(m, &event->kv, clear);
     LocalJob *job = !*request.answer && strcmp(request.kind, "checkpoint") == 0
-                        ? job_find(m, request.target)
+                        ? job_find(&m->workload, request.target)
                         : NULL;
     bool meant = job && job->local &&
                  (!*request.submission || strcmp(request.submission, job->local->submission) == 0);
     LocalRank *local_rank =
         meant ? local_world_rank0(job->local) : NULL; /* of its predecessor: the leader answers */
-    Rank *rank = local_rank ? manager_rank_of(job->local, local_rank) : NULL;
+    Rank *rank = local_rank ? slots_rank_of(job->local, local_rank) : NULL;
     if (rank && rank->has_gone) {
         ChannelMessage save = {.type = CHANNEL_CHECKPOINT, .generation = job->local->generation};
         rank_send(rank, &save);

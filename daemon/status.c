@@ -38,8 +38,8 @@ static const Rank *slowest_rank(const Manager *m, const LocalWorld *local, int *
 {
     const Rank *slowest = NULL;
     *ret_n = 0;
-    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
-        const Rank *rank = m->slots[i];
+    for (size_t i = 0; i < ELEMENTSOF(m->workload.slots.of); i++) {
+        const Rank *rank = m->workload.slots.of[i];
         if (!rank || rank->local != local || rank->exited)
             continue;
         ++*ret_n;
@@ -68,7 +68,7 @@ static void say_local_world(Line *line, const Manager *m, const LocalWorld *loca
 static void say_jobs(Line *line, const Manager *m)
 {
     bool any = false;
-    for (const LocalJob *job = m->jobs; job; job = job->next) {
+    for (const LocalJob *job = m->workload.jobs; job; job = job->next) {
         if (!job->local || !local_world_is_live(job->local))
             continue;
         if (any)
@@ -78,8 +78,8 @@ static void say_jobs(Line *line, const Manager *m)
     }
     if (!any)
         say(line, "idle, %lld slot%s", (long long)m->config.slots, m->config.slots == 1 ? "" : "s");
-    if (m->lost_slots)
-        say(line, "; %d lost", __builtin_popcountll(m->lost_slots));
+    if (m->workload.slots.lost)
+        say(line, "; %d lost", __builtin_popcountll(m->workload.slots.lost));
 }
 
 static void say_health(Line *line, const Manager *m)
@@ -94,12 +94,12 @@ static void say_health(Line *line, const Manager *m)
 static void say_lease(Line *line, const Manager *m, uint64_t now_usec)
 {
     int silent_sec = seconds(m->contact_usec, now_usec);
-    bool is_silent = now_usec > m->contact_usec + manager_alive_usec(m) / 2;
+    bool is_silent = now_usec > m->contact_usec + workload_alive_usec(&m->workload) / 2;
     if (m->fenced)
         say(line, "; etcd silent for more than fence_sec: nothing may run");
     else if (is_silent && line->figures)
         say(line, "; etcd silent for %d s, %s until %lld s", silent_sec,
-            manager_is_idle(m) ? "nothing to fence" : "training on",
+            workload_is_idle(&m->workload) ? "nothing to fence" : "training on",
             (long long)m->config.fence_sec);
     else if (is_silent)
         say(line, "; etcd silent");

@@ -14,7 +14,7 @@
 static void on_world(Manager *m, const EtcdEvent *e, const char *name)
 {
     if (e->kind == ETCD_EVENT_DELETE) {
-        LocalJob *job = job_find(m, name);
+        LocalJob *job = job_find(&m->workload, name);
         if (job)
             job_set_world(job, NULL, e->kv.mod_revision);
         return;
@@ -22,14 +22,14 @@ static void on_world(Manager *m, const EtcdEvent *e, const char *name)
     WorldRecord world;
     Error err = ERROR_INIT;
     int r = world_record_decode(e->kv.key, e->kv.value, e->kv.n_value, &world, &err);
-    LocalJob *job = r == 0 || r == -ENOMEM ? NULL : job_find(m, name);
+    LocalJob *job = r == 0 || r == -ENOMEM ? NULL : job_find(&m->workload, name);
     if (r < 0) {
         log_error("%s; this node takes no part in that world", err.text);
         if (job)
             job_lose_world(job, e->kv.mod_revision);
         return;
     }
-    job = job_get(m, name);
+    job = job_get(&m->workload, name);
     if (job)
         job_set_world(job, &world, e->kv.mod_revision);
     world_record_clear(&world);
@@ -40,7 +40,7 @@ static void on_phase(Manager *m, const EtcdEvent *e, const char *name)
     PhaseRecord phase;
     Error err = ERROR_INIT;
     if (e->kind == ETCD_EVENT_DELETE) {
-        LocalJob *job = job_find(m, name);
+        LocalJob *job = job_find(&m->workload, name);
         if (job)
             job_set_phase(job, NULL);
         return;
@@ -49,7 +49,7 @@ static void on_phase(Manager *m, const EtcdEvent *e, const char *name)
         log_error("%s", err.text);
         return;
     }
-    LocalJob *job = job_get(m, name);
+    LocalJob *job = job_get(&m->workload, name);
     if (job)
         job_set_phase(job, &phase);
     phase_record_clear(&phase);
@@ -62,7 +62,7 @@ static void on_rendezvous(Manager *m, const EtcdEvent *e, const char *rest)
     if (key_parse_rendezvous(rest, name, sizeof(name), &generation) < 0)
         return;
     if (e->kind == ETCD_EVENT_DELETE) {
-        LocalJob *job = job_find(m, name);
+        LocalJob *job = job_find(&m->workload, name);
         if (job)
             job_set_rendezvous(job, generation, e->kv.mod_revision, NULL);
         return;
@@ -73,7 +73,7 @@ static void on_rendezvous(Manager *m, const EtcdEvent *e, const char *rest)
         log_error("%s", err.text);
         return;
     }
-    LocalJob *job = job_get(m, name);
+    LocalJob *job = job_get(&m->workload, name);
     if (job)
         job_set_rendezvous(job, generation, e->kv.mod_revision, &record);
     rendezvous_record_clear(&record);
@@ -91,13 +91,14 @@ static void on_cordon(Manager *m, const EtcdEvent *e, const char *name)
         log_error("%s", err.text);
         return;
     }
-    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
-        const CordonCause *cause = m->slots[i]
-                                       ? cordon_strongest(&cordon, m->config.machine_id,
-                                                          m->slots[i]->job, clock_realtime_usec())
-                                       : NULL;
+    for (size_t i = 0; i < ELEMENTSOF(m->workload.slots.of); i++) {
+        const CordonCause *cause =
+            m->workload.slots.of[i]
+                ? cordon_strongest(&cordon, m->config.machine_id, m->workload.slots.of[i]->job,
+                                   clock_realtime_usec())
+                : NULL;
         if (cause && cause->mode == CORDON_QUARANTINE)
-            rank_kill(m->slots[i], "node is quarantined: %.100s", cause->reason);
+            rank_kill(m->workload.slots.of[i], "node is quarantined: %.100s", cause->reason);
     }
     cordon_record_clear(&cordon);
 }

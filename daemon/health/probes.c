@@ -308,8 +308,8 @@ static void on_probe_timeout(void *userdata)
 static uint64_t slots_in_use(const Manager *m)
 {
     uint64_t busy = 0;
-    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
-        busy |= m->slots[i] ? UINT64_C(1) << i : 0;
+    for (size_t i = 0; i < ELEMENTSOF(m->workload.slots.of); i++)
+        busy |= m->workload.slots.of[i] ? UINT64_C(1) << i : 0;
     return busy;
 }
 

@@ -13,7 +13,7 @@
 
 #include "cluster/keys.h"
 #include "cluster/records.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/loop/timer.h"
 #include "etcd/etcd.h"
 #include "health/gpus.h"

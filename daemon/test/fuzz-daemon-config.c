@@ -1,5 +1,5 @@
 /* fuzz-daemon-config.c - sdtraind.json of any bytes: refused with a text, or within its bounds. */
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

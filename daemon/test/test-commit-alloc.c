@@ -4,12 +4,13 @@
 #include "base/test/testing-alloc.h"
 #include "base/test/testing.h"
 #include "cluster/keys.h"
-#include "daemon/manager.h"
 #include "daemon/world/commit.h"
+#include "daemon/world/workload.h"
 #include "etcd/etcd-wait.h"
 #include "etcd/test/testing-etcd.h"
 
 #include <string.h>
+#include <systemd/sd-event.h>
 
 enum { ALLOCATIONS_MAX = 2000 };
 
@@ -51,37 +52,50 @@ static int64_t put(Etcd *etcd, const char *key, const char *value)
     return answer->revision;
 }
 
-static void on_timer_failed(void *userdata, const Error *err) { manager_fail(userdata, err); }
+static void on_timer_failed(void *userdata, const Error *err)
+{
+    (void)sd_event_exit(userdata, err->code); /* fails only when it is exiting already */
+}
+
+static void on_commit_decided(_unused_ void *userdata, _unused_ const LocalWorld *local,
+                              _unused_ CommitMark mark, _unused_ bool committed)
+{
+}
 
 static AllocLife life(unsigned n, void *arg)
 {
-    static Manager m;
-    LocalJob job = {.manager = &m, .name = "a"};
-    LocalWorld local = {.job = &job, .generation = 1};
+    static DaemonConfig config;
+    sd_event *event = NULL;
+    Etcd *etcd = NULL;
     Error err = ERROR_INIT;
     char world_key[KEY_MAX], key[KEY_MAX];
     bool there;
-    (void)snprintf(m.config.cluster, sizeof(m.config.cluster), "lab");
-    if (sd_event_new(&m.event) < 0 || etcd_new(m.event, arg, &m.etcd, &err) < 0)
+    (void)snprintf(config.cluster, sizeof(config.cluster), "lab");
+    if (sd_event_new(&event) < 0 || etcd_new(event, arg, &etcd, &err) < 0)
         return ALLOC_WRONG;
-    m.timers = (Timers){.event = m.event, .failed = on_timer_failed, .userdata = &m};
+    const Timers timers = {.event = event, .failed = on_timer_failed, .userdata = event};
+    const WorkloadNeeds needs = {.config = &config, .timers = &timers, .etcd = etcd};
+    const WorkloadEvents events = {.commit_decided = on_commit_decided};
+    Workload workload;
+    workload_init(&workload, &needs, &events);
+    LocalJob job = {.workload = &workload, .name = "a"};
+    LocalWorld local = {.job = &job, .generation = 1};
     (void)key_of("lab", KEY_CHECKPOINTS, "a", key);
-    bool good =
-        is_good(m.etcd, key, &there); /* what the life before left, which may have aborted */
-    local.world_revision = put(m.etcd, key_of("lab", KEY_WORLDS, "a", world_key), "{}");
-    (void)put(m.etcd, key, before);
+    bool good = is_good(etcd, key, &there); /* what the life before left, which may have aborted */
+    local.world_revision = put(etcd, key_of("lab", KEY_WORLDS, "a", world_key), "{}");
+    (void)put(etcd, key, before);
 
     commit_init(&local.commit, &local);
     ChannelMessage saved = {.type = CHANNEL_SAVED, .step = 6, .hash = {1, 2}, .uri = "u6"};
     alloc_fail_at(n);
     int r = commit_begin(&local.commit, &saved);
     for (int i = 0; r == 0 && local.commit.busy && i < 1000; i++)
-        r = MIN(sd_event_run(m.event, USEC_PER_SEC), 0);
+        r = MIN(sd_event_run(event, USEC_PER_SEC), 0);
     (void)alloc_struck();
-    good = good && r == 0 && !local.commit.busy && is_good(m.etcd, key, &there) && there;
+    good = good && r == 0 && !local.commit.busy && is_good(etcd, key, &there) && there;
     commit_clear(&local.commit);
-    m.etcd = etcd_free(m.etcd);
-    m.event = sd_event_unref(m.event);
+    etcd = etcd_free(etcd);
+    event = sd_event_unref(event);
     return good ? ALLOC_WHOLE : ALLOC_WRONG;
 }
 

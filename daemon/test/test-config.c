@@ -3,7 +3,7 @@
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/test/testing.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 
 #include <string.h>
 #include <sys/wait.h>

@@ -6,9 +6,9 @@
 #include "base/log.h"
 #include "base/message-id.h"
 #include "cluster/keys.h"
-#include "daemon/manager.h"
 #include "daemon/world/job.h"
 #include "daemon/world/rank.h"
+#include "daemon/world/workload.h"
 
 #include <math.h>
 #include <string.h>
@@ -36,26 +36,22 @@ static const CheckpointCommit *commit_newest(const Commit *commit)
     return &commit->lines[commit->n_lines - 1];
 }
 
-static void note_mark(LocalWorld *local, CommitMark mark)
-{
-    local->progress.record.committed = mark;
-    history_note_commit(local->job->manager, local->job->name, local->submission, mark);
-}
-
 static void commit_answer(Commit *commit, bool committed)
 {
     LocalWorld *local = commit->local;
+    const WorkloadEvents *events = &local->job->workload->events;
+    CommitMark mark = mark_of(commit_newest(commit));
     commit->busy = false;
     if (committed)
-        note_mark(local, mark_of(commit_newest(commit)));
+        local->progress.record.committed = mark;
+    events->commit_decided(events->userdata, local, mark, committed);
     log_event(LOG_LEVEL_INFO, MESSAGE_CHECKPOINT,
               "checkpoint of step %lld %s JOB=%s GENERATION=%lld STEP=%lld",
               (long long)commit_newest(commit)->step,
               committed ? "committed" : "refused: the world has moved", local->job->name,
               (long long)local->generation, (long long)commit_newest(commit)->step);
 
-    daemon_metrics_note_commit(local->job->manager, local->job->name, committed);
-    Rank *rank = manager_rank_of(local, local_world_rank0(local));
+    Rank *rank = slots_rank_of(local, local_world_rank0(local));
     ChannelMessage answer = {.type = committed ? CHANNEL_COMMITTED : CHANNEL_REFUSED,
                              .generation = local->generation,
                              .step = commit_newest(commit)->step};
@@ -78,8 +74,8 @@ static void commit_retry_later(Commit *commit, int r, const char *text)
                     (long long)commit_newest(commit)->step, *text ? text : strerror(-r),
                     commit->local->job->name);
     commit->attempts++;
-    timer_start(&commit->local->job->manager->timers, &commit->retry, RETRY_MSEC * USEC_PER_MSEC,
-                on_commit_retry, commit);
+    timer_start(commit->local->job->workload->needs.timers, &commit->retry,
+                RETRY_MSEC * USEC_PER_MSEC, on_commit_retry, commit);
 }
 
 static void on_commit_written(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
@@ -114,7 +110,7 @@ static void commit_write(Commit *commit, const CheckpointsRecord *old, const cha
                          int64_t record_revision)
 {
     LocalWorld *local = commit->local;
-    const char *cluster = local->job->manager->config.cluster;
+    const char *cluster = local->job->workload->needs.config->cluster;
     char world_key[KEY_MAX], record_key[KEY_MAX], progress_key[KEY_MAX];
     const EtcdCompare guards[] = {
         {key_of(cluster, KEY_WORLDS, local->job->name, world_key), ETCD_MOD_REVISION,
@@ -142,8 +138,8 @@ static void commit_write(Commit *commit, const CheckpointsRecord *old, const cha
          .value = progress},
     };
     if (r == 0)
-        r = etcd_txn(local->job->manager->etcd, guards, ELEMENTSOF(guards), puts, ELEMENTSOF(puts),
-                     on_commit_written, commit, &commit->call);
+        r = etcd_txn(local->job->workload->needs.etcd, guards, ELEMENTSOF(guards), puts,
+                     ELEMENTSOF(puts), on_commit_written, commit, &commit->call);
     if (r < 0)
         commit_retry_later(commit, r, "");
 }
@@ -163,7 +159,7 @@ static void on_commit_read(int r, const Error *err, const EtcdTxnResult *result,
 {
     Commit *commit = userdata;
     LocalWorld *local = commit->local;
-    const char *cluster = local->job->manager->config.cluster;
+    const char *cluster = local->job->workload->needs.config->cluster;
     commit->call = NULL; /* it frees itself */
     if (r < 0) {
         commit_retry_later(commit, r, err->text);
@@ -211,14 +207,14 @@ static void on_commit_read(int r, const Error *err, const EtcdTxnResult *result,
 static void commit_read(Commit *commit)
 {
     LocalWorld *local = commit->local;
-    const char *cluster = local->job->manager->config.cluster;
+    const char *cluster = local->job->workload->needs.config->cluster;
     char world_key[KEY_MAX], record_key[KEY_MAX];
     const EtcdOp gets[] = {
         {.kind = ETCD_GET, .key = key_of(cluster, KEY_WORLDS, local->job->name, world_key)},
         {.kind = ETCD_GET, .key = key_of(cluster, KEY_CHECKPOINTS, local->job->name, record_key)},
     };
-    int r = etcd_txn(local->job->manager->etcd, NULL, 0, gets, ELEMENTSOF(gets), on_commit_read,
-                     commit, &commit->call);
+    int r = etcd_txn(local->job->workload->needs.etcd, NULL, 0, gets, ELEMENTSOF(gets),
+                     on_commit_read, commit, &commit->call);
     if (r < 0)
         commit_retry_later(commit, r, "");
 }

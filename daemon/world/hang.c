@@ -3,8 +3,8 @@
 
 #include "base/log.h"
 #include "base/message-id.h"
-#include "daemon/manager.h"
 #include "daemon/world/rank.h"
+#include "daemon/world/workload.h"
 
 static bool is_watched(const Rank *rank)
 {
@@ -16,10 +16,10 @@ static bool is_behind(const Watchdog *a, const Watchdog *b)
     return a->step < b->step || (a->step == b->step && a->stage < b->stage);
 }
 
-static bool waits_for_a_teammate(const Manager *m, const Rank *rank)
+static bool waits_for_a_teammate(const Workload *w, const Rank *rank)
 {
-    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
-        const Rank *other = m->slots[i];
+    for (size_t i = 0; i < ELEMENTSOF(w->slots.of); i++) {
+        const Rank *other = w->slots.of[i];
         if (other != rank && is_watched(other) && other->local == rank->local &&
             other->watchdog.stage != STAGE_READY && is_behind(&other->watchdog, &rank->watchdog))
             return true;
@@ -44,23 +44,23 @@ static void declare_hung(Rank *rank, uint64_t now_usec)
               train_stage_name(rank->watchdog.stage));
 }
 
-void hang_check(Manager *m, uint64_t now_usec, uint64_t stood_still_usec)
+void hang_check(Workload *w, uint64_t now_usec, uint64_t stood_still_usec)
 {
-    const DaemonConfig *c = &m->config;
+    const DaemonConfig *c = w->needs.config;
     const WatchdogLimits limits = {.floor_usec = (uint64_t)(c->hang_floor_sec * 1e6),
                                    .startup_usec = (uint64_t)(c->startup_sec * 1e6),
                                    .save_usec = (uint64_t)(c->save_sec * 1e6),
                                    .factor = c->hang_factor};
     Rank *hung[RECORD_SLOTS_MAX];
     size_t n_hung = 0;
-    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++) {
-        Rank *rank = m->slots[i];
+    for (size_t i = 0; i < ELEMENTSOF(w->slots.of); i++) {
+        Rank *rank = w->slots.of[i];
         if (!is_watched(rank))
             continue;
         if (stood_still_usec > 0)
             watchdog_forgive(&rank->watchdog, stood_still_usec);
         else if (watchdog_is_hung(&rank->watchdog, &limits, now_usec) &&
-                 !waits_for_a_teammate(m, rank))
+                 !waits_for_a_teammate(w, rank))
             hung[n_hung++] = rank;
     }
     for (size_t i = 0; i < n_hung; i++)

@@ -12,6 +12,6 @@
 
 #include "base/macro.h"
 
-typedef struct Manager Manager;
+typedef struct Workload Workload;
 
-void hang_check(Manager *m, uint64_t now_usec, uint64_t stood_still_usec);
+void hang_check(Workload *w, uint64_t now_usec, uint64_t stood_still_usec);

@@ -4,9 +4,9 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "daemon/manager.h"
 #include "daemon/world/local-world.h"
 #include "daemon/world/rank.h"
+#include "daemon/world/workload.h"
 
 #include <string.h>
 
@@ -17,29 +17,29 @@ enum {
 
 /* ---- the list ---- */
 
-LocalJob *job_find(Manager *m, const char *name)
+LocalJob *job_find(Workload *w, const char *name)
 {
-    for (LocalJob *job = m->jobs; job; job = job->next)
+    for (LocalJob *job = w->jobs; job; job = job->next)
         if (strcmp(job->name, name) == 0)
             return job;
     return NULL;
 }
 
-LocalJob *job_get(Manager *m, const char *name)
+LocalJob *job_get(Workload *w, const char *name)
 {
-    LocalJob *job = job_find(m, name);
+    LocalJob *job = job_find(w, name);
     if (job)
         return job;
 
-    job = m->n_jobs < JOBS_MAX && strlen(name) <= RECORD_JOB_MAX ? malloc(sizeof(*job)) : NULL;
+    job = w->n_jobs < JOBS_MAX && strlen(name) <= RECORD_JOB_MAX ? malloc(sizeof(*job)) : NULL;
     if (!job) {
-        log_error("job %s is ignored: %zu jobs are known, or no memory", name, m->n_jobs);
+        log_error("job %s is ignored: %zu jobs are known, or no memory", name, w->n_jobs);
         return NULL;
     }
-    *job = (LocalJob){.manager = m, .next = m->jobs};
+    *job = (LocalJob){.workload = w, .next = w->jobs};
     (void)snprintf(job->name, sizeof(job->name), "%s", name);
-    m->jobs = job;
-    m->n_jobs++;
+    w->jobs = job;
+    w->n_jobs++;
     return job;
 }
 
@@ -62,14 +62,14 @@ void job_forget_if_idle(LocalJob *job)
     if (job->world_revision != 0 || job->has_phase || job->rendezvous_generation != 0 ||
         job->local || job->over)
         return;
-    Manager *m = job->manager;
-    for (LocalJob **at = &m->jobs; *at; at = &(*at)->next)
+    Workload *w = job->workload;
+    for (LocalJob **at = &w->jobs; *at; at = &(*at)->next)
         if (*at == job) {
             *at = job->next;
             break;
         }
-    m->n_jobs--;
-    daemon_metrics_forget_job(m, job->name);
+    w->n_jobs--;
+    w->events.job_forgotten(w->events.userdata, job->name);
     (void)job_free(job); /* NULL always */
 }
 
@@ -91,7 +91,7 @@ static void end_local_world(LocalJob *job, const char *why)
 
 void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
 {
-    Manager *m = job->manager;
+    Workload *w = job->workload;
     if (!world) {
         job->world_revision = 0;
         end_local_world(job, "the job was removed");
@@ -116,8 +116,8 @@ void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
     PlannedRank local_ranks[RECORD_SLOTS_MAX];
     size_t n_local_ranks = 0;
     Error err = ERROR_INIT;
-    int r = plan_ranks(world, m->config.node, m->incarnation, (int)m->config.slots, local_ranks,
-                       &n_local_ranks, &err);
+    int r = plan_ranks(world, w->needs.config->node, w->needs.incarnation,
+                       (int)w->needs.config->slots, local_ranks, &n_local_ranks, &err);
     if (r < 0)
         log_error("worlds/%s: %s; this node takes no part", job->name, err.text);
     else if (n_local_ranks > 0)
@@ -125,7 +125,7 @@ void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
     if (r < 0)
         log_error("%s JOB=%s", err.text, job->name);
     if (job->local)
-        history_note_world(m, job->name, world->submission, world->generation);
+        w->events.world_began(w->events.userdata, job->local);
     if (job->local)
         log_info("world of %d ranks has %zu here JOB=%s GENERATION=%lld", world->size,
                  n_local_ranks, job->name, (long long)world->generation);
@@ -198,13 +198,13 @@ static bool phase_is_of(const LocalJob *job, const LocalWorld *local)
 
 static void start_pending(LocalWorld *local)
 {
-    Manager *m = local->job->manager;
+    Workload *w = local->job->workload;
     bool changed = false;
     for (size_t i = 0; i < local->n_local_ranks; i++) {
         LocalRank *local_rank = &local->local_ranks[i];
         if (!local_rank->pending)
             continue;
-        const Rank *tenant = m->slots[local_rank->slot];
+        const Rank *tenant = w->slots.of[local_rank->slot];
         Error err = ERROR_INIT;
         if (tenant && !tenant->lost)
             continue; /* it is being killed; its end brings us back */
@@ -231,7 +231,7 @@ static void send_go(LocalWorld *local)
                                   job->rendezvous_revision <= local->world_revision))
         return; /* a rank that is alone meets nobody and has no rendezvous store */
     for (size_t i = 0; i < local->n_local_ranks; i++) {
-        Rank *rank = manager_rank_of(local, &local->local_ranks[i]);
+        Rank *rank = slots_rank_of(local, &local->local_ranks[i]);
         if (!rank || !rank->is_ready || rank->has_gone)
             continue;
         ChannelMessage go = {.type = CHANNEL_GO, .generation = local->generation};
@@ -248,7 +248,7 @@ static void send_stop(LocalWorld *local)
     LocalJob *job = local->job;
     if (!job->phase.leave || !phase_is_of(job, local))
         return;
-    Rank *rank = manager_rank_of(local, local_world_rank0(local));
+    Rank *rank = slots_rank_of(local, local_world_rank0(local));
     if (!rank || !rank->has_gone || rank->was_stopped)
         return;
     ChannelMessage stop = {.type = CHANNEL_STOP, .generation = local->generation};
@@ -306,14 +306,5 @@ void job_advance(LocalJob *job)
         send_go(job->local);
         send_stop(job->local);
     }
-    manager_touch_node(job->manager);
-}
-
-void job_end_late(Manager *m, uint64_t now_usec)
-{
-    for (LocalJob *job = m->jobs, *next; job; job = next) {
-        next = job->next;
-        if (job->ends_usec && now_usec >= job->ends_usec)
-            job_advance(job);
-    }
+    job->workload->events.node_changed(job->workload->events.userdata);
 }

@@ -22,7 +22,7 @@
 #include "daemon/world/progress.h"
 #include "daemon/world/record-writer.h"
 
-typedef struct Manager Manager;
+typedef struct Workload Workload;
 typedef struct Rank Rank;
 typedef struct LocalJob LocalJob;
 
@@ -63,7 +63,7 @@ struct LocalWorld {
 };
 
 struct LocalJob {
-    Manager *manager;
+    Workload *workload;
     LocalJob *next;
     char name[RECORD_JOB_MAX + 1];
     int64_t world_revision;            /* of worlds/<name>; 0: there is none */
@@ -80,8 +80,8 @@ struct LocalJob {
 };
 
 /* Finds or makes it. NULL: out of memory or too many (logged). */
-LocalJob *job_get(Manager *m, const char *name);
-LocalJob *job_find(Manager *m, const char *name);
+LocalJob *job_get(Workload *w, const char *name);
+LocalJob *job_find(Workload *w, const char *name);
 /* Cancels everything; the ranks must be dead. */
 LocalJob *job_free(LocalJob *job);
 
@@ -93,8 +93,6 @@ void job_set_phase(LocalJob *job, const PhaseRecord *phase);
 void job_set_rendezvous(LocalJob *job, int64_t generation, int64_t revision,
                         const RendezvousRecord *record);
 void job_advance(LocalJob *job);
-/* Ends ranks of jobs that have succeeded and are still there. */
-void job_end_late(Manager *m, uint64_t now_usec);
 /* What the first steps of a world of that size may be expected to take, from an earlier one; 0: unknown. */
 uint64_t job_first_steps_usec(const LocalJob *job, int world_size);
 /* Forgets a job of which etcd and this node know nothing any more. */

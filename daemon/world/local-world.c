@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "daemon/manager.h"
 #include "daemon/world/rank.h"
+#include "daemon/world/workload.h"
 #include "protocol/exit-code.h"
 
 #include <signal.h>
@@ -19,7 +19,7 @@ static void read_secret(LocalWorld *local);
 
 static int encode_ranks(LocalWorld *local, char **ret)
 {
-    const Manager *m = local->job->manager;
+    const Workload *w = local->job->workload;
     RankReport reports[RECORD_SLOTS_MAX];
     size_t n_done = 0, n_left = 0;
     for (size_t i = 0; i < local->n_local_ranks; i++) {
@@ -29,7 +29,7 @@ static int encode_ranks(LocalWorld *local, char **ret)
         n_done += ended_well && strcmp(reports[i].text, "finished") == 0;
         n_left += ended_well && strcmp(reports[i].text, "left") == 0;
     }
-    RanksRecord record = {.incarnation = m->incarnation,
+    RanksRecord record = {.incarnation = w->needs.incarnation,
                           .generation = local->generation,
                           .world_revision = local->world_revision,
                           .ranks = reports,
@@ -39,7 +39,7 @@ static int encode_ranks(LocalWorld *local, char **ret)
                           .first_step_usec = local->first_step_usec,
                           .left = n_left == local->n_local_ranks,
                           .finished = n_done == local->n_local_ranks};
-    (void)snprintf(record.node, sizeof(record.node), "%s", m->config.node);
+    (void)snprintf(record.node, sizeof(record.node), "%s", w->needs.config->node);
     return ranks_record_encode(&record, NULL, ret);
 }
 
@@ -87,7 +87,7 @@ int local_world_new(LocalJob *job, const WorldRecord *world, int64_t revision,
                     const PlannedRank *local_ranks, size_t n_local_ranks, LocalWorld **ret,
                     Error *err)
 {
-    const char *cluster = job->manager->config.cluster;
+    const char *cluster = job->workload->needs.config->cluster;
     LocalWorld *local = malloc(sizeof(*local));
     if (!local)
         return error_set(err, -ENOMEM, "out of memory for a world");
@@ -107,7 +107,7 @@ int local_world_new(LocalJob *job, const WorldRecord *world, int64_t revision,
                                                        .step = world->resume.step,
                                                        .at_usec = clock_realtime_usec()}};
     record_writer_init(&local->report, local, true, encode_ranks, on_reported);
-    (void)key_ranks(cluster, job->name, local->generation, job->manager->config.node,
+    (void)key_ranks(cluster, job->name, local->generation, job->workload->needs.config->node,
                     local->report.key);
     record_writer_init(&local->rendezvous, local, false, encode_rendezvous, on_rendezvous_written);
     (void)key_rendezvous(cluster, job->name, local->generation, local->rendezvous.key);
@@ -116,7 +116,7 @@ int local_world_new(LocalJob *job, const WorldRecord *world, int64_t revision,
     commit_init(&local->commit, local);
     read_spec(local);
     read_secret(local);
-    rank_log_prune(job->manager->config.log_dir, job->name);
+    rank_log_prune(job->workload->needs.config->log_dir, job->name);
     *ret = local;
     return 0;
 }
@@ -137,10 +137,10 @@ LocalWorld *local_world_free(LocalWorld *local)
 {
     if (!local)
         return NULL;
-    Manager *m = local->job->manager;
+    Workload *w = local->job->workload;
     for (size_t slot = 0; slot < RECORD_SLOTS_MAX; slot++)
-        if (m->slots[slot] && m->slots[slot]->local == local)
-            m->slots[slot]->local = NULL;
+        if (w->slots.of[slot] && w->slots.of[slot]->local == local)
+            w->slots.of[slot]->local = NULL;
     cancel_work(local);
     record_writer_clear(&local->report);
     free(local->spec);
@@ -153,7 +153,7 @@ void local_world_kill(LocalWorld *local, const char *why)
     bool changed = false;
     for (size_t i = 0; i < local->n_local_ranks; i++) {
         LocalRank *local_rank = &local->local_ranks[i];
-        Rank *rank = manager_rank_of(local, local_rank);
+        Rank *rank = slots_rank_of(local, local_rank);
         if (rank)
             rank_kill(rank, "%s", why);
         if (!local_rank->pending)
@@ -193,7 +193,7 @@ void local_world_refused(LocalWorld *local, const char *key)
 bool local_world_is_dead(const LocalWorld *local)
 {
     for (size_t slot = 0; slot < RECORD_SLOTS_MAX; slot++) {
-        const Rank *rank = local->job->manager->slots[slot];
+        const Rank *rank = local->job->workload->slots.of[slot];
         if (rank && rank->local == local && !rank->lost)
             return false;
     }
@@ -247,7 +247,8 @@ void local_world_note_exit(LocalWorld *local, const Rank *rank, const ExitVerdic
     report->killed = rank->killing && !report->hung && !rank->words.error;
     report->at_usec = clock_realtime_usec();
     (void)snprintf(report->text, sizeof(report->text), "%.255s", verdict->text);
-    daemon_metrics_note_exit(rank, verdict);
+    const WorkloadEvents *events = &local->job->workload->events;
+    events->rank_ended(events->userdata, rank, verdict);
     if (!local->over || local->killed_usec)
         local_world_report(local);
 }
@@ -282,8 +283,8 @@ static void on_spec(int r, const Error *err, const EtcdRange *range, void *userd
     }
     if (r < 0) {
         log_warning("%s; reading again JOB=%s", problem.text, job->name);
-        timer_start(&job->manager->timers, &local->spec_retry, SPEC_RETRY_MSEC * USEC_PER_MSEC,
-                    on_spec_retry, local);
+        timer_start(job->workload->needs.timers, &local->spec_retry,
+                    SPEC_RETRY_MSEC * USEC_PER_MSEC, on_spec_retry, local);
         return;
     }
     local->spec = TAKE_PTR(record.spec);
@@ -294,13 +295,14 @@ static void on_spec(int r, const Error *err, const EtcdRange *range, void *userd
 
 static void read_spec(LocalWorld *local)
 {
-    Manager *m = local->job->manager;
+    Workload *w = local->job->workload;
     char key[KEY_MAX];
-    int r = etcd_get(m->etcd, key_of(m->config.cluster, KEY_SPECS, local->job->name, key), false,
-                     on_spec, local, &local->spec_call);
+    int r =
+        etcd_get(w->needs.etcd, key_of(w->needs.config->cluster, KEY_SPECS, local->job->name, key),
+                 false, on_spec, local, &local->spec_call);
     if (r < 0)
-        timer_start(&m->timers, &local->spec_retry, SPEC_RETRY_MSEC * USEC_PER_MSEC, on_spec_retry,
-                    local);
+        timer_start(w->needs.timers, &local->spec_retry, SPEC_RETRY_MSEC * USEC_PER_MSEC,
+                    on_spec_retry, local);
 }
 
 /* ---- the world's secret ---- */
@@ -313,7 +315,7 @@ static void on_secret_retry(void *userdata)
 
 static void read_secret_again(LocalWorld *local)
 {
-    timer_start(&local->job->manager->timers, &local->secret_retry,
+    timer_start(local->job->workload->needs.timers, &local->secret_retry,
                 SECRET_RETRY_MSEC * USEC_PER_MSEC, on_secret_retry, local);
 }
 
@@ -344,7 +346,7 @@ static void on_secret(int r, const Error *err, const EtcdRange *range, void *use
     LocalWorld *local = userdata;
     Error problem = ERROR_INIT;
     local->secret_call = NULL; /* it frees itself */
-    if (r == -EACCES && !local->job->manager->node.knows_secrets) {
+    if (r == -EACCES && !*local->job->workload->needs.knows_secrets) {
         local->has_read_secret = true;
         r = 0;
     } else if (r < 0) {
@@ -362,13 +364,14 @@ static void on_secret(int r, const Error *err, const EtcdRange *range, void *use
 
 static void read_secret(LocalWorld *local)
 {
-    Manager *m = local->job->manager;
+    Workload *w = local->job->workload;
     char key[KEY_MAX];
     if (local->world_size == 1) { /* it meets nobody */
         local->has_read_secret = true;
         return;
     }
-    int r = etcd_get(m->etcd, key_of(m->config.cluster, KEY_SECRETS, local->job->name, key), false,
+    int r = etcd_get(w->needs.etcd,
+                     key_of(w->needs.config->cluster, KEY_SECRETS, local->job->name, key), false,
                      on_secret, local, &local->secret_call);
     if (r < 0)
         read_secret_again(local);
@@ -377,7 +380,7 @@ static void read_secret(LocalWorld *local)
 static void forget_secret(LocalWorld *local)
 {
     for (size_t i = 0; i < local->n_local_ranks; i++) {
-        const Rank *rank = manager_rank_of(local, &local->local_ranks[i]);
+        const Rank *rank = slots_rank_of(local, &local->local_ranks[i]);
         if (local->local_ranks[i].pending || (rank && !rank->was_assigned))
             return;
     }
@@ -386,11 +389,11 @@ static void forget_secret(LocalWorld *local)
 
 void local_world_assign(LocalWorld *local)
 {
-    const Manager *m = local->job->manager;
+    const Workload *w = local->job->workload;
     if (!local->spec || !local->has_read_secret)
         return;
     for (size_t i = 0; i < local->n_local_ranks; i++) {
-        Rank *rank = manager_rank_of(local, &local->local_ranks[i]);
+        Rank *rank = slots_rank_of(local, &local->local_ranks[i]);
         if (!rank || !rank->said_hello || rank->was_assigned)
             continue;
         ChannelMessage assign = {.type = CHANNEL_ASSIGN,
@@ -403,11 +406,12 @@ void local_world_assign(LocalWorld *local)
                                  .find = (int)local->resume.find,
                                  .adopt = local->resume.adopt};
         (void)snprintf(assign.job, sizeof(assign.job), "%s", local->job->name);
-        (void)snprintf(assign.node, sizeof(assign.node), "%s", m->config.node);
+        (void)snprintf(assign.node, sizeof(assign.node), "%s", w->needs.config->node);
         (void)snprintf(assign.resume_uri, sizeof(assign.resume_uri), "%s", local->resume.uri);
         (void)snprintf(assign.takes_over, sizeof(assign.takes_over), "%s",
                        local->resume.takes_over);
-        (void)snprintf(assign.bind_address, sizeof(assign.bind_address), "%s", m->config.address);
+        (void)snprintf(assign.bind_address, sizeof(assign.bind_address), "%s",
+                       w->needs.config->address);
         (void)snprintf(assign.submission, sizeof(assign.submission), "%s", local->submission);
         (void)snprintf(assign.sources, sizeof(assign.sources), "%s", local->sources);
         memcpy(assign.secret, local->secret, sizeof(assign.secret));

@@ -2,8 +2,8 @@
 #include "daemon/world/progress.h"
 
 #include "base/clock.h"
-#include "daemon/manager.h"
 #include "daemon/world/job.h"
+#include "daemon/world/workload.h"
 
 #include <math.h>
 
@@ -16,7 +16,7 @@ void progress_init(Progress *progress, LocalWorld *local)
 {
     *progress = (Progress){0};
     record_writer_init(&progress->writer, local, false, progress_encode, NULL);
-    (void)key_of(local->job->manager->config.cluster, KEY_PROGRESS, local->job->name,
+    (void)key_of(local->job->workload->needs.config->cluster, KEY_PROGRESS, local->job->name,
                  progress->writer.key);
 }
 
@@ -45,7 +45,7 @@ static void send_soon(Progress *progress)
         timer_stop(&progress->timer);
         progress_send(progress);
     } else if (!timer_runs(&progress->timer)) {
-        timer_start(&progress->writer.local->job->manager->timers, &progress->timer,
+        timer_start(progress->writer.local->job->workload->needs.timers, &progress->timer,
                     USEC_PER_SEC - since_usec, on_due, progress);
     }
 }

@@ -6,12 +6,12 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/message-id.h"
-#include "daemon/manager.h"
 #include "daemon/process/cgroup.h"
 #include "daemon/process/orphans.h"
 #include "daemon/process/spawn.h"
 #include "daemon/world/local-world.h"
 #include "daemon/world/trainer-messages.h"
+#include "daemon/world/workload.h"
 #include "protocol/channel.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ static char *paths_variable(const char *name, json_t *prefixes)
 
 /* Ours but for what is about sdtraind itself; then what the trainer must have; then what the
  * configuration adds. */
-static char **make_environment(const Manager *m, int slot)
+static char **make_environment(const DaemonConfig *config, int slot)
 {
     static const char *const dropped[] = {"SDTRAIN_", "NOTIFY_SOCKET=",  "WATCHDOG_",
                                           "LISTEN_",  "JOURNAL_STREAM=", "INVOCATION_ID=",
@@ -54,19 +54,19 @@ static char **make_environment(const Manager *m, int slot)
             list[n++] = strdup(*one);
     }
     char mark[600], slot_text[32];
-    orphans_mark(mark, sizeof(mark), m->config.run_dir, slot);
+    orphans_mark(mark, sizeof(mark), config->run_dir, slot);
     (void)snprintf(slot_text, sizeof(slot_text), "SDTRAIN_SLOT=%d", slot);
     list[n++] = strdup(mark);
     list[n++] = strdup(slot_text);
     list[n++] = strdup("SDTRAIN_CHANNEL=3");
     list[n++] = strdup("OMP_DYNAMIC=false");
-    if (m->config.paths_read)
-        list[n++] = paths_variable(PATHS_READ_VARIABLE, m->config.paths_read);
-    if (m->config.paths_write)
-        list[n++] = paths_variable(PATHS_WRITE_VARIABLE, m->config.paths_write);
+    if (config->paths_read)
+        list[n++] = paths_variable(PATHS_READ_VARIABLE, config->paths_read);
+    if (config->paths_write)
+        list[n++] = paths_variable(PATHS_WRITE_VARIABLE, config->paths_write);
     size_t i;
     json_t *extra;
-    json_array_foreach (m->config.trainer_environment, i, extra)
+    json_array_foreach (config->trainer_environment, i, extra)
         list[n++] = strdup(json_string_value(extra));
     for (size_t k = 0; k < n; k++)
         if (!list
@@ -117,25 +117,26 @@ static int on_channel(_unused_ sd_event_source *source, _unused_ int fd, _unused
 
 /* ---- death ---- */
 
-static bool is_rank_of_ours(void *userdata, pid_t pid)
+static bool is_ours(void *userdata, pid_t pid)
 {
-    const Manager *m = userdata;
-    bool ours = pid == m->keeper || probes_own(&m->probes, pid);
-    for (size_t i = 0; i < ELEMENTSOF(m->slots); i++)
-        ours |= m->slots[i] && m->slots[i]->pid == pid;
+    const Workload *w = userdata;
+    const RankNeeds *needs = w->needs.ranks;
+    bool ours = needs->is_other_child(needs->userdata, pid);
+    for (size_t i = 0; i < ELEMENTSOF(w->slots.of); i++)
+        ours |= w->slots.of[i] && w->slots.of[i]->pid == pid;
     return ours;
 }
 
 static bool is_clear(const Rank *rank)
 {
-    Manager *m = rank->manager;
+    Workload *w = rank->workload;
     if (!rank->exited || fault("kill-confirm") < 0)
         return false;
     if (kill(-rank->pid, 0) == 0 || errno != ESRCH)
         return false;
     if (rank->cgroup_events >= 0)
         return cgroup_is_populated(rank->cgroup_events) == 0;
-    return orphans_kill_adopted(m->config.run_dir, rank->slot, is_rank_of_ours, m) == 0;
+    return orphans_kill_adopted(w->needs.config->run_dir, rank->slot, is_ours, w) == 0;
 }
 
 static void send_kill(Rank *rank)
@@ -143,7 +144,7 @@ static void send_kill(Rank *rank)
     if (fault("kill-send") < 0)
         return;
     if (rank->cgroup_events >= 0) {
-        int r = cgroup_kill_slot(&rank->manager->cgroups, rank->slot);
+        int r = cgroup_kill_slot(rank->workload->needs.ranks->cgroups, rank->slot);
         if (r < 0)
             log_warning("slot %d: cannot kill its cgroup: %s", rank->slot, strerror(-r));
     }
@@ -159,17 +160,16 @@ static void on_rank_timer(void *userdata)
         return;
     }
     if (!is_clear(rank)) {
-        rank->lost = true;
-        manager_slot_lost(rank->manager, rank);
+        workload_slot_lost(rank->workload, rank);
     } else {
-        manager_slot_clear(rank->manager, rank);
+        workload_slot_clear(rank->workload, rank);
     }
 }
 
 static void expect_clear(Rank *rank)
 {
     timer_stop(&rank->timer);
-    timer_start(&rank->manager->timers, &rank->timer, RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC,
+    timer_start(rank->workload->needs.timers, &rank->timer, RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC,
                 on_rank_timer, rank);
 }
 
@@ -192,8 +192,8 @@ void rank_kill(Rank *rank, const char *why, ...)
 void rank_expect_exit(Rank *rank)
 {
     if (!timer_runs(&rank->timer))
-        timer_start(&rank->manager->timers, &rank->timer, RANK_LAST_WORDS_MSEC * USEC_PER_MSEC,
-                    on_rank_timer, rank);
+        timer_start(rank->workload->needs.timers, &rank->timer,
+                    RANK_LAST_WORDS_MSEC * USEC_PER_MSEC, on_rank_timer, rank);
 }
 
 static void note_exit(Rank *rank, const siginfo_t *info)
@@ -208,7 +208,7 @@ static void note_exit(Rank *rank, const siginfo_t *info)
                    rank->killing ? rank->why : NULL);
     uint64_t still_usec = clock_boottime_usec() - rank->watchdog.changed_usec;
     if (verdict.code == -SIGKILL && !rank->killing &&
-        still_usec > manager_alive_usec(rank->manager) * 3 / 4) {
+        still_usec > workload_alive_usec(rank->workload) * 3 / 4) {
         verdict.hung = true; /* SIGSTOP looks like this when hang_floor_sec is above the lease */
         (void)snprintf(verdict.text, sizeof(verdict.text),
                        "stood still for %.1f s; its dead-man timer ended it",
@@ -235,7 +235,7 @@ void rank_look(Rank *rank)
             expect_clear(rank);
     }
     if (is_clear(rank))
-        manager_slot_clear(rank->manager, rank);
+        workload_slot_clear(rank->workload, rank);
 }
 
 static int on_exit_event(_unused_ sd_event_source *source, _unused_ int fd,
@@ -257,7 +257,7 @@ static int on_cgroup_event(_unused_ sd_event_source *source, int fd, _unused_ ui
 
 static int watch(Rank *rank)
 {
-    sd_event *event = rank->manager->event;
+    sd_event *event = rank->workload->needs.ranks->event;
     int r = sd_event_add_io(event, &rank->exit_source, rank->pidfd, EPOLLIN, on_exit_event, rank);
     if (r >= 0)
         r = sd_event_source_set_priority(rank->exit_source, SD_EVENT_PRIORITY_IMPORTANT);
@@ -271,7 +271,8 @@ static int watch(Rank *rank)
 
 static int spawn(Rank *rank, Error *err)
 {
-    Manager *m = rank->manager;
+    const DaemonConfig *config = rank->workload->needs.config;
+    const RankNeeds *needs = rank->workload->needs.ranks;
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         return error_errno(err, -errno, "cannot make a channel");
@@ -281,23 +282,23 @@ static int spawn(Rank *rank, Error *err)
         return error_errno(err, -errno, "cannot prepare a channel");
 
     _cleanup_fd_ int output = -EBADF;
-    int r = rank_log_new(m->event, m->config.log_dir, rank->job, rank->generation, rank->rank,
-                         m->config.log_bytes, &output, &rank->log, err);
+    int r = rank_log_new(needs->event, config->log_dir, rank->job, rank->generation, rank->rank,
+                         config->log_bytes, &output, &rank->log, err);
     if (r < 0)
         return r;
-    if (*m->cgroups.path) {
-        r = cgroup_make_slot(&m->cgroups, rank->slot, &rank->cgroup, &rank->cgroup_events, err);
+    if (*needs->cgroups->path) {
+        r = cgroup_make_slot(needs->cgroups, rank->slot, &rank->cgroup, &rank->cgroup_events, err);
         if (r < 0)
             return r;
     }
 
-    _cleanup_(free_environment) char **environment = make_environment(m, rank->slot);
+    _cleanup_(free_environment) char **environment = make_environment(config, rank->slot);
     if (!environment)
         return error_set(err, -ENOMEM, "out of memory for an environment");
-    char *argv[] = {m->config.trainer, (char[]){"run"}, NULL};
+    char *argv[] = {(char *)config->trainer, (char[]){"run"}, NULL};
     bool inside = false;
     SpawnRequest request = {.argv = argv,
-                            .program = MAX(m->trainer, 0),
+                            .program = MAX(*needs->trainer, 0),
                             .environment = environment,
                             .output = output,
                             .channel = other_end,
@@ -305,7 +306,7 @@ static int spawn(Rank *rank, Error *err)
                             .ret_inside = &inside};
     r = spawn_process(&request, &rank->pid, &rank->pidfd, err);
     if (r == 0) /* it leads a session */
-        m->sessions->of[rank->slot] = rank->pid;
+        needs->sessions->of[rank->slot] = rank->pid;
     if (!inside) { /* an empty cgroup says nothing of it: its mark must do */
         rank->cgroup = fd_close(rank->cgroup);
         rank->cgroup_events = fd_close(rank->cgroup_events);
@@ -315,12 +316,11 @@ static int spawn(Rank *rank, Error *err)
 
 int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err)
 {
-    Manager *m = local->job->manager;
-    assert(!m->slots[local_rank->slot]);
+    Workload *w = local->job->workload;
     Rank *rank = malloc(sizeof(*rank));
     if (!rank)
         return error_set(err, -ENOMEM, "out of memory for a rank");
-    *rank = (Rank){.manager = m,
+    *rank = (Rank){.workload = w,
                    .local = local,
                    .generation = local->generation,
                    .slot = local_rank->slot,
@@ -336,7 +336,7 @@ int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err)
         (void)rank_free(rank); /* NULL always */
         return r;
     }
-    m->slots[local_rank->slot] = rank;
+    slots_put(&w->slots, rank);
     local_rank->report.pid = rank->pid;
     local_rank->report.started_usec = local_rank->report.at_usec = clock_realtime_usec();
     watchdog_start(&rank->watchdog, job_first_steps_usec(local->job, local->world_size),
@@ -346,8 +346,8 @@ int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err)
         rank_kill(rank, "cannot watch it: %s", strerror(-r));
         return error_errno(err, r, "cannot watch rank %d", rank->rank);
     }
-    rank_send_alive(rank, manager_alive_usec(m));
-    daemon_metrics_note_start(rank);
+    rank_send_alive(rank, workload_alive_usec(w));
+    w->events.rank_started(w->events.userdata, rank);
     log_event(LOG_LEVEL_INFO, MESSAGE_RANK_STARTED,
               "started as process %d in slot %d JOB=%s GENERATION=%lld RANK=%d", (int)rank->pid,
               rank->slot, rank->job, (long long)rank->generation, rank->rank);
@@ -369,4 +369,17 @@ Rank *rank_free(Rank *rank)
     rank->log = rank_log_free(rank->log);
     free(rank);
     return NULL;
+}
+
+void rank_retire(Rank *rank)
+{
+    const RankNeeds *needs = rank->workload->needs.ranks;
+    int slot = rank->slot;
+    needs->sessions->of[slot] = 0;
+    (void)rank_free(rank); /* NULL always */
+    if (!*needs->cgroups->path)
+        return;
+    int r = cgroup_remove_slot(needs->cgroups, slot);
+    if (r < 0 && r != -ENOENT)
+        log_warning("slot %d: cannot remove its cgroup: %s", slot, strerror(-r));
 }

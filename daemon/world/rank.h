@@ -12,16 +12,31 @@
 #pragma once
 
 #include "daemon/loop/timer.h"
+#include "daemon/process/cgroup.h"
 #include "daemon/process/logs.h"
+#include "daemon/process/orphans.h"
 #include "daemon/world/exit.h"
 #include "daemon/world/job.h"
 #include "daemon/world/watchdog.h"
+#include "daemon/world/workload.h"
 #include "protocol/channel.h"
 
 enum { RANK_KILL_CONFIRM_MSEC = 2000, RANK_LAST_WORDS_MSEC = 200 };
 
+/* What a trainer process is started with. */
+struct RankNeeds {
+    sd_event *event; /* its descriptors are watched on it */
+    const CgroupBase *cgroups;
+    RemainsSessions *sessions; /* shared with the keeper */
+    const int
+        *trainer; /* the program, opened; negative: the path of the configuration is executed */
+    /* A child of this process that belongs to no rank: the keeper, or a probe. */
+    bool (*is_other_child)(void *userdata, pid_t pid);
+    void *userdata; /* of is_other_child */
+};
+
 struct Rank {
-    Manager *manager;
+    Workload *workload;
     LocalWorld *local; /* NULL when nobody is left to report to */
     char job[RECORD_JOB_MAX + 1];
     int64_t generation;
@@ -46,6 +61,8 @@ struct Rank {
 /* Starts the rank of a seat in its slot, which must be clear. */
 int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err);
 Rank *rank_free(Rank *rank);
+/* Frees a rank of which nothing lives, with what marked its slot: the session and the cgroup. */
+void rank_retire(Rank *rank);
 
 /* -EAGAIN and -EPIPE kill the rank, except for alive messages. */
 void rank_send(Rank *rank, ChannelMessage *message);

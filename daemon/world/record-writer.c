@@ -3,9 +3,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "daemon/drain.h"
-#include "daemon/manager.h"
 #include "daemon/world/job.h"
+#include "daemon/world/workload.h"
 
 #include <string.h>
 
@@ -39,14 +38,14 @@ static void record_writer_retry_later(RecordWriter *writer)
     writer->retry_usec = CLAMP(writer->retry_usec * 2, RETRY_FIRST_MSEC * USEC_PER_MSEC,
                                RETRY_LAST_MSEC * USEC_PER_MSEC);
     if (!timer_runs(&writer->retry))
-        timer_start(&writer->local->job->manager->timers, &writer->retry, writer->retry_usec,
+        timer_start(writer->local->job->workload->needs.timers, &writer->retry, writer->retry_usec,
                     on_writer_retry, writer);
 }
 
 static void on_writer_written(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     RecordWriter *writer = userdata;
-    Manager *m = writer->local->job->manager;
+    Workload *w = writer->local->job->workload;
     writer->call = NULL; /* it frees itself */
     if (r < 0) {
         log_debug("%s: %s; trying again", writer->key, err->text);
@@ -54,7 +53,7 @@ static void on_writer_written(int r, const Error *err, const EtcdTxnResult *resu
         return;
     }
 
-    manager_note_contact(m);
+    w->events.etcd_answered(w->events.userdata);
     writer->retry_usec = 0;
     if (!result->succeeded) {
         local_world_refused(writer->local, writer->key);
@@ -68,13 +67,13 @@ static void on_writer_written(int r, const Error *err, const EtcdTxnResult *resu
         record_writer_write(writer);
     else if (writer->done)
         writer->done(writer->local);
-    drain_advance(m); /* it waits for what is written */
+    w->events.may_be_idle(w->events.userdata); /* it waits for what is written */
 }
 
 static void record_writer_write(RecordWriter *writer)
 {
-    Manager *m = writer->local->job->manager;
-    int64_t lease = writer->leased ? manager_lease(m) : 0;
+    Workload *w = writer->local->job->workload;
+    int64_t lease = writer->leased ? etcd_lease_id(w->needs.lease) : 0;
     if (writer->leased && lease == 0)
         return; /* the next lease brings it up again */
 
@@ -82,13 +81,13 @@ static void record_writer_write(RecordWriter *writer)
     char guard_key[KEY_MAX];
     int r = writer->encode(writer->local, &text);
     if (r == 0) {
-        EtcdCompare guard = {.key = key_of(m->config.cluster, KEY_WORLDS, writer->local->job->name,
-                                           guard_key),
+        EtcdCompare guard = {.key = key_of(w->needs.config->cluster, KEY_WORLDS,
+                                           writer->local->job->name, guard_key),
                              .target = ETCD_MOD_REVISION,
                              .equals = local_world_guard_revision(writer->local)};
         EtcdOp put = {.kind = ETCD_PUT, .key = writer->key, .value = text, .lease = lease};
         writer->wanted = false;
-        r = etcd_txn(m->etcd, &guard, 1, &put, 1, on_writer_written, writer, &writer->call);
+        r = etcd_txn(w->needs.etcd, &guard, 1, &put, 1, on_writer_written, writer, &writer->call);
     }
     if (r < 0) {
         log_warning("%s: cannot write it: %s", writer->key, strerror(-r));

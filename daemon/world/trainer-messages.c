@@ -3,9 +3,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "daemon/manager.h"
 #include "daemon/world/job.h"
 #include "daemon/world/rank.h"
+#include "daemon/world/workload.h"
 
 #include <string.h>
 
@@ -66,7 +66,8 @@ static void on_step(Rank *rank, LocalRank *local_rank, const ChannelMessage *m)
     LocalWorld *local = rank->local;
     watchdog_note_step(&rank->watchdog, m->step, clock_boottime_usec());
     progress_note(&local->progress, m);
-    daemon_metrics_note_step(rank, m);
+    const WorkloadEvents *events = &local->job->workload->events;
+    events->rank_stepped(events->userdata, rank, m);
     local_rank->report.step = m->step;
     if (local->first_step_usec != 0)
         return;
@@ -80,7 +81,8 @@ static void on_step(Rank *rank, LocalRank *local_rank, const ChannelMessage *m)
 
 static void on_saved(Rank *rank, const ChannelMessage *m)
 {
-    daemon_metrics_note_saved(rank, m);
+    const WorkloadEvents *events = &rank->local->job->workload->events;
+    events->rank_saved(events->userdata, rank, m);
     if (commit_begin(&rank->local->commit, m) < 0)
         log_error("saved step %lld while a commit is under way: not committed JOB=%s RANK=%d",
                   (long long)m->step, rank->job, rank->rank);

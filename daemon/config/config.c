@@ -1,5 +1,5 @@
 /* config.c - see config.h. One table names every key once; base/settings.c reads through it. */
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 
 #include "base/cleanup.h"
 #include "base/log.h"

@@ -1,0 +1,94 @@
+/* slots.c - see slots.h. */
+#include "daemon/world/slots.h"
+
+#include "daemon/world/rank.h"
+#include "daemon/world/workload.h"
+
+#include <poll.h>
+
+enum { END_WAIT_MSEC = 2000 };
+
+static uint64_t bit_of(const Rank *rank) { return UINT64_C(1) << rank->slot; }
+
+static void check(const Slots *slots, const Rank *rank)
+{
+    assert(rank->slot >= 0 && rank->slot < RECORD_SLOTS_MAX);
+    assert(slots->of[rank->slot] == rank);
+    assert(((slots->lost & bit_of(rank)) != 0) == rank->lost);
+}
+
+void slots_put(Slots *slots, Rank *rank)
+{
+    assert(!slots->of[rank->slot]);
+    assert(!rank->exited && !rank->killing && rank->local);
+    slots->of[rank->slot] = rank;
+    check(slots, rank);
+}
+
+void slots_take(Slots *slots, const Rank *rank)
+{
+    check(slots, rank);
+    assert(rank->exited);
+    slots->lost &= ~bit_of(rank);
+    slots->of[rank->slot] = NULL;
+}
+
+void slots_lose(Slots *slots, Rank *rank)
+{
+    check(slots, rank);
+    assert(rank->killing || rank->exited);
+    rank->lost = true;
+    slots->lost |= bit_of(rank);
+}
+
+Rank *slots_rank_of(const LocalWorld *local, const LocalRank *local_rank)
+{
+    const Slots *slots = &local->job->workload->slots;
+    Rank *rank = local_rank ? slots->of[local_rank->slot] : NULL;
+    if (!rank || rank->local != local || rank->exited)
+        return NULL;
+    check(slots, rank);
+    assert(rank->generation == local->generation);
+    assert(rank->rank == local_rank->report.rank);
+    return rank;
+}
+
+Rank *slots_rank_of_process(const Slots *slots, pid_t pid)
+{
+    for (size_t i = 0; i < ELEMENTSOF(slots->of); i++)
+        if (slots->of[i] && !slots->of[i]->exited && slots->of[i]->pid == pid)
+            return slots->of[i];
+    return NULL;
+}
+
+uint64_t slots_busy(const Slots *slots)
+{
+    uint64_t busy = 0;
+    for (size_t i = 0; i < ELEMENTSOF(slots->of); i++)
+        busy |= slots->of[i] ? UINT64_C(1) << i : 0;
+    assert((slots->lost & ~busy) == 0);
+    return busy;
+}
+
+bool slots_have_living(const Slots *slots) { return (slots_busy(slots) & ~slots->lost) != 0; }
+
+void slots_kill_all(Slots *slots, const char *why)
+{
+    for (size_t i = 0; i < ELEMENTSOF(slots->of); i++)
+        if (slots->of[i])
+            rank_kill(slots->of[i], "%s", why);
+}
+
+void slots_end(Slots *slots)
+{
+    slots_kill_all(slots, "sdtraind ends");
+    for (size_t i = 0; i < ELEMENTSOF(slots->of); i++) {
+        Rank *rank = slots->of[i];
+        if (!rank)
+            continue;
+        struct pollfd p = {.fd = rank->pidfd, .events = POLLIN};
+        if (!rank->lost)
+            (void)poll(&p, 1, END_WAIT_MSEC); /* the keeper takes what is left */
+        slots->of[i] = rank_free(rank);
+    }
+}

@@ -1,0 +1,44 @@
+/* slots.h - which rank lives in which of this node's slots.
+ *
+ * A slot that still holds a process of an old world must take no new rank, even when that process survives
+ * SIGKILL. So a rank keeps its slot until nothing of it lives (rank.h), and a slot whose rank cannot be
+ * killed is lost until it ends after all.
+ *
+ * Ownership: the table owns its ranks from slots_put() until slots_take() or slots_end().
+ * Units:     slots are counted from 0; a set of slots has bit i for slot i.
+ * Errors:    none.
+ * Threads:   loop thread only.
+ * Invariant: of[i]->slot == i; a lost slot has a rank, and that rank says that it is lost.
+ */
+#pragma once
+
+#include "daemon/world/job.h"
+
+#include <sys/types.h>
+
+typedef struct Slots {
+    Rank *of[RECORD_SLOTS_MAX]; /* the rank that has the slot; NULL: the slot is clear */
+    uint64_t lost;              /* slots whose rank survives SIGKILL */
+} Slots;
+
+/* The slot of the rank must be clear. */
+void slots_put(Slots *slots, Rank *rank);
+/* Nothing of the rank lives any more: its slot is clear, and the caller owns the rank. */
+void slots_take(Slots *slots, const Rank *rank);
+/* The rank survives SIGKILL. */
+void slots_lose(Slots *slots, Rank *rank);
+
+/* The rank of local_rank in that world if its trainer is not reaped, or NULL. local_rank may be NULL. */
+Rank *slots_rank_of(const LocalWorld *local, const LocalRank *local_rank);
+/* The rank whose trainer is that process and is not reaped, or NULL. */
+Rank *slots_rank_of_process(const Slots *slots, pid_t pid);
+/* The slots that have a rank. */
+uint64_t slots_busy(const Slots *slots);
+/* Whether a rank lives there, but for lost ones. */
+bool slots_have_living(const Slots *slots);
+
+/* SIGKILL to every rank. */
+void slots_kill_all(Slots *slots, const char *why);
+/* The last resort when the loop does not run any more: SIGKILL to every rank, a wait of 2 s at most for each. The
+ * ranks are freed; `lost` still says which slots were lost. */
+void slots_end(Slots *slots);
