@@ -12,7 +12,6 @@
 enum {
     DATA_TIMEOUT_SEC = 1800, /* beyond what a store tries by itself, some times over */
     WAIT_SLICE_MSEC = 500,   /* a rank that waits for data says so as often */
-    STEP_WAIT_DATA = 8,      /* beside StepFlags's: a rank lacks data of the next step */
 };
 #define METRICS_KEY "metrics.jsonl"
 
@@ -219,8 +218,8 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
     return say_step(l, &gap, err);
 }
 
-/* One step: `step` is how many were done before it. *word: what all ranks were told after that one, and
- * are told after this one. */
+/* One step: `step` is how many were done before it. *flags: in, those that all ranks agreed on in the step
+ * before; out, those of this one. */
 static int run_step(Loop *l, int64_t step, uint32_t *flags, Error *err)
 {
     Session *s = l->session;

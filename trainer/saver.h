@@ -20,7 +20,14 @@
 
 typedef struct Saver Saver;
 
-typedef enum StepFlags { STEP_NONE = 0, STEP_SAVE = 1, STEP_MUST = 2, STEP_LEAVE = 4 } StepFlags;
+/* What all ranks agree on with a step: each gives its flags to the update's collective, which ors them. */
+typedef enum StepFlags {
+    STEP_NONE = 0,
+    STEP_SAVE = 1,      /* rank 0: save once the step is done */
+    STEP_MUST = 2,      /* rank 0: and go on when that save is committed */
+    STEP_LEAVE = 4,     /* rank 0: and then end, this world is over */
+    STEP_WAIT_DATA = 8, /* any rank: it lacks data of the next step */
+} StepFlags;
 
 int saver_new(Session *session, Saver **ret, Error *err);
 Saver *saver_free(Saver *saver);

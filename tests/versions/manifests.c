@@ -1,5 +1,5 @@
 /* manifests.c - the manifests of other versions, given as arguments: what is read is written again. */
-#include "trainer/checkpoint/manifest-internal.h"
+#include "trainer/checkpoint/format/manifest-internal.h"
 
 #include "base/file.h"
 #include "tests/versions/fields.h"

@@ -28,7 +28,7 @@
  */
 #pragma once
 
-#include "store/store.h"
+#include "trainer/checkpoint/format/manifest.h"
 #include "trainer/comm/comm.h"
 #include "trainer/state/train-state.h"
 
@@ -36,23 +36,7 @@
 
 enum {
     CHECKPOINT_NOT_OWNER = ENOTUNIQ, /* -errno: the folder is another's, whom the text names */
-    CHECKPOINT_URI_MAX = 512,
-    CHECKPOINT_NUMERICS_MAX = 1024,
-    CHECKPOINT_FOLDER_MAX = 64,
 };
-
-/* What a manifest records besides the state; the same on all ranks. */
-typedef struct CheckpointFacts {
-    char job[64];
-    char submission[33]; /* of the job; of `sdtrainer run`, one of its own */
-    Hash job_identity;
-    Hash dataset_digest;
-    int64_t order_algorithm;     /* ORDER_ALGORITHM */
-    int64_t reduction_algorithm; /* version of update.c's reduction */
-    int64_t generation;
-    char numerics[CHECKPOINT_NUMERICS_MAX]; /* canonical JSON */
-    Hash canned_grain; /* hash of the canned grain's result under these numerics */
-} CheckpointFacts;
 
 /* From whom a writer may take the folder over. */
 typedef enum OwnerTakes {
@@ -79,30 +63,6 @@ typedef struct MetricsGap {
     int64_t n_steps;
     int64_t first, last; /* all of them lie between, if there are any */
 } MetricsGap;
-
-typedef struct Manifest Manifest; /* parsed manifest.json, consistent in itself */
-
-/* Reads <store>/<folder>/manifest.json; checks its hash when expected is not NULL, its form, that
- * its objects cover the state exactly, and its state digest. */
-int manifest_read(Store *store, const char *folder, const Hash *expected, Manifest **ret,
-                  Error *err);
-/* The same from ".../<folder>/manifest.json"; opens the store too. */
-int manifest_read_uri(const char *uri, const Hash *expected, Store **ret_store, Manifest **ret,
-                      Error *err);
-Manifest *manifest_free(Manifest *manifest);
-DEFINE_CLEANUP(Manifest, manifest_free)
-const CheckpointFacts *manifest_facts(const Manifest *manifest);
-int64_t manifest_step(const Manifest *manifest);
-Hash manifest_digest(const Manifest *manifest); /* of the state */
-Hash manifest_hash(const Manifest *manifest);   /* of manifest.json */
-bool manifest_has_ema(const Manifest *manifest);
-/* Its folder below the checkpoint URI. */
-void manifest_folder(const Manifest *manifest, char ret[CHECKPOINT_FOLDER_MAX]);
-/* How many were committed before it, as far as it lists them; the first n of their folders, oldest first. */
-size_t manifest_committed(const Manifest *manifest, char (*ret)[CHECKPOINT_FOLDER_MAX], size_t n);
-/* -EBADMSG, naming the first difference, unless job identity, data and algorithms are those of
- * facts. (job, generation and numerics may differ: the caller decides about the last.) */
-int manifest_check_facts(const Manifest *manifest, const CheckpointFacts *facts, Error *err);
 
 /* Folders that hold a manifest, newest step (then owner and generation) first. Caller frees with
  * store_list_clear; keys are folders, sizes and times the manifests'. */

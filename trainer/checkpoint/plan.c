@@ -1,6 +1,7 @@
 /* plan.c - see plan.h. */
 #include "trainer/checkpoint/plan.h"
 
+#include "trainer/checkpoint/format/manifest-internal.h"
 #include "trainer/checkpoint/format/safetensors.h"
 
 #include <string.h>

@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "trainer/checkpoint/manifest-internal.h"
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/reader.h"
 
 typedef enum PartKind {

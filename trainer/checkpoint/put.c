@@ -13,8 +13,10 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "trainer/checkpoint/format/manifest-internal.h"
 #include "trainer/checkpoint/local.h"
 #include "trainer/checkpoint/metrics.h"
+#include "trainer/checkpoint/weight-file.h"
 
 #include <string.h>
 

@@ -13,7 +13,8 @@
 #include "trainer/checkpoint/plan.h"
 
 #include "base/log.h"
-#include "trainer/checkpoint/format/safetensors.h"
+#include "trainer/checkpoint/format/manifest-internal.h"
+#include "trainer/checkpoint/weight-file.h"
 
 #include <string.h>
 

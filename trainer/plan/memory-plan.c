@@ -3,7 +3,7 @@
 #include "trainer/plan/memory-plan.h"
 
 #include "protocol/manifest-limits.h"
-#include "trainer/checkpoint/object.h"
+#include "trainer/state/object.h"
 
 #include <string.h>
 

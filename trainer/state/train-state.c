@@ -125,35 +125,3 @@ int train_state_chunk_hash(const TrainState *state, int64_t chunk, Hash *ret, Er
     *ret = hasher_digest(hasher);
     return 0;
 }
-
-static uint64_t bits_of(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof(bits));
-    return bits;
-}
-
-Hash train_state_digest(const TrainState *state, const Hash *chunk_hashes)
-{
-    const TrainScalars *s = &state->scalars;
-    Hash chunks = hash_bytes(chunk_hashes, (size_t)state->layout.n_chunks * sizeof(*chunk_hashes));
-    Hash maxima =
-        hash_bytes(s->maxima, state->parameters->n_items * MAXIMA_WINDOW * sizeof(*s->maxima));
-    uint64_t words[] = {
-        (uint64_t)state->layout.n_elements,
-        (uint64_t)state->layout.chunk_elements,
-        chunks.high,
-        chunks.low,
-        (uint64_t)s->step,
-        (uint64_t)s->position,
-        (uint64_t)s->adam_t,
-        bits_of(s->loss_scale),
-        (uint64_t)s->loss_scale_steps,
-        (uint64_t)s->n_maxima,
-        (uint64_t)s->n_accepted,
-        maxima.high,
-        maxima.low,
-        state->ema_active,
-    };
-    return hash_bytes(words, sizeof(words));
-}

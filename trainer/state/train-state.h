@@ -19,21 +19,7 @@
 #include "base/hash.h"
 #include "kernels/kernels.h"
 #include "trainer/nn/parameters.h"
-#include "trainer/state/chunk-layout.h"
-
-enum { MAXIMA_WINDOW = 16 };
-
-typedef struct TrainScalars {
-    int64_t step;     /* steps that are done */
-    int64_t position; /* samples consumed = step * global_batch */
-    int64_t adam_t;   /* updates that were not skipped */
-    double loss_scale;
-    int64_t loss_scale_steps;
-    int64_t n_maxima;   /* accepted steps in the window, at most MAXIMA_WINDOW */
-    uint32_t *maxima;   /* [tensors][MAXIMA_WINDOW] bit patterns of max |g|, newest at (n_accepted -
-                           1) mod 16 */
-    int64_t n_accepted; /* accepted steps in all */
-} TrainScalars;
+#include "trainer/state/state-digest.h"
 
 typedef struct TrainState {
     Device *device;
@@ -62,5 +48,3 @@ float *train_state_chunk(const TrainState *state, float *shard, int64_t chunk);
 
 /* XXH3-128 of one chunk: weights, m, v, and EMA when it is active, unpadded. */
 int train_state_chunk_hash(const TrainState *state, int64_t chunk, Hash *ret, Error *err);
-/* XXH3-128 over all chunks' hashes in order and the scalars: the state digest. */
-Hash train_state_digest(const TrainState *state, const Hash *chunk_hashes);

@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "trainer/checkpoint/format/manifest-internal.h"
 #include "trainer/checkpoint/local.h"
-#include "trainer/checkpoint/manifest-internal.h"
 #include "trainer/comm/test/testing-world.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* fuzz-manifest.c - any bytes as manifest.json: refused with a text, or what is written back reads
  * the same. */
-#include "trainer/checkpoint/manifest-internal.h"
+#include "trainer/checkpoint/format/manifest-internal.h"
 
 #include <string.h>
 

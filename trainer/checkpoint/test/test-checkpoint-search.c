@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/test/testing.h"
 #include "store/test/testing-far.h"
-#include "trainer/checkpoint/manifest-internal.h"
+#include "trainer/checkpoint/format/manifest-internal.h"
 #include "trainer/checkpoint/test/testing-state.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 /* test-manifest-bounds.c - what is larger than anything that we write is refused before it is parsed. */
 #include "base/test/testing.h"
-#include "trainer/checkpoint/manifest-internal.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/format/manifest-internal.h"
 
 #include <string.h>
 

@@ -151,7 +151,8 @@ Hash testing_digest(const Fixture *fixture, int64_t step, bool ema_active)
     world_check(state->layout.n_chunks <= (int64_t)ELEMENTSOF(chunks), "chunks");
     for (int64_t c = 0; c < state->layout.n_chunks; c++)
         world_check(train_state_chunk_hash(state, c, &chunks[c], &err) == 0, "%s", err.text);
-    return train_state_digest(state, chunks);
+    return state_digest(&state->scalars, state->parameters->n_items, &state->layout,
+                        state->ema_active, chunks);
 }
 
 CheckpointFacts testing_facts(int64_t generation)

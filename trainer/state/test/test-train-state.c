@@ -92,7 +92,8 @@ static Hash digest_of(TrainState *const states[], int world)
     for (int64_t c = 0; c < n; c++)
         assert_int_equal(train_state_chunk_hash(states[chunk_owner(c, world)], c, &hashes[c], &err),
                          0);
-    return train_state_digest(states[0], hashes);
+    return state_digest(&states[0]->scalars, states[0]->parameters->n_items, &states[0]->layout,
+                        states[0]->ema_active, hashes);
 }
 
 static void the_digest_does_not_depend_on_the_world(void **state)

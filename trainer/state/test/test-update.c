@@ -192,7 +192,8 @@ static Hash digest(Rank *rank, Comm *comm)
             world_check(hash_equal(own[c], all[(size_t)other * n_chunks + (size_t)c]),
                         "chunk %d of rank %d differs", (int)c, other);
     }
-    Hash result = train_state_digest(state, own);
+    Hash result = state_digest(&state->scalars, state->parameters->n_items, &state->layout,
+                               state->ema_active, own);
     free(own);
     free(all);
 

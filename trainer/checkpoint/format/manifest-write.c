@@ -1,5 +1,5 @@
 /* manifest-write.c - manifest.json's text; manifest.c reads it back. */
-#include "trainer/checkpoint/manifest-internal.h"
+#include "trainer/checkpoint/format/manifest-internal.h"
 
 #include "base/json.h"
 

@@ -5,69 +5,12 @@
  * to its own, and the state digest to follow from the chunk hashes and the scalars. Whether the objects
  * hold what their hashes say is for the restore.
  */
-#include "trainer/checkpoint/manifest-internal.h"
+#include "trainer/checkpoint/format/manifest-internal.h"
 
 #include "base/json.h"
 
 #include <math.h>
 #include <string.h>
-
-/* ---- names ---- */
-
-void checkpoint_name_format(const CheckpointName *name, char folder[CHECKPOINT_FOLDER_MAX])
-{
-    (void)snprintf(folder, CHECKPOINT_FOLDER_MAX, "step-%010lld-o%lld-g%lld-%08x",
-                   (long long)name->step, (long long)name->owner, (long long)name->generation,
-                   name->attempt);
-}
-
-int checkpoint_name_parse(const char *folder, CheckpointName *ret)
-{
-    long long step, owner, generation;
-    unsigned attempt;
-    if (sscanf(folder, "step-%10lld-o%6lld-g%18lld-%8x", &step, &owner, &generation, &attempt) !=
-            4 ||
-        step < 0 || owner < 0 || generation < 0)
-        return -EINVAL;
-    CheckpointName name = {.step = step,
-                           .owner = owner,
-                           .generation = generation,
-                           .attempt = attempt};
-    char again[CHECKPOINT_FOLDER_MAX];
-    checkpoint_name_format(&name, again);
-    if (strcmp(again, folder) != 0)
-        return -EINVAL;
-    *ret = name;
-    return 0;
-}
-
-void metrics_key_format(const CheckpointName *name, int64_t first, int64_t last,
-                        char key[METRICS_KEY_MAX])
-{
-    (void)snprintf(key, METRICS_KEY_MAX, "metrics/metrics-%010lld-%010lld-o%lld-g%lld-%08x.jsonl",
-                   (long long)first, (long long)last, (long long)name->owner,
-                   (long long)name->generation, name->attempt);
-}
-
-int metrics_key_parse(const char *key, CheckpointName *ret_name, int64_t *ret_first)
-{
-    long long first, last, owner, generation;
-    unsigned attempt;
-    if (sscanf(key, "metrics/metrics-%10lld-%10lld-o%6lld-g%18lld-%8x", &first, &last, &owner,
-               &generation, &attempt) != 5)
-        return -EINVAL;
-    CheckpointName name = {.step = last,
-                           .owner = owner,
-                           .generation = generation,
-                           .attempt = attempt};
-    char again[METRICS_KEY_MAX];
-    metrics_key_format(&name, first, last, again);
-    if (strcmp(again, key) != 0)
-        return -EINVAL;
-    *ret_name = name;
-    *ret_first = first;
-    return 0;
-}
 
 /* ---- values ---- */
 
@@ -391,12 +334,7 @@ static void read_objects(JsonReader *r, Manifest *m)
 
 Hash manifest_state_digest(const Manifest *m)
 {
-    ParameterList parameters = {.n_items = (size_t)m->n_tensors};
-    TrainState state = {.parameters = &parameters,
-                        .layout = m->layout,
-                        .ema_active = m->ema,
-                        .scalars = m->scalars};
-    return train_state_digest(&state, m->chunks);
+    return state_digest(&m->scalars, (size_t)m->n_tensors, &m->layout, m->ema, m->chunks);
 }
 
 static void check_digest(JsonReader *r, const Manifest *m)
@@ -586,6 +524,18 @@ size_t manifest_committed(const Manifest *m, char (*ret)[CHECKPOINT_FOLDER_MAX],
     for (size_t i = 0; i < MIN(n, m->n_committed); i++)
         memcpy(ret[i], m->committed[i], CHECKPOINT_FOLDER_MAX);
     return m->n_committed;
+}
+
+size_t manifest_objects(const Manifest *m, const ObjectRecord **ret)
+{
+    *ret = m->objects;
+    return m->n_objects;
+}
+
+size_t manifest_segments(const Manifest *m, const MetricsSegment **ret)
+{
+    *ret = m->segments;
+    return m->n_segments;
 }
 
 bool manifest_has_ema(const Manifest *m) { return m->ema; }

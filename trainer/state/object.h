@@ -1,11 +1,11 @@
 /* object.h - which objects a checkpoint consists of, and which rank writes which.
  *
  * The table of objects is a function of (parameters, chunks, size of weight files, EMA active or
- * not): all ranks compute it alike, each fills in what it wrote, the manifest lists it.
+ * not). All ranks compute the same table, each fills in what it wrote, and the manifest lists it.
  *
- * Ownership: callers free what a function returns.
+ * Ownership: object_table_new() fills a table that object_table_clear() empties.
  * Units:     first and count are elements of the flat parameter buffer; bytes are bytes.
- * Errors:    -ENOMEM; -EBADMSG from the reader of a weight file.
+ * Errors:    -ENOMEM.
  * Threads:   any.
  */
 #pragma once
@@ -14,7 +14,10 @@
 #include "trainer/nn/parameters.h"
 #include "trainer/state/chunk-layout.h"
 
-enum { OBJECT_KEY_MAX = 128, WEIGHT_FILE_BYTES = 1 << 30 /* a weight file's, as it comes */ };
+enum {
+    OBJECT_KEY_MAX = 128,
+    WEIGHT_FILE_BYTES = 1 << 30, /* the size of a weight file that a job gets by default */
+};
 
 /* In the order of the table. */
 typedef enum ObjectKind {
@@ -32,14 +35,13 @@ extern const char *const object_kind_name[OBJECT_KINDS];
 
 typedef struct ObjectRecord {
     ObjectKind kind;
-    int64_t part;             /* number of the weight file or chunk, else 0 */
+    int64_t part;             /* number of the weight file or of the moments' chunk, else 0 */
     char key[OBJECT_KEY_MAX]; /* inside the checkpoint's folder */
     int64_t first, count;     /* the flat range of weights and moments, else 0, 0 */
     uint64_t n_bytes;
     Hash hash;
-    uint32_t crc;
-    Hash
-        header; /* of a weight file: its part before the data, which a restore of ranges reads alone */
+    uint32_t crc; /* CRC-32C */
+    Hash header;  /* of a weight file's bytes before its data, which reads of ranges verify by it */
 } ObjectRecord;
 
 static inline bool object_has_header(ObjectKind kind)
@@ -53,27 +55,19 @@ typedef struct ObjectTable {
     int64_t n_files; /* weight files of one set */
 } ObjectTable;
 
+/* weight_file_bytes: a file ends before the tensor that would make it larger. */
 int object_table_new(const ParameterList *parameters, const ChunkLayout *layout,
                      uint64_t weight_file_bytes, bool ema, ObjectTable *ret);
 void object_table_clear(ObjectTable *table);
+/* The rank that writes the object. */
 int object_owner(const ObjectTable *table, const ObjectRecord *record, int world_size);
-/* Is the chunk part of something of this kind that the rank writes? */
+/* Does the rank write an object of this kind that has elements of the chunk? */
 bool object_table_needs(const ObjectTable *table, const ChunkLayout *layout, ObjectKind kind,
                         int64_t chunk, int rank, int world_size);
-/* Of a weight file of a manifest, which saw to it that there is a header in front of the data. */
+/* Of a weight file that a manifest lists: manifest_parse() refuses one without room for a header. */
 static inline uint64_t object_header_bytes(const ObjectRecord *o)
 {
     return o->n_bytes - (uint64_t)o->count * sizeof(float);
 }
-/* Writes the key that an object of this kind has. */
+/* Writes the key of the object of this kind and number. */
 void object_key(ObjectKind kind, int64_t part, int64_t n_files, char key[OBJECT_KEY_MAX]);
-
-/* The safetensors header of a weight file; its data are the flat range. */
-int weight_file_header(const ParameterList *parameters, const ObjectRecord *record, char **ret,
-                       size_t *ret_bytes, Error *err);
-/* -EBADMSG unless the header is that of the parameters in the record's range. n_bytes: of the
- * header; the file has record->n_bytes. */
-int weight_file_check(const char *source, const ParameterList *parameters,
-                      const ObjectRecord *record, const void *header, size_t n_bytes, Error *err);
-/* diffusion_pytorch_model.safetensors.index.json of one set. */
-int weight_index_format(const ParameterList *parameters, const ObjectTable *table, char **ret);

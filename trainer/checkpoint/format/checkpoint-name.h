@@ -1,0 +1,35 @@
+/* checkpoint-name.h - the names in a checkpoint store: of a checkpoint's folder, of an object of
+ * metrics.
+ *
+ * Ownership: values.
+ * Units:     steps.
+ * Errors:    -EINVAL: the text is not exactly what the formatting function writes.
+ * Threads:   any; no state.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { CHECKPOINT_FOLDER_MAX = 64, METRICS_KEY_MAX = 96 };
+
+/* Names one attempt at one checkpoint; its folder and its metrics carry all four. */
+typedef struct CheckpointName {
+    int64_t step, owner, generation;
+    uint32_t attempt; /* random: two writers with one name cannot meet */
+} CheckpointName;
+
+/* "step-<step>-o<owner>-g<generation>-<attempt>" */
+void checkpoint_name_format(const CheckpointName *name, char folder[CHECKPOINT_FOLDER_MAX]);
+int checkpoint_name_parse(const char *folder, CheckpointName *ret);
+/* Is b of a later world than a? A later owner's worlds are all later. */
+static inline bool checkpoint_name_is_later(const CheckpointName *a, const CheckpointName *b)
+{
+    return b->owner != a->owner ? b->owner > a->owner : b->generation > a->generation;
+}
+
+/* "metrics/metrics-<first>-<last>-o<owner>-g<generation>-<attempt>.jsonl" */
+void metrics_key_format(const CheckpointName *name, int64_t first, int64_t last,
+                        char key[METRICS_KEY_MAX]);
+/* ret_name->step is the last step. */
+int metrics_key_parse(const char *key, CheckpointName *ret_name, int64_t *ret_first);

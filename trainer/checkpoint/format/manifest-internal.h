@@ -1,0 +1,48 @@
+/* manifest-internal.h - the inside of a Manifest, for the sources that write checkpoints and keep
+ * their history; all others include manifest.h.
+ *
+ * Ownership: a Manifest owns its arrays; manifest_free() accepts half-built ones.
+ * Units:     elements of the flat buffer, bytes, steps.
+ * Errors:    as manifest.h.
+ * Threads:   immutable after reading; any.
+ */
+#pragma once
+
+#include "base/json.h"
+#include "protocol/manifest-limits.h"
+#include "trainer/checkpoint/format/manifest.h"
+#include "trainer/state/state-digest.h"
+
+enum {
+    MANIFEST_VERSION = 2,
+    MANIFEST_DIGEST_ALGORITHM = 1, /* train_state_chunk_hash() and state_digest() */
+};
+
+struct Manifest {
+    CheckpointName name;
+    CheckpointFacts facts;
+    TrainScalars scalars; /* owns maxima */
+    int64_t n_tensors;
+    ChunkLayout layout;
+    bool ema;              /* the EMA was active: its objects are listed */
+    ObjectRecord *objects; /* in the order of ObjectTable */
+    size_t n_objects;
+    Hash *chunks;             /* [layout.n_chunks] */
+    Hash digest;              /* of the state */
+    int64_t metrics_first;    /* the history's first step: 1, or the one after the adopted */
+    MetricsSegment *segments; /* contiguous from metrics_first to scalars.step */
+    size_t n_segments;
+    char (*committed)[CHECKPOINT_FOLDER_MAX]; /* checkpoints committed before, oldest first */
+    size_t n_committed;
+    Hash hash; /* of the text; set by reading */
+};
+
+/* The state digest that follows from the manifest's chunk hashes and scalars. */
+Hash manifest_state_digest(const Manifest *manifest);
+/* Computes what the member "hash" holds: the hash of all other members, sorted, without white space. */
+int manifest_seal(const json_t *root, Hash *ret);
+/* The text of manifest.json; the caller frees it. */
+int manifest_format(const Manifest *manifest, char **ret);
+/* source names the text in errors. Does not set hash. */
+int manifest_parse(const char *source, const char *text, size_t n_bytes, Manifest **ret,
+                   Error *err);

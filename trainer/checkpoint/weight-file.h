@@ -1,0 +1,21 @@
+/* weight-file.h - a checkpoint's weight files: their safetensors headers, and diffusers' index of
+ * several.
+ *
+ * Ownership: the caller frees what a function returns.
+ * Units:     bytes.
+ * Errors:    -ENOMEM; -EBADMSG: a header is not that of the parameters.
+ * Threads:   any.
+ */
+#pragma once
+
+#include "trainer/state/object.h"
+
+/* The safetensors header of the file that holds the record's flat range. */
+int weight_file_header(const ParameterList *parameters, const ObjectRecord *record, char **ret,
+                       size_t *ret_bytes, Error *err);
+/* -EBADMSG unless the header is that of the parameters in the record's range. n_bytes: of the
+ * header; the file has record->n_bytes. */
+int weight_file_check(const char *source, const ParameterList *parameters,
+                      const ObjectRecord *record, const void *header, size_t n_bytes, Error *err);
+/* The text of diffusion_pytorch_model.safetensors.index.json for one set of weight files. */
+int weight_index_format(const ParameterList *parameters, const ObjectTable *table, char **ret);

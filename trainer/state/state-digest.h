@@ -1,0 +1,30 @@
+/* state-digest.h - the numbers of a training state that are no tensors, and the digest of it all.
+ *
+ * Ownership: TrainScalars borrows maxima, unless its holder says otherwise.
+ * Units:     steps, samples.
+ * Errors:    none.
+ * Threads:   any; no state.
+ */
+#pragma once
+
+#include "base/hash.h"
+#include "trainer/state/chunk-layout.h"
+
+enum { MAXIMA_WINDOW = 16 };
+
+typedef struct TrainScalars {
+    int64_t step;     /* steps that are done */
+    int64_t position; /* samples consumed = step * global_batch */
+    int64_t adam_t;   /* updates that were not skipped */
+    double loss_scale;
+    int64_t loss_scale_steps;
+    int64_t n_maxima;   /* accepted steps in the window, at most MAXIMA_WINDOW */
+    uint32_t *maxima;   /* [tensors][MAXIMA_WINDOW] bit patterns of max |g|; the newest is at index
+                           (n_accepted - 1) mod MAXIMA_WINDOW */
+    int64_t n_accepted; /* accepted steps since step 1 */
+} TrainScalars;
+
+/* XXH3-128 over the hashes of all chunks in order, the layout and the scalars: the state digest.
+ * chunk_hashes: [layout->n_chunks], of train_state_chunk_hash(). */
+Hash state_digest(const TrainScalars *scalars, size_t n_tensors, const ChunkLayout *layout,
+                  bool ema_active, const Hash *chunk_hashes);
