@@ -1,12 +1,13 @@
-/* records.c - the tables behind the codecs of records.h, and the few questions asked of records. */
+/* records.c - the field tables behind records.h, and the few questions asked of records. */
 #include "cluster/records.h"
 
+#include "base/field-table.h"
 #include "base/secret.h"
-#include "cluster/codec.h"
+#include "base/slots.h"
 #include "cluster/keys.h"
 #include "cluster/reference.h"
-#include "protocol/channel.h"
 #include "protocol/job.h"
+#include "protocol/train-stage.h"
 
 #include <string.h>
 
@@ -452,12 +453,54 @@ static int unchecked(const char *source, const void *record, Error *err)
     return 0;
 }
 
+static int decode_record(const char *source, const char *text, size_t n_bytes, const Field *fields,
+                         size_t n_fields, void *record, Error *err)
+{
+    _cleanup_json_ json_t *root = NULL;
+    int r = json_parse(source, text, n_bytes, &root, err);
+    if (r < 0)
+        return r;
+
+    int64_t version = 0;
+    JsonReader reader = json_open(source, root, JSON_ANY_KEYS, err);
+    json_get_int(&reader, "v", JSON_REQUIRED, 1, INT64_MAX, &version);
+    if (reader.r == 0 && version > RECORD_VERSION)
+        return error_set(err, -EPROTONOSUPPORT,
+                         "%s: v: record version %lld is newer than %d, which this program knows; "
+                         "upgrade it",
+                         source, (long long)version, RECORD_VERSION);
+    if (reader.r == 0 && version < RECORD_VERSION_OLDEST)
+        return error_set(
+            err, -EPROTONOSUPPORT,
+            "%s: v: record version %lld is older than %d, the oldest that this program "
+            "reads: it was written before sdtrain 0.2.0",
+            source, (long long)version, RECORD_VERSION_OLDEST);
+    field_table_read(&reader, fields, n_fields, record);
+    return json_close(&reader);
+}
+
+static int encode_record(const void *record, const Field *fields, size_t n_fields,
+                         const char *old_text, char **ret)
+{
+    json_t *old = old_text ? json_loads(old_text, 0, NULL) : NULL;
+    _cleanup_json_ json_t *root = json_is_object(old) ? old : json_object();
+    if (old && old != root)
+        json_decref(old);
+    if (!root || json_object_set_new(root, "v", json_integer(RECORD_VERSION)) < 0)
+        return -ENOMEM;
+    int r = field_table_write(root, fields, n_fields, record);
+    if (r < 0)
+        return r;
+    *ret = json_dumps(root, JSON_COMPACT);
+    return *ret ? 0 : -ENOMEM;
+}
+
 #define DEFINE_RECORD(Type, prefix, table, check)                                                  \
     int prefix##_decode(const char *source, const char *text, size_t n_bytes, Type *ret,           \
                         Error *err)                                                                \
     {                                                                                              \
         memset(ret, 0, sizeof(*ret));                                                              \
-        int r = codec_decode(source, text, n_bytes, table, ELEMENTSOF(table), ret, err);           \
+        int r = decode_record(source, text, n_bytes, table, ELEMENTSOF(table), ret, err);          \
         r = r < 0 ? r : check(source, ret, err);                                                   \
         if (r < 0)                                                                                 \
             prefix##_clear(ret);                                                                   \
@@ -465,11 +508,11 @@ static int unchecked(const char *source, const void *record, Error *err)
     }                                                                                              \
     int prefix##_encode(const Type *record, const char *old_text, char **ret)                      \
     {                                                                                              \
-        return codec_encode(record, table, ELEMENTSOF(table), old_text, ret);                      \
+        return encode_record(record, table, ELEMENTSOF(table), old_text, ret);                     \
     }                                                                                              \
     void prefix##_clear(Type *record)                                                              \
     {                                                                                              \
-        codec_clear(record, table, ELEMENTSOF(table));                                             \
+        field_table_clear(record, table, ELEMENTSOF(table));                                       \
         memset(record, 0, sizeof(*record));                                                        \
     }
 

@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/slots.h"
 #include "cluster/admission.h"
 
 enum {
@@ -27,9 +28,9 @@ enum {
     RECORD_JOB_MAX = 63,
     RECORD_TEXT_MAX = 255,
     RECORD_URI_MAX = 511,
-    RECORD_SLOTS_MAX = 64,    /* slots of one node */
-    RECORD_RANKS_MAX = 16384, /* ranks of one world */
-    RECORD_COMMITS_MAX = 16,  /* kept in checkpoints/<job> */
+    RECORD_SLOTS_MAX = SLOTS_MAX, /* slots of one node */
+    RECORD_RANKS_MAX = 16384,     /* ranks of one world */
+    RECORD_COMMITS_MAX = 16,      /* kept in checkpoints/<job> */
     RECORD_REQUEST_MAX = 39,
     RECORD_INCIDENT_MAX = 95, /* "<job>-<generation>" */
     RECORD_PAST_WORLDS_MAX = 64,

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "cluster/codec.h"
+#include "base/field-table.h"
 
 /* The fields of one kind of record; records.c fills it from the tables that it reads and writes by. */
 typedef struct RecordTable {

@@ -20,6 +20,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "protocol/train-stage.h"
 
 enum {
     CHANNEL_FD = 3,
@@ -59,25 +60,6 @@ typedef enum ChannelType {
     CHANNEL_TYPES,
 } ChannelType;
 
-/* Stages of a step, in the order a rank passes them; a hang's culprit is the smallest (step,
- * stage). */
-typedef enum TrainStage {
-    STAGE_STARTING,
-    STAGE_RESTORING,
-    STAGE_READY,
-    STAGE_JOINING,
-    STAGE_LOADING,
-    STAGE_COMPUTING,
-    STAGE_REDUCING,
-    STAGE_UPDATING,
-    STAGE_GATHERING,
-    STAGE_SAVING,
-    STAGE_LEAVING,
-    STAGE_COUNT,
-} TrainStage;
-
-const char *train_stage_name(TrainStage stage); /* "computing", ... */
-
 /* Of one process since its start; a put's share of a flush is in put_sec. */
 typedef struct ChannelStoreUse {
     int64_t puts, gets;
@@ -103,8 +85,9 @@ typedef struct ChannelMessage {
         [CHANNEL_SOURCES_MAX]; /* what its data were when it was submitted; empty: not told */
     char submission[33]; /* of the job: 32 hex digits, another one whenever it is submitted anew */
     char bind_address[CHANNEL_ADDRESS_MAX]; /* this node's address for collectives */
-    char secret[65];     /* of the world, 64 hexadecimal digits; empty: it has none */
-    char numerics[1024]; /* JSON of the job's numerics; empty before they are chosen */
+    char secret[65]; /* of the world, 64 hexadecimal digits; empty: it has none */
+    /* Empty: nobody fills or reads it. It stays, since trainers of 0.2.0 refuse an assign without it. */
+    char numerics[1024];
 
     uint64_t alive_usec;               /* alive: time until SIGKILL unless re-armed */
     char address[CHANNEL_ADDRESS_MAX]; /* rendezvous, go */

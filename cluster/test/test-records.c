@@ -1,8 +1,9 @@
 /* test-records.c - keys and records: what is written is what is read, and nothing is lost on the
  * way. */
 
+#include "base/json.h"
+#include "base/slots.h"
 #include "base/test/testing.h"
-#include "cluster/codec.h"
 #include "cluster/keys.h"
 #include "cluster/records.h"
 

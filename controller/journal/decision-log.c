@@ -2,7 +2,7 @@
 #include "controller/journal/decision-log.h"
 
 #include "base/message-id.h"
-#include "cluster/codec.h"
+#include "base/slots.h"
 #include "cluster/resume.h"
 
 #include <stdarg.h>

@@ -1,29 +1,23 @@
 /* journal-format.c - the lines of a journal that are more than an event: its head, its settings and
  * the words of a decision. Written and read through one table. */
-#include "base/json.h"
+#include "base/field-table.h"
 #include "cluster/keys.h"
 #include "controller/journal/decision-log.h"
 #include "controller/journal/journal.h"
 
 #include <string.h>
 
-typedef struct Number {
-    const char *name;
-    size_t offset;
-    bool wide; /* uint64_t, else int */
-    int64_t min, max;
-} Number;
-
 #define WIDE(T, field)                                                                             \
     {                                                                                              \
-#field, offsetof(T, field), true, 0, INT64_MAX                                             \
+#field, FIELD_INT64, JSON_OPTIONAL, offsetof(T, field), .max = INT64_MAX                   \
     }
-#define NARROW(T, field, min, max)                                                                 \
+#define NARROW(T, field, need, low, high)                                                          \
     {                                                                                              \
-#field, offsetof(T, field), false, min, max                                                \
+#field, FIELD_INT, need, offsetof(T, field), .min = low, .max = high                       \
     }
 
-static const Number config_numbers[] = {
+/* What an older version did not write is as it comes. */
+static const Field config_numbers[] = {
     WIDE(ClusterConfig, ttl_usec),
     WIDE(ClusterConfig, grace_usec),
     WIDE(ClusterConfig, start_deadline_usec),
@@ -33,8 +27,8 @@ static const Number config_numbers[] = {
     WIDE(ClusterConfig, quarantine_usec),
     WIDE(ClusterConfig, escalate_usec),
     WIDE(ClusterConfig, queue_patience_usec),
-    NARROW(ClusterConfig, max_strikes, 0, 1000000),
-    NARROW(ClusterConfig, incidents_kept, 1, 10000),
+    NARROW(ClusterConfig, max_strikes, JSON_OPTIONAL, 0, 1000000),
+    NARROW(ClusterConfig, incidents_kept, JSON_OPTIONAL, 1, 10000),
 };
 
 /* Padded; and the one text. */
@@ -42,39 +36,21 @@ _Static_assert(sizeof(ClusterConfig) == ELEMENTSOF(config_numbers) * sizeof(uint
                                             sizeof(((ClusterConfig *)0)->admit),
                "a replay must know the new setting: name it above");
 
-static const Number limits_numbers[] = {
-    NARROW(ClusterLimits, nodes, 1, 16384),      NARROW(ClusterLimits, jobs, 1, 1024),
-    NARROW(ClusterLimits, reports, 1, 65536),    NARROW(ClusterLimits, incidents, 2, 20002),
-    NARROW(ClusterLimits, requests, 1, 1 << 16),
+static const Field limits_numbers[] = {
+    NARROW(ClusterLimits, nodes, JSON_REQUIRED, 1, 16384),
+    NARROW(ClusterLimits, jobs, JSON_REQUIRED, 1, 1024),
+    NARROW(ClusterLimits, reports, JSON_REQUIRED, 1, 65536),
+    NARROW(ClusterLimits, incidents, JSON_REQUIRED, 2, 20002),
+    NARROW(ClusterLimits, requests, JSON_REQUIRED, 1, 1 << 16),
 };
 
-static json_t *numbers_json(const Number *numbers, size_t n, const void *from)
+static json_t *numbers_json(const Field *numbers, size_t n, const void *from)
 {
     json_t *object = json_object();
-    int r = object ? 0 : -1;
-    for (size_t i = 0; i < n && r == 0; i++) {
-        const void *at = (const char *)from + numbers[i].offset;
-        int64_t value = numbers[i].wide ? (int64_t) * (const uint64_t *)at : *(const int *)at;
-        r = json_object_set_new(object, numbers[i].name, json_integer(value));
-    }
-    if (r == 0)
+    if (object && field_table_write(object, numbers, n, from) == 0)
         return object;
     json_decref(object);
     return NULL;
-}
-
-static void numbers_read(JsonReader *r, JsonNeed need, const Number *numbers, size_t n, void *to)
-{
-    for (size_t i = 0; i < n; i++) {
-        void *at = (char *)to + numbers[i].offset;
-        int64_t value = 0;
-        if (!json_get_int(r, numbers[i].name, need, numbers[i].min, numbers[i].max, &value))
-            continue;
-        if (numbers[i].wide)
-            *(uint64_t *)at = (uint64_t)value;
-        else
-            *(int *)at = (int)value;
-    }
 }
 
 json_t *journal_config_json(const ClusterConfig *config)
@@ -88,10 +64,9 @@ json_t *journal_config_json(const ClusterConfig *config)
     return object;
 }
 
-/* What an older version did not write is as it comes. */
 static void config_read(JsonReader *r, ClusterConfig *ret)
 {
-    numbers_read(r, JSON_OPTIONAL, config_numbers, ELEMENTSOF(config_numbers), ret);
+    field_table_read(r, config_numbers, ELEMENTSOF(config_numbers), ret);
     json_get_text(r, "admit", JSON_OPTIONAL, ret->admit, sizeof(ret->admit));
 }
 
@@ -126,7 +101,7 @@ int journal_head_read(const char *source, json_t *line, JournalHead *ret, Error 
     config_read(&config, &ret->config);
     json_close(&config); /* its error is r's */
     JsonReader limits = json_get_object(&r, "limits", JSON_REQUIRED);
-    numbers_read(&limits, JSON_REQUIRED, limits_numbers, ELEMENTSOF(limits_numbers), &ret->limits);
+    field_table_read(&limits, limits_numbers, ELEMENTSOF(limits_numbers), &ret->limits);
     json_close(&limits); /* likewise */
     if (!name_is_valid(ret->cluster))
         json_refuse(&r, "cluster", "\"%s\" is not a name", ret->cluster);

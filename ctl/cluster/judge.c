@@ -2,7 +2,7 @@
 #include "ctl/cluster/judge.h"
 
 #include "base/clock.h"
-#include "cluster/codec.h"
+#include "base/slots.h"
 #include "cluster/cordon.h"
 #include "controller/config/rights.h"
 #include "ctl/print.h"

@@ -2,7 +2,7 @@
 #include "ctl/node/health.h"
 
 #include "base/clock.h"
-#include "cluster/codec.h"
+#include "base/slots.h"
 #include "cluster/keys.h"
 #include "ctl/print.h"
 

@@ -1,6 +1,6 @@
 /* status.c - `sdctl node list|status`: what nodes say of themselves and what was decided about
  * them. Nodes that are cordoned or have ranks, but no record, are shown as gone. */
-#include "cluster/codec.h"
+#include "base/slots.h"
 #include "ctl/arguments.h"
 #include "ctl/model.h"
 #include "ctl/node/health.h"

@@ -5,38 +5,37 @@
 
 #include <stdio.h>
 
-static void fill_field(const ChannelFieldRow *f, ChannelMessage *m, int n)
+static void fill_field(const Field *f, ChannelMessage *m, int n)
 {
     char *at = (char *)m + f->offset;
-    switch (f->kind) {
+    switch (f->type) {
     case FIELD_INT:
         *(int *)at = n;
         break;
     case FIELD_INT64:
         *(int64_t *)at = 1000 + n;
         break;
-    case FIELD_UINT64:
-        *(uint64_t *)at = 1000 + (uint64_t)n;
-        break;
-    case FIELD_DOUBLE:
+    case FIELD_LOSS:
         *(double *)at = n + 0.5;
         break;
     case FIELD_BOOL:
         *(bool *)at = true;
         break;
-    case FIELD_TEXT:
+    case FIELD_VERBATIM:
         fields_text(f->name, 0, at, f->size);
         break;
-    case FIELD_LONG_TEXT:
+    case FIELD_STRING:
         *(char **)at = strdup("{\"name\": \"long\"}");
         assert(*(char **)at);
         break;
     case FIELD_HASH:
         *(Hash *)at = (Hash){(uint64_t)n, ~(uint64_t)n};
         break;
-    case FIELD_STAGE:
+    case FIELD_CHOICE:
         *(TrainStage *)at = (TrainStage)(n % STAGE_COUNT);
         break;
+    default:
+        assert(!"a type of field that no message has");
     }
 }
 
@@ -47,9 +46,9 @@ static void write_message(ChannelType type, int shift)
     size_t n;
     _cleanup_free_ char *text = NULL;
     char kind[64];
-    for (size_t i = 0; i < ELEMENTSOF(fields); i++)
-        if (fields[i].types & (1u << type))
-            fill_field(&fields[i], &m, (int)i + 1 + shift);
+    for (size_t i = 0; i < ELEMENTSOF(rows); i++)
+        if (rows[i].types & (1u << type))
+            fill_field(&rows[i].field, &m, (int)i + 1 + shift);
     int r = channel_encode(&m, &text, &n, &err);
     assert(r == 0);
     channel_message_clear(&m);
@@ -58,9 +57,9 @@ static void write_message(ChannelType type, int shift)
     if (shift > 0)
         return;
     _cleanup_json_ json_t *json = json_loads(text, 0, NULL);
-    for (size_t i = 0; i < ELEMENTSOF(fields); i++)
-        if (fields[i].newer)
-            (void)json_object_del(json, fields[i].name);
+    for (size_t i = 0; i < ELEMENTSOF(rows); i++)
+        if (rows[i].field.need == JSON_OPTIONAL)
+            (void)json_object_del(json, rows[i].field.name);
     _cleanup_free_ char *least = json_dumps(json, JSON_COMPACT);
     fields_line(kind, least);
 }

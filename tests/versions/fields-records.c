@@ -82,6 +82,7 @@ static void fill_field(const Field *f, char *record, size_t word, int element, i
     const int n = ++*number;
     switch (f->type) {
     case FIELD_TEXT:
+    case FIELD_VERBATIM:
         fields_text(f->name, element, at, f->size);
         break;
     case FIELD_STRING:
@@ -96,6 +97,7 @@ static void fill_field(const Field *f, char *record, size_t word, int element, i
         *(int64_t *)at = within(f, 1000 + n);
         break;
     case FIELD_DOUBLE:
+    case FIELD_LOSS:
         *(double *)at = n + 0.5;
         break;
     case FIELD_BOOL:

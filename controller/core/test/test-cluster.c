@@ -28,8 +28,8 @@
  *
  * SDTRAIN_TRACES=write writes the answers into the files; read the difference before keeping it. */
 #include "base/file.h"
+#include "base/slots.h"
 #include "base/test/testing.h"
-#include "cluster/codec.h"
 #include "cluster/cordon.h"
 #include "controller/core/test/testing-story.h"
 

@@ -1,71 +1,27 @@
-/* codec.c - see codec.h. */
-#include "cluster/codec.h"
+/* field-table.c - see field-table.h. */
+#include "base/field-table.h"
 
 #include "base/hash.h"
 #include "base/printable.h"
-#include "cluster/records.h"
+#include "base/slots.h"
 
 #include <math.h>
 #include <string.h>
 
-const char *slots_format(uint64_t slots, char ret[SLOTS_TEXT_MAX])
-{
-    size_t used = 0;
-    ret[0] = '\0';
-    for (int i = 0; i < 64; i++) {
-        if (!(slots >> i & 1))
-            continue;
-        int last = i;
-        while (last < 63 && slots >> (last + 1) & 1)
-            last++;
-        const char *comma = used ? "," : "";
-        int n = last > i ? snprintf(ret + used, SLOTS_TEXT_MAX - used, "%s%d-%d", comma, i, last)
-                         : snprintf(ret + used, SLOTS_TEXT_MAX - used, "%s%d", comma, i);
-        used += (size_t)n;
-        assert(used < SLOTS_TEXT_MAX); /* 32 runs of at most 3 bytes, 10 two-digit pairs */
-        i = last;
-    }
-    return ret;
-}
-
-static const char *take_slot(const char *p, int *ret)
-{
-    int value = 0, n = 0;
-    for (; *p >= '0' && *p <= '9' && n < 2; p++, n++)
-        value = value * 10 + (*p - '0');
-    *ret = value;
-    return n > 0 && value < RECORD_SLOTS_MAX ? p : NULL;
-}
-
-int slots_parse(const char *text, uint64_t *ret)
-{
-    uint64_t slots = 0;
-    for (const char *p = text; *p;) {
-        int first, last;
-        p = take_slot(p, &first);
-        if (!p)
-            return -EINVAL;
-        last = first;
-        if (*p == '-')
-            p = take_slot(p + 1, &last);
-        if (!p || last < first || (*p && *p != ',') || (*p == ',' && !p[1]))
-            return -EINVAL;
-        if (*p == ',')
-            p++;
-        for (int i = first; i <= last; i++)
-            slots |= UINT64_C(1) << i;
-    }
-    *ret = slots;
-    return 0;
-}
-
 /* ---- reading ---- */
-
-static void decode_fields(JsonReader *r, const Field *fields, size_t n_fields, char *record);
 
 static void decode_double(JsonReader *r, const Field *f, double *ret)
 {
     if (r->object && json_is_null(json_object_get(r->object, f->name)))
+        *ret = NAN;
+    else
+        json_get_double(r, f->name, f->need, -INFINITY, INFINITY, ret);
+}
+
+static void decode_loss(JsonReader *r, const Field *f, double *ret)
+{
+    json_t *any = NULL;
+    if (json_get_any(r, f->name, f->need, &any) && json_is_string(any))
         *ret = NAN;
     else
         json_get_double(r, f->name, f->need, -INFINITY, INFINITY, ret);
@@ -110,7 +66,7 @@ static void decode_elements(JsonReader *r, const Field *f, char *record)
     *(size_t *)(record + f->count_offset) = n;
     for (size_t i = 0; i < n; i++) {
         JsonReader element = json_get_element(r, f->name, array, i);
-        decode_fields(&element, f->fields, f->n_fields, elements + i * f->element_bytes);
+        field_table_read(&element, f->fields, f->n_fields, elements + i * f->element_bytes);
         (void)json_close(&element); /* passed on to r */
     }
 }
@@ -123,6 +79,9 @@ static void decode_field(JsonReader *r, const Field *f, char *record)
     case FIELD_TEXT:
         json_get_text(r, f->name, f->need, at, f->size);
         printable_make(at);
+        break;
+    case FIELD_VERBATIM:
+        json_get_text(r, f->name, f->need, at, f->size);
         break;
     case FIELD_STRING:
         decode_string(r, f, at);
@@ -137,6 +96,9 @@ static void decode_field(JsonReader *r, const Field *f, char *record)
     case FIELD_DOUBLE:
         decode_double(r, f, at);
         break;
+    case FIELD_LOSS:
+        decode_loss(r, f, at);
+        break;
     case FIELD_BOOL:
         json_get_bool(r, f->name, f->need, at);
         break;
@@ -149,7 +111,7 @@ static void decode_field(JsonReader *r, const Field *f, char *record)
         break;
     case FIELD_OBJECT: {
         JsonReader inner = json_get_object(r, f->name, f->need);
-        decode_fields(&inner, f->fields, f->n_fields, at);
+        field_table_read(&inner, f->fields, f->n_fields, at);
         (void)json_close(&inner); /* passed on to r */
         break;
     }
@@ -160,7 +122,7 @@ static void decode_field(JsonReader *r, const Field *f, char *record)
     }
 }
 
-static void decode_fields(JsonReader *r, const Field *fields, size_t n_fields, char *record)
+void field_table_read(JsonReader *r, const Field *fields, size_t n_fields, void *record)
 {
     if (!r->object) /* an optional object that is not there */
         return;
@@ -168,35 +130,7 @@ static void decode_fields(JsonReader *r, const Field *fields, size_t n_fields, c
         decode_field(r, &fields[i], record);
 }
 
-int codec_decode(const char *source, const char *text, size_t n_bytes, const Field *fields,
-                 size_t n_fields, void *record, Error *err)
-{
-    _cleanup_json_ json_t *root = NULL;
-    int r = json_parse(source, text, n_bytes, &root, err);
-    if (r < 0)
-        return r;
-
-    int64_t version = 0;
-    JsonReader reader = json_open(source, root, JSON_ANY_KEYS, err);
-    json_get_int(&reader, "v", JSON_REQUIRED, 1, INT64_MAX, &version);
-    if (reader.r == 0 && version > RECORD_VERSION)
-        return error_set(err, -EPROTONOSUPPORT,
-                         "%s: v: record version %lld is newer than %d, which this program knows; "
-                         "upgrade it",
-                         source, (long long)version, RECORD_VERSION);
-    if (reader.r == 0 && version < RECORD_VERSION_OLDEST)
-        return error_set(
-            err, -EPROTONOSUPPORT,
-            "%s: v: record version %lld is older than %d, the oldest that this program "
-            "reads: it was written before sdtrain 0.2.0",
-            source, (long long)version, RECORD_VERSION_OLDEST);
-    decode_fields(&reader, fields, n_fields, record);
-    return json_close(&reader);
-}
-
 /* ---- writing ---- */
-
-static int encode_fields(json_t *object, const Field *fields, size_t n_fields, const char *record);
 
 /* Another writer may leave out what is optional and empty; we write it. */
 static bool is_same_member(const json_t *old, const json_t *ours)
@@ -223,7 +157,7 @@ static json_t *element_to_write(const Field *f, json_t *old_array, const char *e
     if (!f->identity || !json_is_array(old_array))
         return json_object();
     _cleanup_json_ json_t *probe = json_object();
-    if (!probe || encode_fields(probe, f->fields, f->n_fields, element) < 0)
+    if (!probe || field_table_write(probe, f->fields, f->n_fields, element) < 0)
         return NULL;
 
     size_t i;
@@ -244,7 +178,7 @@ static json_t *encode_elements(json_t *object, const Field *f, const char *recor
     for (size_t i = 0; array && i < n; i++) {
         const char *element = elements + i * f->element_bytes;
         json_t *value = element_to_write(f, old_array, element);
-        if (!value || encode_fields(value, f->fields, f->n_fields, element) < 0 ||
+        if (!value || field_table_write(value, f->fields, f->n_fields, element) < 0 ||
             json_array_append(array, value) < 0) {
             json_decref(value);
             return NULL;
@@ -258,7 +192,7 @@ static json_t *encode_object(json_t *object, const Field *f, const char *record)
 {
     json_t *old = json_object_get(object, f->name);
     _cleanup_json_ json_t *value = json_is_object(old) ? json_copy(old) : json_object();
-    if (!value || encode_fields(value, f->fields, f->n_fields, record + f->offset) < 0)
+    if (!value || field_table_write(value, f->fields, f->n_fields, record + f->offset) < 0)
         return NULL;
     return TAKE_PTR(value);
 }
@@ -282,6 +216,7 @@ static json_t *encode_field(json_t *object, const Field *f, const char *record)
     char text[MAX((int)SLOTS_TEXT_MAX, (int)HASH_TEXT_BYTES)];
     switch (f->type) {
     case FIELD_TEXT:
+    case FIELD_VERBATIM:
         return encode_text(at);
     case FIELD_STRING:
         return encode_text(*(char *const *)at ? *(char *const *)at : "");
@@ -291,6 +226,8 @@ static json_t *encode_field(json_t *object, const Field *f, const char *record)
         return json_integer(*(const int64_t *)at);
     case FIELD_DOUBLE:
         return isfinite(*(const double *)at) ? json_real(*(const double *)at) : json_null();
+    case FIELD_LOSS:
+        return isfinite(*(const double *)at) ? json_real(*(const double *)at) : json_string("nan");
     case FIELD_BOOL:
         return json_boolean(*(const bool *)at);
     case FIELD_CHOICE:
@@ -309,7 +246,7 @@ static json_t *encode_field(json_t *object, const Field *f, const char *record)
     return NULL;
 }
 
-static int encode_fields(json_t *object, const Field *fields, size_t n_fields, const char *record)
+int field_table_write(json_t *object, const Field *fields, size_t n_fields, const void *record)
 {
     for (size_t i = 0; i < n_fields; i++)
         if (json_object_set_new(object, fields[i].name, encode_field(object, &fields[i], record)) <
@@ -318,23 +255,7 @@ static int encode_fields(json_t *object, const Field *fields, size_t n_fields, c
     return 0;
 }
 
-int codec_encode(const void *record, const Field *fields, size_t n_fields, const char *old_text,
-                 char **ret)
-{
-    json_t *old = old_text ? json_loads(old_text, 0, NULL) : NULL;
-    _cleanup_json_ json_t *root = json_is_object(old) ? old : json_object();
-    if (old && old != root)
-        json_decref(old);
-    if (!root || json_object_set_new(root, "v", json_integer(RECORD_VERSION)) < 0)
-        return -ENOMEM;
-    int r = encode_fields(root, fields, n_fields, record);
-    if (r < 0)
-        return r;
-    *ret = json_dumps(root, JSON_COMPACT);
-    return *ret ? 0 : -ENOMEM;
-}
-
-void codec_clear(void *record, const Field *fields, size_t n_fields)
+void field_table_clear(void *record, const Field *fields, size_t n_fields)
 {
     for (size_t i = 0; i < n_fields; i++)
         if (fields[i].type == FIELD_STRING || fields[i].type == FIELD_LIST)
