@@ -8,7 +8,7 @@
 #include "encoders/codec.h"
 #include "encoders/hashed-text.h"
 #include "prep/picture.h"
-#include "trainer/data/index/index.h"
+#include "trainer/data/index-open.h"
 #include "trainer/data/mds/half.h"
 #include "trainer/data/mds/mds-writer.h"
 #include "trainer/data/mds/npy.h"

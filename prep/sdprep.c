@@ -2,6 +2,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "prep/openclipart.h"
+#include "trainer/data/index-open.h"
 #include "trainer/data/mds/half.h"
 #include "trainer/data/stream/shards.h"
 

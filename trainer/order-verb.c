@@ -1,7 +1,7 @@
 /* order-verb.c - `sdtrainer order`: which samples a step trains, on which grain and rank. */
 #include "base/log.h"
 #include "protocol/exit-code.h"
-#include "trainer/data/loader.h"
+#include "trainer/data/dataset.h"
 #include "trainer/grain.h"
 #include "trainer/run.h"
 #include "trainer/state/update.h"

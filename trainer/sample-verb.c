@@ -8,7 +8,7 @@
 #include "encoders/hashed-text.h"
 #include "protocol/exit-code.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/data/loader.h"
+#include "trainer/data/dataset.h"
 #include "trainer/nn/ddim.h"
 #include "trainer/run.h"
 

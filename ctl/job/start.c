@@ -8,6 +8,7 @@
 #include "protocol/owner.h"
 #include "store/store.h"
 #include "trainer/data/dataset-shape.h"
+#include "trainer/data/index-open.h"
 
 #include <limits.h>
 #include <string.h>

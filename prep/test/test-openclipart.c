@@ -4,7 +4,7 @@
 #include "encoders/hashed-text.h"
 #include "prep/openclipart.h"
 #include "prep/picture.h"
-#include "trainer/data/loader.h"
+#include "trainer/data/dataset.h"
 #include "trainer/data/test/testing-scratch.h"
 
 #include <math.h>

@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "trainer/data/loader.h"
+#include "trainer/data/dataset.h"
 #include "trainer/data/stream/shards.h"
 
 #include <pthread.h>

@@ -2,6 +2,7 @@
  * dataset-shape.h. */
 #include "trainer/data/dataset-shape.h"
 
+#include "trainer/data/index-open.h"
 #include "trainer/data/stream/fetch.h"
 
 #include <limits.h>

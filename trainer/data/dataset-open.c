@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "trainer/data/dataset-internal.h"
 #include "trainer/data/dataset-shape.h"
+#include "trainer/data/index-open.h"
 
 #include <inttypes.h>
 #include <math.h>

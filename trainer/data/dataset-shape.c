@@ -3,6 +3,7 @@
 
 #include "protocol/exit-code.h"
 #include "trainer/data/dataset-internal.h"
+#include "trainer/data/index-open.h"
 #include "trainer/data/mds/npy.h"
 
 #include <string.h>

@@ -4,10 +4,11 @@
  * Grains are numbered from the loader's start: ordinal o is grain first_grain + o % n_grains of
  * step first_step + o / n_grains. The thread fills ordinals in turn, at most n_slots steps beyond
  * the last released one; the loop waits for `filled` to pass the ordinal it wants. */
-#include "trainer/data/dataset-internal.h"
+#include "trainer/data/loader.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "trainer/data/dataset-internal.h"
 
 #include <inttypes.h>
 #include <pthread.h>

@@ -16,7 +16,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
-#include "trainer/data/index/index.h"
+#include "trainer/data/index-open.h"
 #include "trainer/data/loader.h"
 #include "trainer/data/mds/half.h"
 #include "trainer/data/mds/mds-writer.h"

@@ -6,7 +6,7 @@
  * Prints one line of JSON a figure; medians. */
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "trainer/data/index/index.h"
+#include "trainer/data/index-open.h"
 #include "trainer/data/order.h"
 #include "trainer/data/test/testing-huge-index.h"
 

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "store/test/testing-far.h"
-#include "trainer/data/index/index.h"
+#include "trainer/data/index-open.h"
 #include "trainer/data/stream/cache.h"
 #include "trainer/data/test/testing-loader.h"
 

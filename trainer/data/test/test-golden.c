@@ -1,6 +1,6 @@
 /* test-golden.c - datasets that mosaicml-streaming wrote (tests/golden/make-mds.py): our reader
  * reads their values, and our writer writes the same bytes. */
-#include "trainer/data/index/index.h"
+#include "trainer/data/index-open.h"
 #include "trainer/data/mds/npy.h"
 #include "trainer/data/stream/shards.h"
 #include "trainer/data/test/testing-scratch.h"

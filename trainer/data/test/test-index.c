@@ -1,8 +1,8 @@
 /* test-index.c - the compact index: lookup against brute force, deterministic bytes, staleness, and
  * every corruption found. */
 #include "base/json.h"
+#include "trainer/data/index-open.h"
 #include "trainer/data/index/index-format.h"
-#include "trainer/data/index/index.h"
 #include "trainer/data/mds/mds-writer.h"
 #include "trainer/data/stream/shards.h"
 #include "trainer/data/test/testing-scratch.h"

@@ -2,7 +2,7 @@
  * and position; and each fault of the data ends in a text that names it. */
 #include "base/fault.h"
 #include "trainer/data/dataset-shape.h"
-#include "trainer/data/index/index.h"
+#include "trainer/data/index-open.h"
 #include "trainer/data/test/testing-loader.h"
 
 #include <dirent.h>

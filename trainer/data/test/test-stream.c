@@ -4,7 +4,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "store/test/testing-far.h"
-#include "trainer/data/index/index.h"
+#include "trainer/data/index-open.h"
 #include "trainer/data/stream/shard.h"
 #include "trainer/data/test/testing-loader.h"
 

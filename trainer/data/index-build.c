@@ -1,9 +1,9 @@
-/* index-build.c - makes the compact index of a dataset; see index.h and index-format.h.
+/* index-build.c - see index-build.h and index/index-format.h.
  *
  * Two passes over memory: the entries of index.json are collected, then, where a column of bytes
  * may be empty or hashes of samples are wanted, the shards are read; at last the sections are laid
  * out and hashed. */
-#include "trainer/data/index/index.h"
+#include "trainer/data/index-build.h"
 
 #include "base/json.h"
 #include "trainer/data/index/index-format.h"

@@ -1,0 +1,23 @@
+/* index-build.h - makes the bytes of a dataset's compact index from its index.json and, where they are needed, its
+ * shards.
+ *
+ * Shards are read in two cases: a column of bytes may be empty (its bitmap is made), or hashes of samples are wanted.
+ *
+ * Ownership: *ret is the caller's, to be freed.
+ * Units:     bytes; shards count from 0.
+ * Errors:    -EINVAL index.json is missing or wrong, the text names file, shard and key; -EBADMSG a shard that is not
+ *            what index.json says; the store's.
+ * Threads:   any, one call at a time on a Store.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "store/store.h"
+
+/* Called after each shard that was read. */
+typedef void (*IndexProgress)(void *context, uint64_t shard);
+
+/* sample_hashes: records XXH3-64 of each sample, too, for which the whole dataset is read. progress may be NULL. The
+ * bytes depend on the dataset alone. */
+int index_build(Store *store, bool sample_hashes, IndexProgress progress, void *context, char **ret,
+                size_t *ret_bytes, Error *err);
