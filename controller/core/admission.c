@@ -58,7 +58,7 @@ static int name_uninvited(const Cluster *c, Text *t)
     return n;
 }
 
-bool decide_admission(Cluster *c, Decision *d)
+bool decide_admission(Cluster *c, Scratch *s, Decision *d)
 {
     char names[NAMES_BYTES], evidence[RECORD_TEXT_MAX + 1];
     const Incident *open = cluster_incident_find_open(c, admission_cause);
@@ -68,7 +68,7 @@ bool decide_admission(Cluster *c, Decision *d)
         c->uninvited_usec = c->now_usec;
     if (n == 0) {
         if (!open ||
-            (c->uninvited_usec && !cluster_due(c, c->uninvited_usec + QUIET_SEC * USEC_PER_SEC)))
+            (c->uninvited_usec && !cluster_due(c, s, c->uninvited_usec + QUIET_SEC * USEC_PER_SEC)))
             return false;
         cluster_incident_resolve(c, open, d);
         return true;
@@ -79,7 +79,7 @@ bool decide_admission(Cluster *c, Decision *d)
                         : " nodes that no word of the setting admit fits: ");
     text_add(&t, names);
     if (open && (text_equal(open->record.evidence, evidence) ||
-                 !cluster_due(c, c->uninvited_told_usec + REWRITE_SEC * USEC_PER_SEC)))
+                 !cluster_due(c, s, c->uninvited_told_usec + REWRITE_SEC * USEC_PER_SEC)))
         return false;
     c->uninvited_told_usec = c->now_usec;
     cluster_incident_begin(c, "cluster", admission_cause, d);

@@ -13,4 +13,4 @@ extern const char admission_cause[]; /* of the one incident that names all of th
 void node_admit(const Cluster *c, CoreNode *node);
 /* Applies a new list to all nodes. */
 void admission_update(Cluster *c);
-bool decide_admission(Cluster *c, Decision *d);
+bool decide_admission(Cluster *c, Scratch *s, Decision *d);

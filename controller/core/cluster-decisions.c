@@ -35,7 +35,7 @@ void cluster_incident_resolve(const Cluster *c, const Incident *incident, Decisi
 }
 
 /* An incident of the cluster, or of one node of it, that is of no job. */
-void cluster_incident_begin(Cluster *c, const char *about, const char *cause, Decision *d)
+void cluster_incident_begin(const Cluster *c, const char *about, const char *cause, Decision *d)
 {
     memset(&d->incident, 0, sizeof(d->incident));
     Text id = text_begin(d->incident.id, sizeof(d->incident.id));
@@ -61,7 +61,7 @@ const Incident *cluster_incident_find_open(const Cluster *c, const char *cause)
     return open;
 }
 
-static bool decide_hold_incident(Cluster *c, Decision *d)
+static bool decide_hold_incident(const Cluster *c, Decision *d)
 {
     const Incident *open = cluster_incident_find_open(c, hold_cause);
     bool holding = c->now_usec < c->hold_until_usec;
@@ -78,7 +78,7 @@ static bool decide_hold_incident(Cluster *c, Decision *d)
     return true;
 }
 
-static bool decide_suspected_probes(Cluster *c, Decision *d)
+static bool decide_suspected_probes(const Cluster *c, Decision *d)
 {
     const Incident *open = cluster_incident_find_open(c, distrust_cause);
     if (c->probes_suspected == (open != NULL))
@@ -115,7 +115,7 @@ static bool is_in_quarantine(const Cluster *c, const char *name)
 }
 
 /* A node that was isolated while it ran nothing: over when it is let in again. */
-static bool decide_unhealthy_incident(Cluster *c, Decision *d)
+static bool decide_unhealthy_incident(const Cluster *c, Decision *d)
 {
     for (int i = 0; i < c->limits.incidents; i++) {
         const IncidentRecord *record = &c->incidents[i].record;
@@ -130,7 +130,7 @@ static bool decide_unhealthy_incident(Cluster *c, Decision *d)
     return false;
 }
 
-void node_incident_begin(Cluster *c, const CoreNode *node, Cause cause, const char *evidence,
+void node_incident_begin(const Cluster *c, const CoreNode *node, Cause cause, const char *evidence,
                          Decision *d)
 {
     char about[NODE_NAME_MAX + 8];
@@ -261,7 +261,7 @@ static bool is_known(const Cluster *c, const CoreNode *node)
     return node->present || node_find_cordon(c, node, NULL);
 }
 
-static void open_absence(Cluster *c, const CoreNode *node, Decision *d)
+static void open_absence(const Cluster *c, const CoreNode *node, Decision *d)
 {
     char evidence[RECORD_TEXT_MAX + 1];
     Text t = text_begin(evidence, sizeof(evidence));
@@ -274,7 +274,7 @@ static void open_absence(Cluster *c, const CoreNode *node, Decision *d)
 }
 
 /* One page for all that are lost beyond the first ten. */
-static bool decide_summary(Cluster *c, const Incident *summary, int beyond, const char *names,
+static bool decide_summary(const Cluster *c, const Incident *summary, int beyond, const char *names,
                            Decision *d)
 {
     char evidence[RECORD_TEXT_MAX + 1];
@@ -302,7 +302,7 @@ static bool decide_summary(Cluster *c, const Incident *summary, int beyond, cons
 
 /* A node that is lost, whatever it ran: its job's recovery is another incident. Over when it is back, is
  * cordoned, which says that it has been seen, or is forgotten (decide_forget()). */
-static bool decide_absence_incident(Cluster *c, Decision *d)
+static bool decide_absence_incident(Cluster *c, Scratch *s, Decision *d)
 {
     char names[NAMES_BYTES];
     const Incident *summary = cluster_incident_find_open(c, many_cause);
@@ -327,7 +327,7 @@ static bool decide_absence_incident(Cluster *c, Decision *d)
         }
         if (known || incident)
             continue;
-        if (!node_is_lost(c, node)) {
+        if (!node_is_lost(c, s, node)) {
             is_unsure = true;
             continue;
         }
@@ -370,7 +370,7 @@ static bool outage_is_critical(const Cluster *c, const IncidentRecord *record)
 }
 
 /* What recovers alone need not wake anybody; what does not recover does. */
-static bool decide_escalation(Cluster *c, Decision *d)
+static bool decide_escalation(const Cluster *c, Scratch *s, Decision *d)
 {
     for (int i = 0; i < c->limits.incidents && c->config.escalate_usec; i++) {
         const Incident *incident = &c->incidents[i];
@@ -380,7 +380,7 @@ static bool decide_escalation(Cluster *c, Decision *d)
             continue;
         uint64_t at = record->at_usec + c->config.escalate_usec;
         if (at > c->real_usec) {
-            (void)cluster_due(c, c->now_usec + (at - c->real_usec));
+            (void)cluster_due(c, s, c->now_usec + (at - c->real_usec));
             continue;
         }
         d->incident = *record;
@@ -404,7 +404,7 @@ static bool goes_before(const Cluster *c, const IncidentRecord *a, const Inciden
 
 /* Incidents of a job that is gone are over and go, beside the oldest of too many. One that is not
  * told yet stays as long as there is room. */
-static bool decide_incident_cap(Cluster *c, Decision *d)
+static bool decide_incident_cap(const Cluster *c, Decision *d)
 {
     const IncidentRecord *first = NULL;
     int n = 0;
@@ -452,7 +452,7 @@ static const char *refusal_of_request(const Cluster *c, const RequestRecord *req
 }
 
 /* Somebody says that a lost node does not come back. Its records are gone already (sdctl). */
-static bool decide_forget(Cluster *c, const Request *request, Decision *d)
+static bool decide_forget(const Cluster *c, const Request *request, Decision *d)
 {
     const char *answer = "forgotten";
     for (int i = 0; i < c->n_by_name; i++) {
@@ -475,7 +475,7 @@ static bool decide_forget(Cluster *c, const Request *request, Decision *d)
     return true;
 }
 
-static bool decide_requests(Cluster *c, Decision *d)
+static bool decide_requests(const Cluster *c, Scratch *s, Decision *d)
 {
     for (int i = 0; i < c->limits.requests; i++) {
         const Request *request = &c->requests[i];
@@ -486,7 +486,7 @@ static bool decide_requests(Cluster *c, Decision *d)
             return true;
         d->request = request->record;
         d->request_revision = request->stamp.mod;
-        if (cluster_due(c, request->seen_usec + REQUEST_KEPT_SEC * USEC_PER_SEC)) {
+        if (cluster_due(c, s, request->seen_usec + REQUEST_KEPT_SEC * USEC_PER_SEC)) {
             d->remove_request = true;
             return true;
         }
@@ -500,10 +500,10 @@ static bool decide_requests(Cluster *c, Decision *d)
     return false;
 }
 
-bool decide_cluster(Cluster *c, Decision *d)
+bool decide_cluster(Cluster *c, Scratch *s, Decision *d)
 {
-    return decide_hold_incident(c, d) || decide_suspected_probes(c, d) || decide_cordons(c, d) ||
-           decide_unhealthy_incident(c, d) || decide_absence_incident(c, d) ||
-           decide_admission(c, d) || decide_escalation(c, d) || decide_incident_cap(c, d) ||
-           decide_requests(c, d);
+    return decide_hold_incident(c, d) || decide_suspected_probes(c, d) || decide_cordons(c, s, d) ||
+           decide_unhealthy_incident(c, d) || decide_absence_incident(c, s, d) ||
+           decide_admission(c, s, d) || decide_escalation(c, s, d) || decide_incident_cap(c, d) ||
+           decide_requests(c, s, d);
 }

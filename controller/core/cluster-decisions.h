@@ -10,14 +10,14 @@
 #include "controller/core/cluster-internal.h"
 #include "controller/core/recovery/failure.h"
 
-bool decide_cluster(Cluster *c, Decision *d);
+bool decide_cluster(Cluster *c, Scratch *s, Decision *d);
 /* Notes what a node that has vanished ran, for the incident that will say so. */
 void node_note_absence(Cluster *c, CoreNode *node);
 
 /* Begins, in the decision, an incident of no job: its id is "<about>-<revision>". */
-void cluster_incident_begin(Cluster *c, const char *about, const char *cause, Decision *d);
+void cluster_incident_begin(const Cluster *c, const char *about, const char *cause, Decision *d);
 /* As cluster_incident_begin(), about a node. */
-void node_incident_begin(Cluster *c, const CoreNode *node, Cause cause, const char *evidence,
+void node_incident_begin(const Cluster *c, const CoreNode *node, Cause cause, const char *evidence,
                          Decision *d);
 /* Returns the open incident of no job with that cause; NULL: there is none. */
 const Incident *cluster_incident_find_open(const Cluster *c, const char *cause);

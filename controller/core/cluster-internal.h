@@ -36,8 +36,6 @@ typedef struct CoreNode {
     int64_t drain_revision;        /* revision at which its verdict became drain; 0: it is not */
     Stamp cordon_stamp;            /* of cordons/<node>; mod 0: node_cordons() has no causes */
     bool cordon_foreign;           /* a later version wrote cordons/<node>: it is not overwritten */
-    bool left_out;                 /* the decision being made places no rank here */
-    bool ran_before;               /* the job being planned has its last world here */
     int first_report; /* of the reports about its ranks, chained by next_of_node; -1: none */
 } CoreNode;
 
@@ -138,6 +136,17 @@ typedef struct Request {
     uint64_t seen_usec; /* when this controller first saw it; clients' clocks are not trusted */
 } Request;
 
+/* What a step works with on its way to a decision. Functions that find and plan write here alone; nothing in it is
+ * read by the next step but the runs that an action borrows. */
+typedef struct Scratch {
+    uint64_t wake_usec;   /* the earliest time that somebody waits for; USEC_INFINITY: none */
+    bool *left_out;       /* by node: the decision being made places no rank there; NULL: on none */
+    bool *ran_before;     /* by node: the job being planned has its last world there */
+    uint64_t *free_slots; /* by node, of the last plan */
+    int *plan_nodes;      /* indices of nodes in order of preference, of the last plan */
+    WorldRun *plan_runs;  /* of the last plan, sorted by node name */
+} Scratch;
+
 /* The tables that may be too small for all records. */
 typedef enum Table {
     TABLE_NODES,
@@ -153,7 +162,6 @@ struct Cluster {
     ClusterLimits limits;
     ClusterConfig config;
     uint64_t now_usec, real_usec;
-    uint64_t wake_usec; /* of the step being made */
     int64_t seen_revision;
     int64_t term;                /* 0: not leading */
     uint64_t observe_until_usec; /* a new leader does not act on absence before */
@@ -188,10 +196,7 @@ struct Cluster {
     Incident *incidents;
     Alert *alerts;
     Request *requests;
-    /* scratch of one decision */
-    WorldRun *plan_runs;
-    int *plan_nodes;
-    uint64_t *free_slots;
+    Scratch scratch; /* cluster_step() hands it on; nobody else reads it here */
 };
 
 /* By hand: the built-in calls libgcc where the processor lacks the instruction. */
@@ -203,8 +208,8 @@ static inline int slots_count(uint64_t slots)
     return (int)(slots * UINT64_C(0x0101010101010101) >> 56);
 }
 
-/* True when the time has come; else the shell is woken then at the latest. */
-bool cluster_due(Cluster *c, uint64_t at_usec);
+/* True when the time has come; else the shell is woken then at the latest. The only way to wait. */
+bool cluster_due(const Cluster *c, Scratch *s, uint64_t at_usec);
 Run *job_runs(const Cluster *c, const CoreJob *job);
 int job_index(const Cluster *c, const CoreJob *job);
 /* Returns the highest generation that any record of the job speaks of. */

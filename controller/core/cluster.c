@@ -55,9 +55,11 @@ static void lay_out(Cluster *c, Parts *parts, const ClusterLimits *l)
     c->incidents = take(parts, (size_t)l->incidents, sizeof(Incident));
     c->alerts = take(parts, (size_t)l->incidents, sizeof(Alert));
     c->requests = take(parts, (size_t)l->requests, sizeof(Request));
-    c->plan_runs = take(parts, nodes, sizeof(WorldRun));
-    c->plan_nodes = take(parts, nodes, sizeof(int));
-    c->free_slots = take(parts, nodes, sizeof(uint64_t));
+    c->scratch.left_out = take(parts, nodes, sizeof(bool));
+    c->scratch.ran_before = take(parts, nodes, sizeof(bool));
+    c->scratch.free_slots = take(parts, nodes, sizeof(uint64_t));
+    c->scratch.plan_nodes = take(parts, nodes, sizeof(int));
+    c->scratch.plan_runs = take(parts, nodes, sizeof(WorldRun));
 }
 
 size_t cluster_bytes(const ClusterLimits *limits)
@@ -109,11 +111,11 @@ uint64_t cluster_hold_until(const Cluster *c)
     return c->now_usec < c->hold_until_usec ? c->hold_until_usec : 0;
 }
 
-bool cluster_due(Cluster *c, uint64_t at_usec)
+bool cluster_due(const Cluster *c, Scratch *s, uint64_t at_usec)
 {
     if (c->now_usec >= at_usec)
         return true;
-    c->wake_usec = MIN(c->wake_usec, at_usec);
+    s->wake_usec = MIN(s->wake_usec, at_usec);
     return false;
 }
 
@@ -154,12 +156,12 @@ static bool another_plans(const Cluster *c, const CoreJob *job)
     return false;
 }
 
-static bool decide(Cluster *c, Decision *d)
+static bool decide(Cluster *c, Scratch *s, Decision *d)
 {
     for (int i = 0; i < c->n_by_arrival; i++) {
         CoreJob *job = &c->jobs[c->by_arrival[i]];
         if (!is_settled(c, job->in_flight, job->awaited_revision) || another_plans(c, job) ||
-            !decide_job(c, job, d))
+            !decide_job(c, s, job, d))
             continue;
         job->in_flight = d->id = ++c->last_id;
         job->in_flight_places_world = d->put_world;
@@ -167,7 +169,7 @@ static bool decide(Cluster *c, Decision *d)
         text_copy(d->job, sizeof(d->job), job->name);
         return true;
     }
-    if (is_settled(c, c->cluster_in_flight, c->cluster_awaited) && decide_cluster(c, d)) {
+    if (is_settled(c, c->cluster_in_flight, c->cluster_awaited) && decide_cluster(c, s, d)) {
         c->cluster_in_flight = d->id = ++c->last_id;
         return true;
     }
@@ -209,9 +211,10 @@ static void learn_leadership(Cluster *c, int64_t term)
 void cluster_step(Cluster *c, const Event *ev, Actions *ret)
 {
     assert(ev->kind < EVENT_KINDS);
+    Scratch *s = &c->scratch;
     c->now_usec = MAX(c->now_usec, ev->now_usec);
     c->real_usec = ev->real_usec;
-    c->wake_usec = USEC_INFINITY;
+    s->wake_usec = USEC_INFINITY;
     memset(ret, 0, sizeof(*ret));
 
     if (ev->stalled) /* keep observing, stop acting */
@@ -223,21 +226,21 @@ void cluster_step(Cluster *c, const Event *ev, Actions *ret)
     else if (ev->kind == EVENT_DEPOSED)
         learn_leadership(c, 0);
     else if (ev->kind != EVENT_TICK)
-        observe(c, ev);
+        observe(c, s, ev);
 
     if (!ev->more) {
-        observe_settle(c);
+        observe_settle(c, s);
         ret->read = tables_have_room(c);
-        presence_update_hold(c);
+        presence_update_hold(c, s);
         health_update_trust(c);
         if (c->term != 0) {
             ret->decision.world_revision = ret->decision.phase_revision = REVISION_ANY;
             ret->decision.checkpoints_revision = ret->decision.desired_revision = REVISION_ANY;
             ret->decision.term = c->term;
-            ret->again = decide(c, &ret->decision);
+            ret->again = decide(c, s, &ret->decision);
             if (!ret->again)
                 ret->decision.id = 0;
         }
     }
-    ret->wake_usec = ret->again ? c->now_usec : c->wake_usec;
+    ret->wake_usec = ret->again ? c->now_usec : s->wake_usec;
 }

@@ -99,8 +99,8 @@ static uint64_t end_of(const Cluster *c, const CordonCause *cause)
     return cause->since_usec + c->config.strike_window_usec;
 }
 
-static bool decide_end_of_cause(Cluster *c, const CoreNode *node, const CordonCause *cause,
-                                Decision *d)
+static bool decide_end_of_cause(const Cluster *c, Scratch *s, const CoreNode *node,
+                                const CordonCause *cause, Decision *d)
 {
     uint64_t end = end_of(c, cause);
     if (node->cordon_foreign)
@@ -110,7 +110,7 @@ static bool decide_end_of_cause(Cluster *c, const CoreNode *node, const CordonCa
         return true;
     }
     if (end > c->real_usec)
-        (void)cluster_due(c, c->now_usec + (end - c->real_usec));
+        (void)cluster_due(c, s, c->now_usec + (end - c->real_usec));
     if (end == 0 || end > c->real_usec)
         return false;
     if (cause->mode == CORDON_QUARANTINE)
@@ -121,7 +121,7 @@ static bool decide_end_of_cause(Cluster *c, const CoreNode *node, const CordonCa
 
 /* ---- what follows from what a node says of itself ---- */
 
-static bool decide_verdict(Cluster *c, const CoreNode *node, Decision *d)
+static bool decide_verdict(const Cluster *c, const CoreNode *node, Decision *d)
 {
     if (!node->present || !node->admitted)
         return false;
@@ -147,7 +147,7 @@ static bool decide_verdict(Cluster *c, const CoreNode *node, Decision *d)
     return true;
 }
 
-bool decide_cordons(Cluster *c, Decision *d)
+bool decide_cordons(const Cluster *c, Scratch *s, Decision *d)
 {
     for (int i = 0; i < c->n_by_name; i++) {
         const CoreNode *node = &c->nodes[c->by_name[i]];
@@ -155,7 +155,7 @@ bool decide_cordons(Cluster *c, Decision *d)
             return true;
         const CordonRecord *record = &node_cordons(c, node)->record;
         for (size_t k = 0; node->cordon_stamp.mod && k < record->n_causes; k++)
-            if (decide_end_of_cause(c, node, &record->causes[k], d))
+            if (decide_end_of_cause(c, s, node, &record->causes[k], d))
                 return true;
     }
     return false;

@@ -18,4 +18,4 @@ bool cordon_put_cause(const Cluster *c, const CoreNode *node, const CordonCause 
 /* Takes one cause out of the node's record; the others stay. */
 void cordon_end_cause(const Cluster *c, const CoreNode *node, const CordonCause *cause,
                       Decision *d);
-bool decide_cordons(Cluster *c, Decision *d);
+bool decide_cordons(const Cluster *c, Scratch *s, Decision *d);

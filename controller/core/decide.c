@@ -54,7 +54,8 @@ double job_useful_sec(const Cluster *c, const CoreJob *job, int64_t step)
     return job->phase.useful_sec + (kept > 0 ? (double)kept * step_seconds(c, job) : 0);
 }
 
-void decide_phase(Cluster *c, const CoreJob *job, JobPhase phase, const char *reason, Decision *d)
+void decide_phase(const Cluster *c, const CoreJob *job, JobPhase phase, const char *reason,
+                  Decision *d)
 {
     d->put_phase = true;
     d->phase = job->phase;
@@ -76,7 +77,8 @@ void decide_phase(Cluster *c, const CoreJob *job, JobPhase phase, const char *re
     d->world_revision = job->world_stamp.mod;
 }
 
-void decide_end(Cluster *c, const CoreJob *job, JobPhase phase, const char *reason, Decision *d)
+void decide_end(const Cluster *c, const CoreJob *job, JobPhase phase, const char *reason,
+                Decision *d)
 {
     decide_phase(c, job, phase, reason, d);
     d->phase.go = false;
@@ -87,27 +89,28 @@ void decide_end(Cluster *c, const CoreJob *job, JobPhase phase, const char *reas
 
 /* A node that has not said yet what it runs of the present world may be about to start ranks; of one that was
  * lost not for long. */
-static bool ranks_are_left(Cluster *c, const CoreJob *job)
+static bool ranks_are_left(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     int ignored;
     uint64_t wait_usec = job->world_lost ? MIN(c->config.ttl_usec, c->config.start_deadline_usec)
                                          : c->config.start_deadline_usec;
-    if (job_has_ranks_alive(c, job, INT64_MAX, INT64_MAX, &ignored))
+    if (job_has_ranks_alive(c, s, job, INT64_MAX, INT64_MAX, &ignored))
         return true;
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
         const CoreNode *node = &c->nodes[run->node];
-        if (run->report < 0 && !node_is_lost(c, node) &&
+        if (run->report < 0 && !node_is_lost(c, s, node) &&
             node->record.incarnation == run->incarnation &&
-            !cluster_due(c, job->world_usec + wait_usec))
+            !cluster_due(c, s, job->world_usec + wait_usec))
             return true;
     }
     return false;
 }
 
-void decide_stopped(Cluster *c, const CoreJob *job, const char *reason, Decision *d)
+void decide_stopped(const Cluster *c, Scratch *s, const CoreJob *job, const char *reason,
+                    Decision *d)
 {
-    if (!ranks_are_left(c, job)) {
+    if (!ranks_are_left(c, s, job)) {
         decide_end(c, job, PHASE_STOPPED, reason, d);
         return;
     }
@@ -116,9 +119,9 @@ void decide_stopped(Cluster *c, const CoreJob *job, const char *reason, Decision
 }
 
 /* Stopped means that every rank is reaped, or its node lost or fenced. */
-static bool decide_ending(Cluster *c, const CoreJob *job, Decision *d)
+static bool decide_ending(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
-    if (ranks_are_left(c, job))
+    if (ranks_are_left(c, s, job))
         return false;
     decide_end(c, job, PHASE_STOPPED, job->phase.reason, d);
     return true;
@@ -143,13 +146,14 @@ static void remember_world(const WorldRecord *world, PhaseRecord *phase)
     text_copy(past->reason, sizeof(past->reason), world->reason);
 }
 
-bool decide_world(Cluster *c, CoreJob *job, JobPhase phase, const char *reason, Decision *d)
+bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase phase,
+                  const char *reason, Decision *d)
 {
     char why[RECORD_TEXT_MAX + 1];
     Plan plan;
-    plan_world(c, job, &plan);
+    plan_world(c, s, job, &plan);
     if (plan.size == 0) {
-        plan_explain(c, job, &plan, why, sizeof(why));
+        plan_explain(c, s, job, &plan, why, sizeof(why));
         if (job->phase_stamp.mod && job->phase.phase == PHASE_PENDING &&
             text_equal(job->phase.reason, why) && !d->put_incident)
             return false;
@@ -167,7 +171,7 @@ bool decide_world(Cluster *c, CoreJob *job, JobPhase phase, const char *reason, 
     }
     world->generation = job_newest_generation(job) + 1;
     world->size = plan.size;
-    world->runs = c->plan_runs;
+    world->runs = s->plan_runs;
     world->n_runs = (size_t)plan.n_runs;
     world->decided_usec = c->real_usec;
     text_copy(world->reason, sizeof(world->reason), reason);
@@ -205,11 +209,11 @@ bool decide_world(Cluster *c, CoreJob *job, JobPhase phase, const char *reason, 
 
 /* The records of generations before the last, whatever the job does now: one that fails again and
  * again must not fill the table of reports. */
-static bool decide_cleanup(Cluster *c, CoreJob *job, Decision *d)
+static bool decide_cleanup(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
     int node;
     if (job->oldest_generation == 0 || job->oldest_generation >= job->world.generation - 1 ||
-        job_has_ranks_alive(c, job, job->oldest_generation + 1, 0, &node))
+        job_has_ranks_alive(c, s, job, job->oldest_generation + 1, 0, &node))
         return false;
     d->remove_generation = job->oldest_generation++;
     d->world_revision = job->world_stamp.mod;
@@ -224,15 +228,15 @@ bool job_wants_to_run(const CoreJob *job)
            !job->facts.refused[0] && !lost_hides(job);
 }
 
-static bool decide_pending(Cluster *c, CoreJob *job, Decision *d)
+static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     if (job->desired.state == DESIRED_STOPPED) {
-        if (ranks_are_left(c, job)) /* nodes end them; its slots may be another job's by now */
+        if (ranks_are_left(c, s, job)) /* nodes end them; its slots may be another job's by now */
             return false;
         decide_end(c, job, PHASE_STOPPED, "stopped", d);
         return true;
     }
-    const CoreJob *ahead = queue_find_ahead(c, job);
+    const CoreJob *ahead = queue_find_ahead(c, s, job);
     if (ahead) {
         char why[RECORD_TEXT_MAX + 1];
         Text t = text_begin(why, sizeof(why));
@@ -247,12 +251,12 @@ static bool decide_pending(Cluster *c, CoreJob *job, Decision *d)
         return true;
     }
     bool again = job->world.generation > 0;
-    return decide_world(c, job, incident_find_open(c, job) ? PHASE_RECOVERING : PHASE_STARTING,
+    return decide_world(c, s, job, incident_find_open(c, job) ? PHASE_RECOVERING : PHASE_STARTING,
                         again ? "starts again" : "starts", d);
 }
 
 /* What is open of a job that has ended is over: nothing is to be recovered any more. */
-static bool decide_over(Cluster *c, const CoreJob *job, Decision *d)
+static bool decide_over(const Cluster *c, const CoreJob *job, Decision *d)
 {
     const Incident *open = incident_find_open(c, job);
     if (!open && job->desired.state == DESIRED_DELETED)
@@ -266,7 +270,7 @@ static bool decide_over(Cluster *c, const CoreJob *job, Decision *d)
 
 /* The incident of a job that has failed stays open until somebody acts: starts it again (it is
  * resolved when the job trains), stops it, which says that it has been seen, or deletes it. */
-static bool decide_acknowledged(Cluster *c, const CoreJob *job, Decision *d)
+static bool decide_acknowledged(const Cluster *c, const CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
     if (job->desired.state != DESIRED_STOPPED || job->word <= job->phase.tried_revision)
@@ -279,7 +283,7 @@ static bool decide_acknowledged(Cluster *c, const CoreJob *job, Decision *d)
 }
 
 /* A new word from the user takes a job out of stopped and failed. */
-static bool decide_restart(Cluster *c, CoreJob *job, Decision *d)
+static bool decide_restart(const Cluster *c, const CoreJob *job, Decision *d)
 {
     if (!job_wants_to_run(job) || job->word <= job->phase.tried_revision)
         return false;
@@ -290,7 +294,7 @@ static bool decide_restart(Cluster *c, CoreJob *job, Decision *d)
     return true;
 }
 
-static bool decide_removal(Cluster *c, CoreJob *job, Decision *d)
+static bool decide_removal(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     int node;
     if (is_active(job->phase.phase)) {
@@ -299,7 +303,7 @@ static bool decide_removal(Cluster *c, CoreJob *job, Decision *d)
     }
     if (decide_over(c, job, d))
         return true;
-    if (job_has_ranks_alive(c, job, INT64_MAX, INT64_MAX, &node))
+    if (job_has_ranks_alive(c, s, job, INT64_MAX, INT64_MAX, &node))
         return false;
     d->desired_revision = job->desired_stamp.mod;
     d->remove_job = true;
@@ -309,7 +313,7 @@ static bool decide_removal(Cluster *c, CoreJob *job, Decision *d)
 }
 
 /* What a node wrote about a job after that was removed. */
-static bool decide_remains(Cluster *c, CoreJob *job, Decision *d)
+static bool decide_remains(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     int node;
     bool remains = false;
@@ -317,7 +321,7 @@ static bool decide_remains(Cluster *c, CoreJob *job, Decision *d)
         remains |= c->reports[i].used && c->reports[i].job == job_index(c, job) &&
                    c->reports[i].stamp.mod != 0;
     if (!remains || job->world_stamp.mod || job->phase_stamp.mod ||
-        job_has_ranks_alive(c, job, INT64_MAX, INT64_MAX, &node))
+        job_has_ranks_alive(c, s, job, INT64_MAX, INT64_MAX, &node))
         return false;
     d->remove_job = true;
     d->desired_revision = d->world_revision = d->phase_revision = 0;
@@ -376,24 +380,24 @@ static bool find_drained(const Cluster *c, const CoreJob *job, char *ret_reason,
     return false;
 }
 
-static bool decide_go(Cluster *c, CoreJob *job, Decision *d)
+static bool decide_go(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     int node;
     if (job->desired.state == DESIRED_STOPPED) {
-        decide_stopped(c, job, "stopped before its first step", d);
+        decide_stopped(c, s, job, "stopped before its first step", d);
         return true;
     }
     char reason[RECORD_TEXT_MAX + 1];
     if (find_drained(c, job, reason, sizeof(reason))) /* there is nothing to save first */
-        return decide_world(c, job, job->phase.phase, reason, d);
-    if (!all_ready(c, job) || job_has_older_ranks_alive(c, job, &node))
+        return decide_world(c, s, job, job->phase.phase, reason, d);
+    if (!all_ready(c, job) || job_has_older_ranks_alive(c, s, job, &node))
         return false; /* I3 */
     decide_phase(c, job, job->phase.phase, job->phase.reason, d);
     d->phase.go = true;
     return true;
 }
 
-static bool decide_first_step(Cluster *c, CoreJob *job, Decision *d)
+static bool decide_first_step(const Cluster *c, const CoreJob *job, Decision *d)
 {
     const NodeRanks *rank0 = job_rank0_report(c, job);
     if (!rank0 || rank0->first_step == 0)
@@ -410,7 +414,8 @@ static bool decide_first_step(Cluster *c, CoreJob *job, Decision *d)
 
 /* ---- a world runs ---- */
 
-bool ask_to_leave(Cluster *c, const CoreJob *job, JobPhase phase, const char *reason, Decision *d)
+bool ask_to_leave(const Cluster *c, const CoreJob *job, JobPhase phase, const char *reason,
+                  Decision *d)
 {
     decide_phase(c, job, phase, reason, d);
     d->phase.leave = true;
@@ -419,7 +424,7 @@ bool ask_to_leave(Cluster *c, const CoreJob *job, JobPhase phase, const char *re
     return true;
 }
 
-static bool decide_drain(Cluster *c, CoreJob *job, Decision *d)
+static bool decide_drain(const Cluster *c, const CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
     return find_drained(c, job, reason, sizeof(reason)) &&
@@ -427,12 +432,12 @@ static bool decide_drain(Cluster *c, CoreJob *job, Decision *d)
 }
 
 /* Each commit is also known from progress/<job>; here the first, and now and then the newest. */
-static bool decide_mark(Cluster *c, CoreJob *job, Decision *d)
+static bool decide_mark(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     enum { PERIOD_SEC = 60 };
     if (!commit_mark_is_before(job->phase.committed, checkpoints_mark(&job->checkpoints)) ||
         (job->phase.committed.generation > 0 &&
-         !cluster_due(c, job->phase_usec + PERIOD_SEC * USEC_PER_SEC)))
+         !cluster_due(c, s, job->phase_usec + PERIOD_SEC * USEC_PER_SEC)))
         return false;
     d->put_phase = true;
     d->phase = job->phase;
@@ -443,7 +448,7 @@ static bool decide_mark(Cluster *c, CoreJob *job, Decision *d)
     return true;
 }
 
-static bool decide_upkeep(Cluster *c, CoreJob *job, Decision *d)
+static bool decide_upkeep(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
     const Incident *incident = incident_find_open(c, job);
     if (incident) {
@@ -451,16 +456,16 @@ static bool decide_upkeep(Cluster *c, CoreJob *job, Decision *d)
         return true;
     }
     return incident_add_replay(c, job, d) || decide_store_incident(c, job, d) ||
-           decide_cleanup(c, job, d);
+           decide_cleanup(c, s, job, d);
 }
 
-static bool decide_running(Cluster *c, CoreJob *job, Decision *d)
+static bool decide_running(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
     if (job->desired.state == DESIRED_STOPPED && job->word > job->phase.tried_revision)
         return ask_to_leave(c, job, PHASE_STOPPING, "stops", d);
     return decide_drain(c, job, d) ||
-           (job->desired.state == DESIRED_RUNNING && decide_resize(c, job, d)) ||
-           decide_upkeep(c, job, d) || decide_wait(c, job, d) || decide_mark(c, job, d);
+           (job->desired.state == DESIRED_RUNNING && decide_resize(c, s, job, d)) ||
+           decide_upkeep(c, s, job, d) || decide_wait(c, s, job, d) || decide_mark(c, s, job, d);
 }
 
 /* ---- a world leaves ---- */
@@ -471,24 +476,24 @@ static bool has_left(const Cluster *c, const CoreJob *job)
     return rank0 && rank0->left && !rank0->gone;
 }
 
-static bool decide_left(Cluster *c, CoreJob *job, Decision *d)
+static bool decide_left(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
     if (job->desired.state == DESIRED_STOPPED) {
         if (job->left_usec == 0)
             job->left_usec = c->now_usec;
-        if (!job_all_exited(c, job) && !cluster_due(c, job->left_usec + c->config.ttl_usec))
+        if (!job_all_exited(c, job) && !cluster_due(c, s, job->left_usec + c->config.ttl_usec))
             return false; /* the others are done, too, and on their way out */
-        decide_stopped(c, job, "stopped", d);
+        decide_stopped(c, s, job, "stopped", d);
         return true;
     }
-    return decide_world(c, job, PHASE_STARTING,
+    return decide_world(c, s, job, PHASE_STARTING,
                         job->phase.leave ? job->phase.reason : "starts again", d);
 }
 
-static bool decide_leaving(Cluster *c, CoreJob *job, Decision *d)
+static bool decide_leaving(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
-    if (!cluster_due(c, job->phase_usec + c->config.leave_deadline_usec))
-        return decide_upkeep(c, job, d);
+    if (!cluster_due(c, s, job->phase_usec + c->config.leave_deadline_usec))
+        return decide_upkeep(c, s, job, d);
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
     text_add(&t, "goes on: it had not left ");
@@ -502,7 +507,7 @@ static bool decide_leaving(Cluster *c, CoreJob *job, Decision *d)
 
 /* ---- one job ---- */
 
-static bool decide_active(Cluster *c, CoreJob *job, Decision *d)
+static bool decide_active(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
     const NodeRanks *rank0 = job_rank0_report(c, job);
     if (rank0 && rank0->finished) {
@@ -513,46 +518,50 @@ static bool decide_active(Cluster *c, CoreJob *job, Decision *d)
         return true;
     }
     if (job->phase.phase == PHASE_STOPPING && job->phase.pause_usec)
-        return decide_ending(c, job, d) || decide_cleanup(c, job, d);
+        return decide_ending(c, s, job, d) || decide_cleanup(c, s, job, d);
     if (job_is_paused(job))
-        return decide_paused(c, job, d) || decide_cleanup(c, job, d);
+        return decide_paused(c, s, job, d) || decide_cleanup(c, s, job, d);
     Failure failure;
     if (world_is_lost(job, &failure)) {
         failure.at_usec = c->real_usec;
         failure.step = job_reached_step(c, job);
-        return decide_failure(c, job, &failure, d);
+        return decide_failure(c, s, job, &failure, d);
     }
     if (job->phase.go && has_left(c, job))
-        return decide_left(c, job, d);
-    if (decide_found(c, job, d))
+        return decide_left(c, s, job, d);
+    if (decide_found(c, s, job, d))
         return true;
 
-    if (failure_find(c, job, &failure))
-        return decide_failure(c, job, &failure, d);
+    FailureSign sign;
+    if (failure_find_sign(c, s, job, &sign)) {
+        failure_note(c, job, &sign);
+        if (failure_judge(c, s, job, &sign, &failure))
+            return decide_failure(c, s, job, &failure, d);
+    }
     if (!job->phase.go)
-        return decide_go(c, job, d) || decide_cleanup(c, job, d);
+        return decide_go(c, s, job, d) || decide_cleanup(c, s, job, d);
     switch (job->phase.phase) {
     case PHASE_STARTING:
     case PHASE_RECOVERING:
         return decide_first_step(c, job, d) || decide_store_incident(c, job, d) ||
-               decide_cleanup(c, job, d);
+               decide_cleanup(c, s, job, d);
     case PHASE_RUNNING:
-        return decide_running(c, job, d);
+        return decide_running(c, s, job, d);
     default:
-        return decide_leaving(c, job, d);
+        return decide_leaving(c, s, job, d);
     }
 }
 
-bool decide_job(Cluster *c, CoreJob *job, Decision *d)
+bool decide_job(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
-    for (int i = 0; i < c->limits.nodes; i++)
-        c->nodes[i].left_out = false;
+    memset(s->left_out, 0, sizeof(*s->left_out) * (size_t)c->limits.nodes);
     if (job->desired_stamp.mod && job->desired.state == DESIRED_DELETED)
-        return lost_to_another_version(job) ? decide_lost(c, job, d) : decide_removal(c, job, d);
+        return lost_to_another_version(job) ? decide_lost(c, s, job, d)
+                                            : decide_removal(c, s, job, d);
     if (!job->spec_stamp.mod && !job->desired_stamp.mod && !job->world_stamp.mod &&
         !job->phase_stamp.mod)
-        return decide_remains(c, job, d);
-    if (decide_lost(c, job, d))
+        return decide_remains(c, s, job, d);
+    if (decide_lost(c, s, job, d))
         return true;
     if (lost_hides(job) || !job->spec_stamp.mod || !job->desired_stamp.mod)
         return false; /* half written, or something of it is missing */
@@ -566,16 +575,17 @@ bool decide_job(Cluster *c, CoreJob *job, Decision *d)
     }
     switch (job->phase.phase) {
     case PHASE_PENDING:
-        return decide_pending(c, job, d) || decide_cleanup(c, job, d);
+        return decide_pending(c, s, job, d) || decide_cleanup(c, s, job, d);
     case PHASE_STOPPED:
         return decide_over(c, job, d) || decide_restart(c, job, d) || decide_old_word(c, job, d) ||
-               decide_cleanup(c, job, d);
+               decide_cleanup(c, s, job, d);
     case PHASE_FAILED:
         return decide_store_incident_over(c, job, d) || decide_acknowledged(c, job, d) ||
-               decide_restart(c, job, d) || decide_old_word(c, job, d) || decide_cleanup(c, job, d);
+               decide_restart(c, job, d) || decide_old_word(c, job, d) ||
+               decide_cleanup(c, s, job, d);
     case PHASE_SUCCEEDED:
-        return decide_over(c, job, d) || decide_cleanup(c, job, d);
+        return decide_over(c, job, d) || decide_cleanup(c, s, job, d);
     default:
-        return decide_active(c, job, d);
+        return decide_active(c, s, job, d);
     }
 }

@@ -287,7 +287,7 @@ static void fill_report(NodeRanks *report, const RanksRecord *record)
     }
 }
 
-static void observe_ranks(Cluster *c, const Event *ev)
+static void observe_ranks(Cluster *c, Scratch *s, const Event *ev)
 {
     CoreJob *job = job_intern(c, ev->name);
     int node = job ? node_intern(c, ev->node) : -1;
@@ -295,7 +295,7 @@ static void observe_ranks(Cluster *c, const Event *ev)
         return;
     NodeRanks *report = report_find(c, job, node, ev->generation);
     if (!report && ev->ranks)
-        report = report_new(c, job, node, ev->generation);
+        report = report_new(c, s, job, node, ev->generation);
     if (!report || ev->health || !stamp(&report->stamp, ev))
         return;
     report_set_gone(c, report, !ev->ranks);
@@ -308,13 +308,13 @@ static void observe_ranks(Cluster *c, const Event *ev)
     attach_reports(c, job, node);
 }
 
-static bool gone_report_is_over(Cluster *c, const NodeRanks *report)
+static bool gone_report_is_over(const Cluster *c, Scratch *s, const NodeRanks *report)
 {
     const CoreNode *node = &c->nodes[report->node];
-    if (!report_is_alive(c, report))
+    if (!report_is_alive(c, s, report))
         return true;
     if (!node->present)
-        return node_is_lost(c, node);
+        return node_is_lost(c, s, node);
     /* The node is here. It was away and has not put this report back yet: its record says whether
      * it still runs the generation. It never was away: the key was removed on purpose. */
     if (node->stamp.mod < report->stamp.seen)
@@ -322,11 +322,11 @@ static bool gone_report_is_over(Cluster *c, const NodeRanks *report)
     return node->record.world_revision != report->world_revision;
 }
 
-void observe_settle(Cluster *c)
+void observe_settle(Cluster *c, Scratch *s)
 {
     for (int i = 0; c->n_gone > 0 && i < c->n_reports; i++) {
         NodeRanks *report = &c->reports[i];
-        if (!report->used || !report->gone || !gone_report_is_over(c, report))
+        if (!report->used || !report->gone || !gone_report_is_over(c, s, report))
             continue;
         CoreJob *job = &c->jobs[report->job];
         report_forget(c, report);
@@ -438,7 +438,7 @@ static void observe_request(Cluster *c, const Event *ev)
     }
 }
 
-void observe(Cluster *c, const Event *ev)
+void observe(Cluster *c, Scratch *s, const Event *ev)
 {
     c->seen_revision = MAX(c->seen_revision, ev->revision);
     switch (ev->kind) {
@@ -449,7 +449,7 @@ void observe(Cluster *c, const Event *ev)
         observe_cordon(c, ev);
         break;
     case EVENT_RANKS:
-        observe_ranks(c, ev);
+        observe_ranks(c, s, ev);
         break;
     case EVENT_INCIDENT:
         observe_incident(c, ev);

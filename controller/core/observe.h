@@ -10,6 +10,6 @@
 #include "controller/core/cluster-internal.h"
 
 /* Takes in one event that carries a record, or that tells that a key is gone. */
-void observe(Cluster *c, const Event *ev);
+void observe(Cluster *c, Scratch *s, const Event *ev);
 /* Drops the reports whose processes are known to be dead. Called once a batch of events is complete. */
-void observe_settle(Cluster *c);
+void observe_settle(Cluster *c, Scratch *s);

@@ -28,25 +28,30 @@ uint64_t plan_slots_of(const CoreNode *node)
     return slots & ~(node->record.lost_slots | node->record.bad_slots);
 }
 
-void plan_find_free_slots(Cluster *c, const CoreJob *job)
+void plan_find_free_slots(const Cluster *c, Scratch *s, const CoreJob *job, int first, int n,
+                          uint64_t *ret)
 {
-    for (int i = 0; i < c->limits.nodes; i++) {
-        const CoreNode *node = &c->nodes[i];
-        c->free_slots[i] = node->used && !node_refusal(c, node, job) ? plan_slots_of(node) : 0;
+    assert(first >= 0 && n >= 0 && first + n <= c->limits.nodes);
+    for (int i = 0; i < n; i++) {
+        const CoreNode *node = &c->nodes[first + i];
+        ret[i] = node->used && !node_refusal(c, s, node, job) ? plan_slots_of(node) : 0;
     }
     for (int j = 0; j < c->limits.jobs; j++) {
         const CoreJob *other = &c->jobs[j];
-        for (int i = 0; other != job && holds_slots(other) && i < other->n_runs; i++)
-            c->free_slots[job_runs(c, other)[i].node] &= ~job_runs(c, other)[i].slots;
+        for (int i = 0; other != job && holds_slots(other) && i < other->n_runs; i++) {
+            const Run *run = &job_runs(c, other)[i];
+            if (run->node >= first && run->node < first + n)
+                ret[run->node - first] &= ~run->slots;
+        }
     }
     for (int i = 0; i < c->n_reports; i++) {
         const NodeRanks *report = &c->reports[i];
-        if (!report->used || (job && report->job == job_index(c, job)) ||
-            !report_is_alive(c, report))
+        if (!report->used || (job && report->job == job_index(c, job)) || report->node < first ||
+            report->node >= first + n || !report_is_alive(c, s, report))
             continue;
         for (int k = 0; k < report->n_ranks; k++)
             if (report->ranks[k].state != RANK_EXITED)
-                c->free_slots[report->node] &= ~(UINT64_C(1) << report->ranks[k].slot);
+                ret[report->node - first] &= ~(UINT64_C(1) << report->ranks[k].slot);
     }
 }
 
@@ -67,63 +72,63 @@ static uint64_t lowest_slots(uint64_t slots, int n)
 }
 
 /* Nodes in order of preference. */
-static int order_nodes(Cluster *c, const CoreJob *job)
+static int order_nodes(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     int n = 0;
-    for (int i = 0; i < c->n_by_name; i++)
-        c->nodes[c->by_name[i]].ran_before = false;
+    memset(s->ran_before, 0, sizeof(*s->ran_before) * (size_t)c->limits.nodes);
     for (int i = 0; i < job->n_runs; i++)
-        c->nodes[job_runs(c, job)[i].node].ran_before = true;
+        s->ran_before[job_runs(c, job)[i].node] = true;
     for (int before = 1; before >= 0; before--)
         for (int struck = 0; struck <= 1; struck++)
             for (int i = 0; i < c->n_by_name; i++) {
                 const CoreNode *node = &c->nodes[c->by_name[i]];
                 const CordonCause *cause = before ? NULL : node_own_cause(c, node);
-                if (node->ran_before == before && (cause && cause->strikes > 0) == struck)
-                    c->plan_nodes[n++] = c->by_name[i];
+                if (s->ran_before[c->by_name[i]] == before &&
+                    (cause && cause->strikes > 0) == struck)
+                    s->plan_nodes[n++] = c->by_name[i];
             }
     return n;
 }
 
-void plan_world(Cluster *c, const CoreJob *job, Plan *ret)
+void plan_world(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret)
 {
     *ret = (Plan){0};
-    plan_find_free_slots(c, job);
+    plan_find_free_slots(c, s, job, 0, c->limits.nodes, s->free_slots);
     for (int i = 0; i < c->limits.nodes; i++)
-        ret->available += slots_count(c->free_slots[i]);
+        ret->available += slots_count(s->free_slots[i]);
     int size = MIN(plan_wanted(job), ret->available);
-    if (holds_slots(job) && size > job->world.size && queue_find_ahead(c, job))
+    if (holds_slots(job) && size > job->world.size && queue_find_ahead(c, s, job))
         size = job->world.size; /* a failure is no way to grow either */
     if (size < plan_needed(job) || size == 0)
         return;
 
-    int left = size, n = order_nodes(c, job);
+    int left = size, n = order_nodes(c, s, job);
     for (int i = 0; i < n; i++) {
-        int node = c->plan_nodes[i];
-        c->free_slots[node] = lowest_slots(c->free_slots[node], left);
-        left -= slots_count(c->free_slots[node]);
+        int node = s->plan_nodes[i];
+        s->free_slots[node] = lowest_slots(s->free_slots[node], left);
+        left -= slots_count(s->free_slots[node]);
     }
     assert(left == 0);
     for (int i = 0; i < c->n_by_name; i++) {
         const CoreNode *node = &c->nodes[c->by_name[i]];
-        if (!c->free_slots[c->by_name[i]])
+        if (!s->free_slots[c->by_name[i]])
             continue;
-        WorldRun *run = &c->plan_runs[ret->n_runs++];
+        WorldRun *run = &s->plan_runs[ret->n_runs++];
         memset(run, 0, sizeof(*run));
         text_copy(run->node, sizeof(run->node), node->record.name);
         run->incarnation = node->record.incarnation;
-        run->slots = c->free_slots[c->by_name[i]];
+        run->slots = s->free_slots[c->by_name[i]];
     }
     ret->size = size;
 }
 
-void plan_say_refusals(const Cluster *c, const CoreJob *job, Text *t)
+void plan_say_refusals(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
 {
     enum { NAMED_MAX = 4 };
     int named = 0, strangers = 0;
     for (int i = 0; i < c->n_by_name; i++) {
         const CoreNode *node = &c->nodes[c->by_name[i]];
-        const char *why = node_refusal(c, node, job);
+        const char *why = node_refusal(c, s, node, job);
         if (node->present && !node->admitted) { /* they must not crowd the others out */
             strangers++;
             continue;
@@ -152,7 +157,8 @@ void plan_say_refusals(const Cluster *c, const CoreJob *job, Text *t)
     }
 }
 
-void plan_explain(Cluster *c, const CoreJob *job, const Plan *plan, char *ret, size_t size)
+void plan_explain(const Cluster *c, Scratch *s, const CoreJob *job, const Plan *plan, char *ret,
+                  size_t size)
 {
     Text t = text_begin(ret, size);
     int needed = plan_needed(job);
@@ -161,5 +167,5 @@ void plan_explain(Cluster *c, const CoreJob *job, const Plan *plan, char *ret, s
     text_add(&t, needed == 1 ? " slot, " : " slots, ");
     text_add_int(&t, plan->available);
     text_add(&t, plan->available == 1 ? " is free" : " are free");
-    plan_say_refusals(c, job, &t);
+    plan_say_refusals(c, s, job, &t);
 }

@@ -1,6 +1,6 @@
 /* plan.h - which nodes and slots the next world of a job gets.
  *
- * Ownership: the runs of a plan lie in the Cluster and are good until the next plan.
+ * Ownership: the runs of a plan lie in the Scratch and are good until the next plan.
  * Units:     as cluster-internal.h.
  * Errors:    none.
  * Threads:   one at a time.
@@ -13,18 +13,21 @@
 typedef struct Plan {
     int size;      /* ranks of the world; 0: there are not enough slots */
     int available; /* slots that the job could take */
-    int n_runs;    /* entries of c->plan_runs, sorted by node name */
+    int n_runs;    /* entries of Scratch.plan_runs */
 } Plan;
 
-/* Fills c->free_slots, by node. job: the one that may take them; NULL: one that is not there yet. */
-void plan_find_free_slots(Cluster *c, const CoreJob *job);
-void plan_world(Cluster *c, const CoreJob *job, Plan *ret);
+/* Fills ret with the free slots of n nodes, from index first on. job: the one that may take them; NULL: one that is
+ * not there yet. */
+void plan_find_free_slots(const Cluster *c, Scratch *s, const CoreJob *job, int first, int n,
+                          uint64_t *ret);
+void plan_world(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret);
 /* Returns the node's slots, whoever uses them, without those that are lost or bad. */
 uint64_t plan_slots_of(const CoreNode *node);
 /* Returns how many ranks the job is to have at most, and at least. */
 int plan_wanted(const CoreJob *job);
 int plan_needed(const CoreJob *job);
 /* Says "needs 2 slots, 1 is free; n2 is absent". */
-void plan_explain(Cluster *c, const CoreJob *job, const Plan *plan, char *ret, size_t size);
+void plan_explain(const Cluster *c, Scratch *s, const CoreJob *job, const Plan *plan, char *ret,
+                  size_t size);
 /* Says "; n2 is absent; n3 is cordoned: its fan; and 7 more". */
-void plan_say_refusals(const Cluster *c, const CoreJob *job, Text *t);
+void plan_say_refusals(const Cluster *c, Scratch *s, const CoreJob *job, Text *t);

@@ -16,7 +16,7 @@ static bool are_many(int absent, int present)
     return absent >= HOLD_NODES_MIN && absent * HOLD_SHARE > present + absent;
 }
 
-void presence_update_hold(Cluster *c)
+void presence_update_hold(Cluster *c, Scratch *s)
 {
     const uint64_t ttl_usec = c->config.ttl_usec;
     int present = 0, absent = 0, fresh = 0; /* absent: since the hold, and what began it */
@@ -32,21 +32,21 @@ void presence_update_hold(Cluster *c)
     if (c->now_usec < c->hold_until_usec) {
         if (!are_many(absent, present)) /* the stragglers get one more TTL */
             c->hold_until_usec = MIN(c->hold_until_usec, c->now_usec + ttl_usec);
-        (void)cluster_due(c, c->hold_until_usec); /* wakes the shell then */
+        (void)cluster_due(c, s, c->hold_until_usec); /* wakes the shell then */
     } else if (are_many(fresh, present)) {
         c->hold_usec = c->now_usec;
         c->hold_until_usec = c->now_usec + HOLD_TTLS * ttl_usec;
     }
 }
 
-bool node_is_lost(Cluster *c, const CoreNode *node)
+bool node_is_lost(const Cluster *c, Scratch *s, const CoreNode *node)
 {
     if (node->present)
         return false;
     if (node->record.state == NODE_LEFT)
         return true;
     uint64_t at = node->changed_usec + c->config.grace_usec;
-    return cluster_due(c, MAX(at, MAX(c->observe_until_usec, c->hold_until_usec)));
+    return cluster_due(c, s, MAX(at, MAX(c->observe_until_usec, c->hold_until_usec)));
 }
 
 bool node_hosts_ranks(const Cluster *c, const CoreNode *node)
@@ -79,7 +79,7 @@ const CordonCause *node_own_cause(const Cluster *c, const CoreNode *node)
     return at < 0 ? NULL : &record->causes[at];
 }
 
-const char *node_refusal(const Cluster *c, const CoreNode *node, const CoreJob *job)
+const char *node_refusal(const Cluster *c, Scratch *s, const CoreNode *node, const CoreJob *job)
 {
     if (!node->present)
         return "is absent";
@@ -99,13 +99,13 @@ const char *node_refusal(const Cluster *c, const CoreNode *node, const CoreJob *
         return "is unhealthy";
     if (node_find_machine_cordon(c, node, job))
         return "is a machine that is quarantined under another name";
-    if (node->left_out)
+    if (s->left_out && s->left_out[node - c->nodes])
         return "is left out";
     return NULL;
 }
 
 /* A quarantined node is excluded: what may still run there cannot join or commit any more. */
-static bool node_is_excluded(Cluster *c, const CoreNode *node)
+static bool node_is_excluded(const Cluster *c, const CoreNode *node)
 {
     const CordonCause *cause = node_find_cordon(c, node, NULL);
     return cause && cause->mode == CORDON_QUARANTINE;
@@ -123,29 +123,29 @@ static bool newer_report_says_killed(const Cluster *c, const NodeRanks *report)
     return false;
 }
 
-bool report_is_alive(Cluster *c, const NodeRanks *report)
+bool report_is_alive(const Cluster *c, Scratch *s, const NodeRanks *report)
 {
     const CoreNode *node = &c->nodes[report->node];
     int running = 0;
     for (int i = 0; i < report->n_ranks; i++)
         running += report->ranks[i].state != RANK_EXITED &&
                    !(node->record.lost_slots >> report->ranks[i].slot & 1);
-    if (running == 0 || node_is_lost(c, node))
+    if (running == 0 || node_is_lost(c, s, node))
         return false;
     if (node->present && node->record.incarnation != report->incarnation)
         return false;
     return !newer_report_says_killed(c, report);
 }
 
-bool job_has_ranks_alive(Cluster *c, const CoreJob *job, int64_t before_generation,
-                         int64_t before_revision, int *ret_node)
+bool job_has_ranks_alive(const Cluster *c, Scratch *s, const CoreJob *job,
+                         int64_t before_generation, int64_t before_revision, int *ret_node)
 {
     for (int i = 0; i < c->n_reports; i++) {
         const NodeRanks *report = &c->reports[i];
         if (!report->used || report->job != job_index(c, job) ||
             (report->generation >= before_generation &&
              report->world_revision >= before_revision) ||
-            node_is_excluded(c, &c->nodes[report->node]) || !report_is_alive(c, report))
+            node_is_excluded(c, &c->nodes[report->node]) || !report_is_alive(c, s, report))
             continue;
         *ret_node = report->node;
         return true;
@@ -153,7 +153,7 @@ bool job_has_ranks_alive(Cluster *c, const CoreJob *job, int64_t before_generati
     return false;
 }
 
-bool job_has_older_ranks_alive(Cluster *c, const CoreJob *job, int *ret_node)
+bool job_has_older_ranks_alive(const Cluster *c, Scratch *s, const CoreJob *job, int *ret_node)
 {
-    return job_has_ranks_alive(c, job, job->world.generation, job->world_stamp.mod, ret_node);
+    return job_has_ranks_alive(c, s, job, job->world.generation, job->world_stamp.mod, ret_node);
 }

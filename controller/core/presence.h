@@ -10,9 +10,9 @@
 #include "controller/core/cluster-internal.h"
 
 /* Begins, shortens or ends the hold: absence is not acted upon while nodes vanish in numbers. */
-void presence_update_hold(Cluster *c);
+void presence_update_hold(Cluster *c, Scratch *s);
 /* True when the node has left, or its grace, a new leader's observation and the hold are over. */
-bool node_is_lost(Cluster *c, const CoreNode *node);
+bool node_is_lost(const Cluster *c, Scratch *s, const CoreNode *node);
 /* Returns the strongest cause that keeps ranks off the node, for that job or (NULL) for all; NULL: none does. */
 const CordonCause *node_find_cordon(const Cluster *c, const CoreNode *node, const CoreJob *job);
 static inline const NodeCordons *node_cordons(const Cluster *c, const CoreNode *node)
@@ -24,12 +24,12 @@ const CordonCause *node_own_cause(const Cluster *c, const CoreNode *node);
 /* True when a world that has not ended has ranks on the node. */
 bool node_hosts_ranks(const Cluster *c, const CoreNode *node);
 /* Returns why no rank of the job (NULL: of any job) may be placed on the node; NULL: one may. */
-const char *node_refusal(const Cluster *c, const CoreNode *node, const CoreJob *job);
+const char *node_refusal(const Cluster *c, Scratch *s, const CoreNode *node, const CoreJob *job);
 /* True while a process of the report may run: nobody reported its end, and its node is not known to be dead. */
-bool report_is_alive(Cluster *c, const NodeRanks *report);
+bool report_is_alive(const Cluster *c, Scratch *s, const NodeRanks *report);
 /* Looks for ranks of worlds before that generation or before that revision of worlds/<job>. Both count, because a
  * job that was deleted and submitted again begins with generation 1. */
-bool job_has_ranks_alive(Cluster *c, const CoreJob *job, int64_t before_generation,
-                         int64_t before_revision, int *ret_node);
+bool job_has_ranks_alive(const Cluster *c, Scratch *s, const CoreJob *job,
+                         int64_t before_generation, int64_t before_revision, int *ret_node);
 /* Looks for ranks of worlds before the present one. */
-bool job_has_older_ranks_alive(Cluster *c, const CoreJob *job, int *ret_node);
+bool job_has_older_ranks_alive(const Cluster *c, Scratch *s, const CoreJob *job, int *ret_node);

@@ -111,7 +111,7 @@ static bool begins_with(const char *words, const char *with)
     return true;
 }
 
-static void ask(Cluster *c, const CoreNode *node, const char *id, Decision *d)
+static void ask(const Cluster *c, const CoreNode *node, const char *id, Decision *d)
 {
     memset(&d->request, 0, sizeof(d->request));
     text_copy(d->request.id, sizeof(d->request.id), id);
@@ -138,7 +138,8 @@ static const CoreNode *find_machine(const Cluster *c, const CoreNode *node,
 }
 
 /* Its id follows from the quarantine, so that a new leader finds what its predecessor asked. */
-bool decide_quarantine(Cluster *c, const CoreNode *node, const CordonCause *cause, Decision *d)
+bool decide_quarantine(const Cluster *c, const CoreNode *node, const CordonCause *cause,
+                       Decision *d)
 {
     char id[sizeof(d->request.id)];
     bool room;

@@ -21,4 +21,5 @@ int node_strikes_elsewhere(const Cluster *c, const CoreNode *node);
 void health_count(const Cluster *c, int *ret_unhealthy, int *ret_present);
 /* Ends a quarantine whose time is over: asks the machine, whatever its name is now, to check itself, and lets it
  * in or keeps it out by its answer. */
-bool decide_quarantine(Cluster *c, const CoreNode *node, const CordonCause *cause, Decision *d);
+bool decide_quarantine(const Cluster *c, const CoreNode *node, const CordonCause *cause,
+                       Decision *d);

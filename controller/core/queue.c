@@ -29,46 +29,46 @@ bool queue_job_waits(const CoreJob *job)
 }
 
 /* By this machine's time since it learnt that the job waits, or by the record's, whichever is first. */
-static bool is_patient_no_more(Cluster *c, const CoreJob *job)
+static bool is_patient_no_more(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     uint64_t patience = c->config.queue_patience_usec;
     uint64_t end = job->phase.since_usec + patience;
     uint64_t rest = end > c->real_usec ? end - c->real_usec : 0;
     return job->phase_stamp.mod &&
-           cluster_due(c, MIN(job->pending_usec + patience, c->now_usec + rest));
+           cluster_due(c, s, MIN(job->pending_usec + patience, c->now_usec + rest));
 }
 
 /* Were nobody else there. */
-static bool could_run(const Cluster *c, const CoreJob *job)
+static bool could_run(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     int slots = 0, needed = plan_needed(job);
     for (int i = 0; i < c->limits.nodes && slots < needed; i++) {
         const CoreNode *node = &c->nodes[i];
-        if (node->used && !node_refusal(c, node, job))
+        if (node->used && !node_refusal(c, s, node, job))
             slots += slots_count(plan_slots_of(node));
     }
     return slots >= needed;
 }
 
-const CoreJob *queue_find_ahead(Cluster *c, const CoreJob *job)
+const CoreJob *queue_find_ahead(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     for (int i = 0; i < c->n_by_arrival; i++) {
         const CoreJob *first = &c->jobs[c->by_arrival[i]];
         if (first == job)
             return NULL;
-        if (queue_job_waits(first) && is_patient_no_more(c, first) && could_run(c, first))
+        if (queue_job_waits(first) && is_patient_no_more(c, s, first) && could_run(c, s, first))
             return first;
     }
     return NULL;
 }
 
-bool queue_somebody_starts(Cluster *c, const CoreJob *job)
+bool queue_somebody_starts(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     for (int i = 0; i < c->n_by_arrival; i++) {
         const CoreJob *other = &c->jobs[c->by_arrival[i]];
         Plan plan = {0};
-        if (other != job && queue_job_waits(other) && !queue_find_ahead(c, other))
-            plan_world(c, other, &plan);
+        if (other != job && queue_job_waits(other) && !queue_find_ahead(c, s, other))
+            plan_world(c, s, other, &plan);
         if (plan.size > 0)
             return true;
     }

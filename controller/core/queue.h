@@ -12,6 +12,6 @@
 bool queue_goes_before(const CoreJob *a, const CoreJob *b);
 bool queue_job_waits(const CoreJob *job);
 /* Returns the job whose patience is over, so that this one may neither start nor grow before it; NULL: none. */
-const CoreJob *queue_find_ahead(Cluster *c, const CoreJob *job);
+const CoreJob *queue_find_ahead(const Cluster *c, Scratch *s, const CoreJob *job);
 /* True when another job that waits fits now. */
-bool queue_somebody_starts(Cluster *c, const CoreJob *job);
+bool queue_somebody_starts(const Cluster *c, Scratch *s, const CoreJob *job);

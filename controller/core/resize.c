@@ -23,25 +23,25 @@ static void say_sizes(Text *t, const char *verb, int from, int to)
 
 /* A node that has just appeared may vanish again, and others may follow it: growth waits until every
  * one has stayed for a TTL, or for as long as a growth too early would cost, whichever is less. */
-static bool nodes_have_stayed(Cluster *c, const CoreJob *job)
+static bool nodes_have_stayed(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     uint64_t stay_usec = MIN(job->facts.grow_interval_usec, c->config.ttl_usec);
     bool stayed = true;
     for (int i = 0; i < c->limits.nodes; i++)
         if (c->nodes[i].used && c->nodes[i].present && c->nodes[i].admitted)
-            stayed &= cluster_due(c, c->nodes[i].changed_usec + stay_usec);
+            stayed &= cluster_due(c, s, c->nodes[i].changed_usec + stay_usec);
     return stayed;
 }
 
-static bool may_grow_now(Cluster *c, const CoreJob *job)
+static bool may_grow_now(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     /* By the record's time, or by this machine's since it learnt of that growth, whichever is first: a clock
      * that is set back must not hold growth up. */
     uint64_t interval = job->facts.grow_interval_usec, next = job->phase.grown_usec + interval;
     uint64_t rest = job->phase.grown_usec && next > c->real_usec ? next - c->real_usec : 0;
-    if (rest && !cluster_due(c, MIN(c->now_usec + rest, job->grown_usec + interval)))
+    if (rest && !cluster_due(c, s, MIN(c->now_usec + rest, job->grown_usec + interval)))
         return false;
-    return nodes_have_stayed(c, job);
+    return nodes_have_stayed(c, s, job);
 }
 
 /* The user's newest word was looked at, and nothing is to be done for it: more ranks than there are slots
@@ -65,7 +65,7 @@ bool decide_old_word(const Cluster *c, const CoreJob *job, Decision *d)
            job->desired_stamp.mod > job->phase.tried_revision && decide_heard(c, job, d);
 }
 
-bool decide_resize(Cluster *c, CoreJob *job, Decision *d)
+bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
@@ -75,7 +75,7 @@ bool decide_resize(Cluster *c, CoreJob *job, Decision *d)
         return false;
 
     Plan plan;
-    plan_world(c, job, &plan);
+    plan_world(c, s, job, &plan);
     /* what is cordoned meanwhile must not make less of a world that is to be as large, or larger */
     bool smaller = wanted < present && plan.size > 0, larger = plan.size > present;
     if (!smaller && !larger) /* who wants less, and cannot have it now, still wants it */
@@ -84,7 +84,7 @@ bool decide_resize(Cluster *c, CoreJob *job, Decision *d)
         say_sizes(&t, "resizes", present, plan.size);
         return ask_to_leave(c, job, PHASE_RESIZING, reason, d);
     }
-    if (queue_somebody_starts(c, job) || !may_grow_now(c, job) ||
+    if (queue_somebody_starts(c, s, job) || !may_grow_now(c, s, job) ||
         incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) /* it could not save and leave */
         return false;
     say_sizes(&t, "grows", present, plan.size);
@@ -98,9 +98,9 @@ bool decide_resize(Cluster *c, CoreJob *job, Decision *d)
 static const char wanted_word[] = " wanted: ";
 
 /* Growth needs no slot any more: what else holds it up. */
-static void say_hold(Cluster *c, const CoreJob *job, Text *t)
+static void say_hold(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
 {
-    const CoreJob *ahead = queue_find_ahead(c, job);
+    const CoreJob *ahead = queue_find_ahead(c, s, job);
     if (ahead) {
         text_add(t, "waits for job ");
         text_add(t, ahead->name);
@@ -115,29 +115,29 @@ static void say_hold(Cluster *c, const CoreJob *job, Text *t)
 }
 
 /* "2 ranks, 4 wanted: needs 1 slot; n3 is cordoned: its fan" */
-static void say_wait(Cluster *c, const CoreJob *job, Text *t)
+static void say_wait(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
 {
     int wanted = plan_wanted(job), present = job->world.size;
     Plan plan;
-    plan_world(c, job, &plan);
+    plan_world(c, s, job, &plan);
     int missing = (wanted > present ? wanted : plan_needed(job)) - plan.available;
     text_add_int(t, present);
     text_add(t, present == 1 ? " rank, " : " ranks, ");
     text_add_int(t, wanted);
     text_add(t, wanted_word);
     if (missing <= 0) {
-        say_hold(c, job, t);
+        say_hold(c, s, job, t);
         return;
     }
     text_add(t, "needs ");
     text_add_int(t, missing);
     text_add(t, missing == 1 ? " slot" : " slots");
-    plan_say_refusals(c, job, t);
+    plan_say_refusals(c, s, job, t);
 }
 
 /* Of a job that runs, and was told a size that it has not; at most once a second, since each node hears of
  * it. Why it went on when it should have left stays. */
-bool decide_wait(Cluster *c, CoreJob *job, Decision *d)
+bool decide_wait(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     static const char goes_on[] = "goes on: ";
     char why[RECORD_TEXT_MAX + 1];
@@ -148,9 +148,9 @@ bool decide_wait(Cluster *c, CoreJob *job, Decision *d)
     if (waits && !told && text_contains(job->phase.reason, goes_on, sizeof(goes_on) - 1))
         return false;
     if (waits)
-        say_wait(c, job, &t);
+        say_wait(c, s, job, &t);
     if ((!waits && !told) || text_equal(job->phase.reason, why) ||
-        !cluster_due(c, job->phase_usec + USEC_PER_SEC))
+        !cluster_due(c, s, job->phase_usec + USEC_PER_SEC))
         return false;
     d->put_phase = true;
     d->phase = job->phase;

@@ -12,6 +12,6 @@
 /* Notes that what is wanted was put back as it was, so that the next leader takes it for no new request. */
 bool decide_old_word(const Cluster *c, const CoreJob *job, Decision *d);
 /* Asks the world to leave for one of another size. */
-bool decide_resize(Cluster *c, CoreJob *job, Decision *d);
+bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);
 /* Writes into the phase what a job that was given a size, and has another, waits for. */
-bool decide_wait(Cluster *c, CoreJob *job, Decision *d);
+bool decide_wait(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);

@@ -51,7 +51,8 @@ static void say_store_incident(const CoreJob *job, const ProgressRecord *p, char
     text_add_int(&t, p->step + 1);
 }
 
-static void open_incident(Cluster *c, const CoreJob *job, const ProgressRecord *p, Decision *d)
+static void open_incident(const Cluster *c, const CoreJob *job, const ProgressRecord *p,
+                          Decision *d)
 {
     IncidentRecord *record = &d->incident;
     memset(record, 0, sizeof(*record));
@@ -88,7 +89,7 @@ static bool is_over(const CoreJob *job, const IncidentRecord *record, const Prog
     return over;
 }
 
-bool decide_store_incident(Cluster *c, const CoreJob *job, Decision *d)
+bool decide_store_incident(const Cluster *c, const CoreJob *job, Decision *d)
 {
     const ProgressRecord *p = present_progress(job);
     const Incident *open = incident_find_cause(c, job, CAUSE_STORE_TROUBLE);
@@ -101,7 +102,7 @@ bool decide_store_incident(Cluster *c, const CoreJob *job, Decision *d)
     return true;
 }
 
-bool decide_store_incident_over(Cluster *c, const CoreJob *job, Decision *d)
+bool decide_store_incident_over(const Cluster *c, const CoreJob *job, Decision *d)
 {
     const Incident *open = incident_find_cause(c, job, CAUSE_STORE_TROUBLE);
     if (open)

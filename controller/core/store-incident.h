@@ -9,6 +9,6 @@
 
 #include "controller/core/cluster-internal.h"
 
-bool decide_store_incident(Cluster *c, const CoreJob *job, Decision *d);
+bool decide_store_incident(const Cluster *c, const CoreJob *job, Decision *d);
 /* Resolves it when the job has ended: nothing of the job waits for the store any more. */
-bool decide_store_incident_over(Cluster *c, const CoreJob *job, Decision *d);
+bool decide_store_incident_over(const Cluster *c, const CoreJob *job, Decision *d);

@@ -99,13 +99,20 @@ bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret)
     return true;
 }
 
-int cluster_free_slots(Cluster *c)
+/* Block by block, so that nothing is needed that a decision works with. */
+int cluster_free_slots(const Cluster *c)
 {
-    int n = 0;
-    plan_find_free_slots(c, NULL);
-    for (int i = 0; i < c->limits.nodes; i++)
-        n += slots_count(c->free_slots[i]);
-    return n;
+    enum { BLOCK = 256 };
+    uint64_t slots[BLOCK];
+    Scratch s = {.wake_usec = USEC_INFINITY}; /* nobody is left out */
+    int free_slots = 0;
+    for (int first = 0; first < c->limits.nodes; first += BLOCK) {
+        int n = MIN(c->limits.nodes - first, (int)BLOCK);
+        plan_find_free_slots(c, &s, NULL, first, n, slots);
+        for (int i = 0; i < n; i++)
+            free_slots += slots_count(slots[i]);
+    }
+    return free_slots;
 }
 
 const IncidentRecord *cluster_find_incident(const Cluster *c, const char *id)

@@ -42,7 +42,7 @@ typedef struct NodeSurvey {
 bool cluster_survey_job(const Cluster *c, int i, JobSurvey *ret);
 bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret);
 /* That a new job could take. */
-int cluster_free_slots(Cluster *c);
+int cluster_free_slots(const Cluster *c);
 
 /* As last seen; NULL: there is none. */
 const IncidentRecord *cluster_find_incident(const Cluster *c, const char *id);

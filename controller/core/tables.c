@@ -151,7 +151,7 @@ void job_forget_if_empty(Cluster *c, CoreJob *job)
 
 /* ---- reports ---- */
 
-NodeRanks *report_find(Cluster *c, const CoreJob *job, int node, int64_t generation)
+NodeRanks *report_find(const Cluster *c, const CoreJob *job, int node, int64_t generation)
 {
     for (int i = c->nodes[node].first_report; i >= 0; i = c->reports[i].next_of_node)
         if (c->reports[i].job == job_index(c, job) && c->reports[i].generation == generation)
@@ -181,7 +181,7 @@ void report_forget(Cluster *c, NodeRanks *report)
 
 /* Those that were used before come first: the rest of the table costs no memory until it is needed. When
  * it is full, a report of an older world whose ranks are dead makes room. */
-static NodeRanks *free_report(Cluster *c)
+static NodeRanks *free_report(Cluster *c, Scratch *s)
 {
     if (c->first_free_report < 0 && c->n_reports == c->limits.reports) {
         NodeRanks *dead = NULL;
@@ -189,7 +189,7 @@ static NodeRanks *free_report(Cluster *c)
             NodeRanks *report = &c->reports[i];
             assert(report->used); /* none is free */
             if (report->generation < c->jobs[report->job].world.generation &&
-                (!dead || report->generation < dead->generation) && !report_is_alive(c, report))
+                (!dead || report->generation < dead->generation) && !report_is_alive(c, s, report))
                 dead = report;
         }
         if (!dead)
@@ -203,9 +203,9 @@ static NodeRanks *free_report(Cluster *c)
     return report;
 }
 
-NodeRanks *report_new(Cluster *c, const CoreJob *job, int node, int64_t generation)
+NodeRanks *report_new(Cluster *c, Scratch *s, const CoreJob *job, int node, int64_t generation)
 {
-    NodeRanks *report = free_report(c);
+    NodeRanks *report = free_report(c, s);
     if (!report) {
         table_drop(c, TABLE_REPORTS);
         return NULL;

@@ -148,7 +148,7 @@ int64_t checkpoints_resume_step(const CoreJob *job)
 
 /* ---- decisions ---- */
 
-static bool put_back(Cluster *c, const CoreJob *job, Decision *d)
+static bool put_back(const Cluster *c, const CoreJob *job, Decision *d)
 {
     char why[RECORD_TEXT_MAX + 1];
     Text t = text_begin(why, sizeof(why));
@@ -183,7 +183,7 @@ static void say_missing(const CoreJob *job, char *ret, size_t size)
                      : "the next world looks into the checkpoint folder");
 }
 
-bool decide_checkpoints(Cluster *c, const CoreJob *job, Decision *d)
+bool decide_checkpoints(const Cluster *c, const CoreJob *job, Decision *d)
 {
     if (job->checkpoints_lost && job->checkpoints.n_commits > 0)
         return put_back(c, job, d);
@@ -195,7 +195,7 @@ bool decide_checkpoints(Cluster *c, const CoreJob *job, Decision *d)
     return true;
 }
 
-bool decide_found(Cluster *c, CoreJob *job, Decision *d)
+bool decide_found(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     ResumePoint resume;
     if (job->world.resume.find == FIND_NOTHING || job->phase.go || checkpoints_are_missing(job) ||
@@ -206,7 +206,7 @@ bool decide_found(Cluster *c, CoreJob *job, Decision *d)
     text_add(&t, "goes on from step ");
     text_add_int(&t, resume.step);
     text_add(&t, ", which was found in the checkpoint folder");
-    return decide_world(c, job, job->phase.phase, reason, d);
+    return decide_world(c, s, job, job->phase.phase, reason, d);
 }
 
 static const Request *find_request(const Cluster *c, const CoreJob *job)
@@ -222,7 +222,8 @@ static const Request *find_request(const Cluster *c, const CoreJob *job)
 
 /* What was known is struck out, and the manifest becomes the newest commit, of a generation of its own: so
  * no older mark says that there was more. Somebody's word: the folder may be another's by now. */
-static void recover_from(Cluster *c, const CoreJob *job, const RequestRecord *request, Decision *d)
+static void recover_from(const Cluster *c, const CoreJob *job, const RequestRecord *request,
+                         Decision *d)
 {
     CheckpointCommit named = request->commit;
     text_copy(named.takes_over, sizeof(named.takes_over), request->id);
@@ -239,7 +240,7 @@ static void recover_from(Cluster *c, const CoreJob *job, const RequestRecord *re
     d->phase.committed = checkpoints_mark(&d->checkpoints);
 }
 
-bool decide_recover(Cluster *c, CoreJob *job, Decision *d)
+bool decide_recover(const Cluster *c, const CoreJob *job, Decision *d)
 {
     const Request *request = find_request(c, job);
     if (!request)

@@ -23,9 +23,9 @@ bool checkpoints_find_resume(const CoreJob *job, const CheckpointsRecord *checkp
 /* Returns the step at which the next world would resume; 0: it is not known. */
 int64_t checkpoints_resume_step(const CoreJob *job);
 /* Puts back the record that the leader remembers; tells of commits that it does not remember. */
-bool decide_checkpoints(Cluster *c, const CoreJob *job, Decision *d);
+bool decide_checkpoints(const Cluster *c, const CoreJob *job, Decision *d);
 /* Serves `sdctl job recover`: a job that has ended, or waits, goes on from the manifest that the request names, or
  * from the newest in its folder. */
-bool decide_recover(Cluster *c, CoreJob *job, Decision *d);
+bool decide_recover(const Cluster *c, const CoreJob *job, Decision *d);
 /* Makes another world when the present one looks for its checkpoint and the checkpoint was found. */
-bool decide_found(Cluster *c, CoreJob *job, Decision *d);
+bool decide_found(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);

@@ -1,6 +1,6 @@
 /* failure.c - whether the present world of a job has failed, why, and who is to blame.
  *
- * Entry point: failure_find(). The most telling sign wins: a device fault explains a lost peer, not
+ * Entry points: failure_find_sign(), failure_judge(). The most telling sign wins: a device fault explains a lost peer, not
  * the other way round. "Peer lost" blames nobody, so it waits, bounded, for the sign that does (or,
  * when ranks could not join, for all to say whom they missed); a hang waits for the other reports,
  * for its culprit is the rank with the smallest (step, stage), or, where that one waited for others
@@ -220,15 +220,15 @@ static bool is_ready(const Cluster *c, const Run *run)
     return report->n_ranks == slots_count(run->slots);
 }
 
-static bool start_is_late(Cluster *c, const CoreJob *job)
+static bool start_is_late(const Cluster *c, Scratch *s, const CoreJob *job)
 {
-    return !job->phase.go && cluster_due(c, job->world_usec + c->config.start_deadline_usec);
+    return !job->phase.go && cluster_due(c, s, job->world_usec + c->config.start_deadline_usec);
 }
 
 /* Ranks that are up and not ready yet, as with a large checkpoint, are their node's business, which
  * ends them after startup_usec; the leader takes over one TTL later. One that has ended for a reason is
  * not late: it is judged by that. */
-bool run_is_late(Cluster *c, const CoreJob *job, const Run *run)
+bool run_is_late(const Cluster *c, Scratch *s, const CoreJob *job, const Run *run)
 {
     const NodeRanks *report = run->report >= 0 ? &c->reports[run->report] : NULL;
     uint64_t own = c->nodes[run->node].record.startup_usec;
@@ -242,30 +242,33 @@ bool run_is_late(Cluster *c, const CoreJob *job, const Run *run)
         up &= rank->state != RANK_EXITED;
     }
     if (up && own > 0 && own <= STARTUP_USEC_MAX && !job->phase.go)
-        return cluster_due(c, job->world_usec +
-                                  MAX(c->config.start_deadline_usec, own + c->config.ttl_usec));
-    return start_is_late(c, job);
+        return cluster_due(c, s,
+                           job->world_usec +
+                               MAX(c->config.start_deadline_usec, own + c->config.ttl_usec));
+    return start_is_late(c, s, job);
 }
 
 /* The key of a report that was there is missing although its node is here: the node was away and
  * does not know these ranks any more. */
-static bool report_is_missing(Cluster *c, const CoreJob *job, const Run *run)
+static bool report_is_missing(const Cluster *c, Scratch *s, const CoreJob *job, const Run *run)
 {
     const CoreNode *node = &c->nodes[run->node];
     if (run->report < 0)
         return job->phase.go &&
-               cluster_due(c, MAX(job->phase_usec, node->changed_usec) + 2 * c->config.grace_usec);
+               cluster_due(c, s,
+                           MAX(job->phase_usec, node->changed_usec) + 2 * c->config.grace_usec);
     const NodeRanks *report = &c->reports[run->report];
     return report->gone &&
-           cluster_due(c, MAX(report->gone_usec, node->changed_usec) + 2 * c->config.grace_usec);
+           cluster_due(c, s, MAX(report->gone_usec, node->changed_usec) + 2 * c->config.grace_usec);
 }
 
-static void consider_node(Cluster *c, const CoreJob *job, const Run *run, Failure *best)
+static void consider_node(const Cluster *c, Scratch *s, const CoreJob *job, const Run *run,
+                          Failure *best)
 {
     const CoreNode *node = &c->nodes[run->node];
     Failure f = {.node = run->node, .rank = run->first_rank, .at_usec = c->real_usec};
     if (!node->present) {
-        if (!node_is_lost(c, node))
+        if (!node_is_lost(c, s, node))
             return;
         f.cause = node->record.state == NODE_LEFT ? CAUSE_NODE_LEFT : CAUSE_NODE_LOST;
         f.at_usec = node->vanished_real_usec;
@@ -291,10 +294,10 @@ static void consider_node(Cluster *c, const CoreJob *job, const Run *run, Failur
     } else if (node->record.bad_slots & run->slots) {
         f.cause = CAUSE_SLOT_LOST;
         text_copy(f.evidence, sizeof(f.evidence), node->record.evidence);
-    } else if (report_is_missing(c, job, run)) {
+    } else if (report_is_missing(c, s, job, run)) {
         f.cause = CAUSE_RANKS_LOST;
         text_copy(f.evidence, sizeof(f.evidence), "the node does not run its ranks any more");
-    } else if (run_is_late(c, job, run)) {
+    } else if (run_is_late(c, s, job, run)) {
         f.cause = CAUSE_START_TIMEOUT;
         text_copy(f.evidence, sizeof(f.evidence), "not ready when the start deadline passed");
     }
@@ -315,11 +318,11 @@ static bool has_done_its_part(const Cluster *c, const CoreJob *job, int i)
 
 /* Ranks of an older generation whose end a present node does not confirm. While others still restore, and
  * may, nothing is won by it. */
-static void consider_older_ranks(Cluster *c, const CoreJob *job, Failure *best)
+static void consider_older_ranks(const Cluster *c, Scratch *s, const CoreJob *job, Failure *best)
 {
     int node;
-    if (best->cause != CAUSE_NONE || job->phase.go || !start_is_late(c, job) ||
-        !job_has_older_ranks_alive(c, job, &node))
+    if (best->cause != CAUSE_NONE || job->phase.go || !start_is_late(c, s, job) ||
+        !job_has_older_ranks_alive(c, s, job, &node))
         return;
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
@@ -386,7 +389,7 @@ static void judge_hang(const Cluster *c, const CoreJob *job, Failure *best, int 
     best->rank = s->n_nodes == 1 ? s->rank : -1;
 }
 
-static uint64_t wait_for_blame(Cluster *c, const CoreJob *job, const Failure *f)
+static uint64_t wait_for_blame(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f)
 {
     switch (f->cause) {
     case CAUSE_PEER_LOST:
@@ -398,7 +401,7 @@ static uint64_t wait_for_blame(Cluster *c, const CoreJob *job, const Failure *f)
     case CAUSE_DATA_CORRUPT:
     case CAUSE_CHECKPOINT_CORRUPT:
     case CAUSE_STORE_UNREACHABLE:
-        return failure_is_of_one_node(c, job, f) && job_has_spare_for(c, job, f->node)
+        return failure_is_of_one_node(c, job, f) && job_has_spare_for(c, s, job, f->node)
                    ? c->config.hang_wait_usec
                    : 0;
     default:
@@ -408,12 +411,12 @@ static uint64_t wait_for_blame(Cluster *c, const CoreJob *job, const Failure *f)
 
 /* A node of the world has vanished, and it is too early to say for good: no world is made without
  * it, whatever else happened. Bounded by the grace, or by the hold. */
-bool job_absence_is_open(Cluster *c, const CoreJob *job)
+bool job_absence_is_open(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     bool open = false;
     for (int i = 0; i < job->n_runs; i++) {
         const CoreNode *node = &c->nodes[job_runs(c, job)[i].node];
-        open |= !node->present && !node_is_lost(c, node) && !has_done_its_part(c, job, i);
+        open |= !node->present && !node_is_lost(c, s, node) && !has_done_its_part(c, job, i);
     }
     return open;
 }
@@ -452,54 +455,63 @@ static void find_unreachable(const Cluster *c, const CoreJob *job, Failure *best
 
 /* A rank that was found hung is being killed: when it survives that, its slot is lost, which says more than
  * the hang. Its node knows after KILL_CONFIRM_USEC (daemon/world/rank.h). */
-static bool end_is_open(Cluster *c, const CoreJob *job)
+static bool end_is_open(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
         for (int k = 0; run->report >= 0 && k < c->reports[run->report].n_ranks; k++) {
             const CoreRank *rank = &c->reports[run->report].ranks[k];
             if (rank->hung && rank->state != RANK_EXITED)
-                return !cluster_due(c, job->failing_usec + c->config.hang_wait_usec +
-                                           KILL_CONFIRM_USEC + 2 * c->config.grace_usec);
+                return !cluster_due(c, s,
+                                    job->failing_usec + c->config.hang_wait_usec +
+                                        KILL_CONFIRM_USEC + 2 * c->config.grace_usec);
         }
     }
     return false;
 }
 
-bool failure_find(Cluster *c, CoreJob *job, Failure *ret)
+bool failure_find_sign(const Cluster *c, Scratch *s, const CoreJob *job, FailureSign *ret)
 {
-    Failure best = {.node = -1, .rank = -1, .at_usec = UINT64_MAX};
-    int best_stage = 0;
+    *ret = (FailureSign){.failure = {.node = -1, .rank = -1, .at_usec = UINT64_MAX}};
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
         if (has_done_its_part(c, job, i))
             continue;
-        consider_node(c, job, run, &best);
+        consider_node(c, s, job, run, &ret->failure);
         if (run->report >= 0)
-            consider_ranks(c, job, run, true, &best, &best_stage);
+            consider_ranks(c, job, run, true, &ret->failure, &ret->stage);
     }
-    consider_older_ranks(c, job, &best);
-    if (job_absence_is_open(c, job))
-        return false;
-    if (best.cause == CAUSE_NONE) {
+    consider_older_ranks(c, s, job, &ret->failure);
+    return !job_absence_is_open(c, s, job);
+}
+
+void failure_note(const Cluster *c, CoreJob *job, const FailureSign *sign)
+{
+    if (sign->failure.cause == CAUSE_NONE) {
         job->failing_usec = 0;
-        return false;
-    }
-    if (job->failing_usec == 0) {
+    } else if (job->failing_usec == 0) {
         job->failing_usec = c->now_usec;
         job->failing_real_usec = c->real_usec;
     }
-    uint64_t wait = wait_for_blame(c, job, &best);
-    if (wait && !job_all_exited(c, job) && !cluster_due(c, job->failing_usec + wait))
+}
+
+bool failure_judge(const Cluster *c, Scratch *s, const CoreJob *job, const FailureSign *sign,
+                   Failure *ret)
+{
+    Failure best = sign->failure;
+    if (best.cause == CAUSE_NONE)
         return false;
-    if (best.cause == CAUSE_HANG && end_is_open(c, job))
+    uint64_t wait = wait_for_blame(c, s, job, &best);
+    if (wait && !job_all_exited(c, job) && !cluster_due(c, s, job->failing_usec + wait))
+        return false;
+    if (best.cause == CAUSE_HANG && end_is_open(c, s, job))
         return false;
     if (best.cause == CAUSE_PEER_LOST) {
         best.node = -1; /* whoever says so is a victim */
         find_unreachable(c, job, &best);
     }
     if (best.cause == CAUSE_HANG)
-        judge_hang(c, job, &best, best_stage);
+        judge_hang(c, job, &best, sign->stage);
     best.step = best.rank >= 0 && best.step > 0 ? best.step : job_reached_step(c, job);
     *ret = best;
     return true;

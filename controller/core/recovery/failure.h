@@ -47,17 +47,27 @@ typedef struct Failure {
     char evidence[RECORD_TEXT_MAX + 1];
 } Failure;
 
+typedef struct FailureSign {
+    Failure failure; /* cause CAUSE_NONE: the world is well */
+    int stage;       /* TrainStage of its rank */
+} FailureSign;
+
 const char *cause_name(Cause cause);
 Cause cause_of_exit(const CoreJob *job, const NodeRanks *report, const CoreRank *rank);
-/* Judges the job's present world. False while nothing has failed, or while it is not clear who is to blame and the
- * wait for that is bounded. */
-bool failure_find(Cluster *c, CoreJob *job, Failure *ret);
+/* Looks for the most telling sign that the job's present world has failed. False: a node of it has vanished, and it is
+ * too early to tell. */
+bool failure_find_sign(const Cluster *c, Scratch *s, const CoreJob *job, FailureSign *ret);
+/* Notes since when the world fails, or that it is well. */
+void failure_note(const Cluster *c, CoreJob *job, const FailureSign *sign);
+/* Finds who is to blame. False while the world is well, or while that is not clear yet; the wait for it is bounded. */
+bool failure_judge(const Cluster *c, Scratch *s, const CoreJob *job, const FailureSign *sign,
+                   Failure *ret);
 /* Returns the furthest step that the present generation is known to have completed. */
 int64_t job_reached_step(const Cluster *c, const CoreJob *job);
 /* Returns the report of the node that has rank 0; NULL: there is none yet. */
 const NodeRanks *job_rank0_report(const Cluster *c, const CoreJob *job);
 bool job_all_exited(const Cluster *c, const CoreJob *job);
 /* True when a rank of the run is not ready, and its time for that is over. */
-bool run_is_late(Cluster *c, const CoreJob *job, const Run *run);
+bool run_is_late(const Cluster *c, Scratch *s, const CoreJob *job, const Run *run);
 /* True while a node of the job's world has vanished and it is too early to call it lost. */
-bool job_absence_is_open(Cluster *c, const CoreJob *job);
+bool job_absence_is_open(const Cluster *c, Scratch *s, const CoreJob *job);

@@ -89,7 +89,7 @@ static bool continue_outage(const Cluster *c, const CoreJob *job, const Failure 
     return true;
 }
 
-void incident_open(Cluster *c, const CoreJob *job, const Failure *failure, Decision *d)
+void incident_open(const Cluster *c, const CoreJob *job, const Failure *failure, Decision *d)
 {
     IncidentRecord *record = &d->incident;
     if (continue_outage(c, job, failure, d))
@@ -210,7 +210,7 @@ static void time_phases(const Cluster *c, const CoreJob *job, IncidentRecord *re
     record->restore_sec = seconds_between(started, m.ready_usec);
 }
 
-void incident_resolve(Cluster *c, const CoreJob *job, const Incident *incident, Decision *d)
+void incident_resolve(const Cluster *c, const CoreJob *job, const Incident *incident, Decision *d)
 {
     d->incident = incident->record;
     d->incident.state = INCIDENT_RESOLVED;
@@ -227,7 +227,7 @@ void incident_resolve(Cluster *c, const CoreJob *job, const Incident *incident, 
 }
 
 /* Replay ends when the new world is where the old one was. */
-bool incident_add_replay(Cluster *c, const CoreJob *job, Decision *d)
+bool incident_add_replay(const Cluster *c, const CoreJob *job, Decision *d)
 {
     for (int i = 0; i < c->limits.incidents; i++) {
         const IncidentRecord *record = &c->incidents[i].record;

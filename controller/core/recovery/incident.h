@@ -12,7 +12,7 @@
 #include "controller/core/text.h"
 
 /* Opens an incident for the failure, or goes on with the open one that is the same outage. */
-void incident_open(Cluster *c, const CoreJob *job, const Failure *failure, Decision *d);
+void incident_open(const Cluster *c, const CoreJob *job, const Failure *failure, Decision *d);
 /* True when it is of this submission of the job, not of one that had the name before. */
 bool incident_is_of(const IncidentRecord *record, const CoreJob *job);
 /* Returns the job's newest open incident that ended a world; NULL: there is none. */
@@ -21,8 +21,8 @@ const Incident *incident_find_open(const Cluster *c, const CoreJob *job);
 const Incident *incident_find_cause(const Cluster *c, const CoreJob *job, Cause cause);
 /* Says "store-unreachable of rank 0 on n1: no answer". */
 void incident_say(const IncidentRecord *record, Text *t);
-void incident_resolve(Cluster *c, const CoreJob *job, const Incident *incident, Decision *d);
+void incident_resolve(const Cluster *c, const CoreJob *job, const Incident *incident, Decision *d);
 /* Adds how long the replay took, once the new world has reached the old one's step. */
-bool incident_add_replay(Cluster *c, const CoreJob *job, Decision *d);
+bool incident_add_replay(const Cluster *c, const CoreJob *job, Decision *d);
 /* True when each sink that the incident concerns was notified of its begin and its end, or was given up on. */
 bool incident_is_told(const Cluster *c, const IncidentRecord *record);

@@ -55,7 +55,8 @@ const Incident *lost_find_incident(const Cluster *c, const CoreJob *job)
     return NULL;
 }
 
-void lost_incident(Cluster *c, const CoreJob *job, const char *evidence, bool over, Decision *d)
+void lost_incident(const Cluster *c, const CoreJob *job, const char *evidence, bool over,
+                   Decision *d)
 {
     IncidentRecord *record = &d->incident;
     memset(record, 0, sizeof(*record));
@@ -175,7 +176,7 @@ void lost_learn_runs(CoreJob *job, const NodeRecord *node)
     }
 }
 
-void lost_learn_spec(Cluster *c, CoreJob *job, const Event *ev)
+void lost_learn_spec(const Cluster *c, CoreJob *job, const Event *ev)
 {
     job->spec_lost = lost_by(ev, job->facts.n_grains > 0, false);
     if (!ev->spec)
@@ -214,7 +215,7 @@ void lost_learn_desired(CoreJob *job, const Event *ev)
 }
 
 /* An older copy, put back by whoever, changes nothing. */
-void lost_learn_phase(Cluster *c, CoreJob *job, const Event *ev)
+void lost_learn_phase(const Cluster *c, CoreJob *job, const Event *ev)
 {
     const PhaseRecord *phase = ev->phase;
     if (!ev->health && !phase && lost_with_its_job(job, job->phase.submission))
@@ -235,16 +236,16 @@ void lost_learn_phase(Cluster *c, CoreJob *job, const Event *ev)
 }
 
 /* A transaction comes whole; a list that is not complete yet does not say what is missing. */
-static bool lasts(Cluster *c, CoreJob *job)
+static bool lasts(Cluster *c, Scratch *s, CoreJob *job)
 {
     if (job->lost_usec == 0)
         job->lost_usec = c->now_usec;
-    return cluster_due(c, job->lost_usec + c->config.grace_usec);
+    return cluster_due(c, s, job->lost_usec + c->config.grace_usec);
 }
 
 /* ---- what is put back ---- */
 
-static void say_put_back(Cluster *c, const CoreJob *job, Lost lost, const char *kind,
+static void say_put_back(const Cluster *c, const CoreJob *job, Lost lost, const char *kind,
                          const char *how, Decision *d)
 {
     char why[RECORD_TEXT_MAX + 1];
@@ -257,7 +258,7 @@ static void say_put_back(Cluster *c, const CoreJob *job, Lost lost, const char *
     lost_incident(c, job, why, true, d);
 }
 
-static bool put_back_spec(Cluster *c, const CoreJob *job, Decision *d)
+static bool put_back_spec(const Cluster *c, const CoreJob *job, Decision *d)
 {
     if (!job->spec_lost || job->facts.n_grains == 0)
         return false;
@@ -267,12 +268,12 @@ static bool put_back_spec(Cluster *c, const CoreJob *job, Decision *d)
     return true;
 }
 
-static bool put_back_desired(Cluster *c, CoreJob *job, Decision *d)
+static bool put_back_desired(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
     bool known = job->desired.max > 0;
     if (!job->desired_lost && job->desired_stamp.mod)
         return false;
-    if (!known && (job->facts.max == 0 || !lasts(c, job)))
+    if (!known && (job->facts.max == 0 || !lasts(c, s, job)))
         return false;
     d->put_desired = true;
     d->desired = job->desired;
@@ -291,7 +292,7 @@ static bool put_back_desired(Cluster *c, CoreJob *job, Decision *d)
     return true;
 }
 
-static bool put_back_phase(Cluster *c, const CoreJob *job, Decision *d)
+static bool put_back_phase(const Cluster *c, const CoreJob *job, Decision *d)
 {
     if (!job->phase_lost || job->phase.serial == 0)
         return false;
@@ -321,7 +322,7 @@ bool world_is_lost(const CoreJob *job, Failure *ret)
     return true;
 }
 
-bool decide_lost(Cluster *c, CoreJob *job, Decision *d)
+bool decide_lost(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
     char why[RECORD_TEXT_MAX + 1];
     const Incident *open = lost_find_incident(c, job);
@@ -329,12 +330,13 @@ bool decide_lost(Cluster *c, CoreJob *job, Decision *d)
     if (!foreign && put_back_spec(c, job, d))
         return true;
     if (foreign || is_without_spec(job, why, sizeof(why))) {
-        if (open || !lasts(c, job))
+        if (open || !lasts(c, s, job))
             return false;
         lost_incident(c, job, why, false, d);
         return true;
     }
-    if (put_back_desired(c, job, d) || put_back_phase(c, job, d) || decide_checkpoints(c, job, d))
+    if (put_back_desired(c, s, job, d) || put_back_phase(c, job, d) ||
+        decide_checkpoints(c, job, d))
         return true;
     if (open && !checkpoints_are_missing(job) && job->desired_stamp.mod) {
         job->lost_usec = 0;

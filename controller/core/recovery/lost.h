@@ -17,11 +17,12 @@ Lost lost_by(const Event *ev, bool had, bool older);
 /* Says "worlds/a was deleted". */
 void lost_say(Text *t, Lost lost, const char *kind, const char *name);
 /* Writes the incident about lost records. over: it is resolved as it is opened. */
-void lost_incident(Cluster *c, const CoreJob *job, const char *evidence, bool over, Decision *d);
+void lost_incident(const Cluster *c, const CoreJob *job, const char *evidence, bool over,
+                   Decision *d);
 /* Returns the job's open incident about lost records; NULL: there is none. */
 const Incident *lost_find_incident(const Cluster *c, const CoreJob *job);
 /* Puts lost records back, or tells what is missing and what to do. */
-bool decide_lost(Cluster *c, CoreJob *job, Decision *d);
+bool decide_lost(Cluster *c, Scratch *s, CoreJob *job, Decision *d);
 /* True when a record of the job is of a version that this program does not read: none of its records is written or
  * removed. */
 bool lost_to_another_version(const CoreJob *job);
@@ -38,8 +39,8 @@ bool lost_with_its_job(const CoreJob *job, const char *submission);
 /* True when the world is an earlier one of the same submission, put back by somebody. */
 bool lost_is_older_world(const CoreJob *job, const WorldRecord *world);
 /* Take in an event that was stamped already. */
-void lost_learn_spec(Cluster *c, CoreJob *job, const Event *ev);
+void lost_learn_spec(const Cluster *c, CoreJob *job, const Event *ev);
 void lost_learn_desired(CoreJob *job, const Event *ev);
-void lost_learn_phase(Cluster *c, CoreJob *job, const Event *ev);
+void lost_learn_phase(const Cluster *c, CoreJob *job, const Event *ev);
 /* Takes in what a node tells of the job after etcd was restored from a snapshot. */
 void lost_learn_runs(CoreJob *job, const NodeRecord *node);

@@ -17,11 +17,11 @@
 
 #include <string.h>
 
-static void quarantine(Cluster *c, int n, const char *reason, const CoreJob *refused_by,
-                       uint64_t until_usec, Decision *d)
+static void quarantine(const Cluster *c, Scratch *s, int n, const char *reason,
+                       const CoreJob *refused_by, uint64_t until_usec, Decision *d)
 {
-    CoreNode *node = &c->nodes[n];
-    node->left_out = true;
+    const CoreNode *node = &c->nodes[n];
+    s->left_out[n] = true;
     CordonCause cause = cordon_begin_cause(c, node, refused_by);
     if (cause.mode == CORDON_QUARANTINE && (cause.until_usec == 0 || until_usec != 0))
         return;
@@ -33,9 +33,9 @@ static void quarantine(Cluster *c, int n, const char *reason, const CoreJob *ref
 }
 
 /* A trainer that died alone starts again on its node; one that does so again and again does not. */
-void strike(Cluster *c, const Failure *f, Decision *d)
+void strike(const Cluster *c, Scratch *s, const Failure *f, Decision *d)
 {
-    CoreNode *node = &c->nodes[f->node];
+    const CoreNode *node = &c->nodes[f->node];
     CordonCause cause = cordon_begin_cause(c, node, NULL);
     if (cause.mode == CORDON_QUARANTINE)
         return;
@@ -52,7 +52,7 @@ void strike(Cluster *c, const Failure *f, Decision *d)
     }
     if (c->config.max_strikes > 0 &&
         cause.strikes + node_strikes_elsewhere(c, node) >= c->config.max_strikes) {
-        node->left_out = true;
+        s->left_out[f->node] = true;
         cause.mode = CORDON_QUARANTINE;
         cause.since_usec = c->real_usec;
         cause.until_usec = c->real_usec + c->config.quarantine_usec;
@@ -61,52 +61,54 @@ void strike(Cluster *c, const Failure *f, Decision *d)
 }
 
 /* Every node that was not ready in time is left out of the next world, not for longer. */
-static void leave_out_late(Cluster *c, const CoreJob *job)
+static void leave_out_late(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
-        if (run_is_late(c, job, run))
-            c->nodes[run->node].left_out = true;
+        if (run_is_late(c, s, job, run))
+            s->left_out[run->node] = true;
     }
 }
 
 /* All nodes that say the same, so that each does not cost a generation. */
-static void quarantine_all(Cluster *c, const CoreJob *job, const Failure *f, Decision *d)
+static void quarantine_all(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f,
+                           Decision *d)
 {
     const CoreJob *refused_by = f->cause == CAUSE_NUMERICS ? job : NULL;
-    quarantine(c, f->node, f->evidence, refused_by, 0, d);
+    quarantine(c, s, f->node, f->evidence, refused_by, 0, d);
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
         const NodeRanks *report = run->report >= 0 ? &c->reports[run->report] : NULL;
         for (int k = 0; report && k < report->n_ranks; k++)
-            if (report->ranks[k].state == RANK_EXITED && !c->nodes[run->node].left_out &&
+            if (report->ranks[k].state == RANK_EXITED && !s->left_out[run->node] &&
                 cause_of_exit(job, report, &report->ranks[k]) == f->cause)
-                quarantine(c, run->node, report->text, refused_by, 0, d);
+                quarantine(c, s, run->node, report->text, refused_by, 0, d);
     }
 }
 
-static void blame(Cluster *c, const CoreJob *job, const Failure *f, Decision *d)
+static void blame(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f, Decision *d)
 {
     switch (f->cause) {
     case CAUSE_TRAINER_DIED:
     case CAUSE_HANG:
         if (f->node >= 0)
-            strike(c, f, d);
+            strike(c, s, f, d);
         break;
     case CAUSE_UNREACHABLE:
-        strike(c, f, d);
-        c->nodes[f->node].left_out = true; /* of the next world; to grow again is another try */
+        strike(c, s, f, d);
+        s->left_out[f->node] = true; /* of the next world; to grow again is another try */
         break;
     case CAUSE_DEVICE_FAULT:
     case CAUSE_NODE_UNHEALTHY:
     case CAUSE_NUMERICS:
-        quarantine_all(c, job, f, d);
+        quarantine_all(c, s, job, f, d);
         break;
     case CAUSE_START_TIMEOUT:
         if (f->rank <
             0) /* it holds ranks of an older generation: fenced, so that the others may go */
-            quarantine(c, f->node, f->evidence, NULL, c->real_usec + c->config.quarantine_usec, d);
-        leave_out_late(c, job);
+            quarantine(c, s, f->node, f->evidence, NULL, c->real_usec + c->config.quarantine_usec,
+                       d);
+        leave_out_late(c, s, job);
         break;
     default:
         break;
@@ -115,14 +117,15 @@ static void blame(Cluster *c, const CoreJob *job, const Failure *f, Decision *d)
 
 /* A spare takes the place of the node that failed alone. True when that answers the failure, whatever its
  * cause says of the job. */
-static bool answer_by_spare(Cluster *c, const CoreJob *job, const Failure *f, Decision *d)
+static bool answer_by_spare(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f,
+                            Decision *d)
 {
-    if (!failure_is_of_one_node(c, job, f) || !job_has_spare_for(c, job, f->node))
+    if (!failure_is_of_one_node(c, job, f) || !job_has_spare_for(c, s, job, f->node))
         return false;
     bool is_struck = f->cause == CAUSE_TRAINER_DIED || f->cause == CAUSE_HANG;
     if (!is_struck && job->n_runs > 1) /* of a world of one node nobody says the contrary */
-        strike(c, f, d);
-    c->nodes[f->node].left_out = true;
+        strike(c, s, f, d);
+    s->left_out[f->node] = true;
     return true;
 }
 
@@ -171,13 +174,13 @@ static void name_teller(const Cluster *c, const CoreJob *job, const Failure *f, 
     }
 }
 
-bool decide_failure(Cluster *c, CoreJob *job, const Failure *f, Decision *d)
+bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
     const RestartCounters counters = restart_counters_after(c, job, f->cause);
-    blame(c, job, f, d);
-    bool is_answered = answer_by_spare(c, job, f, d);
+    blame(c, s, job, f, d);
+    bool is_answered = answer_by_spare(c, s, job, f, d);
     if (f->cause == CAUSE_CHECKPOINT_CORRUPT && !is_answered)
         strike_out_checkpoint(job, d);
     incident_open(c, job, f, d);
@@ -199,7 +202,7 @@ bool decide_failure(Cluster *c, CoreJob *job, const Failure *f, Decision *d)
     } else if (job->phase.phase == PHASE_STOPPING || job->desired.state == DESIRED_STOPPED) {
         text_add(&t, "stopped without a last checkpoint: ");
         incident_say(&d->incident, &t);
-        decide_stopped(c, job, reason, d);
+        decide_stopped(c, s, job, reason, d);
         d->incident.state = INCIDENT_RESOLVED; /* nothing is to be recovered */
         d->incident.ended = true;
         d->incident.resolved_usec = c->real_usec;
@@ -207,7 +210,7 @@ bool decide_failure(Cluster *c, CoreJob *job, const Failure *f, Decision *d)
         decide_pause(c, job, counters.pause_usec, d);
     } else {
         incident_say(&d->incident, &t);
-        (void)decide_world(c, job, PHASE_RECOVERING, reason, d); /* it always decides here */
+        (void)decide_world(c, s, job, PHASE_RECOVERING, reason, d); /* it always decides here */
     }
     d->phase.failures_without_progress = counters.failures;
     d->phase.pauses = counters.pauses;

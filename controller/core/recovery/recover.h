@@ -11,5 +11,6 @@
 #include "controller/core/recovery/failure.h"
 
 /* Counts a strike against f->node; max_strikes of them quarantine it. */
-void strike(Cluster *c, const Failure *f, Decision *d);
-bool decide_failure(Cluster *c, CoreJob *job, const Failure *failure, Decision *d);
+void strike(const Cluster *c, Scratch *s, const Failure *f, Decision *d);
+bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *failure,
+                    Decision *d);

@@ -65,7 +65,7 @@ bool job_is_paused(const CoreJob *job)
     return job->phase.phase == PHASE_RECOVERING && !job->phase.go && job->phase.pause_usec > 0;
 }
 
-void decide_pause(Cluster *c, const CoreJob *job, uint64_t pause_usec, Decision *d)
+void decide_pause(const Cluster *c, const CoreJob *job, uint64_t pause_usec, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
@@ -79,20 +79,20 @@ void decide_pause(Cluster *c, const CoreJob *job, uint64_t pause_usec, Decision 
 
 /* By this machine's time since the pause was learnt, or by the record's, whichever ends first: a new
  * leader waits for the rest alone, and a clock that steps prolongs nothing. */
-static bool pause_is_over(Cluster *c, const CoreJob *job)
+static bool pause_is_over(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     uint64_t end_usec = job->phase.since_usec + job->phase.pause_usec;
     uint64_t rest_usec = end_usec > c->real_usec ? end_usec - c->real_usec : 0;
-    return cluster_due(c, MIN(job->phase_usec + job->phase.pause_usec, c->now_usec + rest_usec));
+    return cluster_due(c, s, MIN(job->phase_usec + job->phase.pause_usec, c->now_usec + rest_usec));
 }
 
-bool decide_paused(Cluster *c, CoreJob *job, Decision *d)
+bool decide_paused(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     if (job->desired.state == DESIRED_STOPPED) {
-        decide_stopped(c, job, "stopped in a pause", d);
+        decide_stopped(c, s, job, "stopped in a pause", d);
         return true;
     }
-    if (!pause_is_over(c, job) || job_absence_is_open(c, job))
+    if (!pause_is_over(c, s, job) || job_absence_is_open(c, s, job))
         return false;
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
@@ -100,12 +100,12 @@ bool decide_paused(Cluster *c, CoreJob *job, Decision *d)
     if (incident)
         incident_say(&incident->record, &t);
     Failure f = {.cause = CAUSE_RETRY, .node = job_find_lone_teller(c, job, CAUSE_RETRY)};
-    if (f.node >= 0 && job_has_spare_for(c, job, f.node))
-        c->nodes[f.node].left_out = true;
+    if (f.node >= 0 && job_has_spare_for(c, s, job, f.node))
+        s->left_out[f.node] = true;
     if (f.node >= 0 && job->n_runs > 1) {
         if (incident)
             text_copy(f.evidence, sizeof(f.evidence), incident->record.evidence);
-        strike(c, &f, d);
+        strike(c, s, &f, d);
     }
-    return decide_world(c, job, PHASE_RECOVERING, incident ? reason : "tries again", d);
+    return decide_world(c, s, job, PHASE_RECOVERING, incident ? reason : "tries again", d);
 }

@@ -23,6 +23,6 @@ RestartCounters restart_counters_after(const Cluster *c, const CoreJob *job, Cau
 /* True when nothing of the job runs: its last generation has failed, and the next one is not due yet. */
 bool job_is_paused(const CoreJob *job);
 /* Begins a pause after the failure that d->incident tells of. */
-void decide_pause(Cluster *c, const CoreJob *job, uint64_t pause_usec, Decision *d);
+void decide_pause(const Cluster *c, const CoreJob *job, uint64_t pause_usec, Decision *d);
 /* Ends a pause that is over: the next world, without the node that alone asked for it if there is a spare. */
-bool decide_paused(Cluster *c, CoreJob *job, Decision *d);
+bool decide_paused(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);

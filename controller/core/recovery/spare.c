@@ -88,14 +88,14 @@ bool failure_is_of_one_node(const Cluster *c, const CoreJob *job, const Failure 
     }
 }
 
-bool job_has_spare_for(Cluster *c, const CoreJob *job, int node)
+bool job_has_spare_for(const Cluster *c, Scratch *s, const CoreJob *job, int node)
 {
     Plan with, without;
-    bool left_out = c->nodes[node].left_out;
-    c->nodes[node].left_out = false;
-    plan_world(c, job, &with);
-    c->nodes[node].left_out = true;
-    plan_world(c, job, &without);
-    c->nodes[node].left_out = left_out;
+    bool left_out = s->left_out[node];
+    s->left_out[node] = false;
+    plan_world(c, s, job, &with);
+    s->left_out[node] = true;
+    plan_world(c, s, job, &without);
+    s->left_out[node] = left_out;
     return without.size > 0 && without.size >= with.size;
 }

@@ -15,4 +15,4 @@ int job_find_lone_teller(const Cluster *c, const CoreJob *job, Cause cause);
 /* True when another try would meet the failure again on that node, and on another node would not. */
 bool failure_is_of_one_node(const Cluster *c, const CoreJob *job, const Failure *failure);
 /* True when the next world would be as large without the node. Makes two plans. */
-bool job_has_spare_for(Cluster *c, const CoreJob *job, int node);
+bool job_has_spare_for(const Cluster *c, Scratch *s, const CoreJob *job, int node);
