@@ -34,14 +34,14 @@ void admission_update(Cluster *c)
 {
     c->uninvited_usec = 0;
     for (int i = 0; i < c->limits.nodes; i++) {
-        CoreNode *node = &c->nodes[i];
+        CoreNode *node = node_at(c, i);
         if (!node->used || node->stamp.seen == 0)
             continue;
         node_admit(c, node);
         for (int j = 0;
              node->present && node->admitted && node->record.n_runs > 0 && j < c->limits.jobs; j++)
             if (c->jobs[j].used)
-                lost_learn_runs(&c->jobs[j], &node->record);
+                lost_learn_runs(job_at(c, j), &node->record);
     }
 }
 

@@ -188,7 +188,7 @@ static void note_unseen(Cluster *c)
         bool active =
             job->used && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
         for (int i = 0; active && i < job->n_runs; i++) {
-            CoreNode *node = &c->nodes[job_runs(c, job)[i].node];
+            CoreNode *node = node_at(c, job_runs(c, job)[i].node);
             if (!node->present && !node->missed)
                 node_note_absence(c, node);
         }
@@ -241,7 +241,7 @@ static void note_summary(Cluster *c, const IncidentRecord *summary)
             continue;
         n_named++;
         int n = node_intern(c, name);
-        CoreNode *node = n >= 0 ? &c->nodes[n] : NULL;
+        CoreNode *node = n >= 0 ? node_at(c, n) : NULL;
         if (!node || node->stamp.seen || node->missed || is_forgotten(c, name))
             continue;
         node->missed = true;

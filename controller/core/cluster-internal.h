@@ -1,7 +1,7 @@
 /* cluster-internal.h - what the core knows; private to controller/core.
  *
- * Each module declares its functions in a header of its own. Who writes: observe.c what records say; cluster.c what
- * is under way; a module that decides, the few times and flags of its own that are named here.
+ * Each module declares its functions in a header of its own. observe.c and tables.c write what records say, cluster.c
+ * what is under way. What finds and plans takes a const Cluster and writes to the Scratch that it is given.
  *
  * Ownership: all arrays lie behind the Cluster in the caller's memory.
  * Units:     as cluster.h. *_usec without "real" in the name are boottime.
@@ -178,24 +178,24 @@ struct Cluster {
     int64_t dropped;              /* records that did not fit */
     unsigned missed;              /* a bit for each Table: records did not fit */
     unsigned taken; /* a bit for each Table that misses records: a place was taken since */
-    CoreNode *nodes;
-    NodeCordons *cordons; /* by node */
-    int *cordoned;        /* indices of nodes that have a cordon record, rising */
+    const CoreNode *nodes;
+    const NodeCordons *cordons; /* by node */
+    int *cordoned;              /* indices of nodes that have a cordon record, rising */
     int n_cordoned;
     int *by_name; /* indices of used nodes, in name order */
     int n_by_name;
     int last_node; /* where node_intern() last found a free place */
     int n_gone;    /* reports that are `gone` */
-    CoreJob *jobs;
+    const CoreJob *jobs;
     int *by_arrival; /* indices of used jobs, in the order of the queue */
     int n_by_arrival;
-    Run *runs; /* limits.nodes for each job: job_runs() */
-    NodeRanks *reports;
+    const Run *runs; /* limits.nodes for each job: job_runs() */
+    const NodeRanks *reports;
     int n_reports;         /* none was ever used from there on */
     int first_free_report; /* of those before, chained by next_of_node; -1: none */
-    Incident *incidents;
-    Alert *alerts;
-    Request *requests;
+    const Incident *incidents;
+    const Alert *alerts;
+    const Request *requests;
     Scratch scratch; /* cluster_step() hands it on; nobody else reads it here */
 };
 
@@ -210,8 +210,47 @@ static inline int slots_count(uint64_t slots)
 
 /* True when the time has come; else the shell is woken then at the latest. The only way to wait. */
 bool cluster_due(const Cluster *c, Scratch *s, uint64_t at_usec);
-Run *job_runs(const Cluster *c, const CoreJob *job);
+const Run *job_runs(const Cluster *c, const CoreJob *job);
 int job_index(const Cluster *c, const CoreJob *job);
+
+/* Entries of the tables to write to: a const Cluster has none to give. */
+static inline CoreNode *node_at(Cluster *c, int i)
+{
+    assert(i >= 0 && i < c->limits.nodes);
+    return (CoreNode *)&c->nodes[i];
+}
+static inline NodeCordons *cordons_at(Cluster *c, int node)
+{
+    assert(node >= 0 && node < c->limits.nodes);
+    return (NodeCordons *)&c->cordons[node];
+}
+static inline CoreJob *job_at(Cluster *c, int i)
+{
+    assert(i >= 0 && i < c->limits.jobs);
+    return (CoreJob *)&c->jobs[i];
+}
+static inline Run *runs_at(Cluster *c, const CoreJob *job) { return (Run *)job_runs(c, job); }
+static inline NodeRanks *report_at(Cluster *c, int i)
+{
+    assert(i >= 0 && i < c->limits.reports);
+    return (NodeRanks *)&c->reports[i];
+}
+static inline Incident *incident_at(Cluster *c, int i)
+{
+    assert(i >= 0 && i < c->limits.incidents);
+    return (Incident *)&c->incidents[i];
+}
+static inline Alert *alert_at(Cluster *c, int i)
+{
+    assert(i >= 0 && i < c->limits.incidents);
+    return (Alert *)&c->alerts[i];
+}
+static inline Request *request_at(Cluster *c, int i)
+{
+    assert(i >= 0 && i < c->limits.requests);
+    return (Request *)&c->requests[i];
+}
+
 /* Returns the highest generation that any record of the job speaks of. */
 int64_t job_newest_generation(const CoreJob *job);
 /* Returns the serial of the phase's next write. It is beyond those of all earlier writes, also of those that are lost

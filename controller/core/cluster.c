@@ -119,7 +119,7 @@ bool cluster_due(const Cluster *c, Scratch *s, uint64_t at_usec)
     return false;
 }
 
-Run *job_runs(const Cluster *c, const CoreJob *job)
+const Run *job_runs(const Cluster *c, const CoreJob *job)
 {
     return &c->runs[(size_t)job_index(c, job) * (size_t)c->limits.nodes];
 }
@@ -159,7 +159,7 @@ static bool another_plans(const Cluster *c, const CoreJob *job)
 static bool decide(Cluster *c, Scratch *s, Decision *d)
 {
     for (int i = 0; i < c->n_by_arrival; i++) {
-        CoreJob *job = &c->jobs[c->by_arrival[i]];
+        CoreJob *job = job_at(c, c->by_arrival[i]);
         if (!is_settled(c, job->in_flight, job->awaited_revision) || another_plans(c, job) ||
             !decide_job(c, s, job, d))
             continue;
@@ -185,7 +185,7 @@ static void learn_outcome(Cluster *c, const Event *ev)
         return;
     }
     for (int i = 0; i < c->limits.jobs; i++) {
-        CoreJob *job = &c->jobs[i];
+        CoreJob *job = job_at(c, i);
         if (!job->used || job->in_flight != ev->id)
             continue;
         job->in_flight = 0;
@@ -205,7 +205,7 @@ static void learn_leadership(Cluster *c, int64_t term)
     c->knows_summary = false;
     c->cluster_in_flight = 0;
     for (int i = 0; i < c->limits.jobs; i++)
-        c->jobs[i].in_flight = 0; /* decisions of an earlier term lose by its guard */
+        job_at(c, i)->in_flight = 0; /* decisions of an earlier term lose by its guard */
 }
 
 void cluster_step(Cluster *c, const Event *ev, Actions *ret)

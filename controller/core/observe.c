@@ -32,9 +32,9 @@ static bool stamp(Stamp *s, const Event *ev)
 static void observe_node(Cluster *c, const Event *ev)
 {
     int n = node_intern(c, ev->name);
-    if (n < 0 || ev->health || !stamp(&c->nodes[n].stamp, ev))
+    if (n < 0 || ev->health || !stamp(&node_at(c, n)->stamp, ev))
         return; /* what it says of itself counts as before, until it can be read again */
-    CoreNode *node = &c->nodes[n];
+    CoreNode *node = node_at(c, n);
     const NodeRecord *record = ev->node_record;
     if (!record) {
         if (node->present) {
@@ -61,7 +61,7 @@ static void observe_node(Cluster *c, const Event *ev)
     node_admit(c, node);
     for (int i = 0; node->admitted && record->n_runs > 0 && i < c->limits.jobs; i++)
         if (c->jobs[i].used)
-            lost_learn_runs(&c->jobs[i], record);
+            lost_learn_runs(job_at(c, i), record);
 }
 
 /* A cause that another owner's write has left as it was is no news. */
@@ -102,11 +102,11 @@ static void note_cordoned(Cluster *c, int n)
 static void observe_cordon(Cluster *c, const Event *ev)
 {
     int n = node_intern(c, ev->name);
-    if (n < 0 || !stamp(&c->nodes[n].cordon_stamp, ev))
+    if (n < 0 || !stamp(&node_at(c, n)->cordon_stamp, ev))
         return;
     note_cordoned(c, n);
-    NodeCordons *cordons = &c->cordons[n];
-    c->nodes[n].cordon_foreign = ev->health == RECORD_FOREIGN;
+    NodeCordons *cordons = cordons_at(c, n);
+    node_at(c, n)->cordon_foreign = ev->health == RECORD_FOREIGN;
     if (!ev->cordon && !ev->health)
         memset(cordons, 0, sizeof(*cordons));
     if (!ev->cordon && ev->health && cordons->record.n_causes == 0) {
@@ -125,7 +125,7 @@ static void observe_cordon(Cluster *c, const Event *ev)
 
 /* ---- jobs ---- */
 
-static void attach_report(Cluster *c, const CoreJob *job, Run *run)
+static void attach_report(const Cluster *c, const CoreJob *job, Run *run)
 {
     run->report = -1;
     for (int k = c->nodes[run->node].first_report; k >= 0; k = c->reports[k].next_of_node) {
@@ -139,7 +139,7 @@ static void attach_report(Cluster *c, const CoreJob *job, Run *run)
 /* node -1: of all. */
 static void attach_reports(Cluster *c, const CoreJob *job, int node)
 {
-    Run *runs = job_runs(c, job);
+    Run *runs = runs_at(c, job);
     for (int i = 0; i < job->n_runs; i++)
         if (node < 0 || runs[i].node == node)
             attach_report(c, job, &runs[i]);
@@ -168,11 +168,11 @@ static void observe_world(Cluster *c, CoreJob *job, const Event *ev)
         int n = node_intern(c, world->runs[i].node);
         if (n < 0)
             continue;
-        job_runs(c, job)[job->n_runs++] = (Run){.node = n,
-                                                .report = -1,
-                                                .incarnation = world->runs[i].incarnation,
-                                                .slots = world->runs[i].slots,
-                                                .first_rank = rank};
+        runs_at(c, job)[job->n_runs++] = (Run){.node = n,
+                                               .report = -1,
+                                               .incarnation = world->runs[i].incarnation,
+                                               .slots = world->runs[i].slots,
+                                               .first_rank = rank};
         rank += slots_count(world->runs[i].slots);
     }
     attach_reports(c, job, -1);
@@ -325,10 +325,10 @@ static bool gone_report_is_over(const Cluster *c, Scratch *s, const NodeRanks *r
 void observe_settle(Cluster *c, Scratch *s)
 {
     for (int i = 0; c->n_gone > 0 && i < c->n_reports; i++) {
-        NodeRanks *report = &c->reports[i];
+        NodeRanks *report = report_at(c, i);
         if (!report->used || !report->gone || !gone_report_is_over(c, s, report))
             continue;
-        CoreJob *job = &c->jobs[report->job];
+        CoreJob *job = job_at(c, report->job);
         report_forget(c, report);
         attach_reports(c, job, report->node);
         job_forget_if_empty(c, job);
@@ -341,7 +341,7 @@ static void observe_incident(Cluster *c, const Event *ev)
 {
     Incident *place = NULL;
     for (int i = 0; i < c->limits.incidents; i++) {
-        Incident *incident = &c->incidents[i];
+        Incident *incident = incident_at(c, i);
         if (incident->used && text_equal(incident->record.id, ev->name)) {
             place = incident;
             break;
@@ -371,7 +371,7 @@ static void observe_alert(Cluster *c, const Event *ev)
 {
     Alert *place = NULL;
     for (int i = 0; i < c->limits.incidents; i++) {
-        Alert *alert = &c->alerts[i];
+        Alert *alert = alert_at(c, i);
         if (alert->used && text_equal(alert->id, ev->name)) {
             place = alert;
             break;
@@ -404,14 +404,14 @@ static void forget_missed(Cluster *c, const RequestRecord *request)
     int at = node_place_of_name(c, request->target);
     if (text_equal(request->kind, "forget") && at < c->n_by_name &&
         text_equal(c->nodes[c->by_name[at]].record.name, request->target))
-        c->nodes[c->by_name[at]].missed = false;
+        node_at(c, c->by_name[at])->missed = false;
 }
 
 static void observe_request(Cluster *c, const Event *ev)
 {
     Request *place = NULL;
     for (int i = 0; i < c->limits.requests; i++) {
-        Request *request = &c->requests[i];
+        Request *request = request_at(c, i);
         if (request->used && text_equal(request->record.id, ev->name)) {
             place = request;
             break;

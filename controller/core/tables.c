@@ -41,8 +41,8 @@ static void forget_node(Cluster *c, int n)
             c->by_name[kept++] = c->by_name[i];
     c->n_by_name = kept;
     if (c->nodes[n].cordon_stamp.seen)
-        memset(&c->cordons[n], 0, sizeof(NodeCordons));
-    memset(&c->nodes[n], 0, sizeof(CoreNode));
+        memset(cordons_at(c, n), 0, sizeof(NodeCordons));
+    memset(node_at(c, n), 0, sizeof(CoreNode));
 }
 
 static int free_node(Cluster *c)
@@ -88,7 +88,7 @@ int node_intern(Cluster *c, const char *name)
     memmove(&c->by_name[at + 1], &c->by_name[at], sizeof(int) * (size_t)(c->n_by_name - at));
     c->by_name[at] = n;
     c->n_by_name++;
-    CoreNode *node = &c->nodes[n];
+    CoreNode *node = node_at(c, n);
     take(c, TABLE_NODES);
     node->used = node->admitted = true;
     node->first_report = -1;
@@ -119,7 +119,7 @@ CoreJob *job_intern(Cluster *c, const char *name)
 {
     CoreJob *free_job = NULL;
     for (int i = 0; i < c->limits.jobs; i++) {
-        CoreJob *job = &c->jobs[i];
+        CoreJob *job = job_at(c, i);
         if (job->used && text_equal(job->name, name))
             return job;
         if (!job->used && !free_job)
@@ -151,11 +151,11 @@ void job_forget_if_empty(Cluster *c, CoreJob *job)
 
 /* ---- reports ---- */
 
-NodeRanks *report_find(const Cluster *c, const CoreJob *job, int node, int64_t generation)
+NodeRanks *report_find(Cluster *c, const CoreJob *job, int node, int64_t generation)
 {
     for (int i = c->nodes[node].first_report; i >= 0; i = c->reports[i].next_of_node)
         if (c->reports[i].job == job_index(c, job) && c->reports[i].generation == generation)
-            return &c->reports[i];
+            return report_at(c, i);
     return NULL;
 }
 
@@ -167,10 +167,10 @@ void report_set_gone(Cluster *c, NodeRanks *report, bool gone)
 
 void report_forget(Cluster *c, NodeRanks *report)
 {
-    int own = (int)(report - c->reports), *at = &c->nodes[report->node].first_report;
+    int own = (int)(report - c->reports), *at = &node_at(c, report->node)->first_report;
     while (*at != own) {
         assert(*at >= 0); /* it is in its node's chain */
-        at = &c->reports[*at].next_of_node;
+        at = &report_at(c, *at)->next_of_node;
     }
     *at = report->next_of_node;
     report_set_gone(c, report, false);
@@ -186,7 +186,7 @@ static NodeRanks *free_report(Cluster *c, Scratch *s)
     if (c->first_free_report < 0 && c->n_reports == c->limits.reports) {
         NodeRanks *dead = NULL;
         for (int i = 0; i < c->n_reports; i++) {
-            NodeRanks *report = &c->reports[i];
+            NodeRanks *report = report_at(c, i);
             assert(report->used); /* none is free */
             if (report->generation < c->jobs[report->job].world.generation &&
                 (!dead || report->generation < dead->generation) && !report_is_alive(c, s, report))
@@ -197,8 +197,8 @@ static NodeRanks *free_report(Cluster *c, Scratch *s)
         report_forget(c, dead);
     }
     if (c->first_free_report < 0)
-        return &c->reports[c->n_reports++];
-    NodeRanks *report = &c->reports[c->first_free_report];
+        return report_at(c, c->n_reports++);
+    NodeRanks *report = report_at(c, c->first_free_report);
     c->first_free_report = report->next_of_node;
     return report;
 }
@@ -215,7 +215,7 @@ NodeRanks *report_new(Cluster *c, Scratch *s, const CoreJob *job, int node, int6
                           .node = node,
                           .next_of_node = c->nodes[node].first_report,
                           .generation = generation};
-    c->nodes[node].first_report = (int)(report - c->reports);
+    node_at(c, node)->first_report = (int)(report - c->reports);
     return report;
 }
 

@@ -26,7 +26,7 @@ void job_forget_if_empty(Cluster *c, CoreJob *job);
 void jobs_sort(Cluster *c);
 
 /* NULL: there is none. */
-NodeRanks *report_find(const Cluster *c, const CoreJob *job, int node, int64_t generation);
+NodeRanks *report_find(Cluster *c, const CoreJob *job, int node, int64_t generation);
 NodeRanks *report_new(Cluster *c, Scratch *s, const CoreJob *job, int node, int64_t generation);
 void report_forget(Cluster *c, NodeRanks *report);
 /* Notes whether the report's key has vanished. */

@@ -1,10 +1,10 @@
 /* failure.c - whether the present world of a job has failed, why, and who is to blame.
  *
- * Entry points: failure_find_sign(), failure_judge(). The most telling sign wins: a device fault explains a lost peer, not
- * the other way round. "Peer lost" blames nobody, so it waits, bounded, for the sign that does (or,
- * when ranks could not join, for all to say whom they missed); a hang waits for the other reports,
- * for its culprit is the rank with the smallest (step, stage), or, where that one waited for others
- * itself, whoever did not end. Where that leaves several nodes, nobody is blamed. */
+ * Entry points: failure_find_sign(), failure_judge(). The most telling sign wins: a device fault explains a lost
+ * peer, not the other way round. "Peer lost" blames nobody, so it waits, bounded, for the sign that does (or, when
+ * ranks could not join, for all to say which rank they missed). A hang waits for the other reports: its culprit is
+ * the rank with the smallest (step, stage), or, where that rank waited for others itself, the rank that did not end.
+ * Where several nodes are left, nobody is blamed. */
 #include "controller/core/recovery/failure.h"
 
 #include "controller/core/cluster-internal.h"
