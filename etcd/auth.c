@@ -49,6 +49,7 @@ static void authenticated(EtcdCall *call, int r, const Error *err, ProtobufCMess
 {
     Etcd *etcd = call->etcd;
 
+    assert(etcd->authenticating == call && !etcd->token);
     etcd->authenticating = NULL;
     if (r == 0) {
         const Pb__AuthenticateResponse *answer = (const Pb__AuthenticateResponse *)message;

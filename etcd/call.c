@@ -155,6 +155,7 @@ void call_observe(Etcd *etcd, const RpcMethod *method, int r, uint64_t begun_use
 
 static void call_answer(EtcdCall *call, int r, const Error *err, ProtobufCMessage *message)
 {
+    assert(call->state != CALL_ANSWERED && !call->rpc);
     call_observe(call->etcd, call->method, r, call->deadline_usec - call->etcd->timeout_usec);
     call->state = CALL_ANSWERED;
     call->handler(call, r, err, message);
@@ -182,6 +183,7 @@ static void call_timeout(EtcdCall *call)
 
 static void call_wait(EtcdCall *call, CallState state, uint64_t until_usec)
 {
+    assert(!call->rpc);
     call->state = state;
     /* These fail only when the loop has finished; then the call ends with its Etcd. */
     (void)sd_event_source_set_time(call->timer, MIN(until_usec, call->deadline_usec));
@@ -200,6 +202,7 @@ static void on_call_message(void *userdata, ProtobufCMessage *message)
 {
     EtcdCall *call = userdata;
 
+    assert(call->state == CALL_IN_FLIGHT);
     message_free(call->answer); /* a unary call has one answer; the last counts */
     call->answer = message;
 }
@@ -209,6 +212,7 @@ static void on_call_ended(void *userdata, const RpcStatus *status)
     EtcdCall *call = userdata;
     int r = status_errno(status);
 
+    assert(call->state == CALL_IN_FLIGHT && call->rpc);
     call->rpc = NULL;
     if (r == 0 && call->answer) {
         call_answer(call, 0, &ERROR_INIT, TAKE_PTR(call->answer));
@@ -240,6 +244,7 @@ static const RpcEvents call_events = {.message = on_call_message, .ended = on_ca
 
 void call_attempt(EtcdCall *call)
 {
+    assert(call->state != CALL_IN_FLIGHT && !call->rpc);
     if (!call->anonymous && !auth_ready(call->etcd)) {
         call->auth_round = call->etcd->auth_round;
         call_wait(call, CALL_TOKENLESS, call->deadline_usec);
@@ -256,6 +261,7 @@ static int on_call_timer(sd_event_source *source _unused_, uint64_t usec _unused
 {
     EtcdCall *call = userdata;
 
+    assert(call->state == CALL_PAUSING || call->state == CALL_TOKENLESS);
     if (clock_boottime_usec() >= call->deadline_usec)
         call_timeout(call);
     else if (call->state == CALL_PAUSING)

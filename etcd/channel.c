@@ -81,6 +81,7 @@ Endpoint *endpoint_pick(Etcd *etcd)
     uint64_t now = clock_boottime_usec();
     size_t best = etcd->current;
 
+    assert(etcd->current < etcd->n_endpoints);
     for (size_t i = 0; i < etcd->n_endpoints; i++) {
         size_t at = (etcd->current + i) % etcd->n_endpoints;
         if (etcd->endpoints[at].avoid_until_usec <= now) {
@@ -319,6 +320,7 @@ int etcd_new(sd_event *event, const EtcdOptions *options, Etcd **ret, Error *err
 
 Etcd *etcd_ref(Etcd *etcd)
 {
+    assert(etcd->n_references > 0);
     etcd->n_references++;
     return etcd;
 }

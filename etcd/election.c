@@ -77,6 +77,7 @@ static bool tell(EtcdElection *election, bool leading, const char *key, int64_t 
 {
     bool freed = false;
 
+    assert(leading != election->leading && !election->freed);
     election->leading = leading;
     election->term = term;
     election->freed = &freed;
@@ -157,6 +158,7 @@ static void campaign(EtcdElection *election)
                   .value = election->value,
                   .lease = election->lease};
 
+    assert(election->key && election->lease != 0 && !election->campaign);
     int r =
         etcd_txn(election->etcd, &absent, 1, &put, 1, on_campaign, election, &election->campaign);
     if (r < 0) {
@@ -193,6 +195,7 @@ static void rewrite(EtcdElection *election, const ElectionCandidate *own)
                   .value = election->value,
                   .lease = election->lease};
 
+    assert(!election->campaign);
     election->changed = false;
     int r =
         etcd_txn(election->etcd, &same, 1, &put, 1, on_rewritten, election, &election->campaign);

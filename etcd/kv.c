@@ -57,6 +57,7 @@ static Pb__RangeRequest get_request(const Get *get)
     request.revision = get->revision;
     if (get->n_kvs > 0) {
         const Pb__RangeResponse *last = get->pages[get->n_pages - 1];
+        assert(last->n_kvs > 0); /* get_answered() asks for no page after an empty one */
         request.key = last->kvs[last->n_kvs - 1]->key;
         request.key.len++; /* the NUL behind it: the next key possible */
     }
@@ -77,6 +78,7 @@ static void get_done(EtcdCall *call, const Get *get)
     for (size_t i = 0; i < get->n_pages; i++)
         for (size_t j = 0; j < get->pages[i]->n_kvs; j++)
             kvs[n++] = key_value_view(get->pages[i]->kvs[j]);
+    assert(n == get->n_kvs);
     EtcdRange range = {.kvs = kvs, .n_kvs = n, .revision = get->revision};
     call->user.range(0, &ERROR_INIT, &range, call->userdata);
 }

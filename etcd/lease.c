@@ -105,6 +105,7 @@ static int grant_start(EtcdLease *lease)
 {
     Pb__LeaseGrantRequest request = PB__LEASE_GRANT_REQUEST__INIT;
 
+    assert(lease->id == 0 && !lease->granting && !lease->revoked);
     request.ttl = lease->wanted_ttl_sec;
     int r = call_new(lease->etcd, &grant_method, &request.base, granted, lease, &lease->granting);
     if (r < 0)
@@ -120,6 +121,7 @@ static int grant_start(EtcdLease *lease)
  * member then owes an answer, and is left with all its streams if it stays silent. */
 static void end_attempt(EtcdLease *lease, int r)
 {
+    assert(lease->waiting);
     call_observe(lease->etcd, &keep_alive_method, r, lease->sent_usec);
     lease->waiting = false;
     lease->witness = rpc_forget(lease->witness);
@@ -135,6 +137,7 @@ static void conclude(EtcdLease *lease)
 {
     int64_t id = lease->id, ttl_sec = lease->answered_ttl_sec;
 
+    assert(lease->waiting && id != 0);
     if (!lease->answered || !lease->witnessed)
         return;
     if (lease->answered_term != lease->witnessed_term) { /* another leader in between */
@@ -190,6 +193,7 @@ static void on_witness(void *userdata, ProtobufCMessage *message)
     EtcdLease *lease = userdata;
     const Pb__RangeResponse *answer = (const Pb__RangeResponse *)message;
 
+    assert(lease->waiting && lease->witness); /* an older witness is detached */
     lease->witnessed = true;
     lease->witnessed_term = answer->header ? answer->header->raft_term : 0;
     message_free(message);
@@ -220,6 +224,7 @@ static void ask_witness(EtcdLease *lease)
 {
     Pb__RangeRequest request = PB__RANGE_REQUEST__INIT;
 
+    assert(lease->waiting && lease->stream && !lease->witness);
     request.key = bytes_of(lease->witness_key);
     request.count_only = true;
     grpc_byte_buffer *buffer = message_pack(&request.base);
@@ -233,7 +238,9 @@ static void renew(EtcdLease *lease)
 {
     Pb__LeaseKeepAliveRequest request = PB__LEASE_KEEP_ALIVE_REQUEST__INIT;
 
+    assert(lease->id != 0 && !lease->granting);
     if (lease->waiting) { /* too long */
+        assert(lease->stream);
         endpoint_avoid(lease->stream->endpoint, SLOW_AVOID_MSEC * USEC_PER_MSEC);
         lease->stream = rpc_cancel(lease->stream);
         end_attempt(lease, -ETIMEDOUT);

@@ -47,6 +47,7 @@ void message_free(ProtobufCMessage *message)
 
 static void batch_start(Rpc *rpc, const grpc_op *ops, size_t n_ops, RpcStage stage)
 {
+    assert(rpc->n_pending < RPC_STAGES); /* one of each stage at a time */
     rpc->n_pending++;
     /* gRPC orders this before the thread's writes; the lock says so to ThreadSanitizer, too. */
     pthread_mutex_lock(&rpc->etcd->lock);
@@ -66,6 +67,7 @@ static void receive(Rpc *rpc)
 
 static void metadata_add(Rpc *rpc, const char *key, const char *value)
 {
+    assert(rpc->n_metadata < ELEMENTSOF(rpc->metadata));
     rpc->metadata[rpc->n_metadata++] =
         (grpc_metadata){.key = grpc_slice_from_static_string(key),
                         .value = grpc_slice_from_copied_string(value)};
@@ -99,6 +101,7 @@ Rpc *rpc_start(Etcd *etcd, Endpoint *endpoint, const RpcMethod *method, grpc_byt
                uint64_t deadline_usec, const RpcEvents *events, void *userdata)
 {
     assert(!etcd->closed);
+    assert(endpoint >= etcd->endpoints && endpoint < etcd->endpoints + etcd->n_endpoints);
     Rpc *rpc = calloc(1, sizeof(*rpc));
     if (!rpc)
         abort(); /* as gRPC itself does when memory ends */
@@ -139,6 +142,7 @@ Rpc *rpc_start(Etcd *etcd, Endpoint *endpoint, const RpcMethod *method, grpc_byt
 
 int rpc_send(Rpc *rpc, const ProtobufCMessage *message)
 {
+    assert(rpc->events && !rpc->method->unary);
     if (rpc->outgoing)
         return -EBUSY;
     rpc->outgoing = message_pack(message);
@@ -206,6 +210,7 @@ static void end(Rpc *rpc)
     };
     void *userdata = rpc->userdata;
 
+    assert(rpc->n_pending == 0 && !rpc->outgoing);
     LIST_REMOVE(rpc, list);
     for (size_t i = 0; i < rpc->n_metadata; i++)
         grpc_slice_unref(rpc->metadata[i].value);
@@ -223,6 +228,7 @@ void rpc_completed(Completion *completion)
 {
     Rpc *rpc = completion->rpc;
 
+    assert(completion == &rpc->completions[completion->stage]);
     switch (completion->stage) {
     case RPC_SENT:
         grpc_byte_buffer_destroy(rpc->outgoing);

@@ -104,6 +104,7 @@ static void known_update(EtcdWatch *watch, const EtcdEvent *event)
             watch->known =
                 memory_or_abort(reallocarray(watch->known, watch->known_size, sizeof(Known)));
         }
+        assert(at <= watch->n_known && watch->n_known < watch->known_size);
         memmove(&watch->known[at + 1], &watch->known[at], (watch->n_known - at) * sizeof(Known));
         watch->n_known++;
         watch->known[at].key = memory_or_abort(strdup(event->kv.key));
@@ -127,6 +128,7 @@ static bool deliver(EtcdWatch *watch, const EtcdEvent *events, size_t n, int64_t
 {
     bool freed = false;
 
+    assert(!watch->freed); /* no handler runs within another */
     watch->freed = &freed;
     watch->handler(events, n, revision, initial, watch->userdata);
     if (freed)
@@ -171,6 +173,7 @@ static size_t difference(const EtcdWatch *watch, const EtcdRange *range, EtcdEve
             known->mod_revision != kv->mod_revision)
             puts[n_puts++] = (EtcdEvent){.kind = ETCD_EVENT_PUT, .kv = *kv};
     }
+    assert(n <= watch->n_known && n_puts <= range->n_kvs);
     qsort(puts, n_puts, sizeof(*puts), by_revision);
     memmove(ret + n, puts, n_puts * sizeof(*puts));
     return n + n_puts;
@@ -218,6 +221,7 @@ static void on_list(int r, const Error *err, const EtcdRange *range, void *userd
 {
     EtcdWatch *watch = userdata;
 
+    assert(watch->listing && !watch->stream && !watch->held);
     watch->listing = NULL;
     if (r < 0) {
         try_again(watch, err->text);
@@ -247,6 +251,7 @@ static void on_list(int r, const Error *err, const EtcdRange *range, void *userd
 
 static void list_start(EtcdWatch *watch)
 {
+    assert(!watch->listing && !watch->stream);
     int r = etcd_get(watch->etcd, watch->prefix, !watch->one_key, on_list, watch, &watch->listing);
     if (r < 0)
         try_again(watch, strerror(-r));
@@ -304,8 +309,10 @@ static void deliver_held(EtcdWatch *watch, bool more)
         for (size_t j = 0; j < held[i]->n_events; j++)
             events[n++] = event_view(held[i]->events[j]);
 
+    assert(skip <= n);
     ssize_t done = deliver_revisions(watch, events + skip, n - skip, more);
     size_t first = skip + (done < 0 ? 0 : (size_t)done);
+    assert(first <= n);
     while (used < n_held && (!more || done < 0 || held[used]->n_events <= first)) {
         first -= MIN(held[used]->n_events, first);
         message_free(&held[used++]->base);
@@ -314,6 +321,7 @@ static void deliver_held(EtcdWatch *watch, bool more)
         free(held);
         return;
     }
+    assert(first < held[used]->n_events); /* the rest of one revision waits */
     /* NOLINTNEXTLINE(bugprone-sizeof-expression) */
     memmove(held, held + used, (n_held - used) * sizeof(*held));
     watch->held = held;
@@ -326,6 +334,7 @@ static void on_watch_message(void *userdata, ProtobufCMessage *message)
     EtcdWatch *watch = userdata;
     Pb__WatchResponse *response = (Pb__WatchResponse *)message;
 
+    assert(watch->stream && !watch->listing);
     watch->heard_usec = clock_boottime_usec();
     watch->asked = false;
     if (response->canceled) {
@@ -374,6 +383,7 @@ static void stream_start(EtcdWatch *watch)
     Pb__WatchRequest request = PB__WATCH_REQUEST__INIT;
     Pb__WatchCreateRequest create = PB__WATCH_CREATE_REQUEST__INIT;
 
+    assert(!watch->stream && !watch->listing);
     create.key = *watch->prefix ? bytes_of(watch->prefix)
                                 : (ProtobufCBinaryData){1, (uint8_t *)watch->prefix};
     create.range_end = watch->end_bytes;

@@ -88,8 +88,11 @@ static void on_connection(void *userdata, struct MHD_Connection *connection, voi
     if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
         server->has_room = true;
         Visit *visit = *context;
-        if (visit)
+        if (visit) {
+            assert(visit >= server->visits && visit < server->visits + ELEMENTSOF(server->visits) &&
+                   visit->fd >= 0);
             visit->fd = -EBADF;
+        }
         return;
     }
     const union MHD_ConnectionInfo *info =

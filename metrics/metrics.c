@@ -50,6 +50,7 @@ static void family_forget(Metrics *m, Family *f)
 {
     for (size_t i = 0; i < f->n; i++)
         series_clear(&f->series[i]);
+    assert(m->n_series >= f->n);
     m->n_series -= f->n;
     f->n = 0;
 }
@@ -150,6 +151,7 @@ static Series *insert(Metrics *m, Family *f, size_t at, const char *key)
         series_clear(&made);
         return NULL;
     }
+    assert(at <= f->n && f->n < f->size);
     memmove(&f->series[at + 1], &f->series[at], (f->n - at) * sizeof(*f->series));
     f->series[at] = made;
     f->n++;
