@@ -36,7 +36,7 @@
 
 static inline void freep(void *p) { free(*(void **)p); }
 
-/* Closes and returns -EBADF, so that `fd = fd_close(fd)` reads well; keeps errno. */
+/* Closes fd unless it is negative, keeps errno, and returns -EBADF for `fd = fd_close(fd)`. */
 static inline int fd_close(int fd)
 {
     if (fd >= 0) {

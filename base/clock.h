@@ -12,5 +12,5 @@
 
 uint64_t clock_boottime_usec(void);
 uint64_t clock_realtime_usec(void);
-/* The only clock that a condition variable's deadline can name beside realtime. */
+/* For the deadline of a condition variable, which cannot name the boottime clock. */
 uint64_t clock_monotonic_usec(void);

@@ -13,20 +13,20 @@
 
 typedef struct Error {
     int code;       /* negative errno, 0 when unset */
-    char text[496]; /* what was being done, to which object, what the other side said, what to do */
+    char text[496]; /* names the action, its object, the other side's answer and the remedy */
 } Error;
 
 #define ERROR_INIT ((Error){0})
 
-/* Overwrites *err. r is a negative errno and is returned. */
+/* Overwrites *err with the text and r, a negative errno; returns r. */
 int error_set(Error *err, int r, const char *format, ...) _printf_(3, 4);
 
-/* As error_set, and appends ": " and strerror(-r). */
+/* Works as error_set() and appends ": " and strerror(-r). */
 int error_errno(Error *err, int r, const char *format, ...) _printf_(3, 4);
 
-/* Puts "<text>: " in front of what *err says already. Returns r. */
+/* Puts "<text>: " in front of the text that *err holds already; returns r. */
 int error_prefix(Error *err, int r, const char *format, ...) _printf_(3, 4);
 
-/* Makes an Error that came whole from another process fit for use: its text is terminated and holds no control
- * characters, its code is 0 or -1 to -4095. Anything else was no errno: -EPROTO. */
+/* Makes an Error that another process sent as bytes safe to use: ends its text, replaces control characters, and
+ * turns a code that is no errno (neither 0 nor -1 to -4095) into -EPROTO. */
 void error_from_outside(Error *err);

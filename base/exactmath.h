@@ -1,13 +1,13 @@
 /* exactmath.h - elementary functions whose bits do not depend on libm, CPU or compiler.
  *
- * libm's sin and exp give other bits with and without FMA, and between versions. Whatever reaches a
- * weight (noise, initial weights, the noise schedule, the time embedding) uses these: only +, -, *,
- * / and sqrt of IEEE doubles, in a fixed order, compiled without contraction.
+ * libm's sin and exp give other bits with and without FMA, and between versions. Everything that
+ * reaches a weight (noise, initial weights, the noise schedule, the time embedding) uses these
+ * functions. They use only +, -, *, / and sqrt of IEEE doubles, in a fixed order, compiled without
+ * contraction.
  *
  * Ownership: none.
  * Units:     radians.
- * Errors:    none. Arguments beyond the ranges below are a caller's bug, except NaN, which comes
- *            back.
+ * Errors:    none. An argument beyond the ranges below is a caller's bug; NaN gives NaN.
  * Threads:   any; pure.
  */
 #pragma once
@@ -19,5 +19,5 @@ double exact_log(double x); /* x > 0, normal; error under 2 ulp */
 double exact_sin(double x); /* |x| <= 1e5; absolute error under 1e-15 */
 double exact_cos(double x); /* |x| <= 1e5; absolute error under 1e-15 */
 
-/* Box-Muller: two words give two independent draws of N(0, 1), rounded to float. */
+/* Turns two random words into two independent draws of N(0, 1), rounded to float (Box-Muller). */
 void exact_normal_pair(uint32_t word0, uint32_t word1, float ret[2]);

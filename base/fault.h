@@ -3,11 +3,11 @@
  * SDTRAIN_FAULT="point=action[@n][,point=action[@n]...]"; action is one of
  *   kill     SIGKILL to this process
  *   stop     SIGSTOP to this process
- *   stall    sleep for an hour (a hang that signals still end)
- *   slow     sleep for 100 ms (with @* it sets the pace of a step, at no cost of a processor)
+ *   stall    sleep for an hour (a hang that a signal still ends)
+ *   slow     sleep for 100 ms (with @* it slows each step without using a processor)
  *   enospc, eio, enomem   fault() returns that errno, negative
- * and n is the visit, counted from 1, at which it strikes (1 by default; "@*" means every visit).
- * An unknown action is refused by fault_open(). Without the variable a point costs one load.
+ * and n is the visit, counted from 1, at which the fault strikes (1 by default; "@*": each visit).
+ * fault_open() refuses an unknown action. Without the variable a point costs one load.
  *
  * Ownership: none.
  * Units:     visits.
@@ -18,9 +18,9 @@
 
 #include "base/error.h"
 
-/* Reads SDTRAIN_FAULT; called once, early in main(). */
+/* Reads SDTRAIN_FAULT; to be called once, early in main(). */
 int fault_open(Error *err);
 
-/* 0 unless a fault strikes here. Callers treat a negative result as the failure of what they were
- * to do. */
+/* Returns 0 unless a fault strikes here. A caller treats a negative result as the failure of the
+ * operation that follows. */
 int fault(const char *point);

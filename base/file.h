@@ -12,30 +12,29 @@
 
 typedef enum FileFlags {
     FILE_EXCLUSIVE = 1 << 0, /* fail with -EEXIST instead of replacing */
-    FILE_SYNC = 1 << 1,      /* the bytes and the name are on the disk when the call returns */
+    FILE_SYNC = 1 << 1,      /* return only once the bytes and the name are on the disk */
 } FileFlags;
 
-/* The buffer has a NUL after its last byte, so that text can be used as a string. */
+/* Reads a whole file; the buffer has a NUL after its last byte, so that text is a string. */
 int file_read(const char *path, size_t max_bytes, char **ret, size_t *ret_bytes, Error *err);
 
-/* Through a temporary name in the same folder, which is removed on failure. */
+/* Writes a temporary file in the same folder, then renames it; a failure removes it. */
 int file_write(const char *path, const void *data, size_t n_bytes, FileFlags flags, Error *err);
 
-/* mkdir -p. */
+/* Works as mkdir -p. */
 int folder_make(const char *path, Error *err);
-/* The same, but what is new of the last folder is for its owner and his group alone: who may open a file may lock it.
- */
+/* Works as folder_make(), but a last folder that is new has mode 0750: whoever may open a file in it may lock it. */
 int folder_make_private(const char *path, Error *err);
 
-/* rm -rf; a missing path is success. Does not follow links. */
+/* Works as rm -rf: a missing path is success, links are not followed. */
 int folder_remove(const char *path, Error *err);
 
-/* The whole buffer, whatever the kernel takes at once; -errno. */
+/* Writes the whole buffer, in as many calls as the kernel needs; -errno. */
 int fd_write_all(int fd, const void *data, size_t n_bytes);
-/* The same, from offset on. */
+/* Writes the whole buffer at offset; -errno. */
 int fd_write_at(int fd, const void *data, size_t n_bytes, uint64_t offset);
-/* Makes an empty file n_bytes long: -ENOSPC, -EDQUOT or -EFBIG if there is no room for them. Where file
- * systems can, the room is its own from now on; of tmpfs and such it is known only that it is there. */
+/* Makes an empty file n_bytes long: -ENOSPC, -EDQUOT or -EFBIG if there is no room for them. A file system that can
+ * (fallocate) reserves the room; on others (tmpfs) the call only finds that the room is there. */
 int fd_reserve(int fd, uint64_t n_bytes);
-/* n_bytes at offset; -EIO on early end. */
+/* Reads n_bytes at offset; -EIO if the file ends before. */
 int fd_read_all(int fd, void *data, size_t n_bytes, uint64_t offset);

@@ -1,6 +1,6 @@
 /* hash.h - XXH3-128 for identity and integrity, CRC-32C for what S3 checks.
  *
- * Ownership: HashState is a value owned by the caller; hash_new/hash_free for the streaming form.
+ * Ownership: a Hash is a value. hasher_new() gives the caller a Hasher, for bytes that come in parts.
  * Units:     bytes. The text form of a Hash is 32 lower-case hexadecimal digits, high half first.
  * Errors:    hash_parse returns -EINVAL.
  * Threads:   any; a Hasher belongs to one thread.
@@ -32,5 +32,5 @@ DEFINE_CLEANUP(Hasher, hasher_free)
 void hasher_update(Hasher *hasher, const void *data, size_t n_bytes);
 Hash hasher_digest(const Hasher *hasher);
 
-/* CRC-32C (Castagnoli, RFC 3720); pass 0 to begin and the last result to continue. */
+/* Returns the CRC-32C (Castagnoli, RFC 3720); pass 0 to begin and the last result to continue. */
 uint32_t crc32c(uint32_t crc, const void *data, size_t n_bytes);

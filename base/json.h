@@ -1,15 +1,15 @@
 /* json.h - reading JSON that people and other programs wrote, with errors that name file, key and
  * value.
  *
- * A JsonReader walks one object. The first error sticks: later reads do nothing, json_close()
+ * A JsonReader walks one object. The first error sticks: later reads do nothing, and json_close()
  * returns it. json_close() also refuses keys that nobody asked for, unless the reader was opened
- * JSON_ANY_KEYS (etcd records keep unknown fields; files that people write do not).
+ * with JSON_ANY_KEYS (etcd records keep unknown fields; files that people write do not).
  *
  *     JsonReader r = json_open("job.json", root, JSON_KNOWN_KEYS, err);
  *     json_get_int(&r, "steps", JSON_REQUIRED, 1, INT64_MAX, &steps);
  *     JsonReader t = json_get_object(&r, "train", JSON_REQUIRED);
  *     ...
- *     json_close(&t);             // passes its error on to r
+ *     json_close(&t);             // passes the error of t on to r
  *     return json_close(&r);
  *
  * Ownership: readers borrow the json_t. json_parse and json_read_file give the caller a reference
@@ -33,13 +33,13 @@ enum { JSON_KEYS_MAX = 64 };
 
 typedef struct JsonReader JsonReader;
 struct JsonReader {
-    json_t *object; /* NULL when the object is absent; every get then finds nothing */
+    json_t *object; /* NULL: the object is absent, and every get finds nothing */
     JsonReader *parent;
     const char *source; /* file or etcd key, borrowed */
-    char path[96];      /* "train.optimizer", "" at the root */
+    char path[96];      /* of the object: "train.optimizer", "" at the root */
     JsonMode mode;
     Error *error;
-    int r; /* first error */
+    int r; /* the first error */
     const char *asked[JSON_KEYS_MAX];
     size_t n_asked;
 };
@@ -47,10 +47,10 @@ struct JsonReader {
 static inline void json_decref_p(json_t **json) { json_decref(*json); }
 #define _cleanup_json_ _cleanup_(json_decref_p)
 
-/* The text must be one JSON object; duplicate keys are refused. */
+/* Reads a text that must be one JSON object; duplicate keys are refused. */
 int json_parse(const char *source, const char *text, size_t n_bytes, json_t **ret, Error *err);
-/* The same, and with more than n_values (objects, arrays, members, elements, as counted by what opens and
- * parts them) it is refused before anything is built: `[],[],...` takes 50 times its text in memory. */
+/* Works as json_parse(), but first refuses a text with more than n_values of the characters { [ and , which bound the
+ * number of its values. Nothing is built before: `[],[],...` takes 50 times its text in memory. */
 int json_parse_bounded(const char *source, const char *text, size_t n_bytes, size_t n_values,
                        json_t **ret, Error *err);
 int json_read_file(const char *path, size_t max_bytes, json_t **ret, Error *err);
@@ -58,29 +58,29 @@ int json_read_file(const char *path, size_t max_bytes, json_t **ret, Error *err)
 JsonReader json_open(const char *source, json_t *object, JsonMode mode, Error *err);
 int json_close(JsonReader *reader);
 
-/* Each returns true when the key is present and good; otherwise *ret is untouched, so it can hold
- * the default. A JSON null counts as absent. */
+/* Each json_get_*() returns true when the key is present and good; otherwise *ret is untouched, so
+ * it can hold the default. A JSON null counts as absent. */
 bool json_get_int(JsonReader *r, const char *key, JsonNeed need, int64_t min, int64_t max,
                   int64_t *ret);
 bool json_get_double(JsonReader *r, const char *key, JsonNeed need, double min, double max,
                      double *ret);
 bool json_get_bool(JsonReader *r, const char *key, JsonNeed need, bool *ret);
-/* Borrowed from the json_t. */
+/* *ret is borrowed from the json_t. */
 bool json_get_string(JsonReader *r, const char *key, JsonNeed need, const char **ret);
-/* Copied; an error when it does not fit. */
+/* Copies the text; one that does not fit is an error. */
 bool json_get_text(JsonReader *r, const char *key, JsonNeed need, char *ret, size_t size);
-/* Index into names[n]; the error lists them. */
+/* *ret is the value's index in names[n]; the error lists the names. */
 bool json_get_choice(JsonReader *r, const char *key, JsonNeed need, const char *const *names,
                      size_t n, int *ret);
-/* Borrowed; any number of elements up to max. */
+/* *ret is a borrowed array of at most max elements. */
 bool json_get_array(JsonReader *r, const char *key, JsonNeed need, size_t max, json_t **ret);
-/* Borrowed; whatever type it has. */
+/* *ret is borrowed and of any type. */
 bool json_get_any(JsonReader *r, const char *key, JsonNeed need, json_t **ret);
 JsonReader json_get_object(JsonReader *r, const char *key, JsonNeed need);
-/* The i-th element of an array that json_get_array found under key; it must be an object. */
+/* Opens the i-th element of an array that json_get_array() found under key; it must be an object. */
 JsonReader json_get_element(JsonReader *r, const char *key, json_t *array, size_t i);
 
-/* For checks that span keys: records "<source>: <path.key>: <text>" as the reader's error. */
+/* Makes "<source>: <path.key>: <text>" the reader's error, for a check that spans keys. */
 void json_refuse(JsonReader *r, const char *key, const char *format, ...) _printf_(3, 4);
 /* For those who copy what they read. */
 void json_out_of_memory(JsonReader *r);

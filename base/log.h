@@ -4,10 +4,10 @@
  *            upper-case `KEY=value` words without spaces and stand last in the format;
  *            log_set_field() adds fields that every later line of this process carries (JOB, RANK,
  *            NODE, GENERATION) unless it says them itself.
- * Journal:   where standard error is the journal's stream (JOURNAL_STREAM), lines begin with a <N>
- *            priority instead of time and name. After log_use_journal() they are entries instead,
- *            their fields the journal's own (journalctl JOB=x NODE=y); a line still comes where
- *            that fails.
+ * Journal:   when standard error is the journal's stream (JOURNAL_STREAM), a line begins with a <N>
+ *            priority instead of time and name. After log_use_journal() a line becomes a journal
+ *            entry whose fields are the journal's own (journalctl JOB=x NODE=y); if the journal
+ *            does not take the entry, the line is written.
  * Ownership: log_open() keeps its own copy of the program's name.
  * Units:     none.
  * Errors:    logging never fails; a line that cannot be written is dropped. A line is at most 2
@@ -31,15 +31,15 @@ typedef int LogSend(const struct iovec *fields, int n);
 
 /* SDTRAIN_LOG=error|warning|info|debug sets the level; info by default. */
 void log_open(const char *program);
-/* sd_journal_sendv; only where standard error is the journal's. */
+/* Sends entries with `send` (sd_journal_sendv); does nothing unless standard error is the journal's. */
 void log_use_journal(LogSend *send);
 void log_set_level(LogLevel level);
 void log_set_field(const char *key, const char *value);
 
 void log_write(LogLevel level, const char *format, ...) _printf_(2, 3);
-/* A transition with a name of its own, of base/message-id.h. */
+/* Logs a transition that has a message id (base/message-id.h). */
 void log_event(LogLevel level, const char *message_id, const char *format, ...) _printf_(3, 4);
-/* The same, of a text that was made with that format; it says which fields the text ends with. */
+/* Works as log_event(), for a text that was formatted before; format tells which fields end the text. */
 void log_text(LogLevel level, const char *message_id, const char *format, const char *text);
 
 #define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)

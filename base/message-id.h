@@ -1,7 +1,7 @@
 /* message-id.h - the journal's names for the transitions that people look for and alert on.
  *
- * One id a transition, for ever: journalctl MESSAGE_ID=..., and journalctl -x explains it with the
- * text of systemd/sdtrain.catalog, which has exactly these.
+ * A transition keeps its id for ever. journalctl MESSAGE_ID=... finds it, and journalctl -x explains
+ * it with the text of systemd/sdtrain.catalog, which has exactly these ids.
  *
  * Ownership: none.
  * Units:     none.

@@ -14,7 +14,7 @@ typedef struct Philox {
     uint32_t word[4];
 } Philox;
 
-/* The 128-bit block for a 64-bit key and a 128-bit counter given as (high, low). */
+/* Returns the 128-bit block of a 64-bit key and a 128-bit counter, given as (high, low). */
 static inline Philox philox4x32(uint64_t key, uint64_t counter_high, uint64_t counter_low)
 {
     uint32_t c0 = (uint32_t)counter_low, c1 = (uint32_t)(counter_low >> 32);
@@ -34,5 +34,5 @@ static inline Philox philox4x32(uint64_t key, uint64_t counter_high, uint64_t co
     return (Philox){{c0, c1, c2, c3}};
 }
 
-/* A word in [0, 1) with 24 bits. */
+/* Turns a word into a number in [0, 1) with 24 bits. */
 static inline float philox_uniform(uint32_t word) { return (float)(word >> 8) * 0x1p-24f; }

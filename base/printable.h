@@ -1,7 +1,7 @@
 /* printable.h - texts from outside, made fit for a terminal and a log.
  *
- * What a peer, a record or a trainer's output says may hold escape sequences that move the cursor, recolour or
- * retitle the terminal, or line ends that forge a line of their own.
+ * A text of a peer, a record or a trainer's output may hold escape sequences that move the cursor, recolour or
+ * retitle the terminal, or line ends that forge a line.
  *
  * Ownership: texts are changed in place and never grow.
  * Units:     bytes of UTF-8.
@@ -12,7 +12,7 @@
 
 #include "base/macro.h"
 
-/* Control characters (C0 but tabs, DEL, C1 as UTF-8 writes them) become '?', line ends a space. */
+/* Replaces each control character (C0 but tab, DEL, C1 in UTF-8) with '?' and each line end with a space. */
 void printable_make(char *text);
-/* The same of n bytes that need no end. */
+/* Works as printable_make() on n bytes, which need no NUL. */
 void printable_make_bytes(char *text, size_t n);

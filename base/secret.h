@@ -1,4 +1,4 @@
-/* secret.h - memory that held a secret is wiped before it is given back; secrets as text.
+/* secret.h - wiping memory that held a secret before it is freed; secrets as text.
  *
  * Ownership: secret_free() takes what malloc() gave.
  * Units:     bytes.
@@ -18,7 +18,7 @@ static inline void secret_free(void *p)
 {
     const size_t n_bytes = p ? malloc_usable_size(p) : 0;
     void *all = p;
-    /* What malloc() gave beyond what was asked is ours, too, which FORTIFY_SOURCE doubts where it sees the size. */
+    /* malloc() may give more bytes than were asked for. They are ours too, but FORTIFY_SOURCE doubts it. */
     __asm__("" : "+r"(all));
     if (all)
         explicit_bzero(all, n_bytes);
@@ -27,7 +27,7 @@ static inline void secret_free(void *p)
 
 static inline void secret_freep(void *p) { secret_free(*(void **)p); }
 
-/* Bytes as lower-case hexadecimal digits, with a NUL: 2 n_bytes + 1. */
+/* Writes the bytes as lower-case hexadecimal digits and a NUL: 2 n_bytes + 1 characters. */
 static inline void secret_format(const uint8_t *bytes, size_t n_bytes, char *ret)
 {
     static const char digits[] = "0123456789abcdef";
@@ -38,7 +38,7 @@ static inline void secret_format(const uint8_t *bytes, size_t n_bytes, char *ret
     ret[2 * n_bytes] = '\0';
 }
 
-/* False unless text is exactly n_bytes as secret_format() writes them; then ret may hold some of them. */
+/* Returns false unless text is exactly n_bytes as secret_format() writes them; ret may then hold some of the bytes. */
 static inline bool secret_parse(const char *text, uint8_t *ret, size_t n_bytes)
 {
     for (size_t i = 0; i < n_bytes; i++) {

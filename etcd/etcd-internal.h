@@ -8,15 +8,15 @@
  *   kv.c watch.c lease.c election.c status.c   the API of etcd.h
  *
  * Why one channel per endpoint and not gRPC's round_robin: a frozen member keeps its connection, so
- * round_robin goes on handing it every third call. Here the client stays with one endpoint and
+ * round_robin would go on handing it every third call. Here the client stays with one endpoint and
  * leaves it, with all its streams, once it is silent.
  *
- * Ownership: an Rpc and an EtcdCall are listed in their Etcd, which frees what is left of them.
- *            A watch or lease holds a reference on the Etcd's memory; once it is `closed` the
- *            pointers to rpcs and calls mean nothing.
+ * Ownership: an Etcd lists its Rpcs and EtcdCalls, and etcd_free() frees those that are left.
+ *            A watch, lease or election holds a reference on the Etcd's memory; once the Etcd is
+ *            `closed`, their pointers to rpcs and calls dangle and must not be followed.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    negative errno; gRPC's status is translated in call.c.
- * Threads:   all on the loop's thread but the list of completions, which `lock` guards.
+ * Errors:    negative errno; call.c translates gRPC's status.
+ * Threads:   the loop's thread, except the list of completions, which `lock` guards.
  */
 #pragma once
 
@@ -34,19 +34,20 @@ typedef struct Rpc Rpc;
 
 enum {
     ETCD_ENDPOINTS_MAX = 16,
-    ETCD_MESSAGE_BYTES_MAX = 16 << 20, /* a value is at most 1.5 MiB; pages shrink to fit */
+    ETCD_MESSAGE_BYTES_MAX =
+        16 << 20, /* etcd's values have at most 1.5 MiB; a read shrinks its pages to fit */
 };
 
 typedef struct Endpoint {
     char *address; /* host:port */
     grpc_channel *channel;
-    uint64_t avoid_until_usec; /* another endpoint is taken until then, if there is one */
-    uint64_t heard_usec;       /* last message of any of its rpcs */
+    uint64_t avoid_until_usec; /* endpoint_pick() prefers other endpoints before this time */
+    uint64_t heard_usec;       /* when the last message came, over any rpc of this endpoint */
 } Endpoint;
 
 typedef enum RpcStage { RPC_SENT, RPC_STARTED, RPC_RECEIVED, RPC_FINISHED, RPC_STAGES } RpcStage;
 
-/* What the completion queue's thread hands to the loop: a batch of an Rpc has ended. */
+/* One batch of an Rpc has ended: the completion queue's thread hands this to the loop. */
 typedef struct Completion {
     struct Completion *next;
     Rpc *rpc;
@@ -55,23 +56,23 @@ typedef struct Completion {
 } Completion;
 
 struct Etcd {
-    unsigned n_references;
-    bool closed;
-    bool dispatching;
+    unsigned n_references; /* of the caller, watches, leases and elections */
+    bool closed;           /* etcd_free() has begun: no rpc may start */
+    bool dispatching;      /* callbacks run: etcd_free() is forbidden */
     sd_event *event;
-    sd_event_source *wake;
-    sd_event_source *watchdog;
-    uint64_t timeout_usec;
-    uint64_t silence_usec; /* an endpoint that owes an answer for so long is left */
+    sd_event_source *wake;     /* wake_fd became readable */
+    sd_event_source *watchdog; /* looks for silent endpoints while an rpc waits */
+    uint64_t timeout_usec;     /* deadline of a unary call */
+    uint64_t silence_usec;     /* the client leaves an endpoint that owes an answer for this time */
 
     Endpoint endpoints[ETCD_ENDPOINTS_MAX];
-    size_t n_endpoints, current;
-    char *endpoint_list; /* for error texts */
+    size_t n_endpoints, current; /* current: index of the endpoint in use */
+    char *endpoint_list;         /* all endpoints as one text, for errors */
 
     grpc_completion_queue *queue;
-    pthread_t thread;
+    pthread_t thread; /* drains the queue into `completions` */
     bool thread_runs;
-    int wake_fd;
+    int wake_fd; /* eventfd: the thread has appended a completion */
     pthread_mutex_t lock;
     Completion *completions, **completions_end; /* guarded by lock */
 
@@ -79,14 +80,14 @@ struct Etcd {
     LIST_HEAD(, EtcdCall) calls;
 
     char *user, *password;
-    char *token; /* NULL: none yet, "": the server has no users */
-    EtcdCall *authenticating;
-    unsigned auth_round;
+    char *token;              /* NULL: none yet; "": the server has no users */
+    EtcdCall *authenticating; /* the request for a token in flight; NULL: none */
+    unsigned auth_round; /* counts token requests; a waiting call notes the count it waits in */
 
     EtcdObserver observer;
     void *observer_userdata;
 
-    EtcdHistory history;
+    EtcdHistory history; /* cluster id and highest revision seen */
     EtcdHistoryHandler on_history;
     void *history_userdata;
 };
@@ -94,31 +95,31 @@ struct Etcd {
 Etcd *etcd_ref(Etcd *etcd);
 Etcd *etcd_unref(Etcd *etcd);
 
-/* The endpoint to use now: the current one unless it is to be avoided. */
+/* Returns the endpoint to use now: the current one, unless it is to be avoided and another is not. */
 Endpoint *endpoint_pick(Etcd *etcd);
-/* Take another one for a while. */
+/* Makes endpoint_pick() prefer other endpoints for this time. */
 void endpoint_avoid(Endpoint *endpoint, uint64_t for_usec);
-/* It is silent: avoid it and cut every rpc on it, each of which ends as `silent`. */
+/* Avoids a silent endpoint and cuts every rpc on it; each of those ends as `silent`. */
 void endpoint_leave(Etcd *etcd, Endpoint *endpoint);
-/* An rpc waits for an answer: look for silence from now on. */
+/* Starts the search for silent endpoints; to be called when an rpc begins to wait for an answer. */
 void etcd_watchdog_arm(Etcd *etcd);
 
-/* "host:port,..." into etcd->endpoints[].address. */
+/* Reads "host:port,..." into etcd->endpoints[].address. */
 int endpoints_parse(Etcd *etcd, const EtcdOptions *options, Error *err);
 
 /* ---- rpc.c ---- */
 
 typedef struct RpcStatus {
     grpc_status_code code;
-    const char *text;
+    const char *text; /* the server's or gRPC's words; valid during the callback */
     Endpoint *endpoint;
-    bool silent; /* cut by endpoint_leave() */
+    bool silent; /* endpoint_leave() cut the rpc */
 } RpcStatus;
 
 typedef struct RpcEvents {
-    /* Takes the message (message_free). */
+    /* Owns the message from now on (message_free); may cancel the Rpc. */
     void (*message)(void *userdata, ProtobufCMessage *message);
-    /* The last event; the Rpc is gone after it. */
+    /* Comes last; the Rpc is freed already. */
     void (*ended)(void *userdata, const RpcStatus *status);
 } RpcEvents;
 
@@ -127,7 +128,7 @@ typedef struct RpcMethod {
     const char *purpose; /* for people: "read", "lease grant" */
     const ProtobufCMessageDescriptor *response;
     bool unary;
-    bool leaderless; /* a member that sees no leader answers, too */
+    bool leaderless; /* a member that sees no leader may answer as well */
 } RpcMethod;
 
 struct Rpc {
@@ -135,11 +136,11 @@ struct Rpc {
     Etcd *etcd;
     Endpoint *endpoint;
     const RpcMethod *method;
-    const RpcEvents *events; /* NULL once cancelled */
+    const RpcEvents *events; /* NULL: cancelled or detached, no callback runs */
     void *userdata;
     grpc_call *call;
     Completion completions[RPC_STAGES];
-    unsigned n_pending; /* batches that have not come back */
+    unsigned n_pending; /* batches that have not come back; the Rpc ends at 0 */
     grpc_metadata metadata[2];
     size_t n_metadata;
     grpc_metadata_array initial, trailing;
@@ -147,21 +148,24 @@ struct Rpc {
     grpc_status_code status;
     grpc_slice details;
     uint64_t waiting_usec; /* when the oldest unanswered message was sent; 0: none */
-    bool silent, undecodable;
+    bool silent;           /* endpoint_leave() cut it */
+    bool undecodable;      /* the answer was no message of method->response */
 };
 
-/* Sends request (borrowed) as the first message. deadline_usec may be USEC_INFINITY. Never fails
- * here: what goes wrong comes as events->ended. */
+/* Sends request (borrowed) as the first message. deadline_usec may be USEC_INFINITY. Never fails:
+ * every error arrives as events->ended. */
 Rpc *rpc_start(Etcd *etcd, Endpoint *endpoint, const RpcMethod *method, grpc_byte_buffer *request,
                uint64_t deadline_usec, const RpcEvents *events, void *userdata);
-/* One message more on a stream; -EBUSY while the last one is not sent. */
+/* Sends one more message on a stream; -EBUSY while the message before is not sent. */
 int rpc_send(Rpc *rpc, const ProtobufCMessage *message);
-/* No event comes any more. NULL is accepted; returns NULL. */
+/* Detaches the caller, so that no callback will run, and ends the RPC. Accepts NULL, returns NULL. */
 Rpc *rpc_cancel(Rpc *rpc);
-/* No event comes any more, but the endpoint still owes its answer. NULL and return as above. */
+/* Detaches the caller: no callback will run. The RPC itself stays open, so that the watchdog can still count the
+ * endpoint as silent. Accepts NULL, returns NULL. */
 Rpc *rpc_forget(Rpc *rpc);
-/* Ends it with an event, soon. */
+/* Makes gRPC end the RPC; the caller gets its `ended` event soon after. */
 void rpc_cut(Rpc *rpc);
+/* Handles one ended batch; frees the Rpc with its last one. */
 void rpc_completed(Completion *completion);
 
 grpc_byte_buffer *message_pack(const ProtobufCMessage *message);
@@ -170,14 +174,14 @@ void message_free(ProtobufCMessage *message);
 /* ---- call.c ---- */
 
 typedef enum CallState {
-    CALL_PAUSING,   /* until the timer: another attempt, or the deadline */
-    CALL_TOKENLESS, /* until auth.c has a token, or the deadline */
-    CALL_IN_FLIGHT,
-    CALL_ANSWERED, /* its handler runs */
+    CALL_PAUSING,   /* waits for its timer, which starts another attempt or ends the call */
+    CALL_TOKENLESS, /* waits until auth.c has a token or the deadline passes */
+    CALL_IN_FLIGHT, /* an rpc runs */
+    CALL_ANSWERED,  /* its handler runs */
 } CallState;
 
-/* message is owned by the callee and NULL when r < 0. The call is freed after it unless
- * call_again() was used. */
+/* Owns message, which is NULL when r < 0. The call is freed when the handler returns, unless the
+ * handler called call_again(). */
 typedef void (*CallHandler)(EtcdCall *call, int r, const Error *err, ProtobufCMessage *message);
 
 struct EtcdCall {
@@ -185,20 +189,24 @@ struct EtcdCall {
     Etcd *etcd;
     const RpcMethod *method;
     CallState state;
-    bool repeatable; /* running it twice does no harm */
+    bool repeatable; /* the server may run it twice without harm */
     bool anonymous;  /* needs no token */
     grpc_byte_buffer *request;
-    Rpc *rpc;
+    Rpc *rpc; /* of CALL_IN_FLIGHT; NULL in every other state */
     sd_event_source *timer;
-    uint64_t deadline_usec, attempt_usec;
-    int64_t floor_revision; /* seen when it was asked: the answer's is not lower */
-    unsigned n_attempts, n_tokens, auth_round;
+    uint64_t deadline_usec; /* of the whole call */
+    uint64_t attempt_usec;  /* when the present attempt began */
+    int64_t
+        floor_revision; /* highest revision seen when the call was made; a lower answer is of another history */
+    unsigned n_attempts; /* attempts that have ended */
+    unsigned n_tokens;   /* tokens that were refused */
+    unsigned auth_round; /* of CALL_TOKENLESS: the token request that it waits for */
     ProtobufCMessage *answer;
     Error error; /* of the last attempt */
 
     CallHandler handler;
-    void *context;                /* of whoever made the call */
-    void (*context_free)(void *); /* NULL: borrowed */
+    void *context;                /* the caller's own */
+    void (*context_free)(void *); /* frees context with the call; NULL: context is borrowed */
     union {
         EtcdRangeHandler range;
         EtcdTxnHandler txn;
@@ -209,21 +217,22 @@ struct EtcdCall {
 
 int call_new(Etcd *etcd, const RpcMethod *method, const ProtobufCMessage *request,
              CallHandler handler, void *context, EtcdCall **ret);
-/* Sends it; to be called once, after the fields above are set. */
+/* Sends the call; to be called once, after repeatable, context_free, user and such are set. */
 void call_start(EtcdCall *call);
-/* From within its handler: another request with a fresh deadline. */
+/* Sends another request with a fresh deadline; only from within the call's handler. */
 void call_again(EtcdCall *call, const ProtobufCMessage *request);
-/* For auth.c: try now, or end. */
+/* Lets a call that waited for a token try now. */
 void call_attempt(EtcdCall *call);
+/* Ends the call with an error. */
 void call_fail(EtcdCall *call, int r, const Error *err);
 
-/* Tells the observer of a request that began then. */
+/* Tells the observer about a request that began at begun_usec and ended with r. */
 void call_observe(Etcd *etcd, const RpcMethod *method, int r, uint64_t begun_usec);
-/* What a stream's end means for its endpoint and token, before it is set up again. */
+/* Draws the consequences of a stream's end for its endpoint and for the token. */
 void stream_ended(Etcd *etcd, const RpcStatus *status);
-/* Bounded back-off: 50, 100, ... 1000 ms. */
+/* Returns the pause after n_failures failures in a row: 50, 100, ... 1000 ms. */
 uint64_t backoff_usec(unsigned n_failures);
-/* The prefix's end, "" for a single key: the last byte that can be is increased. ret has room for
+/* Returns the end of the range of all keys with this prefix: its last byte below 0xff, increased. ret has room for
  * strlen(prefix) + 1. */
 ProtobufCBinaryData range_end(const char *prefix, char *ret);
 ProtobufCBinaryData bytes_of(const char *text);
@@ -231,9 +240,9 @@ EtcdKeyValue key_value_view(const Pb__KeyValue *kv);
 
 /* ---- history.c ---- */
 
-/* Of a linearizable answer. */
+/* Notes the header of a linearizable answer; tells on_history when it is of another history. */
 void history_note(EtcdCall *call, const Pb__ResponseHeader *header);
-/* Of what a watch delivered. */
+/* Notes a revision that a watch has delivered. */
 void history_note_revision(Etcd *etcd, int64_t revision);
 
 /* ---- kv.c ---- */
@@ -242,8 +251,9 @@ extern const RpcMethod range_method;
 
 /* ---- auth.c ---- */
 
-/* True when requests can be sent (a token is there, or none is needed); else asks for one. */
+/* Returns true when requests can be sent (there is a token, or none is needed); else asks for a token. */
 bool auth_ready(Etcd *etcd);
+/* Drops the token, so that the next attempt asks for another one. */
 void auth_forget(Etcd *etcd);
-/* The server refused the token, not the user. */
+/* Tells whether the server refused the token (and not the user's rights). */
 bool auth_token_refused(const RpcStatus *status);

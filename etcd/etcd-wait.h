@@ -1,7 +1,7 @@
 /* etcd-wait.h - reads and transactions for command line programs, which have nothing else to do.
  *
- * Each runs the client's sd_event loop until the answer has come or the deadline of the call has
- * passed; other sources of the loop are served meanwhile. Not from within a callback.
+ * Each call runs the client's sd_event loop until its answer has come or its deadline has passed;
+ * other sources of the loop are served meanwhile. To be called outside callbacks only.
  *
  * Ownership: the answer is the caller's: etcd_answer_free(). Keys and values are copies.
  * Units:     as etcd.h.
@@ -14,8 +14,8 @@
 #include "etcd/etcd.h"
 
 typedef struct EtcdAnswer {
-    bool succeeded;   /* transaction: all compares held; true for a read */
-    int64_t revision; /* as EtcdRange or EtcdTxnResult */
+    bool succeeded;   /* all compares of the transaction held; true for a read */
+    int64_t revision; /* see EtcdRange and EtcdTxnResult */
     EtcdKeyValue *kvs;
     size_t n_kvs;
 } EtcdAnswer;

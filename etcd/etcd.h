@@ -52,27 +52,25 @@ int etcd_new(sd_event *event, const EtcdOptions *options, Etcd **ret, Error *err
 Etcd *etcd_free(Etcd *etcd);
 DEFINE_CLEANUP(Etcd, etcd_free)
 
-/* For whoever counts: called for each request that was answered or has failed, before its handler,
- * and for each lease renewal. method is gRPC's name ("Txn", "Range", "LeaseKeepAlive"), r what the
- * handler gets; took_usec holds the tries on other members too. Nothing may be asked of libetcd from
- * within. */
+/* Counts requests: called before the handler of each request that was answered or has failed, and for
+ * each lease renewal. method is gRPC's name ("Txn", "Range", "LeaseKeepAlive"), r the handler's result;
+ * took_usec includes the tries on other members. The observer must not call libetcd. */
 typedef void (*EtcdObserver)(const char *method, int r, uint64_t took_usec, void *userdata);
 void etcd_set_observer(Etcd *etcd, EtcdObserver observer, void *userdata);
 
 /* ---- which history answers ----
  *
- * A store that was restored from a snapshot begins another history: revisions go back, what was written
- * since is gone, and a guard on an old revision may hold again. It is known by the cluster's id, or by a
- * linearizable answer whose revision lies below one that was seen before it was asked for. */
+ * A store that was restored from a snapshot begins another history: revisions go back, later writes are gone, and a
+ * guard on an old revision may hold again. libetcd knows another history by the cluster's id, or by a linearizable
+ * answer whose revision is lower than one that was seen before the question was sent. */
 typedef struct EtcdHistory {
-    uint64_t cluster; /* its id; 0: not known yet */
-    int64_t revision; /* the highest seen */
+    uint64_t cluster; /* the cluster's id; 0: not known yet */
+    int64_t revision; /* the highest revision seen */
 } EtcdHistory;
 
-/* From within an answer's delivery, before its handler; once for each change. Nothing may be asked of
- * libetcd from within. */
+/* Called once for each change of history, before the handler of the answer that showed it. Must not call libetcd. */
 typedef void (*EtcdHistoryHandler)(const EtcdHistory *was, const EtcdHistory *now, void *userdata);
-/* known: what an earlier process saw; zero: nothing. */
+/* known is the history that an earlier process saw; zero: none. */
 void etcd_set_history(Etcd *etcd, EtcdHistory known, EtcdHistoryHandler handler, void *userdata);
 EtcdHistory etcd_history(const Etcd *etcd);
 
@@ -88,13 +86,13 @@ typedef struct EtcdKeyValue {
 typedef struct EtcdRange {
     const EtcdKeyValue *kvs;
     size_t n_kvs;
-    int64_t revision; /* of the store when it was read */
+    int64_t revision; /* the store's, at the time of the read */
 } EtcdRange;
 
 typedef void (*EtcdRangeHandler)(int r, const Error *err, const EtcdRange *range, void *userdata);
 
-/* One key (prefix false) or all keys that begin with key, in key order; linearizable; paged inside.
- */
+/* Reads one key (prefix false) or all keys that begin with key, in key order; linearizable. Large
+ * results are read in pages of one revision. */
 int etcd_get(Etcd *etcd, const char *key, bool prefix, EtcdRangeHandler handler, void *userdata,
              EtcdCall **ret);
 
@@ -107,7 +105,7 @@ typedef enum EtcdCompareTarget {
 typedef struct EtcdCompare {
     const char *key;
     EtcdCompareTarget target;
-    int64_t equals; /* 0 = the key does not exist */
+    int64_t equals; /* 0: the key does not exist */
 } EtcdCompare;
 
 typedef enum EtcdOpKind { ETCD_PUT, ETCD_DELETE, ETCD_DELETE_PREFIX, ETCD_GET } EtcdOpKind;
@@ -115,45 +113,46 @@ typedef enum EtcdOpKind { ETCD_PUT, ETCD_DELETE, ETCD_DELETE_PREFIX, ETCD_GET } 
 typedef struct EtcdOp {
     EtcdOpKind kind;
     const char *key;
-    const char *value; /* ETCD_PUT; n_value bytes, or strlen when n_value is 0 */
+    const char *value; /* of ETCD_PUT: n_value bytes, or a text when n_value is 0 */
     size_t n_value;
-    int64_t lease; /* ETCD_PUT; 0 for none */
+    int64_t lease; /* of ETCD_PUT; 0: none */
 } EtcdOp;
 
 typedef struct EtcdTxnResult {
-    bool succeeded;          /* all compares held and every op is done; else nothing is */
-    int64_t revision;        /* mod revision of what was put, when succeeded */
-    const EtcdKeyValue *kvs; /* results of ETCD_GET ops, in order, all together */
+    bool succeeded;          /* all compares held and every op is done; false: no op is done */
+    int64_t revision;        /* mod revision of the keys that were put, when succeeded */
+    const EtcdKeyValue *kvs; /* results of all ETCD_GET ops, in order */
     size_t n_kvs;
 } EtcdTxnResult;
 
 typedef void (*EtcdTxnHandler)(int r, const Error *err, const EtcdTxnResult *result,
                                void *userdata);
 
-/* At most 120 ops. n_compares may be 0: then it is a plain put, delete or multi-put. */
+/* Runs at most 120 ops if at most 120 compares hold; with n_compares 0 it runs them always. */
 int etcd_txn(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
              size_t n_ops, EtcdTxnHandler handler, void *userdata, EtcdCall **ret);
 
-/* Whether this user may read and write a key: asks by a transaction that is never done, since its guard
- * cannot hold; etcd looks at the rights first. r: 0 it may, -EACCES it may not. */
+/* Asks whether this user may read and write a key: r is 0 if so, -EACCES if not. Sends a transaction whose guard cannot
+ * hold, so that nothing is ever written; etcd looks at the rights first. */
 int etcd_ask_rights(Etcd *etcd, const char *key, EtcdTxnHandler handler, void *userdata,
                     EtcdCall **ret);
 
 EtcdCall *etcd_call_free(EtcdCall *call); /* cancels; the handler does not run */
 
-/* ---- one member's word about itself ---- */
+/* ---- one member's status ---- */
 
 typedef struct EtcdStatus {
-    uint64_t member, leader; /* ids; leader 0: it sees none, so there is no quorum around it */
+    uint64_t member, leader; /* ids; leader 0: the member sees no leader, hence no quorum */
     char version[32];
-    int64_t db_bytes, db_used_bytes; /* of its file, and of that in use; 0 in use: not said */
-    char errors[256];                /* its words, "; " between: "etcdserver: no leader", alarms */
+    int64_t db_bytes;      /* size of the member's database file */
+    int64_t db_used_bytes; /* bytes in use of that file; 0: an old member, which does not tell */
+    char errors[256]; /* the member's errors and alarms, joined by "; ": "etcdserver: no leader" */
 } EtcdStatus;
 
 typedef void (*EtcdStatusHandler)(int r, const Error *err, const EtcdStatus *status,
                                   void *userdata);
 
-/* Of the endpoint that is asked, without quorum as well: make an Etcd for each. Needs no user. */
+/* Asks one endpoint about itself, so make an Etcd for each. Needs neither a quorum nor a user. */
 int etcd_status(Etcd *etcd, EtcdStatusHandler handler, void *userdata, EtcdCall **ret);
 
 /* ---- watch ---- */
@@ -162,7 +161,7 @@ typedef enum EtcdEventKind { ETCD_EVENT_PUT, ETCD_EVENT_DELETE } EtcdEventKind;
 
 typedef struct EtcdEvent {
     EtcdEventKind kind;
-    EtcdKeyValue kv; /* of a delete: key and the revision of the delete as mod_revision */
+    EtcdKeyValue kv; /* a delete has the key alone, and its own revision as mod_revision */
 } EtcdEvent;
 
 /* Called with all events of one store revision at a time, in order, each change exactly once. The
@@ -175,16 +174,16 @@ typedef void (*EtcdWatchHandler)(const EtcdEvent *events, size_t n_events, int64
 
 int etcd_watch_prefix(Etcd *etcd, const char *prefix, EtcdWatchHandler handler, void *userdata,
                       EtcdWatch **ret);
-/* Of one key alone, for those who have no right to more. */
+/* Watches one key alone, for users that have no right to more. */
 int etcd_watch_key(Etcd *etcd, const char *key, EtcdWatchHandler handler, void *userdata,
                    EtcdWatch **ret);
 EtcdWatch *etcd_watch_free(EtcdWatch *watch);
 DEFINE_CLEANUP(EtcdWatch, etcd_watch_free)
-/* For those who also read by other means than the watch: it makes up the deletes of what it delivered
- * itself, and of nothing else. How many lists there were, and whether it has the key. */
+/* A watch makes up deletes only of keys that it delivered itself. A caller that also reads keys by other means asks
+ * here how many lists there were, and whether the watch has delivered a key that is still there. */
 uint64_t etcd_watch_lists(const EtcdWatch *watch);
 bool etcd_watch_knows(const EtcdWatch *watch, const char *key);
-bool etcd_watch_connected(const EtcdWatch *watch); /* the stream is up and has caught up */
+bool etcd_watch_connected(const EtcdWatch *watch); /* its stream is up */
 
 /* ---- lease ---- */
 
@@ -194,41 +193,41 @@ typedef enum EtcdLeaseState {
     ETCD_LEASE_LOST
 } EtcdLeaseState;
 
-/* GRANTED once per lease; RENEWED at each acknowledged keep-alive; LOST when the server says that
- * the lease is gone, after which the next GRANTED brings a new id. Silence is not LOST: the caller
+/* GRANTED comes once per lease, RENEWED at each acknowledged keep-alive, LOST when the server says
+ * that the lease is gone; the next GRANTED then brings a new id. Silence is not LOST: the caller
  * compares etcd_lease_deadline_usec() with its clock. */
 typedef void (*EtcdLeaseHandler)(EtcdLeaseState state, int64_t lease, void *userdata);
 
-/* Grants (retrying for ever, bounded back-off), renews each ttl/4 of the granted TTL, grants anew
- * when lost. witness_key: copied; a key that the user may read, there or not: it is read with each
- * renewal, which counts only when a quorum stands behind it. */
+/* Asks for a lease (again and again, with bounded back-off), renews it each quarter of the granted
+ * TTL, and asks for a new one when it is lost. witness_key (copied) is a key that the user may read
+ * and that need not exist: a quorum must answer a read of it for a renewal to count. */
 int etcd_lease_new(Etcd *etcd, int64_t ttl_sec, const char *witness_key, EtcdLeaseHandler handler,
                    void *userdata, EtcdLease **ret);
 int64_t etcd_lease_id(const EtcdLease *lease);      /* 0 while none is held */
-int64_t etcd_lease_ttl_sec(const EtcdLease *lease); /* as granted */
-uint64_t
-etcd_lease_deadline_usec(const EtcdLease *lease); /* send time of the last acknowledged + TTL */
-/* Asks the server now instead of at the next renewal: a key that hung on the lease has vanished. */
+int64_t etcd_lease_ttl_sec(const EtcdLease *lease); /* as the server granted it */
+/* Returns when the lease may run out: the send time of the last acknowledged keep-alive plus the TTL. */
+uint64_t etcd_lease_deadline_usec(const EtcdLease *lease);
+/* Renews now instead of at the next quarter; for a caller whose key on the lease has vanished. */
 void etcd_lease_check(EtcdLease *lease);
 EtcdLease *etcd_lease_free(EtcdLease *lease); /* stops renewing; the lease runs out by itself */
 DEFINE_CLEANUP(EtcdLease, etcd_lease_free)
-/* Revokes at once so that its keys vanish now, and stops renewing; free the lease before or after
- * done (may be NULL) has run. -ESTALE: none is held. */
+/* Revokes the lease, so that its keys vanish now, and stops renewing. The lease may be freed before
+ * or after done (may be NULL) has run. -ESTALE: no lease is held. */
 int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata);
 
 /* ---- election ---- */
 
-/* won: this candidate leads; term = create revision of its key, the guard of every write
- * (EtcdCompare{election key, ETCD_CREATE_REVISION, term}). lost: it does not lead any more; it
- * campaigns again by itself. */
+/* leading: this candidate leads; term is the create revision of its key, the guard of every write
+ * (EtcdCompare{key, ETCD_CREATE_REVISION, term}). !leading: it has lost, and campaigns again by
+ * itself. */
 typedef void (*EtcdElectionHandler)(bool leading, const char *key, int64_t term, void *userdata);
 
-/* Candidates put <prefix><lease in hex> with value; the lowest create revision leads. */
+/* Puts the candidate's key <prefix><lease in hex> with value; the lowest create revision leads. */
 int etcd_election_new(Etcd *etcd, const char *prefix, const char *value, EtcdLease *lease,
                       EtcdElectionHandler handler, void *userdata, EtcdElection **ret);
-/* The lease handler of the owner forwards grants and losses here. */
-/* Stands with that value from now on; a key that is there is written again, with its lease and term. */
+/* Changes the candidate's value; a key that exists is written again, with its lease and term. */
 int etcd_election_change(EtcdElection *election, const char *value);
+/* Takes the grants and losses that the owner's lease handler forwards. */
 void etcd_election_lease_changed(EtcdElection *election, EtcdLeaseState state, int64_t lease);
 EtcdElection *etcd_election_free(EtcdElection *election);
 DEFINE_CLEANUP(EtcdElection, etcd_election_free)

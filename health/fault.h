@@ -1,8 +1,9 @@
-/* fault.h - everything that a probe can find wrong, and what each means: one row a fault.
+/* fault.h - the faults that probes can find, and how bad each is: one row a fault.
  *
- * A probe says what it found (the code), never how bad that is; the table does. Sources: DCGM's and
- * NVIDIA's catalogues, the agents of EKS, AzNHC and awsome-distributed-training, where they agree;
- * where they don't, what can spoil results isolates and what only slows is suspect.
+ * A probe gives the code of a fault, never its level; the table has the level. Sources: DCGM's and
+ * NVIDIA's catalogues, the agents of EKS, AzNHC and awsome-distributed-training, as far as they
+ * agree. Where they differ, a fault that can spoil results isolates, and one that only slows is
+ * suspect.
  *
  * Ownership: rows are constants.
  * Units:     none.
@@ -16,20 +17,20 @@
 /* In rising order. */
 typedef enum HealthLevel {
     HEALTH_OK,
-    HEALTH_SUSPECT, /* tell people; it keeps its work */
-    HEALTH_DRAIN,   /* take its work away at the next checkpoint; no more until it is well */
-    HEALTH_ISOLATE, /* its results can't be trusted: now */
+    HEALTH_SUSPECT, /* people are told; the node keeps its work */
+    HEALTH_DRAIN,   /* the node's work ends at the next checkpoint; it gets none until it is well */
+    HEALTH_ISOLATE, /* the node's results cannot be trusted: its work ends now */
     HEALTH_LEVELS,
 } HealthLevel;
 
 typedef enum FaultScope {
     SCOPE_NODE,
-    SCOPE_SLOT, /* one GPU: its slot is lost, the others go on */
+    SCOPE_SLOT, /* one GPU: its slot is lost, the node's other slots go on */
 } FaultScope;
 
-/* What makes it go away. */
+/* The event that ends a fault. */
 typedef enum FaultCure {
-    CURE_ITSELF, /* the next round that does not find it */
+    CURE_ITSELF, /* the next round that does not find the fault */
     CURE_RESET,  /* a reset of the GPU */
     CURE_REBOOT,
     CURE_REPAIR,

@@ -1,11 +1,11 @@
 /* gpus.h - which GPUs this machine has, and which slot each one is.
  *
- * Slot i is the i-th GPU in order of PCI address, among all that were seen since the boot: one that
- * falls off the bus does not move the others' slots.
+ * Slot i is the i-th GPU in order of PCI address, among all GPUs that were seen since the boot. So a
+ * GPU that falls off the bus does not move the others' slots.
  *
  * Ownership: values.
  * Units:     none.
- * Errors:    none: what can't be read is not there.
+ * Errors:    none: a GPU that cannot be read counts as absent.
  * Threads:   any.
  */
 #pragma once
@@ -18,14 +18,14 @@ typedef struct Gpu {
 } Gpu;
 
 typedef struct Gpus {
-    Gpu gpus[PROBE_SLOTS_MAX]; /* by PCI address */
+    Gpu gpus[PROBE_SLOTS_MAX]; /* sorted by PCI address */
     size_t n;
 } Gpus;
 
-/* NVIDIA's display controllers in <sysfs>/bus/pci/devices; nothing touches the hardware. */
+/* Lists NVIDIA's display controllers in <sysfs>/bus/pci/devices, without touching the hardware. */
 size_t gpus_list_pci(const char *sysfs, char ret[PROBE_SLOTS_MAX][PCI_ADDRESS_MAX]);
 
-/* The place of that address, made when it is new; -1 when there is no room. */
+/* Returns the index of the GPU with that address, which is added when it is new; -1: no room. */
 int gpus_place(Gpus *gpus, const char *pci);
 int gpus_find(const Gpus *gpus, const char *pci); /* -1: unknown */
 

@@ -1,5 +1,7 @@
-/* nvml.h - the part of NVIDIA's management library that probe-gpu.c calls, declared by hand: the
- * library is opened when it is there and no header of it is needed to build.
+/* nvml.h - the part of NVIDIA's management library that probe-gpu.c calls.
+ *
+ * The declarations are ours, so that the build needs no header of the library; it is opened at run
+ * time, where there is one.
  *
  * Ownership: handles belong to the library.
  * Units:     bytes, counts; link widths in lanes.
@@ -77,7 +79,7 @@ enum {
     NVML_CLOCKS_POWER_BRAKE = 0x80,
 };
 
-/* What is called: return type, name, arguments. Whoever lacks one answers FUNCTION_NOT_FOUND. */
+/* The functions that are called: name, arguments. One that a library lacks gives FUNCTION_NOT_FOUND. */
 #define NVML_FUNCTIONS(F)                                                                          \
     F(nvmlInit_v2, (void))                                                                         \
     F(nvmlShutdown, (void))                                                                        \

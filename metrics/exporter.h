@@ -1,5 +1,5 @@
-/* exporter.h - what both daemons have in common: /metrics and /healthz, and what every program says
- * of itself (build, process, its loop's lateness, its requests to etcd).
+/* exporter.h - /metrics and /healthz of both daemons, with the metrics that every program has
+ * (build, process, its loop's lateness, its requests to etcd).
  *
  * Ownership: exporter_new() gives the caller an Exporter, which borrows the loop, the program's
  *            tables and userdata. NULL is accepted everywhere: metrics are off.
@@ -20,27 +20,27 @@ typedef struct ExporterProgram {
     const char *name, *version;
     const MetricFamily *families;
     size_t n_families;
-    /* Sets every gauge that is shown; returns the groups that are. */
+    /* Sets every gauge of the page; returns the bits of the groups that the page shows. */
     unsigned (*collect)(Metrics *metrics, void *userdata);
-    /* Whether the program can do its work now; lines of text say why, and what it does. */
+    /* Tells whether the program can do its work now; the lines of text say why, and what it does. */
     bool (*is_healthy)(char text[EXPORTER_HEALTH_BYTES], void *userdata);
     void *userdata;
 } ExporterProgram;
 
 typedef struct Exporter Exporter;
 
-/* An empty address: *ret is NULL and nothing is exported. */
+/* With an empty address *ret is NULL, and nothing is exported. */
 int exporter_new(sd_event *event, const char *address, const ExporterProgram *program,
                  Exporter **ret, Error *err);
 Exporter *exporter_free(Exporter *exporter);
 DEFINE_CLEANUP(Exporter, exporter_free)
 
-/* What every program exports of itself; docs/reference/metrics.md shows it. */
+/* Returns the families that every program has (docs/reference/metrics.md). */
 const MetricFamily *exporter_families(size_t *ret_n);
-/* The program's own families. */
+/* Returns the series of the program's own families. */
 Metrics *exporter_metrics(Exporter *exporter);
-/* A request to etcd was answered or failed with r; an EtcdObserver. */
+/* Counts a request to etcd that was answered or failed with r; an EtcdObserver. */
 void exporter_note_request(const char *method, int r, uint64_t took_usec, void *exporter);
 
-/* For histograms of things that take from a millisecond to minutes. */
+/* Bounds for histograms of durations from a millisecond to minutes. */
 extern const double exporter_latency_bounds[15];

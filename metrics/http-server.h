@@ -1,14 +1,14 @@
 /* http-server.h - a few pages over HTTP/1.1 out of the program's own event loop, without a thread.
  *
- * GET and HEAD of a path that is there call its page; others are answered 404 or 405. Each
- * connection serves one request. There are at most HTTP_CONNECTIONS_MAX of them, and each lives at
- * most HTTP_CONNECTION_SEC, however slowly the other side reads or writes.
+ * GET and HEAD of a known path call its page; other requests are answered 404 or 405. A connection
+ * serves one request. There are at most HTTP_CONNECTIONS_MAX connections, and each lives at most
+ * HTTP_CONNECTION_SEC, however slowly the other side reads or writes.
  *
  * Ownership: http_server_new() gives the caller an HttpServer, which holds a reference on the loop
  *            and borrows the pages.
  * Units:     seconds.
- * Errors:    -errno with the address in the text; -EINVAL for a text that is no address. What goes
- *            wrong with one connection ends that connection.
+ * Errors:    -errno with the address in the text; -EINVAL for a text that is no address. An error
+ *            of one connection ends that connection alone.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -29,19 +29,19 @@ typedef struct HttpAnswer {
 
 typedef struct HttpPage {
     const char *path;
-    /* -errno: answered 500. */
+    /* Makes the page; -errno becomes an answer 500. */
     int (*make)(HttpAnswer *ret, void *userdata);
 } HttpPage;
 
-/* For settings: whether http_server_new() can read it. */
+/* Tells whether http_server_new() can read the address; for settings. */
 int http_address_check(const char *address, Error *err);
 
 typedef struct HttpServer HttpServer;
 
-/* address: "127.0.0.1:9464", "[::1]:9464"; numbers alone. Port 0: the kernel chooses. */
+/* address is numeric: "127.0.0.1:9464", "[::1]:9464". With port 0 the kernel chooses one. */
 int http_server_new(sd_event *event, const char *address, const HttpPage *pages, size_t n_pages,
                     void *userdata, HttpServer **ret, Error *err);
 HttpServer *http_server_free(HttpServer *server);
 DEFINE_CLEANUP(HttpServer, http_server_free)
-/* Where it listens, as a URL takes it: "127.0.0.1:9464". */
+/* Returns the address that the server listens on, in a URL's form: "127.0.0.1:9464". */
 const char *http_server_address(const HttpServer *server);

@@ -1,14 +1,14 @@
 /* metrics.h - counters, gauges, summaries and histograms with labels, written as Prometheus reads
  * them.
  *
- * A program names its families once, in a table; a family's index there is its id. A series is made
- * by its first value. Gauges live for one page: whoever makes the page forgets them all and sets
- * them anew, so that what is gone is not shown. Counters, summaries and histograms stay until
+ * A program names its families once, in a table; a family's index there is its id. A series begins
+ * with its first value. Gauges live for one page: the program forgets them all and sets them anew for
+ * each page, so that a thing that is gone is not shown. Counters, summaries and histograms stay until
  * metrics_forget().
  *
  * Ownership: metrics_new() gives the caller a Metrics, which borrows the table for its life. Label
  *            values are copied. NULL is accepted everywhere: nothing is counted then.
- * Units:     as the family's name says; Prometheus' base units (seconds, bytes, ratio).
+ * Units:     Prometheus' base units (seconds, bytes, ratio), which the family's name ends in.
  * Errors:    counting never fails. A series beyond METRICS_SERIES_MAX, and one that there is no
  *            memory for, is left out and counted (metrics_dropped).
  * Threads:   loop thread only.
@@ -33,12 +33,12 @@ typedef struct MetricFamily {
     MetricKind kind;
     const char *help;
     const char *labels[METRIC_LABELS_MAX];
-    const double *bounds; /* HISTOGRAM: upper bounds, rising; +Inf follows by itself */
+    const double *bounds; /* of a HISTOGRAM: upper bounds, rising; +Inf is added */
     size_t n_bounds;
-    unsigned group; /* a bit; pages may leave groups out. 0: always there */
+    unsigned group; /* a bit, so that a page may leave the group out; 0: on every page */
 } MetricFamily;
 
-/* Values in the order of the family's labels. */
+/* The labels' values, in the order of the family's labels. */
 typedef struct MetricLabels {
     const char *values[METRIC_LABELS_MAX];
 } MetricLabels;
@@ -51,22 +51,22 @@ int metrics_new(const MetricFamily *table, size_t n, Metrics **ret);
 Metrics *metrics_free(Metrics *metrics);
 DEFINE_CLEANUP(Metrics, metrics_free)
 
-/* GAUGE, or a COUNTER that somebody else counts. */
+/* Sets a GAUGE, or a COUNTER that is counted elsewhere. */
 void metrics_set(Metrics *metrics, int family, MetricLabels labels, double value);
-/* Anything but a GAUGE: there from now on, at 0. Else its first value is no increase to those who
- * watch. */
+/* Shows a series (of any kind but GAUGE) at 0 from now on, so that Prometheus sees its first value
+ * as an increase. */
 void metrics_know(Metrics *metrics, int family, MetricLabels labels);
-/* COUNTER. */
+/* Adds to a COUNTER. */
 void metrics_add(Metrics *metrics, int family, MetricLabels labels, double by);
-/* HISTOGRAM: one value. */
+/* Adds one value to a HISTOGRAM. */
 void metrics_observe(Metrics *metrics, int family, MetricLabels labels, double value);
-/* SUMMARY: n values at once. */
+/* Adds n values to a SUMMARY. */
 void metrics_observe_sum(Metrics *metrics, int family, MetricLabels labels, double sum, uint64_t n);
 
 void metrics_forget_gauges(Metrics *metrics);
-/* Every series that carries this label with this value. */
+/* Forgets every series that carries this label with this value. */
 void metrics_forget(Metrics *metrics, const char *label, const char *value);
 uint64_t metrics_dropped(const Metrics *metrics);
 
-/* Families without series are left out. A failed write shows in ferror(). */
+/* Writes every family that has series. A failed write shows in ferror(). */
 void metrics_write(const Metrics *metrics, unsigned groups, FILE *to);
