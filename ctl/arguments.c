@@ -1,7 +1,6 @@
 /* arguments.c - see arguments.h. */
 #include "ctl/arguments.h"
 
-#include "ctl/dev/dev.h"
 #include "protocol/job.h"
 
 #include <getopt.h>
@@ -241,7 +240,7 @@ static const char *take(int code, const char *value, Arguments *a)
         a->dir = value;
         break;
     case 'N':
-        return parse_int(value, 0, DEV_NODES_MAX, &a->nodes) ? NULL : "0 to 64 nodes";
+        return parse_int(value, 0, ARGUMENT_NODES_MAX, &a->nodes) ? NULL : "0 to 64 nodes";
     case 'S':
         return parse_int(value, 1, 64, &a->slots) ? NULL : "1 to 64 slots";
     case 'C':

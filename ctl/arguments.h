@@ -2,8 +2,8 @@
  *
  * Ownership: Arguments borrow argv.
  * Units:     timeout in seconds, *_usec microseconds.
- * Errors:    arguments_parse() says what is wrong and how to get help, and gives CTL_USAGE;
- *            CTL_DONE after --help.
+ * Errors:    arguments_parse() tells the error and how to get help, and returns CTL_USAGE; CTL_DONE
+ *            after --help.
  * Threads:   the main thread.
  */
 #pragma once
@@ -39,6 +39,8 @@ typedef enum Option {
     OPTION_QUEUE = 1 << 24,      /* --priority N, --queue */
 } Option;
 
+enum { ARGUMENT_NODES_MAX = 64 };
+
 struct Arguments {
     const CtlVerb *verb;
     ClientOptions client;
@@ -46,21 +48,21 @@ struct Arguments {
     int priority;
     const char *file, *resume, *wanted, *out, *reason, *dir, *sink;
     int world, rank, generation;       /* -1: not given */
-    int nodes, slots, controllers;     /* likewise */
+    int nodes, slots, controllers;     /* -1: not given */
     double timeout_sec;                /* < 0: not given */
     uint64_t from_usec, until_usec;    /* realtime; 0: not given */
-    const char *lose, *cordon, *drain; /* names, with ',' between; NULL: not given */
-    const char *operand; /* never NULL when the verb takes one; "[NAME]" may be left out */
-    const char *second;  /* NULL: not given */
+    const char *lose, *cordon, *drain; /* node names, joined by ','; NULL: not given */
+    const char *operand;               /* NULL: not given, which only "[NAME]" may be */
+    const char *second;                /* the second operand; NULL: not given */
 };
 
-/* argv[0] is the verb. -1 when the verb may run; else the exit code to leave with. */
+/* Parses the words after the verb, which is argv[0]. Returns -1 when the verb may run, else the exit code. */
 int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret);
 
-/* "sdctl job start -f FILE [--watch]" */
+/* Prints "sdctl job start -f FILE [--watch]". */
 void arguments_print_usage(FILE *to, const CtlVerb *verb);
-/* "--watch --resume ..." of a verb, for completion. */
+/* Prints the options of a verb for completion: "--watch --resume ...". */
 void arguments_print_options(FILE *to, const CtlVerb *verb);
 
-/* "sdctl: job start: <what is wrong>; see sdctl job start --help"; CTL_USAGE. */
+/* Prints "sdctl: job start: <the error>; see sdctl job start --help"; returns CTL_USAGE. */
 int arguments_refuse(const CtlVerb *verb, const char *format, ...) _printf_(2, 3);

@@ -1,4 +1,5 @@
 /* model-json.c - the JSON that `job status` and `job list` print. */
+#include "ctl/model-json.h"
 #include "ctl/model.h"
 #include "protocol/channel.h"
 #include "protocol/exit-code.h"

@@ -1,9 +1,9 @@
-/* programs.h - verbs of sdtrainer, run by verbs of sdctl: what needs the network's code is there.
+/* programs.h - running a verb of sdtrainer for a verb of sdctl that needs the U-Net's code.
  *
  * Ownership: none.
  * Units:     none.
- * Errors:    -errno when it cannot be run; else its own words are on standard error and the result
- *            is its exit code.
+ * Errors:    -errno when the program cannot be run; else the result is its exit code, and its own
+ *            errors are on standard error.
  * Threads:   the main thread; no Client may be open (children are forked).
  */
 #pragma once
@@ -12,7 +12,7 @@
 
 #include <limits.h>
 
-/* The folder of this very program, where the others lie. */
+/* Returns the folder of the running program, where the other programs lie. */
 int programs_folder(char ret[PATH_MAX], Error *err);
-/* arguments begin with the verb and end with NULL; waits for its end. */
+/* Runs sdtrainer with the arguments, which begin with the verb and end with NULL, and waits for its end. */
 int programs_run_trainer(const char *const *arguments, Error *err);

@@ -1,5 +1,10 @@
 /* sdctl.c - the operator's program: a noun, a verb, options. */
+#include "ctl/alerts/verbs.h"
 #include "ctl/arguments.h"
+#include "ctl/cluster/verbs.h"
+#include "ctl/dev/verbs.h"
+#include "ctl/job/verbs.h"
+#include "ctl/node/verbs.h"
 #include "ctl/verbs.h"
 
 #include "base/log.h"

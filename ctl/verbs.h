@@ -1,9 +1,8 @@
-/* verbs.h - sdctl's verbs: one file each, one table in sdctl.c.
+/* verbs.h - the table of sdctl's verbs (sdctl.c) and their exit codes; each room has its verbs.h.
  *
  * Ownership: verbs borrow their Arguments.
  * Units:     none.
- * Errors:    a verb returns an exit code (CtlExit), after it has said on standard error what was
- *            wrong.
+ * Errors:    a verb returns an exit code (CtlExit), after it has told the error on standard error.
  * Threads:   the main thread.
  */
 #pragma once
@@ -23,49 +22,14 @@ typedef struct CtlVerb {
     const char *noun; /* "job"; NULL for a verb that stands alone */
     const char *name;
     int (*run)(const Arguments *a);
-    const char *operand;   /* "NAME"; NULL: it takes none */
-    unsigned takes, needs; /* options, of arguments.h; what it needs it takes too */
-    const char *about;
+    const char *operand;   /* "NAME"; NULL: none */
+    unsigned takes, needs; /* sets of Option (arguments.h); a needed option is taken too */
+    const char *about;     /* one sentence for --help */
 } CtlVerb;
 
 extern const CtlVerb ctl_verbs[];
 extern const int ctl_n_verbs;
 
-int job_start_again(const Arguments *a);
-int job_start(const Arguments *a);
-int job_status(const Arguments *a);
-int job_list(const Arguments *a);
-int job_wait(const Arguments *a);
-int job_events(const Arguments *a);
-int job_logs(const Arguments *a);
-int job_resize(const Arguments *a);
-int job_stop(const Arguments *a);
-int job_delete(const Arguments *a);
-int job_checkpoint(const Arguments *a);
-int job_recover(const Arguments *a);
-int job_report(const Arguments *a);
-int job_sample(const Arguments *a);
-int job_export(const Arguments *a);
-
-int node_list(const Arguments *a);
-int node_status(const Arguments *a);
-int node_cordon(const Arguments *a);
-int node_drain(const Arguments *a);
-int node_uncordon(const Arguments *a);
-int node_forget(const Arguments *a);
-int node_check(const Arguments *a);
-
-int cluster_status(const Arguments *a);
-int cluster_what_if(const Arguments *a);
-
-int alerts_list(const Arguments *a);
-int alerts_test(const Arguments *a);
-
-int dev_up(const Arguments *a);
-int dev_down(const Arguments *a);
-int dev_status(const Arguments *a);
-int dev_kill_node(const Arguments *a);
-int dev_start_node(const Arguments *a);
-
+/* The two verbs without a noun. */
 int simulate(const Arguments *a);
 int completion(const Arguments *a);

@@ -1,6 +1,7 @@
 /* list.c - `sdctl alerts list`: incidents that are open or not told to everybody, sink by sink. */
+#include "ctl/alerts/list.h"
 #include "base/clock.h"
-#include "ctl/alerts/alerts.h"
+#include "ctl/alerts/verbs.h"
 #include "ctl/arguments.h"
 #include "ctl/model.h"
 #include "ctl/print.h"

@@ -1,6 +1,7 @@
 /* send-test.c - `sdctl alerts test`: asks the leader for a page at every sink, which it resolves
  * at once, and waits for what the sinks said. */
-#include "ctl/alerts/alerts.h"
+#include "ctl/alerts/list.h"
+#include "ctl/alerts/verbs.h"
 #include "ctl/arguments.h"
 #include "ctl/model.h"
 #include "ctl/print.h"

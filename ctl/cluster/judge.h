@@ -1,4 +1,4 @@
-/* judge.h - what is wrong with a cluster now, and what to do about it.
+/* judge.h - the faults of a cluster now, each with advice.
  *
  * Ownership: judge_*() append to the caller's arrays.
  * Units:     none.
@@ -11,12 +11,12 @@
 #include "ctl/model.h"
 
 typedef struct Judgement {
-    json_t *wrong;  /* strings, the most urgent first */
-    json_t *advice; /* as many: what to do; "" for nothing */
+    json_t *wrong;  /* array of strings, the most urgent fault first */
+    json_t *advice; /* array of strings: advice[i] is about wrong[i]; "" for none */
 } Judgement;
 
 void judge_etcd(const Members *members, Judgement *judgement);
 void judge_cluster(const Model *model, Judgement *judgement);
 
-/* It has, or should have, ranks now. */
+/* Tells whether the job has, or should have, ranks now. */
 bool job_is_active(const ModelJob *job);

@@ -2,7 +2,7 @@
  *
  * Ownership: members_ask() fills the caller's Members.
  * Units:     bytes.
- * Errors:    -errno when nobody could be asked; what a member did not answer is in its error.
+ * Errors:    -errno when no member could be asked; a member that did not answer has its own error.
  * Threads:   the main thread.
  */
 #pragma once
@@ -15,7 +15,7 @@ enum { MEMBERS_MAX = 16 };
 
 typedef struct Member {
     char endpoint[128];
-    int r; /* 0: it has answered */
+    int r; /* 0: the member has answered; else -errno */
     Error error;
     EtcdStatus status;
 } Member;
@@ -23,11 +23,11 @@ typedef struct Member {
 typedef struct Members {
     Member members[MEMBERS_MAX];
     size_t n, n_answered;
-    bool has_leader; /* one that has answered sees one */
+    bool has_leader; /* a member that has answered sees a leader */
 } Members;
 
 int members_ask(const ClientOptions *options, Members *ret, Error *err);
 
-/* "127.0.0.1:2379", of the leader; "" when it is not among them. */
+/* Returns the leader's endpoint, "127.0.0.1:2379"; "" when it is not among the members. */
 const char *members_leader(const Members *members);
 json_t *members_json(const Members *members);

@@ -3,6 +3,7 @@
 #include "ctl/arguments.h"
 #include "ctl/cluster/judge.h"
 #include "ctl/cluster/members.h"
+#include "ctl/cluster/verbs.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
 

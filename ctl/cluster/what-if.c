@@ -9,6 +9,7 @@
 #include "controller/journal/journal.h"
 #include "ctl/arguments.h"
 #include "ctl/client.h"
+#include "ctl/cluster/verbs.h"
 #include "ctl/print.h"
 
 #include <string.h>

@@ -6,11 +6,14 @@
 #include "cluster/keys.h"
 #include "cluster/records.h"
 #include "ctl/arguments.h"
+#include "ctl/dev/verbs.h"
 
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/pidfd.h>
+
+static_assert((int)ARGUMENT_NODES_MAX == DEV_NODES_MAX, "--nodes takes as many as a Dev holds");
 
 enum { REGISTER_SEC = 30, STOP_SEC = 5 };
 

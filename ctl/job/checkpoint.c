@@ -1,6 +1,7 @@
 /* checkpoint.c - `sdctl job checkpoint`: asks rank 0 to save after its present step, and waits
  * until something newer than the request is committed. */
 #include "ctl/arguments.h"
+#include "ctl/job/verbs.h"
 #include "ctl/model.h"
 
 #include <string.h>

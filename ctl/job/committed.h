@@ -1,6 +1,5 @@
-/* committed.h - a committed checkpoint as its manifest.json describes it, for verbs that read what
- * a job wrote: metrics for reports, weights for export. Everything is checked by size and hash
- * before it is used.
+/* committed.h - a committed checkpoint as its manifest.json describes it: metrics for reports,
+ * weights for export. Each object is checked by size and hash before it is used.
  *
  * Ownership: committed_open() fills a Committed; committed_close() accepts a zeroed one. Metrics
  *            are the caller's to free().

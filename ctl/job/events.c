@@ -1,5 +1,7 @@
 /* events.c - `sdctl job events`: worlds, incidents and checkpoints in the order of time. */
 #include "ctl/arguments.h"
+#include "ctl/job/verbs.h"
+#include "ctl/model-json.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
 

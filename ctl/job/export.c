@@ -8,6 +8,7 @@
  * to {dtype, shape, data_offsets}; the data. */
 #include "ctl/arguments.h"
 #include "ctl/job/committed.h"
+#include "ctl/job/verbs.h"
 #include "ctl/model.h"
 
 #include "base/file.h"

@@ -6,6 +6,7 @@
  * job has ended. */
 #include "base/printable.h"
 #include "ctl/arguments.h"
+#include "ctl/job/verbs.h"
 #include "ctl/model.h"
 
 #include <fcntl.h>

@@ -1,8 +1,8 @@
-/* memory.h - what a job's ranks will need of memory, and whether the nodes that are known could ever give it.
+/* memory.h - the memory that a job's ranks will need, and whether the known nodes could ever give it.
  *
  * Ownership: a JobMemory is a value.
  * Units:     bytes.
- * Errors:    -ENOSPC: no node has as much; the network's.
+ * Errors:    -ENOSPC: no node has as much; else the errors of memory-plan.h.
  * Threads:   any; no state.
  */
 #pragma once
@@ -19,10 +19,10 @@ typedef struct JobMemory {
     size_t n;                     /* 0: this machine cannot tell */
 } JobMemory;
 
-/* The data's sides are known, and the config fits them. */
+/* Plans the memory of each world; the sides of the data must be known and fit the config. */
 int job_memory_plan(const Job *job, const UnetConfig *config, const DatasetLook *look,
                     JobMemory *ret, Error *err);
-/* source: the job's file, for the text. */
+/* Checks the plans against the nodes; source is the job's file, for the error. */
 int job_memory_check(const JobMemory *memory, const char *source, const Model *model, Error *err);
-/* Of the smallest world and of the largest. */
+/* Prints the plans of the smallest world and of the largest. */
 void job_memory_print(const JobMemory *memory);

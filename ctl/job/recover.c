@@ -3,6 +3,7 @@
  * own one that its folder holds. */
 #include "base/json.h"
 #include "ctl/arguments.h"
+#include "ctl/job/verbs.h"
 #include "ctl/model.h"
 #include "protocol/job.h"
 #include "protocol/manifest-limits.h"

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "ctl/job/verbs.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* sample.c - `sdctl job sample`: `sdtrainer sample` with the job's own spec. */
 #include "ctl/arguments.h"
+#include "ctl/job/verbs.h"
 #include "ctl/model.h"
 #include "ctl/programs.h"
 

@@ -1,5 +1,7 @@
 /* set.c - `sdctl job resize|stop|delete`: changes what is desired; the leader does the rest. */
 #include "ctl/arguments.h"
+#include "ctl/job/verbs.h"
+#include "ctl/job/watch.h"
 #include "ctl/model.h"
 #include "protocol/job.h"
 

@@ -4,6 +4,8 @@
 #include "base/file.h"
 #include "ctl/arguments.h"
 #include "ctl/job/memory.h"
+#include "ctl/job/verbs.h"
+#include "ctl/job/watch.h"
 #include "ctl/model.h"
 #include "protocol/owner.h"
 #include "store/store.h"

@@ -1,6 +1,9 @@
 /* status.c - `sdctl job status` and `job list`. */
 #include "base/clock.h"
 #include "ctl/arguments.h"
+#include "ctl/job/verbs.h"
+#include "ctl/job/watch.h"
+#include "ctl/model-json.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
 

@@ -1,6 +1,7 @@
 /* wait.c - `sdctl job wait`: until a job has reached a phase or a step; driven by the watch,
  * not by polling. */
 #include "ctl/arguments.h"
+#include "ctl/job/verbs.h"
 #include "ctl/model.h"
 
 #include <string.h>

@@ -2,6 +2,7 @@
 #include "cluster/keys.h"
 #include "ctl/arguments.h"
 #include "ctl/node/health.h"
+#include "ctl/node/verbs.h"
 #include "ctl/print.h"
 
 /* What the node has put beside its answer; left empty when it is not there. */

@@ -8,6 +8,7 @@
 #include "cluster/keys.h"
 #include "ctl/arguments.h"
 #include "ctl/node/health.h"
+#include "ctl/node/verbs.h"
 
 #include <string.h>
 

@@ -4,6 +4,7 @@
 #include "cluster/keys.h"
 #include "ctl/arguments.h"
 #include "ctl/client.h"
+#include "ctl/node/verbs.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* health.h - asking a node to check itself, and showing what its probes say.
+/* health.h - asking a node to check itself, and showing the answers of its probes.
  *
  * Ownership: health_json() gives the caller a reference.
  * Units:     seconds.
@@ -14,11 +14,12 @@
 
 enum { HEALTH_CHECK_SEC = 60 };
 
-/* The node's probes run now, after it has forgotten what only a reset would cure if clear is set;
- * waits until it has answered. machine_id: only that machine answers; "": whichever has the name. */
+/* Makes the node run its probes now and waits for its answer. With clear the node first forgets the
+ * faults that only a reset would cure. machine_id is the one machine that may answer; "": any
+ * machine that has the node's name. */
 int health_ask(CtlClient *client, const char *node, const char *machine_id, bool clear,
                double timeout_sec, RequestRecord *ret, NodeVerdict *ret_verdict, Error *err);
 
-/* NULL where there is no record: JSON's null, no lines. */
+/* health may be NULL (no record): then the JSON is null, and nothing is printed. */
 json_t *health_json(const HealthRecord *health);
 void health_print(const HealthRecord *health);

@@ -4,6 +4,7 @@
 #include "ctl/arguments.h"
 #include "ctl/model.h"
 #include "ctl/node/health.h"
+#include "ctl/node/verbs.h"
 #include "ctl/print.h"
 
 #include <string.h>

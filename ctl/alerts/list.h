@@ -1,4 +1,4 @@
-/* alerts.h - what the verbs of alerts share.
+/* list.h - the deliveries of an alert as JSON, for the verbs of alerts.
  *
  * Ownership: the caller gets a reference.
  * Units:     times in seconds since 1970.
@@ -11,5 +11,5 @@
 
 #include <jansson.h>
 
-/* [{sink, state, severity, attempts, at, text}] */
+/* Makes [{sink, state, severity, attempts, at, text}]. */
 json_t *deliveries_json(const Delivery *deliveries, size_t n);

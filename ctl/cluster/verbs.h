@@ -1,0 +1,13 @@
+/* verbs.h - the verbs of `sdctl cluster`, which the table in sdctl.c names.
+ *
+ * Ownership: verbs borrow their Arguments.
+ * Units:     none.
+ * Errors:    a verb returns an exit code (CtlExit), after it has told the error on standard error.
+ * Threads:   the main thread.
+ */
+#pragma once
+
+#include "ctl/verbs.h"
+
+int cluster_status(const Arguments *a);
+int cluster_what_if(const Arguments *a);

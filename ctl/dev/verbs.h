@@ -1,0 +1,16 @@
+/* verbs.h - the verbs of `sdctl dev`, which the table in sdctl.c names.
+ *
+ * Ownership: verbs borrow their Arguments.
+ * Units:     none.
+ * Errors:    a verb returns an exit code (CtlExit), after it has told the error on standard error.
+ * Threads:   the main thread.
+ */
+#pragma once
+
+#include "ctl/verbs.h"
+
+int dev_up(const Arguments *a);
+int dev_down(const Arguments *a);
+int dev_status(const Arguments *a);
+int dev_kill_node(const Arguments *a);
+int dev_start_node(const Arguments *a);

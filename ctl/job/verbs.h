@@ -1,0 +1,28 @@
+/* verbs.h - the verbs of `sdctl job`, which the table in sdctl.c names.
+ *
+ * Ownership: verbs borrow their Arguments.
+ * Units:     none.
+ * Errors:    a verb returns an exit code (CtlExit), after it has told the error on standard error.
+ * Threads:   the main thread.
+ */
+#pragma once
+
+#include "ctl/verbs.h"
+
+int job_start(const Arguments *a);
+int job_status(const Arguments *a);
+int job_list(const Arguments *a);
+int job_wait(const Arguments *a);
+int job_events(const Arguments *a);
+int job_logs(const Arguments *a);
+int job_resize(const Arguments *a);
+int job_stop(const Arguments *a);
+int job_delete(const Arguments *a);
+int job_checkpoint(const Arguments *a);
+int job_recover(const Arguments *a);
+int job_report(const Arguments *a);
+int job_sample(const Arguments *a);
+int job_export(const Arguments *a);
+
+/* Starts a job that has stopped or failed again; job_start() calls it when there is no job file. */
+int job_start_again(const Arguments *a);

@@ -1,0 +1,14 @@
+/* model-json.h - jobs and incidents as `sdctl ... -o json` prints them.
+ *
+ * Ownership: the caller gets a reference.
+ * Units:     as docs/reference/json-output.md says.
+ * Errors:    none.
+ * Threads:   the main thread.
+ */
+#pragma once
+
+#include "ctl/model.h"
+
+/* Makes the object that `job status -o json` prints; `job list -o json` prints an array of them. */
+json_t *model_job_json(const Model *model, const ModelJob *job);
+json_t *model_incident_json(const IncidentRecord *incident);

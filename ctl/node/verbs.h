@@ -1,0 +1,18 @@
+/* verbs.h - the verbs of `sdctl node`, which the table in sdctl.c names.
+ *
+ * Ownership: verbs borrow their Arguments.
+ * Units:     none.
+ * Errors:    a verb returns an exit code (CtlExit), after it has told the error on standard error.
+ * Threads:   the main thread.
+ */
+#pragma once
+
+#include "ctl/verbs.h"
+
+int node_list(const Arguments *a);
+int node_status(const Arguments *a);
+int node_cordon(const Arguments *a);
+int node_drain(const Arguments *a);
+int node_uncordon(const Arguments *a);
+int node_forget(const Arguments *a);
+int node_check(const Arguments *a);
