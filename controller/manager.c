@@ -9,6 +9,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/message-id.h"
+#include "base/probe.h"
 #include "cluster/keys.h"
 #include "controller/alerting/sender.h"
 #include "controller/config/rights.h"
@@ -461,6 +462,8 @@ static void on_transaction(int r, const Error *err, const EtcdTxnResult *result,
     p->outcome = r < 0 ? OUTCOME_UNKNOWN : result->succeeded ? OUTCOME_DONE : OUTCOME_REFUSED;
     controller_metrics_note_outcome(p->manager->metrics, &p->decision, p->outcome, p->begun_usec,
                                     r < 0 ? 0 : result->revision);
+    PROBE(decision, p->decision.id, p->decision.job, p->decision.world.generation, p->outcome,
+          clock_boottime_usec() - p->begun_usec);
     if (p->outcome == OUTCOME_DONE) {
         finish(p, OUTCOME_DONE, result->revision);
         return;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/probe.h"
 #include "trainer/saver.h"
 
 #include <math.h>
@@ -186,6 +187,7 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
     const uint64_t now = clock_boottime_usec();
     const double sec = (double)(now - l->step_began_usec) * 1e-6;
     const double data_sec = (double)l->data_usec * 1e-6;
+    PROBE(step, step, s->rank, now - l->step_began_usec, l->data_usec, result->redone);
     l->step_began_usec = now;
     l->data_usec = 0;
     l->step_sec = l->step_sec > 0 ? 0.8 * l->step_sec + 0.2 * sec : sec;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/probe.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -148,6 +149,9 @@ static void drop_lines(Saver *s, int64_t step)
 /* What a save that is over says about the next one. */
 static void note_result(Saver *s, const CheckpointResult *result)
 {
+    if (result->phase == CHECKPOINT_WRITTEN || result->phase == CHECKPOINT_FAILED)
+        PROBE(save, result->step, result->error.code, result->write_usec, result->blocked_usec,
+              result->n_bytes);
     if (result->phase == CHECKPOINT_WRITTEN) {
         if (s->trouble.since_usec > 0)
             log_info("checkpoints can be written again STEP=%lld", (long long)result->step);

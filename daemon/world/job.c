@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/probe.h"
 #include "daemon/world/local-world.h"
 #include "daemon/world/rank.h"
 #include "daemon/world/workload.h"
@@ -124,6 +125,7 @@ void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
         r = local_world_new(job, world, revision, local_ranks, n_local_ranks, &job->local, &err);
     if (r < 0)
         log_error("%s JOB=%s", err.text, job->name);
+    PROBE(world, job->name, world->generation, world->size, n_local_ranks, r);
     if (job->local)
         w->events.world_began(w->events.userdata, job->local);
     if (job->local)

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/message-id.h"
+#include "base/probe.h"
 #include "daemon/process/cgroup.h"
 #include "daemon/process/orphans.h"
 #include "daemon/process/spawn.h"
@@ -184,6 +185,7 @@ void rank_kill(Rank *rank, const char *why, ...)
 
     log_info("killed: %s JOB=%s GENERATION=%lld RANK=%d", rank->why, rank->job,
              (long long)rank->generation, rank->rank);
+    PROBE(kill, rank->job, rank->generation, rank->rank, rank->pid, rank->why);
     rank->killing = true;
     send_kill(rank);
     expect_clear(rank);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/philox.h"
+#include "base/probe.h"
 
 #include <errno.h>
 #include <string.h>
@@ -66,6 +67,18 @@ static bool changes_something(const S3Request *request)
     return request->method != S3_GET && request->method != S3_HEAD;
 }
 
+/* What went over the network for it: a whole get without a buffer is as long as it came. */
+static void probe_end(const S3Request *request)
+{
+    uint64_t took_usec = clock_boottime_usec() - request->progress.begun_usec;
+    if (request->method == S3_GET)
+        PROBE(get, request->key, request->buffer ? request->n_bytes : request->n_text, took_usec,
+              request->result, request->tries);
+    else if (request->method == S3_PUT)
+        PROBE(put, request->key, request->progress.n_body, took_usec, request->result,
+              request->tries);
+}
+
 /* The request may be gone afterwards. */
 static void end(S3Client *client, S3Request *request, int result, const char *before)
 {
@@ -82,6 +95,7 @@ static void end(S3Client *client, S3Request *request, int result, const char *be
         request->n_text = 0;
         tell_error(client, request, before);
     }
+    probe_end(request);
 
     (void)pthread_mutex_lock(&client->lock);
     p->under_way = false;
@@ -221,6 +235,8 @@ static void pause_request(S3Client *client, S3Request *request)
     request->progress.due_usec =
         clock_boottime_usec() +
         retry_pause_usec(request->tries, request->reply.retry_after_sec, draw(client));
+    PROBE(retry, request->key, request->status, request->tries,
+          request->progress.due_usec - clock_boottime_usec(), request->error.text);
     queue_put(request, &client->paused, false);
 }
 
