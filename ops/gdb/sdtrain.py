@@ -45,16 +45,19 @@ def held(symbol, frame, name):
     if not (symbol.is_variable or symbol.is_argument):
         return None
     type_ = name_of(symbol.type)
-    fields = [field for holder, field in HOLDERS.get(name, []) if holder == type_]
+    fields = [way for holder, way in HOLDERS.get(name, []) if holder == type_]
     if type_ != name and not fields:
         return None
     value = symbol.value(frame)
     value = None if value.is_optimized_out else plain(value)
-    return plain(value[fields[0]]) if value is not None and fields else value
+    for field in fields[0] if fields else ():
+        value = None if value is None else plain(value[field])
+    return value
 
 
-# Who has one: sdcontroller's frames know their Controller alone.
-HOLDERS = {"Cluster": [("Controller", "cluster")], "Workload": [("Manager", "workload")]}
+# Who has one: a program that waits has its own object on the stack, and no more.
+HOLDERS = {"Cluster": [("Controller", ["cluster"]), ("Program", ["manager", "cluster"])],
+           "Workload": [("Manager", ["workload"])]}
 
 
 def evaluate(expression, name):
@@ -174,7 +177,7 @@ class LocalWorldsCommand(Command):
         config = plain(w["needs"]["config"])
         lines("node %s, lost slots %s", text(config["node"]), slots_of(int(w["slots"]["lost"])))
         for slot in range(int(config["slots"])):
-            rank = plain(w["slots"]["ranks"][slot])
+            rank = plain(w["slots"]["of"][slot])
             if rank is None:
                 lines("slot %d: empty", slot)
             else:
