@@ -4,13 +4,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/message-id.h"
-#include "daemon/health/health-record.h"
 #include "daemon/manager.h"
 
 static void on_deadline(void *userdata)
 {
     Manager *m = userdata;
-    log_warning("drain_sec has passed; killing what still runs NODE=%s", m->config.node);
+    log_warning("drain_sec has passed; killing what still runs NODE=%s", m->needs.config->node);
     workload_kill_all(&m->workload, "sdtraind stops, and drain_sec has passed");
     drain_advance(m);
 }
@@ -18,27 +17,27 @@ static void on_deadline(void *userdata)
 void drain_signal(Manager *m, const char *name)
 {
     if (m->draining) {
-        log_warning("%s again: leaving at once NODE=%s", name, m->config.node);
+        log_warning("%s again: leaving at once NODE=%s", name, m->needs.config->node);
         workload_kill_all(&m->workload, "sdtraind was told twice to stop");
         drain_advance(m);
         return;
     }
     m->draining = true;
     log_event(LOG_LEVEL_INFO, MESSAGE_DRAINING, "%s: draining for at most %lld s NODE=%s", name,
-              (long long)m->config.drain_sec, m->config.node);
+              (long long)m->needs.config->drain_sec, m->needs.config->node);
     m->drain_usec = clock_boottime_usec();
     status_stopping(m);
-    timer_start(&m->timers, &m->drain_timer, (uint64_t)m->config.drain_sec * USEC_PER_SEC,
-                on_deadline, m);
-    manager_touch_node(m);
+    timer_start(m->needs.timers, &m->drain_timer,
+                (uint64_t)m->needs.config->drain_sec * USEC_PER_SEC, on_deadline, m);
+    node_touch(&m->node);
     drain_advance(m);
 }
 
 static void on_too_late(void *userdata)
 {
     Manager *m = userdata;
-    log_warning("etcd does not answer; leaving without a last word NODE=%s", m->config.node);
-    (void)sd_event_exit(m->event, 0); /* fails only when it is exiting already */
+    log_warning("etcd does not answer; leaving without a last word NODE=%s", m->needs.config->node);
+    (void)sd_event_exit(m->needs.event, 0); /* fails only when it is exiting already */
 }
 
 void drain_advance(Manager *m)
@@ -47,18 +46,17 @@ void drain_advance(Manager *m)
         return;
     if (!m->is_idle) {
         m->is_idle = true; /* from here on it takes DRAIN_LAST_WORDS_SEC at most */
-        timer_start(&m->timers, &m->drain_timer, DRAIN_LAST_WORDS_SEC * USEC_PER_SEC, on_too_late,
-                    m);
+        timer_start(m->needs.timers, &m->drain_timer, DRAIN_LAST_WORDS_SEC * USEC_PER_SEC,
+                    on_too_late, m);
     }
     if (!m->leaving && (workload_is_reported(&m->workload) || !m->node.registered)) {
         m->leaving = true;
-        m->node.state = NODE_LEFT;
-        health_record_update(m, true); /* it stays: this one is not lost */
-        manager_touch_node(m);
+        probes_leave(m->needs.probes);
+        node_leave(&m->node);
         return;
     }
-    if (m->leaving && node_is_settled(m) && !m->probes.post) {
-        log_event(LOG_LEVEL_INFO, MESSAGE_LEFT, "left NODE=%s", m->config.node);
-        (void)sd_event_exit(m->event, 0); /* fails only when it is exiting already */
+    if (m->leaving && node_is_settled(&m->node) && !m->needs.probes->post) {
+        log_event(LOG_LEVEL_INFO, MESSAGE_LEFT, "left NODE=%s", m->needs.config->node);
+        (void)sd_event_exit(m->needs.event, 0); /* fails only when it is exiting already */
     }
 }

@@ -4,33 +4,32 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/message-id.h"
-#include "daemon/manager.h"
 
 #include <limits.h>
 #include <string.h>
 
 enum { STATE_MAX = 65536 };
 
-static void state_path(const Manager *m, char ret[PATH_MAX])
+static void state_path(const History *h, char ret[PATH_MAX])
 {
-    (void)snprintf(ret, PATH_MAX, "%s/history.json", m->config.state_dir);
+    (void)snprintf(ret, PATH_MAX, "%s/history.json", h->config->state_dir);
 }
 
-void history_save(Manager *m)
+void history_save(History *h)
 {
-    HistoryRecord *record = &m->history.record;
+    HistoryRecord *record = &h->record;
     char path[PATH_MAX];
     _cleanup_free_ char *text = NULL;
     Error err = ERROR_INIT;
-    EtcdHistory now = etcd_history(m->etcd);
-    if (!*m->config.state_dir)
+    EtcdHistory now = etcd_history(h->etcd);
+    if (!*h->config->state_dir)
         return;
     if (now.cluster)
         (void)snprintf(record->cluster, sizeof(record->cluster), "%llx",
                        (unsigned long long)now.cluster);
     record->revision = now.revision;
-    state_path(m, path);
-    int r = folder_make(m->config.state_dir, &err);
+    state_path(h, path);
+    int r = folder_make(h->config->state_dir, &err);
     if (r == 0)
         r = history_record_encode(record, NULL, &text);
     if (r == 0)
@@ -39,46 +38,44 @@ void history_save(Manager *m)
         log_warning("how far this node is with its jobs is not kept: %s", err.text);
 }
 
-static void load(Manager *m)
+static void load(History *h)
 {
     char path[PATH_MAX];
     _cleanup_free_ char *text = NULL;
     size_t n;
     Error err = ERROR_INIT;
-    state_path(m, path);
+    state_path(h, path);
     int r = file_read(path, STATE_MAX, &text, &n, &err);
     if (r == 0)
-        r = history_record_decode(path, text, n, &m->history.record, &err);
+        r = history_record_decode(path, text, n, &h->record, &err);
     if (r < 0 && r != -ENOENT)
         log_warning("how far this node was with its jobs is not known: %s", err.text);
 }
 
 static void on_node_history(const EtcdHistory *was, const EtcdHistory *now, void *userdata)
 {
-    Manager *m = userdata;
-    HistoryRecord *record = &m->history.record;
+    History *h = userdata;
+    HistoryRecord *record = &h->record;
     log_event(LOG_LEVEL_ERROR, MESSAGE_HISTORY,
               "etcd has another history: revision %lld after %lld, cluster %llx after %llx; it was "
               "restored from a snapshot, or is another one. Ranks are killed, and this node begins "
               "anew NODE=%s",
               (long long)now->revision, (long long)was->revision, (unsigned long long)now->cluster,
-              (unsigned long long)was->cluster, m->config.node);
+              (unsigned long long)was->cluster, h->config->node);
     for (size_t i = 0; i < record->n_runs; i++)
         record->runs[i].told = true;
-    history_save(m);
-    if (!m->node.registered)
-        return; /* nothing runs, and nothing was believed yet */
-    m->history.is_over = true;
-    workload_kill_all(&m->workload, "etcd was restored from a snapshot");
-    (void)sd_event_exit(m->event, 0); /* fails only when it is exiting already */
+    history_save(h);
+    h->changed(h->userdata);
 }
 
-void history_open(Manager *m)
+void history_open(History *h, const DaemonConfig *config, Etcd *etcd,
+                  void (*changed)(void *userdata), void *userdata)
 {
-    load(m);
-    EtcdHistory known = {.cluster = strtoull(m->history.record.cluster, NULL, 16),
-                         .revision = m->history.record.revision};
-    etcd_set_history(m->etcd, known, on_node_history, m);
+    *h = (History){.config = config, .etcd = etcd, .changed = changed, .userdata = userdata};
+    load(h);
+    EtcdHistory known = {.cluster = strtoull(h->record.cluster, NULL, 16),
+                         .revision = h->record.revision};
+    etcd_set_history(h->etcd, known, on_node_history, h);
 }
 
 /* The job's entry; a new one takes the place of the oldest. */
@@ -105,28 +102,28 @@ static JobRun *run_of(History *h, const char *job, const char *submission)
     return run;
 }
 
-void history_note_world(Manager *m, const char *job, const char *submission, int64_t generation)
+void history_note_world(History *h, const char *job, const char *submission, int64_t generation)
 {
-    JobRun *run = run_of(&m->history, job, submission);
+    JobRun *run = run_of(h, job, submission);
     if (generation <= run->generation)
         return;
     run->generation = generation;
     run->told = false; /* the leader has gone beyond */
-    history_save(m);
+    history_save(h);
 }
 
-void history_note_commit(Manager *m, const char *job, const char *submission, CommitMark mark)
+void history_note_commit(History *h, const char *job, const char *submission, CommitMark mark)
 {
-    JobRun *run = run_of(&m->history, job, submission);
+    JobRun *run = run_of(h, job, submission);
     if (!commit_mark_is_before(run->committed, mark))
         return;
     run->committed = mark;
-    history_save(m);
+    history_save(h);
 }
 
-void history_tell(const Manager *m, NodeRecord *record)
+void history_tell(const History *h, NodeRecord *record)
 {
-    for (size_t i = 0; i < m->history.record.n_runs; i++)
-        if (m->history.record.runs[i].told)
-            record->runs[record->n_runs++] = m->history.record.runs[i];
+    for (size_t i = 0; i < h->record.n_runs; i++)
+        if (h->record.runs[i].told)
+            record->runs[record->n_runs++] = h->record.runs[i];
 }

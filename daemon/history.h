@@ -14,20 +14,24 @@
 #pragma once
 
 #include "cluster/records.h"
+#include "daemon/config/config.h"
 #include "etcd/etcd.h"
 
-typedef struct Manager Manager;
-
 typedef struct History {
-    HistoryRecord record;
-    bool is_over; /* the history that this daemon was started in */
+    HistoryRecord record; /* what the file holds */
+    const DaemonConfig *config;
+    Etcd *etcd;
+    void (*changed)(void *userdata);
+    void *userdata; /* of `changed` */
 } History;
 
-/* Before anything is asked of etcd. */
-void history_open(Manager *m);
+/* Before anything is asked of etcd. changed: etcd lives in another history than the one that this daemon was started
+ * in; the file says so already. */
+void history_open(History *h, const DaemonConfig *config, Etcd *etcd,
+                  void (*changed)(void *userdata), void *userdata);
 /* At the end, and now and then: the highest revision. */
-void history_save(Manager *m);
-void history_note_world(Manager *m, const char *job, const char *submission, int64_t generation);
-void history_note_commit(Manager *m, const char *job, const char *submission, CommitMark mark);
+void history_save(History *h);
+void history_note_world(History *h, const char *job, const char *submission, int64_t generation);
+void history_note_commit(History *h, const char *job, const char *submission, CommitMark mark);
 /* What the node's record tells. */
-void history_tell(const Manager *m, NodeRecord *record);
+void history_tell(const History *h, NodeRecord *record);

@@ -141,15 +141,15 @@ struct DaemonMetrics {
     ProbeRun probes[PROBES_MAX];
 };
 
-static Metrics *metrics_of(const Manager *m) { return m->metrics ? m->metrics->metrics : NULL; }
+static Metrics *metrics_of(const DaemonMetrics *d) { return d ? d->metrics : NULL; }
 
 /* ---- gauges ---- */
 
 static void collect_lease(Metrics *to, const Manager *m, uint64_t now_usec)
 {
     metrics_set(to, ETCD_SILENCE, NO_LABELS,
-                ((double)now_usec - (double)MIN(m->contact_usec, now_usec)) * 1e-6);
-    if (!m->lease || etcd_lease_id(m->lease) == 0)
+                ((double)now_usec - (double)MIN(m->fence.contact_usec, now_usec)) * 1e-6);
+    if (etcd_lease_id(m->lease) == 0)
         return;
     metrics_set(to, LEASE_TTL, NO_LABELS, (double)etcd_lease_ttl_sec(m->lease));
     metrics_set(to, LEASE_LEFT, NO_LABELS,
@@ -164,10 +164,10 @@ static void collect_node(Metrics *to, const Manager *m)
         n_lost += (int)(m->workload.slots.lost >> i & 1);
     for (size_t i = 0; i < ELEMENTSOF(verdicts); i++)
         metrics_set(to, VERDICT, LABELS(verdicts[i]), i == (size_t)m->node.verdict);
-    metrics_set(to, REGISTERED, NO_LABELS, m->node.registered && manager_lease(m) != 0);
+    metrics_set(to, REGISTERED, NO_LABELS, m->node.registered && etcd_lease_id(m->lease) != 0);
     metrics_set(to, DRAINING, NO_LABELS, m->draining);
-    metrics_set(to, FENCED, NO_LABELS, m->fenced);
-    metrics_set(to, SLOTS, NO_LABELS, (double)m->config.slots);
+    metrics_set(to, FENCED, NO_LABELS, m->fence.fenced);
+    metrics_set(to, SLOTS, NO_LABELS, (double)m->needs.config->slots);
     metrics_set(to, SLOTS_LOST, NO_LABELS, n_lost);
 }
 
@@ -219,28 +219,31 @@ static unsigned collect_daemon(Metrics *to, void *userdata)
 static bool is_daemon_healthy(char text[EXPORTER_HEALTH_BYTES], void *userdata)
 {
     const Manager *m = userdata;
-    bool registered = m->node.registered && manager_lease(m) != 0;
+    bool registered = m->node.registered && etcd_lease_id(m->lease) != 0;
     (void)snprintf(text, EXPORTER_HEALTH_BYTES, "%s as %s in cluster %s\nverdict: %s\n%s%s",
-                   registered ? "registered" : "not registered", m->config.node, m->config.cluster,
-                   *m->node.evidence ? m->node.evidence : "healthy",
-                   m->fenced ? "fenced: no word from etcd for fence_sec\n" : "",
+                   registered ? "registered" : "not registered", m->needs.config->node,
+                   m->needs.config->cluster, *m->node.evidence ? m->node.evidence : "healthy",
+                   m->fence.fenced ? "fenced: no word from etcd for fence_sec\n" : "",
                    m->draining ? "draining\n" : "");
-    return registered && !m->fenced;
+    return registered && !m->fence.fenced;
 }
 
 /* ---- what happens ---- */
 
-void daemon_metrics_note_lease(Manager *m, bool renewed)
+void daemon_metrics_note_lease(DaemonMetrics *d, bool renewed)
 {
-    metrics_add(metrics_of(m), renewed ? LEASE_RENEWALS : LEASE_LOSSES, NO_LABELS, 1);
+    metrics_add(metrics_of(d), renewed ? LEASE_RENEWALS : LEASE_LOSSES, NO_LABELS, 1);
 }
 
-void daemon_metrics_note_fence(Manager *m) { metrics_add(metrics_of(m), FENCES, NO_LABELS, 1); }
-
-static ProbeRun *probe_run(Manager *m, const char *name)
+void daemon_metrics_note_fence(DaemonMetrics *d)
 {
-    for (size_t i = 0; m->metrics && i < ELEMENTSOF(m->metrics->probes); i++) {
-        ProbeRun *run = &m->metrics->probes[i];
+    metrics_add(metrics_of(d), FENCES, NO_LABELS, 1);
+}
+
+static ProbeRun *probe_run(DaemonMetrics *d, const char *name)
+{
+    for (size_t i = 0; d && i < ELEMENTSOF(d->probes); i++) {
+        ProbeRun *run = &d->probes[i];
         if (!run->name)
             run->name = name;
         if (strcmp(run->name, name) == 0)
@@ -249,44 +252,44 @@ static ProbeRun *probe_run(Manager *m, const char *name)
     return NULL;
 }
 
-void daemon_metrics_note_probe_start(Manager *m, const char *probe)
+void daemon_metrics_note_probe_start(DaemonMetrics *d, const char *probe)
 {
-    ProbeRun *run = probe_run(m, probe);
+    ProbeRun *run = probe_run(d, probe);
     if (run)
         run->started_usec = clock_boottime_usec();
 }
 
-void daemon_metrics_note_probe_end(Manager *m, const char *probe, HealthLevel level,
+void daemon_metrics_note_probe_end(DaemonMetrics *d, const char *probe, HealthLevel level,
                                    const char *outcome)
 {
-    ProbeRun *run = probe_run(m, probe);
+    ProbeRun *run = probe_run(d, probe);
     if (!run)
         return;
     run->level = level;
     run->took_usec = clock_boottime_usec() - run->started_usec;
     run->ended_usec = clock_realtime_usec();
-    metrics_add(metrics_of(m), PROBE_RUNS, LABELS(probe, outcome), 1);
+    metrics_add(metrics_of(d), PROBE_RUNS, LABELS(probe, outcome), 1);
 }
 
-void daemon_metrics_note_start(Manager *m, const Rank *rank)
+void daemon_metrics_note_start(DaemonMetrics *d, const Rank *rank)
 {
-    Metrics *to = metrics_of(m);
+    Metrics *to = metrics_of(d);
     metrics_add(to, RANK_STARTS, LABELS(rank->job), 1);
     if (rank->rank == 0)
         metrics_know(to, SAVE_FAILURES, LABELS(rank->job));
 }
 
-void daemon_metrics_note_exit(Manager *m, const Rank *rank, const ExitVerdict *verdict)
+void daemon_metrics_note_exit(DaemonMetrics *d, const Rank *rank, const ExitVerdict *verdict)
 {
     const char *reason = verdict->hung                         ? "hang"
                          : rank->killing && !rank->words.error ? "killed"
                                                                : exit_code_class(verdict->code);
-    metrics_add(metrics_of(m), RANK_EXITS, LABELS(rank->job, reason), 1);
+    metrics_add(metrics_of(d), RANK_EXITS, LABELS(rank->job, reason), 1);
 }
 
-void daemon_metrics_note_step(Manager *m, Rank *rank, const ChannelMessage *step)
+void daemon_metrics_note_step(DaemonMetrics *d, Rank *rank, const ChannelMessage *step)
 {
-    Metrics *to = metrics_of(m);
+    Metrics *to = metrics_of(d);
     const MetricLabels job = LABELS(rank->job);
     metrics_observe(to, TRAINER_STEP_SECONDS, job, step->step_sec);
     metrics_observe_sum(to, TRAINER_DATA_SECONDS, job, step->data_sec, 1);
@@ -295,9 +298,9 @@ void daemon_metrics_note_step(Manager *m, Rank *rank, const ChannelMessage *step
     rank->failed_saves = step->failed_saves;
 }
 
-void daemon_metrics_note_saved(Manager *m, Rank *rank, const ChannelMessage *saved)
+void daemon_metrics_note_saved(DaemonMetrics *d, Rank *rank, const ChannelMessage *saved)
 {
-    Metrics *to = metrics_of(m);
+    Metrics *to = metrics_of(d);
     const MetricLabels job = LABELS(rank->job);
     metrics_observe(to, SAVE_SECONDS, job, saved->write_sec);
     metrics_observe_sum(to, SAVE_BLOCKED_SECONDS, job, saved->blocked_sec, 1);
@@ -312,26 +315,26 @@ void daemon_metrics_note_saved(Manager *m, Rank *rank, const ChannelMessage *sav
     rank->store_use = *now;
 }
 
-void daemon_metrics_note_commit(Manager *m, const char *job, bool committed)
+void daemon_metrics_note_commit(DaemonMetrics *d, const char *job, bool committed)
 {
-    metrics_add(metrics_of(m), COMMITS, LABELS(job, committed ? "committed" : "refused"), 1);
+    metrics_add(metrics_of(d), COMMITS, LABELS(job, committed ? "committed" : "refused"), 1);
 }
 
-void daemon_metrics_forget_job(Manager *m, const char *job)
+void daemon_metrics_forget_job(DaemonMetrics *d, const char *job)
 {
-    metrics_forget(metrics_of(m), "job_name", job);
+    metrics_forget(metrics_of(d), "job_name", job);
 }
 
 /* ---- made and ended ---- */
 
-int daemon_metrics_open(Manager *m, Error *err)
+int daemon_metrics_open(Manager *m, sd_event *event, DaemonMetrics **ret, Error *err)
 {
-    if (!*m->config.metrics)
+    *ret = NULL;
+    if (!*m->needs.config->metrics)
         return 0;
     DaemonMetrics *d = calloc(1, sizeof(*d));
     if (!d)
         return error_set(err, -ENOMEM, "out of memory");
-    m->metrics = d; /* freed with the Manager */
     ExporterProgram program = {.name = "sdtraind",
                                .version = SDTRAIN_VERSION,
                                .families = families,
@@ -339,14 +342,17 @@ int daemon_metrics_open(Manager *m, Error *err)
                                .collect = collect_daemon,
                                .is_healthy = is_daemon_healthy,
                                .userdata = m};
-    int r = exporter_new(m->event, m->config.metrics, &program, &d->exporter, err);
-    if (r < 0)
+    int r = exporter_new(event, m->needs.config->metrics, &program, &d->exporter, err);
+    if (r < 0) {
+        (void)daemon_metrics_free(d); /* NULL always */
         return r;
+    }
     d->metrics = exporter_metrics(d->exporter);
     etcd_set_observer(m->etcd, exporter_note_request, d->exporter);
     metrics_know(d->metrics, FENCES, NO_LABELS);
     metrics_know(d->metrics, LEASE_RENEWALS, NO_LABELS);
     metrics_know(d->metrics, LEASE_LOSSES, NO_LABELS);
+    *ret = d;
     return 0;
 }
 

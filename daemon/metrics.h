@@ -3,8 +3,8 @@
  * A trainer has no port; its numbers come through the channel. All counters start with the process;
  * those of a job go with the last that etcd and this node know of it.
  *
- * Ownership: daemon_metrics_open() fills the Manager's pointer, which stays NULL when metrics are
- *            off; every function accepts that.
+ * Ownership: daemon_metrics_open() gives the caller a DaemonMetrics, or NULL when metrics are off; every function
+ *            accepts NULL. It reads the Manager, which must outlive it.
  * Units:     *_usec microseconds of one clock.
  * Errors:    -errno with the address in the text.
  * Threads:   loop thread only.
@@ -22,22 +22,23 @@ typedef struct Manager Manager;
 typedef struct Rank Rank;
 typedef struct DaemonMetrics DaemonMetrics;
 
-int daemon_metrics_open(Manager *m, Error *err);
+/* Listens at once, but answers on the loop alone. */
+int daemon_metrics_open(Manager *m, sd_event *event, DaemonMetrics **ret, Error *err);
 DaemonMetrics *daemon_metrics_free(DaemonMetrics *metrics);
 /* What docs/reference/metrics.md shows. */
 const MetricFamily *daemon_metrics_families(size_t *ret_n);
 
 /* ---- what happens ---- */
 
-void daemon_metrics_note_lease(Manager *m, bool renewed);
-void daemon_metrics_note_fence(Manager *m);
-void daemon_metrics_note_probe_start(Manager *m, const char *probe);
+void daemon_metrics_note_lease(DaemonMetrics *d, bool renewed);
+void daemon_metrics_note_fence(DaemonMetrics *d);
+void daemon_metrics_note_probe_start(DaemonMetrics *d, const char *probe);
 /* outcome: "answered", "failed" or "hung". */
-void daemon_metrics_note_probe_end(Manager *m, const char *probe, HealthLevel level,
+void daemon_metrics_note_probe_end(DaemonMetrics *d, const char *probe, HealthLevel level,
                                    const char *outcome);
-void daemon_metrics_note_start(Manager *m, const Rank *rank);
-void daemon_metrics_note_exit(Manager *m, const Rank *rank, const ExitVerdict *verdict);
-void daemon_metrics_note_step(Manager *m, Rank *rank, const ChannelMessage *step);
-void daemon_metrics_note_saved(Manager *m, Rank *rank, const ChannelMessage *saved);
-void daemon_metrics_note_commit(Manager *m, const char *job, bool committed);
-void daemon_metrics_forget_job(Manager *m, const char *job);
+void daemon_metrics_note_start(DaemonMetrics *d, const Rank *rank);
+void daemon_metrics_note_exit(DaemonMetrics *d, const Rank *rank, const ExitVerdict *verdict);
+void daemon_metrics_note_step(DaemonMetrics *d, Rank *rank, const ChannelMessage *step);
+void daemon_metrics_note_saved(DaemonMetrics *d, Rank *rank, const ChannelMessage *saved);
+void daemon_metrics_note_commit(DaemonMetrics *d, const char *job, bool committed);
+void daemon_metrics_forget_job(DaemonMetrics *d, const char *job);

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/message-id.h"
 #include "cluster/keys.h"
-#include "daemon/manager.h"
 #include "daemon/world/exit.h"
 #include "daemon/world/local-world.h"
 #include "daemon/world/rank.h"
@@ -17,9 +16,10 @@
 
 enum { RETRY_MSEC = 200, RIGHTS_MSEC = 30000, TOGETHER_MAX = RECORD_SLOTS_MAX };
 
-static void node_put(Manager *m);
-static void node_look(Manager *m);
-static void make_good(Manager *m);
+static void node_put(OwnNode *node);
+static void node_look(OwnNode *node);
+static void make_good(OwnNode *node);
+static void node_update(OwnNode *node);
 
 int node_open(OwnNode *node, Error *err)
 {
@@ -45,11 +45,11 @@ void node_clear(OwnNode *node)
 /* ---- what it says ---- */
 
 /* {"labels": {...}}: a field that the codec does not know and therefore keeps. */
-static char *labels_text(const Manager *m)
+static char *labels_text(const OwnNode *node)
 {
-    if (!m->config.labels)
+    if (!node->needs.config->labels)
         return NULL;
-    _cleanup_json_ json_t *root = json_pack("{sO}", "labels", m->config.labels);
+    _cleanup_json_ json_t *root = json_pack("{sO}", "labels", node->needs.config->labels);
     return root ? json_dumps(root, JSON_COMPACT) : NULL;
 }
 
@@ -60,39 +60,39 @@ static uint64_t machine_memory(void)
     return sysinfo(&info) < 0 ? 0 : ((uint64_t)info.totalram + info.totalswap) * info.mem_unit;
 }
 
-static int node_encode(const Manager *m, char **ret)
+static int node_encode(const OwnNode *node, char **ret)
 {
-    const OwnNode *node = &m->node;
-    NodeRecord record = {.incarnation = m->incarnation,
-                         .n_slots = (int)m->config.slots,
+    NodeRecord record = {.incarnation = node->needs.incarnation,
+                         .n_slots = (int)node->needs.config->slots,
                          .state = node->state,
                          .verdict = node->verdict,
-                         .lost_slots = m->workload.slots.lost,
+                         .lost_slots = node->needs.workload->slots.lost,
                          .bad_slots = node->bad_slots,
-                         .startup_usec = (uint64_t)(m->config.startup_sec * 1e6),
+                         .startup_usec = (uint64_t)(node->needs.config->startup_sec * 1e6),
                          .memory_bytes = machine_memory()};
-    (void)snprintf(record.name, sizeof(record.name), "%s", m->config.node);
-    (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s", m->config.machine_id);
+    (void)snprintf(record.name, sizeof(record.name), "%s", node->needs.config->node);
+    (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s",
+                   node->needs.config->machine_id);
     (void)snprintf(record.boot_id, sizeof(record.boot_id), "%s", node->boot_id);
-    (void)snprintf(record.address, sizeof(record.address), "%s", m->config.address);
+    (void)snprintf(record.address, sizeof(record.address), "%s", node->needs.config->address);
     (void)snprintf(record.version, sizeof(record.version), "%s", SDTRAIN_VERSION);
     (void)snprintf(record.evidence, sizeof(record.evidence), "%s", node->evidence);
-    (void)snprintf(record.log_dir, sizeof(record.log_dir), "%s", m->config.log_dir);
-    if (m->draining && record.verdict < NODE_DRAIN) {
+    (void)snprintf(record.log_dir, sizeof(record.log_dir), "%s", node->needs.config->log_dir);
+    if (*node->needs.draining && record.verdict < NODE_DRAIN) {
         record.verdict = NODE_DRAIN;
         (void)snprintf(record.evidence, sizeof(record.evidence), "sdtraind is told to stop");
     }
     exit_repair_text(record.evidence);
-    history_tell(m, &record);
+    history_tell(node->needs.history, &record);
     if (node->knows_secrets)
         (void)snprintf(record.features, sizeof(record.features), "%s", FEATURE_SECRETS);
-    const LocalWorld *local = workload_running(&m->workload);
+    const LocalWorld *local = workload_running(node->needs.workload);
     if (local) {
         (void)snprintf(record.job, sizeof(record.job), "%s", local->job->name);
         record.world_revision = local->world_revision;
         record.generation = local->generation;
     }
-    _cleanup_free_ char *labels = labels_text(m);
+    _cleanup_free_ char *labels = labels_text(node);
     return node_record_encode(&record, labels, ret);
 }
 
@@ -100,57 +100,58 @@ static int node_encode(const Manager *m, char **ret)
 
 static void on_rights_retry(void *userdata)
 {
-    Manager *m = userdata;
-    node_ask_rights(m);
+    OwnNode *node = userdata;
+    node_ask_rights(node);
 }
 
 static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange *range,
                       void *userdata)
 {
-    Manager *m = userdata;
-    OwnNode *node = &m->node;
+    OwnNode *node = userdata;
     node->rights_call = NULL; /* it frees itself */
     if (r < 0) {              /* roles may be brought up to date while it runs */
-        timer_start(&m->timers, &node->rights_retry,
-                    (r == -EACCES ? RIGHTS_MSEC : RETRY_MSEC) * USEC_PER_MSEC, on_rights_retry, m);
+        timer_start(node->needs.timers, &node->rights_retry,
+                    (r == -EACCES ? RIGHTS_MSEC : RETRY_MSEC) * USEC_PER_MSEC, on_rights_retry,
+                    node);
         return;
     }
     node->knows_secrets = true;
-    node_update(m);
+    node_update(node);
 }
 
-void node_ask_rights(Manager *m)
+void node_ask_rights(OwnNode *node)
 {
     char key[KEY_MAX];
-    int r = etcd_get(m->etcd, key_of(m->config.cluster, KEY_SECRETS, ".rights", key), false,
-                     on_rights, m, &m->node.rights_call);
+    int r =
+        etcd_get(node->needs.etcd, key_of(node->needs.config->cluster, KEY_SECRETS, ".rights", key),
+                 false, on_rights, node, &node->rights_call);
     if (r < 0)
-        timer_start(&m->timers, &m->node.rights_retry, RETRY_MSEC * USEC_PER_MSEC, on_rights_retry,
-                    m);
+        timer_start(node->needs.timers, &node->rights_retry, RETRY_MSEC * USEC_PER_MSEC,
+                    on_rights_retry, node);
 }
 
 /* ---- putting it ---- */
 
 static void on_node_retry(void *userdata)
 {
-    Manager *m = userdata;
-    node_put(m);
+    OwnNode *node = userdata;
+    node_put(node);
 }
 
-static void retry_later(Manager *m)
+static void retry_later(OwnNode *node)
 {
-    if (!timer_runs(&m->node.retry))
-        timer_start(&m->timers, &m->node.retry, RETRY_MSEC * USEC_PER_MSEC, on_node_retry, m);
+    if (!timer_runs(&node->retry))
+        timer_start(node->needs.timers, &node->retry, RETRY_MSEC * USEC_PER_MSEC, on_node_retry,
+                    node);
 }
 
 /* Missing rights are a person's to give: said once, and tried again slowly. */
-static bool is_refused(Manager *m, int r, const Error *err)
+static bool is_refused(OwnNode *node, int r, const Error *err)
 {
-    OwnNode *node = &m->node;
     if (r == -EACCES && !node->refused)
         log_error("etcd refuses this node's record: %s; what may this certificate's or user's name "
                   "do there? NODE=%s",
-                  err->text, m->config.node);
+                  err->text, node->needs.config->node);
     node->refused = r == -EACCES;
     return node->refused;
 }
@@ -158,7 +159,7 @@ static bool is_refused(Manager *m, int r, const Error *err)
 /* Somebody's record lies under our name: ours of an earlier life or an earlier lease, or another
  * machine's. What is nobody's is written over: no record of a live node is without a lease, and what cannot be
  * read says of no other machine that it is there. */
-static void judge_tenant(Manager *m, const EtcdKeyValue *kv)
+static void judge_tenant(OwnNode *node, const EtcdKeyValue *kv)
 {
     NodeRecord record;
     Error err = ERROR_INIT;
@@ -166,120 +167,120 @@ static void judge_tenant(Manager *m, const EtcdKeyValue *kv)
     if (r == -EINVAL || kv->lease == 0) {
         log_warning("%s; writing this node's record over it NODE=%s",
                     r < 0 ? err.text : "this node's record has no lease: a stranger wrote it",
-                    m->config.node);
+                    node->needs.config->node);
         r = 0;
-    } else if (r == 0 && strcmp(record.machine_id, m->config.machine_id) != 0)
+    } else if (r == 0 && strcmp(record.machine_id, node->needs.config->machine_id) != 0)
         r = error_set(&err, -EEXIST,
                       "%s: machine %s (%s) is registered under this name; this one is %s. Give the "
                       "node another name, or wait until that one's lease has run out",
-                      kv->key, record.machine_id, record.address, m->config.machine_id);
-    else if (r == 0 && record.incarnation > m->incarnation)
+                      kv->key, record.machine_id, record.address, node->needs.config->machine_id);
+    else if (r == 0 && record.incarnation > node->needs.incarnation)
         r = error_set(&err, -EEXIST, "%s: a later sdtraind of this machine runs under this name",
                       kv->key);
     if (r < 0) {
-        workload_kill_all(&m->workload, "the node's name belongs to another");
-        manager_fail(m, &err);
+        node->needs.name_is_taken(node->needs.userdata, &err);
         return;
     }
-    m->node.revision = kv->mod_revision;
-    node_put(m);
+    node->revision = kv->mod_revision;
+    node_put(node);
 }
 
 static void on_looked(int r, const Error *err, const EtcdRange *range, void *userdata)
 {
-    Manager *m = userdata;
-    m->node.call = NULL; /* it frees itself */
+    OwnNode *node = userdata;
+    node->call = NULL; /* it frees itself */
     if (r < 0) {
-        if (!is_refused(m, r, err))
+        if (!is_refused(node, r, err))
             log_debug("cannot read this node's record: %s; trying again", err->text);
-        retry_later(m);
+        retry_later(node);
         return;
     }
-    manager_note_contact(m);
-    m->node.revision = 0;
+    fence_note_contact(node->needs.fence);
+    node->revision = 0;
     if (range->n_kvs > 0)
-        judge_tenant(m, &range->kvs[0]);
+        judge_tenant(node, &range->kvs[0]);
     else
-        node_put(m);
+        node_put(node);
 }
 
 /* Our key is not as we put it. What is under way meanwhile learns of it by its guard, or has just ended. */
-static void make_good(Manager *m)
+static void make_good(OwnNode *node)
 {
-    OwnNode *node = &m->node;
     if (!node->registered || node->call || timer_runs(&node->retry) ||
         node->seen_revision <= node->revision)
         return;
     node->lease = 0;
     node->wanted = true;
     node->with_ranks |= node->seen_removed; /* the leader may have moved their world by now */
-    node_look(m);
+    node_look(node);
 }
 
-void node_disturbed(Manager *m, int64_t revision, bool removed)
+void node_disturbed(OwnNode *node, int64_t revision, bool removed)
 {
-    m->node.seen_revision = revision;
-    m->node.seen_removed = removed;
-    make_good(m);
+    node->seen_revision = revision;
+    node->seen_removed = removed;
+    make_good(node);
 }
 
-static void node_look(Manager *m)
+static void node_look(OwnNode *node)
 {
     char key[KEY_MAX];
-    int r = etcd_get(m->etcd, key_of(m->config.cluster, KEY_NODES, m->config.node, key), false,
-                     on_looked, m, &m->node.call);
+    int r = etcd_get(node->needs.etcd,
+                     key_of(node->needs.config->cluster, KEY_NODES, node->needs.config->node, key),
+                     false, on_looked, node, &node->call);
     if (r < 0)
-        retry_later(m);
+        retry_later(node);
 }
 
 static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
-    Manager *m = userdata;
-    OwnNode *node = &m->node;
+    OwnNode *node = userdata;
     node->call = NULL; /* it frees itself */
     if (r < 0 || !result->succeeded) {
         node->lease = 0;
         node->wanted = true;
-        if (is_refused(m, r, err)) {
-            retry_later(m);
+        if (is_refused(node, r, err)) {
+            retry_later(node);
             return;
         }
         if (r < 0)
             log_debug("cannot put this node's record: %s; reading again", err->text);
         if (node->with_ranks) /* their world may have moved: they die first */
-            retry_later(m);
-        node_look(m);
+            retry_later(node);
+        node_look(node);
         return;
     }
 
-    manager_note_contact(m);
+    fence_note_contact(node->needs.fence);
     node->with_ranks = false;
     node->refused = false;
     node->revision = result->revision;
     if (!node->registered) {
         node->registered = true;
-        log_event(LOG_LEVEL_INFO, MESSAGE_REGISTERED, "registered NODE=%s", m->config.node);
-        status_ready(m);
+        log_event(LOG_LEVEL_INFO, MESSAGE_REGISTERED, "registered NODE=%s",
+                  node->needs.config->node);
+        node->needs.registered(node->needs.userdata);
     }
     if (node->wanted)
-        node_put(m);
+        node_put(node);
     else
-        workload_note_node_told(&m->workload);
-    make_good(m); /* the watch may have been faster than the answer */
-    manager_touch_node(m);
+        workload_note_node_told(node->needs.workload);
+    make_good(node); /* the watch may have been faster than the answer */
+    node_touch(node);
 }
 
 /* The node and what runs on it come back together, so that nobody sees one without the other. */
-static size_t add_ranks(Manager *m, int64_t lease, EtcdCompare *guards, EtcdOp *ops, char **texts,
-                        char (*keys)[KEY_MAX])
+static size_t add_ranks(OwnNode *node, int64_t lease, EtcdCompare *guards, EtcdOp *ops,
+                        char **texts, char (*keys)[KEY_MAX])
 {
     size_t n = 0;
-    for (LocalJob *job = m->workload.jobs; job && n < TOGETHER_MAX; job = job->next) {
+    for (LocalJob *job = node->needs.workload->jobs; job && n < TOGETHER_MAX; job = job->next) {
         LocalWorld *local = job->local;
         if (!local || local->over || local->report.encode(local, &texts[n]) < 0)
             continue;
-        guards[n] = (EtcdCompare){key_of(m->config.cluster, KEY_WORLDS, job->name, keys[n]),
-                                  ETCD_MOD_REVISION, local->world_revision};
+        guards[n] =
+            (EtcdCompare){key_of(node->needs.config->cluster, KEY_WORLDS, job->name, keys[n]),
+                          ETCD_MOD_REVISION, local->world_revision};
         ops[n] =
             (EtcdOp){.kind = ETCD_PUT, .key = local->report.key, .value = texts[n], .lease = lease};
         n++;
@@ -287,18 +288,18 @@ static size_t add_ranks(Manager *m, int64_t lease, EtcdCompare *guards, EtcdOp *
     return n;
 }
 
-static void node_put(Manager *m)
+static void node_put(OwnNode *node)
 {
-    OwnNode *node = &m->node;
-    int64_t lease = etcd_lease_id(m->lease);
-    if (node->call || timer_runs(&node->retry) || lease == 0 || !m->probes.is_ready) {
+    int64_t lease = etcd_lease_id(node->needs.lease);
+    if (node->call || timer_runs(&node->retry) || lease == 0 || !*node->needs.is_probed) {
         node->wanted = true;
         return;
     }
-    if (node->with_ranks && workload_has_old_ranks(&m->workload)) { /* nobody would know of them if
+    if (node->with_ranks &&
+        workload_has_old_ranks(node->needs.workload)) { /* nobody would know of them if
  the node came back now */
         node->wanted = true;
-        retry_later(m);
+        retry_later(node);
         return;
     }
 
@@ -307,19 +308,20 @@ static void node_put(Manager *m)
     EtcdCompare guards[1 + TOGETHER_MAX];
     EtcdOp ops[1 + TOGETHER_MAX];
     _cleanup_free_ char *text = NULL;
-    int r = node_encode(m, &text);
-    guards[0] = (EtcdCompare){key_of(m->config.cluster, KEY_NODES, m->config.node, key),
-                              ETCD_MOD_REVISION, node->revision};
+    int r = node_encode(node, &text);
+    guards[0] =
+        (EtcdCompare){key_of(node->needs.config->cluster, KEY_NODES, node->needs.config->node, key),
+                      ETCD_MOD_REVISION, node->revision};
     ops[0] = (EtcdOp){.kind = ETCD_PUT, .key = key, .value = text, .lease = lease};
-    size_t n = node->with_ranks ? add_ranks(m, lease, guards + 1, ops + 1, texts, keys) : 0;
+    size_t n = node->with_ranks ? add_ranks(node, lease, guards + 1, ops + 1, texts, keys) : 0;
     if (r == 0)
-        r = etcd_txn(m->etcd, guards, 1 + n, ops, 1 + n, on_node_put, m, &node->call);
+        r = etcd_txn(node->needs.etcd, guards, 1 + n, ops, 1 + n, on_node_put, node, &node->call);
     for (size_t i = 0; i < n; i++)
         free(texts[i]);
     if (r < 0) {
         log_warning("cannot put this node's record: %s", strerror(-r));
         node->wanted = true;
-        retry_later(m);
+        retry_later(node);
         return;
     }
     node->wanted = false;
@@ -328,33 +330,49 @@ static void node_put(Manager *m)
     node->text = TAKE_PTR(text);
 }
 
-void node_update(Manager *m)
+static void node_update(OwnNode *node)
 {
-    OwnNode *node = &m->node;
-    if (!m->lease)
-        return;
     _cleanup_free_ char *text = NULL;
-    if (node_encode(m, &text) < 0)
+    if (node_encode(node, &text) < 0)
         return; /* out of memory: the next change tries again */
     if (node->lease == 0 || !node->text || strcmp(text, node->text) != 0)
-        node_put(m);
+        node_put(node);
 }
 
-bool node_is_settled(const Manager *m)
+void node_touch(OwnNode *node)
 {
-    const OwnNode *node = &m->node;
+    node_update(node);
+    node->needs.touched(node->needs.userdata);
+}
+
+void node_note_health(OwnNode *node, NodeVerdict verdict, uint64_t bad_slots, const char *evidence)
+{
+    node->verdict = verdict;
+    node->bad_slots = bad_slots;
+    (void)snprintf(node->evidence, sizeof(node->evidence), "%s", evidence);
+    node_touch(node);
+}
+
+void node_leave(OwnNode *node)
+{
+    node->state = NODE_LEFT;
+    node_touch(node);
+}
+
+bool node_is_settled(const OwnNode *node)
+{
     return !node->call && !timer_runs(&node->retry) && !node->wanted && node->lease != 0;
 }
 
-void node_lease_changed(Manager *m, EtcdLeaseState state)
+void node_lease_changed(OwnNode *node, EtcdLeaseState state)
 {
-    OwnNode *node = &m->node;
-    manager_note_contact(m);
+    fence_note_contact(node->needs.fence);
     if (state != ETCD_LEASE_GRANTED)
-        daemon_metrics_note_lease(m, state == ETCD_LEASE_RENEWED);
+        node->needs.lease_changed(node->needs.userdata, state == ETCD_LEASE_RENEWED);
     if (state == ETCD_LEASE_LOST) {
         log_event(LOG_LEVEL_WARNING, MESSAGE_LEASE_LOST,
-                  "the lease is gone; taking a new one, ranks run on NODE=%s", m->config.node);
+                  "the lease is gone; taking a new one, ranks run on NODE=%s",
+                  node->needs.config->node);
         node->revision = 0;
         node->lease = 0;
         return;
@@ -364,6 +382,6 @@ void node_lease_changed(Manager *m, EtcdLeaseState state)
 
     node->lease = 0;
     node->with_ranks = node->registered;
-    node_put(m);
-    workload_note_lease(&m->workload); /* each record for itself too: guards may differ */
+    node_put(node);
+    workload_note_lease(node->needs.workload); /* each record for itself too: guards may differ */
 }

@@ -2,7 +2,6 @@
 #include "daemon/requests.h"
 
 #include "base/log.h"
-#include "daemon/manager.h"
 #include "daemon/world/exit.h"
 #include "daemon/world/rank.h"
 
@@ -15,7 +14,7 @@ static void on_answered(int r, const Error *err, _unused_ const EtcdTxnResult *r
         log_warning("an answer to a request may be lost: %s", err->text);
 }
 
-static void answer(Manager *m, const EtcdKeyValue *kv, RequestRecord *request, const char *text)
+static void answer(Etcd *etcd, const EtcdKeyValue *kv, RequestRecord *request, const char *text)
 {
     _cleanup_free_ char *value = NULL;
     (void)snprintf(request->answer, sizeof(request->answer), "%s", text);
@@ -24,12 +23,12 @@ static void answer(Manager *m, const EtcdKeyValue *kv, RequestRecord *request, c
     int r = request_record_encode(request, kv->value, &value);
     EtcdOp put = {.kind = ETCD_PUT, .key = kv->key, .value = value};
     if (r == 0)
-        r = etcd_txn(m->etcd, &guard, 1, &put, 1, on_answered, NULL, NULL);
+        r = etcd_txn(etcd, &guard, 1, &put, 1, on_answered, NULL, NULL);
     if (r < 0)
         log_warning("%s: cannot answer: %s", kv->key, strerror(-r));
 }
 
-void requests_answer(Manager *m, const EtcdKeyValue *kv, const char *text)
+void requests_answer(Etcd *etcd, const EtcdKeyValue *kv, const char *text)
 {
     RequestRecord request;
     Error err = ERROR_INIT;
@@ -37,11 +36,11 @@ void requests_answer(Manager *m, const EtcdKeyValue *kv, const char *text)
         log_error("%s", err.text);
         return;
     }
-    answer(m, kv, &request, text);
+    answer(etcd, kv, &request, text);
     request_record_clear(&request);
 }
 
-void requests_on_event(Manager *m, const EtcdEvent *event)
+void requests_on_event(const Requests *requests, const EtcdEvent *event)
 {
     RequestRecord request;
     Error err = ERROR_INIT;
@@ -54,12 +53,13 @@ void requests_on_event(Manager *m, const EtcdEvent *event)
     }
 
     bool check = strcmp(request.kind, "check") == 0, clear = strcmp(request.kind, "clear") == 0;
-    bool here = strcmp(request.target, m->config.node) == 0 &&
-                (!*request.machine_id || strcmp(request.machine_id, m->config.machine_id) == 0);
+    bool here =
+        strcmp(request.target, requests->config->node) == 0 &&
+        (!*request.machine_id || strcmp(request.machine_id, requests->config->machine_id) == 0);
     if ((check || clear) && !*request.answer && here)
-        probes_ask(m, &event->kv, clear);
+        probes_ask(requests->probes, &event->kv, clear);
     LocalJob *job = !*request.answer && strcmp(request.kind, "checkpoint") == 0
-                        ? job_find(&m->workload, request.target)
+                        ? job_find(requests->workload, request.target)
                         : NULL;
     bool meant = job && job->local &&
                  (!*request.submission || strcmp(request.submission, job->local->submission) == 0);
@@ -70,9 +70,9 @@ void requests_on_event(Manager *m, const EtcdEvent *event)
         ChannelMessage save = {.type = CHANNEL_CHECKPOINT, .generation = job->local->generation};
         rank_send(rank, &save);
         log_info("rank 0 is asked for a checkpoint JOB=%s", job->name);
-        answer(m, &event->kv, &request, "rank 0 saves after its present step");
+        answer(requests->etcd, &event->kv, &request, "rank 0 saves after its present step");
     } else if (local_rank) {
-        answer(m, &event->kv, &request, "the job is not training now");
+        answer(requests->etcd, &event->kv, &request, "the job is not training now");
     }
     request_record_clear(&request);
 }

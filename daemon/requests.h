@@ -8,10 +8,17 @@
  */
 #pragma once
 
-#include "etcd/etcd.h"
+#include "daemon/health/probes.h"
+#include "daemon/world/workload.h"
 
-typedef struct Manager Manager;
+/* Whom requests concern. */
+typedef struct Requests {
+    const DaemonConfig *config;
+    Etcd *etcd;
+    Workload *workload;
+    Probes *probes;
+} Requests;
 
-void requests_on_event(Manager *m, const EtcdEvent *event);
+void requests_on_event(const Requests *requests, const EtcdEvent *event);
 /* Puts the answer, if the record is still the one that kv holds. */
-void requests_answer(Manager *m, const EtcdKeyValue *kv, const char *text);
+void requests_answer(Etcd *etcd, const EtcdKeyValue *kv, const char *text);

@@ -1,11 +1,120 @@
-/* sdtraind.c - the program: registers this node, hosts the ranks that the leader gives it. */
+/* sdtraind.c - the program: registers this node, hosts the ranks that the leader gives it.
+ *
+ * Here is what belongs to the process: the lock and the keeper, the loop, the signals, the trainer's file, the probes
+ * and the port of /metrics. What the node says and does in etcd is the Manager's. */
+#include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fault.h"
+#include "base/file.h"
 #include "base/log.h"
+#include "daemon/drain.h"
 #include "daemon/manager.h"
+#include "daemon/process/orphans.h"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <systemd/sd-journal.h>
+
+enum { SIGNALS = 4 };
+
+typedef struct Program {
+    const ConfigCall *call; /* for a reload */
+    DaemonConfig *config;
+    uint64_t incarnation, started_usec;
+    int lock;     /* of run_dir; shared with the keeper */
+    int trainer;  /* the program of a rank, as it was when sdtraind began or was told of another */
+    pid_t keeper; /* 0: it was killed */
+    CgroupBase cgroups;
+    RankSessions *sessions; /* shared with the keeper */
+    sd_event *event;
+    Timers timers;
+    sd_event_source *signals[SIGNALS];
+    RankNeeds ranks;
+    Probes probes;
+    DaemonMetrics *metrics; /* NULL: off */
+    Manager *manager;
+    Error error; /* why the loop was ended; code 0: in an orderly way */
+} Program;
+
+static void program_fail(void *userdata, const Error *err)
+{
+    Program *p = userdata;
+    if (p->error.code == 0)
+        p->error = *err;
+    (void)sd_event_exit(p->event, err->code); /* fails only when it is exiting already */
+}
+
+/* ---- signals ---- */
+
+static int on_terminate(_unused_ sd_event_source *source, const struct signalfd_siginfo *info,
+                        void *userdata)
+{
+    Program *p = userdata;
+    drain_signal(p->manager, info->ssi_signo == SIGINT ? "SIGINT" : "SIGTERM");
+    return 0;
+}
+
+/* The file is opened, so that an upgrade of it changes nothing until sdtraind restarts. */
+static void open_trainer(Program *p)
+{
+    p->trainer = fd_close(p->trainer);
+    p->trainer = open(p->config->trainer, O_PATH | O_CLOEXEC);
+    if (p->trainer < 0) /* then each rank looks for itself, and says what is wrong */
+        log_warning("trainer: %s: %s", p->config->trainer, strerror(errno));
+}
+
+static int on_hangup(_unused_ sd_event_source *source, _unused_ const struct signalfd_siginfo *info,
+                     void *userdata)
+{
+    Program *p = userdata;
+    _cleanup_(config_clear) DaemonConfig fresh = {0};
+    Error err = ERROR_INIT;
+    status_reloading(p->manager);
+    if (config_load(p->call, &fresh, &err) < 0) {
+        log_error("configuration is not reloaded: %s", err.text);
+    } else {
+        config_reload(p->config, &fresh);
+        if (strcmp(p->config->trainer, fresh.trainer) != 0) /* fresh holds what was replaced */
+            open_trainer(p);
+        log_info("configuration reloaded NODE=%s", p->config->node);
+        node_touch(&p->manager->node);
+    }
+    status_reloaded(p->manager);
+    return 0;
+}
+
+/* Children that are nobody's: a rank's orphans, handed to us as the subreaper, and the keeper. */
+static int on_child(_unused_ sd_event_source *source, _unused_ const struct signalfd_siginfo *info,
+                    void *userdata)
+{
+    Program *p = userdata;
+    Slots *slots = &p->manager->workload.slots;
+    for (;;) {
+        siginfo_t child = {0};
+        if (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) < 0 || child.si_pid == 0)
+            break;
+        if (probes_own(&p->probes, child.si_pid))
+            break; /* its own source takes it; the others are met at the next signal */
+        if (child.si_pid == p->keeper) {
+            p->keeper = 0;
+            log_warning("the keeper was killed; orphans will wait for the next sdtraind NODE=%s",
+                        p->config->node);
+        }
+        Rank *rank = slots_rank_of_process(slots, child.si_pid);
+        if (rank)
+            rank_look(rank);
+        else
+            (void)waitid(P_PID, (id_t)child.si_pid, &child, WEXITED | WNOHANG); /* as just seen */
+    }
+    for (size_t i = 0; i < ELEMENTSOF(slots->of); i++)
+        if (slots->of[i] && slots->of[i]->exited)
+            rank_look(slots->of[i]);
+    return 0;
+}
 
 /* Blocked before the first thread, so that every thread inherits it and the loop gets them all. */
 static void block_signals(void)
@@ -20,6 +129,210 @@ static void block_signals(void)
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
+static int add_signals(Program *p, Error *err)
+{
+    static const struct {
+        int signal;
+        sd_event_signal_handler_t handler;
+    } all[SIGNALS] = {{SIGTERM, on_terminate},
+                      {SIGINT, on_terminate},
+                      {SIGHUP, on_hangup},
+                      {SIGCHLD, on_child}};
+    for (size_t i = 0; i < SIGNALS; i++) {
+        int r = sd_event_add_signal(p->event, &p->signals[i], all[i].signal, all[i].handler, p);
+        if (r < 0)
+            return error_errno(err, r, "cannot take signal %d", all[i].signal);
+    }
+    return 0;
+}
+
+/* ---- probes ---- */
+
+static bool is_other_child(void *userdata, pid_t pid)
+{
+    const Program *p = userdata;
+    return pid == p->keeper || probes_own(&p->probes, pid);
+}
+
+static void on_probe_began(void *userdata, const char *probe)
+{
+    Program *p = userdata;
+    daemon_metrics_note_probe_start(p->metrics, probe);
+}
+
+static void on_probe_ended(void *userdata, const char *probe, HealthLevel level,
+                           const char *outcome)
+{
+    Program *p = userdata;
+    daemon_metrics_note_probe_end(p->metrics, probe, level, outcome);
+}
+
+static void on_judged(void *userdata, NodeVerdict verdict, uint64_t bad_slots, const char *evidence)
+{
+    Program *p = userdata;
+    node_note_health(&p->manager->node, verdict, bad_slots, evidence);
+}
+
+static void on_answer(void *userdata, const EtcdKeyValue *kv, const char *text)
+{
+    Program *p = userdata;
+    requests_answer(p->manager->etcd, kv, text);
+}
+
+static void on_health_settled(void *userdata)
+{
+    Program *p = userdata;
+    drain_advance(p->manager);
+}
+
+static void init_probes(Program *p)
+{
+    const ProbesNeeds needs = {.config = p->config,
+                               .event = p->event,
+                               .timers = &p->timers,
+                               .etcd = p->manager->etcd,
+                               .boot_id = p->manager->node.boot_id,
+                               .slots = &p->manager->workload.slots,
+                               .userdata = p,
+                               .began = on_probe_began,
+                               .ended = on_probe_ended,
+                               .judged = on_judged,
+                               .answer = on_answer,
+                               .record_settled = on_health_settled};
+    probes_init(&p->probes, &needs);
+}
+
+/* ---- made, run and ended ---- */
+
+/* What must be there before the first thread: the lock, a clean slate, the keeper. */
+static int prepare(Program *p, Error *err)
+{
+    const DaemonConfig *c = p->config;
+    int r = orphans_lock(c->run_dir, &p->lock, err);
+    if (r == 0)
+        r = folder_make(c->log_dir, err);
+    if (r < 0)
+        return r;
+    if (c->cgroup == CGROUP_AUTO) {
+        Error why = ERROR_INIT;
+        if (cgroup_open(&p->cgroups, c->run_dir, &why) < 0)
+            log_info("%s; process groups must do NODE=%s", why.text, c->node);
+    }
+    /* before anything is cleared: who dies meanwhile leaves the rest to the keeper */
+    r = orphans_keep(c->run_dir, &p->cgroups, &p->sessions, &p->keeper, err);
+    if (r == 0)
+        r = orphans_clear(c->run_dir, &p->cgroups, err);
+    if (r == 0 && *p->cgroups.path)
+        r = cgroup_open(&p->cgroups, c->run_dir, err); /* clearing took the folder too */
+    if (r < 0)
+        return r;
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+        return error_errno(err, -errno, "cannot become the reaper of orphans");
+    return 0;
+}
+
+static int open_loop(Program *p, Error *err)
+{
+    int r = sd_event_new(&p->event);
+    if (r < 0)
+        return error_errno(err, r, "cannot make an event loop");
+    p->timers = (Timers){.event = p->event, .failed = program_fail, .userdata = p};
+    (void)sd_event_set_watchdog(p->event, true); /* a no-op unless systemd asks for it */
+    return add_signals(p, err);
+}
+
+static int start(Program *p, Error *err)
+{
+    p->ranks = (RankNeeds){.event = p->event,
+                           .cgroups = &p->cgroups,
+                           .sessions = p->sessions,
+                           .trainer = &p->trainer,
+                           .is_other_child = is_other_child,
+                           .userdata = p};
+    const ManagerNeeds needs = {.config = p->config,
+                                .event = p->event,
+                                .timers = &p->timers,
+                                .ranks = &p->ranks,
+                                .probes = &p->probes,
+                                .incarnation = p->incarnation,
+                                .started_usec = p->started_usec,
+                                .userdata = p,
+                                .failed = program_fail};
+    int r = manager_new(&needs, &p->manager, err);
+    if (r == 0)
+        r = daemon_metrics_open(p->manager, p->event, &p->metrics, err);
+    if (r < 0)
+        return r;
+    init_probes(p);
+    r = manager_start(p->manager, p->metrics, err);
+    if (r == 0)
+        probes_start(&p->probes);
+    return r;
+}
+
+static int run(Program *p, Error *err)
+{
+    int r = sd_event_loop(p->event);
+    history_save(&p->manager->history);
+    if (p->manager->history_is_over)
+        return -ERESTART;
+    if (p->error.code != 0)
+        *err = p->error;
+    else if (r < 0)
+        (void)error_errno(err, r, "the event loop failed"); /* returned below */
+    return r;
+}
+
+static void end(Program *p)
+{
+    bool leaves_nothing = p->manager && manager_leaves_nothing(p->manager);
+    probes_clear(&p->probes);
+    p->manager = manager_free(p->manager);
+    p->metrics = daemon_metrics_free(p->metrics);
+    for (size_t i = 0; i < SIGNALS; i++)
+        p->signals[i] = sd_event_source_disable_unref(p->signals[i]);
+    p->event = sd_event_unref(p->event);
+    Error err = ERROR_INIT;
+    int r = cgroup_destroy(&p->cgroups, &err);
+    if (r < 0)
+        log_warning("%s", err.text);
+    if (r == 0 && leaves_nothing && p->keeper > 0) { /* nothing is left for it */
+        (void)kill(p->keeper, SIGKILL);
+        (void)waitpid(p->keeper, NULL, 0);
+    }
+    p->lock = fd_close(p->lock);
+    p->trainer = fd_close(p->trainer);
+}
+
+/* 0: left in an orderly way; -ERESTART: sdtraind is to begin anew. */
+static int serve(const ConfigCall *call, DaemonConfig *config, Error *err)
+{
+    /* gRPC's threads would each take an arena of their own */
+    (void)mallopt(M_ARENA_MAX, 2);
+    (void)mallopt(M_TRIM_THRESHOLD, 256 * 1024);
+    block_signals();
+    log_set_field("NODE", config->node);
+
+    static Program p;
+    p = (Program){.call = call,
+                  .config = config,
+                  .incarnation = clock_realtime_usec(),
+                  .started_usec = clock_boottime_usec(),
+                  .lock = -EBADF,
+                  .trainer = -EBADF,
+                  .probes = {.kernel = {.fd = -EBADF}}};
+    open_trainer(&p);
+    int r = prepare(&p, err);
+    if (r == 0)
+        r = open_loop(&p, err);
+    if (r == 0)
+        r = start(&p, err);
+    if (r == 0)
+        r = run(&p, err);
+    end(&p);
+    return r;
+}
+
 /* One probe, by hand or for the daemon: what it found goes to standard output, why it could not to
  * standard error, which the daemon reads too. */
 static int probe(const ConfigCall *call, const DaemonConfig *config, Error *err)
@@ -28,18 +341,6 @@ static int probe(const ConfigCall *call, const DaemonConfig *config, Error *err)
     if (r < 0)
         fprintf(stderr, "%s\n", err->text);
     return r < 0 ? 1 : 0;
-}
-
-static int serve(const ConfigCall *call, DaemonConfig *config, Error *err)
-{
-    /* gRPC's threads would each take an arena of their own */
-    (void)mallopt(M_ARENA_MAX, 2);
-    (void)mallopt(M_TRIM_THRESHOLD, 256 * 1024);
-    block_signals();
-    log_set_field("NODE", config->node);
-    _cleanup_(manager_freep) Manager *m = NULL;
-    int r = manager_new(call, config, &m, err);
-    return r < 0 ? r : manager_run(m, err);
 }
 
 /* Another incarnation, which believes nothing that this one knew. The slots are empty, and every descriptor

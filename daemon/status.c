@@ -77,7 +77,8 @@ static void say_jobs(Line *line, const Manager *m)
         any = true;
     }
     if (!any)
-        say(line, "idle, %lld slot%s", (long long)m->config.slots, m->config.slots == 1 ? "" : "s");
+        say(line, "idle, %lld slot%s", (long long)m->needs.config->slots,
+            m->needs.config->slots == 1 ? "" : "s");
     if (m->workload.slots.lost)
         say(line, "; %d lost", __builtin_popcountll(m->workload.slots.lost));
 }
@@ -93,17 +94,17 @@ static void say_health(Line *line, const Manager *m)
 
 static void say_lease(Line *line, const Manager *m, uint64_t now_usec)
 {
-    int silent_sec = seconds(m->contact_usec, now_usec);
-    bool is_silent = now_usec > m->contact_usec + workload_alive_usec(&m->workload) / 2;
-    if (m->fenced)
+    int silent_sec = seconds(m->fence.contact_usec, now_usec);
+    bool is_silent = now_usec > m->fence.contact_usec + workload_alive_usec(&m->workload) / 2;
+    if (m->fence.fenced)
         say(line, "; etcd silent for more than fence_sec: nothing may run");
     else if (is_silent && line->figures)
         say(line, "; etcd silent for %d s, %s until %lld s", silent_sec,
             workload_is_idle(&m->workload) ? "nothing to fence" : "training on",
-            (long long)m->config.fence_sec);
+            (long long)m->needs.config->fence_sec);
     else if (is_silent)
         say(line, "; etcd silent");
-    else if (manager_lease(m) == 0)
+    else if (etcd_lease_id(m->lease) == 0)
         say(line, "; without a lease");
     else if (line->figures)
         say(line, "; lease renewed %d s ago", silent_sec);
@@ -111,14 +112,14 @@ static void say_lease(Line *line, const Manager *m, uint64_t now_usec)
 
 static void put_together(Line *line, const Manager *m, uint64_t now_usec)
 {
-    const DaemonConfig *c = &m->config;
+    const DaemonConfig *c = m->needs.config;
     say(line, "%s of cluster %s: ", c->node, c->cluster);
     if (!m->node.registered) {
         say(line,
             m->node.refused ? "not registered: refused by %s" : "not registered yet, asking %s",
             c->etcd);
         if (line->figures)
-            say(line, " for %d s", seconds(m->started_usec, now_usec));
+            say(line, " for %d s", seconds(m->needs.started_usec, now_usec));
         return;
     }
     if (m->draining)
@@ -149,8 +150,8 @@ void status_update(Manager *m, uint64_t now_usec)
 
 void status_ready(const Manager *m)
 {
-    (void)sd_notifyf(0, "READY=1\nSTATUS=%s of cluster %s: registered", m->config.node,
-                     m->config.cluster);
+    (void)sd_notifyf(0, "READY=1\nSTATUS=%s of cluster %s: registered", m->needs.config->node,
+                     m->needs.config->cluster);
 }
 
 /* Before the first READY=1 the unit is starting, and a reload must not end that. */
@@ -169,6 +170,6 @@ void status_reloaded(const Manager *m)
 
 void status_stopping(const Manager *m)
 {
-    long long sec = m->config.drain_sec + DRAIN_LAST_WORDS_SEC + STOP_MARGIN_SEC;
+    long long sec = m->needs.config->drain_sec + DRAIN_LAST_WORDS_SEC + STOP_MARGIN_SEC;
     (void)sd_notifyf(0, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%lld", sec * 1000000);
 }

@@ -5,16 +5,15 @@
 #include "base/log.h"
 #include "cluster/cordon.h"
 #include "cluster/keys.h"
-#include "daemon/manager.h"
 #include "daemon/requests.h"
 #include "daemon/world/rank.h"
 
 #include <string.h>
 
-static void on_world(Manager *m, const EtcdEvent *e, const char *name)
+static void on_world(const Watches *w, const EtcdEvent *e, const char *name)
 {
     if (e->kind == ETCD_EVENT_DELETE) {
-        LocalJob *job = job_find(&m->workload, name);
+        LocalJob *job = job_find(w->workload, name);
         if (job)
             job_set_world(job, NULL, e->kv.mod_revision);
         return;
@@ -22,25 +21,25 @@ static void on_world(Manager *m, const EtcdEvent *e, const char *name)
     WorldRecord world;
     Error err = ERROR_INIT;
     int r = world_record_decode(e->kv.key, e->kv.value, e->kv.n_value, &world, &err);
-    LocalJob *job = r == 0 || r == -ENOMEM ? NULL : job_find(&m->workload, name);
+    LocalJob *job = r == 0 || r == -ENOMEM ? NULL : job_find(w->workload, name);
     if (r < 0) {
         log_error("%s; this node takes no part in that world", err.text);
         if (job)
             job_lose_world(job, e->kv.mod_revision);
         return;
     }
-    job = job_get(&m->workload, name);
+    job = job_get(w->workload, name);
     if (job)
         job_set_world(job, &world, e->kv.mod_revision);
     world_record_clear(&world);
 }
 
-static void on_phase(Manager *m, const EtcdEvent *e, const char *name)
+static void on_phase(const Watches *w, const EtcdEvent *e, const char *name)
 {
     PhaseRecord phase;
     Error err = ERROR_INIT;
     if (e->kind == ETCD_EVENT_DELETE) {
-        LocalJob *job = job_find(&m->workload, name);
+        LocalJob *job = job_find(w->workload, name);
         if (job)
             job_set_phase(job, NULL);
         return;
@@ -49,20 +48,20 @@ static void on_phase(Manager *m, const EtcdEvent *e, const char *name)
         log_error("%s", err.text);
         return;
     }
-    LocalJob *job = job_get(&m->workload, name);
+    LocalJob *job = job_get(w->workload, name);
     if (job)
         job_set_phase(job, &phase);
     phase_record_clear(&phase);
 }
 
-static void on_rendezvous(Manager *m, const EtcdEvent *e, const char *rest)
+static void on_rendezvous(const Watches *w, const EtcdEvent *e, const char *rest)
 {
     char name[RECORD_JOB_MAX + 1];
     int64_t generation;
     if (key_parse_rendezvous(rest, name, sizeof(name), &generation) < 0)
         return;
     if (e->kind == ETCD_EVENT_DELETE) {
-        LocalJob *job = job_find(&m->workload, name);
+        LocalJob *job = job_find(w->workload, name);
         if (job)
             job_set_rendezvous(job, generation, e->kv.mod_revision, NULL);
         return;
@@ -73,7 +72,7 @@ static void on_rendezvous(Manager *m, const EtcdEvent *e, const char *rest)
         log_error("%s", err.text);
         return;
     }
-    LocalJob *job = job_get(&m->workload, name);
+    LocalJob *job = job_get(w->workload, name);
     if (job)
         job_set_rendezvous(job, generation, e->kv.mod_revision, &record);
     rendezvous_record_clear(&record);
@@ -81,38 +80,38 @@ static void on_rendezvous(Manager *m, const EtcdEvent *e, const char *rest)
 
 /* Quarantine is the one order that doesn't wait for a new world: what runs here may be wrong. Each cause
  * counts by itself; that of another machine which had this name does not. */
-static void on_cordon(Manager *m, const EtcdEvent *e, const char *name)
+static void on_cordon(const Watches *w, const EtcdEvent *e, const char *name)
 {
     CordonRecord cordon;
     Error err = ERROR_INIT;
-    if (strcmp(name, m->config.node) != 0 || e->kind == ETCD_EVENT_DELETE)
+    if (strcmp(name, w->config->node) != 0 || e->kind == ETCD_EVENT_DELETE)
         return;
     if (cordon_record_decode(e->kv.key, e->kv.value, e->kv.n_value, &cordon, &err) < 0) {
         log_error("%s", err.text);
         return;
     }
-    for (size_t i = 0; i < ELEMENTSOF(m->workload.slots.of); i++) {
+    for (size_t i = 0; i < ELEMENTSOF(w->workload->slots.of); i++) {
         const CordonCause *cause =
-            m->workload.slots.of[i]
-                ? cordon_strongest(&cordon, m->config.machine_id, m->workload.slots.of[i]->job,
+            w->workload->slots.of[i]
+                ? cordon_strongest(&cordon, w->config->machine_id, w->workload->slots.of[i]->job,
                                    clock_realtime_usec())
                 : NULL;
         if (cause && cause->mode == CORDON_QUARANTINE)
-            rank_kill(m->workload.slots.of[i], "node is quarantined: %.100s", cause->reason);
+            rank_kill(w->workload->slots.of[i], "node is quarantined: %.100s", cause->reason);
     }
     cordon_record_clear(&cordon);
 }
 
 /* Our own record has changed. When it has vanished, the leader gives it half a second, and the next
  * renewal may be a quarter of a TTL away: a lease that was revoked is noticed now. */
-static void on_node(Manager *m, const EtcdEvent *e, const char *name)
+static void on_node(const Watches *w, const EtcdEvent *e, const char *name)
 {
     bool removed = e->kind == ETCD_EVENT_DELETE;
-    if (!m->lease || strcmp(name, m->config.node) != 0)
+    if (strcmp(name, w->config->node) != 0)
         return;
     if (removed)
-        etcd_lease_check(m->lease);
-    node_disturbed(m, e->kv.mod_revision, removed);
+        etcd_lease_check(w->lease);
+    node_disturbed(w->node, e->kv.mod_revision, removed);
 }
 
 static const KeyKind watched[WATCHED_KINDS] = {KEY_WORLDS, KEY_PHASES, KEY_RENDEZVOUS, KEY_CORDONS,
@@ -121,48 +120,48 @@ static const KeyKind watched[WATCHED_KINDS] = {KEY_WORLDS, KEY_PHASES, KEY_RENDE
 static void on_node_events(const EtcdEvent *events, size_t n_events, _unused_ int64_t revision,
                            _unused_ bool initial, void *userdata)
 {
-    Manager *m = userdata;
-    manager_note_contact(m);
+    const Watches *w = userdata;
+    fence_note_contact(w->fence);
     for (size_t i = 0; i < n_events; i++) {
         KeyKind kind;
         const char *rest;
-        if (key_parse(m->config.cluster, events[i].kv.key, &kind, &rest) < 0)
+        if (key_parse(w->config->cluster, events[i].kv.key, &kind, &rest) < 0)
             continue; /* somebody else's key under our prefix */
         if ((kind == KEY_WORLDS || kind == KEY_PHASES) && !name_is_valid(rest))
             log_error("%s: not the name of a job; skipped", events[i].kv.key);
         else if (kind == KEY_WORLDS)
-            on_world(m, &events[i], rest);
+            on_world(w, &events[i], rest);
         else if (kind == KEY_PHASES)
-            on_phase(m, &events[i], rest);
+            on_phase(w, &events[i], rest);
         else if (kind == KEY_RENDEZVOUS)
-            on_rendezvous(m, &events[i], rest);
+            on_rendezvous(w, &events[i], rest);
         else if (kind == KEY_NODES)
-            on_node(m, &events[i], rest);
+            on_node(w, &events[i], rest);
         else if (kind == KEY_CORDONS)
-            on_cordon(m, &events[i], rest);
+            on_cordon(w, &events[i], rest);
         else if (kind == KEY_REQUESTS)
-            requests_on_event(m, &events[i]);
+            requests_on_event(w->requests, &events[i]);
     }
 }
 
-int watches_open(Manager *m, Error *err)
+int watches_open(Watches *w, Error *err)
 {
     for (size_t i = 0; i < WATCHED_KINDS; i++) {
         char prefix[KEY_MAX];
-        (void)key_prefix(m->config.cluster, (int)watched[i], prefix);
-        int r = etcd_watch_prefix(m->etcd, prefix, on_node_events, m, &m->watches.watch[i]);
+        (void)key_prefix(w->config->cluster, (int)watched[i], prefix);
+        int r = etcd_watch_prefix(w->etcd, prefix, on_node_events, w, &w->watch[i]);
         if (r < 0)
             return error_errno(err, r, "cannot watch %s", prefix);
     }
     char own[KEY_MAX];
-    int r = etcd_watch_key(m->etcd, key_of(m->config.cluster, KEY_NODES, m->config.node, own),
-                           on_node_events, m, &m->watches.own);
+    int r = etcd_watch_key(w->etcd, key_of(w->config->cluster, KEY_NODES, w->config->node, own),
+                           on_node_events, w, &w->own);
     return r < 0 ? error_errno(err, r, "cannot watch %s", own) : 0;
 }
 
-void watches_clear(Watches *watches)
+void watches_clear(Watches *w)
 {
     for (size_t i = 0; i < WATCHED_KINDS; i++)
-        watches->watch[i] = etcd_watch_free(watches->watch[i]);
-    watches->own = etcd_watch_free(watches->own);
+        w->watch[i] = etcd_watch_free(w->watch[i]);
+    w->own = etcd_watch_free(w->own);
 }

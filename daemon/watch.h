@@ -7,16 +7,27 @@
  */
 #pragma once
 
-#include "etcd/etcd.h"
-
-typedef struct Manager Manager;
+#include "daemon/fence.h"
+#include "daemon/node.h"
+#include "daemon/requests.h"
+#include "daemon/world/workload.h"
 
 enum { WATCHED_KINDS = 5 };
 
 typedef struct Watches {
+    /* handed in: whom the changes concern */
+    const DaemonConfig *config;
+    Etcd *etcd;
+    EtcdLease *lease;
+    Workload *workload;
+    OwnNode *node;
+    Fence *fence;
+    const Requests *requests;
+
     EtcdWatch *watch[WATCHED_KINDS];
     EtcdWatch *own; /* this node's own record */
 } Watches;
 
-int watches_open(Manager *m, Error *err);
-void watches_clear(Watches *watches);
+/* What is handed in is set already. */
+int watches_open(Watches *w, Error *err);
+void watches_clear(Watches *w);

@@ -4,8 +4,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "daemon/drain.h"
-#include "daemon/manager.h"
+#include "daemon/health/probes.h"
 #include "daemon/world/exit.h"
 
 #include <string.h>
@@ -38,19 +37,18 @@ static void fill_probe(const ProbeAnswer *answer, HealthProbeRecord *ret)
     ret->failures = (int)MIN(answer->failures, (unsigned)INT32_MAX);
 }
 
-static void fill(const Manager *m, HealthRecord *ret)
+static void fill(const Probes *p, HealthRecord *ret)
 {
-    const Probes *p = &m->probes;
     memset(ret, 0, sizeof(*ret)); /* with what lies between its members */
-    ret->verdict = m->node.verdict;
+    ret->verdict = p->node_verdict;
     ret->bad_slots = p->verdict.bad_slots;
     ret->since_usec = p->verdict_since_usec;
     ret->at_usec = clock_realtime_usec();
-    ret->left_usec = m->leaving ? ret->at_usec : 0;
+    ret->left_usec = p->leaving ? ret->at_usec : 0;
     ret->n_probes = p->n_answers;
-    (void)snprintf(ret->node, sizeof(ret->node), "%s", m->config.node);
-    (void)snprintf(ret->machine_id, sizeof(ret->machine_id), "%s", m->config.machine_id);
-    (void)snprintf(ret->evidence, sizeof(ret->evidence), "%s", m->node.evidence);
+    (void)snprintf(ret->node, sizeof(ret->node), "%s", p->needs.config->node);
+    (void)snprintf(ret->machine_id, sizeof(ret->machine_id), "%s", p->needs.config->machine_id);
+    (void)snprintf(ret->evidence, sizeof(ret->evidence), "%s", p->evidence);
     exit_repair_text(ret->evidence);
     memcpy(ret->cure, p->cure, sizeof(ret->cure));
     for (size_t i = 0; i < p->n_answers; i++)
@@ -60,19 +58,19 @@ static void fill(const Manager *m, HealthRecord *ret)
 static void on_health_put(int r, const Error *err, _unused_ const EtcdTxnResult *result,
                           void *userdata)
 {
-    Manager *m = userdata;
-    m->probes.post = NULL; /* it frees itself */
+    Probes *p = userdata;
+    p->post = NULL; /* it frees itself */
     if (r < 0) {
         log_debug("cannot put this node's health: %s", err->text);
-        m->probes.is_posted = false;
-        if (m->leaving)
-            drain_advance(m);
+        p->is_posted = false;
+        if (p->leaving)
+            p->needs.record_settled(p->needs.userdata);
         return;
     }
-    if (!m->probes.is_posted)
-        health_record_update(m, true); /* it changed meanwhile */
-    if (m->leaving)
-        drain_advance(m);
+    if (!p->is_posted)
+        health_record_update(p, true); /* it changed meanwhile */
+    if (p->leaving)
+        p->needs.record_settled(p->needs.userdata);
 }
 
 /* Of all but the ages, and what healthy probes have to say. */
@@ -90,14 +88,13 @@ static Hash content_of(const HealthRecord *record)
     return hash_bytes(&copy, sizeof(copy));
 }
 
-void health_record_update(Manager *m, bool fresh)
+void health_record_update(Probes *p, bool fresh)
 {
     static HealthRecord record; /* likewise */
-    Probes *p = &m->probes;
     uint64_t now = clock_boottime_usec();
-    if (!m->lease || !p->is_ready || (m->leaving && !fresh)) /* its last one says that it leaves */
+    if (!p->is_ready || (p->leaving && !fresh)) /* its last one says that it leaves */
         return;
-    fill(m, &record);
+    fill(p, &record);
     Hash content = content_of(&record);
     if (!fresh && p->is_posted && hash_equal(content, p->posted) &&
         now < p->posted_usec + AGES_OLD_SEC * USEC_PER_SEC)
@@ -110,10 +107,10 @@ void health_record_update(Manager *m, bool fresh)
     _cleanup_free_ char *text = NULL;
     int r = health_record_encode(&record, NULL, &text);
     EtcdOp put = {.kind = ETCD_PUT,
-                  .key = key_of(m->config.cluster, KEY_HEALTH, m->config.node, key),
+                  .key = key_of(p->needs.config->cluster, KEY_HEALTH, p->needs.config->node, key),
                   .value = text};
     if (r == 0)
-        r = etcd_txn(m->etcd, NULL, 0, &put, 1, on_health_put, m, &p->post);
+        r = etcd_txn(p->needs.etcd, NULL, 0, &put, 1, on_health_put, p, &p->post);
     if (r < 0)
         log_warning("cannot put this node's health: %s", strerror(-r));
     p->is_posted = r == 0;

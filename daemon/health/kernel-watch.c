@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "daemon/manager.h"
+#include "daemon/health/probes.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -14,18 +14,18 @@
 
 enum { RECORDS_A_TURN = 256, REST_MSEC = 50, STATE_MAX = 65536 };
 
-static void state_path(const Manager *m, char ret[PATH_MAX])
+static void state_path(const Probes *p, char ret[PATH_MAX])
 {
-    (void)snprintf(ret, PATH_MAX, "%s/kernel-log.json", m->config.state_dir);
+    (void)snprintf(ret, PATH_MAX, "%s/kernel-log.json", p->needs.config->state_dir);
 }
 
-static void save(Manager *m)
+static void save(Probes *p)
 {
-    KernelWatch *w = &m->kernel;
+    KernelWatch *w = &p->kernel;
     char path[PATH_MAX];
     _cleanup_free_ char *text = NULL;
     Error err = ERROR_INIT;
-    state_path(m, path);
+    state_path(p, path);
     int r = kernel_log_format(&w->log, &text);
     if (r == 0) /* no sync: after a loss of power it is another boot, and this means nothing */
         r = file_write(path, text, strlen(text), 0, &err);
@@ -35,32 +35,32 @@ static void save(Manager *m)
         w->saved_seq = w->log.next_seq;
 }
 
-static void load(Manager *m)
+static void load(Probes *p)
 {
     char path[PATH_MAX];
     _cleanup_free_ char *text = NULL;
     size_t n;
     Error err = ERROR_INIT;
-    state_path(m, path);
+    state_path(p, path);
     int r = file_read(path, STATE_MAX, &text, &n, &err);
     if (r == 0)
-        r = kernel_log_parse(path, text, n, &m->kernel.log, &err);
+        r = kernel_log_parse(path, text, n, &p->kernel.log, &err);
     if (r < 0 && r != -ENOENT)
         log_warning("what the kernel's log said before is not known: %s", err.text);
-    kernel_log_begin(&m->kernel.log, m->node.boot_id);
-    m->kernel.saved_seq = m->kernel.log.next_seq;
+    kernel_log_begin(&p->kernel.log, p->needs.boot_id);
+    p->kernel.saved_seq = p->kernel.log.next_seq;
 }
 
-void kernel_watch_weigh(Manager *m)
+void kernel_watch_weigh(Probes *p)
 {
-    KernelWatch *w = &m->kernel;
+    KernelWatch *w = &p->kernel;
     char addresses[PROBE_SLOTS_MAX][PCI_ADDRESS_MAX];
     ProbeResult result;
-    const Gpus *gpus = &m->probes.gpus;
+    const Gpus *gpus = &p->gpus;
     for (size_t i = 0; i < gpus->n; i++)
         memcpy(addresses[i], gpus->gpus[i].pci, PCI_ADDRESS_MAX);
     kernel_log_judge(&w->log, (const char(*)[PCI_ADDRESS_MAX])addresses, gpus->n, &result);
-    probes_note_kernel(m, &result);
+    probes_note_kernel(p, &result);
 }
 
 /* The lines in the buffer; what is left of it is carried. True when something is news. */
@@ -81,19 +81,20 @@ static bool take_lines(KernelWatch *w, uint64_t now_usec)
     return news;
 }
 
-static void give_up(Manager *m, const char *why)
+static void give_up(Probes *p, const char *why)
 {
-    KernelWatch *w = &m->kernel;
-    log_warning("%s is not read any more: %s NODE=%s", m->config.kernel_log, why, m->config.node);
+    KernelWatch *w = &p->kernel;
+    log_warning("%s is not read any more: %s NODE=%s", p->needs.config->kernel_log, why,
+                p->needs.config->node);
     w->source = sd_event_source_disable_unref(w->source);
     w->fd = fd_close(w->fd);
     (void)snprintf(w->log.unread, sizeof(w->log.unread), "the kernel's log can't be read: %s", why);
 }
 
 /* At most so many records; 0 when there are no more, 1 when there may be, or -errno. */
-static int read_some(Manager *m, bool *ret_news)
+static int read_some(Probes *p, bool *ret_news)
 {
-    KernelWatch *w = &m->kernel;
+    KernelWatch *w = &p->kernel;
     for (int i = 0; i < RECORDS_A_TURN; i++) {
         ssize_t n = read(w->fd, w->carry + w->n_carry, sizeof(w->carry) - w->n_carry);
         if (n < 0 && errno == EAGAIN)
@@ -110,81 +111,82 @@ static int read_some(Manager *m, bool *ret_news)
 
 static void on_rested(void *userdata)
 {
-    Manager *m = userdata;
-    if (m->kernel.source)
-        (void)sd_event_source_set_enabled(m->kernel.source, SD_EVENT_ON); /* it is ours and alive */
+    Probes *p = userdata;
+    if (p->kernel.source)
+        (void)sd_event_source_set_enabled(p->kernel.source, SD_EVENT_ON); /* it is ours and alive */
 }
 
 static int on_records(sd_event_source *source, _unused_ int fd, _unused_ uint32_t revents,
                       void *userdata)
 {
-    Manager *m = userdata;
-    KernelWatch *w = &m->kernel;
+    Probes *p = userdata;
+    KernelWatch *w = &p->kernel;
     bool news = false;
     uint64_t lost = w->log.lost;
-    int r = read_some(m, &news);
+    int r = read_some(p, &news);
     if (r > 0) {
         (void)sd_event_source_set_enabled(source, SD_EVENT_OFF); /* likewise */
-        timer_start(&m->timers, &w->rest, REST_MSEC * USEC_PER_MSEC, on_rested, m);
+        timer_start(p->needs.timers, &w->rest, REST_MSEC * USEC_PER_MSEC, on_rested, p);
     }
     if (r < 0)
-        give_up(m, strerror(-r));
+        give_up(p, strerror(-r));
     if (w->log.lost != lost)
         log_warning("%llu records of the kernel's log were lost NODE=%s",
-                    (unsigned long long)(w->log.lost - lost), m->config.node);
+                    (unsigned long long)(w->log.lost - lost), p->needs.config->node);
     if (news || r < 0) {
-        kernel_watch_weigh(m); /* the leader first, the file then */
-        save(m);
+        kernel_watch_weigh(p); /* the leader first, the file then */
+        save(p);
     }
     return 0;
 }
 
-static int open_log(Manager *m)
+static int open_log(Probes *p)
 {
-    KernelWatch *w = &m->kernel;
+    KernelWatch *w = &p->kernel;
     /* a FIFO stands in for it in tests; for writing too, so that it never ends */
     struct stat st;
-    int mode = stat(m->config.kernel_log, &st) == 0 && S_ISFIFO(st.st_mode) ? O_RDWR : O_RDONLY;
-    w->fd = open(m->config.kernel_log, mode | O_NONBLOCK | O_CLOEXEC);
+    int mode =
+        stat(p->needs.config->kernel_log, &st) == 0 && S_ISFIFO(st.st_mode) ? O_RDWR : O_RDONLY;
+    w->fd = open(p->needs.config->kernel_log, mode | O_NONBLOCK | O_CLOEXEC);
     if (w->fd < 0)
         return -errno;
     bool news = false;
     int r = 1;
     for (int turn = 0; r > 0 && turn < 1024; turn++) /* the whole ring, and no more than that */
-        r = read_some(m, &news);
-    return r < 0 ? r : sd_event_add_io(m->event, &w->source, w->fd, EPOLLIN, on_records, m);
+        r = read_some(p, &news);
+    return r < 0 ? r : sd_event_add_io(p->needs.event, &w->source, w->fd, EPOLLIN, on_records, p);
 }
 
-void kernel_watch_start(Manager *m)
+void kernel_watch_start(Probes *p)
 {
-    load(m);
-    m->kernel.log.is_needed = m->config.gpus > 0;
-    if (strcmp(m->config.kernel_log, "off") == 0) {
-        (void)snprintf(m->kernel.log.unread, sizeof(m->kernel.log.unread),
+    load(p);
+    p->kernel.log.is_needed = p->needs.config->gpus > 0;
+    if (strcmp(p->needs.config->kernel_log, "off") == 0) {
+        (void)snprintf(p->kernel.log.unread, sizeof(p->kernel.log.unread),
                        "the kernel's log is not read: kernel_log is off");
     } else {
-        int r = open_log(m);
+        int r = open_log(p);
         if (r < 0)
-            give_up(m, strerror(-r));
+            give_up(p, strerror(-r));
     }
-    kernel_watch_weigh(m);
-    save(m);
+    kernel_watch_weigh(p);
+    save(p);
 }
 
-void kernel_watch_note_round(Manager *m)
+void kernel_watch_note_round(Probes *p)
 {
-    KernelWatch *w = &m->kernel;
+    KernelWatch *w = &p->kernel;
     w->log.lost_is_news = false;
-    kernel_watch_weigh(m);
+    kernel_watch_weigh(p);
     if (w->saved_seq != w->log.next_seq)
-        save(m);
+        save(p);
 }
 
-void kernel_watch_forget(Manager *m)
+void kernel_watch_forget(Probes *p)
 {
-    kernel_log_forget(&m->kernel.log);
-    kernel_watch_weigh(m);
-    save(m);
+    kernel_log_forget(&p->kernel.log);
+    kernel_watch_weigh(p);
+    save(p);
 }
 
 void kernel_watch_clear(KernelWatch *watch)

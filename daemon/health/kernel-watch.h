@@ -18,7 +18,7 @@
 
 #include <systemd/sd-event.h>
 
-typedef struct Manager Manager;
+typedef struct Probes Probes;
 
 typedef struct KernelWatch {
     KernelLog log;
@@ -31,12 +31,12 @@ typedef struct KernelWatch {
 } KernelWatch;
 
 /* Reads what is remembered and what the log holds already. */
-void kernel_watch_start(Manager *m);
+void kernel_watch_start(Probes *p);
 void kernel_watch_clear(KernelWatch *watch);
 
 /* Weighs what is open again: after a round, when slots may have become known. */
-void kernel_watch_weigh(Manager *m);
+void kernel_watch_weigh(Probes *p);
 /* A round of probes is over: what was lost can't hide a fault that still shows. */
-void kernel_watch_note_round(Manager *m);
+void kernel_watch_note_round(Probes *p);
 /* Somebody says that it is repaired. */
-void kernel_watch_forget(Manager *m);
+void kernel_watch_forget(Probes *p);

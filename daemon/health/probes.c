@@ -6,9 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "daemon/health/health-record.h"
-#include "daemon/manager.h"
 #include "daemon/process/spawn.h"
-#include "daemon/requests.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -24,7 +22,7 @@ enum {
 
 static const char context_variable[] = "SDTRAIN_PROBE", kernel_name[] = "kernel-log";
 
-static void end_round(Manager *m);
+static void end_round(Probes *p);
 
 /* ---- the child's side ---- */
 
@@ -74,65 +72,63 @@ int probes_run_one(const DaemonConfig *config, const char *name, Error *err)
 
 /* ---- what they remember ---- */
 
-static void state_path(const Manager *m, const char *name, char ret[PATH_MAX])
+static void state_path(const Probes *p, const char *name, char ret[PATH_MAX])
 {
-    (void)snprintf(ret, PATH_MAX, "%s/%s.json", m->config.state_dir, name);
+    (void)snprintf(ret, PATH_MAX, "%s/%s.json", p->needs.config->state_dir, name);
 }
 
-static json_t *load_state(const Manager *m, const char *name)
+static json_t *load_state(const Probes *p, const char *name)
 {
     char path[PATH_MAX];
     json_t *state = NULL;
     Error err = ERROR_INIT;
-    state_path(m, name, path);
+    state_path(p, name, path);
     int r = json_read_file(path, PROBE_STATE_MAX, &state, &err);
     if (r < 0 && r != -ENOENT)
         log_warning("probe %s begins anew: %s", name, err.text);
     return state;
 }
 
-static void keep_state(Manager *m, const char *name, ProbeChild *child, json_t *state)
+static void keep_state(Probes *p, const char *name, ProbeChild *child, json_t *state)
 {
     char path[PATH_MAX];
     Error err = ERROR_INIT;
     json_decref(child->state);
     child->state = json_incref(state);
     _cleanup_free_ char *text = state ? json_dumps(state, JSON_COMPACT) : NULL;
-    state_path(m, name, path);
+    state_path(p, name, path);
     if (text && strlen(text) < PROBE_STATE_MAX && file_write(path, text, strlen(text), 0, &err) < 0)
         log_warning("what probe %s remembers is not kept: %s", name, err.text);
 }
 
 /* Which slot is which GPU: as the probe has seen since the boot, else as they lie on the bus. */
-static void learn_gpus(Manager *m)
+static void learn_gpus(Probes *p)
 {
     char bus[PROBE_SLOTS_MAX][PCI_ADDRESS_MAX];
     size_t n;
     const Probe *const *list = probe_list(&n);
     for (size_t i = 0; i < n; i++) {
-        const json_t *state = m->probes.children[i].state;
+        const json_t *state = p->children[i].state;
         const char *boot_id = json_string_value(json_object_get(state, "boot_id"));
-        if (list[i] == &probe_gpu && boot_id && strcmp(boot_id, m->node.boot_id) == 0)
-            gpus_parse(json_object_get(state, "gpus"), &m->probes.gpus);
+        if (list[i] == &probe_gpu && boot_id && strcmp(boot_id, p->needs.boot_id) == 0)
+            gpus_parse(json_object_get(state, "gpus"), &p->gpus);
     }
-    if (m->probes.gpus.n > 0)
+    if (p->gpus.n > 0)
         return;
-    n = gpus_list_pci(m->config.sysfs, bus);
+    n = gpus_list_pci(p->needs.config->sysfs, bus);
     for (size_t i = 0; i < n; i++)
-        (void)gpus_place(&m->probes.gpus, bus[i]); /* there is room for as many as were listed */
+        (void)gpus_place(&p->gpus, bus[i]); /* there is room for as many as were listed */
 }
 
 /* ---- the verdict ---- */
 
-static void judge(Manager *m)
+static void judge(Probes *p)
 {
     static const NodeVerdict verdict_of[HEALTH_LEVELS] = {NODE_HEALTHY, NODE_SUSPECT, NODE_DRAIN,
                                                           NODE_ISOLATE};
-    Probes *p = &m->probes;
-    OwnNode *node = &m->node;
-    Verdict verdict = verdict_judge(p->answers, p->n_answers, (int)m->config.slots);
+    Verdict verdict = verdict_judge(p->answers, p->n_answers, (int)p->needs.config->slots);
     const ProbeAnswer *worst = verdict.worst >= 0 ? &p->answers[verdict.worst] : NULL;
-    char evidence[sizeof(node->evidence)] = "";
+    char evidence[sizeof(p->evidence)] = "";
     if (worst)
         (void)snprintf(evidence, sizeof(evidence), "%s: %.200s", worst->name, worst->text);
     bool first = p->verdict_since_usec == 0;
@@ -140,17 +136,16 @@ static void judge(Manager *m)
         p->verdict_since_usec = clock_realtime_usec();
         if (verdict.level != HEALTH_OK)
             log_warning("health is %s, %s NODE=%s BAD_SLOTS=%llx", health_level_name(verdict.level),
-                        evidence, m->config.node, (unsigned long long)verdict.bad_slots);
+                        evidence, p->needs.config->node, (unsigned long long)verdict.bad_slots);
         else if (!first)
-            log_info("health is ok again NODE=%s", m->config.node);
+            log_info("health is ok again NODE=%s", p->needs.config->node);
     }
     p->verdict = verdict;
     (void)snprintf(p->cure, sizeof(p->cure), "%s", worst ? fault_cure_text(worst->cure) : "");
-    node->verdict = verdict_of[verdict.level];
-    node->bad_slots = verdict.bad_slots;
-    (void)snprintf(node->evidence, sizeof(node->evidence), "%s", evidence);
-    manager_touch_node(m);
-    health_record_update(m, false);
+    p->node_verdict = verdict_of[verdict.level];
+    memcpy(p->evidence, evidence, sizeof(p->evidence));
+    p->needs.judged(p->needs.userdata, p->node_verdict, verdict.bad_slots, evidence);
+    health_record_update(p, false);
 }
 
 /* Level or text became something else now. */
@@ -161,9 +156,9 @@ static void date_answer(ProbeAnswer *answer, const ProbeAnswer *before)
         answer->since_usec = clock_realtime_usec();
 }
 
-static void take_result(Manager *m, ProbeAnswer *answer, const ProbeResult *result)
+static void take_result(Probes *p, ProbeAnswer *answer, const ProbeResult *result)
 {
-    verdict_weigh(result->findings, result->n_findings, (int)m->config.slots, answer);
+    verdict_weigh(result->findings, result->n_findings, (int)p->needs.config->slots, answer);
     if (result->n_findings == 0)
         (void)snprintf(answer->text, sizeof(answer->text), "%s", result->note);
     size_t used = strlen(answer->text);
@@ -172,16 +167,16 @@ static void take_result(Manager *m, ProbeAnswer *answer, const ProbeResult *resu
                        result->n_findings - 1);
 }
 
-void probes_note_kernel(Manager *m, const ProbeResult *result)
+void probes_note_kernel(Probes *p, const ProbeResult *result)
 {
-    ProbeAnswer *answer = &m->probes.answers[m->probes.n_answers - 1], before = *answer;
-    daemon_metrics_note_probe_start(m, kernel_name);
-    take_result(m, answer, result);
+    ProbeAnswer *answer = &p->answers[p->n_answers - 1], before = *answer;
+    p->needs.began(p->needs.userdata, kernel_name);
+    take_result(p, answer, result);
     answer->at_usec = clock_boottime_usec();
     date_answer(answer, &before);
-    daemon_metrics_note_probe_end(m, kernel_name, answer->level, "answered");
-    if (m->probes.is_ready)
-        judge(m);
+    p->needs.ended(p->needs.userdata, kernel_name, answer->level, "answered");
+    if (p->is_ready)
+        judge(p);
 }
 
 /* ---- answers ---- */
@@ -202,12 +197,12 @@ static void note_failure(ProbeAnswer *answer, const char *why)
     answer->text[strcspn(answer->text, "\n")] = '\0';
 }
 
-static void note_end(Manager *m, size_t i, const siginfo_t *info, const char *text)
+static void note_end(Probes *p, size_t i, const siginfo_t *info, const char *text)
 {
     size_t n;
     const char *name = probe_list(&n)[i]->name;
-    ProbeChild *child = &m->probes.children[i];
-    ProbeAnswer *answer = &m->probes.answers[i], before = *answer;
+    ProbeChild *child = &p->children[i];
+    ProbeAnswer *answer = &p->answers[i], before = *answer;
     ProbeResult result;
     Error err = ERROR_INIT;
     answer->at_usec = clock_boottime_usec();
@@ -217,42 +212,43 @@ static void note_end(Manager *m, size_t i, const siginfo_t *info, const char *te
     } else if (parse_answer(text, &result, &err) < 0) {
         note_failure(answer, err.text);
     } else {
-        take_result(m, answer, &result);
-        keep_state(m, name, child, result.state);
+        take_result(p, answer, &result);
+        keep_state(p, name, child, result.state);
         probe_result_clear(&result);
     }
     date_answer(answer, &before);
-    daemon_metrics_note_probe_end(m, name, answer->level, answer->failures ? "failed" : "answered");
+    p->needs.ended(p->needs.userdata, name, answer->level,
+                   answer->failures ? "failed" : "answered");
 }
 
-static uint64_t timeout_of(const Manager *m, const Probe *probe)
+static uint64_t timeout_of(const Probes *p, const Probe *probe)
 {
-    return MIN(probe->timeout_usec, (uint64_t)m->config.probe_sec * USEC_PER_SEC);
+    return MIN(probe->timeout_usec, (uint64_t)p->needs.config->probe_sec * USEC_PER_SEC);
 }
 
-static void note_hang(Manager *m, size_t i)
+static void note_hang(Probes *p, size_t i)
 {
     size_t n;
     const Probe *probe = probe_list(&n)[i];
-    ProbeAnswer *answer = &m->probes.answers[i], before = *answer;
+    ProbeAnswer *answer = &p->answers[i], before = *answer;
     verdict_note_hang(answer);
     (void)snprintf(answer->text, sizeof(answer->text),
                    "the probe hung: no answer in %llu s, %u in a row",
-                   (unsigned long long)(timeout_of(m, probe) / USEC_PER_SEC), answer->hangs);
+                   (unsigned long long)(timeout_of(p, probe) / USEC_PER_SEC), answer->hangs);
     answer->at_usec = clock_boottime_usec();
-    answer->took_usec = answer->at_usec - m->probes.children[i].began_usec;
+    answer->took_usec = answer->at_usec - p->children[i].began_usec;
     date_answer(answer, &before);
-    log_warning("probe %s hangs NODE=%s", probe->name, m->config.node);
-    daemon_metrics_note_probe_end(m, probe->name, answer->level, "hung");
+    log_warning("probe %s hangs NODE=%s", probe->name, p->needs.config->node);
+    p->needs.ended(p->needs.userdata, probe->name, answer->level, "hung");
 }
 
-static void finish(Manager *m, ProbeChild *child)
+static void finish(Probes *p, ProbeChild *child)
 {
     if (!child->is_waited)
         return;
     child->is_waited = false;
-    if (--m->probes.n_waited == 0)
-        end_round(m);
+    if (--p->n_waited == 0)
+        end_round(p);
 }
 
 static void clear_child(ProbeChild *child)
@@ -268,8 +264,8 @@ static int on_probe_end(_unused_ sd_event_source *source, _unused_ int fd,
                         _unused_ uint32_t revents, void *userdata)
 {
     ProbeChild *child = userdata;
-    Manager *m = child->manager;
-    size_t i = (size_t)(child - m->probes.children), used = 0;
+    Probes *p = child->probes;
+    size_t i = (size_t)(child - p->children), used = 0;
     siginfo_t info = {0};
     if (waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
         return 0;
@@ -282,46 +278,38 @@ static int on_probe_end(_unused_ sd_event_source *source, _unused_ int fd,
     bool killed = child->killed;
     clear_child(child);
     if (!killed)
-        note_end(m, i, &info, text ? text : "out of memory");
-    finish(m, child);
+        note_end(p, i, &info, text ? text : "out of memory");
+    finish(p, child);
     return 0;
 }
 
 static void on_kill_late(void *userdata)
 {
     ProbeChild *child = userdata;
-    finish(child->manager, child); /* the process keeps its place until it ends */
+    finish(child->probes, child); /* the process keeps its place until it ends */
 }
 
 static void on_probe_timeout(void *userdata)
 {
     ProbeChild *child = userdata;
-    Manager *m = child->manager;
+    Probes *p = child->probes;
     (void)kill(child->pid, SIGKILL); /* our own child, not yet reaped */
     child->killed = true;
-    note_hang(m, (size_t)(child - m->probes.children));
-    timer_start(&m->timers, &child->timer, KILL_WAIT_SEC * USEC_PER_SEC, on_kill_late, child);
+    note_hang(p, (size_t)(child - p->children));
+    timer_start(p->needs.timers, &child->timer, KILL_WAIT_SEC * USEC_PER_SEC, on_kill_late, child);
 }
 
 /* ---- rounds ---- */
 
-static uint64_t slots_in_use(const Manager *m)
-{
-    uint64_t busy = 0;
-    for (size_t i = 0; i < ELEMENTSOF(m->workload.slots.of); i++)
-        busy |= m->workload.slots.of[i] ? UINT64_C(1) << i : 0;
-    return busy;
-}
-
 /* The environment with one variable more: the child's context. */
-static int make_environment(const Manager *m, json_t *state, char **ret_variable, char ***ret)
+static int make_environment(const Probes *p, json_t *state, char **ret_variable, char ***ret)
 {
     ProbeContext context;
     _cleanup_free_ char *text = NULL, *variable = NULL;
     size_t n = 0;
-    fill_context(&m->config, &context);
-    memcpy(context.boot_id, m->node.boot_id, sizeof(m->node.boot_id));
-    context.busy_slots = slots_in_use(m);
+    fill_context(p->needs.config, &context);
+    (void)snprintf(context.boot_id, sizeof(context.boot_id), "%s", p->needs.boot_id);
+    context.busy_slots = slots_busy(p->needs.slots);
     context.state = state;
     if (probe_context_format(&context, &text) < 0 ||
         asprintf(&variable, "%s=%s", context_variable, text) < 0)
@@ -338,13 +326,13 @@ static int make_environment(const Manager *m, json_t *state, char **ret_variable
     return 0;
 }
 
-static int start(Manager *m, size_t i, const Probe *probe, Error *err)
+static int start(Probes *p, size_t i, const Probe *probe, Error *err)
 {
-    ProbeChild *child = &m->probes.children[i];
+    ProbeChild *child = &p->children[i];
     _cleanup_free_ char *variable = NULL;
     _cleanup_free_ char **environment = NULL;
     int fds[2];
-    if (make_environment(m, child->state, &variable, &environment) < 0)
+    if (make_environment(p, child->state, &variable, &environment) < 0)
         return error_set(err, -ENOMEM, "out of memory");
     if (pipe2(fds, O_CLOEXEC) < 0)
         return error_errno(err, -errno, "cannot make a pipe");
@@ -365,18 +353,18 @@ static int start(Manager *m, size_t i, const Probe *probe, Error *err)
     child->killed = false;
     child->is_waited = true;
     child->began_usec = clock_boottime_usec();
-    m->probes.n_waited++;
-    daemon_metrics_note_probe_start(m, probe->name);
-    r = sd_event_add_io(m->event, &child->exit_source, child->pidfd, EPOLLIN, on_probe_end, child);
+    p->n_waited++;
+    p->needs.began(p->needs.userdata, probe->name);
+    r = sd_event_add_io(p->needs.event, &child->exit_source, child->pidfd, EPOLLIN, on_probe_end,
+                        child);
     if (r < 0)
         return error_errno(err, r, "cannot watch a probe");
-    timer_start(&m->timers, &child->timer, timeout_of(m, probe), on_probe_timeout, child);
+    timer_start(p->needs.timers, &child->timer, timeout_of(p, probe), on_probe_timeout, child);
     return 0;
 }
 
-static void begin_round(Manager *m)
+static void begin_round(Probes *p)
 {
-    Probes *p = &m->probes;
     size_t n;
     const Probe *const *list = probe_list(&n);
     timer_stop(&p->timer);
@@ -386,8 +374,8 @@ static void begin_round(Manager *m)
     for (size_t i = 0; i < n; i++) {
         Error err = ERROR_INIT;
         if (p->children[i].pid > 0) { /* since an earlier round: SIGKILL does not end it */
-            note_hang(m, i);
-        } else if (start(m, i, list[i], &err) < 0) {
+            note_hang(p, i);
+        } else if (start(p, i, list[i], &err) < 0) {
             ProbeAnswer before = p->answers[i];
             if (p->children[i].pid > 0)
                 (void)kill(p->children[i].pid, SIGKILL); /* nobody watches it; SIGCHLD reaps it */
@@ -400,24 +388,23 @@ static void begin_round(Manager *m)
         }
     }
     if (--p->n_waited == 0)
-        end_round(m);
+        end_round(p);
 }
 
 static void on_round(void *userdata)
 {
-    Manager *m = userdata;
-    if (!m->leaving && m->probes.n_waited == 0)
-        begin_round(m);
+    Probes *p = userdata;
+    if (!p->leaving && p->n_waited == 0)
+        begin_round(p);
 }
 
-static void answer_asks(Manager *m)
+static void answer_asks(Probes *p)
 {
     static const char *const names[HEALTH_LEVELS] = {"healthy", "suspect", "drain", "isolate"};
-    Probes *p = &m->probes;
     char answer[RECORD_TEXT_MAX + 1];
     size_t kept = 0;
     (void)snprintf(answer, sizeof(answer), "%s%s%.230s", names[p->verdict.level],
-                   p->verdict.worst >= 0 ? ": " : "", m->node.evidence);
+                   p->verdict.worst >= 0 ? ": " : "", p->evidence);
     for (size_t i = 0; i < p->n_asks; i++) {
         ProbeAsk *ask = &p->asks[i];
         if (!ask->is_served) {
@@ -428,37 +415,36 @@ static void answer_asks(Manager *m)
                            .value = ask->text,
                            .n_value = strlen(ask->text),
                            .mod_revision = ask->revision};
-        requests_answer(m, &kv, answer);
+        p->needs.answer(p->needs.userdata, &kv, answer);
         free(ask->text);
     }
     p->n_asks = kept;
 }
 
-static void end_round(Manager *m)
+static void end_round(Probes *p)
 {
-    Probes *p = &m->probes;
     bool hangs = false;
-    learn_gpus(m);
+    learn_gpus(p);
     p->is_ready = true;
-    kernel_watch_note_round(m); /* judges too */
-    health_record_update(m, p->n_asks > 0);
-    answer_asks(m);
+    kernel_watch_note_round(p); /* judges too */
+    health_record_update(p, p->n_asks > 0);
+    answer_asks(p);
     for (size_t i = 0; i < p->n_answers; i++)
         hangs |= p->answers[i].hangs == 1;
-    uint64_t wait_sec = hangs ? MIN((uint64_t)m->config.health_sec, (uint64_t)HANG_AGAIN_SEC)
-                              : (uint64_t)m->config.health_sec;
-    timer_start(&m->timers, &p->timer, p->n_asks > 0 ? 0 : wait_sec * USEC_PER_SEC, on_round, m);
+    uint64_t wait_sec = hangs ? MIN((uint64_t)p->needs.config->health_sec, (uint64_t)HANG_AGAIN_SEC)
+                              : (uint64_t)p->needs.config->health_sec;
+    timer_start(p->needs.timers, &p->timer, p->n_asks > 0 ? 0 : wait_sec * USEC_PER_SEC, on_round,
+                p);
 }
 
-void probes_ask(Manager *m, const EtcdKeyValue *kv, bool clear)
+void probes_ask(Probes *p, const EtcdKeyValue *kv, bool clear)
 {
-    Probes *p = &m->probes;
     for (size_t i = 0; i < p->n_asks; i++)
         if (strcmp(p->asks[i].key, kv->key) == 0)
             return;
     char *text = strndup(kv->value, kv->n_value);
     if (p->n_asks == PROBE_ASKS_MAX || !text || strlen(kv->key) >= KEY_MAX) {
-        log_warning("%s: too many ask for a check NODE=%s", kv->key, m->config.node);
+        log_warning("%s: too many ask for a check NODE=%s", kv->key, p->needs.config->node);
         free(text);
         return; /* it is asked again, or the asker gives up */
     }
@@ -467,35 +453,45 @@ void probes_ask(Manager *m, const EtcdKeyValue *kv, bool clear)
     memcpy(ask->key, kv->key, strlen(kv->key) + 1);
     if (clear) {
         log_warning("what only a reset would cure is forgotten, as somebody asked NODE=%s",
-                    m->config.node);
-        kernel_watch_forget(m);
+                    p->needs.config->node);
+        kernel_watch_forget(p);
     }
     if (p->is_ready && p->n_waited == 0)
-        begin_round(m); /* else the one under way is followed by another */
+        begin_round(p); /* else the one under way is followed by another */
 }
 
 /* ---- the whole ---- */
 
-void probes_start(Manager *m)
+void probes_init(Probes *p, const ProbesNeeds *needs)
 {
-    Probes *p = &m->probes;
+    *p = (Probes){.needs = *needs, .kernel = {.fd = -EBADF}};
+}
+
+void probes_leave(Probes *p)
+{
+    p->leaving = true;
+    health_record_update(p, true); /* it stays: this one is not lost */
+}
+
+void probes_start(Probes *p)
+{
     size_t n;
     const Probe *const *list = probe_list(&n);
     Error err = ERROR_INIT;
-    if (folder_make(m->config.state_dir, &err) < 0)
+    if (folder_make(p->needs.config->state_dir, &err) < 0)
         log_warning("what probes remember is not kept: %s", err.text);
     for (size_t i = 0; i < n; i++) {
         p->answers[i].name = list[i]->name;
-        p->children[i] = (ProbeChild){.manager = m,
+        p->children[i] = (ProbeChild){.probes = p,
                                       .pidfd = -EBADF,
                                       .output = -EBADF,
-                                      .state = load_state(m, list[i]->name)};
+                                      .state = load_state(p, list[i]->name)};
     }
     p->answers[n].name = kernel_name;
     p->n_answers = n + 1;
-    learn_gpus(m);
-    kernel_watch_start(m);
-    begin_round(m);
+    learn_gpus(p);
+    kernel_watch_start(p);
+    begin_round(p);
 }
 
 bool probes_own(const Probes *probes, pid_t pid)
@@ -508,6 +504,7 @@ bool probes_own(const Probes *probes, pid_t pid)
 
 void probes_clear(Probes *probes)
 {
+    kernel_watch_clear(&probes->kernel);
     timer_stop(&probes->timer);
     probes->post = etcd_call_free(probes->post);
     for (size_t i = 0; i + 1 < probes->n_answers; i++) {

@@ -14,7 +14,9 @@
 #include "cluster/keys.h"
 #include "cluster/records.h"
 #include "daemon/config/config.h"
+#include "daemon/health/kernel-watch.h"
 #include "daemon/loop/timer.h"
+#include "daemon/world/slots.h"
 #include "etcd/etcd.h"
 #include "health/gpus.h"
 #include "health/verdict.h"
@@ -22,12 +24,12 @@
 #include <sys/types.h>
 #include <systemd/sd-event.h>
 
-typedef struct Manager Manager;
+typedef struct Probes Probes;
 
 enum { PROBE_ASKS_MAX = 8 };
 
 typedef struct ProbeChild {
-    Manager *manager;
+    Probes *probes;
     pid_t pid; /* 0: no child; one that survives SIGKILL keeps its place, and its probe hangs */
     int pidfd, output;
     bool killed;    /* its time was over */
@@ -46,12 +48,35 @@ typedef struct ProbeAsk {
     bool is_served;
 } ProbeAsk;
 
-typedef struct Probes {
+typedef struct ProbesNeeds {
+    const DaemonConfig *config;
+    sd_event *event;
+    const Timers *timers;
+    Etcd *etcd;
+    const char *boot_id;
+    const Slots *slots; /* a probe leaves a slot alone that is busy */
+
+    void *userdata; /* of the calls below */
+    void (*began)(void *userdata, const char *probe);
+    /* outcome: "answered", "failed" or "hung" */
+    void (*ended)(void *userdata, const char *probe, HealthLevel level, const char *outcome);
+    void (*judged)(void *userdata, NodeVerdict verdict, uint64_t bad_slots, const char *evidence);
+    /* Answers the request that kv holds. */
+    void (*answer)(void *userdata, const EtcdKeyValue *kv, const char *text);
+    /* After probes_leave(): health/<node> is put, or could not be. */
+    void (*record_settled)(void *userdata);
+} ProbesNeeds;
+
+struct Probes {
+    ProbesNeeds needs;
+    KernelWatch kernel;
     ProbeAnswer
         answers[PROBES_MAX]; /* of each probe, in probe_list()'s order; then the kernel's log */
     size_t n_answers;
     Verdict verdict;
     uint64_t verdict_since_usec; /* realtime */
+    NodeVerdict node_verdict;    /* the verdict's level, as records say it */
+    char evidence[RECORD_TEXT_MAX + 1];
     char cure[96];
     bool is_ready; /* the first round is over */
 
@@ -65,16 +90,20 @@ typedef struct Probes {
     Hash posted;          /* of what it holds */
     EtcdCall *post;
     Timer timer;
-} Probes;
+    bool leaving; /* probes_leave() was called: no round begins any more */
+};
 
-void probes_start(Manager *m); /* the first round at once */
+void probes_init(Probes *p, const ProbesNeeds *needs);
+void probes_start(Probes *p); /* the first round at once */
 void probes_clear(Probes *probes);
+/* The node takes leave: health/<node> says so, and stays. */
+void probes_leave(Probes *p);
 bool probes_own(const Probes *probes, pid_t pid);
 
 /* What the kernel's log says now. */
-void probes_note_kernel(Manager *m, const ProbeResult *result);
+void probes_note_kernel(Probes *p, const ProbeResult *result);
 /* requests/<id> of kind check or clear, not answered yet; kv is copied. */
-void probes_ask(Manager *m, const EtcdKeyValue *kv, bool clear);
+void probes_ask(Probes *p, const EtcdKeyValue *kv, bool clear);
 
 /* sdtraind --probe NAME: runs it here and prints what it found, with what the environment's
  * SDTRAIN_PROBE holds as context, or else what the configuration says. */

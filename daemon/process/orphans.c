@@ -98,7 +98,7 @@ static Place place_of(pid_t pid)
 }
 
 /* sessions NULL: those of an earlier life are not known. */
-static bool is_left(pid_t pid, const char *run_dir, RemainsSessions *sessions)
+static bool is_left(pid_t pid, const char *run_dir, RankSessions *sessions)
 {
     if (orphans_is_marked(pid, run_dir, -1))
         return true;
@@ -110,7 +110,7 @@ static bool is_left(pid_t pid, const char *run_dir, RemainsSessions *sessions)
 }
 
 /* The first process that is left, killed and returned as a pidfd; how many were killed. */
-static int kill_left(const char *run_dir, RemainsSessions *sessions, int *ret_pidfd)
+static int kill_left(const char *run_dir, RankSessions *sessions, int *ret_pidfd)
 {
     DIR *proc = opendir("/proc");
     if (!proc)
@@ -133,7 +133,7 @@ static int kill_left(const char *run_dir, RemainsSessions *sessions, int *ret_pi
     return n;
 }
 
-static int end_left(const char *run_dir, RemainsSessions *sessions, Error *err)
+static int end_left(const char *run_dir, RankSessions *sessions, Error *err)
 {
     for (int round = 0; round < ROUNDS; round++) {
         _cleanup_fd_ int pidfd = -EBADF;
@@ -150,7 +150,7 @@ static int end_left(const char *run_dir, RemainsSessions *sessions, Error *err)
 
 /* A process dies when the kernel lets it: one that is in a driver, or that a busy machine does not get to, may take
  * long, and who looks away meanwhile leaves its cgroup to nobody. */
-static int clear(const char *run_dir, const CgroupBase *cgroups, RemainsSessions *sessions,
+static int clear(const char *run_dir, const CgroupBase *cgroups, RankSessions *sessions,
                  int patience_sec, Error *err)
 {
     const uint64_t end_usec = clock_boottime_usec() + (uint64_t)patience_sec * USEC_PER_SEC;
@@ -236,7 +236,7 @@ static void rename_process(const char *name)
 }
 
 static _noreturn_ void keep(pid_t parent, int parent_fd, const char *run_dir,
-                            const CgroupBase *cgroups, RemainsSessions *sessions)
+                            const CgroupBase *cgroups, RankSessions *sessions)
 {
     rename_process("sdtraind-keeper");
     (void)setsid(); /* a signal to sdtraind's group is not for the keeper */
@@ -253,11 +253,11 @@ static _noreturn_ void keep(pid_t parent, int parent_fd, const char *run_dir,
     _exit(0);
 }
 
-int orphans_keep(const char *run_dir, const CgroupBase *cgroups, RemainsSessions **ret_sessions,
+int orphans_keep(const char *run_dir, const CgroupBase *cgroups, RankSessions **ret_sessions,
                  pid_t *ret_pid, Error *err)
 {
     pid_t parent = getpid();
-    RemainsSessions *sessions =
+    RankSessions *sessions =
         mmap(NULL, sizeof(*sessions), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (sessions == MAP_FAILED)
         return error_errno(err, -errno, "cannot share a page with the keeper");

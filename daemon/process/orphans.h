@@ -36,12 +36,12 @@ int orphans_clear(const char *run_dir, const CgroupBase *cgroups, Error *err);
  * keeper of an earlier life; -EBUSY: another sdtraind lives, after 5 s. */
 int orphans_lock(const char *run_dir, int *ret_fd, Error *err);
 /* The sessions of the ranks in each slot, 0: none; for the life of this process. */
-typedef struct RemainsSessions {
+typedef struct RankSessions {
     _Atomic pid_t of[RECORD_SLOTS_MAX];
-} RemainsSessions;
+} RankSessions;
 
 /* Starts the keeper; ret_pid is a child of ours for as long as we live. */
-int orphans_keep(const char *run_dir, const CgroupBase *cgroups, RemainsSessions **ret_sessions,
+int orphans_keep(const char *run_dir, const CgroupBase *cgroups, RankSessions **ret_sessions,
                  pid_t *ret_pid, Error *err);
 
 /* SIGKILL to the children that were handed to us (a rank's orphans) and carry the slot's mark, or none: who has

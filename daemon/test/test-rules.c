@@ -1,8 +1,8 @@
 /* test-rules.c - the pure parts: progress watchdog, seats of a world, how a rank ended, the fence.
  */
 #include "base/test/testing.h"
-#include "daemon/fence.h"
 #include "daemon/world/exit.h"
+#include "daemon/world/fence-rule.h"
 #include "daemon/world/plan.h"
 #include "daemon/world/watchdog.h"
 

@@ -27,7 +27,7 @@ enum { RANK_KILL_CONFIRM_MSEC = 2000, RANK_LAST_WORDS_MSEC = 200 };
 struct RankNeeds {
     sd_event *event; /* its descriptors are watched on it */
     const CgroupBase *cgroups;
-    RemainsSessions *sessions; /* shared with the keeper */
+    RankSessions *sessions; /* shared with the keeper */
     const int
         *trainer; /* the program, opened; negative: the path of the configuration is executed */
     /* A child of this process that belongs to no rank: the keeper, or a probe. */

@@ -1,7 +1,7 @@
 /* node.c - see node.h: the process sdtraind, its record, its lease, its fence and its end. */
 #include "tests/sim/node.h"
 
-#include "daemon/fence.h"
+#include "daemon/world/fence-rule.h"
 #include "tests/sim/universe.h"
 
 #include <signal.h>

@@ -1,0 +1,15 @@
+/* fence-rule.h - whether etcd has been silent for so long that ranks must stop.
+ *
+ * Ownership: values.
+ * Units:     microseconds of one clock.
+ * Errors:    none.
+ * Threads:   any; pure.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+/* contact_usec: when etcd last answered. fence_usec: how long it may be silent. stood_still_usec: how long the observer
+ * itself did not run just now; it may have slept through etcd's answers, which the loop brings right after. */
+bool fence_is_due(uint64_t now_usec, uint64_t contact_usec, uint64_t fence_usec,
+                  uint64_t stood_still_usec);
