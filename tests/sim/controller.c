@@ -315,7 +315,7 @@ static void draft(ModelController *c, const Decision *d, Txn *ret)
     draft_cluster(c, ret, d);
 }
 
-/* ---- what became of them: controller/manager.c ---- */
+/* ---- what became of them: controller/transactions.c ---- */
 
 static ModelPending *find_pending(ModelController *c, uint64_t token)
 {

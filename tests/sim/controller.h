@@ -1,7 +1,7 @@
 /* controller.h - a model of sdcontroller's shell around the real core.
  *
  * It follows controller/: the feed, the execution of decisions as guarded transactions, reading
- * again after a refusal or an unknown outcome (manager.c, execute.c, feed.c), and libetcd's election.
+ * again after a refusal or an unknown outcome (transactions.c, execute.c, feed.c), and libetcd's election.
  * The Cluster inside is the real one.
  *
  * Ownership: the Universe owns the Controllers; a Controller its Cluster.

@@ -1,0 +1,167 @@
+/* transactions.c - decisions under way.
+ *
+ * A decision is one guarded transaction. When it was refused, or nobody knows what became of it, everything is read
+ * and fed again before the core hears of the outcome. */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/probe.h"
+#include "cluster/keys.h"
+#include "controller/execute.h"
+#include "controller/journal/decision-log.h"
+#include "controller/manager-internal.h"
+
+#include <string.h>
+
+enum { RETRY_MSEC_MIN = 20, RETRY_DOUBLINGS_MAX = 6 };
+
+Pending *pending_free(Pending *p)
+{
+    for (Pending **at = &p->manager->pending; *at; at = &(*at)->next)
+        if (*at == p) {
+            *at = p->next;
+            break;
+        }
+    p->retry = sd_event_source_disable_unref(p->retry);
+    free(p);
+    return NULL;
+}
+
+static void say_line(const LogLine *line, _unused_ void *userdata)
+{
+    log_text(line->level, line->message_id, line->format, line->text);
+}
+
+static void finish(Pending *p, Outcome outcome, int64_t revision)
+{
+    Controller *m = p->manager;
+    Event event = {.kind = EVENT_OUTCOME,
+                   .id = p->decision.id,
+                   .outcome = outcome,
+                   .revision = revision};
+    if (outcome == OUTCOME_DONE) {
+        m->refusals = 0;
+        decision_log_lines(&p->decision, say_line, NULL);
+    }
+    (void)pending_free(p);
+    step_kind(m, event);
+}
+
+static void read_again(Pending *p);
+
+static int on_again(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
+{
+    Pending *p = userdata;
+    p->retry = sd_event_source_disable_unref(p->retry);
+    read_again(p);
+    return 0;
+}
+
+/* Later after more refusals, so that a fault does not spin. */
+static void read_again_later(Pending *p)
+{
+    Controller *m = p->manager;
+    unsigned doublings = MIN(m->refusals, (unsigned)RETRY_DOUBLINGS_MAX);
+    m->refusals++;
+    int r = sd_event_add_time_relative(m->event, &p->retry, CLOCK_BOOTTIME,
+                                       (RETRY_MSEC_MIN << doublings) * USEC_PER_MSEC, 1000,
+                                       on_again, p);
+    if (r < 0)
+        leave_without_timer(m, r);
+}
+
+/* The election key must still be what the decision was guarded by. A list that is older than the
+ * term says nothing about it. */
+static bool still_leads(const Controller *m, const EtcdRange *range)
+{
+    if (range->revision < m->term)
+        return true;
+    for (size_t i = 0; i < range->n_kvs; i++)
+        if (strcmp(range->kvs[i].key, m->leader_key) == 0)
+            return range->kvs[i].create_revision == m->term;
+    return false;
+}
+
+static void on_keys(int r, const Error *err, const EtcdRange *range, void *userdata)
+{
+    Pending *p = userdata;
+    Controller *m = p->manager;
+    if (r < 0) {
+        log_warning("cannot read the cluster again: %s", err->text);
+        read_again_later(p);
+        return;
+    }
+    if (range->revision > m->read_revision)
+        feed_all(m, range);
+    if (m->term && !still_leads(m, range))
+        be_deposed(m);
+    finish(p, p->outcome, 0);
+}
+
+static void read_again(Pending *p)
+{
+    Controller *m = p->manager;
+    char prefix[KEY_MAX];
+    EtcdCall *call;
+    int r = etcd_get(m->etcd, key_prefix(m->config->cluster, -1, prefix), true, on_keys, p, &call);
+    if (r < 0)
+        read_again_later(p);
+}
+
+static void on_transaction(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
+{
+    Pending *p = userdata;
+    Error lost = ERROR_INIT;
+    int struck = r == 0 && result->succeeded ? execute_fault(&p->decision, "after") : 0;
+    if (struck < 0) {
+        r = error_errno(&lost, struck, "the answer was lost");
+        err = &lost;
+    }
+    p->outcome = r < 0 ? OUTCOME_UNKNOWN : result->succeeded ? OUTCOME_DONE : OUTCOME_REFUSED;
+    controller_metrics_note_outcome(p->manager->metrics, &p->decision, p->outcome, p->begun_usec,
+                                    r < 0 ? 0 : result->revision);
+    PROBE(decision, p->decision.id, p->decision.job, p->decision.world.generation, p->outcome,
+          clock_boottime_usec() - p->begun_usec);
+    if (p->outcome == OUTCOME_DONE) {
+        finish(p, OUTCOME_DONE, result->revision);
+        return;
+    }
+    if (r == -EACCES)
+        rights_denied(&p->manager->rights);
+    if (r < 0)
+        log_warning("outcome unknown, reading again: %s JOB=%s", err->text, p->decision.job);
+    else
+        log_debug("refused by a guard, reading again JOB=%s", p->decision.job);
+    read_again_later(p);
+}
+
+void begin_decision(Controller *m, const Decision *decision)
+{
+    Error err = ERROR_INIT;
+    Pending *p = calloc(1, sizeof(*p));
+    if (!p) {
+        leave_without_memory(m);
+        return;
+    }
+    p->manager = m;
+    p->begun_usec = clock_boottime_usec();
+    p->decision = *decision;
+    p->decision.world.runs = NULL;
+    p->next = m->pending;
+    m->pending = p;
+    Target target = {.etcd = m->etcd,
+                     .feed = m->feed,
+                     .cluster = m->config->cluster,
+                     .leader_key = m->leader_key,
+                     .rights = &m->rights};
+    int r = execute_fault(decision, "before");
+    if (r < 0)
+        r = error_errno(&err, r, "cannot begin a transaction");
+    else
+        r = execute(&target, decision, on_transaction, p, &err);
+    if (r < 0) {
+        log_error("%s JOB=%s", err.text, decision->job);
+        p->outcome = OUTCOME_UNKNOWN;
+        read_again_later(p);
+    }
+}
