@@ -21,7 +21,7 @@
 
 enum { SIGNALS = 4 };
 
-typedef struct Program {
+typedef struct Daemon {
     const ConfigCall *call; /* for a reload */
     DaemonConfig *config;
     uint64_t incarnation, started_usec;
@@ -38,14 +38,14 @@ typedef struct Program {
     DaemonMetrics *metrics; /* NULL: off */
     Manager *manager;
     Error error; /* why the loop was ended; code 0: in an orderly way */
-} Program;
+} Daemon;
 
-static void program_fail(void *userdata, const Error *err)
+static void daemon_fail(void *userdata, const Error *err)
 {
-    Program *p = userdata;
-    if (p->error.code == 0)
-        p->error = *err;
-    (void)sd_event_exit(p->event, err->code); /* fails only when it is exiting already */
+    Daemon *d = userdata;
+    if (d->error.code == 0)
+        d->error = *err;
+    (void)sd_event_exit(d->event, err->code); /* fails only when it is exiting already */
 }
 
 /* ---- signals ---- */
@@ -53,37 +53,37 @@ static void program_fail(void *userdata, const Error *err)
 static int on_terminate(_unused_ sd_event_source *source, const struct signalfd_siginfo *info,
                         void *userdata)
 {
-    Program *p = userdata;
-    drain_signal(p->manager, info->ssi_signo == SIGINT ? "SIGINT" : "SIGTERM");
+    Daemon *d = userdata;
+    drain_signal(d->manager, info->ssi_signo == SIGINT ? "SIGINT" : "SIGTERM");
     return 0;
 }
 
 /* The file is opened, so that an upgrade of it changes nothing until sdtraind restarts. */
-static void open_trainer(Program *p)
+static void open_trainer(Daemon *d)
 {
-    p->trainer = fd_close(p->trainer);
-    p->trainer = open(p->config->trainer, O_PATH | O_CLOEXEC);
-    if (p->trainer < 0) /* then each rank looks for itself, and says what is wrong */
-        log_warning("trainer: %s: %s", p->config->trainer, strerror(errno));
+    d->trainer = fd_close(d->trainer);
+    d->trainer = open(d->config->trainer, O_PATH | O_CLOEXEC);
+    if (d->trainer < 0) /* then each rank looks for itself, and says what is wrong */
+        log_warning("trainer: %s: %s", d->config->trainer, strerror(errno));
 }
 
 static int on_hangup(_unused_ sd_event_source *source, _unused_ const struct signalfd_siginfo *info,
                      void *userdata)
 {
-    Program *p = userdata;
+    Daemon *d = userdata;
     _cleanup_(config_clear) DaemonConfig fresh = {0};
     Error err = ERROR_INIT;
-    status_reloading(p->manager);
-    if (config_load(p->call, &fresh, &err) < 0) {
+    status_reloading(d->manager);
+    if (config_load(d->call, &fresh, &err) < 0) {
         log_error("configuration is not reloaded: %s", err.text);
     } else {
-        config_reload(p->config, &fresh);
-        if (strcmp(p->config->trainer, fresh.trainer) != 0) /* fresh holds what was replaced */
-            open_trainer(p);
-        log_info("configuration reloaded NODE=%s", p->config->node);
-        node_touch(&p->manager->node);
+        config_reload(d->config, &fresh);
+        if (strcmp(d->config->trainer, fresh.trainer) != 0) /* fresh holds what was replaced */
+            open_trainer(d);
+        log_info("configuration reloaded NODE=%s", d->config->node);
+        node_touch(&d->manager->node);
     }
-    status_reloaded(p->manager);
+    status_reloaded(d->manager);
     return 0;
 }
 
@@ -91,18 +91,18 @@ static int on_hangup(_unused_ sd_event_source *source, _unused_ const struct sig
 static int on_child(_unused_ sd_event_source *source, _unused_ const struct signalfd_siginfo *info,
                     void *userdata)
 {
-    Program *p = userdata;
-    Slots *slots = &p->manager->workload.slots;
+    Daemon *d = userdata;
+    Slots *slots = &d->manager->workload.slots;
     for (;;) {
         siginfo_t child = {0};
         if (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) < 0 || child.si_pid == 0)
             break;
-        if (probes_own(&p->probes, child.si_pid))
+        if (probes_own(&d->probes, child.si_pid))
             break; /* its own source takes it; the others are met at the next signal */
-        if (child.si_pid == p->keeper) {
-            p->keeper = 0;
+        if (child.si_pid == d->keeper) {
+            d->keeper = 0;
             log_warning("the keeper was killed; orphans will wait for the next sdtraind NODE=%s",
-                        p->config->node);
+                        d->config->node);
         }
         Rank *rank = slots_rank_of_process(slots, child.si_pid);
         if (rank)
@@ -129,7 +129,7 @@ static void block_signals(void)
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
-static int add_signals(Program *p, Error *err)
+static int add_signals(Daemon *d, Error *err)
 {
     static const struct {
         int signal;
@@ -139,7 +139,7 @@ static int add_signals(Program *p, Error *err)
                       {SIGHUP, on_hangup},
                       {SIGCHLD, on_child}};
     for (size_t i = 0; i < SIGNALS; i++) {
-        int r = sd_event_add_signal(p->event, &p->signals[i], all[i].signal, all[i].handler, p);
+        int r = sd_event_add_signal(d->event, &d->signals[i], all[i].signal, all[i].handler, d);
         if (r < 0)
             return error_errno(err, r, "cannot take signal %d", all[i].signal);
     }
@@ -150,80 +150,80 @@ static int add_signals(Program *p, Error *err)
 
 static bool is_other_child(void *userdata, pid_t pid)
 {
-    const Program *p = userdata;
-    return pid == p->keeper || probes_own(&p->probes, pid);
+    const Daemon *d = userdata;
+    return pid == d->keeper || probes_own(&d->probes, pid);
 }
 
 static void on_probe_began(void *userdata, const char *probe)
 {
-    Program *p = userdata;
-    daemon_metrics_note_probe_start(p->metrics, probe);
+    Daemon *d = userdata;
+    daemon_metrics_note_probe_start(d->metrics, probe);
 }
 
 static void on_probe_ended(void *userdata, const char *probe, HealthLevel level,
                            const char *outcome)
 {
-    Program *p = userdata;
-    daemon_metrics_note_probe_end(p->metrics, probe, level, outcome);
+    Daemon *d = userdata;
+    daemon_metrics_note_probe_end(d->metrics, probe, level, outcome);
 }
 
 static void on_judged(void *userdata, NodeVerdict verdict, uint64_t bad_slots, const char *evidence)
 {
-    Program *p = userdata;
-    node_note_health(&p->manager->node, verdict, bad_slots, evidence);
+    Daemon *d = userdata;
+    node_note_health(&d->manager->node, verdict, bad_slots, evidence);
 }
 
 static void on_answer(void *userdata, const EtcdKeyValue *kv, const char *text)
 {
-    Program *p = userdata;
-    requests_answer(p->manager->etcd, kv, text);
+    Daemon *d = userdata;
+    requests_answer(d->manager->etcd, kv, text);
 }
 
 static void on_health_settled(void *userdata)
 {
-    Program *p = userdata;
-    drain_advance(p->manager);
+    Daemon *d = userdata;
+    drain_advance(d->manager);
 }
 
-static void init_probes(Program *p)
+static void init_probes(Daemon *d)
 {
-    const ProbesNeeds needs = {.config = p->config,
-                               .event = p->event,
-                               .timers = &p->timers,
-                               .etcd = p->manager->etcd,
-                               .boot_id = p->manager->node.boot_id,
-                               .slots = &p->manager->workload.slots,
-                               .userdata = p,
+    const ProbesNeeds needs = {.config = d->config,
+                               .event = d->event,
+                               .timers = &d->timers,
+                               .etcd = d->manager->etcd,
+                               .boot_id = d->manager->node.boot_id,
+                               .slots = &d->manager->workload.slots,
+                               .userdata = d,
                                .began = on_probe_began,
                                .ended = on_probe_ended,
                                .judged = on_judged,
                                .answer = on_answer,
                                .record_settled = on_health_settled};
-    probes_init(&p->probes, &needs);
+    probes_init(&d->probes, &needs);
 }
 
 /* ---- made, run and ended ---- */
 
 /* What must be there before the first thread: the lock, a clean slate, the keeper. */
-static int prepare(Program *p, Error *err)
+static int prepare(Daemon *d, Error *err)
 {
-    const DaemonConfig *c = p->config;
-    int r = orphans_lock(c->run_dir, &p->lock, err);
+    const DaemonConfig *c = d->config;
+    int r = orphans_lock(c->run_dir, &d->lock, err);
     if (r == 0)
         r = folder_make(c->log_dir, err);
     if (r < 0)
         return r;
     if (c->cgroup == CGROUP_AUTO) {
         Error why = ERROR_INIT;
-        if (cgroup_open(&p->cgroups, c->run_dir, &why) < 0)
+        if (cgroup_open(&d->cgroups, c->run_dir, &why) < 0)
             log_info("%s; process groups must do NODE=%s", why.text, c->node);
     }
     /* before anything is cleared: who dies meanwhile leaves the rest to the keeper */
-    r = orphans_keep(c->run_dir, &p->cgroups, &p->sessions, &p->keeper, err);
+    r = orphans_keep(c->run_dir, &d->cgroups, &d->sessions, &d->keeper, err);
     if (r == 0)
-        r = orphans_clear(c->run_dir, &p->cgroups, err);
-    if (r == 0 && *p->cgroups.path)
-        r = cgroup_open(&p->cgroups, c->run_dir, err); /* clearing took the folder too */
+        r = orphans_clear(c->run_dir, &d->cgroups, err);
+    if (r == 0 && *d->cgroups.path)
+        r = cgroup_open(&d->cgroups, c->run_dir, err); /* clearing took the folder too */
     if (r < 0)
         return r;
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
@@ -231,77 +231,77 @@ static int prepare(Program *p, Error *err)
     return 0;
 }
 
-static int open_loop(Program *p, Error *err)
+static int open_loop(Daemon *d, Error *err)
 {
-    int r = sd_event_new(&p->event);
+    int r = sd_event_new(&d->event);
     if (r < 0)
         return error_errno(err, r, "cannot make an event loop");
-    p->timers = (Timers){.event = p->event, .failed = program_fail, .userdata = p};
-    (void)sd_event_set_watchdog(p->event, true); /* a no-op unless systemd asks for it */
-    return add_signals(p, err);
+    d->timers = (Timers){.event = d->event, .failed = daemon_fail, .userdata = d};
+    (void)sd_event_set_watchdog(d->event, true); /* a no-op unless systemd asks for it */
+    return add_signals(d, err);
 }
 
-static int start(Program *p, Error *err)
+static int start(Daemon *d, Error *err)
 {
-    p->ranks = (RankNeeds){.event = p->event,
-                           .cgroups = &p->cgroups,
-                           .sessions = p->sessions,
-                           .trainer = &p->trainer,
+    d->ranks = (RankNeeds){.event = d->event,
+                           .cgroups = &d->cgroups,
+                           .sessions = d->sessions,
+                           .trainer = &d->trainer,
                            .is_other_child = is_other_child,
-                           .userdata = p};
-    const ManagerNeeds needs = {.config = p->config,
-                                .event = p->event,
-                                .timers = &p->timers,
-                                .ranks = &p->ranks,
-                                .probes = &p->probes,
-                                .incarnation = p->incarnation,
-                                .started_usec = p->started_usec,
-                                .userdata = p,
-                                .failed = program_fail};
-    int r = manager_new(&needs, &p->manager, err);
+                           .userdata = d};
+    const ManagerNeeds needs = {.config = d->config,
+                                .event = d->event,
+                                .timers = &d->timers,
+                                .ranks = &d->ranks,
+                                .probes = &d->probes,
+                                .incarnation = d->incarnation,
+                                .started_usec = d->started_usec,
+                                .userdata = d,
+                                .failed = daemon_fail};
+    int r = manager_new(&needs, &d->manager, err);
     if (r == 0)
-        r = daemon_metrics_open(p->manager, p->event, &p->metrics, err);
+        r = daemon_metrics_open(d->manager, d->event, &d->metrics, err);
     if (r < 0)
         return r;
-    init_probes(p);
-    r = manager_start(p->manager, p->metrics, err);
+    init_probes(d);
+    r = manager_start(d->manager, d->metrics, err);
     if (r == 0)
-        probes_start(&p->probes);
+        probes_start(&d->probes);
     return r;
 }
 
-static int run(Program *p, Error *err)
+static int run(Daemon *d, Error *err)
 {
-    int r = sd_event_loop(p->event);
-    history_save(&p->manager->history);
-    if (p->manager->history_is_over)
+    int r = sd_event_loop(d->event);
+    history_save(&d->manager->history);
+    if (d->manager->history_is_over)
         return -ERESTART;
-    if (p->error.code != 0)
-        *err = p->error;
+    if (d->error.code != 0)
+        *err = d->error;
     else if (r < 0)
         (void)error_errno(err, r, "the event loop failed"); /* returned below */
     return r;
 }
 
-static void end(Program *p)
+static void end(Daemon *d)
 {
-    bool leaves_nothing = p->manager && manager_leaves_nothing(p->manager);
-    probes_clear(&p->probes);
-    p->manager = manager_free(p->manager);
-    p->metrics = daemon_metrics_free(p->metrics);
+    bool leaves_nothing = d->manager && manager_leaves_nothing(d->manager);
+    probes_clear(&d->probes);
+    d->manager = manager_free(d->manager);
+    d->metrics = daemon_metrics_free(d->metrics);
     for (size_t i = 0; i < SIGNALS; i++)
-        p->signals[i] = sd_event_source_disable_unref(p->signals[i]);
-    p->event = sd_event_unref(p->event);
+        d->signals[i] = sd_event_source_disable_unref(d->signals[i]);
+    d->event = sd_event_unref(d->event);
     Error err = ERROR_INIT;
-    int r = cgroup_destroy(&p->cgroups, &err);
+    int r = cgroup_destroy(&d->cgroups, &err);
     if (r < 0)
         log_warning("%s", err.text);
-    if (r == 0 && leaves_nothing && p->keeper > 0) { /* nothing is left for it */
-        (void)kill(p->keeper, SIGKILL);
-        (void)waitpid(p->keeper, NULL, 0);
+    if (r == 0 && leaves_nothing && d->keeper > 0) { /* nothing is left for it */
+        (void)kill(d->keeper, SIGKILL);
+        (void)waitpid(d->keeper, NULL, 0);
     }
-    p->lock = fd_close(p->lock);
-    p->trainer = fd_close(p->trainer);
+    d->lock = fd_close(d->lock);
+    d->trainer = fd_close(d->trainer);
 }
 
 /* 0: left in an orderly way; -ERESTART: sdtraind is to begin anew. */
@@ -313,23 +313,23 @@ static int serve(const ConfigCall *call, DaemonConfig *config, Error *err)
     block_signals();
     log_set_field("NODE", config->node);
 
-    static Program p;
-    p = (Program){.call = call,
-                  .config = config,
-                  .incarnation = clock_realtime_usec(),
-                  .started_usec = clock_boottime_usec(),
-                  .lock = -EBADF,
-                  .trainer = -EBADF,
-                  .probes = {.kernel = {.fd = -EBADF}}};
-    open_trainer(&p);
-    int r = prepare(&p, err);
+    static Daemon d;
+    d = (Daemon){.call = call,
+                 .config = config,
+                 .incarnation = clock_realtime_usec(),
+                 .started_usec = clock_boottime_usec(),
+                 .lock = -EBADF,
+                 .trainer = -EBADF,
+                 .probes = {.kernel = {.fd = -EBADF}}};
+    open_trainer(&d);
+    int r = prepare(&d, err);
     if (r == 0)
-        r = open_loop(&p, err);
+        r = open_loop(&d, err);
     if (r == 0)
-        r = start(&p, err);
+        r = start(&d, err);
     if (r == 0)
-        r = run(&p, err);
-    end(&p);
+        r = run(&d, err);
+    end(&d);
     return r;
 }
 

@@ -57,7 +57,7 @@ def held(symbol, frame, name):
 
 # Who has one: a program that waits has its own object on the stack, and no more.
 HOLDERS = {"Cluster": [("Controller", ["cluster"]), ("Program", ["manager", "cluster"])],
-           "Workload": [("Manager", ["workload"])]}
+           "Workload": [("Manager", ["workload"]), ("Daemon", ["manager", "workload"])]}
 
 
 def evaluate(expression, name):
