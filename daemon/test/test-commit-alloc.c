@@ -83,6 +83,7 @@ static AllocLife life(unsigned n, void *arg)
     (void)key_of("lab", KEY_CHECKPOINTS, "a", key);
     bool good = is_good(etcd, key, &there); /* what the life before left, which may have aborted */
     local.world_revision = put(etcd, key_of("lab", KEY_WORLDS, "a", world_key), "{}");
+    job.world_revision = local.world_revision;
     (void)put(etcd, key, before);
 
     commit_init(&local.commit, &local);

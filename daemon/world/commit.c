@@ -33,6 +33,7 @@ static CommitMark mark_of(const CheckpointCommit *line)
 
 static const CheckpointCommit *commit_newest(const Commit *commit)
 {
+    assert(commit->n_lines > 0 && commit->n_lines <= RECORD_COMMITS_MAX);
     return &commit->lines[commit->n_lines - 1];
 }
 
@@ -41,6 +42,7 @@ static void commit_answer(Commit *commit, bool committed)
     LocalWorld *local = commit->local;
     const WorkloadEvents *events = &local->job->workload->events;
     CommitMark mark = mark_of(commit_newest(commit));
+    assert(commit->busy && !commit->call && !timer_runs(&commit->retry));
     commit->busy = false;
     if (committed)
         local->progress.record.committed = mark;
@@ -64,6 +66,7 @@ static void commit_answer(Commit *commit, bool committed)
 static void on_commit_retry(void *userdata)
 {
     Commit *commit = userdata;
+    assert(commit->busy);
     commit_read(commit);
 }
 
@@ -73,6 +76,7 @@ static void commit_retry_later(Commit *commit, int r, const char *text)
         log_warning("commit of step %lld: %s; reading again JOB=%s",
                     (long long)commit_newest(commit)->step, *text ? text : strerror(-r),
                     commit->local->job->name);
+    assert(!commit->call && !timer_runs(&commit->retry));
     commit->attempts++;
     timer_start(commit->local->job->workload->needs.timers, &commit->retry,
                 RETRY_MSEC * USEC_PER_MSEC, on_commit_retry, commit);
@@ -102,6 +106,7 @@ static int encode_mark(const LocalWorld *local, CommitMark mark, char **ret)
                                   .step = local->resume.step,
                                   .loss = NAN,
                                   .at_usec = clock_realtime_usec()};
+    assert(record.generation == local->generation);
     record.committed = mark;
     return progress_record_encode(&record, NULL, ret);
 }
@@ -125,6 +130,7 @@ static void commit_write(Commit *commit, const CheckpointsRecord *old, const cha
         if (commit->n_lines == 1 ||
             commit_mark_is_before(checkpoints_mark(&record), mark_of(&commit->lines[i])))
             checkpoints_append(&record, &commit->lines[i]);
+    assert(record.n_commits <= RECORD_COMMITS_MAX);
     _cleanup_free_ char *text = NULL, *progress = NULL;
     int r = fault("commit-write");
     if (r == 0)
@@ -221,6 +227,7 @@ static void commit_read(Commit *commit)
 
 static void add_line(Commit *commit, const ChannelMessage *m, int64_t generation)
 {
+    assert(!commit->busy && commit->n_lines < RECORD_COMMITS_MAX);
     CheckpointCommit *line = &commit->lines[commit->n_lines++];
     *line = (CheckpointCommit){.step = m->step,
                                .generation = generation,
@@ -232,6 +239,8 @@ static void add_line(Commit *commit, const ChannelMessage *m, int64_t generation
 
 static void begin(Commit *commit)
 {
+    assert(!commit->busy && !commit->call && commit->n_lines > 0);
+    assert(&commit->local->commit == commit && !commit->local->over);
     commit->busy = true;
     commit->attempts = 0;
     commit_read(commit);

@@ -29,8 +29,11 @@ static bool waits_for_a_teammate(const Workload *w, const Rank *rank)
 
 static void declare_hung(Rank *rank, uint64_t now_usec)
 {
+    assert(is_watched(rank));
     LocalWorld *local = rank->local;
-    RankReport *report = &local_world_rank_of(local, rank)->report;
+    LocalRank *local_rank = local_world_rank_of(local, rank);
+    assert(local_rank);
+    RankReport *report = &local_rank->report;
     report->hung = true;
     report->step = MAX(report->step, rank->watchdog.step);
     report->stage = (int)rank->watchdog.stage;

@@ -29,6 +29,7 @@ LocalJob *job_find(Workload *w, const char *name)
 LocalJob *job_get(Workload *w, const char *name)
 {
     LocalJob *job = job_find(w, name);
+    assert(!job || job->workload == w);
     if (job)
         return job;
 
@@ -48,6 +49,7 @@ LocalJob *job_free(LocalJob *job)
 {
     if (!job)
         return NULL;
+    assert(!job->local || job->local->job == job);
     (void)local_world_free(job->local); /* NULL always */
     while (job->over) {
         LocalWorld *next = job->over->next;
@@ -64,11 +66,11 @@ void job_forget_if_idle(LocalJob *job)
         job->local || job->over)
         return;
     Workload *w = job->workload;
-    for (LocalJob **at = &w->jobs; *at; at = &(*at)->next)
-        if (*at == job) {
-            *at = job->next;
-            break;
-        }
+    LocalJob **at = &w->jobs;
+    while (*at && *at != job)
+        at = &(*at)->next;
+    assert(*at && w->n_jobs > 0);
+    *at = job->next;
     w->n_jobs--;
     w->events.job_forgotten(w->events.userdata, job->name);
     (void)job_free(job); /* NULL always */
@@ -80,11 +82,13 @@ static void end_local_world(LocalJob *job, const char *why)
 {
     LocalWorld *local = job->local;
     if (local) {
+        assert(local->job == job && !local->over);
         job->local = NULL;
         local->next = job->over;
         job->over = local;
         local_world_end(local, why);
     }
+    assert(!job->local);
     for (LocalWorld *t = job->over; t; t = t->next)
         if (t->killed_usec)
             local_world_report(t); /* once more, under the guard of the new revision */
@@ -206,8 +210,10 @@ static void start_pending(LocalWorld *local)
         LocalRank *local_rank = &local->local_ranks[i];
         if (!local_rank->pending)
             continue;
+        assert(local_rank->report.state == RANK_STARTING && local_rank->report.pid == 0);
         const Rank *tenant = w->slots.of[local_rank->slot];
         Error err = ERROR_INIT;
+        assert(!tenant || (tenant->slot == local_rank->slot && tenant->local != local));
         if (tenant && !tenant->lost)
             continue; /* it is being killed; its end brings us back */
         local_rank->pending = false;
@@ -253,6 +259,7 @@ static void send_stop(LocalWorld *local)
     Rank *rank = slots_rank_of(local, local_world_rank0(local));
     if (!rank || !rank->has_gone || rank->was_stopped)
         return;
+    assert(rank->rank == 0 && rank->local == local);
     ChannelMessage stop = {.type = CHANNEL_STOP, .generation = local->generation};
     rank->was_stopped = true;
     log_info("rank 0 is told to save and leave: %s JOB=%s GENERATION=%lld", job->phase.reason,
@@ -265,6 +272,7 @@ static void settle_over(LocalJob *job)
 {
     bool all_dead = true;
     for (LocalWorld *t = job->over; t; t = t->next) {
+        assert(t->over && t->job == job && t != job->local);
         if (!local_world_is_dead(t))
             all_dead = false;
         else if (!t->killed_usec) {
@@ -300,9 +308,11 @@ static void end_by_phase(LocalJob *job)
 
 void job_advance(LocalJob *job)
 {
+    assert(!job->local || (job->local->job == job && !job->local->over));
+    assert(!job->local || job->local->world_revision == job->world_revision);
     end_by_phase(job);
     settle_over(job);
-    if (job->local && !job->local->over) {
+    if (job->local) {
         start_pending(job->local);
         local_world_assign(job->local);
         send_go(job->local);

@@ -23,12 +23,17 @@ static int encode_ranks(LocalWorld *local, char **ret)
     RankReport reports[RECORD_SLOTS_MAX];
     size_t n_done = 0, n_left = 0;
     for (size_t i = 0; i < local->n_local_ranks; i++) {
-        reports[i] = local->local_ranks[i].report;
+        const LocalRank *local_rank = &local->local_ranks[i];
+        assert(local_rank->slot == local_rank->report.slot);
+        assert(local_rank->report.rank >= 0 && local_rank->report.rank < local->world_size);
+        assert(!local_rank->pending || local_rank->report.state == RANK_STARTING);
+        reports[i] = local_rank->report;
         exit_repair_text(reports[i].text);
         bool ended_well = reports[i].state == RANK_EXITED && reports[i].exit_code == EXIT_DONE;
         n_done += ended_well && strcmp(reports[i].text, "finished") == 0;
         n_left += ended_well && strcmp(reports[i].text, "left") == 0;
     }
+    assert(!local->over || !local->killed_usec || local_world_is_dead(local));
     RanksRecord record = {.incarnation = w->needs.incarnation,
                           .generation = local->generation,
                           .world_revision = local->world_revision,
@@ -65,11 +70,11 @@ static void on_reported(LocalWorld *local)
     LocalJob *job = local->job;
     if (!local->over || !local->killed_usec || job->local == local || local_world_is_live(local))
         return;
-    for (LocalWorld **at = &job->over; *at; at = &(*at)->next)
-        if (*at == local) {
-            *at = local->next;
-            break;
-        }
+    LocalWorld **at = &job->over;
+    while (*at && *at != local)
+        at = &(*at)->next;
+    assert(*at && local_world_is_dead(local));
+    *at = local->next;
     (void)local_world_free(local); /* NULL always */
     job_forget_if_idle(job);
 }
@@ -78,7 +83,8 @@ void local_world_report(LocalWorld *local) { record_writer_send(&local->report);
 
 int64_t local_world_guard_revision(const LocalWorld *local)
 {
-    return local->over ? local->job->world_revision : local->world_revision;
+    assert(local->over || local->world_revision == local->job->world_revision);
+    return local->job->world_revision;
 }
 
 /* ---- made and ended ---- */
@@ -88,6 +94,7 @@ int local_world_new(LocalJob *job, const WorldRecord *world, int64_t revision,
                     Error *err)
 {
     const char *cluster = job->workload->needs.config->cluster;
+    assert(!job->local && n_local_ranks > 0 && n_local_ranks <= RECORD_SLOTS_MAX);
     LocalWorld *local = malloc(sizeof(*local));
     if (!local)
         return error_set(err, -ENOMEM, "out of memory for a world");
@@ -158,6 +165,7 @@ void local_world_kill(LocalWorld *local, const char *why)
             rank_kill(rank, "%s", why);
         if (!local_rank->pending)
             continue;
+        assert(!rank && local_rank->report.state == RANK_STARTING);
         changed = true;
         local_rank->pending = false;
         local_rank->report.state = RANK_EXITED;
@@ -173,6 +181,7 @@ void local_world_kill(LocalWorld *local, const char *why)
 
 void local_world_end(LocalWorld *local, const char *why)
 {
+    assert(!local->over && local->job->local != local);
     local->over = true;
     cancel_work(local);
     local->killed_usec = 0;
@@ -212,6 +221,7 @@ bool local_world_is_live(const LocalWorld *local)
 
 LocalRank *local_world_rank_of(LocalWorld *local, const Rank *rank)
 {
+    assert(rank->local == local && rank->generation == local->generation);
     for (size_t i = 0; i < local->n_local_ranks; i++)
         if (local->local_ranks[i].slot == rank->slot)
             return &local->local_ranks[i];
@@ -228,6 +238,7 @@ LocalRank *local_world_rank0(LocalWorld *local)
 
 void local_world_rank_failed(LocalWorld *local, LocalRank *local_rank, const char *text)
 {
+    assert(!local_rank->pending && local_rank->report.state == RANK_STARTING);
     log_error("%s JOB=%s GENERATION=%lld RANK=%d", text, local->job->name,
               (long long)local->generation, local_rank->report.rank);
     local_rank->report.state = RANK_EXITED;
@@ -239,7 +250,8 @@ void local_world_rank_failed(LocalWorld *local, LocalRank *local_rank, const cha
 void local_world_note_exit(LocalWorld *local, const Rank *rank, const ExitVerdict *verdict)
 {
     LocalRank *local_rank = local_world_rank_of(local, rank);
-    assert(local_rank);
+    assert(local_rank && !local_rank->pending && local_rank->report.rank == rank->rank);
+    assert(rank->exited || rank->lost);
     RankReport *report = &local_rank->report;
     report->state = RANK_EXITED;
     report->exit_code = verdict->code;
@@ -268,6 +280,7 @@ static void on_spec(int r, const Error *err, const EtcdRange *range, void *userd
     Error problem = ERROR_INIT;
     SpecRecord record = {0};
     local->spec_call = NULL; /* it frees itself */
+    assert(!local->over && !local->spec);
 
     if (r < 0)
         problem = *err;
@@ -346,6 +359,7 @@ static void on_secret(int r, const Error *err, const EtcdRange *range, void *use
     LocalWorld *local = userdata;
     Error problem = ERROR_INIT;
     local->secret_call = NULL; /* it frees itself */
+    assert(!local->over && !local->has_read_secret);
     if (r == -EACCES && !*local->job->workload->needs.knows_secrets) {
         local->has_read_secret = true;
         r = 0;
@@ -415,6 +429,7 @@ void local_world_assign(LocalWorld *local)
         (void)snprintf(assign.submission, sizeof(assign.submission), "%s", local->submission);
         (void)snprintf(assign.sources, sizeof(assign.sources), "%s", local->sources);
         memcpy(assign.secret, local->secret, sizeof(assign.secret));
+        assert(rank->local == local && rank->rank < local->world_size);
         rank->was_assigned = true;
         rank_send(rank, &assign);
         explicit_bzero(assign.secret, sizeof(assign.secret));

@@ -9,6 +9,7 @@
 
 static int progress_encode(LocalWorld *local, char **ret)
 {
+    assert(local->progress.record.generation == local->generation);
     return progress_record_encode(&local->progress.record, NULL, ret);
 }
 
@@ -28,6 +29,7 @@ void progress_clear(Progress *progress)
 
 static void progress_send(Progress *progress)
 {
+    assert(!progress->writer.local->over && !timer_runs(&progress->timer));
     progress->sent_usec = clock_boottime_usec();
     record_writer_send(&progress->writer);
 }

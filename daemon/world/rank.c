@@ -92,6 +92,7 @@ static void free_environment(char ***list)
 void rank_send(Rank *rank, ChannelMessage *message)
 {
     Error err = ERROR_INIT;
+    assert(message->generation == rank->generation);
     if (rank->exited || rank->killing)
         return;
     int r = channel_send(rank->channel, message, &err);
@@ -160,6 +161,7 @@ static void on_rank_timer(void *userdata)
         rank_kill(rank, "it said that it would exit, and did not");
         return;
     }
+    assert(rank->killing || rank->exited);
     if (!is_clear(rank)) {
         workload_slot_lost(rank->workload, rank);
     } else {
@@ -169,6 +171,7 @@ static void on_rank_timer(void *userdata)
 
 static void expect_clear(Rank *rank)
 {
+    assert(rank->killing || rank->exited);
     timer_stop(&rank->timer);
     timer_start(rank->workload->needs.timers, &rank->timer, RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC,
                 on_rank_timer, rank);
@@ -176,6 +179,7 @@ static void expect_clear(Rank *rank)
 
 void rank_kill(Rank *rank, const char *why, ...)
 {
+    assert(rank->workload->slots.of[rank->slot] == rank);
     if (rank->killing || rank->exited)
         return;
     va_list ap;
@@ -200,6 +204,7 @@ void rank_expect_exit(Rank *rank)
 
 static void note_exit(Rank *rank, const siginfo_t *info)
 {
+    assert(rank->exited && rank->workload->slots.of[rank->slot] == rank);
     trainer_messages_receive(rank);
     rank_log_drain(rank->log);
     rank->channel_source = sd_event_source_disable_unref(rank->channel_source);
@@ -319,6 +324,9 @@ static int spawn(Rank *rank, Error *err)
 int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err)
 {
     Workload *w = local->job->workload;
+    assert(!local->over && local->job->local == local);
+    assert(!local_rank->pending && local_rank->report.state == RANK_STARTING);
+    assert(local_rank->slot == local_rank->report.slot);
     Rank *rank = malloc(sizeof(*rank));
     if (!rank)
         return error_set(err, -ENOMEM, "out of memory for a rank");
@@ -360,6 +368,7 @@ Rank *rank_free(Rank *rank)
 {
     if (!rank)
         return NULL;
+    assert(rank->workload->slots.of[rank->slot] != rank);
     rank->exit_source = sd_event_source_disable_unref(rank->exit_source);
     rank->channel_source = sd_event_source_disable_unref(rank->channel_source);
     rank->cgroup_source = sd_event_source_disable_unref(rank->cgroup_source);

@@ -15,6 +15,7 @@ static void record_writer_write(RecordWriter *writer);
 void record_writer_init(RecordWriter *writer, LocalWorld *local, bool leased, RecordEncoder encode,
                         RecordDone done)
 {
+    assert(local && encode);
     *writer = (RecordWriter){.local = local, .leased = leased, .encode = encode, .done = done};
 }
 
@@ -74,6 +75,7 @@ static void record_writer_write(RecordWriter *writer)
 {
     Workload *w = writer->local->job->workload;
     int64_t lease = writer->leased ? etcd_lease_id(w->needs.lease) : 0;
+    assert(!writer->call && *writer->key);
     if (writer->leased && lease == 0)
         return; /* the next lease brings it up again */
 

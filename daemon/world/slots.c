@@ -89,6 +89,7 @@ void slots_end(Slots *slots)
         struct pollfd p = {.fd = rank->pidfd, .events = POLLIN};
         if (!rank->lost)
             (void)poll(&p, 1, END_WAIT_MSEC); /* the keeper takes what is left */
-        slots->of[i] = rank_free(rank);
+        slots->of[i] = NULL;
+        (void)rank_free(rank); /* NULL always */
     }
 }

@@ -121,7 +121,7 @@ static void dispatch(Rank *rank, const ChannelMessage *m)
     if (!local || local->over)
         return; /* nobody asks any more */
     LocalRank *local_rank = local_world_rank_of(local, rank);
-    assert(local_rank);
+    assert(local_rank && !local_rank->pending && local_rank->report.pid == rank->pid);
 
     switch (m->type) {
     case CHANNEL_HELLO:

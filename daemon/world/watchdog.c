@@ -59,6 +59,7 @@ static uint64_t median_usec(const Watchdog *w)
 {
     uint64_t sorted[WATCHDOG_WINDOW];
     size_t n = MIN(w->n_took, (size_t)WATCHDOG_WINDOW);
+    assert(n > 0);
     for (size_t i = 0; i < n; i++) {
         size_t at = i;
         for (; at > 0 && sorted[at - 1] > w->took_usec[i]; at--)

@@ -20,12 +20,26 @@ void workload_clear(Workload *w)
         LocalJob *next = w->jobs->next;
         (void)job_free(w->jobs); /* NULL always */
         w->jobs = next;
+        w->n_jobs--;
     }
-    w->n_jobs = 0;
+    assert(w->n_jobs == 0);
+}
+
+/* The list of jobs is whole: it has as many jobs as are counted, and a job's present world is not over. */
+static void check_jobs(const Workload *w)
+{
+    size_t n = 0;
+    for (const LocalJob *job = w->jobs; job; job = job->next) {
+        n++;
+        assert(job->workload == w && n <= w->n_jobs);
+        assert(!job->local || (job->local->job == job && !job->local->over));
+    }
+    assert(n == w->n_jobs);
 }
 
 void workload_advance(Workload *w)
 {
+    check_jobs(w);
     for (LocalJob *job = w->jobs, *next; job; job = next) {
         next = job->next;
         job_advance(job);
