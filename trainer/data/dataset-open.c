@@ -167,45 +167,84 @@ static int learn_shape(Dataset *d, Error *err)
     return d->planes ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
-typedef struct First {
-    int stream;
-    int64_t next, n;
-} First;
-
-static bool next_first(void *context, OrderSample *ret)
+/* The bytes of read i; those of the n reads that were begun go on meanwhile. The dataset is not shared yet. */
+static int wait_for(Dataset *d, SampleRead *reads, int64_t i, int64_t n, const void **ret,
+                    size_t *ret_bytes, Error *err)
 {
-    First *first = context;
-    if (first->next == first->n)
-        return false;
-    *ret = (OrderSample){.stream = first->stream, .sample = first->next++};
-    return true;
+    for (;;) {
+        uint64_t seen = event_count_read(d->events), wake_usec = UINT64_MAX;
+        int r = sample_read_poll(&reads[i], true, &wake_usec, ret, ret_bytes, err);
+        if (r != 0)
+            return MIN(r, 0);
+        const void *bytes;
+        size_t n_bytes;
+        for (int64_t k = i + 1; k < n; k++) /* a failure is told when it is its turn */
+            (void)sample_read_poll(&reads[k], false, &wake_usec, &bytes, &n_bytes, NULL);
+        event_count_wait(d->events, seen, wake_usec);
+    }
 }
 
-/* Decodes the first samples of a stream: their shapes must be the dataset's, their spread near 1.
- */
-static int check_first_samples(Dataset *d, size_t stream, Error *err)
+typedef struct Spread {
+    double sum, squares, count;
+} Spread;
+
+static void spread_add(Spread *s, const float *values, size_t n)
 {
-    _cleanup_(ahead_freep) Ahead *ahead = NULL;
+    for (size_t k = 0; k < n; k++) {
+        s->sum += (double)values[k];
+        s->squares += (double)values[k] * (double)values[k];
+    }
+    s->count += (double)n;
+}
+
+static double spread_std(const Spread *s)
+{
+    double mean = s->sum / s->count;
+    return sqrt(MAX(s->squares / s->count - mean * mean, 0.0));
+}
+
+/* Decodes a stream's first n samples, which must have the dataset's shapes. */
+static int read_first(Dataset *d, size_t stream, int64_t n, SampleRead *reads, Spread *spread,
+                      Error *err)
+{
     _cleanup_free_ float *latents = malloc(d->n_latents * sizeof(float));
     _cleanup_free_ float *text = malloc(d->n_text * sizeof(float));
     if (!latents || !text)
         return error_set(err, -ENOMEM, "out of memory");
+    const int64_t ahead = dataset_reads_ahead(d);
+    int r = 0;
+    for (int64_t i = 0, n_begun = 0; r == 0 && i < n; i++) {
+        for (; n_begun < MIN(n, i + ahead); n_begun++)
+            dataset_begin(d, (OrderSample){.stream = (int)stream, .sample = n_begun},
+                          &reads[n_begun]);
+        const void *bytes;
+        size_t n_bytes;
+        r = wait_for(d, reads, i, n_begun, &bytes, &n_bytes, err);
+        if (r == 0)
+            r = dataset_decode(d, (OrderSample){.stream = (int)stream, .sample = i}, bytes, n_bytes,
+                               latents, text, NULL, err);
+        if (r == 0)
+            spread_add(spread, latents, d->n_latents);
+        sample_read_end(&reads[i]);
+        sample_read_clear(&reads[i]);
+    }
+    return r;
+}
 
+/* The first samples of a stream must have the dataset's shapes, and a spread near 1. */
+static int check_first_samples(Dataset *d, size_t stream, Error *err)
+{
+    SampleRead reads[STD_SAMPLES] = {0};
+    Spread spread = {0};
     int64_t n = MIN(d->order.streams[stream].n_samples, (int64_t)STD_SAMPLES);
-    First first = {.stream = (int)stream, .n = n};
-    int r = ahead_new(d, next_first, &first, &ahead, err);
-    double sum = 0, squares = 0, count = (double)n * (double)d->n_latents;
-    for (int64_t i = 0; r == 0 && i < n; i++) {
-        OrderSample sample;
-        r = ahead_take(ahead, latents, text, &sample, err);
-        for (size_t k = 0; r == 0 && k < d->n_latents; k++) {
-            sum += (double)latents[k];
-            squares += (double)latents[k] * (double)latents[k];
-        }
+    int r = read_first(d, stream, n, reads, &spread, err);
+    for (int64_t i = 0; i < n; i++) { /* those that follow a failed one */
+        sample_read_end(&reads[i]);
+        sample_read_clear(&reads[i]);
     }
     if (r < 0)
         return error_prefix(err, r, "data.streams[%zu]", stream);
-    double std = sqrt(MAX(squares / count - sum / count * (sum / count), 0.0));
+    double std = spread_std(&spread);
     if (std >= STD_MIN && std <= STD_MAX)
         return 0;
     return error_set(err, -EINVAL,

@@ -186,12 +186,38 @@ const char *dataset_sample_name(const Dataset *d, OrderSample sample, char *text
     return text;
 }
 
-int dataset_begin(Dataset *d, OrderSample sample, SampleRead *ret, Error *err)
+int64_t dataset_reads_ahead(const Dataset *d)
 {
-    Stream *stream = &d->streams[sample.stream];
+    for (size_t i = 0; i < d->n_streams; i++)
+        if (!shards_are_local(d->streams[i].shards))
+            return d->read_ahead;
+    return 1;
+}
+
+static int locate(const Dataset *d, OrderSample sample, IndexPlace *ret, Error *err)
+{
+    assert(sample.stream >= 0 && (size_t)sample.stream < d->n_streams);
+    assert(sample.sample >= 0 && sample.sample < d->order.streams[sample.stream].n_samples);
+    const Stream *stream = &d->streams[sample.stream];
+    return index_locate(stream->index, stream->latents, (uint64_t)sample.sample, ret, err);
+}
+
+void dataset_begin(Dataset *d, OrderSample sample, SampleRead *ret)
+{
     IndexPlace place;
-    int r = index_locate(stream->index, stream->latents, (uint64_t)sample.sample, &place, err);
-    return r < 0 ? r : shards_begin(stream->shards, ret, place, err);
+    Error err = ERROR_INIT;
+    int r = locate(d, sample, &place, &err);
+    if (r < 0)
+        sample_read_refuse(ret, r, &err);
+    else
+        sample_read_begin(ret, d->streams[sample.stream].shards, place);
+}
+
+bool dataset_expect(Dataset *d, OrderSample sample, uint64_t round)
+{
+    IndexPlace place;
+    return locate(d, sample, &place, NULL) < 0 || /* its read will tell why */
+           shards_expect(d->streams[sample.stream].shards, place.shard, round);
 }
 
 int dataset_decode(Dataset *d, OrderSample sample, const void *bytes, size_t n_bytes,
@@ -210,17 +236,15 @@ int dataset_decode(Dataset *d, OrderSample sample, const void *bytes, size_t n_b
 int dataset_read(Dataset *d, OrderSample sample, float *latents, float *text, char **caption,
                  Error *err)
 {
-    assert(sample.stream >= 0 && (size_t)sample.stream < d->n_streams);
-    assert(sample.sample >= 0 && sample.sample < d->order.streams[sample.stream].n_samples);
-    Shards *shards = d->streams[sample.stream].shards;
     SampleRead read = {0};
     const void *bytes;
     size_t n_bytes;
     (void)pthread_mutex_lock(&d->mutex); /* fails only on our bugs */
-    int r = dataset_begin(d, sample, &read, err);
-    while (r == 0) {
+    int r;
+    dataset_begin(d, sample, &read);
+    for (;;) {
         uint64_t seen = event_count_read(d->events), wake_usec = UINT64_MAX;
-        r = shards_poll(shards, &read, true, &wake_usec, &bytes, &n_bytes, err);
+        r = sample_read_poll(&read, true, &wake_usec, &bytes, &n_bytes, err);
         if (r != 0)
             break;
         (void)pthread_mutex_unlock(&d->mutex);
@@ -229,7 +253,7 @@ int dataset_read(Dataset *d, OrderSample sample, float *latents, float *text, ch
     }
     if (r > 0)
         r = dataset_decode(d, sample, bytes, n_bytes, latents, text, caption, err);
-    shards_end(shards, &read);
+    sample_read_end(&read);
     sample_read_clear(&read);
     (void)pthread_mutex_unlock(&d->mutex);
     return r;

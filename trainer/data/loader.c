@@ -1,9 +1,19 @@
-/* loader.c - one thread that decodes ahead into a ring of steps; see loader.h. What it decodes next
- * is under way by then (dataset-internal.h).
+/* loader.c - one thread that asks for samples, decodes them and hands on grains; see loader.h.
  *
- * Grains are numbered from the loader's start: ordinal o is grain first_grain + o % n_grains of
- * step first_step + o / n_grains. The thread fills ordinals in turn, at most n_slots steps beyond
- * the last released one; the loop waits for `filled` to pass the ordinal it wants. */
+ * One ring, in the order in which the steps train. A sample is asked for, arrives, is decoded, and is released with its
+ * step:
+ *
+ *     released steps | decoded samples | samples that were asked for | the others
+ *                    ^ of the loop     ^ n_decoded                   ^ n_asked
+ *
+ * At most n_slots steps lie decoded, at most n_reads samples are asked for and not decoded yet. Reads go on while the
+ * steps' slots are full, since the samples to come are known. Samples count from the loader's start: sample i is one of
+ * step first_step + i / step_samples. Grains count likewise (ordinals).
+ *
+ * The first read is waited for. Whenever something has arrived the others are looked at, too: a table of offsets that
+ * arrived lets a range begin. What lies on file:// is read when it is decoded: one read is enough.
+ *
+ * The thread also tells the streams which shards its samples of the next n_horizon will need (dataset_plan_cache()). */
 #include "trainer/data/loader.h"
 
 #include "base/clock.h"
@@ -16,41 +26,174 @@
 #include <stdatomic.h>
 #include <time.h>
 
-enum { SLOTS_MAX = 64 };
+enum {
+    SLOTS_MAX = 64,
+    EXPECTED_TOGETHER = 64, /* samples whose shards are expected in one go */
+};
 
 typedef struct LoaderSlot { /* one step's grains */
     float *latents, *text;
     OrderSample *samples;
 } LoaderSlot;
 
-typedef struct LoaderCursor {
-    const Loader *loader;
-    int64_t told; /* samples */
-} LoaderCursor;
-
 struct Loader {
-    /* set before the thread starts */
+    /* Set before the thread starts. */
     Dataset *dataset;
     int64_t global_batch, grain, n_steps;
     int64_t first_step, first_grain, n_grains;
-    size_t n_latents, n_text; /* of a sample */
-    Ahead *ahead;
-    LoaderCursor wanted, expected; /* the thread's */
-    int64_t n_slots;
-    LoaderSlot
-        slots[SLOTS_MAX]; /* a slot's contents belong to the thread until filled, then to the loop
-                            */
+    int64_t step_samples, n_samples; /* this rank's samples of a step, and of all steps to come */
+    size_t n_latents, n_text;        /* floats of a sample */
+    int64_t n_slots, n_reads, n_horizon;
+    LoaderSlot slots[SLOTS_MAX]; /* the thread's until their grains are filled, then the loop's */
     bool has_locks, has_thread;
     pthread_t thread;
     atomic_bool stop; /* written under the mutex, so that no wait misses it */
 
-    pthread_mutex_t mutex; /* protects what follows */
+    /* The thread's; loader_free() has them when it has ended. */
+    int64_t n_asked, n_decoded, n_expected; /* samples */
+    SampleRead *reads;                      /* [n_reads]: that of sample i at i % n_reads */
+    uint64_t seen,
+        wake_usec; /* the count of events at the last look at all reads; when the next look is due */
+
+    pthread_mutex_t mutex; /* protects the following fields */
     pthread_cond_t changed;
     int64_t filled;   /* ordinals */
     int64_t released; /* steps, from first_step */
-    int failure;      /* why ordinal `filled` could not be filled; 0: none */
+    int failure;      /* why ordinal `filled` could not be filled; 0: it has not failed */
     Error error;
 };
+
+/* ---- samples that were asked for ---- */
+
+static OrderSample sample_at(const Loader *l, int64_t i)
+{
+    assert(i >= 0 && i < l->n_samples);
+    int64_t step = l->first_step + i / l->step_samples;
+    return order_at(dataset_order(l->dataset),
+                    step * l->global_batch + l->first_grain * l->grain + i % l->step_samples);
+}
+
+static SampleRead *read_at(Loader *l, int64_t i) { return &l->reads[i % l->n_reads]; }
+
+/* Looks at a read that is not the first. Its failure is told when it is the first. */
+static void look_at(Loader *l, SampleRead *read)
+{
+    const void *bytes;
+    size_t n_bytes;
+    (void)sample_read_poll(read, false, &l->wake_usec, &bytes, &n_bytes, NULL);
+}
+
+static void ask(Loader *l)
+{
+    for (; l->n_asked < l->n_samples && l->n_asked < l->n_decoded + l->n_reads; l->n_asked++) {
+        SampleRead *read = read_at(l, l->n_asked);
+        dataset_begin(l->dataset, sample_at(l, l->n_asked), read);
+        if (l->n_asked > l->n_decoded)
+            look_at(l, read);
+    }
+    assert(l->n_decoded <= l->n_asked && l->n_asked <= l->n_decoded + l->n_reads);
+}
+
+/* Looks at all reads from sample i on, and at what is fetched in the background. */
+static void look_around(Loader *l, int64_t i)
+{
+    l->wake_usec = UINT64_MAX;
+    for (; i < l->n_asked; i++)
+        look_at(l, read_at(l, i));
+    for (size_t k = 0; k < l->dataset->n_streams; k++)
+        shards_advance(l->dataset->streams[k].shards, &l->wake_usec);
+}
+
+static bool may_expect(const Loader *l)
+{
+    return l->n_expected < MIN(l->n_samples, l->n_decoded + l->n_horizon);
+}
+
+/* Tells the streams which shards will be wanted, a few samples at a time. true: there is more to tell. */
+static bool expect(Loader *l)
+{
+    for (int n = 0; n < EXPECTED_TOGETHER && may_expect(l); n++) {
+        if (!dataset_expect(l->dataset, sample_at(l, l->n_expected),
+                            (uint64_t)((l->n_expected + 1) / MAX(l->n_horizon, 1))))
+            return false; /* no room in a queue: asked again with the next sample */
+        l->n_expected++;
+    }
+    return may_expect(l);
+}
+
+/* The first read has arrived. */
+static int decode_first(Loader *l, const void *bytes, size_t n_bytes, Error *err)
+{
+    int64_t i = l->n_decoded, at = i % l->step_samples;
+    LoaderSlot *slot = &l->slots[i / l->step_samples % l->n_slots];
+    SampleRead *read = read_at(l, i);
+    slot->samples[at] = sample_at(l, i);
+    int r = dataset_decode(l->dataset, slot->samples[at], bytes, n_bytes,
+                           slot->latents + (size_t)at * l->n_latents,
+                           slot->text + (size_t)at * l->n_text, NULL, err);
+    sample_read_end(read);
+    /* A read may keep its share of the bytes, no more. */
+    if (read->room > l->dataset->budget.most / (size_t)l->n_reads)
+        sample_read_clear(read);
+    l->n_decoded++;
+    return r < 0 ? r : 1;
+}
+
+/* 1: the next sample was decoded; 0: it has not arrived. The caller holds the dataset's mutex. */
+static int try_to_decode(Loader *l, uint64_t seen, Error *err)
+{
+    const void *bytes;
+    size_t n_bytes;
+    uint64_t wake_usec = UINT64_MAX;
+    ask(l);
+    assert(l->n_decoded < l->n_asked);
+    SampleRead *read = read_at(l, l->n_decoded);
+    int r = sample_read_poll(read, true, &wake_usec, &bytes, &n_bytes, err);
+    bool arrived = r > 0;
+    if (arrived)
+        r = decode_first(l, bytes, n_bytes, err);
+    (void)expect(l);
+    if (seen != l->seen || clock_monotonic_usec() >= l->wake_usec)
+        look_around(l, l->n_decoded + !arrived);
+    l->seen = seen;
+    l->wake_usec = MIN(l->wake_usec, wake_usec);
+    return r;
+}
+
+/* Decodes the next sample; waits for it. */
+static int decode_next(Loader *l, Error *err)
+{
+    Dataset *d = l->dataset;
+    for (;;) {
+        if (atomic_load(&l->stop))
+            return error_set(err, -ECANCELED, "reading was stopped");
+        uint64_t seen = event_count_read(d->events);
+        (void)pthread_mutex_lock(&d->mutex); /* fails only on our bugs, here and below */
+        int r = try_to_decode(l, seen, err);
+        uint64_t wake_usec = l->wake_usec;
+        (void)pthread_mutex_unlock(&d->mutex);
+        if (r != 0)
+            return MIN(r, 0);
+        event_count_wait(d->events, seen, wake_usec);
+    }
+}
+
+/* While no sample may be decoded: lets the reads go on until something has arrived, or a step was released. seen: the
+ * count of events before the caller found that no sample may be decoded. */
+static void tend(Loader *l, uint64_t seen)
+{
+    Dataset *d = l->dataset;
+    (void)pthread_mutex_lock(&d->mutex);
+    ask(l);
+    bool more = expect(l);
+    look_around(l, l->n_decoded);
+    l->seen = seen;
+    uint64_t wake_usec = more ? 0 : l->wake_usec;
+    (void)pthread_mutex_unlock(&d->mutex);
+    event_count_wait(d->events, seen, wake_usec);
+}
+
+/* ---- grains ---- */
 
 static bool may_fill(const Loader *l)
 {
@@ -58,33 +201,17 @@ static bool may_fill(const Loader *l)
     return step < l->released + l->n_slots && l->first_step + step < l->n_steps;
 }
 
-/* The positions of the owned grains, in turn. */
-static bool next_sample(void *context, OrderSample *ret)
-{
-    LoaderCursor *cursor = context;
-    const Loader *l = cursor->loader;
-    int64_t in_step = l->n_grains * l->grain, step = cursor->told / in_step;
-    if (l->first_step + step >= l->n_steps)
-        return false;
-    *ret = order_at(dataset_order(l->dataset), (l->first_step + step) * l->global_batch +
-                                                   l->first_grain * l->grain +
-                                                   cursor->told++ % in_step);
-    return true;
-}
-
-/* One grain into its slot; the slot is the thread's, so no lock is held. */
+/* Decodes one grain into its slot. The slot is the thread's, so the loader's mutex is not held. */
 static int fill(Loader *l, int64_t ordinal, Error *err)
 {
-    int64_t step = ordinal / l->n_grains, k = ordinal % l->n_grains;
-    LoaderSlot *slot = &l->slots[step % l->n_slots];
-    int64_t position = (l->first_step + step) * l->global_batch + (l->first_grain + k) * l->grain;
+    assert(l->n_decoded == ordinal * l->grain);
+    int64_t step = l->first_step + ordinal / l->n_grains, k = ordinal % l->n_grains;
+    int64_t position = step * l->global_batch + (l->first_grain + k) * l->grain;
     int r = fault("loader.fill");
     if (r < 0)
-        return error_errno(err, r, "step %" PRId64 ": cannot read ahead", l->first_step + step);
+        return error_errno(err, r, "step %" PRId64 ": cannot read ahead", step);
     for (int64_t i = 0; i < l->grain; i++) {
-        size_t at = (size_t)(k * l->grain + i);
-        r = ahead_take(l->ahead, slot->latents + at * l->n_latents, slot->text + at * l->n_text,
-                       &slot->samples[at], err);
+        r = decode_next(l, err);
         if (r < 0)
             return r == -ECANCELED ? r : error_prefix(err, r, "position %" PRId64, position + i);
     }
@@ -100,7 +227,7 @@ static void *run_loader(void *argument)
         if (!may_fill(l)) {
             uint64_t seen = event_count_read(l->dataset->events);
             (void)pthread_mutex_unlock(&l->mutex);
-            ahead_tend(l->ahead, seen);
+            tend(l, seen);
             (void)pthread_mutex_lock(&l->mutex);
             continue;
         }
@@ -108,6 +235,7 @@ static void *run_loader(void *argument)
         (void)pthread_mutex_unlock(&l->mutex);
         int r = fill(l, ordinal, &err);
         (void)pthread_mutex_lock(&l->mutex);
+        assert(l->filled == ordinal);
         if (r < 0) {
             l->failure = r;
             l->error = err;
@@ -120,9 +248,32 @@ static void *run_loader(void *argument)
     return NULL;
 }
 
+/* Cancels what is under way. The thread has ended. */
+static void end_reads(Loader *l)
+{
+    Dataset *d = l->dataset;
+    if (!l->reads)
+        return;
+    (void)pthread_mutex_lock(&d->mutex);
+    for (int64_t i = l->n_decoded; i < l->n_asked; i++)
+        sample_read_end(read_at(l, i));
+    for (int64_t i = 0; i < l->n_reads; i++)
+        sample_read_clear(&l->reads[i]);
+    for (size_t i = 0; i < d->n_streams; i++)
+        shards_keep_whole(d->streams[i].shards, false); /* no thread lets it go on any more */
+    (void)pthread_mutex_unlock(&d->mutex);
+    free(l->reads);
+}
+
+/* ---- a loader ---- */
+
 static int allocate(Loader *l, size_t ahead_bytes)
 {
-    size_t samples = (size_t)(l->n_grains * l->grain);
+    l->n_reads = dataset_reads_ahead(l->dataset);
+    l->reads = calloc((size_t)l->n_reads, sizeof(l->reads[0]));
+    if (!l->reads)
+        return -ENOMEM;
+    size_t samples = (size_t)l->step_samples;
     size_t step_bytes = samples * (l->n_latents + l->n_text) * sizeof(float);
     l->n_slots = (int64_t)CLAMP(ahead_bytes / step_bytes, (size_t)1, (size_t)SLOTS_MAX);
     for (int64_t i = 0; i < l->n_slots; i++) {
@@ -187,14 +338,13 @@ int loader_new(Dataset *dataset, const Job *job, int64_t first_step, int64_t fir
     l->n_latents = (size_t)shape->channels * (size_t)shape->height * (size_t)shape->width;
     l->n_text = (size_t)shape->text_tokens * (size_t)shape->text_dim;
 
-    l->wanted.loader = l->expected.loader = l;
-    int r = ahead_new(dataset, next_sample, &l->wanted, &l->ahead, err);
-    if (r < 0)
-        return r;
-    double share = (double)(n_grains * l->grain) / (double)l->global_batch;
-    ahead_scout(l->ahead, next_sample, &l->expected,
-                dataset_plan_cache(dataset, job, first_step, share));
-    r = allocate(l, ahead_bytes);
+    l->step_samples = n_grains * l->grain;
+    l->n_samples = (MAX(job->train.steps, first_step) - first_step) * l->step_samples;
+    l->wake_usec = UINT64_MAX;
+
+    double share = (double)l->step_samples / (double)l->global_batch;
+    l->n_horizon = dataset_plan_cache(dataset, job, first_step, share);
+    int r = allocate(l, ahead_bytes);
     if (r == 0)
         r = init_locks(l);
     if (r == 0)
@@ -213,11 +363,11 @@ Loader *loader_free(Loader *l)
         (void)pthread_mutex_lock(&l->mutex);
         l->stop = true;
         (void)pthread_mutex_unlock(&l->mutex);
-        ahead_stop(l->ahead);
-        (void)pthread_join(l->thread,
-                           NULL); /* it stops after a sample, or while it waits for one */
+        event_count_signal(l->dataset->events);
+        /* It stops after a sample, or while it waits for one. */
+        (void)pthread_join(l->thread, NULL);
     }
-    (void)ahead_free(l->ahead);
+    end_reads(l);
     if (l->has_locks) {
         (void)pthread_cond_destroy(&l->changed);
         (void)pthread_mutex_destroy(&l->mutex);
