@@ -12,6 +12,8 @@
 #include <math.h>
 #include <string.h>
 
+#define STEP_MAX INT64_C(9999999999) /* ten digits: of a folder's name */
+
 /* ---- values ---- */
 
 static void get_hash(JsonReader *r, const char *key, Hash *ret)
@@ -134,11 +136,14 @@ static void read_scalars(JsonReader *r, Manifest *m)
     JsonReader o = json_get_object(r, "scalars", JSON_REQUIRED);
     get_count(&o, "step", INT64_MAX, &s->step);
     get_count(&o, "position", INT64_MAX, &s->position);
-    get_count(&o, "adam_t", INT64_MAX, &s->adam_t);
+    get_count(&o, "adam_t", STEP_MAX, &s->adam_t);
     get_double(&o, "loss_scale", &s->loss_scale);
     get_count(&o, "loss_scale_steps", INT64_MAX, &s->loss_scale_steps);
     get_count(&o, "n_maxima", MAXIMA_WINDOW, &s->n_maxima);
-    get_count(&o, "n_accepted", INT64_MAX, &s->n_accepted);
+    get_count(&o, "n_accepted", STEP_MAX, &s->n_accepted);
+    if (o.r == 0 && s->n_maxima > s->n_accepted) /* the window would begin before its first step */
+        json_refuse(&o, "n_maxima", "%lld of %lld accepted steps", (long long)s->n_maxima,
+                    (long long)s->n_accepted);
     read_maxima(&o, m);
     (void)json_close(&o); /* passes its error on */
 }
@@ -374,7 +379,7 @@ static int parse_root(const char *source, json_t *root, Manifest *m, Error *err)
             source, (long long)version, version > MANIFEST_VERSION ? "a newer" : "an older",
             MANIFEST_VERSION);
 
-    get_count(&r, "step", INT64_C(9999999999), &m->name.step);
+    get_count(&r, "step", STEP_MAX, &m->name.step);
     get_count(&r, "owner", 999999, &m->name.owner);
     get_count(&r, "generation", INT64_C(999999999999), &m->name.generation);
     get_hex32(&r, "attempt", &m->name.attempt);

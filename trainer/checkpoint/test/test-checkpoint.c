@@ -421,6 +421,8 @@ static void test_manifest_text(void **unused)
         {"scalars/loss_scale", "\"0x1p+0x\"", "scalars.loss_scale", -EBADMSG},
         {"scalars/loss_scale", "\"nan\"", "scalars.loss_scale", -EBADMSG},
         {"scalars/n_maxima", "17", "scalars.n_maxima", -EBADMSG},
+        {"scalars/n_accepted", "4", "scalars.n_maxima: 5 of 4", -EBADMSG},
+        {"scalars/n_accepted", "9223372036854775807", "scalars.n_accepted", -EBADMSG},
         {"scalars/maxima/3", "\"00\"", "scalars.maxima", -EBADMSG},
         {"scalars/maxima/3", NULL, "digest", -EBADMSG},
         {"objects/0", NULL, "unet/config.json", -EBADMSG},
