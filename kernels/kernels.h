@@ -4,15 +4,14 @@
  *            the device's compute type (fp32 on CPUs; bf16 or fp16 on GPUs). Parameters and
  *            gradients are fp32 in diffusers' layout (OIHW, [out][in]); what a kernel wants
  *            instead is packed once per weight update. Operations with shapes that need planning
- *            (Conv, Linear, Attention, ...) are objects made once; running them neither
- *            allocates nor synchronises. The workspace may be shared by all operations of one
- *            stream.
+ *            (Conv, Linear, Attention) are objects made once; running them neither allocates
+ *            nor synchronises. All operations of one stream may share a workspace.
  * Ownership: *_new() gives the caller the object, *_free() accepts NULL and returns NULL;
  *            objects borrow their Device. All data pointers are device memory, borrowed, 64-byte
  *            aligned where they are activations, packed weights or workspace.
  * Units:     shapes in elements, workspace in bytes.
- * Errors:    *_new(): 0 or -errno with text; running is void: what can go wrong on a GPU is
- *            sticky and comes out of device_synchronise().
+ * Errors:    *_new(): 0 or -errno with text. Running returns nothing: an error of a GPU is sticky,
+ *            and device_synchronise() returns it.
  * Threads:   one stream per Device; one thread at a time.
  * Exactness: the same inputs give the same bits on every run, for the same numerics
  *            (device_numerics()). No result depends on neighbours in memory, alignment or time;
@@ -54,16 +53,16 @@ DEFINE_CLEANUP(Device, device_free)
 DeviceKind device_kind(const Device *device); /* DEVICE_CPU: device memory is host memory */
 DataType device_type(const Device *device);
 int device_threads(const Device *device);
-/* All that it could ever give, in use or not; a CPU's is the machine's memory and swap. */
+/* All memory that the device has, in use or not; for a CPU the machine's memory and swap. */
 uint64_t device_memory_bytes(const Device *device);
 
-/* What bits depend on, as canonical JSON text; the caller frees it. GPU: device model, library
- * versions, plan choices. CPU: the build id of the kernels' sources alone, as neither threads nor
- * ISA nor compiler change a bit. */
+/* Everything that results' bits depend on, as canonical JSON text; the caller frees it. GPU: device
+ * model, library versions, plan choices. CPU: the version of the kernels' bits alone, since neither
+ * threads nor ISA nor compiler change a bit. */
 int device_numerics(const Device *device, char **ret);
 
-int device_allocate(Device *device, size_t n_bytes, void **ret,
-                    Error *err); /* 64-byte aligned, zeroed */
+/* 64-byte aligned, zeroed. */
+int device_allocate(Device *device, size_t n_bytes, void **ret, Error *err);
 void device_release(Device *device, void *memory);
 void device_upload(Device *device, void *to, const void *from, size_t n_bytes);
 void device_download(Device *device, void *to, const void *from, size_t n_bytes);
@@ -87,13 +86,13 @@ Conv *conv_free(Conv *conv);
 DEFINE_CLEANUP(Conv, conv_free)
 size_t conv_packed_bytes(const Conv *conv);
 size_t conv_workspace_bytes(const Conv *conv);
-/* weight: [c_out][c_in][k][k]. Called after each weight update, before the next forward. */
+/* Packs weight [c_out][c_in][k][k]; called after each weight update, before the next forward. */
 void conv_pack(Conv *conv, const float *weight, void *packed);
 /* y[n][h'][w'][c_out] = conv(x) + bias[c_out] + per_image[n][c_out] + residual (like y). The last
  * two may be NULL. residual may be y itself. */
 void conv_forward(Conv *conv, const void *x, const void *packed, const float *bias,
                   const void *per_image, const void *residual, void *y, void *workspace);
-/* dx = or += the gradient of x. weight: as it was packed; a backend uses it or packed. */
+/* dx = (accumulate: +=) the gradient of x. weight: the one that was packed; a backend reads either. */
 void conv_backward_data(Conv *conv, const void *dy, const float *weight, const void *packed,
                         void *dx, bool accumulate, void *workspace);
 /* Overwrites dweight [c_out][c_in][k][k] and, unless NULL, dbias [c_out]. */
@@ -129,8 +128,8 @@ void linear_backward_weight(Linear *linear, const void *x, const void *dy, float
 typedef struct AttentionShape {
     int n, heads, head_dim;
     int64_t q_tokens, kv_tokens;
-    int q_stride, kv_stride; /* elements from token to token; heads lie side by side: heads *
-                                head_dim, or more when q, k, v share rows */
+    int q_stride, kv_stride; /* elements from token to token, inside which heads lie side by side:
+                                heads * head_dim, or more when q, k, v share rows */
 } AttentionShape;
 
 typedef struct Attention Attention;
@@ -139,8 +138,8 @@ int attention_new(Device *device, const AttentionShape *shape, Attention **ret, 
 Attention *attention_free(Attention *attention);
 DEFINE_CLEANUP(Attention, attention_free)
 size_t attention_workspace_bytes(const Attention *attention);
-size_t attention_saved_bytes(const Attention *attention); /* what forward keeps for backward */
-/* out[n][q_tokens][heads * head_dim], dense. */
+size_t attention_saved_bytes(const Attention *attention); /* size of forward's notes to backward */
+/* out: [n][q_tokens][heads * head_dim], dense. */
 void attention_forward(Attention *attention, const void *q, const void *k, const void *v, void *out,
                        void *saved, void *workspace);
 /* dq has q's strides, dk and dv have k's; all overwritten. */
@@ -181,7 +180,7 @@ size_t layer_norm_workspace_bytes(const Device *device, const LayerNormShape *sh
 
 /* ---- elementwise and data movement ---- */
 
-/* rows of [hidden | gate], 2 * f wide -> hidden * gelu(gate), f wide; gelu by erf. */
+/* y = hidden * gelu(gate), f wide, for rows x = [hidden | gate], 2 * f wide; gelu by erf. */
 void geglu_forward(Device *device, int64_t rows, int f, const void *x, void *y);
 void geglu_backward(Device *device, int64_t rows, int f, const void *x, const void *dy, void *dx);
 
@@ -193,7 +192,7 @@ void add_forward(Device *device, int64_t n, const void *a, const void *b,
                  void *y);                                          /* y may be a or b */
 void accumulate(Device *device, int64_t n, const void *x, void *y); /* y += x */
 
-/* y[rows][ca + cb] = [a | b], and back: da, db overwritten (or added to). */
+/* y[rows][ca + cb] = [a | b]. Backward overwrites da and db, or adds to them. */
 void concat_forward(Device *device, int64_t rows, int ca, int cb, const void *a, const void *b,
                     void *y);
 void concat_backward(Device *device, int64_t rows, int ca, int cb, const void *dy, void *da,
@@ -205,7 +204,7 @@ void upsample_forward(Device *device, int n, int to_h, int to_w, int c, const vo
 void upsample_backward(Device *device, int n, int to_h, int to_w, int c, const void *dy, void *dx,
                        bool accumulate);
 
-/* sum over h and w: dper_image[n][c] (the gradient of conv_forward's per_image); overwritten. */
+/* dper_image[n][c] = the sum of dy over h and w: the gradient of conv_forward's per_image. */
 void spatial_sum(Device *device, int n, int64_t pixels, int c, const void *dy, void *dper_image);
 
 /* The sinusoid of diffusers' Timesteps: y[n][c], [cos | sin] when flip, fp32 frequencies by exact
@@ -243,9 +242,9 @@ size_t mse_loss_workspace_bytes(int64_t n);
  * finite). */
 void absolute_max(Device *device, int64_t n, const float *g, uint32_t *max);
 
-/* sum[i] += rint(g[i] * 2^exponent), wrapping; round half to even. |g * 2^exponent| < 2^31 (2^62
- * for 64 bits) is the caller's to ensure; what is beyond saturates, and non-finite counts as 0 (the
- * maxima tell). */
+/* sum[i] += rint(g[i] * 2^exponent), wrapping; rounds half to even. The caller ensures that
+ * |g * 2^exponent| < 2^31 (2^62 for 64 bits): larger values saturate, and values that are not finite
+ * count as 0 (absolute_max() shows both). */
 void quantise_add(Device *device, int64_t n, const float *g, int exponent, int32_t *sum);
 void quantise_add64(Device *device, int64_t n, const float *g, int exponent, int64_t *sum);
 /* g[i] = sum[i] * 2^-exponent * scale, computed in double, rounded once. */
@@ -261,7 +260,7 @@ typedef struct AdamW {
     float lr, eps, weight_decay;
     double beta1, beta2;            /* double, as 1 - beta is taken of them before rounding */
     float gradient_scale;           /* clipping: g is multiplied by it first */
-    float correction1, correction2; /* 1 - beta1^t, 1 - beta2^t, computed by the caller in double */
+    float correction1, correction2; /* 1 - beta1^t, 1 - beta2^t; the caller computes in double */
 } AdamW;
 
 /* torch.optim.AdamW: w -= lr * weight_decay * w; m, v moments; w -= lr / correction1 * m / (sqrt(v

@@ -1,15 +1,15 @@
-/* found.h - what lies in the checkpoint folder, told to the daemon by rank 0 of a world that was told to
- * find where the job was: nobody knows of a commit.
+/* found.h - rank 0 looks for the job's checkpoints in its folder and tells the daemon, when the record of
+ * the job's commits is lost.
  *
  * The newest own whole checkpoint and those that were committed before it become commits, under the
- * world's guard; then this world is over, and the next one goes on from there. Whatever does not verify
- * when it is restored is struck out like any other commit.
+ * world's guard. Then this world is over, and the next one goes on from the newest commit. A commit that
+ * does not verify when it is restored is invalidated like any other.
  *
  * Ownership: borrows everything.
  * Units:     none.
- * Errors:    0: there is nothing to go on from, and that is well. -ESTALE: found and told, the world is
- *            over (*ret_exit: retry). -EBADMSG: there is none, and there must be one (data corrupt; the
- *            text begins with "checkpoint.uri"); and of the store.
+ * Errors:    0: there is no checkpoint, and there need not be one. -ESTALE: checkpoints were found and
+ *            told, the world is over (*ret_exit: retry). -EBADMSG: there is no checkpoint, and there must
+ *            be one (data corrupt; the text begins with "checkpoint.uri"). And those of the store.
  * Threads:   the training thread's.
  */
 #pragma once
@@ -18,7 +18,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/daemon-link.h"
 
-/* As assign.find says it. */
+/* Values of the channel's `find` in `assign`: may there be no checkpoint, or must there be one? */
 enum { FIND_ANY = 1, FIND_MUST = 2 };
 
 int found_tell(DaemonLink *link, Store *store, const CheckpointFacts *own, bool must,

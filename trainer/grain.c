@@ -44,14 +44,14 @@ bool draw_caption_drop(uint64_t seed, int64_t position, double probability)
     return (double)block.word[0] * 0x1p-32 < probability;
 }
 
-int draw_noise(Device *device, uint64_t seed, int64_t position, int64_t n, float *link, Error *err)
+int draw_noise(Device *device, uint64_t seed, int64_t position, int64_t n, float *ret, Error *err)
 {
     void *noise = NULL;
     int r = device_allocate(device, (size_t)n * sizeof(float), &noise, err);
     if (r < 0)
         return r;
     normal_noise(device, draw_key(seed, "noise"), 1, n, &position, noise);
-    device_download(device, link, noise, (size_t)n * sizeof(float));
+    device_download(device, ret, noise, (size_t)n * sizeof(float));
     r = device_synchronise(device, err);
     device_release(device, noise);
     return r;

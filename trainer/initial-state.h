@@ -1,9 +1,9 @@
-/* initial-state.h - where a state's first bits come from: this job's checkpoint, another one's, a weights
- * file, or chance.
+/* initial-state.h - fills a new state from this job's checkpoint, another job's, a weights file, or at
+ * random.
  *
  * Ownership: borrows everything.
  * Units:     none.
- * Errors:    -EBADMSG what does not verify; *ret_exit says whom to blame.
+ * Errors:    -EBADMSG: the source does not verify; *ret_exit tells the leader what is to blame.
  * Threads:   the training thread.
  */
 #pragma once
@@ -12,8 +12,8 @@
 #include "protocol/job.h"
 #include "trainer/checkpoint/checkpoint.h"
 
-/* state->weights hold the job's random initial weights when this is called. resume, with the store
- * it lies in and this node's copies (or NULL), may be NULL; else it is known to be of this job, its
- * data and algorithms. */
+/* state->weights hold the job's random initial weights when this is called. resume may be NULL; else
+ * the caller has checked that it is of this job, its data and algorithms. It lies in store, and local
+ * (may be NULL) has this node's copies of it. */
 int init_state(const Job *job, Store *store, const CheckpointLocal *local, const Manifest *resume,
                TrainState *state, ExitCode *ret_exit, Error *err);

@@ -1,9 +1,9 @@
-/* loop.h - the steps: compute the owned grains, decide, update, report, save; until the last one or
- * the word to leave.
+/* loop.h - runs the steps (compute the owned grains, decide, update, report, save) until the last one
+ * is done or the world is told to leave.
  *
  * Ownership: borrows the Session.
  * Units:     steps that are done; samples.
- * Errors:    -errno with *ret_exit; a collective that fails is EXIT_PEER_LOST, whoever is guilty.
+ * Errors:    -errno with *ret_exit; a collective that fails is EXIT_PEER_LOST, whichever rank caused it.
  * Threads:   the training thread.
  */
 #pragma once
@@ -11,9 +11,9 @@
 #include "trainer/session.h"
 
 typedef struct LoopResult {
-    bool finished; /* the job's last step is committed; else this world was told to leave */
+    bool finished; /* the job's last step is committed; false: this world was told to leave */
     int64_t step;
-    Hash digest; /* of the state that was saved last */
+    Hash digest; /* of the newest state that was saved */
 } LoopResult;
 
 int loop_run(Session *session, LoopResult *ret, ExitCode *ret_exit, Error *err);

@@ -117,6 +117,7 @@ int saver_record(Saver *s, int64_t step, const UpdateResult *result, int64_t sam
         s->lines = lines;
         s->size = size;
     }
+    assert(step > s->newest_step); /* one line a step, in order: drop_lines() counts them */
     int n =
         snprintf(s->lines + s->n_lines_bytes, LINE_BYTES,
                  "{\"step\":%lld,\"loss\":%.9g,\"loss_hex\":\"%a\",\"lr\":%.9g,\"grad_norm\":%.9g,"
@@ -183,6 +184,7 @@ static ChannelStoreUse use_of_stores(const Session *session)
 /* Rank 0: tells the daemon about a written manifest. */
 static int announce(Saver *s, const CheckpointResult *result, Error *err)
 {
+    assert(result->phase == CHECKPOINT_WRITTEN && result->step == s->saving_step && !s->awaiting);
     s->written = *result;
     s->written_usec = clock_boottime_usec();
     if (s->session->rank != 0)
@@ -207,6 +209,7 @@ static int announce(Saver *s, const CheckpointResult *result, Error *err)
 
 static int settle(Saver *s, DaemonVerdict verdict, Error *err)
 {
+    assert(s->awaiting && verdict != VERDICT_PENDING && s->session->rank == 0);
     s->awaiting = false;
     checkpoint_settle(s->session->writer, verdict == VERDICT_COMMITTED);
     if (verdict != VERDICT_COMMITTED)
@@ -317,6 +320,7 @@ static int drain(Saver *s, int64_t step, CheckpointPhase *ret_phase, Error *err)
 
 static int begin(Saver *s, int64_t step, Error *err)
 {
+    assert(!s->awaiting && step >= s->committed_step);
     s->saving_step = step;
     s->asked = false;
     s->begun_usec = clock_boottime_usec();

@@ -1,17 +1,16 @@
-/* saver.h - when a checkpoint is due, what happens to it until it is committed, and the metrics
- * that ride along.
+/* saver.h - decides when a checkpoint is due, takes it to its commit, and collects the metrics that
+ * are saved with it.
  *
- * Rank 0 decides before a step's update whether the step is saved; the word rides in the update's
- * collective, so all ranks agree. A periodic save that is due while one is in flight is skipped and
- * logged; the first, the last, a leave's and a keep_every one wait. After one that failed the next
- * one does not wait for its step: it is due after a pause of a second, which doubles to a minute,
- * until one is written.
+ * Rank 0 decides before a step's update whether the step is saved. Its flags travel in the update's
+ * collective, so all ranks agree. A periodic save that is due while another is in flight is skipped
+ * and logged; the first, the last, a leave's and a keep_every save wait. After a failed save the next
+ * one is due after a pause of a second, which doubles up to a minute until one is written.
  *
  * Ownership: saver_new() gives the caller a Saver; borrows the Session.
  * Units:     steps that are done.
- * Errors:    -ESTALE the world is over (refused); -CHECKPOINT_NOT_OWNER the folder is another's;
- *            -EPIPE the daemon is gone; a save that must be there and failed three times: its
- *            store's error. A periodic save that fails is logged and told (saver_trouble()).
+ * Errors:    -ESTALE: the world is over (the daemon refused); -CHECKPOINT_NOT_OWNER: another owns the
+ *            folder; -EPIPE: the daemon is gone; the store's error, when a save that must be there
+ *            has failed three times. A periodic save that fails is logged, and saver_trouble() has it.
  * Threads:   the training thread.
  */
 #pragma once
@@ -33,26 +32,26 @@ int saver_new(Session *session, Saver **ret, Error *err);
 Saver *saver_free(Saver *saver);
 DEFINE_CLEANUP(Saver, saver_free)
 
-/* Rank 0: what all ranks shall do after `step`, the one about to be updated. */
+/* Rank 0: the StepFlags of `step`, the one about to be updated. */
 uint32_t saver_step_flags(Saver *saver, int64_t step);
 /* Rank 0: one line of metrics for a step that is done. */
 int saver_record(Saver *saver, int64_t step, const UpdateResult *result, int64_t samples_seen,
                  Error *err);
-/* All ranks, after the update of a step whose word says save. With STEP_MUST returns when it is
- * committed. */
+/* All ranks, after the update of a step whose flags have STEP_SAVE. With STEP_MUST it returns when
+ * the save is committed. */
 int saver_save(Saver *saver, int64_t step, uint32_t flags, Error *err);
-/* Rank 0, once a step: news of the writer to the daemon, and the daemon's to the writer. */
+/* Rank 0, once a step: tells the daemon what the writer has written, and the writer the verdict. */
 int saver_pump(Saver *saver, Error *err);
-/* Of the newest save that is written. */
+/* State digest and manifest URI of the newest save that is written. */
 Hash saver_digest(const Saver *saver);
-const char *saver_uri(const Saver *saver); /* its manifest */
+const char *saver_uri(const Saver *saver);
 
 typedef struct SaverTrouble {
-    int64_t n_failed; /* saves that could not be written, so far */
+    int64_t n_failed; /* failed saves since the process started */
     uint64_t
-        since_usec; /* begin of the first one since one could be written; 0: the last was good */
-    Error error;    /* of the newest one that failed; code 0: the last was good */
+        since_usec; /* begin of the first failed save after the last good one; 0: none failed */
+    Error error;    /* of the newest failed save; code 0: none has failed after the last good */
 } SaverTrouble;
 const SaverTrouble *saver_trouble(const Saver *saver);
-/* Rank 0: the history's metrics as they were found after the newest commit. */
+/* Rank 0: the gap in the history's metrics, as it was found after the newest commit. */
 void saver_gap(const Saver *saver, MetricsGap *ret);

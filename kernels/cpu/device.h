@@ -13,20 +13,20 @@ struct Device {
     int threads;
 };
 
-/* The bits that the CPU gives, and base/exactmath.c with base/philox.h under them. It grows when any of
- * them changes: jobs that began with other bits do not go on here. tests/golden/kernels-bits.txt holds
- * them, so that a change cannot pass unnoticed. */
+/* The version of the bits that the operations give on a CPU, with base/exactmath.c and base/philox.h below
+ * them. It grows when any bit changes: a job that began with other bits does not go on here.
+ * tests/golden/kernels-bits.txt holds the bits, so that no change passes unnoticed. */
 enum { NUMERICS_VERSION = 1 };
 
 enum { WORKSPACE_ALIGNMENT = 64 };
 
-/* Bytes of n floats, rounded up so that what follows in a workspace stays aligned. */
+/* Bytes of n floats, rounded up so that the next range of a workspace is aligned. */
 static inline size_t floats_bytes(size_t n)
 {
     return ROUND_UP(n * sizeof(float), (size_t)WORKSPACE_ALIGNMENT);
 }
 
-/* Threads worth waking for so many elementary operations. The number never changes a bit. */
+/* How many threads are worth waking for `work` elementary operations. It never changes a bit. */
 static inline int device_team(const Device *device, int64_t work)
 {
     const int64_t least_work = 16384;

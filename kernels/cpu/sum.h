@@ -1,4 +1,4 @@
-/* sum.h - sums down the columns of a matrix, by a fixed tree.
+/* sum.h - sums the columns of a matrix by a fixed tree.
  *
  * Ownership: borrows everything.
  * Units:     strides in floats.

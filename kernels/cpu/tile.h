@@ -23,7 +23,7 @@
 
 enum { TILE_ROWS = 6, TILE_COLUMNS = 16 };
 
-/* Six rows of the left matrix, and where their partner starts in the right one. */
+/* TILE_ROWS rows of the left matrix, and where they begin in the right one. */
 typedef struct Segment {
     const float *a[TILE_ROWS];
     size_t b;
@@ -34,7 +34,7 @@ typedef struct __attribute__((aligned(64))) Tile {
 } Tile;
 
 /* tile[i][j] = sum over segments s and k < depth of s.a[i][a_offset + k * a_step] *
- * b[s.b + k * b_step + j]. b rows are 16 floats wide, whatever part of them means something. */
+ * b[s.b + k * b_step + j]. Rows of b are TILE_COLUMNS floats wide, though some may be padding. */
 #ifdef __FMA__
 static inline void tile_multiply(const Segment *segments, size_t n_segments, size_t a_offset,
                                  size_t a_step, const float *b, size_t b_step, size_t depth,

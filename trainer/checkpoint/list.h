@@ -11,9 +11,9 @@
 
 typedef struct CatalogueFolder {
     CheckpointName name;
-    size_t first, n; /* its objects */
+    size_t first, n; /* its objects: [first, first + n) */
     bool has_manifest;
-    size_t manifest; /* index of manifest.json, when it has one */
+    size_t manifest; /* index of its manifest.json, if it has one */
 } CatalogueFolder;
 
 typedef struct Catalogue {
@@ -24,7 +24,7 @@ typedef struct Catalogue {
 
 int catalogue_read(Store *store, Catalogue *ret, Error *err);
 void catalogue_clear(Catalogue *catalogue);
-/* By step, then owner, then generation. */
+/* Sorts by step, then owner, then generation. */
 void catalogue_sort_newest_first(Catalogue *catalogue);
-/* NULL when there is no such object. */
+/* Finds an object by its key; NULL: there is none. */
 const StoreObject *catalogue_find(const Catalogue *catalogue, const char *key);

@@ -1,39 +1,42 @@
-/* metrics.h - the objects that hold a history's metrics: merged as they grow in number, kept
- * as long as a manifest that stays lists them, looked for, and joined into one at the end.
+/* metrics.h - merges, finds and keeps the objects that hold a history's metrics.
  *
- * A save adds one segment. METRICS_FAN_IN neighbours of one level become one object of the next, so a
- * million saves make a list of some tens. Objects are never overwritten: manifests that list the parts
- * keep them until they go themselves.
+ * Each save adds one segment, and a manifest lists all of its history. To keep the list short,
+ * METRICS_FAN_IN neighbours of one level become one object of the next level: a million saves make a
+ * list of some tens. Objects are never overwritten. A part of a merged one stays as long as any
+ * manifest lists it.
  *
  * Ownership: as each function says.
  * Units:     steps, bytes.
- * Errors:    -EHOSTUNREACH and -ENOMEM say nothing about a segment; with any other error it is lost: its
- *            steps are a gap, and everything goes on.
+ * Errors:    -EHOSTUNREACH and -ENOMEM say nothing about a segment. With any other error the segment is
+ *            lost: its steps are a gap, and the job goes on.
  * Threads:   the writer's.
  */
 #pragma once
 
 #include "trainer/checkpoint/list.h"
 
-/* The first METRICS_FAN_IN neighbours that should become one, by their index; false: there are none. */
+/* Finds the first METRICS_FAN_IN neighbours that should become one; false: there are none. */
 bool metrics_find_merge(const MetricsSegment *segments, size_t n, size_t *ret_first);
-/* Reads them. *ret has no key and no checksums yet; the caller frees *ret_text, of ret->n_bytes. */
+/* Reads METRICS_FAN_IN parts and joins them. *ret has no key and no checksums yet; the caller frees
+ * *ret_text, of ret->n_bytes. */
 int metrics_merge(Store *store, const MetricsSegment *parts, MetricsSegment *ret, char **ret_text,
                   Error *err);
-/* Exactly s->n_bytes that have its hash. */
+/* Reads a segment's text, of exactly s->n_bytes, and verifies its hash. */
 int metrics_read_segment(Store *store, const MetricsSegment *s, char *to, Error *err);
+/* Tells whether this error means that the segment is lost. */
 bool metrics_is_lost(int r);
-/* n_steps of the segment's have no line. */
+/* Adds n_steps of the segment's, which have no line. */
 void metrics_add_gap(MetricsGap *gap, const MetricsSegment *s, int64_t n_steps);
-/* Listed objects that are missing or of another size, and lines that were lost before. */
+/* Counts as a gap the steps of listed objects that are missing or have another size, and lines that
+ * were lost before a merge. */
 int metrics_look(Store *store, const Manifest *manifest, MetricsGap *ret, Error *err);
 
-/* Which segments the manifests of one store list that are not the latest one: read once. */
+/* Remembers which segments the older manifests of a store list, so that each manifest is read once. */
 int metrics_kept_new(MetricsKept **ret);
 MetricsKept *metrics_kept_free(MetricsKept *kept);
 DEFINE_CLEANUP(MetricsKept, metrics_kept_free)
-/* The keys of segments that neither latest nor a kept folder's manifest lists; keep[catalogue->n_folders].
- * keys has room for all objects and gets pointers into the catalogue. A kept manifest that cannot be read
- * keeps every segment that it may list. */
+/* Finds the segments that neither latest nor the manifest of a folder with keep[folder] lists; returns how
+ * many. keys has room for all objects and gets pointers into the catalogue. A kept manifest that cannot
+ * be read keeps every segment that it may list. */
 size_t metrics_unlisted(MetricsKept *kept, Store *store, const Catalogue *catalogue,
                         const Manifest *latest, const bool *keep, const char **keys);

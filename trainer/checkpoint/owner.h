@@ -1,22 +1,25 @@
-/* owner.h - one prefix, one owner: who may write below a checkpoint URI.
+/* owner.h - makes sure that one submission at a time writes below a checkpoint URI.
  *
- * Who writes first puts owner/1, who takes the folder over puts the next number, if absent
- * (protocol/owner.h); the highest owns. The number is in the name of everything that its owner
- * writes (CheckpointName.owner), so generations compare as (number, generation), and a folder tells
- * whose it is though it was never finished. All generations of a submission share its number.
+ * Two jobs that save to one URI would remove each other's checkpoints. So the first writer puts
+ * owner/1, a writer that takes the folder over puts the next number, each if absent
+ * (protocol/owner.h), and the highest number owns the folder. The number is in the name of all that
+ * its owner writes (CheckpointName.owner), so generations compare as (number, generation), and even
+ * a folder that was never finished names its owner. All generations of a submission share its
+ * number.
  *
- * A folder without owners is claimed by the first who comes, if it holds no manifest or if he goes
- * on from one of them. Where somebody owns it, taking over is explicit (OwnerTakes).
+ * The first writer may claim a folder without owners if it holds no manifest, or if the writer goes
+ * on from one of its manifests. Taking over from another owner must be asked for (OwnerTakes).
  *
- * Where put-if-absent is not atomic two may put one number and the later one stays: who has put
- * reads back after a pause, and again at each look.
+ * Where put-if-absent is not atomic, two writers may put one number, and the later one stays. So a
+ * claim is read back after a pause, and again at each look.
  *
- * Own history are the owners whose job identity and data are this job's: whoever took over from
- * them goes on with their bits. Nothing of others is ever removed.
+ * The own history is what owners with this job's identity and data wrote: a job that took over from
+ * them goes on with their bits. Nothing of other owners is ever removed.
  *
  * Ownership: checkpoint_owner_claim() gives the caller a CheckpointOwner, which borrows the store.
  * Units:     none.
- * Errors:    -CHECKPOINT_NOT_OWNER: it is another's, whom the text names; those of the store.
+ * Errors:    -CHECKPOINT_NOT_OWNER: another owns the folder, and the text names it; those of the
+ *            store.
  * Threads:   one at a time.
  */
 #pragma once
@@ -26,16 +29,16 @@
 
 typedef struct CheckpointOwner CheckpointOwner;
 
-/* A run takes over from a run that has closed, too. resumes: this writer goes on from a manifest that lies in
- * the folder; NULL: it does not. */
+/* Claims the folder, or takes it over as far as claim allows; a run may always take over from a run
+ * that has closed. resumes: the manifest in this folder that the writer goes on from; NULL: none. */
 int checkpoint_owner_claim(Store *store, const CheckpointFacts *facts, const CheckpointClaim *claim,
                            const Manifest *resumes, CheckpointOwner **ret, Error *err);
 CheckpointOwner *checkpoint_owner_free(CheckpointOwner *owner);
 DEFINE_CLEANUP(CheckpointOwner, checkpoint_owner_free)
-/* Is it still? An own object that was lost is put again. */
+/* Checks that no other has taken the folder over. An own claim that was lost is put again. */
 int checkpoint_owner_look(CheckpointOwner *owner, Error *err);
-/* Of a `sdtrainer run` that has ended and writes nothing any more: the next run may take the folder over. */
+/* A `sdtrainer run` says that it has ended and writes no more: the next run may take the folder over. */
 int checkpoint_owner_close(CheckpointOwner *owner, Error *err);
 int64_t checkpoint_owner_number(const CheckpointOwner *owner);
-/* Is what that number wrote part of the own history? */
+/* Tells whether the owner of that number wrote a part of the own history. */
 bool checkpoint_owner_holds(const CheckpointOwner *owner, int64_t number);

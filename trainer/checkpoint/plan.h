@@ -1,8 +1,9 @@
-/* plan.h - what a restore reads: ranges of a checkpoint's objects, in their order.
+/* plan.h - which ranges of a checkpoint's objects a restore reads, in which order.
  *
  * Ownership: plan_open() fills a RestorePlan that plan_clear() empties; it borrows the rest.
  * Units:     elements of the flat buffer, bytes.
- * Errors:    -EBADMSG what the manifest lists is missing or has another size; those of the store.
+ * Errors:    -EBADMSG: an object that the manifest lists is missing or has another size; those of
+ *            the store.
  * Threads:   one.
  */
 #pragma once
@@ -11,41 +12,41 @@
 #include "trainer/checkpoint/reader.h"
 
 typedef enum PartKind {
-    PART_TEXT,    /* config or index: nothing here needs it, but a checkpoint verifies as a whole */
-    PART_HEADER,  /* of a weight file */
-    PART_DATA,    /* the rest of it; the part before is its header */
-    PART_MOMENTS, /* of an own chunk */
-    PART_EMA,     /* elements of an own chunk */
+    PART_TEXT,    /* config or index: read only so that the whole checkpoint is verified */
+    PART_HEADER,  /* the header of a weight file */
+    PART_DATA,    /* the data of a weight file; the part before is its header */
+    PART_MOMENTS, /* m and v of an own chunk */
+    PART_EMA,     /* EMA elements of an own chunk */
 } PartKind;
 
 typedef struct Part {
     PartKind kind;
     const ObjectRecord *object;
-    int64_t first;   /* element where the data go */
-    int64_t chunk;   /* of moments and EMA */
-    bool ends_chunk; /* it is complete then */
-    bool mends;      /* the local copy was bad: what is read replaces it */
-    size_t again;    /* index of the part to begin with when this one does not verify */
+    int64_t first;   /* element of the flat buffer where the data go */
+    int64_t chunk;   /* the chunk of moments and EMA */
+    bool ends_chunk; /* the chunk is complete with this part */
+    bool mends;      /* the local copy was bad and is replaced by what the store gives */
+    size_t again;    /* index of the part that a second reading begins with */
 } Part;
 
 typedef struct RestorePlan {
     Store *store;
-    const CheckpointLocal *local; /* or NULL */
+    const CheckpointLocal *local; /* NULL: no local copies */
     const Manifest *manifest;
     char folder[CHECKPOINT_FOLDER_MAX];
     Part *parts;         /* owned */
-    ReaderRange *ranges; /* owned; one a part */
+    ReaderRange *ranges; /* owned; one for each part */
     size_t n_parts, room;
-    Error *err;
+    Error *err; /* borrowed; where a function that takes the plan says what is wrong */
 } RestorePlan;
 
-/* err: where every function that takes the plan says what is wrong. */
+/* err must live as long as the plan. */
 void plan_open(Store *store, const CheckpointLocal *local, const Manifest *manifest, Error *err,
                RestorePlan *ret);
 void plan_clear(RestorePlan *plan);
-/* All weight files of that kind. */
+/* Plans all weight files of that kind. */
 int plan_weights(RestorePlan *plan, ObjectKind kind);
-/* What is small first, then the weights, then the chunks that this rank keeps. */
+/* Plans a whole restore: small objects, then the weights, then the chunks that this rank keeps. */
 int plan_state(RestorePlan *plan, const TrainState *state);
-/* Is every planned object there, with its size? */
+/* Checks by one listing that every planned object is there with its size. */
 int plan_check_sizes(const RestorePlan *plan);

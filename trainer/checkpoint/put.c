@@ -154,6 +154,7 @@ static int snapshot_chunk_hash(const Snapshot *p, const ObjectRecord *record, co
 static int put_moments(Put *p, const ObjectRecord *record, ObjectReport *ret, Error *err)
 {
     const Snapshot *s = &p->writer->snapshot;
+    assert(chunk_owner(record->part, p->writer->size) == p->writer->rank);
     const size_t n_bytes = (size_t)record->count * sizeof(float);
     const int64_t at = record->part / s->n_shards * p->writer->layout.chunk_elements;
     const float *m = s->m + at, *v = s->v + at;

@@ -1,7 +1,7 @@
-/* reader.h - ranges of objects in their order, read ahead of whoever takes them.
+/* reader.h - reads ranges of objects in order, ahead of the caller.
  *
- * A range comes in pieces. While the caller uses one, up to 15 further ones are
- * under way; that is where a store with a network in between gets its throughput from.
+ * One request at a time would wait a network's round trip for each. So a range comes in pieces, and
+ * while the caller uses one, up to 15 further ones are under way.
  *
  * Ownership: reader_new() gives the caller a Reader, which borrows the store, the local copies and
  *            the ranges. A piece's data are the caller's until the next call.
@@ -16,13 +16,14 @@
 
 enum { READER_KEY_MAX = 192 };
 
-/* Of a piece; tests lower it. */
+/* The size of a piece; tests lower it. */
 extern size_t reader_piece_bytes;
 
 typedef struct ReaderRange {
     char key[READER_KEY_MAX];
     uint64_t offset, n_bytes; /* of the object; at least one byte */
-    bool local;               /* from the local copy; may change until the range is rewound to */
+    bool local;               /* read from the local copy; the caller may change it before it
+                                 rewinds to this range */
 } ReaderRange;
 
 typedef struct ReaderPiece {
@@ -38,8 +39,8 @@ int reader_new(Store *store, const CheckpointLocal *local, const ReaderRange *ra
                size_t n_ranges, Reader **ret, Error *err);
 Reader *reader_free(Reader *reader);
 DEFINE_CLEANUP(Reader, reader_free)
-/* 1: the next piece is in *ret; 0: that was all. After an error ret->range says which range it is
- * of, and only rewinding helps. */
+/* 1: the next piece is in *ret; 0: there is no further one. After an error ret->range is the range
+ * that it happened in, and the only call that helps is reader_rewind(). */
 int reader_next(Reader *reader, ReaderPiece *ret, Error *err);
-/* Forgets what is under way; the next piece is the first one of that range. */
+/* Drops the reads under way; the next piece is the first one of that range. */
 void reader_rewind(Reader *reader, size_t range);

@@ -92,6 +92,8 @@ static void look_at_metrics(CheckpointWriter *w)
 
 static void run_retire(CheckpointWriter *w)
 {
+    assert(w->rank == 0 && w->owner &&
+           w->latest); /* a commit is of a save, which claimed the folder */
     Error err = ERROR_INIT;
     size_t removed = 0;
     look_at_metrics(w);
@@ -533,6 +535,7 @@ void checkpoint_settle(CheckpointWriter *w, bool committed)
     writer_wait_idle(w);
     assert(w->written);
     if (committed) {
+        assert(!w->latest || w->written->name.step >= w->latest->name.step);
         (void)manifest_free(w->latest);
         w->latest = TAKE_PTR(w->written);
         (void)fault("checkpoint.settle"); /* a commit cannot fail any more */

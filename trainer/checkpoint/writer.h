@@ -1,5 +1,5 @@
-/* writer.h - the writer's inside: what the training thread hands over and the thread
- * that saves.
+/* writer.h - the inside of a CheckpointWriter, shared by the sources that save: what the training
+ * thread hands over, and what the writer's thread makes of it.
  *
  * Ownership: as each field says.
  * Units:     elements, bytes, steps; *_usec is CLOCK_BOOTTIME microseconds.
@@ -16,41 +16,41 @@
 
 typedef enum WriterTask { TASK_NONE, TASK_SAVE, TASK_RETIRE, TASK_QUIT } WriterTask;
 
-/* [n_elements] each, reserved; touched only where this rank needs them, so they cost what is copied. Kept
- * from save to save. */
+/* Buffers of [n_elements] each, reserved once and kept from save to save. Pages that a rank never
+ * copies to are never touched, so they cost no memory. */
 typedef struct SnapshotCopies {
     float *weights, *m, *v, *ema;
 } SnapshotCopies;
 
-/* This rank's part of the state at one step, in host memory: copies, or, when the save blocks, what
- * can be written from the state itself. */
+/* This rank's part of the state at one step, in host memory: copies, or, when the save blocks,
+ * pointers into the state itself. */
 typedef struct Snapshot {
     SnapshotCopies copies;
-    const float *weights; /* as the flat parameter buffer */
-    const float *m, *v;   /* chunk c is the (c / n_shards)-th */
+    const float *weights; /* laid out as the flat parameter buffer */
+    const float *m, *v;   /* chunk c is the (c / n_shards)-th of them */
     int n_shards;
-    float *ema;           /* as the flat parameter buffer; what is gathered goes to the copies */
+    float *ema;           /* laid out as the flat parameter buffer; gathered parts are copies */
     TrainScalars scalars; /* owns maxima */
     bool ema_active;
-    bool ema_complete; /* the EMA ranges this rank writes are here already, on all ranks alike */
+    bool ema_complete; /* on all ranks alike: each has the EMA ranges that it writes already */
     char *metrics;     /* rank 0 */
     int64_t metrics_first, metrics_last;
 } Snapshot;
 
-/* What one rank tells the others about one object it wrote. */
+/* What a rank reports to the others about one object that it wrote. */
 typedef struct ObjectReport {
-    uint64_t index; /* in the table */
+    uint64_t index; /* in the table of objects */
     uint64_t n_bytes;
     Hash hash;
-    Hash chunk;  /* of the state's chunk, with its moments */
-    Hash header; /* of a weight file's header */
-    uint64_t crc;
+    Hash chunk;   /* of moments: the hash of the state's whole chunk */
+    Hash header;  /* of a weight file: the hash of its header */
+    uint64_t crc; /* CRC-32C */
 } ObjectReport;
 
 typedef struct WriterReport {
     int64_t step;
     int64_t n_objects;
-    Error error; /* code 0: all are written */
+    Error error; /* code 0: every object of the rank is written */
     ObjectReport objects[];
 } WriterReport;
 
@@ -58,21 +58,21 @@ struct CheckpointWriter {
     CheckpointOptions options; /* unet_config is owned */
     int rank, size;
     ChunkLayout layout;
-    ObjectTable tables[2]; /* without and with EMA */
-    size_t objects_max;    /* that any rank writes */
-    size_t report_bytes;   /* of one WriterReport, the same on all ranks */
+    ObjectTable tables[2]; /* [0] without EMA, [1] with it */
+    size_t objects_max;    /* the most objects that any rank writes */
+    size_t report_bytes;   /* size of one WriterReport, the same on all ranks */
     WriterReport *reports; /* [size] of report_bytes each */
     Snapshot snapshot;
-    float *scratch;           /* one chunk, for what passes by */
+    float *scratch;           /* one chunk, while it is gathered or hashed */
     size_t ema_at_once_bytes; /* a larger EMA is gathered chunk by chunk; tests set it to 0 */
-    bool asked;               /* rank 0: the store answers; leftovers of dead writers are gone */
-    bool said_absent;         /* rank 0: that it cannot put if absent */
-    char **texts;             /* [texts_max], owned: what deferred puts point to */
+    bool asked;       /* rank 0: the store has answered, leftovers of dead writers are gone */
+    bool said_absent; /* rank 0: the log says already that the store lacks put-if-absent */
+    char **texts;     /* [texts_max], owned; deferred puts point to them until the flush */
     size_t n_texts, texts_max;
     CheckpointOwner *owner; /* rank 0: NULL until the folder is claimed */
-    Manifest *written;      /* rank 0: waits for settle */
-    Manifest *latest;       /* rank 0: the newest committed one: the history */
-    MetricsKept *kept;
+    Manifest *written;      /* rank 0: waits for checkpoint_settle() */
+    Manifest *latest;       /* rank 0: the newest committed one; its history goes on */
+    MetricsKept *kept;      /* rank 0 */
 
     pthread_t thread;
     bool thread_runs;
@@ -91,7 +91,7 @@ static inline WriterReport *writer_report(CheckpointWriter *writer, int rank)
     return (WriterReport *)((char *)writer->reports + (size_t)rank * writer->report_bytes);
 }
 
-/* Rank 0: claims the folder, or looks whether it is this writer's still. */
+/* Rank 0: claims the folder or, once claimed, checks that no other has taken it over. */
 int writer_own(CheckpointWriter *writer, Error *err);
 
 /* Runs in the writer's thread: uploads the snapshot, gathers, writes the manifest. Fills

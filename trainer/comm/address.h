@@ -1,8 +1,8 @@
-/* address.h - listening at a free port, and who is meant by "host:port".
+/* address.h - listens at a free port, resolves "host:port" and connects to it.
  *
  * Ownership: *ret_fd is the caller's; a list goes with freeaddrinfo().
  * Units:     none.
- * Errors:    -EINVAL the text is no address; -errno of the system. The text names the address.
+ * Errors:    -EINVAL: the text is no address; -errno of the system. The error's text names the address.
  * Threads:   any.
  */
 #pragma once
@@ -14,9 +14,9 @@
 
 enum { ADDRESS_MAX = 128 };
 
-/* A listening socket that does not block, and where: "host:port" or "[host]:port". */
+/* Opens a listening socket that does not block; ret gets its "host:port" or "[host]:port". */
 int address_listen(const char *host, int backlog, int *ret_fd, char ret[ADDRESS_MAX], Error *err);
-/* numeric: names are refused, and nobody is asked about them. */
+/* numeric: names are refused, and no name server is asked. */
 int address_resolve(const char *address, bool numeric, struct addrinfo **ret, Error *err);
-/* Begins to connect: *ret_fd is writable when that has ended. */
+/* Begins to connect; *ret_fd becomes writable when the connection stands or has failed. */
 int address_dial(const struct addrinfo *to, int *ret_fd);

@@ -1,9 +1,9 @@
-/* comm-backend.h - what a kind of comm implements; comm.c does the rest.
+/* comm-backend.h - the operations that a kind of comm implements; comm.c does the rest.
  *
  * Ownership: a backend embeds Comm as its first member and is freed by its own `free`.
  * Units:     elements where there is a type, else bytes.
- * Errors:    as comm.h. comm.c makes failures sticky and tells apart what an abort caused.
- * Threads:   as comm.h; `abort` may come from any.
+ * Errors:    as comm.h. comm.c makes failures sticky and recognises those that an abort caused.
+ * Threads:   as comm.h; `abort` may be called by any thread.
  */
 #pragma once
 

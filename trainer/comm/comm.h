@@ -1,16 +1,15 @@
 /* comm.h - collectives among the ranks of one world: gloo (CPU), nccl (later), self (one rank).
  *
  * Every call is collective: all ranks make the same calls in the same order. A comm belongs to one
- * generation; once any call has failed, every later one fails at once, and a new world opens a new
- * comm.
+ * generation. Once a call has failed, every later one fails at once; a new world opens a new comm.
  *
  * Ownership: comm_open_*() gives the caller a Comm; comm_free() accepts NULL. Buffers are host
  *            memory, borrowed.
  * Units:     counts are elements of the given type; *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    -ETIMEDOUT the deadline of the comm passed; -ECONNRESET a peer is gone (its rank in
- *            the text); -ECANCELED comm_abort(); -EIO what the library said, in the text. A peer
- *            that times out first closes its connections, so that others may see -ECONNRESET.
- * Threads:   one thread at a time, except comm_abort(), which may come from any. The process must
+ * Errors:    -ETIMEDOUT: the call's deadline has passed; -ECONNRESET: a peer is gone (the text has
+ *            its rank); -ECANCELED: comm_abort(); -EIO: the text has the library's. The first rank
+ *            that times out closes its connections, so others may see -ECONNRESET.
+ * Threads:   one thread at a time, except comm_abort(), which any thread may call. The process must
  *            ignore SIGPIPE before it opens a gloo comm.
  */
 #pragma once
@@ -23,11 +22,12 @@ typedef struct Comm Comm;
 typedef enum CommType { COMM_I32, COMM_I64, COMM_U32, COMM_F32 } CommType;
 typedef enum CommOp { COMM_SUM, COMM_MAX } CommOp; /* MAX: COMM_U32 only; integer sums wrap */
 
-/* What all ranks of a world know, and nobody else. */
+/* The ranks of a world prove by this that they are of it. */
 enum { COMM_SECRET_BYTES = 32 };
 typedef struct CommKey {
     int64_t generation;
-    const uint8_t *secret; /* NULL: none, then a connection proves nothing but that it is meant */
+    const uint8_t *secret; /* only the world's ranks know it; NULL: connections prove nothing but
+                              that they were not made by mistake */
 } CommKey;
 
 typedef struct CommOptions {
@@ -36,9 +36,9 @@ typedef struct CommOptions {
     const char *prefix;       /* keeps comms apart on one store: "g3/train", "g3/report" */
     const char *bind_address; /* this node's own address */
     CommKey key;              /* borrowed until the comm is open */
-    uint64_t connect_usec;    /* bound of opening */
-    uint64_t timeout_usec;    /* bound of each call */
-    int *unmet;               /* when opening fails because of a rank: 1 + that rank; may be NULL */
+    uint64_t connect_usec;    /* how long opening may take */
+    uint64_t timeout_usec;    /* how long each call may take */
+    int *unmet; /* gets 1 + the rank that could not be reached when opening fails; may be NULL */
 } CommOptions;
 
 size_t comm_type_bytes(CommType type);
@@ -56,12 +56,12 @@ int comm_reduce_scatter(Comm *comm, CommType type, void *in, void *out, size_t n
 /* out: size * n_bytes, in rank order; in may be out + rank * n_bytes. */
 int comm_all_gather(Comm *comm, const void *in, void *out, size_t n_bytes, Error *err);
 
-/* The same over a buffer that is dealt out piece by piece: piece i (the last one may be shorter)
+/* Reduce-scatter of a buffer that is dealt out piece by piece: piece i (the last one may be shorter)
  * belongs to rank i mod size. Sums the pieces of this rank over all ranks, in place or, unless out
- * is NULL, into out, one after another; what is left of the other ranks' pieces is unspecified. */
+ * is NULL, into out, one after another; other ranks' pieces in data are undefined afterwards. */
 int comm_reduce_scatter_dealt(Comm *comm, CommType type, void *data, size_t n, size_t piece,
                               void *out, Error *err);
-/* In: each rank has its own pieces; out: every rank has all. */
+/* All-gather of such a buffer: each rank brings its own pieces, and every rank gets all. */
 int comm_all_gather_dealt(Comm *comm, void *data, size_t n_bytes, size_t piece_bytes, Error *err);
 
 int comm_broadcast(Comm *comm, int root, void *data, size_t n_bytes, Error *err);
@@ -69,14 +69,14 @@ int comm_barrier(Comm *comm, Error *err);
 /* Makes the call in progress and all later ones fail with -ECANCELED. */
 void comm_abort(Comm *comm);
 
-/* ---- rendezvous store: a small key-value server on rank 0 that only opening a comm needs ---- */
+/* ---- rendezvous store: a small key-value server on rank 0, through which comms are opened ---- */
 
 typedef struct Rendezvous Rendezvous;
 
-/* Listens on bind_address at a free port and serves from a thread of its own until freed. Holds at
- * most 4 world_size^2 + 1024 keys with values up to 64 KiB. Connections are bounded; one that does not
- * prove within 2 s that it is of the world is dropped, and such ones take no other's place. key: its
- * secret is copied, and wiped at the end. */
+/* Listens on bind_address at a free port and serves from a thread of its own until it is freed. Holds
+ * at most 4 world_size^2 + 1024 keys with values up to 64 KiB. The number of connections is bounded. A
+ * connection that does not prove within 2 s that it is of the world is dropped, and cannot take the
+ * place of one that does. key's secret is copied, and wiped at the end. */
 int rendezvous_new(const char *bind_address, int world_size, const CommKey *key, Rendezvous **ret,
                    Error *err);
 Rendezvous *rendezvous_free(Rendezvous *rendezvous);

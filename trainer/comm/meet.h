@@ -1,15 +1,15 @@
-/* meet.h - connections between each two ranks of a world, each proven from both ends.
+/* meet.h - connects each two ranks of a world, and both prove that they are of it.
  *
- * Every rank listens at one port; of two ranks the higher one calls. Who is called greets with a
- * nonce, the caller says who calls whom with a nonce of its own and proves it, and is proven to in
- * turn (proof.h). What comes in and does not prove that it is of this world within 2 s is dropped;
- * such connections are counted apart, and the oldest makes way for the next.
+ * Every rank listens at one port; of two ranks the higher one calls. The called rank greets with a
+ * nonce. The caller names both ranks, adds a nonce of its own and a proof (proof.h), and gets a proof
+ * in return. An incoming connection that has proven nothing within 2 s is dropped; such connections
+ * have places of their own, and the oldest makes way for the next.
  *
  * Ownership: meeting_open() gives the caller a Meeting; meeting_free() accepts NULL, stops listening
  *            and closes what was not handed over. Borrows the options until then.
  * Units:     deadlines in CLOCK_BOOTTIME microseconds.
- * Errors:    -ETIMEDOUT a rank did not come, or there was no way to it; -ECONNREFUSED nobody listens
- *            where it should. *ret_peer is that rank.
+ * Errors:    -ETIMEDOUT: a rank did not call, or could not be reached; -ECONNREFUSED: no process
+ *            listens at a rank's address. *ret_peer is that rank.
  * Threads:   one.
  */
 #pragma once
@@ -23,9 +23,9 @@ int meeting_open(const CommOptions *options, Meeting **ret, Error *err);
 Meeting *meeting_free(Meeting *meeting);
 DEFINE_CLEANUP(Meeting, meeting_free)
 const char *meeting_address(const Meeting *meeting); /* where this rank listens */
-/* Where a lower rank listens, as it says: refused unless it is "number:port". */
+/* Calls a lower rank. address: where that rank says it listens; refused unless it is "number:port". */
 int meeting_call(Meeting *meeting, int peer, const char *address, Error *err);
-/* Until there is a connection with every rank. All lower ones must have been called. */
+/* Waits until there is a connection with every rank. All lower ranks must have been called. */
 int meeting_hold(Meeting *meeting, uint64_t deadline_usec, int *ret_peer, Error *err);
-/* Hands over the connection; once each. */
+/* Hands over the connection with a rank, once for each. */
 int meeting_take(Meeting *meeting, int peer);

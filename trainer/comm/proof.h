@@ -1,12 +1,12 @@
-/* proof.h - how the ranks of a world prove to each other that they are of it: HMAC-SHA256 by the world's secret.
+/* proof.h - makes and checks the proofs by which ranks show that they are of one world: HMAC-SHA256 by its secret.
  *
- * A proof is of a purpose, the generation and the bytes that were exchanged, among them a nonce of
- * each side, so that it is good once. Without a secret a proof is all zeros, and proves nothing; a
- * rank that has a secret never takes it for one.
+ * A proof covers a purpose, the generation and the bytes that were exchanged, among them a nonce of
+ * each side, so it cannot be used twice. Without a secret a proof is all zeros and proves nothing; a
+ * rank that has a secret never accepts one.
  *
  * Ownership: none.
  * Units:     bytes.
- * Errors:    -EIO the kernel gives no random bytes.
+ * Errors:    -EIO: the kernel gives no random bytes.
  * Threads:   any.
  * Source:    RFC 2104; FIPS 198-1.
  */
@@ -23,5 +23,5 @@ void proof_make(const CommKey *key, const char *purpose, const void *said, size_
 /* Takes the same time for every wrong proof. */
 bool proof_good(const CommKey *key, const char *purpose, const void *said, size_t n_bytes,
                 const uint8_t proof[static PROOF_BYTES]);
-/* SHA-256. */
+/* SHA-256 of the data. */
 void proof_digest(const void *data, size_t n_bytes, uint8_t ret[static PROOF_DIGEST_BYTES]);

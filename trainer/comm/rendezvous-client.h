@@ -1,12 +1,12 @@
-/* rendezvous-client.h - asking the rendezvous store of rank 0.
+/* rendezvous-client.h - sets and gets keys of the rendezvous store on rank 0.
  *
  * Ownership: none; each call opens a connection and closes it.
  * Units:     bytes; deadlines in CLOCK_BOOTTIME microseconds.
- * Errors:    -ETIMEDOUT nobody set the key, or the store did not answer; -ECONNREFUSED the store is
- *            gone; -ECONNRESET it dropped us until the deadline, as it does those that it does not
- *            know for ranks of its world; -EHOSTUNREACH, -ENETUNREACH until the deadline there was no
- *            way to it; -EEXIST the key is set to something else already; -EPROTO an answer that makes
- *            no sense, or is not proven to be of our world. The text names store and key.
+ * Errors:    -ETIMEDOUT: no rank set the key, or the store did not answer; -ECONNREFUSED: the store is
+ *            gone; -ECONNRESET: the store dropped us until the deadline, as it drops all that it does not
+ *            know for ranks of its world; -EHOSTUNREACH, -ENETUNREACH: there was no way to it until the
+ *            deadline; -EEXIST: the key has another value already; -EPROTO: the answer makes no sense, or
+ *            does not prove that it is of our world. The text names store and key.
  * Threads:   any.
  */
 #pragma once
@@ -15,6 +15,6 @@
 
 int rendezvous_set(const char *address, const CommKey *key, const char *name, const void *value,
                    size_t n_bytes, uint64_t deadline_usec, Error *err);
-/* Waits until somebody sets the key. */
+/* Waits until a rank has set the key. */
 int rendezvous_get(const char *address, const CommKey *key, const char *name, void *ret,
                    size_t max_bytes, size_t *ret_bytes, uint64_t deadline_usec, Error *err);

@@ -1,15 +1,16 @@
-/* rendezvous-wire.h - what goes over the wire between rendezvous.c and rendezvous-client.c.
+/* rendezvous-wire.h - the messages between rendezvous.c and rendezvous-client.c.
  *
- * One request a connection. The server greets with the connection's number and a nonce; the request
- * is a header, the key, and for SET the value; the answer is a header and for GET the value. GET
- * answers when the key is there, or with ETIMEDOUT. A key is set once. Each side proves that it is
- * of the world (proof.h): the request over greeting and header, which holds a digest of what follows,
- * the answer over greeting, request, its own header and the value. Who proves nothing gets no answer.
+ * A connection carries one request. The server greets with the connection's number and a nonce. The
+ * request is a header, the key, and for SET the value; the answer is a header and for GET the value.
+ * GET answers when the key is there, or with ETIMEDOUT. A key is set once. Each side proves that it is
+ * of the world (proof.h): the request's proof covers the greeting and the header, which holds a digest
+ * of key and value; the answer's covers greeting, request, its own header and the value. A request
+ * without a good proof gets no answer.
  *
  * Ownership: none.
  * Units:     bytes, milliseconds; words are little-endian.
- * Errors:    EEXIST the key is set to something else, ENOSPC a limit is reached, ETIMEDOUT nobody set
- *            the key.
+ * Errors:    EEXIST: the key has another value; ENOSPC: a limit is reached; ETIMEDOUT: no rank set the
+ *            key.
  * Threads:   any.
  */
 #pragma once
@@ -78,7 +79,7 @@ static inline RendezvousAsked rendezvous_asked(const RendezvousGreeting *greetin
     return asked;
 }
 
-/* answer as the wire has it. */
+/* answer: in the wire's byte order. */
 static inline RendezvousTold rendezvous_told(const RendezvousAsked *asked,
                                              const RendezvousAnswer *answer, const void *value)
 {
@@ -89,7 +90,7 @@ static inline RendezvousTold rendezvous_told(const RendezvousAsked *asked,
     return told;
 }
 
-/* Whether the words of a request are such as a client of ours says. */
+/* Tells whether the words of a request are within their limits. */
 static inline bool rendezvous_request_good(const RendezvousRequest *request)
 {
     const uint32_t key_bytes = le32toh(request->key_bytes), n = le32toh(request->argument);

@@ -7,7 +7,7 @@
  * Ownership: all buffers are the caller's, in host memory.
  * Units:     fp32; latents [n_samples][h][w][c], text [n_samples][tokens][dim].
  * Errors:    -EINVAL for steps outside 1..n_steps - 1, or a network whose in and out channels
- * differ; -ENOMEM; what the device reports.
+ *            differ; -ENOMEM; those of the device.
  * Threads:   the device's.
  * Source:    Song et al., "Denoising Diffusion Implicit Models", equation 12; Ho and Salimans,
  * "Classifier-Free Diffusion Guidance".
@@ -19,13 +19,13 @@
 
 typedef struct DdimOptions {
     int steps;
-    double guidance; /* 1: the text alone */
+    double guidance; /* 1: no guidance, the text alone */
     bool v_prediction;
     uint64_t seed; /* sample i starts from normal_noise(seed, i) */
 } DdimOptions;
 
-/* Any number of samples, worked on in grains of the network's shape. empty_text [tokens][dim] may
- * be NULL where guidance is 1. The network's weights must be set. */
+/* Draws n_samples, in grains of the network's shape. empty_text [tokens][dim] may be NULL where
+ * guidance is 1. The network's weights must be set. */
 int ddim_sample(Network *network, const NoiseSchedule *schedule, const DdimOptions *options,
                 int64_t n_samples, const float *text, const float *empty_text, float *latents,
                 Error *err);

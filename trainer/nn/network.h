@@ -27,7 +27,8 @@ typedef struct NetworkShape {
 
 int network_new(Device *device, const UnetConfig *config, const NetworkShape *shape, Network **ret,
                 Error *err);
-/* Its two halves: what it is, with all sizes; then its memory, without which nothing below works. */
+/* The two halves of network_new(): network_plan() finds all sizes; network_allocate() takes the
+ * memory, without which nothing below works. */
 int network_plan(Device *device, const UnetConfig *config, const NetworkShape *shape, Network **ret,
                  Error *err);
 int network_allocate(Network *network, Error *err);
@@ -38,24 +39,23 @@ Device *network_device(const Network *network);
 const UnetConfig *network_config(const Network *network);
 const NetworkShape *network_shape(const Network *network);
 const ParameterList *network_parameters(const Network *network);
-/* What the network holds on the device beside parameters: activations, workspace and packed
- * weights. */
+/* Device memory of the network beside parameters: activations, workspace and packed weights. */
 size_t network_arena_bytes(const Network *network);
-size_t network_packed_bytes(const Network *network); /* of these, the packed weights */
-/* Fusion and recompute policy, for the numerics record; static text. */
+size_t network_packed_bytes(const Network *network); /* the packed weights alone */
+/* The policy of fusion and recomputing, for the numerics record; static text. */
 const char *network_policy(const Network *network);
 /* For profiles and tests; see tape.h. */
 struct Tape *network_tape(Network *network);
 
-/* flat: all parameters, fp32, device memory; must stay valid and unchanged until the next call. */
+/* flat: all parameters, fp32, device memory; it must stay valid and unchanged until the next call. */
 void network_set_weights(Network *network, const float *flat);
-/* prediction [grain][h][w][out_channels] in the compute type. All four must stay in place and
- * unchanged until the backward that follows is done. */
+/* prediction: [grain][h][w][out_channels] in the compute type. All four buffers must stay in place
+ * and unchanged until the backward that follows is done. */
 void network_forward(Network *network, const void *latents, const int32_t *timesteps,
                      const void *text, void *prediction);
-/* After a forward: writes the gradient of every parameter into gradients (flat, fp32; overwritten
- * whole). Tensors become final in an order that the tape fixes; on_ready (may be NULL) is told each
- * range once, so that a reduction can begin. */
+/* After a forward: overwrites gradients (flat, fp32) with the gradient of every parameter. Tensors
+ * become final in an order that the tape fixes; on_ready (may be NULL) is called once for each
+ * range, so that a reduction can begin. */
 typedef void (*NetworkGradientReady)(int64_t offset, int64_t n_elements, void *userdata);
 void network_backward(Network *network, const void *dprediction, float *gradients,
                       NetworkGradientReady on_ready, void *userdata);

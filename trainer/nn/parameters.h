@@ -8,7 +8,7 @@
  * Ownership: unet_parameters() gives the caller a ParameterList; parameter_list_free() accepts
  * NULL.
  * Units:     elements of fp32; offsets count from the start of the flat buffer, without gaps.
- * Errors:    -ENOMEM, -EINVAL as UnetConfig's checks missed nothing.
+ * Errors:    -ENOMEM; -EINVAL where unet_emit() refuses the config.
  * Threads:   immutable after creation; any.
  * Source:    diffusers UNet2DConditionModel: names, shapes (OIHW, [out][in]) and default
  * initialisation.
@@ -47,16 +47,16 @@ typedef struct ParameterList {
 int unet_parameters(const UnetConfig *config, ParameterList **ret, Error *err);
 ParameterList *parameter_list_free(ParameterList *list);
 DEFINE_CLEANUP(ParameterList, parameter_list_free)
-/* -ENOENT when there is none. */
+/* -ENOENT: there is no parameter of that name. */
 int parameter_find(const ParameterList *list, const char *name, const Parameter **ret);
 
-/* For whoever builds a list: an empty one, and one more parameter at its end. The name is prefix +
- * suffix; dims ends with the first 0. -ENAMETOOLONG, -ENOMEM. */
+/* Building a list: an empty one, then one more parameter at its end. The name is prefix + suffix;
+ * dims ends with the first 0. -ENAMETOOLONG, -ENOMEM. */
 int parameter_list_new(ParameterList **ret);
 int parameter_list_add(ParameterList *list, ParameterKind kind, const char *prefix,
                        const char *suffix, const int64_t dims[PARAMETER_DIMS_MAX], int64_t fan_in);
 
-/* PyTorch's defaults: uniform(-1/sqrt(fan_in), 1/sqrt(fan_in)) for weights and biases of layers, 1
- * and 0 for norms; from Philox at counter (tensor index, block), key hash("initial weights", seed).
- * flat is host memory. */
+/* Fills flat (host memory) with PyTorch's defaults: uniform(-1/sqrt(fan_in), 1/sqrt(fan_in)) for
+ * weights and biases of layers, 1 and 0 for norms. Draws are Philox's at counter (tensor index,
+ * block), key hash("initial weights", seed). */
 void parameters_initialise(const ParameterList *list, uint64_t seed, float *flat);

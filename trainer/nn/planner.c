@@ -58,6 +58,7 @@ int planner_place(PlannedBuffer *buffers, size_t n_buffers, size_t *ret_bytes)
     for (size_t i = 0; i < n_order; i++) {
         PlannedBuffer *b = order[i];
         b->offset = lowest_gap(placed, n_placed, b);
+        assert(b->offset % PLANNER_ALIGNMENT == 0 && b->first <= b->last);
         arena_bytes = MAX(arena_bytes, ROUND_UP(b->offset + b->bytes, (size_t)PLANNER_ALIGNMENT));
 
         size_t at = n_placed;

@@ -1,8 +1,8 @@
 /* planner.h - gives every buffer of a schedule its place in one arena.
  *
- * A buffer is alive from its first to its last touch; two buffers that are alive at one time never
- * overlap, all others may. The largest are placed first, each into the lowest gap that holds it:
- * good in practice, and the same on every machine.
+ * A buffer is alive from its first to its last touch. Two buffers that are alive at one time never
+ * overlap; all others may. The largest are placed first, each into the lowest gap that holds it. That
+ * packs well in practice, and the result is the same on every machine.
  *
  * Ownership: the caller's array.
  * Units:     time is the index of a step of the schedule, inclusive at both ends; bytes.
@@ -21,7 +21,7 @@ typedef struct PlannedBuffer {
     size_t offset;   /* result, a multiple of PLANNER_ALIGNMENT */
 } PlannedBuffer;
 
-/* Adds a touch at a time; {.first = INT_MAX, .last = -1} before the first. */
+/* Extends the buffer's life to `time`. It is {.first = INT_MAX, .last = -1} before the first touch. */
 void planner_touch(PlannedBuffer *buffer, int time);
 /* Sets every offset; *ret_bytes is the size of the arena. */
 int planner_place(PlannedBuffer *buffers, size_t n_buffers, size_t *ret_bytes);

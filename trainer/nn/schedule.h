@@ -1,4 +1,4 @@
-/* schedule.h - the noise schedule: how much signal and how much noise a timestep has.
+/* schedule.h - makes the noise schedule: how much signal and how much noise a timestep has.
  *
  * scaled_linear: beta_t = (sqrt(beta_start) + t / (n - 1) (sqrt(beta_end) - sqrt(beta_start)))^2,
  * alpha_bar_t = product over s <= t of (1 - beta_s).

@@ -210,6 +210,8 @@ static void schedule_forward(Tape *tape, Operation *op, int time)
 {
     for (int i = 0; i < INPUTS_MAX; i++)
         touch_data(tape, op->in[i], time);
+    assert(tape->values[op->out].is_bound ||
+           tape->values[op->out].data == NO_BUFFER); /* one writer */
     touch_data(tape, op->out, time);
     if (op->saved_bytes > 0)
         op->saved = add_buffer(tape, op->saved_bytes);
@@ -340,7 +342,12 @@ void tape_bind_gradient(Tape *tape, ValueId value, const void *gradient)
 
 static void *buffer_address(const Tape *tape, int buffer)
 {
-    return buffer == NO_BUFFER ? NULL : tape->arena + tape->buffers[buffer].offset;
+    if (buffer == NO_BUFFER)
+        return NULL;
+    const PlannedBuffer *b = &tape->buffers[buffer];
+    assert((size_t)buffer < tape->n_buffers && tape->arena &&
+           b->offset + b->bytes <= tape->arena_bytes);
+    return tape->arena + b->offset;
 }
 
 void *tape_data(const Tape *tape, ValueId id)
@@ -381,7 +388,7 @@ void tape_set_weights(Tape *tape, const float *weights)
 
 void tape_forward(const Tape *tape)
 {
-    assert(tape->weights || tape->parameters->n_items == 0);
+    assert(tape->device && (tape->weights || tape->parameters->n_items == 0));
     for (size_t i = 0; i < tape->n_operations; i++) {
         const Operation *op = &tape->operations[i];
         op->kind->forward(tape, op);
@@ -402,6 +409,7 @@ void tape_backward(Tape *tape, float *gradients,
                    void (*on_ready)(int64_t offset, int64_t n_elements, void *userdata),
                    void *userdata)
 {
+    assert(tape->device && (tape->weights || tape->parameters->n_items == 0));
     tape->parameter_gradients = gradients;
     for (size_t i = tape->n_operations; i-- > 0;) {
         const Operation *op = &tape->operations[i];

@@ -1,7 +1,7 @@
 /* tape.h - a network as a list of operations, planned once for one shape and then run many times.
  *
- * 1. Emit. Layers declare parameters; tape_conv() and its like append one Operation each and return
- *    the Value it will produce. Nothing is computed and no device is needed: a tape that is only
+ * 1. Emit. Layers declare parameters. tape_conv() and its like append one Operation each and return
+ *    the Value that it will produce. Nothing is computed and no device is needed: a tape that is only
  *    emitted serves as the list of the network's parameters.
  * 2. Plan. tape_plan() lays out the schedule - every operation forward in order, then, for
  *    training, every operation backward in reverse - and finds for each buffer (a value's data, its
@@ -14,7 +14,7 @@
  * an operation adds a residual, the residual's gradient is the output's gradient; when nothing was
  * written there yet, the two are one buffer and the step costs nothing.
  *
- * Ownership: tape_new() gives the caller a Tape; it borrows the Device and what is bound.
+ * Ownership: tape_new() gives the caller a Tape; it borrows the Device and bound memory.
  * Units:     values are NHWC; an image is its own tokens, a text is h = 1, w = tokens.
  * Errors:    emitting never fails by itself: the first error sticks and tape_plan() returns it.
  * Threads:   the device's.
@@ -32,26 +32,26 @@ typedef struct OperationKind OperationKind;
 typedef int ValueId;
 enum { NO_VALUE = -1, NO_BUFFER = -1 };
 
-/* ---- what a tape consists of; read-only for others ---- */
+/* ---- parts of a tape; read-only outside of tape.c and operations.c ---- */
 
 typedef struct Value {
     int n, h, w, c;
-    bool is_bound;       /* lies where tape_bind() says, not in the arena */
-    bool wants_gradient; /* a parameter stands upstream of it */
-    int data, gradient;  /* index into Tape.buffers; NO_BUFFER when bound or not wanted */
+    bool is_bound;       /* its memory is tape_bind()'s, not the arena's */
+    bool wants_gradient; /* a parameter is upstream of it */
+    int data, gradient;  /* indices into Tape.buffers; NO_BUFFER when bound or not wanted */
     void *bound, *bound_gradient;
 } Value;
 
 /* The parameters of one operation: one range of the flat buffer. */
 typedef struct Layer {
-    size_t first_parameter; /* its index in the list, for names */
-    int64_t weight;         /* offset in elements */
-    int64_t bias;           /* likewise; -1: none */
+    size_t first_parameter; /* index in the parameter list, for names */
+    int64_t weight;         /* offset in the flat buffer */
+    int64_t bias;           /* offset in the flat buffer; -1: none */
     int64_t n_elements;     /* weight and bias together; 0: an operation without parameters */
     int in, out, kernel;
 } Layer;
 
-/* Inputs by role. */
+/* The inputs of an operation, by role. */
 enum { IN_X, IN_SECOND, IN_RESIDUAL, INPUTS_MAX };
 
 struct Operation {
@@ -75,17 +75,18 @@ struct Operation {
         Linear *linear;
         Attention *attention;
     } kernel;
-    size_t packed_bytes, packed_offset;
-    size_t saved_bytes, workspace_bytes;
-    int saved;                   /* buffer */
+    size_t packed_bytes, packed_offset; /* of its packed weights in Tape.packed */
+    size_t saved_bytes;                 /* what forward keeps for backward */
+    size_t workspace_bytes;
+    int saved;                   /* index into Tape.buffers */
     bool accumulate[INPUTS_MAX]; /* backward adds to the gradient of that input */
-    bool runs_backward;
+    bool runs_backward;          /* some gradient is upstream of it */
 };
 
-/* One kind of operation: what the tape must know and the steps it can run. */
+/* One kind of operation: what the planner must know of it, and the steps that it can run. */
 struct OperationKind {
     const char *name;
-    unsigned backward_reads; /* bit IN_*: that input's data; BACKWARD_READS_OUT: the output's */
+    unsigned backward_reads; /* backward needs the data of: 1 << IN_*, BACKWARD_READS_OUT */
     int (*plan)(Tape *tape, Operation *op, Error *err);  /* kernel objects and sizes; may be NULL */
     void (*pack)(const Tape *tape, const Operation *op); /* may be NULL */
     void (*forward)(const Tape *tape, const Operation *op);
@@ -96,7 +97,7 @@ struct OperationKind {
 
 enum { BACKWARD_READS_OUT = 1u << INPUTS_MAX };
 
-/* Told after every step, for profiles and tests. */
+/* Called after every step, for profiles and tests. */
 typedef enum TapePhase { TAPE_PACK, TAPE_FORWARD, TAPE_BACKWARD } TapePhase;
 typedef void (*TapeObserver)(const Tape *tape, TapePhase phase, size_t operation, void *userdata);
 
@@ -112,9 +113,9 @@ struct Tape {
     size_t element_bytes; /* of the compute type */
     size_t arena_bytes, workspace_bytes, packed_bytes;
     char *arena, *workspace, *packed; /* device memory */
-    const float *weights;             /* flat, as last set */
-    float *parameter_gradients;       /* flat, of the backward that runs */
-    TapeObserver observer;            /* or NULL */
+    const float *weights;             /* flat, of the newest tape_set_weights() */
+    float *parameter_gradients;       /* flat, of the backward that is running */
+    TapeObserver observer;            /* NULL: none */
     void *observer_userdata;
     int r; /* first error while emitting */
 };
@@ -134,9 +135,9 @@ Layer tape_join(Layer a, Layer b);
 
 /* ---- emit: values and operations ---- */
 
-/* Bound from outside, no gradient. */
+/* A value that the caller binds, without a gradient. */
 ValueId tape_input(Tape *tape, int n, int h, int w, int c);
-/* From now on value lies where it is bound, and so does its gradient. Its operation must have no
+/* Makes value and its gradient lie where the caller binds them. Its operation must have no
  * residual. */
 void tape_output(Tape *tape, ValueId value);
 /* Borrowed until the next value is emitted. */
@@ -145,28 +146,29 @@ const Value *tape_value(const Tape *tape, ValueId value);
 /* conv(x) + bias + per_image + residual; 3x3 with padding 1. The last two may be NO_VALUE. */
 ValueId tape_conv(Tape *tape, Layer layer, ValueId x, int stride, ValueId per_image,
                   ValueId residual);
-/* Every token or pixel by itself; a 1x1 convolution is this too. residual may be NO_VALUE. */
+/* A linear layer of every token or pixel, which is a 1x1 convolution, too. residual may be
+ * NO_VALUE. */
 ValueId tape_linear(Tape *tape, Layer layer, ValueId x, ValueId residual);
-/* Self-attention of qkv [q | k | v]. */
+/* Self-attention; qkv is [q | k | v]. */
 ValueId tape_self_attention(Tape *tape, ValueId qkv, int heads);
-/* Attention of q to kv [k | v]. */
+/* Attention of q to kv, which is [k | v]. */
 ValueId tape_cross_attention(Tape *tape, ValueId q, ValueId kv, int heads);
 ValueId tape_group_norm(Tape *tape, Layer layer, ValueId x, int groups, double eps, bool silu);
 ValueId tape_layer_norm(Tape *tape, Layer layer, ValueId x, double eps);
 ValueId tape_geglu(Tape *tape, ValueId x);
 ValueId tape_silu(Tape *tape, ValueId x);
 ValueId tape_concat(Tape *tape, ValueId a, ValueId b);
-/* To h x w, of which x has half, rounded up. */
+/* Doubles x to h x w; x has half of each side, rounded up. */
 ValueId tape_upsample(Tape *tape, ValueId x, int h, int w);
 ValueId tape_time_embedding(Tape *tape, ValueId timesteps, int c, bool flip_sin_to_cos,
                             double freq_shift);
 
 /* ---- plan ---- */
 
-/* Makes the kernels, plans and allocates the memory. Values that nothing reads keep their place
- * for one step. */
+/* Makes the kernels, plans and allocates the memory. A value that nothing reads keeps its place for
+ * one step. */
 int tape_plan(Tape *tape, Device *device, bool backward, Error *err);
-/* Its two halves: the schedule with all sizes, then the memory. */
+/* The two halves of tape_plan(): the schedule with all sizes, then the memory. */
 int tape_measure(Tape *tape, Device *device, bool backward, Error *err);
 int tape_allocate(Tape *tape, Error *err);
 
@@ -175,11 +177,12 @@ int tape_allocate(Tape *tape, Error *err);
 void tape_bind(Tape *tape, ValueId value, const void *data);
 void tape_bind_output(Tape *tape, ValueId value, void *data);
 void tape_bind_gradient(Tape *tape, ValueId value, const void *gradient);
-/* Packs what the kernels want packed. weights: flat, device memory, used until the next call. */
+/* Packs the weights for the kernels that want them packed. weights: flat, device memory, read until
+ * the next call. */
 void tape_set_weights(Tape *tape, const float *weights);
 void tape_forward(const Tape *tape);
-/* After tape_forward(), with the same inputs still in place. Overwrites all gradients (flat).
- * on_ready is told the range of every operation's parameters once they are final. */
+/* After tape_forward(), with the same inputs still in place. Overwrites all gradients (flat). Calls
+ * on_ready with the range of every operation's parameters once their gradients are final. */
 void tape_backward(Tape *tape, float *gradients,
                    void (*on_ready)(int64_t offset, int64_t n_elements, void *userdata),
                    void *userdata);

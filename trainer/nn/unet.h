@@ -2,7 +2,7 @@
  *
  * Ownership: none; the tape is the caller's.
  * Units:     latents in pixels of latent.
- * Errors:    -EINVAL for an empty shape; emitting itself as tape.h says.
+ * Errors:    -EINVAL for an empty shape; those of emitting stay in the tape (tape.h).
  * Threads:   any; pure but for the tape.
  * Source:    diffusers UNet2DConditionModel.
  */

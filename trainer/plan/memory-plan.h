@@ -1,11 +1,11 @@
-/* memory-plan.h - what a rank needs of memory, by use, without taking any of it.
+/* memory-plan.h - computes how much memory a rank needs for each use, without taking any.
  *
- * The sum is of what is there at the same time at the peak, which every use reaches: a rank gives nothing
- * back while it trains. Asked by a rank before it allocates, by `sdtrainer plan` and by `sdctl job start`.
+ * A rank gives nothing back while it trains, so the uses add up to its peak. A rank asks before it
+ * allocates; `sdtrainer plan` and `sdctl job start` ask, too.
  *
  * Ownership: values.
  * Units:     bytes of one rank, the one that needs most.
- * Errors:    -EINVAL, -ENOTSUP of a network or device that cannot be; -E2BIG from memory_check().
+ * Errors:    -EINVAL, -ENOTSUP: there can be no such network or device; -E2BIG from memory_check().
  * Threads:   any; no state.
  */
 #pragma once
@@ -16,16 +16,16 @@
 #include <stdio.h>
 
 typedef enum MemoryUse {
-    MEMORY_WEIGHTS, /* fp32, all of them */
-    MEMORY_PACKED,  /* as the kernels read them */
+    MEMORY_WEIGHTS, /* all, fp32 */
+    MEMORY_PACKED,  /* the weights as the kernels read them */
     MEMORY_MOMENTS,
     MEMORY_EMA,
-    MEMORY_GRADIENTS, /* of a grain, and a chunk of the mean */
+    MEMORY_GRADIENTS, /* a grain's, and a chunk of the mean */
     MEMORY_SUMS,
-    MEMORY_ACTIVATIONS, /* of a grain, with workspace */
-    MEMORY_EXCHANGE,    /* with other ranks */
-    MEMORY_SNAPSHOT,    /* what a save copies */
-    MEMORY_DATA,        /* loader, reads ahead, shards in memory; at most */
+    MEMORY_ACTIVATIONS, /* a grain's, with workspace */
+    MEMORY_EXCHANGE,    /* buffers of the collectives */
+    MEMORY_SNAPSHOT,    /* the copy that a save makes */
+    MEMORY_DATA,        /* the most that loader, reads ahead and shards in memory take */
     MEMORY_LIBRARIES,   /* the program itself */
     MEMORY_USES,
 } MemoryUse;
@@ -36,28 +36,29 @@ typedef struct MemoryPlan {
     uint64_t bytes[MEMORY_USES];
 } MemoryPlan;
 
-/* What only a look at the data tells; NULL below: local, not compressed, without hashes of samples. */
+/* Facts that only the data themselves tell. NULL below stands for local data, not compressed, without
+ * hashes of samples. */
 typedef struct MemoryData {
     bool compressed;
     uint64_t n_samples;
 } MemoryData;
 
-/* network: planned; its memory need not be there. */
+/* network: planned; its memory need not be allocated. */
 int memory_plan(const Job *job, const Network *network, const DatasetShape *shape,
                 const MemoryData *data, int world_size, MemoryPlan *ret, Error *err);
-/* The same for several sizes of the world, of a network that is planned for it. */
+/* The same for several world sizes; plans the network by itself. */
 int memory_plan_worlds(const Job *job, const UnetConfig *config, const DatasetShape *shape,
                        const MemoryData *data, const int *world_sizes, size_t n, MemoryPlan *ret,
                        Error *err);
 
 uint64_t memory_total(const MemoryPlan *plan);
-/* Without what may be less: data, libraries. */
+/* The total without the uses that may need less than planned: data and libraries. */
 uint64_t memory_least(const MemoryPlan *plan);
-/* Whether `available` bytes could ever hold it. where: "this machine". */
+/* 0: `available` bytes could hold the plan; -E2BIG. where: names them in the error ("this machine"). */
 int memory_check(const MemoryPlan *plan, uint64_t available, const char *where, Error *err);
 
-/* The most that this process has had resident; 0: not known. */
+/* The peak resident size of this process; 0: not known. */
 uint64_t memory_peak(void);
 
-/* A table with a line for each use and a column for each plan. */
+/* Prints a table with a line for each use and a column for each plan. */
 void memory_print(FILE *to, const MemoryPlan *plans, size_t n);

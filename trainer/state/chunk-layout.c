@@ -30,7 +30,9 @@ int64_t chunk_begin(const ChunkLayout *layout, int64_t chunk)
 int64_t chunk_length(const ChunkLayout *layout, int64_t chunk)
 {
     assert(chunk < layout->n_chunks);
-    return chunk_begin(layout, chunk + 1) - chunk_begin(layout, chunk);
+    int64_t n = chunk_begin(layout, chunk + 1) - chunk_begin(layout, chunk);
+    assert(n > 0 && n <= layout->chunk_elements);
+    return n;
 }
 
 int64_t chunks_owned(const ChunkLayout *layout, int rank, int world_size)

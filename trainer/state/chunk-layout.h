@@ -1,4 +1,4 @@
-/* chunk-layout.h - how the flat parameter buffer is cut, and whose each part is.
+/* chunk-layout.h - cuts the flat parameter buffer into chunks and tells which rank owns which.
  *
  * Ownership: values.
  * Units:     elements of fp32, chunks, ranks.
@@ -15,12 +15,13 @@ typedef struct ChunkLayout {
     int64_t n_chunks;
 } ChunkLayout;
 
-/* A function of the model alone: chunks of 2^12 .. 2^22 elements, about 64 of them when the model
- * is small. */
+/* Depends on the model alone: chunks of 2^12 .. 2^22 elements, at most 64 of them unless they are of
+ * 2^22. */
 ChunkLayout chunk_layout(int64_t n_elements);
 int64_t chunk_begin(const ChunkLayout *layout, int64_t chunk);
 int64_t chunk_length(const ChunkLayout *layout, int64_t chunk);
 static inline int chunk_owner(int64_t chunk, int world_size) { return (int)(chunk % world_size); }
-/* Chunks that `rank` owns; slots of a shard = those of rank 0, so that all shards have one size. */
+/* chunks_owned(): how many chunks the rank owns. shard_slots(): how many slots each rank's shard has,
+ * as many as rank 0 owns, so that all shards have one size. */
 int64_t chunks_owned(const ChunkLayout *layout, int rank, int world_size);
 int64_t shard_slots(const ChunkLayout *layout, int world_size);

@@ -1,8 +1,9 @@
-/* device-comm.h - collectives on device memory: staged through host memory, except on a CPU, where
- * the two are one; and the time that all collectives of a step took.
+/* device-comm.h - runs collectives on device memory, and measures how long a step's took.
  *
- * Ownership: a value of its owner; device_comm_close() frees what it staged in. Borrows the rest.
- * Units:     as comm.h; usec is microseconds since it was last set to 0.
+ * Data are staged through host memory, except on a CPU, whose device memory is host memory.
+ *
+ * Ownership: a value of its owner; device_comm_close() frees the staging buffer. Borrows the rest.
+ * Units:     as comm.h; usec is the microseconds spent since the owner last set it to 0.
  * Errors:    those of comm.h; -ENOMEM.
  * Threads:   the training thread.
  */
@@ -19,7 +20,7 @@ typedef struct DeviceComm {
     uint64_t usec;
 } DeviceComm;
 
-/* max_bytes: of the largest buffer that a call will be given. */
+/* max_bytes: size of the largest buffer that a call will be given. */
 int device_comm_open(Device *device, Comm *comm, size_t max_bytes, DeviceComm *ret, Error *err);
 void device_comm_close(DeviceComm *dc);
 

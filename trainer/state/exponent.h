@@ -1,4 +1,5 @@
-/* exponent.h - how finely a tensor's gradients are counted, and whether their sum could overflow.
+/* exponent.h - chooses how finely a tensor's gradients are counted, and proves that their sum cannot
+ * overflow.
  *
  * A gradient g becomes the integer rint(g 2^e), |g| at most the tensor's largest over all grains,
  * M. With Q = rint(M 2^e), any sum over any of the G grains, in any order and on any rank, is at
@@ -18,15 +19,15 @@
 
 enum { EXPONENT_MIN = -100, EXPONENT_MAX = 120 };
 
-/* Bits of the integer: 32, 64, whose sums stay within 2^31 - 1, 2^62. */
+/* Bits of the integer. Sums of 32 stay within 2^31 - 1, sums of 64 within 2^62. */
 typedef enum SumWidth { SUM_32 = 32, SUM_64 = 64 } SumWidth;
 
 /* The exponent at which n_grains gradients of up to four times the maximum still fit. */
 int exponent_choose(uint32_t maximum, int64_t n_grains, SumWidth width);
 
-/* Could the sum of n_grains gradients of up to `maximum`, finite, overflow at this exponent? */
+/* Tells whether the sum of n_grains gradients of up to `maximum` (finite) could overflow. */
 bool exponent_overflows(int exponent, uint32_t maximum, int64_t n_grains, SumWidth width);
 
-/* From here on a gradient counts as infinite: at 2^128 / G the sum could leave fp32. Every smaller
- * one fits at some exponent that is allowed, by far. */
+/* The smallest maximum that counts as infinite: from 2^128 / G on the sum could leave fp32. Every
+ * smaller one fits at some exponent that is allowed. */
 uint32_t exponent_infinite(int64_t n_grains);

@@ -162,6 +162,7 @@ static bool segment_next(const GradientSum *sum, int64_t end, SumSegment *segmen
     int64_t tensor_end = items[segment->tensor].offset + items[segment->tensor].n_elements;
     int64_t cut_end = (segment->begin / cut + 1) * cut;
     segment->length = MIN(MIN(tensor_end, cut_end), end) - segment->begin;
+    assert(segment->length > 0 && segment->begin >= items[segment->tensor].offset);
     return true;
 }
 
@@ -229,6 +230,7 @@ static int add_bucket(GradientSum *sum, const float *gradients, uint32_t *maxima
 {
     const ChunkLayout *layout = &sum->state->layout;
     int world = sum->state->world_size;
+    assert(begin % (layout->chunk_elements * world) == 0 && end > begin);
     add_range(sum, gradients, maxima, begin, end, true, sum->bucket);
     int r = device_comm_reduce_scatter_dealt(sum->dc, sum->type, sum->bucket, (size_t)(end - begin),
                                              (size_t)layout->chunk_elements, sum->partial, err);
@@ -298,6 +300,7 @@ int gradient_sum_reduce(GradientSum *sum, Error *err)
 /* Twice a step, for the norm and for the update: less traffic than a second copy of all of them. */
 float *gradient_sum_chunk(const GradientSum *sum, int64_t chunk)
 {
+    assert(sum->exponents && train_state_keeps(sum->state, chunk));
     if (sum->reduction == REDUCTION_FLOAT)
         return chunk_sums(sum, chunk);
     Device *device = sum->state->device;

@@ -1,4 +1,4 @@
-/* gradient-sum.h - the sum of the grains' gradients over all ranks, as integers (or plain floats).
+/* gradient-sum.h - sums the grains' gradients over all ranks, as integers (or plain floats).
  *
  * ZeRO 0 and 1 sum a rank's grains whole and reduce once; ZeRO 2 reduces each grain, bucket by
  * bucket, into the shard.
@@ -24,14 +24,14 @@ DEFINE_CLEANUP(GradientSum, gradient_sum_free)
 /* The largest buffer that the sum gives to its DeviceComm. */
 size_t gradient_sum_comm_bytes(const TrainState *state, Reduction reduction);
 
-/* Forgets what was added. exponents [tensors] are borrowed for the pass; NULL: only maxima are
- * wanted, nothing is summed or sent. */
+/* Empties the sum. exponents [tensors] are borrowed until the next call; NULL: only maxima are
+ * computed, and no gradients are summed or sent. */
 void gradient_sum_begin(GradientSum *sum, const int *exponents);
-/* maxima: device memory, to which the grain's are added. gradients NULL: this rank has no grain
- * left while others have. */
+/* maxima: device memory; each becomes the larger of itself and the grain's. gradients NULL: this rank
+ * has no grain left while others have. */
 int gradient_sum_add(GradientSum *sum, const float *gradients, uint32_t *maxima, Error *err);
-/* After the last grain of all ranks. */
+/* Collective, after each rank's last grain. */
 int gradient_sum_reduce(GradientSum *sum, Error *err);
-/* After gradient_sum_reduce(), device memory: the mean gradient of a chunk whose optimizer state
- * this rank keeps; with REDUCTION_FLOAT the sum over the grains. Good until the next call. */
+/* After gradient_sum_reduce(): the mean gradient of a chunk whose optimizer state this rank keeps;
+ * with REDUCTION_FLOAT the sum over the grains. Device memory, valid until the next call. */
 float *gradient_sum_chunk(const GradientSum *sum, int64_t chunk);

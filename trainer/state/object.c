@@ -47,6 +47,7 @@ void object_key(ObjectKind kind, int64_t part, int64_t n_files, char key[OBJECT_
 /* Cuts before the tensor with which the file would exceed max_bytes; a larger tensor is alone. */
 static int64_t files_plan(const ParameterList *parameters, uint64_t max_bytes, int64_t *firsts)
 {
+    assert(parameters->items[0].offset == 0);
     int64_t n_files = 0, first = 0;
     for (size_t i = 0; i < parameters->n_items; i++) {
         const Parameter *p = &parameters->items[i];
@@ -72,6 +73,7 @@ static void add_set(ObjectTable *table, ObjectKind config, const int64_t *firsts
     add(table, config, 0, 0, 0);
     if (table->n_files > 1)
         add(table, config + OBJECT_INDEX - OBJECT_CONFIG, 0, 0, 0);
+    assert(table->n_files > 0 && firsts[0] == 0 && firsts[table->n_files - 1] < n_elements);
     for (int64_t f = 0; f < table->n_files; f++)
         add(table, config + OBJECT_WEIGHTS - OBJECT_CONFIG, f, firsts[f],
             f + 1 < table->n_files ? firsts[f + 1] : n_elements);
@@ -109,6 +111,7 @@ void object_table_clear(ObjectTable *table)
 
 int object_owner(const ObjectTable *table, const ObjectRecord *record, int world_size)
 {
+    assert(world_size > 0 && record->part >= 0);
     switch (record->kind) {
     case OBJECT_WEIGHTS:
         return (int)(record->part % world_size);

@@ -82,6 +82,8 @@ float *train_state_chunk(const TrainState *state, float *shard, int64_t chunk)
     assert(chunk >= 0 && chunk < state->layout.n_chunks);
     if (!shard || !train_state_keeps(state, chunk))
         return NULL;
+    assert(chunk / train_state_shards(state) <
+           shard_slots(&state->layout, train_state_shards(state)));
     return shard + chunk / train_state_shards(state) * state->layout.chunk_elements;
 }
 

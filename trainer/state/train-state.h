@@ -1,18 +1,17 @@
-/* train-state.h - everything that a step changes: weights, moments, EMA, scalars; and who owns
- * which chunk.
+/* train-state.h - everything that a step changes: weights, moments, EMA, scalars.
  *
- * The flat parameter buffer (parameters.h) is cut into chunks of equal size, the last one shorter;
- * the size depends on the model alone. Chunk c belongs to rank c mod W. A rank keeps all weights
- * (ZeRO 0, 1, 2) and, for ZeRO 1 and 2, the moments and EMA of its own chunks only, one after
- * another ("shard": slot k holds chunk rank + k W, each slot chunk_elements long, zero-padded).
- * With ZeRO 0 every rank keeps all chunks (its layout is that of W = 1) and the owner rule only
- * says who saves what.
+ * The flat parameter buffer (parameters.h) is cut into chunks (chunk-layout.h); chunk c belongs to
+ * rank c mod W. Every rank keeps all weights. With ZeRO 1 and 2 it keeps the moments and the EMA of
+ * its own chunks only, one after another, as its shard: slot k holds chunk rank + k W, each slot
+ * chunk_elements long, zero-padded. With ZeRO 0 every rank keeps all chunks, laid out as with W = 1,
+ * and the owner of a chunk is only the rank that saves it.
  *
  * Ownership: train_state_new() gives the caller a TrainState; it borrows the Device and the
  *            ParameterList.
  * Units:     elements of fp32. Buffers are device memory.
  * Errors:    -ENOMEM.
- * Threads:   the training thread's; the checkpoint writer sees copies only.
+ * Threads:   the training thread's; the checkpoint writer reads copies, or, in a save that blocks,
+ *            the state while the training thread waits.
  */
 #pragma once
 
@@ -27,9 +26,9 @@ typedef struct TrainState {
     ChunkLayout layout;
     int rank, world_size;
     int zero_stage;
-    float *weights;  /* whole, flat; fp32 master on CPUs */
-    float *m, *v;    /* shard (ZeRO 1, 2) or whole in chunk order (ZeRO 0) */
-    float *ema;      /* like m; NULL when the job has no EMA */
+    float *weights;  /* all, flat */
+    float *m, *v;    /* this rank's shard (ZeRO 1, 2) or all chunks in order (ZeRO 0) */
+    float *ema;      /* laid out like m; NULL: the job has no EMA */
     bool ema_active; /* the EMA has started */
     TrainScalars scalars;
 } TrainState;
@@ -39,12 +38,12 @@ int train_state_new(Device *device, const ParameterList *parameters, int rank, i
 TrainState *train_state_free(TrainState *state);
 DEFINE_CLEANUP(TrainState, train_state_free)
 
-/* How many shards m, v and ema are cut into: 1 with ZeRO 0, else one a rank. */
+/* How many shards m, v and ema are cut into: 1 with ZeRO 0, else one for each rank. */
 int train_state_shards(const TrainState *state);
-/* Does this rank keep m, v and ema of the chunk? */
+/* Tells whether this rank keeps m, v and ema of the chunk. */
 bool train_state_keeps(const TrainState *state, int64_t chunk);
-/* Where chunk c of m, v, ema lies on this rank, or NULL when it is another rank's. */
+/* Where the chunk of shard (m, v or ema) lies; NULL: shard is NULL, or another rank keeps the chunk. */
 float *train_state_chunk(const TrainState *state, float *shard, int64_t chunk);
 
-/* XXH3-128 of one chunk: weights, m, v, and EMA when it is active, unpadded. */
+/* XXH3-128 of a chunk that this rank keeps: weights, m, v, and EMA when it is active, unpadded. */
 int train_state_chunk_hash(const TrainState *state, int64_t chunk, Hash *ret, Error *err);

@@ -191,6 +191,8 @@ static void ema_start_if_due(Update *update)
 void update_begin(Update *update)
 {
     const TrainScalars *scalars = &update->state->scalars;
+    assert(scalars->n_maxima >= 0 &&
+           scalars->n_maxima <= MIN(scalars->n_accepted, (int64_t)MAXIMA_WINDOW));
     ema_start_if_due(update);
     update->dc.usec = 0;
     update->redone = false;
@@ -296,6 +298,7 @@ static bool any_overflow(const Update *update)
 int update_decide(Update *update, UpdateVerdict *ret, UpdateResult *ret_result, Error *err)
 {
     assert(update->n_added == update->share && !update->decided);
+    assert(!update->redone || !update->measuring);
     int r = exchange_reports(update, err);
     if (r == 0)
         r = check_reports(update, err);
@@ -415,7 +418,7 @@ static void update_chunk(Update *update, const AdamW *adamw, int64_t chunk)
 int update_apply(Update *update, uint32_t word, uint32_t *ret_word, UpdateResult *result,
                  Error *err)
 {
-    assert(update->decided);
+    assert(update->decided && !update->measuring);
     TrainState *state = update->state;
     const Job *job = update->job;
     int64_t step = state->scalars.step + 1;

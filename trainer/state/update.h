@@ -1,9 +1,9 @@
-/* update.h - from gradients of grains to new weights, with the same bits for any world size.
+/* update.h - turns the grains' gradients into new weights, with the same bits for any world size.
  *
- * Per step: update_begin; for each owned grain, after its backward, update_add_grain; update_decide
- * (collective), and on UPDATE_REDO compute all grains again; then update_apply (collective). A rank
- * with fewer grains than the largest share calls update_add_grain with gradients = NULL for the
- * missing ones, so that ZeRO 2's collectives match.
+ * Each step calls update_begin(); update_add_grain() for each owned grain after its backward;
+ * update_decide() (collective), and on UPDATE_REDO computes and adds all grains again; then
+ * update_apply() (collective). A rank with fewer grains than the largest share calls
+ * update_add_grain() with gradients = NULL for the missing ones, so that ZeRO 2's collectives match.
  *
  * Ownership: update_new() gives the caller an Update; borrows TrainState, Comm and Job.
  * Units:     gradients are flat fp32 of one grain's mean loss; the step's gradient is the mean
@@ -22,26 +22,26 @@ typedef struct Update Update;
 
 typedef enum UpdateVerdict {
     UPDATE_ACCEPT,
-    UPDATE_REDO,       /* an exponent was too large for the global maximum: once a step at most */
-    UPDATE_NON_FINITE, /* some gradient or loss is NaN or infinite: the same on all ranks; nothing
-                          is applied */
+    UPDATE_REDO,       /* an exponent was too large for the global maximum; at most once a step */
+    UPDATE_NON_FINITE, /* some gradient or loss is NaN or infinite, on all ranks alike; the step
+                          cannot be applied */
 } UpdateVerdict;
 
 typedef struct UpdateResult {
     double loss;          /* mean over the G grains, added in grain order */
     double gradient_norm; /* before clipping */
     double lr;
-    int64_t bad_grain; /* UPDATE_NON_FINITE: the first guilty grain, else -1 */
-    char bad_tensor[PARAMETER_NAME_MAX];
-    bool redone;
+    int64_t bad_grain; /* UPDATE_NON_FINITE: the first grain that is not finite, else -1 */
+    char bad_tensor[PARAMETER_NAME_MAX]; /* of that grain; "loss": the loss is not finite */
+    bool redone;                         /* the step was computed twice */
 } UpdateResult;
 
 int update_new(TrainState *state, Comm *comm, const Job *job, Update **ret, Error *err);
 Update *update_free(Update *update);
 DEFINE_CLEANUP(Update, update_free)
 
-/* This rank's grains: [first, first + n) = [rank G / W, (rank + 1) G / W); share: the largest n of
- * any rank. */
+/* A rank's grains: [first, first + n) = [rank G / W, (rank + 1) G / W). share: the largest n of any
+ * rank. */
 void grain_share(int64_t n_grains, int rank, int world_size, int64_t *ret_first, int64_t *ret_n,
                  int64_t *ret_share);
 
@@ -49,11 +49,10 @@ void update_begin(Update *update);
 int update_add_grain(Update *update, int64_t grain, const float *gradients, double loss,
                      Error *err);
 int update_decide(Update *update, UpdateVerdict *ret, UpdateResult *ret_result, Error *err);
-/* Clips, AdamW on the owned chunks, EMA, all-gathers the weights, advances the scalars. word: bits that
- * ride along; *ret_word are those that any rank gave, on every rank. */
+/* Clips, runs AdamW and the EMA on the owned chunks, all-gathers the weights, advances the scalars.
+ * word: flags that travel in the norm's collective; on every rank *ret_word are all ranks' flags, or-ed. */
 int update_apply(Update *update, uint32_t word, uint32_t *ret_word, UpdateResult *result,
                  Error *err);
 
-/* Bytes this rank's collectives moved and the time they took in the last step, for the bench and
- * stage reports. */
+/* The time that this rank's collectives took in the last step. */
 uint64_t update_comm_usec(const Update *update);

@@ -120,8 +120,29 @@ static int set_seal(json_t *root)
     return r < 0 ? r : set(root, "hash", hash_json(seal));
 }
 
+/* The pair of what manifest_parse() refuses: a manifest that breaks one of these would be refused by every
+ * world that wants to go on from it. */
+static void assert_consistent(const Manifest *m)
+{
+    assert(m->scalars.step == m->name.step && m->facts.generation == m->name.generation);
+    assert(m->scalars.n_maxima <= MIN(m->scalars.n_accepted, (int64_t)MAXIMA_WINDOW));
+    assert(m->n_segments <= MANIFEST_SEGMENTS_MAX && m->n_committed <= MANIFEST_COMMITTED_MAX);
+    int64_t next = m->metrics_first;
+    for (size_t i = 0; i < m->n_segments; i++) {
+        const MetricsSegment *s = &m->segments[i];
+        assert(s->key[0] && s->first == next && s->last >= s->first);
+        assert(s->n_lines >= 0 && s->n_lines <= s->last - s->first + 1);
+        next = s->last + 1;
+    }
+    assert(next == m->scalars.step + 1);
+    for (size_t i = 0; i < m->n_objects; i++)
+        assert(m->objects[i].key[0] && (i == 0 || m->objects[i].kind >= m->objects[i - 1].kind));
+    assert(hash_equal(m->digest, manifest_state_digest(m)));
+}
+
 int manifest_format(const Manifest *m, char **ret)
 {
+    assert_consistent(m);
     const CheckpointFacts *f = &m->facts;
     char attempt[9];
     (void)snprintf(attempt, sizeof(attempt), "%08x", m->name.attempt);

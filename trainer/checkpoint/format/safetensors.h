@@ -1,9 +1,9 @@
-/* safetensors.h - reading and writing the safetensors file format, F32, F16 and BF16.
+/* safetensors.h - reads and writes the header of a safetensors file with F32, F16 and BF16 tensors.
  *
  * Ownership: safetensors_open() gives the caller a Safetensors that keeps nothing of the bytes.
  * Units:     bytes and elements; little-endian.
- * Errors:    -EBADMSG with the source's name, the tensor and what is wrong (overlap, bounds, dtype,
- *            header size).
+ * Errors:    -EBADMSG: the text names the source, the tensor and what is wrong (overlap, bounds,
+ *            dtype, header size).
  * Threads:   immutable after opening; any.
  * Source:    the safetensors README (format section).
  */
@@ -30,11 +30,11 @@ typedef struct SafetensorsEntry {
 
 typedef struct Safetensors Safetensors;
 
-/* How many bytes of the file safetensors_open() wants, from the file's first 8. */
+/* Tells from the file's first 8 bytes how many safetensors_open() needs. */
 int safetensors_header_bytes(const char *source, const void *first8, uint64_t file_bytes,
                              size_t *ret, Error *err);
-/* header must hold at least the 8 bytes of length and the JSON; file_bytes is the length of the
- * whole file. */
+/* header holds the file's first n_bytes: at least the 8 bytes of length and the JSON. file_bytes is
+ * the length of the whole file. */
 int safetensors_open(const char *source, const void *header, size_t n_bytes, uint64_t file_bytes,
                      Safetensors **ret, Error *err);
 Safetensors *safetensors_free(Safetensors *file);
@@ -42,10 +42,11 @@ DEFINE_CLEANUP(Safetensors, safetensors_free)
 /* Tensors in the order in which they lie in the file. */
 size_t safetensors_count(const Safetensors *file);
 const SafetensorsEntry *safetensors_at(const Safetensors *file, size_t i);
+/* NULL: there is no tensor of that name. */
 const SafetensorsEntry *safetensors_find(const Safetensors *file, const char *name);
 
-/* The header of a file that holds the tensors one after another in the given order, with metadata
- * {"format":"pt"}; sets n_elements, offset and n_bytes of each entry. Its length is a multiple of
- * 8. Caller frees *ret. */
+/* Makes the header of a file that holds the tensors one after another in the given order, with
+ * metadata {"format":"pt"}; sets n_elements, offset and n_bytes of each entry. The header's length is
+ * a multiple of 8; the caller frees *ret. */
 int safetensors_header(SafetensorsEntry *entries, size_t n, char **ret, size_t *ret_bytes,
                        Error *err);

@@ -26,6 +26,7 @@ static Manifest *largest_manifest(void)
             (uint64_t)m->objects[i].count * (m->objects[i].kind == OBJECT_MOMENTS ? 8 : 4) +
             (object_has_header(m->objects[i].kind) ? 1000 : 0);
     m->name = (CheckpointName){.step = 9999999999, .generation = 999999999999, .attempt = ~0u};
+    m->facts.generation = m->name.generation;
     m->metrics_first = 1;
     m->n_tensors = (int64_t)list.n_items;
     m->ema = true;
