@@ -50,7 +50,7 @@ typedef struct CoreRank {
     int64_t step;
     uint64_t at_usec; /* realtime */
     int rank;
-    int unmet;                  /* 1 + the rank that it did not meet; 0: none */
+    int unreachable_rank;       /* the rank that it did not meet when it joined; -1: none */
     int16_t exit_code;          /* -128 to 255 */
     uint8_t slot, stage, state; /* TrainStage, RankState */
     bool hung, killed;

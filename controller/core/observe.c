@@ -271,7 +271,7 @@ static void fill_report(NodeRanks *report, const RanksRecord *record)
                                       .rank = r->rank,
                                       .exit_code = (int16_t)r->exit_code,
                                       .stage = (uint8_t)r->stage,
-                                      .unmet = r->unmet,
+                                      .unreachable_rank = r->unmet - 1,
                                       .state = (uint8_t)r->state,
                                       .hung = r->hung,
                                       .killed = r->killed,

@@ -434,8 +434,8 @@ static void find_unreachable(const Cluster *c, const CoreJob *job, Failure *best
             int n = job_runs(c, job)[k].report;
             for (int j = 0; n >= 0 && k != i && j < c->reports[n].n_ranks; j++) {
                 const CoreRank *rank = &c->reports[n].ranks[j];
-                votes += rank->state == RANK_EXITED && rank->unmet > run->first_rank &&
-                         rank->unmet <= run->first_rank + n_ranks;
+                votes += rank->state == RANK_EXITED && rank->unreachable_rank >= run->first_rank &&
+                         rank->unreachable_rank < run->first_rank + n_ranks;
             }
         }
         if (votes == 0 || votes < most)
