@@ -66,6 +66,7 @@ bool decide_admission(Cluster *c, Scratch *s, Decision *d)
     int n = name_uninvited(c, &t);
     if (n > 0)
         c->uninvited_usec = c->now_usec;
+    assert(n <= c->n_by_name);
     if (n == 0) {
         if (!open ||
             (c->uninvited_usec && !cluster_due(c, s, c->uninvited_usec + QUIET_SEC * USEC_PER_SEC)))

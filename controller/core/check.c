@@ -1,4 +1,6 @@
 /* check.c - the invariants (docs/internals/architecture.md) that can be read off the core's state. */
+#include "controller/core/check.h"
+
 #include "controller/core/cluster-internal.h"
 #include "controller/core/text.h"
 
@@ -64,6 +66,76 @@ static void check_cordoned(const Cluster *c)
             assert(n < c->n_cordoned && c->cordoned[n++] == i);
     assert(n == c->n_cordoned);
 }
+
+/* ---- a decision ---- */
+
+static void check_new_world(const Cluster *c, const Decision *d)
+{
+    const WorldRecord *world = &d->world;
+    int size = 0;
+    assert(d->put_phase && d->phase.generation == world->generation);
+    assert(!d->phase.go && !d->phase.leave && d->phase.pause_usec == 0);
+    assert(d->checkpoints_revision != REVISION_ANY && d->desired_revision != REVISION_ANY);
+    assert(world->n_runs > 0 && world->n_runs <= (size_t)c->limits.nodes);
+    assert(d->phase.n_worlds > 0 && d->phase.n_worlds <= RECORD_PAST_WORLDS_MAX);
+    for (size_t i = 0; i < world->n_runs; i++) {
+        assert(world->runs[i].slots);
+        assert(i == 0 || text_compare(world->runs[i - 1].node, world->runs[i].node) < 0);
+        size += slots_count(world->runs[i].slots);
+    }
+    assert(size == world->size);
+}
+
+static void check_cordons(const Cluster *c, const Decision *d)
+{
+    assert(d->n_cordons >= 0 && d->n_cordons <= DECISION_CORDONS_MAX);
+    for (int i = 0; i < d->n_cordons; i++) {
+        const CordonRecord *record = &d->cordons[i];
+        assert(record->n_causes <= RECORD_CAUSES_MAX);
+        assert(d->cordon_changed[i] >= -1 && d->cordon_changed[i] < (int)record->n_causes);
+        assert(d->cordon_revisions[i] >= 0 && d->cordon_revisions[i] <= c->seen_revision);
+        for (int k = 0; k < i; k++) /* a record is put once */
+            assert(!text_equal(record->node, d->cordons[k].node));
+    }
+}
+
+/* Each record is put under the guard of the one that it was derived from. */
+static void check_guards(const CoreJob *job, const Decision *d)
+{
+    if (d->put_phase || d->put_world)
+        assert(d->phase_revision == job->phase_stamp.mod &&
+               d->world_revision == job->world_stamp.mod);
+    if (d->put_checkpoints)
+        assert(d->checkpoints_revision == job->checkpoints_stamp.mod);
+    if (d->put_desired)
+        assert(d->desired_revision == job->desired_stamp.mod);
+    if (d->put_spec)
+        assert(d->spec_revision == job->spec_stamp.mod && job->spec_lost);
+}
+
+void decision_check(const Cluster *c, const CoreJob *job, const Decision *d)
+{
+    bool puts = d->put_world || d->put_phase || d->put_checkpoints || d->put_desired || d->put_spec;
+    assert(d->id > 0 && d->id == c->last_id);
+    assert(c->term != 0 && d->term == c->term); /* I1 */
+    assert(!(d->put_request && d->remove_request));
+    assert(!d->put_incident || (d->incident.cause[0] && d->incident.id[0]));
+    check_cordons(c, d);
+    if (!job) {
+        assert(!puts && !d->remove_job && d->remove_generation == 0 && !d->job[0]);
+        return;
+    }
+    assert(job->used && job->in_flight == d->id);
+    assert(puts || d->put_incident || d->put_request || d->remove_job || d->remove_generation);
+    assert(!d->remove_incident[0] && !d->remove_request);
+    if (d->remove_job || d->remove_generation)
+        assert(!puts && !d->put_incident && d->n_cordons == 0);
+    check_guards(job, d);
+    if (d->put_world)
+        check_new_world(c, d);
+}
+
+/* ---- the state ---- */
 
 void cluster_check(const Cluster *c)
 {

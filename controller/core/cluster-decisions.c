@@ -27,6 +27,7 @@ static const char hold_cause[] = "nodes-vanished", distrust_cause[] = "nodes-unh
 
 void cluster_incident_resolve(const Cluster *c, const Incident *incident, Decision *d)
 {
+    assert(incident->used && incident->record.state == INCIDENT_OPEN);
     d->incident = incident->record;
     d->incident.state = INCIDENT_RESOLVED;
     d->incident.resolved_usec = c->real_usec;
@@ -37,6 +38,7 @@ void cluster_incident_resolve(const Cluster *c, const Incident *incident, Decisi
 /* An incident of the cluster, or of one node of it, that is of no job. */
 void cluster_incident_begin(const Cluster *c, const char *about, const char *cause, Decision *d)
 {
+    assert(!d->put_incident && cause[0]);
     memset(&d->incident, 0, sizeof(d->incident));
     Text id = text_begin(d->incident.id, sizeof(d->incident.id));
     text_add(&id, about);
@@ -162,6 +164,7 @@ static const Incident *find_absence(const Cluster *c, const CoreNode *node)
 
 void node_note_absence(Cluster *c, CoreNode *node)
 {
+    assert(node->used);
     Text t = text_begin(node->ran, sizeof(node->ran));
     for (int j = 0; j < c->limits.jobs; j++) {
         const CoreJob *job = &c->jobs[j];
@@ -264,6 +267,7 @@ static bool is_known(const Cluster *c, const CoreNode *node)
 static void open_absence(const Cluster *c, const CoreNode *node, Decision *d)
 {
     char evidence[RECORD_TEXT_MAX + 1];
+    assert(!node->present && node->missed);
     Text t = text_begin(evidence, sizeof(evidence));
     text_add(&t, "its lease ran out");
     text_add(&t, node->ran[0] ? "; it ran " : " while it ran nothing");
@@ -425,6 +429,7 @@ static bool decide_incident_cap(const Cluster *c, Decision *d)
         if (!first || goes_before(c, record, first))
             first = record;
     }
+    assert((n > 0) == (first != NULL));
     if (n <= c->config.incidents_kept)
         return false;
     if (!(first->state == INCIDENT_RESOLVED && incident_is_told(c, first)) &&

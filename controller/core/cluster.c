@@ -3,6 +3,7 @@
  * Entry points: cluster_init(), cluster_step(). Guarantees: total; at most one decision a step; at
  * most one decision under way per job and one for the rest of the cluster. */
 #include "controller/core/admission.h"
+#include "controller/core/check.h"
 #include "controller/core/cluster-decisions.h"
 #include "controller/core/cluster-internal.h"
 #include "controller/core/decide.h"
@@ -94,6 +95,7 @@ Cluster *cluster_init(void *memory, const ClusterLimits *limits, const ClusterCo
     c->limits = *limits;
     c->config = *config;
     c->first_free_report = -1;
+    assert(parts.used == cluster_bytes(limits)); /* what was counted is what was handed out */
     return c;
 }
 
@@ -101,6 +103,7 @@ void cluster_configure(Cluster *c, const ClusterConfig *config)
 {
     c->config = *config;
     c->config.incidents_kept = MIN(config->incidents_kept, c->limits.incidents - 1);
+    assert(c->config.incidents_kept < c->limits.incidents);
     admission_update(c);
 }
 
@@ -113,6 +116,7 @@ uint64_t cluster_hold_until(const Cluster *c)
 
 bool cluster_due(const Cluster *c, Scratch *s, uint64_t at_usec)
 {
+    assert(s->wake_usec > c->now_usec); /* else somebody waits for what is due */
     if (c->now_usec >= at_usec)
         return true;
     s->wake_usec = MIN(s->wake_usec, at_usec);
@@ -163,14 +167,17 @@ static bool decide(Cluster *c, Scratch *s, Decision *d)
         if (!is_settled(c, job->in_flight, job->awaited_revision) || another_plans(c, job) ||
             !decide_job(c, s, job, d))
             continue;
+        assert(job->used && job->in_flight == 0);
         job->in_flight = d->id = ++c->last_id;
         job->in_flight_places_world = d->put_world;
         job->in_flight_removes = d->remove_generation;
         text_copy(d->job, sizeof(d->job), job->name);
+        decision_check(c, job, d);
         return true;
     }
     if (is_settled(c, c->cluster_in_flight, c->cluster_awaited) && decide_cluster(c, s, d)) {
         c->cluster_in_flight = d->id = ++c->last_id;
+        decision_check(c, NULL, d);
         return true;
     }
     return false;
@@ -243,4 +250,6 @@ void cluster_step(Cluster *c, const Event *ev, Actions *ret)
         }
     }
     ret->wake_usec = ret->again ? c->now_usec : s->wake_usec;
+    assert(ret->again == (ret->decision.id > 0));
+    assert(ret->wake_usec >= c->now_usec);
 }

@@ -42,6 +42,7 @@ static CordonRecord *change(const Cluster *c, const CoreNode *node, Decision *d,
         i++;
     if (i == DECISION_CORDONS_MAX || node->cordon_foreign)
         return NULL;
+    assert(i <= d->n_cordons && d->n_cordons <= DECISION_CORDONS_MAX);
     CordonRecord *record = &d->cordons[i];
     if (i == d->n_cordons) {
         d->n_cordons++;
@@ -61,6 +62,7 @@ bool cordon_put_cause(const Cluster *c, const CoreNode *node, const CordonCause 
     int *changed;
     CordonRecord *record = change(c, node, d, &changed);
     int at = record ? cordon_set(record, cause) : -1;
+    assert(at < RECORD_CAUSES_MAX);
     if (at >= 0)
         *changed = at;
     return at >= 0;
@@ -74,6 +76,7 @@ void cordon_end_cause(const Cluster *c, const CoreNode *node, const CordonCause 
     if (at < 0)
         return;
     cordon_drop(record, (size_t)at);
+    assert(record->n_causes < RECORD_CAUSES_MAX);
     *changed = -1;
 }
 
@@ -103,6 +106,7 @@ static bool decide_end_of_cause(const Cluster *c, Scratch *s, const CoreNode *no
                                 const CordonCause *cause, Decision *d)
 {
     uint64_t end = end_of(c, cause);
+    assert(d->n_cordons == 0 && node->cordon_stamp.mod);
     if (node->cordon_foreign)
         return false;
     if (cause->owner == CORDON_JOB && job_is_gone(c, cause)) {

@@ -57,6 +57,7 @@ double job_useful_sec(const Cluster *c, const CoreJob *job, int64_t step)
 void decide_phase(const Cluster *c, const CoreJob *job, JobPhase phase, const char *reason,
                   Decision *d)
 {
+    assert(job->used && phase < PHASE_COUNT);
     d->put_phase = true;
     d->phase = job->phase;
     d->phase.phase = phase;
@@ -138,6 +139,7 @@ static void remember_world(const WorldRecord *world, PhaseRecord *phase)
                 sizeof(phase->worlds[0]) * (RECORD_PAST_WORLDS_MAX - 1));
         phase->n_worlds--;
     }
+    assert(phase->n_worlds < RECORD_PAST_WORLDS_MAX);
     PastWorld *past = &phase->worlds[phase->n_worlds++];
     past->generation = world->generation;
     past->size = world->size;
@@ -161,6 +163,7 @@ bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase pha
         return true;
     }
 
+    assert(!d->put_world && job->used);
     WorldRecord *world = &d->world;
     const CheckpointsRecord *checkpoints = d->put_checkpoints ? &d->checkpoints : &job->checkpoints;
     memset(world, 0, sizeof(*world));
@@ -215,6 +218,7 @@ static bool decide_cleanup(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
     if (job->oldest_generation == 0 || job->oldest_generation >= job->world.generation - 1 ||
         job_has_ranks_alive(c, s, job, job->oldest_generation + 1, 0, &node))
         return false;
+    assert(job->oldest_generation > 0 && !d->put_phase);
     d->remove_generation = job->oldest_generation++;
     d->world_revision = job->world_stamp.mod;
     return true;
@@ -230,6 +234,7 @@ bool job_wants_to_run(const CoreJob *job)
 
 static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
+    assert(job->phase.phase == PHASE_PENDING);
     if (job->desired.state == DESIRED_STOPPED) {
         if (ranks_are_left(c, s, job)) /* nodes end them; its slots may be another job's by now */
             return false;
@@ -258,6 +263,7 @@ static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Dec
 /* What is open of a job that has ended is over: nothing is to be recovered any more. */
 static bool decide_over(const Cluster *c, const CoreJob *job, Decision *d)
 {
+    assert(!is_active(job->phase.phase));
     const Incident *open = incident_find_open(c, job);
     if (!open && job->desired.state == DESIRED_DELETED)
         open = lost_find_incident(c, job);
@@ -285,6 +291,7 @@ static bool decide_acknowledged(const Cluster *c, const CoreJob *job, Decision *
 /* A new word from the user takes a job out of stopped and failed. */
 static bool decide_restart(const Cluster *c, const CoreJob *job, Decision *d)
 {
+    assert(job->phase.phase == PHASE_STOPPED || job->phase.phase == PHASE_FAILED);
     if (!job_wants_to_run(job) || job->word <= job->phase.tried_revision)
         return false;
     decide_phase(c, job, PHASE_PENDING, "starts again", d);
@@ -297,6 +304,7 @@ static bool decide_restart(const Cluster *c, const CoreJob *job, Decision *d)
 static bool decide_removal(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     int node;
+    assert(job->desired.state == DESIRED_DELETED);
     if (is_active(job->phase.phase)) {
         decide_end(c, job, PHASE_STOPPED, "deleted", d);
         return true;
@@ -323,6 +331,7 @@ static bool decide_remains(const Cluster *c, Scratch *s, const CoreJob *job, Dec
     if (!remains || job->world_stamp.mod || job->phase_stamp.mod ||
         job_has_ranks_alive(c, s, job, INT64_MAX, INT64_MAX, &node))
         return false;
+    assert(!job->spec_stamp.mod && !job->desired_stamp.mod);
     d->remove_job = true;
     d->desired_revision = d->world_revision = d->phase_revision = 0;
     return true;
@@ -383,6 +392,7 @@ static bool find_drained(const Cluster *c, const CoreJob *job, char *ret_reason,
 static bool decide_go(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     int node;
+    assert(is_active(job->phase.phase) && !job->phase.go);
     if (job->desired.state == DESIRED_STOPPED) {
         decide_stopped(c, s, job, "stopped before its first step", d);
         return true;
@@ -399,6 +409,7 @@ static bool decide_go(const Cluster *c, Scratch *s, const CoreJob *job, Decision
 
 static bool decide_first_step(const Cluster *c, const CoreJob *job, Decision *d)
 {
+    assert(job->phase.go);
     const NodeRanks *rank0 = job_rank0_report(c, job);
     if (!rank0 || rank0->first_step == 0)
         return false;
@@ -419,6 +430,7 @@ bool ask_to_leave(const Cluster *c, const CoreJob *job, JobPhase phase, const ch
 {
     decide_phase(c, job, phase, reason, d);
     d->phase.leave = true;
+    assert(d->phase.go && is_active(phase)); /* who has not gone has nothing to save */
     d->phase.tried_revision = c->seen_revision;
     d->desired_revision = job->desired_stamp.mod;
     return true;
@@ -461,6 +473,7 @@ static bool decide_upkeep(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 
 static bool decide_running(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
+    assert(job->phase.phase == PHASE_RUNNING && job->phase.go);
     if (job->desired.state == DESIRED_STOPPED && job->word > job->phase.tried_revision)
         return ask_to_leave(c, job, PHASE_STOPPING, "stops", d);
     return decide_drain(c, job, d) ||
@@ -478,6 +491,7 @@ static bool has_left(const Cluster *c, const CoreJob *job)
 
 static bool decide_left(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
+    assert(job->phase.go && is_active(job->phase.phase));
     if (job->desired.state == DESIRED_STOPPED) {
         if (job->left_usec == 0)
             job->left_usec = c->now_usec;
@@ -492,6 +506,7 @@ static bool decide_left(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 
 static bool decide_leaving(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
+    assert(job->phase.phase == PHASE_RESIZING || job->phase.phase == PHASE_STOPPING);
     if (!cluster_due(c, s, job->phase_usec + c->config.leave_deadline_usec))
         return decide_upkeep(c, s, job, d);
     char reason[RECORD_TEXT_MAX + 1];
@@ -509,6 +524,7 @@ static bool decide_leaving(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 
 static bool decide_active(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
+    assert(is_active(job->phase.phase));
     const NodeRanks *rank0 = job_rank0_report(c, job);
     if (rank0 && rank0->finished) {
         decide_end(c, job, PHASE_SUCCEEDED, "finished", d);
@@ -554,6 +570,7 @@ static bool decide_active(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 
 bool decide_job(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
+    assert(job->used && job->in_flight == 0 && c->term != 0);
     memset(s->left_out, 0, sizeof(*s->left_out) * (size_t)c->limits.nodes);
     if (job->desired_stamp.mod && job->desired.state == DESIRED_DELETED)
         return lost_to_another_version(job) ? decide_lost(c, s, job, d)

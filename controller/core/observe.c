@@ -24,6 +24,7 @@ static bool stamp(Stamp *s, const Event *ev)
         return false;
     s->seen = ev->revision;
     s->mod = ev->record || ev->health ? ev->revision : 0;
+    assert(s->mod <= s->seen);
     return true;
 }
 
@@ -89,6 +90,7 @@ static void note_cordoned(Cluster *c, int n)
         at++;
     bool there = at < c->n_cordoned && c->cordoned[at] == n,
          wanted = c->nodes[n].cordon_stamp.mod != 0;
+    assert(!wanted || there || c->n_cordoned < c->limits.nodes);
     if (wanted && !there) {
         memmove(&c->cordoned[at + 1], &c->cordoned[at], sizeof(int) * (size_t)(c->n_cordoned - at));
         c->cordoned[at] = n;
@@ -127,9 +129,12 @@ static void observe_cordon(Cluster *c, const Event *ev)
 
 static void attach_report(const Cluster *c, const CoreJob *job, Run *run)
 {
+    assert(run->node >= 0 &&
+           c->nodes[run->node].used); /* its place is not given away: node_is_needed() */
     run->report = -1;
     for (int k = c->nodes[run->node].first_report; k >= 0; k = c->reports[k].next_of_node) {
         const NodeRanks *report = &c->reports[k];
+        assert(report->used && report->node == run->node);
         if (report->job == job_index(c, job) && report->generation == job->world.generation &&
             report->world_revision == job->world_stamp.mod)
             run->report = k;
@@ -175,6 +180,7 @@ static void observe_world(Cluster *c, CoreJob *job, const Event *ev)
                                                .first_rank = rank};
         rank += slots_count(world->runs[i].slots);
     }
+    assert(job->n_runs <= c->limits.nodes);
     attach_reports(c, job, -1);
 }
 
@@ -305,6 +311,8 @@ static void observe_ranks(Cluster *c, Scratch *s, const Event *ev)
     }
     note_generation(job, ev->generation);
     fill_report(report, ev->ranks);
+    assert(report->used && report->node == node && report->job == job_index(c, job));
+    assert(!report->gone);
     attach_reports(c, job, node);
 }
 
@@ -329,6 +337,7 @@ void observe_settle(Cluster *c, Scratch *s)
         if (!report->used || !report->gone || !gone_report_is_over(c, s, report))
             continue;
         CoreJob *job = job_at(c, report->job);
+        assert(job->used); /* it has a report */
         report_forget(c, report);
         attach_reports(c, job, report->node);
         job_forget_if_empty(c, job);
@@ -361,6 +370,7 @@ static void observe_incident(Cluster *c, const Event *ev)
     if (ev->health)
         return; /* written over when there is something to say */
     place->used = ev->incident != NULL;
+    assert(place->stamp.mod || !place->used);
     if (place->used) {
         place->record = *ev->incident;
         text_copy(place->record.id, sizeof(place->record.id), ev->name);
@@ -391,6 +401,7 @@ static void observe_alert(Cluster *c, const Event *ev)
     if (ev->health)
         return;
     place->used = ev->alert != NULL;
+    assert(place->stamp.mod || !place->used);
     if (place->used) {
         place->settled = ev->alert->settled;
         place->incident_usec = ev->alert->incident_usec;
@@ -431,6 +442,7 @@ static void observe_request(Cluster *c, const Event *ev)
     if (ev->health)
         return;
     place->used = ev->request != NULL;
+    assert(place->stamp.mod || !place->used);
     if (place->used) {
         place->record = *ev->request;
         forget_missed(c, ev->request);

@@ -76,6 +76,7 @@ static int order_nodes(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     int n = 0;
     memset(s->ran_before, 0, sizeof(*s->ran_before) * (size_t)c->limits.nodes);
+    assert(job->n_runs >= 0 && job->n_runs <= c->limits.nodes);
     for (int i = 0; i < job->n_runs; i++)
         s->ran_before[job_runs(c, job)[i].node] = true;
     for (int before = 1; before >= 0; before--)
@@ -87,6 +88,7 @@ static int order_nodes(const Cluster *c, Scratch *s, const CoreJob *job)
                     (cause && cause->strikes > 0) == struck)
                     s->plan_nodes[n++] = c->by_name[i];
             }
+    assert(n == c->n_by_name); /* each node once */
     return n;
 }
 
@@ -105,6 +107,7 @@ void plan_world(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret)
     int left = size, n = order_nodes(c, s, job);
     for (int i = 0; i < n; i++) {
         int node = s->plan_nodes[i];
+        assert(c->nodes[node].used && left >= 0);
         s->free_slots[node] = lowest_slots(s->free_slots[node], left);
         left -= slots_count(s->free_slots[node]);
     }
@@ -113,6 +116,8 @@ void plan_world(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret)
         const CoreNode *node = &c->nodes[c->by_name[i]];
         if (!s->free_slots[c->by_name[i]])
             continue;
+        assert(ret->n_runs < c->limits.nodes);
+        assert(!s->left_out[c->by_name[i]] && node->present);
         WorldRun *run = &s->plan_runs[ret->n_runs++];
         memset(run, 0, sizeof(*run));
         text_copy(run->node, sizeof(run->node), node->record.name);
@@ -120,6 +125,7 @@ void plan_world(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret)
         run->slots = s->free_slots[c->by_name[i]];
     }
     ret->size = size;
+    assert(ret->n_runs > 0 && ret->n_runs <= ret->size && ret->size <= ret->available);
 }
 
 void plan_say_refusals(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)

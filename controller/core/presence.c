@@ -37,6 +37,7 @@ void presence_update_hold(Cluster *c, Scratch *s)
         c->hold_usec = c->now_usec;
         c->hold_until_usec = c->now_usec + HOLD_TTLS * ttl_usec;
     }
+    assert(c->hold_usec <= c->now_usec);
 }
 
 bool node_is_lost(const Cluster *c, Scratch *s, const CoreNode *node)
@@ -116,6 +117,7 @@ static bool newer_report_says_killed(const Cluster *c, const NodeRanks *report)
     int i = c->nodes[report->node].first_report;
     for (; i >= 0; i = c->reports[i].next_of_node) {
         const NodeRanks *newer = &c->reports[i];
+        assert(newer->used && newer->node == report->node); /* it is in its node's chain */
         if (newer->job == report->job && newer->world_revision > report->world_revision &&
             newer->killed_usec)
             return true;
@@ -127,6 +129,7 @@ bool report_is_alive(const Cluster *c, Scratch *s, const NodeRanks *report)
 {
     const CoreNode *node = &c->nodes[report->node];
     int running = 0;
+    assert(report->used && node->used);
     for (int i = 0; i < report->n_ranks; i++)
         running += report->ranks[i].state != RANK_EXITED &&
                    !(node->record.lost_slots >> report->ranks[i].slot & 1);

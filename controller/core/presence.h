@@ -17,6 +17,7 @@ bool node_is_lost(const Cluster *c, Scratch *s, const CoreNode *node);
 const CordonCause *node_find_cordon(const Cluster *c, const CoreNode *node, const CoreJob *job);
 static inline const NodeCordons *node_cordons(const Cluster *c, const CoreNode *node)
 {
+    assert(node >= c->nodes && node < c->nodes + c->limits.nodes);
     return &c->cordons[node - c->nodes];
 }
 /* Returns the leader's own cause against the machine that has the name now; NULL: there is none. */

@@ -25,6 +25,7 @@ void health_count(const Cluster *c, int *ret_unhealthy, int *ret_present)
         *ret_present += 1;
         *ret_unhealthy += node->record.verdict == NODE_ISOLATE;
     }
+    assert(*ret_unhealthy <= *ret_present);
 }
 
 /* Those that were isolated before count too: node after node must not add up to a cluster that its
@@ -65,6 +66,7 @@ const CordonCause *node_find_machine_cordon(const Cluster *c, const CoreNode *no
         return NULL;
     for (int at = 0; at < c->n_cordoned; at++) {
         const int i = c->cordoned[at];
+        assert(c->nodes[i].cordon_stamp.mod); /* it is in the list */
         const CordonRecord *record = &c->cordons[i].record;
         for (size_t k = 0; k < record->n_causes; k++)
             if (is_elsewhere(c, node, i, &record->causes[k]) &&
@@ -81,6 +83,7 @@ int node_strikes_elsewhere(const Cluster *c, const CoreNode *node)
     int strikes = 0;
     for (int at = 0; at < c->n_cordoned && is_machine_id(node->record.machine_id); at++) {
         const int i = c->cordoned[at];
+        assert(c->nodes[i].cordon_stamp.mod);
         const CordonRecord *record = &c->cordons[i].record;
         for (size_t k = 0; k < record->n_causes; k++)
             if (is_elsewhere(c, node, i, &record->causes[k]) &&
@@ -113,6 +116,7 @@ static bool begins_with(const char *words, const char *with)
 
 static void ask(const Cluster *c, const CoreNode *node, const char *id, Decision *d)
 {
+    assert(node->present && !d->put_request && !d->remove_request);
     memset(&d->request, 0, sizeof(d->request));
     text_copy(d->request.id, sizeof(d->request.id), id);
     text_copy(d->request.kind, sizeof(d->request.kind), "check");
@@ -141,6 +145,7 @@ static const CoreNode *find_machine(const Cluster *c, const CoreNode *node,
 bool decide_quarantine(const Cluster *c, const CoreNode *node, const CordonCause *cause,
                        Decision *d)
 {
+    assert(node->cordon_stamp.mod && cause->mode == CORDON_QUARANTINE);
     char id[sizeof(d->request.id)];
     bool room;
     Text t = text_begin(id, sizeof(id));

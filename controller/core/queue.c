@@ -54,6 +54,7 @@ const CoreJob *queue_find_ahead(const Cluster *c, Scratch *s, const CoreJob *job
 {
     for (int i = 0; i < c->n_by_arrival; i++) {
         const CoreJob *first = &c->jobs[c->by_arrival[i]];
+        assert(first->used);
         if (first == job)
             return NULL;
         if (queue_job_waits(first) && is_patient_no_more(c, s, first) && could_run(c, s, first))
@@ -67,6 +68,7 @@ bool queue_somebody_starts(const Cluster *c, Scratch *s, const CoreJob *job)
     for (int i = 0; i < c->n_by_arrival; i++) {
         const CoreJob *other = &c->jobs[c->by_arrival[i]];
         Plan plan = {0};
+        assert(other->used);
         if (other != job && queue_job_waits(other) && !queue_find_ahead(c, s, other))
             plan_world(c, s, other, &plan);
         if (plan.size > 0)

@@ -48,6 +48,7 @@ static bool may_grow_now(const Cluster *c, Scratch *s, const CoreJob *job)
  * for come by growth, when its time is. Kept in mind it would act on whatever changes the plan later. */
 static bool decide_heard(const Cluster *c, const CoreJob *job, Decision *d)
 {
+    assert(!d->put_phase);
     d->put_phase = true;
     d->phase = job->phase;
     d->phase.tried_revision = job->desired_stamp.mod;
@@ -87,6 +88,7 @@ bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
     if (queue_somebody_starts(c, s, job) || !may_grow_now(c, s, job) ||
         incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) /* it could not save and leave */
         return false;
+    assert(larger && plan.size <= wanted);
     say_sizes(&t, "grows", present, plan.size);
     (void)ask_to_leave(c, job, PHASE_RESIZING, reason, d);
     d->phase.grown_usec = c->real_usec;
@@ -147,6 +149,7 @@ bool decide_wait(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
     bool told = text_contains(job->phase.reason, wanted_word, sizeof(wanted_word) - 1);
     if (waits && !told && text_contains(job->phase.reason, goes_on, sizeof(goes_on) - 1))
         return false;
+    assert(job->phase.phase == PHASE_RUNNING && !d->put_phase);
     if (waits)
         say_wait(c, s, job, &t);
     if ((!waits && !told) || text_equal(job->phase.reason, why) ||

@@ -54,6 +54,7 @@ static void say_store_incident(const CoreJob *job, const ProgressRecord *p, char
 static void open_incident(const Cluster *c, const CoreJob *job, const ProgressRecord *p,
                           Decision *d)
 {
+    assert(!d->put_incident && trouble_since(p));
     IncidentRecord *record = &d->incident;
     memset(record, 0, sizeof(*record));
     Text id = text_begin(record->id, sizeof(record->id));

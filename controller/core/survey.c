@@ -39,6 +39,7 @@ static void survey_ranks(const Cluster *c, const CoreJob *job, JobSurvey *ret)
 {
     for (int i = 0; i < job->n_runs; i++) {
         int index = job_runs(c, job)[i].report;
+        assert(index < c->n_reports);
         for (int k = 0; index >= 0 && k < c->reports[index].n_ranks; k++)
             ret->ranks[c->reports[index].ranks[k].state]++;
     }
@@ -46,6 +47,7 @@ static void survey_ranks(const Cluster *c, const CoreJob *job, JobSurvey *ret)
 
 bool cluster_survey_job(const Cluster *c, int i, JobSurvey *ret)
 {
+    assert(i >= 0);
     if (i >= c->n_by_arrival)
         return false;
     const CoreJob *job = &c->jobs[c->by_arrival[i]];
@@ -82,6 +84,7 @@ bool cluster_survey_job(const Cluster *c, int i, JobSurvey *ret)
 
 bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret)
 {
+    assert(i >= 0);
     if (i >= c->n_by_name)
         return false;
     const CoreNode *node = &c->nodes[c->by_name[i]];

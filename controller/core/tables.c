@@ -35,10 +35,12 @@ static bool node_is_needed(const Cluster *c, int n)
 
 static void forget_node(Cluster *c, int n)
 {
+    assert(c->nodes[n].used && !node_is_needed(c, n));
     int kept = 0;
     for (int i = 0; i < c->n_by_name; i++)
         if (c->by_name[i] != n)
             c->by_name[kept++] = c->by_name[i];
+    assert(kept == c->n_by_name - 1);
     c->n_by_name = kept;
     if (c->nodes[n].cordon_stamp.seen)
         memset(cordons_at(c, n), 0, sizeof(NodeCordons));
@@ -84,6 +86,7 @@ int node_intern(Cluster *c, const char *name)
     int n = free_node(c);
     if (n < 0)
         return -1;
+    assert(!c->nodes[n].used && c->n_by_name < c->limits.nodes);
     at = node_place_of_name(c, name); /* making room may have moved it */
     memmove(&c->by_name[at + 1], &c->by_name[at], sizeof(int) * (size_t)(c->n_by_name - at));
     c->by_name[at] = n;
@@ -105,6 +108,7 @@ void jobs_sort(Cluster *c)
     for (int j = 0; j < c->limits.jobs; j++) {
         if (!c->jobs[j].used)
             continue;
+        assert(c->n_by_arrival < c->limits.jobs);
         int at = c->n_by_arrival++;
         for (; at > 0; at--) {
             if (queue_goes_before(&c->jobs[c->by_arrival[at - 1]], &c->jobs[j]))
@@ -162,6 +166,7 @@ NodeRanks *report_find(Cluster *c, const CoreJob *job, int node, int64_t generat
 void report_set_gone(Cluster *c, NodeRanks *report, bool gone)
 {
     c->n_gone += gone - report->gone;
+    assert(report->used && c->n_gone >= 0 && c->n_gone <= c->n_reports);
     report->gone = gone;
 }
 
@@ -195,10 +200,12 @@ static NodeRanks *free_report(Cluster *c, Scratch *s)
         if (!dead)
             return NULL;
         report_forget(c, dead);
+        assert(c->first_free_report >= 0);
     }
     if (c->first_free_report < 0)
         return report_at(c, c->n_reports++);
     NodeRanks *report = report_at(c, c->first_free_report);
+    assert(!report->used && c->first_free_report < c->n_reports);
     c->first_free_report = report->next_of_node;
     return report;
 }
@@ -210,6 +217,7 @@ NodeRanks *report_new(Cluster *c, Scratch *s, const CoreJob *job, int node, int6
         table_drop(c, TABLE_REPORTS);
         return NULL;
     }
+    assert(!report->used && job->used && c->nodes[node].used);
     *report = (NodeRanks){.used = true,
                           .job = job_index(c, job),
                           .node = node,
@@ -240,6 +248,7 @@ static bool has_room(const Cluster *c, Table table)
 
 bool tables_have_room(Cluster *c)
 {
+    assert(!(c->taken & ~c->missed)); /* only what was missed is looked out for */
     bool room = false;
     for (int table = 0; table < TABLES && c->missed; table++) {
         unsigned bit = 1U << table;

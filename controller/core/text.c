@@ -10,6 +10,7 @@ Text text_begin(char *buffer, size_t size)
 
 void text_add(Text *t, const char *words)
 {
+    assert(t->used < t->size);
     while (*words && t->used + 1 < t->size)
         t->buffer[t->used++] = *words++;
     t->buffer[t->used] = '\0';
@@ -26,6 +27,7 @@ void text_add_int(Text *t, int64_t value)
     while (rest /= 10);
     if (value < 0)
         digits[--i] = '-';
+    assert(i < sizeof(digits) - 1);
     text_add(t, &digits[i]);
 }
 

@@ -34,6 +34,7 @@ static uint64_t may_resolve_at(const Notifier *c, const Notification *notificati
 bool notification_message(const Notifier *c, Notification *notification, int k, MessageKind *ret,
                           uint64_t *ret_at_usec)
 {
+    assert(k >= 0 && k < c->config.n_sinks && notification->used);
     const NotifierSink *sink = &c->config.sinks[k];
     const Delivery *delivery = notification_delivery(notification, sink);
     const Task *task = &notification->tasks[k];

@@ -27,6 +27,7 @@ static Delivery *new_delivery(const Notifier *c, AlertRecord *alert, const Notif
     if (at == RECORD_DELIVERIES_MAX) {
         bool known = true;
         while (known) {
+            assert(at > 0); /* there are fewer sinks than places */
             at--;
             known = false;
             for (int k = 0; k < c->config.n_sinks; k++)
@@ -36,6 +37,7 @@ static Delivery *new_delivery(const Notifier *c, AlertRecord *alert, const Notif
         alert->n_deliveries++;
     }
     Delivery *d = &alert->deliveries[at];
+    assert(at < alert->n_deliveries);
     *d = (Delivery){.state = DELIVERY_SENDING};
     text_copy(d->sink, sizeof(d->sink), sink->name);
     return d;
@@ -125,6 +127,7 @@ static bool store_alert(Notifier *c, Notification *notification, NotifierAction 
     bool dirty = (settled && !notification->dirty) ? false : prepare_alert(c, notification);
     if (!dirty && !(gone && settled))
         return false;
+    assert(dirty || notification->alert.settled);
     notification->removing = !dirty;
     ret->kind = NOTIFIER_STORE_ALERT;
     ret->name = notification->incident.id;
@@ -159,6 +162,7 @@ static void say_result(const Notifier *c, Notification *notification)
 
 static bool store_request(Notifier *c, Notification *notification, NotifierAction *ret)
 {
+    assert(notification->test && notification->request_stamp.mod);
     bool late = c->real_usec > notification->request.at_usec + TEST_LATE_SEC * USEC_PER_SEC;
     for (size_t i = 0; i < notification->alert.n_deliveries; i++) {
         Delivery *d = &notification->alert.deliveries[i];
@@ -196,6 +200,7 @@ static bool next_store(Notifier *c, NotifierAction *ret)
         if (!(notification->test ? store_request(c, notification, ret)
                                  : store_alert(c, notification, ret)))
             continue;
+        assert(!notification->dirty && ret->name);
         notification->storing = ret->id = ++c->last_id;
         ret->term = c->term;
         return true;
@@ -259,6 +264,8 @@ static bool next_message(Notifier *c, NotifierAction *ret)
         return false;
     const Delivery *d = notification_delivery(best, &c->config.sinks[sink]);
     Task *task = &best->tasks[sink];
+    assert(d && task->in_flight == 0 && best->storing == 0 && !best->dirty);
+    assert(best->test || best->alert.term == c->term); /* intent before effect */
     task->in_flight = ret->id = ++c->last_id;
     task->message_kind = ret->message_kind = best_message_kind;
     task->severity = best_message_kind == NOTIFY_TRIGGER ? best->incident.severity : d->severity;
@@ -282,6 +289,7 @@ static bool next_heartbeat(Notifier *c, NotifierAction *ret)
         if (!is_due(c, MAX(at_usec, c->sinks[k].pause_until_usec)))
             continue;
         heartbeat->in_flight = ret->id = ++c->last_id;
+        assert(!ret->incident);
         ret->kind = NOTIFIER_SEND;
         ret->sink = k;
         ret->message_kind = NOTIFY_HEARTBEAT;
@@ -301,5 +309,6 @@ void notifier_next(Notifier *c, uint64_t now_usec, uint64_t real_usec, uint64_t 
         c->wake_usec = c->now_usec + LEASE_POLL_MSEC * USEC_PER_MSEC;
     else if (c->term != 0 && (next_store(c, ret) || next_message(c, ret) || next_heartbeat(c, ret)))
         return;
+    assert(ret->kind == NOTIFIER_REST && ret->id == 0);
     ret->wake_usec = c->wake_usec;
 }

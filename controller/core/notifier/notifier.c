@@ -175,6 +175,7 @@ static void observe_alert(Notifier *c, const Event *ev)
 
 static void begin_test(Notifier *c, Notification *notification)
 {
+    assert(notification->used && notification->test);
     AlertRecord *alert = &notification->alert;
     alert->n_deliveries = 0;
     for (int k = 0; k < c->config.n_sinks; k++) {
@@ -182,6 +183,7 @@ static void begin_test(Notifier *c, Notification *notification)
         if (notification->request.target[0] &&
             !text_equal(notification->request.target, sink->name))
             continue;
+        assert(alert->n_deliveries < RECORD_DELIVERIES_MAX);
         Delivery *d = &alert->deliveries[alert->n_deliveries++];
         *d = (Delivery){.state = DELIVERY_SENDING, .severity = notification->incident.severity};
         text_copy(d->sink, sizeof(d->sink), sink->name);
@@ -243,6 +245,7 @@ static void learn_leadership(Notifier *c, int64_t term, uint64_t now_usec)
 
 bool notifier_observe(Notifier *c, const Event *ev)
 {
+    assert(ev->kind < EVENT_KINDS);
     c->now_usec = MAX(c->now_usec, ev->now_usec);
     c->real_usec = ev->real_usec;
     if (ev->health)
@@ -272,6 +275,7 @@ bool notifier_observe(Notifier *c, const Event *ev)
 static uint64_t pause_after(const NotifierConfig *config, int failures, uint64_t most_usec,
                             uint32_t random)
 {
+    assert(failures > 0);
     uint64_t window = config->retry_usec;
     for (int i = 1; i < failures && window < most_usec; i++)
         window *= 2;
@@ -283,6 +287,8 @@ static void mark_accepted(Notification *notification, Delivery *d, const Task *t
                           uint64_t real_usec)
 {
     Delivery old = *d;
+    assert(task->message_kind == NOTIFY_TRIGGER || task->message_kind == NOTIFY_RESOLVE ||
+           notification->test);
     d->attempts = 0;
     d->text[0] = '\0';
     if (task->message_kind == NOTIFY_TRIGGER) {
@@ -315,6 +321,7 @@ static void mark_failed(Notification *notification, Delivery *d, const Task *tas
 static void learn_answer(Notifier *c, int k, Task *task, const Answer *answer, uint64_t most_usec,
                          uint32_t random)
 {
+    assert(k >= 0 && k < c->config.n_sinks && task->in_flight > 0);
     SinkState *sink = &c->sinks[k];
     task->in_flight = 0;
     if (answer->pause_usec)
@@ -366,6 +373,7 @@ void notifier_answered(Notifier *c, int64_t id, const Answer *answer, uint64_t n
     if (!notification)
         return;
     Task *task = &notification->tasks[k];
+    assert(task->in_flight == id);
     learn_answer(c, k, task, answer, c->config.retry_max_usec, random);
     Delivery *d = notification_delivery(notification, &c->config.sinks[k]);
     if (!d)
@@ -392,6 +400,7 @@ void notifier_stored(Notifier *c, int64_t id, Outcome outcome, int64_t revision)
         forget_notification_if_empty(notification);
         return;
     }
+    assert(!(notification->test && notification->removing));
     if (notification->test) {
         notification->used = false;
         return;

@@ -36,6 +36,7 @@ static void append(CheckpointsRecord *record, const CheckpointCommit *commit)
             record->commits[i - 1] = record->commits[i];
         record->n_commits--;
     }
+    assert(record->n_commits < RECORD_COMMITS_MAX);
     record->commits[record->n_commits++] = *commit;
 }
 
@@ -91,6 +92,7 @@ void checkpoints_learn(CoreJob *job, const Event *ev)
         checkpoints_drop_others(job);
         return;
     }
+    assert(text_equal(job->checkpoints.submission, seen->submission));
     CheckpointsRecord known = job->checkpoints;
     job->checkpoints_lost = merge(&known, seen) ? LOST_OLDER : LOST_NOT;
     job->checkpoints = job->checkpoints_lost ? known : *seen;
@@ -150,6 +152,7 @@ int64_t checkpoints_resume_step(const CoreJob *job)
 
 static bool put_back(const Cluster *c, const CoreJob *job, Decision *d)
 {
+    assert(job->checkpoints_lost && job->checkpoints.n_commits > 0);
     char why[RECORD_TEXT_MAX + 1];
     Text t = text_begin(why, sizeof(why));
     lost_say(&t, job->checkpoints_lost, "checkpoints", job->name);
@@ -225,6 +228,7 @@ static const Request *find_request(const Cluster *c, const CoreJob *job)
 static void recover_from(const Cluster *c, const CoreJob *job, const RequestRecord *request,
                          Decision *d)
 {
+    assert(d->put_phase && request->commit.uri[0]);
     CheckpointCommit named = request->commit;
     text_copy(named.takes_over, sizeof(named.takes_over), request->id);
     named.generation = d->phase.generation;

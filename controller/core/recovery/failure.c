@@ -199,6 +199,7 @@ static void consider_ranks(const Cluster *c, const CoreJob *job, const Run *run,
                      .rank = rank->rank,
                      .step = rank->step,
                      .at_usec = rank->at_usec};
+        assert(report->used && report->node == run->node);
         if (f.cause != CAUSE_NONE && ended_with_its_node(c, run, rank))
             f.cause = CAUSE_NODE_LEFT;
         if (f.cause == CAUSE_NONE || !outranks(&f, rank->stage, best, *best_stage))
@@ -211,6 +212,7 @@ static void consider_ranks(const Cluster *c, const CoreJob *job, const Run *run,
 
 static bool is_ready(const Cluster *c, const Run *run)
 {
+    assert(run->report < c->n_reports);
     if (run->report < 0)
         return false;
     const NodeRanks *report = &c->reports[run->report];
@@ -360,6 +362,7 @@ static void judge_hang(const Cluster *c, const CoreJob *job, Failure *best, int 
     }
     if (stage != STAGE_REDUCING && stage != STAGE_GATHERING)
         return;
+    assert(best->cause == CAUSE_HANG && best->node >= 0);
     Suspects there = {0}, waited = {0};
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
@@ -498,9 +501,12 @@ void failure_note(const Cluster *c, CoreJob *job, const FailureSign *sign)
 bool failure_judge(const Cluster *c, Scratch *s, const CoreJob *job, const FailureSign *sign,
                    Failure *ret)
 {
+    assert(sign->failure.cause < CAUSES && sign->failure.node < c->limits.nodes);
     Failure best = sign->failure;
     if (best.cause == CAUSE_NONE)
         return false;
+    assert(best.node >= 0);
+    assert(job->failing_usec <= c->now_usec); /* failure_note() */
     uint64_t wait = wait_for_blame(c, s, job, &best);
     if (wait && !job_all_exited(c, job) && !cluster_due(c, s, job->failing_usec + wait))
         return false;
@@ -512,6 +518,7 @@ bool failure_judge(const Cluster *c, Scratch *s, const CoreJob *job, const Failu
     }
     if (best.cause == CAUSE_HANG)
         judge_hang(c, job, &best, sign->stage);
+    assert(best.node >= -1 && best.node < c->limits.nodes);
     best.step = best.rank >= 0 && best.step > 0 ? best.step : job_reached_step(c, job);
     *ret = best;
     return true;

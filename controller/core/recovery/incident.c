@@ -91,6 +91,8 @@ static bool continue_outage(const Cluster *c, const CoreJob *job, const Failure 
 
 void incident_open(const Cluster *c, const CoreJob *job, const Failure *failure, Decision *d)
 {
+    assert(failure->cause > CAUSE_RECORD_LOST && !d->put_incident);
+    assert(failure->node < c->limits.nodes);
     IncidentRecord *record = &d->incident;
     if (continue_outage(c, job, failure, d))
         return;
@@ -212,6 +214,7 @@ static void time_phases(const Cluster *c, const CoreJob *job, IncidentRecord *re
 
 void incident_resolve(const Cluster *c, const CoreJob *job, const Incident *incident, Decision *d)
 {
+    assert(incident->used && incident->record.state == INCIDENT_OPEN && !d->put_incident);
     d->incident = incident->record;
     d->incident.state = INCIDENT_RESOLVED;
     d->incident.resolved_usec = c->real_usec;

@@ -32,6 +32,7 @@ Lost lost_by(const Event *ev, bool had, bool older)
 
 void lost_say(Text *t, Lost lost, const char *kind, const char *name)
 {
+    assert(lost >= LOST_NOT && lost <= LOST_FOREIGN);
     static const char words[][40] = {[LOST_NOT] = " is there",
                                      [LOST_GONE] = " was deleted",
                                      [LOST_DAMAGED] = " could not be read",
@@ -58,6 +59,7 @@ const Incident *lost_find_incident(const Cluster *c, const CoreJob *job)
 void lost_incident(const Cluster *c, const CoreJob *job, const char *evidence, bool over,
                    Decision *d)
 {
+    assert(!d->put_incident && job->used);
     IncidentRecord *record = &d->incident;
     memset(record, 0, sizeof(*record));
     Text id = text_begin(record->id, sizeof(record->id));
@@ -206,6 +208,7 @@ static bool same_word(const DesiredRecord *a, const DesiredRecord *b)
 void lost_learn_desired(CoreJob *job, const Event *ev)
 {
     bool was_there = !job->desired_lost, known = job->desired.max > 0;
+    assert(job->desired_stamp.mod <= ev->revision);
     job->desired_lost = lost_by(ev, known, false);
     if (!ev->desired)
         return;
@@ -248,6 +251,8 @@ static bool lasts(Cluster *c, Scratch *s, CoreJob *job)
 static void say_put_back(const Cluster *c, const CoreJob *job, Lost lost, const char *kind,
                          const char *how, Decision *d)
 {
+    assert(lost != LOST_NOT &&
+           lost != LOST_FOREIGN); /* of another version nothing is overwritten */
     char why[RECORD_TEXT_MAX + 1];
     Text t = text_begin(why, sizeof(why));
     lost_say(&t, lost, kind, job->name);

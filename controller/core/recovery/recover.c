@@ -21,6 +21,7 @@ static void quarantine(const Cluster *c, Scratch *s, int n, const char *reason,
                        const CoreJob *refused_by, uint64_t until_usec, Decision *d)
 {
     const CoreNode *node = &c->nodes[n];
+    assert(n >= 0 && n < c->limits.nodes && node->used);
     s->left_out[n] = true;
     CordonCause cause = cordon_begin_cause(c, node, refused_by);
     if (cause.mode == CORDON_QUARANTINE && (cause.until_usec == 0 || until_usec != 0))
@@ -36,6 +37,7 @@ static void quarantine(const Cluster *c, Scratch *s, int n, const char *reason,
 void strike(const Cluster *c, Scratch *s, const Failure *f, Decision *d)
 {
     const CoreNode *node = &c->nodes[f->node];
+    assert(f->node >= 0 && node->used);
     CordonCause cause = cordon_begin_cause(c, node, NULL);
     if (cause.mode == CORDON_QUARANTINE)
         return;
@@ -74,6 +76,7 @@ static void leave_out_late(const Cluster *c, Scratch *s, const CoreJob *job)
 static void quarantine_all(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f,
                            Decision *d)
 {
+    assert(f->node >= 0);
     const CoreJob *refused_by = f->cause == CAUSE_NUMERICS ? job : NULL;
     quarantine(c, s, f->node, f->evidence, refused_by, 0, d);
     for (int i = 0; i < job->n_runs; i++) {
@@ -95,6 +98,7 @@ static void blame(const Cluster *c, Scratch *s, const CoreJob *job, const Failur
             strike(c, s, f, d);
         break;
     case CAUSE_UNREACHABLE:
+        assert(f->node >= 0);
         strike(c, s, f, d);
         s->left_out[f->node] = true; /* of the next world; to grow again is another try */
         break;
@@ -176,11 +180,14 @@ static void name_teller(const Cluster *c, const CoreJob *job, const Failure *f, 
 
 bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f, Decision *d)
 {
+    assert(f->cause > CAUSE_RECORD_LOST && f->cause < CAUSES);
+    assert(job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING);
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
     const RestartCounters counters = restart_counters_after(c, job, f->cause);
     blame(c, s, job, f, d);
     bool is_answered = answer_by_spare(c, s, job, f, d);
+    assert(!is_answered || s->left_out[f->node]);
     if (f->cause == CAUSE_CHECKPOINT_CORRUPT && !is_answered)
         strike_out_checkpoint(job, d);
     incident_open(c, job, f, d);
@@ -212,6 +219,7 @@ bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Fail
         incident_say(&d->incident, &t);
         (void)decide_world(c, s, job, PHASE_RECOVERING, reason, d); /* it always decides here */
     }
+    assert(d->put_phase);
     d->phase.failures_without_progress = counters.failures;
     d->phase.pauses = counters.pauses;
     d->phase.store_lost_usec = counters.store_lost_usec;

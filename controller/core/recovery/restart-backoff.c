@@ -20,6 +20,7 @@ enum { PAUSE_DOUBLINGS = 5, PAUSE_LAST_SEC = 30 }; /* 1, 2, 4, 8, 16, 30, 30, ..
 
 static uint64_t length_of(int pauses)
 {
+    assert(pauses >= 0);
     return MIN(1 << MIN(pauses, (int)PAUSE_DOUBLINGS), (int)PAUSE_LAST_SEC) * USEC_PER_SEC;
 }
 
@@ -67,6 +68,8 @@ bool job_is_paused(const CoreJob *job)
 
 void decide_pause(const Cluster *c, const CoreJob *job, uint64_t pause_usec, Decision *d)
 {
+    assert(pause_usec > 0 && pause_usec <= PAUSE_LAST_SEC * USEC_PER_SEC);
+    assert(!d->put_world);
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
     text_add(&t, "pauses ");
@@ -88,6 +91,7 @@ static bool pause_is_over(const Cluster *c, Scratch *s, const CoreJob *job)
 
 bool decide_paused(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
+    assert(job_is_paused(job));
     if (job->desired.state == DESIRED_STOPPED) {
         decide_stopped(c, s, job, "stopped in a pause", d);
         return true;

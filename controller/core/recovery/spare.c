@@ -21,6 +21,7 @@ int job_find_lone_teller(const Cluster *c, const CoreJob *job, Cause cause)
         const Run *run = &job_runs(c, job)[i];
         const NodeRanks *report = run->report >= 0 ? &c->reports[run->report] : NULL;
         for (int k = 0; report && k < report->n_ranks; k++) {
+            assert(report->used && report->node == run->node);
             const CoreRank *rank = &report->ranks[k];
             if (rank->state != RANK_EXITED || cause_of_exit(job, report, rank) != cause)
                 continue;
@@ -35,6 +36,7 @@ int job_find_lone_teller(const Cluster *c, const CoreJob *job, Cause cause)
 /* Since the job last got past that step. */
 static bool another_has_told(const Cluster *c, const CoreJob *job, const Failure *f)
 {
+    assert(f->node >= 0);
     const char *node = c->nodes[f->node].record.name;
     for (int i = 0; i < c->limits.incidents; i++) {
         const IncidentRecord *record = &c->incidents[i].record;
@@ -90,6 +92,7 @@ bool failure_is_of_one_node(const Cluster *c, const CoreJob *job, const Failure 
 
 bool job_has_spare_for(const Cluster *c, Scratch *s, const CoreJob *job, int node)
 {
+    assert(node >= 0 && node < c->limits.nodes);
     Plan with, without;
     bool left_out = s->left_out[node];
     s->left_out[node] = false;
