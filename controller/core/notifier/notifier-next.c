@@ -124,7 +124,8 @@ static bool store_alert(Notifier *c, Notification *notification, NotifierAction 
     bool gone = notification->incident_stamp.mod == 0;
     bool settled = notification->alert.settled &&
                    notification->alert.incident_usec == notification->incident.at_usec;
-    bool dirty = (settled && !notification->dirty) ? false : prepare_alert(c, notification);
+    bool is_done = settled && !notification->dirty && nothing_is_left(c, notification);
+    bool dirty = is_done ? false : prepare_alert(c, notification);
     if (!dirty && !(gone && settled))
         return false;
     assert(dirty || notification->alert.settled);
@@ -236,6 +237,8 @@ static bool may_send(Notifier *c, Notification *notification, int k, bool room, 
         return false;
     if (notification->test)
         return true; /* whoever asked wants to see what happens now */
+    if (notification->alert.term != c->term)
+        return false; /* intent before effect: what a predecessor meant to tell is stored as ours first */
     return is_due(c, MAX(at_usec, c->sinks[k].pause_until_usec)) && room;
 }
 

@@ -468,6 +468,47 @@ static void sinks_come_and_go(void **state)
     lab_free(lab);
 }
 
+static void put_alert_of(Lab *lab, int64_t term, const char *id)
+{
+    AlertRecord alert = {.term = term, .incident_usec = EPOCH, .n_deliveries = 1};
+    alert.deliveries[0] = (Delivery){.state = DELIVERY_SENDING, .severity = SEVERITY_CRITICAL};
+    (void)snprintf(alert.deliveries[0].sink, sizeof(alert.deliveries[0].sink), "pager");
+    feed(lab, EVENT_ALERT, id, &alert);
+}
+
+static void a_mark_without_its_incident_tells_nothing(void **state)
+{
+    (void)state;
+    Lab *lab = lab_with(pager);
+    put_alert_of(lab, 4, "a-1");
+    run(lab);
+    EXPECT(lab, "");
+    put_incident(lab, "a-1", SEVERITY_CRITICAL, false);
+    EXPECT(lab, "store a-1 term 5: pager sending critical\n"
+                "trigger to pager: critical a-1\n");
+    lab_free(lab);
+}
+
+/* Writes are under way as many as may be: what the predecessor left is not told of meanwhile. */
+static void what_waits_for_its_write_is_not_told(void **state)
+{
+    (void)state;
+    NotifierAction action;
+    Lab *lab = lab_with(pager);
+    lab->config.stores = 1;
+    notifier_configure(lab->notifier, &lab->config);
+    put_alert_of(lab, 4, "a-1");
+    put_alert_of(lab, 4, "b-1");
+    IncidentRecord incident = {.severity = SEVERITY_CRITICAL, .at_usec = EPOCH, .rank = -1};
+    feed(lab, EVENT_INCIDENT, "a-1", &incident);
+    feed(lab, EVENT_INCIDENT, "b-1", &incident);
+    notifier_next(lab->notifier, lab->now, lab->now, lab->lease, &action);
+    assert_int_equal(action.kind, NOTIFIER_STORE_ALERT);
+    notifier_next(lab->notifier, lab->now, lab->now, lab->lease, &action);
+    assert_int_equal(action.kind, NOTIFIER_REST);
+    lab_free(lab);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -493,6 +534,8 @@ int main(void)
         cmocka_unit_test(an_incident_that_somebody_removed_is_over),
         cmocka_unit_test(an_id_that_comes_again_is_another_incident),
         cmocka_unit_test(sinks_come_and_go),
+        cmocka_unit_test(a_mark_without_its_incident_tells_nothing),
+        cmocka_unit_test(what_waits_for_its_write_is_not_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
