@@ -1,4 +1,4 @@
-/* picture.c - see picture.h. libpng's simplified interface decodes and encodes. */
+/* picture.c - see picture.h. libpng's simplified interface decodes. */
 #include "prep/picture.h"
 
 #include "base/cleanup.h"
@@ -126,24 +126,5 @@ int picture_read(const char *path, int side, float *ret, Error *err)
             for (int x = 0; x < to_w; x++)
                 ret[((ptrdiff_t)c * side + top + y) * side + left + x] =
                     2 * fitted[((ptrdiff_t)y * to_w + x) * 3 + c] - 1;
-    return 0;
-}
-
-int picture_write(const char *path, const float *pixels, int height, int width, Error *err)
-{
-    _cleanup_free_ uint8_t *bytes = malloc((size_t)height * (size_t)width * 3);
-    if (!bytes)
-        return error_set(err, -ENOMEM, "%s: out of memory", path);
-    for (ptrdiff_t c = 0; c < 3; c++)
-        for (ptrdiff_t i = 0; i < (ptrdiff_t)height * width; i++) {
-            float value = (pixels[c * height * width + i] + 1) * 127.5F;
-            bytes[3 * i + c] = (uint8_t)(CLAMP(value, 0.0F, 255.0F) + 0.5F);
-        }
-    png_image image = {.version = PNG_IMAGE_VERSION,
-                       .width = (uint32_t)width,
-                       .height = (uint32_t)height,
-                       .format = PNG_FORMAT_RGB};
-    if (!png_image_write_to_file(&image, path, 0, bytes, 0, NULL))
-        return error_set(err, -EIO, "cannot write %s: %s", path, image.message);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* picture.h - PNG files as planes of floats, fitted into a square on white; and back.
+/* picture.h - PNG files as planes of floats, fitted into a square on white.
  *
  * Ownership: the caller's buffers.
  * Units:     pixels; floats in [-1, 1], planes of R, G, B.
@@ -17,6 +17,3 @@ int picture_size(const char *path, int *ret_width, int *ret_height, Error *err);
 /* Composed on white, scaled so that all of it fits side x side (each target pixel is the average of
  * the area it covers), centred. ret has 3 * side * side floats. */
 int picture_read(const char *path, int side, float *ret, Error *err);
-
-/* Planes of a height x width picture; values are clamped. */
-int picture_write(const char *path, const float *pixels, int height, int width, Error *err);

@@ -117,24 +117,6 @@ OrderSample order_at(const Order *order, int64_t position)
                          .sample = sample_in_pass(stream, order->window, pass_key, index)};
 }
 
-/* The part of the tree under `at` that leads to the stream; -1 when it is not there. */
-static int64_t count_under(const Order *order, int32_t at, int32_t leaf, uint64_t t)
-{
-    if (at < 0)
-        return at == leaf ? (int64_t)t : -1;
-    const OrderNode *node = &order->nodes[at];
-    uint64_t left = split_count(node, t);
-    int64_t n = count_under(order, node->left, leaf, left);
-    return n >= 0 ? n : count_under(order, node->right, leaf, t - left);
-}
-
-int64_t order_count(const Order *order, size_t stream, int64_t n_positions)
-{
-    assert(stream < order->n_streams && n_positions >= 0);
-    int64_t n = count_under(order, order->root, ~(int32_t)stream, (uint64_t)n_positions);
-    return MAX(n, 0); /* a stream without a proportion is not in the tree */
-}
-
 /* Proportions to parts of 2^32 by largest remainder; the earlier stream wins a tie. */
 static int divide_parts(Order *order)
 {

@@ -58,6 +58,3 @@ int order_init(const OrderStream *streams, size_t n_streams, uint64_t seed, int6
 
 /* What position (0, 1, ...) trains. */
 OrderSample order_at(const Order *order, int64_t position);
-
-/* How many of the first n_positions positions a stream takes. */
-int64_t order_count(const Order *order, size_t stream, int64_t n_positions);

@@ -39,7 +39,7 @@ const char *mds_number_name(MdsNumber number)
     return "?";
 }
 
-MdsNumber mds_number_find(const char *name)
+static MdsNumber find_number(const char *name)
 {
     for (size_t i = 0; i < ELEMENTSOF(numbers); i++)
         if (strcmp(numbers[i].name, name) == 0)
@@ -87,7 +87,7 @@ static int init_ndarray(const char *config, MdsColumn *column)
         return -EINVAL;
     memcpy(number, config, length);
     number[length] = '\0';
-    column->number = mds_number_find(number);
+    column->number = find_number(number);
     if (column->number == MDS_NUMBER_NONE)
         return -EINVAL;
     return config[length] == ':' ? parse_dims(config + length + 1, column) : 0;
@@ -128,7 +128,7 @@ int mds_column_init(const char *name, const char *encoding, MdsColumn *ret, Erro
         column.kind = MDS_BYTES;
     } else {
         column.kind = MDS_SCALAR;
-        column.number = strcmp(encoding, "int") == 0 ? MDS_INT64 : mds_number_find(encoding);
+        column.number = strcmp(encoding, "int") == 0 ? MDS_INT64 : find_number(encoding);
         column.size = (uint32_t)mds_number_size(column.number);
         if (column.number == MDS_NUMBER_NONE)
             return error_set(err, -EINVAL, "column %s: encoding \"%s\" is not known", name,
@@ -319,41 +319,6 @@ int mds_array_decode(const MdsColumn *column, MdsField field, MdsArray *ret, Err
     return 0;
 }
 
-int mds_array_encode(const MdsColumn *column, const MdsArray *array,
-                     uint8_t ret[MDS_ARRAY_HEADER_MAX], size_t *ret_n, Error *err)
-{
-    assert(column->kind == MDS_NDARRAY);
-    uint64_t n_bytes = mds_number_size(array->number), largest = 0;
-    bool good = array->n_dims >= 1 && array->n_dims <= MDS_DIMS_MAX && n_bytes > 0;
-    for (int i = 0; good && i < array->n_dims; i++) {
-        good = array->dims[i] >= 1 && !__builtin_mul_overflow(n_bytes, array->dims[i], &n_bytes);
-        largest = MAX(largest, array->dims[i]);
-    }
-    if (!good || n_bytes != array->n_bytes)
-        return error_set(err, -EINVAL, "column %s: not an array", column->name);
-    if ((column->number != MDS_NUMBER_NONE && column->number != array->number) ||
-        (column->n_dims > 0 &&
-         (column->n_dims != array->n_dims ||
-          memcmp(column->dims, array->dims, (size_t)array->n_dims * sizeof(array->dims[0])) != 0)))
-        return error_set(err, -EINVAL, "column %s: the array is not %s", column->name,
-                         column->encoding);
-
-    size_t n = 0;
-    if (column->number == MDS_NUMBER_NONE)
-        ret[n++] = (uint8_t)array->number;
-    if (column->n_dims == 0) {
-        unsigned code = largest <= UINT8_MAX    ? 0
-                        : largest <= UINT16_MAX ? 1
-                        : largest <= UINT32_MAX ? 2
-                                                : 3;
-        ret[n++] = (uint8_t)((unsigned)array->n_dims << 2 | code);
-        for (int i = 0; i < array->n_dims; i++, n += (size_t)1 << code)
-            memcpy(ret + n, &array->dims[i], (size_t)1 << code);
-    }
-    *ret_n = n;
-    return 0;
-}
-
 static int refuse_value(const MdsColumn *column, MdsField field, int r, Error *err)
 {
     return error_set(err, r, "column %s (%s): a value of %zu bytes cannot be used as a number",
@@ -440,36 +405,5 @@ int mds_double_decode(const MdsColumn *column, MdsField field, double *ret, Erro
             return r;
         *ret = (double)value;
     }
-    return 0;
-}
-
-int mds_integer_encode(const MdsColumn *column, int64_t value, uint8_t ret[8], Error *err)
-{
-    uint8_t bytes[8];
-    memcpy(bytes, &value, sizeof(bytes));
-    int64_t back = 0;
-    if (column->kind == MDS_SCALAR &&
-        mds_integer_decode(column, (MdsField){bytes, column->size}, &back, NULL) == 0 &&
-        back == value) {
-        memcpy(ret, bytes, sizeof(bytes));
-        return 0;
-    }
-    return error_set(err, -ERANGE, "column %s: %" PRId64 " does not fit %s", column->name, value,
-                     column->encoding);
-}
-
-int mds_double_encode(const MdsColumn *column, double value, uint8_t ret[8], Error *err)
-{
-    float single = (float)value;
-    uint16_t half = half_from_float(single);
-    if (column->kind == MDS_SCALAR && column->number == MDS_FLOAT16)
-        memcpy(ret, &half, sizeof(half));
-    else if (column->kind == MDS_SCALAR && column->number == MDS_FLOAT32)
-        memcpy(ret, &single, sizeof(single));
-    else if (column->kind == MDS_SCALAR && column->number == MDS_FLOAT64)
-        memcpy(ret, &value, sizeof(value));
-    else
-        return error_set(err, -EINVAL, "column %s: %s is not a float", column->name,
-                         column->encoding);
     return 0;
 }

@@ -81,7 +81,6 @@ typedef struct MdsArray {
 
 size_t mds_number_size(MdsNumber number);
 const char *mds_number_name(MdsNumber number); /* "float16", ... */
-MdsNumber mds_number_find(const char *name);   /* NONE when there is no such type */
 
 /* A column by its encoding; its fixed size follows from that. */
 int mds_column_init(const char *name, const char *encoding, MdsColumn *ret, Error *err);
@@ -100,17 +99,8 @@ int mds_sample_split(const MdsSchema *schema, const void *sample, size_t n_bytes
 
 /* An ndarray column's payload. */
 int mds_array_decode(const MdsColumn *column, MdsField field, MdsArray *ret, Error *err);
-/* The bytes in front of the values (0 to 2 + 8 * MDS_DIMS_MAX); *ret_n their number. -EINVAL when
- * the array is not what the column says. */
-enum { MDS_ARRAY_HEADER_MAX = 2 + 8 * MDS_DIMS_MAX };
-int mds_array_encode(const MdsColumn *column, const MdsArray *array,
-                     uint8_t ret[MDS_ARRAY_HEADER_MAX], size_t *ret_n, Error *err);
 
 /* A whole number from an integer scalar or str_int column; -ERANGE when it does not fit. */
 int mds_integer_decode(const MdsColumn *column, MdsField field, int64_t *ret, Error *err);
 /* Any scalar, str_int, str_float or str_decimal. */
 int mds_double_decode(const MdsColumn *column, MdsField field, double *ret, Error *err);
-/* Integer scalars; ret has 8 bytes, the first column->size count. -ERANGE when it does not fit. */
-int mds_integer_encode(const MdsColumn *column, int64_t value, uint8_t ret[8], Error *err);
-/* float16/32/64 scalars. */
-int mds_double_encode(const MdsColumn *column, double value, uint8_t ret[8], Error *err);

@@ -1,6 +1,7 @@
 /* fuzz-mds.c - bytes as a shard: its table, its samples, its arrays and numbers. The first byte
  * picks the schema. */
 #include "trainer/data/stream/shard.h"
+#include "trainer/data/test/testing-encode.h"
 
 #include <string.h>
 
@@ -12,11 +13,11 @@ static void try_field(const MdsColumn *column, MdsField field)
     int64_t integer;
     double number;
     if (column->kind == MDS_NDARRAY && mds_array_decode(column, field, &array, NULL) == 0) {
-        uint8_t header[MDS_ARRAY_HEADER_MAX];
+        uint8_t header[ARRAY_HEADER_MAX];
         size_t n;
         /* What decodes encodes, if not always in the same bytes: a shape may be wider than need be.
          */
-        int r = mds_array_encode(column, &array, header, &n, NULL);
+        int r = encode_array(column, &array, header, &n);
         assert(r == 0 && n + array.n_bytes <= field.n_bytes);
     }
     (void)mds_integer_decode(column, field, &integer, NULL); /* only that it is safe */

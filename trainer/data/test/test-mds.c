@@ -2,6 +2,7 @@
  * writer refuses. */
 #include "trainer/data/mds/checksum.h"
 #include "trainer/data/mds/npy.h"
+#include "trainer/data/test/testing-encode.h"
 #include "trainer/data/test/testing-scratch.h"
 
 #include <math.h>
@@ -132,16 +133,16 @@ static void broken_arrays_are_refused(void **state)
             assert_names(err, "column x");
     }
     /* What is not an array, or not what the column says, is not encoded. */
-    uint8_t header[MDS_ARRAY_HEADER_MAX];
+    uint8_t header[ARRAY_HEADER_MAX];
     size_t n;
     MdsArray array = {.number = MDS_FLOAT32, .n_dims = 1, .dims = {2}, .values = "", .n_bytes = 7};
-    assert_int_equal(mds_array_encode(&column, &array, header, &n, NULL), -EINVAL);
+    assert_int_equal(encode_array(&column, &array, header, &n), -EINVAL);
     array.n_bytes = 8;
-    assert_int_equal(mds_array_encode(&column, &array, header, &n, NULL), 0);
+    assert_int_equal(encode_array(&column, &array, header, &n), 0);
     assert_int_equal(mds_column_init("x", "ndarray:float16", &column, NULL), 0);
-    assert_int_equal(mds_array_encode(&column, &array, header, &n, NULL), -EINVAL);
+    assert_int_equal(encode_array(&column, &array, header, &n), -EINVAL);
     assert_int_equal(mds_column_init("x", "ndarray:float32:1,2", &column, NULL), 0);
-    assert_int_equal(mds_array_encode(&column, &array, header, &n, NULL), -EINVAL);
+    assert_int_equal(encode_array(&column, &array, header, &n), -EINVAL);
 }
 
 static void numbers_keep_their_range(void **state)
@@ -161,16 +162,16 @@ static void numbers_keep_their_range(void **state)
         assert_int_equal(mds_column_init("x", cases[i].encoding, &column, NULL), 0);
         for (int high = 0; high < 2; high++) {
             int64_t v = high ? cases[i].high : cases[i].low;
-            assert_int_equal(mds_integer_encode(&column, v, bytes, NULL), 0);
+            assert_int_equal(encode_integer(&column, v, bytes), 0);
             assert_int_equal(mds_integer_decode(&column, (MdsField){bytes, column.size}, &back,
                                                 NULL),
                              0);
             assert_int_equal(back, v);
         }
         if (cases[i].high < INT64_MAX)
-            assert_int_equal(mds_integer_encode(&column, cases[i].high + 1, bytes, NULL), -ERANGE);
+            assert_int_equal(encode_integer(&column, cases[i].high + 1, bytes), -ERANGE);
         if (cases[i].low > INT64_MIN)
-            assert_int_equal(mds_integer_encode(&column, cases[i].low - 1, bytes, NULL), -ERANGE);
+            assert_int_equal(encode_integer(&column, cases[i].low - 1, bytes), -ERANGE);
         assert_int_equal(mds_integer_decode(&column, (MdsField){bytes, column.size - 1}, &back,
                                             NULL),
                          -EBADMSG);
