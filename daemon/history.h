@@ -1,14 +1,13 @@
-/* history.h - which history of etcd this node has lived in, and how far it was with its jobs: kept in
- * <state_dir>/history.json, so that a restart does not forget it.
+/* history.h - remembers which history of etcd this node has lived in, and how far it was with its jobs.
  *
  * When etcd was restored from a snapshot, this daemon's view, its guards and its ranks' world belong to a
  * history that is gone: the ranks are killed, and sdtraind begins anew, with another incarnation. Its record
  * then tells the highest generation that it ran of each job and the newest commit that it knows of, until
- * a world of that job lies beyond.
+ * a world of that job lies beyond. Both are kept in <state_dir>/history.json, so that a restart does not forget them.
  *
  * Ownership: part of the Manager.
  * Units:     none.
- * Errors:    what cannot be read or written is logged: then less is known after a restart.
+ * Errors:    a file that cannot be read or written is logged: less is known after a restart then.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -29,9 +28,11 @@ typedef struct History {
  * in; the file says so already. */
 void history_open(History *h, const DaemonConfig *config, Etcd *etcd,
                   void (*changed)(void *userdata), void *userdata);
-/* At the end, and now and then: the highest revision. */
+/* Writes the file, with the highest revision that etcd has shown. */
 void history_save(History *h);
+/* This node runs ranks of that generation. */
 void history_note_world(History *h, const char *job, const char *submission, int64_t generation);
+/* A checkpoint was committed. */
 void history_note_commit(History *h, const char *job, const char *submission, CommitMark mark);
-/* What the node's record tells. */
+/* Adds to the node's record what it tells after a restore. */
 void history_tell(const History *h, NodeRecord *record);

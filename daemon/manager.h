@@ -64,8 +64,8 @@ struct Manager {
     bool is_idle;        /* drain.c: draining, and nothing runs any more */
     bool leaving;        /* drain.c: the record that says `left` is under way, or acknowledged */
 
-    bool
-        history_is_over; /* manager.c: etcd was restored from a snapshot; sdtraind is to begin anew */
+    /* manager.c: etcd was restored from a snapshot; sdtraind is to begin anew */
+    bool history_is_over;
 };
 
 /* Makes the client of etcd, and asks etcd for nothing yet. */

@@ -1,4 +1,4 @@
-/* metrics.h - what sdtraind exports: the node, its ranks and what their trainers say of themselves.
+/* metrics.h - exports the figures of sdtraind: the node, its ranks, and what their trainers say of themselves.
  *
  * A trainer has no port; its numbers come through the channel. All counters start with the process;
  * those of a job go with the last that etcd and this node know of it.
@@ -25,7 +25,7 @@ typedef struct DaemonMetrics DaemonMetrics;
 /* Listens at once, but answers on the loop alone. */
 int daemon_metrics_open(Manager *m, sd_event *event, DaemonMetrics **ret, Error *err);
 DaemonMetrics *daemon_metrics_free(DaemonMetrics *metrics);
-/* What docs/reference/metrics.md shows. */
+/* The table that docs/reference/metrics.md shows. */
 const MetricFamily *daemon_metrics_families(size_t *ret_n);
 
 /* ---- what happens ---- */

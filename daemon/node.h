@@ -1,13 +1,13 @@
 /* node.h - this node's record, nodes/<node>, under its lease.
  *
- * Put with a compare, so that a live key of another machine is never overwritten. What a stranger wrote
- * there (no lease, or no record) is, and what somebody removed is put back. When the lease
- * was lost, a new one is taken and the record put back with the same incarnation, together with the
- * records of the ranks that run on.
+ * Two machines may be given the same name. So the record is put with a compare, and a live key of another machine is
+ * never overwritten. A key that a stranger wrote (no lease, or no record) is written over, and one that was removed is
+ * put back. After the loss of the lease a new one is taken, and the record put back with the same incarnation, together
+ * with the records of the ranks that run on.
  *
  * Ownership: part of the Manager.
  * Units:     none.
- * Errors:    another machine holds the name: the program ends (name_is_taken).
+ * Errors:    another machine holds the name: name_is_taken is called, and the program ends.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -33,8 +33,8 @@ typedef struct OwnNodeNeeds {
 
     void *userdata;                     /* of the calls below */
     void (*registered)(void *userdata); /* for the first time */
-    void (*touched)(
-        void *userdata); /* the record was put, or looked at because something has changed */
+    /* The record was put, or something that it tells may have changed. */
+    void (*touched)(void *userdata);
     void (*lease_changed)(void *userdata, bool renewed); /* false: it is lost */
     void (*name_is_taken)(void *userdata, const Error *err);
 } OwnNodeNeeds;
@@ -42,30 +42,32 @@ typedef struct OwnNodeNeeds {
 typedef struct OwnNode {
     OwnNodeNeeds needs;
     char boot_id[37];
-    bool registered; /* once at least */
-    bool refused;    /* etcd knows us, and does not let us write or read our record */
+    bool registered; /* the record was in etcd once at least */
+    bool refused;    /* etcd knows this node, and does not let it write or read its record */
     NodeState state;
-    NodeVerdict verdict; /* of the probes */
-    char evidence[RECORD_TEXT_MAX + 1];
-    uint64_t bad_slots; /* likewise */
+    NodeVerdict verdict;                /* of the probes */
+    char evidence[RECORD_TEXT_MAX + 1]; /* of the verdict, for people; "": healthy */
+    uint64_t bad_slots;                 /* slots that the verdict costs */
 
-    int64_t revision;      /* of our key as last seen; 0: there is none */
-    int64_t seen_revision; /* of its last change that the watch has shown, ours or not */
-    bool seen_removed;     /* that was its end */
-    int64_t lease;         /* that it was put under; 0: it must be put */
-    char *text;            /* as last put */
-    EtcdCall *call;
+    int64_t revision;      /* mod revision of the key as last put or read; 0: there is no key */
+    int64_t seen_revision; /* of the last change of the key that the watch has shown, ours or not */
+    bool seen_removed;     /* that change was a deletion */
+    int64_t lease;         /* the lease that the record was put under; 0: the record must be put */
+    char *text;            /* the record as last put */
+    EtcdCall *call;        /* the read or write under way; NULL: none */
     Timer retry;
-    bool wanted, with_ranks;
+    bool wanted;     /* the record is to be put after `call` or `retry` */
+    bool with_ranks; /* the record is to be put together with those of the ranks */
 
-    bool knows_secrets; /* it may read them, and says so */
+    bool knows_secrets; /* this node may read worlds' secrets, and its record says so */
     EtcdCall *rights_call;
     Timer rights_retry;
 } OwnNode;
 
+/* Reads what the machine says of itself. */
 int node_open(OwnNode *node, Error *err);
 void node_clear(OwnNode *node);
-/* Finds out what it may read, which the record says. */
+/* Finds out what this node may read in etcd: its record says so. */
 void node_ask_rights(OwnNode *node);
 /* What the record says may have changed: puts it if its content has. */
 void node_touch(OwnNode *node);
@@ -73,8 +75,9 @@ void node_touch(OwnNode *node);
 void node_leave(OwnNode *node);
 /* The probes have judged. */
 void node_note_health(OwnNode *node, NodeVerdict verdict, uint64_t bad_slots, const char *evidence);
+/* The lease is granted, renewed or lost. */
 void node_lease_changed(OwnNode *node, EtcdLeaseState state);
-/* The watch shows a change of our key at that revision. What was not our doing is made good. */
+/* The watch shows a change of our key at that revision. A change that was not ours is made good. */
 void node_disturbed(OwnNode *node, int64_t revision, bool removed);
-/* Our last record is in etcd as it should be. */
+/* Whether the record is in etcd as it should be. */
 bool node_is_settled(const OwnNode *node);

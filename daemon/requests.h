@@ -1,5 +1,4 @@
-/* requests.h - requests/<id> that this node answers: "checkpoint" for a job whose rank 0 is here,
- * "check" and "clear" for itself.
+/* requests.h - answers requests/<id>: "checkpoint" for a job whose rank 0 is here, "check" and "clear" for this node.
  *
  * Ownership: none; an answer under way frees itself.
  * Units:     none.
@@ -11,7 +10,7 @@
 #include "daemon/health/probes.h"
 #include "daemon/world/workload.h"
 
-/* Whom requests concern. */
+/* The parts of the daemon that requests concern. */
 typedef struct Requests {
     const DaemonConfig *config;
     Etcd *etcd;
@@ -19,6 +18,7 @@ typedef struct Requests {
     Probes *probes;
 } Requests;
 
+/* The watch shows a request, or that one is gone. */
 void requests_on_event(const Requests *requests, const EtcdEvent *event);
-/* Puts the answer, if the record is still the one that kv holds. */
+/* Puts the answer, if the record is still as kv holds it. */
 void requests_answer(Etcd *etcd, const EtcdKeyValue *kv, const char *text);

@@ -1,8 +1,8 @@
-/* status.h - the line that `systemctl status sdtraind` shows, and the other words to systemd.
+/* status.h - tells systemd the line that `systemctl status sdtraind` shows, and when the service is ready or stops.
  *
  * "n1 of cluster prod: job first, generation 3, 2 of 4 ranks, step 1240; healthy; lease renewed 1 s
- * ago". A change of state is said at once, figures every STATUS_SEC. Outside systemd nobody listens,
- * and nothing is done.
+ * ago". A change of state is said at once, figures every STATUS_SEC. Outside systemd nobody listens, and
+ * nothing is sent.
  *
  * Ownership: a value, part of the Manager.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
@@ -19,12 +19,13 @@ enum { STATUS_SEC = 5, STATUS_BYTES = 768 };
 
 typedef struct DaemonStatus {
     char state[STATUS_BYTES]; /* the line without its figures, as last said */
-    uint64_t said_usec;
+    uint64_t said_usec;       /* when the line was last sent */
 } DaemonStatus;
 
-/* Cheap; called at every tick. */
+/* Sends the line if it is time. Cheap: called at every tick. */
 void status_update(Manager *m, uint64_t now_usec);
 
+/* The node is registered. */
 void status_ready(const Manager *m);
 void status_reloading(const Manager *m);
 void status_reloaded(const Manager *m);

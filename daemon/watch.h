@@ -1,4 +1,4 @@
-/* watch.h - the key ranges that a node follows, and what each change means to it.
+/* watch.h - follows the key ranges that concern a node, and carries each change to its module.
  *
  * Ownership: part of the Manager.
  * Units:     none.
@@ -15,7 +15,7 @@
 enum { WATCHED_KINDS = 5 };
 
 typedef struct Watches {
-    /* handed in: whom the changes concern */
+    /* Handed in by manager.c: the parts of the daemon that the changes concern. */
     const DaemonConfig *config;
     Etcd *etcd;
     EtcdLease *lease;
@@ -28,6 +28,6 @@ typedef struct Watches {
     EtcdWatch *own; /* this node's own record */
 } Watches;
 
-/* What is handed in is set already. */
+/* The fields that are handed in must be set. */
 int watches_open(Watches *w, Error *err);
 void watches_clear(Watches *w);

@@ -1,9 +1,9 @@
-/* config.h - what sdtraind is told: a JSON file, then the command line over it.
+/* config.h - the settings of sdtraind: a JSON file, then the command line over it.
  *
  * Every key of the file is an option of the command line ("lease_sec", --lease-sec); unknown keys
  * are refused by name.
  *
- * Ownership: config_load() fills a Config; config_clear() frees its lists and accepts a zeroed one.
+ * Ownership: config_load() fills a DaemonConfig; config_clear() frees its lists and accepts a zeroed one.
  * Units:     *_sec seconds, *_bytes bytes.
  * Errors:    -EINVAL with "<file or 'command line'>: <key>: <what is wrong with which value>".
  * Threads:   loop thread only.
@@ -31,35 +31,38 @@ typedef struct DaemonConfig {
     char etcd_tls_name[256], etcd_user[128], etcd_password_file[CONFIG_PATH_MAX];
     char etcd_password[256]; /* read from the file */
     char metrics[80];        /* address:port of /metrics; empty: off */
-    char address[128];       /* where the other nodes' ranks reach ours */
+    char address[128];       /* at which ranks of other nodes reach those of this one */
     int64_t slots;
     int64_t lease_sec, fence_sec, drain_sec;
     char run_dir[CONFIG_PATH_MAX], log_dir[CONFIG_PATH_MAX], trainer[CONFIG_PATH_MAX];
-    int64_t log_bytes; /* of one rank in one generation */
+    int64_t log_bytes; /* kept of what one rank prints in one generation */
     int cgroup;        /* CgroupMode */
     double hang_floor_sec, hang_factor, startup_sec, save_sec;
     int64_t health_sec, probe_sec, disk_min_bytes;
-    int64_t gpus, rdma_devices;      /* that this node is expected to have */
-    char state_dir[CONFIG_PATH_MAX]; /* what probes remember; empty: run_dir/health */
+    int64_t gpus, rdma_devices;      /* numbers of devices that this node is expected to have */
+    char state_dir[CONFIG_PATH_MAX]; /* folder of what probes remember; empty: run_dir/health */
     char nvml[CONFIG_PATH_MAX], kernel_log[CONFIG_PATH_MAX], sysfs[CONFIG_PATH_MAX];
-    json_t *trainer_environment;      /* array of "KEY=VALUE"; NULL: none */
-    json_t *labels;                   /* object of strings; NULL: none */
-    json_t *paths_read, *paths_write; /* what jobs may name, arrays of strings; NULL: everything */
+    json_t *trainer_environment; /* array of "KEY=VALUE"; NULL: none */
+    json_t *labels;              /* object of strings; NULL: none */
+    json_t *paths_read,
+        *paths_write; /* prefixes that jobs may name, arrays of strings; NULL: all */
 } DaemonConfig;
 
 typedef struct ConfigCall {
     const char *file;  /* --config; NULL: none */
     bool check;        /* --check-config */
     const char *probe; /* --probe NAME: run one health probe and print what it found */
-    json_t *overrides; /* owned: what else the command line says, under the file's keys */
+    json_t *overrides; /* settings of the command line, under the file's keys; owned */
 } ConfigCall;
 
 /* -ECANCELED after --help or --version, which print and are done. */
 int config_parse_arguments(int argc, char *argv[], ConfigCall *ret, Error *err);
 void config_call_clear(ConfigCall *call);
 
+/* Reads the file, lays the command line over it, and fills in defaults. */
 int config_load(const ConfigCall *call, DaemonConfig *ret, Error *err);
 void config_clear(DaemonConfig *config);
 
-/* SIGHUP: takes over what can change while ranks run; logs the keys that need a restart. */
+/* Takes over from `fresh` what can change while ranks run, and logs the keys that need a restart. fresh holds the old
+ * values afterwards. */
 void config_reload(DaemonConfig *config, DaemonConfig *fresh);

@@ -1,4 +1,4 @@
-/* health-record.h - health/<node>: what each probe said last, for people.
+/* health-record.h - keeps health/<node> up to date: what each probe said last, for people.
  *
  * Ownership: none; a call under way is Probes.post.
  * Units:     none.
@@ -11,6 +11,5 @@
 
 typedef struct Probes Probes;
 
-/* Puts the record when something but the ages has changed, when the ages are old, or when somebody
- * waits for fresh ones. */
+/* Puts the record if it has changed in anything but its ages, or was put 300 s ago. fresh: in any case. */
 void health_record_update(Probes *p, bool fresh);

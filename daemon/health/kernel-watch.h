@@ -1,10 +1,10 @@
 /* kernel-watch.h - follows the kernel's log, so that a GPU's fatal word is known at once and not at
  * the next round of probes.
  *
- * Reads without blocking, a bounded number of records a turn; under a storm of messages it rests
- * in between, and what the kernel overwrites meanwhile is said.
+ * A storm of messages must not keep the loop from everything else. So 256 records a turn are read, with a rest in
+ * between, and the number of records that the kernel overwrites meanwhile is logged.
  *
- * Ownership: part of the Manager; kernel_watch_clear() accepts a zeroed one with fd -EBADF.
+ * Ownership: part of the Probes; kernel_watch_clear() accepts a zeroed one with fd -EBADF.
  * Units:     none.
  * Errors:    a log that can't be read is a finding where GPUs are expected, else a note.
  * Threads:   loop thread only.
@@ -22,21 +22,21 @@ typedef struct Probes Probes;
 
 typedef struct KernelWatch {
     KernelLog log;
-    uint64_t saved_seq; /* of what lies in state_dir */
+    uint64_t saved_seq; /* number of the next record, as the file in state_dir has it */
     int fd;
-    char carry[KMSG_RECORD_MAX]; /* the beginning of a line whose end is not there yet */
+    char carry[KMSG_RECORD_MAX]; /* the beginning of a line whose end was not read yet */
     size_t n_carry;
     sd_event_source *source;
-    Timer rest;
+    Timer rest; /* until the log is read on */
 } KernelWatch;
 
-/* Reads what is remembered and what the log holds already. */
+/* Reads the file in state_dir, and what the log holds already. */
 void kernel_watch_start(Probes *p);
 void kernel_watch_clear(KernelWatch *watch);
 
-/* Weighs what is open again: after a round, when slots may have become known. */
+/* Judges the open faults again: after a round, when slots may have become known. */
 void kernel_watch_weigh(Probes *p);
-/* A round of probes is over: what was lost can't hide a fault that still shows. */
+/* A round of probes is over: records lost before it hide no fault, since the probes would show it. */
 void kernel_watch_note_round(Probes *p);
-/* Somebody says that it is repaired. */
+/* An operator says that the node is repaired: forgets the faults that only a reset would cure. */
 void kernel_watch_forget(Probes *p);

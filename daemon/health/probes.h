@@ -1,10 +1,10 @@
-/* probes.h - runs the health probes, all at once, each in a child that can be killed; keeps what
- * they must remember; judges; answers requests for a check.
+/* probes.h - runs the health probes of this node, keeps their memory, and judges.
  *
- * A node registers when its first round is over: a GPU that is missing is known before any rank is
- * placed. answers[] is what metrics, records and people read.
+ * A driver that hangs takes along the process that asks it. So the probes run all at once, each in a child of its own
+ * that can be killed. A node registers when its first round is over: a GPU that is missing is known before any rank is
+ * placed.
  *
- * Ownership: part of the Manager.
+ * Ownership: a value; probes_clear() kills the children. Borrows all its needs, which outlive it.
  * Units:     *_usec as verdict.h and records.h say.
  * Errors:    a probe that cannot run is an answer (verdict.h), not an error.
  * Threads:   loop thread only.
@@ -30,22 +30,22 @@ enum { PROBE_ASKS_MAX = 8 };
 
 typedef struct ProbeChild {
     Probes *probes;
-    pid_t pid; /* 0: no child; one that survives SIGKILL keeps its place, and its probe hangs */
+    pid_t pid; /* 0: no child. A child that survives SIGKILL keeps its place, and its probe hangs */
     int pidfd, output;
-    bool killed;    /* its time was over */
+    bool killed;    /* the child exceeded its time */
     bool is_waited; /* the round waits for it */
     uint64_t began_usec;
-    json_t *state; /* what it left; NULL: nothing */
+    json_t *state; /* the probe's memory: in with its context, out with its result; NULL: none */
     sd_event_source *exit_source;
     Timer timer;
 } ProbeChild;
 
-/* Somebody who waits for a round that began after he asked. */
+/* A request for a check, answered after a round that began after it. */
 typedef struct ProbeAsk {
     char key[KEY_MAX];
     int64_t revision;
-    char *text; /* the record as it lies there; owned */
-    bool is_served;
+    char *text;     /* the record as it lies in etcd; owned */
+    bool is_served; /* the round under way began after the request */
 } ProbeAsk;
 
 typedef struct ProbesNeeds {
@@ -70,39 +70,41 @@ typedef struct ProbesNeeds {
 struct Probes {
     ProbesNeeds needs;
     KernelWatch kernel;
-    ProbeAnswer
-        answers[PROBES_MAX]; /* of each probe, in probe_list()'s order; then the kernel's log */
+    /* Of each probe, in probe_list()'s order, and of the kernel's log, which is last. */
+    ProbeAnswer answers[PROBES_MAX];
     size_t n_answers;
     Verdict verdict;
-    uint64_t verdict_since_usec; /* realtime */
+    uint64_t verdict_since_usec; /* realtime; when the verdict last changed; 0: none yet */
     NodeVerdict node_verdict;    /* the verdict's level, as records say it */
     char evidence[RECORD_TEXT_MAX + 1];
-    char cure[96];
+    char cure[96]; /* of the worst answer; "": none is needed */
     bool is_ready; /* the first round is over */
 
     ProbeChild children[PROBES_MAX];
     int n_waited; /* children that the round waits for */
-    Gpus gpus;    /* slot by place */
+    Gpus gpus;    /* GPUs seen since the boot; the place of each is its slot */
     ProbeAsk asks[PROBE_ASKS_MAX];
     size_t n_asks;
     uint64_t posted_usec; /* when health/<node> was last put; 0: never */
-    bool is_posted;       /* it holds what is known, but for the ages */
-    Hash posted;          /* of what it holds */
-    EtcdCall *post;
-    Timer timer;
-    bool leaving; /* probes_leave() was called: no round begins any more */
+    bool is_posted;       /* the record holds what is known, but for the ages */
+    Hash posted;          /* of the record's content as last put, without ages */
+    EtcdCall *post;       /* the write under way; NULL: none */
+    Timer timer;          /* until the next round */
+    bool leaving;         /* probes_leave() was called: no round begins any more */
 };
 
 void probes_init(Probes *p, const ProbesNeeds *needs);
-void probes_start(Probes *p); /* the first round at once */
+/* Begins the first round. */
+void probes_start(Probes *p);
 void probes_clear(Probes *probes);
 /* The node takes leave: health/<node> says so, and stays. */
 void probes_leave(Probes *p);
+/* Whether that process is a probe's. */
 bool probes_own(const Probes *probes, pid_t pid);
 
-/* What the kernel's log says now. */
+/* The kernel's log says something else than before. */
 void probes_note_kernel(Probes *p, const ProbeResult *result);
-/* requests/<id> of kind check or clear, not answered yet; kv is copied. */
+/* A request of kind check or clear (clear: true) is not answered yet; kv is copied. */
 void probes_ask(Probes *p, const EtcdKeyValue *kv, bool clear);
 
 /* sdtraind --probe NAME: runs it here and prints what it found, with what the environment's

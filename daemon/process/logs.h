@@ -1,7 +1,7 @@
-/* logs.h - what one rank prints, kept on disk within a bound.
+/* logs.h - keeps what one rank prints on disk, within a bound.
  *
- * <log_dir>/<job>/g<generation>/rank<r>.log; at half the bound the file becomes rank<r>.log.1 and a
- * new one begins, so the end is always there. The last line is kept in memory as evidence.
+ * The file is <log_dir>/<job>/g<generation>/rank<r>.log. At half the bound it becomes rank<r>.log.1 and a new one
+ * begins, so the end is always there. The last line is kept in memory as evidence.
  *
  * Ownership: rank_log_new() gives the caller a RankLog and takes the reading end.
  * Units:     bytes.
@@ -25,9 +25,9 @@ int rank_log_new(sd_event *event, const char *log_dir, const char *job, int64_t 
 RankLog *rank_log_free(RankLog *log);
 DEFINE_CLEANUP(RankLog, rank_log_free)
 
-/* Takes what is in the pipe now. */
+/* Reads what is in the pipe now. */
 void rank_log_drain(RankLog *log);
-/* The last whole or begun line that is not empty; "" when there is none. */
+/* The last line that is not empty, whole or begun; "": there is none. */
 const char *rank_log_last_line(const RankLog *log);
 
 /* Removes the folders of the oldest generations of a job beyond RANK_LOG_GENERATIONS_KEPT. */

@@ -3,7 +3,7 @@
  * The child is the leader of its own session and process group, dies by SIGKILL when its parent
  * does (PR_SET_PDEATHSIG), begins inside its cgroup where one is given, and holds descriptors 0 to
  * 3 alone. It inherits neither ambient capabilities nor a low oom_score_adj. Between clone3 and
- * exec it makes system calls only, so the threads of this process don't matter.
+ * exec the child makes system calls only, so locks of this process's other threads do not matter.
  *
  * Ownership: borrows everything for the call; the caller owns pid (waitid) and pidfd.
  * Units:     none.
@@ -21,12 +21,12 @@ enum { SPAWN_EXEC_FAILED = 127 };
 
 typedef struct SpawnRequest {
     char *const *argv; /* argv[0] is the path */
-    int program;       /* opened earlier: executed whatever lies at argv[0] by now; 0: argv[0] */
+    int program; /* the program, opened earlier, and executed whatever lies at argv[0] now; 0: argv[0] is */
     char *const *environment;
     int output;       /* standard output and error; negative: this process's own */
     int channel;      /* descriptor 3; negative: none */
-    int cgroup;       /* folder of a cgroup v2; negative: stay where we are */
-    bool *ret_inside; /* whether it is in that cgroup, which may refuse it; may be NULL */
+    int cgroup;       /* folder of a cgroup v2; negative: the child stays in that of this process */
+    bool *ret_inside; /* whether the child is in that cgroup, which may refuse it; may be NULL */
 } SpawnRequest;
 
 int spawn_process(const SpawnRequest *request, pid_t *ret_pid, int *ret_pidfd, Error *err);

@@ -1,12 +1,14 @@
 /* commit.h - makes a saved checkpoint count: one line more in checkpoints/<job>, and in the same transaction
- * its mark in progress/<job>, which tells whoever finds the former lost that there was one.
+ * its mark in progress/<job>, which says that there was a commit should the first record get lost.
  *
- * Read worlds/<job> and checkpoints/<job> together; if the world is still ours, append under the
- * guard of both mod revisions. Whatever the write answers but success, known or unknown, read again
- * before deciding: our line is there = committed; the world has moved = refused; else try once
- * more. A record that does not decode is written anew, as one that is not there; one of another version
- * is never overwritten. It ends with the world: a rank that cannot commit trains on until the fence or the leader
- * ends it.
+ * Two worlds could both believe that they commit. So worlds/<job> and checkpoints/<job> are read together, and if the
+ * world is still ours the line is appended under the guard of both mod revisions. After every answer but success the
+ * records are read again before anything is decided: our line is there: committed; the world has moved: refused; else
+ * the write is tried once more.
+ *
+ * A record that does not decode is written anew, as if there were none; a record of another version is never
+ * overwritten. A commit ends with its world: a rank that cannot commit trains on until the fence or the leader ends
+ * it.
  *
  * Ownership: part of a LocalWorld.
  * Units:     as records.h.
@@ -25,16 +27,18 @@ typedef struct LocalWorld LocalWorld;
 
 typedef struct Commit {
     LocalWorld *local;
-    bool busy;
-    CheckpointCommit lines[RECORD_COMMITS_MAX]; /* one, or what was found, the oldest first */
+    bool busy; /* a commit is under way */
+    /* The saved checkpoint, or those that were found, the oldest first. */
+    CheckpointCommit lines[RECORD_COMMITS_MAX];
     size_t n_lines;
     EtcdCall *call;
     Timer retry;
-    unsigned attempts;
+    unsigned attempts; /* failed ones of this commit */
 } Commit;
 
 void commit_init(Commit *commit, LocalWorld *local);
 void commit_clear(Commit *commit);
+/* Rank 0 has saved a checkpoint; the answer goes to rank 0 as `committed` or `refused`. */
 int commit_begin(Commit *commit, const ChannelMessage *saved);
-/* One of those that rank 0 has found in the checkpoint folder; all together once no more follow. */
+/* Rank 0 has found a checkpoint in the folder. All that it found are committed together, after the last. */
 int commit_found(Commit *commit, const ChannelMessage *found);

@@ -16,7 +16,7 @@ static bool is_behind(const Watchdog *a, const Watchdog *b)
     return a->step < b->step || (a->step == b->step && a->stage < b->stage);
 }
 
-static bool waits_for_a_teammate(const Workload *w, const Rank *rank)
+static bool waits_for_another(const Workload *w, const Rank *rank)
 {
     for (size_t i = 0; i < ELEMENTSOF(w->slots.of); i++) {
         const Rank *other = w->slots.of[i];
@@ -63,7 +63,7 @@ void hang_check(Workload *w, uint64_t now_usec, uint64_t stood_still_usec)
         if (stood_still_usec > 0)
             watchdog_forgive(&rank->watchdog, stood_still_usec);
         else if (watchdog_is_hung(&rank->watchdog, &limits, now_usec) &&
-                 !waits_for_a_teammate(w, rank))
+                 !waits_for_another(w, rank))
             hung[n_hung++] = rank;
     }
     for (size_t i = 0; i < n_hung; i++)

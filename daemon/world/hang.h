@@ -1,7 +1,7 @@
 /* hang.h - looks at every rank's progress, a few times a second.
  *
- * A rank that exceeds its bound (watchdog.h) is reported hung with its (step, stage) and killed. Of
- * a local world's ranks on this node only those furthest behind are: the others wait for them.
+ * A rank that exceeds its bound (watchdog.h) is reported hung with its (step, stage) and killed. Of several such ranks
+ * of a local world only those furthest behind are: the others wait for them.
  *
  * Ownership: none.
  * Units:     CLOCK_BOOTTIME microseconds.
@@ -14,4 +14,5 @@
 
 typedef struct Workload Workload;
 
+/* stood_still_usec: how long this process itself did not run just now; that time counts against no rank. */
 void hang_check(Workload *w, uint64_t now_usec, uint64_t stood_still_usec);

@@ -138,7 +138,8 @@ void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
     job_advance(job);
 }
 
-/* It is a world after the present one, whatever it says: the ranks of that end, and under its guard it is told. */
+/* The record is of a world after the present one, whatever it says: the ranks of the present one end, and are reported
+ * under the guard of the new revision. */
 void job_lose_world(LocalJob *job, int64_t revision)
 {
     if (revision <= job->world_revision)
@@ -267,7 +268,7 @@ static void send_stop(LocalWorld *local)
     rank_send(rank, &stop);
 }
 
-/* Teams that are over: their ranks are dead (or hold a lost slot), and etcd knows. */
+/* Reports local worlds that are over once their ranks are dead, but for those in lost slots. */
 static void settle_over(LocalJob *job)
 {
     bool all_dead = true;

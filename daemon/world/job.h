@@ -1,18 +1,19 @@
 /* job.h - what etcd says of a job, and this node's part in its world.
  *
- * A Job collects worlds/<job>, phases/<job> and rendezvous/<job>/<generation> as the watches bring
- * them, in whatever order. A LocalWorld is this node's share of one world: its seats (slot and rank) and
- * what is reported of them. When the world moves the local world is over: its ranks are killed, their
- * exits reported, and it goes.
+ * Records come from watches in any order: a phase may be known before its world, and a world of a job that was
+ * deleted beside the phase of its successor. So the handlers only note what has changed. job_advance() then does
+ * whatever can be done, and may be called at any time.
  *
- * The handlers only note what has changed; job_advance() then does whatever can be done, and may be
- * called at any time.
+ * A LocalJob collects worlds/<job>, phases/<job> and rendezvous/<job>/<generation>. A LocalWorld is this node's share
+ * of one world: its local ranks (rank and slot) and what is reported of them. When the world has moved, the local world
+ * is over: its ranks are killed, their exits are reported, and it is freed.
  *
- * Ownership: the Manager owns Jobs, a Job its Teams. A Rank borrows its LocalWorld until it is over.
+ * Ownership: the Workload owns its LocalJobs, a LocalJob its LocalWorlds. A Rank borrows its LocalWorld.
  * Units:     *_usec in reports is CLOCK_REALTIME, elsewhere CLOCK_BOOTTIME microseconds.
  * Errors:    records that cannot be read are logged and skipped.
  * Threads:   loop thread only.
- * Invariant: I3 (a slot never runs two generations), I6 (a slot serves at most one rank).
+ * Invariant: I3 (a slot never runs two generations), I6 (a slot serves at most one rank). The present local world of a
+ *            job is not over, and was made from the revision that the job knows.
  */
 #pragma once
 
@@ -28,36 +29,39 @@ typedef struct LocalJob LocalJob;
 
 typedef struct LocalRank {
     int slot;
-    bool pending; /* waits for its slot to be clear */
+    bool pending; /* the rank waits for its slot to be clear; its process was never started */
     RankReport report;
 } LocalRank;
 
 struct LocalWorld {
     LocalJob *job;
     LocalWorld *next; /* in job->over */
-    int64_t generation, world_revision;
+    int64_t generation;
+    int64_t world_revision; /* mod revision of worlds/<job> that this world was read at */
     int world_size;
     ResumePoint resume;
     char submission[SUBMISSION_BYTES];
     char *spec;                       /* the job file; NULL until it is read */
-    char sources[RECORD_SOURCES_MAX]; /* as the spec's record has it */
+    char sources[RECORD_SOURCES_MAX]; /* hashes of the data sets, as specs/<job> has them */
     EtcdCall *spec_call;
     Timer spec_retry;
-    /* The world's secret: wiped when every rank here has it; empty: there is none, or it is not read. */
+    /* The world's secret: wiped when every rank here has it. Empty: the world has none, or it is not read yet. */
     char secret[SECRET_TEXT_BYTES];
-    bool has_read_secret; /* there is one, or it is known that there is none */
+    bool has_read_secret; /* `secret` was read, or the world has none */
     EtcdCall *secret_call;
     Timer secret_retry;
     LocalRank local_ranks[RECORD_SLOTS_MAX];
     size_t n_local_ranks;
-    bool over;
+    bool over; /* the world has moved: no rank is started, and only exits are reported */
 
-    uint64_t killed_usec; /* the older ranks of the job on this node are dead */
-    int64_t first_step;
-    uint64_t first_step_usec;
-    char address[128]; /* of rank 0's rendezvous store, when rank 0 is here */
+    /* Over: when the last of its ranks on this node was dead. Else: when those of older worlds were. 0: they live. */
+    uint64_t killed_usec;
+    int64_t first_step;       /* the first that this world has finished, as rank 0 here says */
+    uint64_t first_step_usec; /* when that was; 0: none is finished, or rank 0 is elsewhere */
+    char address[128];        /* of rank 0's rendezvous store, when rank 0 is here */
 
-    RecordWriter report, rendezvous;
+    RecordWriter report;     /* ranks/<job>/<generation>/<node> */
+    RecordWriter rendezvous; /* rendezvous/<job>/<generation>, when rank 0 is here */
     Progress progress;
     Commit commit;
 };
@@ -66,45 +70,52 @@ struct LocalJob {
     Workload *workload;
     LocalJob *next;
     char name[RECORD_JOB_MAX + 1];
-    int64_t world_revision;            /* of worlds/<name>; 0: there is none */
-    char submission[SUBMISSION_BYTES]; /* of that world, and of the last one there was */
+    int64_t world_revision;            /* mod revision of worlds/<name>; 0: there is no world */
+    char submission[SUBMISSION_BYTES]; /* of the present world, or of the last one */
     bool has_phase;
-    PhaseRecord phase;
-    uint64_t
-        ends_usec; /* succeeded: until then its ranks end by themselves (CLOCK_BOOTTIME); 0: no */
-    int64_t rendezvous_generation, rendezvous_revision; /* 0: unknown */
+    PhaseRecord phase; /* valid if has_phase */
+    /* The job has succeeded: until then its ranks may end by themselves (CLOCK_BOOTTIME). 0: it has not. */
+    uint64_t ends_usec;
+    int64_t rendezvous_generation; /* the world that `rendezvous` is of; 0: none is known */
+    int64_t rendezvous_revision;   /* of the newest word about a rendezvous, a deletion too */
     char rendezvous[128];
-    uint64_t first_steps_usec; /* how long they took in a world of first_steps_size; 0: unknown */
+    /* The longest of the first steps of a world of first_steps_size ranks; 0: unknown. */
+    uint64_t first_steps_usec;
     int first_steps_size;
-    LocalWorld *local, *over; /* over: ended, not yet dead or not yet reported */
+    LocalWorld *local; /* of the present world; NULL: the world has no rank here */
+    LocalWorld *over; /* a list: local worlds that are over, and not yet dead or not yet reported */
 };
 
-/* Finds or makes it. NULL: out of memory or too many (logged). */
+/* Finds or makes the job. NULL: out of memory, or 4096 jobs are known (logged). */
 LocalJob *job_get(Workload *w, const char *name);
+/* NULL: nothing is known of that job. */
 LocalJob *job_find(Workload *w, const char *name);
-/* Cancels everything; the ranks must be dead. */
+/* Cancels everything; the ranks must be dead. Accepts NULL, returns NULL. */
 LocalJob *job_free(LocalJob *job);
 
-/* What the watches say; a NULL record means that the key is gone. */
+/* The watches bring a record, or NULL: its key is gone. */
 void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision);
-/* There is one that cannot be read: damaged, or of a later version. */
+/* There is a world whose record cannot be read: damaged, or of a later version. */
 void job_lose_world(LocalJob *job, int64_t revision);
 void job_set_phase(LocalJob *job, const PhaseRecord *phase);
 void job_set_rendezvous(LocalJob *job, int64_t generation, int64_t revision,
                         const RendezvousRecord *record);
+/* Does what can be done now: ends, starts, feeds and reports ranks. */
 void job_advance(LocalJob *job);
-/* What the first steps of a world of that size may be expected to take, from an earlier one; 0: unknown. */
+/* How long a first step of a world of that size may take, judged by an earlier world; 0: unknown. */
 uint64_t job_first_steps_usec(const LocalJob *job, int world_size);
-/* Forgets a job of which etcd and this node know nothing any more. */
+/* Frees the job if neither etcd nor this node knows anything of it any more. */
 void job_forget_if_idle(LocalJob *job);
 
-/* The revision of worlds/<job> that must hold for this local world to write. */
+/* The mod revision of worlds/<job> that guards what this local world writes. */
 int64_t local_world_guard_revision(const LocalWorld *local);
 /* A guard did not hold: the world has moved. Kills its ranks at once. */
 void local_world_refused(LocalWorld *local, const char *key);
+/* NULL: the slot of the rank is none of this world. */
 LocalRank *local_world_rank_of(LocalWorld *local, const Rank *rank);
-/* The seat of rank 0, or NULL when rank 0 lives elsewhere. */
+/* Rank 0, or NULL when rank 0 lives elsewhere. */
 LocalRank *local_world_rank0(LocalWorld *local);
-/* Whether some rank of it runs or waits for its slot. */
+/* Whether a rank of this world is not reported as ended, or waits for its slot. */
 bool local_world_is_live(const LocalWorld *local);
+/* What is reported of the ranks has changed. */
 void local_world_report(LocalWorld *local);

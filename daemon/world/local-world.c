@@ -217,7 +217,7 @@ bool local_world_is_live(const LocalWorld *local)
     return false;
 }
 
-/* ---- seats ---- */
+/* ---- its ranks ---- */
 
 LocalRank *local_world_rank_of(LocalWorld *local, const Rank *rank)
 {

@@ -1,6 +1,7 @@
-/* local-world.h - the life of this node's share of one world: made, fed, reported, ended.
+/* local-world.h - the life of this node's share of one world: made, fed, reported, ended. The struct is in job.h.
  *
- * Ownership: local_world_new() gives the Job a LocalWorld; local_world_free() accepts NULL and lets go of its ranks.
+ * Ownership: local_world_new() gives the LocalJob a LocalWorld; local_world_free() accepts NULL, and its ranks live on
+ *            without a world.
  * Units:     as job.h.
  * Errors:    -ENOMEM.
  * Threads:   loop thread only.
@@ -19,11 +20,11 @@ LocalWorld *local_world_free(LocalWorld *local);
 void local_world_end(LocalWorld *local, const char *why);
 /* Kills what runs and gives up what has not started; each exit is reported as it happens. */
 void local_world_kill(LocalWorld *local, const char *why);
-/* Nothing of it lives any more, but for lost slots. */
+/* No rank of this world lives any more, but for those in lost slots. */
 bool local_world_is_dead(const LocalWorld *local);
 /* Gives each rank that said hello its part, once the job file is there. */
 void local_world_assign(LocalWorld *local);
-/* The seat's rank could not be started; the caller reports. */
+/* local_rank could not be started: notes that it ended. The caller reports. */
 void local_world_rank_failed(LocalWorld *local, LocalRank *local_rank, const char *text);
-/* A rank's process ended: notes it in its seat and reports at once. */
+/* The process of the rank ended, or cannot be killed: notes it in its local rank, and reports at once. */
 void local_world_note_exit(LocalWorld *local, const Rank *rank, const ExitVerdict *verdict);

@@ -1,4 +1,4 @@
-/* plan.h - which seats a world gives this node.
+/* plan.h - which ranks a world gives this node, and in which slots.
  *
  * Ownership: values.
  * Units:     slots are counted from 0.

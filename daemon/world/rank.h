@@ -1,13 +1,12 @@
 /* rank.h - one trainer process in one slot, from spawn to confirmed death.
  *
- * Ownership: the Manager's slot owns its Rank; rank_free() only after death was confirmed, or when
- *            the daemon itself ends.
+ * Ownership: the slot table (slots.h) owns a Rank from rank_start() until its death is confirmed, or the daemon ends.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
  * Errors:    -errno from starting; afterwards everything is reported through the local world.
  * Threads:   loop thread only.
  * Invariant: a slot is clear when nothing of its rank lives: its cgroup is not populated, or its
  *            process group and every process handed to us with its mark are gone. The end of the
- *            trainer alone does not clear it.
+ *            trainer alone does not clear the slot.
  */
 #pragma once
 
@@ -25,11 +24,10 @@ enum { RANK_KILL_CONFIRM_MSEC = 2000, RANK_LAST_WORDS_MSEC = 200 };
 
 /* What a trainer process is started with. */
 struct RankNeeds {
-    sd_event *event; /* its descriptors are watched on it */
+    sd_event *event; /* the loop that watches pidfd, channel, cgroup and output */
     const CgroupBase *cgroups;
     RankSessions *sessions; /* shared with the keeper */
-    const int
-        *trainer; /* the program, opened; negative: the path of the configuration is executed */
+    const int *trainer; /* the program, opened; negative: the path in the settings is executed */
     /* A child of this process that belongs to no rank: the keeper, or a probe. */
     bool (*is_other_child)(void *userdata, pid_t pid);
     void *userdata; /* of is_other_child */
@@ -37,40 +35,49 @@ struct RankNeeds {
 
 struct Rank {
     Workload *workload;
-    LocalWorld *local; /* NULL when nobody is left to report to */
+    LocalWorld *local; /* the world that the rank reports to; NULL: that world is forgotten */
     char job[RECORD_JOB_MAX + 1];
     int64_t generation;
     int slot, rank;
-    pid_t pid;
-    int pidfd, channel, cgroup, cgroup_events;
+    pid_t pid; /* of the trainer, which leads a session and a process group */
+    int pidfd;
+    int channel;               /* our end of the socket pair */
+    int cgroup, cgroup_events; /* negative: the rank is in no cgroup of its own */
     sd_event_source *exit_source, *channel_source, *cgroup_source;
-    Timer timer;
+    Timer timer; /* until the trainer must have exited; then, until the slot must be clear */
     RankLog *log;
     Watchdog watchdog;
     LastWords words;
-    int64_t joined_step;       /* the first it went to after joining */
-    int64_t failed_saves;      /* as the trainer last told, since its start; so is */
-    ChannelStoreUse store_use; /* of the checkpoints' store */
-    bool said_hello, was_assigned, is_ready, has_gone, was_stopped;
-    bool exited;   /* the trainer process is reaped */
-    bool killing;  /* SIGKILL was sent on purpose */
-    bool lost;     /* SIGKILL did not end it in RANK_KILL_CONFIRM_MSEC */
-    char why[160]; /* it was killed */
+    int64_t joined_step; /* the step that the rank named first after it had joined */
+    /* Both as the trainer last reported, counted since its process started. */
+    int64_t failed_saves;
+    ChannelStoreUse store_use; /* requests to the checkpoint store */
+
+    bool said_hello;   /* `hello` came */
+    bool was_assigned; /* `assign` was sent */
+    bool is_ready;     /* `ready` came: the state is restored */
+    bool has_gone;     /* `go` was sent */
+    bool was_stopped;  /* `stop` was sent */
+    bool exited;       /* the trainer process is reaped */
+    bool killing;      /* the daemon has sent SIGKILL */
+    bool lost;         /* the slot was not clear RANK_KILL_CONFIRM_MSEC after the end or SIGKILL */
+    char why[160];     /* the reason of `killing` */
 };
 
-/* Starts the rank of a seat in its slot, which must be clear. */
+/* Starts the process of local_rank in its slot, which must be clear. */
 int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err);
 Rank *rank_free(Rank *rank);
 /* Frees a rank of which nothing lives, with what marked its slot: the session and the cgroup. */
 void rank_retire(Rank *rank);
 
-/* -EAGAIN and -EPIPE kill the rank, except for alive messages. */
+/* Sends the message. A trainer that does not take it is killed. Of a dead rank nothing is sent. */
 void rank_send(Rank *rank, ChannelMessage *message);
+/* Tells the trainer that it may run for alive_usec more. A trainer that does not read misses the message. */
 void rank_send_alive(Rank *rank, uint64_t alive_usec);
 
-/* SIGKILL to everything of it; idempotent. why must say who decided. */
+/* SIGKILL to everything of the rank; idempotent. why must say who decided. */
 void rank_kill(Rank *rank, const char *why, ...) _printf_(2, 3);
-/* It announced its end: a moment for that, then SIGKILL. */
+/* The trainer has announced its end: gives it RANK_LAST_WORDS_MSEC, then SIGKILL. */
 void rank_expect_exit(Rank *rank);
-/* Looks whether the process ended and whether the slot is clear; for SIGCHLD too. */
+/* Looks whether the process ended, and frees the rank if its slot is clear. Called at SIGCHLD too. */
 void rank_look(Rank *rank);

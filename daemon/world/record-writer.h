@@ -5,7 +5,7 @@
  * refusal means that the world has moved. A write that fails for another reason is repeated, with
  * whatever the content is then.
  *
- * Ownership: a Post is part of its LocalWorld; record_writer_clear() cancels what is under way.
+ * Ownership: a RecordWriter is part of its LocalWorld; record_writer_clear() cancels what is under way.
  * Units:     none.
  * Errors:    logged; a lost connection is not an error but a delay.
  * Threads:   loop thread only.
@@ -20,24 +20,25 @@ typedef struct LocalWorld LocalWorld;
 
 /* The text of the record, to be freed by the caller; -errno. */
 typedef int (*RecordEncoder)(LocalWorld *local, char **ret);
+/* The content is in etcd. */
 typedef void (*RecordDone)(LocalWorld *local);
 
 typedef struct RecordWriter {
     LocalWorld *local;
     char key[KEY_MAX];
-    bool leased; /* put under this node's lease */
+    bool leased; /* the record is put under this node's lease, and goes with it */
     RecordEncoder encode;
-    RecordDone done; /* after each acknowledged write; may be NULL; may free the local world */
+    RecordDone done; /* called when the content is in etcd; may be NULL; may free the local world */
 
-    int64_t revision; /* of the last acknowledged write */
-    bool wanted;      /* the content has changed since the last write began */
-    EtcdCall *call;
-    Timer retry;
-    uint64_t retry_usec;
+    int64_t revision;    /* of the last acknowledged write */
+    bool wanted;         /* the content has changed since the last write began */
+    EtcdCall *call;      /* the write under way; NULL: none */
+    Timer retry;         /* runs after a write that failed */
+    uint64_t retry_usec; /* the last pause; 0: the last write was acknowledged */
 } RecordWriter;
 
 void record_writer_init(RecordWriter *writer, LocalWorld *local, bool leased, RecordEncoder encode,
                         RecordDone done);
 void record_writer_clear(RecordWriter *writer);
-/* The content has changed. */
+/* The content has changed: writes it now, or after the write or the pause that is under way. */
 void record_writer_send(RecordWriter *writer);

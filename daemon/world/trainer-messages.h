@@ -1,4 +1,4 @@
-/* trainer-messages.h - what a trainer says, carried into reports and etcd.
+/* trainer-messages.h - carries what a trainer says into reports and etcd.
  *
  * Ownership: borrows the Rank.
  * Units:     none.
@@ -9,5 +9,5 @@
 
 typedef struct Rank Rank;
 
-/* Takes every message that is there now (bounded a call; the loop calls again for more). */
+/* Takes the messages that are there now, 256 at most; the loop calls again for more. */
 void trainer_messages_receive(Rank *rank);
