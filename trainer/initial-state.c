@@ -78,9 +78,7 @@ static int weights_file_open(const char *uri, WeightsFile *f, Error *err)
 {
     const char *slash = strrchr(uri, '/');
     _cleanup_free_ char *folder = slash ? strndup(uri, (size_t)(slash - uri)) : strdup(".");
-    _cleanup_free_ char *header = NULL;
-    uint64_t n_bytes = 0, first8;
-    size_t n_header = 0;
+    uint64_t n_bytes = 0;
     *f = (WeightsFile){.uri = uri, .key = slash ? slash + 1 : uri};
     f->piece = malloc(PIECE_ELEMENTS * sizeof(float));
     f->floats = malloc(PIECE_ELEMENTS * sizeof(float));
@@ -89,21 +87,9 @@ static int weights_file_open(const char *uri, WeightsFile *f, Error *err)
     int r = store_open(folder, &f->store, err);
     if (r == 0)
         r = store_head(f->store, f->key, &n_bytes, err);
-    if (r == 0 && n_bytes < sizeof(first8))
-        return error_set(err, -EBADMSG, "%s: %llu bytes are too few for a safetensors header", uri,
-                         (unsigned long long)n_bytes);
     if (r == 0)
-        r = store_get_range(f->store, f->key, 0, sizeof(first8), &first8, err);
-    if (r < 0)
-        return error_prefix(err, exit_errno_of_named(r), "model.init");
-    r = safetensors_header_bytes(uri, &first8, n_bytes, &n_header, err);
-    if (r < 0)
-        return r;
-    header = malloc(n_header);
-    if (!header)
-        return error_set(err, -ENOMEM, "out of memory");
-    r = store_get_range(f->store, f->key, 0, n_header, header, err);
-    return r < 0 ? r : safetensors_open(uri, header, n_header, n_bytes, &f->tensors, err);
+        r = safetensors_read(f->store, f->key, uri, n_bytes, &f->tensors, err);
+    return r < 0 && r != -EBADMSG ? error_prefix(err, exit_errno_of_named(r), "model.init") : r;
 }
 
 static bool same_shape(const Parameter *p, const SafetensorsEntry *e)

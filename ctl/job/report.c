@@ -13,17 +13,17 @@
 static void read_metrics(JobReport *r)
 {
     Error err = ERROR_INIT;
-    Committed committed;
+    _cleanup_(store_freep) Store *store = NULL;
+    _cleanup_(manifest_freep) Manifest *manifest = NULL;
     const CheckpointCommit *commit = checkpoints_latest(&r->job->checkpoints);
     if (!commit || commit->step == 0) {
         (void)snprintf(r->metrics_note, sizeof(r->metrics_note),
                        "No checkpoint with metrics is committed yet.");
         return;
     }
-    int result = committed_open(commit, &committed, &err);
+    int result = manifest_read_uri(commit->uri, &commit->hash, &store, &manifest, &err);
     if (result == 0)
-        result = committed_metrics(&committed, &r->metrics, &err);
-    committed_close(&committed);
+        result = committed_metrics(store, manifest, &r->metrics, &err);
     if (result < 0) {
         (void)snprintf(r->metrics_note, sizeof(r->metrics_note), "%s", err.text);
         fprintf(stderr, "sdctl: the page has no losses: %s\n", err.text);

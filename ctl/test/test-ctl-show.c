@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "ctl/test/testing-ctl.h"
+#include "trainer/checkpoint/format/manifest-internal.h"
 
 #include <endian.h>
 #include <string.h>
@@ -349,10 +350,11 @@ static Built safetensors(const char *name, float a, float b)
     return f;
 }
 
-static json_t *write_object(CtlLab *lab, const char *folder, const char *key, const char *kind,
-                            Built f)
+/* Writes it below the lab's folder, and forgets the text. */
+static void write_object(CtlLab *lab, const char *folder, const char *key, Built f,
+                         uint64_t *ret_bytes, Hash *ret_hash)
 {
-    char path[400], hash[HASH_TEXT_BYTES];
+    char path[400];
     Error err = ERROR_INIT;
     (void)snprintf(path, sizeof(path), "%s/%s%s", lab->folder, folder, key);
     char *slash = strrchr(path, '/');
@@ -360,11 +362,9 @@ static json_t *write_object(CtlLab *lab, const char *folder, const char *key, co
     assert_int_equal(folder_make(path, &err), 0);
     *slash = '/';
     assert_int_equal(file_write(path, f.text, f.n_bytes, 0, &err), 0);
-    json_t *json =
-        json_pack("{s:s, s:s, s:I, s:s}", "key", key, "kind", kind, "bytes", (json_int_t)f.n_bytes,
-                  "xxh3_128", hash_format(hash_bytes(f.text, f.n_bytes), hash));
+    *ret_bytes = f.n_bytes;
+    *ret_hash = hash_bytes(f.text, f.n_bytes);
     free(f.text);
-    return json;
 }
 
 static Built metrics(int first, int last)
@@ -378,35 +378,72 @@ static Built metrics(int first, int last)
     return f;
 }
 
+#define STEP_FOLDER "ck/step-0000000020-o1-g2-00000000/"
+#define FIRST_WEIGHTS "unet/diffusion_pytorch_model-00001-of-00002.safetensors"
+#define FIRST_METRICS "ck/metrics/metrics-0000000001-0000000010-o1-g2-00000000.jsonl"
+#define SECOND_METRICS "ck/metrics/metrics-0000000011-0000000020-o1-g2-00000000.jsonl"
+
+static Built object_of(const ObjectRecord *o)
+{
+    if (o->kind == OBJECT_WEIGHTS)
+        return o->part == 0 ? safetensors("conv.bias", 1, 2) : safetensors("conv.weight", 3, 4);
+    Built f = {.n_bytes = o->kind == OBJECT_MOMENTS ? 8 * (size_t)o->count : 2};
+    f.text = calloc(1, f.n_bytes);
+    assert_non_null(f.text);
+    return f;
+}
+
+/* The text of a manifest of two weight files of two numbers each, whose objects are written. */
+static char *put_objects(CtlLab *lab)
+{
+    Parameter items[] = {{.n_elements = 2}, {.offset = 2, .n_elements = 2}};
+    const ParameterList list = {.items = items, .n_items = 2, .n_elements = 4};
+    char folders[2][CHECKPOINT_FOLDER_MAX] = {"step-0000000000-o1-g1-00000000",
+                                              "step-0000000015-o1-g1-00000000"};
+    uint32_t maxima[2 * MAXIMA_WINDOW] = {0};
+    Hash chunks[1] = {{.high = 0}};
+    MetricsSegment segments[2];
+    Manifest m = {.name = {.step = 20, .owner = 1, .generation = 2},
+                  .facts = {.job = "e", .generation = 2, .numerics = "{}"},
+                  .scalars = {.step = 20, .loss_scale = 1, .maxima = maxima},
+                  .n_tensors = 2,
+                  .layout = chunk_layout(4),
+                  .chunks = chunks,
+                  .metrics_first = 1,
+                  .segments = segments,
+                  .n_segments = 2,
+                  .committed = folders,
+                  .n_committed = 2};
+    ObjectTable table;
+    assert_int_equal(object_table_new(&list, &m.layout, 8, false, &table), 0);
+    m.objects = table.records;
+    m.n_objects = table.n_records;
+    for (size_t i = 0; i < m.n_objects; i++)
+        write_object(lab, STEP_FOLDER, m.objects[i].key, object_of(&m.objects[i]),
+                     &m.objects[i].n_bytes, &m.objects[i].hash);
+    for (int k = 0; k < 2; k++) {
+        MetricsSegment *s = &segments[k];
+        *s = (MetricsSegment){.first = 10 * k + 1, .last = 10 * k + 10, .n_lines = 10};
+        metrics_key_format(&m.name, s->first, s->last, s->key);
+        write_object(lab, "ck/", s->key, metrics((int)s->first, (int)s->last), &s->n_bytes,
+                     &s->hash);
+    }
+    m.digest = manifest_state_digest(&m);
+    char *text = NULL;
+    assert_int_equal(manifest_format(&m, &text), 0);
+    object_table_clear(&table);
+    return text;
+}
+
 static void put_checkpoint(CtlLab *lab, const char *job)
 {
-    static const char folder[] = "ck/", step[] = "ck/step-0000000020-o1-g2-00000000/";
-    json_t *objects = json_array(), *segments = json_array();
-    json_array_append_new(objects, write_object(lab, step, "unet/a.safetensors", "weights",
-                                                safetensors("conv.bias", 1, 2)));
-    json_array_append_new(objects, write_object(lab, step, "unet/b.safetensors", "weights",
-                                                safetensors("conv.weight", 3, 4)));
-    for (int k = 0; k < 2; k++) {
-        json_t *segment = write_object(lab, folder, k ? "metrics/2.jsonl" : "metrics/1.jsonl", "",
-                                       metrics(10 * k + 1, 10 * k + 10));
-        json_object_set_new(segment, "first", json_integer(10 * k + 1));
-        json_object_set_new(segment, "last", json_integer(10 * k + 10));
-        json_array_append_new(segments, segment);
-    }
-    json_t *root =
-        json_pack("{s:i, s:o, s:o, s:[s,s]}", "v", 2, "objects", objects, "metrics", segments,
-                  "committed", "step-0000000000-o1-g1-00000000", "step-0000000015-o1-g1-00000000");
-    char *text = json_dumps(root, 0), path[400];
-    json_decref(root);
-    (void)snprintf(path, sizeof(path), "%smanifest.json", step);
-    ctl_write(lab, path, text);
-
+    _cleanup_free_ char *text = put_objects(lab);
+    ctl_write(lab, STEP_FOLDER "manifest.json", text);
     CheckpointsRecord record = {.commits = {{.step = 20, .generation = 2}}, .n_commits = 1};
     (void)snprintf(record.commits[0].uri, sizeof(record.commits[0].uri),
-                   "file://%s/%smanifest.json", lab->folder, step);
+                   "file://%s/" STEP_FOLDER "manifest.json", lab->folder);
     record.commits[0].hash = hash_bytes(text, strlen(text));
     CTL_PUT(lab, KEY_CHECKPOINTS, job, checkpoints_record, record);
-    free(text);
 }
 
 static size_t count(const char *text, const char *part)
@@ -461,15 +498,15 @@ static void a_report_says_which_metrics_are_lost(void **state)
     Error err = ERROR_INIT;
     ctl_put_running_job(lab, "r");
     put_checkpoint(lab, "r");
-    ctl_write(lab, "ck/metrics/2.jsonl", "{\"step\":11}\n");
+    ctl_write(lab, SECOND_METRICS, "{\"step\":11}\n");
     assert_int_equal(ctl_run(lab, "job report r --out %s/r.html", lab->folder), 0);
-    assert_contains(lab->err, "/ck/metrics/2.jsonl: its hash is ");
+    assert_contains(lab->err, SECOND_METRICS ": its hash is ");
     (void)snprintf(path, sizeof(path), "%s/r.html", lab->folder);
     assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
     assert_contains(page, "The metrics of 10 steps between 11 and 20 are lost: ");
-    assert_contains(page, "/ck/metrics/2.jsonl: its hash is ");
+    assert_contains(page, SECOND_METRICS ": its hash is ");
     assert_contains(page, "checkpoint of step 10</title>");
-    ctl_write(lab, "ck/metrics/1.jsonl", "");
+    ctl_write(lab, FIRST_METRICS, "");
     assert_int_equal(ctl_run(lab, "job report r --out %s/r.html", lab->folder), 0);
     assert_contains(lab->err, "the metrics of 20 steps between 1 and 20 are lost: ");
     assert_int_equal(ctl_run(lab, "job report r --out %s/no/r.html", lab->folder), 3);
@@ -508,11 +545,10 @@ static void export_joins_the_weight_files(void **state)
     assert_int_equal(ctl_run(lab, "job export e --ema --out %s/e.safetensors", lab->folder), 3);
     assert_string_equal(lab->err, "sdctl: the checkpoint of step 20 has no averaged weights: "
                                   "train.ema.start_step is not reached\n");
-    Built other = safetensors("conv.bias", 1, 3);
-    json_decref(write_object(lab, "ck/step-0000000020-o1-g2-00000000/", "unet/a.safetensors",
-                             "weights", other));
+    Hash hash;
+    write_object(lab, STEP_FOLDER, FIRST_WEIGHTS, safetensors("conv.bias", 1, 3), &n, &hash);
     assert_int_equal(ctl_run(lab, "job export e --out %s/f.safetensors", lab->folder), 1);
-    assert_contains(lab->err, "unet/a.safetensors: its hash is not what the manifest says\n");
+    assert_contains(lab->err, FIRST_WEIGHTS ": its hash is not what the manifest says\n");
     (void)snprintf(path, sizeof(path), "%s/f.safetensors", lab->folder);
     assert_int_equal(access(path, F_OK), -1);
     (void)snprintf(path, sizeof(path), "%s/f.safetensors.part", lab->folder);

@@ -66,7 +66,7 @@ LAW = {
                 "trainer/nn", "trainer/plan", "trainer/state", "trainer/checkpoint", "trainer/checkpoint/format"],
     "prep": ["base", "store", "protocol", "encoders", "trainer/data", "trainer/data/mds", "trainer/data/stream"],
     "ctl": ["base", "etcd", "store", "cluster", "controller/feed", "controller/journal", "controller/config", "protocol",
-            "trainer/data", "trainer/plan"],
+            "trainer/data", "trainer/plan", "trainer/checkpoint/format"],
     "tests": ["*"],
 }
 LABELS = ("Ownership:", "Units:", "Errors:", "Threads:")

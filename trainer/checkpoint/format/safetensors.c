@@ -186,6 +186,25 @@ int safetensors_open(const char *source, const void *header, size_t n_bytes, uin
     return 0;
 }
 
+int safetensors_read(Store *store, const char *key, const char *source, uint64_t file_bytes,
+                     Safetensors **ret, Error *err)
+{
+    uint64_t first8 = 0;
+    size_t n = 0;
+    int r = file_bytes < sizeof(first8)
+                ? 0
+                : store_get_range(store, key, 0, sizeof(first8), &first8, err);
+    if (r == 0)
+        r = safetensors_header_bytes(source, &first8, file_bytes, &n, err);
+    if (r < 0)
+        return r;
+    _cleanup_free_ char *header = malloc(n);
+    if (!header)
+        return error_set(err, -ENOMEM, "%s: out of memory", source);
+    r = store_get_range(store, key, 0, n, header, err);
+    return r < 0 ? r : safetensors_open(source, header, n, file_bytes, ret, err);
+}
+
 Safetensors *safetensors_free(Safetensors *file)
 {
     if (!file)

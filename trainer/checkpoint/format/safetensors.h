@@ -12,6 +12,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "protocol/manifest-limits.h"
+#include "store/store.h"
 
 enum {
     SAFETENSORS_DIMS_MAX = 8,
@@ -36,6 +37,9 @@ int safetensors_header_bytes(const char *source, const void *first8, uint64_t fi
 /* header holds the file's first n_bytes: at least the 8 bytes of length and the JSON. file_bytes is
  * the length of the whole file. */
 int safetensors_open(const char *source, const void *header, size_t n_bytes, uint64_t file_bytes,
+                     Safetensors **ret, Error *err);
+/* Reads the header of the object `key`, which has file_bytes. source names it in errors. */
+int safetensors_read(Store *store, const char *key, const char *source, uint64_t file_bytes,
                      Safetensors **ret, Error *err);
 Safetensors *safetensors_free(Safetensors *file);
 DEFINE_CLEANUP(Safetensors, safetensors_free)
