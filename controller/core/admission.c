@@ -29,7 +29,7 @@ void node_admit(const Cluster *c, CoreNode *node)
     node->admitted = admission_allows(c->config.admit, node->record.name, node->record.machine_id);
 }
 
-/* Whom a new list takes in is heard; an operator's change needs no quiet. */
+/* A node that a new list takes in counts from now on; an operator's change needs no quiet. */
 void admission_update(Cluster *c)
 {
     c->uninvited_usec = 0;

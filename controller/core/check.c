@@ -119,7 +119,6 @@ void decision_check(const Cluster *c, const CoreJob *job, const Decision *d)
     assert(d->id > 0 && d->id == c->last_id);
     assert(c->term != 0 && d->term == c->term); /* I1 */
     assert(!(d->put_request && d->remove_request));
-    assert(!d->put_incident || (d->incident.cause[0] && d->incident.id[0]));
     check_cordons(c, d);
     if (!job) {
         assert(!puts && !d->remove_job && d->remove_generation == 0 && !d->job[0]);

@@ -1,5 +1,5 @@
-/* cluster-decisions.c - decisions about the cluster rather than a job: the pages about nodes, caps on incidents and
- * requests. */
+/* cluster-decisions.c - decisions about the cluster rather than a job: incidents about nodes, their cap,
+ * and requests. */
 #include "controller/core/cluster-decisions.h"
 
 #include "controller/core/admission.h"
@@ -18,8 +18,8 @@
 
 enum {
     REQUEST_KEPT_SEC = 3600,
-    NAMES_BYTES = 160, /* of the nodes that one page names */
-    ABSENCES_MAX = 10, /* pages of idle nodes that are lost; more of them say nothing new */
+    NAMES_BYTES = 160, /* of the nodes that one incident names */
+    ABSENCES_MAX = 10, /* incidents of lost nodes; further nodes share one */
 };
 
 static const char hold_cause[] = "nodes-vanished", distrust_cause[] = "nodes-unhealthy",
@@ -222,7 +222,7 @@ static bool take_name(const char **at, size_t *left, char ret[NODE_NAME_MAX + 1]
     return whole;
 }
 
-/* "47 more nodes are lost: n13, n14, ...": a page about nodes that this leader may never have seen. They are
+/* "47 more nodes are lost: n13, n14, ...": an incident about nodes that this leader may never have seen. They are
  * lost until they are back, as if they had vanished here; how many more there are is all that a list that was
  * cut says of the rest. */
 static void note_summary(Cluster *c, const IncidentRecord *summary)
@@ -277,7 +277,7 @@ static void open_absence(const Cluster *c, const CoreNode *node, Decision *d)
     d->incident.at_usec = node->vanished_real_usec;
 }
 
-/* One page for all that are lost beyond the first ten. */
+/* One incident for all nodes that are lost beyond the first ten. */
 static bool decide_summary(const Cluster *c, const Incident *summary, int beyond, const char *names,
                            Decision *d)
 {
@@ -342,7 +342,8 @@ static bool decide_absence_incident(Cluster *c, Scratch *s, Decision *d)
         text_add(&t, beyond++ ? ", " : "");
         text_add(&t, node->record.name);
     }
-    if (summary && is_unsure) /* a new leader observes first, and ends no page to open it again */
+    if (summary &&
+        is_unsure) /* a new leader observes first, and ends no incident to open it again */
         return false;
     if (beyond == 0)
         c->unnamed_lost = 0; /* those that were named stand for the rest */
@@ -373,7 +374,7 @@ static bool outage_is_critical(const Cluster *c, const IncidentRecord *record)
     return false;
 }
 
-/* What recovers alone need not wake anybody; what does not recover does. */
+/* An incident that recovers alone need not wake anybody; one that stays open does. */
 static bool decide_escalation(const Cluster *c, Scratch *s, Decision *d)
 {
     for (int i = 0; i < c->limits.incidents && c->config.escalate_usec; i++) {
@@ -396,7 +397,7 @@ static bool decide_escalation(const Cluster *c, Scratch *s, Decision *d)
     return false;
 }
 
-/* Those that everybody has been told of go first, then other resolved ones; oldest first. */
+/* Incidents that every sink was notified of go first, then other resolved ones; oldest first. */
 static bool goes_before(const Cluster *c, const IncidentRecord *a, const IncidentRecord *b)
 {
     int rank_a = a->state == INCIDENT_OPEN ? 2 : !incident_is_told(c, a);
@@ -406,8 +407,8 @@ static bool goes_before(const Cluster *c, const IncidentRecord *a, const Inciden
     return a->at_usec < b->at_usec;
 }
 
-/* Incidents of a job that is gone are over and go, beside the oldest of too many. One that is not
- * told yet stays as long as there is room. */
+/* Incidents of a job that is gone are over and go, beside the oldest of too many. One that a sink
+ * was not notified of yet stays as long as there is room. */
 static bool decide_incident_cap(const Cluster *c, Decision *d)
 {
     const IncidentRecord *first = NULL;

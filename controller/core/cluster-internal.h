@@ -20,7 +20,7 @@ typedef struct Stamp {
     int64_t seen; /* revision of the last event */
 } Stamp;
 
-/* What became of a record that should be there. Its last content is kept in memory. */
+/* Why a record that should be there is not. Its last content is kept in memory. */
 typedef enum Lost { LOST_NOT, LOST_GONE, LOST_DAMAGED, LOST_OLDER, LOST_FOREIGN } Lost;
 
 typedef struct CoreNode {
@@ -121,7 +121,7 @@ typedef struct Incident {
     Stamp stamp;
 } Incident;
 
-/* What the core needs of alerts/<id>. */
+/* The part of alerts/<id> that the core needs. */
 typedef struct Alert {
     bool used, settled;
     char id[RECORD_INCIDENT_MAX + 1];
@@ -136,8 +136,8 @@ typedef struct Request {
     uint64_t seen_usec; /* when this controller first saw it; clients' clocks are not trusted */
 } Request;
 
-/* What a step works with on its way to a decision. Functions that find and plan write here alone; nothing in it is
- * read by the next step but the runs that an action borrows. */
+/* The working memory of a step. Functions that find and plan write here alone. The next step reads nothing of it; an
+ * action borrows plan_runs until then. */
 typedef struct Scratch {
     uint64_t wake_usec;   /* the earliest time that somebody waits for; USEC_INFINITY: none */
     bool *left_out;       /* by node: the decision being made places no rank there; NULL: on none */

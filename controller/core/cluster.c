@@ -134,7 +134,7 @@ int job_index(const Cluster *c, const CoreJob *job)
     return (int)(job - c->jobs);
 }
 
-/* Where world and phase are both lost, or as this controller knew them before, what nodes have written tells. */
+/* Nodes' records count, too: world and phase may both be lost, or put back as they once were. */
 int64_t job_newest_generation(const CoreJob *job)
 {
     int64_t newest = MAX(job->ran_generation, MAX(job->world.generation, job->phase.generation));
@@ -142,7 +142,7 @@ int64_t job_newest_generation(const CoreJob *job)
     return MAX(newest, MAX(written, checkpoints_mark(&job->checkpoints).generation));
 }
 
-/* What was written must come back through the watch before anything is decided on top of it. */
+/* The watch must have shown the last write before anything is decided on top of it. */
 static bool is_settled(const Cluster *c, int64_t in_flight, int64_t awaited)
 {
     return in_flight == 0 && awaited <= c->seen_revision;

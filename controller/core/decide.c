@@ -260,7 +260,7 @@ static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Dec
                         again ? "starts again" : "starts", d);
 }
 
-/* What is open of a job that has ended is over: nothing is to be recovered any more. */
+/* An open incident of a job that has ended is over: nothing is to be recovered any more. */
 static bool decide_over(const Cluster *c, const CoreJob *job, Decision *d)
 {
     assert(!is_active(job->phase.phase));
@@ -320,7 +320,7 @@ static bool decide_removal(const Cluster *c, Scratch *s, const CoreJob *job, Dec
     return true;
 }
 
-/* What a node wrote about a job after that was removed. */
+/* A node has written about the job after the job was removed: its records go, too. */
 static bool decide_remains(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     int node;
@@ -413,7 +413,7 @@ static bool decide_first_step(const Cluster *c, const CoreJob *job, Decision *d)
     const NodeRanks *rank0 = job_rank0_report(c, job);
     if (!rank0 || rank0->first_step == 0)
         return false;
-    /* why there is another world is told by its incident and in the history from here on */
+    /* from here on the incident and the history say why there is another world */
     decide_phase(c, job, PHASE_RUNNING, job->world.incident[0] ? "" : job->phase.reason, d);
     if (d->phase.n_worlds > 0 && job->world.resume.adopt)
         d->phase.worlds[d->phase.n_worlds - 1].step = resumed_step(c, job, 0);

@@ -370,7 +370,6 @@ static void observe_incident(Cluster *c, const Event *ev)
     if (ev->health)
         return; /* written over when there is something to say */
     place->used = ev->incident != NULL;
-    assert(place->stamp.mod || !place->used);
     if (place->used) {
         place->record = *ev->incident;
         text_copy(place->record.id, sizeof(place->record.id), ev->name);
@@ -401,7 +400,6 @@ static void observe_alert(Cluster *c, const Event *ev)
     if (ev->health)
         return;
     place->used = ev->alert != NULL;
-    assert(place->stamp.mod || !place->used);
     if (place->used) {
         place->settled = ev->alert->settled;
         place->incident_usec = ev->alert->incident_usec;
@@ -442,7 +440,6 @@ static void observe_request(Cluster *c, const Event *ev)
     if (ev->health)
         return;
     place->used = ev->request != NULL;
-    assert(place->stamp.mod || !place->used);
     if (place->used) {
         place->record = *ev->request;
         forget_missed(c, ev->request);

@@ -1,7 +1,7 @@
 /* resize.c - a world that is to have more ranks, or fewer: a user's word, growth, and what it waits for.
  *
  * Entry points: decide_resize(), decide_wait(). A word acts at once or never; what it asks for beyond the
- * slots that are there comes by growth. What a job waits for that was told a size stands in its phase. */
+ * slots that are there comes by growth. The phase of a job that was given a size says what it waits for. */
 #include "controller/core/resize.h"
 
 #include "controller/core/cluster-internal.h"
@@ -59,7 +59,7 @@ static bool decide_heard(const Cluster *c, const CoreJob *job, Decision *d)
     return true;
 }
 
-/* What is wanted was put back as it was: the next leader must not take that for a new word. */
+/* desired/<job> was put back as it was: the next leader must not take that for a new request. */
 bool decide_old_word(const Cluster *c, const CoreJob *job, Decision *d)
 {
     return job->word <= job->phase.tried_revision &&
@@ -137,8 +137,8 @@ static void say_wait(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
     plan_say_refusals(c, s, job, t);
 }
 
-/* Of a job that runs, and was told a size that it has not; at most once a second, since each node hears of
- * it. Why it went on when it should have left stays. */
+/* For a running job that was given a size and has another one. At most once a second, because each node reads the
+ * phase. A reason that says why the world went on when it should have left stays. */
 bool decide_wait(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     static const char goes_on[] = "goes on: ";

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* What rank 0's node said before the last commit is out of date. */
+/* NULL: there is no progress/<job> of this world that is newer than the last commit. */
 static const ProgressRecord *present_progress(const CoreJob *job)
 {
     bool present = job->progress_stamp.mod > job->checkpoints_stamp.mod &&

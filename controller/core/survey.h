@@ -1,4 +1,4 @@
-/* survey.h - what the core knows, in numbers for whoever watches; reads alone.
+/* survey.h - what the core knows, in numbers for metrics and status. Nothing here writes.
  *
  * Ownership: names are borrowed from the Cluster until its next step.
  * Units:     *_usec is CLOCK_REALTIME microseconds, 0 unknown; *_sec seconds.
@@ -13,38 +13,39 @@ typedef struct JobSurvey {
     const char *name;
     JobPhase phase;
     int64_t generation;
-    int world_size, wanted_size; /* ranks; wanted: what it would have if there were slots; 0 when
-                                    it has ended */
-    int ranks[RANK_EXITED + 1];  /* of the present generation, by RankState */
+    int world_size;             /* ranks of its world; 0: it has none */
+    int wanted_size;            /* ranks that it would have with slots enough; 0: it has ended */
+    int ranks[RANK_EXITED + 1]; /* of the present generation, by RankState */
     int64_t steps, furthest_step;
-    bool has_progress; /* of the present or an earlier generation; then: */
-    int64_t step, samples_seen;
+    bool has_progress;          /* the next five fields are those of progress/<job> */
+    int64_t step, samples_seen; /* of the present generation or an earlier one */
     double loss, samples_per_sec, step_sec;
-    uint64_t unsaved_usec, waits_usec; /* of the present generation: since when; 0: it is well */
-    double goodput;                    /* -1 unknown */
+    uint64_t unsaved_usec; /* since when the store takes no checkpoint; 0: it does */
+    uint64_t waits_usec;   /* since when a rank waits for data; 0: none does */
+    double goodput;        /* share of the time that trained steps that count; -1: unknown */
     bool has_checkpoint;
     int64_t checkpoint_step;
-    uint64_t checkpoint_usec; /* when it was committed */
-    uint64_t phase_usec;      /* since when it has its phase */
+    uint64_t checkpoint_usec; /* when the checkpoint was committed */
+    uint64_t phase_usec;      /* since when the job has its phase */
     int failures_without_progress, max_failures;
 } JobSurvey;
 
 typedef struct NodeSurvey {
     const char *name;
-    bool up, absent; /* neither: it has taken leave */
-    bool cordoned;   /* no rank of any job is placed there */
+    bool up, absent; /* neither: its daemon was stopped */
+    bool cordoned;   /* no rank of any job is placed on it */
     NodeVerdict verdict;
     CordonMode mode;
     int strikes, n_slots, n_lost_slots;
 } NodeSurvey;
 
-/* The i-th job in order of arrival, the i-th node in order of names; false: there are no more. */
+/* Tell of the i-th job in the order of the queue, of the i-th node in the order of names. False: there are no more. */
 bool cluster_survey_job(const Cluster *c, int i, JobSurvey *ret);
 bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret);
-/* That a new job could take. */
+/* Returns how many slots a new job could take. */
 int cluster_free_slots(const Cluster *c);
 
-/* As last seen; NULL: there is none. */
+/* Returns the incident as last seen; NULL: there is none. */
 const IncidentRecord *cluster_find_incident(const Cluster *c, const char *id);
-/* The i-th cause that an incident can have; NULL: no more. */
+/* Returns the i-th cause that an incident can have; NULL: there are no more. */
 const char *cluster_cause(int i);

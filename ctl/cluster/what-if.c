@@ -145,7 +145,8 @@ static int close_node(Trial *t, const char *node, CordonMode mode)
                                .mode = mode,
                                .reason = "what if",
                                .since_usec = t->begin_real_usec};
-    Error ignored = ERROR_INIT; /* what cannot be read holds nothing back in the core either */
+    Error ignored =
+        ERROR_INIT; /* a record that does not decode holds the node back in the core; here the cause below does */
     const EtcdKeyValue *kv = find_record(t, key_of(t->cluster, KEY_NODES, node, key));
     if (!kv)
         return -ENOENT;

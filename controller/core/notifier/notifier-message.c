@@ -1,4 +1,4 @@
-/* notifier-message.c - what a sink must hear of a page next: a function of the incident, the sink's
+/* notifier-message.c - which message of a notification a sink gets next: a function of the incident, the sink's
  * mark, its settings and the time. */
 #include "controller/core/notifier/notifier-internal.h"
 #include "controller/core/text.h"
@@ -16,7 +16,7 @@ bool notification_is_over(const Notification *notification)
     return notification->incident.state == INCIDENT_RESOLVED;
 }
 
-/* A test goes through every sink once, whatever that hears otherwise. */
+/* A test goes through every sink once, also through one that gets heartbeats alone. */
 static bool find_test_message(const NotifierSink *sink, const Delivery *delivery, MessageKind *ret)
 {
     *ret = delivery->state == DELIVERY_TRIGGERED ? NOTIFY_RESOLVE
@@ -25,7 +25,7 @@ static bool find_test_message(const NotifierSink *sink, const Delivery *delivery
     return delivery->state < DELIVERY_RESOLVED;
 }
 
-/* What its predecessor said last may still be on its way, and "triggered" must not come after. */
+/* The predecessor's last message may still be on its way, and its "triggered" must not arrive after "resolved". */
 static uint64_t may_resolve_at(const Notifier *c, const Notification *notification)
 {
     return notification->inherited ? c->leading_usec + c->config.timeout_usec : 0;

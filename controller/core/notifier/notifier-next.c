@@ -1,6 +1,6 @@
-/* notifier-next.c - the next thing to do: a mark to store, then a message, then a sign of life.
+/* notifier-next.c - the next thing to do: a mark to store, then a message, then a heartbeat.
  *
- * Marks come first, because nothing is told of a page whose marks are not stored. Of the messages
+ * Marks come first, because no message is sent of a notification whose marks are not stored. Of the messages
  * the most severe goes first, then the oldest. */
 #include "controller/core/notifier/notifier-internal.h"
 #include "controller/core/text.h"
@@ -77,7 +77,7 @@ static void mark_concerned(Notifier *c, Notification *notification)
     }
 }
 
-/* Nothing is left to tell; what a sink that is not configured here may still hold is waited for. */
+/* No message is left to send. A sink that is not configured here and may still hold an open alert is waited for. */
 static bool nothing_is_left(Notifier *c, Notification *notification)
 {
     MessageKind message_kind;
@@ -120,7 +120,7 @@ static bool prepare_alert(Notifier *c, Notification *notification)
 static bool store_alert(Notifier *c, Notification *notification, NotifierAction *ret)
 {
     if (notification->incident_stamp.seen == 0)
-        return false; /* a mark without an incident: none of ours to judge */
+        return false; /* a mark without an incident: there is nothing to notify of */
     bool gone = notification->incident_stamp.mod == 0;
     bool settled = notification->alert.settled &&
                    notification->alert.incident_usec == notification->incident.at_usec;
@@ -163,7 +163,7 @@ static void say_result(const Notifier *c, Notification *notification)
 
 static bool store_request(Notifier *c, Notification *notification, NotifierAction *ret)
 {
-    assert(notification->test && notification->request_stamp.mod);
+    assert(notification->test && notification->storing == 0);
     bool late = c->real_usec > notification->request.at_usec + TEST_LATE_SEC * USEC_PER_SEC;
     for (size_t i = 0; i < notification->alert.n_deliveries; i++) {
         Delivery *d = &notification->alert.deliveries[i];
@@ -228,7 +228,7 @@ static int count_in_flight(const Notifier *c, int k)
     return n;
 }
 
-/* Whether the page has a message for the sink now. */
+/* True when the notification has a message for the sink now. */
 static bool may_send(Notifier *c, Notification *notification, int k, bool room, MessageKind *ret)
 {
     uint64_t at_usec;
@@ -236,7 +236,7 @@ static bool may_send(Notifier *c, Notification *notification, int k, bool room, 
         !notification_message(c, notification, k, ret, &at_usec))
         return false;
     if (notification->test)
-        return true; /* whoever asked wants to see what happens now */
+        return true; /* it waits for no pause: its user wants to see what happens now */
     if (notification->alert.term != c->term)
         return false; /* intent before effect: what a predecessor meant to tell is stored as ours first */
     return is_due(c, MAX(at_usec, c->sinks[k].pause_until_usec)) && room;

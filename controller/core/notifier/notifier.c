@@ -1,4 +1,4 @@
-/* notifier.c - what the notifier learns: records, answers, outcomes; and its memory.
+/* notifier.c - what the notifier learns (records, answers, outcomes), and its memory.
  *
  * Guarantees: a mark only moves forward while one leader leads; what another leader has stored
  * replaces what was only meant to be stored here. */
@@ -90,7 +90,7 @@ const char *notifier_dedup_key(const char *cluster, const IncidentRecord *incide
     return ret;
 }
 
-/* ---- pages ---- */
+/* ---- notifications ---- */
 
 static Notification *find_notification(Notifier *c, const char *id, bool test)
 {
@@ -171,7 +171,7 @@ static void observe_alert(Notifier *c, const Event *ev)
     forget_notification_if_empty(notification);
 }
 
-/* ---- tests that somebody asks for ---- */
+/* ---- sdctl alerts test ---- */
 
 static void begin_test(Notifier *c, Notification *notification)
 {
@@ -313,11 +313,11 @@ static void mark_failed(Notification *notification, Delivery *d, const Task *tas
     if (notification->test || (answer->kind == ANSWER_REFUSED && !may_be_open))
         d->state = DELIVERY_FAILED;
     else if (d->state == DELIVERY_FAILED)
-        d->state = DELIVERY_SENDING; /* this time it may have heard */
+        d->state = DELIVERY_SENDING; /* this time it may have arrived */
     notification->dirty = !notification->test;
 }
 
-/* Counts, and says when the sink may hear of it again. */
+/* Counts the answer, and says when the sink may be tried again. */
 static void learn_answer(Notifier *c, int k, Task *task, const Answer *answer, uint64_t most_usec,
                          uint32_t random)
 {

@@ -175,8 +175,8 @@ static bool outranks(const Failure *a, int a_stage, const Failure *b, int b_stag
     return a->at_usec < b->at_usec;
 }
 
-/* A daemon that is told to stop says so, and ends its ranks before it says that it has left: they are as
- * little a failure as its leaving is. */
+/* A daemon that is to stop writes that it drains, ends its ranks, and writes that it has left. Ranks that ended in
+ * between are no failure, as the leaving is none. */
 static bool ended_with_its_node(const Cluster *c, const Run *run, const CoreRank *rank)
 {
     const NodeRecord *node = &c->nodes[run->node].record;

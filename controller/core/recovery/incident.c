@@ -33,7 +33,7 @@ static Severity severity_of(Cause cause)
     case CAUSE_RETRY:
     case CAUSE_TRAINER_DIED:
     case CAUSE_NODE_LEFT:
-    case CAUSE_NODE_LOST: /* the node has a page of its own: decide_absence_incident() */
+    case CAUSE_NODE_LOST: /* the node has an incident of its own: decide_absence_incident() */
         return SEVERITY_INFO;
     case CAUSE_STORE_TROUBLE:
     case CAUSE_RECORD_LOST:
@@ -60,7 +60,7 @@ bool incident_is_told(const Cluster *c, const IncidentRecord *record)
     return false;
 }
 
-/* Try after try meets the same store: one outage, one page. A process that hung and then survived the kill
+/* Try after try meets the same store: one outage, one incident. A process that hung and then survived the kill
  * is one fault, too. */
 static const Incident *find_same_fault(const Cluster *c, const CoreJob *job, const Failure *failure)
 {
@@ -101,7 +101,10 @@ void incident_open(const Cluster *c, const CoreJob *job, const Failure *failure,
     text_add(&id, job->name);
     text_add(&id, "-");
     text_add_int(&id, job->world.generation);
-    if (incident_mod(c, record->id)) { /* of an earlier job of that name, and not told yet */
+    if (incident_mod(
+            c,
+            record
+                ->id)) { /* of an earlier job of that name, and kept until its sinks are notified */
         text_add(&id, ".");
         text_add_int(&id, c->seen_revision);
     }
