@@ -23,6 +23,7 @@ MIB, GIB = 1 << 20, 1 << 30
 DEVICE_BYTES = 8 * GIB
 sys.path.insert(0, os.path.join(ROOT, "tests/s3"))
 
+import fault_proxy  # noqa: E402
 import s3client  # noqa: E402
 
 
@@ -407,6 +408,31 @@ def store_samples(o, say, report, load):
                cpu_us_per_sample=round(statistics.median(cpu), 1))
 
 
+def store_slow_gets(o, say, report, load):
+    """samples/s of the loader, 64 reads ahead, each sample a range, where 1 of 50 gets takes a second more; of none slow"""
+    rounds, samples = (1, 1600) if o.quick else (3, 3200)
+    with Store(o) as store:
+        uri, cache = "s3://%s/slow" % BUCKET, store.path("cache")
+        store.ask(BIN + "/bench-loader", "make", uri, str(samples))
+        store.ask(BIN + "/sdprep", "index", uri, "--sample-hashes")
+        proxy = fault_proxy.Remote(store.endpoint)
+        os.mkdir(cache)
+        before, ratios = load(), []
+        for k in range(rounds):
+            rates = []
+            for slow in (False, True):
+                make_cold(cache)
+                if slow:
+                    proxy.add("slow", {"method": "GET", "headers": {"range": "bytes"}}, delay_sec=1, probability=0.02, count=None)
+                [line] = store.ask(BIN + "/bench-loader", "ranges", uri, cache, AWS_ENDPOINT_URL=proxy.endpoint)
+                proxy.do("clear")
+                rates.append(line["samples_per_s"])
+            ratios.append(rates[1] / rates[0])
+            say("round %d: %.0f samples/s, %.0f where 1 of 50 gets is slow" % (k + 1, *rates))
+        proxy.close()
+        report("store_slow_gets", "of none slow", 0.8, ratios, before, least=True)
+
+
 def store_start(o, say, report, load):
     """a start at position 500,000,000 of 1e9 samples to its first grain of 8: compact index in place, all else cold"""
     runs = 3 if o.quick else 9
@@ -436,4 +462,4 @@ def store_restore(o, say, report, load):
            **{name + "_cpu_s_per_gib": round(lines["checkpoint_%s_cpu" % name]["value"], 2) for name in ("restore", "save")})
 
 
-FIGURES = [store_throughput, store_cost, store_samples, store_start, store_restore]
+FIGURES = [store_throughput, store_cost, store_samples, store_slow_gets, store_start, store_restore]

@@ -5,6 +5,8 @@
  *     bench-loader read URI CACHE           one pass over it, in the order of a job whose window is two
  *                                           shards and whose cache holds eight: both are small
  *                                           beside the dataset, as in long runs
+ *     bench-loader ranges URI CACHE         the same where the window does not fit the cache: each sample
+ *                                           is a range of its shard, if the index has samples' hashes
  *     bench-loader plan URI CACHE           what `start` needs: in CACHE the compact index of 1e9
  *                                           samples (testing-huge-index.h) with their hashes, in the store
  *                                           the shards that the first grain lies in
@@ -39,6 +41,7 @@ enum {
     AHEAD_BYTES = 256 << 20,
     READ_WINDOW = 808,
     READ_CACHE_BYTES = 512 << 20,
+    RANGES_CACHE_BYTES = 64 << 20,
 };
 
 static _noreturn_ void refuse(const char *what, const char *text)
@@ -126,14 +129,15 @@ static void make_dataset(const char *uri, int64_t n_samples)
 
 /* ---- read ---- */
 
-static void read_dataset(char *uri, char *cache)
+static void read_dataset(char *uri, char *cache, bool by_range)
 {
     Error err = ERROR_INIT;
     _cleanup_(dataset_freep) Dataset *dataset = NULL;
     _cleanup_(loader_freep) Loader *loader = NULL;
     Job job = job_of(uri, cache, INT64_MAX / GLOBAL_BATCH);
-    job.data.shuffle_window = READ_WINDOW;
-    job.data.cache_bytes = READ_CACHE_BYTES;
+    if (!by_range)
+        job.data.shuffle_window = READ_WINDOW;
+    job.data.cache_bytes = by_range ? RANGES_CACHE_BYTES : READ_CACHE_BYTES;
     must(dataset_open(&job, &dataset, &err), &err);
     job.train.steps = dataset_order(dataset)->streams[0].n_samples / GLOBAL_BATCH;
 
@@ -279,11 +283,11 @@ int main(int argc, char *argv[])
     log_open("bench-loader");
     log_set_level(LOG_LEVEL_WARNING);
     if (argc != 4)
-        refuse("usage", "bench-loader make URI SAMPLES | read|plan|start URI CACHE");
+        refuse("usage", "bench-loader make URI SAMPLES | read|ranges|plan|start URI CACHE");
     if (strcmp(argv[1], "make") == 0)
         make_dataset(argv[2], atoll(argv[3]));
-    else if (strcmp(argv[1], "read") == 0)
-        read_dataset(argv[2], argv[3]);
+    else if (strcmp(argv[1], "read") == 0 || strcmp(argv[1], "ranges") == 0)
+        read_dataset(argv[2], argv[3], strcmp(argv[1], "ranges") == 0);
     else if (strcmp(argv[1], "plan") == 0)
         plan_start(argv[2], argv[3]);
     else if (strcmp(argv[1], "start") == 0)
