@@ -1,4 +1,4 @@
-/* backend.h - what a kind of store implements; store.c checks arguments and dispatches.
+/* backend.h - the functions that file:// and s3:// implement; store.c checks arguments and dispatches.
  *
  * Ownership: a backend allocates its own struct with a Store as first member and frees it in
  *            `free`; store.c owns uri, which it sets after `new`.
@@ -14,7 +14,8 @@
 
 enum { STORE_KEY_MAX = 1024 };
 
-#define STORE_TEMPORARY ".put-" /* no key's part begins so */
+#define STORE_TEMPORARY                                                                            \
+    ".put-" /* begins the name of a temporary; no part of a key begins with it */
 
 typedef struct StoreBackend {
     Store *(*free)(Store *store);
@@ -32,8 +33,9 @@ typedef struct StoreBackend {
                  size_t *ret_removed, Error *err);
     int (*local_path)(Store *store, const char *key, char *ret, size_t size, Error *err);
     int (*version)(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err);
-    /* NULL: store.c does it by the others, one after another. */
-    int (*puts_if_absent)(Store *store, bool *ret, Error *err); /* NULL: it does */
+    int (*puts_if_absent)(Store *store, bool *ret,
+                          Error *err); /* NULL: STORE_IF_ABSENT is atomic */
+    /* Each of the following may be NULL: store.c then calls the functions above, one after another. */
     int (*read_begin)(Store *store, StoreRead *read, Error *err);
     int (*read_wait)(Store *store, StoreRead *read, Error *err);
     void (*read_cancel)(Store *store, StoreRead *read);
@@ -47,13 +49,13 @@ struct Store {
     _Atomic uint64_t puts, gets, put_usec, get_usec; /* store.c counts */
 };
 
-/* folder is absolute and normalised. */
+/* Opens a store in `folder`, an absolute and normalised path. */
 int file_store_new(const char *folder, Store **ret, Error *err);
-/* prefix is "", or any bytes without a slash at their end. */
+/* Opens a store below `prefix` of a bucket: "", or any bytes without a slash at their end. */
 int s3_store_new(const char *bucket, const char *prefix, Store **ret, Error *err);
 
 /* Tells the caller of a read that it need not wait any more. Once per read, from any thread; the
  * backend's read_wait and read_cancel do not return while it runs. */
 void store_read_arrive(StoreRead *read);
-/* Whether it is one, as store.h says. */
+/* Whether `key` is a key of an object, as store.h defines it. */
 bool store_key_is_good(const char *key);

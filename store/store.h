@@ -1,21 +1,20 @@
 /* store.h - objects under a URI: one interface, file:// and s3:// behind it.
  *
- * An object is written whole and never changed. Keys are relative to the store's URI, use '/', hold
- * no empty, "." or ".." part, and no part that begins with ".put-" (temporaries of file://).
- * "LATEST"-like pointers do not exist: readers list. Folders do not exist either: they appear with
- * their first object and go with their last.
+ * A store must look the same to its callers whether it is a disk or a server that answers late, so it offers only what
+ * both can do. An object is written whole and never changed. A key is relative to the store's URI, uses '/', and has no
+ * empty, "." or ".." part and no part that begins with ".put-" (the temporaries of file://). There are no pointers such
+ * as "LATEST": readers list. There are no folders: one appears with its first object and goes with its last.
  *
  * Ownership: store_open() gives the caller a Store; store_free() accepts NULL. Buffers returned are
  *            free()d by the caller.
  * Units:     bytes.
- * Errors:    -ENOENT no such object; -EEXIST put-if-absent found one; -EACCES the store refuses who
- *            we are or what we may; -EHOSTUNREACH a store that gave no usable answer until the
- *            deadline; -ENOSPC, -EIO and other -errno as they came; -EINVAL a bad URI or key. The
- *            text names the object's URI. A put that fails leaves either nothing or the whole
+ * Errors:    -ENOENT no such object; -EEXIST put-if-absent found one; -EACCES the store refuses these
+ *            credentials or this request; -EHOSTUNREACH the store gave no usable answer until the
+ *            deadline; -ENOSPC, -EIO and other -errno as the store reported them; -EINVAL a bad URI or
+ *            key. The text names the object's URI. A put that fails leaves either nothing or the whole
  *            object.
- * Threads:   calls on one Store may come from several threads, except that STORE_DEFER and
- *            store_flush() belong to one of them. Calls block; each is bounded by the store's own
- *            timeouts.
+ * Threads:   any, except that on one Store only one thread uses STORE_DEFER and store_flush(). Calls
+ *            block; each is bounded by the store's own timeouts.
  */
 #pragma once
 
@@ -29,14 +28,15 @@
 typedef struct Store Store;
 
 typedef enum StorePutFlags {
-    STORE_IF_ABSENT = 1 << 0, /* -EEXIST when the key is there; nothing is changed */
-    STORE_DEFER = 1 << 1,     /* there for sure only when store_flush() has returned */
+    STORE_IF_ABSENT =
+        1 << 0,           /* the put fails with -EEXIST if the key exists, and changes nothing */
+    STORE_DEFER = 1 << 1, /* the object is durable only when store_flush() has returned 0 */
 } StorePutFlags;
 
 typedef struct StoreObject {
-    char *key; /* relative to the store */
+    char *key; /* relative to the store's URI */
     uint64_t n_bytes;
-    uint64_t modified_usec; /* realtime of the store */
+    uint64_t modified_usec; /* time of its put, by the store's clock, since 1970 */
 } StoreObject;
 
 typedef struct StoreList {
@@ -44,32 +44,33 @@ typedef struct StoreList {
     size_t n_objects;
 } StoreList;
 
-/* "file:///absolute/folder", a plain path (made absolute), or "s3://bucket/prefix", whose prefix is
- * taken as it is written, without %XX. Creates nothing and asks nobody. */
+/* Opens "file:///absolute/folder", a plain path (made absolute), or "s3://bucket/prefix", whose prefix is
+ * taken as written, without %XX decoding. Creates nothing and sends nothing. */
 int store_open(const char *uri, Store **ret, Error *err);
 Store *store_free(Store *store);
 DEFINE_CLEANUP(Store, store_free)
 const char *store_uri(const Store *store); /* normalised, without a trailing slash */
 
-/* The object is durable when put returns, unless deferred. The iovecs are its parts in order; what
- * they point to must stay until then, that is, of a deferred put until store_flush() returns. A
- * deferred put may tell of its failure in store_flush() alone. */
+/* Writes an object whose bytes are those of the iovecs, in order. The object is durable when store_put() returns,
+ * or, with STORE_DEFER, when store_flush() returns; until then the memory that the iovecs point to must stay as it is.
+ * A deferred put that fails may report that only in store_flush(). */
 int store_put(Store *store, const char *key, const struct iovec *parts, size_t n_parts,
               StorePutFlags flags, Error *err);
-/* Since it was opened, done or failed; put_usec holds the flushes. Any thread. */
+/* Calls that ended since the store was opened, successful or not, and the time that their callers spent in them.
+ * Time in store_flush() counts into put_usec. */
 typedef struct StoreUse {
     uint64_t puts, gets, put_usec, get_usec;
 } StoreUse;
 void store_use(const Store *store, StoreUse *ret);
 
-/* Ends every deferred put. When it fails, any of them may be lost; on file:// also torn. */
+/* Waits for every deferred put. If it fails, any of those objects may be missing; on file:// also incomplete. */
 int store_flush(Store *store, Error *err);
-/* -EFBIG when the object is larger than max_bytes. The buffer has a NUL after its last byte. */
+/* Reads a whole object; -EFBIG if it is larger than max_bytes. The buffer has a NUL after its last byte. */
 int store_get(Store *store, const char *key, size_t max_bytes, char **ret, size_t *ret_bytes,
               Error *err);
-/* The same of one object by its own URI, through a store that is opened and closed for it. */
+/* Reads the object that uri names as store_get() does, through a store opened and closed for this call. */
 int store_get_uri(const char *uri, size_t max_bytes, char **ret, size_t *ret_bytes, Error *err);
-/* Exactly n_bytes from offset into a buffer of the caller's; -EIO when the object is shorter. */
+/* Reads exactly n_bytes from offset into the caller's buffer; -EIO if the object is shorter. */
 int store_get_range(Store *store, const char *key, uint64_t offset, size_t n_bytes, void *buffer,
                     Error *err);
 int store_head(Store *store, const char *key, uint64_t *ret_bytes, Error *err);
@@ -97,33 +98,31 @@ int store_read_poll(Store *store, StoreRead *read, Error *err);
 int store_read_wait(Store *store, StoreRead *read, Error *err);
 /* Leaves a read alone that was not begun. */
 void store_read_cancel(Store *store, StoreRead *read);
-/* The object's first n_bytes into an empty file, in ranges that come together, with a bounded amount of
- * memory. -EIO when the object is shorter; more is not looked at. */
+/* Copies the object's first n_bytes into the empty file fd, several ranges at a time, with bounded memory. -EIO if the
+ * object is shorter; bytes beyond n_bytes are ignored. */
 int store_fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err);
 
-/* A text that changes when the object does (an ETag; a file's inode, time and size). */
+/* Returns a text that changes when the object does: an ETag; a file's inode, time and size. */
 enum { STORE_VERSION_MAX = 128 };
 int store_version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err);
-/* Whether STORE_IF_ABSENT keeps its promise. Where it does not (a server without it), it looks
- * before it puts, and two writers may pass each other. May ask the server, once. True says it of an
- * object that goes in one piece: one that is so large that s3:// puts it in parts is looked for
- * first, and whether the server looks again at their end is not known. */
+/* Tells whether STORE_IF_ABSENT is atomic here. true: atomic for objects sent in one request (on s3:// up to two
+ * parts). Multipart uploads are never known to be atomic: the store sends a HEAD first, and a concurrent writer may win
+ * the race. false: the HEAD is all there is, for every object. Probes the server on first use. */
 int store_puts_if_absent(Store *store, bool *ret, Error *err);
-/* All objects whose key begins with prefix; at most max objects, else -E2BIG. */
+/* Lists all objects whose key begins with prefix; -E2BIG if there are more than max. */
 int store_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err);
 void store_list_clear(StoreList *list);
-/* A missing object is success. What was there is gone for good: after a failure of power, too. */
+/* Deletes an object, durably: a power failure does not bring it back. A missing object is success. */
 int store_delete(Store *store, const char *key, Error *err);
-/* Many at once; a failure of power may bring any of them back. Stops at none, unless the store is out
- * of reach; the first failure is returned. */
+/* Deletes many objects, not durably: a power failure may bring any of them back. A failure does not stop the others,
+ * unless the store is out of reach; the first failure is returned. */
 int store_delete_many(Store *store, const char *const *keys, size_t n_keys, Error *err);
-/* Removes what writers that died left behind (temporaries and empty folders, unfinished multipart
- * uploads) and that nobody touched for older_than_usec. may_remove, if not NULL, is asked for each
- * unfinished object, by the key that it was to get, and for each empty folder, whose key ends in '/'.
- * ret_removed may be NULL. */
+/* Removes leftovers of writers that died (temporaries, empty folders, unfinished multipart uploads), if they were not
+ * touched for older_than_usec. may_remove, if not NULL, decides on each: its key is the one that the unfinished object
+ * was to get, or an empty folder's with '/' at its end. ret_removed may be NULL. */
 typedef bool (*StoreMayRemove)(void *context, const char *key);
 int store_sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, void *context,
                 size_t *ret_removed, Error *err);
 
-/* For readers that can use a file directly (mmap of a shard): the local path, or -EOPNOTSUPP. */
+/* Returns the object's path on this machine, for readers that map files; -EOPNOTSUPP on s3://. */
 int store_local_path(Store *store, const char *key, char *ret, size_t size, Error *err);

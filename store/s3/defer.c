@@ -48,6 +48,7 @@ static void *work(void *argument)
             (void)pthread_cond_wait(&d->changed, &d->lock); /* cannot fail */
         if (d->ending)
             break;
+        assert(d->n_waiting <= WAITING_MAX && d->n_running < d->n_threads);
         S3Deferred put = d->waiting[d->first];
         d->first = (d->first + 1) % WAITING_MAX;
         d->n_waiting--;
@@ -62,6 +63,7 @@ static void *work(void *argument)
         (void)pthread_mutex_lock(&d->lock); /* as above */
         if (r < 0 && d->failure.code == 0)
             d->failure = err;
+        assert(d->n_running > 0);
         d->n_running--;
         (void)pthread_cond_broadcast(&d->changed); /* as above */
     }
@@ -145,6 +147,7 @@ S3Deferral *s3_deferral_free(S3Deferral *d)
         s3_end_calls(d->s3); /* nobody asked for their flush */
     for (size_t i = 0; i < d->n_threads; i++)
         (void)pthread_join(d->threads[i], NULL); /* ours, and not yet joined */
+    assert(d->n_running == 0);
     for (; d->n_waiting > 0; d->n_waiting--, d->first = (d->first + 1) % WAITING_MAX)
         deferred_clear(&d->waiting[d->first]);
     (void)pthread_cond_destroy(&d->changed); /* nobody waits */

@@ -107,6 +107,7 @@ static int part_begin(Upload *u, size_t index, Error *err)
 {
     const S3Put *put = u->put;
     PartSlot *slot = &u->slots[index % u->window];
+    assert(index < u->n_parts && !slot->body);
     const uint64_t offset = index * u->part_bytes;
     const uint64_t n_bytes = MIN(u->part_bytes, put->n_bytes - offset);
     *slot = (PartSlot){0};

@@ -100,6 +100,7 @@ static bool is_one_version(const Ranges *ranges)
 /* Under the store's lock, when the last one is done. False: it has begun anew. */
 static bool settle(Ranges *ranges)
 {
+    assert(ranges->n_left == 0);
     const char *uri = ranges->s3->store.uri;
     const StoreRead *read = ranges->read;
     if (ranges->r < 0)
@@ -169,7 +170,8 @@ int s3_read_wait(Store *store, StoreRead *read, Error *err)
     while (!atomic_load(&read->arrived))
         (void)pthread_cond_wait(&s3->finished,
                                 &s3->lock); /* cannot fail; requests have deadlines */
-    (void)pthread_mutex_unlock(&s3->lock);  /* as above */
+    assert(ranges->read == read && ranges->n_left == 0);
+    (void)pthread_mutex_unlock(&s3->lock); /* as above */
     int r = ranges->r < 0 ? error_set(err, ranges->r, "%s", ranges->err.text) : 0;
     free(ranges);
     read->state = NULL;
@@ -315,6 +317,7 @@ typedef struct Fetch {
 
 static void fetch_begin(Fetch *f, size_t index)
 {
+    assert(index < f->n);
     const uint64_t at = index * f->part_bytes;
     S3Request *request = &f->requests[index % f->window];
     *request = range_request(f->s3, &f->name, at, (size_t)MIN(f->part_bytes, f->n_bytes - at),

@@ -1,10 +1,10 @@
-/* s3-internal.h - what the parts of s3:// share: the store, an object's name, requests that can be ended.
+/* s3-internal.h - what the files of s3:// share: the store, an object's name, requests that store_free() can end.
  *
- * Ownership: an S3Store holds its client, shared with others of the same options. Requests and what
- *            they point to are their caller's, as client.h says.
+ * Ownership: an S3Store holds a reference to its client, which stores of equal options share. A request,
+ *            and what it points to, belongs to its caller, as client.h says.
  * Units:     bytes, microseconds.
  * Errors:    as store.h; texts name s3://bucket/prefix/key and what the server said.
- * Threads:   any, unless said.
+ * Threads:   any, except where a comment says otherwise.
  */
 #pragma once
 
@@ -14,23 +14,24 @@
 #include <pthread.h>
 
 enum {
-    S3_NAME_MAX = 1024, /* S3's own bound of a key, prefix included */
+    S3_NAME_MAX = 1024, /* S3's own bound of a key's bytes, prefix included */
     S3_PARTS_MAX = 10000,
     S3_MARK_BYTES = 33, /* 128 random bits in hexadecimal digits */
 };
-#define S3_WHOLE_MAX (UINT64_C(5) << 30) /* of one PUT, and of a part */
+#define S3_WHOLE_MAX (UINT64_C(5) << 30) /* S3's own bound of the bytes of one PUT, and of a part */
 #define S3_MARK_HEADER "x-amz-meta-sdtrain-put"
 
-/* What the server was found to do; see probe.c. */
+/* Which optional functions the server has, as probe.c found. */
 typedef struct S3Abilities {
     bool if_absent; /* If-None-Match: * on a PUT is obeyed */
-    bool checksum;  /* x-amz-checksum-crc32c is checked, or the options say so */
+    bool checksum;  /* x-amz-checksum-crc32c is checked by the server, or CHECKSUM=on says so */
 } S3Abilities;
 
 /* A request that store_free() can end. */
 typedef struct S3Call {
     S3Request request;
-    struct S3Call *next, **at; /* of S3Store.flights */
+    struct S3Call *next,
+        **at; /* links of S3Store.calls: the next call, and the pointer to this one */
 } S3Call;
 
 typedef struct S3Deferral S3Deferral; /* defer.c */
@@ -38,85 +39,87 @@ typedef struct S3Deferral S3Deferral; /* defer.c */
 typedef struct S3Store {
     Store store;
     S3Client *client;
-    const S3Options *options; /* the client's */
+    const S3Options *options; /* borrowed of the client */
     char *bucket;
-    char *prefix; /* "" or with its last slash */
+    char *prefix; /* "", or a text that ends in '/' */
     S3Deferral *deferral;
 
-    pthread_mutex_t lock;
-    pthread_cond_t finished; /* a read */
-    S3Call *calls;
-    bool ending;         /* what begins now is cancelled */
-    Error probe_failure; /* the last one, and when; probe.c's lock guards them */
-    uint64_t probe_failed_usec;
+    pthread_mutex_t lock;       /* guards calls, ending, and each read's progress in reads.c */
+    pthread_cond_t finished;    /* broadcast when a read has arrived */
+    S3Call *calls;              /* begun and not yet waited for */
+    bool ending;                /* store_free() runs: a call that begins now is cancelled */
+    Error probe_failure;        /* of the last probe that failed; under probe.c's lock */
+    uint64_t probe_failed_usec; /* when it failed; under probe.c's lock */
 } S3Store;
 
 static inline S3Store *s3_store(Store *store) { return (S3Store *)store; }
 
-/* The object's name in the bucket; -EINVAL when it is too long for S3. */
+/* An object's name in its bucket: prefix and key. */
 typedef struct S3Name {
     char text[S3_NAME_MAX + 1];
 } S3Name;
+/* -EINVAL if the name is too long for S3. */
 int s3_name(const S3Store *s3, const char *key, S3Name *ret, Error *err);
-/* What is in the way of doing `what` ("write") to key: the request's error as store.h has it. */
+/* Turns a failed request into an error of store.h, whose text says that `what` ("write") failed for key. */
 int s3_refuse(const S3Store *s3, const char *key, const S3Request *request, const char *what,
               Error *err);
 
-/* From now, of a request that moves so many bytes: the options', and a second more for each megabyte,
- * since a slow network is no failure. */
+/* Returns the deadline of a request that moves n_bytes and begins now: the options' deadline, and a second more for
+ * each megabyte, since a slow network is no failure. */
 uint64_t s3_deadline(const S3Store *s3, uint64_t n_bytes);
 
-/* As s3_begin() and s3_wait(), for what store_free() may have to end. */
+/* As s3_begin() and s3_wait(), for a request that store_free() may have to end. */
 void s3_call_begin(S3Store *s3, S3Call *call);
 int s3_call_wait(S3Store *s3, S3Call *call);
-int s3_call_run(S3Store *s3, S3Call *call); /* both */
-void s3_end_calls(S3Store *s3);
+int s3_call_run(S3Store *s3, S3Call *call); /* begins it and waits for it */
+void s3_end_calls(S3Store *s3);             /* cancels all, and those that begin later */
 
 /* ---- put.c ---- */
 
 typedef struct S3Put {
     S3Store *s3;
-    const char *key; /* relative, for texts */
+    const char *key; /* relative to the store; for texts */
     S3Name name;
     const struct iovec *parts;
     size_t n_parts;
     uint64_t n_bytes;
     StorePutFlags flags;
     S3Abilities can;
-    char mark[S3_MARK_BYTES]; /* an object that has it is this put's */
-    uint64_t deadline_usec;   /* it does not begin anew after it */
+    char mark[S3_MARK_BYTES]; /* an object that carries this mark was written by this put */
+    uint64_t deadline_usec;   /* the put does not begin anew after it */
 } S3Put;
 
-/* Blocks until the object is there, or is not. */
+/* Blocks until it is known whether the object was written. */
 int s3_put_now(S3Store *s3, const char *key, const struct iovec *parts, size_t n_parts,
                StorePutFlags flags, Error *err);
 int s3_put(Store *store, const char *key, const struct iovec *parts, size_t n_parts,
            StorePutFlags flags, Error *err);
 /* Sleeps before the next try; -EHOSTUNREACH when the deadline is over first. */
 int s3_pause(unsigned tries, uint64_t deadline_usec);
-void s3_random_bytes(void *ret, size_t n_bytes); /* random bytes */
+void s3_random_bytes(void *ret, size_t n_bytes); /* n_bytes <= 256 */
 
 /* ---- multipart.c ---- */
 
-/* Whether an object of n_bytes goes in parts, and how large they are: equal, the last one smaller. */
+/* Whether an object of n_bytes is uploaded in parts. */
 bool s3_is_multipart(const S3Options *options, uint64_t n_bytes);
+/* Returns the bytes of each part but the last, which may be smaller. */
 int s3_part_bytes(const S3Options *options, uint64_t n_bytes, uint64_t *ret, Error *err);
-/* -EEXIST and -EAGAIN: the caller looks what is there. No upload is left open, if the server can be
- * reached. */
+/* After -EEXIST and -EAGAIN the caller must look whether the object exists. The upload is aborted after a failure, if
+ * the server can be reached. */
 int s3_upload(S3Put *put, Error *err);
 int s3_abort(S3Store *s3, const char *name, const char *id, Error *err);
 
 /* ---- defer.c ---- */
 
 int s3_deferral_new(S3Store *s3, S3Deferral **ret, Error *err);
-S3Deferral *s3_deferral_free(S3Deferral *deferral); /* ends what is under way */
+S3Deferral *s3_deferral_free(S3Deferral *deferral); /* cancels the puts under way */
 int s3_defer(S3Store *s3, const char *key, const struct iovec *parts, size_t n_parts,
              StorePutFlags flags, Error *err);
 int s3_flush(Store *store, Error *err);
 
 /* ---- probe.c ---- */
 
-/* Asks the server once per process, endpoint and bucket. Writers alone: it puts and deletes. */
+/* Asks the server once per process, endpoint and bucket. Only writers call it: it puts and deletes an object. */
 int s3_probe(S3Store *s3, S3Abilities *ret, Error *err);
 int s3_puts_if_absent(Store *store, bool *ret, Error *err);
 
@@ -136,10 +139,10 @@ int s3_fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err
 int s3_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err);
 int s3_sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, void *context,
              size_t *ret_removed, Error *err);
-/* Every unfinished upload of a name that begins with prefix; `each` < 0 ends it. An answer comes
- * within patience_usec. */
+/* server_date: seconds since 1970 by the server's clock; 0: unknown. A negative result ends s3_each_upload(). */
 typedef int (*S3EachUpload)(void *context, const ReplyUpload *upload, int64_t server_date,
                             Error *err);
+/* Calls `each` for every unfinished upload of a name that begins with prefix. Each request may take patience_usec. */
 int s3_each_upload(S3Store *s3, const char *prefix, uint64_t patience_usec, S3EachUpload each,
                    void *context, Error *err);
 

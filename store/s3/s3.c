@@ -59,6 +59,7 @@ int s3_call_wait(S3Store *s3, S3Call *call)
 {
     int r = s3_wait(s3->client, &call->request, NULL);
     (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
+    assert(*call->at == call);
     *call->at = call->next;
     if (call->next)
         call->next->at = call->at;

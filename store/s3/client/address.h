@@ -1,10 +1,9 @@
-/* address.h - where a bucket is asked for: host and path of a request, and what servers have taught us
- * about buckets that live elsewhere. Pure.
+/* address.h - host and path of a request, and the regions of buckets that servers have named. Pure.
  *
- * Ownership: an S3Address's path is freed by s3_address_clear(). S3RegionCache are a value.
+ * Ownership: s3_address_clear() frees an S3Address's path. An S3RegionCache is a value.
  * Units:     none.
  * Errors:    -EINVAL an endpoint or bucket that makes no URL; -ENOMEM.
- * Threads:   any; S3RegionCache belong to one thread.
+ * Threads:   any; an S3RegionCache belongs to one thread.
  * Source:    Amazon S3 User Guide, "Virtual hosting of buckets", "Bucket naming rules".
  */
 #pragma once
@@ -13,30 +12,30 @@
 
 enum { S3_HOST_MAX = 320, S3_REGION_MAX = 64, S3_PLACES = 64 };
 
-/* Regions that replies named. More buckets than this forget the first ones, and learn anew. */
+/* Regions that replies named, of the last S3_PLACES buckets. */
 typedef struct S3RegionCache {
     struct {
         char bucket[256], region[S3_REGION_MAX];
     } place[S3_PLACES];
-    size_t n; /* ever learned */
+    size_t n; /* learned since the start */
 } S3RegionCache;
 
 void s3_region_cache_learn(S3RegionCache *regions, const char *bucket, const char *region);
-/* The options' region when nothing was learned. */
+/* Returns the region learned for bucket, else the options' region. */
 const char *s3_region_cache_find(const S3RegionCache *regions, const S3Options *options,
                                  const char *bucket);
 
 typedef struct S3Address {
     bool tls;
-    char host[S3_HOST_MAX]; /* as the Host header says it: no port that is the scheme's own */
+    char host[S3_HOST_MAX]; /* as in the Host header: without the scheme's own port */
     char *path;             /* encoded, with its leading slash */
 } S3Address;
 
-/* "http://host", "https://host:port": whether an endpoint is one that can be used. */
+/* Checks that endpoint has the form "http://host" or "https://host:port". */
 int s3_endpoint_check(const char *endpoint, Error *err);
-/* AWS's own endpoint follows the region. */
+/* Makes the address of an object. AWS's own endpoint follows the region. */
 int s3_address_make(const S3Options *options, const char *region, const char *bucket,
                     const char *key, S3Address *ret, Error *err);
-/* Of a Location header. -EINVAL also when it leads from TLS to none; its query is left out. */
+/* Parses a Location header, without its query. -EINVAL also if it leads from https to http. */
 int s3_address_parse(const char *location, bool from_tls, S3Address *ret, Error *err);
 void s3_address_clear(S3Address *address);

@@ -22,7 +22,7 @@ int budget_init(Budget *budget, uint64_t most)
 
 void budget_clear(Budget *budget)
 {
-    assert(TAILQ_EMPTY(&budget->waiters));
+    assert(TAILQ_EMPTY(&budget->waiters) && budget->used == 0);
     (void)pthread_mutex_destroy(&budget->lock); /* fails only while it is locked */
 }
 

@@ -1,9 +1,9 @@
-/* budget.h - bytes that many may take and give back, and that are never more than so many.
+/* budget.h - a bound on the bytes that several threads hold together.
  *
- * Ownership: a Budget is a value; nobody waits any more when it is cleared.
+ * Ownership: a Budget is a value. budget_clear() runs when no thread waits and all bytes were given back.
  * Units:     bytes; deadlines are CLOCK_BOOTTIME microseconds.
- * Errors:    -ETIMEDOUT.
- * Threads:   any. Who came first is served first, so that one who wants much is not passed for ever.
+ * Errors:    -ETIMEDOUT the bytes did not become free until the deadline.
+ * Threads:   any. Threads are served in the order of their calls, so that small requests do not starve a large one.
  */
 #pragma once
 
@@ -17,12 +17,14 @@ typedef struct BudgetWaiter BudgetWaiter;
 typedef struct Budget {
     pthread_mutex_t lock;
     TAILQ_HEAD(, BudgetWaiter) waiters;
-    uint64_t most, used;
+    uint64_t most; /* the bound */
+    uint64_t
+        used; /* bytes taken and not given back; more than most only while one thread has all of them */
 } Budget;
 
 int budget_init(Budget *budget, uint64_t most);
 void budget_clear(Budget *budget);
-/* More than `most` is given when nobody else has any. */
+/* Waits until n_bytes are free. More than `most` are given while nobody else holds any. */
 int budget_take(Budget *budget, uint64_t n_bytes, uint64_t deadline_usec);
-bool budget_try(Budget *budget, uint64_t n_bytes);
+bool budget_try(Budget *budget, uint64_t n_bytes); /* does not wait; false: not free now */
 void budget_give(Budget *budget, uint64_t n_bytes);

@@ -1,10 +1,9 @@
-/* client-internal.h - the inside of an S3Client: what client.c, loop.c, queue.c, attempt.c and
- * response.c share.
+/* client-internal.h - the inside of an S3Client: what client.c, loop.c, queue.c, attempt.c and response.c share.
  *
- * A request is in one queue: incoming (begun by any thread), waiting (for its turn), paused (until
- * due_usec) or active (one try, or two, under way). Only the client's thread moves it on.
+ * A request under way is in exactly one queue: incoming (any thread begins it), waiting (for its turn), paused (until
+ * due_usec) or active (one or two tries under way). Only the client's thread moves it from one to the next.
  *
- * Ownership: an S3Try belongs to its request while it is under way.
+ * Ownership: an S3Try belongs to its request.
  * Units:     microseconds of CLOCK_BOOTTIME.
  * Errors:    as client.h.
  * Threads:   the client's thread, except where a member says otherwise.
@@ -19,8 +18,8 @@
 #include <curl/curl.h>
 
 enum {
-    ENGINE_TICK_USEC = 50 * 1000, /* deadlines, stalls, pauses and hedges are this exact */
-    ENGINE_IDLE_HANDLES = 64,
+    ENGINE_TICK_USEC = 50 * 1000, /* resolution of deadlines, stalls, pauses and hedges */
+    ENGINE_IDLE_HANDLES = 64,     /* of libcurl, kept for later tries */
 };
 
 typedef struct S3Try S3Try;
@@ -28,42 +27,45 @@ typedef struct S3Queue S3Queue;
 TAILQ_HEAD(S3Queue, S3Request);
 
 struct S3Client {
-    /* constant */
+    /* Constant. */
     S3Options options;
-    bool tls;
+    bool tls; /* the endpoint's scheme is https */
     int epoll_fd, wake_fd;
     pthread_t thread;
     S3Identity *identity;
-    CURLM *multi; /* the client's thread */
+    CURLM *multi; /* used by the client's thread alone */
 
-    /* any thread */
+    /* Any thread. */
     Budget budget;
-    atomic_bool knows_checksum, cancels, closing;
+    atomic_bool knows_checksum; /* the server checks crc32c */
+    atomic_bool cancels;        /* a request was cancelled since the client's thread last looked */
+    atomic_bool closing;        /* the last reference was given up */
     atomic_uint_least64_t requests, retries, slow_downs, hedges, hedges_won, bytes_in, bytes_out,
         resigned;
     atomic_int_least64_t concurrency;
-    atomic_int_least64_t clock_offset_sec; /* the server's clock, minus ours */
-    pthread_mutex_t lock;
-    S3Queue incoming; /* under the lock */
+    atomic_int_least64_t clock_offset_sec; /* the server's clock minus ours */
+    pthread_mutex_t lock; /* guards incoming, and S3Progress.under_way and waiter */
+    S3Queue incoming;
 
-    /* the table of clients, under its lock */
+    /* Under the lock of the table of clients. */
     S3Client *next;
     unsigned references;
-    pid_t pid; /* whose thread it has: a child of fork() has none */
+    pid_t pid; /* the process that has this client's thread: a child of fork() has none */
 
-    /* the client's thread */
+    /* The client's thread. */
     S3Queue waiting, paused, active;
-    Error obstacle;  /* why nothing can be begun now; no text: it can */
-    int64_t n_tries; /* under way, hedges too */
-    int64_t n_hedges;
-    uint64_t ranged_gets; /* that were begun */
-    uint64_t curl_due_usec, tick_due_usec;
+    Error obstacle;         /* why no try can begin now; empty text: nothing is in the way */
+    int64_t n_tries;        /* under way, hedges included */
+    int64_t n_hedges;       /* under way */
+    uint64_t ranged_gets;   /* requests of a range that were begun */
+    uint64_t curl_due_usec; /* when libcurl wants to be called; USEC_INFINITY: not by time */
+    uint64_t tick_due_usec; /* of the next queue_tick() */
     RetryLimit limit;
     RetryLatency latencies[RETRY_SIZE_CLASSES];
     S3RegionCache regions;
     SignCache sign_cache;
-    uint64_t random_key, random_counter;
-    CURL *idle[ENGINE_IDLE_HANDLES];
+    uint64_t random_key, random_counter; /* of the pauses' jitter */
+    CURL *idle[ENGINE_IDLE_HANDLES];     /* n_idle of them are there */
     size_t n_idle;
 };
 
@@ -72,50 +74,52 @@ struct S3Try {
     S3Client *client;
     S3Request *request;
     CURL *easy;
-    bool added; /* to the multi handle */
+    bool added; /* `easy` is in the client's multi handle */
     struct curl_slist *headers;
-    bool hedge;
-    uint8_t *buffer; /* where a get's bytes go: the request's, or the hedge's own */
+    bool hedge;      /* the request's second try; `buffer` is its own */
+    uint8_t *buffer; /* destination of a get's bytes: the request's buffer, or the hedge's own */
     size_t n_buffer;
     uint64_t begun_usec;
-    int64_t signed_sec; /* the time that its signature says */
-    uint64_t serial;    /* of its credentials */
-    char region[S3_REGION_MAX];
-    bool tls;
+    int64_t signed_sec;         /* time in its signature */
+    uint64_t serial;            /* of its credentials */
+    char region[S3_REGION_MAX]; /* for which it was signed */
+    bool tls;                   /* its URL's scheme is https */
 
-    unsigned connections; /* over which it was begun: libcurl would try a second time */
-    size_t part, part_offset;
-    uint64_t n_given; /* of the body, to libcurl */
+    unsigned
+        connections; /* on which it was begun: a second one, of libcurl's own accord, is refused */
+    size_t part,
+        part_offset;  /* the next byte of the body: index into the iovecs, offset in that one */
+    uint64_t n_given; /* bytes of the body that libcurl took */
 
     uint64_t moved_usec; /* when bytes were last seen to move */
-    int64_t n_moved;
+    int64_t n_moved;     /* bytes that had moved then, in both directions */
 
     ReplyHeaders reply;
     long status;
-    bool head_ended; /* of the reply: its empty line came */
-    bool judged;     /* it was looked at */
-    bool into_buffer;
-    size_t received;
-    uint32_t crc32c;
+    bool head_ended;  /* the empty line after the reply's headers came */
+    bool judged;      /* judge_head() looked at the reply's head */
+    bool into_buffer; /* the body goes into `buffer`, not into `text` */
+    size_t received;  /* bytes of the body */
+    uint32_t crc32c;  /* of the bytes received */
     char *text;
-    size_t n_text, text_size, text_max;
-    bool text_must_fit;
-    int hopeless;  /* the reply is no use, for good */
-    bool unusable; /* the reply is no use, this time */
-    Error reason;  /* why */
-    char failure[CURL_ERROR_SIZE];
+    size_t n_text, text_size, text_max; /* bytes there, bytes allocated, bytes allowed */
+    bool text_must_fit;            /* more than text_max is a failure; false: the end is cut off */
+    int hopeless;                  /* -errno: the reply makes another try useless; 0: it does not */
+    bool unusable;                 /* the reply is of no use, but another try may succeed */
+    Error reason;                  /* why the reply is hopeless or unusable */
+    char failure[CURL_ERROR_SIZE]; /* libcurl's words */
 };
 
 /* ---- attempt.c ---- */
 
-/* Signs and begins. buffer: NULL, or a hedge's own, which becomes the try's. */
+/* Signs a request and begins to send it. buffer: NULL, or a hedge's own, which the try frees. */
 int transfer_begin(S3Client *client, S3Request *request, const S3Credentials *credentials,
                    uint64_t serial, uint8_t *buffer, S3Try **ret, Error *err);
-/* Ends it wherever it is. */
+/* Ends a try at any moment of its life. */
 S3Try *transfer_free(S3Try *t);
-/* Whether no byte has moved for so long. */
+/* Whether no byte has moved for the options' stall_usec. */
 bool transfer_stalls(S3Try *t, uint64_t now_usec);
-/* All of its request left us. */
+/* Whether all bytes of the request were given to libcurl. */
 bool transfer_is_sent(const S3Try *t);
 const char *transfer_method(const S3Request *request);
 bool transfer_is_repeatable(const S3Request *request);
@@ -125,19 +129,19 @@ bool transfer_is_repeatable(const S3Request *request);
 /* libcurl's callbacks. */
 size_t response_header(char *line, size_t size, size_t n, void *t);
 size_t response_body(char *data, size_t size, size_t n, void *t);
-/* What came of it. Its text goes into t->reason. */
+/* Describes the outcome of a try for retry_judge(); the error's text goes into t->reason. */
 void response_judge(S3Try *t, CURLcode code, RetryReply *ret, S3Error *ret_refusal);
 
 /* ---- queue.c ---- */
 
 void queue_put(S3Request *request, S3Queue *queue, bool at_head);
-/* Begins what may be begun. */
+/* Begins tries of waiting requests as long as the limit allows. */
 void queue_start(S3Client *client);
-/* Pauses that are over, deadlines, stalls, hedges. */
+/* Ends pauses that are over, requests whose deadline passed and tries that stall; begins hedges. */
 void queue_tick(S3Client *client, uint64_t now_usec);
-void queue_cancel(S3Client *client);
+void queue_cancel(S3Client *client); /* ends requests that were cancelled */
 void queue_end_try(S3Client *client, S3Try *t, CURLcode code);
-/* Ends all that there are. */
+/* Ends all requests with -ECANCELED. */
 void queue_end_all(S3Client *client);
 
 /* ---- loop.c ---- */

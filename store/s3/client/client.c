@@ -54,6 +54,9 @@ static S3Client *client_free(S3Client *client)
 {
     if (!client)
         return NULL;
+    assert(client->references == 0 && client->n_tries == 0 && client->n_hedges == 0);
+    assert(TAILQ_EMPTY(&client->incoming) && TAILQ_EMPTY(&client->waiting) &&
+           TAILQ_EMPTY(&client->paused) && TAILQ_EMPTY(&client->active));
     client->identity = s3_identity_free(client->identity);
     loop_close(client);
     budget_clear(&client->budget);
@@ -147,6 +150,7 @@ S3Client *s3_client_close(S3Client *client)
     if (!client || client->pid != getpid()) /* a parent's is the parent's to close */
         return NULL;
     (void)pthread_mutex_lock(&clients_lock);
+    assert(client->references > 0);
     bool last = --client->references == 0;
     for (S3Client **at = &clients; last && *at; at = &(*at)->next)
         if (*at == client) {
@@ -218,6 +222,7 @@ void s3_begin(S3Client *client, S3Request *request)
 {
     assert(!request->ranged || (request->buffer && request->n_bytes > 0));
     S3Progress *p = &request->progress;
+    assert(!p->under_way && !p->queue);
     *p = (S3Progress){.begun_usec = clock_boottime_usec(), .conditional = is_conditional(request)};
     request->result = 0;
     request->error = ERROR_INIT;

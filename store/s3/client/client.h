@@ -1,30 +1,29 @@
 /* client.h - requests to one S3 endpoint, many at a time: signed, sent, judged, tried again.
  *
- * One thread drives all transfers (libcurl's multi interface). A request is tried until it succeeds,
- * is refused for good, or its deadline is over; each try is signed anew. The thread corrects a skewed
- * clock, follows a bucket to its region, renews credentials, sends fewer at a time when the server
- * says SlowDown (and more again later), and sends a ranged get that is much slower than the others
- * a second time, the first answer counts. What to do about each reply is in retry.h, which is pure.
+ * An S3 server answers late, twice, or never. One thread drives all transfers (libcurl's multi interface). It tries a
+ * request until the request succeeds, is refused for good, or reaches its deadline; each try is signed anew. It
+ * corrects a skewed clock, follows a bucket to its region, renews credentials, and sends fewer requests at a time after
+ * a SlowDown (more again later). It sends a ranged get that is much slower than the others a second time; the first
+ * answer counts. retry.h, which is pure, decides what to do about each reply.
  *
- * A put whose answer was lost is not decided here: the request ends with `unknown` set, unless
+ * The client does not decide whether a put whose answer was lost was done: the request ends with `unknown` set, unless
  * repeating it is harmless.
  *
- * Ownership: clients are shared: s3_client_open() of equal options gives the same client while
- *            somebody has it; s3_client_close() lets it go, and the last one ends what is under way
- *            with -ECANCELED. A request is zero but for what is asked, and it and all that it points
- *            to are the caller's and must stay until it is done.
+ * Ownership: clients are shared: s3_client_open() with equal options returns the same client while anybody
+ *            holds it. s3_client_close() gives up one reference; the last one ends requests under way
+ *            with -ECANCELED. The caller sets the first fields of a request, up to `context`, and zeroes the
+ *            others; the request, and all that it points to, must stay until it is done.
  * Units:     bytes, microseconds.
  * Errors:    a request's result: 0; -ENOENT 404; -EEXIST 412; -EAGAIN 409 of a conditional put (the
- *            caller begins anew); -EACCES 401, 403, a certificate that is wrong; -EOPNOTSUPP 501 and
- *            what else a server does not know; -ENOSPC a quota; -EFBIG more than text_max; -EIO it
- *            answers what it should not, or an object is shorter than asked, or `unknown`;
- *            -EHOSTUNREACH the deadline is over (the text has the last reason); -ECANCELED. The text
- *            names method and URL, status, code and message; no secret.
+ *            caller begins anew); -EACCES 401, 403, a bad certificate; -EOPNOTSUPP 501 and other functions
+ *            that the server lacks; -ENOSPC a quota; -EFBIG more than text_max; -EIO a wrong answer, an
+ *            object shorter than asked, or `unknown`; -EHOSTUNREACH the deadline passed (the text has
+ *            the last reason); -ECANCELED. The text names method and URL, status, code and message; no
+ *            secret.
  * Threads:   any. `done` is called on the client's thread: it must not block, may begin requests,
- *            and does not close the client. The hash of a body is made in s3_begin() by its caller:
- *            0.1 s a GiB for `checksum`, 1 s and more where the payload is signed; who begins large
- *            puts does it on a thread that may take so long.
- *            A child of fork() opens its own, and only lets go of its parent's.
+ *            and does not close the client. s3_begin() hashes the body on its caller's thread: 0.1 s a
+ *            GiB for `checksum`, 1 s a GiB and more where the payload is signed. A child of fork() opens
+ *            a client of its own; closing the parent's only forgets it.
  */
 #pragma once
 
@@ -42,68 +41,69 @@ typedef enum S3Method { S3_GET, S3_HEAD, S3_PUT, S3_POST, S3_DELETE } S3Method;
 
 typedef struct S3Request S3Request;
 
-/* What the client keeps with a request; nobody else looks at it. */
+/* The client's own fields of a request; no other file reads them. */
 typedef struct S3Progress {
-    TAILQ_ENTRY(S3Request) link;
-    struct S3Queue *queue;  /* where it is */
-    struct S3Try *tries[2]; /* under way: the first one, and its hedge */
-    pthread_cond_t *waiter; /* who waits for the end */
-    char *location;         /* where a redirect led; NULL: nowhere */
-    uint64_t n_body, begun_usec, due_usec;
-    char body_hash[SIGN_HASH_BYTES]; /* what x-amz-content-sha256 says */
-    unsigned redirects;
-    int unfit; /* why it cannot be begun; 0: it can */
-    bool clock_corrected, region_corrected, credentials_renewed;
-    bool under_way;   /* begun and not done; under the client's lock */
-    bool conditional; /* If-Match or If-None-Match */
-    bool undecided;   /* a try that has no answer yet may have been acted on */
-    atomic_bool cancelled;
+    TAILQ_ENTRY(S3Request) link;     /* in `queue` */
+    struct S3Queue *queue;           /* the request is in this one; NULL: it is not under way */
+    struct S3Try *tries[2];          /* under way, NULL where not: the first try, and its hedge */
+    pthread_cond_t *waiter;          /* signalled at the end; NULL: nobody waits */
+    char *location;                  /* URL of the last redirect; NULL: there was none */
+    uint64_t n_body;                 /* bytes of the body */
+    uint64_t begun_usec;             /* time of s3_begin() */
+    uint64_t due_usec;               /* end of the pause, while in the queue `paused` */
+    char body_hash[SIGN_HASH_BYTES]; /* value of x-amz-content-sha256 */
+    unsigned redirects;              /* followed so far */
+    int unfit; /* -errno with which the first try must fail; 0: it may begin */
+    bool clock_corrected, region_corrected, credentials_renewed; /* each is done once a request */
+    bool under_way;        /* begun and not done; under the client's lock */
+    bool conditional;      /* its headers have If-Match or If-None-Match */
+    bool undecided;        /* the server may have acted on a try whose answer did not come */
+    atomic_bool cancelled; /* by s3_cancel() */
 } S3Progress;
 
 enum {
     S3_HEADERS_MAX = 24,
-    S3_CRC32C_BYTES = 9, /* "4waSgw==": the number's bytes, high one first, in base64 */
+    S3_CRC32C_BYTES = 9, /* "4waSgw==" and a NUL: the number's bytes, highest first, in base64 */
 };
 
 struct S3Request {
-    /* what is asked */
+    /* The question, up to `context`. */
     S3Method method;
     const char *bucket;
-    const char *key; /* any bytes but NUL; "": the bucket itself */
+    const char *key; /* any bytes but NUL; "": the request is about the bucket */
     const S3Pair *query;
     size_t n_query;
-    const S3Pair *headers;    /* Range is not among them: see below */
+    const S3Pair *headers;    /* without Range, which `ranged` adds */
     size_t n_headers;         /* at most S3_HEADERS_MAX */
     const struct iovec *body; /* of PUT and POST */
     size_t n_body;
-    bool checksum;          /* send the body's crc32c where the server knows it */
-    bool repeatable;        /* doing it twice is as good as once; gets and heads are */
-    uint64_t deadline_usec; /* CLOCK_BOOTTIME; 0: the options' from now */
+    bool checksum;          /* the body's crc32c is sent if the server knows it */
+    bool repeatable;        /* doing it twice is as good as once; always true of GET and HEAD */
+    uint64_t deadline_usec; /* CLOCK_BOOTTIME; 0: the options' deadline, from now */
 
-    /* where a successful reply's body goes: of a get into the buffer, which it must fill exactly, as
-     * the range offset .. offset + n_bytes - 1 when `ranged` (n_bytes > 0); or, with buffer NULL,
-     * into text, at most text_max bytes (-EFBIG), with a NUL after them, which the caller frees.
-     * What is in the buffer after a failure means nothing */
+    /* The destination of a successful reply's body. With a buffer (GET alone), the body must fill it exactly; `ranged`
+     * then asks for the bytes offset .. offset + n_bytes - 1 (n_bytes > 0). With buffer NULL the body goes into `text`,
+     * at most text_max bytes (-EFBIG), with a NUL after them. After a failure the buffer's content is undefined. */
     void *buffer;
     bool ranged;
     uint64_t offset;
     size_t n_bytes;
     size_t text_max;
 
-    void (*done)(S3Request *request); /* NULL: somebody waits */
+    void (*done)(S3Request *request); /* called at the end; NULL: the caller uses s3_wait() */
     void *context;                    /* the caller's own */
 
-    /* the answer */
+    /* The answer. */
     int result;
     Error error;
-    long status;  /* 0: none came */
-    bool unknown; /* failed, and it may have been done all the same */
+    long status;  /* HTTP status of the last reply; 0: none came */
+    bool unknown; /* it failed, and the server may have acted on it all the same */
     ReplyHeaders reply;
-    S3Error refusal;                   /* code "" when there was none */
-    char sent_crc32c[S3_CRC32C_BYTES]; /* the body's, as the header had it; "": none was sent */
-    char *text;
+    S3Error refusal;                   /* the last reply's <Error>; code "": it had none */
+    char sent_crc32c[S3_CRC32C_BYTES]; /* of the body, as its header said; "": none was sent */
+    char *text;                        /* the body, which the caller frees; NULL: see `buffer` */
     size_t n_text;
-    unsigned tries;
+    unsigned tries; /* hedges apart */
 
     S3Progress progress; /* the client's own */
 };
@@ -113,28 +113,33 @@ S3Client *s3_client_close(S3Client *client);
 DEFINE_CLEANUP(S3Client, s3_client_close)
 const S3Options *s3_client_options(const S3Client *client);
 
-/* Queues it. `done`, or s3_wait(), tells the end, also of what could not be begun. */
+/* Queues a request. It ends by `done`, or in s3_wait(), even if it cannot be begun. */
 void s3_begin(S3Client *client, S3Request *request);
-/* Of a request without `done`; returns its result. Bounded by its deadline. */
+/* Waits for a request without `done`, at most until its deadline; returns its result. */
 int s3_wait(S3Client *client, S3Request *request, Error *err);
-/* Ends it as soon as possible with -ECANCELED, if it is not done; `done` is still called, or it must
- * still be waited for. The caller sees to it that the request still exists. */
+/* Ends a request as soon as possible with -ECANCELED, unless it is done. `done` is still called, or the request must
+ * still be waited for. The request must exist until this returns. */
 void s3_cancel(S3Client *client, S3Request *request);
-/* begin and wait. */
+/* Begins a request and waits for it. */
 int s3_do(S3Client *client, S3Request *request, Error *err);
 
-/* Bytes of buffers that the store takes for itself (hedges, whole objects in pieces): waits until
- * they fit the options' memory_bytes, -EHOSTUNREACH at the deadline (CLOCK_BOOTTIME; 0: the options'
- * from now); a single larger one comes through alone. */
+/* Reserves n_bytes of the options' memory_bytes for buffers of the store's own (hedges, pieces of whole objects). Waits
+ * until they are free; -EHOSTUNREACH at the deadline (CLOCK_BOOTTIME; 0: the options' deadline, from now). A request
+ * for more than memory_bytes is granted when nobody else has any. */
 int s3_reserve(S3Client *client, size_t n_bytes, uint64_t deadline_usec, Error *err);
 void s3_release(S3Client *client, size_t n_bytes);
 
-/* What the server turned out to be able to do; asked once by whoever needs it (s3.c). */
+/* Tells the client what probe.c found out: whether the server checks crc32c. */
 void s3_client_set_checksum(S3Client *client, bool knows_crc32c);
 
 typedef struct S3Counts {
-    uint64_t requests, retries, slow_downs, hedges, hedges_won, bytes_in, bytes_out, resigned;
-    int64_t concurrency;      /* allowed now */
-    int64_t clock_offset_sec; /* the server's clock, minus ours, as it was learned */
+    uint64_t requests; /* begun */
+    uint64_t retries;  /* tries of a request after its first */
+    uint64_t slow_downs;
+    uint64_t hedges, hedges_won; /* sent; and those whose answer came first */
+    uint64_t bytes_in, bytes_out;
+    uint64_t resigned;        /* tries for another clock, region, place or credentials */
+    int64_t concurrency;      /* tries that may be under way now */
+    int64_t clock_offset_sec; /* the server's clock minus ours; 0 until it was learned */
 } S3Counts;
 void s3_client_counts(const S3Client *client, S3Counts *ret);

@@ -14,6 +14,7 @@ enum { HEDGES_PERCENT = 5, HEDGES_FREE = 2 };
 void queue_put(S3Request *request, S3Queue *queue, bool at_head)
 {
     S3Progress *p = &request->progress;
+    assert(p->under_way);
     if (p->queue)
         TAILQ_REMOVE(p->queue, request, progress.link);
     p->queue = queue;
@@ -36,10 +37,13 @@ static void drop_try(S3Client *client, S3Request *request, size_t i)
     S3Try *t = request->progress.tries[i];
     if (!t)
         return;
+    assert(t->request == request && t->hedge == (i == 1));
     bool hedge = t->hedge;
     request->progress.tries[i] = transfer_free(t);
+    assert(client->n_tries > 0);
     client->n_tries--;
     if (hedge) {
+        assert(client->n_hedges > 0);
         client->n_hedges--;
         budget_give(&client->budget, request->n_bytes);
     }
@@ -83,6 +87,7 @@ static void probe_end(const S3Request *request)
 static void end(S3Client *client, S3Request *request, int result, const char *before)
 {
     S3Progress *p = &request->progress;
+    assert(p->under_way && p->queue);
     for (size_t i = 0; i < ELEMENTSOF(p->tries); i++)
         drop_try(client, request, i);
     TAILQ_REMOVE(p->queue, request, progress.link);
@@ -165,6 +170,7 @@ static int begin_try(S3Client *client, S3Request *request, uint8_t *buffer)
     client->obstacle = ERROR_INIT;
 
     size_t slot = buffer ? 1 : 0;
+    assert(!request->progress.tries[slot]);
     r = transfer_begin(client, request, &credentials, serial, buffer,
                        &request->progress.tries[slot], &err);
     explicit_bzero(&credentials, sizeof(credentials));
@@ -180,6 +186,7 @@ void queue_start(S3Client *client)
 {
     S3Request *request;
     while (client->n_tries < client->limit.now && (request = TAILQ_FIRST(&client->waiting))) {
+        assert(!request->progress.tries[0] && !request->progress.tries[1]);
         int r = request->progress.unfit;
         if (r < 0)
             (void)error_errno(&request->error, r, "its body cannot be hashed");
@@ -232,6 +239,7 @@ static void hedge(S3Client *client, S3Request *request, uint64_t now_usec)
 
 static void pause_request(S3Client *client, S3Request *request)
 {
+    assert(!request->progress.tries[0] && !request->progress.tries[1]);
     request->progress.due_usec =
         clock_boottime_usec() +
         retry_pause_usec(request->tries, request->reply.retry_after_sec, draw(client));
@@ -372,6 +380,7 @@ static void obey(S3Client *client, S3Request *request, S3Try *t, const RetryVerd
 void queue_end_try(S3Client *client, S3Try *t, CURLcode code)
 {
     S3Request *request = t->request;
+    assert(request->progress.queue == &client->active && request->progress.tries[t->hedge] == t);
     RetryReply reply;
     response_judge(t, code, &reply, &request->refusal);
     request->reply = t->reply;

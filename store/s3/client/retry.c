@@ -183,6 +183,7 @@ void retry_limit_init(RetryLimit *limit, int64_t most)
 
 void retry_limit_success(RetryLimit *limit)
 {
+    assert(limit->now >= 1 && limit->now <= limit->most);
     if (limit->now == limit->most || ++limit->good < limit->now)
         return;
     limit->now++;
@@ -191,6 +192,7 @@ void retry_limit_success(RetryLimit *limit)
 
 void retry_limit_slow_down(RetryLimit *limit, uint64_t now_usec)
 {
+    assert(limit->now >= 1 && limit->now <= limit->most);
     limit->good = 0;
     if (limit->lowered_usec > 0 && now_usec < limit->lowered_usec + SLOW_DOWN_BURST_USEC)
         return;

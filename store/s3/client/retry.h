@@ -1,5 +1,5 @@
-/* retry.h - what a reply means and what to do about it, how long to pause, how many at a time. Pure:
- * no clock, no I/O; tests tell it everything.
+/* retry.h - what a reply means, what to do about it, how long to pause, how many requests at a time. Pure: no clock, no
+ * I/O.
  *
  * Ownership: values.
  * Units:     microseconds.
@@ -14,67 +14,70 @@
 #include "store/s3/protocol/reply.h"
 
 typedef enum RetryAction {
-    RETRY_DONE,        /* it succeeded */
-    RETRY_FAIL,        /* refused for good: result says how */
-    RETRY_AGAIN,       /* after a pause */
-    RETRY_SLOWER,      /* after a pause, and fewer at a time */
-    RETRY_CLOCK,       /* at once, by the server's clock */
-    RETRY_REGION,      /* at once, signed for the region that the reply names */
-    RETRY_REDIRECT,    /* at once, to the URL that the reply names, signed for its host */
-    RETRY_CREDENTIALS, /* with new credentials, once */
+    RETRY_DONE,        /* the request succeeded */
+    RETRY_FAIL,        /* the request failed for good, with `result` */
+    RETRY_AGAIN,       /* try again after a pause */
+    RETRY_SLOWER,      /* try again after a pause, and send fewer requests at a time */
+    RETRY_CLOCK,       /* try again at once, signed by the server's clock */
+    RETRY_REGION,      /* try again at once, signed for the region that the reply names */
+    RETRY_REDIRECT,    /* try again at once, at the URL that the reply names, signed for its host */
+    RETRY_CREDENTIALS, /* try again with new credentials */
 } RetryAction;
 
 enum { RETRY_REDIRECTS_MAX = 3 };
 
-/* What came of one try. */
+/* The outcome of one try. */
 typedef struct RetryReply {
-    bool sent;    /* all of the request left us: before that no server can have acted on it */
-    bool failed;  /* no whole, right reply: no connection, reset, stalled, truncated, too long, or
-                     not what its checksum says */
-    int hopeless; /* why trying again is of no use (a certificate that is wrong); 0: it may be */
-    long status;
-    const S3Error *error; /* code "": none */
-    bool conditional, repeatable;
-    bool skewed;       /* its date is further from ours than servers bear */
-    bool names_region; /* another one than it was signed for */
-    bool names_place;  /* a URL */
-    bool clock_corrected, region_corrected, credentials_renewed; /* already, for this request */
-    unsigned redirects;
+    bool
+        sent; /* all of the request left this machine: before that no server can have acted on it */
+    bool
+        failed; /* no whole, right reply came: no connection, reset, stalled, cut off, too long, wrong checksum */
+    int hopeless; /* -errno that another try would not change (a bad certificate); 0: it may */
+    long status;  /* of HTTP */
+    const S3Error *error; /* code "": the reply had none */
+    bool conditional;     /* the request has If-Match or If-None-Match */
+    bool repeatable;      /* sending the request twice does no harm */
+    bool skewed;          /* the reply's Date is further from ours than servers accept */
+    bool names_region;    /* the reply names another region than the request was signed for */
+    bool names_place;     /* the reply names a URL */
+    bool clock_corrected, region_corrected, credentials_renewed; /* already done for this request */
+    unsigned redirects; /* already followed for this request */
 } RetryReply;
 
 typedef struct RetryVerdict {
     RetryAction action;
-    int result;   /* of RETRY_FAIL */
-    bool unknown; /* of RETRY_FAIL: it may have been done */
+    int result;   /* of RETRY_FAIL: -errno */
+    bool unknown; /* of RETRY_FAIL: the server may have acted on the request */
 } RetryVerdict;
 
 RetryVerdict retry_judge(const RetryReply *reply);
 
-/* Full jitter: a random share of 100 ms x 2^(tries - 1), at most 20 s; after what Retry-After says
- * (-1: nothing), of which a minute is believed. */
+/* Returns a pause with full jitter: a random share of 100 ms x 2^(tries - 1), at most 20 s, added to Retry-After
+ * (-1: none), of which at most a minute counts. */
 uint64_t retry_pause_usec(unsigned tries, int64_t retry_after_sec, uint64_t random);
 
-/* Requests under way: one more after as many successes as are allowed, half as many when the server
- * says SlowDown; all that it says within a second counts once. */
+/* The bound on requests under way. A SlowDown halves it, several within a second once; as many successes as it allows
+ * raise it by one. */
 typedef struct RetryLimit {
-    int64_t now, most;
-    uint64_t lowered_usec;
-    int64_t good; /* successes since the last change */
+    int64_t now; /* 1 .. most */
+    int64_t most;
+    uint64_t lowered_usec; /* time of the last SlowDown that counted; 0: never */
+    int64_t good;          /* successes since `now` last changed; 0 .. now - 1 */
 } RetryLimit;
 
 void retry_limit_init(RetryLimit *limit, int64_t most);
 void retry_limit_success(RetryLimit *limit);
 void retry_limit_slow_down(RetryLimit *limit, uint64_t now_usec);
 
-/* How long the last ranged gets took, of about one size: see retry_size_class(). */
+/* Durations of the last ranged gets of one size class. */
 enum { RETRY_LATENCIES = 64, RETRY_SIZE_CLASSES = 16 };
 typedef struct RetryLatency {
     uint64_t took_usec[RETRY_LATENCIES];
-    size_t n; /* ever added */
+    size_t n; /* added since the start; the last RETRY_LATENCIES are kept */
 } RetryLatency;
 /* Sizes of one class differ by a factor of four at most. */
 size_t retry_size_class(uint64_t n_bytes);
 void retry_latency_add(RetryLatency *latency, uint64_t took_usec);
-/* After which a get is sent a second time: twice the 95th percentile, at least 200 ms; UINT64_MAX
- * while fewer than 20 are known. */
+/* Returns the age at which a get is sent a second time: twice the 95th percentile, at least 200 ms; UINT64_MAX while
+ * fewer than 20 durations are known. */
 uint64_t retry_hedge_after_usec(const RetryLatency *latency);

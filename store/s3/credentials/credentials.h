@@ -1,21 +1,21 @@
-/* credentials.h - who we are to S3: found where AWS's tools look, and renewed before it expires.
+/* credentials.h - the credentials for S3: found where AWS's tools look, and renewed before they expire.
  *
- * In this order: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN) in the environment; web
+ * The sources, in this order: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN) in the environment; web
  * identity (AWS_WEB_IDENTITY_TOKEN_FILE, AWS_ROLE_ARN, or the profile's web_identity_token_file,
  * role_arn) by STS; the profile in the shared files; the container's endpoint
  * (AWS_CONTAINER_CREDENTIALS_FULL_URI or _RELATIVE_URI); the instance's metadata (IMDSv2), unless
- * AWS_EC2_METADATA_DISABLED. The first that is set up is taken; when it fails, that is told, and no
- * other is tried.
+ * AWS_EC2_METADATA_DISABLED. The first source that is set up is used; its failure is an error, and no
+ * other source is tried.
  *
- * A thread renews them well before they expire; who has good ones never waits. Secrets and tokens
- * are in no text, ever, and are wiped when they are let go.
+ * A thread renews credentials well before they expire, so that requests do not wait for it. No text ever holds a secret
+ * or token, and their memory is wiped before it is freed.
  *
  * Ownership: s3_identity_new() gives the caller an S3Identity. S3Credentials are values.
  * Units:     seconds since 1970.
- * Errors:    -EACCES there are none, or their source refused; -EHOSTUNREACH their source did not
- *            answer; -EINVAL a source that is set up wrong; -EAGAIN they are being fetched. One text
- *            for each, that names the source and what to look at.
- * Threads:   any; one of its own.
+ * Errors:    -EACCES no source has credentials, or the source refused; -EHOSTUNREACH the source did not
+ *            answer; -EINVAL the source is set up wrong; -EAGAIN credentials are being fetched. The text
+ *            names the source and what to look at.
+ * Threads:   any; an S3Identity has a thread of its own.
  * Source:    AWS SDKs and Tools Reference Guide: credential provider chain; IMDSv2; EKS Pod Identity.
  */
 #pragma once
@@ -29,24 +29,23 @@ enum { S3_TOKEN_MAX = 8192 };
 
 typedef struct S3Credentials {
     char access_key[256], secret_key[256];
-    char token[S3_TOKEN_MAX]; /* "": none */
-    int64_t expires;          /* 0: never */
+    char token[S3_TOKEN_MAX]; /* of the session; "": none */
+    int64_t expires;          /* the end of their validity; 0: never */
 } S3Credentials;
 
 typedef struct S3Identity S3Identity;
 
-/* Finds out which source is set up; fetches nothing. ready(context) is called from the identity's
- * thread whenever new credentials, or a new failure, can be read: the client wakes its loop. */
+/* Finds out which source is set up, and starts the thread that asks it. The thread calls ready(context) whenever
+ * s3_identity_get() would return new credentials or a new failure. */
 int s3_identity_new(const S3Options *options, void (*ready)(void *context), void *context,
                     S3Identity **ret, Error *err);
 S3Identity *s3_identity_free(S3Identity *identity);
 DEFINE_CLEANUP(S3Identity, s3_identity_free)
-/* Never waits. -EAGAIN while the first are, or after s3_identity_reject() new ones are, being
- * fetched; a failure is told until a later attempt (with pauses, for ever) succeeds. *ret_serial
- * grows with each new set. */
+/* Never waits. -EAGAIN while the first credentials, or new ones after s3_identity_reject(), are fetched. A failure is
+ * returned until a later attempt succeeds; attempts go on for ever. *ret_serial grows with each new set. */
 int s3_identity_get(S3Identity *identity, S3Credentials *ret, uint64_t *ret_serial, Error *err);
-/* The server called those of serial expired or unknown: new ones are fetched, unless they are there
- * already. From a source that has no others (environment) they stay as they are. */
+/* Reports that the server called the credentials of `serial` expired or unknown. New ones are fetched, unless they are
+ * there already, or the source (the environment) has no others. */
 void s3_identity_reject(S3Identity *identity, uint64_t serial);
-/* "the environment", "profile x of /home/u/.aws/credentials", "the metadata of the instance", ... */
+/* Returns "the environment", "profile x of /home/u/.aws/credentials", "the metadata of the instance", ... */
 const char *s3_identity_source(const S3Identity *identity);

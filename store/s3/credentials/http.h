@@ -1,10 +1,9 @@
-/* http.h - one request to a small endpoint that gives credentials: bounded in time and
- * size, and its memory is wiped.
+/* http.h - one request to an endpoint that gives credentials: bounded in time and size, its memory wiped.
  *
  * Ownership: s3_http_new() gives the caller an S3Http; a reply belongs to it until the next request.
  * Units:     milliseconds; seconds since 1970.
- * Errors:    -EHOSTUNREACH no whole answer came, with libcurl's reason; -EBADMSG one that is too long;
- *            -ECANCELED; -ENOMEM. A status is no error here. The texts leave the URL to the caller.
+ * Errors:    -EHOSTUNREACH no whole reply came, with libcurl's reason; -EBADMSG the reply is too long;
+ *            -ECANCELED; -ENOMEM. No HTTP status is an error here. The texts do not name the URL.
  * Threads:   one at a time, except s3_http_cancel().
  */
 #pragma once
@@ -21,14 +20,14 @@ typedef struct S3HttpRequest {
     const char *headers[S3_HTTP_HEADERS_MAX]; /* "Name: value"; NULL ends them */
     const char *body;                         /* NULL: none */
     const char *ca_bundle;                    /* NULL: the system's */
-    bool direct; /* past any proxy: the endpoint is this machine's own */
+    bool direct; /* goes past any proxy: the endpoint is this machine's own */
     long connect_msec, whole_msec;
 } S3HttpRequest;
 
 typedef struct S3HttpReply {
     long status;
-    int64_t date;     /* 0: none */
-    const char *body; /* with a NUL after its last byte */
+    int64_t date;     /* of its Date header; 0: none */
+    const char *body; /* has a NUL after its last byte */
     size_t n_body;
 } S3HttpReply;
 
@@ -36,5 +35,5 @@ int s3_http_new(S3Http **ret, Error *err);
 S3Http *s3_http_free(S3Http *http);
 DEFINE_CLEANUP(S3Http, s3_http_free)
 int s3_http_ask(S3Http *http, const S3HttpRequest *request, S3HttpReply *ret, Error *err);
-/* For good. */
+/* Ends the request under way, and each later one, with -ECANCELED. */
 void s3_http_cancel(S3Http *http);

@@ -1,9 +1,9 @@
-/* sign.h - AWS Signature Version 4 in the Authorization header, and how S3 writes URLs.
+/* sign.h - AWS Signature Version 4 in the Authorization header, and S3's encoding of URLs.
  *
- * Ownership: callers own what is returned.
+ * Ownership: the caller frees returned texts.
  * Units:     time is seconds since 1970.
- * Errors:    -ENOMEM; -EINVAL what cannot be a header (a control character in a header, key id,
- *            token or region) or a date.
+ * Errors:    -ENOMEM; -EINVAL a control character in a header, key id, token or region, or a time that
+ *            is no date.
  * Threads:   any; a SignCache belongs to one thread.
  * Source:    AWS General Reference, "Create a signed AWS API request"; S3's exceptions: a path is
  *            encoded once, x-amz-content-sha256 is always there.
@@ -16,7 +16,7 @@
 #include <sys/uio.h>
 
 typedef struct S3Pair {
-    const char *name, *value; /* not encoded; value NULL in a query is "" */
+    const char *name, *value; /* not encoded; in a query NULL means "" */
 } S3Pair;
 
 #define SIGN_EMPTY_HASH "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -26,34 +26,35 @@ enum { SIGN_HASH_BYTES = 65 };
 
 typedef struct SignRequest {
     const char *method;
-    const char *host; /* as the Host header says it: with a port unless it is the scheme's own */
+    const char *host; /* as in the Host header: with a port unless it is the scheme's own */
     const char *path; /* encoded, with its leading slash */
     const S3Pair *query;
     size_t n_query; /* in any order */
+    /* In any order and case; several of one name in the order in which they are sent. All are signed, and so are host,
+     * x-amz-date, x-amz-security-token and, for the service "s3", x-amz-content-sha256, which sign_request() adds. */
     const S3Pair *headers;
-    size_t n_headers; /* besides host, x-amz-date, x-amz-security-token and, for the service "s3",
-                         x-amz-content-sha256, which are added; each is signed. In any order and
-                         case; of one name in the order in which they are sent */
+    size_t n_headers;
     const char *payload_hash; /* 64 hex digits, or SIGN_UNSIGNED */
 } SignRequest;
 
-/* The signing key of the last (secret, date, region, service). */
+/* The last signing key, which is derived from secret, date, region and service. */
 typedef struct SignCache {
-    uint8_t scope[32], key[32];
-    bool valid;
+    uint8_t scope[32]; /* hash of these four */
+    uint8_t key[32];
+    bool valid; /* false: no key was derived yet */
 } SignCache;
 
 typedef struct SignedRequest {
-    char date[17];       /* of x-amz-date */
-    char *authorization; /* of Authorization; the caller frees it */
+    char date[17];       /* value of x-amz-date */
+    char *authorization; /* value of Authorization; the caller frees it */
 } SignedRequest;
 
 int sign_request(const SignRequest *request, const S3Credentials *credentials, const char *region,
                  const char *service, int64_t time, SignCache *cache, SignedRequest *ret,
                  Error *err);
 
-/* RFC 3986: all but letters, digits, "-._~" (and "/" when keep_slash) as %XX. */
+/* Encodes all bytes but letters, digits, "-._~" (and "/" when keep_slash) as %XX (RFC 3986). */
 int sign_encode(const char *text, bool keep_slash, char **ret);
-/* "a=1&b=": sorted, encoded, each name with "=". */
+/* Returns the canonical query string, "a=1&b=": sorted, encoded, each name with "=". */
 int sign_query(const S3Pair *query, size_t n_query, char **ret);
 int sign_payload_hash(const struct iovec *parts, size_t n_parts, char ret[SIGN_HASH_BYTES]);

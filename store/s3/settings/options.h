@@ -1,15 +1,14 @@
-/* options.h - where an S3 store is and how it is spoken to: the settings that AWS's own tools read,
- * and a few of ours.
+/* options.h - the address of an S3 store and the way to talk to it: settings of AWS's own tools, and some of ours.
  *
- * Looked up in this order: the environment, then the profile (AWS_PROFILE, else "default") of the
- * shared files AWS_CONFIG_FILE (~/.aws/config) and AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials).
- * A variable that is empty is as one that is not set.
+ * A setting comes from the environment, else from the profile (AWS_PROFILE, else "default") of the shared files
+ * AWS_CONFIG_FILE (~/.aws/config) and AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials). An empty variable counts as
+ * unset.
  *
- * Ownership: s3_options_load() fills a value that s3_options_clear() empties. The shared file's
- *            texts belong to the SharedFile.
+ * Ownership: s3_options_load() fills a value that s3_options_clear() empties. A SharedFile owns the
+ *            texts that it returns.
  * Units:     bytes, microseconds.
- * Errors:    -EINVAL a value that is wrong; the text names variable and value, or file, line and
- *            key; never a secret. -ENOMEM; -errno of a shared file that is there and cannot be read.
+ * Errors:    -EINVAL a wrong value; the text names variable and value, or file, line and key; never a
+ *            secret. -ENOMEM; -errno of a shared file that exists and cannot be read.
  * Threads:   any; reads the environment.
  * Source:    AWS SDKs and Tools Reference Guide: shared config and credentials files, endpoints.
  */
@@ -27,26 +26,29 @@ typedef enum S3Addressing {
 typedef enum S3Switch { S3_AUTO, S3_ON, S3_OFF } S3Switch;
 
 typedef struct S3Options {
-    char *endpoint;  /* "http://host:port", "https://host"; no path, no port that is the scheme's
-                        own. From AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url (unless
-                        AWS_IGNORE_CONFIGURED_ENDPOINT_URLS); else AWS's of the region */
-    char *region;    /* AWS_REGION, AWS_DEFAULT_REGION, region; else "us-east-1" */
-    char *profile;   /* AWS_PROFILE, else "default" */
-    char *ca_bundle; /* AWS_CA_BUNDLE, ca_bundle; NULL: the system's */
+    /* "http://host:port" or "https://host": no path, no port that is the scheme's own. From AWS_ENDPOINT_URL_S3,
+     * AWS_ENDPOINT_URL, endpoint_url (unless AWS_IGNORE_CONFIGURED_ENDPOINT_URLS); else AWS's of the region. */
+    char *endpoint;
+    char *region;            /* AWS_REGION, AWS_DEFAULT_REGION, region; else "us-east-1" */
+    char *profile;           /* AWS_PROFILE, else "default" */
+    char *ca_bundle;         /* AWS_CA_BUNDLE, ca_bundle; NULL: the system's */
     S3Addressing addressing; /* SDTRAIN_S3_ADDRESSING; s3.addressing_style of the profile */
-    /* Ours: SDTRAIN_S3_<NAME>, in whole numbers, with K, M, G or T (powers of 1024) for bytes. */
+
+    /* The following are SDTRAIN_S3_<NAME>: whole numbers, for bytes with K, M, G or T (powers of 1024). Each comment
+     * has the name, the meaning, the default and the bounds. */
+    uint64_t part_bytes; /* PART_BYTES: of a ranged get, and least of a part put. 8M, 5M to 5G */
+    int64_t connections; /* CONNECTIONS: most requests under way. 32, 1 to 1024 */
     uint64_t
-        part_bytes; /* PART_BYTES: of a ranged get, of a multipart's part at least; 8M, 5M to 5G */
-    int64_t connections;    /* CONNECTIONS: requests under way at most; 32, 1 to 1024 */
-    uint64_t memory_bytes;  /* MEMORY_BYTES: buffers of the store's own at most; 256M, from one part
-                               to 1T */
-    uint64_t deadline_usec; /* DEADLINE_SEC: an operation is tried again for so long; 300, 1 to
-                               86,400 */
-    uint64_t stall_usec;    /* STALL_SEC: a request without a byte for so long is given up; 20, 1 to
-                               3,600 */
-    S3Switch sign_payload;  /* SIGN_PAYLOAD auto|on|off: SHA-256 of what is put. auto: on where
-                               neither TLS nor the server's crc32c guards it */
-    S3Switch checksum;      /* CHECKSUM auto|on|off: crc32c sent and asked for. auto: as probed */
+        memory_bytes; /* MEMORY_BYTES: most bytes of the store's own buffers. 256M, one part to 1T */
+    uint64_t
+        deadline_usec; /* DEADLINE_SEC: after it an operation is not tried again. 300, 1 to 86,400 */
+    uint64_t
+        stall_usec; /* STALL_SEC: a try without a byte for this time has failed. 20, 1 to 3,600 */
+    /* SIGN_PAYLOAD auto|on|off: the signature covers a SHA-256 of the body. auto: on if neither TLS nor the server's
+     * crc32c guards the body. */
+    S3Switch sign_payload;
+    S3Switch
+        checksum; /* CHECKSUM auto|on|off: crc32c is sent and asked for. auto: if probe.c finds it */
 } S3Options;
 
 int s3_options_load(S3Options *ret, Error *err);
@@ -60,19 +62,19 @@ void s3_options_clear(S3Options *options);
 
 typedef struct SharedFile SharedFile;
 
-/* They differ in how a section is called: "profile x" and "x"; "default" is good in both. */
+/* A config file calls a profile's section "profile x", a credentials file "x"; both accept "default". */
 typedef enum SharedFileKind { SHARED_CONFIG, SHARED_CREDENTIALS } SharedFileKind;
 
-/* A missing file is an empty one. */
+/* Reads the shared file of that kind; a missing one counts as empty. */
 int shared_file_load(SharedFileKind kind, SharedFile **ret, Error *err);
-/* The text is copied; the copy is wiped when the file is freed. */
+/* Parses a copy of text, which shared_file_free() wipes. */
 int shared_file_parse(SharedFileKind kind, const char *name, const char *text, SharedFile **ret,
                       Error *err);
 SharedFile *shared_file_free(SharedFile *file);
 DEFINE_CLEANUP(SharedFile, shared_file_free)
 const char *shared_file_name(const SharedFile *file);
 bool shared_file_has(const SharedFile *file, const char *profile);
-/* NULL when there is none. A nested key is "s3.addressing_style". */
+/* Returns NULL when the profile lacks the key. A nested key is written "s3.addressing_style". */
 const char *shared_file_get(const SharedFile *file, const char *profile, const char *key);
-/* Where it stands, for messages; 0: nowhere. */
+/* Returns the line of a key, for messages; 0: the profile lacks the key. */
 int shared_file_line(const SharedFile *file, const char *profile, const char *key);
