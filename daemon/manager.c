@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "daemon/drain.h"
+#include "daemon/process/logs.h"
 #include "daemon/world/hang.h"
 #include "daemon/world/local-world.h"
 
@@ -58,6 +59,7 @@ static void on_may_be_idle(void *userdata) { drain_advance(userdata); }
 static void on_world_began(void *userdata, const LocalWorld *local)
 {
     Manager *m = userdata;
+    rank_log_prune(m->needs.config->log_dir, local->job->name);
     history_note_world(&m->history, local->job->name, local->submission, local->generation);
 }
 

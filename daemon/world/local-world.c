@@ -123,7 +123,6 @@ int local_world_new(LocalJob *job, const WorldRecord *world, int64_t revision,
     commit_init(&local->commit, local);
     read_spec(local);
     read_secret(local);
-    rank_log_prune(job->workload->needs.config->log_dir, job->name);
     *ret = local;
     return 0;
 }

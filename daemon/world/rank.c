@@ -16,6 +16,7 @@
 #include "protocol/channel.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -362,6 +363,12 @@ int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err)
               "started as process %d in slot %d JOB=%s GENERATION=%lld RANK=%d", (int)rank->pid,
               rank->slot, rank->job, (long long)rank->generation, rank->rank);
     return 0;
+}
+
+void rank_await_exit(const Rank *rank)
+{
+    struct pollfd p = {.fd = rank->pidfd, .events = POLLIN};
+    (void)poll(&p, 1, RANK_KILL_CONFIRM_MSEC); /* bounded: the caller goes on in any case */
 }
 
 Rank *rank_free(Rank *rank)

@@ -66,6 +66,8 @@ struct Rank {
 
 /* Starts the process of local_rank in its slot, which must be clear. */
 int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err);
+/* Waits until the trainer has exited, RANK_KILL_CONFIRM_MSEC at most; blocks the loop. */
+void rank_await_exit(const Rank *rank);
 Rank *rank_free(Rank *rank);
 /* Frees a rank of which nothing lives, with what marked its slot: the session and the cgroup. */
 void rank_retire(Rank *rank);

@@ -4,10 +4,6 @@
 #include "daemon/world/rank.h"
 #include "daemon/world/workload.h"
 
-#include <poll.h>
-
-enum { END_WAIT_MSEC = 2000 };
-
 static uint64_t bit_of(const Rank *rank) { return UINT64_C(1) << rank->slot; }
 
 static void check(const Slots *slots, const Rank *rank)
@@ -86,9 +82,8 @@ void slots_end(Slots *slots)
         Rank *rank = slots->of[i];
         if (!rank)
             continue;
-        struct pollfd p = {.fd = rank->pidfd, .events = POLLIN};
         if (!rank->lost)
-            (void)poll(&p, 1, END_WAIT_MSEC); /* the keeper takes what is left */
+            rank_await_exit(rank); /* the keeper takes what is left */
         slots->of[i] = NULL;
         (void)rank_free(rank); /* NULL always */
     }

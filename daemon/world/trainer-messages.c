@@ -115,7 +115,7 @@ static void on_done(Rank *rank, LocalRank *local_rank, const ChannelMessage *m)
     watchdog_note_stage(&rank->watchdog, m->step, STAGE_LEAVING, clock_boottime_usec());
 }
 
-static void dispatch(Rank *rank, const ChannelMessage *m)
+void trainer_messages_take(Rank *rank, const ChannelMessage *m)
 {
     LocalWorld *local = rank->local;
     if (!local || local->over)
@@ -177,6 +177,6 @@ void trainer_messages_receive(Rank *rank)
                 rank_expect_exit(rank);
             return;
         }
-        dispatch(rank, &m);
+        trainer_messages_take(rank, &m);
     }
 }

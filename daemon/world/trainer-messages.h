@@ -7,7 +7,11 @@
  */
 #pragma once
 
+#include "protocol/channel.h"
+
 typedef struct Rank Rank;
 
+/* The trainer of that rank has said m. */
+void trainer_messages_take(Rank *rank, const ChannelMessage *m);
 /* Takes the messages that are there now, 256 at most; the loop calls again for more. */
 void trainer_messages_receive(Rank *rank);
