@@ -1,12 +1,11 @@
 /* codec.h - a fixed latent codec, 3 x H x W pictures <-> 4 x H/8 x W/8 latents, that STANDS IN FOR
  * THE VAE in the demo.
  *
- * It is not Stable Diffusion's autoencoder and learns nothing: each 8 x 8 block of pixels is turned
- * by an orthonormal transform (opponent colours, then a cosine transform) of which four
- * coefficients are kept: the mean of luma, the means of two colour differences, and luma's first
- * vertical wave. Each is shifted and scaled to about mean 0 and standard deviation 1 over the
- * demo's pictures, as a VAE's scaled latents are. Decoding gives a coarse picture; encoding that
- * gives the latents back.
+ * It is not Stable Diffusion's autoencoder and learns nothing. An orthonormal transform (opponent colours, then a
+ * cosine transform) turns each 8 x 8 block of pixels. Four coefficients are kept: the mean of luma, the means of two
+ * colour differences, and luma's first vertical wave. Each is shifted and scaled to about mean 0 and standard deviation
+ * 1 over the demo's pictures, as a VAE's scaled latents are. Decoding gives a coarse picture; encoding that gives the
+ * latents back.
  *
  * Ownership: the caller's buffers.
  * Units:     pixels in [-1, 1], planes of R, G, B; latents in planes. Heights and widths are of the

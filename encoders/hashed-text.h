@@ -4,7 +4,7 @@
  * A caption becomes HASHED_TEXT_TOKENS tokens as CLIP's does: begin, its lower-cased words, end,
  * padding. A token's vector is drawn from N(0, 1) by a generator keyed with the word's hash, so
  * that the same word is the same vector everywhere and other words are nearly orthogonal; a fixed
- * code of the position is added. Nothing is learnt, no meaning is in it.
+ * code of the position is added. Nothing is learnt; the vectors have no meaning.
  *
  * Ownership: hashed_text_new() gives the caller a HashedText; hashed_text_free() accepts NULL.
  * Units:     tokens, dims. Vectors have variance 1 per element.
@@ -24,5 +24,5 @@ int hashed_text_new(int dim, HashedText **ret, Error *err);
 HashedText *hashed_text_free(HashedText *text);
 DEFINE_CLEANUP(HashedText, hashed_text_free)
 
-/* ret[HASHED_TEXT_TOKENS][dim]. Words beyond the last token are left out. */
+/* Fills ret[HASHED_TEXT_TOKENS][dim]. Words beyond the last token are left out. */
 void hashed_text_embed(const HashedText *text, const char *caption, float *ret);

@@ -18,14 +18,14 @@
 typedef struct OpenclipartOptions {
     const char *source; /* /usr/share/openclipart */
     const char *out;    /* a store's URI */
-    int64_t n_samples;  /* spread evenly over all; 0: all */
+    int64_t n_samples;  /* pictures taken, spread evenly over all; 0: all */
     int text_dim;
-    uint64_t size_limit; /* of a shard */
-    const char *compression;
+    uint64_t size_limit;     /* bytes of a shard */
+    const char *compression; /* as MdsWriterOptions */
 } OpenclipartOptions;
 
 int openclipart_make(const OpenclipartOptions *options, Error *err);
 
-/* "title, keyword, keyword" from an SVG's metadata element; the caller frees it. An empty string
- * where there is none. */
+/* Returns "title, keyword, keyword" of an SVG's metadata element, an empty string where it has none; the caller frees
+ * it. */
 int openclipart_caption(const char *svg, size_t n_bytes, char **ret);

@@ -11,9 +11,9 @@
 
 enum { PICTURE_SIDE_MAX = 16384, PICTURE_PIXELS_MAX = 1 << 26 };
 
-/* From the header alone. */
+/* Reads the header alone. */
 int picture_size(const char *path, int *ret_width, int *ret_height, Error *err);
 
-/* Composed on white, scaled so that all of it fits side x side (each target pixel is the average of
- * the area it covers), centred. ret has 3 * side * side floats. */
+/* Reads a picture, composes it on white, scales it so that all of it fits side x side (each target pixel is the
+ * average of the area it covers), and centres it. ret has 3 * side * side floats. */
 int picture_read(const char *path, int side, float *ret, Error *err);

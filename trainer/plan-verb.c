@@ -2,7 +2,7 @@
 #include "base/log.h"
 #include "protocol/exit-code.h"
 #include "store/store.h"
-#include "trainer/data/dataset-shape.h"
+#include "trainer/data/dataset-look.h"
 #include "trainer/plan/memory-plan.h"
 #include "trainer/run.h"
 

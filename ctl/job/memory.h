@@ -8,7 +8,7 @@
 #pragma once
 
 #include "ctl/model.h"
-#include "trainer/data/dataset-shape.h"
+#include "trainer/data/dataset-look.h"
 #include "trainer/plan/memory-plan.h"
 
 enum { JOB_MEMORY_WORLDS = 40 };

@@ -9,7 +9,7 @@
 #include "ctl/model.h"
 #include "protocol/owner.h"
 #include "store/store.h"
-#include "trainer/data/dataset-shape.h"
+#include "trainer/data/dataset-look.h"
 #include "trainer/data/index-open.h"
 
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* dataset-look.c - what a job's data are, learned without building or keeping anything; see
- * dataset-shape.h. */
-#include "trainer/data/dataset-shape.h"
+ * dataset-look.h. */
+#include "trainer/data/dataset-look.h"
 
 #include "trainer/data/index-open.h"
 #include "trainer/data/stream/fetch.h"

@@ -1,5 +1,5 @@
-/* dataset-shape.h - the shapes of a job's latents and text: what columns, one sample and the empty caption's embedding
- * say of them, and how sdctl learns them without a cluster.
+/* dataset-shape.h - the shapes of a job's latents and text: columns, one sample and the empty caption's embedding tell
+ * them.
  *
  * Ownership: values; *ret of dataset_read_empty_text() is the caller's.
  * Units:     as DatasetShape; zeros are what is not known yet.
@@ -13,40 +13,29 @@
 #include "store/store.h"
 #include "trainer/data/index/index.h"
 
-/* The column that a job's key names, if floats can be in it. where: the dataset. */
+/* Finds the column that a job's key names; floats must be possible in it. where is the dataset, for texts. */
 int dataset_find_column(const MdsSchema *schema, const char *where, const char *key,
                         const char *name, size_t *ret, Error *err);
 
-/* Fills in the shape of latents, or of text, or compares it with what other streams or the empty
- * text have. sample NULL: by the encoding alone. 0: only a sample can tell; 1: known. */
+/* Fill in the shape of latents, or of text, or compare it with the shape that other streams or the empty text have.
+ * sample NULL: by the encoding alone. They return 1 when the shape is known, 0 when only a sample can tell. */
 int dataset_learn_latents(const MdsColumn *column, const MdsField *sample, DatasetShape *shape,
                           Error *err);
 int dataset_learn_text(const MdsColumn *column, const MdsField *sample, DatasetShape *shape,
                        Error *err);
 
-/* data.empty_text's values, its shape, and the hash of its file. submitted: what that must be, or
- * -EBADMSG; NULL: anything. ret_hash may be NULL. */
+/* Reads data.empty_text: its values, its shape, and the hash of its file. submitted: another hash is -EBADMSG; NULL:
+ * any hash will do. ret_hash may be NULL. */
 int dataset_read_empty_text(const char *uri, const Hash *submitted, DatasetShape *shape,
                             float **ret, Hash *ret_hash, Error *err);
 
-/* What a job names beside its shards, each by XXH3-128: what is not hashed by anything else. */
+/* XXH3-128 of the files that a job names and that no other hash covers. */
 typedef struct DatasetSources {
     bool has_empty_text;
-    Hash empty_text; /* of its file */
+    Hash empty_text; /* of data.empty_text's file */
     size_t n_streams;
     Hash index[JOB_STREAMS_MAX]; /* of each stream's index.json, which has the shards' hashes */
 } DatasetSources;
-/* "<empty text or -> <index.json> ..."; as it stands in the job's record. */
+/* Writes "<empty text or -> <index.json> ...", as in the job's record. */
 const char *dataset_sources_format(const DatasetSources *sources, char text[JOB_SOURCES_MAX]);
 int dataset_sources_parse(const char *text, DatasetSources *ret, Error *err);
-
-/* What a job's data are, without an index: each stream's index.json, of one sample what no encoding
- * tells, and the empty text. */
-typedef struct DatasetLook {
-    DatasetShape shape;
-    bool sides_known;   /* false: only a sample that costs a large shard would tell */
-    bool compressed;    /* a stream's shards are */
-    uint64_t n_samples; /* of the index.json that were read whole */
-    DatasetSources sources;
-} DatasetLook;
-int dataset_look(const Job *job, DatasetLook *ret, Error *err);

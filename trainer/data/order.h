@@ -30,7 +30,7 @@ typedef struct OrderStream {
     double proportion; /* any positive scale; 0: the stream is not used */
 } OrderStream;
 
-typedef struct OrderNode {     /* of the split tree, internal */
+typedef struct OrderNode {     /* a node of the split tree, internal */
     int32_t left, right;       /* < 0: ~stream */
     uint64_t left_part, total; /* parts of 2^32 */
 } OrderNode;
@@ -56,5 +56,5 @@ typedef struct OrderSample {
 int order_init(const OrderStream *streams, size_t n_streams, uint64_t seed, int64_t window,
                Order *ret);
 
-/* What position (0, 1, ...) trains. */
+/* Tells which sample position (0, 1, ...) trains. */
 OrderSample order_at(const Order *order, int64_t position);

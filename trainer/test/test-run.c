@@ -6,7 +6,7 @@
 #include "base/test/testing.h"
 #include "protocol/channel.h"
 #include "protocol/exit-code.h"
-#include "trainer/data/dataset-shape.h"
+#include "trainer/data/dataset-look.h"
 #include "trainer/test/testing-job.h"
 
 #include <fcntl.h>

@@ -1,11 +1,11 @@
 /* checksum.h - the hash algorithms that an index.json may name, over a file's bytes.
  *
- * xxh32, xxh64, xxh3_64, xxh128 (also spelt xxh3_128) by xxHash; md5, sha1, sha2, sha3, blake2 and
- * what else OpenSSL has under the names that Python's hashlib gives them.
+ * xxHash makes xxh32, xxh64, xxh3_64 and xxh128 (also spelt xxh3_128). OpenSSL makes md5, sha1, sha2, sha3, blake2 and
+ * its others, under the names that Python's hashlib gives them.
  *
  * Ownership: checksum_new() gives the caller a Checksum; checksum_free() accepts NULL.
  * Units:     bytes. Digests are in the order in which their hexadecimal form is printed.
- * Errors:    -ENOTSUP an algorithm that is not known; -ENOMEM.
+ * Errors:    -ENOTSUP an unknown algorithm; -ENOMEM.
  * Threads:   a Checksum belongs to one thread.
  */
 #pragma once
@@ -27,11 +27,11 @@ int checksum_update(Checksum *checksum, const void *data, size_t n_bytes);
 /* Fills ret[checksum_size()]; nothing may be added afterwards. */
 int checksum_finish(Checksum *checksum, uint8_t ret[CHECKSUM_BYTES_MAX]);
 
-/* All at once. */
+/* Begins, adds and finishes in one call. */
 int checksum_bytes(const char *algorithm, const void *data, size_t n_bytes,
                    uint8_t ret[CHECKSUM_BYTES_MAX], Error *err);
 
-/* Lower-case hexadecimal; text has room for 2 * n_bytes + 1. */
+/* Writes a digest in lower-case hexadecimal; text has room for 2 * n_bytes + 1. */
 const char *checksum_format(const uint8_t *digest, size_t n_bytes, char *text);
-/* -EINVAL unless text is exactly 2 * n_bytes digits. */
+/* Reads a digest; -EINVAL unless text is exactly 2 * n_bytes digits. */
 int checksum_parse(const char *text, size_t n_bytes, uint8_t *ret);

@@ -12,5 +12,5 @@
 float half_to_float(uint16_t half);
 uint16_t half_from_float(float value);
 
-/* n halves, at any alignment; uses the CPU's conversion where it has one. Whether all are finite. */
+/* Converts n halves at any alignment, by the CPU's own conversion where it has one. Returns whether all are finite. */
 bool half_expand(const void *halves, size_t n, float *ret);

@@ -1,12 +1,11 @@
 /* mds-index.h - index.json of an MDS dataset, one shard's entry at a time.
  *
- * A dataset of 1e9 samples has a gigabyte of index.json: the text is walked, and only one entry at
- * a time becomes a JSON tree.
+ * A dataset of 1e9 samples has a gigabyte of index.json, and a JSON tree of it would take many times that. So the text
+ * is walked, and one entry at a time becomes a tree.
  *
  * Ownership: entries are values, valid during the handler's call.
  * Units:     bytes, samples.
- * Errors:    -EINVAL naming the source, the shard and the key; what the handler
- *            returns.
+ * Errors:    -EINVAL naming the source, the shard and the key; the handler's.
  * Threads:   any; no state.
  * Source:    mosaicml/streaming 0.13.0, index.json version 2.
  */
@@ -17,12 +16,12 @@
 #include "trainer/data/mds/mds.h"
 
 enum {
-    MDS_HASHES_MAX = 17, /* as many as there are: checksum.h */
+    MDS_HASHES_MAX = 17, /* the algorithms of checksum.h */
     MDS_BASENAME_MAX = 511,
 };
 
 typedef struct MdsFile {
-    char basename[MDS_BASENAME_MAX + 1]; /* may hold folders; no "..", not absolute */
+    char basename[MDS_BASENAME_MAX + 1]; /* a relative path without ".." */
     uint64_t n_bytes;
     uint8_t hashes[MDS_HASHES_MAX][CHECKSUM_BYTES_MAX]; /* in the order of MdsEntry.hashes */
 } MdsFile;
@@ -30,13 +29,13 @@ typedef struct MdsFile {
 typedef struct MdsEntry {
     MdsSchema schema;
     size_t n_hashes;
-    char hashes[MDS_HASHES_MAX][CHECKSUM_NAME_MAX]; /* algorithms */
-    char compression[16];                           /* "zstd:7", "" when not compressed */
+    char hashes[MDS_HASHES_MAX][CHECKSUM_NAME_MAX]; /* names of algorithms */
+    char compression[16];                           /* "zstd:7", "": not compressed */
     uint64_t n_samples;
-    MdsFile raw, zip; /* zip.basename is "" when not compressed */
+    MdsFile raw, zip; /* zip.basename "": not compressed */
 } MdsEntry;
 
-/* Whether a shard has the first one's columns, compression and hashes, as those of one stream must. */
+/* Checks that a shard has the first shard's columns, compression and hashes, as all shards of a stream must. */
 int mds_entry_agrees(const MdsEntry *first, const MdsEntry *entry, const char *source, size_t shard,
                      Error *err);
 

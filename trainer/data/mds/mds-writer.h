@@ -19,10 +19,10 @@
 typedef struct MdsWriter MdsWriter;
 
 typedef struct MdsWriterOptions {
-    const char *compression; /* NULL, "zstd" or "zstd:<1..22>" */
-    const char *const *hashes;
-    size_t n_hashes;     /* algorithms in sorted order */
-    uint64_t size_limit; /* of a shard, under 2^32; 0: one shard holds everything */
+    const char *compression;   /* NULL, "zstd" or "zstd:<1..22>" */
+    const char *const *hashes; /* [n_hashes] names of algorithms, sorted */
+    size_t n_hashes;
+    uint64_t size_limit; /* bytes of a shard, under 2^32; 0: one shard holds everything */
 } MdsWriterOptions;
 
 enum { MDS_SIZE_LIMIT_DEFAULT = 1 << 26 };
@@ -31,7 +31,7 @@ int mds_writer_new(Store *store, const MdsSchema *schema, const MdsWriterOptions
                    MdsWriter **ret, Error *err);
 MdsWriter *mds_writer_free(MdsWriter *writer);
 DEFINE_CLEANUP(MdsWriter, mds_writer_free)
-/* fields[n_columns] in the schema's order, payloads as the encodings want them. */
+/* Adds a sample: fields[n_columns] in the schema's order, each payload in its column's encoding. */
 int mds_writer_add(MdsWriter *writer, const MdsField *fields, Error *err);
-/* The last shard and index.json. */
+/* Writes the last shard, then index.json. */
 int mds_writer_finish(MdsWriter *writer, Error *err);

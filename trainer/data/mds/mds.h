@@ -1,16 +1,17 @@
 /* mds.h - MosaicML's shard format: columns, encodings, one sample's bytes.
  *
- * A shard is `u32 n; u32 offset[n + 1]; config JSON; samples`; a sample is a u32 size for each
- * column of variable size, then all payloads, both in column order: that of index.json, where
- * Streaming's writer sorts names by code point, as ours does; its reader takes any order.
- * Little-endian throughout. Encodings: bytes str int uint8..uint64 int8..int64 float16..float64
- * str_int str_float str_decimal ndarray[:type[:d0,d1,..]] json, and pil jpeg png jpeg_array
- * list[pil|jpeg|png] as raw bytes. pkl is refused: reading it would run what the file says.
+ * A shard is `u32 n; u32 offset[n + 1]; config JSON; samples`, little-endian throughout. A sample is a u32 size for
+ * each column of variable size, then all payloads, both in the order of the columns in index.json. Streaming's writer
+ * and ours sort column names by code point; Streaming's reader takes any order.
+ *
+ * Encodings: bytes str int uint8..uint64 int8..int64 float16..float64 str_int str_float str_decimal
+ * ndarray[:type[:d0,d1,..]] json, and pil jpeg png jpeg_array list[pil|jpeg|png] as raw bytes. pkl is refused, since
+ * reading it would run code of the file.
  *
  * Ownership: schemas and arrays are values; fields and decoded arrays point into the sample.
  * Units:     bytes, elements.
- * Errors:    -EINVAL a column that cannot be, pkl and unknown encodings among them; -EBADMSG a sample that
- *            contradicts itself, naming the column (callers put file and sample in front).
+ * Errors:    -EINVAL an impossible column, pkl and unknown encodings among them; -EBADMSG a sample that contradicts
+ *            itself, naming the column (callers put file and sample in front).
  * Threads:   any; no state.
  * Source:    mosaicml/streaming 0.13.0, streaming/base/format/mds.
  */
@@ -23,9 +24,9 @@
 enum {
     MDS_COLUMNS_MAX = 64,
     MDS_NAME_MAX = 95,
-    MDS_DIMS_MAX = 8, /* of arrays that we handle; the format allows 63 */
+    MDS_DIMS_MAX = 8, /* dimensions of an array; the format allows 63 */
     MDS_SAMPLE_BYTES_MAX = 256 << 20,
-    MDS_SHARD_BYTES_MAX = INT32_MAX, /* of a shard that is held in memory */
+    MDS_SHARD_BYTES_MAX = INT32_MAX, /* a shard that is held in memory */
 };
 
 /* The values are the format's own codes. */
@@ -45,20 +46,20 @@ typedef enum MdsNumber {
 } MdsNumber;
 
 typedef enum MdsKind {
-    MDS_BYTES,   /* bytes, and pictures and lists that are passed through */
+    MDS_BYTES,   /* bytes, pictures, and lists of pictures: passed through */
     MDS_TEXT,    /* str, json, str_int, str_float, str_decimal: UTF-8 */
-    MDS_SCALAR,  /* int and the fixed numbers */
-    MDS_NDARRAY, /* number and shape in the encoding or in the sample */
+    MDS_SCALAR,  /* int and the numbers of fixed size */
+    MDS_NDARRAY, /* an array; the encoding or the sample holds its number and shape */
 } MdsKind;
 
 typedef struct MdsColumn {
     char name[MDS_NAME_MAX + 1];
     char encoding[MDS_NAME_MAX + 1]; /* as index.json spells it */
     MdsKind kind;
-    MdsNumber number; /* of a scalar or array; NONE: in the sample */
-    int n_dims;       /* of an array; 0: in the sample */
+    MdsNumber number; /* of a scalar or array; NONE: the sample tells */
+    int n_dims;       /* of an array; 0: the sample tells */
     uint64_t dims[MDS_DIMS_MAX];
-    uint32_t size; /* of the payload; 0: variable */
+    uint32_t size; /* bytes of the payload; 0: variable */
 } MdsColumn;
 
 typedef struct MdsSchema {
@@ -82,25 +83,25 @@ typedef struct MdsArray {
 size_t mds_number_size(MdsNumber number);
 const char *mds_number_name(MdsNumber number); /* "float16", ... */
 
-/* A column by its encoding; its fixed size follows from that. */
+/* Makes a column; its kind, number, shape and fixed size follow from the encoding. */
 int mds_column_init(const char *name, const char *encoding, MdsColumn *ret, Error *err);
 
-/* From column_names, column_encodings and column_sizes of an index.json entry or a shard's config;
- * sizes must be what the encodings say. */
+/* Makes a schema of column_names, column_encodings and column_sizes of an index.json entry or a shard's config. The
+ * sizes must be those of the encodings. */
 int mds_schema_parse(const char *source, json_t *config, MdsSchema *ret, Error *err);
-/* From the caller's columns, in any order; sorts them. */
+/* Makes a schema of the caller's columns, which may come in any order. */
 int mds_schema_init(const MdsColumn *columns, size_t n_columns, MdsSchema *ret, Error *err);
-/* Index of a column, or -ENOENT with a text that lists what there is. */
+/* Returns the index of a column, or -ENOENT with a text that lists the columns. */
 int mds_schema_find(const MdsSchema *schema, const char *name, Error *err);
 
-/* fields[n_columns] point into the sample. Every byte of it must belong to a column. */
+/* Fills fields[n_columns], which point into the sample. Every byte of it must belong to a column. */
 int mds_sample_split(const MdsSchema *schema, const void *sample, size_t n_bytes, MdsField *fields,
                      Error *err);
 
-/* An ndarray column's payload. */
+/* Decodes the payload of an ndarray column. */
 int mds_array_decode(const MdsColumn *column, MdsField field, MdsArray *ret, Error *err);
 
-/* A whole number from an integer scalar or str_int column; -ERANGE when it does not fit. */
+/* Decodes a whole number of an integer scalar or str_int column; -ERANGE when it does not fit. */
 int mds_integer_decode(const MdsColumn *column, MdsField field, int64_t *ret, Error *err);
-/* Any scalar, str_int, str_float or str_decimal. */
+/* Decodes any scalar, str_int, str_float or str_decimal. */
 int mds_double_decode(const MdsColumn *column, MdsField field, double *ret, Error *err);

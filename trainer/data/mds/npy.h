@@ -1,6 +1,7 @@
 /* npy.h - NumPy's .npy files: one array with its type and shape.
  *
- * Ownership: npy_parse() borrows the bytes, the values point into them; npy_format() allocates.
+ * Ownership: npy_parse() borrows the bytes, and the array's values point into them; npy_format() gives the caller a
+ *            buffer to free.
  * Units:     bytes; dims in elements, C order.
  * Errors:    -EINVAL naming the source and what is wrong with its header; -ENOTSUP for big-endian,
  *            Fortran-ordered and structured arrays.
@@ -14,5 +15,4 @@
 #include "trainer/data/mds/mds.h"
 
 int npy_parse(const char *source, const void *data, size_t n_bytes, MdsArray *ret, Error *err);
-/* The caller frees *ret. */
 int npy_format(const MdsArray *array, char **ret, size_t *ret_bytes);

@@ -1,24 +1,25 @@
 /* cache.h - a folder of unpacked shards and copies of indices, bounded in bytes, shared by the ranks
  * of a node.
  *
- * A file is filled under its name with ".part" behind it, at its full size and locked (flock), and
- * renamed when it is whole. So one process fetches and the others see that it does; when it dies its
- * lock goes with it, and the next to come begins anew or clears away. What goes when room is needed
- * is what was used least recently, by modification time, which a use renews. A file that is open for
- * reading is locked, too (shared), and does not go: its room would not be freed.
+ * The ranks of a node want the same shards, and each should be fetched once. So a file is filled under its name with
+ * ".part" behind it, at its full size and locked (flock), and renamed when it is whole. The lock tells other processes
+ * that one is filling the file. When that process dies its lock goes with it, and the next process begins anew or
+ * clears the file away.
  *
- * The folder is the cache's alone: files by exactly our names, and a marker that was put when it held
- * nobody else's files. One with an index.json, or with files and no marker, is refused.
+ * When room is needed the least recently used file goes, by modification time, which each use renews. A file that is
+ * open for reading has a shared lock and does not go, since its room would not be freed.
  *
- * A folder that fails (full disk, no rights, somebody hangs on to its lock) is left alone for a
- * minute: a slower run, not a failed one.
+ * The folder is the cache's alone. It holds files by exactly our names, and a marker that was put while it held no
+ * other files. A folder with an index.json, or with files and no marker, is refused.
+ *
+ * A folder that fails (full disk, no rights, a lock that is not released) is left alone for a minute: a slower run, not
+ * a failed one.
  *
  * Ownership: cache_new() gives the caller a Cache; cache_free() accepts NULL. Descriptors are the
  *            caller's.
  * Units:     bytes.
- * Errors:    -ENOENT not there; -EAGAIN another process fills it; -EEXIST it has been filled;
- *            -ENOBUFS the bound leaves no room, or the folder is being left alone; other -errno of
- *            the folder.
+ * Errors:    -ENOENT no such file; -EAGAIN another process fills it; -EEXIST it has been filled; -ENOBUFS the bound
+ *            leaves no room, or the folder is being left alone; other -errno of the folder.
  * Threads:   any thread, one at a time; any number of processes.
  */
 #pragma once
@@ -28,32 +29,33 @@
 
 enum { CACHE_NAME_MAX = 127 };
 
-#define CACHE_ANY UINT64_MAX /* a size that is not known yet */
+#define CACHE_ANY UINT64_MAX /* the size is not known yet */
 
 typedef struct Cache Cache;
 
-/* Looks at the folder and touches nothing yet; -EINVAL: it is somebody else's. bound 0: none. */
+/* Looks at the folder and changes nothing. -EINVAL: its files are not a cache's. bound 0: no bound. */
 int cache_new(const char *folder, uint64_t bound, Cache **ret, Error *err);
 Cache *cache_free(Cache *cache);
 DEFINE_CLEANUP(Cache, cache_free)
 
-/* A descriptor to read from, in use until it is closed; the file has n_bytes, one of another size is
+/* Returns a descriptor to read from; the file is in use until it is closed. A file of another size than n_bytes is
  * removed. */
 int cache_open(Cache *cache, const char *name, uint64_t n_bytes);
-/* A descriptor of an empty file that has room for n_bytes, for this process alone to fill. With
- * CACHE_ANY it has none until cache_resize(). */
+/* Returns a descriptor of an empty file with room for n_bytes, for this process alone to fill. With CACHE_ANY it has
+ * no room until cache_resize(). */
 int cache_reserve(Cache *cache, const char *name, uint64_t n_bytes);
-/* Empties what was reserved and gives it other room. */
+/* Empties a reserved file and gives it room for n_bytes. */
 int cache_resize(Cache *cache, const char *name, int fd, uint64_t n_bytes);
-/* What was reserved is whole, and stays open for reading. sync: it must not be found torn after a
- * power failure, since nothing else would tell. */
+/* Gives a reserved file, now whole, its name; it stays open for reading. sync: it must not be torn by a power failure,
+ * since it has no hash that would tell. */
 int cache_commit(Cache *cache, const char *name, int fd, bool sync);
-/* Takes back what was reserved, and closes it. Returns -EBADF. */
+/* Removes a reserved file and closes it; accepts -EBADF. Returns -EBADF. */
 int cache_abandon(Cache *cache, const char *name, int fd);
+/* Removes a file. */
 void cache_forget(Cache *cache, const char *name);
-/* What the disk said to who filled a file: leaves the folder alone for a while, and says so once. */
+/* To be called with the error of filling a file: leaves the folder alone for a minute, and logs it once. */
 void cache_failed(Cache *cache, int r);
 
-/* An exclusive lock of a file, made if it is missing: its descriptor, or -EBUSY after the wait. The
+/* Locks a file exclusively, and makes it if it is missing. Returns its descriptor, or -EBUSY after timeout_usec. The
  * lock goes with the descriptor, and with the process. */
 int cache_lock(const char *path, uint64_t timeout_usec);

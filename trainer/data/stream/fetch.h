@@ -1,8 +1,8 @@
 /* fetch.h - brings one whole shard, a piece at a time and a few pieces together: into the node's
  * cache, or into memory where there is none or it fails; verified and unpacked before anybody reads.
  *
- * Of the processes that want the same shard one fetches; the others look each 20 ms whether it is
- * there. One that waits for a minute goes on by itself, in memory.
+ * Of the processes that want the same shard one fetches. The others look each 20 ms whether it is in the cache; after a
+ * minute a process fetches the shard by itself, into memory.
  *
  * Ownership: shard_fetch_new() gives the caller a ShardFetch and borrows the source, which must
  *            outlive it, and what info points to; shard_fetch_free() accepts NULL and cancels.
@@ -18,16 +18,16 @@
 
 typedef struct ShardFetch ShardFetch;
 
-/* What fetches of a source left to each other. */
+/* Frees the buffers that fetches of a source left for the next one. */
 void piece_buffers_clear(PieceBuffers *spare);
 
 int shard_fetch_new(const ShardSource *source, uint64_t number, const IndexShard *info,
                     bool background, ShardFetch **ret, Error *err);
 ShardFetch *shard_fetch_free(ShardFetch *fetch);
 DEFINE_CLEANUP(ShardFetch, shard_fetch_free)
-/* 1: *ret is the shard, the caller's. 0: not yet; look again when the source's event count rings, or at
+/* 1: *ret is the shard, the caller's. 0: not yet; poll again when the source's event count was signalled, or at
  * *wake_usec (clock_monotonic_usec()), which is made earlier where needed. */
 int shard_fetch_poll(ShardFetch *fetch, uint64_t *wake_usec, Shard **ret, Error *err);
-/* All of it at once, on the calling thread. */
+/* Fetches and waits, on the calling thread. */
 int shard_fetch(const ShardSource *source, uint64_t number, const IndexShard *info, Shard **ret,
                 Error *err);

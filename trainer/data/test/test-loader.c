@@ -1,7 +1,7 @@
 /* test-loader.c - dataset and loader: the right samples in the right layout whatever shards, cache
  * and position; and each fault of the data ends in a text that names it. */
 #include "base/fault.h"
-#include "trainer/data/dataset-shape.h"
+#include "trainer/data/dataset-look.h"
 #include "trainer/data/index-open.h"
 #include "trainer/data/test/testing-loader.h"
 

@@ -1,0 +1,22 @@
+/* dataset-look.h - what sdctl learns of a job's data before the job starts, without a cluster and without an index.
+ *
+ * Ownership: values.
+ * Units:     samples.
+ * Errors:    -EINVAL naming the key, the column and what it is: no retry can help; the store's.
+ * Threads:   any; no state.
+ */
+#pragma once
+
+#include "trainer/data/dataset-shape.h"
+
+typedef struct DatasetLook {
+    DatasetShape shape;
+    bool
+        sides_known; /* false: only a sample of a large compressed shard would tell height and width */
+    bool compressed;    /* the shards of some stream are */
+    uint64_t n_samples; /* of the streams whose index.json was read whole */
+    DatasetSources sources;
+} DatasetLook;
+
+/* Reads each stream's index.json, one sample where its encoding does not tell the shapes, and the empty text. */
+int dataset_look(const Job *job, DatasetLook *ret, Error *err);
