@@ -68,6 +68,7 @@
 
 _Static_assert(sizeof(NodeState) == sizeof(int), "FIELD_CHOICE writes an int");
 
+static const char *const leader_state[] = {"untold", "up", "left"};
 static const char *const node_state[] = {"up", "left"};
 static const char *const node_verdict[] = {"healthy", "suspect", "drain", "isolate"};
 static const char *const cordon_mode[] = {"none", "cordon", "drain", "quarantine"};
@@ -96,6 +97,12 @@ const char *severity_name(Severity s)
 }
 
 /* clang-format off */
+static const Field leader_death_fields[] = {
+    TEXT(LeaderDeath, "name", name, MAYBE),
+    TEXT(LeaderDeath, "journal", journal, MAYBE),
+    INT64(LeaderDeath, "at_usec", at_usec, MAYBE),
+};
+
 static const Field leader_fields[] = {
     TEXT(LeaderRecord, "name", name, NEEDED),
     TEXT(LeaderRecord, "version", version, MAYBE),
@@ -103,6 +110,13 @@ static const Field leader_fields[] = {
     INT(LeaderRecord, "max_jobs", max_jobs, MAYBE, 0, INT32_MAX),
     TEXT(LeaderRecord, "admit", admit, MAYBE),
     TEXT(LeaderRecord, "lacks", lacks, MAYBE),
+    CHOICE(LeaderRecord, "state", state, MAYBE, leader_state),
+    TEXT(LeaderRecord, "journal", journal, MAYBE),
+    INT(LeaderRecord, "deaths", deaths, MAYBE, 0, INT32_MAX),
+    INT64(LeaderRecord, "records", records, MAYBE),
+    INT64(LeaderRecord, "still_until_usec", still_until_usec, MAYBE),
+    ELEMENTS(LeaderRecord, FIELD_ARRAY, "before", before, n_before, MAYBE, LeaderDeath, leader_death_fields,
+             LEADER_DEATHS_MAX, NULL),
 };
 
 static const Field job_run_fields[] = {

@@ -44,12 +44,33 @@ enum {
 
 /* ---- leader/<lease>: a controller that leads, or waits to; the oldest key leads ---- */
 
+typedef enum LeaderState {
+    LEADER_UNTOLD, /* of a version that does not say when it leaves */
+    LEADER_UP,
+    LEADER_LEFT, /* its key is about to go, in order */
+} LeaderState;
+
+typedef struct LeaderDeath {
+    char name[128];    /* of the controller that died leading */
+    char journal[256]; /* where it recorded what it saw; empty: nowhere */
+    uint64_t at_usec;  /* when its key went */
+} LeaderDeath;
+
+enum { LEADER_DEATHS_MAX = 2 };
+
 typedef struct LeaderRecord {
     char name[128]; /* of the controller */
     char version[32];
     int max_nodes, max_jobs;       /* that there is room for; more of them are not looked at */
     char admit[ADMISSION_MAX + 1]; /* nodes that get ranks: cluster/admission.h; empty: all */
     char lacks[64];                /* kinds of records that it may not write, blanks between */
+    LeaderState state;
+    char journal[256]; /* where it records what it sees; empty: nowhere */
+    int deaths;        /* leaders that died in a row, on the same records, before it took over */
+    int64_t records;   /* digest of what they died on; counts with deaths alone */
+    uint64_t still_until_usec; /* it has taken over and decides nothing until then; 0: it decides */
+    LeaderDeath before[LEADER_DEATHS_MAX]; /* the newest of those deaths, the older one first */
+    size_t n_before;
 } LeaderRecord;
 
 /* ---- marks ---- */

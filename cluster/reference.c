@@ -57,6 +57,17 @@ static const FieldHelp helps[] = {
 
     {"leader.admit", "nodes that it takes in; empty or `open`: all that register"},
     {"leader.lacks", "kinds of records that its role in etcd may not write, as words; empty: none"},
+    {"leader.state", "`left`: it gives leadership up in order, and its key is about to go"},
+    {"leader.journal", "file of its journal; empty: it keeps none"},
+    {"leader.deaths", "leaders that died in a row, on the same records, before this one took over; "
+                      "0 once it has shown that it lives"},
+    {"leader.records", "digest of the records on which they died"},
+    {"leader.still_until_usec",
+     "it leads and decides nothing until then, for those deaths; 0: it decides"},
+    {"leader.before", "the newest of those deaths, the older one first"},
+    {"before[].name", "setting `name` of the controller that died"},
+    {"before[].journal", "file of its journal"},
+    {"before[].at_usec", "when its key went"},
 
     {"nodes.name", "name of the node, as in the key"},
     {"nodes.machine_id",

@@ -157,6 +157,10 @@ void feed_key(Controller *m, const char *key, const char *value, size_t n, int64
               int64_t revision)
 {
     Event event;
+    KeyKind kind;
+    const char *rest;
+    if (key_parse(m->config->cluster, key, &kind, &rest) == 0)
+        succession_note_record(&m->succession, kind, key, value, n);
     if (!read_record(m, key, value, n, created, revision, &event))
         return;
     event.more = true;
@@ -240,6 +244,16 @@ static void forget_unlisted(Controller *m, int64_t revision)
             feed_key(m, key, NULL, 0, 0, revision);
 }
 
+/* Whoever stands for election, in the watch's order: a read beside it would miss one that came and went. */
+static void note_leader(Controller *m, const EtcdKeyValue *kv, bool put)
+{
+    KeyKind kind;
+    const char *rest;
+    if (key_parse(m->config->cluster, kv->key, &kind, &rest) == 0 && kind == KEY_LEADER)
+        succession_note_leader(&m->succession, kv->key, put ? kv->value : NULL, kv->n_value,
+                               kv->create_revision, clock_realtime_usec());
+}
+
 void on_cluster_watch(const EtcdEvent *events, size_t n_events, int64_t revision, bool initial,
                       void *userdata)
 {
@@ -248,6 +262,7 @@ void on_cluster_watch(const EtcdEvent *events, size_t n_events, int64_t revision
     for (size_t i = 0; i < n_events; i++) {
         const EtcdKeyValue *kv = &events[i].kv;
         bool put = events[i].kind == ETCD_EVENT_PUT;
+        note_leader(m, kv, put);
         if (kv->mod_revision <= m->read_revision)
             continue; /* older than what was read since: a key that is gone would come back */
         feed_key(m, kv->key, put ? kv->value : NULL, put ? kv->n_value : 0, kv->create_revision,
@@ -260,10 +275,7 @@ void on_cluster_watch(const EtcdEvent *events, size_t n_events, int64_t revision
         log_info("cluster %s read, %zu records", m->config->cluster, n_events);
         (void)sd_notify(0, "READY=1"); /* nobody listens outside systemd */
         say_status(m);
-        if (m->term) {
-            begin_to_lead(m);
-            return;
-        }
     }
-    tick_soon(m);
+    if (!try_to_lead(m))
+        tick_soon(m);
 }

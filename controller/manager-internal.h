@@ -19,6 +19,7 @@
 #include "controller/manager.h"
 #include "controller/metrics.h"
 #include "controller/status.h"
+#include "controller/succession.h"
 
 /* A decision whose transaction is under way, or whose outcome is not known yet. */
 typedef struct Pending Pending;
@@ -53,7 +54,11 @@ struct Controller {
     uint64_t n_lists;      /* of the watch, as far as they are dealt with */
     int64_t read_revision; /* of the newest read of everything; 0: none but the watch's own */
     char leader_key[KEY_MAX];
-    int64_t term; /* as the election says; 0: following */
+    int64_t elected; /* term that the election gave it; 0: another controller has it */
+    int64_t term;    /* term in which it decides; 0: it does not */
+    bool is_still;   /* elected, and kept from deciding by the deaths before it */
+    Succession succession;
+    sd_event_source *still_timer;
     bool has_lease;
     bool loaded; /* the whole state has been seen once */
     Rights rights;
@@ -87,10 +92,16 @@ void leave_without_memory(Controller *m);
 
 void say_status(Controller *m);
 int on_status_timer(sd_event_source *source, uint64_t usec, void *userdata);
-void begin_to_lead(Controller *m);
 /* The store shows another leader. */
 void be_deposed(Controller *m);
 void on_election(bool leading, const char *key, int64_t term, void *userdata);
+/* Whether it has just begun to decide. Called whenever what speaks against it may have changed. */
+bool try_to_lead(Controller *m);
+/* What this controller's record in the election says. *ret is the caller's. */
+int leader_text(const Controller *m, LeaderState state, char **ret);
+/* Writes that record again. */
+int introduce(Controller *m);
+void on_rights_changed(void *userdata);
 void on_leader_lease(EtcdLeaseState state, int64_t lease, void *userdata);
 
 /* ---- transactions.c ---- */

@@ -30,7 +30,7 @@ static int connect_etcd(Controller *m, Error *err)
         return r;
     controller_metrics_observe(m->metrics, m->etcd);
     begin_anew_with_another_history(m->etcd, m->event);
-    rights_open(&m->rights, m->etcd, m->config, &m->election);
+    rights_open(&m->rights, m->etcd, m->config, on_rights_changed, m);
     r = etcd_watch_prefix(m->etcd, key_prefix(m->config->cluster, -1, prefix), on_cluster_watch, m,
                           &m->watch);
     if (r >= 0)
@@ -38,7 +38,7 @@ static int connect_etcd(Controller *m, Error *err)
                            key_prefix(m->config->cluster, KEY_LEADER, prefix), on_leader_lease, m,
                            &m->lease);
     if (r >= 0)
-        r = config_leader(m->config, m->rights.lacks, &leader);
+        r = leader_text(m, LEADER_UP, &leader);
     if (r >= 0)
         r = etcd_election_new(m->etcd, key_prefix(m->config->cluster, KEY_LEADER, prefix), leader,
                               m->lease, on_election, m, &m->election);
@@ -89,9 +89,9 @@ int manager_reload(Controller *m, Error *err)
     cluster_configure(m->cluster, &config);
     journal_record_config(m->journal, &event, &config);
     tick(m);
-    _cleanup_free_ char *leader = NULL; /* what it says of itself holds some of them */
-    int r = config_leader(m->config, m->rights.lacks, &leader);
-    r = r < 0 ? r : etcd_election_change(m->election, leader);
+    succession_overrule(&m->succession);
+    int r = introduce(m); /* what it says of itself holds some of them */
+    (void)try_to_lead(m); /* or not: either is good */
     return r < 0 ? error_errno(err, r, "cannot say what was reloaded")
                  : sender_reload(m->sender, err);
 }
@@ -145,6 +145,8 @@ Controller *manager_free(Controller *m)
     m->room_timer = sd_event_source_disable_unref(m->room_timer);
     m->timer = sd_event_source_disable_unref(m->timer);
     m->leave_timer = sd_event_source_disable_unref(m->leave_timer);
+    m->still_timer = sd_event_source_disable_unref(m->still_timer);
+    succession_clear(&m->succession);
     m->status_timer = sd_event_source_disable_unref(m->status_timer);
     m->gather_timer = sd_event_source_disable_unref(m->gather_timer);
     m->feed = feed_free(m->feed);

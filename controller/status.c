@@ -24,11 +24,17 @@ static void describe_leading(const Cluster *cluster, const char *name, int64_t t
 }
 
 void status_say(ControllerStatus *status, const Cluster *cluster, const char *name, int64_t term,
-                bool has_lease)
+                bool is_still, bool has_lease)
 {
     char text[STATUS_BYTES];
     if (term)
         describe_leading(cluster, name, term, text);
+    else if (is_still)
+        (void)
+            snprintf(text, sizeof(text),
+                     "elected in cluster %s, deciding nothing: leaders before it died on the same "
+                     "records",
+                     name);
     else
         (void)snprintf(text, sizeof(text), "following in cluster %s%s", name,
                        has_lease ? "" : ", without a lease: etcd does not answer");

@@ -18,6 +18,7 @@ typedef struct ControllerStatus {
     char said[STATUS_BYTES];
 } ControllerStatus;
 
-/* term 0: it follows. has_lease: etcd has granted it one and not taken it back. */
+/* term 0: it does not decide. is_still: it is elected, and waits for what succession.h says. has_lease: etcd has
+ * granted it one and not taken it back. */
 void status_say(ControllerStatus *status, const Cluster *cluster, const char *name, int64_t term,
-                bool has_lease);
+                bool is_still, bool has_lease);

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "base/settings.h"
+#include "cluster/records.h"
 #include "controller/core/cluster.h"
 #include "etcd/etcd.h"
 
@@ -53,5 +54,5 @@ bool config_record(const ControllerConfig *config, char *ret, size_t size);
 EtcdOptions config_etcd(const ControllerConfig *config);
 ClusterConfig config_cluster(const ControllerConfig *config);
 ClusterLimits config_limits(const ControllerConfig *config);
-/* What this controller says of itself while it campaigns and leads; the caller frees it. */
-int config_leader(const ControllerConfig *config, const char *lacks, char **ret);
+/* What this controller's settings say of it in the election. lacks: kinds of records that it may not write. */
+LeaderRecord config_leader(const ControllerConfig *config, const char *lacks);

@@ -29,7 +29,6 @@ bool rights_leave_out(const Rights *rights, KeyKind kind)
 /* Who asks sdctl shall not have to look for the leader's log. */
 static void introduce(Rights *rights)
 {
-    _cleanup_free_ char *text = NULL;
     size_t used = 0;
     rights->lacks[0] = '\0';
     for (int kind = 0; kind < KEY_KINDS; kind++) {
@@ -39,12 +38,7 @@ static void introduce(Rights *rights)
         used += (size_t)snprintf(rights->lacks + used, sizeof(rights->lacks) - used, "%s%s",
                                  used ? " " : "", name);
     }
-    if (!*rights->election)
-        return; /* it begins with what is known by then */
-    int r = config_leader(rights->config, rights->lacks, &text);
-    r = r < 0 ? r : etcd_election_change(*rights->election, text);
-    if (r < 0)
-        log_error("cannot say what this controller may not write: %s", strerror(-r));
+    rights->changed(rights->userdata);
 }
 
 static void on_answer(int r, const Error *err, _unused_ const EtcdTxnResult *result, void *userdata)
@@ -86,10 +80,10 @@ static void ask(Rights *rights, bool again)
     }
 }
 
-void rights_open(Rights *rights, Etcd *etcd, const ControllerConfig *config,
-                 EtcdElection *const *election)
+void rights_open(Rights *rights, Etcd *etcd, const ControllerConfig *config, RightsChanged changed,
+                 void *userdata)
 {
-    *rights = (Rights){.etcd = etcd, .config = config, .election = election};
+    *rights = (Rights){.etcd = etcd, .config = config, .changed = changed, .userdata = userdata};
     ask(rights, false);
 }
 

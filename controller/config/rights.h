@@ -5,7 +5,7 @@
  * others are for fails until somebody gives the right. It says either once, in its log and in the record by which it
  * stands for election, and looks again until there is nothing to say.
  *
- * Ownership: part of the Manager; borrows the client, the settings and the place of the election.
+ * Ownership: part of the Controller; borrows the client and the settings.
  * Units:     none.
  * Errors:    none: what is not known is not allowed.
  * Threads:   loop thread only.
@@ -17,6 +17,9 @@
 #include "etcd/etcd.h"
 
 typedef struct Rights Rights;
+
+/* What is lacking is not what it was. */
+typedef void (*RightsChanged)(void *userdata);
 
 typedef struct RightsQuestion {
     Rights *rights;
@@ -32,13 +35,14 @@ struct Rights {
     unsigned ticks;         /* with something denied or unknown */
     Etcd *etcd;
     const ControllerConfig *config;
-    EtcdElection *const *election; /* NULL there: not yet */
+    RightsChanged changed;
+    void *userdata;
     RightsQuestion questions[KEY_KINDS];
 };
 
 /* Asks at once: it is answered before anything that is asked of etcd later. */
-void rights_open(Rights *rights, Etcd *etcd, const ControllerConfig *config,
-                 EtcdElection *const *election);
+void rights_open(Rights *rights, Etcd *etcd, const ControllerConfig *config, RightsChanged changed,
+                 void *userdata);
 void rights_clear(Rights *rights);
 /* Every STATUS_SEC: asks now and then while something is denied. */
 void rights_tick(Rights *rights);

@@ -13,7 +13,6 @@ typedef struct Lab {
     sd_event *event;
     Etcd *etcd;
     ControllerConfig config;
-    EtcdElection *election; /* none: what it would say there is in Rights.lacks */
 } Lab;
 
 static void prefix_of(KeyKind kind, char ret[KEY_MAX]) { (void)key_prefix("lab", kind, ret); }
@@ -60,6 +59,9 @@ static void close_lab(Lab *lab)
     (void)testing_etcd_stop(lab->server);
 }
 
+/* What it would say there is in Rights.lacks. */
+static void note_nothing(void *userdata) { (void)userdata; }
+
 static bool is_answered(const Rights *rights)
 {
     for (int kind = 0; kind < KEY_KINDS; kind++)
@@ -78,7 +80,7 @@ static void each_kind_that_is_lacking_is_named(void **state)
         if (!is_written(kind))
             continue;
         take(&lab, (KeyKind)kind);
-        rights_open(&rights, lab.etcd, &lab.config, &lab.election);
+        rights_open(&rights, lab.etcd, &lab.config, note_nothing, NULL);
         TESTING_RUN_UNTIL(lab.event, is_answered(&rights));
         assert_string_equal(rights.lacks, key_kind_name((KeyKind)kind));
         for (int other = 0; other < KEY_KINDS; other++) /* nothing else is left out for it */
@@ -107,7 +109,7 @@ static void a_right_that_goes_is_missed_at_once(void **state)
     Lab lab;
     Rights rights;
     open_lab(&lab);
-    rights_open(&rights, lab.etcd, &lab.config, &lab.election);
+    rights_open(&rights, lab.etcd, &lab.config, note_nothing, NULL);
     TESTING_RUN_UNTIL(lab.event, is_answered(&rights));
     assert_string_equal(rights.lacks, "");
     take(&lab, KEY_ALERTS);

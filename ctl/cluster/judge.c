@@ -100,6 +100,30 @@ static void judge_rights(const Model *m, Judgement *j)
     }
 }
 
+/* The leaders before it died on the same records, so it decides nothing for a while. */
+static void judge_standstill(const Model *m, Judgement *j)
+{
+    char at[TIME_TEXT_BYTES], until[TIME_TEXT_BYTES], text[LEADER_DEATHS_MAX][300] = {"", ""};
+    const LeaderRecord *leader = m->n_candidates ? &m->candidates[0].record : NULL;
+    if (!leader || leader->still_until_usec == 0)
+        return;
+    for (size_t i = 0; i < leader->n_before; i++)
+        (void)snprintf(text[i], sizeof(text[i]), "%.64s at %s (%s%.160s)", leader->before[i].name,
+                       date_text(leader->before[i].at_usec, at),
+                       leader->before[i].journal[0] ? "journal " : "no journal",
+                       leader->before[i].journal);
+    add_wrong(
+        j,
+        "leader %s decides nothing: %d leaders in a row died on the same records, the last ones "
+        "%s%s%s",
+        leader->name, leader->deaths, text[0], text[1][0] ? ", then " : "", text[1]);
+    advise(j,
+           "training goes on; it tries again at %s, when a record of a job or a cordon changes, or "
+           "with systemctl reload sdcontroller; the last lines of those journals say on what they "
+           "died",
+           date_text(leader->still_until_usec, until));
+}
+
 /* ---- records ---- */
 
 bool job_is_active(const ModelJob *job)
@@ -318,6 +342,7 @@ void judge_cluster(const Model *m, Judgement *j)
                   "lead");
     }
     judge_rights(m, j);
+    judge_standstill(m, j);
     judge_records(m, j);
     judge_crowd(m, j);
     judge_jobs(m, j);

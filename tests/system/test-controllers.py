@@ -6,7 +6,7 @@ import os
 import signal
 import unittest
 
-from lab import LabCase, until
+from lab import BIN, LabCase, process_state, until
 
 # A trainer stops itself here, in the middle of a step, so that the job cannot end meanwhile.
 GATE = "loop.compute=stop@%d"
@@ -61,6 +61,40 @@ class Controllers(LabCase):
             self.assertIn("each as it was decided then", text)
             if name != second:  # which only ever led while nothing happened
                 self.assertIn("JOB=job", text)
+
+    def test_leaders_that_die_on_the_same_records(self):
+        """Every leader dies when it decides the job's first world. The third one stands still, says so, and leads once the job
+        is gone."""
+        names = ["controller1", "controller2", "controller3"]
+        real = os.path.abspath(os.path.join(BIN, "sdcontroller"))
+        for name in names:  # longer leases than dev's, so that the third one's pause, three of them, outlasts the test
+            script = self.lab.write(name + "/sdcontroller", "#!/bin/sh\nSDTRAIN_FAULT='decide.world.before=kill@*' "
+                                    "exec '%s' \"$@\" --lease-sec 8\n" % real)
+            os.chmod(script, 0o755)
+            self.lab.programs(os.path.dirname(script), name, "sdcontroller")
+            self.addCleanup(os.remove, self.lab.path("programs", name + ".sdcontroller"))
+        self.cluster = self.lab.cluster(nodes=1, controllers=3)
+        self.addCleanup(self.cluster.down)
+        until(lambda: len(self.status()["standby"]) == 2, "three controllers")
+        line = [self.status()["leader"], *self.status()["standby"]]
+        job = self.lab.job("deadly")
+        self.cluster.submit(job)
+        until(lambda: self.status()["leader"] == line[2], "the third leader")
+        said = until(lambda: [wrong for wrong in self.status()["wrong"] if "decides nothing" in wrong], "its word")[0]
+        self.assertIn("leader %s decides nothing: 2 leaders in a row died on the same records" % line[2], said)
+        for name in line[:2]:
+            self.assertIn(name + " at ", said)
+            self.assertIn(os.path.join(self.cluster.folder, name, "events.jsonl"), said)
+            self.assertIn(process_state(self.controller(name)), (None, "Z"))
+        self.assertEqual(self.cluster.status(job)["generation"], 0, "nobody has decided anything")
+
+        self.cluster.ctl("job", "delete", "deadly")
+        until(lambda: not any("decides nothing" in wrong for wrong in self.status()["wrong"]), "the end of the standstill")
+        until(lambda: "deadly" not in self.cluster.ctl("job", "list"), "the job's removal, which only a leader does")
+        self.assertEqual(self.status()["leader"], line[2])
+        with open(os.path.join(self.cluster.folder, line[2], "log")) as file:
+            log = file.read()
+        self.assertEqual(log.count("deciding nothing: 2 leaders in a row"), 1)
 
     def admit(self, nodes):
         """Every controller gets the list, by SIGHUP; the leader says so."""

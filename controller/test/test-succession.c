@@ -1,0 +1,240 @@
+/* test-succession.c - who may decide after which deaths. */
+#include "base/test/testing.h"
+#include "controller/succession.h"
+
+#include <string.h>
+
+#define SEC USEC_PER_SEC
+enum { BASE = 30 };
+
+typedef struct Line {
+    Succession s;
+    uint64_t now; /* seconds; the clock for people is 1000 ahead */
+    int64_t next_term;
+} Line;
+
+static void note(Line *l, KeyKind kind, const char *key, const char *value)
+{
+    succession_note_record(&l->s, kind, key, value, value ? strlen(value) : 0);
+}
+
+static void put(Line *l, const char *key, int64_t term, const LeaderRecord *record)
+{
+    char *text = NULL;
+    assert_int_equal(leader_record_encode(record, NULL, &text), 0);
+    succession_note_leader(&l->s, key, text, strlen(text), term, 0);
+    free(text);
+}
+
+static int64_t stand(Line *l, const char *key)
+{
+    LeaderRecord record = {.state = LEADER_UP};
+    (void)snprintf(record.name, sizeof(record.name), "host-%s", key);
+    (void)snprintf(record.journal, sizeof(record.journal), "/log/%s", key);
+    put(l, key, ++l->next_term, &record);
+    return l->next_term;
+}
+
+/* As a leader writes its own record, and the watch shows it. */
+static void tell(Line *l, const char *key, int64_t term)
+{
+    LeaderRecord record = {0};
+    (void)snprintf(record.name, sizeof(record.name), "host-%s", key);
+    (void)snprintf(record.journal, sizeof(record.journal), "/log/%s", key);
+    succession_introduce(&l->s, &record);
+    put(l, key, term, &record);
+}
+
+static void vanish(Line *l, const char *key)
+{
+    succession_note_leader(&l->s, key, NULL, 0, 0, (1000 + l->now) * SEC);
+}
+
+static SuccessionAnswer ask(Line *l, const char *key)
+{
+    return succession_ask(&l->s, key, BASE * SEC, l->now * SEC, (1000 + l->now) * SEC);
+}
+
+/* Leads as far as deciding; what one process does, all others see through the same records. */
+static void lead(Line *l, const char *key, int64_t term)
+{
+    assert_int_equal(ask(l, key), SUCCESSION_TELL);
+    assert_int_equal(ask(l, key), SUCCESSION_TELL); /* until the watch has shown it */
+    tell(l, key, term);
+    assert_int_equal(ask(l, key), SUCCESSION_LEAD);
+    succession_led(&l->s, l->now * SEC);
+}
+
+/* a and b have died on the same records; c is the first one. */
+static int64_t two_deaths(Line *l)
+{
+    *l = (Line){.now = 100};
+    note(l, KEY_SPECS, "specs/job", "{}");
+    note(l, KEY_PHASES, "phases/job", "{pending}");
+    (void)stand(l, "a");
+    int64_t b = stand(l, "b"), c = stand(l, "c");
+    assert_int_equal(ask(l, "a"), SUCCESSION_LEAD); /* nobody died before it */
+    assert_int_equal(ask(l, "b"), SUCCESSION_WAIT);
+    vanish(l, "a");
+    lead(l, "b", b);
+    note(l, KEY_NODES, "nodes/n", "{}"); /* nodes go on meanwhile */
+    note(l, KEY_RANKS, "ranks/job/1/n", "{}");
+    l->now = 110;
+    vanish(l, "b");
+    succession_left(&l->s); /* c is another process */
+    return c;
+}
+
+static void the_third_stands_still(_unused_ void **state)
+{
+    Line l;
+    int64_t c = two_deaths(&l);
+    assert_int_equal(ask(&l, "c"), SUCCESSION_STAND_STILL);
+    assert_int_equal(succession_still_until(&l.s), (110 + BASE) * SEC);
+    LeaderRecord record = {0};
+    succession_introduce(&l.s, &record);
+    assert_int_equal(record.deaths, 2);
+    assert_int_equal(record.still_until_usec, (1110 + BASE) * SEC);
+    assert_int_equal(record.n_before, 2);
+    assert_string_equal(record.before[0].name, "host-a");
+    assert_string_equal(record.before[1].journal, "/log/b");
+    assert_int_equal(record.before[1].at_usec, 1110 * SEC);
+
+    tell(&l, "c", c);
+    l.now = 110 + BASE - 1;
+    assert_int_equal(ask(&l, "c"), SUCCESSION_STAND_STILL);
+    l.now = 110 + BASE;
+    lead(&l, "c", c); /* the pause is over */
+    succession_clear(&l.s);
+}
+
+static void a_changed_record_ends_the_standstill(_unused_ void **state)
+{
+    static const struct {
+        KeyKind kind;
+        const char *key, *value;
+    } changes[] = {{KEY_SPECS, "specs/job", NULL},
+                   {KEY_DESIRED, "desired/job", "{deleted}"},
+                   {KEY_CORDONS, "cordons/n", "{}"},
+                   {KEY_PHASES, "phases/job", "{stopped}"}};
+    for (size_t i = 0; i < ELEMENTSOF(changes); i++) {
+        Line l;
+        int64_t c = two_deaths(&l);
+        assert_int_equal(ask(&l, "c"), SUCCESSION_STAND_STILL);
+        tell(&l, "c", c);
+        note(&l, changes[i].kind, changes[i].key, changes[i].value);
+        lead(&l, "c", c);
+        succession_clear(&l.s);
+    }
+}
+
+static void an_operator_ends_the_standstill(_unused_ void **state)
+{
+    Line l;
+    int64_t c = two_deaths(&l);
+    assert_int_equal(ask(&l, "c"), SUCCESSION_STAND_STILL);
+    tell(&l, "c", c);
+    succession_overrule(&l.s);
+    lead(&l, "c", c);
+    succession_clear(&l.s);
+}
+
+/* The row is in the record of the last one, for controllers that have just begun. */
+static void the_pause_doubles_up_to_its_bound(_unused_ void **state)
+{
+    static const uint64_t pauses[] = {60, 120, 240, 480, 600, 600};
+    Line l;
+    char key[2] = "c";
+    int64_t term = two_deaths(&l);
+    assert_int_equal(ask(&l, key), SUCCESSION_STAND_STILL);
+    for (size_t i = 0; i < ELEMENTSOF(pauses); i++) {
+        l.now = succession_still_until(&l.s) / SEC;
+        lead(&l, key, term);
+        LeaderRecord last = {0};
+        succession_introduce(&l.s, &last);
+        Succession fresh = {.records = l.s.records, .hashes = json_incref(l.s.hashes)};
+        succession_clear(&l.s);
+        l.s = fresh; /* a process that knows nothing but what lies in etcd */
+        put(&l, key, term, &last);
+        key[0]++;
+        term = stand(&l, key);
+        char old[2] = {(char)(key[0] - 1), 0};
+        vanish(&l, old);
+        assert_int_equal(ask(&l, key), SUCCESSION_STAND_STILL);
+        assert_int_equal(succession_still_until(&l.s) / SEC - l.now, pauses[i]);
+    }
+    succession_clear(&l.s);
+}
+
+static void a_leader_that_left_or_decided_or_lived_is_no_second_death(_unused_ void **state)
+{
+    enum { LEFT, DECIDED, LIVED, SILENT, CASES };
+    for (int how = 0; how < CASES; how++) {
+        Line l = {.now = 100};
+        note(&l, KEY_SPECS, "specs/job", "{}");
+        (void)stand(&l, "a");
+        int64_t b = stand(&l, "b"), c = stand(&l, "c");
+        vanish(&l, "a");
+        lead(&l, "b", b);
+        if (how == DECIDED)
+            note(&l, KEY_WORLDS, "worlds/job", "{}");
+        if (how == LIVED) {
+            assert_false(succession_is_settled(&l.s, BASE * SEC, (100 + BASE - 1) * SEC));
+            assert_true(succession_is_settled(&l.s, BASE * SEC, (100 + BASE) * SEC));
+            assert_false(succession_is_settled(&l.s, BASE * SEC, (100 + BASE) * SEC));
+            tell(&l, "b", b);
+        }
+        LeaderRecord record = {.state = how == LEFT ? LEADER_LEFT : LEADER_UNTOLD};
+        if (how == LEFT || how == SILENT)
+            put(&l, "b", b, &record);
+        vanish(&l, "b");
+        succession_left(&l.s);
+        if (how == LEFT || how == SILENT)
+            assert_int_equal(ask(&l, "c"), SUCCESSION_LEAD);
+        else
+            lead(&l, "c", c); /* one death, and it says so */
+        succession_clear(&l.s);
+    }
+}
+
+/* It had decided nothing: its end says nothing of the records. */
+static void one_that_stood_still_does_not_count(_unused_ void **state)
+{
+    Line l;
+    int64_t c = two_deaths(&l);
+    assert_int_equal(ask(&l, "c"), SUCCESSION_STAND_STILL);
+    tell(&l, "c", c);
+    (void)stand(&l, "d");
+    vanish(&l, "c");
+    assert_int_equal(ask(&l, "d"), SUCCESSION_STAND_STILL);
+    assert_int_equal(l.s.deaths, 2);
+    assert_string_equal(l.s.last[1].name, "host-b");
+    succession_clear(&l.s);
+}
+
+static void a_damaged_record_is_one_that_tells_nothing(_unused_ void **state)
+{
+    Line l = {.now = 100};
+    succession_note_leader(&l.s, "a", "{", 1, 1, 0);
+    l.next_term = 1;
+    (void)stand(&l, "b");
+    assert_int_equal(ask(&l, "b"), SUCCESSION_WAIT);
+    vanish(&l, "a");
+    vanish(&l, "never-seen");
+    assert_int_equal(ask(&l, "b"), SUCCESSION_LEAD);
+    succession_clear(&l.s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_third_stands_still),
+        cmocka_unit_test(a_changed_record_ends_the_standstill),
+        cmocka_unit_test(an_operator_ends_the_standstill),
+        cmocka_unit_test(the_pause_doubles_up_to_its_bound),
+        cmocka_unit_test(a_leader_that_left_or_decided_or_lived_is_no_second_death),
+        cmocka_unit_test(one_that_stood_still_does_not_count),
+        cmocka_unit_test(a_damaged_record_is_one_that_tells_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
