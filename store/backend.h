@@ -35,7 +35,7 @@ typedef struct StoreBackend {
     int (*version)(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err);
     int (*puts_if_absent)(Store *store, bool *ret,
                           Error *err); /* NULL: STORE_IF_ABSENT is atomic */
-    /* Each of the following may be NULL: store.c then calls the functions above, one after another. */
+    /* Each of the following may be NULL: store.c then does it with the others. */
     int (*read_begin)(Store *store, StoreRead *read, Error *err);
     int (*read_wait)(Store *store, StoreRead *read, Error *err);
     void (*read_cancel)(Store *store, StoreRead *read);

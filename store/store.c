@@ -343,36 +343,100 @@ void store_read_cancel(Store *store, StoreRead *read)
     read->begun = false;
 }
 
-static int fetch_in_turn(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err)
+/* ---- a whole object into a file ---- */
+
+enum { FETCH_READS = 8, FETCH_PIECE_BYTES = 2 << 20, FETCH_TRIES = 3 };
+
+typedef struct StoreFetch {
+    Store *store;
+    const char *key;
+    uint64_t n_bytes;
+    int fd;
+    char *buffers;
+    StoreRead reads[FETCH_READS];
+} StoreFetch;
+
+static int fetch_begin(StoreFetch *f, size_t index, Error *err)
 {
-    enum { PIECE_BYTES = 1 << 20 };
-    _cleanup_free_ char *piece = malloc(PIECE_BYTES);
-    if (!piece)
-        return error_set(err, -ENOMEM, "out of memory fetching %s/%s", store->uri, key);
-    if (lseek(fd, 0, SEEK_SET) < 0)
-        return error_errno(err, -errno, "cannot fetch %s/%s", store->uri, key);
-    for (uint64_t at = 0; at < n_bytes;) {
-        size_t n = (size_t)MIN(n_bytes - at, (uint64_t)PIECE_BYTES);
-        int r = store->backend->get_range(store, key, at, n, piece, err);
-        if (r < 0)
-            return r;
-        r = fd_write_all(fd, piece, n);
-        if (r < 0)
-            return error_errno(err, r, "cannot write what is fetched of %s/%s", store->uri, key);
-        at += n;
+    const uint64_t at = (uint64_t)index * FETCH_PIECE_BYTES;
+    StoreRead *read = &f->reads[index % FETCH_READS];
+    assert(at < f->n_bytes && !read->begun);
+    *read = (StoreRead){.key = f->key,
+                        .offset = at,
+                        .n_bytes = (size_t)MIN(f->n_bytes - at, (uint64_t)FETCH_PIECE_BYTES),
+                        .buffer = f->buffers + index % FETCH_READS * FETCH_PIECE_BYTES};
+    return store_read_begin(f->store, read, err);
+}
+
+static int fetch_end(StoreFetch *f, size_t index, Error *err)
+{
+    StoreRead *read = &f->reads[index % FETCH_READS];
+    int r = store_read_wait(f->store, read, err);
+    if (r < 0)
+        return r;
+    r = fd_write_at(f->fd, read->buffer, read->n_bytes, read->offset);
+    return r < 0
+               ? error_errno(err, r, "cannot write what is fetched of %s/%s", f->store->uri, f->key)
+               : 0;
+}
+
+static int fetch_once(StoreFetch *f, Error *err)
+{
+    const size_t n = (size_t)DIV_ROUND_UP(f->n_bytes, (uint64_t)FETCH_PIECE_BYTES);
+    size_t begun = 0, ended = 0;
+    int r = 0;
+    while (r == 0 && ended < n) {
+        while (r == 0 && begun < MIN(ended + FETCH_READS, n)) {
+            r = fetch_begin(f, begun, err);
+            begun += r == 0;
+        }
+        if (r == 0)
+            r = fetch_end(f, ended++, err);
     }
-    return 0;
+    for (; ended < begun; ended++)
+        store_read_cancel(f->store, &f->reads[ended % FETCH_READS]);
+    return r;
+}
+
+/* An object that changes meanwhile is fetched again. */
+static int fetch_one_version(StoreFetch *f, Error *err)
+{
+    char before[STORE_VERSION_MAX], after[STORE_VERSION_MAX];
+    int r = f->store->backend->version(f->store, f->key, before, err);
+    for (int tries = 0; r == 0 && tries < FETCH_TRIES; tries++) {
+        r = fetch_once(f, err);
+        if (r == 0)
+            r = f->store->backend->version(f->store, f->key, after, err);
+        if (r == 0 && strcmp(before, after) == 0)
+            return 0;
+        memcpy(before, after, sizeof(before));
+    }
+    return r < 0
+               ? r
+               : error_set(err, -EIO, "%s/%s changed while it was fetched", f->store->uri, f->key);
+}
+
+static int fetch_ranges(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err)
+{
+    StoreFetch f = {.store = store, .key = key, .n_bytes = n_bytes, .fd = fd};
+    int r = fd_reserve(fd, n_bytes);
+    if (r == -ENOSPC || r == -EDQUOT || r == -EFBIG) /* a full disk is told before anything comes */
+        return error_errno(err, r, "cannot write what is fetched of %s/%s", store->uri, key);
+    f.buffers = malloc((size_t)MIN(n_bytes, (uint64_t)FETCH_READS * FETCH_PIECE_BYTES) + 1);
+    if (!f.buffers)
+        return error_set(err, -ENOMEM, "out of memory fetching %s/%s", store->uri, key);
+    r = fetch_one_version(&f, err);
+    free(f.buffers);
+    return r;
 }
 
 int store_fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err)
 {
     int r = key_check(store, key, false, err);
-    if (r < 0)
+    if (r < 0 || n_bytes == 0)
         return r;
-    uint64_t begun_usec = clock_boottime_usec();
-    r = store->backend->fetch ? store->backend->fetch(store, key, n_bytes, fd, err)
-                              : fetch_in_turn(store, key, n_bytes, fd, err);
-    return count_get(store, r, begun_usec);
+    return store->backend->fetch ? store->backend->fetch(store, key, n_bytes, fd, err)
+                                 : fetch_ranges(store, key, n_bytes, fd, err);
 }
 
 int store_version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err)

@@ -98,8 +98,8 @@ int store_read_poll(Store *store, StoreRead *read, Error *err);
 int store_read_wait(Store *store, StoreRead *read, Error *err);
 /* Leaves a read alone that was not begun. */
 void store_read_cancel(Store *store, StoreRead *read);
-/* Copies the object's first n_bytes into the empty file fd, several ranges at a time, with bounded memory. -EIO if the
- * object is shorter; bytes beyond n_bytes are ignored. */
+/* Copies the object's first n_bytes into the empty file fd, eight ranges at a time, with 16 MiB of memory at most. -EIO
+ * if the object is shorter, or changes again and again; bytes beyond n_bytes are ignored. */
 int store_fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err);
 
 /* Returns a text that changes when the object does: an ETag; a file's inode, time and size. */

@@ -1,12 +1,9 @@
 /* reads.c - bytes of objects, in ranges that come together.
  *
  * What needs more than one range compares the ETags of all answers: an object that was changed in
- * between is read again. A whole object in one answer is held against its ETag. A fetch takes its
- * buffers from the client's budget, all at once, so that two fetches cannot hold what the other
- * waits for.
+ * between is read again. A whole object in one answer is held against its ETag.
  */
 #include "base/clock.h"
-#include "base/file.h"
 #include "store/s3/s3-internal.h"
 
 #include <openssl/evp.h>
@@ -17,7 +14,6 @@ enum {
     READ_TRIES = 3,    /* of an object that changes */
     CHECK_TRIES = 5,   /* of one that is not what its ETag says */
     SAME_BELIEVED = 3, /* of these, one after the other the same */
-    FETCH_WINDOW = 16, /* ranges in memory at most, and a quarter of the budget */
 };
 
 /* A read under way. */
@@ -299,109 +295,4 @@ int s3_get(Store *store, const char *key, size_t max_bytes, char **ret, size_t *
     if (ret_bytes)
         *ret_bytes = n_bytes;
     return 0;
-}
-
-/* ---- into a file ---- */
-
-typedef struct Fetch {
-    S3Store *s3;
-    const char *key;
-    S3Name name;
-    uint64_t n_bytes, part_bytes;
-    size_t n, window;
-    int fd;
-    char *buffers;
-    S3Request *requests;
-    char etag[STORE_VERSION_MAX];
-} Fetch;
-
-static void fetch_begin(Fetch *f, size_t index)
-{
-    assert(index < f->n);
-    const uint64_t at = index * f->part_bytes;
-    S3Request *request = &f->requests[index % f->window];
-    *request = range_request(f->s3, &f->name, at, (size_t)MIN(f->part_bytes, f->n_bytes - at),
-                             f->buffers + index % f->window * f->part_bytes);
-    s3_begin(f->s3->client, request);
-}
-
-static int fetch_end(Fetch *f, size_t index, Error *err)
-{
-    S3Request *request = &f->requests[index % f->window];
-    if (s3_wait(f->s3->client, request, NULL) < 0)
-        return refuse_range(f->s3, f->key, request, err);
-    if (index == 0)
-        memcpy(f->etag, request->reply.etag, sizeof(f->etag));
-    if (strcmp(f->etag, request->reply.etag) != 0)
-        return error_set(err, -ESTALE, "%s/%s changed while it was fetched", f->s3->store.uri,
-                         f->key);
-    int r = fd_write_at(f->fd, request->buffer, request->n_bytes, request->offset);
-    if (r < 0)
-        return error_errno(err, r, "cannot write what is fetched of %s/%s", f->s3->store.uri,
-                           f->key);
-    return 0;
-}
-
-/* A full disk is told before anything is written. */
-static int make_room(const Fetch *f, Error *err)
-{
-    int r = fd_reserve(f->fd, f->n_bytes);
-    if (r == -ENOSPC || r == -EDQUOT || r == -EFBIG)
-        return error_errno(err, r, "cannot write what is fetched of %s/%s", f->s3->store.uri,
-                           f->key);
-    return 0;
-}
-
-static int fetch_once(Fetch *f, Error *err)
-{
-    int r = 0;
-    size_t begun = 0, ended = 0;
-    while (r == 0 && ended < f->n) {
-        while (begun < MIN(ended + f->window, f->n))
-            fetch_begin(f, begun++);
-        if (ended == 0) /* while they are on their way */
-            r = make_room(f, err);
-        if (r == 0)
-            r = fetch_end(f, ended++, err);
-    }
-    for (size_t i = ended; i < begun; i++)
-        s3_cancel(f->s3->client, &f->requests[i % f->window]);
-    for (size_t i = ended; i < begun; i++)
-        (void)s3_wait(f->s3->client, &f->requests[i % f->window], NULL); /* cancelled */
-    return r;
-}
-
-static int fetch_ranges(Fetch *f, Error *err)
-{
-    const size_t n_bytes = f->window * (size_t)f->part_bytes;
-    int r = s3_reserve(f->s3->client, n_bytes,
-                       clock_boottime_usec() + f->s3->options->deadline_usec, err);
-    if (r < 0)
-        return error_prefix(err, r, "cannot fetch %s/%s", f->s3->store.uri, f->key);
-    f->buffers = malloc(n_bytes);
-    f->requests = calloc(f->window, sizeof(*f->requests));
-    if (!f->buffers || !f->requests)
-        r = error_set(err, -ENOMEM, "out of memory fetching %s/%s", f->s3->store.uri, f->key);
-    else
-        r = fetch_once(f, err);
-    for (int tries = 1; r == -ESTALE && tries < READ_TRIES; tries++)
-        r = fetch_once(f, err);
-    free(f->buffers);
-    free(f->requests);
-    s3_release(f->s3->client, n_bytes);
-    return r == -ESTALE ? -EIO : r;
-}
-
-int s3_fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err)
-{
-    S3Store *s3 = s3_store(store);
-    Fetch f = {.s3 = s3, .key = key, .n_bytes = n_bytes, .fd = fd};
-    int r = s3_name(s3, key, &f.name, err);
-    if (r < 0 || n_bytes == 0)
-        return r;
-    f.part_bytes = MIN(s3->options->part_bytes, n_bytes);
-    f.n = (size_t)DIV_ROUND_UP(n_bytes, f.part_bytes);
-    const uint64_t share = s3->options->memory_bytes / 4 / f.part_bytes;
-    f.window = MIN(f.n, (size_t)CLAMP(share, (uint64_t)1, (uint64_t)FETCH_WINDOW));
-    return fetch_ranges(&f, err);
 }

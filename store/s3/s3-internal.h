@@ -132,7 +132,6 @@ int s3_get_range(Store *store, const char *key, uint64_t offset, size_t n_bytes,
 int s3_read_begin(Store *store, StoreRead *read, Error *err);
 int s3_read_wait(Store *store, StoreRead *read, Error *err);
 void s3_read_cancel(Store *store, StoreRead *read);
-int s3_fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error *err);
 
 /* ---- listing.c ---- */
 

@@ -160,7 +160,6 @@ static const StoreBackend s3_backend = {
     .read_begin = s3_read_begin,
     .read_wait = s3_read_wait,
     .read_cancel = s3_read_cancel,
-    .fetch = s3_fetch,
     .delete_many = s3_delete_many,
 };
 

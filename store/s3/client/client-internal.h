@@ -11,7 +11,6 @@
 #pragma once
 
 #include "store/s3/client/address.h"
-#include "store/s3/client/budget.h"
 #include "store/s3/client/client.h"
 #include "store/s3/client/retry.h"
 
@@ -36,7 +35,6 @@ struct S3Client {
     CURLM *multi; /* used by the client's thread alone */
 
     /* Any thread. */
-    Budget budget;
     atomic_bool knows_checksum; /* the server checks crc32c */
     atomic_bool cancels;        /* a request was cancelled since the client's thread last looked */
     atomic_bool closing;        /* the last reference was given up */
@@ -57,6 +55,7 @@ struct S3Client {
     Error obstacle;         /* why no try can begin now; empty text: nothing is in the way */
     int64_t n_tries;        /* under way, hedges included */
     int64_t n_hedges;       /* under way */
+    uint64_t hedge_bytes;   /* of their buffers; at most the options' memory_bytes */
     uint64_t ranged_gets;   /* requests of a range that were begun */
     uint64_t curl_due_usec; /* when libcurl wants to be called; USEC_INFINITY: not by time */
     uint64_t tick_due_usec; /* of the next queue_tick() */

@@ -54,12 +54,12 @@ static S3Client *client_free(S3Client *client)
 {
     if (!client)
         return NULL;
-    assert(client->references == 0 && client->n_tries == 0 && client->n_hedges == 0);
+    assert(client->references == 0 && client->n_tries == 0 && client->n_hedges == 0 &&
+           client->hedge_bytes == 0);
     assert(TAILQ_EMPTY(&client->incoming) && TAILQ_EMPTY(&client->waiting) &&
            TAILQ_EMPTY(&client->paused) && TAILQ_EMPTY(&client->active));
     client->identity = s3_identity_free(client->identity);
     loop_close(client);
-    budget_clear(&client->budget);
     (void)pthread_mutex_destroy(&client->lock); /* nobody is left who could hold it */
     s3_options_clear(&client->options);
     free(client);
@@ -91,10 +91,8 @@ static int client_new(const S3Options *options, S3Client **ret, Error *err)
         return error_set(err, -ENOMEM, "libcurl does not begin");
 
     S3Client *fresh = calloc(1, sizeof(*fresh));
-    if (!fresh || budget_init(&fresh->budget, options->memory_bytes) < 0) {
-        free(fresh);
+    if (!fresh)
         return error_set(err, -ENOMEM, "out of memory opening an S3 client");
-    }
     _cleanup_(client_freep) S3Client *client = fresh;
     client->pid = getpid();
     client->epoll_fd = client->wake_fd = -EBADF;
@@ -274,35 +272,4 @@ int s3_do(S3Client *client, S3Request *request, Error *err)
 {
     s3_begin(client, request);
     return s3_wait(client, request, err);
-}
-
-/* ---- memory, figures ---- */
-
-int s3_reserve(S3Client *client, size_t n_bytes, uint64_t deadline_usec, Error *err)
-{
-    if (deadline_usec == 0)
-        deadline_usec = clock_boottime_usec() + client->options.deadline_usec;
-    if (budget_take(&client->budget, n_bytes, deadline_usec) < 0)
-        return error_set(err, -EHOSTUNREACH,
-                         "no %zu bytes of the %llu that buffers of S3 may have became free",
-                         n_bytes, (unsigned long long)client->options.memory_bytes);
-    return 0;
-}
-
-void s3_release(S3Client *client, size_t n_bytes) { budget_give(&client->budget, n_bytes); }
-
-void s3_client_counts(const S3Client *client, S3Counts *ret)
-{
-    *ret = (S3Counts){
-        .requests = atomic_load(&client->requests),
-        .retries = atomic_load(&client->retries),
-        .slow_downs = atomic_load(&client->slow_downs),
-        .hedges = atomic_load(&client->hedges),
-        .hedges_won = atomic_load(&client->hedges_won),
-        .bytes_in = atomic_load(&client->bytes_in),
-        .bytes_out = atomic_load(&client->bytes_out),
-        .resigned = atomic_load(&client->resigned),
-        .concurrency = atomic_load(&client->concurrency),
-        .clock_offset_sec = atomic_load(&client->clock_offset_sec),
-    };
 }

@@ -123,23 +123,5 @@ void s3_cancel(S3Client *client, S3Request *request);
 /* Begins a request and waits for it. */
 int s3_do(S3Client *client, S3Request *request, Error *err);
 
-/* Reserves n_bytes of the options' memory_bytes for buffers of the store's own (hedges, pieces of whole objects). Waits
- * until they are free; -EHOSTUNREACH at the deadline (CLOCK_BOOTTIME; 0: the options' deadline, from now). A request
- * for more than memory_bytes is granted when nobody else has any. */
-int s3_reserve(S3Client *client, size_t n_bytes, uint64_t deadline_usec, Error *err);
-void s3_release(S3Client *client, size_t n_bytes);
-
 /* Tells the client what probe.c found out: whether the server checks crc32c. */
 void s3_client_set_checksum(S3Client *client, bool knows_crc32c);
-
-typedef struct S3Counts {
-    uint64_t requests; /* begun */
-    uint64_t retries;  /* tries of a request after its first */
-    uint64_t slow_downs;
-    uint64_t hedges, hedges_won; /* sent; and those whose answer came first */
-    uint64_t bytes_in, bytes_out;
-    uint64_t resigned;        /* tries for another clock, region, place or credentials */
-    int64_t concurrency;      /* tries that may be under way now */
-    int64_t clock_offset_sec; /* the server's clock minus ours; 0 until it was learned */
-} S3Counts;
-void s3_client_counts(const S3Client *client, S3Counts *ret);

@@ -45,7 +45,8 @@ static void drop_try(S3Client *client, S3Request *request, size_t i)
     if (hedge) {
         assert(client->n_hedges > 0);
         client->n_hedges--;
-        budget_give(&client->budget, request->n_bytes);
+        assert(client->hedge_bytes >= request->n_bytes);
+        client->hedge_bytes -= request->n_bytes;
     }
 }
 
@@ -226,14 +227,13 @@ static void hedge(S3Client *client, S3Request *request, uint64_t now_usec)
     uint64_t begun_usec = request->progress.tries[0]->begun_usec;
     uint64_t after_usec = retry_hedge_after_usec(latency);
     if (after_usec == UINT64_MAX || now_usec < begun_usec + after_usec ||
-        !budget_try(&client->budget, request->n_bytes))
+        client->hedge_bytes + request->n_bytes > client->options.memory_bytes)
         return;
     uint8_t *buffer = malloc(request->n_bytes);
-    if (!buffer || begin_try(client, request, buffer) < 0) {
-        budget_give(&client->budget, request->n_bytes); /* the first try goes on alone */
-        return;
-    }
+    if (!buffer || begin_try(client, request, buffer) < 0)
+        return; /* the first try goes on alone */
     client->n_hedges++;
+    client->hedge_bytes += request->n_bytes;
     atomic_fetch_add(&client->hedges, 1);
 }
 

@@ -6,6 +6,7 @@
  * connections, for so many seconds each. */
 #include "base/clock.h"
 #include "store/s3/client/client.h"
+#include "store/s3/test/testing-counts.h"
 
 #include <semaphore.h>
 #include <string.h>

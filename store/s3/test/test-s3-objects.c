@@ -417,6 +417,11 @@ static void test_reads(void **state)
     assert_int_equal(store_fetch(store, "x", sizeof(body), fileno(file), &err), 0);
     assert_int_equal(fd_read_all(fileno(file), got, sizeof(body), 0), 0);
     assert_memory_equal(got, body, sizeof(body));
+    /* Each range is of the new version, and the fetch began with the old one. */
+    fake.n[FAKE_GET] = 0;
+    fake_break(FAKE_GET, 1, FAKE_CHANGE);
+    assert_int_equal(store_fetch(store, "x", sizeof(body), fileno(file), &err), 0);
+    assert_int_equal(fake.n[FAKE_GET], 2 * sizeof(body) / fake.options.part_bytes);
     assert_int_equal(fclose(file), 0);
 
     /* The first failure ends the others. */

@@ -10,6 +10,7 @@
 #include "base/test/testing.h"
 
 #include "store/s3/client/client.h"
+#include "store/s3/test/testing-counts.h"
 #include "store/s3/test/testing-s3.h"
 
 enum { BLOB_BYTES = 3 << 20, STEPS_SEEN = 16 };

@@ -630,18 +630,6 @@ S3Client *s3_client_close(S3Client *c)
 
 const S3Options *s3_client_options(_unused_ const S3Client *c) { return &fake.options; }
 
-static size_t reserved;
-
-int s3_reserve(_unused_ S3Client *c, size_t n_bytes, _unused_ uint64_t deadline_usec,
-               _unused_ Error *err)
-{
-    reserved += n_bytes;
-    check(reserved <= fake.options.memory_bytes, "more memory than there is");
-    return 0;
-}
-
-void s3_release(_unused_ S3Client *c, size_t n_bytes) { reserved -= n_bytes; }
-
 void s3_client_set_checksum(_unused_ S3Client *c, bool knows_crc32c)
 {
     (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
