@@ -89,8 +89,8 @@ static int put_object(Put *p, const ObjectRecord *record, struct iovec *parts, s
     }
     ret->hash = hasher_digest(hasher);
     ret->crc = crc;
-    r = store_put(p->writer->options.store, key, parts, n_parts, STORE_IF_ABSENT | STORE_DEFER,
-                  err);
+    /* Without STORE_IF_ABSENT, which costs a look at each large object: the attempt in its name is random. */
+    r = store_put(p->writer->options.store, key, parts, n_parts, STORE_DEFER, err);
     if (r == 0)
         copy_object(p, key, parts, n_parts);
     return r;
