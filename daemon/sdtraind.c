@@ -92,7 +92,7 @@ static int on_child(_unused_ sd_event_source *source, _unused_ const struct sign
                     void *userdata)
 {
     Daemon *d = userdata;
-    Slots *slots = &d->manager->workload.slots;
+    SlotTable *slots = &d->manager->workload.slots;
     for (;;) {
         siginfo_t child = {0};
         if (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) < 0 || child.si_pid == 0)

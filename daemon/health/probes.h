@@ -54,7 +54,7 @@ typedef struct ProbesNeeds {
     const Timers *timers;
     Etcd *etcd;
     const char *boot_id;
-    const Slots *slots; /* a probe leaves a slot alone that is busy */
+    const SlotTable *slots; /* a probe leaves a slot alone that is busy */
 
     void *userdata; /* of the calls below */
     void (*began)(void *userdata, const char *probe);

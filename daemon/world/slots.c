@@ -6,14 +6,14 @@
 
 static uint64_t bit_of(const Rank *rank) { return UINT64_C(1) << rank->slot; }
 
-static void check(const Slots *slots, const Rank *rank)
+static void check(const SlotTable *slots, const Rank *rank)
 {
     assert(rank->slot >= 0 && rank->slot < RECORD_SLOTS_MAX);
     assert(slots->of[rank->slot] == rank);
     assert(((slots->lost & bit_of(rank)) != 0) == rank->lost);
 }
 
-void slots_put(Slots *slots, Rank *rank)
+void slots_put(SlotTable *slots, Rank *rank)
 {
     assert(!slots->of[rank->slot]);
     assert(!rank->exited && !rank->killing && rank->local);
@@ -21,7 +21,7 @@ void slots_put(Slots *slots, Rank *rank)
     check(slots, rank);
 }
 
-void slots_take(Slots *slots, const Rank *rank)
+void slots_take(SlotTable *slots, const Rank *rank)
 {
     check(slots, rank);
     assert(rank->exited);
@@ -29,7 +29,7 @@ void slots_take(Slots *slots, const Rank *rank)
     slots->of[rank->slot] = NULL;
 }
 
-void slots_lose(Slots *slots, Rank *rank)
+void slots_lose(SlotTable *slots, Rank *rank)
 {
     check(slots, rank);
     assert(rank->killing || rank->exited);
@@ -39,7 +39,7 @@ void slots_lose(Slots *slots, Rank *rank)
 
 Rank *slots_rank_of(const LocalWorld *local, const LocalRank *local_rank)
 {
-    const Slots *slots = &local->job->workload->slots;
+    const SlotTable *slots = &local->job->workload->slots;
     Rank *rank = local_rank ? slots->of[local_rank->slot] : NULL;
     if (!rank || rank->local != local || rank->exited)
         return NULL;
@@ -49,7 +49,7 @@ Rank *slots_rank_of(const LocalWorld *local, const LocalRank *local_rank)
     return rank;
 }
 
-Rank *slots_rank_of_process(const Slots *slots, pid_t pid)
+Rank *slots_rank_of_process(const SlotTable *slots, pid_t pid)
 {
     for (size_t i = 0; i < ELEMENTSOF(slots->of); i++)
         if (slots->of[i] && !slots->of[i]->exited && slots->of[i]->pid == pid)
@@ -57,7 +57,7 @@ Rank *slots_rank_of_process(const Slots *slots, pid_t pid)
     return NULL;
 }
 
-uint64_t slots_busy(const Slots *slots)
+uint64_t slots_busy(const SlotTable *slots)
 {
     uint64_t busy = 0;
     for (size_t i = 0; i < ELEMENTSOF(slots->of); i++)
@@ -66,16 +66,16 @@ uint64_t slots_busy(const Slots *slots)
     return busy;
 }
 
-bool slots_have_living(const Slots *slots) { return (slots_busy(slots) & ~slots->lost) != 0; }
+bool slots_have_living(const SlotTable *slots) { return (slots_busy(slots) & ~slots->lost) != 0; }
 
-void slots_kill_all(Slots *slots, const char *why)
+void slots_kill_all(SlotTable *slots, const char *why)
 {
     for (size_t i = 0; i < ELEMENTSOF(slots->of); i++)
         if (slots->of[i])
             rank_kill(slots->of[i], "%s", why);
 }
 
-void slots_end(Slots *slots)
+void slots_end(SlotTable *slots)
 {
     slots_kill_all(slots, "sdtraind ends");
     for (size_t i = 0; i < ELEMENTSOF(slots->of); i++) {

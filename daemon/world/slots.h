@@ -16,29 +16,29 @@
 
 #include <sys/types.h>
 
-typedef struct Slots {
+typedef struct SlotTable {
     Rank *of[RECORD_SLOTS_MAX]; /* the rank that has the slot; NULL: the slot is clear */
     uint64_t lost;              /* slots whose rank survives SIGKILL */
-} Slots;
+} SlotTable;
 
 /* The slot of the rank must be clear. */
-void slots_put(Slots *slots, Rank *rank);
+void slots_put(SlotTable *slots, Rank *rank);
 /* Nothing of the rank lives any more: its slot is clear, and the caller owns the rank. */
-void slots_take(Slots *slots, const Rank *rank);
+void slots_take(SlotTable *slots, const Rank *rank);
 /* The rank survives SIGKILL. */
-void slots_lose(Slots *slots, Rank *rank);
+void slots_lose(SlotTable *slots, Rank *rank);
 
 /* The rank of local_rank in that world if its trainer is not reaped, or NULL. local_rank may be NULL. */
 Rank *slots_rank_of(const LocalWorld *local, const LocalRank *local_rank);
 /* The rank whose trainer is that process and is not reaped, or NULL. */
-Rank *slots_rank_of_process(const Slots *slots, pid_t pid);
+Rank *slots_rank_of_process(const SlotTable *slots, pid_t pid);
 /* The slots that have a rank. */
-uint64_t slots_busy(const Slots *slots);
+uint64_t slots_busy(const SlotTable *slots);
 /* Whether a rank lives there, but for lost ones. */
-bool slots_have_living(const Slots *slots);
+bool slots_have_living(const SlotTable *slots);
 
 /* SIGKILL to every rank. */
-void slots_kill_all(Slots *slots, const char *why);
+void slots_kill_all(SlotTable *slots, const char *why);
 /* The last resort when the loop does not run any more: SIGKILL to every rank, a wait of 2 s at most for each. The
  * ranks are freed; `lost` still says which slots were lost. */
-void slots_end(Slots *slots);
+void slots_end(SlotTable *slots);

@@ -56,7 +56,7 @@ typedef struct WorkloadEvents {
 typedef struct Workload {
     WorkloadNeeds needs;
     WorkloadEvents events;
-    Slots slots;
+    SlotTable slots;
     LocalJob *jobs; /* a list, the newest first */
     size_t n_jobs;  /* its length */
 } Workload;
