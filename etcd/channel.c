@@ -101,7 +101,8 @@ void endpoint_avoid(Endpoint *endpoint, uint64_t for_usec)
     endpoint->avoid_until_usec = MAX(endpoint->avoid_until_usec, until);
 }
 
-void endpoint_leave(Etcd *etcd, Endpoint *endpoint)
+/* Avoids a silent endpoint and cuts every rpc on it; each of those ends as `silent`. */
+static void endpoint_leave(Etcd *etcd, Endpoint *endpoint)
 {
     Rpc *rpc;
 

@@ -99,8 +99,6 @@ Etcd *etcd_unref(Etcd *etcd);
 Endpoint *endpoint_pick(Etcd *etcd);
 /* Makes endpoint_pick() prefer other endpoints for this time. */
 void endpoint_avoid(Endpoint *endpoint, uint64_t for_usec);
-/* Avoids a silent endpoint and cuts every rpc on it; each of those ends as `silent`. */
-void endpoint_leave(Etcd *etcd, Endpoint *endpoint);
 /* Starts the search for silent endpoints; to be called when an rpc begins to wait for an answer. */
 void etcd_watchdog_arm(Etcd *etcd);
 
@@ -113,7 +111,7 @@ typedef struct RpcStatus {
     grpc_status_code code;
     const char *text; /* the server's or gRPC's words; valid during the callback */
     Endpoint *endpoint;
-    bool silent; /* endpoint_leave() cut the rpc */
+    bool silent; /* its endpoint was silent, so the rpc was cut */
 } RpcStatus;
 
 typedef struct RpcEvents {
@@ -148,7 +146,7 @@ struct Rpc {
     grpc_status_code status;
     grpc_slice details;
     uint64_t waiting_usec; /* when the oldest unanswered message was sent; 0: none */
-    bool silent;           /* endpoint_leave() cut it */
+    bool silent;           /* its endpoint was silent, so it was cut */
     bool undecodable;      /* the answer was no message of method->response */
 };
 

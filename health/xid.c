@@ -84,14 +84,6 @@ bool xid_fault(XidAction action, FaultCode *ret)
     }
 }
 
-const char *xid_action_name(XidAction action)
-{
-    static const char *const names[] = {"ignore", "application", "monitor", "suspect", "reset",
-                                        "reboot", "isolate",     "isolate", "cured"};
-    assert((size_t)action < ELEMENTSOF(names));
-    return names[action];
-}
-
 /* ---- text ---- */
 
 static bool take_number(const char **p, const char *end, uint64_t *ret)

@@ -47,7 +47,6 @@ int xid_parse(const char *text, size_t n, XidEvent *ret);
 XidAction xid_judge(int code, bool is_switch, const char *text);
 /* Gives the fault of an action; false: the action is no fault. */
 bool xid_fault(XidAction action, FaultCode *ret);
-const char *xid_action_name(XidAction action);
 
 /* Reads "00000000:3B:00.0", "0000:3b:00.0" or "0000:3b:00" as "0000:3b:00"; -EINVAL. */
 int pci_address_parse(const char *text, size_t n, char ret[PCI_ADDRESS_MAX]);

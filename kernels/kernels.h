@@ -41,10 +41,9 @@ typedef enum DeviceKind { DEVICE_CPU, DEVICE_CUDA } DeviceKind;
 
 typedef struct DeviceOptions {
     DeviceKind kind;
-    int index;       /* which GPU */
-    int threads;     /* CPU: OpenMP threads, 1 or more */
-    const char *isa; /* CPU: cap, "avx2" or "avx512"; NULL: what the CPU has. Changes no bit */
-    DataType type;   /* of activations */
+    int index;     /* which GPU */
+    int threads;   /* CPU: OpenMP threads, 1 or more */
+    DataType type; /* of activations */
 } DeviceOptions;
 
 int device_open(const DeviceOptions *options, Device **ret, Error *err);
@@ -52,7 +51,6 @@ Device *device_free(Device *device);
 DEFINE_CLEANUP(Device, device_free)
 DeviceKind device_kind(const Device *device); /* DEVICE_CPU: device memory is host memory */
 DataType device_type(const Device *device);
-int device_threads(const Device *device);
 /* All memory that the device has, in use or not; for a CPU the machine's memory and swap. */
 uint64_t device_memory_bytes(const Device *device);
 
@@ -188,8 +186,6 @@ void silu_forward(Device *device, int64_t n, const void *x, void *y);
 void silu_backward(Device *device, int64_t n, const void *x, const void *dy, void *dx,
                    bool accumulate);
 
-void add_forward(Device *device, int64_t n, const void *a, const void *b,
-                 void *y);                                          /* y may be a or b */
 void accumulate(Device *device, int64_t n, const void *x, void *y); /* y += x */
 
 /* y[rows][ca + cb] = [a | b]. Backward overwrites da and db, or adds to them. */

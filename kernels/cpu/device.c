@@ -16,10 +16,9 @@ enum { MAX_THREADS = 1024 };
 
 size_t data_type_bytes(DataType type) { return type == DATA_F32 ? 4 : 2; }
 
-static int check_cpu(const char *isa, Error *err)
+static int check_cpu(Error *err)
 {
-    if (isa && strcmp(isa, "avx2") != 0 && strcmp(isa, "avx512") != 0)
-        return error_set(err, -EINVAL, "device isa '%s' is unknown: use avx2 or avx512", isa);
+    (void)err; /* unused where the build needs no AVX2 */
 #ifdef __AVX2__
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
@@ -40,7 +39,7 @@ int device_open(const DeviceOptions *options, Device **ret, Error *err)
     if (options->threads < 1 || options->threads > MAX_THREADS)
         return error_set(err, -EINVAL, "device threads %d is not in 1..%d", options->threads,
                          MAX_THREADS);
-    r = check_cpu(options->isa, err);
+    r = check_cpu(err);
     if (r < 0)
         return r;
 
@@ -78,8 +77,6 @@ DataType device_type(const Device *device)
     (void)device; /* the only one here */
     return DATA_F32;
 }
-
-int device_threads(const Device *device) { return device->threads; }
 
 int device_numerics(const Device *device, char **ret)
 {

@@ -77,13 +77,6 @@ void silu_backward(Device *device, int64_t n, const void *x, const void *dy, voi
         FOR_RANGES(device, n, 4, to[i] = slope[i] * vector_silu_slope(from[i]));
 }
 
-void add_forward(Device *device, int64_t n, const void *a, const void *b, void *y)
-{
-    const float *left = a, *right = b;
-    float *to = y;
-    FOR_RANGES(device, n, 1, to[i] = left[i] + right[i]);
-}
-
 void accumulate(Device *device, int64_t n, const void *x, void *y)
 {
     const float *from = x;

@@ -178,12 +178,6 @@ static void run_geglu_backward(const Bench *b, const void *shape)
     geglu_backward(b->device, s->rows, s->c, b->buffer[0], b->buffer[1], b->buffer[2]);
 }
 
-static void run_add(const Bench *b, const void *shape)
-{
-    const LayerNormShape *s = shape;
-    add_forward(b->device, s->rows * s->c, b->buffer[0], b->buffer[1], b->buffer[2]);
-}
-
 static void run_noise(const Bench *b, const void *shape)
 {
     const int64_t positions[] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -234,7 +228,6 @@ static void bench_memory(const Bench *bench)
         {"layer-norm-backward", 3 * bytes, "GB/s", run_layer_norm_backward, &rows},
         {"geglu", 3 * wide_bytes, "GB/s", run_geglu, &wide},
         {"geglu-backward", 5 * wide_bytes, "GB/s", run_geglu_backward, &wide},
-        {"add", 3 * wide_bytes, "GB/s", run_add, &wide},
         {"noise", 4.0 * 8 * 4096, "GB/s", run_noise, &wide},
         {"quantise", 3 * wide_bytes, "GB/s", run_quantise, &wide},
         {"adamw", 7 * wide_bytes, "GB/s", run_adamw, &wide},

@@ -110,16 +110,10 @@ static void test_sums(void **state)
     const size_t n = 20003;
     Device *device = cpu_open(2);
     float *a = random_new(n, 1), *b = random_new(n, 2), *y = floats_new(n);
-    add_forward(device, (int64_t)n, a, b, y);
-    for (size_t i = 0; i < n; i++)
-        assert_true(y[i] == a[i] + b[i]);
+    memcpy(y, b, n * sizeof(float));
     accumulate(device, (int64_t)n, a, y);
     for (size_t i = 0; i < n; i++)
-        assert_true(y[i] == (a[i] + b[i]) + a[i]);
-    memcpy(y, a, n * sizeof(float));
-    add_forward(device, (int64_t)n, y, b, y);
-    for (size_t i = 0; i < n; i++)
-        assert_true(y[i] == a[i] + b[i]);
+        assert_true(y[i] == b[i] + a[i]);
     cast_from_f32(device, (int64_t)n, a, y);
     assert_memory_equal(a, y, n * sizeof(float));
     cast_to_f32(device, (int64_t)n, b, y);

@@ -141,9 +141,6 @@ bool checkpoint_busy(CheckpointWriter *writer);
 void checkpoint_poll(CheckpointWriter *writer, CheckpointResult *ret);
 /* Polls until the phase is not WRITING any more; -ETIMEDOUT. */
 int checkpoint_wait(CheckpointWriter *writer, uint64_t timeout_usec, CheckpointResult *ret);
-/* Readable when checkpoint_poll has news, so that a waiting loop can poll(2) it beside the channel.
- */
-int checkpoint_writer_fd(const CheckpointWriter *writer);
 /* Rank 0 hands over the daemon's answer to WRITTEN. A commit makes the checkpoint and its metrics
  * part of the history and starts retention; after a refusal both are forgotten. */
 void checkpoint_settle(CheckpointWriter *writer, bool committed);

@@ -526,8 +526,6 @@ void checkpoint_gap(CheckpointWriter *w, MetricsGap *ret)
     writer_unlock(w);
 }
 
-int checkpoint_writer_fd(const CheckpointWriter *w) { return w->event_fd; }
-
 void checkpoint_settle(CheckpointWriter *w, bool committed)
 {
     assert(w->rank == 0);

@@ -65,15 +65,6 @@ int comm_reduce_scatter_dealt(Comm *comm, CommType type, void *data, size_t n, s
     return comm_conclude(comm, "reduce-scatter", r, &failure, err);
 }
 
-int comm_reduce_scatter(Comm *comm, CommType type, void *in, void *out, size_t n, Error *err)
-{
-    if (n == 0)
-        return comm_check(comm, "reduce-scatter", err);
-    char *own = (char *)in + (size_t)comm->rank * n * comm_type_bytes(type);
-    return comm_reduce_scatter_dealt(comm, type, in, n * (size_t)comm->size, n,
-                                     out == own ? NULL : out, err);
-}
-
 int comm_all_gather_dealt(Comm *comm, void *data, size_t n_bytes, size_t piece_bytes, Error *err)
 {
     assert(piece_bytes > 0);
@@ -104,13 +95,4 @@ int comm_broadcast(Comm *comm, int root, void *data, size_t n_bytes, Error *err)
         return r;
     r = comm->backend->broadcast(comm, root, data, n_bytes, &failure);
     return comm_conclude(comm, "broadcast", r, &failure, err);
-}
-
-int comm_barrier(Comm *comm, Error *err)
-{
-    _cleanup_free_ char *flags = calloc((size_t)comm->size, 1);
-    if (!flags)
-        return error_set(err, -ENOMEM, "barrier: out of memory");
-    int r = comm_all_gather_dealt(comm, flags, (size_t)comm->size, 1, err);
-    return r < 0 ? error_prefix(err, r, "barrier") : 0;
 }

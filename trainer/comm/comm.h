@@ -51,8 +51,6 @@ int comm_rank(const Comm *comm);
 int comm_size(const Comm *comm);
 
 int comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err);
-/* in: size * n elements; out: the n that are this rank's, summed; out may be in + rank * n. */
-int comm_reduce_scatter(Comm *comm, CommType type, void *in, void *out, size_t n, Error *err);
 /* out: size * n_bytes, in rank order; in may be out + rank * n_bytes. */
 int comm_all_gather(Comm *comm, const void *in, void *out, size_t n_bytes, Error *err);
 
@@ -65,7 +63,6 @@ int comm_reduce_scatter_dealt(Comm *comm, CommType type, void *data, size_t n, s
 int comm_all_gather_dealt(Comm *comm, void *data, size_t n_bytes, size_t piece_bytes, Error *err);
 
 int comm_broadcast(Comm *comm, int root, void *data, size_t n_bytes, Error *err);
-int comm_barrier(Comm *comm, Error *err);
 /* Makes the call in progress and all later ones fail with -ECANCELED. */
 void comm_abort(Comm *comm);
 

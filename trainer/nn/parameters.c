@@ -62,16 +62,6 @@ int parameter_list_add(ParameterList *list, ParameterKind kind, const char *pref
     return 0;
 }
 
-int parameter_find(const ParameterList *list, const char *name, const Parameter **ret)
-{
-    for (size_t i = 0; i < list->n_items; i++)
-        if (strcmp(list->items[i].name, name) == 0) {
-            *ret = &list->items[i];
-            return 0;
-        }
-    return -ENOENT;
-}
-
 static void fill(float *to, int64_t n, float value)
 {
     for (int64_t i = 0; i < n; i++)

@@ -47,8 +47,6 @@ typedef struct ParameterList {
 int unet_parameters(const UnetConfig *config, ParameterList **ret, Error *err);
 ParameterList *parameter_list_free(ParameterList *list);
 DEFINE_CLEANUP(ParameterList, parameter_list_free)
-/* -ENOENT: there is no parameter of that name. */
-int parameter_find(const ParameterList *list, const char *name, const Parameter **ret);
 
 /* Building a list: an empty one, then one more parameter at its end. The name is prefix + suffix;
  * dims ends with the first 0. -ENAMETOOLONG, -ENOMEM. */

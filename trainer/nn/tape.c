@@ -278,12 +278,6 @@ static int allocate(Tape *tape, size_t n_bytes, char **ret, Error *err)
     return 0;
 }
 
-int tape_plan(Tape *tape, Device *device, bool backward, Error *err)
-{
-    int r = tape_measure(tape, device, backward, err);
-    return r < 0 ? r : tape_allocate(tape, err);
-}
-
 int tape_measure(Tape *tape, Device *device, bool backward, Error *err)
 {
     assert(!tape->device);

@@ -3,7 +3,7 @@
  * 1. Emit. Layers declare parameters. tape_conv() and its like append one Operation each and return
  *    the Value that it will produce. Nothing is computed and no device is needed: a tape that is only
  *    emitted serves as the list of the network's parameters.
- * 2. Plan. tape_plan() lays out the schedule - every operation forward in order, then, for
+ * 2. Plan. tape_measure() lays out the schedule - every operation forward in order, then, for
  *    training, every operation backward in reverse - and finds for each buffer (a value's data, its
  *    gradient, what an operation saves for its backward) the first and the last step that touches
  *    it. The planner packs them into one arena, where dead memory is used again.
@@ -16,7 +16,7 @@
  *
  * Ownership: tape_new() gives the caller a Tape; it borrows the Device and bound memory.
  * Units:     values are NHWC; an image is its own tokens, a text is h = 1, w = tokens.
- * Errors:    emitting never fails by itself: the first error sticks and tape_plan() returns it.
+ * Errors:    emitting never fails by itself: the first error sticks and tape_measure() returns it.
  * Threads:   the device's.
  */
 #pragma once
@@ -102,7 +102,7 @@ typedef enum TapePhase { TAPE_PACK, TAPE_FORWARD, TAPE_BACKWARD } TapePhase;
 typedef void (*TapeObserver)(const Tape *tape, TapePhase phase, size_t operation, void *userdata);
 
 struct Tape {
-    Device *device; /* NULL until tape_plan() */
+    Device *device; /* NULL until tape_measure() */
     ParameterList *parameters;
     Value *values;
     size_t n_values;
@@ -165,11 +165,10 @@ ValueId tape_time_embedding(Tape *tape, ValueId timesteps, int c, bool flip_sin_
 
 /* ---- plan ---- */
 
-/* Makes the kernels, plans and allocates the memory. A value that nothing reads keeps its place for
+/* Makes the kernels and plans the schedule with all sizes. A value that nothing reads keeps its place for
  * one step. */
-int tape_plan(Tape *tape, Device *device, bool backward, Error *err);
-/* The two halves of tape_plan(): the schedule with all sizes, then the memory. */
 int tape_measure(Tape *tape, Device *device, bool backward, Error *err);
+/* Allocates the memory, without which nothing below works. */
 int tape_allocate(Tape *tape, Error *err);
 
 /* ---- run ---- */

@@ -85,7 +85,7 @@ static int life(World *world, Comm *comm, void *arg)
     const LifeCase *c = arg;
     Error err = ERROR_INIT;
     log_set_level(LOG_LEVEL_ERROR);
-    world_check(comm_barrier(comm, &err) == 0, "%s", err.text); /* the peer may die from here on */
+    world_check(world_barrier(comm, &err) == 0, "%s", err.text); /* the peer may die from here on */
     if (c->point && world->rank == c->rank) {
         char setting[96];
         (void)snprintf(setting, sizeof(setting), "%s=kill@%d", c->point, c->visit);

@@ -40,13 +40,13 @@ static void open_two(World *world, Comm *comm)
         (void)snprintf(prefix[0], sizeof(prefix[0]), "g%zu/train", i);
         (void)snprintf(prefix[1], sizeof(prefix[1]), "g%zu/report", i);
         Comm *two[2];
-        int r = comm_barrier(comm, &err);
+        int r = world_barrier(comm, &err);
         opening[i] = clock_boottime_usec();
         for (int k = 0; k < 2 && r == 0; k++)
             r = world_open(world, prefix[k], &two[k], &err);
         opening[i] = clock_boottime_usec() - opening[i];
         if (r == 0)
-            r = comm_barrier(comm, &err);
+            r = world_barrier(comm, &err);
         world_check(r == 0, "%s", err.text);
         closing[i] = clock_boottime_usec();
         for (int k = 0; k < 2; k++)

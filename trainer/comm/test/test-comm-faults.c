@@ -50,7 +50,7 @@ static void reduce_until_failure(World *world, Comm *comm, Shared *shared)
     shared->code[world->rank] = r;
     shared->after_usec[world->rank] = at - atomic_load(&shared->struck_usec);
     Error again = ERROR_INIT;
-    int second = comm_barrier(comm, &again);
+    int second = world_barrier(comm, &again);
     world_check(second == r, "second call: %d %s", second, again.text);
     world_check(now() - at < AT_ONCE_USEC, "the second call took %d us", (int)(now() - at));
     world_check(strstr(err.text, "rank ") && err.code == r, "text: %s", err.text);
@@ -95,7 +95,7 @@ static int run_killed_any_time(World *world, Comm *comm, void *arg)
 {
     Shared *shared = arg;
     Error err = ERROR_INIT;
-    world_check(comm_barrier(comm, &err) == 0, "%s", err.text); /* both have opened */
+    world_check(world_barrier(comm, &err) == 0, "%s", err.text); /* both have opened */
     if (world->rank == shared->victim) {
         timer_t timer;
         struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
@@ -227,7 +227,7 @@ static int run_half_open(World *world, Comm *comm, void *arg)
     _cleanup_(comm_freep) Comm *mine = NULL;
     int r = world_open(world, "g1/half", &mine, &err);
     if (r == 0) /* rank 0 was connected to rank 1 while it lived */
-        r = comm_barrier(mine, &err);
+        r = world_barrier(mine, &err);
     shared->code[world->rank] = r;
     shared->after_usec[world->rank] = now() - t;
     while (world->rank == 0 && shared->code[2] == 0)
@@ -278,12 +278,12 @@ static int run_abort(World *world, Comm *comm, void *arg)
     pthread_t thread;
     world_check(pthread_create(&thread, NULL, abort_soon, &aborter) == 0, "thread");
     Error err = ERROR_INIT;
-    int r = comm_barrier(comm, &err);
+    int r = world_barrier(comm, &err);
     uint64_t after = now() - atomic_load(&shared->struck_usec);
     world_check(r == -ECANCELED, "%d %s", r, err.text);
     world_check(after < AT_ONCE_USEC, "%d us after the abort", (int)after);
     world_check(pthread_join(thread, NULL) == 0, "join");
-    r = comm_barrier(comm, &err);
+    r = world_barrier(comm, &err);
     world_check(r == -ECANCELED && now() - atomic_load(&shared->struck_usec) < AT_ONCE_USEC,
                 "second call: %d %s", r, err.text);
     atomic_store(&shared->failed, 1);

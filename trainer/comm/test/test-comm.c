@@ -113,7 +113,8 @@ static void scatter_and_gather(World *world, Comm *comm, size_t n)
         for (size_t i = 0; i < n * size; i++)
             a[i] = word_of(world->rank, i);
         uint32_t *to = in_place ? a + rank * n : out;
-        CHECK_OK(comm_reduce_scatter(comm, COMM_I32, a, to, n, err));
+        CHECK_OK(comm_reduce_scatter_dealt(comm, COMM_I32, a, n * size, MAX(n, (size_t)1),
+                                           in_place ? NULL : out, err));
         for (size_t i = 0; i < n; i++)
             world_check(to[i] == sum_u32(world->size, rank * n + i), "n %zu i %zu", n, i);
         CHECK_OK(comm_all_gather(comm, to, a, n * sizeof(*a), err));
@@ -176,7 +177,7 @@ static int run_all(World *world, Comm *comm, void *arg)
     deal(world, comm, 3001, 1);
     deal(world, comm, 900001, 131072);
     CHECK_OK(comm_all_reduce(comm, COMM_F32, COMM_SUM, NULL, 0, err));
-    CHECK_OK(comm_barrier(comm, err));
+    CHECK_OK(world_barrier(comm, err));
     return 0;
 }
 
@@ -195,7 +196,7 @@ static int run_barriers(World *world, Comm *comm, void *arg)
     int *counters = arg;
     for (int i = 0; i < 50; i++) {
         (void)__atomic_add_fetch(&counters[i], 1, __ATOMIC_SEQ_CST);
-        CHECK_OK(comm_barrier(comm, err));
+        CHECK_OK(world_barrier(comm, err));
         world_check(__atomic_load_n(&counters[i], __ATOMIC_SEQ_CST) == world->size, "barrier %d",
                     i);
     }

@@ -134,3 +134,11 @@ int world_run(World *world, int timeout_sec)
     world_start(world);
     return world_wait(world, timeout_sec, NULL);
 }
+
+int world_barrier(Comm *comm, Error *err)
+{
+    char flags[WORLD_MAX] = {0};
+    assert(comm_size(comm) <= WORLD_MAX);
+    int r = comm_all_gather_dealt(comm, flags, (size_t)comm_size(comm), 1, err);
+    return r < 0 ? error_prefix(err, r, "barrier") : 0;
+}

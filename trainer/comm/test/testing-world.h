@@ -39,6 +39,9 @@ int world_run(World *world, int timeout_sec);
 /* Opens another comm in a child. */
 int world_open(World *world, const char *prefix, Comm **ret, Error *err);
 
+/* Waits until every rank has called it. */
+int world_barrier(Comm *comm, Error *err);
+
 /* Memory that all ranks and the parent share, zeroed; lives until exit. */
 void *world_share(size_t n_bytes);
 

@@ -13,6 +13,16 @@
 #include <math.h>
 #include <string.h>
 
+static int parameter_find(const ParameterList *list, const char *name, const Parameter **ret)
+{
+    for (size_t i = 0; i < list->n_items; i++)
+        if (strcmp(list->items[i].name, name) == 0) {
+            *ret = &list->items[i];
+            return 0;
+        }
+    return -ENOENT;
+}
+
 static const UnetConfig sd2_base = {
     .in_channels = 4,
     .out_channels = 4,
@@ -72,7 +82,7 @@ static void sd2_base_has_diffusers_parameters(void **state)
     char *rest = text, *line;
     while ((line = strsep(&rest, "\n")) && *line) {
         char name[PARAMETER_NAME_MAX], found[256];
-        const Parameter *p;
+        const Parameter *p = NULL;
         assert_int_equal(sscanf(line, "%127s", name), 1);
         if (parameter_find(list, name, &p) < 0)
             fail_msg("%s is missing", name);
@@ -91,7 +101,7 @@ static void sd2_base_has_diffusers_parameters(void **state)
     assert_int_equal(offset, list->n_elements);
     assert_string_equal(list->items[0].name, "conv_in.weight");
     assert_string_equal(list->items[685].name, "conv_out.bias");
-    const Parameter *p;
+    const Parameter *p = NULL;
     assert_int_equal(parameter_find(list, "conv_in.weight.", &p), -ENOENT);
     (void)parameter_list_free(list);
 }
@@ -133,7 +143,7 @@ static void initial_weights_are_uniform_and_fixed(void **state)
             }
         }
     }
-    const Parameter *conv;
+    const Parameter *conv = NULL;
     assert_int_equal(parameter_find(list, "down_blocks.1.resnets.0.conv1.weight", &conv), 0);
     assert_int_equal(conv->fan_in, 8 * 9);
     assert_int_equal(parameter_find(list, "down_blocks.1.resnets.0.conv1.bias", &conv), 0);

@@ -134,7 +134,7 @@ static double step(Update *update, Comm *comm, const float *gradients, int64_t n
     UpdateVerdict verdict = UPDATE_REDO;
     UpdateResult result;
     uint64_t begin = 0;
-    int r = comm_barrier(comm, &err); /* waiting for the other ranks is not what is measured */
+    int r = world_barrier(comm, &err); /* waiting for the other ranks is not what is measured */
     world_check(r == 0, "%s", err.text);
     update_begin(update);
     while (verdict == UPDATE_REDO) {
