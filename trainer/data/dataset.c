@@ -223,6 +223,7 @@ bool dataset_expect(Dataset *d, OrderSample sample, uint64_t round)
 int dataset_decode(Dataset *d, OrderSample sample, const void *bytes, size_t n_bytes,
                    float *latents, float *text, char **caption, Error *err)
 {
+    assert(sample.stream >= 0 && (size_t)sample.stream < d->n_streams);
     Stream *stream = &d->streams[sample.stream];
     int r = decode_sample(d, stream, bytes, n_bytes, latents, text, caption, err);
     if (r < 0) {

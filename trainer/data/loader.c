@@ -235,7 +235,7 @@ static void *run_loader(void *argument)
         (void)pthread_mutex_unlock(&l->mutex);
         int r = fill(l, ordinal, &err);
         (void)pthread_mutex_lock(&l->mutex);
-        assert(l->filled == ordinal);
+        assert(l->filled == ordinal && ordinal < (l->released + l->n_slots) * l->n_grains);
         if (r < 0) {
             l->failure = r;
             l->error = err;

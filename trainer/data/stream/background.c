@@ -33,6 +33,7 @@ void shards_keep_whole(Shards *s, bool keep)
         KeptShard *e = s->background[i];
         if (!e)
             continue;
+        assert(e->fetch && e->background);
         kept_shard_drop_fetch(s, e);
         kept_shard_release(s, e);
     }
@@ -49,6 +50,7 @@ bool shards_expect(Shards *s, uint64_t number, uint64_t round)
         return true;
     if (s->n_expected == BACKGROUND_EXPECTED)
         return false;
+    assert(number < index_n_shards(s->index));
     *remembered = (Remembered){.known = true, .number = number, .round = round};
     s->expected[(s->first_expected + s->n_expected++) % BACKGROUND_EXPECTED] = number;
     return true;

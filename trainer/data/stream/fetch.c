@@ -199,6 +199,7 @@ static int begin_piece(ShardFetch *f, Error *err)
 {
     Piece *p = piece_of(f, f->asked);
     const size_t n_bytes = piece_bytes(f, f->asked);
+    assert(!p->read.begun && n_bytes > 0);
     if (!f->memory && !p->buffer && !(p->buffer = take_buffer(f->source)))
         return error_set(err, -ENOMEM, "%s: out of memory for %zu bytes", f->uri,
                          f->source->piece_bytes);
@@ -251,6 +252,7 @@ static int bring(ShardFetch *f, Error *err)
             if (r < 0)
                 return r;
         }
+        assert(f->came <= f->asked && f->asked <= f->n_bytes);
         if (f->came == f->n_bytes)
             return 1;
         r = take_piece(f, err);
@@ -410,6 +412,7 @@ int shard_fetch_poll(ShardFetch *f, uint64_t *wake_usec, Shard **ret, Error *err
     int r = f->begun ? 0 : begin(f, wake_usec, ret, err);
     if (r != 0 || !f->begun)
         return r;
+    assert((f->memory != NULL) != (f->raw_fd >= 0)); /* it goes to one place */
     r = bring(f, err);
     if (r <= 0)
         return r;

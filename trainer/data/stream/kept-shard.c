@@ -91,7 +91,7 @@ static void keep_hashes(Shards *s, const KeptShard *e, Shard *shard)
 
 void kept_shard_set(Shards *s, KeptShard *e, Shard *shard)
 {
-    assert(!e->shard);
+    drop_shard(s, e); /* a file may have come into the cache while its shard was being fetched */
     keep_hashes(s, e, shard);
     e->shard = shard;
     s->n_open++;
@@ -146,8 +146,7 @@ void kept_shard_release(Shards *s, KeptShard *e)
         !shard_memory_bytes(e->shard))
         drop_shard(s, e);
     if (e->refs == 0 && e->fetch && !e->background)
-        kept_shard_drop_fetch(s,
-                              e); /* no read would let it go on, and other processes wait for it */
+        kept_shard_drop_fetch(s, e); /* no read lets it go on, and other processes wait for it */
     if (is_idle(e) && !e->shard && (!e->table || e->table_read.begun))
         kept_shard_free(s, e);
 }

@@ -48,6 +48,7 @@ static Where open_cached(Shards *s, KeptShard *e, bool first)
 
 static int begin_table(Shards *s, KeptShard *e, Error *err)
 {
+    assert(s->ranged);
     size_t n_bytes = shard_table_bytes(e->info.n_samples);
     if (n_bytes > e->info.raw_bytes)
         return error_set(err, -EBADMSG, "%s: %" PRIu64 " samples do not fit %" PRIu64 " bytes",
@@ -103,6 +104,7 @@ int kept_shard_begin_fetch(Shards *s, KeptShard *e, bool background, Error *err)
 int kept_shard_poll_fetch(Shards *s, KeptShard *e, uint64_t *wake_usec, Where *ret, Error *err)
 {
     Shard *shard;
+    assert(e->fetch);
     *ret = WHERE_NOWHERE;
     int r = shard_fetch_poll(e->fetch, wake_usec, &shard, err);
     if (r == 0)
@@ -137,6 +139,7 @@ static int open_whole(Shards *s, KeptShard *e, bool first, uint64_t *wake_usec, 
 int kept_shard_open(Shards *s, KeptShard *e, bool first, uint64_t *wake_usec, Where *ret,
                     Error *err)
 {
+    assert(e->refs > 0);
     if (e->shard) {
         *ret = WHERE_OPEN;
         return 0;
