@@ -144,7 +144,7 @@ S3Deferral *s3_deferral_free(S3Deferral *d)
     (void)pthread_cond_broadcast(&d->changed); /* cannot fail */
     (void)pthread_mutex_unlock(&d->lock);      /* as above */
     if (d->n_threads > 0)
-        s3_end_calls(d->s3); /* nobody asked for their flush */
+        atomic_store(&d->s3->ending, true); /* nobody asked for their flush */
     for (size_t i = 0; i < d->n_threads; i++)
         (void)pthread_join(d->threads[i], NULL); /* ours, and not yet joined */
     assert(d->n_running == 0);

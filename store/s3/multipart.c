@@ -50,7 +50,7 @@ typedef struct PartDone {
 
 /* A part under way. */
 typedef struct PartSlot {
-    S3Call call;
+    S3Request request;
     struct iovec *body;
     size_t n_body;
     char number[12];
@@ -117,7 +117,7 @@ static int part_begin(Upload *u, size_t index, Error *err)
     (void)snprintf(slot->number, sizeof(slot->number), "%zu", index + 1);
     slot->query[0] = (S3Pair){"partNumber", slot->number};
     slot->query[1] = (S3Pair){"uploadId", u->id};
-    slot->call.request = (S3Request){
+    slot->request = (S3Request){
         .method = S3_PUT,
         .bucket = put->s3->bucket,
         .key = put->name.text,
@@ -127,9 +127,10 @@ static int part_begin(Upload *u, size_t index, Error *err)
         .n_body = slot->n_body,
         .checksum = true,
         .repeatable = true,
+        .stop = &put->s3->ending,
         .deadline_usec = s3_deadline(put->s3, n_bytes),
     };
-    s3_call_begin(put->s3, &slot->call);
+    s3_begin(put->s3->client, &slot->request);
     return 0;
 }
 
@@ -137,8 +138,8 @@ static int part_end(Upload *u, size_t index, Error *err)
 {
     const S3Put *put = u->put;
     PartSlot *slot = &u->slots[index % u->window];
-    const S3Request *request = &slot->call.request;
-    int r = s3_call_wait(put->s3, &slot->call);
+    S3Request *request = &slot->request;
+    int r = s3_wait(put->s3->client, request, NULL);
     if (r < 0)
         r = refuse_part(put, request, err);
     else if (!request->reply.etag[0])
@@ -168,7 +169,7 @@ static int put_parts(Upload *u, Error *err)
             r = part_end(u, ended++, err);
     }
     for (size_t i = ended; i < begun; i++)
-        s3_cancel(u->put->s3->client, &u->slots[i % u->window].call.request);
+        s3_cancel(u->put->s3->client, &u->slots[i % u->window].request);
     for (size_t i = ended; i < begun; i++)
         (void)part_end(u, i, NULL); /* cancelled; the first failure is told */
     return r;
@@ -184,24 +185,24 @@ static int create(Upload *u, Error *err)
     if (put->can.checksum)
         headers[n_headers++] = (S3Pair){"x-amz-checksum-algorithm", "CRC32C"};
     const S3Pair query = {"uploads", NULL};
-    S3Call call = {.request = {.method = S3_POST,
-                               .bucket = put->s3->bucket,
-                               .key = put->name.text,
-                               .query = &query,
-                               .n_query = 1,
-                               .headers = headers,
-                               .n_headers = n_headers,
-                               .text_max = REPLY_MAX,
-                               .repeatable = true /* see u->orphan */}};
-    S3Request *request = &call.request;
+    S3Request request = {.method = S3_POST,
+                         .bucket = put->s3->bucket,
+                         .key = put->name.text,
+                         .query = &query,
+                         .n_query = 1,
+                         .headers = headers,
+                         .n_headers = n_headers,
+                         .text_max = REPLY_MAX,
+                         .repeatable = true, /* see u->orphan */
+                         .stop = &put->s3->ending};
     u->begun_usec = clock_boottime_usec();
-    int r = s3_call_run(put->s3, &call);
-    u->orphan = request->tries > 1 || request->unknown;
+    int r = s3_do(put->s3->client, &request, NULL);
+    u->orphan = request.tries > 1 || request.unknown;
     if (r < 0)
-        r = s3_refuse(put->s3, put->key, request, "write", err);
-    else if ((r = reply_upload_id(request->text, request->n_text, &u->id, err)) < 0)
+        r = s3_refuse(put->s3, put->key, &request, "write", err);
+    else if ((r = reply_upload_id(request.text, request.n_text, &u->id, err)) < 0)
         r = error_prefix(err, -EIO, "cannot write %s/%s", put->s3->store.uri, put->key);
-    free(request->text);
+    free(request.text);
     return r;
 }
 
@@ -239,25 +240,25 @@ static int complete(Upload *u, Error *err)
     const S3Pair query = {"uploadId", u->id};
     const S3Pair headers[] = {{"Content-Type", "application/xml"}, {"If-None-Match", "*"}};
     const bool conditional = (put->flags & STORE_IF_ABSENT) && put->can.if_absent;
-    S3Call call = {.request = {.method = S3_POST,
-                               .bucket = put->s3->bucket,
-                               .key = put->name.text,
-                               .query = &query,
-                               .n_query = 1,
-                               .headers = headers,
-                               .n_headers = conditional ? 2 : 1,
-                               .body = &part,
-                               .n_body = 1,
-                               .text_max = REPLY_MAX,
-                               .repeatable = true /* a second one finds no upload */}};
-    S3Request *request = &call.request;
-    int r = s3_call_run(put->s3, &call);
+    S3Request request = {.method = S3_POST,
+                         .bucket = put->s3->bucket,
+                         .key = put->name.text,
+                         .query = &query,
+                         .n_query = 1,
+                         .headers = headers,
+                         .n_headers = conditional ? 2 : 1,
+                         .body = &part,
+                         .n_body = 1,
+                         .text_max = REPLY_MAX,
+                         .repeatable = true, /* a second one finds no upload */
+                         .stop = &put->s3->ending};
+    int r = s3_do(put->s3->client, &request, NULL);
     char etag[STORE_VERSION_MAX];
     if (r < 0)
-        r = refuse_part(put, request, err);
-    else if (reply_complete(request->text, request->n_text, etag, err) < 0)
+        r = refuse_part(put, &request, err);
+    else if (reply_complete(request.text, request.n_text, etag, err) < 0)
         r = error_prefix(err, -EAGAIN, "cannot write %s/%s", put->s3->store.uri, put->key);
-    free(request->text);
+    free(request.text);
     return r;
 }
 

@@ -46,23 +46,23 @@ static int put_scratch(S3Store *s3, const S3Name *name, const S3Pair *header,
                        uint64_t patience_usec, Error *err)
 {
     struct iovec body = {(void *)(uintptr_t) "sdtrain", 7}; /* read only */
-    S3Call call = {.request = {.method = S3_PUT,
-                               .bucket = s3->bucket,
-                               .key = name->text,
-                               .headers = header,
-                               .n_headers = 1,
-                               .body = &body,
-                               .n_body = 1,
-                               .repeatable = true,
-                               .deadline_usec = clock_boottime_usec() + patience_usec}};
-    const S3Request *request = &call.request;
-    int r = s3_call_run(s3, &call);
+    S3Request request = {.method = S3_PUT,
+                         .bucket = s3->bucket,
+                         .key = name->text,
+                         .headers = header,
+                         .n_headers = 1,
+                         .body = &body,
+                         .n_body = 1,
+                         .repeatable = true,
+                         .stop = &s3->ending,
+                         .deadline_usec = clock_boottime_usec() + patience_usec};
+    int r = s3_do(s3->client, &request, NULL);
     if (r == 0 || r == -EEXIST || r == -EAGAIN)
         return r;
     /* 400 is also said of credentials that have expired (-EACCES), and of bodies that came slowly. */
-    if (r == -EOPNOTSUPP || (r == -EIO && request->status == 400) || is_bad_digest(request))
+    if (r == -EOPNOTSUPP || (r == -EIO && request.status == 400) || is_bad_digest(&request))
         return -EBADMSG;
-    return s3_refuse(s3, name->text + strlen(s3->prefix), request, "write", err);
+    return s3_refuse(s3, name->text + strlen(s3->prefix), &request, "write", err);
 }
 
 static int ask_checksum(S3Store *s3, const S3Name *name, bool *ret, Error *err)

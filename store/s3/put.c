@@ -45,16 +45,15 @@ int s3_pause(unsigned tries, uint64_t deadline_usec)
 /* 0: what is there is this put's; -EEXIST: it is somebody else's; -ENOENT: nothing is there. */
 static int look(const S3Put *put, Error *err)
 {
-    S3Call call = {.request = {.method = S3_HEAD,
-                               .bucket = put->s3->bucket,
-                               .key = put->name.text,
-                               .repeatable = true}};
-    const S3Request *head = &call.request;
-    int r = s3_call_run(put->s3, &call);
-    if (r < 0)
-        return s3_refuse(put->s3, put->key, head, "look at", err);
-    if (strcmp(head->reply.mark, put->mark) == 0 && head->reply.has_length &&
-        head->reply.length == put->n_bytes)
+    S3Request head = {.method = S3_HEAD,
+                      .bucket = put->s3->bucket,
+                      .key = put->name.text,
+                      .repeatable = true,
+                      .stop = &put->s3->ending};
+    if (s3_do(put->s3->client, &head, NULL) < 0)
+        return s3_refuse(put->s3, put->key, &head, "look at", err);
+    if (strcmp(head.reply.mark, put->mark) == 0 && head.reply.has_length &&
+        head.reply.length == put->n_bytes)
         return 0;
     return error_set(err, -EEXIST, "%s/%s exists already", put->s3->store.uri, put->key);
 }
@@ -65,21 +64,22 @@ static int put_whole(const S3Put *put, Error *err)
     size_t n_headers = 1;
     if ((put->flags & STORE_IF_ABSENT) && put->can.if_absent)
         headers[n_headers++] = (S3Pair){"If-None-Match", "*"};
-    S3Call call = {.request = {.method = S3_PUT,
-                               .bucket = put->s3->bucket,
-                               .key = put->name.text,
-                               .headers = headers,
-                               .n_headers = n_headers,
-                               .body = put->parts,
-                               .n_body = put->n_parts,
-                               .checksum = true,
-                               .repeatable = true, /* a second one is seen by its mark */
-                               .deadline_usec = s3_deadline(put->s3, put->n_bytes)}};
+    S3Request request = {.method = S3_PUT,
+                         .bucket = put->s3->bucket,
+                         .key = put->name.text,
+                         .headers = headers,
+                         .n_headers = n_headers,
+                         .body = put->parts,
+                         .n_body = put->n_parts,
+                         .checksum = true,
+                         .repeatable = true, /* a second one is seen by its mark */
+                         .stop = &put->s3->ending,
+                         .deadline_usec = s3_deadline(put->s3, put->n_bytes)};
     int r = fault("store.put.half");
     if (r < 0)
         return error_errno(err, r, "cannot write %s/%s", put->s3->store.uri, put->key);
-    r = s3_call_run(put->s3, &call);
-    return r < 0 ? s3_refuse(put->s3, put->key, &call.request, "write", err) : 0;
+    r = s3_do(put->s3->client, &request, NULL);
+    return r < 0 ? s3_refuse(put->s3, put->key, &request, "write", err) : 0;
 }
 
 static int put_until_known(S3Put *put, Error *err)

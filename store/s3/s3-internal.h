@@ -1,4 +1,4 @@
-/* s3-internal.h - what the files of s3:// share: the store, an object's name, requests that store_free() can end.
+/* s3-internal.h - what the files of s3:// share: the store, an object's name, puts and reads.
  *
  * Ownership: an S3Store holds a reference to its client, which stores of equal options share. A request,
  *            and what it points to, belongs to its caller, as client.h says.
@@ -27,13 +27,6 @@ typedef struct S3Abilities {
     bool checksum;  /* x-amz-checksum-crc32c is checked by the server, or CHECKSUM=on says so */
 } S3Abilities;
 
-/* A request that store_free() can end. */
-typedef struct S3Call {
-    S3Request request;
-    struct S3Call *next,
-        **at; /* links of S3Store.calls: the next call, and the pointer to this one */
-} S3Call;
-
 typedef struct S3Deferral S3Deferral; /* defer.c */
 
 typedef struct S3Store {
@@ -44,10 +37,9 @@ typedef struct S3Store {
     char *prefix; /* "", or a text that ends in '/' */
     S3Deferral *deferral;
 
-    pthread_mutex_t lock;       /* guards calls, ending, and each read's progress in reads.c */
+    pthread_mutex_t lock;       /* guards each read's progress in reads.c */
     pthread_cond_t finished;    /* broadcast when a read has arrived */
-    S3Call *calls;              /* begun and not yet waited for */
-    bool ending;                /* store_free() runs: a call that begins now is cancelled */
+    atomic_bool ending;         /* store_free() runs: puts under way are cancelled */
     Error probe_failure;        /* of the last probe that failed; under probe.c's lock */
     uint64_t probe_failed_usec; /* when it failed; under probe.c's lock */
 } S3Store;
@@ -67,12 +59,6 @@ int s3_refuse(const S3Store *s3, const char *key, const S3Request *request, cons
 /* Returns the deadline of a request that moves n_bytes and begins now: the options' deadline, and a second more for
  * each megabyte, since a slow network is no failure. */
 uint64_t s3_deadline(const S3Store *s3, uint64_t n_bytes);
-
-/* As s3_begin() and s3_wait(), for a request that store_free() may have to end. */
-void s3_call_begin(S3Store *s3, S3Call *call);
-int s3_call_wait(S3Store *s3, S3Call *call);
-int s3_call_run(S3Store *s3, S3Call *call); /* begins it and waits for it */
-void s3_end_calls(S3Store *s3);             /* cancels all, and those that begin later */
 
 /* ---- put.c ---- */
 

@@ -39,49 +39,6 @@ uint64_t s3_deadline(const S3Store *s3, uint64_t n_bytes)
     return clock_boottime_usec() + s3->options->deadline_usec + n_bytes;
 }
 
-/* ---- requests that store_free() can end ---- */
-
-void s3_call_begin(S3Store *s3, S3Call *call)
-{
-    s3_begin(s3->client, &call->request); /* not under the lock: it hashes the body */
-    (void)pthread_mutex_lock(&s3->lock);  /* cannot fail for a default mutex */
-    call->next = s3->calls;
-    call->at = &s3->calls;
-    if (call->next)
-        call->next->at = &call->next;
-    s3->calls = call;
-    if (s3->ending)
-        s3_cancel(s3->client, &call->request);
-    (void)pthread_mutex_unlock(&s3->lock); /* as above */
-}
-
-int s3_call_wait(S3Store *s3, S3Call *call)
-{
-    int r = s3_wait(s3->client, &call->request, NULL);
-    (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
-    assert(*call->at == call);
-    *call->at = call->next;
-    if (call->next)
-        call->next->at = call->at;
-    (void)pthread_mutex_unlock(&s3->lock); /* as above */
-    return r;
-}
-
-int s3_call_run(S3Store *s3, S3Call *call)
-{
-    s3_call_begin(s3, call);
-    return s3_call_wait(s3, call);
-}
-
-void s3_end_calls(S3Store *s3)
-{
-    (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
-    s3->ending = true;
-    for (S3Call *call = s3->calls; call; call = call->next)
-        s3_cancel(s3->client, &call->request);
-    (void)pthread_mutex_unlock(&s3->lock); /* as above */
-}
-
 /* ---- head, version ---- */
 
 static int ask_head(S3Store *s3, const char *key, S3Request *request, Error *err)
@@ -134,7 +91,6 @@ static Store *s3_free(Store *store)
 {
     S3Store *s3 = s3_store(store);
     s3->deferral = s3_deferral_free(s3->deferral);
-    assert(!s3->calls);
     s3->client = s3_client_close(s3->client);
     (void)pthread_cond_destroy(&s3->finished); /* nobody waits */
     (void)pthread_mutex_destroy(&s3->lock);    /* not held */

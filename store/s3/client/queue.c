@@ -267,7 +267,9 @@ static void tick_queue(S3Client *client, S3Queue *queue, uint64_t now_usec)
     S3Request *request, *next;
     for (request = TAILQ_FIRST(queue); request; request = next) {
         next = TAILQ_NEXT(request, progress.link);
-        if (now_usec >= request->deadline_usec) {
+        if (request->stop && atomic_load(request->stop)) {
+            give_up(client, request, -ECANCELED, "cancelled; ");
+        } else if (now_usec >= request->deadline_usec) {
             char before[64];
             (void)snprintf(before, sizeof(before), "no usable answer in %.0f s; the last: ",
                            (double)(now_usec - request->progress.begun_usec) / 1e6);

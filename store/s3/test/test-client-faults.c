@@ -338,6 +338,27 @@ static void test_error_in_a_success(_unused_ void **state)
     world_free(w);
 }
 
+/* ---- stops ---- */
+
+static void test_stop(_unused_ void **state)
+{
+    static FakeStep steps[1];
+    steps[0] = (FakeStep){.act = FAKE_STALL, .n = 5000};
+    World *w = world_new(steps, ELEMENTSOF(steps));
+    atomic_bool stop = false;
+    S3Request stalls = world_get(0, 65536);
+    stalls.stop = &stop;
+    uint64_t begun = clock_boottime_usec();
+    s3_begin(w->client, &stalls);
+    while (fake_requests(w->fake) == 0)
+        (void)usleep(1000);
+    atomic_store(&stop, true);
+    assert_int_equal(s3_wait(w->client, &stalls, NULL), -ECANCELED);
+    assert_non_null(strstr(stalls.error.text, "cancelled"));
+    assert_true(clock_boottime_usec() - begun < 10 * USEC_PER_SEC); /* it would stall for 20 s */
+    world_free(w);
+}
+
 /* ---- hedges ---- */
 
 static void test_hedge(_unused_ void **state)
@@ -397,6 +418,7 @@ int main(void)
         cmocka_unit_test(test_lost_reply_on_a_kept_connection),
         cmocka_unit_test(test_unknown_at_the_deadline),
         cmocka_unit_test(test_error_in_a_success),
+        cmocka_unit_test(test_stop),
         cmocka_unit_test(test_hedge),
         cmocka_unit_test(test_no_hedge_without_memory),
     };

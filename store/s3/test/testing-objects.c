@@ -580,9 +580,17 @@ void s3_begin(_unused_ S3Client *c, S3Request *q)
 int s3_wait(_unused_ S3Client *c, S3Request *q, Error *err)
 {
     (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
-    while (q->result == 1)
-        (void)pthread_cond_wait(&changed, &lock); /* cannot fail */
-    (void)pthread_mutex_unlock(&lock);            /* as above */
+    while (q->result == 1 && !(q->stop && atomic_load(q->stop))) {
+        struct timespec soon;
+        (void)clock_gettime(CLOCK_REALTIME, &soon); /* cannot fail */
+        soon.tv_nsec += 1000000;
+        soon.tv_sec += soon.tv_nsec / 1000000000;
+        soon.tv_nsec %= 1000000000;
+        (void)pthread_cond_timedwait(&changed, &lock, &soon); /* looks at `stop` again */
+    }
+    if (q->result == 1)
+        refuse(q, -ECANCELED, 0, "");
+    (void)pthread_mutex_unlock(&lock); /* as above */
     if (q->result < 0 && err)
         *err = q->error;
     return q->result;
