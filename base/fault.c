@@ -3,6 +3,7 @@
 
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -71,9 +72,7 @@ int fault_open(Error *err)
     if (!setting || !*setting)
         return 0;
 
-    _cleanup_free_ char *copy = strdup(setting);
-    if (!copy)
-        return error_set(err, -ENOMEM, "out of memory reading SDTRAIN_FAULT");
+    _cleanup_free_ char *copy = memory_text(setting);
 
     size_t n = 0;
     char *save = NULL;

@@ -2,6 +2,7 @@
 #include "base/field-table.h"
 
 #include "base/hash.h"
+#include "base/memory.h"
 #include "base/printable.h"
 #include "base/slots.h"
 
@@ -32,9 +33,7 @@ static void decode_string(JsonReader *r, const Field *f, char **ret)
     const char *text;
     if (!json_get_string(r, f->name, f->need, &text))
         return;
-    *ret = strdup(text);
-    if (!*ret)
-        json_out_of_memory(r);
+    *ret = memory_text(text);
 }
 
 static void decode_coded(JsonReader *r, const Field *f, void *ret)
@@ -56,12 +55,8 @@ static void decode_elements(JsonReader *r, const Field *f, char *record)
     size_t n = json_array_size(array);
     char *elements = record + f->offset;
     if (f->type == FIELD_LIST) {
-        elements = calloc(MAX(n, (size_t)1), f->element_bytes);
+        elements = memory_zeroed(n, f->element_bytes); /* n is at most f->size */
         *(char **)(record + f->offset) = elements;
-        if (!elements) {
-            json_out_of_memory(r);
-            return;
-        }
     }
     *(size_t *)(record + f->count_offset) = n;
     for (size_t i = 0; i < n; i++) {
@@ -157,13 +152,12 @@ static json_t *element_to_write(const Field *f, json_t *old_array, const char *e
     if (!f->identity || !json_is_array(old_array))
         return json_object();
     _cleanup_json_ json_t *probe = json_object();
-    if (!probe || field_table_write(probe, f->fields, f->n_fields, element) < 0)
-        return NULL;
+    field_table_write(probe, f->fields, f->n_fields, element);
 
     size_t i;
     json_t *old;
     json_array_foreach (old_array, i, old)
-        if (have_same_identity(f->identity, old, probe))
+        if (json_is_object(old) && have_same_identity(f->identity, old, probe))
             return json_copy(old);
     return json_object();
 }
@@ -174,27 +168,22 @@ static json_t *encode_elements(json_t *object, const Field *f, const char *recor
         f->type == FIELD_LIST ? *(char *const *)(record + f->offset) : record + f->offset;
     size_t n = *(const size_t *)(record + f->count_offset);
     json_t *old_array = json_object_get(object, f->name);
-    _cleanup_json_ json_t *array = json_array();
-    for (size_t i = 0; array && i < n; i++) {
+    json_t *array = json_array();
+    for (size_t i = 0; i < n; i++) {
         const char *element = elements + i * f->element_bytes;
         json_t *value = element_to_write(f, old_array, element);
-        if (!value || field_table_write(value, f->fields, f->n_fields, element) < 0 ||
-            json_array_append(array, value) < 0) {
-            json_decref(value);
-            return NULL;
-        }
-        json_decref(value);
+        field_table_write(value, f->fields, f->n_fields, element);
+        (void)json_array_append_new(array, value); /* a fresh array takes any value */
     }
-    return TAKE_PTR(array);
+    return array;
 }
 
 static json_t *encode_object(json_t *object, const Field *f, const char *record)
 {
     json_t *old = json_object_get(object, f->name);
-    _cleanup_json_ json_t *value = json_is_object(old) ? json_copy(old) : json_object();
-    if (!value || field_table_write(value, f->fields, f->n_fields, record + f->offset) < 0)
-        return NULL;
-    return TAKE_PTR(value);
+    json_t *value = json_is_object(old) ? json_copy(old) : json_object();
+    field_table_write(value, f->fields, f->n_fields, record + f->offset);
+    return value;
 }
 
 /* Last words of a process may be cut inside a character or be no UTF-8 at all. */
@@ -203,11 +192,11 @@ static json_t *encode_text(const char *text)
     json_t *value = json_string(text);
     if (value)
         return value;
-    _cleanup_free_ char *ascii = strdup(text);
-    for (char *p = ascii; p && *p; p++)
+    _cleanup_free_ char *ascii = memory_text(text);
+    for (char *p = ascii; *p; p++)
         if ((unsigned char)*p >= 0x80)
             *p = '?';
-    return ascii ? json_string(ascii) : NULL;
+    return json_string(ascii);
 }
 
 static json_t *encode_field(json_t *object, const Field *f, const char *record)
@@ -246,13 +235,13 @@ static json_t *encode_field(json_t *object, const Field *f, const char *record)
     return NULL;
 }
 
-int field_table_write(json_t *object, const Field *fields, size_t n_fields, const void *record)
+void field_table_write(json_t *object, const Field *fields, size_t n_fields, const void *record)
 {
-    for (size_t i = 0; i < n_fields; i++)
-        if (json_object_set_new(object, fields[i].name, encode_field(object, &fields[i], record)) <
-            0)
-            return -ENOMEM;
-    return 0;
+    for (size_t i = 0; i < n_fields; i++) {
+        int r =
+            json_object_set_new(object, fields[i].name, encode_field(object, &fields[i], record));
+        assert(r == 0); /* every field has a value: texts are made UTF-8, numbers finite */
+    }
 }
 
 void field_table_clear(void *record, const Field *fields, size_t n_fields)

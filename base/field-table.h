@@ -8,7 +8,7 @@
  *            field_table_clear(), and must be NULL before they are read.
  * Units:     offsets and sizes are bytes of the struct that the table describes.
  * Errors:    field_table_read() leaves the first error in the reader, as base/json.h says; a key that is in no
- *            row is no error. field_table_write() returns -ENOMEM; keys that are in no row stay as they are.
+ *            row is no error. field_table_write() has none; keys that are in no row stay as they are.
  * Threads:   any.
  */
 #pragma once
@@ -52,6 +52,6 @@ struct Field {
 
 void field_table_read(JsonReader *r, const Field *fields, size_t n_fields, void *record);
 /* object may hold old text: keys that are in no row are kept, in elements of lists too. */
-int field_table_write(json_t *object, const Field *fields, size_t n_fields, const void *record);
+void field_table_write(json_t *object, const Field *fields, size_t n_fields, const void *record);
 /* Frees what the table says is allocated; the caller zeroes the struct. */
 void field_table_clear(void *record, const Field *fields, size_t n_fields);

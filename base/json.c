@@ -2,24 +2,15 @@
 #include "base/json.h"
 
 #include "base/file.h"
-#include "base/log.h"
+#include "base/memory.h"
 #include "base/secret.h"
 
 #include <math.h>
 #include <string.h>
 
 /* Out of memory, jansson loses the end of a number or an element of an object and goes on as if nothing had
- * happened; what it then reads or writes looks like a record. So it never is: a process that cannot have a
- * few bytes ends here, as it does in gRPC, and its next life reads what is in the store. */
-static void *give_memory(size_t n_bytes)
-{
-    void *p = malloc(n_bytes);
-    if (!p) {
-        log_error("out of memory: no %zu bytes for JSON; ending", n_bytes);
-        abort();
-    }
-    return p;
-}
+ * happened; what it then reads or writes looks like a record. So it never is (memory.h). */
+static void *give_memory(size_t n_bytes) { return memory_resize(NULL, n_bytes, 1); }
 
 __attribute__((constructor)) static void guard_memory(void)
 {

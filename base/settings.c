@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/memory.h"
 
 #include <getopt.h>
 #include <limits.h>
@@ -26,12 +27,11 @@ static int override_append(json_t *overrides, const Setting *s, const char *valu
     if (!list) {
         list = s->kind == SETTING_MAP ? json_object() : json_array();
         if (json_object_set_new(overrides, s->key, list) < 0)
-            return error_set(err, -ENOMEM, "command line: %s: not UTF-8, or no memory", s->key);
+            return error_set(err, -EINVAL, "command line: %s: not UTF-8", s->key);
     }
-    _cleanup_free_ char *name = strndup(value, (size_t)(equals - value));
-    int r = !name                    ? -1
-            : s->kind == SETTING_MAP ? json_object_set_new(list, name, json_string(equals + 1))
-                                     : json_array_append_new(list, json_string(value));
+    _cleanup_free_ char *name = memory_bytes(value, (size_t)(equals - value));
+    int r = s->kind == SETTING_MAP ? json_object_set_new(list, name, json_string(equals + 1))
+                                   : json_array_append_new(list, json_string(value));
     return r < 0 ? error_set(err, -EINVAL, "command line: %s: %s is not UTF-8", s->key, value) : 0;
 }
 
@@ -132,8 +132,6 @@ int settings_parse_arguments(const Settings *s, int argc, char *argv[], Settings
     options[FIXED + s->n] = (struct option){s->own, required_argument, NULL, OPTION_OWN};
 
     SettingsCall call = {.overrides = json_object()};
-    if (!call.overrides)
-        return error_set(err, -ENOMEM, "out of memory");
     optind = 0; /* glibc: start afresh, for a second call */
     int option, r = 0;
     while (r == 0 && (option = getopt_long(argc, argv, "", options, NULL)) >= 0)

@@ -493,20 +493,18 @@ static int decode_record(const char *source, const char *text, size_t n_bytes, c
     return json_close(&reader);
 }
 
-static int encode_record(const void *record, const Field *fields, size_t n_fields,
-                         const char *old_text, char **ret)
+static char *encode_record(const void *record, const Field *fields, size_t n_fields,
+                           const char *old_text)
 {
     json_t *old = old_text ? json_loads(old_text, 0, NULL) : NULL;
     _cleanup_json_ json_t *root = json_is_object(old) ? old : json_object();
     if (old && old != root)
         json_decref(old);
-    if (!root || json_object_set_new(root, "v", json_integer(RECORD_VERSION)) < 0)
-        return -ENOMEM;
-    int r = field_table_write(root, fields, n_fields, record);
-    if (r < 0)
-        return r;
-    *ret = json_dumps(root, JSON_COMPACT);
-    return *ret ? 0 : -ENOMEM;
+    (void)json_object_set_new(root, "v", json_integer(RECORD_VERSION)); /* an object takes it */
+    field_table_write(root, fields, n_fields, record);
+    char *text = json_dumps(root, JSON_COMPACT);
+    assert(text); /* a tree that json_loads() has read, or that we have made */
+    return text;
 }
 
 #define DEFINE_RECORD(Type, prefix, table, check)                                                  \
@@ -520,9 +518,9 @@ static int encode_record(const void *record, const Field *fields, size_t n_field
             prefix##_clear(ret);                                                                   \
         return r;                                                                                  \
     }                                                                                              \
-    int prefix##_encode(const Type *record, const char *old_text, char **ret)                      \
+    char *prefix##_encode(const Type *record, const char *old_text)                                \
     {                                                                                              \
-        return encode_record(record, table, ELEMENTSOF(table), old_text, ret);                     \
+        return encode_record(record, table, ELEMENTSOF(table), old_text);                          \
     }                                                                                              \
     void prefix##_clear(Type *record)                                                              \
     {                                                                                              \

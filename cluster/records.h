@@ -517,7 +517,7 @@ bool request_verdict(const RequestRecord *request, NodeVerdict *ret);
 #define DECLARE_RECORD(Type, prefix)                                                               \
     int prefix##_decode(const char *source, const char *text, size_t n_bytes, Type *ret,           \
                         Error *err);                                                               \
-    int prefix##_encode(const Type *record, const char *old_text, char **ret);                     \
+    char *prefix##_encode(const Type *record, const char *old_text);                               \
     void prefix##_clear(Type *record);
 
 DECLARE_RECORD(LeaderRecord, leader_record)

@@ -3,6 +3,7 @@
 #include "controller/execute.h"
 
 #include "base/fault.h"
+#include "base/memory.h"
 #include "base/secret.h"
 #include "cluster/keys.h"
 
@@ -21,7 +22,6 @@ typedef struct Draft {
     size_t n_keys;
     char *values[OPS_MAX];
     size_t n_values;
-    int r;
 } Draft;
 
 static Draft *draft_free(Draft *draft)
@@ -62,13 +62,9 @@ static void add_op(Draft *d, EtcdOpKind kind, const char *key, const char *value
     d->ops[d->n_ops++] = (EtcdOp){.kind = kind, .key = key, .value = value};
 }
 
-/* r: what the encoder said; takes the value. */
-static void put(Draft *d, const char *key, int r, char *value)
+/* Takes the value. */
+static void put(Draft *d, const char *key, char *value)
 {
-    if (r < 0) {
-        d->r = r;
-        return;
-    }
     assert(d->n_values < OPS_MAX);
     d->values[d->n_values++] = value;
     add_op(d, ETCD_PUT, key, value);
@@ -84,9 +80,7 @@ static void put_cordons(Draft *draft, const Decision *d)
             add_op(draft, ETCD_DELETE, key, NULL);
             continue;
         }
-        char *value = NULL;
-        int r = cordon_record_encode(cordon, feed_text(draft->target->feed, key), &value);
-        put(draft, key, r, value);
+        put(draft, key, cordon_record_encode(cordon, feed_text(draft->target->feed, key)));
     }
 }
 
@@ -100,56 +94,53 @@ static bool all_know_secrets(const Feed *feed, const WorldRecord *world)
 
 /* Drawn here and not by the core, which is pure, and whose every word is recorded. A world of one rank meets nobody;
  * and one node that does not know secrets could not join the others. What is left of the world before goes. */
-static void put_secret(Draft *draft, const Decision *d)
+static int put_secret(Draft *draft, const Decision *d)
 {
     const char *key = key_for(draft, KEY_SECRETS, d->job);
     if (d->world.size == 1 || !all_know_secrets(draft->target->feed, &d->world)) {
         add_op(draft, ETCD_DELETE, key, NULL);
-        return;
+        return 0;
     }
     SecretRecord record = {.generation = d->world.generation};
     uint8_t bytes[SECRET_BYTES];
-    char *value = NULL;
-    int r = getrandom(bytes, sizeof(bytes), 0) == sizeof(bytes) ? 0 : -EIO;
+    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+        return -EIO;
     secret_format(bytes, sizeof(bytes), record.secret);
     explicit_bzero(bytes, sizeof(bytes));
-    if (r == 0)
-        r = secret_record_encode(&record, NULL, &value);
+    put(draft, key, secret_record_encode(&record, NULL));
     secret_record_clear(&record);
-    put(draft, key, r, value);
+    return 0;
 }
 
-static void put_job(Draft *draft, const Decision *d)
+static int put_job(Draft *draft, const Decision *d)
 {
     const Feed *feed = draft->target->feed;
-    char *value = NULL;
+    int r = 0;
     if (d->put_world) { /* a new one each time: nothing of the old is kept */
-        int r = world_record_encode(&d->world, NULL, &value);
-        put(draft, key_for(draft, KEY_WORLDS, d->job), r, value);
+        put(draft, key_for(draft, KEY_WORLDS, d->job), world_record_encode(&d->world, NULL));
         if (!rights_leave_out(draft->target->rights, KEY_SECRETS))
-            put_secret(draft, d);
+            r = put_secret(draft, d);
     }
     if (d->put_phase) {
         const char *key = key_for(draft, KEY_PHASES, d->job);
-        int r = phase_record_encode(&d->phase, feed_last(feed, key), &value);
-        put(draft, key, r, value);
+        put(draft, key, phase_record_encode(&d->phase, feed_last(feed, key)));
     }
     if (d->put_desired) {
         const char *key = key_for(draft, KEY_DESIRED, d->job);
-        int r = desired_record_encode(&d->desired, feed_last(feed, key), &value);
-        put(draft, key, r, value);
+        put(draft, key, desired_record_encode(&d->desired, feed_last(feed, key)));
     }
     if (d->put_spec) { /* as it was, byte by byte */
         const char *key = key_for(draft, KEY_SPECS, d->job), *text = feed_last(feed, key);
-        value = text ? strdup(text) : NULL;
+        if (!text)
+            return -ENOENT;
         guard(draft, KEY_SPECS, d->job, d->spec_revision);
-        put(draft, key, value ? 0 : text ? -ENOMEM : -ENOENT, value);
+        put(draft, key, memory_text(text));
     }
     if (d->put_checkpoints) {
         const char *key = key_for(draft, KEY_CHECKPOINTS, d->job);
-        int r = checkpoints_record_encode(&d->checkpoints, feed_last(feed, key), &value);
-        put(draft, key, r, value);
+        put(draft, key, checkpoints_record_encode(&d->checkpoints, feed_last(feed, key)));
     }
+    return r;
 }
 
 static void put_incident(Draft *draft, const Decision *d)
@@ -163,9 +154,7 @@ static void put_incident(Draft *draft, const Decision *d)
         return;
     guard(draft, KEY_INCIDENTS, d->incident.id, d->incident_revision);
     const char *key = key_for(draft, KEY_INCIDENTS, d->incident.id);
-    char *value = NULL;
-    int r = incident_record_encode(&d->incident, feed_text(draft->target->feed, key), &value);
-    put(draft, key, r, value);
+    put(draft, key, incident_record_encode(&d->incident, feed_text(draft->target->feed, key)));
 }
 
 static void put_request(Draft *draft, const Decision *d)
@@ -178,9 +167,7 @@ static void put_request(Draft *draft, const Decision *d)
         add_op(draft, ETCD_DELETE, key, NULL);
         return;
     }
-    char *value = NULL;
-    int r = request_record_encode(&d->request, feed_text(draft->target->feed, key), &value);
-    put(draft, key, r, value);
+    put(draft, key, request_record_encode(&d->request, feed_text(draft->target->feed, key)));
 }
 
 static void remove_generation(Draft *draft, const char *job, int64_t generation)
@@ -211,9 +198,7 @@ static void remove_job(Draft *draft, const char *job)
 int execute(const Target *target, const Decision *d, EtcdTxnHandler handler, void *userdata,
             Error *err)
 {
-    _cleanup_(draft_freep) Draft *draft = calloc(1, sizeof(*draft));
-    if (!draft)
-        return error_set(err, -ENOMEM, "out of memory");
+    _cleanup_(draft_freep) Draft *draft = memory_new(Draft);
     draft->target = target;
     draft->compares[draft->n_compares++] = (EtcdCompare){.key = target->leader_key,
                                                          .target = ETCD_CREATE_REVISION,
@@ -224,7 +209,9 @@ int execute(const Target *target, const Decision *d, EtcdTxnHandler handler, voi
         guard(draft, KEY_CHECKPOINTS, d->job, d->checkpoints_revision);
         guard(draft, KEY_DESIRED, d->job, d->desired_revision);
     }
-    put_job(draft, d);
+    int r = put_job(draft, d);
+    if (r < 0)
+        return error_set(err, r, "cannot write the records of a decision");
     put_incident(draft, d);
     put_cordons(draft, d);
     put_request(draft, d);
@@ -232,12 +219,9 @@ int execute(const Target *target, const Decision *d, EtcdTxnHandler handler, voi
         remove_generation(draft, d->job, d->remove_generation);
     if (d->remove_job)
         remove_job(draft, d->job);
-    if (draft->r < 0)
-        return error_set(err, draft->r, "cannot write the records of a decision");
-
     EtcdCall *call;
-    int r = etcd_txn(target->etcd, draft->compares, draft->n_compares, draft->ops, draft->n_ops,
-                     handler, userdata, &call);
+    r = etcd_txn(target->etcd, draft->compares, draft->n_compares, draft->ops, draft->n_ops,
+                 handler, userdata, &call);
     return r < 0 ? error_errno(err, r, "cannot begin a transaction") : 0;
 }
 

@@ -2,7 +2,7 @@
  *
  * Ownership: borrows the client and the feed, which must outlive the call. The decision is copied.
  * Units:     none.
- * Errors:    -ENOMEM, or what etcd_txn() says; then the handler does not run.
+ * Errors:    -EIO without random bytes, or what etcd_txn() says; then the handler does not run.
  * Threads:   loop thread only.
  */
 #pragma once

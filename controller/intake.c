@@ -112,13 +112,6 @@ void leave_without_timer(Controller *m, int r)
     (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
 }
 
-/* A record that was not read for want of memory would be missed for ever; the next start reads all. */
-void leave_without_memory(Controller *m)
-{
-    log_error("out of memory; leaving");
-    (void)sd_event_exit(m->event, 1); /* fails only when it is exiting already */
-}
-
 /* Records have changed. A thousand nodes that report at once are looked at together, a change that
  * comes alone at once. */
 static void tick_soon(Controller *m)
@@ -142,9 +135,7 @@ static bool read_record(Controller *m, const char *key, const char *value, size_
 {
     Error err = ERROR_INIT;
     int r = feed_event(m->feed, key, value, n, created, revision, ret, &err);
-    if (r == -ENOMEM)
-        leave_without_memory(m);
-    else if (r < 0)
+    if (r < 0)
         log_warning("ignored: %s", err.text);
     if (r > 0)
         stamp_event(m, ret);

@@ -20,29 +20,23 @@ void say_status(Controller *m)
 
 /* ---- what this controller says of itself ---- */
 
-int leader_text(const Controller *m, LeaderState state, char **ret)
+char *leader_text(const Controller *m, LeaderState state)
 {
     LeaderRecord record = config_leader(m->config, m->rights.lacks);
     succession_introduce(&m->succession, &record);
     record.state = state;
-    return leader_record_encode(&record, NULL, ret);
+    return leader_record_encode(&record, NULL);
 }
 
-int introduce(Controller *m)
+void introduce(Controller *m)
 {
-    _cleanup_free_ char *text = NULL;
     if (!m->election)
-        return 0; /* it begins with what is known by then */
-    int r = leader_text(m, LEADER_UP, &text);
-    return r < 0 ? r : etcd_election_change(m->election, text);
+        return; /* it begins with what is known by then */
+    _cleanup_free_ char *text = leader_text(m, LEADER_UP);
+    etcd_election_change(m->election, text);
 }
 
-void on_rights_changed(void *userdata)
-{
-    int r = introduce(userdata);
-    if (r < 0)
-        log_error("cannot say what this controller may not write: %s", strerror(-r));
-}
+void on_rights_changed(void *userdata) { introduce(userdata); }
 
 /* ---- deciding ---- */
 
@@ -219,11 +213,8 @@ static void on_leave_told(_unused_ int r, _unused_ const Error *err,
 /* The next leader shall not take it for a death. */
 static int tell_leave(Controller *m)
 {
-    _cleanup_free_ char *text = NULL;
+    _cleanup_free_ char *text = leader_text(m, LEADER_LEFT);
     EtcdCall *call;
-    int r = leader_text(m, LEADER_LEFT, &text);
-    if (r < 0)
-        return r;
     const EtcdCompare same = {.key = m->leader_key,
                               .target = ETCD_CREATE_REVISION,
                               .equals = m->elected};

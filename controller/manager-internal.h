@@ -86,7 +86,6 @@ void on_cluster_watch(const EtcdEvent *events, size_t n_events, int64_t revision
 void on_cluster_record(const char *key, const char *value, size_t n, int64_t revision,
                        void *userdata);
 void leave_without_timer(Controller *m, int r);
-void leave_without_memory(Controller *m);
 
 /* ---- leadership.c ---- */
 
@@ -97,10 +96,10 @@ void be_deposed(Controller *m);
 void on_election(bool leading, const char *key, int64_t term, void *userdata);
 /* Whether it has just begun to decide. Called whenever what speaks against it may have changed. */
 bool try_to_lead(Controller *m);
-/* What this controller's record in the election says. *ret is the caller's. */
-int leader_text(const Controller *m, LeaderState state, char **ret);
+/* What this controller's record in the election says; the text is the caller's. */
+char *leader_text(const Controller *m, LeaderState state);
 /* Writes that record again. */
-int introduce(Controller *m);
+void introduce(Controller *m);
 void on_rights_changed(void *userdata);
 void on_leader_lease(EtcdLeaseState state, int64_t lease, void *userdata);
 

@@ -3,6 +3,7 @@
  * Records come in through one watch (intake.c), decisions go out through execute() (transactions.c), and nothing else
  * happens in the shell: whatever is decided is decided by cluster_step(). */
 #include "base/log.h"
+#include "base/memory.h"
 #include "cluster/keys.h"
 #include "controller/history.h"
 #include "controller/manager-internal.h"
@@ -37,8 +38,7 @@ static int connect_etcd(Controller *m, Error *err)
         r = etcd_lease_new(m->etcd, m->config->lease_sec,
                            key_prefix(m->config->cluster, KEY_LEADER, prefix), on_leader_lease, m,
                            &m->lease);
-    if (r >= 0)
-        r = leader_text(m, LEADER_UP, &leader);
+    leader = leader_text(m, LEADER_UP);
     if (r >= 0)
         r = etcd_election_new(m->etcd, key_prefix(m->config->cluster, KEY_LEADER, prefix), leader,
                               m->lease, on_election, m, &m->election);
@@ -90,26 +90,21 @@ int manager_reload(Controller *m, Error *err)
     journal_record_config(m->journal, &event, &config);
     tick(m);
     succession_overrule(&m->succession);
-    int r = introduce(m); /* what it says of itself holds some of them */
+    introduce(m);         /* what it says of itself holds some of them */
     (void)try_to_lead(m); /* or not: either is good */
-    return r < 0 ? error_errno(err, r, "cannot say what was reloaded")
-                 : sender_reload(m->sender, err);
+    return sender_reload(m->sender, err);
 }
 
 int manager_new(sd_event *event, const ControllerConfig *config, Controller **ret, Error *err)
 {
-    _cleanup_(manager_freep) Controller *m = calloc(1, sizeof(*m));
-    if (!m)
-        return error_set(err, -ENOMEM, "out of memory");
+    _cleanup_(manager_freep) Controller *m = memory_new(Controller);
     m->event = sd_event_ref(event);
     m->config = config;
     m->wake_usec = USEC_INFINITY;
     ClusterLimits limits = config_limits(config);
     ClusterConfig cluster_config = config_cluster(config);
-    m->memory = calloc(1, cluster_bytes(&limits));
-    if (!m->memory || feed_new(config->cluster, &m->feed) < 0)
-        return error_set(err, -ENOMEM, "out of memory for %lld nodes and %lld jobs",
-                         (long long)config->max_nodes, (long long)config->max_jobs);
+    m->memory = memory_zeroed(1, cluster_bytes(&limits));
+    m->feed = feed_new(config->cluster);
     m->cluster = cluster_init(m->memory, &limits, &cluster_config);
 
     int r = recording_open(config, &limits, &cluster_config, &m->journal, err);

@@ -2,6 +2,7 @@
 #include "controller/metrics.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "controller/core/survey.h"
 #include "metrics/exporter.h"
 
@@ -453,9 +454,7 @@ int controller_metrics_new(sd_event *event, const ControllerConfig *config, Cont
     *ret = NULL;
     if (!config->metrics[0])
         return 0;
-    _cleanup_(controller_metrics_freep) ControllerMetrics *cm = calloc(1, sizeof(*cm));
-    if (!cm)
-        return error_set(err, -ENOMEM, "out of memory");
+    _cleanup_(controller_metrics_freep) ControllerMetrics *cm = memory_new(ControllerMetrics);
     cm->look = look;
     cm->userdata = userdata;
     ExporterProgram program = {.name = "sdcontroller",

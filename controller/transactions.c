@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/probe.h"
 #include "cluster/keys.h"
 #include "controller/execute.h"
@@ -138,11 +139,7 @@ static void on_transaction(int r, const Error *err, const EtcdTxnResult *result,
 void begin_decision(Controller *m, const Decision *decision)
 {
     Error err = ERROR_INIT;
-    Pending *p = calloc(1, sizeof(*p));
-    if (!p) {
-        leave_without_memory(m);
-        return;
-    }
+    Pending *p = memory_new(Pending);
     p->manager = m;
     p->begun_usec = clock_boottime_usec();
     p->decision = *decision;

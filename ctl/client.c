@@ -85,12 +85,10 @@ int client_txn(CtlClient *client, const EtcdCompare *compares, size_t n_compares
 static int put_request(CtlClient *client, RequestRecord *request, bool *ret_done, Error *err)
 {
     char key[KEY_MAX];
-    _cleanup_free_ char *text = NULL;
     request->at_usec = clock_realtime_usec();
     (void)snprintf(request->id, sizeof(request->id), "%llx-%x",
                    (unsigned long long)request->at_usec, (unsigned)getpid());
-    if (request_record_encode(request, NULL, &text) < 0)
-        return error_set(err, -ENOMEM, "out of memory");
+    _cleanup_free_ char *text = request_record_encode(request, NULL);
     (void)key_of(client->cluster, KEY_REQUESTS, request->id, key);
     const EtcdCompare absent = {.key = key, .target = ETCD_CREATE_REVISION, .equals = 0};
     const EtcdOp put = {.kind = ETCD_PUT, .key = key, .value = text};

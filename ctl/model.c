@@ -2,6 +2,7 @@
 #include "ctl/model.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "cluster/admission.h"
 #include "cluster/cordon.h"
 #include "protocol/channel.h"
@@ -10,14 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-int model_new(const char *cluster, Model **ret)
+Model *model_new(const char *cluster)
 {
-    Model *m = calloc(1, sizeof(*m));
-    if (!m)
-        return -ENOMEM;
+    Model *m = memory_new(Model);
     (void)snprintf(m->cluster, sizeof(m->cluster), "%s", cluster);
-    *ret = m;
-    return 0;
+    return m;
 }
 
 static void job_clear(ModelJob *job)
@@ -111,9 +109,7 @@ const CordonCause *model_cause(const Model *m, const char *node, const char *job
 /* One more element at index `at` of an array; the others move up. */
 static void *insert(void **array, size_t *n, size_t size, size_t at)
 {
-    char *grown = realloc(*array, (*n + 1) * size);
-    if (!grown)
-        return NULL;
+    char *grown = memory_resize(*array, *n + 1, size);
     memmove(grown + (at + 1) * size, grown + at * size, (*n - at) * size);
     memset(grown + at * size, 0, size);
     *array = grown;
@@ -137,8 +133,7 @@ static ModelJob *job_of(Model *m, const char *name)
     while (at < m->n_jobs && strcmp(m->jobs[at].name, name) < 0)
         at++;
     job = insert((void **)&m->jobs, &m->n_jobs, sizeof(*job), at);
-    if (job)
-        (void)snprintf(job->name, sizeof(job->name), "%s", name);
+    (void)snprintf(job->name, sizeof(job->name), "%s", name);
     return job;
 }
 
@@ -165,8 +160,6 @@ static int feed_ranks(Model *m, Fed *f, const char *rest)
     if (r < 0)
         return r;
     ModelJob *job = job_of(m, name);
-    if (!job)
-        return -ENOMEM;
     size_t i = 0;
     while (i < job->n_ranks &&
            (job->ranks[i].generation != generation || strcmp(job->ranks[i].node, node) != 0))
@@ -178,8 +171,8 @@ static int feed_ranks(Model *m, Fed *f, const char *rest)
         }
         return 0;
     }
-    if (i == job->n_ranks && !insert((void **)&job->ranks, &job->n_ranks, sizeof(*job->ranks), i))
-        return -ENOMEM;
+    if (i == job->n_ranks)
+        (void)insert((void **)&job->ranks, &job->n_ranks, sizeof(*job->ranks), i);
     return DECODE(ranks_record, &job->ranks[i]);
 }
 
@@ -194,8 +187,8 @@ static int feed_node(Model *m, Fed *f, const char *name)
             drop(m->nodes, &m->n_nodes, sizeof(*m->nodes), at);
         return 0;
     }
-    if (!known && !insert((void **)&m->nodes, &m->n_nodes, sizeof(*m->nodes), at))
-        return -ENOMEM;
+    if (!known)
+        (void)insert((void **)&m->nodes, &m->n_nodes, sizeof(*m->nodes), at);
     int r = DECODE(node_record, &m->nodes[at]);
     (void)snprintf(m->nodes[at].name, sizeof(m->nodes[at].name), "%s", name); /* the key's word */
     return r;
@@ -211,8 +204,8 @@ static int feed_cordon(Model *m, Fed *f, const char *name)
             drop(m->cordons, &m->n_cordons, sizeof(*m->cordons), i);
         return 0;
     }
-    if (i == m->n_cordons && !insert((void **)&m->cordons, &m->n_cordons, sizeof(*m->cordons), i))
-        return -ENOMEM;
+    if (i == m->n_cordons)
+        (void)insert((void **)&m->cordons, &m->n_cordons, sizeof(*m->cordons), i);
     int r = DECODE(cordon_record, &m->cordons[i]);
     (void)snprintf(m->cordons[i].node, sizeof(m->cordons[i].node), "%s", name); /* the key's word */
     if (r < 0) { /* it is there for a reason, whatever that is */
@@ -232,8 +225,8 @@ static int feed_health(Model *m, Fed *f, const char *name)
             drop(m->health, &m->n_health, sizeof(*m->health), i);
         return 0;
     }
-    if (i == m->n_health && !insert((void **)&m->health, &m->n_health, sizeof(*m->health), i))
-        return -ENOMEM;
+    if (i == m->n_health)
+        (void)insert((void **)&m->health, &m->n_health, sizeof(*m->health), i);
     int r = DECODE(health_record, &m->health[i]);
     (void)snprintf(m->health[i].node, sizeof(m->health[i].node), "%s", name); /* the key's word */
     return r;
@@ -258,19 +251,13 @@ static int feed_incident(Model *m, Fed *f, const char *id)
     size_t at = 0;
     while (at < m->n_incidents && m->incidents[at].at_usec <= record.at_usec)
         at++;
-    IncidentRecord *to = insert((void **)&m->incidents, &m->n_incidents, sizeof(record), at);
-    if (!to)
-        return -ENOMEM;
-    *to = record;
+    *(IncidentRecord *)insert((void **)&m->incidents, &m->n_incidents, sizeof(record), at) = record;
     return 0;
 }
 
 static int feed_job(Model *m, Fed *f, KeyKind kind, const char *name)
 {
     ModelJob *job = job_of(m, name);
-    if (!job)
-        return -ENOMEM;
-
     int r;
     switch (kind) {
     case KEY_SPECS:
@@ -283,9 +270,7 @@ static int feed_job(Model *m, Fed *f, KeyKind kind, const char *name)
     case KEY_DESIRED:
         job->desired_revision = f->put ? f->event->kv.mod_revision : 0;
         free(job->desired_text);
-        job->desired_text = f->put ? strndup(f->text, f->n) : NULL;
-        if (f->put && !job->desired_text)
-            return -ENOMEM;
+        job->desired_text = f->put ? memory_bytes(f->text, f->n) : NULL;
         r = DECODE(desired_record, &job->desired);
         job->has_desired = f->put && r == 0;
         job->bad_desired = f->put && r < 0;
@@ -319,9 +304,8 @@ static int feed_request(Model *m, Fed *f, const char *id)
             drop(m->requests, &m->n_requests, sizeof(*m->requests), i);
         return 0;
     }
-    if (i == m->n_requests &&
-        !insert((void **)&m->requests, &m->n_requests, sizeof(*m->requests), i))
-        return -ENOMEM;
+    if (i == m->n_requests)
+        (void)insert((void **)&m->requests, &m->n_requests, sizeof(*m->requests), i);
     return DECODE(request_record, &m->requests[i]);
 }
 
@@ -339,10 +323,7 @@ static int feed_alert(Model *m, Fed *f, const char *id)
     if (r < 0)
         return r;
     (void)snprintf(record.id, sizeof(record.id), "%s", id);
-    AlertRecord *to = insert((void **)&m->alerts, &m->n_alerts, sizeof(record), m->n_alerts);
-    if (!to)
-        return -ENOMEM;
-    *to = record;
+    *(AlertRecord *)insert((void **)&m->alerts, &m->n_alerts, sizeof(record), m->n_alerts) = record;
     return 0;
 }
 
@@ -417,30 +398,25 @@ int model_feed(Model *m, const EtcdEvent *event)
     default:
         r = feed_job(m, &fed, kind, rest);
     }
-    if (r < 0 && r != -ENOMEM) {
+    if (r < 0) {
         if (m->n_complaints < MODEL_COMPLAINTS_MAX)
             (void)snprintf(m->complaints[m->n_complaints], sizeof(m->complaints[0]), "%.250s",
                            fed.err.text);
         m->n_complaints++;
-        r = 0;
     }
-    return r;
+    return 0;
 }
 
 int model_read(CtlClient *client, Model **ret, Error *err)
 {
     char prefix[KEY_MAX];
     _cleanup_(etcd_answer_freep) EtcdAnswer *answer = NULL;
-    _cleanup_(model_freep) Model *m = NULL;
     int r = client_get(client, key_prefix(client->cluster, -1, prefix), true, &answer, err);
     if (r < 0)
         return r;
-    r = model_new(client->cluster, &m);
-    for (size_t i = 0; i < answer->n_kvs && r == 0; i++)
-        r = model_feed(m, &(EtcdEvent){.kind = ETCD_EVENT_PUT, .kv = answer->kvs[i]});
-    if (r < 0)
-        return error_errno(err, r, "cannot hold the cluster's records");
-    *ret = TAKE_PTR(m);
+    *ret = model_new(client->cluster);
+    for (size_t i = 0; i < answer->n_kvs; i++)
+        (void)model_feed(*ret, &(EtcdEvent){.kind = ETCD_EVENT_PUT, .kv = answer->kvs[i]});
     return 0;
 }
 

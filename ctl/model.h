@@ -65,10 +65,11 @@ typedef struct Model {
     size_t n_complaints; /* number of records that did not decode; may exceed the array */
 } Model;
 
-int model_new(const char *cluster, Model **ret);
+Model *model_new(const char *cluster);
 Model *model_free(Model *model);
 DEFINE_CLEANUP(Model, model_free)
 
+/* Returns 0, for a ClientEventHandler to return. */
 int model_feed(Model *model, const EtcdEvent *event);
 /* Reads every record once. */
 int model_read(CtlClient *client, Model **ret, Error *err);

@@ -19,7 +19,6 @@ void history_save(History *h)
 {
     HistoryRecord *record = &h->record;
     char path[PATH_MAX];
-    _cleanup_free_ char *text = NULL;
     Error err = ERROR_INIT;
     EtcdHistory now = etcd_history(h->etcd);
     if (!*h->config->state_dir)
@@ -30,8 +29,7 @@ void history_save(History *h)
     record->revision = now.revision;
     state_path(h, path);
     int r = folder_make(h->config->state_dir, &err);
-    if (r == 0)
-        r = history_record_encode(record, NULL, &text);
+    _cleanup_free_ char *text = history_record_encode(record, NULL);
     if (r == 0)
         r = file_write(path, text, strlen(text), 0, &err);
     if (r < 0)

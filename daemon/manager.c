@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "daemon/drain.h"
 #include "daemon/process/logs.h"
 #include "daemon/world/hang.h"
@@ -207,9 +208,7 @@ static int open_etcd(Manager *m, Error *err)
 
 int manager_new(const ManagerNeeds *needs, Manager **ret, Error *err)
 {
-    _cleanup_(manager_freep) Manager *m = malloc(sizeof(*m));
-    if (!m)
-        return error_set(err, -ENOMEM, "out of memory");
+    _cleanup_(manager_freep) Manager *m = memory_new(Manager);
     *m = (Manager){.needs = *needs};
     int r = node_open(&m->node, err);
     if (r == 0)

@@ -2,6 +2,7 @@
 #include "daemon/metrics.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "daemon/manager.h"
 #include "daemon/world/local-world.h"
 #include "daemon/world/rank.h"
@@ -332,9 +333,7 @@ int daemon_metrics_open(Manager *m, sd_event *event, DaemonMetrics **ret, Error 
     *ret = NULL;
     if (!*m->needs.config->metrics)
         return 0;
-    DaemonMetrics *d = calloc(1, sizeof(*d));
-    if (!d)
-        return error_set(err, -ENOMEM, "out of memory");
+    DaemonMetrics *d = memory_new(DaemonMetrics);
     ExporterProgram program = {.name = "sdtraind",
                                .version = SDTRAIN_VERSION,
                                .families = families,

@@ -60,7 +60,7 @@ static uint64_t machine_memory(void)
     return sysinfo(&info) < 0 ? 0 : ((uint64_t)info.totalram + info.totalswap) * info.mem_unit;
 }
 
-static int node_encode(const OwnNode *node, char **ret)
+static char *node_encode(const OwnNode *node)
 {
     NodeRecord record = {.incarnation = node->needs.incarnation,
                          .n_slots = (int)node->needs.config->slots,
@@ -93,7 +93,7 @@ static int node_encode(const OwnNode *node, char **ret)
         record.generation = local->generation;
     }
     _cleanup_free_ char *labels = labels_text(node);
-    return node_record_encode(&record, labels, ret);
+    return node_record_encode(&record, labels);
 }
 
 /* ---- what it may read ---- */
@@ -276,8 +276,9 @@ static size_t add_ranks(OwnNode *node, int64_t lease, EtcdCompare *guards, EtcdO
     size_t n = 0;
     for (LocalJob *job = node->needs.workload->jobs; job && n < TOGETHER_MAX; job = job->next) {
         LocalWorld *local = job->local;
-        if (!local || local->over || local->report.encode(local, &texts[n]) < 0)
+        if (!local || local->over)
             continue;
+        texts[n] = local->report.encode(local);
         guards[n] =
             (EtcdCompare){key_of(node->needs.config->cluster, KEY_WORLDS, job->name, keys[n]),
                           ETCD_MOD_REVISION, local->world_revision};
@@ -307,15 +308,13 @@ static void node_put(OwnNode *node)
     char *texts[TOGETHER_MAX] = {0};
     EtcdCompare guards[1 + TOGETHER_MAX];
     EtcdOp ops[1 + TOGETHER_MAX];
-    _cleanup_free_ char *text = NULL;
-    int r = node_encode(node, &text);
+    _cleanup_free_ char *text = node_encode(node);
     guards[0] =
         (EtcdCompare){key_of(node->needs.config->cluster, KEY_NODES, node->needs.config->node, key),
                       ETCD_MOD_REVISION, node->revision};
     ops[0] = (EtcdOp){.kind = ETCD_PUT, .key = key, .value = text, .lease = lease};
     size_t n = node->with_ranks ? add_ranks(node, lease, guards + 1, ops + 1, texts, keys) : 0;
-    if (r == 0)
-        r = etcd_txn(node->needs.etcd, guards, 1 + n, ops, 1 + n, on_node_put, node, &node->call);
+    int r = etcd_txn(node->needs.etcd, guards, 1 + n, ops, 1 + n, on_node_put, node, &node->call);
     for (size_t i = 0; i < n; i++)
         free(texts[i]);
     if (r < 0) {
@@ -332,9 +331,7 @@ static void node_put(OwnNode *node)
 
 static void node_update(OwnNode *node)
 {
-    _cleanup_free_ char *text = NULL;
-    if (node_encode(node, &text) < 0)
-        return; /* out of memory: the next change tries again */
+    _cleanup_free_ char *text = node_encode(node);
     if (node->lease == 0 || !node->text || strcmp(text, node->text) != 0)
         node_put(node);
 }

@@ -16,14 +16,12 @@ static void on_answered(int r, const Error *err, _unused_ const EtcdTxnResult *r
 
 static void answer(Etcd *etcd, const EtcdKeyValue *kv, RequestRecord *request, const char *text)
 {
-    _cleanup_free_ char *value = NULL;
     (void)snprintf(request->answer, sizeof(request->answer), "%s", text);
     exit_repair_text(request->answer);
     EtcdCompare guard = {.key = kv->key, .target = ETCD_MOD_REVISION, .equals = kv->mod_revision};
-    int r = request_record_encode(request, kv->value, &value);
+    _cleanup_free_ char *value = request_record_encode(request, kv->value);
     EtcdOp put = {.kind = ETCD_PUT, .key = kv->key, .value = value};
-    if (r == 0)
-        r = etcd_txn(etcd, &guard, 1, &put, 1, on_answered, NULL, NULL);
+    int r = etcd_txn(etcd, &guard, 1, &put, 1, on_answered, NULL, NULL);
     if (r < 0)
         log_warning("%s: cannot answer: %s", kv->key, strerror(-r));
 }

@@ -21,7 +21,7 @@ static void on_world(const Watches *w, const EtcdEvent *e, const char *name)
     WorldRecord world;
     Error err = ERROR_INIT;
     int r = world_record_decode(e->kv.key, e->kv.value, e->kv.n_value, &world, &err);
-    LocalJob *job = r == 0 || r == -ENOMEM ? NULL : job_find(w->workload, name);
+    LocalJob *job = r == 0 ? NULL : job_find(w->workload, name);
     if (r < 0) {
         log_error("%s; this node takes no part in that world", err.text);
         if (job)

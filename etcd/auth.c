@@ -53,9 +53,9 @@ static void authenticated(EtcdCall *call, int r, const Error *err, ProtobufCMess
     etcd->authenticating = NULL;
     if (r == 0) {
         const Pb__AuthenticateResponse *answer = (const Pb__AuthenticateResponse *)message;
-        etcd->token = strdup(answer->token);
+        etcd->token = memory_text(answer->token);
     } else if (strstr(err->text, "authentication is not enabled")) {
-        etcd->token = strdup("");
+        etcd->token = memory_text("");
         r = 0;
     }
     message_free(message);

@@ -274,9 +274,7 @@ int call_new(Etcd *etcd, const RpcMethod *method, const ProtobufCMessage *reques
 {
     if (etcd->closed)
         return -ESHUTDOWN;
-    EtcdCall *call = calloc(1, sizeof(*call));
-    if (!call)
-        return -ENOMEM;
+    EtcdCall *call = memory_new(EtcdCall);
     *call = (EtcdCall){.etcd = etcd, .method = method, .handler = handler, .context = context};
     int r = sd_event_add_time(etcd->event, &call->timer, CLOCK_BOOTTIME, 0, 1, on_call_timer, call);
     if (r >= 0)

@@ -255,13 +255,11 @@ static int open_all(Etcd *etcd, const EtcdOptions *options, Error *err)
                          "a client certificate needs cert_file, key_file and ca_file");
     if (!options->user != !options->password)
         return error_set(err, -EINVAL, "an etcd user needs a password and the other way round");
-    etcd->endpoint_list = strdup(options->endpoints);
+    etcd->endpoint_list = memory_text(options->endpoints);
     if (options->user) {
-        etcd->user = strdup(options->user);
-        etcd->password = strdup(options->password);
+        etcd->user = memory_text(options->user);
+        etcd->password = memory_text(options->password);
     }
-    if (!etcd->endpoint_list || (options->user && (!etcd->user || !etcd->password)))
-        return -ENOMEM;
     /* Clients spread over the members. */
     unsigned draw = 0;
     if (getrandom(&draw, sizeof(draw), GRND_NONBLOCK) == sizeof(draw))
@@ -289,9 +287,7 @@ static void grpc_log(gpr_log_func_args *args)
 
 int etcd_new(sd_event *event, const EtcdOptions *options, Etcd **ret, Error *err)
 {
-    Etcd *etcd = calloc(1, sizeof(*etcd));
-    if (!etcd)
-        return error_errno(err, -ENOMEM, "cannot set up etcd's client");
+    Etcd *etcd = memory_new(Etcd);
     *etcd = (Etcd){
         .n_references = 1,
         .event = sd_event_ref(event),
@@ -310,8 +306,6 @@ int etcd_new(sd_event *event, const EtcdOptions *options, Etcd **ret, Error *err
     grpc_init();
     int r = open_all(etcd, options, err);
     if (r < 0) {
-        if (r == -ENOMEM)
-            (void)error_errno(err, r, "cannot set up etcd's client");
         (void)etcd_free(etcd);
         return r;
     }

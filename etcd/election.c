@@ -60,14 +60,10 @@ static void candidate_add(EtcdElection *election, const EtcdKeyValue *kv)
 {
     ElectionCandidate *candidate = candidate_find(election, kv->key);
     if (!candidate) {
-        ElectionCandidate *list = reallocarray(election->candidates, election->n_candidates + 1,
-                                               sizeof(*election->candidates));
-        char *key = strdup(kv->key);
-        if (!list || !key)
-            abort(); /* as gRPC does when memory ends */
-        election->candidates = list;
-        candidate = &list[election->n_candidates++];
-        candidate->key = key;
+        election->candidates = memory_resize(election->candidates, election->n_candidates + 1,
+                                             sizeof(*election->candidates));
+        candidate = &election->candidates[election->n_candidates++];
+        candidate->key = memory_text(kv->key);
     }
     candidate->create_revision = kv->create_revision;
 }
@@ -206,17 +202,13 @@ static void rewrite(EtcdElection *election, const ElectionCandidate *own)
     }
 }
 
-int etcd_election_change(EtcdElection *election, const char *value)
+void etcd_election_change(EtcdElection *election, const char *value)
 {
-    char *copy = strdup(value);
-    if (!copy)
-        return -ENOMEM;
     free(election->value);
-    election->value = copy;
+    election->value = memory_text(value);
     election->changed = true;
     if (!election->campaign)
         try_later(election, 0);
-    return 0;
 }
 
 static int on_election_timer(sd_event_source *source _unused_, uint64_t usec _unused_,
@@ -249,8 +241,7 @@ static void stand(EtcdElection *election, int64_t lease)
     if (lease == election->lease)
         return;
     withdraw(election);
-    if (asprintf(&election->key, "%s%" PRIx64, election->prefix, (uint64_t)lease) < 0)
-        abort();
+    election->key = memory_format("%s%" PRIx64, election->prefix, (uint64_t)lease);
     election->lease = lease;
     election->n_failures = 0;
     campaign(election);
@@ -282,16 +273,12 @@ void etcd_election_lease_changed(EtcdElection *election, EtcdLeaseState state, i
 int etcd_election_new(Etcd *etcd, const char *prefix, const char *value, EtcdLease *lease,
                       EtcdElectionHandler handler, void *userdata, EtcdElection **ret)
 {
-    _cleanup_(etcd_election_freep) EtcdElection *election = calloc(1, sizeof(*election));
-    if (!election)
-        return -ENOMEM;
+    _cleanup_(etcd_election_freep) EtcdElection *election = memory_new(EtcdElection);
     election->etcd = etcd_ref(etcd);
     election->handler = handler;
     election->userdata = userdata;
-    election->prefix = strdup(prefix);
-    election->value = strdup(value);
-    if (!election->prefix || !election->value)
-        return -ENOMEM;
+    election->prefix = memory_text(prefix);
+    election->value = memory_text(value);
     int r = sd_event_add_time(etcd->event, &election->timer, CLOCK_BOOTTIME, 0, 1,
                               on_election_timer, election);
     if (r >= 0)

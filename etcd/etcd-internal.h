@@ -21,6 +21,7 @@
 #pragma once
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "etcd.pb-c.h"
 #include "etcd/etcd.h"
 

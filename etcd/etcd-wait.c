@@ -24,37 +24,27 @@ EtcdAnswer *etcd_answer_free(EtcdAnswer *answer)
     return NULL;
 }
 
-static int answer_copy(const EtcdKeyValue *kvs, size_t n_kvs, EtcdAnswer **ret)
+static EtcdAnswer *answer_copy(const EtcdKeyValue *kvs, size_t n_kvs)
 {
-    _cleanup_(etcd_answer_freep) EtcdAnswer *answer = calloc(1, sizeof(*answer));
-    if (!answer)
-        return -ENOMEM;
-    answer->kvs = calloc(MAX(n_kvs, (size_t)1), sizeof(*answer->kvs));
-    if (!answer->kvs)
-        return -ENOMEM;
+    EtcdAnswer *answer = memory_new(EtcdAnswer);
+    answer->kvs = memory_zeroed(n_kvs, sizeof(*answer->kvs));
+    answer->n_kvs = n_kvs;
     for (size_t i = 0; i < n_kvs; i++) {
-        char *value = malloc(kvs[i].n_value + 1);
         answer->kvs[i] = kvs[i];
-        answer->kvs[i].key = strdup(kvs[i].key);
-        answer->kvs[i].value = value;
-        answer->n_kvs = i + 1;
-        if (!answer->kvs[i].key || !value)
-            return -ENOMEM;
-        memcpy(value, kvs[i].value, kvs[i].n_value);
-        value[kvs[i].n_value] = 0;
+        answer->kvs[i].key = memory_text(kvs[i].key);
+        answer->kvs[i].value = memory_bytes(kvs[i].value, kvs[i].n_value);
     }
-    *ret = TAKE_PTR(answer);
-    return 0;
+    return answer;
 }
 
 static void answered(Wait *wait, int r, const Error *err, const EtcdKeyValue *kvs, size_t n_kvs)
 {
     wait->done = true;
-    wait->r = r < 0 ? r : answer_copy(kvs, n_kvs, &wait->answer);
-    if (r < 0 && wait->err)
+    wait->r = r;
+    if (r >= 0)
+        wait->answer = answer_copy(kvs, n_kvs);
+    else if (wait->err)
         *wait->err = *err;
-    else if (wait->r < 0)
-        (void)error_errno(wait->err, wait->r, "etcd: answer");
 }
 
 static void on_range(int r, const Error *err, const EtcdRange *range, void *userdata)

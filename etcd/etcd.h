@@ -226,7 +226,7 @@ typedef void (*EtcdElectionHandler)(bool leading, const char *key, int64_t term,
 int etcd_election_new(Etcd *etcd, const char *prefix, const char *value, EtcdLease *lease,
                       EtcdElectionHandler handler, void *userdata, EtcdElection **ret);
 /* Changes the candidate's value; a key that exists is written again, with its lease and term. */
-int etcd_election_change(EtcdElection *election, const char *value);
+void etcd_election_change(EtcdElection *election, const char *value);
 /* Takes the grants and losses that the owner's lease handler forwards. */
 void etcd_election_lease_changed(EtcdElection *election, EtcdLeaseState state, int64_t lease);
 EtcdElection *etcd_election_free(EtcdElection *election);

@@ -67,14 +67,8 @@ static Pb__RangeRequest get_request(const Get *get)
 static void get_done(EtcdCall *call, const Get *get)
 {
     size_t n = 0;
-    _cleanup_free_ EtcdKeyValue *kvs = calloc(MAX(get->n_kvs, (size_t)1), sizeof(*kvs));
+    _cleanup_free_ EtcdKeyValue *kvs = memory_zeroed(get->n_kvs, sizeof(*kvs));
 
-    if (!kvs) {
-        Error err = ERROR_INIT;
-        int r = error_errno(&err, -ENOMEM, "etcd: read of %s", get->key);
-        call->user.range(r, &err, NULL, call->userdata);
-        return;
-    }
     for (size_t i = 0; i < get->n_pages; i++)
         for (size_t j = 0; j < get->pages[i]->n_kvs; j++)
             kvs[n++] = key_value_view(get->pages[i]->kvs[j]);
@@ -108,10 +102,7 @@ static void get_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessa
     Pb__RangeResponse *page = (Pb__RangeResponse *)message;
     history_note(call, page->header);
     /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers it is */
-    Pb__RangeResponse **pages = reallocarray(get->pages, get->n_pages + 1, sizeof(*get->pages));
-    if (!pages)
-        abort(); /* as gRPC does when memory ends */
-    get->pages = pages;
+    get->pages = memory_resize(get->pages, get->n_pages + 1, sizeof(*get->pages));
     get->pages[get->n_pages++] = page;
     get->n_kvs += page->n_kvs;
     if (get->revision == 0 && page->header)
@@ -131,16 +122,10 @@ int etcd_get(Etcd *etcd, const char *key, bool prefix, EtcdRangeHandler handler,
 
     if (!prefix && !*key)
         return -EINVAL;
-    Get *get = calloc(1, sizeof(*get));
-    if (!get)
-        return -ENOMEM;
+    Get *get = memory_new(Get);
     get->limit = PAGE_KEYS;
-    get->key = strdup(key);
-    get->end = calloc(1, strlen(key) + 1);
-    if (!get->key || !get->end) {
-        get_free(get);
-        return -ENOMEM;
-    }
+    get->key = memory_text(key);
+    get->end = memory_text(key);
     if (prefix)
         get->end_bytes = range_end(key, get->end);
     Pb__RangeRequest request = get_request(get);
@@ -181,9 +166,7 @@ static void txn_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessa
         if (answer->responses[i]->response_case == PB__RESPONSE_OP__RESPONSE_RANGE)
             n += answer->responses[i]->range->n_kvs;
 
-    _cleanup_free_ EtcdKeyValue *kvs = calloc(MAX(n, (size_t)1), sizeof(*kvs));
-    if (!kvs)
-        abort();
+    _cleanup_free_ EtcdKeyValue *kvs = memory_zeroed(n, sizeof(*kvs));
     EtcdTxnResult result = {
         .succeeded = answer->succeeded,
         .revision = answer->header ? answer->header->revision : 0,
@@ -236,7 +219,7 @@ typedef struct PackedOp {
     char *end;
 } PackedOp;
 
-static int op_pack(const EtcdOp *op, PackedOp *ret)
+static void op_pack(const EtcdOp *op, PackedOp *ret)
 {
     pb__request_op__init(&ret->op);
     switch (op->kind) {
@@ -251,28 +234,25 @@ static int op_pack(const EtcdOp *op, PackedOp *ret)
         ret->request.put.lease = op->lease;
         ret->op.request_case = PB__REQUEST_OP__REQUEST_PUT;
         ret->op.put = &ret->request.put;
-        return 0;
+        break;
     case ETCD_GET:
         pb__range_request__init(&ret->request.range);
         ret->request.range.key = bytes_of(op->key);
         ret->op.request_case = PB__REQUEST_OP__REQUEST_RANGE;
         ret->op.range = &ret->request.range;
-        return 0;
+        break;
     case ETCD_DELETE:
     case ETCD_DELETE_PREFIX:
         pb__delete_range_request__init(&ret->request.delete_range);
         ret->request.delete_range.key = bytes_of(op->key);
         if (op->kind == ETCD_DELETE_PREFIX) {
-            ret->end = malloc(strlen(op->key) + 1);
-            if (!ret->end)
-                return -ENOMEM;
+            ret->end = memory_text(op->key);
             ret->request.delete_range.range_end = range_end(op->key, ret->end);
         }
         ret->op.request_case = PB__REQUEST_OP__REQUEST_DELETE_RANGE;
         ret->op.delete_range = &ret->request.delete_range;
-        return 0;
+        break;
     }
-    return -EINVAL;
 }
 
 int etcd_txn(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
@@ -283,19 +263,20 @@ int etcd_txn(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const E
 
     Pb__Compare packed_compares[OPS_MAX], *compare_list[OPS_MAX];
     Pb__RequestOp *op_list[OPS_MAX];
-    _cleanup_free_ PackedOp *packed_ops = calloc(MAX(n_ops, (size_t)1), sizeof(*packed_ops));
+    _cleanup_free_ PackedOp *packed_ops = memory_zeroed(n_ops, sizeof(*packed_ops));
     Pb__TxnRequest request = PB__TXN_REQUEST__INIT;
     EtcdCall *call = NULL;
-    int r = packed_ops ? 0 : -ENOMEM;
+    int r = 0;
 
     for (size_t i = 0; i < n_compares; i++) {
         packed_compares[i] = compare_pack(&compares[i]);
         compare_list[i] = &packed_compares[i];
         r = *compares[i].key ? r : -EINVAL;
     }
-    for (size_t i = 0; i < n_ops && r == 0; i++) {
+    for (size_t i = 0; i < n_ops; i++) {
         op_list[i] = &packed_ops[i].op;
-        r = *ops[i].key ? op_pack(&ops[i], &packed_ops[i]) : -EINVAL;
+        op_pack(&ops[i], &packed_ops[i]);
+        r = *ops[i].key ? r : -EINVAL;
     }
     request.n_compare = n_compares;
     request.compare = compare_list;
@@ -303,7 +284,7 @@ int etcd_txn(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const E
     request.success = op_list;
     if (r == 0)
         r = call_new(etcd, &txn_method, &request.base, txn_answered, NULL, &call);
-    for (size_t i = 0; packed_ops && i < n_ops; i++)
+    for (size_t i = 0; i < n_ops; i++)
         free(packed_ops[i].end);
     if (r < 0)
         return r;

@@ -286,14 +286,10 @@ int etcd_lease_new(Etcd *etcd, int64_t ttl_sec, const char *witness_key, EtcdLea
 {
     if (ttl_sec <= 0 || !*witness_key)
         return -EINVAL;
-    _cleanup_(etcd_lease_freep) EtcdLease *lease = calloc(1, sizeof(*lease));
-    if (!lease)
-        return -ENOMEM;
+    _cleanup_(etcd_lease_freep) EtcdLease *lease = memory_new(EtcdLease);
     lease->etcd = etcd_ref(etcd);
     lease->wanted_ttl_sec = ttl_sec;
-    lease->witness_key = strdup(witness_key);
-    if (!lease->witness_key)
-        return -ENOMEM;
+    lease->witness_key = memory_text(witness_key);
     lease->handler = handler;
     lease->userdata = userdata;
     int r =

@@ -94,9 +94,7 @@ int endpoints_parse(Etcd *etcd, const EtcdOptions *options, Error *err)
     if (!options->endpoints || !*options->endpoints)
         return error_set(err, -EINVAL, "no etcd endpoint: set SDTRAIN_ETCD=host:port,...");
 
-    _cleanup_free_ char *text = strdup(options->endpoints);
-    if (!text)
-        return -ENOMEM;
+    _cleanup_free_ char *text = memory_text(options->endpoints);
     char *position = text, *item;
     while ((item = strsep(&position, ","))) {
         item += strspn(item, " ");
@@ -110,10 +108,7 @@ int endpoints_parse(Etcd *etcd, const EtcdOptions *options, Error *err)
             return r;
         if (etcd->n_endpoints == ETCD_ENDPOINTS_MAX)
             return error_set(err, -E2BIG, "more than %d etcd endpoints", ETCD_ENDPOINTS_MAX);
-        char *copy = strdup(address);
-        if (!copy)
-            return -ENOMEM;
-        etcd->endpoints[etcd->n_endpoints++].address = copy;
+        etcd->endpoints[etcd->n_endpoints++].address = memory_text(address);
     }
     return 0;
 }

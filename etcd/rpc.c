@@ -102,9 +102,7 @@ Rpc *rpc_start(Etcd *etcd, Endpoint *endpoint, const RpcMethod *method, grpc_byt
 {
     assert(!etcd->closed);
     assert(endpoint >= etcd->endpoints && endpoint < etcd->endpoints + etcd->n_endpoints);
-    Rpc *rpc = calloc(1, sizeof(*rpc));
-    if (!rpc)
-        abort(); /* as gRPC itself does when memory ends */
+    Rpc *rpc = memory_new(Rpc);
     uint64_t now = clock_boottime_usec();
     *rpc = (Rpc){
         .etcd = etcd,

@@ -55,13 +55,6 @@ static const RpcMethod watch_method = {
     .response = &pb__watch_response__descriptor,
 };
 
-static void *memory_or_abort(void *pointer)
-{
-    if (!pointer)
-        abort(); /* as gRPC does when memory ends; going on would lose an event */
-    return pointer;
-}
-
 /* ---- what was delivered ---- */
 
 static size_t known_find(const EtcdWatch *watch, const char *key, bool *ret_found)
@@ -101,13 +94,12 @@ static void known_update(EtcdWatch *watch, const EtcdEvent *event)
     if (!found) {
         if (watch->n_known == watch->known_size) {
             watch->known_size = MAX(2 * watch->known_size, (size_t)16);
-            watch->known =
-                memory_or_abort(reallocarray(watch->known, watch->known_size, sizeof(Known)));
+            watch->known = memory_resize(watch->known, watch->known_size, sizeof(Known));
         }
         assert(at <= watch->n_known && watch->n_known < watch->known_size);
         memmove(&watch->known[at + 1], &watch->known[at], (watch->n_known - at) * sizeof(Known));
         watch->n_known++;
-        watch->known[at].key = memory_or_abort(strdup(event->kv.key));
+        watch->known[at].key = memory_text(event->kv.key);
     }
     watch->known[at].create_revision = event->kv.create_revision;
     watch->known[at].mod_revision = event->kv.mod_revision;
@@ -228,16 +220,16 @@ static void on_list(int r, const Error *err, const EtcdRange *range, void *userd
         return;
     }
     size_t n_old = watch->n_known;
-    EtcdEvent *events = memory_or_abort(calloc(n_old + range->n_kvs + 1, sizeof(*events)));
+    EtcdEvent *events = memory_zeroed(n_old + range->n_kvs + 1, sizeof(*events));
     size_t n = difference(watch, range, events);
 
     /* The old keys live until the events that name them are delivered. */
     Known *old = TAKE_PTR(watch->known);
     watch->n_known = range->n_kvs;
     watch->known_size = range->n_kvs;
-    watch->known = memory_or_abort(calloc(MAX(range->n_kvs, (size_t)1), sizeof(Known)));
+    watch->known = memory_zeroed(range->n_kvs, sizeof(Known));
     for (size_t i = 0; i < range->n_kvs; i++)
-        watch->known[i] = (Known){.key = memory_or_abort(strdup(range->kvs[i].key)),
+        watch->known[i] = (Known){.key = memory_text(range->kvs[i].key),
                                   .create_revision = range->kvs[i].create_revision,
                                   .mod_revision = range->kvs[i].mod_revision};
     watch->revision = range->revision;
@@ -303,7 +295,7 @@ static void deliver_held(EtcdWatch *watch, bool more)
 
     for (size_t i = 0; i < n_held; i++)
         n += held[i]->n_events;
-    _cleanup_free_ EtcdEvent *events = memory_or_abort(calloc(n + 1, sizeof(*events)));
+    _cleanup_free_ EtcdEvent *events = memory_zeroed(n + 1, sizeof(*events));
     n = 0;
     for (size_t i = 0; i < n_held; i++)
         for (size_t j = 0; j < held[i]->n_events; j++)
@@ -360,8 +352,7 @@ static void on_watch_message(void *userdata, ProtobufCMessage *message)
         return;
     }
     /* NOLINTBEGIN(bugprone-sizeof-expression): an array of pointers it is */
-    watch->held =
-        memory_or_abort(reallocarray(watch->held, watch->n_held + 1, sizeof(*watch->held)));
+    watch->held = memory_resize(watch->held, watch->n_held + 1, sizeof(*watch->held));
     /* NOLINTEND(bugprone-sizeof-expression) */
     watch->held[watch->n_held++] = response;
     deliver_held(watch, response->fragment);
@@ -440,17 +431,13 @@ static int on_watch_timer(sd_event_source *source _unused_, uint64_t usec _unuse
 static int watch_new(Etcd *etcd, const char *prefix, bool one_key, EtcdWatchHandler handler,
                      void *userdata, EtcdWatch **ret)
 {
-    _cleanup_(etcd_watch_freep) EtcdWatch *watch = calloc(1, sizeof(*watch));
-    if (!watch)
-        return -ENOMEM;
+    _cleanup_(etcd_watch_freep) EtcdWatch *watch = memory_new(EtcdWatch);
     watch->etcd = etcd_ref(etcd);
     watch->handler = handler;
     watch->userdata = userdata;
     watch->one_key = one_key;
-    watch->prefix = strdup(prefix);
-    watch->end = malloc(strlen(prefix) + 1);
-    if (!watch->prefix || !watch->end)
-        return -ENOMEM;
+    watch->prefix = memory_text(prefix);
+    watch->end = memory_text(prefix);
     if (!one_key)
         watch->end_bytes = range_end(prefix, watch->end);
     int r =

@@ -140,10 +140,10 @@ int kernel_log_format(const KernelLog *log, char **ret)
                                 (json_int_t)e->first_seq, "last", (json_int_t)e->last_seq,
                                 "at_usec", (json_int_t)e->at_usec, "count", e->count);
         if (!one || json_array_append_new(events, one) < 0)
-            return -ENOMEM;
+            return -EINVAL;
     }
     *ret = root ? json_dumps(root, JSON_COMPACT) : NULL;
-    return *ret ? 0 : -ENOMEM;
+    return *ret ? 0 : -EINVAL;
 }
 
 static void read_event(JsonReader *r, KernelEvent *e)

@@ -456,9 +456,8 @@ static int run_gpu_probe(const ProbeContext *context, ProbeResult *ret, Error *e
             (void)no_library(&l, n_bus, why);
         }
     }
-    json_t *gpus = gpus_format(&l.gpus);
-    if (!ret->state || !gpus || json_object_set_new(ret->state, "gpus", gpus) < 0)
-        return error_set(err, -ENOMEM, "out of memory");
+    if (json_object_set_new(ret->state, "gpus", gpus_format(&l.gpus)) < 0)
+        return error_set(err, -EIO, "a GPU's name is not UTF-8");
     return 0;
 }
 

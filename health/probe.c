@@ -79,12 +79,12 @@ int probe_result_format(const ProbeResult *result, char **ret)
         json_t *one = json_pack("{sssiss}", "fault", fault_rule(f->fault)->name, "slot", f->slot,
                                 "text", f->text);
         if (!one || json_array_append_new(list, one) < 0)
-            return -ENOMEM; /* or a text that is not UTF-8 */
+            return -EINVAL; /* a text that is not UTF-8 */
     }
     if (result->state && json_object_set(root, "state", result->state) < 0)
-        return -ENOMEM;
+        return -EINVAL;
     *ret = json_dumps(root, JSON_COMPACT);
-    return *ret ? 0 : -ENOMEM;
+    return *ret ? 0 : -EINVAL;
 }
 
 static const char *const *fault_names(void)
@@ -138,9 +138,9 @@ int probe_context_format(const ProbeContext *c, char **ret)
                   (json_int_t)c->gpus, "rdma_devices", (json_int_t)c->rdma_devices, "slots",
                   (json_int_t)c->n_slots, "busy_slots", (json_int_t)c->busy_slots);
     if (!root || (c->state && json_object_set(root, "state", c->state) < 0))
-        return -ENOMEM;
+        return -EINVAL;
     *ret = json_dumps(root, JSON_COMPACT);
-    return *ret ? 0 : -ENOMEM;
+    return *ret ? 0 : -EINVAL;
 }
 
 int probe_context_parse(const char *text, size_t n_bytes, ProbeContext *ret, Error *err)

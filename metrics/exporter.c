@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "metrics/http-server.h"
 
 #include <dirent.h>
@@ -133,9 +134,7 @@ static void collect_process(Exporter *e)
 static int make_metrics(HttpAnswer *ret, void *userdata)
 {
     Exporter *e = userdata;
-    FILE *to = open_memstream(&ret->text, &ret->n_text);
-    if (!to)
-        return -ENOMEM;
+    FILE *to = memory_given(open_memstream(&ret->text, &ret->n_text));
     metrics_forget_gauges(e->own);
     metrics_forget_gauges(e->metrics);
     unsigned groups = e->program.collect(e->metrics, e->program.userdata);
@@ -153,9 +152,7 @@ static int make_metrics(HttpAnswer *ret, void *userdata)
 static int make_health(HttpAnswer *ret, void *userdata)
 {
     Exporter *e = userdata;
-    ret->text = calloc(1, EXPORTER_HEALTH_BYTES);
-    if (!ret->text)
-        return -ENOMEM;
+    ret->text = memory_zeroed(1, EXPORTER_HEALTH_BYTES);
     ret->status = e->program.is_healthy(ret->text, e->program.userdata) ? 200 : 503;
     ret->n_text = strlen(ret->text);
     return 0;
@@ -198,10 +195,9 @@ int exporter_new(sd_event *event, const char *address, const ExporterProgram *pr
     *ret = NULL;
     if (!*address)
         return 0;
-    _cleanup_(exporter_freep) Exporter *e = calloc(1, sizeof(*e));
-    if (!e || metrics_new(own_families, OWN_FAMILIES, &e->own) < 0 ||
-        metrics_new(program->families, program->n_families, &e->metrics) < 0)
-        return error_set(err, -ENOMEM, "out of memory");
+    _cleanup_(exporter_freep) Exporter *e = memory_new(Exporter);
+    e->own = metrics_new(own_families, OWN_FAMILIES);
+    e->metrics = metrics_new(program->families, program->n_families);
     e->program = *program;
     e->started_sec = start_time_sec();
     int r = http_server_new(event, address, pages, ELEMENTSOF(pages), e, &e->server, err);

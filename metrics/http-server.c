@@ -3,6 +3,7 @@
 #include "metrics/http-server.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 
 #include <microhttpd.h>
 #include <netdb.h>
@@ -51,11 +52,10 @@ static enum MHD_Result send_answer(struct MHD_Connection *connection, HttpAnswer
 
 static enum MHD_Result send_words(struct MHD_Connection *connection, int status, const char *words)
 {
-    HttpAnswer answer = {.status = status, .type = "text/plain; charset=utf-8"};
-    int n = asprintf(&answer.text, "%s\n", words);
-    if (n < 0)
-        return MHD_NO;
-    answer.n_text = (size_t)n;
+    HttpAnswer answer = {.status = status,
+                         .type = "text/plain; charset=utf-8",
+                         .text = memory_format("%s\n", words)};
+    answer.n_text = strlen(answer.text);
     return send_answer(connection, &answer);
 }
 
@@ -254,9 +254,7 @@ static int start(HttpServer *server, int *listener, Error *err)
 int http_server_new(sd_event *event, const char *address, const HttpPage *pages, size_t n_pages,
                     void *userdata, HttpServer **ret, Error *err)
 {
-    _cleanup_(http_server_freep) HttpServer *server = calloc(1, sizeof(*server));
-    if (!server)
-        return error_set(err, -ENOMEM, "out of memory");
+    _cleanup_(http_server_freep) HttpServer *server = memory_new(HttpServer);
     server->event = sd_event_ref(event);
     server->pages = pages;
     server->n_pages = n_pages;

@@ -4,6 +4,8 @@
  * string to make, to find it by and to print. */
 #include "metrics/metrics.h"
 
+#include "base/memory.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -28,16 +30,14 @@ struct Metrics {
     uint64_t dropped;
 };
 
-int metrics_new(const MetricFamily *table, size_t n, Metrics **ret)
+Metrics *metrics_new(const MetricFamily *table, size_t n)
 {
-    _cleanup_(metrics_freep) Metrics *m = calloc(1, sizeof(*m));
-    if (!m || !(m->families = calloc(n, sizeof(*m->families))))
-        return -ENOMEM;
+    Metrics *m = memory_new(Metrics);
+    m->families = memory_zeroed(n, sizeof(*m->families));
     m->n = n;
     for (size_t i = 0; i < n; i++)
         m->families[i].family = &table[i];
-    *ret = TAKE_PTR(m);
-    return 0;
+    return m;
 }
 
 static void series_clear(Series *s)
@@ -59,7 +59,7 @@ Metrics *metrics_free(Metrics *m)
 {
     if (!m)
         return NULL;
-    for (size_t i = 0; m->families && i < m->n; i++) {
+    for (size_t i = 0; i < m->n; i++) {
         family_forget(m, &m->families[i]);
         free(m->families[i].series);
     }
@@ -137,20 +137,12 @@ static Series *insert(Metrics *m, Family *f, size_t at, const char *key)
     if (m->n_series >= METRICS_SERIES_MAX)
         return NULL;
     if (f->n == f->size) {
-        size_t size = MAX(2 * f->size, (size_t)4);
-        Series *series = realloc(f->series, size * sizeof(*series));
-        if (!series)
-            return NULL;
-        f->series = series;
-        f->size = size;
+        f->size = MAX(2 * f->size, (size_t)4);
+        f->series = memory_resize(f->series, f->size, sizeof(*f->series));
     }
-    Series made = {.key = strdup(key)};
-    if (made.key && f->family->kind == METRIC_HISTOGRAM)
-        made.buckets = calloc(f->family->n_bounds, sizeof(*made.buckets));
-    if (!made.key || (f->family->kind == METRIC_HISTOGRAM && !made.buckets)) {
-        series_clear(&made);
-        return NULL;
-    }
+    Series made = {.key = memory_text(key)};
+    if (f->family->kind == METRIC_HISTOGRAM)
+        made.buckets = memory_zeroed(f->family->n_bounds, sizeof(*made.buckets));
     assert(at <= f->n && f->n < f->size);
     memmove(&f->series[at + 1], &f->series[at], (f->n - at) * sizeof(*f->series));
     f->series[at] = made;

@@ -9,8 +9,8 @@
  * Ownership: metrics_new() gives the caller a Metrics, which borrows the table for its life. Label
  *            values are copied. NULL is accepted everywhere: nothing is counted then.
  * Units:     Prometheus' base units (seconds, bytes, ratio), which the family's name ends in.
- * Errors:    counting never fails. A series beyond METRICS_SERIES_MAX, and one that there is no
- *            memory for, is left out and counted (metrics_dropped).
+ * Errors:    counting never fails. A series beyond METRICS_SERIES_MAX is left out and counted
+ *            (metrics_dropped).
  * Threads:   loop thread only.
  * Source:    Prometheus text exposition format 0.0.4.
  */
@@ -47,7 +47,7 @@ typedef struct MetricLabels {
 
 typedef struct Metrics Metrics;
 
-int metrics_new(const MetricFamily *table, size_t n, Metrics **ret);
+Metrics *metrics_new(const MetricFamily *table, size_t n);
 Metrics *metrics_free(Metrics *metrics);
 DEFINE_CLEANUP(Metrics, metrics_free)
 

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/memory.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,10 +18,7 @@ static char *take_string(JsonReader *r, const char *key, JsonNeed need, const ch
         json_refuse(r, key, "is empty");
     if (strlen(text) > 500)
         json_refuse(r, key, "%.40s... is longer than 500 bytes", text);
-    char *copy = strdup(text);
-    if (!copy)
-        json_out_of_memory(r);
-    return copy;
+    return memory_text(text);
 }
 
 static int take_int(JsonReader *r, const char *key, JsonNeed need, int64_t min, int64_t max,
@@ -312,15 +310,13 @@ static json_t *identity_json(const Job *job)
                      "start", (json_int_t)job->train.ema.start_step);
 }
 
-static int job_identify(Job *job, Error *err)
+static void job_identify(Job *job)
 {
     _cleanup_json_ json_t *json = identity_json(job);
     _cleanup_free_ char *text =
-        json ? json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17)) : NULL;
-    if (!text)
-        return error_set(err, -ENOMEM, "out of memory reading the job");
+        json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+    assert(text); /* finite numbers, and texts that JSON gave */
     job->identity = hash_bytes(text, strlen(text));
-    return 0;
 }
 
 static int job_fill(const char *source, json_t *json, Job *job, Error *err)
@@ -342,7 +338,8 @@ static int job_fill(const char *source, json_t *json, Job *job, Error *err)
     int q = json_close(&r);
     if (q < 0)
         return q;
-    return job_identify(job, err);
+    job_identify(job);
+    return 0;
 }
 
 int job_parse(const char *source, const char *text, size_t n_bytes, Job **ret, Error *err)
@@ -356,9 +353,7 @@ int job_parse(const char *source, const char *text, size_t n_bytes, Job **ret, E
     if (r < 0)
         return r;
 
-    _cleanup_(job_freep) Job *job = calloc(1, sizeof(*job));
-    if (!job)
-        return error_set(err, -ENOMEM, "out of memory reading %s", source);
+    _cleanup_(job_freep) Job *job = memory_new(Job);
     r = job_fill(source, json, job, err);
     if (r < 0)
         return r;

@@ -2,6 +2,8 @@
  * the loop waits, and says what happened. */
 #include "controller/alerting/http.h"
 
+#include "base/memory.h"
+
 #include <curl/curl.h>
 #include <errno.h>
 #include <string.h>
@@ -162,19 +164,15 @@ static int on_http_connected(void *userdata, _unused_ char *their_ip, _unused_ c
 
 /* ---- calls ---- */
 
-static int add_headers(HttpCall *call, const HttpRequest *request)
+static void add_headers(HttpCall *call, const HttpRequest *request)
 {
     static const char no_expect[] = "Expect:"; /* no waiting for 100 Continue */
     for (size_t i = 0; i < ELEMENTSOF(request->headers) + 1; i++) {
         const char *header = i == 0 ? no_expect : request->headers[i - 1];
         if (!header)
             break;
-        struct curl_slist *more = curl_slist_append(call->headers, header);
-        if (!more)
-            return -ENOMEM;
-        call->headers = more;
+        call->headers = memory_given(curl_slist_append(call->headers, header));
     }
-    return 0;
 }
 
 static int set_options(HttpCall *call, const HttpRequest *request)
@@ -205,24 +203,22 @@ static int set_options(HttpCall *call, const HttpRequest *request)
     if (request->proxy)
         SET(CURLOPT_PROXY, request->proxy);
 #undef SET
-    return r == CURLE_OK ? 0 : r == CURLE_OUT_OF_MEMORY ? -ENOMEM : -EINVAL;
+    return r == CURLE_OK ? 0 : -EINVAL;
 }
 
 int http_post(Http *http, const HttpRequest *request, HttpHandler handler, void *userdata,
               HttpCall **ret)
 {
-    HttpCall *call = calloc(1, sizeof(*call));
-    if (!call)
-        return -ENOMEM;
+    HttpCall *call = memory_new(HttpCall);
     call->http = http;
     call->handler = handler;
     call->userdata = userdata;
     call->next = http->calls;
     http->calls = call;
-    call->easy = curl_easy_init();
-    call->request = strdup(request->body);
-    int r = call->easy && call->request ? add_headers(call, request) : -ENOMEM;
-    r = r < 0 ? r : set_options(call, request);
+    call->easy = memory_given(curl_easy_init());
+    call->request = memory_text(request->body);
+    add_headers(call, request);
+    int r = set_options(call, request);
     if (r == 0 && curl_multi_add_handle(http->multi, call->easy) != CURLM_OK)
         r = -EIO;
     if (r < 0) {
@@ -239,11 +235,10 @@ int http_new(sd_event *event, HttpMaySend may_send, void *userdata, Http **ret)
 {
     static bool global; /* once a process; libcurl counts */
     if (!global && curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        return -ENOMEM;
+        return -EIO;
     global = true;
-    _cleanup_(http_freep) Http *http = calloc(1, sizeof(*http));
-    if (!http || !(http->multi = curl_multi_init()))
-        return -ENOMEM;
+    _cleanup_(http_freep) Http *http = memory_new(Http);
+    http->multi = memory_given(curl_multi_init());
     http->event = sd_event_ref(event);
     http->may_send = may_send;
     http->userdata = userdata;

@@ -277,5 +277,5 @@ int payload_make(const PayloadCall *call, Payload *ret)
     if (ret->body)
         return 0;
     payload_clear(ret);
-    return -ENOMEM;
+    return -EINVAL; /* a text that is not UTF-8 */
 }

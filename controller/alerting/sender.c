@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "cluster/keys.h"
 #include "controller/alerting/http.h"
 #include "controller/alerting/payload.h"
@@ -143,24 +144,20 @@ static int post(Message *m, const NotifierAction *action)
 static void send_message(Sender *o, const NotifierAction *action)
 {
     static const char *const tells[] = {"trigger", "resolve", "beat"};
-    Message *m = calloc(1, sizeof(*m));
-    int r = -ENOMEM;
-    if (m) {
-        *m = (Message){.sender = o,
-                       .next = o->messages,
-                       .id = action->id,
-                       .sink = action->sink,
-                       .heartbeat = !action->incident};
-        (void)snprintf(m->what, sizeof(m->what), "%s %s", tells[action->message_kind],
-                       action->incident ? action->incident->id : "of life");
-        o->messages = m;
-        r = fault("pages.send");
-        r = r < 0 ? r : post(m, action);
-    }
+    Message *m = memory_new(Message);
+    *m = (Message){.sender = o,
+                   .next = o->messages,
+                   .id = action->id,
+                   .sink = action->sink,
+                   .heartbeat = !action->incident};
+    (void)snprintf(m->what, sizeof(m->what), "%s %s", tells[action->message_kind],
+                   action->incident ? action->incident->id : "of life");
+    o->messages = m;
+    int r = fault("pages.send");
+    r = r < 0 ? r : post(m, action);
     if (r >= 0)
         return;
-    if (m)
-        (void)message_free(m);
+    (void)message_free(m);
     Answer answer = {.kind = ANSWER_AGAIN};
     (void)snprintf(answer.text, sizeof(answer.text), "cannot send: %s", strerror(-r));
     notifier_answered(o->notifier, action->id, &answer, clock_boottime_usec(),
@@ -260,28 +257,20 @@ static void on_mark_written(int r, const Error *err, const EtcdTxnResult *result
 static int begin_write(RecordWrite *w, const NotifierAction *a)
 {
     const SenderOptions *o = &w->sender->options;
-    _cleanup_free_ char *value = NULL;
     const EtcdCompare compares[] = {
         {.key = o->leader_key, .target = ETCD_CREATE_REVISION, .equals = a->term}, /* I1 */
         {.key = w->key, .target = ETCD_MOD_REVISION, .equals = a->revision}};
     const char *old = feed_text(o->feed, w->key);
-    int r = a->request ? request_record_encode(a->request, old, &value)
-            : a->alert ? alert_record_encode(a->alert, old, &value)
-                       : 0;
+    _cleanup_free_ char *value = a->request ? request_record_encode(a->request, old)
+                                 : a->alert ? alert_record_encode(a->alert, old)
+                                            : NULL;
     EtcdOp op = {.kind = value ? ETCD_PUT : ETCD_DELETE, .key = w->key, .value = value};
-    return r < 0 ? r
-                 : etcd_txn(o->etcd, compares, ELEMENTSOF(compares), &op, 1, on_mark_written, w,
-                            &w->call);
+    return etcd_txn(o->etcd, compares, ELEMENTSOF(compares), &op, 1, on_mark_written, w, &w->call);
 }
 
 static void store(Sender *o, const NotifierAction *a)
 {
-    RecordWrite *w = calloc(1, sizeof(*w));
-    if (!w) {
-        log_error("out of memory; leaving");
-        (void)sd_event_exit(o->options.event, 1); /* fails only when it is exiting already */
-        return;
-    }
+    RecordWrite *w = memory_new(RecordWrite);
     *w = (RecordWrite){.sender = o, .next = o->writes, .id = a->id};
     o->writes = w;
     (void)key_of(o->options.cluster, a->request ? KEY_REQUESTS : KEY_ALERTS, a->name, w->key);
@@ -377,16 +366,12 @@ int sender_reload(Sender *o, Error *err)
 
 int sender_new(const SenderOptions *options, Sender **ret, Error *err)
 {
-    _cleanup_(sender_freep) Sender *o = calloc(1, sizeof(*o));
-    if (!o)
-        return error_set(err, -ENOMEM, "out of memory");
+    _cleanup_(sender_freep) Sender *o = memory_new(Sender);
     o->options = *options;
     int r = alerts_file_read(options->alerts_file, &o->file, err);
     if (r < 0)
         return error_prefix(err, r, "alerts_file");
-    o->memory = malloc(notifier_bytes(options->notifications_max));
-    if (!o->memory)
-        return error_set(err, -ENOMEM, "out of memory for %d pages", options->notifications_max);
+    o->memory = memory_zeroed(1, notifier_bytes(options->notifications_max));
     o->notifier = notifier_init(o->memory, options->notifications_max, &o->file.notifier);
     r = http_new(options->event, may_send, o, &o->http);
     if (r < 0)

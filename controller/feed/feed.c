@@ -2,6 +2,7 @@
 #include "controller/feed/feed.h"
 
 #include "base/json.h"
+#include "base/memory.h"
 #include "cluster/keys.h"
 #include "protocol/job.h"
 
@@ -85,16 +86,15 @@ struct Feed {
     int64_t created; /* revision at which the key that is read was made */
 };
 
-int feed_new(const char *cluster, Feed **ret)
+Feed *feed_new(const char *cluster)
 {
-    _cleanup_(feed_freep) Feed *feed = calloc(1, sizeof(*feed));
-    if (!feed || !(feed->known = json_object()) || !(feed->last = json_object()) ||
-        !(feed->nodes = json_object()))
-        return -ENOMEM;
+    Feed *feed = memory_new(Feed);
+    feed->known = json_object();
+    feed->last = json_object();
+    feed->nodes = json_object();
     assert(name_is_valid(cluster));
     (void)snprintf(feed->cluster, sizeof(feed->cluster), "%s", cluster);
-    *ret = TAKE_PTR(feed);
-    return 0;
+    return feed;
 }
 
 static void clear_record(Feed *feed)
@@ -141,16 +141,16 @@ static void forget_last(Feed *feed, const char *name)
             (void)json_object_del(feed->last, key_of(feed->cluster, (KeyKind)kind, name, key));
 }
 
-static int remember(Feed *feed, const char *key, bool rewritten, const char *value, size_t n)
+static void remember(Feed *feed, const char *key, bool rewritten, const char *value, size_t n)
 {
     if (feed->unseen)
         (void)json_object_del(feed->unseen, key); /* not there: a key that is new */
     if (!value) {
         (void)json_object_del(feed->known, key); /* not there: never read */
-        return 0;
+        return;
     }
     json_t *text = rewritten ? json_stringn(value, n) : json_true();
-    return json_object_set_new(feed->known, key, text ? text : json_true());
+    (void)json_object_set_new(feed->known, key, text ? text : json_true()); /* keys are ASCII */
 }
 
 bool feed_node_knows(const Feed *feed, const char *node, const char *feature)
@@ -179,7 +179,7 @@ static int parse_rest(KeyKind kind, const char *rest, Event *ret)
 }
 
 /* A job file that does not parse is a fact too: the job fails with the parser's words. */
-static int read_job_file(Feed *feed, const char *key, const char *name)
+static void read_job_file(Feed *feed, const char *key, const char *name)
 {
     const SpecRecord *spec = &feed->record.spec;
     JobFacts *facts = &feed->facts;
@@ -190,13 +190,11 @@ static int read_job_file(Feed *feed, const char *key, const char *name)
     memcpy(facts->submission, spec->submission, sizeof(facts->submission));
     memcpy(facts->resume_uri, spec->resume_uri, sizeof(facts->resume_uri));
     int r = job_parse(key, spec->spec, strlen(spec->spec), &job, &err);
-    if (r == -ENOMEM)
-        return r;
     if (r == 0 && strcmp(job->name, name) != 0)
         r = error_set(&err, -EINVAL, "%s: name: \"%s\" is not the name in the key", key, job->name);
     if (r < 0) {
         (void)snprintf(facts->refused, sizeof(facts->refused), "%.255s", err.text);
-        return 0;
+        return;
     }
     facts->n_grains = job->train.n_grains;
     facts->priority = job->priority;
@@ -206,7 +204,6 @@ static int read_job_file(Feed *feed, const char *key, const char *name)
     facts->max_failures = job->recovery.max_failures_at_same_step;
     facts->grow_interval_usec = (uint64_t)job->recovery.grow_interval_sec * USEC_PER_SEC;
     facts->store_patience_usec = (uint64_t)job->recovery.store_patience_sec * USEC_PER_SEC;
-    return 0;
 }
 
 int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, int64_t created,
@@ -220,8 +217,7 @@ int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, i
         return 0;
     if (parse_rest(kind, rest, ret) < 0)
         return error_set(err, -EINVAL, "%s: not a key of that kind", key);
-    if (remember(feed, key, kinds[kind].rewritten, value, n_value) < 0)
-        return error_set(err, -ENOMEM, "%s: out of memory", key);
+    remember(feed, key, kinds[kind].rewritten, value, n_value);
     ret->kind = kinds[kind].kind;
     ret->revision = revision;
     ret->created = feed->created = created;
@@ -234,22 +230,19 @@ int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, i
     }
 
     int r = kinds[kind].decode(key, value, n_value, &feed->record, err);
-    if (r == -ENOMEM)
-        return r;
     if (r < 0) {
         ret->health = r == -EPROTONOSUPPORT ? RECORD_FOREIGN : RECORD_DAMAGED;
         return 1;
     }
     feed->clear = kinds[kind].clear;
     ret->record = &feed->record;
-    if (kind == KEY_NODES && /* one that is not remembered has no features */
-        json_object_set_new(feed->nodes, ret->name, json_string(feed->record.node.features)) < 0)
-        return error_set(err, -ENOMEM, "%s: out of memory", key);
-    if ((kind == KEY_SPECS && read_job_file(feed, key, ret->name) < 0) ||
-        (kinds[kind].is_put_back &&
-         json_object_set_new(feed->last, key, json_stringn(value, n_value)) < 0))
-        return error_set(err, -ENOMEM, "%s: out of memory", key);
+    /* Texts of a record that was read are UTF-8; a node that is not remembered has no features. */
+    if (kind == KEY_NODES)
+        (void)json_object_set_new(feed->nodes, ret->name, json_string(feed->record.node.features));
+    if (kinds[kind].is_put_back)
+        (void)json_object_set_new(feed->last, key, json_stringn(value, n_value));
     if (kind == KEY_SPECS) {
+        read_job_file(feed, key, ret->name);
         ret->record = &feed->facts;
     }
     return 1;

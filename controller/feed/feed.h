@@ -8,7 +8,7 @@
  * Units:     none.
  * Errors:    feed_event(): 1 an event, 0 a key that the core does not look at, -EINVAL for a key
  *            that is none of its kind. A record that cannot be read is an event, too: its health says
- *            so, and err why. -ENOMEM: not read, and must not be passed over.
+ *            so, and err why.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -19,7 +19,7 @@
 
 typedef struct Feed Feed;
 
-int feed_new(const char *cluster, Feed **ret);
+Feed *feed_new(const char *cluster);
 Feed *feed_free(Feed *feed);
 DEFINE_CLEANUP(Feed, feed_free)
 

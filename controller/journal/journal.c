@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/message-id.h"
 
 #include <fcntl.h>
@@ -58,7 +59,7 @@ static int write_text(Journal *journal, int fd, json_t *line, Place *ret)
 {
     _cleanup_free_ char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
     if (!text)
-        return -ENOMEM;
+        return -EINVAL; /* a text that is not UTF-8 */
     size_t n = strlen(text);
     if (n >= UINT64_C(1) << PLACE_BITS)
         return -EFBIG;
@@ -81,9 +82,7 @@ static int write_head(Journal *journal, int fd, size_t n_snapshot, bool calm)
 
 static int copy_line(Journal *journal, int fd, Place from, Place *ret)
 {
-    _cleanup_free_ char *text = malloc(from.n_bytes);
-    if (!text)
-        return -ENOMEM;
+    _cleanup_free_ char *text = memory_zeroed(from.n_bytes, 1);
     int r = fd_read_all(journal->fd, text, from.n_bytes, from.offset);
     if (r < 0)
         return r;
@@ -101,8 +100,9 @@ static int write_snapshot(Journal *journal, int fd, json_t *ret)
         Place place;
         int r = json_is_integer(line) ? copy_line(journal, fd, place_read(line), &place)
                                       : write_text(journal, fd, line, &place);
-        if (r < 0 || json_object_set_new(ret, key, place_json(place)) < 0)
-            return r < 0 ? r : -ENOMEM;
+        if (r < 0)
+            return r;
+        (void)json_object_set_new(ret, key, place_json(place)); /* a key of the same kind */
     }
     return 0;
 }
@@ -125,8 +125,8 @@ static int begin_part(Journal *journal, bool calm)
     _cleanup_fd_ int fd =
         open(journal->new_path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0640);
     _cleanup_json_ json_t *places = json_object();
-    if (fd < 0 || !places)
-        return fd < 0 ? -errno : -ENOMEM;
+    if (fd < 0)
+        return -errno;
     const uint64_t n_bytes = journal->n_bytes;
     journal->n_bytes = 0;
     int r = write_head(journal, fd, json_object_size(journal->present), calm);
@@ -337,9 +337,8 @@ static int open_part(Journal *journal)
 int journal_new(const char *path, uint64_t max_bytes, const JournalHead *head, Journal **ret,
                 Error *err)
 {
-    _cleanup_(journal_freep) Journal *journal = calloc(1, sizeof(*journal));
-    if (!journal || !(journal->present = json_object()))
-        return error_set(err, -ENOMEM, "out of memory");
+    _cleanup_(journal_freep) Journal *journal = memory_new(Journal);
+    journal->present = json_object();
     journal->fd = -EBADF;
     journal->head = *head;
     journal->max_bytes = max_bytes;

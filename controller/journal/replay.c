@@ -6,6 +6,7 @@
 #include "controller/journal/replay.h"
 
 #include "base/json.h"
+#include "base/memory.h"
 #include "cluster/keys.h"
 #include "controller/feed/feed.h"
 
@@ -157,10 +158,9 @@ static int take_head(Replay *x, json_t *line, const char *source, Error *err)
     free(x->memory);
     free(x->pairs);
     x->n_pairs = 4 * ((size_t)x->head.limits.jobs + 1); /* one a job, and some that were deposed */
-    x->pairs = calloc(x->n_pairs, sizeof(*x->pairs));
-    x->memory = calloc(1, cluster_bytes(&x->head.limits));
-    if (!x->pairs || !x->memory || feed_new(x->head.cluster, &x->feed) < 0)
-        return error_set(err, -ENOMEM, "%s: out of memory for its limits", source);
+    x->pairs = memory_zeroed(x->n_pairs, sizeof(*x->pairs)); /* the head's limits are bounded */
+    x->memory = memory_zeroed(1, cluster_bytes(&x->head.limits));
+    x->feed = feed_new(x->head.cluster);
     x->cluster = cluster_init(x->memory, &x->head.limits, &x->head.config);
     x->n_snapshot = x->head.n_snapshot;
     return report(x, (ReplayReport){.kind = REPLAY_HEAD, .head = &x->head});
@@ -328,11 +328,9 @@ static int take_text(Replay *x, const char *text, size_t n, Error *err)
 
 int journal_replay(const char *path, ReplayHandler handler, void *userdata, Error *err)
 {
-    _cleanup_(replay_freep) Replay *x = calloc(1, sizeof(*x));
+    _cleanup_(replay_freep) Replay *x = memory_new(Replay);
     _cleanup_file_ FILE *file = fopen(path, "re");
-    _cleanup_free_ char *text = malloc(LINE_BYTES_MAX);
-    if (!x || !text)
-        return error_set(err, -ENOMEM, "out of memory");
+    _cleanup_free_ char *text = memory_zeroed(LINE_BYTES_MAX, 1);
     if (!file)
         return error_errno(err, -errno, "cannot read %s", path);
     x->path = path;

@@ -141,10 +141,10 @@ static void pump(Fleet *f)
     }
 }
 
-static void post(Fleet *f, const char *key, int64_t lease, int r, char *text)
+static void post(Fleet *f, const char *key, int64_t lease, char *text)
 {
     Write *w = calloc(1, sizeof(*w));
-    if (!w || r < 0)
+    if (!w)
         give_up("out of memory");
     w->fleet = f;
     w->lease = lease;
@@ -155,11 +155,7 @@ static void post(Fleet *f, const char *key, int64_t lease, int r, char *text)
 }
 
 #define POST(fleet, prefix, record, key, lease)                                                    \
-    do {                                                                                           \
-        char *_text = NULL;                                                                        \
-        int _r = prefix##_encode(record, NULL, &_text);                                            \
-        post(fleet, key, lease, _r, _text);                                                        \
-    } while (0)
+    post(fleet, key, lease, prefix##_encode(record, NULL))
 
 /* ---- a node ---- */
 

@@ -173,7 +173,7 @@ static void put_text(Lab *lab, const char *key, const char *value, int64_t lease
 #define PUT(lab, prefix, record, key)                                                              \
     do {                                                                                           \
         _cleanup_free_ char *_text = NULL;                                                         \
-        assert_int_equal(prefix##_encode(record, NULL, &_text), 0);                                \
+        _text = prefix##_encode(record, NULL);                                                     \
         put_text(lab, key, _text, 0);                                                              \
     } while (0)
 
@@ -440,7 +440,7 @@ static void every_guard_is_compared(void **state)
     put_text(lab, "/sdtrain/lab/worlds/a", "{}", 0);
     TESTING_RUN_UNTIL(lab->event, revision_at(lab, KEY_WORLDS, "a") > 0);
     _cleanup_(feed_freep) Feed *feed = NULL;
-    assert_int_equal(feed_new("lab", &feed), 0);
+    feed = feed_new("lab");
     Target target = {lab->etcd, feed, "lab", "/sdtrain/lab/leader/1", false};
     Decision good = {.id = 1,
                      .term = revision_at(lab, KEY_LEADER, "1"),

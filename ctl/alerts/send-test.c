@@ -66,8 +66,7 @@ int alerts_test(const Arguments *a)
     int r = client_open(&a->client, &client, &err);
     if (r == 0)
         r = client_request(&client, "alerts-test", a->sink ? a->sink : "", &ask.request, &err);
-    if (r == 0)
-        r = model_new(client.cluster, &ask.model);
+    ask.model = model_new(client.cluster);
     if (r == 0)
         r = client_watch(&client, on_test_event, &ask, (uint64_t)(timeout_sec * 1e6), &err);
     client_close(&client);

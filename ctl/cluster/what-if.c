@@ -3,6 +3,7 @@
  * the cluster. Nothing is written. The core has the default settings, since records do not hold
  * those of the controllers. */
 #include "base/clock.h"
+#include "base/memory.h"
 #include "cluster/cordon.h"
 #include "cluster/keys.h"
 #include "controller/feed/feed.h"
@@ -83,7 +84,7 @@ static void learn_list(const Trial *t, ClusterConfig *config)
     }
 }
 
-static int begin(Trial *t, Error *err)
+static void begin(Trial *t)
 {
     ClusterConfig config = cluster_config_default;
     learn_list(t, &config);
@@ -91,10 +92,9 @@ static int begin(Trial *t, Error *err)
     ClusterLimits limits = {
         .nodes = n, .jobs = MIN(n, JOBS_MAX), .reports = n, .incidents = n + 1, .requests = n};
     config.incidents_kept = n; /* forgetting old ones is no news */
-    t->memory = calloc(1, cluster_bytes(&limits));
+    t->memory = memory_zeroed(1, cluster_bytes(&limits));
     t->decisions = json_array();
-    if (!t->memory || !t->decisions || feed_new(t->cluster, &t->feed) < 0)
-        return error_set(err, -ENOMEM, "out of memory");
+    t->feed = feed_new(t->cluster);
     t->core = cluster_init(t->memory, &limits, &config);
     t->begin_usec = t->now_usec = clock_boottime_usec();
     t->begin_real_usec = clock_realtime_usec();
@@ -103,7 +103,6 @@ static int begin(Trial *t, Error *err)
         feed(t, kv->key, kv->value, kv->n_value, kv->create_revision, kv->mod_revision);
     }
     step(t, &(Event){.kind = EVENT_LEADING, .term = 1, .more = true});
-    return 0;
 }
 
 /* ---- if ---- */
@@ -225,14 +224,15 @@ int cluster_what_if(const Arguments *a)
     Error err = ERROR_INIT;
     CtlClient client = {0};
     char prefix[KEY_MAX];
-    Trial *t = calloc(1, sizeof(*t));
-    int r = t ? client_open(&a->client, &client, &err) : error_set(&err, -ENOMEM, "out of memory");
+    Trial *t = memory_new(Trial);
+    int r = client_open(&a->client, &client, &err);
     if (r == 0) {
         t->cluster = client.cluster;
         r = client_get(&client, key_prefix(client.cluster, -1, prefix), true, &t->records, &err);
     }
     client_close(&client);
-    r = r < 0 ? r : begin(t, &err);
+    if (r == 0)
+        begin(t);
     r = r < 0 ? r : suppose(t, a->lose, 'L', &err);
     r = r < 0 ? r : suppose(t, a->cordon, 'K', &err);
     r = r < 0 ? r : suppose(t, a->drain, 'D', &err);
@@ -244,9 +244,7 @@ int cluster_what_if(const Arguments *a)
         else
             print_trial(t, a);
     }
-    if (t) {
-        json_decref(t->decisions);
-        trial_end(t);
-    }
+    json_decref(t->decisions);
+    trial_end(t);
     return r < 0 ? ctl_fail(&err, r) : CTL_DONE;
 }

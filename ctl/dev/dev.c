@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "ctl/programs.h"
 
 #include <arpa/inet.h>
@@ -48,6 +49,14 @@ static json_t *process_to_json(const DevProcess *p)
                      p->metrics_port);
 }
 
+static int write_json(const char *path, json_t *json, Error *err)
+{
+    _cleanup_free_ char *text = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
+    if (!text)
+        return error_set(err, -EINVAL, "%s: a path is not UTF-8", path);
+    return file_write(path, text, strlen(text), 0, err);
+}
+
 int dev_save(const Dev *dev, Error *err)
 {
     _cleanup_json_ json_t *processes = json_array();
@@ -57,12 +66,9 @@ int dev_save(const Dev *dev, Error *err)
         json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:O}", "v", 1, "client_port", dev->client_port,
                   "peer_port", dev->peer_port, "nodes", dev->n_nodes, "slots", dev->n_slots,
                   "controllers", dev->n_controllers, "processes", processes);
-    _cleanup_free_ char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
-    if (!text)
-        return error_set(err, -ENOMEM, "out of memory");
     char path[PATH_MAX];
     (void)snprintf(path, sizeof(path), "%s/dev.json", dev->folder);
-    return file_write(path, text, strlen(text), 0, err);
+    return write_json(path, root, err);
 }
 
 int dev_forget(const Dev *dev, Error *err)
@@ -275,14 +281,6 @@ DevProcess *dev_find(Dev *dev, const char *name)
     return NULL;
 }
 
-static int write_json(const char *path, json_t *json, Error *err)
-{
-    _cleanup_free_ char *text = json ? json_dumps(json, JSON_INDENT(1)) : NULL;
-    if (!text)
-        return error_set(err, -ENOMEM, "out of memory");
-    return file_write(path, text, strlen(text), 0, err);
-}
-
 /* Machines differ in their machine id; the nodes of a dev cluster share a machine, so each gets its
  * own. */
 static json_t *node_config(const Dev *dev, const DevProcess *p, const char *programs)
@@ -291,9 +289,7 @@ static json_t *node_config(const Dev *dev, const DevProcess *p, const char *prog
         log_dir[PATH_MAX + 64], trainer[PATH_MAX + 64];
     (void)snprintf(etcd, sizeof(etcd), "127.0.0.1:%d", dev->client_port);
     (void)snprintf(metrics, sizeof(metrics), "127.0.0.1:%d", p->metrics_port);
-    _cleanup_free_ char *identity = NULL;
-    if (asprintf(&identity, "%s/%s", dev->folder, p->name) < 0)
-        return NULL;
+    _cleanup_free_ char *identity = memory_format("%s/%s", dev->folder, p->name);
     (void)hash_format(hash_bytes(identity, strlen(identity)), machine);
     (void)snprintf(run_dir, sizeof(run_dir), "%s/%s/run", dev->folder, p->name);
     (void)snprintf(log_dir, sizeof(log_dir), "%s/%s/logs", dev->folder, p->name);

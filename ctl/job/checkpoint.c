@@ -84,8 +84,7 @@ int job_checkpoint(const Arguments *a)
     int r = client_open(&a->client, &client, &err);
     if (r == 0)
         r = begin(&client, &ask, &err);
-    if (r == 0)
-        r = model_new(client.cluster, &ask.model);
+    ask.model = model_new(client.cluster);
     if (r == 0)
         r = client_watch(&client, on_checkpoint_event, &ask, (uint64_t)(timeout_sec * 1e6), &err);
     client_close(&client);

@@ -4,6 +4,7 @@
  * it (daemon/process/logs.h). Those of nodes of this machine are read; of the others it is said where they
  * are. With --follow, what is added is shown as it comes, over changes of the world too, until the
  * job has ended. */
+#include "base/memory.h"
 #include "base/printable.h"
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"
@@ -82,9 +83,9 @@ static void say_elsewhere(const Logs *l, const char *node, int rank)
 
 static void add_file(Logs *l, const char *log_dir, int rank)
 {
-    RankFile *f = l->n_files < LOGS_MAX ? calloc(1, sizeof(*f)) : NULL;
-    if (!f)
+    if (l->n_files == LOGS_MAX)
         return;
+    RankFile *f = memory_new(RankFile);
     f->rank = rank;
     f->fd = -EBADF;
     (void)snprintf(f->path, sizeof(f->path), "%s/%s/g%lld/rank%d.log", log_dir, l->a->operand,

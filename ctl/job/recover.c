@@ -112,8 +112,7 @@ int job_recover(const Arguments *a)
     int r = client_open(&a->client, &client, &err);
     if (r == 0)
         r = begin(&client, a, &ask, &err);
-    if (r == 0)
-        r = model_new(client.cluster, &ask.model);
+    ask.model = model_new(client.cluster);
     if (r == 0)
         r = client_watch(&client, on_recover_event, &ask, (uint64_t)(timeout_sec * 1e6), &err);
     client_close(&client);

@@ -1,6 +1,7 @@
 /* report.c - `sdctl job report`: gathers what etcd and the newest committed checkpoint say, and
  * writes one HTML page. */
 #include "ctl/job/report.h"
+#include "base/memory.h"
 #include "ctl/arguments.h"
 
 #include "base/clock.h"
@@ -39,13 +40,11 @@ static int write_page(const JobReport *report, const char *path, Error *err)
 {
     char *text = NULL;
     size_t n_bytes = 0;
-    FILE *to = open_memstream(&text, &n_bytes);
-    if (!to)
-        return error_errno(err, -errno, "cannot make the page");
+    FILE *to = memory_given(open_memstream(&text, &n_bytes));
     report_write_page(to, report);
     bool failed = ferror(to) != 0;
     failed = fclose(to) != 0 || failed;
-    int r = failed ? error_set(err, -ENOMEM, "out of memory for the page")
+    int r = failed ? error_set(err, -EIO, "cannot make the page")
                    : file_write(path, text, n_bytes, 0, err);
     free(text);
     return r;

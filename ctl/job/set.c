@@ -17,9 +17,7 @@ static int put_desired(CtlClient *client, const ModelJob *job, const DesiredReco
                        bool *ret_done, Error *err)
 {
     char key[KEY_MAX];
-    _cleanup_free_ char *text = NULL;
-    if (desired_record_encode(desired, job->desired_text, &text) < 0)
-        return error_set(err, -ENOMEM, "out of memory");
+    _cleanup_free_ char *text = desired_record_encode(desired, job->desired_text);
     (void)key_of(client->cluster, KEY_DESIRED, job->name, key);
     const EtcdCompare unchanged = {.key = key,
                                    .target = ETCD_MOD_REVISION,

@@ -2,6 +2,7 @@
  * writes spec and desired. */
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/memory.h"
 #include "ctl/arguments.h"
 #include "ctl/job/memory.h"
 #include "ctl/job/verbs.h"
@@ -59,11 +60,9 @@ static int check_object(const JobDraft *d, const char *key, const char *uri, Err
     int r = check_absolute(d, key, uri, err);
     if (r < 0)
         return r;
-    _cleanup_free_ char *folder = strndup(uri, (size_t)(slash - uri));
+    _cleanup_free_ char *folder = memory_bytes(uri, (size_t)(slash - uri));
     _cleanup_(store_freep) Store *store = NULL;
     uint64_t n_bytes;
-    if (!folder)
-        return error_set(err, -ENOMEM, "out of memory");
     r = store_open(*folder ? folder : "/", &store, err);
     if (r == 0)
         r = store_head(store, slash + 1, &n_bytes, err);
@@ -283,15 +282,13 @@ static int give_back(CtlClient *client, const JobDraft *d, SpecRecord *spec, Err
 {
     const ModelJob *job = d->given_back;
     char key[KEY_MAX], guard[KEY_MAX];
-    _cleanup_free_ char *text = NULL;
     bool done;
     const char *submission = job->phase.submission[0]   ? job->phase.submission
                              : job->world.submission[0] ? job->world.submission
                                                         : job->checkpoints.submission;
     if (submission[0])
         memcpy(spec->submission, submission, sizeof(spec->submission));
-    if (spec_record_encode(spec, NULL, &text) < 0)
-        return error_set(err, -ENOMEM, "out of memory");
+    _cleanup_free_ char *text = spec_record_encode(spec, NULL);
     const EtcdCompare unchanged = {.key = key_of(client->cluster, KEY_SPECS, job->name, guard),
                                    .target = ETCD_MOD_REVISION,
                                    .equals = job->spec_revision};
@@ -313,7 +310,6 @@ static int submit(CtlClient *client, const JobDraft *d, Error *err)
                                    .priority = d->priority,
                                    .min = job->world.min,
                                    .max = job->world.max};
-    _cleanup_free_ char *spec_text = NULL, *desired_text = NULL;
     _Static_assert(sizeof(spec.sources) == JOB_SOURCES_MAX, "as long as ranks take it");
     (void)dataset_sources_format(&d->look.sources, spec.sources);
     int r = draw_submission(spec.submission, err);
@@ -324,9 +320,8 @@ static int submit(CtlClient *client, const JobDraft *d, Error *err)
         return error_set(err, -EINVAL, "--resume: %.40s... is too long", d->resume);
     if (d->given_back)
         return give_back(client, d, &spec, err);
-    if (spec_record_encode(&spec, NULL, &spec_text) < 0 ||
-        desired_record_encode(&desired, NULL, &desired_text) < 0)
-        return error_set(err, -ENOMEM, "out of memory");
+    _cleanup_free_ char *spec_text = spec_record_encode(&spec, NULL);
+    _cleanup_free_ char *desired_text = desired_record_encode(&desired, NULL);
 
     static const KeyKind kinds[] = {KEY_SPECS, KEY_DESIRED, KEY_WORLDS, KEY_PHASES};
     char keys[ELEMENTSOF(kinds)][KEY_MAX];

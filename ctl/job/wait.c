@@ -81,8 +81,7 @@ int job_wait(const Arguments *a)
     CtlClient client = {0};
     uint64_t timeout_usec = a->timeout_sec < 0 ? USEC_INFINITY : (uint64_t)(a->timeout_sec * 1e6);
     int r = client_open(&a->client, &client, &err);
-    if (r == 0)
-        r = model_new(client.cluster, &w.model);
+    w.model = model_new(client.cluster);
     if (r == 0)
         r = client_watch(&client, on_wait_event, &w, timeout_usec, &err);
     client_close(&client);

@@ -98,12 +98,12 @@ static int feed(View *v, const EtcdEvent *event)
         return model_feed(v->model, event);
     const IncidentRecord *n = find_incident(v->model, id);
     const bool known = n != NULL, was_over = n && n->state == INCIDENT_RESOLVED;
-    int r = model_feed(v->model, event);
+    (void)model_feed(v->model, event);
     n = find_incident(v->model, id);
-    if (r == 0 && n && strcmp(n->job, v->name) == 0 && !was_over)
+    if (n && strcmp(n->job, v->name) == 0 && !was_over)
         if (!known || n->state == INCIDENT_RESOLVED)
             say_incident(v, n, !known);
-    return r;
+    return 0;
 }
 
 static void format_line(const ModelJob *job, char line[LINE_MAX_BYTES])
@@ -206,8 +206,7 @@ int job_watch(const ClientOptions *options, const char *name)
     CtlClient client = {0};
     View v = {.name = name, .terminal = isatty(STDOUT_FILENO) == 1, .phase = -1};
     int r = client_open(options, &client, &err);
-    if (r == 0)
-        r = model_new(client.cluster, &v.model);
+    v.model = model_new(client.cluster);
     if (r == 0)
         r = client_watch(&client, on_job_event, &v, USEC_INFINITY, &err);
     client_close(&client);

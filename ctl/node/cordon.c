@@ -5,6 +5,7 @@
  * leader writes meanwhile is read again, and never lost. */
 #include "cluster/cordon.h"
 #include "base/clock.h"
+#include "base/memory.h"
 #include "cluster/keys.h"
 #include "ctl/arguments.h"
 #include "ctl/node/health.h"
@@ -37,19 +38,15 @@ static void cordons_clear(CordonList *c)
     *c = (CordonList){0};
 }
 
-static int keep(CordonList *c, const EtcdKeyValue *kv, const CordonRecord *record)
+static void keep(CordonList *c, const EtcdKeyValue *kv, const CordonRecord *record)
 {
     Kept *kept = &c->kept[c->n];
-    char *text = strndup(kv->value, kv->n_value);
-    if (!text)
-        return -ENOMEM;
     if (c->n++ == 0)
         free(kept->text);
     (void)snprintf(kept->key, sizeof(kept->key), "%s", kv->key);
     kept->revision = kv->mod_revision;
-    kept->text = text;
+    kept->text = memory_bytes(kv->value, kv->n_value);
     kept->record = *record;
-    return 0;
 }
 
 static bool is_about(const CordonRecord *record, const char *machine_id)
@@ -107,16 +104,14 @@ static int read_cordons(CtlClient *client, const char *node, CordonList *ret, Er
         if (own) {
             size_t n = ret->n;
             ret->n = 0;
-            r = keep(ret, kv, &record);
+            keep(ret, kv, &record);
             ret->n = n;
             ret->kept[0].unreadable = !readable;
             (void)snprintf(ret->kept[0].record.node, sizeof(record.node), "%s", node);
         } else if (readable && ret->n < RECORDS_MAX && is_about(&record, ret->machine_id)) {
-            r = keep(ret, kv, &record);
+            keep(ret, kv, &record);
         }
     }
-    if (r == -ENOMEM)
-        return error_set(err, r, "out of memory");
     if (r == 0 && !known && ret->kept[0].revision == 0)
         return error_set(err, -ENOENT, "no node %s in cluster %s", node, client->cluster);
     return r;
@@ -130,22 +125,20 @@ static int write_cordons(CtlClient *client, CordonList *c, bool *ret_done, Error
     char *texts[RECORDS_MAX] = {0};
     size_t n = 0;
     int r = 0;
-    for (size_t i = 0; i < c->n && r == 0; i++) {
+    for (size_t i = 0; i < c->n; i++) {
         const Kept *kept = &c->kept[i];
         if (!kept->changed)
             continue;
         bool empty = kept->record.n_causes == 0;
         guards[n] = (EtcdCompare){kept->key, ETCD_MOD_REVISION, kept->revision};
         if (!empty)
-            r = cordon_record_encode(&kept->record, kept->text, &texts[n]);
+            texts[n] = cordon_record_encode(&kept->record, kept->text);
         ops[n] =
             (EtcdOp){.kind = empty ? ETCD_DELETE : ETCD_PUT, .key = kept->key, .value = texts[n]};
         n++;
     }
     *ret_done = true;
-    if (r < 0)
-        (void)error_set(err, r, "out of memory");
-    else if (n > 0)
+    if (n > 0)
         r = client_txn(client, guards, n, ops, n, ret_done, err);
     for (size_t i = 0; i < n; i++)
         free(texts[i]);

@@ -43,14 +43,12 @@ static int remove_records(CtlClient *client, const char *node, const Known *know
                           Error *err)
 {
     char request[KEY_MAX];
-    _cleanup_free_ char *text = NULL;
     RequestRecord forget = {.at_usec = clock_realtime_usec(), .kind = "forget"};
     (void)snprintf(forget.id, sizeof(forget.id), "%llx-%x", (unsigned long long)forget.at_usec,
                    (unsigned)getpid());
     (void)snprintf(forget.target, sizeof(forget.target), "%s", node);
     (void)key_of(client->cluster, KEY_REQUESTS, forget.id, request);
-    if (request_record_encode(&forget, NULL, &text) < 0)
-        return error_set(err, -ENOMEM, "out of memory");
+    _cleanup_free_ char *text = request_record_encode(&forget, NULL);
     EtcdCompare same[ELEMENTSOF(known->keys) + 1] = {
         {.key = request, .target = ETCD_CREATE_REVISION, .equals = 0}};
     for (size_t i = 0; i < ELEMENTSOF(known->keys); i++)

@@ -62,7 +62,7 @@ static void two_verbs_at_once_both_count(void **state)
                                                    &record, &err),
                              0);
             record.priority = 100 + i;
-            assert_int_equal(desired_record_encode(&record, now->kvs[0].value, &text), 0);
+            text = desired_record_encode(&record, now->kvs[0].value);
             EtcdCompare same = {.key = key,
                                 .target = ETCD_MOD_REVISION,
                                 .equals = now->kvs[0].mod_revision};

@@ -104,13 +104,11 @@ void health_record_update(Probes *p, bool fresh)
         return;
     }
     char key[KEY_MAX];
-    _cleanup_free_ char *text = NULL;
-    int r = health_record_encode(&record, NULL, &text);
+    _cleanup_free_ char *text = health_record_encode(&record, NULL);
     EtcdOp put = {.kind = ETCD_PUT,
                   .key = key_of(p->needs.config->cluster, KEY_HEALTH, p->needs.config->node, key),
                   .value = text};
-    if (r == 0)
-        r = etcd_txn(p->needs.etcd, NULL, 0, &put, 1, on_health_put, p, &p->post);
+    int r = etcd_txn(p->needs.etcd, NULL, 0, &put, 1, on_health_put, p, &p->post);
     if (r < 0)
         log_warning("cannot put this node's health: %s", strerror(-r));
     p->is_posted = r == 0;

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "daemon/health/health-record.h"
 #include "daemon/process/spawn.h"
 
@@ -270,15 +271,13 @@ static int on_probe_end(_unused_ sd_event_source *source, _unused_ int fd,
     if (waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
         return 0;
 
-    _cleanup_free_ char *text = malloc(ANSWER_MAX);
-    for (ssize_t n = 1; text && n > 0 && used < ANSWER_MAX - 1; used += (size_t)MAX(n, 0))
+    _cleanup_free_ char *text = memory_zeroed(ANSWER_MAX, 1);
+    for (ssize_t n = 1; n > 0 && used < ANSWER_MAX - 1; used += (size_t)MAX(n, 0))
         n = read(child->output, text + used, ANSWER_MAX - 1 - used); /* it does not block */
-    if (text)
-        text[used] = '\0';
     bool killed = child->killed;
     clear_child(child);
     if (!killed)
-        note_end(p, i, &info, text ? text : "out of memory");
+        note_end(p, i, &info, text);
     finish(p, child);
     return 0;
 }
@@ -305,23 +304,20 @@ static void on_probe_timeout(void *userdata)
 static int make_environment(const Probes *p, json_t *state, char **ret_variable, char ***ret)
 {
     ProbeContext context;
-    _cleanup_free_ char *text = NULL, *variable = NULL;
+    _cleanup_free_ char *text = NULL;
     size_t n = 0;
     fill_context(p->needs.config, &context);
     (void)snprintf(context.boot_id, sizeof(context.boot_id), "%s", p->needs.boot_id);
     context.busy_slots = slots_busy(p->needs.slots);
     context.state = state;
-    if (probe_context_format(&context, &text) < 0 ||
-        asprintf(&variable, "%s=%s", context_variable, text) < 0)
-        return -ENOMEM;
+    int r = probe_context_format(&context, &text);
+    if (r < 0)
+        return r;
     while (environ[n])
         n++;
-    char **all = calloc(n + 2, sizeof(*all));
-    if (!all)
-        return -ENOMEM;
+    char **all = memory_zeroed(n + 2, sizeof(*all));
     memcpy(all, environ, n * sizeof(*all));
-    all[n] = variable;
-    *ret_variable = TAKE_PTR(variable);
+    all[n] = *ret_variable = memory_format("%s=%s", context_variable, text);
     *ret = all;
     return 0;
 }
@@ -333,7 +329,7 @@ static int start(Probes *p, size_t i, const Probe *probe, Error *err)
     _cleanup_free_ char **environment = NULL;
     int fds[2];
     if (make_environment(p, child->state, &variable, &environment) < 0)
-        return error_set(err, -ENOMEM, "out of memory");
+        return error_set(err, -EINVAL, "a path of the settings is not UTF-8");
     if (pipe2(fds, O_CLOEXEC) < 0)
         return error_errno(err, -errno, "cannot make a pipe");
     child->output = fds[0];
@@ -442,8 +438,8 @@ void probes_ask(Probes *p, const EtcdKeyValue *kv, bool clear)
     for (size_t i = 0; i < p->n_asks; i++)
         if (strcmp(p->asks[i].key, kv->key) == 0)
             return;
-    char *text = strndup(kv->value, kv->n_value);
-    if (p->n_asks == PROBE_ASKS_MAX || !text || strlen(kv->key) >= KEY_MAX) {
+    char *text = memory_bytes(kv->value, kv->n_value);
+    if (p->n_asks == PROBE_ASKS_MAX || strlen(kv->key) >= KEY_MAX) {
         log_warning("%s: too many ask for a check NODE=%s", kv->key, p->needs.config->node);
         free(text);
         return; /* it is asked again, or the asker gives up */

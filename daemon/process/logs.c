@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -96,9 +97,7 @@ const char *rank_log_last_line(const RankLog *log)
 int rank_log_new(sd_event *event, const char *log_dir, const char *job, int64_t generation,
                  int rank, int64_t max_bytes, int *ret_write_fd, RankLog **ret, Error *err)
 {
-    _cleanup_(rank_log_freep) RankLog *log = malloc(sizeof(*log));
-    if (!log)
-        return error_set(err, -ENOMEM, "out of memory for a log");
+    _cleanup_(rank_log_freep) RankLog *log = memory_new(RankLog);
     *log = (RankLog){.pipe = -EBADF, .file = -EBADF, .max_bytes = max_bytes};
 
     char folder[640];

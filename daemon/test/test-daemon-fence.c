@@ -204,7 +204,7 @@ static void test_name_of_another_machine_is_refused(_unused_ void **state)
                         .n_slots = 1,
                         .version = "0.2.0"};
     _cleanup_free_ char *text = NULL;
-    assert_int_equal(node_record_encode(&other, NULL, &text), 0);
+    text = node_record_encode(&other, NULL);
     _cleanup_free_ char *granted =
         testing_etcd_ask(lab_etcd(lab), 0, "lease", "grant", "600", NULL);
     char lease[32] = "--lease=";
@@ -328,7 +328,7 @@ static void test_second_signal_leaves_at_once(_unused_ void **state)
 static void put_cordon(Lab *lab, const CordonRecord *cordon)
 {
     _cleanup_free_ char *text = NULL;
-    assert_int_equal(cordon_record_encode(cordon, NULL, &text), 0);
+    text = cordon_record_encode(cordon, NULL);
     lab_put(lab, "/sdtrain/lab/cordons/node0", text);
 }
 

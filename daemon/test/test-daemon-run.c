@@ -155,7 +155,7 @@ static void put_rendezvous(Lab *lab, const char *key)
 {
     RendezvousRecord record = {.address = "127.0.0.1:1"};
     _cleanup_free_ char *text = NULL;
-    assert_int_equal(rendezvous_record_encode(&record, NULL, &text), 0);
+    text = rendezvous_record_encode(&record, NULL);
     lab_put(lab, key, text);
 }
 
@@ -270,7 +270,7 @@ static void test_leave_and_checkpoint_request(_unused_ void **state)
 
     RequestRecord request = {.id = "r1", .kind = "checkpoint", .target = "a"};
     _cleanup_free_ char *text = NULL;
-    assert_int_equal(request_record_encode(&request, NULL, &text), 0);
+    text = request_record_encode(&request, NULL);
     lab_put(lab, "/sdtrain/lab/requests/r1", text);
     lab_wait(lab, lab_has_commits, &(LabCommits){"a", 1});
     lab_put_phase(lab, "a", 1, PHASE_STOPPING, true, true);

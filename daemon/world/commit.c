@@ -98,7 +98,7 @@ static void on_commit_written(int r, const Error *err, const EtcdTxnResult *resu
 }
 
 /* What rank 0 said last, and what is committed now. */
-static int encode_mark(const LocalWorld *local, CommitMark mark, char **ret)
+static char *encode_mark(const LocalWorld *local, CommitMark mark)
 {
     ProgressRecord record = local->progress.record;
     if (record.generation == 0) /* before the first step of this world */
@@ -108,7 +108,7 @@ static int encode_mark(const LocalWorld *local, CommitMark mark, char **ret)
                                   .at_usec = clock_realtime_usec()};
     assert(record.generation == local->generation);
     record.committed = mark;
-    return progress_record_encode(&record, NULL, ret);
+    return progress_record_encode(&record, NULL);
 }
 
 static void commit_write(Commit *commit, const CheckpointsRecord *old, const char *old_text,
@@ -131,12 +131,9 @@ static void commit_write(Commit *commit, const CheckpointsRecord *old, const cha
             commit_mark_is_before(checkpoints_mark(&record), mark_of(&commit->lines[i])))
             checkpoints_append(&record, &commit->lines[i]);
     assert(record.n_commits <= RECORD_COMMITS_MAX);
-    _cleanup_free_ char *text = NULL, *progress = NULL;
+    _cleanup_free_ char *text = checkpoints_record_encode(&record, old_text);
+    _cleanup_free_ char *progress = encode_mark(local, checkpoints_mark(&record));
     int r = fault("commit-write");
-    if (r == 0)
-        r = checkpoints_record_encode(&record, old_text, &text);
-    if (r == 0)
-        r = encode_mark(local, checkpoints_mark(&record), &progress);
     EtcdOp puts[] = {
         {.kind = ETCD_PUT, .key = record_key, .value = text},
         {.kind = ETCD_PUT,

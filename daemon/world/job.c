@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/probe.h"
 #include "daemon/world/local-world.h"
 #include "daemon/world/rank.h"
@@ -33,11 +34,11 @@ LocalJob *job_get(Workload *w, const char *name)
     if (job)
         return job;
 
-    job = w->n_jobs < JOBS_MAX && strlen(name) <= RECORD_JOB_MAX ? malloc(sizeof(*job)) : NULL;
-    if (!job) {
-        log_error("job %s is ignored: %zu jobs are known, or no memory", name, w->n_jobs);
+    if (w->n_jobs >= JOBS_MAX || strlen(name) > RECORD_JOB_MAX) {
+        log_error("job %s is ignored: %zu jobs are known", name, w->n_jobs);
         return NULL;
     }
+    job = memory_new(LocalJob);
     *job = (LocalJob){.workload = w, .next = w->jobs};
     (void)snprintf(job->name, sizeof(job->name), "%s", name);
     w->jobs = job;
@@ -126,7 +127,7 @@ void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
     if (r < 0)
         log_error("worlds/%s: %s; this node takes no part", job->name, err.text);
     else if (n_local_ranks > 0)
-        r = local_world_new(job, world, revision, local_ranks, n_local_ranks, &job->local, &err);
+        job->local = local_world_new(job, world, revision, local_ranks, n_local_ranks);
     if (r < 0)
         log_error("%s JOB=%s", err.text, job->name);
     PROBE(world, job->name, world->generation, world->size, n_local_ranks, r);

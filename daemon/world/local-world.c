@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "daemon/world/rank.h"
 #include "daemon/world/workload.h"
 #include "protocol/exit-code.h"
@@ -17,7 +18,7 @@ static void read_secret(LocalWorld *local);
 
 /* ---- the records it writes ---- */
 
-static int encode_ranks(LocalWorld *local, char **ret)
+static char *encode_ranks(LocalWorld *local)
 {
     const Workload *w = local->job->workload;
     RankReport reports[RECORD_SLOTS_MAX];
@@ -45,14 +46,14 @@ static int encode_ranks(LocalWorld *local, char **ret)
                           .left = n_left == local->n_local_ranks,
                           .finished = n_done == local->n_local_ranks};
     (void)snprintf(record.node, sizeof(record.node), "%s", w->needs.config->node);
-    return ranks_record_encode(&record, NULL, ret);
+    return ranks_record_encode(&record, NULL);
 }
 
-static int encode_rendezvous(LocalWorld *local, char **ret)
+static char *encode_rendezvous(LocalWorld *local)
 {
     RendezvousRecord record;
     (void)snprintf(record.address, sizeof(record.address), "%s", local->address);
-    return rendezvous_record_encode(&record, NULL, ret);
+    return rendezvous_record_encode(&record, NULL);
 }
 
 static void on_rendezvous_written(LocalWorld *local)
@@ -89,15 +90,12 @@ int64_t local_world_guard_revision(const LocalWorld *local)
 
 /* ---- made and ended ---- */
 
-int local_world_new(LocalJob *job, const WorldRecord *world, int64_t revision,
-                    const PlannedRank *local_ranks, size_t n_local_ranks, LocalWorld **ret,
-                    Error *err)
+LocalWorld *local_world_new(LocalJob *job, const WorldRecord *world, int64_t revision,
+                            const PlannedRank *local_ranks, size_t n_local_ranks)
 {
     const char *cluster = job->workload->needs.config->cluster;
     assert(!job->local && n_local_ranks > 0 && n_local_ranks <= RECORD_SLOTS_MAX);
-    LocalWorld *local = malloc(sizeof(*local));
-    if (!local)
-        return error_set(err, -ENOMEM, "out of memory for a world");
+    LocalWorld *local = memory_new(LocalWorld);
     *local = (LocalWorld){.job = job,
                           .generation = world->generation,
                           .world_revision = revision,
@@ -123,8 +121,7 @@ int local_world_new(LocalJob *job, const WorldRecord *world, int64_t revision,
     commit_init(&local->commit, local);
     read_spec(local);
     read_secret(local);
-    *ret = local;
-    return 0;
+    return local;
 }
 
 static void cancel_work(LocalWorld *local)

@@ -3,7 +3,7 @@
  * Ownership: local_world_new() gives the LocalJob a LocalWorld; local_world_free() accepts NULL, and its ranks live on
  *            without a world.
  * Units:     as job.h.
- * Errors:    -ENOMEM.
+ * Errors:    none.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -11,9 +11,8 @@
 #include "daemon/world/exit.h"
 #include "daemon/world/job.h"
 
-int local_world_new(LocalJob *job, const WorldRecord *world, int64_t revision,
-                    const PlannedRank *local_ranks, size_t n_local_ranks, LocalWorld **ret,
-                    Error *err);
+LocalWorld *local_world_new(LocalJob *job, const WorldRecord *world, int64_t revision,
+                            const PlannedRank *local_ranks, size_t n_local_ranks);
 LocalWorld *local_world_free(LocalWorld *local);
 
 /* The world has moved on: kills what runs, and reports it when it is dead. */

@@ -7,10 +7,10 @@
 
 #include <math.h>
 
-static int progress_encode(LocalWorld *local, char **ret)
+static char *progress_encode(LocalWorld *local)
 {
     assert(local->progress.record.generation == local->generation);
-    return progress_record_encode(&local->progress.record, NULL, ret);
+    return progress_record_encode(&local->progress.record, NULL);
 }
 
 void progress_init(Progress *progress, LocalWorld *local)

@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/message-id.h"
 #include "base/probe.h"
 #include "daemon/process/cgroup.h"
@@ -28,9 +29,9 @@ enum { ENVIRONMENT_MAX = 512 };
 
 static char *paths_variable(const char *name, json_t *prefixes)
 {
-    char *ret = NULL;
     _cleanup_free_ char *text = json_dumps(prefixes, JSON_COMPACT);
-    return text && asprintf(&ret, "%s=%s", name, text) >= 0 ? ret : NULL;
+    assert(text); /* the configuration's own JSON */
+    return memory_format("%s=%s", name, text);
 }
 
 /* Ours but for what is about sdtraind itself; then what the trainer must have; then what the
@@ -41,10 +42,7 @@ static char **make_environment(const DaemonConfig *config, int slot)
                                           "LISTEN_",  "JOURNAL_STREAM=", "INVOCATION_ID=",
                                           "MAINPID=", "OMP_DYNAMIC=",    "CREDENTIALS_DIRECTORY="};
     static const char *const kept[] = {"SDTRAIN_LOG=", "SDTRAIN_S3_"};
-    char **list = calloc(ENVIRONMENT_MAX + CONFIG_ENVIRONMENT_MAX + 10, sizeof(*list));
-    if (!list)
-        return NULL;
-
+    char **list = memory_zeroed(ENVIRONMENT_MAX + CONFIG_ENVIRONMENT_MAX + 10, sizeof(*list));
     size_t n = 0;
     for (char **one = environ; *one && n < ENVIRONMENT_MAX; one++) {
         bool drop = false;
@@ -53,15 +51,15 @@ static char **make_environment(const DaemonConfig *config, int slot)
         for (size_t i = 0; i < ELEMENTSOF(kept); i++)
             drop = drop && strncmp(*one, kept[i], strlen(kept[i])) != 0;
         if (!drop)
-            list[n++] = strdup(*one);
+            list[n++] = memory_text(*one);
     }
     char mark[600], slot_text[32];
     orphans_mark(mark, sizeof(mark), config->run_dir, slot);
     (void)snprintf(slot_text, sizeof(slot_text), "SDTRAIN_SLOT=%d", slot);
-    list[n++] = strdup(mark);
-    list[n++] = strdup(slot_text);
-    list[n++] = strdup("SDTRAIN_CHANNEL=3");
-    list[n++] = strdup("OMP_DYNAMIC=false");
+    list[n++] = memory_text(mark);
+    list[n++] = memory_text(slot_text);
+    list[n++] = memory_text("SDTRAIN_CHANNEL=3");
+    list[n++] = memory_text("OMP_DYNAMIC=false");
     if (config->paths_read)
         list[n++] = paths_variable(PATHS_READ_VARIABLE, config->paths_read);
     if (config->paths_write)
@@ -69,15 +67,7 @@ static char **make_environment(const DaemonConfig *config, int slot)
     size_t i;
     json_t *extra;
     json_array_foreach (config->trainer_environment, i, extra)
-        list[n++] = strdup(json_string_value(extra));
-    for (size_t k = 0; k < n; k++)
-        if (!list
-                [k]) { /* out of memory: it would end there, and what bounds the rank may come after */
-            for (k = 0; k < n; k++)
-                free(list[k]);
-            free(list);
-            return NULL;
-        }
+        list[n++] = memory_text(json_string_value(extra));
     return list;
 }
 
@@ -301,8 +291,6 @@ static int spawn(Rank *rank, Error *err)
     }
 
     _cleanup_(free_environment) char **environment = make_environment(config, rank->slot);
-    if (!environment)
-        return error_set(err, -ENOMEM, "out of memory for an environment");
     char *argv[] = {(char *)config->trainer, (char[]){"run"}, NULL};
     bool inside = false;
     SpawnRequest request = {.argv = argv,
@@ -328,9 +316,7 @@ int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err)
     assert(!local->over && local->job->local == local);
     assert(!local_rank->pending && local_rank->report.state == RANK_STARTING);
     assert(local_rank->slot == local_rank->report.slot);
-    Rank *rank = malloc(sizeof(*rank));
-    if (!rank)
-        return error_set(err, -ENOMEM, "out of memory for a rank");
+    Rank *rank = memory_new(Rank);
     *rank = (Rank){.workload = w,
                    .local = local,
                    .generation = local->generation,

@@ -79,18 +79,15 @@ static void record_writer_write(RecordWriter *writer)
     if (writer->leased && lease == 0)
         return; /* the next lease brings it up again */
 
-    _cleanup_free_ char *text = NULL;
+    _cleanup_free_ char *text = writer->encode(writer->local);
     char guard_key[KEY_MAX];
-    int r = writer->encode(writer->local, &text);
-    if (r == 0) {
-        EtcdCompare guard = {.key = key_of(w->needs.config->cluster, KEY_WORLDS,
-                                           writer->local->job->name, guard_key),
-                             .target = ETCD_MOD_REVISION,
-                             .equals = local_world_guard_revision(writer->local)};
-        EtcdOp put = {.kind = ETCD_PUT, .key = writer->key, .value = text, .lease = lease};
-        writer->wanted = false;
-        r = etcd_txn(w->needs.etcd, &guard, 1, &put, 1, on_writer_written, writer, &writer->call);
-    }
+    EtcdCompare guard = {.key = key_of(w->needs.config->cluster, KEY_WORLDS,
+                                       writer->local->job->name, guard_key),
+                         .target = ETCD_MOD_REVISION,
+                         .equals = local_world_guard_revision(writer->local)};
+    EtcdOp put = {.kind = ETCD_PUT, .key = writer->key, .value = text, .lease = lease};
+    writer->wanted = false;
+    int r = etcd_txn(w->needs.etcd, &guard, 1, &put, 1, on_writer_written, writer, &writer->call);
     if (r < 0) {
         log_warning("%s: cannot write it: %s", writer->key, strerror(-r));
         record_writer_retry_later(writer);

@@ -18,8 +18,8 @@
 
 typedef struct LocalWorld LocalWorld;
 
-/* The text of the record, to be freed by the caller; -errno. */
-typedef int (*RecordEncoder)(LocalWorld *local, char **ret);
+/* The text of the record, to be freed by the caller. */
+typedef char *(*RecordEncoder)(LocalWorld *local);
 /* The content is in etcd. */
 typedef void (*RecordDone)(LocalWorld *local);
 

@@ -39,7 +39,7 @@ static void assert_text(const Metrics *m, unsigned groups, const char *expected)
 static Metrics *new_metrics(void)
 {
     Metrics *m = NULL;
-    assert_int_equal(metrics_new(families, FAMILIES, &m), 0);
+    m = metrics_new(families, FAMILIES);
     return m;
 }
 

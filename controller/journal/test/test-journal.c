@@ -56,7 +56,7 @@ static void put_text(Shell *s, const char *key, const char *value)
 #define PUT(s, prefix, record, key)                                                                \
     do {                                                                                           \
         _cleanup_free_ char *_text = NULL;                                                         \
-        assert_int_equal(prefix##_encode(record, NULL, &_text), 0);                                \
+        _text = prefix##_encode(record, NULL);                                                     \
         put_text(s, key, _text);                                                                   \
     } while (0)
 
@@ -125,7 +125,7 @@ static void begin_core(Shell *s)
     free(s->memory);
     s->memory = calloc(1, cluster_bytes(&s->head.limits));
     assert_non_null(s->memory);
-    assert_int_equal(feed_new("lab", &s->feed), 0);
+    s->feed = feed_new("lab");
     s->cluster = cluster_init(s->memory, &s->head.limits, &s->head.config);
 }
 
