@@ -20,24 +20,24 @@
 enum { FAR_KEY_MAX = 128 };
 #define FAR_HELD UINT64_MAX /* a delay until far->released */
 
-/* Strikes the next `times` reads (or gets, fetches) of a key that contains `key`. */
+/* A fault of the next `times` reads, gets or fetches of a key that contains `key`. */
 typedef struct FarFault {
-    char key[FAR_KEY_MAX]; /* "": any */
+    char key[FAR_KEY_MAX]; /* "": every key contains it */
     atomic_int times;
-    int error;           /* 0: the bytes are flipped in the middle, unless they are only late */
-    uint64_t delay_usec; /* late by so much */
+    int error; /* with which they fail; 0: a byte in the middle is flipped, unless delay_usec is set */
+    uint64_t delay_usec; /* by which they arrive late; 0: in time */
     bool wanders;        /* no two flips in a row are the same */
 } FarFault;
 
 typedef struct Far {
     _Atomic uint64_t delay_usec; /* of every read */
     atomic_bool away;            /* no read arrives */
-    atomic_bool refuses;         /* nothing is answered */
-    atomic_bool released;        /* what a fault of FAR_HELD holds may arrive */
-    atomic_bool no_if_absent;    /* puts if absent keep no promise */
-    const char *hidden;          /* keys that hold this text are not listed; a literal */
+    atomic_bool refuses;         /* every call fails with -EHOSTUNREACH */
+    atomic_bool released;        /* reads that a fault of FAR_HELD holds may arrive */
+    atomic_bool no_if_absent;    /* STORE_IF_ABSENT is not atomic */
+    const char *hidden;          /* a literal: keys that contain it are not listed */
     FarFault fault;
-    /* counts; tables are reads from an object's beginning, bytes those of shards and index */
+    /* Numbers of calls. tables: reads from an object's beginning; bytes: of shards and index. */
     atomic_int reads, tables, heads, gets, fetches, versions, lists, cancels, under_way,
         most_under_way;
     _Atomic uint64_t bytes;

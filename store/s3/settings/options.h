@@ -36,19 +36,21 @@ typedef struct S3Options {
 
     /* The following are SDTRAIN_S3_<NAME>: whole numbers, for bytes with K, M, G or T (powers of 1024). Each comment
      * has the name, the meaning, the default and the bounds. */
-    uint64_t part_bytes; /* PART_BYTES: of a ranged get, and least of a part put. 8M, 5M to 5G */
-    int64_t connections; /* CONNECTIONS: most requests under way. 32, 1 to 1024 */
-    uint64_t
-        memory_bytes; /* MEMORY_BYTES: most bytes of the store's own buffers. 256M, one part to 1T */
-    uint64_t
-        deadline_usec; /* DEADLINE_SEC: after it an operation is not tried again. 300, 1 to 86,400 */
-    uint64_t
-        stall_usec; /* STALL_SEC: a try without a byte for this time has failed. 20, 1 to 3,600 */
+    /* PART_BYTES: bytes of a ranged get, and least bytes of a part that is put; 8M, 5M to 5G. */
+    uint64_t part_bytes;
+    /* CONNECTIONS: most requests under way; 32, 1 to 1024. */
+    int64_t connections;
+    /* MEMORY_BYTES: most bytes of the buffers of hedged gets; 256M, one part to 1T. */
+    uint64_t memory_bytes;
+    /* DEADLINE_SEC: an operation is not tried again after it; 300, 1 to 86,400. */
+    uint64_t deadline_usec;
+    /* STALL_SEC: a try that moves no byte for this time has failed; 20, 1 to 3,600. */
+    uint64_t stall_usec;
     /* SIGN_PAYLOAD auto|on|off: the signature covers a SHA-256 of the body. auto: on if neither TLS nor the server's
      * crc32c guards the body. */
     S3Switch sign_payload;
-    S3Switch
-        checksum; /* CHECKSUM auto|on|off: crc32c is sent and asked for. auto: if probe.c finds it */
+    /* CHECKSUM auto|on|off: crc32c is sent and asked for. auto: if probe.c finds that the server knows it. */
+    S3Switch checksum;
 } S3Options;
 
 int s3_options_load(S3Options *ret, Error *err);

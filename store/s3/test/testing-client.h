@@ -16,39 +16,39 @@
 enum { BLOB_BYTES = 3 << 20, STEPS_SEEN = 16 };
 
 typedef struct Steps {
-    const FakeStep *steps; /* of the first requests; what comes after is served */
+    const FakeStep *steps; /* for the first n requests; later ones are served */
     size_t n;
-    const char *header;          /* to be noted; NULL: none */
-    char seen[STEPS_SEEN][1024]; /* that header of the first requests */
+    const char *header;          /* name of the header to note; NULL: none */
+    char seen[STEPS_SEEN][1024]; /* its value in each of the first requests */
 } Steps;
 
 typedef struct World {
     Steps steps;
     Fake *fake;
     S3Client *client;
-    S3Options options; /* of the client; for world_open_client() to take */
+    S3Options options; /* of the client; changes take effect by world_open_client() */
     char endpoint[128];
 } World;
 
-/* Byte for byte the object /bucket/blob. */
+/* The bytes of the object /bucket/blob, and the buffer of world_get(). */
 extern uint8_t world_blob[BLOB_BYTES];
 extern uint8_t world_landing[BLOB_BYTES];
 extern const S3Pair world_if_absent[1];
 
-/* Credentials in the environment, no proxy; for cmocka's set-up of the group. */
+/* Puts credentials and no proxy into the environment; cmocka's set-up of a group. */
 int world_set_up(void **state);
 World *world_new(const FakeStep *steps, size_t n);
 void world_free(World *w);
-/* Anew, after the options were changed. */
+/* Closes the client and opens one with the changed options. */
 void world_open_client(World *w);
 
 #define WORLD(...)                                                                                 \
     static const FakeStep steps[] = {__VA_ARGS__};                                                 \
     World *w = world_new(steps, ELEMENTSOF(steps))
 
-/* A range of the blob into world_landing. */
+/* Makes a get of a range of the blob into world_landing. */
 S3Request world_get(size_t offset, size_t n_bytes);
-/* Asks for that range, and ends the test unless it comes whole after so many tries. */
+/* Gets a range, and fails the test unless it comes whole after exactly `tries` tries. */
 void world_expect_range(World *w, size_t offset, size_t n_bytes, unsigned tries);
-/* "hello world", in two parts. */
+/* Makes a put of "hello world", in two iovecs. */
 S3Request world_put(const char *key, bool only_if_absent);

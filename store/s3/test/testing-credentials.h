@@ -1,9 +1,8 @@
-/* testing-credentials.h - an identity under test: an environment of its own, a folder for files, an
- * endpoint, and patience.
+/* testing-credentials.h - an identity under test, with an environment, a folder for files and an endpoint of its own.
  *
  * Ownership: fixture_begin() and fixture_end() are cmocka's setup and teardown.
  * Units:     seconds since 1970.
- * Errors:    what is not as it should be fails the test; so does a secret in any text.
+ * Errors:    a wrong result fails the test; so does a secret in any text.
  * Threads:   the test's own.
  */
 #pragma once
@@ -16,7 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* They must be in no text. */
+/* Secrets: assert_no_secret() looks for them. */
 #define SECRET "very/Secret+Key"
 #define TOKEN "session-Token-of-nobody"
 #define PASS "pass-that-is-shown-to-an-endpoint"
@@ -41,24 +40,24 @@ int fixture_end(void **state);
 
 void fixture_variable(const char *name, const char *value); /* NULL: unset */
 void fixture_write(Fixture *f, const char *name, const char *text);
-/* A variable that names a file of the folder. */
+/* Writes a file into the folder, and names it by a variable of the environment. */
 void fixture_file(Fixture *f, const char *variable, const char *name, const char *text);
-/* An endpoint instead of the last, whose URL with that path a variable names. */
+/* Starts an endpoint in place of the last one, and puts its URL with `path` into a variable of the environment. */
 void fixture_serve(Fixture *f, EndpointAnswer answer, const char *variable, const char *path);
 
 int fixture_new(Fixture *f, Error *err);
 int fixture_get(Fixture *f, S3Credentials *ret, uint64_t *ret_serial, Error *err);
-/* Until there is an answer; bounded. */
+/* Waits until the identity has credentials or a failure, at most PATIENCE_SEC. */
 int fixture_wait(Fixture *f, S3Credentials *ret, uint64_t *ret_serial, Error *err);
-/* Until the serial, while every get succeeds. */
+/* Waits until the credentials have that serial; every s3_identity_get() until then must succeed. */
 void fixture_wait_serial(Fixture *f, uint64_t serial, S3Credentials *ret);
-/* A new identity, its first answer: credentials whose access key is this one. */
+/* Makes an identity, whose first credentials must have this access key. */
 void fixture_expect(Fixture *f, const char *access_key);
-/* A new identity that answers with a failure, whose text has all words. */
+/* Makes an identity, which must fail with `wanted` and a text that has all words. */
 void fixture_refuse(Fixture *f, int wanted, const char *const *words);
 #define REFUSE(f, r, ...) fixture_refuse(f, r, (const char *const[]){__VA_ARGS__, NULL})
 
 void assert_no_secret(const char *text);
 int64_t seconds_now(void);
-/* What a container and an instance answer. */
+/* Makes the answer of a container or an instance. */
 void json_reply(char *ret, size_t size, const char *access_key, int64_t date, int64_t expires);

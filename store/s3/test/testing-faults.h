@@ -23,21 +23,21 @@
 
 typedef struct Faults Faults;
 
-/* In front of AWS_ENDPOINT_URL, which from now on, until faults_stop(), is the proxy's. More
- * arguments for it ("--tls", ...) end with NULL; NULL: none. */
+/* Starts the proxy in front of AWS_ENDPOINT_URL, and sets that variable to the proxy's URL until faults_stop().
+ * arguments: more for the proxy ("--tls", ...), ended by NULL; NULL: none. */
 Faults *faults_start(const char *const *arguments);
 Faults *faults_stop(Faults *faults);
 DEFINE_CLEANUP(Faults, faults_stop)
 const char *faults_endpoint(const Faults *faults);
 
-/* One command; the proxy's answer, a line of JSON. */
+/* Sends one command; returns the proxy's answer, a line of JSON. */
 const char *faults_do(Faults *faults, const char *format, ...) _printf_(2, 3);
-/* The number behind "name": in an answer. */
+/* Returns the number behind "name": in an answer. */
 long faults_number(const char *answer, const char *name);
 
-/* Adds one rule; its id. */
+/* Adds one rule; returns its id. */
 long faults_add(Faults *faults, const char *format, ...) _printf_(2, 3);
-/* Until the rule has fired so often; bounded by a minute. */
+/* Waits until the rule has fired n times, at most a minute. */
 void faults_wait(Faults *faults, long rule, int n);
 /* Requests seen so far that match. */
 long faults_count(Faults *faults, const char *match);

@@ -1,9 +1,9 @@
-/* testing-objects.h - a server in memory behind client.h: what a test puts in the place of client.c, to
- * say what the server can do and what goes wrong with which request.
+/* testing-objects.h - a server in memory behind client.h, linked in place of client.c. A test sets what the server can
+ * do, and which requests meet a fault.
  *
  * Ownership: one server a process; fake_reset() empties it.
  * Units:     bytes.
- * Errors:    what cannot be ends the process.
+ * Errors:    a misuse of client.h ends the process.
  * Threads:   any.
  */
 #pragma once
@@ -41,14 +41,14 @@ typedef enum FakeFault {
 typedef enum FakeAbsent { ABSENT_OBEYED, ABSENT_IGNORED, ABSENT_REFUSED } FakeAbsent;
 
 typedef struct FakeServer {
-    S3Options options; /* of who opens a client */
+    S3Options options; /* of the client */
     FakeAbsent if_absent;
     bool complete_ignores_absent; /* as Ceph's */
     bool checks_crc32c, says_bad_digest, lacks_delete_many, lacks_encoding, lacks_bucket;
     size_t page; /* objects or uploads at most */
-    /* what was asked */
-    size_t n[FAKE_KINDS];
-    bool sends_crc32c; /* as set by s3_client_set_checksum() */
+    /* Records of the requests. */
+    size_t n[FAKE_KINDS]; /* number of requests of each kind */
+    bool sends_crc32c;    /* as set by s3_client_set_checksum() */
     uint64_t part_bytes_least, part_bytes_most;
     char complete_body[4096];
 } FakeServer;
@@ -58,11 +58,9 @@ extern FakeServer fake;
 void fake_reset(void);
 /* The at-th request of a kind from now on (1: the next) meets the fault; at 0: all of them. */
 void fake_break(FakeKind kind, size_t at, FakeFault fault);
-/* No more faults. */
-void fake_mend(void);
-/* Waits until a request stalls. */
-void fake_wait_stalled(void);
-/* As if somebody else did it. */
+void fake_mend(void);         /* removes all faults */
+void fake_wait_stalled(void); /* waits until a request stalls */
+/* Puts an object, or begins an upload, as another writer would. */
 void fake_put(const char *name, const char *text);
 void fake_begin_upload(const char *name, uint64_t begun_usec);
 bool fake_has(const char *name);

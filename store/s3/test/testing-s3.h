@@ -1,10 +1,10 @@
-/* testing-s3.h - an S3 server on loopback in the test's own process, that keeps objects in memory and
- * misbehaves as the test's script says: request by request.
+/* testing-s3.h - an S3 server on loopback in the test's own process. It keeps objects in memory, and a script of the
+ * test decides for each request how it misbehaves.
  *
  * Ownership: fake_start() gives the caller a Fake; fake_stop() ends all its connections. A request's
  *            texts are valid in the script.
  * Units:     bytes.
- * Errors:    what cannot be set up ends the process.
+ * Errors:    a failure of the set-up ends the process.
  * Threads:   the script is called for one request at a time, on threads of the server's own.
  */
 #pragma once
@@ -52,10 +52,10 @@ int fake_port(const Fake *fake);
 unsigned fake_requests(Fake *fake);
 unsigned fake_connections(Fake *fake); /* ever accepted */
 
-/* Path as in the URL, "/bucket/key". */
+/* Puts an object; path is that of its URL, "/bucket/key". */
 void fake_put(Fake *fake, const char *path, const void *data, size_t n_bytes);
-/* Whether it is there with these bytes. */
+/* Whether the object exists with exactly these bytes. */
 bool fake_has(Fake *fake, const char *path, const void *data, size_t n_bytes);
-unsigned fake_puts(Fake *fake, const char *path); /* how often it was written */
-/* The value, in a buffer of the caller's; false: no such header. */
+unsigned fake_puts(Fake *fake, const char *path); /* number of puts of the object */
+/* Copies a header's value; false: the request has no such header. */
 bool fake_header(const FakeRequest *request, const char *name, char *ret, size_t size);
