@@ -69,7 +69,7 @@ int node_open(OwnNode *node, Error *err);
 void node_clear(OwnNode *node);
 /* Finds out what this node may read in etcd: its record says so. */
 void node_ask_rights(OwnNode *node);
-/* What the record says may have changed: puts it if its content has. */
+/* The content of the record may have changed: puts the record if it has. */
 void node_touch(OwnNode *node);
 /* The node takes leave: its record says so from now on. */
 void node_leave(OwnNode *node);

@@ -204,7 +204,7 @@ static void init_probes(Daemon *d)
 
 /* ---- made, run and ended ---- */
 
-/* What must be there before the first thread: the lock, a clean slate, the keeper. */
+/* Makes what must be there before the first thread: the lock, a clean slate, the keeper. */
 static int prepare(Daemon *d, Error *err)
 {
     const DaemonConfig *c = d->config;

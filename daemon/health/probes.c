@@ -102,7 +102,7 @@ static void keep_state(Probes *p, const char *name, ProbeChild *child, json_t *s
         log_warning("what probe %s remembers is not kept: %s", name, err.text);
 }
 
-/* Which slot is which GPU: as the probe has seen since the boot, else as they lie on the bus. */
+/* Learns which slot is which GPU: as the probe has seen since the boot, else as they lie on the bus. */
 static void learn_gpus(Probes *p)
 {
     char bus[PROBE_SLOTS_MAX][PCI_ADDRESS_MAX];

@@ -28,7 +28,7 @@ static _noreturn_ void child_fail(const char *what, const char *path)
     _exit(SPAWN_EXEC_FAILED);
 }
 
-/* What the service manager gave to sdtraind is not for what it hosts: ranks are the first to go when
+/* Privileges that the service manager gave to sdtraind are not for its ranks: ranks are the first to go when
  * memory runs out, and hold no capability. */
 static void leave_privileges(void)
 {

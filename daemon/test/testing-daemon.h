@@ -40,7 +40,7 @@ const char *lab_folder(const Lab *lab);
 LabNode *lab_start_node(Lab *lab, int i, const char *settings, const char *fault);
 /* The same, without waiting; for those that refuse to start. */
 LabNode *lab_spawn_node(Lab *lab, int i, const char *settings, const char *fault);
-/* Until that process has ended; its status. */
+/* Waits until that process has ended; returns its status. */
 int lab_wait_end(Lab *lab, LabNode *node);
 /* Whether a line of its log holds that text. */
 bool lab_log_has(const LabNode *node, const char *text);
@@ -58,15 +58,15 @@ typedef struct LabRun {
     uint64_t slots;
 } LabRun;
 
-/* spec of every job; the fake trainer does not read it */
+/* Every job has the same spec; the fake trainer does not read it. */
 void lab_put_spec(Lab *lab, const char *job);
 int64_t lab_put_world(Lab *lab, const char *job, int64_t generation, const LabRun *runs,
                       size_t n_runs);
-/* The submission's id that specs, worlds and phases get from now on; "" at first. */
+/* Sets the submission that specs, worlds and phases get from now on; "" at first. */
 void lab_submit(Lab *lab, const char *submission);
 void lab_put_phase(Lab *lab, const char *job, int64_t generation, JobPhase phase, bool go,
                    bool leave);
-/* The revision of the change. */
+/* Both return the revision of the change. */
 int64_t lab_put(Lab *lab, const char *key, const char *value);
 int64_t lab_delete(Lab *lab, const char *key);
 
@@ -74,9 +74,9 @@ int64_t lab_delete(Lab *lab, const char *key);
 
 /* NULL: no such key. */
 const char *lab_value(Lab *lab, const char *key);
-/* False when there is none, or what is there is none. */
+/* False: there is no record, or it cannot be read. */
 bool lab_node_record(Lab *lab, int node, NodeRecord *ret);
-/* False when there is none. ranks is valid until the next call. */
+/* False: there is no record. ret->ranks is valid until the next call. */
 bool lab_ranks(Lab *lab, const char *job, int64_t generation, int node, RanksRecord *ret);
 bool lab_checkpoints(Lab *lab, const char *job, CheckpointsRecord *ret);
 int64_t lab_lease_of(Lab *lab, const char *key);
@@ -110,5 +110,5 @@ bool lab_has_commits(Lab *lab, const void *commits); /* at least n */
 int64_t lab_resident_bytes(const LabNode *node);
 /* pidfds of every process that carries the mark of that node; at most max. */
 size_t lab_marked(const LabNode *node, int *ret_pidfds, size_t max);
-/* Closes them; whether all ended within msec, which for what must come is LAB_WAIT_MSEC. */
+/* Waits until all these processes have ended, and closes the pidfds. False: some live after msec. */
 bool lab_all_end(int *pidfds, size_t n, int msec);

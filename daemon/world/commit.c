@@ -97,7 +97,7 @@ static void on_commit_written(int r, const Error *err, const EtcdTxnResult *resu
         commit_read(commit);
 }
 
-/* What rank 0 said last, and what is committed now. */
+/* The progress record: as rank 0 said last, with the mark that is committed now. */
 static char *encode_mark(const LocalWorld *local, CommitMark mark)
 {
     ProgressRecord record = local->progress.record;
@@ -264,7 +264,7 @@ int commit_found(Commit *commit, const ChannelMessage *found)
     if (found->more)
         return 0;
     CheckpointCommit *newest = &commit->lines[commit->n_lines - 1];
-    /* What was newer is not there any more, or does not verify: no mark may ask for it again. */
+    /* A newer checkpoint is not there any more, or does not verify: no mark may ask for it again. */
     if (commit_mark_is_before(mark_of(newest), commit->local->progress.record.committed))
         newest->generation = commit->local->generation;
     begin(commit);

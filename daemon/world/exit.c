@@ -23,7 +23,7 @@ static void say(ExitVerdict *v, const char *text)
     (void)snprintf(v->text, sizeof(v->text), "%s", text); /* evidence may be cut */
 }
 
-/* What a trainer says of its daily work is no reason to die; a library's cry is. */
+/* A trainer's own log line about its daily work explains no death; a library's last cry does. */
 static bool explains(const char *line)
 {
     return *line && !strstr(line, " info sdtrainer: ") && !strstr(line, " debug sdtrainer: ");

@@ -117,5 +117,5 @@ LocalRank *local_world_rank_of(LocalWorld *local, const Rank *rank);
 LocalRank *local_world_rank0(LocalWorld *local);
 /* Whether a rank of this world is not reported as ended, or waits for its slot. */
 bool local_world_is_live(const LocalWorld *local);
-/* What is reported of the ranks has changed. */
+/* The report of the ranks has changed: writes it. */
 void local_world_report(LocalWorld *local);

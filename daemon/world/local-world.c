@@ -328,8 +328,8 @@ static void read_secret_again(LocalWorld *local)
                 SECRET_RETRY_MSEC * USEC_PER_MSEC, on_secret_retry, local);
 }
 
-/* It was written with the world or it is another world's: a later one's when this one is over and we have not heard
- * yet, and an earlier one's when this one has none. */
+/* The secret was written with the world, or it is another world's: a later one's when this one is over and we have not
+ * heard yet, and an earlier one's when this one has none. */
 static int take_secret(LocalWorld *local, const EtcdRange *range, Error *err)
 {
     if (range->n_kvs == 0 || range->kvs[0].mod_revision < local->world_revision) {

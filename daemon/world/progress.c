@@ -52,7 +52,7 @@ static void send_soon(Progress *progress)
     }
 }
 
-/* What a trainer of this host said of our boottime, for other machines. */
+/* A time that a trainer of this host gave in boottime, as realtime: the record crosses machines. */
 static uint64_t realtime_of(uint64_t usec)
 {
     uint64_t now_usec = clock_boottime_usec();

@@ -22,7 +22,7 @@
 
 enum { RANK_KILL_CONFIRM_MSEC = 2000, RANK_LAST_WORDS_MSEC = 200 };
 
-/* What a trainer process is started with. */
+/* The parts of the process that trainers are started with. */
 struct RankNeeds {
     sd_event *event; /* the loop that watches pidfd, channel, cgroup and output */
     const CgroupBase *cgroups;
