@@ -52,7 +52,8 @@ static int tell_all(DaemonLink *link, Store *store, const Manifest *newest, int6
     return r < 0 ? r : tell_one(link, store, newest, generation, false, err);
 }
 
-static int find(Store *store, const CheckpointFacts *own, bool must, Manifest **ret, Error *err)
+static int find_newest(Store *store, const CheckpointFacts *own, bool must, Manifest **ret,
+                       Error *err)
 {
     const CheckpointPassed *passed;
     _cleanup_(checkpoint_search_freep) CheckpointSearch *search = NULL;
@@ -79,7 +80,7 @@ int found_tell(DaemonLink *link, Store *store, const CheckpointFacts *own, bool 
 {
     _cleanup_(manifest_freep) Manifest *newest = NULL;
     daemon_link_stage(link, 0, STAGE_RESTORING);
-    int r = find(store, own, must, &newest, err);
+    int r = find_newest(store, own, must, &newest, err);
     if (!must && (r == -EACCES || r == -EPERM || r == -ENOTDIR)) {
         log_warning("%s",
                     err->text); /* nothing is missing there, and the first save says the same */

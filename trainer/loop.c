@@ -268,7 +268,7 @@ static int first_save(Loop *l, Error *err)
     return save(l, 0, STEP_SAVE | STEP_MUST, err);
 }
 
-static int run(Loop *l, LoopResult *ret, Error *err)
+static int run_steps(Loop *l, LoopResult *ret, Error *err)
 {
     Session *s = l->session;
     int r = first_save(l, err);
@@ -368,7 +368,7 @@ int loop_run(Session *session, LoopResult *ret, ExitCode *ret_exit, Error *err)
     if (r < 0)
         return r;
     Loop loop = {.session = session, .saver = saver, .exit = ret_exit};
-    r = run(&loop, ret, err);
+    r = run_steps(&loop, ret, err);
     if (r == 0 && ret->finished)
         r = publish_metrics(&loop, err);
     if (r == 0 && ret->finished && session->local)

@@ -53,7 +53,7 @@ typedef struct BackwardSpace {
 
 static size_t panels(size_t n) { return DIV_ROUND_UP(n, (size_t)TILE_COLUMNS); }
 
-static float *take(char **at, size_t n_floats)
+static float *take_floats(char **at, size_t n_floats)
 {
     float *p = (float *)*at;
     *at += floats_bytes(n_floats);
@@ -64,9 +64,9 @@ static ForwardSpace forward_space(const AttentionShape *s, char **at)
 {
     const size_t d = (size_t)s->head_dim, keys = (size_t)s->kv_tokens;
     ForwardSpace space = {.keys_stride = ROUND_UP(keys, (size_t)TILE_COLUMNS)};
-    space.k_columns = take(at, panels(keys) * d * TILE_COLUMNS);
-    space.v_panels = take(at, panels(d) * keys * TILE_COLUMNS);
-    space.probabilities = take(at, FORWARD_QUERIES * space.keys_stride);
+    space.k_columns = take_floats(at, panels(keys) * d * TILE_COLUMNS);
+    space.v_panels = take_floats(at, panels(d) * keys * TILE_COLUMNS);
+    space.probabilities = take_floats(at, FORWARD_QUERIES * space.keys_stride);
     return space;
 }
 
@@ -76,16 +76,16 @@ static BackwardSpace backward_space(const AttentionShape *s, char **at)
     const size_t queries = (size_t)s->q_tokens;
     const size_t tiles = KEYS / TILE_ROWS * panels(d) * (sizeof(Tile) / sizeof(float));
     BackwardSpace space;
-    space.k_columns = take(at, panels(keys) * d * TILE_COLUMNS);
-    space.v_columns = take(at, panels(keys) * d * TILE_COLUMNS);
-    space.k_panels = take(at, panels(d) * keys * TILE_COLUMNS);
-    space.q_panels = take(at, panels(d) * queries * TILE_COLUMNS);
-    space.do_panels = take(at, panels(d) * queries * TILE_COLUMNS);
-    space.delta = take(at, queries);
-    space.probabilities = take(at, QUERIES * KEYS);
-    space.slopes = take(at, QUERIES * KEYS);
-    space.dk = (Tile *)take(at, tiles);
-    space.dv = (Tile *)take(at, tiles);
+    space.k_columns = take_floats(at, panels(keys) * d * TILE_COLUMNS);
+    space.v_columns = take_floats(at, panels(keys) * d * TILE_COLUMNS);
+    space.k_panels = take_floats(at, panels(d) * keys * TILE_COLUMNS);
+    space.q_panels = take_floats(at, panels(d) * queries * TILE_COLUMNS);
+    space.do_panels = take_floats(at, panels(d) * queries * TILE_COLUMNS);
+    space.delta = take_floats(at, queries);
+    space.probabilities = take_floats(at, QUERIES * KEYS);
+    space.slopes = take_floats(at, QUERIES * KEYS);
+    space.dk = (Tile *)take_floats(at, tiles);
+    space.dv = (Tile *)take_floats(at, tiles);
     return space;
 }
 

@@ -1,7 +1,7 @@
 /* retire.c - which checkpoints go, and in which order.
  *
  * What is in the history is read from the newest committed manifest, not from the listing: a
- * manifest that was written and never committed, or struck out later, is not in it. One whose step
+ * manifest that was written and never committed, or invalidated later, is not in it. One whose step
  * lies beyond the newest commit's stays until a commit passes it: where the record of the commits
  * was lost or is an old one, it is what was committed.
  *

@@ -8,7 +8,6 @@
  */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 enum { CHECKPOINT_FOLDER_MAX = 64, METRICS_KEY_MAX = 96 };
@@ -22,11 +21,6 @@ typedef struct CheckpointName {
 /* "step-<step>-o<owner>-g<generation>-<attempt>" */
 void checkpoint_name_format(const CheckpointName *name, char folder[CHECKPOINT_FOLDER_MAX]);
 int checkpoint_name_parse(const char *folder, CheckpointName *ret);
-/* Is b of a later world than a? A later owner's worlds are all later. */
-static inline bool checkpoint_name_is_later(const CheckpointName *a, const CheckpointName *b)
-{
-    return b->owner != a->owner ? b->owner > a->owner : b->generation > a->generation;
-}
 
 /* "metrics/metrics-<first>-<last>-o<owner>-g<generation>-<attempt>.jsonl" */
 void metrics_key_format(const CheckpointName *name, int64_t first, int64_t last,
