@@ -198,6 +198,10 @@ static void remove_job(Draft *draft, const char *job)
 int execute(const Target *target, const Decision *d, EtcdTxnHandler handler, void *userdata,
             Error *err)
 {
+    assert(d->id && d->term > 0 && target->leader_key[0]);
+    assert(d->job[0] || !(d->put_world || d->put_phase || d->put_desired || d->put_spec ||
+                          d->put_checkpoints || d->remove_generation || d->remove_job));
+    assert(d->n_cordons >= 0 && d->n_cordons <= DECISION_CORDONS_MAX);
     _cleanup_(draft_freep) Draft *draft = memory_new(Draft);
     draft->target = target;
     draft->compares[draft->n_compares++] = (EtcdCompare){.key = target->leader_key,

@@ -70,24 +70,24 @@ static void tell_everybody(Controller *m, const Event *event, const char *key, c
 /* Feeds one event and lets the core decide until it comes to rest. */
 static void step(Controller *m, Event *event, const char *key, const char *value)
 {
-    static Actions actions; /* large; the loop has one thread */
+    Actions *actions = m->actions;
     for (;;) {
-        tell_everybody(m, event, key, value, &actions);
+        tell_everybody(m, event, key, value, actions);
         if (event->more)
             return;
-        if (actions.read)
+        if (actions->read)
             read_what_did_not_fit(m);
-        if (actions.decision.id) {
-            journal_record_decision(m->journal, event, &actions.decision);
-            begin_decision(m, &actions.decision);
+        if (actions->decision.id) {
+            journal_record_decision(m->journal, event, &actions->decision);
+            begin_decision(m, &actions->decision);
         }
-        if (!actions.again)
+        if (!actions->again)
             break;
         *event = (Event){.kind = EVENT_TICK};
         stamp_event(m, event);
         key = value = NULL;
     }
-    arm_timer(m, actions.wake_usec);
+    arm_timer(m, actions->wake_usec);
     say_dropped(m);
     m->decided_usec = clock_boottime_usec();
 }
@@ -173,6 +173,7 @@ void on_cluster_record(const char *key, const char *value, size_t n, int64_t rev
 
 void feed_all(Controller *m, const EtcdRange *range)
 {
+    assert(range->revision >= m->read_revision); /* the caller passes over older reads */
     m->read_revision = range->revision;
     feed_mark(m->feed);
     for (size_t i = 0; i < range->n_kvs; i++)

@@ -34,37 +34,50 @@ struct Pending {
 
 struct Controller {
     sd_event *event;
-    const ControllerConfig *config;
+    const ControllerConfig *config; /* borrowed */
     Etcd *etcd;
-    EtcdLease *lease;
+    EtcdLease *lease; /* this controller's key in the election hangs on it */
     EtcdElection *election;
-    EtcdWatch *watch;
+    EtcdWatch *watch; /* of everything below the cluster's prefix */
     Feed *feed;
-    Journal *journal;
-    ControllerMetrics *metrics;
+    Journal *journal;           /* NULL: nothing is recorded */
+    ControllerMetrics *metrics; /* NULL: there is no port for them */
     Sender *sender;
-    void *memory; /* of the cluster */
+    void *memory; /* in which the cluster lies */
     Cluster *cluster;
-    sd_event_source *timer, *leave_timer, *gather_timer, *status_timer;
-    sd_event_source *room_timer; /* until what did not fit is read again */
-    EtcdCall *room_call;
-    ControllerStatus status;
-    uint64_t wake_usec;
-    uint64_t decided_usec; /* when the core was last asked */
-    uint64_t n_lists;      /* of the watch, as far as they are dealt with */
-    int64_t read_revision; /* of the newest read of everything; 0: none but the watch's own */
-    char leader_key[KEY_MAX];
-    int64_t elected; /* term that the election gave it; 0: another controller has it */
-    int64_t term;    /* term in which it decides; 0: it does not */
-    bool is_still;   /* elected, and kept from deciding by the deaths before it */
-    Succession succession;
-    sd_event_source *still_timer;
-    bool has_lease;
-    bool loaded; /* the whole state has been seen once */
+    Actions *actions;        /* the core's last answer; large */
+    ControllerStatus status; /* said to systemd */
     Rights rights;
-    unsigned refusals;
-    int64_t dropped;
-    Pending *pending;
+
+    /* ---- when the core is asked ---- */
+    sd_event_source *timer;        /* at wake_usec */
+    sd_event_source *gather_timer; /* GATHER_MSEC after decided_usec, when records have changed */
+    sd_event_source *status_timer; /* each STATUS_SEC */
+    uint64_t wake_usec;    /* when the core wants to be asked at the latest; USEC_INFINITY: never */
+    uint64_t decided_usec; /* when the core was last asked */
+    int64_t dropped;       /* records without room in the core, as far as the log tells of them */
+
+    /* ---- what was read ---- */
+    bool loaded;      /* the watch has listed every record once */
+    uint64_t n_lists; /* lists of the watch that are dealt with */
+    int64_t
+        read_revision; /* of the newest read of everything beside the watch; 0: there was none */
+    sd_event_source *room_timer; /* until what did not fit is read again */
+    EtcdCall *room_call;         /* that read */
+
+    /* ---- leadership ---- */
+    bool has_lease;           /* etcd has granted it and not taken it back */
+    char leader_key[KEY_MAX]; /* of this controller in the election, once it was first */
+    int64_t elected;          /* the election's term for it; 0: another controller is first */
+    int64_t term;             /* the term in which it decides: elected, or 0: it does not decide */
+    bool is_still;            /* elected, and kept from deciding by the deaths before it */
+    Succession succession;
+    sd_event_source *still_timer; /* the end of that */
+    sd_event_source *leave_timer; /* bounds leaving; NULL: it was not told to leave */
+
+    /* ---- decisions ---- */
+    Pending *pending;  /* those under way, in no order */
+    unsigned refusals; /* transactions in a row that were refused or had no answer */
 };
 
 /* ---- intake.c ---- */

@@ -105,6 +105,7 @@ int manager_new(sd_event *event, const ControllerConfig *config, Controller **re
     ClusterConfig cluster_config = config_cluster(config);
     m->memory = memory_zeroed(1, cluster_bytes(&limits));
     m->feed = feed_new(config->cluster);
+    m->actions = memory_new(Actions);
     m->cluster = cluster_init(m->memory, &limits, &cluster_config);
 
     int r = recording_open(config, &limits, &cluster_config, &m->journal, err);
@@ -148,6 +149,7 @@ Controller *manager_free(Controller *m)
     m->journal = journal_free(m->journal);
     m->metrics = controller_metrics_free(m->metrics);
     m->event = sd_event_unref(m->event);
+    free(m->actions);
     free(m->memory);
     free(m);
     return NULL;

@@ -185,7 +185,11 @@ void succession_overrule(Succession *s)
         s->still_until_usec = 1;
 }
 
-void succession_led(Succession *s, uint64_t now_usec) { s->led_usec = now_usec; }
+void succession_led(Succession *s, uint64_t now_usec)
+{
+    assert(!s->led_usec && now_usec >= s->still_until_usec);
+    s->led_usec = now_usec;
+}
 
 void succession_left(Succession *s)
 {

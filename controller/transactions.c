@@ -18,11 +18,12 @@ enum { RETRY_MSEC_MIN = 20, RETRY_DOUBLINGS_MAX = 6 };
 
 Pending *pending_free(Pending *p)
 {
-    for (Pending **at = &p->manager->pending; *at; at = &(*at)->next)
-        if (*at == p) {
-            *at = p->next;
-            break;
-        }
+    Pending **at = &p->manager->pending;
+    while (*at != p) {
+        assert(*at); /* it is in the list as long as it lives */
+        at = &(*at)->next;
+    }
+    *at = p->next;
     p->retry = sd_event_source_disable_unref(p->retry);
     free(p);
     return NULL;
@@ -118,6 +119,7 @@ static void on_transaction(int r, const Error *err, const EtcdTxnResult *result,
         r = error_errno(&lost, struck, "the answer was lost");
         err = &lost;
     }
+    assert(!p->retry); /* nothing is read again before the answer */
     p->outcome = r < 0 ? OUTCOME_UNKNOWN : result->succeeded ? OUTCOME_DONE : OUTCOME_REFUSED;
     controller_metrics_note_outcome(p->manager->metrics, &p->decision, p->outcome, p->begun_usec,
                                     r < 0 ? 0 : result->revision);
@@ -139,6 +141,10 @@ static void on_transaction(int r, const Error *err, const EtcdTxnResult *result,
 void begin_decision(Controller *m, const Decision *decision)
 {
     Error err = ERROR_INIT;
+    /* The core leads exactly when this controller does. */
+    assert(m->term && decision->term == m->term);
+    for (const Pending *other = m->pending; other; other = other->next)
+        assert(other->decision.id != decision->id);
     Pending *p = memory_new(Pending);
     p->manager = m;
     p->begun_usec = clock_boottime_usec();
