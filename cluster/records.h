@@ -75,8 +75,8 @@ typedef struct LeaderRecord {
 
 /* ---- marks ---- */
 
-/* The newest commit of a job, as others than checkpoints/<job> remember it: who finds that record lost, or
- * older than this, knows that there was more. */
+/* The newest commit of a job, as records other than checkpoints/<job> remember it. A reader that finds
+ * checkpoints/<job> lost, or older than the mark, knows that commits are missing. */
 typedef struct CommitMark {
     int64_t generation, step; /* generation 0: nothing was committed */
 } CommitMark;
@@ -87,20 +87,20 @@ static inline bool commit_mark_is_before(CommitMark a, CommitMark b)
     return a.generation != b.generation ? a.generation < b.generation : a.step < b.step;
 }
 
-/* How far a node was with a job. Told in its record once the store was restored from a snapshot that may
- * be older: the next world lies beyond, and looks for what was committed since. */
+/* How far a node was with a job. The node tells it once etcd was restored from a snapshot, which may be older: the
+ * next world gets a higher generation, and looks for commits that the snapshot lacks. */
 typedef struct JobRun {
     char job[RECORD_JOB_MAX + 1];
     char submission[SUBMISSION_BYTES];
-    int64_t generation;   /* the highest that it had ranks of */
-    CommitMark committed; /* the newest that it knows of */
-    bool told;            /* since such a restore */
+    int64_t generation;   /* the highest generation that the node had ranks of */
+    CommitMark committed; /* the newest commit that the node knows */
+    bool told;            /* the entry must be in the node's record since a restore */
 } JobRun;
 
 /* Not in etcd: <state_dir>/history.json of a node. */
 typedef struct HistoryRecord {
     char cluster[17];             /* etcd's cluster id, hex; empty: none was seen */
-    int64_t revision;             /* the highest seen */
+    int64_t revision;             /* the highest revision seen */
     JobRun runs[RECORD_RUNS_MAX]; /* newest last */
     size_t n_runs;
 } HistoryRecord;
@@ -113,25 +113,26 @@ typedef enum NodeVerdict { NODE_HEALTHY, NODE_SUSPECT, NODE_DRAIN, NODE_ISOLATE 
 typedef struct NodeRecord {
     char name[NODE_NAME_MAX + 1];
     char machine_id[33], boot_id[37];
-    uint64_t incarnation; /* start of this sdtraind, realtime usec: survives a lost lease, not a
-                             restart */
-    char address[128];    /* where its ranks can be reached */
+    /* When this sdtraind started, realtime: a lost lease keeps it, a restart does not. */
+    uint64_t incarnation;
+    char address[128]; /* where other nodes reach the node's ranks */
     int n_slots;
     char version[32];
     NodeState state;
     NodeVerdict verdict;
     char evidence[RECORD_TEXT_MAX + 1];
-    char job[RECORD_JOB_MAX + 1]; /* what it runs; empty: nothing */
-    int64_t world_revision;       /* mod revision of the worlds/<job> that it runs */
-    int64_t generation;
-    uint64_t lost_slots;   /* bit i: slot i holds a process that SIGKILL did not end */
+    char job[RECORD_JOB_MAX + 1]; /* the job that the node runs; empty: none */
+    int64_t world_revision;       /* mod revision of the worlds/<job> that the node runs */
+    int64_t generation;           /* of that world */
+    uint64_t lost_slots;          /* bit i: slot i holds a process that SIGKILL did not end */
     uint64_t bad_slots;    /* bit i: the device of slot i is not to be used; evidence says why */
-    uint64_t startup_usec; /* its trainers have so long to be ready; 0 unknown */
-    uint64_t memory_bytes; /* of the machine, with swap; 0 unknown */
-    JobRun runs[RECORD_RUNS_MAX]; /* those that are told */
+    uint64_t startup_usec; /* time that the node's trainers have to be ready; 0: unknown */
+    uint64_t memory_bytes; /* memory of the machine, with swap; 0: unknown */
+    JobRun runs[RECORD_RUNS_MAX]; /* the entries with told set */
     size_t n_runs;
     char log_dir[512]; /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */
-    char features[64]; /* what it knows beyond its first version: words, " " between */
+    /* Words for what the node's version can do and its rights allow, blanks between. */
+    char features[64];
 } NodeRecord;
 
 /* ---- health/<node>: written by the node when something changes, and now and then for the ages.
@@ -144,8 +145,9 @@ typedef struct HealthProbeRecord {
     char text[RECORD_TEXT_MAX + 1]; /* what is wrong, or what there is */
     char cure[96];                  /* what makes it go away; empty: nothing is wrong */
     uint64_t bad_slots;
-    uint64_t since_usec, at_usec; /* when that became so; of the last answer, 0: none yet */
-    uint64_t took_usec;
+    uint64_t since_usec; /* when the finding became so */
+    uint64_t at_usec;    /* when the probe last answered; 0: not yet */
+    uint64_t took_usec;  /* how long the last answer took */
     int hangs, failures; /* in a row */
 } HealthProbeRecord;
 
@@ -156,8 +158,10 @@ typedef struct HealthRecord {
     char evidence[RECORD_TEXT_MAX + 1];
     char cure[96];
     uint64_t bad_slots;
-    uint64_t since_usec, at_usec; /* of the verdict; when this was written */
-    uint64_t left_usec; /* it took leave then; 0: it did not, and without nodes/<node> it is lost */
+    uint64_t since_usec; /* when the verdict became so */
+    uint64_t at_usec;    /* when the record was written */
+    /* When the node took leave; 0: it did not, so without nodes/<node> the node is lost. */
+    uint64_t left_usec;
     HealthProbeRecord probes[RECORD_PROBES_MAX];
     size_t n_probes;
 } HealthRecord;
@@ -179,12 +183,14 @@ typedef enum CordonOwner {
 
 typedef struct CordonCause {
     CordonOwner owner;
-    char job[RECORD_JOB_MAX + 1];      /* CORDON_JOB */
-    char submission[SUBMISSION_BYTES]; /* of that job */
-    char machine_id[33]; /* whatever the node is called; empty: whichever has that name */
-    CordonMode mode;     /* none: strikes alone */
+    char job[RECORD_JOB_MAX + 1];      /* CORDON_JOB: the job that refuses the machine */
+    char submission[SUBMISSION_BYTES]; /* CORDON_JOB: of that job */
+    /* The machine that is meant, under any name; empty: the one that has the node's name. */
+    char machine_id[33];
+    CordonMode mode; /* CORDON_NONE: strikes are counted, and nothing is held back */
     char reason[RECORD_TEXT_MAX + 1];
-    uint64_t since_usec, until_usec; /* until 0: until somebody uncordons */
+    uint64_t since_usec;
+    uint64_t until_usec; /* 0: until somebody uncordons */
     int strikes;
 } CordonCause;
 
@@ -202,9 +208,8 @@ typedef struct SpecRecord {
     char *spec;                          /* the job file's text */
     char resume_uri[RECORD_URI_MAX + 1]; /* job start --resume: manifest to adopt; empty: none */
     uint64_t submitted_usec;
-    char submission
-        [SUBMISSION_BYTES]; /* 128 random bits, drawn when the job is submitted: a job that
-                                          is born again under its name is another submission */
+    /* 128 random bits, drawn when the job is submitted: a job that is submitted again under its name has others. */
+    char submission[SUBMISSION_BYTES];
     /* Hashes of empty_text and of each stream's index.json, as submitted; empty: not told. */
     char sources[RECORD_SOURCES_MAX];
 } SpecRecord;
@@ -441,8 +446,8 @@ typedef struct IncidentRecord {
     Severity severity;
     char job[RECORD_JOB_MAX + 1];
     char submission[SUBMISSION_BYTES]; /* of the job; empty: of none */
-    char
-        cause[48]; /* "trainer-died", "node-lost", "hang", "non-finite-loss", "data-corrupt", ... */
+    /* "trainer-died", "node-lost", "hang", "non-finite-loss", "data-corrupt", ... */
+    char cause[48];
     char node[NODE_NAME_MAX + 1];
     int rank; /* -1 unknown */
     int64_t generation, step;
@@ -454,8 +459,8 @@ typedef struct IncidentRecord {
      * dead; start: to processes up; restore: to all ready; replay: from first step to where the old
      * world was. */
     double detect_sec, decide_sec, stop_sec, start_sec, restore_sec, replay_sec;
-    uint64_t
-        first_step_usec; /* realtime of the first step that the next world completed; 0: not yet */
+    /* Realtime of the first step that the next world completed; 0: not yet. */
+    uint64_t first_step_usec;
 } IncidentRecord;
 
 /* ---- alerts/<id>: what of incidents/<id> has been told to which sink; written by the leader ----
@@ -481,10 +486,10 @@ typedef struct Delivery {
 
 typedef struct AlertRecord {
     char id[RECORD_INCIDENT_MAX + 1];
-    uint64_t
-        incident_usec; /* at_usec of the incident: ids of a job that was born again come again */
-    int64_t term;      /* of the leader that tells */
-    bool settled;      /* the incident is over and nothing is left to tell anybody */
+    /* The incident's at_usec: ids of a job that was born again come again. */
+    uint64_t incident_usec;
+    int64_t term; /* of the leader that tells */
+    bool settled; /* the incident is over and nothing is left to tell anybody */
     Delivery deliveries[RECORD_DELIVERIES_MAX];
     size_t n_deliveries;
 } AlertRecord;
@@ -493,14 +498,13 @@ typedef struct AlertRecord {
 
 typedef struct RequestRecord {
     char id[RECORD_REQUEST_MAX + 1];
-    char kind
-        [24]; /* "checkpoint" and "recover" of a job; "alerts-test"; "check" of a node: its probes run now;
-                        "clear": it forgets what only a reset would cure, and then checks; "forget" of
-                        a lost node, which the leader answers: it does not come back */
+    /* Of a job: "checkpoint", "recover". Of a node: "check" runs its probes now; "clear" first forgets what only a
+     * reset would cure; "forget", which the leader answers, of a lost one that does not come back. "alerts-test". */
+    char kind[24];
     char target[64];                   /* job, node or sink; of a sink, empty: all */
     char submission[SUBMISSION_BYTES]; /* of the job that is meant; empty: whichever has the name */
-    char machine_id
-        [33]; /* of a node: it answers only if it is this machine; empty: whichever it is */
+    /* Of a node: it answers only if it is this machine; empty: whichever it is. */
+    char machine_id[33];
     char answer[RECORD_TEXT_MAX + 1]; /* empty: not answered yet */
     uint64_t at_usec;
     Delivery deliveries[RECORD_DELIVERIES_MAX]; /* of "alerts-test", with the answer */

@@ -2,7 +2,7 @@
 #include "controller/succession.h"
 
 #include "base/hash.h"
-#include "base/macro.h"
+#include "base/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,11 +75,8 @@ static void put_successor(Succession *s, const char *key, const char *value, siz
     Error ignored = ERROR_INIT;
     Successor *one = find_successor(s, key);
     if (!one) {
-        Successor *all = reallocarray(s->all, s->n + 1, sizeof(*all));
-        if (!all)
-            abort(); /* as libetcd's election does for the same key */
-        s->all = all;
-        one = &all[s->n++];
+        s->all = memory_resize(s->all, s->n + 1, sizeof(*s->all));
+        one = &s->all[s->n++];
         (void)snprintf(one->key, sizeof(one->key), "%s", key);
     }
     one->term = term;

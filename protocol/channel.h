@@ -51,78 +51,81 @@ typedef enum ChannelType {
     CHANNEL_READY,      /* state restored; waits for go */
     CHANNEL_STAGE,      /* step and stage, before each collective; coalesced to 20/s */
     CHANNEL_STEP,       /* rank 0, each step: loss, samples/s */
-    CHANNEL_SAVED, /* rank 0: manifest URI, hash, digest of step; answer with committed or refused
-                    */
-    CHANNEL_ERROR, /* why this process will exit, with its exit code */
-    CHANNEL_DONE,  /* last step reached, or left on request; digest */
-    CHANNEL_FOUND, /* rank 0, told to find: a checkpoint as in saved, the oldest first; after the last one the
-                      answer is committed or refused */
+    CHANNEL_SAVED,      /* rank 0: a checkpoint is written; answered by committed or refused */
+    CHANNEL_ERROR,      /* why this process will exit, with its exit code */
+    CHANNEL_DONE,       /* last step reached, or left on request; digest */
+    CHANNEL_FOUND, /* rank 0, told to find: one checkpoint, the oldest first; the last is answered as saved is */
     CHANNEL_TYPES,
 } ChannelType;
 
-/* Of one process since its start; a put's share of a flush is in put_sec. */
+/* What one process has asked of its store since it started. */
 typedef struct ChannelStoreUse {
     int64_t puts, gets;
-    double put_sec, get_sec;
+    double put_sec, get_sec; /* waits for a flush count as put_sec */
 } ChannelStoreUse;
 
+/* Every field names the types of message that carry it; the others leave it 0. */
 typedef struct ChannelMessage {
     ChannelType type;
-    int64_t generation; /* every message carries it, except hello */
-    int64_t step; /* go: none; stage, step, saved, committed, refused, error, done: the step */
+    int64_t generation; /* all but hello */
+    /* checkpoint, committed, refused, ready, stage, step, saved, error, done, found: the step it is about */
+    int64_t step;
 
-    /* assign */
+    /* ---- assign ---- */
     int rank, world_size;
-    char job[64], node[64];
+    char job[64], node[64];           /* names */
     char *spec;                       /* the job file's text */
-    char resume_uri[CHANNEL_URI_MAX]; /* manifest; empty: start from step 0 */
-    Hash resume_hash;
-    int find; /* 0: no; 1, 2: look into checkpoint.uri first, as ResumeFind of cluster/records.h says */
+    char resume_uri[CHANNEL_URI_MAX]; /* manifest to restore; empty: start at step 0 */
+    Hash resume_hash;                 /* of that manifest */
+    int find; /* 1, 2: look into checkpoint.uri first, as ResumeFind of cluster/records.h says; 0: no */
     bool adopt; /* resume_uri is another job's (job start --resume): take state, not history */
-    char takes_over
-        [40]; /* id of the `job recover` that named resume_uri: the folder is taken over, once */
-    char sources
-        [CHANNEL_SOURCES_MAX]; /* what its data were when it was submitted; empty: not told */
-    char submission[33]; /* of the job: 32 hex digits, another one whenever it is submitted anew */
+    char takes_over[40]; /* id of the `job recover` that takes the checkpoint folder over, once */
+    /* Hashes of the data as they were submitted; empty: not told. */
+    char sources[CHANNEL_SOURCES_MAX];
+    char submission[33]; /* of the job: 32 hex digits, drawn anew with each submission */
     char bind_address[CHANNEL_ADDRESS_MAX]; /* this node's address for collectives */
-    char secret[65]; /* of the world, 64 hexadecimal digits; empty: it has none */
+    char secret[65]; /* of the world: 64 hex digits; empty: the world has none */
     /* Empty: nobody fills or reads it. It stays, since trainers of 0.2.0 refuse an assign without it. */
     char numerics[1024];
 
-    uint64_t alive_usec;               /* alive: time until SIGKILL unless re-armed */
-    char address[CHANNEL_ADDRESS_MAX]; /* rendezvous, go */
-    int pid;                           /* hello */
+    uint64_t alive_usec;               /* assign, alive: time until SIGKILL unless re-armed */
+    char address[CHANNEL_ADDRESS_MAX]; /* rendezvous, go: of rank 0's rendezvous store */
+    int pid;                           /* hello: of the trainer */
 
-    TrainStage stage; /* stage, error */
-    /* stage: the ranks wait for so long by now, for the data of that rank at least or, in
-     * STAGE_SAVING, for a save; 0: they do not */
+    TrainStage stage; /* stage, error: where the rank is, or was */
+    /* stage: how long the ranks have waited, for the data of waits_rank at least or, in STAGE_SAVING, for a save;
+     * 0: they do not wait */
     uint64_t waited_usec;
     int waits_rank;
-    double loss; /* step */
+
+    /* ---- step ---- */
+    double loss;
     double samples_per_sec;
-    int64_t samples_seen;
-    int64_t steps;        /* step: the last one of the job */
-    double step_sec;      /* step: how long it took */
-    double data_sec;      /* step: of that, waiting for data */
-    int64_t failed_saves; /* step: since this process began */
-    /* step: the newest save failed, and so did all since then; 0, "": it was good */
+    int64_t samples_seen; /* of the job, since step 0 */
+    int64_t steps;        /* the job's last step */
+    double step_sec;      /* how long the step took */
+    double data_sec;      /* share of step_sec that was spent waiting for data */
+    int64_t failed_saves; /* since this process began */
+    /* Realtime since when every save has failed; 0: the newest was good. */
     uint64_t unsaved_since_usec;
-    char save_error[CHANNEL_SAVE_ERROR_MAX]; /* why, for people; may be cut */
-    /* step: so many steps' metrics are lost, between these steps; 0: none */
-    int64_t metrics_lost, metrics_lost_first, metrics_lost_last;
+    /* Why the newest save failed, for people; may be cut. */
+    char save_error[CHANNEL_SAVE_ERROR_MAX];
+    int64_t metrics_lost;                          /* steps whose metrics are lost; 0: none */
+    int64_t metrics_lost_first, metrics_lost_last; /* the first and the last of these steps */
 
-    char uri[CHANNEL_URI_MAX]; /* saved, found: the manifest's */
-    Hash hash;                 /* saved, found: the manifest's */
-    Hash digest;               /* saved, found, done: of the training state */
-    int64_t made_by;           /* found: the generation that wrote it */
-    bool more;                 /* found: others follow */
-    double write_sec;          /* saved: from the copy to the manifest */
-    double blocked_sec;        /* saved: what of it training waited */
-    int64_t saved_bytes;       /* saved: of all ranks */
-    ChannelStoreUse store;     /* saved: of the checkpoints' store */
+    /* ---- saved; found has uri, hash and digest too, done has digest ---- */
+    char uri[CHANNEL_URI_MAX]; /* of the manifest */
+    Hash hash;                 /* of the manifest */
+    Hash digest;               /* of the training state */
+    int64_t made_by;           /* found: generation that wrote the checkpoint */
+    bool more;                 /* found: another found follows */
+    double write_sec;          /* from the copy to the manifest */
+    double blocked_sec;        /* share of write_sec in which training waited */
+    int64_t saved_bytes;       /* of all ranks */
+    ChannelStoreUse store;     /* of the checkpoints' store */
 
-    int exit_code;               /* error */
-    int unmet;                   /* error: 1 + the rank that joining did not meet; 0: none */
+    int exit_code; /* error */
+    int unmet;     /* error: 1 + the rank that this one did not meet when joining; 0: none */
     char text[CHANNEL_TEXT_MAX]; /* error: for people; done: "finished" or "left" */
 } ChannelMessage;
 
