@@ -13,7 +13,7 @@
 
 struct Index {
     char *path; /* or what stands for it in texts */
-    int fd;     /* open while it is mapped: so long its lock says that it is in use */
+    int fd;     /* open while it is mapped: its lock says that the file is in use */
     const uint8_t *map;
     size_t map_bytes;
     IndexHeader header;
