@@ -7,51 +7,79 @@
 #include <string.h>
 #include <time.h>
 
+/* How an option's value is read into its field of Arguments. */
+typedef enum OptionKind {
+    TAKES_NOTHING, /* bool */
+    TAKES_TEXT,    /* const char * */
+    TAKES_WHOLE,   /* int in min..max */
+    TAKES_SECONDS, /* double */
+    TAKES_TIME,    /* uint64_t, realtime */
+    TAKES_FORMAT,  /* bool: json */
+} OptionKind;
+
 typedef struct OptionText {
     Option option;
     const char *name;  /* without "--" */
     char letter;       /* '\0': none */
-    int code;          /* what getopt gives */
     const char *value; /* "FILE"; NULL: it takes none */
     const char *about;
+    OptionKind kind;
+    size_t offset;      /* of the field in Arguments */
+    int min, max;       /* of TAKES_WHOLE */
+    const char *wanted; /* of TAKES_WHOLE: a good value in words, for the error */
 } OptionText;
 
+#define TAKES(kind_, field) .kind = TAKES_##kind_, .offset = offsetof(Arguments, field)
+#define WHOLE(field, min_, max_, wanted_)                                                          \
+    TAKES(WHOLE, field), .min = min_, .max = max_, .wanted = wanted_
+
+/* clang-format off */
 static const OptionText texts[] = {
-    {OPTION_FILE, "file", 'f', 'f', "FILE", "the job file"},
-    {OPTION_WORLD, "world", 0, 'n', "N", "number of ranks"},
-    {OPTION_FOR, "for", 0, 'F', "PHASE|step=N", "what to wait for"},
-    {OPTION_OUT, "out", 0, 'O', "FILE", "where to write"},
-    {OPTION_RESUME, "resume", 0, 'r', "URI", "go on from this manifest.json, of any job"},
-    {OPTION_QUEUE, "priority", 0, 'p', "N",
-     "in the queue, more goes first; the job file's by default"},
-    {OPTION_QUEUE, "queue", 0, 'q', NULL,
-     "although no node that is known could hold it, or nobody answers"},
-    {OPTION_TIMEOUT, "timeout", 0, 't', "SECONDS", "give up then, with exit code 4"},
-    {OPTION_RANK, "rank", 0, 'R', "R", "of this rank alone"},
-    {OPTION_GENERATION, "generation", 0, 'g', "G",
-     "of this generation; the present one by default"},
-    {OPTION_FOLLOW, "follow", 'f', 'l', NULL, "go on with what is added, until the job ends"},
-    {OPTION_WATCH, "watch", 0, 'w', NULL, "show it live, until the job ends"},
-    {OPTION_EMA, "ema", 0, 'E', NULL, "the averaged weights"},
-    {OPTION_REASON, "reason", 0, 'm', "TEXT", "why, for those who look later"},
-    {OPTION_FORCE, "force", 0, 'U', NULL, "it was repaired: forget what only a reset would cure"},
-    {OPTION_CLEAR, "clear", 0, 'X', NULL, "it was reset: forget what only a reset would cure"},
-    {OPTION_SINK, "sink", 0, 'k', "NAME", "through this sink alone"},
-    {OPTION_DEV_COUNTS, "nodes", 0, 'N', "N", "3 by default"},
-    {OPTION_DEV_COUNTS, "slots", 0, 'S', "S", "of each node; 1 by default"},
-    {OPTION_DEV_COUNTS, "controllers", 0, 'C', "C", "1 by default"},
-    {OPTION_TIMES, "from", 0, 'b', "TIME", "say nothing of what was earlier"},
-    {OPTION_TIMES, "until", 0, 'u', "TIME",
-     "stop there; 2026-01-31T12:00:00 or seconds since 1970"},
-    {OPTION_VERBOSE, "verbose", 'v', 'v', NULL, "each event as well"},
-    {OPTION_WHAT_IF, "lose", 0, 'L', "NODE,...", "as if these nodes were gone"},
-    {OPTION_WHAT_IF, "cordon", 0, 'K', "NODE,...", "as if these were cordoned"},
-    {OPTION_WHAT_IF, "drain", 0, 'D', "NODE,...", "as if these were drained"},
-    {OPTION_DIR, "dir", 0, 'd', "FOLDER", "SDTRAIN_DEV by default, else ./sdtrain-dev"},
-    {OPTION_JSON, "output", 'o', 'o', "json|text", "text by default"},
-    {OPTION_CLUSTER, "etcd", 0, 'e', "HOST:PORT,...", "SDTRAIN_ETCD by default"},
-    {OPTION_CLUSTER, "cluster", 0, 'c', "NAME", "SDTRAIN_CLUSTER by default, else \"default\""},
+    {OPTION_FILE, "file", 'f', "FILE", "the job file", TAKES(TEXT, file)},
+    {OPTION_WORLD, "world", 0, "N", "number of ranks",
+     WHOLE(world, 1, INT32_MAX, "a number of ranks, 1 or more")},
+    {OPTION_FOR, "for", 0, "PHASE|step=N", "what to wait for", TAKES(TEXT, wanted)},
+    {OPTION_OUT, "out", 0, "FILE", "where to write", TAKES(TEXT, out)},
+    {OPTION_RESUME, "resume", 0, "URI", "go on from this manifest.json, of any job", TAKES(TEXT, resume)},
+    {OPTION_QUEUE, "priority", 0, "N", "in the queue, more goes first; the job file's by default",
+     WHOLE(priority, -JOB_PRIORITY_MAX, JOB_PRIORITY_MAX, "-1000 to 1000")},
+    {OPTION_QUEUE, "queue", 0, NULL, "although no node that is known could hold it, or nobody answers",
+     TAKES(NOTHING, queue)},
+    {OPTION_TIMEOUT, "timeout", 0, "SECONDS", "give up then, with exit code 4", TAKES(SECONDS, timeout_sec)},
+    {OPTION_RANK, "rank", 0, "R", "of this rank alone", WHOLE(rank, 0, INT32_MAX, "a rank, 0 or more")},
+    {OPTION_GENERATION, "generation", 0, "G", "of this generation; the present one by default",
+     WHOLE(generation, 1, INT32_MAX, "a generation, 1 or more")},
+    {OPTION_FOLLOW, "follow", 'f', NULL, "go on with what is added, until the job ends",
+     TAKES(NOTHING, follow)},
+    {OPTION_WATCH, "watch", 0, NULL, "show it live, until the job ends", TAKES(NOTHING, watch)},
+    {OPTION_EMA, "ema", 0, NULL, "the averaged weights", TAKES(NOTHING, ema)},
+    {OPTION_REASON, "reason", 0, "TEXT", "why, for those who look later", TAKES(TEXT, reason)},
+    {OPTION_FORCE, "force", 0, NULL, "it was repaired: forget what only a reset would cure",
+     TAKES(NOTHING, force)},
+    {OPTION_CLEAR, "clear", 0, NULL, "it was reset: forget what only a reset would cure",
+     TAKES(NOTHING, clear)},
+    {OPTION_SINK, "sink", 0, "NAME", "through this sink alone", TAKES(TEXT, sink)},
+    {OPTION_DEV_COUNTS, "nodes", 0, "N", "3 by default",
+     WHOLE(nodes, 0, ARGUMENT_NODES_MAX, "0 to 64 nodes")},
+    {OPTION_DEV_COUNTS, "slots", 0, "S", "of each node; 1 by default", WHOLE(slots, 1, 64, "1 to 64 slots")},
+    {OPTION_DEV_COUNTS, "controllers", 0, "C", "1 by default",
+     WHOLE(controllers, 1, 7, "1 to 7 controllers")},
+    {OPTION_TIMES, "from", 0, "TIME", "say nothing of what was earlier", TAKES(TIME, from_usec)},
+    {OPTION_TIMES, "until", 0, "TIME", "stop there; 2026-01-31T12:00:00 or seconds since 1970",
+     TAKES(TIME, until_usec)},
+    {OPTION_VERBOSE, "verbose", 'v', NULL, "each event as well", TAKES(NOTHING, verbose)},
+    {OPTION_WHAT_IF, "lose", 0, "NODE,...", "as if these nodes were gone", TAKES(TEXT, lose)},
+    {OPTION_WHAT_IF, "cordon", 0, "NODE,...", "as if these were cordoned", TAKES(TEXT, cordon)},
+    {OPTION_WHAT_IF, "drain", 0, "NODE,...", "as if these were drained", TAKES(TEXT, drain)},
+    {OPTION_DIR, "dir", 0, "FOLDER", "SDTRAIN_DEV by default, else ./sdtrain-dev", TAKES(TEXT, dir)},
+    {OPTION_JSON, "output", 'o', "json|text", "text by default", TAKES(FORMAT, json)},
+    {OPTION_CLUSTER, "etcd", 0, "HOST:PORT,...", "SDTRAIN_ETCD by default", TAKES(TEXT, client.etcd)},
+    {OPTION_CLUSTER, "cluster", 0, "NAME", "SDTRAIN_CLUSTER by default, else \"default\"",
+     TAKES(TEXT, client.cluster)},
 };
+/* clang-format on */
+
+enum { LONG_FIRST = 256 }; /* getopt's code of texts[0]; letters lie below */
 
 static bool is_common(const OptionText *t)
 {
@@ -137,8 +165,6 @@ static bool parse_int(const char *text, int min, int max, int *ret)
     return true;
 }
 
-static const char time_words[] = "a time like 2026-01-31T12:00:00 or seconds since 1970";
-
 /* Local time without a zone, UTC with 'Z', or seconds since 1970. */
 static bool parse_time(const char *text, uint64_t *ret)
 {
@@ -157,96 +183,39 @@ static bool parse_time(const char *text, uint64_t *ret)
     return true;
 }
 
-/* What is wrong with the option's value, or NULL. */
-static const char *take(int code, const char *value, Arguments *a)
+static bool parse_seconds(const char *text, double *ret)
 {
     char *end;
-    switch (code) {
-    case 'e':
-        a->client.etcd = value;
-        break;
-    case 'c':
-        a->client.cluster = value;
-        break;
-    case 'o':
-        a->json = strcmp(value, "json") == 0;
-        return a->json || strcmp(value, "text") == 0 ? NULL : "json or text";
-    case 'f':
-        a->file = value;
-        break;
-    case 'l':
-        a->follow = true;
-        break;
-    case 'w':
-        a->watch = true;
-        break;
-    case 'E':
-        a->ema = true;
-        break;
-    case 'U':
-        a->force = true;
-        break;
-    case 'X':
-        a->clear = true;
-        break;
-    case 'p':
-        a->has_priority = parse_int(value, -JOB_PRIORITY_MAX, JOB_PRIORITY_MAX, &a->priority);
-        return a->has_priority ? NULL : "-1000 to 1000";
-    case 'q':
-        a->queue = true;
-        break;
-    case 'r':
-        a->resume = value;
-        break;
-    case 'n':
-        return parse_int(value, 1, INT32_MAX, &a->world) ? NULL : "a number of ranks, 1 or more";
-    case 'F':
-        a->wanted = value;
-        break;
-    case 't':
-        a->timeout_sec = strtod(value, &end);
-        return *end || end == value || !(a->timeout_sec >= 0 && a->timeout_sec < 1e9) ? "seconds"
-                                                                                      : NULL;
-    case 'R':
-        return parse_int(value, 0, INT32_MAX, &a->rank) ? NULL : "a rank, 0 or more";
-    case 'g':
-        return parse_int(value, 1, INT32_MAX, &a->generation) ? NULL : "a generation, 1 or more";
-    case 'O':
-        a->out = value;
-        break;
-    case 'm':
-        a->reason = value;
-        break;
-    case 'b':
-        return parse_time(value, &a->from_usec) ? NULL : time_words;
-    case 'u':
-        return parse_time(value, &a->until_usec) ? NULL : time_words;
-    case 'v':
-        a->verbose = true;
-        break;
-    case 'L':
-        a->lose = value;
-        break;
-    case 'K':
-        a->cordon = value;
-        break;
-    case 'D':
-        a->drain = value;
-        break;
-    case 'k':
-        a->sink = value;
-        break;
-    case 'd':
-        a->dir = value;
-        break;
-    case 'N':
-        return parse_int(value, 0, ARGUMENT_NODES_MAX, &a->nodes) ? NULL : "0 to 64 nodes";
-    case 'S':
-        return parse_int(value, 1, 64, &a->slots) ? NULL : "1 to 64 slots";
-    case 'C':
-        return parse_int(value, 1, 7, &a->controllers) ? NULL : "1 to 7 controllers";
-    default:
-        assert(false); /* it is in the table */
+    *ret = strtod(text, &end);
+    return !*end && end != text && *ret >= 0 && *ret < 1e9;
+}
+
+static bool parse_format(const char *text, bool *ret_json)
+{
+    *ret_json = strcmp(text, "json") == 0;
+    return *ret_json || strcmp(text, "text") == 0;
+}
+
+/* Reads the value into its field; returns a good value in words when it is none, else NULL. */
+static const char *take(const OptionText *t, const char *value, Arguments *a)
+{
+    void *field = (char *)a + t->offset;
+    switch (t->kind) {
+    case TAKES_NOTHING:
+        *(bool *)field = true;
+        return NULL;
+    case TAKES_TEXT:
+        *(const char **)field = value;
+        return NULL;
+    case TAKES_WHOLE:
+        return parse_int(value, t->min, t->max, field) ? NULL : t->wanted;
+    case TAKES_SECONDS:
+        return parse_seconds(value, field) ? NULL : "seconds";
+    case TAKES_TIME:
+        return parse_time(value, field) ? NULL
+                                        : "a time like 2026-01-31T12:00:00 or seconds since 1970";
+    case TAKES_FORMAT:
+        return parse_format(value, field) ? NULL : "json or text";
     }
     return NULL;
 }
@@ -261,8 +230,8 @@ static void list_options(const CtlVerb *verb, struct option *ret, char *ret_lett
         const OptionText *t = &texts[i];
         if (!((verb->takes | verb->needs) & t->option))
             continue;
-        *ret++ =
-            (struct option){t->name, t->value ? required_argument : no_argument, NULL, t->code};
+        *ret++ = (struct option){t->name, t->value ? required_argument : no_argument, NULL,
+                                 LONG_FIRST + (int)i};
         if (t->letter)
             *ret_letters++ = t->letter;
         if (t->letter && t->value)
@@ -274,9 +243,10 @@ static void list_options(const CtlVerb *verb, struct option *ret, char *ret_lett
 
 static const OptionText *find_text(const CtlVerb *verb, int code)
 {
+    if (code >= LONG_FIRST)
+        return &texts[code - LONG_FIRST];
     for (size_t i = 0; i < ELEMENTSOF(texts); i++)
-        if (((verb->takes | verb->needs) & texts[i].option) &&
-            (texts[i].code == code || (texts[i].letter && texts[i].letter == code)))
+        if (((verb->takes | verb->needs) & texts[i].option) && texts[i].letter == code)
             return &texts[i];
     return NULL;
 }
@@ -298,6 +268,7 @@ int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret)
     unsigned given = 0;
     list_options(verb, options, letters);
     *ret = (Arguments){.verb = verb,
+                       .priority = ARGUMENT_NO_PRIORITY,
                        .world = -1,
                        .rank = -1,
                        .generation = -1,
@@ -320,7 +291,7 @@ int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret)
             return arguments_refuse(verb, "%s is not an option here", argv[optind - 1]);
         const OptionText *t = find_text(verb, c);
         assert(t); /* getopt knows only what list_options() named */
-        const char *wanted = take(t->code, optarg, ret);
+        const char *wanted = take(t, optarg, ret);
         if (wanted)
             return arguments_refuse(verb, "--%s takes %s, not \"%s\"", t->name, wanted, optarg);
         given |= t->option;

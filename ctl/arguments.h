@@ -39,13 +39,13 @@ typedef enum Option {
     OPTION_QUEUE = 1 << 24,      /* --priority N, --queue */
 } Option;
 
-enum { ARGUMENT_NODES_MAX = 64 };
+enum { ARGUMENT_NODES_MAX = 64, ARGUMENT_NO_PRIORITY = INT32_MIN };
 
 struct Arguments {
     const CtlVerb *verb;
     ClientOptions client;
-    bool json, watch, follow, ema, verbose, force, clear, queue, has_priority;
-    int priority;
+    bool json, watch, follow, ema, verbose, force, clear, queue;
+    int priority; /* ARGUMENT_NO_PRIORITY: not given */
     const char *file, *resume, *wanted, *out, *reason, *dir, *sink;
     int world, rank, generation;       /* -1: not given */
     int nodes, slots, controllers;     /* -1: not given */

@@ -146,7 +146,7 @@ static int start_again(const ModelJob *job, const Arguments *a, DesiredRecord *d
         return error_set(err, -EINVAL, "job %s is %s: there is nothing to start", job->name,
                          job_phase_name(phase));
     desired->state = DESIRED_RUNNING;
-    if (a->has_priority)
+    if (a->priority != ARGUMENT_NO_PRIORITY)
         desired->priority = a->priority;
     return 0;
 }

@@ -434,7 +434,9 @@ int job_start(const Arguments *a)
         r = check_slots(&draft, model, a, &err);
     if (r == 0 && !a->queue)
         r = job_memory_check(&draft.memory, draft.source, model, &err);
-    draft.priority = a->has_priority ? a->priority : draft.job ? draft.job->priority : 0;
+    draft.priority = a->priority != ARGUMENT_NO_PRIORITY ? a->priority
+                     : draft.job                         ? draft.job->priority
+                                                         : 0;
     if (r == 0)
         r = submit(&client, &draft, &err);
     client_close(&client);
