@@ -6,22 +6,9 @@
  * / 18. */
 #include "base/exactmath.h"
 
+#include "base/bits.h"
+
 #include <math.h>
-#include <string.h>
-
-static double from_bits(uint64_t bits)
-{
-    double x;
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
-
-static uint64_t to_bits(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof(bits));
-    return bits;
-}
 
 /* Round to nearest by the classic constant: exact for |x| < 2^51 and the same on every IEEE
  * machine. */
@@ -58,7 +45,7 @@ double exact_exp(double x)
     for (size_t i = 1; i < ELEMENTSOF(inverse_factorial); i++)
         p = p * r + inverse_factorial[i];
     double y = 1.0 + (r + r * r * p);
-    return y * from_bits((uint64_t)((int64_t)k + 1023) << 52);
+    return y * double_from_bits((uint64_t)((int64_t)k + 1023) << 52);
 }
 
 double exact_log(double x)
@@ -67,9 +54,9 @@ double exact_log(double x)
         return x;
     assert(x >= 0x1p-1022);
 
-    uint64_t bits = to_bits(x);
+    uint64_t bits = double_bits(x);
     int64_t k = (int64_t)(bits >> 52) - 1023;
-    double m = from_bits((bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1023) << 52);
+    double m = double_from_bits((bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1023) << 52);
     if (m > 0x1.6a09e667f3bcdp+0) {
         m *= 0.5;
         k++;

@@ -1,4 +1,5 @@
 /* optimizer.c - the training state's flat ranges: exact sums of gradients, norms, AdamW, EMA. */
+#include "base/bits.h"
 #include "kernels/cpu/device.h"
 #include "kernels/cpu/vectormath.h"
 #include "kernels/kernels.h"
@@ -11,20 +12,6 @@ enum {
 };
 
 #define FLOAT_INFINITY_BITS 0x7f800000u
-
-static double double_from_bits(uint64_t bits)
-{
-    double x;
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
-
-static uint64_t double_bits(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof(bits));
-    return bits;
-}
 
 static double power_of_two(int exponent)
 {

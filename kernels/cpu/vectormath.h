@@ -11,24 +11,11 @@
  */
 #pragma once
 
+#include "base/bits.h"
 #include "base/macro.h"
 
 #include <math.h>
 #include <string.h>
-
-static inline uint32_t float_bits(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof(bits));
-    return bits;
-}
-
-static inline float float_from_bits(uint32_t bits)
-{
-    float x;
-    memcpy(&x, &bits, sizeof(x));
-    return x;
-}
 
 /* e^x to 1.2e-7 relative. Below -87 it is 0, so that no denormal appears; above 88 it is e^88.
  *

@@ -1,14 +1,7 @@
 /* state-digest.c - see state-digest.h. */
 #include "trainer/state/state-digest.h"
 
-#include <string.h>
-
-static uint64_t bits_of(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof(bits));
-    return bits;
-}
+#include "base/bits.h"
 
 Hash state_digest(const TrainScalars *s, size_t n_tensors, const ChunkLayout *layout,
                   bool ema_active, const Hash *chunk_hashes)
@@ -23,7 +16,7 @@ Hash state_digest(const TrainScalars *s, size_t n_tensors, const ChunkLayout *la
         (uint64_t)s->step,
         (uint64_t)s->position,
         (uint64_t)s->adam_t,
-        bits_of(s->loss_scale),
+        double_bits(s->loss_scale),
         (uint64_t)s->loss_scale_steps,
         (uint64_t)s->n_maxima,
         (uint64_t)s->n_accepted,

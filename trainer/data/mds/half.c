@@ -1,6 +1,8 @@
 /* half.c - see half.h. */
 #include "trainer/data/mds/half.h"
 
+#include "base/bits.h"
+
 #include <stdatomic.h>
 #include <string.h>
 #ifdef __x86_64__
@@ -10,28 +12,14 @@
 
 enum { EXPONENT = 0x7c00 }; /* all ones: infinity or NaN */
 
-static float float_of_bits(uint32_t bits)
-{
-    float f;
-    memcpy(&f, &bits, sizeof(f));
-    return f;
-}
-
-static uint32_t bits_of_float(float f)
-{
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof(bits));
-    return bits;
-}
-
 float half_to_float(uint16_t half)
 {
     uint32_t sign = (uint32_t)(half & 0x8000) << 16, magnitude = half & 0x7fff;
     if (magnitude >= 0x7c00) /* infinity, or NaN with its quiet bit set */
-        return float_of_bits(sign | 0x7f800000 | (magnitude & 0x3ff) << 13 |
-                             (magnitude > 0x7c00 ? 0x400000 : 0));
+        return float_from_bits(sign | 0x7f800000 | (magnitude & 0x3ff) << 13 |
+                               (magnitude > 0x7c00 ? 0x400000 : 0));
     if (magnitude >= 0x400)
-        return float_of_bits(sign | (magnitude + (112 << 10)) << 13);
+        return float_from_bits(sign | (magnitude + (112 << 10)) << 13);
     /* Subnormal: the mantissa as a number, in units of 2^-24. */
     float f = (float)magnitude * 0x1p-24f;
     return sign ? -f : f;
@@ -39,7 +27,7 @@ float half_to_float(uint16_t half)
 
 uint16_t half_from_float(float value)
 {
-    uint32_t bits = bits_of_float(value);
+    uint32_t bits = float_bits(value);
     uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
     if (magnitude > 0x7f800000)
         return (uint16_t)(sign | 0x7e00 | (magnitude >> 13 & 0x3ff));
@@ -50,7 +38,7 @@ uint16_t half_from_float(float value)
         return (uint16_t)(sign | (((magnitude + 0xfff + odd) >> 13) - (112 << 10)));
     }
     /* Subnormal: adding 1/2 leaves the rounded multiple of 2^-24 in the mantissa. */
-    uint32_t rounded = bits_of_float(float_of_bits(magnitude) + 0.5f);
+    uint32_t rounded = float_bits(float_from_bits(magnitude) + 0.5f);
     return (uint16_t)(sign | (rounded - 0x3f000000));
 }
 
