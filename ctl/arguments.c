@@ -146,11 +146,11 @@ int arguments_refuse(const CtlVerb *verb, const char *format, ...)
 {
     const char *noun = verb->noun ? verb->noun : "", *space = verb->noun ? " " : "";
     va_list ap;
-    fprintf(stderr, "sdctl: %s%s%s: ", noun, space, verb->name);
+    (void)fprintf(stderr, "sdctl: %s%s%s: ", noun, space, verb->name);
     va_start(ap, format);
-    vfprintf(stderr, format, ap);
+    (void)vfprintf(stderr, format, ap);
     va_end(ap);
-    fprintf(stderr, "; see sdctl %s%s%s --help\n", noun, space, verb->name);
+    (void)fprintf(stderr, "; see sdctl %s%s%s --help\n", noun, space, verb->name);
     return CTL_USAGE;
 }
 

@@ -57,19 +57,19 @@ void report_put_text(FILE *to, const char *text)
     for (const char *p = text; *p; p++)
         switch (*p) {
         case '&':
-            fputs("&amp;", to);
+            (void)fputs("&amp;", to);
             break;
         case '<':
-            fputs("&lt;", to);
+            (void)fputs("&lt;", to);
             break;
         case '>':
-            fputs("&gt;", to);
+            (void)fputs("&gt;", to);
             break;
         case '"':
-            fputs("&quot;", to);
+            (void)fputs("&quot;", to);
             break;
         default:
-            fputc((unsigned char)*p < ' ' ? ' ' : *p, to);
+            (void)fputc((unsigned char)*p < ' ' ? ' ' : *p, to);
         }
 }
 
@@ -115,7 +115,7 @@ static void put_tile(FILE *to, const char *about, const char *format, ...)
     va_list ap;
     fprintf(to, "<div class=\"tile\"><b>");
     va_start(ap, format);
-    vfprintf(to, format, ap);
+    (void)vfprintf(to, format, ap);
     va_end(ap);
     fprintf(to, "</b><span>%s</span></div>\n", about);
 }

@@ -70,6 +70,7 @@ class Package(unittest.TestCase):
             self.assertEqual(files["/etc/sdtrain/%s.credentials" % daemon][0], "drwx------", "secrets are root's")
         for path in ("/usr/lib/sysusers.d/sdtrain.conf", "/usr/lib/tmpfiles.d/sdtrain.conf",
                      "/usr/lib/systemd/catalog/sdtrain.catalog", "/usr/share/man/man5/sdtrain-job.5.gz",
+                     *("/usr/share/man/man7/sdtrain%s.7.gz" % page for page in ("", "-metrics", "-records")),
                      "/usr/share/doc/sdtrain-common/copyright", "/usr/share/doc/sdtrain-common/README.md",
                      "/usr/share/doc/sdtrain-common/docs/operating/runbooks/nodes.md",
                      "/usr/share/doc/sdtrain-common/docs/reference/settings.md", "/usr/share/sdtrain/systemd/addresses.conf"):
@@ -184,14 +185,14 @@ class Package(unittest.TestCase):
 
     def test_pages(self):
         pages = glob.glob(os.path.join(self.tree, "usr/share/man/man*/*.gz"))
-        self.assertEqual(len(pages), 8)
+        self.assertEqual(len(pages), 11)
         environment = dict(os.environ, LC_ALL="C.UTF-8", MANWIDTH="120", MAN_KEEP_FORMATTING="")
         for page in pages:
             done = subprocess.run(["man", "-l", "--warnings", page], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                   text=True, env=environment, check=True)
             self.assertEqual(done.stderr, "", page)
             self.assertNotRegex(done.stdout, r"@[A-Z]+@", page)
-            for other, section in re.findall(r"\b(sd[a-z.-]+)\(([158])\)", done.stdout):
+            for other, section in re.findall(r"\b(sd[a-z.-]+)\(([1578])\)", done.stdout):
                 self.assertTrue(any(os.path.basename(p) == "%s.%s.gz" % (other, section) for p in pages),
                                 "%s names %s(%s)" % (page, other, section))
 

@@ -1,10 +1,10 @@
 #!/bin/sh
 # Fills a manual page with what the programs themselves say, so that it cannot say anything else.
-#   fill.sh PAGE.in PROGRAM JOB-FILE.md >PAGE
-# @SETTINGS@ settings as PROGRAM --help lists them; @VERBS@ the help of each verb; @JOB@ the table of
-# docs/reference/job-file.md.
+#   fill.sh PAGE.in PROGRAM REFERENCE >PAGE      REFERENCE: the folder docs/reference
+# @SETTINGS@ settings as PROGRAM --help lists them; @VERBS@ the help of each verb; @JOB@,
+# @METRICS part@, @RECORDS@ the tables of docs/reference, which the programs print.
 set -eu
-page=$1 program=$2 job_file=$3
+page=$1 program=$2 reference=$3
 
 # text as roff takes it: no escapes, no macros
 functions='
@@ -42,7 +42,34 @@ job() {
             print ".It Va " cell[2]
             if (cell[3] != "") print plain("(" cell[3] ")")
             if (cell[4] != "") print sentence(cell[4])
-        }' "$job_file"
+        }' "$reference/job-file.md"
+}
+
+metrics() { # part
+    awk -v part="$1" "$functions"'
+        /^<!-- / { on = $0 == "<!-- begin: metrics " part " -->" }
+        on && /^\| `/ {
+            gsub(/`/, ""); split($0, cell, / *\| */)
+            print ".It Va " cell[2]
+            print plain(cell[5] " (" cell[3] (cell[4] != "" ? "; " cell[4] : "") ")")
+        }' "$reference/metrics.md"
+}
+
+# A section for each kind: what it is, and its fields. A field of a field is a table of its own.
+records() {
+    awk "$functions"'
+        function close_list() { if (listing) print ".El"; listing = 0 }
+        /^<!-- / { if (on) close_list(); on = $0 == "<!-- begin: records -->"; next }
+        on && /^#/ { close_list(); sub(/^#+ /, ""); gsub(/`/, ""); print ".Sh " toupper($0); head = 1; next }
+        on && head && /^\| `/ {
+            if (!listing) { print ".Bl -tag -width indent"; listing = 1 }
+            gsub(/`/, ""); gsub(/\[/, ""); gsub(/\]\([^)]*\)/, ""); split($0, cell, / *\| */)
+            print ".It Va " cell[2] " ( " cell[3] (cell[4] == "yes" ? ", required" : "") " )"
+            if (cell[5] != "") print sentence(cell[5])
+            next
+        }
+        on && head && /^[^|]/ { close_list(); gsub(/`/, ""); gsub(/\[/, ""); gsub(/\]\([^)]*\)/, ""); print plain($0) }
+    ' "$reference/etcd-records.md"
 }
 
 while IFS= read -r line; do
@@ -50,6 +77,8 @@ while IFS= read -r line; do
     @SETTINGS@) settings ;;
     @VERBS@) verbs ;;
     @JOB@) job ;;
+    @METRICS*) part=${line#@METRICS } && metrics "${part%@}" ;;
+    @RECORDS@) records ;;
     *) printf '%s\n' "$line" ;;
     esac
 done <"$page"

@@ -32,19 +32,19 @@ void s3_xml_escape(FILE *out, const char *text)
     for (; *text; text++)
         switch (*text) {
         case '&':
-            fputs("&amp;", out);
+            (void)fputs("&amp;", out);
             break;
         case '<':
-            fputs("&lt;", out);
+            (void)fputs("&lt;", out);
             break;
         case '>':
-            fputs("&gt;", out);
+            (void)fputs("&gt;", out);
             break;
         case '"':
-            fputs("&quot;", out);
+            (void)fputs("&quot;", out);
             break;
         default:
-            fputc(*text, out);
+            (void)fputc(*text, out);
         }
 }
 
@@ -54,14 +54,15 @@ static int batch_body(const S3Store *s3, const char *const *keys, size_t n_keys,
     FILE *out = open_memstream(ret, ret_bytes);
     if (!out)
         return -ENOMEM;
-    fputs("<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Quiet>true</Quiet>", out);
+    (void)fputs("<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Quiet>true</Quiet>",
+                out);
     for (size_t i = 0; i < n_keys; i++) {
-        fputs("<Object><Key>", out);
+        (void)fputs("<Object><Key>", out);
         s3_xml_escape(out, s3->prefix);
         s3_xml_escape(out, keys[i]);
-        fputs("</Key></Object>", out);
+        (void)fputs("</Key></Object>", out);
     }
-    fputs("</Delete>", out);
+    (void)fputs("</Delete>", out);
     const bool failed = ferror(out) != 0;
     return fclose(out) != 0 || failed ? -ENOMEM : 0;
 }

@@ -212,17 +212,17 @@ static int complete_body(const Upload *u, char **ret, size_t *ret_bytes)
     FILE *out = open_memstream(ret, ret_bytes);
     if (!out)
         return -ENOMEM;
-    fputs("<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">", out);
+    (void)fputs("<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">", out);
     for (size_t i = 0; i < u->n_parts; i++) {
         const PartDone *part = &u->done[i];
-        fprintf(out, "<Part><PartNumber>%zu</PartNumber><ETag>&quot;", i + 1);
+        (void)fprintf(out, "<Part><PartNumber>%zu</PartNumber><ETag>&quot;", i + 1);
         s3_xml_escape(out, part->etag);
-        fputs("&quot;</ETag>", out);
+        (void)fputs("&quot;</ETag>", out);
         if (part->crc32c[0])
-            fprintf(out, "<ChecksumCRC32C>%s</ChecksumCRC32C>", part->crc32c);
-        fputs("</Part>", out);
+            (void)fprintf(out, "<ChecksumCRC32C>%s</ChecksumCRC32C>", part->crc32c);
+        (void)fputs("</Part>", out);
     }
-    fputs("</CompleteMultipartUpload>", out);
+    (void)fputs("</CompleteMultipartUpload>", out);
     const bool failed = ferror(out) != 0;
     return fclose(out) != 0 || failed ? -ENOMEM : 0;
 }

@@ -216,7 +216,10 @@ static int reports_reserve(CheckpointWriter *w)
     size_t most = 0;
     for (size_t i = 0; i < table->n_records; i++) {
         size_t *n = &owned[object_owner(table, &table->records[i], w->size)];
-        most = MAX(most, ++*n);
+        /* One object more for each that makes a rank the largest, as 0.2.0 counted: the ranks of a world may
+         * be of two versions, and must agree on the length of a report. */
+        if (most <= ++*n)
+            most = ++*n;
     }
     w->objects_max = most;
     w->report_bytes = sizeof(WriterReport) + most * sizeof(ObjectReport);

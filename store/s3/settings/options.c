@@ -3,8 +3,7 @@
 
 #include <string.h>
 #include <strings.h>
-
-extern char **environ;
+#include <unistd.h>
 
 enum { TEXT_MAX = 512, REGION_MAX = 63 };
 
