@@ -30,6 +30,12 @@
     {                                                                                              \
         .name = key, .type = FIELD_INT64, .need = how, AT(T, member), .min = 0, .max = INT64_MAX   \
     }
+/* Programs count on from such a number; one so large that this could overflow comes from nobody of ours. */
+#define COUNT_MAX (INT64_MAX / 2)
+#define COUNT(T, key, member, how)                                                                 \
+    {                                                                                              \
+        .name = key, .type = FIELD_INT64, .need = how, AT(T, member), .min = 0, .max = COUNT_MAX   \
+    }
 #define DOUBLE(T, key, member)                                                                     \
     {                                                                                              \
         .name = key, .type = FIELD_DOUBLE, .need = JSON_OPTIONAL, AT(T, member)                    \
@@ -122,9 +128,9 @@ static const Field leader_fields[] = {
 static const Field job_run_fields[] = {
     TEXT(JobRun, "job", job, NEEDED),
     TEXT(JobRun, "submission", submission, MAYBE),
-    INT64(JobRun, "generation", generation, NEEDED),
-    INT64(JobRun, "committed_step", committed.step, MAYBE),
-    INT64(JobRun, "committed_generation", committed.generation, MAYBE),
+    COUNT(JobRun, "generation", generation, NEEDED),
+    COUNT(JobRun, "committed_step", committed.step, MAYBE),
+    COUNT(JobRun, "committed_generation", committed.generation, MAYBE),
     BOOL(JobRun, "told", told),
 };
 
@@ -148,7 +154,7 @@ static const Field node_fields[] = {
     TEXT(NodeRecord, "evidence", evidence, MAYBE),
     TEXT(NodeRecord, "job", job, MAYBE),
     INT64(NodeRecord, "world_revision", world_revision, MAYBE),
-    INT64(NodeRecord, "generation", generation, MAYBE),
+    COUNT(NodeRecord, "generation", generation, MAYBE),
     SLOTS(NodeRecord, "lost_slots", lost_slots, MAYBE),
     INT64(NodeRecord, "startup_usec", startup_usec, MAYBE),
     SLOTS(NodeRecord, "bad_slots", bad_slots, MAYBE),
@@ -226,7 +232,7 @@ static const Field run_fields[] = {
 };
 
 static const Field resume_fields[] = {
-    INT64(ResumePoint, "step", step, NEEDED),
+    COUNT(ResumePoint, "step", step, NEEDED),
     TEXT(ResumePoint, "uri", uri, NEEDED),
     HASH(ResumePoint, "hash", hash),
     BOOL(ResumePoint, "adopt", adopt),
@@ -240,7 +246,7 @@ static const Field world_fields[] = {
      .need = NEEDED,
      AT(WorldRecord, generation),
      .min = 1,
-     .max = INT64_MAX},
+     .max = COUNT_MAX},
     INT(WorldRecord, "size", size, NEEDED, 1, RECORD_RANKS_MAX),
     ELEMENTS(WorldRecord, FIELD_LIST, "runs", runs, n_runs, NEEDED, WorldRun, run_fields, RECORD_RANKS_MAX,
              NULL),
@@ -248,32 +254,32 @@ static const Field world_fields[] = {
     TEXT(WorldRecord, "incident", incident, MAYBE),
     TEXT(WorldRecord, "reason", reason, MAYBE),
     INT64(WorldRecord, "decided_usec", decided_usec, MAYBE),
-    INT64(WorldRecord, "committed_step", committed.step, MAYBE),
-    INT64(WorldRecord, "committed_generation", committed.generation, MAYBE),
+    COUNT(WorldRecord, "committed_step", committed.step, MAYBE),
+    COUNT(WorldRecord, "committed_generation", committed.generation, MAYBE),
     TEXT(WorldRecord, "submission", submission, MAYBE),
 };
 
 static const Field secret_fields[] = {
-    INT64(SecretRecord, "generation", generation, NEEDED),
+    COUNT(SecretRecord, "generation", generation, NEEDED),
     TEXT(SecretRecord, "secret", secret, NEEDED),
 };
 
 static const Field past_world_fields[] = {
-    INT64(PastWorld, "generation", generation, NEEDED),
+    COUNT(PastWorld, "generation", generation, NEEDED),
     INT(PastWorld, "size", size, NEEDED, 1, RECORD_RANKS_MAX),
-    INT64(PastWorld, "step", step, MAYBE),
+    COUNT(PastWorld, "step", step, MAYBE),
     INT64(PastWorld, "decided_usec", decided_usec, MAYBE),
     TEXT(PastWorld, "reason", reason, MAYBE),
 };
 
 static const Field phase_fields[] = {
     CHOICE(PhaseRecord, "phase", phase, NEEDED, job_phase),
-    INT64(PhaseRecord, "generation", generation, NEEDED),
+    COUNT(PhaseRecord, "generation", generation, NEEDED),
     BOOL(PhaseRecord, "go", go),
     BOOL(PhaseRecord, "leave", leave),
     TEXT(PhaseRecord, "reason", reason, MAYBE),
     INT64(PhaseRecord, "since_usec", since_usec, MAYBE),
-    INT64(PhaseRecord, "furthest_step", furthest_step, MAYBE),
+    COUNT(PhaseRecord, "furthest_step", furthest_step, MAYBE),
     INT(PhaseRecord, "failures_without_progress", failures_without_progress, MAYBE, 0, INT32_MAX),
     DOUBLE(PhaseRecord, "goodput", goodput),
     DOUBLE(PhaseRecord, "useful_sec", useful_sec),
@@ -283,10 +289,10 @@ static const Field phase_fields[] = {
     INT64(PhaseRecord, "pause_usec", pause_usec, MAYBE),
     INT(PhaseRecord, "pauses", pauses, MAYBE, 0, INT32_MAX),
     INT64(PhaseRecord, "store_lost_usec", store_lost_usec, MAYBE),
-    INT64(PhaseRecord, "committed_step", committed.step, MAYBE),
-    INT64(PhaseRecord, "committed_generation", committed.generation, MAYBE),
-    INT64(PhaseRecord, "furthest_resume", furthest_resume, MAYBE),
-    INT64(PhaseRecord, "serial", serial, MAYBE),
+    COUNT(PhaseRecord, "committed_step", committed.step, MAYBE),
+    COUNT(PhaseRecord, "committed_generation", committed.generation, MAYBE),
+    COUNT(PhaseRecord, "furthest_resume", furthest_resume, MAYBE),
+    COUNT(PhaseRecord, "serial", serial, MAYBE),
     ELEMENTS(PhaseRecord, FIELD_ARRAY, "worlds", worlds, n_worlds, MAYBE, PastWorld,
              past_world_fields, RECORD_PAST_WORLDS_MAX, "generation"),
     TEXT(PhaseRecord, "submission", submission, MAYBE),
@@ -298,7 +304,7 @@ static const Field report_fields[] = {
     INT(RankReport, "pid", pid, MAYBE, 0, INT32_MAX),
     CHOICE(RankReport, "state", state, NEEDED, rank_state),
     INT(RankReport, "exit_code", exit_code, MAYBE, -128, 255),
-    INT64(RankReport, "step", step, MAYBE),
+    COUNT(RankReport, "step", step, MAYBE),
     INT(RankReport, "stage", stage, MAYBE, 0, STAGE_COUNT - 1),
     BOOL(RankReport, "hung", hung),
     BOOL(RankReport, "killed", killed),
@@ -313,12 +319,12 @@ static const Field report_fields[] = {
 static const Field ranks_fields[] = {
     TEXT(RanksRecord, "node", node, NEEDED),
     INT64(RanksRecord, "incarnation", incarnation, NEEDED),
-    INT64(RanksRecord, "generation", generation, NEEDED),
+    COUNT(RanksRecord, "generation", generation, NEEDED),
     INT64(RanksRecord, "world_revision", world_revision, NEEDED),
     ELEMENTS(RanksRecord, FIELD_LIST, "ranks", ranks, n_ranks, NEEDED, RankReport, report_fields,
              RECORD_SLOTS_MAX, "slot"),
     INT64(RanksRecord, "killed_usec", killed_usec, MAYBE),
-    INT64(RanksRecord, "first_step", first_step, MAYBE),
+    COUNT(RanksRecord, "first_step", first_step, MAYBE),
     INT64(RanksRecord, "first_step_usec", first_step_usec, MAYBE),
     BOOL(RanksRecord, "left", left),
     BOOL(RanksRecord, "finished", finished),
@@ -329,8 +335,8 @@ static const Field rendezvous_fields[] = {
 };
 
 static const Field commit_fields[] = {
-    INT64(CheckpointCommit, "step", step, NEEDED),
-    INT64(CheckpointCommit, "generation", generation, NEEDED),
+    COUNT(CheckpointCommit, "step", step, NEEDED),
+    COUNT(CheckpointCommit, "generation", generation, NEEDED),
     TEXT(CheckpointCommit, "uri", uri, NEEDED),
     HASH(CheckpointCommit, "hash", hash),
     HASH(CheckpointCommit, "digest", digest),
@@ -346,8 +352,8 @@ static const Field checkpoints_fields[] = {
 };
 
 static const Field progress_fields[] = {
-    INT64(ProgressRecord, "generation", generation, NEEDED),
-    INT64(ProgressRecord, "step", step, NEEDED),
+    COUNT(ProgressRecord, "generation", generation, NEEDED),
+    COUNT(ProgressRecord, "step", step, NEEDED),
     INT64(ProgressRecord, "steps", steps, MAYBE),
     DOUBLE(ProgressRecord, "loss", loss),
     DOUBLE(ProgressRecord, "samples_per_s", samples_per_sec),
@@ -361,8 +367,8 @@ static const Field progress_fields[] = {
     INT64(ProgressRecord, "metrics_lost", metrics_lost, MAYBE),
     INT64(ProgressRecord, "metrics_lost_first", metrics_lost_first, MAYBE),
     INT64(ProgressRecord, "metrics_lost_last", metrics_lost_last, MAYBE),
-    INT64(ProgressRecord, "committed_step", committed.step, MAYBE),
-    INT64(ProgressRecord, "committed_generation", committed.generation, MAYBE),
+    COUNT(ProgressRecord, "committed_step", committed.step, MAYBE),
+    COUNT(ProgressRecord, "committed_generation", committed.generation, MAYBE),
 };
 
 static const Field incident_fields[] = {
@@ -374,8 +380,8 @@ static const Field incident_fields[] = {
     TEXT(IncidentRecord, "cause", cause, NEEDED),
     TEXT(IncidentRecord, "node", node, MAYBE),
     INT(IncidentRecord, "rank", rank, MAYBE, -1, RECORD_RANKS_MAX - 1),
-    INT64(IncidentRecord, "generation", generation, MAYBE),
-    INT64(IncidentRecord, "step", step, MAYBE),
+    COUNT(IncidentRecord, "generation", generation, MAYBE),
+    COUNT(IncidentRecord, "step", step, MAYBE),
     TEXT(IncidentRecord, "evidence", evidence, MAYBE),
     INT64(IncidentRecord, "at_usec", at_usec, MAYBE),
     INT64(IncidentRecord, "resolved_usec", resolved_usec, MAYBE),

@@ -461,8 +461,11 @@ static void bad_records_are_refused_by_key(void **state)
          -EPROTONOSUPPORT},
         {"{}", "/sdtrain/c/worlds/a: v: missing", -EINVAL},
         {"{\"v\":2}", "/sdtrain/c/worlds/a: generation: missing", -EINVAL},
-        {"{\"v\":2,\"generation\":0}", "/sdtrain/c/worlds/a: generation: 0 is less than 1",
+        {"{\"v\":2,\"generation\":9223372036854775807}",
+         "/sdtrain/c/worlds/a: generation: 9223372036854775807 is not in 1..4611686018427387903",
          -EINVAL},
+        {"{\"v\":2,\"generation\":0}",
+         "/sdtrain/c/worlds/a: generation: 0 is not in 1..4611686018427387903", -EINVAL},
         {"{\"v\":2,\"generation\":1,\"size\":1,\"runs\":[{\"node\":\"n\",\"incarnation\":1,"
          "\"slots\":\"0-x\"}],\"resume\":{\"step\":0,\"uri\":\"\"}}",
          "/sdtrain/c/worlds/a: runs[0].slots: \"0-x\" is not a list of slots like 0-3,6", -EINVAL},

@@ -335,15 +335,25 @@ class Cluster:
     def start(self, name):
         self.ctl("dev", "start-node", name, "--dir", self.folder)
 
+    def incarnation(self, node):
+        """What the node's record says of the daemon's start; None: there is no record."""
+        done = subprocess.run(["etcdctl", "--endpoints", self.etcd, "get", "--print-value-only", "/sdtrain/dev/nodes/" + node],
+                              capture_output=True, text=True, timeout=60)
+        return json.loads(done.stdout)["incarnation"] if done.stdout.strip() else None
+
     def configure(self, name, **settings):
-        """Gives a daemon or controller other settings, which it takes with a restart."""
+        """Gives a daemon or controller other settings, which it takes with a restart. Waits for a daemon's new record: the
+        one of its life before stands until the lease has run out."""
         path = os.path.join(self.folder, name, "config.json")
         with open(path) as file:
             config = dict(json.load(file), **settings)
+        before = self.incarnation(name)
         self.kill(name)
         with open(path, "w") as file:
             json.dump(config, file)
         self.start(name)
+        if before is not None:
+            until(lambda: self.incarnation(name) not in (None, before), "%s with its new settings" % name)
 
     def submit(self, job, *options):
         self.ctl("job", "start", "-f", self.lab.job_file(job), *options)
