@@ -31,12 +31,12 @@
 enum {
     PORTS_MAX = 256,
     HELD = 300,
-    BURST = 6,        /* packets over most connections */
-    LONG_BURST = 400, /* and over one of four, when there are many */
-    SHORT = 64,       /* the most bytes of each of them: more fill the peer's window */
+    BURST = 6,         /* packets over most connections */
+    LONG_BURST = 2000, /* and over one of four, when there are many */
+    SHORT = 64,        /* the most bytes of each of them: more fill the peer's window */
     LOOK_MSEC = 3,
     SENDERS_MAX = 8,
-    PACKETS_A_SENDER = 125000 /* of many: a full backlog costs its sender a millisecond */
+    PACKETS_A_SENDER = 125000 /* of many; a process has enough to do with them in a minute */
 };
 
 static struct {
@@ -168,9 +168,13 @@ static void attack(void)
     int fd = dial(h.port[draw() % h.n_ports]);
     if (fd < 0)
         return;
-    tally->connections++;
     struct pollfd p = {.fd = fd, .events = POLLOUT};
-    (void)poll(&p, 1, 1); /* at loopback it stands by then, or never will */
+    if (poll(&p, 1, 0) == 0) { /* over loopback it stands at once, or the backlog is full */
+        (void)close(fd);
+        (void)usleep(200);
+        return;
+    }
+    tally->connections++;
     const uint32_t burst = draw() % 4 == 0 ? h.long_burst : BURST;
     for (uint32_t n = 1 + draw() % burst; n > 0; n--) {
         const size_t size = compose(packet, sizeof(packet));
