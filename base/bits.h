@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bits.h - the bits of a float or double as an integer, and back.
  *
  * Ownership: none.

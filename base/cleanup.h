@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cleanup.h - scope-bound ownership: _cleanup_(fn), TAKE_PTR, TAKE_FD.
  *
  * Ownership: a variable marked _cleanup_ owns what it holds until TAKE_PTR or TAKE_FD moves it out.

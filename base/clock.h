@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* clock.h - the only place that reads a clock.
  *
  * Ownership: none.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* error.h - the text that travels with an errno.
  *
  * Ownership: the caller owns the Error, usually on its stack; ERROR_INIT before first use.

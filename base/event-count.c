@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* event-count.c - see event-count.h. */
 #include "base/event-count.h"
 

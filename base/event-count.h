@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* event-count.h - a counter with a wake-up, for a thread that waits for any of several things.
  *
  * The waiting thread notes event_count_read(), looks at each thing, and calls event_count_wait() with the noted count.

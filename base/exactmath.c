@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exactmath.c - see exactmath.h.
  *
  * exp: x = k ln2 + r, |r| <= ln2/2, Taylor series of degree 13 in r by Horner, scaled by 2^k.

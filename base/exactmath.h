@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exactmath.h - elementary functions whose bits do not depend on libm, CPU or compiler.
  *
  * libm's sin and exp give other bits with and without FMA, and between versions. Everything that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fault.h - named points at which a test can make a process die or an operation fail.
  *
  * SDTRAIN_FAULT="point=action[@n][,point=action[@n]...]"; action is one of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* field-table.c - see field-table.h. */
 #include "base/field-table.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* field-table.h - a struct and its JSON object, tied by one table of fields.
  *
  * A struct that is written by one function and read by another loses a field when only one of them is

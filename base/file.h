@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* file.h - whole files and folders: read, write so that a reader sees all or nothing, make, remove.
  *
  * Ownership: file_read gives the caller a buffer to free().

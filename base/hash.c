@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hash.c - see hash.h. xxHash does the work; CRC-32C uses SSE4.2's instruction where the CPU has
  * it. */
 #include "base/hash.h"

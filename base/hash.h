@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hash.h - XXH3-128 for identity and integrity, CRC-32C for what S3 checks.
  *
  * Ownership: a Hash is a value. hasher_new() gives the caller a Hasher, for bytes that come in parts.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* json.h - reading JSON that people and other programs wrote, with errors that name file, key and
  * value.
  *

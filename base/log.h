@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* log.h - one line per state transition, on standard error or in the journal.
  *
  * Format:    "2026-01-31T12:00:00.123Z info sdtraind: message JOB=x GENERATION=3". Fields are

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* macro.h - the few macros that every file uses.
  *
  * Ownership: none.

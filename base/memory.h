@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memory.h - small allocations, which end the process when memory has run out.
  *
  * A daemon, a controller or sdctl without a few more bytes has no good way on: an event, record or line would be

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* message-id.h - the journal's names for the transitions that people look for and alert on.
  *
  * A transition keeps its id for ever. journalctl MESSAGE_ID=... finds it, and journalctl -x explains

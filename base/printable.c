@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* printable.c - see printable.h. */
 #include "base/printable.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* printable.h - texts from outside, made fit for a terminal and a log.
  *
  * A text of a peer, a record or a trainer's output may hold escape sequences that move the cursor, recolour or

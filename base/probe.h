@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* probe.h - static probes (USDT), at which bpftrace, gdb and perf read values of a running program.
  *
  * PROBE(name, argument, ...) is one nop and a note in the ELF file, of provider `sdtrain`. While nobody

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* secret.h - wiping memory that held a secret before it is freed; secrets as text.
  *
  * Ownership: secret_free() takes what malloc() gave.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* settings.c - see settings.h. The command line becomes a JSON object, so that it and the file are
  * read, and refused, by the same lines. */
 #include "base/settings.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* settings.h - a program's table of settings: a flat JSON file, then the command line over it.
  *
  * Each key names a field of the program's struct and an option ("lease_sec", --lease-sec). The table brings

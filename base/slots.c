@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slots.c - see slots.h. */
 #include "base/slots.h"
 

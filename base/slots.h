@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slots.h - a node's slots as a bit mask, and the mask as text: "0-3,6".
  *
  * Ownership: none.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* admission.h - which nodes a cluster takes in: a list of names, patterns and machines.
  *
  * For the core as for programs: no I/O, no memory, nothing of the C library.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cordon.h - the causes that hold a node back: which apply, and each owner's change of its own.
  *
  * For the core as for programs: no I/O, no memory, nothing of the C library.

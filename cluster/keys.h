@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* keys.h - the names of the records: /sdtrain/<cluster>/<kind>/<...>; secrets lie at
  * /sdtrain-secrets/<cluster>/<job>.
  *

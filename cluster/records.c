@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* records.c - the field tables behind records.h, and the few questions asked of records. */
 #include "cluster/records.h"
 

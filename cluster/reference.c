@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reference.c - see reference.h. A new field of records.c needs its sentence here: the test docs asks for it. */
 #include "cluster/reference.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reference.h - the records as docs/reference/etcd-records.md shows them: the tables of records.c, and a sentence
  * for each record and field.
  *

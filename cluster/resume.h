@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* resume.h - the step that a world goes on from, as far as its record tells.
  *
  * For the core as for programs: no I/O, no memory, nothing of the C library.

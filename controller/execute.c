@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* execute.c - see execute.h. No policy here: every guard and every write is named by the decision.
  */
 #include "controller/execute.h"

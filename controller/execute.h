@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* execute.h - a decision of the core as one guarded transaction.
  *
  * Ownership: borrows the client and the feed, which must outlive the call. The decision is copied.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* history.h - a controller begins anew when etcd was restored from a snapshot: what it knows, remembers and
  * would write belongs to a history that is gone.
  *

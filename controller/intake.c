@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* intake.c - what comes in: records of the cluster, time, and what the core answers.
  *
  * Records come through one watch, and through a read of everything after a transaction whose outcome is not known.

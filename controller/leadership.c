@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* leadership.c - when this controller decides, and how it ceases to.
  *
  * The election says who is first in the line (elected). Whether the first one decides (term) is another question:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* manager-internal.h - the inside of a Controller: what manager.c, intake.c, leadership.c and transactions.c share.
  *
  *   intake.c        etcd -> events -> journal, metrics, core, sender; and when the core is asked to decide

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* manager.c - see manager.h. Makes the parts of a Controller and hands them to each other.
  *
  * Records come in through one watch (intake.c), decisions go out through execute() (transactions.c), and nothing else

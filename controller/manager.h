@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* manager.h - sdcontroller as one object: election, watch, the core, transactions under way.
  *
  * Ownership: manager_new() gives the caller a Manager; it borrows the loop and the Config.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.h - what sdcontroller exports: itself, its requests, and while it leads the jobs, nodes
  * and incidents.
  *

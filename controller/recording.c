@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* recording.c - see recording.h. */
 #include "controller/recording.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* recording.h - the journal that this controller's settings ask for.
  *
  * Ownership: *ret is the caller's: journal_free(); NULL where nothing is recorded.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sdcontroller.c - the program: settings, signals, loop. */
 #include "base/fault.h"
 #include "base/log.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* status.h - the line that `systemctl status sdcontroller` shows.
  *
  * "leading cluster prod, term 12: 3 of 4 nodes up, 2 jobs, 1 running". Said when it has changed.

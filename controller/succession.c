@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* succession.c - see succession.h. */
 #include "controller/succession.h"
 

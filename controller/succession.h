@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* succession.h - whether the leaders before this controller died, one after the other, on the same records.
  *
  * A record that makes the program abort kills the leader, then the standby that takes over, and so on: after

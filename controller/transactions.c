@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* transactions.c - decisions under way.
  *
  * A decision is one guarded transaction. When it was refused, or nobody knows what became of it, everything is read

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* arguments.c - see arguments.h. */
 #include "ctl/arguments.h"
 

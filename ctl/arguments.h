@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* arguments.h - every option of every verb, named once; parsing and help follow from the table.
  *
  * Ownership: Arguments borrow argv.

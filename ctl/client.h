@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* client.h - sdctl's connection to the cluster's etcd: read, write, and wait for records.
  *
  * Ownership: client_open() fills a Client; client_close() accepts a zeroed one.

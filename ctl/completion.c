@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* completion.c - `sdctl completion bash`: a script made from the tables of verbs and options. */
 #include "ctl/arguments.h"
 

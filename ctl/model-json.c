@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* model-json.c - the JSON that `job status` and `job list` print. */
 #include "ctl/model-json.h"
 #include "ctl/model.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* model-json.h - jobs and incidents as `sdctl ... -o json` prints them.
  *
  * Ownership: the caller gets a reference.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* model.c - see model.h. */
 #include "ctl/model.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* model.h - the records of one cluster, decoded: a read or a watch feeds them, verbs look at them.
  *
  * Ownership: model_new() and model_read() give the caller a Model, which owns all records. Pointers

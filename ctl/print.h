@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* print.h - how verbs print: JSON for programs, times and numbers for people.
  *
  * Ownership: print_json() takes the reference it is given. Texts are borrowed.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* programs.h - running a verb of sdtrainer for a verb of sdctl that needs the U-Net's code.
  *
  * Ownership: none.

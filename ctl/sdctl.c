@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sdctl.c - the operator's program: a noun, a verb, options. */
 #include "ctl/alerts/verbs.h"
 #include "ctl/arguments.h"

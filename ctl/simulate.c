@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* simulate.c - `sdctl simulate`: the events that a controller recorded, through the core of this
  * sdctl; what was decided then beside what is decided now. */
 #include "controller/journal/replay.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verbs.h - the table of sdctl's verbs (sdctl.c) and their exit codes; each room has its verbs.h.
  *
  * Ownership: verbs borrow their Arguments.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* drain.c - see drain.h. */
 #include "daemon/drain.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* drain.h - how sdtraind ends when it is told to.
  *
  * At SIGTERM or SIGINT the node's record says drain. The leader tells rank 0 to save and leave, the ranks here exit,

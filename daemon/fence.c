@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fence.c - see fence.h. */
 #include "daemon/fence.h"
 

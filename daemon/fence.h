@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fence.h - how long ranks may train without a word from etcd.
  *
  * A node that merely hears nothing trains on: nobody decides while etcd has no quorum, and the

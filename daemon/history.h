@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* history.h - remembers which history of etcd this node has lived in, and how far it was with its jobs.
  *
  * When etcd was restored from a snapshot, this daemon's view, its guards and its ranks' world belong to a

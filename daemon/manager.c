@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* manager.c - see manager.h. Here the modules are handed what they need, and what one tells is carried to the
  * others. */
 #include "daemon/manager.h"

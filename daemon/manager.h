@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* manager.h - this node in its cluster: its record and its lease, what it watches in etcd, and its workload.
  *
  * The program around it (sdtraind.c) has the loop, the signals, the keeper, the probes and the port of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.h - exports the figures of sdtraind: the node, its ranks, and what their trainers say of themselves.
  *
  * A trainer has no port; its numbers come through the channel. All counters start with the process;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* node.c - see node.h. */
 #include "daemon/node.h"
 

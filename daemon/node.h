@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* node.h - this node's record, nodes/<node>, under its lease.
  *
  * Two machines may be given the same name. So the record is put with a compare, and a live key of another machine is

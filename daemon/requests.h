@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* requests.h - answers requests/<id>: "checkpoint" for a job whose rank 0 is here, "check" and "clear" for this node.
  *
  * Ownership: none; an answer under way frees itself.

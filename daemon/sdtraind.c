@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sdtraind.c - the program: registers this node, hosts the ranks that the leader gives it.
  *
  * Here is what belongs to the process: the lock and the keeper, the loop, the signals, the trainer's file, the probes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* status.c - see status.h. sd_notify() fails only when systemd is gone, which is nothing to act on. */
 #include "daemon/status.h"
 

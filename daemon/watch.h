@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* watch.h - follows the key ranges that concern a node, and carries each change to its module.
  *
  * Ownership: part of the Manager.

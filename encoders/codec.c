@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* codec.c - see codec.h. */
 #include "encoders/codec.h"
 

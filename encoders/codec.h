@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* codec.h - a fixed latent codec, 3 x H x W pictures <-> 4 x H/8 x W/8 latents, that STANDS IN FOR
  * THE VAE in the demo.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hashed-text.c - see hashed-text.h. */
 #include "encoders/hashed-text.h"
 

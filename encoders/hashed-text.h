@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hashed-text.h - a fixed text embedding from hashes of words, that STANDS IN FOR CLIP'S TEXT
  * ENCODER in the demo.
  *

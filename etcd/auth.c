@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* auth.c - user and password to token; what a user may.
  *
  * etcd's simple tokens run out after five minutes without use and are lost when a member restarts;

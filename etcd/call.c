@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* call.c - one request under a deadline.
  *
  * A request that may run twice (reads, lease grants) is tried on one endpoint after the other until

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* channel.c - the client: one gRPC channel per endpoint, the thread that drains the completion
  * queue into the loop, and the choice of the endpoint.
  *

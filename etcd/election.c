@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* election.c - one leader among the candidates under a prefix.
  *
  * A candidate is a key <prefix><lease in hex> bound to its lease; the lowest create revision leads.

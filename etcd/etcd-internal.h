@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* etcd-internal.h - what the files of libetcd share; nobody else includes it.
  *
  * Layers, each on the one before:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* etcd-wait.c - see etcd-wait.h. */
 #include "etcd/etcd-wait.h"
 #include "etcd/etcd-internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* etcd-wait.h - reads and transactions for command line programs, which have nothing else to do.
  *
  * Each call runs the client's sd_event loop until its answer has come or its deadline has passed;

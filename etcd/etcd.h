@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* etcd.h - libetcd: the etcd v3 API over gRPC's C core and protobuf-c, on an sd-event loop.
  *
  * An Etcd stays with one of its endpoints and leaves it, with all its streams, when it refuses, has

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* history.c - whether the store still tells the history that it told before (etcd.h, "which history"). */
 #include "etcd/etcd-internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kv.c - reads and transactions. */
 #include "etcd/etcd-internal.h"
 

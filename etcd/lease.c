@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lease.c - a lease that is granted, renewed and, when lost, granted anew.
  *
  * One keep-alive is outstanding at a time, so that the answer tells which send it acknowledges. One

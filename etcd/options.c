@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* options.c - where etcd is and how to prove who we are: from the environment, and the list of
  * endpoints. */
 #include "base/file.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rpc.c - one gRPC call on one endpoint, as events on the loop.
  *
  * Four batches: what is sent, the server's first metadata, what is received (again and again), the

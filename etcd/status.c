@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* status.c - what one member says of itself. */
 #include "etcd/etcd-internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* watch.c - a key range as it is and as it changes.
  *
  * List, then watch from the revision after the list; whenever the stream ends, for whatever reason,

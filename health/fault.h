@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fault.h - the faults that probes can find, and how bad each is: one row a fault.
  *
  * A probe gives the code of a fault, never its level; the table has the level. Sources: DCGM's and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gpus.c - see gpus.h. */
 #include "health/gpus.h"
 

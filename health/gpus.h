@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gpus.h - which GPUs this machine has, and which slot each one is.
  *
  * Slot i is the i-th GPU in order of PCI address, among all GPUs that were seen since the boot. So a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernel-log.c - see kernel-log.h. */
 #include "health/kernel-log.h"
 

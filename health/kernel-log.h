@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernel-log.h - GPU faults that the kernel's log has told and nobody has cured yet.
  *
  * The daemon reads the log again after a restart. An event has the key (boot id, record's sequence),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* nvml.h - the part of NVIDIA's management library that probe-gpu.c calls.
  *
  * The declarations are ours, so that the build needs no header of the library; it is opened at run

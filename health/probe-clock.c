@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* probe-clock.c - whether the wall clock can be right.
  *
  * Nothing that decides uses it, but people order incidents by it, and TLS and S3 refuse a clock

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* probe-disk.c - room left where this node writes, and whether a small write gets to the disk.
  *
  * State: {"slow": {folder: rounds in a row}}; a single slow write is somebody else's burst. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* probe-gpu.c - NVIDIA's GPUs, through NVML where its library is.
  *
  * An absent library, or one without a device, is a machine without GPUs: well, unless the node

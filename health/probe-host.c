@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* probe-host.c - memory, the kernel's out-of-memory killer, processes stuck in the kernel.
  *
  * State: {"oom_kills", "stuck": {"<pid>": start time}}. A process is stuck when two runs in a row

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* probe-rdma.c - EFA and other RDMA devices as sysfs shows them: how many, ports, rates, counters.
  *
  * State: {"usec", "absent": rounds in a row that lacked devices, "devices": {name: {counters}},

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* probe.h - one check of this machine's health; the interface that every probe implements.
  *
  * A probe touches devices and drivers that may hang. So sdtraind runs each probe in a child process

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sysfs.c - see sysfs.h. */
 #include "health/sysfs.h"
 

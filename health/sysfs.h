@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sysfs.h - the small files of /sys and /proc: a line, a number, a folder's names.
  *
  * Ownership: results are copied into the caller's buffers.

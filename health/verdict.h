@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verdict.h - the level of a node's health, from the findings of its probes.
  *
  * Ownership: values; names and texts are the answer's own.

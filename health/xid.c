@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* xid.c - see xid.h. */
 #include "health/xid.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* xid.h - the kernel's messages about NVIDIA GPUs and switches: records of /dev/kmsg, Xid and SXid
  * in them, and what each code asks for.
  *

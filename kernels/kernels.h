@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels.h - the one list of numeric operations; kernels/cpu and kernels/cuda implement it.
  *
  * Layout:    activations are NHWC, so that an image is also its tokens: [N][H*W][C]. They have

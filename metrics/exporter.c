@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exporter.c - see exporter.h. */
 #include "metrics/exporter.h"
 

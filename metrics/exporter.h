@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exporter.h - /metrics and /healthz of both daemons, with the metrics that every program has
  * (build, process, its loop's lateness, its requests to etcd).
  *

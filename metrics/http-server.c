@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http-server.c - see http-server.h. libmicrohttpd speaks HTTP; its epoll descriptor is one more
  * source of our loop, and a timer serves its deadlines and ours. */
 #include "metrics/http-server.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http-server.h - a few pages over HTTP/1.1 out of the program's own event loop, without a thread.
  *
  * GET and HEAD of a known path call its page; other requests are answered 404 or 405. A connection

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.c - see metrics.h.
  *
  * A series is kept under the very text that its labels are written as, in order of that text: one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.h - counters, gauges, summaries and histograms with labels, written as Prometheus reads
  * them.
  *

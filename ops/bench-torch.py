@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The peer of bench-network: one training step (forward, MSE, backward, clip, AdamW) of the same U-Net
 in PyTorch and diffusers, fp32, as a user would write it; the fastest of the common variants is what
 counts. Prints one line of JSON with the same fields.

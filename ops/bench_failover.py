@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of failover, on machines with addresses of their own (tests/chaos): needs root."""
 import contextlib
 import os

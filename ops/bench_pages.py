@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of pages: two controllers, an etcd, and a sink that counts as PagerDuty does."""
 import base64
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Figures of the S3 store: a Ceph gateway on loopback, this project, and what others use for the same.
 
 All of a round run one after another, in another order each time, so that what else the machine does meets all

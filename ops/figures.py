@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Rows of the tables in docs/figures.md, put there by the programs that measure: `ops/bench --figures`, and
 `tests/chaos/test-chaos-*.py --figures`.
 

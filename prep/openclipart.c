@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* openclipart.c - see openclipart.h. Pictures are decoded in batches by several threads, each
  * sample into its own place, and written in order. */
 #include "prep/openclipart.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* openclipart.h - the demo's training data from Debian's openclipart-png and openclipart-svg.
  *
  * Every PNG whose sides are both at least 64 pixels, in the order of their paths, becomes a sample:

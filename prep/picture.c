@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* picture.c - see picture.h. libpng's simplified interface decodes. */
 #include "prep/picture.h"
 

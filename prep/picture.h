@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* picture.h - PNG files as planes of floats, fitted into a square on white.
  *
  * Ownership: the caller's buffers.

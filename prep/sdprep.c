@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sdprep.c - the program that makes and looks at training data: openclipart, index, inspect. */
 #include "base/fault.h"
 #include "base/log.h"

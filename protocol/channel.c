@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* channel.c - see channel.h. One table has the fields of all messages. */
 #include "protocol/channel.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* channel.h - what a daemon and a trainer say to each other over a SOCK_SEQPACKET socketpair.
  *
  * One message is one packet: a JSON object of at most 64 KiB with "type". The trainer's end is

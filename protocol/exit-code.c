@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exit-code.c - see exit-code.h. */
 #include "protocol/exit-code.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exit-code.h - how a trainer ended, in one byte that the daemon classifies.
  *
  * Ownership: none.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* job.c - see job.h. Reads, checks what spans keys, and hashes what may change a bit. */
 #include "protocol/job.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* job.h - the job file: what a person writes, checked and with every default filled in.
  *
  * Ownership: job_parse() gives the caller a Job; job_free() accepts NULL. All strings belong to

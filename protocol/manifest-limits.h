@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* manifest-limits.h - how large a checkpoint's manifest may be, for all who read one.
  *
  * Ownership: nothing.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* owner.h - whose a checkpoint folder is: the objects owner/<n> below its URI.
  *
  * Each who takes the folder over puts the next number, if absent; the highest owns it. See

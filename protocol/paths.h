@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* paths.h - what a job may name on a node: prefixes that the node's administrator allows.
  *
  * A job file comes from whoever may submit jobs; its ranks run as the node's user, with that user's rights. Without

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reference.h - job file, channel and exit codes as docs/reference shows them: a sentence for each key, field and code.
  *
  * Ownership: everything is static.

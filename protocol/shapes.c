@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shapes.c - see shapes.h. */
 #include "protocol/shapes.h"
 

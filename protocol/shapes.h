@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shapes.h - whether the network's config, the data and the job's numbers fit each other.
  *
  * The one place that decides it, asked before anything of their sizes is allocated: by a rank, by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* train-stage.c - see train-stage.h. */
 #include "protocol/train-stage.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* train-stage.h - the stages that a rank passes in a step.
  *
  * The stages stand in the order in which a rank passes them. When a world hangs, the rank with the smallest

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unet-config.c - see unet-config.h.
  *
  * Keys fall in three classes: those that a UnetConfig holds, those that must have one value because

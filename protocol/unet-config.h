@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unet-config.h - diffusers' UNet2DConditionModel config.json, for the SD2 family.
  *
  * Ownership: a UnetConfig is a value.

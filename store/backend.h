@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* backend.h - the functions that file:// and s3:// implement; store.c checks arguments and dispatches.
  *
  * Ownership: a backend allocates its own struct with a Store as first member and frees it in

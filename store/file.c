@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* file.c - file://: an object is a file.
  *
  * A put writes a temporary in the object's own folder, syncs it, gives it its name by link(2) (if

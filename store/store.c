@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* store.c - URIs, key checks and dispatch; see store.h. */
 #include "store/backend.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* store.h - objects under a URI: one interface, file:// and s3:// behind it.
  *
  * A store must look the same to its callers whether it is a disk or a server that answers late, so it offers only what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* daemon-link.c - see daemon-link.h. */
 #include "trainer/daemon-link.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* daemon-link.h - the trainer's link to its daemon at the other end of the channel. Standalone, it
  * plays the daemon itself.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* folder-lock.c - see folder-lock.h. */
 #include "trainer/folder-lock.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* folder-lock.h - lets one `sdtrainer run` at a time into a checkpoint folder on a file system.
  *
  * The lock is flock(2) of <folder>/owner/lock. It is bound to the file, by whatever path it is

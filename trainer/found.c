@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* found.c - see found.h. */
 #include "trainer/found.h"
 

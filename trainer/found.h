@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* found.h - rank 0 looks for the job's checkpoints in its folder and tells the daemon, when the record of
  * the job's commits is lost.
  *

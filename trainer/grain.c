@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* grain.c - see grain.h. */
 #include "trainer/grain.h"
 

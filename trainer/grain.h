@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* grain.h - computes one grain: draws, noise, forward, loss, backward.
  *
  * Every draw is a function of (seed, purpose, position), so timestep, noise and caption drop of a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* initial-state.c - see initial-state.h. */
 #include "trainer/initial-state.h"
 

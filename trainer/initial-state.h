@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* initial-state.h - fills a new state from this job's checkpoint, another job's, a weights file, or at
  * random.
  *

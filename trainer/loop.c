@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* loop.c - see loop.h. */
 #include "trainer/loop.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* loop.h - runs the steps (compute the owned grains, decide, update, report, save) until the last one
  * is done or the world is told to leave.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* order-verb.c - `sdtrainer order`: which samples a step trains, on which grain and rank. */
 #include "base/log.h"
 #include "protocol/exit-code.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan-verb.c - `sdtrainer plan`: what a rank of a job will need of memory. */
 #include "base/log.h"
 #include "protocol/exit-code.h"

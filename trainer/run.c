@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* run.c - `sdtrainer run`: from the daemon's assignment, or a job file, to an exit code. */
 #include "trainer/run.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* run.h - the verbs of sdtrainer.
  *
  * Ownership: none.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sample-verb.c - `sdtrainer sample`: a grid of images drawn by DDIM from the newest checkpoint's
  * EMA weights.
  *

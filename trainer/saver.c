@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* saver.c - see saver.h. */
 #include "trainer/saver.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* saver.h - decides when a checkpoint is due, takes it to its commit, and collects the metrics that
  * are saved with it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sdtrainer.c - the trainer's program: one verb after the name. */
 #include "base/fault.h"
 #include "base/log.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* session.c - see session.h. */
 #include "trainer/session.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* session.h - builds everything that one rank holds for one generation, in the order in which it can
  * be checked.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-base.c - the foundation: errors, JSON reading, hashes, Philox, exact functions, files, fault
  * points. */
 

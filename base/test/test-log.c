@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-log.c - what goes to the journal as fields, what to standard error as a line, and what text
  * from outside cannot become. */
 #include "base/cleanup.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-settings.c - settings from a file and from the command line over it, and what is refused. */
 #include "base/file.h"
 #include "base/json.h"

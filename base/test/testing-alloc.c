@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-alloc.c - see testing-alloc.h. */
 #include "base/test/testing-alloc.h"
 

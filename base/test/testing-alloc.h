@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-alloc.h - fails one allocation of a program's own code, chosen by its number.
  *
  * A test that links `testing-alloc` has malloc(), calloc(), realloc(), reallocarray(), strdup(), strndup(),

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing.h - what every unit test includes: cmocka with the headers that it wants first.
  *
  * Ownership: none.

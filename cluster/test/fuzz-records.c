@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-records.c - any bytes as any record: refused with a text, or read, written and read again.
  */
 #include "cluster/keys.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-records.c - keys and records: what is written is what is read, and nothing is lost on the
  * way. */
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* alerts-file.c - see alerts-file.h. */
 #include "controller/alerting/alerts-file.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* alerts-file.h - the file that says who hears of incidents (docs/operating/alerts.md).
  *
  * Keys of sinks stand in files of their own: an absolute path, "%d/NAME" for systemd's

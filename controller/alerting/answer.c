@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* answer.c - see answer.h.
  *
  * 2xx is an acceptance. Try again: no reply at all, 408, 425, 429 and 5xx. Everything else, and a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* answer.h - what a sink's HTTP reply means.
  *
  * Ownership: none.

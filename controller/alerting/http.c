@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http.c - see http.h. libcurl's multi interface: it says which sockets and which time to wait for,
  * the loop waits, and says what happened. */
 #include "controller/alerting/http.h"

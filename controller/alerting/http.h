@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http.h - POST over libcurl on the sd-event loop.
  *
  * TLS is verified, redirects are not followed, replies are bounded. Where a host's name must be

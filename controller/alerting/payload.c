@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* payload.c - see payload.h. */
 #include "controller/alerting/payload.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* payload.h - a message to a sink as bytes: PagerDuty Events v2, Alertmanager v2, webhook.
  *
  * Ownership: payload_make() gives the caller a Payload; payload_clear() frees and wipes it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sender.c - see sender.h. No policy: what is said when is the notifier's business. */
 #include "controller/alerting/sender.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sender.h - the notifier's hands: its messages go out by HTTP, its marks into etcd.
  *
  * Ownership: sender_new() gives the caller an Sender; it borrows what SenderOptions point to, which

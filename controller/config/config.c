@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* config.c - see config.h. One table names every key once; base/settings.c reads through it. */
 #include "controller/config/config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* config.h - what sdcontroller is told: a JSON file, then the command line over it.
  *
  * Every key of the file is an option of the command line ("lease_sec", --lease-sec); unknown keys

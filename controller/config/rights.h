@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rights.h - what this controller may write in etcd.
  *
  * An operation that etcd denies takes the whole transaction with it. So a controller asks at its start, for each kind

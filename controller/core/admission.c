@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* admission.c - nodes that this controller's settings do not take in.
  *
  * Anybody who may write nodes/<name> may register one. A node that no word of the list fits gets no rank; what

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* admission.h - nodes that the setting `admit` leaves out.
  *
  * Ownership: borrows the Cluster for the call.

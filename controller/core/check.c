@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* check.c - the invariants (docs/internals/architecture.md) that can be read off the core's state. */
 #include "controller/core/check.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* check.h - what must hold of each decision, whatever the records say.
  *
  * Ownership: borrows the Cluster and the decision for the call.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cluster-decisions.c - decisions about the cluster rather than a job: incidents about nodes, their cap,
  * and requests. */
 #include "controller/core/cluster-decisions.h"

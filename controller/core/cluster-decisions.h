@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cluster-decisions.h - decisions about no single job: incidents of nodes and of the cluster, their cap, requests.
  *
  * Ownership: borrows the Cluster for the call.

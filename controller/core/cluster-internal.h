@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cluster-internal.h - what the core knows; private to controller/core.
  *
  * Each module declares its functions in a header of its own. observe.c and tables.c write what records say, cluster.c

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cluster.c - memory and the order of a step: observe, settle, decide once, say when to wake.
  *
  * Entry points: cluster_init(), cluster_step(). Guarantees: total; at most one decision a step; at

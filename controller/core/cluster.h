@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cluster.h - the decision core: records, time and outcomes go in, guarded decisions come out.
  *
  * cluster_step() is total and deterministic: no I/O, clock, allocation, log or global. It learns

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cordons.c - the leader's own causes in cordons/<node>, and their ends.
  *
  * Entry points: cordon_put_cause(), cordon_end_cause(), decide_cordons(). Guarantees: a decision

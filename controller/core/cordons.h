@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cordons.h - the leader's own causes in cordons/<node>, and their ends.
  *
  * Ownership: borrows the Cluster for the call.

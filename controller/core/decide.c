@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* decide.c - one job's next decision: start, go, run, resize, drain, grow, stop, end, remove.
  *
  * Entry point: decide_job(), called only when no decision of the job is under way and everything

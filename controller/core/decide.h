@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* decide.h - one job's next decision. Each decide_...() fills the decision and returns true when there is one.
  *
  * Ownership: a decision's world borrows its runs from the Cluster until the next step.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* observe.c - records into state.
  *
  * Entry points: observe(), observe_settle(). Guarantees: an older copy of a record never replaces a

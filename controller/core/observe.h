@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* observe.h - takes events into the core's state and decides nothing.
  *
  * Ownership: events are borrowed for the call; the core copies what it keeps.

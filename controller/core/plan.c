@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan.c - which slots the next world of a job gets.
  *
  * Deterministic: nodes that ran the job before come first, then the others, those that were struck

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan.h - which nodes and slots the next world of a job gets.
  *
  * Ownership: the runs of a plan lie in the Scratch and are good until the next plan.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* presence.c - which nodes and processes count as dead, and since when.
  *
  * A vanished node key means unknown, not dead: it may come back within the grace, a new leader

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* presence.h - tells which nodes and processes count as dead, and since when.
  *
  * Ownership: borrows the Cluster for the call.

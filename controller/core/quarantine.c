@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* quarantine.c - what a node's own verdict is worth, and how a quarantine ends.
  *
  * Entry points: health_update_trust(), decide_quarantine(). Guarantees: no more than half of the nodes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* quarantine.h - what a node's own verdict is worth, and how a quarantine ends.
  *
  * Ownership: borrows the Cluster for the call.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* queue.c - which jobs go before which, and what a job that waits keeps the others from.
  *
  * Order: priority, then age (the create revision of specs/<job>; no clock can change it). A job that fits

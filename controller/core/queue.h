@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* queue.h - which jobs go before which.
  *
  * Ownership: borrows the Cluster for the call.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* resize.c - a world that is to have more ranks, or fewer: a user's word, growth, and what it waits for.
  *
  * Entry points: decide_resize(), decide_wait(). A word acts at once or never; what it asks for beyond the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* resize.h - a running job's size: requests for another one, growth, and what either waits for.
  *
  * Ownership: borrows the Cluster for the call.

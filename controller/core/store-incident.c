@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* store-incident.c - a store that does not take a job's checkpoints, or keeps its data back, while no world ends
  * of it: training goes on, or waits, and somebody should know.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* store-incident.h - the incident of a store that does not take checkpoints, or keeps data back, while the job trains.
  *
  * Ownership: borrows the Cluster for the call.

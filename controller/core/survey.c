@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* survey.c - see survey.h. */
 #include "controller/core/survey.h"
 

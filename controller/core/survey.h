@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* survey.h - what the core knows, in numbers for metrics and status. Nothing here writes.
  *
  * Ownership: names are borrowed from the Cluster until its next step.

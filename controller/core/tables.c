@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tables.c - the places of nodes, jobs and reports, and what does not fit.
  *
  * Entry points: node_intern(), job_intern(), report_new(), tables_have_room(). Guarantees: a place is given away only

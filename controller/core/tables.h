@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tables.h - the places of nodes, jobs and reports in tables of fixed size, and what does not fit.
  *
  * Ownership: a place is given away only when nothing refers to it; pointers are good for the step.

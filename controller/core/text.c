@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* text.c - see text.h. */
 #include "controller/core/text.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* text.h - the few string operations that the core needs, without the C library.
  *
  * Ownership: a Text writes into the caller's buffer and keeps it terminated. Words that do not fit are cut.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* feed.c - see feed.h. */
 #include "controller/feed/feed.h"
 

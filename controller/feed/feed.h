@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* feed.h - keys and values of etcd into events of the core.
  *
  * Remembers which keys there are, so that a re-read can tell what is gone, and the text of records

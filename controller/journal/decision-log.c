@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* decision-log.c - see decision-log.h. */
 #include "controller/journal/decision-log.h"
 

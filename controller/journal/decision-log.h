@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* decision-log.h - a decision in words: the lines that the controller logs, one a transition, and that a
  * replay prints and compares.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* journal-format.c - the lines of a journal that are more than an event: its head, its settings and
  * the words of a decision. Written and read through one table. */
 #include "base/field-table.h"

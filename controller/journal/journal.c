@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* journal.c - see journal.h.
  *
  * `present` says for each key that exists (and under "" for leadership) where in the present part its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* journal.h - every input event of the core and every decision, in a file that can be replayed.
  *
  * One JSON object a line, in the order in which the core saw them:

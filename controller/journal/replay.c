@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* replay.c - see replay.h.
  *
  * Each event line is fed to the core; the line behind it, if it is a decision, is what the core that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* replay.h - a journal (journal.h) through the present core: what it decided then, what it decides
  * now.
  *

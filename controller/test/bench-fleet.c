@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench-fleet.c - sdcontroller under a fleet: nodes that are records, leases and watches alone, on a real
  * etcd, run one job as sdtraind would write of it; some fail, leave and return.
  *

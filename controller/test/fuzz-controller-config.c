@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-controller-config.c - sdcontroller.json of any bytes: refused with a text, or within its bounds. */
 #include "controller/config/config.h"
 

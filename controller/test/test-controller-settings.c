@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-controller-settings.c - what sdcontroller is told, and how it refuses it. */
 #include "base/cleanup.h"
 #include "base/file.h"

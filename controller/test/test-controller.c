@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-controller.c - real sdcontroller processes on a real etcd; the test plays the nodes by
  * writing their records. */
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-rights-asked.c - a controller whose role lacks one kind of record, each in turn: it says which, and
  * forgets it when the right is given. Against a real member. */
 #include "base/test/testing.h"

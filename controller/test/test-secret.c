@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-secret.c - the secret of a world: written with it or not at all, another for each, and never in the way of a
  * decision. Against a real member. */
 #include "base/test/testing.h"

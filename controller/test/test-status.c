@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-status.c - the controller's line for systemctl status, as the service manager gets it. */
 #include "base/cleanup.h"
 #include "base/test/testing.h"

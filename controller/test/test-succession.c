@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-succession.c - who may decide after which deaths. */
 #include "base/test/testing.h"
 #include "controller/succession.h"

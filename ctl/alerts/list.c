@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* list.c - `sdctl alerts list`: incidents that are open or not told to everybody, sink by sink. */
 #include "ctl/alerts/list.h"
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* list.h - the deliveries of an alert as JSON, for the verbs of alerts.
  *
  * Ownership: the caller gets a reference.

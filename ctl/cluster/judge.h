@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* judge.h - the faults of a cluster now, each with advice.
  *
  * Ownership: judge_*() append to the caller's arrays.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* members.c - see members.h. */
 #include "ctl/cluster/members.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* members.h - the members of etcd that the endpoints name, asked one by one.
  *
  * Ownership: members_ask() fills the caller's Members.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* status.c - `sdctl cluster status`: what is wrong and what to do first; then etcd, leader,
  * nodes, slots, jobs. Without a quorum it says what the members say. */
 #include "ctl/arguments.h"

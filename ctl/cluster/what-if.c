@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* what-if.c - `sdctl cluster what-if`: the records as they are, and nodes that are said to be
  * lost, cordoned or drained, through a core of our own: the first decision about each job and about
  * the cluster. Nothing is written. The core has the default settings, since records do not hold

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dev.c - see dev.h. */
 #include "ctl/dev/dev.h"
 

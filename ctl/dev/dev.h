@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dev.h - a whole cluster on this machine, in one folder: etcd, controllers, nodes.
  *
  * The folder holds dev.json (ports, counts, and each process with its pid) and a sub-folder per

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verb.c - `sdctl dev`: a cluster for trying things out and for tests, on this machine, in one
  * folder. */
 #include "ctl/dev/dev.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verbs.h - the verbs of `sdctl dev`, which the table in sdctl.c names.
  *
  * Ownership: verbs borrow their Arguments.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint.c - `sdctl job checkpoint`: asks rank 0 to save after its present step, and waits
  * until something newer than the request is committed. */
 #include "ctl/arguments.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* committed.c - see committed.h. */
 #include "ctl/job/committed.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* committed.h - the metrics of a job's history, as the newest committed checkpoint lists them, for
  * the report. Each object is verified by its hash before it is used.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* events.c - `sdctl job events`: worlds, incidents and checkpoints in the order of time. */
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* export.c - `sdctl job export`: the weights of the newest committed checkpoint as one
  * safetensors file.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* logs.c - `sdctl job logs`: what the ranks of one generation print.
  *
  * The files lie on the nodes: <log_dir>/<job>/g<generation>/rank<r>.log, with rank<r>.log.1 before

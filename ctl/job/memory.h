@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memory.h - the memory that a job's ranks will need, and whether the known nodes could ever give it.
  *
  * Ownership: a JobMemory is a value.

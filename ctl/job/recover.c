@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* recover.c - `sdctl job recover`: asks the leader to have a job go on whose record of checkpoints is
  * lost, or whose checkpoints it does not believe: from the manifest that is named, else from the newest
  * own one that its folder holds. */

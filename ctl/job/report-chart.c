@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report-chart.c - see report.h: the drawings. A drawing is 1000 units wide and scales with the
  * page; every mark has a <title>, which browsers show under the pointer. */
 #include "ctl/job/report.h"

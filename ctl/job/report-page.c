@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report-page.c - see report.h: the page around the drawings. One file, no script, nothing loaded
  * from elsewhere. */
 #include "ctl/job/report.h"

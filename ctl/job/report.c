@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report.c - `sdctl job report`: gathers what etcd and the newest committed checkpoint say, and
  * writes one HTML page. */
 #include "ctl/job/report.h"

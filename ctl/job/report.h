@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report.h - the page of `sdctl job report`: its contents and its parts.
  *
  * report-page.c writes the page, report-chart.c the drawings in it (inline SVG). Colours are CSS

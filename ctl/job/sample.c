@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sample.c - `sdctl job sample`: `sdtrainer sample` with the job's own spec. */
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"

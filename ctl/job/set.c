@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* set.c - `sdctl job resize|stop|delete`: changes what is desired; the leader does the rest. */
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"

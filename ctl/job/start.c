@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* start.c - `sdctl job start`: checks the job as far as it can be checked from here, then
  * writes spec and desired. */
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* status.c - `sdctl job status` and `job list`. */
 #include "base/clock.h"
 #include "ctl/arguments.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wait.c - `sdctl job wait`: until a job has reached a phase or a step; driven by the watch,
  * not by polling. */
 #include "ctl/arguments.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* watch.c - the live view of `job start --watch` and `job status --watch`: one line that moves
  * (on a terminal) or one line a second (elsewhere), and a line for each thing that happens. Ends
  * with the job. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* watch.h - the live view of one job.
  *
  * Ownership: the options are borrowed.

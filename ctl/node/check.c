@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* check.c - `sdctl node check`: the node runs all its probes now. */
 #include "cluster/keys.h"
 #include "ctl/arguments.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cordon.c - `sdctl node cordon|drain|uncordon`: the operator's cause in a node's cordon record, and
  * the end of whatever holds a node back; the leader acts on it.
  *

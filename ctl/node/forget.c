@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* forget.c - `sdctl node forget`: a lost node does not come back. What is known of its health and what
  * holds it back goes, and the leader ends its incident. */
 #include "base/clock.h"

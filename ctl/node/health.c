@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* health.c - see health.h. */
 #include "ctl/node/health.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* health.h - asking a node to check itself, and showing the answers of its probes.
  *
  * Ownership: health_json() gives the caller a reference.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* status.c - `sdctl node list|status`: what nodes say of themselves and what was decided about
  * them. Nodes that are cordoned or have ranks, but no record, are shown as gone. */
 #include "base/slots.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-arguments.c - any words as the arguments of any verb of sdctl: refused, or what the verb needs is there and each
  * value lies within what its help says. The first byte picks the verb; words end with a NUL. */
 #include "ctl/arguments.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-cluster-status.c - `sdctl cluster status` as somebody reads it who was called at night: nodes
  * that are lost, closed or missing, a job that has shrunk, members that are down, no quorum. */
 #include "base/test/testing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-ctl-alerts.c - `sdctl alerts list` and `test`, and what cluster status says of sinks, with
  * the leader played by the test. */
 #include "base/clock.h"

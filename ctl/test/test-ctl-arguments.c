@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-ctl-arguments.c - words that sdctl does not take: exit code 2 and what is wrong, exactly;
  * and an etcd that is not there: exit code 5, soon. No cluster is needed. */
 #include "base/test/testing.h"

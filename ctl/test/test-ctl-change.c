@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-ctl-change.c - verbs that write: what they refuse, in which words, and what lies in etcd
  * afterwards. */
 #include "base/test/testing.h"

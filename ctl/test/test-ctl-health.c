@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-ctl-health.c - `sdctl node check|uncordon|status` against a real etcd; the test plays the node. */
 #include "base/test/testing.h"
 

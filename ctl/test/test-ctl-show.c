@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-ctl-show.c - verbs that read: JSON fields, words for people, logs, report and export. */
 #include "base/test/testing.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-ctl-writers.c - records that several write: two verbs at once, fields of later versions, records that
  * cannot be read here. Whoever comes second sees what the first one wrote, and nobody's words are lost. */
 #include "base/test/testing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-dev.c - `sdctl dev`: a real cluster of the real programs in one folder, up, hurt, mended and
  * down again, with nothing left behind. */
 #include "base/test/testing.h"

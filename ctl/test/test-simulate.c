@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-simulate.c - `sdctl simulate` over files, and `cluster what-if` over the records of a store
  * that it leaves as they are. */
 #include "base/test/testing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-ctl.c - see testing-ctl.h. */
 #include "base/test/testing.h"
 

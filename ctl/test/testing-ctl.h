@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-ctl.h - sdctl run as a person runs it, against a real etcd whose records a test puts.
  *
  * Ownership: ctl_lab_start() gives the caller a CtlLab; ctl_lab_stop() accepts NULL. What

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* health-record.c - see health-record.h. */
 #include "daemon/health/health-record.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* health-record.h - keeps health/<node> up to date: what each probe said last, for people.
  *
  * Ownership: none; a call under way is Probes.post.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernel-watch.c - see kernel-watch.h. */
 #include "daemon/health/kernel-watch.h"
 

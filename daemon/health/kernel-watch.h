@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernel-watch.h - follows the kernel's log, so that a GPU's fatal word is known at once and not at
  * the next round of probes.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* probes.h - runs the health probes of this node, keeps their memory, and judges.
  *
  * A driver that hangs takes along the process that asks it. So the probes run all at once, each in a child of its own

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* timer.c - see timer.h. */
 #include "daemon/loop/timer.h"
 

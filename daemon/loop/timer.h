@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* timer.h - one-shot timers on the daemon's loop.
  *
  * Every deadline and retry of the daemon is one of these, so that a program with a clock of its own needs

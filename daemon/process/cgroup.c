@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cgroup.c - see cgroup.h. */
 #include "daemon/process/cgroup.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cgroup.h - the cgroup v2 folders that hold this node's ranks, one per slot.
  *
  * The folder of a slot is <where sdtraind runs>/sdtrain-<hash of run_dir>/slot<k>. It is made when a rank starts, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* logs.h - keeps what one rank prints on disk, within a bound.
  *
  * The file is <log_dir>/<job>/g<generation>/rank<r>.log. At half the bound it becomes rank<r>.log.1 and a new one

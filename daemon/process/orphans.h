@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* orphans.h - finds and ends processes that an earlier life of this instance left behind.
  *
  * A rank that outlives its sdtraind would hold its devices and train on in a world that is over. The keeper, a small

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* spawn.h - starts a program as a child that cannot outlive this process.
  *
  * The child is the leader of its own session and process group, dies by SIGKILL when its parent

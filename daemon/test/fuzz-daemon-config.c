@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-daemon-config.c - sdtraind.json of any bytes: refused with a text, or within its bounds. */
 #include "daemon/config/config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-config.c - settings: the file, the command line over it, and what is refused by which name.
  */
 #include "base/cleanup.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-daemon-failure.c - ranks and daemons that fail, told from the leader's side. */
 #include "daemon/test/testing-daemon.h"
 

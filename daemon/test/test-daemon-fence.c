@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-daemon-fence.c - leases that go, an etcd that is silent, worlds that moved, and leaving. */
 #include "daemon/test/testing-daemon.h"
 

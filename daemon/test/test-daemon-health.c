@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-daemon-health.c - a real daemon over a fake machine: a library that stands in for NVIDIA's, a
  * FIFO for the kernel's log, a folder for sysfs. The test plays leader and operator. */
 #include "daemon/test/testing-daemon.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-daemon-run.c - the normal life of a world, told from the leader's side. */
 #include "daemon/test/testing-daemon.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-daemon-service.c - what sdtraind tells its service manager: ready, status, watchdog, reload,
  * stop. The test is the manager: it owns the notify socket. */
 #include "daemon/test/testing-daemon.h"

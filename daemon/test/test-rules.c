@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-rules.c - the pure parts: progress watchdog, seats of a world, how a rank ended, the fence.
  */
 #include "base/test/testing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-spawn.c - where there is no clone3, and where the program has been replaced. */
 #include "base/cleanup.h"
 #include "base/file.h"

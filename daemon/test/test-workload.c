@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-workload.c - daemon/world runs without a process around it: here etcd is a list of keys, time stands still
  * until the test moves it, and a rank is a struct that does what the test says. So it may also run in a simulator.
  *

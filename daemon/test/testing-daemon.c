@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-daemon.c - see testing-daemon.h. */
 #include "daemon/test/testing-daemon.h"
 

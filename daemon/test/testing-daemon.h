@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-daemon.h - a real etcd, real sdtraind processes, and a test that plays the leader.
  *
  * Everything under the cluster's prefix is followed by a watch; lab_wait() runs the loop until a

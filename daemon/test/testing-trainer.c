@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-trainer.c - stands in for sdtrainer in the daemon's tests: speaks the channel, trains
  * nothing, and fails as its environment tells it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* commit.c - see commit.h. */
 #include "daemon/world/commit.h"
 

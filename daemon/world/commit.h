@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* commit.h - makes a saved checkpoint count: one line more in checkpoints/<job>, and in the same transaction
  * its mark in progress/<job>, which says that there was a commit should the first record get lost.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exit.h - how a rank ended: wait status and last words become an exit code and a text.
  *
  * Ownership: values.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fence-rule.c - see fence-rule.h. */
 #include "daemon/world/fence-rule.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fence-rule.h - whether etcd has been silent for so long that ranks must stop.
  *
  * Ownership: values.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hang.h - looks at every rank's progress, a few times a second.
  *
  * A rank that exceeds its bound (watchdog.h) is reported hung with its (step, stage) and killed. Of several such ranks

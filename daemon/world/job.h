@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* job.h - what etcd says of a job, and this node's part in its world.
  *
  * Records come from watches in any order: a phase may be known before its world, and a world of a job that was

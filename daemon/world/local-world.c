@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* local-world.c - see local-world.h. */
 #include "daemon/world/local-world.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* local-world.h - the life of this node's share of one world: made, fed, reported, ended. The struct is in job.h.
  *
  * Ownership: local_world_new() gives the LocalJob a LocalWorld; local_world_free() accepts NULL, and its ranks live on

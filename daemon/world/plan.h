@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan.h - which ranks a world gives this node, and in which slots.
  *
  * Ownership: values.

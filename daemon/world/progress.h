@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* progress.h - progress/<job>, written by rank 0's node at most once a second.
  *
  * The first step of a world is written at once, and so is the job's last.

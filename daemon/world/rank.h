@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rank.h - one trainer process in one slot, from spawn to confirmed death.
  *
  * Ownership: the slot table (slots.h) owns a Rank from rank_start() until its death is confirmed, or the daemon ends.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* record-writer.c - see record-writer.h. */
 #include "daemon/world/record-writer.h"
 

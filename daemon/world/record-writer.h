@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* record-writer.h - a record about a job that this node keeps up to date in etcd.
  *
  * The latest content wins: changes that come while a write is under way are written together after

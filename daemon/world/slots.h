@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* slots.h - which rank lives in which of this node's slots.
  *
  * A slot that still holds a process of an old world must take no new rank, even when that process survives

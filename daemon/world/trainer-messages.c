@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trainer-messages.c - see trainer-messages.h. */
 #include "daemon/world/trainer-messages.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trainer-messages.h - carries what a trainer says into reports and etcd.
  *
  * Ownership: borrows the Rank.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* watchdog.c - see watchdog.h. */
 #include "daemon/world/watchdog.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* watchdog.h - whether a rank still makes progress, judged by its own recent steps.
  *
  * A step takes milliseconds in one job and minutes in another, so no fixed bound would do. A rank names its (step,

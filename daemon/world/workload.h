@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* workload.h - all that this node does for jobs: its slots, the jobs it knows, and their worlds.
  *
  * The modules of this folder know neither signals nor HTTP nor probes, and no variable of the process. What

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-endpoints.c - any text as the list of etcd's endpoints: refused with a text, or each is host and port. */
 #include "etcd/etcd-internal.h"
 

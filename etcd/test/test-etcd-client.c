@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-etcd-client.c - finding, trusting and leaving the server: options, TLS, users, deadlines, an
  * etcd that is down, an end with calls in flight. */
 #include "base/test/testing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-etcd-election.c - two candidates, and a deposed leader that still wants to write. */
 #include "base/test/testing.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-etcd-history.c - a store whose revision lies below one that was seen, or whose cluster is another one,
  * is told once; what only grows is not. */
 #include "base/test/testing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-etcd-kv.c - reads and transactions against one real member. */
 #include "base/test/testing.h"
 

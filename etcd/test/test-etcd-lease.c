@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-etcd-lease.c - grant, renewal, expiry, revocation, loss, and members that freeze. */
 #include "base/test/testing.h"
 

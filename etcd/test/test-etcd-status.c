@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-etcd-status.c - members asked one by one: with a leader, without quorum, dead, out of space. */
 #include "base/test/testing.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-disk.c - see testing-disk.h. */
 #include "etcd/test/testing-disk.h"
 

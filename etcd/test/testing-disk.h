@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-disk.h - a disk that stops answering under a program, without a disk and without root.
  *
  * What the program syncs waits for a process of its own (seccomp's user notification), which lets

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-etcd.c - see testing-etcd.h. Health and leadership are read from each member's plain HTTP
  * metrics port, so that TLS and users do not matter. */
 #include "etcd/test/testing-etcd.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-etcd.h - real etcd members on loopback, for tests.
  *
  *     TestingEtcd *etcd = testing_etcd_start(3, TESTING_ETCD_TLS);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fake-nvml.c - NVIDIA's management library, as far as probe-gpu.c calls it, with what the file
  * named by FAKE_NVML says: {"init": 0, "hang": FUNCTION, "gpus": [{"pci", "uuid", "serial", ...}]}.
  * A GPU's "errors" is an object of function names and the error that each gives. What a GPU does

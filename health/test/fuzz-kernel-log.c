@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-kernel-log.c - any bytes as records of the kernel's log, as the log's kept state, as what a
  * probe's child says, and as a line of sysfs. */
 #include "health/kernel-log.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-health.c - the verdict, the table of faults, and how a result travels. */
 #include "base/cleanup.h"
 #include "base/test/testing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-probes.c - every fault that a probe knows, injected: a fake NVML, a fake sysfs and proc, lines
  * of a kernel's log. */
 #include "base/cleanup.h"

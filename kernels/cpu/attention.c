@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* attention.c - softmax(q k^T / sqrt(d)) v, one task per image and head.
  *
  * Forward takes blocks of queries against all keys and keeps each row's maximum and 1 / sum.

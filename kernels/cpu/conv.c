@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conv.c - convolution as a matrix product whose left rows are read where they lie.
  *
  * Forward and backward by data are passes: a lattice of target pixels, each the sum over taps of

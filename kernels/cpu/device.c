@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* device.c - opens the CPU as a device; memory and the record of its numerics.
  *
  * Every operation here gives bits that depend on its inputs and its shape alone: not on the number

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* device.h - the CPU as a Device, and the checks that the operations share.
  *
  * Ownership: as kernels.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* diffusion.c - the noise, the noised sample and its target, the loss, the time embedding. */
 #include "base/exactmath.h"
 #include "base/philox.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* elementwise.c - activations, sums, copies: every element by itself, so threads take ranges. */
 #include "kernels/cpu/device.h"
 #include "kernels/cpu/sum.h"

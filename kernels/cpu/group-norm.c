@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* group-norm.c - GroupNorm, with SiLU when asked, of NHWC images.
  *
  * A task is a few groups of one image. Sums over pixels run per channel, in chains of CHAIN pixels

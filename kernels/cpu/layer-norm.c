@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layer-norm.c - LayerNorm over the channels of each row; sums run in LANES lanes. */
 #include "kernels/cpu/device.h"
 #include "kernels/cpu/sum.h"

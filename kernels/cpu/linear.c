@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* linear.c - a linear layer is a 1x1 convolution of one image of 1 x rows pixels. */
 #include "kernels/kernels.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* optimizer.c - the training state's flat ranges: exact sums of gradients, norms, AdamW, EMA. */
 #include "base/bits.h"
 #include "kernels/cpu/device.h"

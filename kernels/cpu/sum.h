@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sum.h - sums the columns of a matrix by a fixed tree.
  *
  * Ownership: borrows everything.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tile.h - the matrix product that convolution, linear and attention are made of.
  *
  * A tile is TILE_ROWS x TILE_COLUMNS of the result. Each of its elements is one chain of fused

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vectormath.h - elementary functions of fp32 that compilers turn into vector code.
  *
  * Only +, -, *, /, fma and integer operations on the bits, in a fixed order and without branches:

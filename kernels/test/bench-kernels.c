@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench-kernels.c - how fast each operation runs at the shapes of a mid-size U-Net.
  *
  *     bench-kernels [THREADS [PART OF A NAME]]

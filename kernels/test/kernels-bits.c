@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kernels-bits.c - runs every operation on fixed inputs and prints a digest of what each wrote.
  *
  *     kernels-bits THREADS OFFSET

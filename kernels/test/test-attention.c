@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-attention.c - attention against float64, forward and backward, strides shared and apart. */
 #include "kernels/test/testing-reference.h"
 

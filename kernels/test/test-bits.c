@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-bits.c - the same bits from every number of threads, alignment and vector width, and the same as ever
  * for one NUMERICS_VERSION.
  *

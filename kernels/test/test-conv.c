@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-conv.c - convolution and linear against float64, forward and backward. */
 #include "kernels/test/testing-reference.h"
 

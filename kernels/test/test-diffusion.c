@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-diffusion.c - noise, noising, loss, time embedding; the device itself. */
 #include "base/exactmath.h"
 #include "kernels/test/testing-reference.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-elementwise.c - activations, sums, copies against float64 or exactly. */
 #include "kernels/cpu/vectormath.h"
 #include "kernels/test/testing-reference.h"

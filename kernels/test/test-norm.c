@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-norm.c - GroupNorm and LayerNorm against float64, forward and backward. */
 #include "kernels/test/testing-reference.h"
 

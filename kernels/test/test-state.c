@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-state.c - the training state's ranges: exactly where exactness is promised. */
 #include "kernels/test/testing-reference.h"
 

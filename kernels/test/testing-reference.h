@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-reference.h - what the kernels' tests share: inputs, and distances from a float64 reference.
  *
  * Ownership: floats_new() and doubles_new() give the caller memory to free(); floats_new()'s is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-http-server.c - the server in a loop, and clients that behave, drip, pile up or leave. */
 #include "base/clock.h"
 #include "base/test/testing.h"

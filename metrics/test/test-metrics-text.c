@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-metrics-text.c - the registry and its text, byte for byte. */
 #include "base/test/testing.h"
 #include "metrics/metrics.h"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The packages, unpacked: what is in them, what a machine can check of it, and that documents and programs name the
 same settings. Installing, upgrading and purging on hosts with systemd is tests/cluster's part."""
 import glob

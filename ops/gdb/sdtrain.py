@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Commands of gdb that print what the programs know, in the words of sdctl.
 
     gdb -x ops/gdb/sdtrain.py -p PID        or -x ... PROGRAM CORE

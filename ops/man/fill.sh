@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Fills a manual page with what the programs themselves say, so that it cannot say anything else.
 #   fill.sh PAGE.in PROGRAM REFERENCE >PAGE      REFERENCE: the folder docs/reference
 # @SETTINGS@ settings as PROGRAM --help lists them; @VERBS@ the help of each verb; @JOB@,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-openclipart.c - the demo's data: codec, text, pictures, captions, and a dataset made from a
  * small source twice, with the same bytes. */
 #include "encoders/codec.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-channel.c - packets of any bytes; what decodes must encode again. */
 #include "protocol/channel.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-job.c - the job file's parser on any bytes. */
 #include "protocol/job.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-owner.c - the parser of owner objects on any bytes. */
 #include "protocol/owner.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-channel.c - every message survives the wire; bad packets are told apart from a closed
  * channel. */
 #include "base/test/testing.h"

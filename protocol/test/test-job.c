@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-job.c - defaults, every refusal with its text, and what changes a job's identity. */
 #include "base/test/testing.h"
 #include "protocol/exit-code.h"

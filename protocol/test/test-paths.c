@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-paths.c - what a job may name. */
 #include "base/file.h"
 #include "base/test/testing.h"

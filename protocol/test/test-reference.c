@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-reference.c - the reference of the job file says what job.c does: its keys, its defaults, what is required. */
 #include "base/json.h"
 #include "base/test/testing.h"

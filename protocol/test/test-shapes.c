@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-shapes.c - what does not fit is refused by file and key; what fits is not. */
 #include "base/test/testing.h"
 

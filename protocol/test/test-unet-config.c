@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-unet-config.c - what is read is what diffusers means, and what we don't build is refused by
  * name. */
 #include "base/file.h"

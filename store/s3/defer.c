@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* defer.c - puts that run while their caller goes on.
  *
  * A few threads, begun when there is something to do for them, take the puts in the order in which

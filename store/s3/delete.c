@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* delete.c - one object, or a thousand with one request.
  *
  * What is left of a thousand after an error, or on a server that does not know the request, is

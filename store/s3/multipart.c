@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* multipart.c - an object that goes up in parts: create, the parts together, complete.
  *
  * All parts but the last are equal in size (R2 wants that). Each costs the server something of its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* probe.c - what a server does with what it may not know.
  *
  * A writer asks once per process, endpoint and bucket, with an object of its own below the prefix,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* put.c - an object is put once, whatever becomes of the answers.
  *
  * Every put carries a mark of its own, 128 random bits in S3_MARK_HEADER. So a put that may or may not

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reads.c - bytes of objects, in ranges that come together.
  *
  * What needs more than one range compares the ETags of all answers: an object that was changed in

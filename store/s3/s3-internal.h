@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* s3-internal.h - what the files of s3:// share: the store, an object's name, puts and reads.
  *
  * Ownership: an S3Store holds a reference to its client, which stores of equal options share. A request,

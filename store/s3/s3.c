@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* s3.c - s3://: objects of a bucket below a prefix. Opening, names, errors, head and version; the
  * other parts are put.c, multipart.c, defer.c, probe.c, reads.c, listing.c and delete.c.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench-store.c - moves whole objects as the trainer does; ops/bench --store measures it from outside.
  *
  *     bench-store put URI FILE...            deferred puts of all files under their names, one flush

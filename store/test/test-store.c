@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-store.c - what every store must keep, through the public interface: over file://, and over s3://
  * where SDTRAIN_TEST_S3_URI names a bucket. */
 #include "base/clock.h"

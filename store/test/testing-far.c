@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-far.c - see testing-far.h. */
 #include "store/test/testing-far.h"
 

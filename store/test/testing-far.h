@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-far.h - for tests: a store that is not local, "far://" and a folder's path behind it. Its
  * reads take time, fail, come corrupted or not at all; what is deferred is read late and in another
  * order; listings and answers go wrong where a test says so; and what is asked is counted.

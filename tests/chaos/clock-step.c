@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* clock-step.c - preloaded into a program, it steps the program's realtime clock: by as many seconds
  * as the file that CHAOS_CLOCK names says, read at each look. The kernel has no namespace for it. */
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """File systems of a test's own: one that can be frozen under a program's feet, one that fills up."""
 import os
 import subprocess

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The whole history of a cluster, read from etcd, and what must hold all through it (docs/internals/architecture.md, "Invariants")."""
 import base64
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster on machines of its own: members of etcd, controllers and nodes, each in a network namespace.
 
 The same programs, folders and files as `sdctl dev up` makes, but each machine has its address, and can be

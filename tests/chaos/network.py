@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A switch and hosts with addresses of their own, as network namespaces.
 
 The switch is a bridge in a namespace that nobody else uses; each host is one more namespace, plugged in by a

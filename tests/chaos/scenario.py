@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """One fault after the other in a cluster that lives on, and the table of what became of each."""
 import fnmatch
 import json

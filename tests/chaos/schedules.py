@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Schedules drawn from a seed: some faults one after the other, at once, or into each other's recovery, each undone
 after a while."""
 import os

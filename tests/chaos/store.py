@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The S3 server of a cluster on machines of its own: one machine more, with Ceph's gateway on its loopback and the
 fault proxy in front of it, which is all that the others see."""
 import json

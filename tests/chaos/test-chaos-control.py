@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Controllers and members of etcd die, hang, freeze, lose their quorum and their disks; leases are revoked. Training
 goes on, nobody dies, and nothing is decided twice."""
 import os

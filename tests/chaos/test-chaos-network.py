@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Partitions: of a node from etcd, of a node from its peers, of a controller, of a member of etcd; one way and both."""
 import os
 import time

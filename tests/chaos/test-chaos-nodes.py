@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trainers, daemons and nodes die, hang, freeze and come back; the job goes on with the same bits."""
 import contextlib
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Death at every fault point of checkpoint, commit and failover (docs/internals/testing.md, "Fault points"): of a trainer, of the
 daemon, of the leading controller. Also answers that are lost, a trainer that survives SIGKILL, and a full disk."""
 import os

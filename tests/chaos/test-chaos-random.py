@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Schedules drawn from a seed, of faults of nodes, controllers and members of etcd. --full: 50 of them; seed-N runs
 one."""
 from machines import Machines

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Data and checkpoints on a real S3 server that goes away, lies and stalls, under a cluster whose nodes fail too.
 --full: two minutes without the store, and 30 schedules instead of 3; seed-N runs one."""
 import os

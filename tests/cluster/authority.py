@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A certificate authority for tests, by openssl: one per lab, in a folder of it."""
 import os
 import subprocess

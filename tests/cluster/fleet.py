@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A cluster as an operator has it: three hosts with our packages, etcd with mTLS and least rights, and a job."""
 import json
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Machines for tests: systemd in containers, each with its own disk, address and cgroup tree, on a switch of their own.
 
 A host is a systemd-nspawn container over an overlay of the common tree (rootfs.py). Its disk outlives its boots, so

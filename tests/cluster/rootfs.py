@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The tree that every test host boots from: a small Debian with systemd, etcd and what our packages depend on.
 
 It is made once by debootstrap from the mirror that this machine's apt uses, and kept in $SDTRAIN_ROOTFS or

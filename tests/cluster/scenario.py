@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A fleet that lives on, and jobs that train on it while something is done to it.
 
 Each test begins a job, does its harm while the job trains, waits until all is well again, and ends the job at the step

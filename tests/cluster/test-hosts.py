@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Our packages on three systemd hosts, with etcd behind mTLS and least rights, as an operator meets them: services that
 stop, restart, hang and are upgraded; hosts that reboot and lose their power; removal.
 

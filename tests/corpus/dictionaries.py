@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Dictionaries of the fuzzers: the words of a format, as libFuzzer takes them, so that it does not have to guess "submission".
 
 usage: dictionaries.py FOLDER      writes FOLDER/NAME.dict for each fuzz-NAME that a dictionary helps

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A checkpoint as it lies is a model that diffusers loads, with the same numbers.
 
     load_checkpoint.py [--bin build/dev/bin]

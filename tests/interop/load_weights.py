@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The weights of one checkpoint as they lie: diffusers loads them, every parameter, with equal bits.
 
     load_weights.py CHECKPOINT/unet

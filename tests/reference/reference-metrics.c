@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reference-metrics.c - prints the metrics of one program as Markdown, and with "process" those that every program has.
  * Built once for each daemon, since one program cannot link both. */
 #ifdef OF_SDTRAIND

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reference.c - prints the tables of docs/reference from the tables in the code, as Markdown. The test `docs` compares
  * them with the pages. usage: reference job|records|channel|exit-codes */
 #include "cluster/reference.h"

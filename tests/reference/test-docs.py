@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Documents that a machine can check: every link of every Markdown file leads somewhere, README stays short, and the
 tables between <!-- begin: PART --> and <!-- end --> are what the programs say.
 

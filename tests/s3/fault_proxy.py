@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A proxy in front of a real S3 server that breaks what it is told to break.
 
   fault_proxy.py --to http://127.0.0.1:PORT [--control SOCKET] [--address A[:PORT]] [--tls CERTIFICATE KEY]

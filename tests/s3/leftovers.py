@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What does not belong into a checkpoint folder in S3: objects that no manifest names, parts of uploads that nobody
 ended. usage: leftovers.py s3://BUCKET/PREFIX; exits 1 when there is anything."""
 import json

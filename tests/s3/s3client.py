@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The tests' own S3 client: signs by itself, tries nothing twice, hides nothing. Standard library only.
 
 What it is for is to set up buckets and to look, from outside, at what the product has left in them. Server and keys

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the S3 servers of the tests share: a few programs in a scratch folder that live and end together.
 
 A server is a process of its own. When it answers it prints one line of JSON (and writes it to server.json in its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* store-driver.c - a store driven from a Python test: each line on standard input is one operation in
  * JSON, each line on standard output what came of it. What is put comes from files, what is got goes
  * into files.

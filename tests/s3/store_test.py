@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A store driven through the fault proxy: store-driver, what it must answer, and what must be on the server afterwards."""
 import json
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The fault proxy in front of the real server: what passes is whole, and each fault is what it says."""
 import concurrent.futures
 import datetime

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The S3 store behind a proxy that breaks things, in front of the real server: what is asked for is done or is refused
 clearly, the bytes are right, and nothing is left behind.
 

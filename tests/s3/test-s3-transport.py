@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The S3 store over TLS, through an HTTP proxy, and with the bucket in the host's name."""
 import http.client
 import http.server

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What the tests may expect of their S3 servers, and that a server ends when it should."""
 import json
 import os

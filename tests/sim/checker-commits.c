@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checker-commits.c - see checker.h: what was committed is whole, continues what was committed before, and is
  * never lost, whatever becomes of checkpoints/<job>: I3, I4, I9.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checker-cordons.c - see checker.h: what a leader may do to cordons/<node>.
  *
  * It leaves an operator's cause as it is, ends no quarantine (nobody answers checks here) but that of a

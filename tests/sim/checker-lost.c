@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checker-lost.c - see checker.h: records that vanish, are damaged or come back as they once were, and a
  * folder that has another owner.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checker.c - see checker.h. */
 #include "tests/sim/checker.h"
 

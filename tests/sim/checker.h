@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checker.h - the invariants (docs/internals/architecture.md), checked from outside the code.
  *
  * The checkers see everything: each transaction before it is applied, each process, each

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* client.h - a model of libetcd and of the network between one process and etcd.
  *
  * Calls whose answer may be lost, a lease that is renewed and taken anew, watches that list, stream,

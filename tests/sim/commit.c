@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* commit.c - see team.h: a saved checkpoint comes to count. Follows daemon/world/commit.c. */
 #include "tests/sim/team.h"
 

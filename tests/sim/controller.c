@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* controller.c - see controller.h. */
 #include "tests/sim/controller.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* controller.h - a model of sdcontroller's shell around the real core.
  *
  * It follows controller/: the feed, the execution of decisions as guarded transactions, reading

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* etcd.c - see etcd.h. */
 #include "tests/sim/etcd.h"
 

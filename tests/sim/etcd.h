@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* etcd.h - a model of etcd as its clients see it: one linearizable store of typed records.
  *
  * Revisions, create and mod revisions, leases that delete their keys in one revision, transactions

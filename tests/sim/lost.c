@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lost.c - see swarm.h: somebody's etcdctl, a bad disk or a restore from a backup, one record at a time.
  *
  * What does not return by itself is deleted, damaged, put back as it once was, or written by a later version,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - the program `sim`: runs schedules and says which break an invariant.
  *
  *     sim [--nodes N] --seed S [--verbose]      one schedule

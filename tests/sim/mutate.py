@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes mutated sources from the table of planted bugs.
 
 usage: mutate.py TABLE SOURCE-ROOT --names           name, checkers and file of each, one a line

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* node.c - see node.h: the process sdtraind, its record, its lease, its fence and its end. */
 #include "tests/sim/node.h"
 

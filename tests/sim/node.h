@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* node.h - a model of sdtraind: what the rest of the cluster can see of it.
  *
  * It follows daemon/ file by file: registration under a lease (node.c), teams and their reports,

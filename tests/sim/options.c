@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* options.c - see swarm.h: what a seed draws before anything happens. */
 #include "tests/sim/swarm.h"
 

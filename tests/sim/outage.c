@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* outage.c - the store alone goes away for some seconds, and nothing else goes wrong: no world ends of it,
  * each job that trains has an incident that says so, and its checkpoints catch up.
  *

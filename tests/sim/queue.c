@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* queue.c - see checker.h: who starts before whom. */
 #include "tests/sim/checker.h"
 #include "tests/sim/universe.h"

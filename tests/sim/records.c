@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* records.c - see team.h: what sdtraind writes about its teams. */
 #include "tests/sim/team.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sim.c - see sim.h. */
 #include "tests/sim/sim.h"
 

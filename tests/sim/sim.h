@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sim.h - virtual time, the queue of what happens next, draws, and the history of a schedule.
  *
  * A Sim is one schedule: everything in it is a function of its options and its seed. Whoever acts

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* store.h - a model of the object store: what manifests there are, which history each tells, what
  * retention leaves of them, and where rank 0 looks when nobody knows the newest.
  *

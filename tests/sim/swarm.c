@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* swarm.c - see swarm.h. */
 #include "tests/sim/swarm.h"
 

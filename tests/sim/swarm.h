@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* swarm.h - a schedule: which faults exist and how hard they strike, drawn first; then the faults,
  * the healing, and what must hold after it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* team.c - see node.h: what sdtraind does about jobs. Follows daemon/world/job.c, local-world.c, trainer-messages.c,
  * and record-writer.c; commit.c and records.c beside it are the rest. */
 #include "tests/sim/node.h"

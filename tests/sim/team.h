@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* team.h - between team.c, records.c and commit.c: a node's share of one world.
  *
  * Ownership: a Node owns its Teams.

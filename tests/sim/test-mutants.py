@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every planted bug must be found by the simulator, by a checker that is meant to find it.
 
 usage: test-mutants.py MUTATE TABLE SOURCE-ROOT FOLDER-OF-PROGRAMS

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trainer.c - see trainer.h. */
 #include "tests/sim/trainer.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trainer.h - a model of trainer processes and of the collectives that join them.
  *
  * A Process lives in a slot of a node from its start to its end. It boots, restores, waits for go,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* universe.c - see universe.h. */
 #include "tests/sim/universe.h"
 

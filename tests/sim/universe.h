@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* universe.h - one schedule's whole world: options, models, checkers.
  *
  * Ownership: universe_new() gives the caller a Universe; it owns everything in it.

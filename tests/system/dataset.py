@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Small MDS datasets for tests, written here from the format's description (trainer/data/mds/mds.h)."""
 import hashlib
 import json

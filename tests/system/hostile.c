@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hostile.c - sends hostile packets to every port that listens in this network namespace, except those named.
  *
  *   hostile SECONDS PACKETS [PORT...]

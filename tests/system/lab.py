@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the tests of the whole system share: a folder with the programs, data and jobs of one test, runs
 without a cluster, and clusters.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Order and randomness of a job, written from docs/reference/order.md alone: nothing of the project is used here."""
 import math
 import struct

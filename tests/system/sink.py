@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A place that pages are sent to: answers as it is told, and keeps what it got as the real ones would.
 
 Behaviours, one for each request of a path, then "accept" for ever: a number is that status and nothing is taken;

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The promise on one rank without a cluster: killed at every fault point of the trainer, its checkpoints and its
 store, at more and more visits, and started again until the job is done."""
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What is wrong is refused with a message that names file, key and value, with the right exit code, and nothing is
 lost: when it is put right, the job ends with the bits of the run that nothing disturbed."""
 import json

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints on a real S3 server, by the real programs: killed and started again with copies on the node's own disk,
 which are damaged in between; sampled, exported and reported from there.
 

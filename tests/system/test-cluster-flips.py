@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One bit of one object of a checkpoint or of a dataset is wrong, in a cluster: the job's next world says so and leaves
 that checkpoint aside, or the job is refused and names the file, or nothing comes of it. Never other bits.
 

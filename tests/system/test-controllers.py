@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Leaders that die or freeze while a job trains: no new generation, the next one acts, a zombie decides nothing; and
 what each controller recorded is decided again as it was."""
 import json

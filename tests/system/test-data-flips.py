@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A byte of a dataset is another one, one at a time: either the job is refused, or it ends with the bits of the run
 that nothing disturbed. Each run is of one process.
 

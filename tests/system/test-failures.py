@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The promise with failures, in clusters: whatever dies, whenever, the job ends with the bits of the run that
 nothing disturbed."""
 import json

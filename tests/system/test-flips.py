@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One bit of one object of a checkpoint is wrong: `sdtrainer run` says so, or goes on to the same bits. Never to others.
 
 SDTRAIN_CHAOS_FULL=1 tries 240 places instead of a few."""

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """One step of the real sd2-base (865.9 million parameters) on a machine of 24 GiB: trained, saved, restored with the
 equal digest, and loaded by diffusers. Some minutes, 20 GiB of memory and 24 GB of disk; ops/test --full-size.
 

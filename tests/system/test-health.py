@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A fatal word of the kernel, from the log to the same bits without its node, and the way back in."""
 import os
 import unittest

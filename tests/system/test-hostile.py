@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Hostile packets to every port of ranks, daemons and controllers while worlds change: the job's digest is that of the
 undisturbed run, and nobody is blamed. And the world's secret: each world has another, and none is in a file, a log, or a
 rank's memory once it trains.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Records that do not return by themselves, deleted, damaged, or put back as they once were, one at a time, under a
 leader that has seen them and under one that has not: no checkpoint is lost, and no job stands still without an
 incident whose action works.

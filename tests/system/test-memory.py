@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`sdtrainer plan` against ranks that ran: what it says is never less than what they had resident, and not much more."""
 import json
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Debian's Prometheus scrapes a whole cluster through a job with a failure; what it then knows is what has happened.
 Rules, dashboard and runbooks speak of metrics that are really there."""
 import json

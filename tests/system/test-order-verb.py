@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`sdtrainer order`: each pass trains each sample exactly once, and the world's size changes only who does it."""
 import os
 import unittest

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Nothing outlives its owner: processes, cgroups, sockets and temporary files after a job's end, a node's death and
 the end of the cluster."""
 import os

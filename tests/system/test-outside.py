@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """docs/reference/order.md is enough to verify a job: outside.py, which was written from it, says what the programs say, bit for bit."""
 import json
 import math

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Two writers on one checkpoint folder: runs, jobs, other clusters, other paths. One is refused and says by whom, or one
 has taken over and the other ends; and what goes on ends with the bits of a run that nothing disturbed."""
 import os

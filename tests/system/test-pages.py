@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Pages: real controllers and a real etcd, a sink that fails in every way, and leaders that die at the worst moments.
 
 Incidents are put into etcd as a leader puts them; one test has a node die for real. Every test ends with what counts:

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The promise without failures: the same bits for every world size, ZeRO stage, checkpoint and recovery
 setting, and for every kind of training that a job file can ask for."""
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """etcd is restored from a snapshot while a job trains: revisions go back, and what was committed since is in no record.
 Every program begins anew, the next world lies beyond all that ran, and no checkpoint is lost."""
 import os

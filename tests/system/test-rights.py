@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Rights in etcd: a cluster behind mTLS, each node with rights of its own, made and taken away while a job trains.
 
 SDTRAIN_CHAOS_FULL=1 makes 1,000 nodes' users meanwhile; else 20."""

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Failures that no retry can help, in clusters: a loss that is not finite, a device that fails, a step that kills
 whoever trains it. The job ends with its cause, and what had been saved stays."""
 import json

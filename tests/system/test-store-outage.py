@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A cluster whose data and checkpoints lie on S3, and the store goes away: training goes on or waits, no world is lost
 that need not be, checkpoints catch up, the incident says so, and the job ends with the bits of an undisturbed run.
 

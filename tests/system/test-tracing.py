@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The static probes are in the programs, with the arguments that docs/internals/tracing.md lists, and gdb stops at them;
 ops/gdb/sdtrain.py reads live programs: a core in its test, a daemon and a controller of a cluster that trains."""
 import os

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The rules for Markdown that a machine can check.
 
 usage: markdown.py SOURCE-ROOT [FILE...]      every page of the tree without files

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # purity.sh LIBRARY... - each calls nothing but memory functions and the assertion's end, and has no variables.
 set -eu
 bad=0

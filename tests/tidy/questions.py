@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Twenty questions: the documents lead from README.md to the key files of each in three steps at most.
 
 usage: questions.py SOURCE-ROOT

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The hook of ops/lint --install in a repository of its own: what is staged is looked at, and nothing else."""
 import os
 import pathlib
@@ -9,11 +10,13 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-GOOD = """#include "base/number.h"
+GOOD = """/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/number.h"
 
 int number_twice(int x) { return 2 * x; }
 """
-HEADER = """/* number.h - numbers.
+HEADER = """/* SPDX-License-Identifier: Apache-2.0 */
+/* number.h - numbers.
  *
  * Ownership: none.
  * Units:     none.
@@ -82,7 +85,7 @@ class Hook(unittest.TestCase):
         self.refuses("base/number.c", GOOD.replace("2 * x", "2*x"), "clang-format -i was not run")
 
     def test_rules(self):
-        self.refuses("base/number.c", GOOD + "/* TO" + "DO */\n", "base/number.c:4: something was left open")
+        self.refuses("base/number.c", GOOD + "/* TO" + "DO */\n", "base/number.c:5: something was left open")
         self.refuses("base/bare.h", "#pragma once\n", "base/bare.h:1: must begin with")
         self.refuses("base/number.c", GOOD.replace("base/", "ctl/"), "includes ctl/number.h, which does not exist")
 

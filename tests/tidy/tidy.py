@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The house rules that a machine can check: the include law, headers' labels, sizes, names, form.
 
 usage: tidy.py SOURCE-ROOT [BUILD-FOLDER] [-- FILE...]
@@ -120,8 +121,8 @@ def check_includes(path, lines):
 def check_header(path, text):
     if "#pragma once" not in text:
         complain(path, 1, "no #pragma once")
-    head = text[: text.find("*/")]
-    first = text.splitlines()[0] if text else ""
+    head = text[: text.find("*/", len(SPDX))]
+    first = text.splitlines()[1] if text.count("\n") > 1 else ""
     if not first.startswith(f"/* {path.name} - "):
         complain(path, 1, f'must begin with "/* {path.name} - what it is."')
     for label in LABELS:
@@ -129,11 +130,16 @@ def check_header(path, text):
             complain(path, 1, f"the opening comment lacks a line that begins with {label}")
 
 
+SPDX = "/* SPDX-License-Identifier: Apache-2.0 */"
+
+
 def check_form(path, lines):
+    if not lines or lines[0] != SPDX:
+        complain(path, 1, f"must begin with {SPDX}")
     if path.stem in BAD_NAMES:
         complain(path, 1, "a name that says nothing")
-    if len(lines) > 700:
-        complain(path, len(lines), f"{len(lines)} lines: a room too many things live in")
+    if len(lines) > 701:
+        complain(path, len(lines), f"{len(lines) - 1} lines: a room too many things live in")
     for number, line in enumerate(lines, 1):
         if len(line) > 120:
             complain(path, number, f"{len(line)} columns")

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fields-channel.c - every message between daemon and trainer by the table of its fields. */
 #include "tests/versions/fields.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fields-records.c - every kind of record by its own table of fields, which nobody but its source sees. */
 #include "tests/versions/fields.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fields.c - see fields.h. */
 #include "tests/versions/fields.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fields.h - what fields-records.c and fields-channel.c share: every field of every kind, written and read.
  *
  * A *line* is "<kind>\t<JSON object>". Whoever reads one of another version must hold what it says: each

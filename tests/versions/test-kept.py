@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What each version wrote (tests/golden/versions) is read by this one without a loss: every field of every record and
 message, the manifest, the job file; and `sdtrainer run` goes on from its checkpoint to the digest that was kept."""
 import json

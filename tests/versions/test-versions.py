@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Each version's programs beside the present ones, in clusters whose nodes, leaders and sdctl are of two versions: through
 a kill, a save, resizes and restores, hand-overs there and back, a job ends with the bits of the run that nothing disturbed.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* version-fields.c - writes every field that this version knows, and reads what another version wrote.
  *
  *   version-fields write        a line for each kind of record and each message of the channel

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The versions whose records and checkpoints this one reads, and whose programs it runs beside: tests/golden/versions.
 
 `versions.py build` builds all of them, which ctest does once before it runs test-versions.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint.h - saves and restores the training state through a Store. The manifest is written
  * last, and everything is verified when it is read.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* list.c - see list.h, and checkpoint_list() in checkpoint.h. */
 #include "trainer/checkpoint/list.h"
 

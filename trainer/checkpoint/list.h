@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* list.h - the objects of a checkpoint store, grouped by checkpoint.
  *
  * Ownership: a Catalogue owns its arrays; catalogue_clear() frees them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* local.c - see local.h.
  *
  * What a save needs is set aside as a file of that size (sparse) which shrinks as the copies grow,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* local.h - copies of a checkpoint's objects on a disk of this node, so that a restore reads from
  * there what the node's ranks wrote.
  *

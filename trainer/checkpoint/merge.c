@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* merge.c - how a history's list of segments stays short, and which objects it needs.
  *
  * Like the levels of a log-structured merge tree: 16 segments of one level become one of the next, in a

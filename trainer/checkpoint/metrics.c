@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.c - the committed segments of a history become one file.
  *
  * What was published before is not thrown away: it may be what is left of a lost segment. Both become one

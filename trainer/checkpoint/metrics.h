@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.h - merges, finds and keeps the objects that hold a history's metrics.
  *
  * Each save adds one segment, and a manifest lists all of its history. To keep the list short,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* owner.c - see owner.h. */
 #include "trainer/checkpoint/owner.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* owner.h - makes sure that one submission at a time writes below a checkpoint URI.
  *
  * Two jobs that save to one URI would remove each other's checkpoints. So the first writer puts

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan.h - which ranges of a checkpoint's objects a restore reads, in which order.
  *
  * Ownership: plan_open() fills a RestorePlan that plan_clear() empties; it borrows the rest.

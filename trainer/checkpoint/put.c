@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* put.c - see put.h.
  *
  * Objects are put deferred and flushed together: on file:// one commit of the file system's journal

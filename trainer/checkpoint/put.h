@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* put.h - puts a rank's objects of one checkpoint from its snapshot into the store.
  *
  * Ownership: borrows everything.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reader.c - see reader.h: a ring of slots, each with a piece under way. */
 #include "trainer/checkpoint/reader.h"
 

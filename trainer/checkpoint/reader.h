@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reader.h - reads ranges of objects in order, ahead of the caller.
  *
  * One request at a time would wait a network's round trip for each. So a range comes in pieces, and

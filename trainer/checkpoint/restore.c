@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* restore.c - a manifest's objects become a TrainState, each verified on the way.
  *
  * What must be read is planned as parts, ranges of objects in their order; a Reader keeps many

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* retire.c - which checkpoints go, and in which order.
  *
  * What is in the history is read from the newest committed manifest, not from the listing: a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* save.c - what the writer's thread does with one snapshot.
  *
  * All ranks make the same collective calls whatever goes wrong locally: the plan, or that the store

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* search.h - finds the newest own, whole checkpoint in a folder, for a job whose record of commits is
  * lost, and for one that keeps none (`sdtrainer run`).
  *

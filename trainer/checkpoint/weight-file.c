@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* weight-file.c - see weight-file.h. */
 #include "trainer/checkpoint/weight-file.h"
 

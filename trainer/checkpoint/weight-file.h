@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* weight-file.h - a checkpoint's weight files: their safetensors headers, and diffusers' index of
  * several.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* writer.c - what the training thread sees of the writer: begin, poll, settle.
  *
  * One mutex and one condition hand the writer's fields to its thread and back (`task`); the thread

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* writer.h - the inside of a CheckpointWriter, shared by the sources that save: what the training
  * thread hands over, and what the writer's thread makes of it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* address.c - see address.h. */
 
 #include "trainer/comm/address.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* address.h - listens at a free port, resolves "host:port" and connects to it.
  *
  * Ownership: *ret_fd is the caller's; a list goes with freeaddrinfo().

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* combine.c - see combine.h. Compiled with vectorisation: this is the inner loop of every sum. */
 
 #include "trainer/comm/combine.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* combine.h - the arithmetic of reductions on host memory: into[i] = into[i] op from[i].
  *
  * Ownership: borrows both ranges, which do not overlap.

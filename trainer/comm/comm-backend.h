@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* comm-backend.h - the operations that a kind of comm implements; comm.c does the rest.
  *
  * Ownership: a backend embeds Comm as its first member and is freed by its own `free`.

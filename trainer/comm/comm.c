@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* comm.c - what all kinds of comm have in common: the calls, sticky failure, abort. */
 
 #include "trainer/comm/comm.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* comm.h - collectives among the ranks of one world: gloo (CPU), nccl (later), self (one rank).
  *
  * Every call is collective: all ranks make the same calls in the same order. A comm belongs to one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gloo-shim.cc - see gloo-shim.h.
  *
  * Gloo's own collectives are not used: a wait inside them can be ended by nobody, a timeout of one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gloo-shim.h - Gloo's point-to-point messages behind a C interface.
  *
  * A GlooMesh has a TCP connection to each other rank. A GlooBuffer is a range of memory through

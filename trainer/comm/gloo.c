@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gloo.c - collectives among CPU ranks, as direct exchanges over a mesh of TCP connections.
  *
  * All-gather: each rank sends its pieces to every other one. Reduce-scatter: each rank sends the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* meet.c - see meet.h.
  *
  * One loop over all connections, called and calling. What is said is so short that a new socket always

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* meet.h - connects each two ranks of a world, and both prove that they are of it.
  *
  * Every rank listens at one port; of two ranks the higher one calls. The called rank greets with a

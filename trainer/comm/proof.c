@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* proof.c - see proof.h. */
 
 #include "trainer/comm/proof.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* proof.h - makes and checks the proofs by which ranks show that they are of one world: HMAC-SHA256 by its secret.
  *
  * A proof covers a purpose, the generation and the bytes that were exchanged, among them a nonce of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rendezvous-client.c - see rendezvous-client.h. */
 
 #include "trainer/comm/rendezvous-client.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rendezvous-client.h - sets and gets keys of the rendezvous store on rank 0.
  *
  * Ownership: none; each call opens a connection and closes it.

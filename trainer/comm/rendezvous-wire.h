@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rendezvous-wire.h - the messages between rendezvous.c and rendezvous-client.c.
  *
  * A connection carries one request. The server greets with the connection's number and a nonce. The

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rendezvous.c - the key-value server on rank 0 through which the ranks of a world find each other.
  *
  * A thread of its own serves one request a connection. Everything is bounded: connections, the time

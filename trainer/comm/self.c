@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* self.c - the comm of a world of one rank: everything is there already. */
 
 #include "trainer/comm/comm-backend.h"

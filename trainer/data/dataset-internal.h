@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dataset-internal.h - the inside of a Dataset, for the files that make and read one; others see dataset.h.
  *
  * Ownership: a Dataset owns its streams, cache and event count. A SampleRead of dataset_begin() borrows the Dataset.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dataset-look.c - what a job's data are, learned without building or keeping anything; see
  * dataset-look.h. */
 #include "trainer/data/dataset-look.h"

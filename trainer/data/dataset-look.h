@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dataset-look.h - what sdctl learns of a job's data before the job starts, without a cluster and without an index.
  *
  * Ownership: values.

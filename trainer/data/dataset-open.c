@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dataset-open.c - makes a dataset: opens its streams, learns the shapes from the first sample, and
  * refuses what cannot be meant. See loader.h. */
 #include "base/log.h"

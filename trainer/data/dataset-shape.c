@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dataset-shape.c - see dataset-shape.h. dataset-look.c looks at whole datasets. */
 #include "trainer/data/dataset-shape.h"
 

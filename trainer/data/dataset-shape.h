@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dataset-shape.h - the shapes of a job's latents and text: columns, one sample and the empty caption's embedding tell
  * them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dataset.c - what a dataset says of itself, and one sample decoded; see loader.h. dataset-open.c
  * makes it. */
 #include "trainer/data/dataset-internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dataset.h - the samples of a job: its streams, their compact indices, one sample decoded.
  *
  * Ownership: dataset_open() gives the caller a Dataset and copies what it needs of the Job; dataset_free() accepts

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* index-build.c - see index-build.h and index/index-format.h.
  *
  * Two passes over memory: the entries of index.json are collected, then, where a column of bytes

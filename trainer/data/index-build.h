@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* index-build.h - makes the bytes of a dataset's compact index from its index.json and, where they are needed, its
  * shards.
  *

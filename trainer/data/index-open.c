@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* index-open.c - see index-open.h. */
 #include "trainer/data/index-open.h"
 

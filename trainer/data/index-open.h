@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* index-open.h - finds the compact index of a dataset, fetches it or makes it, and keeps it.
  *
  * In a local folder the index is the file INDEX_NAME beside index.json; where the folder cannot be written it lies in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* loader.c - one thread that asks for samples, decodes them and hands on grains; see loader.h.
  *
  * One ring, in the order in which the steps train. A sample is asked for, arrives, is decoded, and is released with its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* loader.h - the samples of this rank's grains, ahead of time, in order, checked.
  *
  * A step must not wait for a slow store. So a background thread reads the samples of the steps to come, verifies and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* order.c - see order.h. Every step of the way is a closed form, so that any position costs the
  * same and no state has to be saved or replayed. */
 #include "trainer/data/order.h"

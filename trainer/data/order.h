@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* order.h - which sample a position trains: a pure function with O(1) seek.
  *
  * position -> (stream, count in the stream) by a tree of two-way Beatty splits of the streams'

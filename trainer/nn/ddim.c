@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ddim.c - see ddim.h. The network runs on the device; the update between two runs is a few
  * operations an element and happens on the host. */
 #include "trainer/nn/ddim.h"

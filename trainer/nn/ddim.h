@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ddim.h - draws latents from a network: DDIM with eta 0 and classifier-free guidance.
  *
  * The timesteps are i * (n_steps / steps) + 1 for i = steps - 1 .. 0, and the step from the last of

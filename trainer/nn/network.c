@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* network.c - see network.h: the U-Net's tape and what is bound to it. */
 #include "trainer/nn/network.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* network.h - the SD2 U-Net as a static tape for one grain shape.
  *
  * network_new() emits the operations once, plans every activation and gradient into one arena, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* operations.c - the kinds of operation that a tape can hold: for each, how it is emitted, which
  * kernels it needs, and what its steps call. Everything else about them is the tape's.
  *

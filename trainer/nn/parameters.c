@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* parameters.c - see parameters.h. unet_parameters() is in unet.c: the list is what the operations
  * of the network declare. */
 #include "trainer/nn/parameters.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* parameters.h - the network's parameters as one flat buffer in walk order, named as diffusers
  * names them.
  *

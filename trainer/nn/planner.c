@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* planner.c - see planner.h. */
 #include "trainer/nn/planner.h"
 

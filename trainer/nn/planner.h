@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* planner.h - gives every buffer of a schedule its place in one arena.
  *
  * A buffer is alive from its first to its last touch. Two buffers that are alive at one time never

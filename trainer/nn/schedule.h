@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* schedule.h - makes the noise schedule: how much signal and how much noise a timestep has.
  *
  * scaled_linear: beta_t = (sqrt(beta_start) + t / (n - 1) (sqrt(beta_end) - sqrt(beta_start)))^2,

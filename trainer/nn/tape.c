@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tape.c - see tape.h: emitting, planning and running. What each kind of operation does is in
  * operations.c. */
 #include "trainer/nn/tape.h"

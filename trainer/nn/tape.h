@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tape.h - a network as a list of operations, planned once for one shape and then run many times.
  *
  * 1. Emit. Layers declare parameters. tape_conv() and its like append one Operation each and return

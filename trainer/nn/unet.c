@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unet.c - see unet.h. Each module reads as in diffusers: first its layers, in the order of their
  * names, then what it does with them. */
 #include "trainer/nn/unet.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unet.h - the U-Net of Stable Diffusion v2, emitted onto a tape.
  *
  * Ownership: none; the tape is the caller's.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memory-plan.c - see memory-plan.h: what session.c, grain.c, update.c, gradient-sum.c, loader.c and
  * writer.c allocate, in the same order. test-memory compares it with ranks that ran. */
 #include "trainer/plan/memory-plan.h"

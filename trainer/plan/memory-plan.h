@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memory-plan.h - computes how much memory a rank needs for each use, without taking any.
  *
  * A rank gives nothing back while it trains, so the uses add up to its peak. A rank asks before it

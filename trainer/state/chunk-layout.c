@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* chunk-layout.c - see chunk-layout.h. */
 #include "trainer/state/chunk-layout.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* chunk-layout.h - cuts the flat parameter buffer into chunks and tells which rank owns which.
  *
  * Ownership: values.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* device-comm.c - see device-comm.h. */
 
 #include "trainer/state/device-comm.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* device-comm.h - runs collectives on device memory, and measures how long a step's took.
  *
  * Data are staged through host memory, except on a CPU, whose device memory is host memory.

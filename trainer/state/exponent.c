@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exponent.c - see exponent.h. */
 
 #include "trainer/state/exponent.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exponent.h - chooses how finely a tensor's gradients are counted, and proves that their sum cannot
  * overflow.
  *

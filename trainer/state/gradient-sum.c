@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gradient-sum.c - see gradient-sum.h.
  *
  * A grain's gradient is cut into segments: a tensor's part within a chunk, at most SEGMENT long, so

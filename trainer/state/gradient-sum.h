@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* gradient-sum.h - sums the grains' gradients over all ranks, as integers (or plain floats).
  *
  * ZeRO 0 and 1 sum a rank's grains whole and reduce once; ZeRO 2 reduces each grain, bucket by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* object.c - see object.h. */
 #include "trainer/state/object.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* object.h - which objects a checkpoint consists of, and which rank writes which.
  *
  * The table of objects is a function of (parameters, chunks, size of weight files, EMA active or

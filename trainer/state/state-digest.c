@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* state-digest.c - see state-digest.h. */
 #include "trainer/state/state-digest.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* train-state.c - the buffers of the training state and its hashes. */
 
 #include "trainer/state/train-state.h"

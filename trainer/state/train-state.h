@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* train-state.h - everything that a step changes: weights, moments, EMA, scalars.
  *
  * The flat parameter buffer (parameters.h) is cut into chunks (chunk-layout.h); chunk c belongs to

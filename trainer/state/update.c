@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* update.c - see update.h.
  *
  * What is decided is decided from numbers that all ranks have alike: the maxima over all grains and

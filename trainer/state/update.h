@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* update.h - turns the grains' gradients into new weights, with the same bits for any world size.
  *
  * Each step calls update_begin(); update_add_grain() for each owned grain after its backward;

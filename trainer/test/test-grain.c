@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-grain.c - the draws are those of (seed, purpose, position) alone; a grain's gradients depend
  * on its samples, their positions and the weights, and on nothing else. */
 #include "trainer/grain.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-host.c - what a daemon says reaches the training thread, whatever the order; silence kills;
  * without a daemon the process hosts itself. */
 #include "trainer/daemon-link.h"

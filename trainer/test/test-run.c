@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-run.c - sdtrainer under a daemon that this test plays over a socketpair: what it says when,
  * and with which code it exits. */
 #include "trainer/run.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-job.c - see testing-job.h. */
 #include "trainer/test/testing-job.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-job.h - for tests: a folder with a small dataset, a tiny U-Net and a job that trains it.
  *
  * Ownership: testing_job_open() fills a TestingJob, testing_job_close() removes its folder.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-alerts.c - any bytes as an alerts file, and as a sink's reply: refused with a text, or good
  * for a message to every sink. */
 #include "controller/alerting/answer.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-pages-text.c - the alerts file, what sinks are told and what they say, as bytes. The whole
  * way, with real controllers, is tests/system/test-pages.py. */
 #include "base/file.h"

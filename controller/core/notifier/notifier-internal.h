@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* notifier-internal.h - what the notifier knows; private to controller/core/notifier.
  *
  * Ownership: all of it lies in the caller's memory.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* notifier-message.c - which message of a notification a sink gets next: a function of the incident, the sink's
  * mark, its settings and the time. */
 #include "controller/core/notifier/notifier-internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* notifier-next.c - the next thing to do: a mark to store, then a message, then a heartbeat.
  *
  * Marks come first, because no message is sent of a notification whose marks are not stored. Of the messages

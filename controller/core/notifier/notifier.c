@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* notifier.c - what the notifier learns (records, answers, outcomes), and its memory.
  *
  * Guarantees: a mark only moves forward while one leader leads; what another leader has stored

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* notifier.h - which sink is notified of which incident, and when: incidents, delivery marks, time and the sinks'
  * answers go in; the next message or the next mark to store comes out.
  *

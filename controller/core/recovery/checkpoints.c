@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoints.c - what of a job is committed, whatever becomes of checkpoints/<job>.
  *
  * The record is kept in memory as it was last seen, and each commit is also witnessed by a mark in

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoints.h - what of a job is committed, whatever becomes of checkpoints/<job>.
  *
  * Ownership: borrows the Cluster for the call.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* failure.c - whether the present world of a job has failed, why, and who is to blame.
  *
  * Entry points: failure_find_sign(), failure_judge(). The most telling sign wins: a device fault explains a lost

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* failure.h - whether the present world of a job has failed, why, and which node is to blame.
  *
  * Ownership: borrows the Cluster for the call.

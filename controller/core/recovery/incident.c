@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* incident.c - what went wrong, to whom, and how long each phase of the recovery took.
  *
  * An incident is opened with the decision that answers it, unless it goes on with one that is open,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* incident.h - incidents of jobs: what each says, and when it is over.
  *
  * Ownership: borrows the Cluster for the call.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lost.c - records of a job that do not return by themselves and vanish, are damaged, or are put back as
  * they once were: specs, desired, worlds, phases, and with checkpoints.c checkpoints.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lost.h - records that vanish, are damaged, or come back as they once were.
  *
  * Ownership: borrows the Cluster for the call.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* recover.c - the answer to a failure: whom it costs what, and the world that comes next.
  *
  * Entry point: decide_failure(). One decision holds everything: the incident, cordons and strikes,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* recover.h - the answer to a failure: strikes, quarantine, and the next world or the end of the job.
  *
  * Ownership: borrows the Cluster for the call.

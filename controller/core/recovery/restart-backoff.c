@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* restart-backoff.c - what a failure counts, and the pause before the next world when another try at once would
  * meet the same: a store that is away, or whatever made a rank ask to be started again.
  *

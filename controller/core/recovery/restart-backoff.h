@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* restart-backoff.h - the pause before the next world of a job whose store is away.
  *
  * Ownership: borrows the Cluster for the call.

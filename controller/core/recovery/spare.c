@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* spare.c - a failure that is one node's own, and the spare that takes its place.
  *
  * Entry points: failure_is_of_one_node(), leave_out_if_as_large(). What another try on the same nodes

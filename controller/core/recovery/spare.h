@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* spare.h - a failure that is one node's own, and whether the job can do without that node.
  *
  * Ownership: borrows the Cluster for the call.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-cluster.c - golden traces: every file in traces/ is a story, told as what happens ("TIME
  * COMMAND ...") and, in lines that begin with ">", what the core answers. The story is the test.
  *

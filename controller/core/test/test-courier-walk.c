@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-courier-walk.c - random walks: controllers that lead in turn, see the store late, are frozen
  * and wake, and sinks that fail, answer late or not at all; incidents come, grow severe and end.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-courier.c - what the notifier does, in stories. */
 #include "controller/core/test/testing-courier.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-noise.c - records that nobody would write, in any order: the core and the notifier must survive them.
  *
  * Asserts are on in release. One that a record, a key or an order of events could make false would end each

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-cordon.c - see testing-story.h: what a decision does to a cordon, in the words of a trace. */
 #include "controller/core/test/testing-story.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-courier.c - see testing-courier.h. */
 #include "controller/core/test/testing-courier.h"
 

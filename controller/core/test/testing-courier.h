@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-courier.h - a notifier whose store, sinks and clock a test plays; it says in words what it
  * does: "trigger to pager: critical a-1".
  *

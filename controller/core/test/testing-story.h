@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-story.h - a golden trace while it is told: test-cluster.c and the words that it is long in.
  *
  * Ownership: test-cluster.c owns the Story.

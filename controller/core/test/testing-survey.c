@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-survey.c - see testing-story.h: the command `survey`. */
 #include "controller/core/survey.h"
 #include "controller/core/test/testing-story.h"

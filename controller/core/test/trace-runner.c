@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trace-runner.c - see trace-runner.h. */
 #include "controller/core/test/trace-runner.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trace-runner.h - a store that stands in for etcd around the core, for tests: puts become events,
  * decisions are checked against their guards, applied and shown to the core again.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-journal.c - `sdctl simulate` reads files that people hand around. */
 #include "base/cleanup.h"
 #include "controller/journal/replay.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-journal.c - what a journal holds is what the core saw: a small shell drives the core, with a
  * store of its own in which every decision succeeds, and the journal is replayed. */
 #include "controller/journal/journal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* address.h - host and path of a request, and the regions of buckets that servers have named. Pure.
  *
  * Ownership: s3_address_clear() frees an S3Address's path. An S3RegionCache is a value.

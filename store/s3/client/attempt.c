@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* attempt.c - one try: how a request becomes libcurl's, and its bytes leave. What comes back is
  * response.c. */
 #include "store/s3/client/client-internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* client-internal.h - the inside of an S3Client: what client.c, loop.c, queue.c, attempt.c and response.c share.
  *
  * A request under way is in exactly one queue: incoming (any thread begins it), waiting (for its turn), paused (until

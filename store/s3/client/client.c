@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* client.c - see client.h. What callers do on threads of their own; the rest is loop.c, queue.c (a
  * request's way), attempt.c and response.c (one try). */
 #include "store/s3/client/client-internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* client.h - requests to one S3 endpoint, many at a time: signed, sent, judged, tried again.
  *
  * An S3 server answers late, twice, or never. One thread drives all transfers (libcurl's multi interface). It tries a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* loop.c - the client's thread: libcurl says which sockets and which time to wait for, epoll waits.
  * Whoever begins or cancels something writes to an eventfd. */
 #include "store/s3/client/client-internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* queue.c - a request's way: it waits for its turn, is tried, judged, pauses and is tried again, until
  * it ends. Who waits longest is first; what was tried before goes before what was not. */
 #include "store/s3/client/client-internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* response.c - what comes back of a try: where the bytes of the reply go, and whether it is whole and
  * the one that was asked for. */
 #include "store/s3/client/client-internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* retry.c - see retry.h. Two tables: S3's error codes say more than a status, so they are looked at
  * first. */
 #include "store/s3/client/retry.h"

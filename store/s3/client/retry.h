@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* retry.h - what a reply means, what to do about it, how long to pause, how many requests at a time. Pure: no clock, no
  * I/O.
  *

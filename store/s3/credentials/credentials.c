@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* credentials.c - an identity: what was fetched last, and the thread that fetches it anew. See
  * credentials.h.
  *

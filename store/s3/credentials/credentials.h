@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* credentials.h - the credentials for S3: found where AWS's tools look, and renewed before they expire.
  *
  * The sources, in this order: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN) in the environment; web

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* endpoint.c - the endpoints of this machine: a container's (ECS, EKS Pod Identity) and
  * the instance's metadata (IMDSv2). Both answer with the same JSON. */
 #include "base/secret.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http.c - see http.h. libcurl's multi interface for one request, because it
  * can be woken up: an identity that goes away does not wait for an endpoint that is silent. */
 #include "store/s3/credentials/http.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* http.h - one request to an endpoint that gives credentials: bounded in time and size, its memory wiped.
  *
  * Ownership: s3_http_new() gives the caller an S3Http; a reply belongs to it until the next request.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* json.c - what a container's endpoint and an instance's metadata answer. Pure.
  *
  * jansson's own error texts quote what they stumbled over, which may be the secret; so ours say the

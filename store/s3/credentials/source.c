@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source.c - which source is set up, and the two that are on this machine: environment
  * and shared files. See source.h. */
 #include "store/s3/credentials/source.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source.h - a source of credentials: found once, asked again before they expire.
  *
  * Ownership: s3_source_find() gives the caller an S3Source. S3Fetched is a value that the caller wipes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sts.c - web identity: a token from a file (Kubernetes renews it) is given to STS's
  * AssumeRoleWithWebIdentity, which answers with credentials. The request is not signed.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reply-headers.c - the headers of reply.h. */
 #include "store/s3/protocol/reply.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reply.c - the XML bodies of reply.h.
  *
  * walk() calls a document's `leaf` at the end of each element with the element's path

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reply.h - the answers of an S3 server: XML bodies and headers, parsed into values. Pure.
  *
  * A body comes from the network and may hold anything. Parsing bounds its size, depth and number of elements, refuses

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sign.c - see sign.h. The names are those of AWS's specification: canonical request, string to sign,
  * scope, signing key. */
 #include "store/s3/protocol/sign.h"

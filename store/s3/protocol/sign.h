@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sign.h - AWS Signature Version 4 in the Authorization header, and S3's encoding of URLs.
  *
  * Ownership: the caller frees returned texts.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* options.h - the address of an S3 store and the way to talk to it: settings of AWS's own tools, and some of ours.
  *
  * A setting comes from the environment, else from the profile (AWS_PROFILE, else "default") of the shared files

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shared-file.c - AWS's shared config and credentials files; see options.h.
  *
  * The text is cut into strings where it lies, so that secrets are in one place. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-s3-address.c - any text as an endpoint, a redirect's Location, and, cut at its line ends, a bucket and a key:
  * refused, or a host that fits and a path that begins at the root and holds nothing that ends a request's line. Then
  * as a URI of a store and as a key. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-s3-config.c - any text as AWS's shared files: refused with its line, or answers. */
 #include "store/s3/settings/options.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-s3-credentials.c - any bytes as what a container, an instance or STS answers: refused with a
  * printable text, or whole credentials that may stand in a header. The first byte chooses. */
 #include "store/s3/credentials/source.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-s3-headers.c - any lines as the headers of a reply. */
 #include "store/s3/protocol/reply.h"
 

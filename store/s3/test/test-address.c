@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-address.c - hosts and paths of requests. */
 #include "base/test/testing.h"
 

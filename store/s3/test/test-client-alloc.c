@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-client-alloc.c - each allocation fails in turn while a client is opened, puts and gets. It says
  * so, and what it says of the put is true. */
 #include "base/test/testing-alloc.h"

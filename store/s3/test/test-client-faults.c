@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-client-faults.c - the client against a server that misbehaves: what is tried again, what may
  * have been done, what is sent a second time. */
 #include "store/s3/test/testing-client.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-client-server.c - the client against a real server, which checks what is signed: keys of all
  * kinds, ranges, conditions, parts, and its words when it refuses. */
 #include "base/test/testing.h"

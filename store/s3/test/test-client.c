@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-client.c - what the client asks and answers, what it learns from replies, and how it ends. */
 #include "store/s3/test/testing-client.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-credentials-renewal.c - credentials that are renewed, rejected, or expire; and that nobody
  * waits while there are good ones. */
 #include "store/s3/test/testing-credentials.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-credentials.c - every source against endpoints of our own: what is asked, what is made of
  * answers, silence and garbage, and that no text holds a secret. */
 #include "store/s3/test/testing-credentials.h"

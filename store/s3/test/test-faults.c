@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-faults.c - the fixture testing-faults, against a real server, spoken to with libcurl alone. */
 #include "store/s3/test/testing-faults.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-options.c - the environment, AWS's shared files and what is wrong in them. */
 #include "base/file.h"
 #include "base/test/testing.h"

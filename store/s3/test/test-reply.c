@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-reply.c - what AWS, Ceph, Swift and servers that are none of them answer. */
 #include "base/test/testing.h"
 #include "store/s3/protocol/reply.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-retry.c - every row of the table of replies, pauses, the limit, hedges. */
 #include "base/test/testing.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-s3-objects.c - s3:// against a server in memory: what the server can do, and what goes wrong
  * with which request. */
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-sign.c - the vectors that AWS has published, and the keys that people give to objects. */
 #include "base/test/testing.h"
 #include "store/s3/protocol/sign.h"

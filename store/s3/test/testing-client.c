@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-client.c - see testing-client.h. */
 #include "store/s3/test/testing-client.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-client.h - a client and the server of testing-s3.h that it talks to, for one test.
  *
  * Ownership: world_new() gives the caller a World; the steps must outlive it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-counts.c - see testing-counts.h. */
 #include "store/s3/test/testing-counts.h"
 

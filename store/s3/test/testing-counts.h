@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-counts.h - the figures that an S3Client keeps of its requests.
  *
  * Ownership: values.

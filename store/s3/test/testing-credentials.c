@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-credentials.c - see testing-credentials.h. */
 #include "store/s3/test/testing-credentials.h"
 

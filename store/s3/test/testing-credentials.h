@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-credentials.h - an identity under test, with an environment, a folder for files and an endpoint of its own.
  *
  * Ownership: fixture_begin() and fixture_end() are cmocka's setup and teardown.

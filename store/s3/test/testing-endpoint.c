@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-endpoint.c - see testing-endpoint.h. */
 #include "store/s3/test/testing-endpoint.h"
 

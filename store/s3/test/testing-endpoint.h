@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-endpoint.h - a small HTTP server on loopback whose answers a test makes: replies, garbage, late ones, none.
  *
  * Ownership: endpoint_start() gives the caller an Endpoint; a request's texts are valid in the answer.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-faults.c - starts the proxy and talks to it: one line out, one line in. */
 #include "store/s3/test/testing-faults.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-faults.h - the fault proxy (tests/s3/fault_proxy.py) in front of the S3 server of a test.
  *
  *     Faults *faults = faults_start(NULL);

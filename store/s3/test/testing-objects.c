@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-objects.c - see testing-objects.h. A request is served in s3_begin(). */
 #include "store/s3/test/testing-objects.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-objects.h - a server in memory behind client.h, linked in place of client.c. A test sets what the server can
  * do, and which requests meet a fault.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-s3.c - see testing-s3.h. A thread accepts, a thread a connection answers. */
 #include "store/s3/test/testing-s3.h"
 

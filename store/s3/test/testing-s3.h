@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-s3.h - an S3 server on loopback in the test's own process. It keeps objects in memory, and a script of the
  * test decides for each request how it misbehaves.
  *

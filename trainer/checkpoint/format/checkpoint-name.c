@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint-name.c - see checkpoint-name.h. */
 #include "trainer/checkpoint/format/checkpoint-name.h"
 

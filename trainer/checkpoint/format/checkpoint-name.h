@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint-name.h - the names in a checkpoint store: of a checkpoint's folder, of an object of
  * metrics.
  *

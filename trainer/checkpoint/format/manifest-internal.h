@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* manifest-internal.h - the inside of a Manifest, for the sources that write checkpoints and keep
  * their history; all others include manifest.h.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* manifest.c - reading manifest.json: nothing in it is believed before it is checked.
  *
  * After manifest_parse() its hash is known to be that of its content, the objects to cover weights,

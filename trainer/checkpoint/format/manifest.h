@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* manifest.h - reading a checkpoint's manifest.json: what was saved, in which objects, with which
  * hashes. Both the trainer and sdctl read manifests through it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors.c - see safetensors.h.
  *
  * A file is the length n of its header (8 bytes), n bytes of JSON, perhaps padded with spaces, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors.h - reads and writes the header of a safetensors file with F32, F16 and BF16 tensors.
  *
  * Ownership: safetensors_open() gives the caller a Safetensors that keeps nothing of the bytes.

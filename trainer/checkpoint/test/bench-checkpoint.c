@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench-checkpoint.c - how fast a state is saved to a store and restored from it, and what the
  * store gives a reader that does nothing with what it reads:
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-manifest.c - any bytes as manifest.json: refused with a text, or what is written back reads
  * the same. */
 #include "trainer/checkpoint/format/manifest-internal.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-safetensors.c - any bytes as a safetensors file: refused, or every tensor lies inside. */
 #include "trainer/checkpoint/format/safetensors.h"
 

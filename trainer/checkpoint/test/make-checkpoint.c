@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* make-checkpoint.c - writes a checkpoint of a U-Net with initial weights, and the same numbers as
  * bare files, so that other programs' loaders can be compared with ours.
  *

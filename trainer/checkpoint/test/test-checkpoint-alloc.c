@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-checkpoint-alloc.c - each allocation fails in turn while a checkpoint is saved and committed, and
  * while it is restored. Whatever failed, what was committed before stays whole, what is called written is whole,
  * a manifest never names what is not there, and the next life saves as if nothing had been.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-checkpoint-crash.c - SIGKILL at every step of a commit, at every visit, on file://. */
 #include "base/test/testing.h"
 #include "trainer/checkpoint/test/testing-crash.h"

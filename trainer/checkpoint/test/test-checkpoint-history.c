@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-checkpoint-history.c - what is committed, what is forgotten, what stays and what goes. */
 #include "base/file.h"
 #include "base/log.h"

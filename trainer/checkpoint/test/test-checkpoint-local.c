@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-checkpoint-local.c - copies on a node's own disk: read instead of the store, never believed,
  * replaced when bad, bounded, and worth nothing when the disk is full. */
 #include "base/fault.h"

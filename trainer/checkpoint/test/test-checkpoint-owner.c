@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-checkpoint-owner.c - two writers in one folder, in every way that came to mind: one is refused
  * by name, or both histories are whole. And what a writer never touches. */
 #include "trainer/checkpoint/owner.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-checkpoint-remote.c - saves and restores through a store that is not a disk: puts that end
  * late, reads that run together, bytes that go wrong on the way, a store that is away. */
 #include "base/file.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-checkpoint-s3.c - checkpoints on a real S3 server: SIGKILL at the steps of a commit, also in
  * the middle of a multipart upload, and two generations that go on from one checkpoint.
  *

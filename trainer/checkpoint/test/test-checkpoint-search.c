@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-checkpoint-search.c - the newest own whole checkpoint is found, whatever lies beside it. */
 #include "trainer/checkpoint/search.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-checkpoint.c - what was saved is restored, on any number of ranks; what is damaged is
  * refused by name. */
 #include "base/fault.h"

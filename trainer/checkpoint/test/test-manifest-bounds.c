@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-manifest-bounds.c - what is larger than anything that we write is refused before it is parsed. */
 #include "base/test/testing.h"
 #include "trainer/checkpoint/checkpoint.h"

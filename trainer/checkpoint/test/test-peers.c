@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-peers.c - a rank whose peer says what no peer of ours would: an error that names the rank, and nothing is read
  * or written beyond its place, which the sanitizers see. */
 #include "base/test/testing.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-safetensors.c - what is written is read back; what is broken is refused by name. */
 #include "base/json.h"
 #include "base/test/testing.h"

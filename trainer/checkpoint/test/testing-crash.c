@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-crash.c - see testing-crash.h. */
 #include "trainer/checkpoint/test/testing-crash.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-crash.h - for tests: a job's checkpoints through lives that end by SIGKILL.
  *
  * A life is one generation of a job: it restores what the record names, then saves, commits to the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-state.c - see testing-state.h. */
 #include "trainer/checkpoint/test/testing-state.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-state.h - for tests: training states whose every number is a function of (step, index).
  *
  * Ownership: fixture_open() fills a Fixture that fixture_close() empties.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench-comm.c - what collectives cost on this machine: bench-comm [RANKS [MIB]].
  *
  * Prints one JSON line a figure; medians of rank 0. */

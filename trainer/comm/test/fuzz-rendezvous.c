@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-rendezvous.c - any bytes over the wire of ranks that meet. The first byte says who hears them: the rendezvous
  * store, from a stranger or from a rank that proves its header; its client, as a greeting and an answer; a rank that
  * others call. What is heard is refused or answered, and the store serves the next one. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-comm-faults.c - peers that die, stop, never come; aborts: what the others see, and when. */
 
 #include "base/clock.h"

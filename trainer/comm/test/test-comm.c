@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-comm.c - every collective, with 1, 2, 3 and 5 ranks and sizes that do not divide, against
  * sums that each rank computes by itself. */
 

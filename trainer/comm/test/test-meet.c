@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-meet.c - ranks that connect to each other: those of one world, those of another, strangers and impostors. */
 
 #include "base/clock.h"

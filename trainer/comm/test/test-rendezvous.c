@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-rendezvous.c - the rendezvous store and its client, good and bad callers, limits. */
 
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-peers.c - see testing-peers.h. */
 
 #include "trainer/comm/test/testing-peers.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-peers.h - for tests and fuzzers: a comm whose other ranks are played by the test.
  *
  * Every collective returns what the play makes of it: it is handed the buffer as this rank left it, and overwrites

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-world.c - see testing-world.h. */
 
 #include "trainer/comm/test/testing-world.h"

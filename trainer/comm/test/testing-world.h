@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-world.h - for tests and benchmarks: forks the ranks of a world, each with a comm.
  *
  * Ownership: world_start() forks; world_wait() reaps every child, those that hang with SIGKILL.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* index-format.h - the layout of a compact index file, shared by its builder and its reader.
  *
  * header | block hashes (u64 each) | padding to INDEX_BLOCK_BYTES | body. Body sections begin at

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* index.c - see index.h. Reading; index-build.c makes the file, index-open.c finds it. */
 #include "trainer/data/index/index.h"
 

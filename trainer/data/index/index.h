@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* index.h - reads the compact index of an MDS dataset: a small binary file that is mapped, not parsed.
  *
  * index.json of a billion samples has gigabytes; to parse it at each start would take minutes. The compact index is

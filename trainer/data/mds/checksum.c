@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checksum.c - see checksum.h. */
 #include "trainer/data/mds/checksum.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* checksum.h - the hash algorithms that an index.json may name, over a file's bytes.
  *
  * xxHash makes xxh32, xxh64, xxh3_64 and xxh128 (also spelt xxh3_128). OpenSSL makes md5, sha1, sha2, sha3, blake2 and

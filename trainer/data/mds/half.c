@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* half.c - see half.h. */
 #include "trainer/data/mds/half.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* half.h - IEEE half precision to float and back, exact, the same bits on every CPU.
  *
  * Ownership: none.

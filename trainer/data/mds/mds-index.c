@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mds-index.c - see mds-index.h. */
 #include "trainer/data/mds/mds-index.h"
 

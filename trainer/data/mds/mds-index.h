@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mds-index.h - index.json of an MDS dataset, one shard's entry at a time.
  *
  * A dataset of 1e9 samples has a gigabyte of index.json, and a JSON tree of it would take many times that. So the text

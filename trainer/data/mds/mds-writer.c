@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mds-writer.c - see mds-writer.h. JSON is written as Python's json.dumps(sort_keys=True) does. */
 #include "trainer/data/mds/mds-writer.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mds-writer.h - writes an MDS dataset: shards, then index.json.
  *
  * Raw shards and index.json are byte for byte what mosaicml-streaming's MDSWriter writes;

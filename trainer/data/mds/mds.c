@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mds.c - see mds.h. */
 #include "trainer/data/mds/mds.h"
 

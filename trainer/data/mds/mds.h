@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mds.h - MosaicML's shard format: columns, encodings, one sample's bytes.
  *
  * A shard is `u32 n; u32 offset[n + 1]; config JSON; samples`, little-endian throughout. A sample is a u32 size for

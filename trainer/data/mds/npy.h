@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* npy.h - NumPy's .npy files: one array with its type and shape.
  *
  * Ownership: npy_parse() borrows the bytes, and the array's values point into them; npy_format() gives the caller a

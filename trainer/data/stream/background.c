@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* background.c - whole shards that are fetched into the cache before they are wanted; see shards.h.
  *
  * Shards that are expected wait in a queue; BACKGROUND_MAX of them are fetched together. A shard is remembered for two

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache.c - see cache.h.
  *
  * All that counts the files or makes room among them happens under the lock of the folder's ".lock",

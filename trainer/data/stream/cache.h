@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache.h - a folder of unpacked shards and copies of indices, bounded in bytes, shared by the ranks
  * of a node.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fetch.c - see fetch.h. Pieces are hashed as they come, in their order, while they are in the
  * processor's cache.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fetch.h - brings one whole shard, a piece at a time and a few pieces together: into the node's
  * cache, or into memory where there is none or it fails; verified and unpacked before anybody reads.
  *

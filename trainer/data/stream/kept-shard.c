@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* kept-shard.c - the entries of a Shards: by number, by use, and the room they take; see shards-internal.h. */
 #include "base/log.h"
 #include "trainer/data/stream/shards-internal.h"

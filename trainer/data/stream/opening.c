@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* opening.c - how a shard becomes readable: in place, from the cache, by its table of offsets, or fetched whole; see
  * shards-internal.h. */
 #include "base/clock.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sample-hashes.c - see sample-hashes.h. */
 #include "trainer/data/stream/sample-hashes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sample-hashes.h - XXH3-64 of each sample of a raw shard, made while the shard's bytes pass by for another reason.
  *
  * A shard that was verified may rot before a sample of it is read. A reader that verifies a shard by its own hash gets

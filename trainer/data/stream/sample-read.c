@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sample-read.c - see sample-read.h. */
 #include "trainer/data/stream/sample-read.h"
 

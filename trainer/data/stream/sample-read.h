@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sample-read.h - one sample's bytes, asked for ahead of time, checked, failures tried again.
  *
  * A reader begins many reads and polls them. A read needs its shard (opening), then its range if it is read by range

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shard.c - see shard.h. */
 #include "trainer/data/stream/shard.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shard.h - one open shard: a file or memory, checked, read by sample.
  *
  * A raw shard in a local folder is read in place with pread: a file that is truncated under our

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shards-internal.h - the inside of a Shards, and what is kept of each shard that reads need.
  *
  * kept-shard.c   the entries by number, what each holds, and the room that all of them take

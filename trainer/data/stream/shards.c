@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shards.c - see shards.h. */
 #include "trainer/data/stream/shards.h"
 

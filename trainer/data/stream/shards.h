@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* shards.h - the shards of one dataset: how its samples' bytes are reached, and what is kept of them.
  *
  * Where a sample's bytes come from:

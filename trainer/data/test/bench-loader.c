@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench-loader.c - samples through the loader from a store, and a start in the middle of a billion.
  *
  *     bench-loader make URI SAMPLES         a dataset of samples of 165,888 bytes in raw shards of 64 MiB

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench-order.c - what the order costs at 1e9 samples, and a resume there.
  *
  *     bench-order FOLDER

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-index-origin.c - any bytes as the origin of a compact index: refused with a text, or what is
  * written back reads the same; and any bytes as the version that a server gives. */
 #include "trainer/data/index-open.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-index.c - a compact index whose file was tampered with, hashes made right again: every
  * lookup ends in an answer within bounds or an error. */
 #include "trainer/data/index/index.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-mds-index.c - bytes as an index.json. */
 #include "trainer/data/mds/mds-index.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-mds.c - bytes as a shard: its table, its samples, its arrays and numbers. The first byte
  * picks the schema. */
 #include "trainer/data/stream/shard.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-npy.c - bytes as a .npy file; what parses formats to a file that parses alike. */
 #include "trainer/data/mds/npy.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-sources.c - bytes as what a job's record says of its sources. What is taken is taken alike when it is written
  * again. */
 #include "trainer/data/dataset-shape.h"

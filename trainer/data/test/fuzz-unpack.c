@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-unpack.c - any bytes as a compressed shard, which the index says to hold as many bytes as the first two of them
  * say: refused with a text, or as many as that. In memory and by way of the cache. */
 #include "trainer/data/stream/cache.h"

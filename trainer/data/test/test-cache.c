@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-cache.c - one cache of shards and indices, many processes: one fetches and the others wait, for
  * it or for its death; the bound holds; what the dead leave is cleared. The parent opens nothing, so
  * that it can fork at any time. */

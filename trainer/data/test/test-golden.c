@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-golden.c - datasets that mosaicml-streaming wrote (tests/golden/make-mds.py): our reader
  * reads their values, and our writer writes the same bytes. */
 #include "trainer/data/index-open.h"

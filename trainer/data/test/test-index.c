@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-index.c - the compact index: lookup against brute force, deterministic bytes, staleness, and
  * every corruption found. */
 #include "base/json.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-kept-shard.c - what is kept of a shard while reads and fetches of it meet. */
 #include "base/clock.h"
 #include "store/test/testing-far.h"

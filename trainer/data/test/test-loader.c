@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-loader.c - dataset and loader: the right samples in the right layout whatever shards, cache
  * and position; and each fault of the data ends in a text that names it. */
 #include "base/fault.h"

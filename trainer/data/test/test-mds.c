@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-mds.c - encodings, samples that contradict themselves, checksums, halves, and what the
  * writer refuses. */
 #include "trainer/data/mds/checksum.h"

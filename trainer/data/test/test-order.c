@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-order.c - the order as a permutation, its mixing in closed form, and the frozen values that
  * every checkpoint relies on. */
 #include "trainer/data/order.h"

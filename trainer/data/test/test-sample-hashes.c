@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-sample-hashes.c - the same hashes in whatever pieces the bytes pass by, and none of a broken table. */
 #include "base/test/testing.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-stream-s3.c - datasets on a real S3 server: written, indexed, looked at, trained from; by
  * ranges and by whole shards, with a cache and without. The server's bucket is in
  * SDTRAIN_TEST_S3_URI (tests/s3/with-gateway). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-stream.c - data that lie elsewhere: what a cold start reads, what runs together, what a slow,
  * failing, corrupting or absent store does, and what the node keeps. */
 #include "base/clock.h"

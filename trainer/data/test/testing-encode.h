@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-encode.h - for tests: values to the bytes of an MDS column. Production only decodes them.
  *
  * Ownership: the caller's buffers.

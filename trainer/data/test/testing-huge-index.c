@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-huge-index.c - see testing-huge-index.h. */
 #include "trainer/data/test/testing-huge-index.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-huge-index.h - for benches: the compact index of 1e9 samples, of which a few may exist.
  *
  * Raw shards of 404 samples, "shard.0000000.mds" and so on, with the columns latents and text; one

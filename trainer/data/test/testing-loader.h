@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-loader.h - for tests: a job over small datasets, and checks that what comes of them is
  * right.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* testing-scratch.h - for tests: a folder that is there for one test, and datasets in it.
  *
  * Ownership: scratch_make() gives a path that scratch_remove() removes with all that is inside.

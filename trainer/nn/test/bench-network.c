@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench-network.c - milliseconds of one training step of a U-Net: forward, loss, backward, clip,
  * AdamW, packing. The peer is ops/bench-torch.py; both print one line of JSON.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-unet-config.c - any text gives a config or an error; a config that was read can be written
  * and read again, and its network can be listed. */
 #include "protocol/unet-config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-nn.c - what needs no kernels: the parameter list against diffusers', the initial weights,
  * the planner's promise, the noise schedule. */
 #include "base/file.h"

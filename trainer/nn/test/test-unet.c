@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-unet.c - the network against diffusers in float64 (tests/golden/make-unet.py): prediction,
  * loss, every gradient, ten optimizer steps, DDIM; and what the tape promises. */
 #include "base/file.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench-update.c - what the exact reduction costs and how exact it is, on a real network's
  * gradients:
  *

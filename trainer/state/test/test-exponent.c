@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-exponent.c - what is accepted cannot overflow; what has headroom is not redone. */
 
 #include "base/philox.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-train-state.c - chunks: bounds, owners, where they lie, what their hashes cover. */
 
 #include "base/test/testing.h"

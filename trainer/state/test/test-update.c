@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test-update.c - the exact reduction: the same bits for every world size and ZeRO stage, through
  * redone steps, non-finite gradients, warm-up, clipping and the start of the EMA. */
 
