@@ -14,7 +14,7 @@ from lab import BIN, SOURCE, LabCase
 def vectors():
     """[(words before the "=", words after it)] of the page's last block."""
     with open(os.path.join(SOURCE, "docs/reference/order.md")) as file:
-        block = file.read().split("```")[-2]
+        block = file.read().split("```text")[-1].partition("```")[0]
     return [tuple(side.split() for side in line.split("=")) for line in block.strip().splitlines()]
 
 
