@@ -1,10 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.h - the page of `sdctl job report`: its contents and its parts.
+/* report.h - the page of `sdctl job report`: a template, and the values that fill its places.
  *
- * report-page.c writes the page, report-chart.c the drawings in it (inline SVG). Colours are CSS
- * variables of the page, so that one drawing serves light and dark.
+ * report.html is the template: all text, tables, colours and drawings (inline SVG) of the page. The
+ * build makes it report_template. report.c gives the values of the page, report-chart.c those of
+ * the drawings, and report-fill.c puts them into the template:
  *
- * Ownership: a Report borrows all but the metrics, which report_clear() frees.
+ *     {{name}}             the value of that name, escaped
+ *     <!-- each name -->   what follows up to its <!-- end -->, once for each object of that list;
+ *                          inside, only that object's names count
+ *     <!-- if name -->     what follows, when there is such a text or list and it is not empty
+ *     <!-- unless name --> what follows otherwise
+ *
+ * Other comments of the template are left out.
+ *
+ * Ownership: a JobReport borrows all but the metrics. A json_t that a function returns is borrowed.
  * Units:     steps; *_usec is CLOCK_REALTIME microseconds.
  * Errors:    none: writing goes to a FILE in memory, whose owner checks it.
  * Threads:   the main thread.
@@ -15,6 +24,8 @@
 #include "ctl/model.h"
 #include "protocol/job.h"
 
+#include <jansson.h>
+
 typedef struct JobReport {
     const Model *model;
     const ModelJob *job;
@@ -24,26 +35,19 @@ typedef struct JobReport {
     uint64_t now_usec;
 } JobReport;
 
-void report_clear(JobReport *report);
-
-void report_write_page(FILE *to, const JobReport *report);
-
-/* Writes a text from outside, with the characters replaced that HTML gives a meaning. */
-void report_put_text(FILE *to, const char *text);
 /* Returns the job's next incident from index *i on, and moves *i behind it; NULL: no more. */
 const IncidentRecord *report_next_incident(const JobReport *report, size_t *i);
 /* Returns the time at which the job ended, or now. */
 uint64_t report_end_usec(const JobReport *report);
 
-enum { RECOVERY_PHASES = 7 };
-extern const char *const recovery_phase_name[RECOVERY_PHASES];
-/* Gives the seconds of each phase; < 0: unknown. The record has all phases but one: joining and the first step, which
- * is the rest of the time between restore and replay. */
-void recovery_phases(const IncidentRecord *incident, double ret[RECOVERY_PHASES]);
+/* Adds the drawings' values, and the lists of worlds and incidents. */
+void report_put_drawings(json_t *page, const JobReport *report);
 
-/* Draws the loss by step, with checkpoints, failures, replayed steps and resizes. */
-void report_draw_loss(FILE *to, const JobReport *report);
-/* Draws the world size by time, with the time between each failure and the next step. */
-void report_draw_worlds(FILE *to, const JobReport *report);
-/* Draws one bar an incident, its phases stacked. */
-void report_draw_recoveries(FILE *to, const JobReport *report);
+extern const char report_template[];
+/* Writes the template with the page's values in its places. A place without a value is our own error, an assert. */
+void report_fill(FILE *to, const json_t *page);
+/* Sets values of an object, or of a new object at the end of a list; returns that object. The format
+ * has a name and one conversion of printf() for each value: "x=%.1f step=%lld cause=%s". */
+json_t *report_put(json_t *to, const char *format, ...) _printf_(2, 3);
+/* Returns a new, empty list, which the object holds under that name. */
+json_t *report_list(json_t *object, const char *name);

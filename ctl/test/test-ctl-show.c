@@ -465,7 +465,7 @@ static void a_report_shows_every_mark(void **state)
     ctl_put_running_job(lab, "r");
     put_incident(lab, "r", INCIDENT_RESOLVED);
     put_checkpoint(lab, "r");
-    ctl_put_phase(lab, "r", PHASE_SUCCEEDED, "finished");
+    ctl_put_phase(lab, "r", PHASE_SUCCEEDED, "<!-- end -->{{job}} & \"done\"");
     assert_int_equal(ctl_run(lab, "job report r --out %s/r.html", lab->folder), 0);
     (void)snprintf(path, sizeof(path), "%s/r.html", lab->folder);
     assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
@@ -478,6 +478,10 @@ static void a_report_shows_every_mark(void **state)
     assert_contains(page, "2 steps were trained again");
     assert_contains(page, "signal 9 &lt;killed&gt;");
     assert_null(strstr(page, "<killed>"));
+    /* A text from outside is no mark of the template, and all marks of the template are filled. */
+    assert_contains(page, "(&lt;!-- end --&gt;{{job}} &amp; &quot;done&quot;)");
+    assert_int_equal(count(page, "{{"), 1);
+    assert_int_equal(count(page, "<!--"), 0);
     assert_contains(page, "<b>75.0 %</b><span>goodput</span>");
     assert_contains(page, "<title>restore 0.750 s</title>");
     assert_contains(page, "<title>first step 0.312 s</title>"); /* 2 s less what is known */
