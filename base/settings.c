@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/memory.h"
 
 #include <getopt.h>
@@ -145,6 +146,12 @@ int settings_parse_arguments(const Settings *s, int argc, char *argv[], Settings
     }
     *ret = call;
     return 0;
+}
+
+void settings_call_clear(SettingsCall *call)
+{
+    json_decref(call->overrides);
+    *call = (SettingsCall){0};
 }
 
 /* ---- values ---- */
@@ -296,6 +303,28 @@ int settings_load(const Settings *s, const char *file, json_t *overrides, void *
             return r;
     }
     return read_settings(s, "command line", overrides, ret, err);
+}
+
+static bool is_same(const Setting *s, const void *a, const void *b)
+{
+    if (s->kind == SETTING_TEXT || s->kind == SETTING_FILE)
+        return strcmp(a, b) == 0;
+    return memcmp(a, b, s->size) == 0; /* lists reload, so they are never compared */
+}
+
+void settings_reload(const Settings *s, void *config, void *fresh)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        const Setting *one = &s->table[i];
+        char *field = (char *)config + one->offset, *other = (char *)fresh + one->offset;
+        for (size_t k = 0; one->reloads && k < one->size; k++) {
+            const char was = field[k];
+            field[k] = other[k];
+            other[k] = was;
+        }
+        if (!one->reloads && !is_same(one, field, other))
+            log_warning("%s changed; it takes effect when %s restarts", one->key, s->program);
+    }
 }
 
 int settings_read_line(const char *path, char *ret, size_t size, Error *err)

@@ -4,8 +4,8 @@
  * Each key names a field of the program's struct and an option ("lease_sec", --lease-sec). The table brings
  * --config, --check-config, --help and --version; unknown keys are refused by name.
  *
- * Ownership: a SettingsCall owns its overrides (json_decref); its texts are argv's. Lists and maps in
- *            the program's struct hold references (json_decref); NULL is an empty one.
+ * Ownership: a SettingsCall owns its overrides (settings_call_clear()); its texts are argv's. Lists and maps
+ *            in the program's struct hold references (json_decref); NULL is an empty one.
  * Units:     as each setting says.
  * Errors:    -EINVAL with "<file or 'command line'>: <key>: <what is wrong with which value>".
  * Threads:   settings_parse_arguments() in one thread at a time, as getopt_long().
@@ -68,8 +68,13 @@ typedef struct SettingsCall {
 /* Returns -ECANCELED after --help or --version, which only print. */
 int settings_parse_arguments(const Settings *s, int argc, char *argv[], SettingsCall *ret,
                              Error *err);
+/* Accepts a zeroed call. */
+void settings_call_clear(SettingsCall *call);
 /* Reads the file, when there is one, then the overrides; a setting that neither names keeps its value in *ret. */
 int settings_load(const Settings *s, const char *file, json_t *overrides, void *ret, Error *err);
+/* Exchanges the settings that reload between the two structs, and logs the keys of others that differ: they need a
+ * restart. */
+void settings_reload(const Settings *s, void *config, void *fresh);
 
 /* Reads the first line of a small file that a setting names (a password), without the line's end. */
 int settings_read_line(const char *path, char *ret, size_t size, Error *err);

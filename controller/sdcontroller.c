@@ -21,7 +21,7 @@ static int on_controller_signal(_unused_ sd_event_source *source, const struct s
 
 /* What a signal needs. */
 typedef struct Program {
-    const ConfigCall *call;
+    const SettingsCall *call;
     ControllerConfig config;
     Controller *manager;
 } Program;
@@ -105,7 +105,7 @@ int main(int argc, char *argv[])
     log_open("sdcontroller");
     log_use_journal(sd_journal_sendv);
     Error err = ERROR_INIT;
-    _cleanup_(config_call_clear) ConfigCall call = {0};
+    _cleanup_(settings_call_clear) SettingsCall call = {0};
     Program p = {.call = &call};
     int r = config_parse_arguments(argc, argv, &call, &err);
     if (r == -ECANCELED)

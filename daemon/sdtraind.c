@@ -23,7 +23,7 @@
 enum { SIGNALS = 4 };
 
 typedef struct Daemon {
-    const ConfigCall *call; /* for a reload */
+    const SettingsCall *call; /* for a reload */
     DaemonConfig *config;
     uint64_t incarnation, started_usec;
     int lock;     /* of run_dir; shared with the keeper */
@@ -306,7 +306,7 @@ static void end(Daemon *d)
 }
 
 /* 0: left in an orderly way; -ERESTART: sdtraind is to begin anew. */
-static int serve(const ConfigCall *call, DaemonConfig *config, Error *err)
+static int serve(const SettingsCall *call, DaemonConfig *config, Error *err)
 {
     /* gRPC's threads would each take an arena of their own */
     (void)mallopt(M_ARENA_MAX, 2);
@@ -336,9 +336,9 @@ static int serve(const ConfigCall *call, DaemonConfig *config, Error *err)
 
 /* One probe, by hand or for the daemon: what it found goes to standard output, why it could not to
  * standard error, which the daemon reads too. */
-static int probe(const ConfigCall *call, const DaemonConfig *config, Error *err)
+static int probe(const SettingsCall *call, const DaemonConfig *config, Error *err)
 {
-    int r = probes_run_one(config, call->probe, err);
+    int r = probes_run_one(config, call->own, err);
     if (r < 0)
         fprintf(stderr, "%s\n", err->text);
     return r < 0 ? 1 : 0;
@@ -357,14 +357,14 @@ int main(int argc, char *argv[])
     log_open("sdtraind");
     log_use_journal(sd_journal_sendv);
     Error err = ERROR_INIT;
-    _cleanup_(config_call_clear) ConfigCall call = {0};
+    _cleanup_(settings_call_clear) SettingsCall call = {0};
     _cleanup_(config_clear) DaemonConfig config = {0};
     int r = fault_open(&err);
     if (r == 0)
         r = config_parse_arguments(argc, argv, &call, &err);
     if (r == -ECANCELED)
         return 0;
-    if (r == 0 && !(call.probe && probes_is_child())) /* whoever started it has read the settings */
+    if (r == 0 && !(call.own && probes_is_child())) /* whoever started it has read the settings */
         r = config_load(&call, &config, &err);
     if (r < 0) {
         log_error("%s", err.text);
@@ -374,7 +374,7 @@ int main(int argc, char *argv[])
         printf("%s: good\n", call.file ? call.file : "command line");
         return 0;
     }
-    if (call.probe)
+    if (call.own)
         return probe(&call, &config, &err);
     r = serve(&call, &config, &err);
     if (r == -ERESTART)

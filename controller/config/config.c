@@ -2,7 +2,6 @@
 /* config.c - see config.h. One table names every key once; base/settings.c reads through it. */
 #include "controller/config/config.h"
 
-#include "base/log.h"
 #include "cluster/keys.h"
 #include "metrics/http-server.h"
 
@@ -70,15 +69,9 @@ static const Settings settings = {
     .stray = {"command line: ", ": not an option"},
 };
 
-int config_parse_arguments(int argc, char *argv[], ConfigCall *ret, Error *err)
+int config_parse_arguments(int argc, char *argv[], SettingsCall *ret, Error *err)
 {
     return settings_parse_arguments(&settings, argc, argv, ret, err);
-}
-
-void config_call_clear(ConfigCall *call)
-{
-    json_decref(call->overrides);
-    *call = (ConfigCall){0};
 }
 
 static int set_defaults(ControllerConfig *c, Error *err)
@@ -148,7 +141,7 @@ static int check_admit(const char *list, Error *err)
     return n_words > 0 ? 0 : error_set(err, -EINVAL, "admit: empty; say open, or which nodes");
 }
 
-int config_load(const ConfigCall *call, ControllerConfig *ret, Error *err)
+int config_load(const SettingsCall *call, ControllerConfig *ret, Error *err)
 {
     int r = set_defaults(ret, err);
     r = r < 0 ? r : settings_load(&settings, call->file, call->overrides, ret, err);
@@ -172,18 +165,9 @@ int config_load(const ConfigCall *call, ControllerConfig *ret, Error *err)
     return r < 0 ? error_prefix(err, r, "metrics") : 0;
 }
 
-void config_reload(ControllerConfig *config, const ControllerConfig *fresh)
+void config_reload(ControllerConfig *config, ControllerConfig *fresh)
 {
-    for (size_t i = 0; i < ELEMENTSOF(table); i++) {
-        const Setting *s = &table[i];
-        void *field = (char *)config + s->offset;
-        const void *other = (const char *)fresh + s->offset;
-        if (s->reloads)
-            memcpy(field, other, s->size);
-        else if (s->kind == SETTING_WHOLE ? memcmp(field, other, s->size) != 0
-                                          : strcmp(field, other) != 0)
-            log_warning("%s changed; it takes effect when sdcontroller restarts", s->key);
-    }
+    settings_reload(&settings, config, fresh);
 }
 
 bool config_record(const ControllerConfig *c, char *ret, size_t size)

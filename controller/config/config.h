@@ -36,16 +36,13 @@ typedef struct ControllerConfig {
     int64_t record_mib;
 } ControllerConfig;
 
-typedef SettingsCall ConfigCall;
-
 /* -ECANCELED after --help or --version, which print and are done. */
-int config_parse_arguments(int argc, char *argv[], ConfigCall *ret, Error *err);
-void config_call_clear(ConfigCall *call);
+int config_parse_arguments(int argc, char *argv[], SettingsCall *ret, Error *err);
 
-int config_load(const ConfigCall *call, ControllerConfig *ret, Error *err);
+int config_load(const SettingsCall *call, ControllerConfig *ret, Error *err);
 
-/* Takes what may change while it runs from fresh, and names what would need a restart. */
-void config_reload(ControllerConfig *config, const ControllerConfig *fresh);
+/* Works as settings_reload(). */
+void config_reload(ControllerConfig *config, ControllerConfig *fresh);
 
 /* The journal's file: as given; else, of a service, in $LOGS_DIRECTORY or $STATE_DIRECTORY. False:
  * none, or "none" was given. */

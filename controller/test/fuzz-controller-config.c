@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
     Error err = ERROR_INIT;
     ControllerConfig config;
-    ConfigCall call = {.file = path};
+    SettingsCall call = {.file = path};
     if (config_load(&call, &config, &err) < 0) {
         assert(err.text[0]);
         return 0;

@@ -3,8 +3,6 @@
 #include "daemon/config/config.h"
 
 #include "base/cleanup.h"
-#include "base/log.h"
-#include "base/settings.h"
 #include "cluster/keys.h"
 #include "metrics/http-server.h"
 
@@ -92,23 +90,9 @@ static const Settings settings = {
     .stray = {"unexpected argument ", "; see sdtraind --help"},
 };
 
-int config_parse_arguments(int argc, char *argv[], ConfigCall *ret, Error *err)
+int config_parse_arguments(int argc, char *argv[], SettingsCall *ret, Error *err)
 {
-    SettingsCall call;
-    int r = settings_parse_arguments(&settings, argc, argv, &call, err);
-    if (r < 0)
-        return r;
-    *ret = (ConfigCall){.file = call.file,
-                        .check = call.check,
-                        .probe = call.own,
-                        .overrides = call.overrides};
-    return 0;
-}
-
-void config_call_clear(ConfigCall *call)
-{
-    json_decref(call->overrides);
-    call->overrides = NULL;
+    return settings_parse_arguments(&settings, argc, argv, ret, err);
 }
 
 /* ---- defaults and checks ---- */
@@ -206,7 +190,7 @@ static int check(const char *source, DaemonConfig *c, Error *err)
     return 0;
 }
 
-int config_load(const ConfigCall *call, DaemonConfig *ret, Error *err)
+int config_load(const SettingsCall *call, DaemonConfig *ret, Error *err)
 {
     _cleanup_(config_clear) DaemonConfig config = {0};
     int r = set_defaults(&config, err);
@@ -229,28 +213,7 @@ void config_clear(DaemonConfig *config)
     config->trainer_environment = config->labels = config->paths_read = config->paths_write = NULL;
 }
 
-static bool is_same(const Setting *s, const DaemonConfig *a, const DaemonConfig *b)
-{
-    const void *x = (const char *)a + s->offset, *y = (const char *)b + s->offset;
-    if (s->kind == SETTING_TEXT || s->kind == SETTING_FILE)
-        return strcmp(x, y) == 0;
-    return memcmp(x, y, s->size) == 0; /* lists reload, so they are never compared */
-}
-
 void config_reload(DaemonConfig *config, DaemonConfig *fresh)
 {
-    for (size_t i = 0; i < ELEMENTSOF(table); i++) {
-        const Setting *s = &table[i];
-        void *field = (char *)config + s->offset, *other = (char *)fresh + s->offset;
-        if (!s->reloads) {
-            if (!is_same(s, config, fresh))
-                log_warning("%s changed; it takes effect when sdtraind restarts", s->key);
-            continue;
-        }
-        char swap[CONFIG_PATH_MAX];
-        assert(s->size <= sizeof(swap));
-        memcpy(swap, field, s->size);
-        memcpy(field, other, s->size);
-        memcpy(other, swap, s->size); /* what was replaced is freed with fresh */
-    }
+    settings_reload(&settings, config, fresh);
 }

@@ -11,9 +11,7 @@
  */
 #pragma once
 
-#include "base/error.h"
-
-#include <jansson.h>
+#include "base/settings.h"
 
 enum {
     CONFIG_PATH_MAX = 512,
@@ -49,21 +47,12 @@ typedef struct DaemonConfig {
         *paths_write; /* prefixes that jobs may name, arrays of strings; NULL: all */
 } DaemonConfig;
 
-typedef struct ConfigCall {
-    const char *file;  /* --config; NULL: none */
-    bool check;        /* --check-config */
-    const char *probe; /* --probe NAME: run one health probe and print what it found */
-    json_t *overrides; /* settings of the command line, under the file's keys; owned */
-} ConfigCall;
-
-/* -ECANCELED after --help or --version, which print and are done. */
-int config_parse_arguments(int argc, char *argv[], ConfigCall *ret, Error *err);
-void config_call_clear(ConfigCall *call);
+/* -ECANCELED after --help or --version, which print and are done. ret->own: the probe's name after --probe. */
+int config_parse_arguments(int argc, char *argv[], SettingsCall *ret, Error *err);
 
 /* Reads the file, lays the command line over it, and fills in defaults. */
-int config_load(const ConfigCall *call, DaemonConfig *ret, Error *err);
+int config_load(const SettingsCall *call, DaemonConfig *ret, Error *err);
 void config_clear(DaemonConfig *config);
 
-/* Takes over from `fresh` what can change while ranks run, and logs the keys that need a restart. fresh holds the old
- * values afterwards. */
+/* Works as settings_reload(): fresh holds the old values afterwards. */
 void config_reload(DaemonConfig *config, DaemonConfig *fresh);

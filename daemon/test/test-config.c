@@ -28,7 +28,7 @@ static int load(const char *text, char *const arguments[], DaemonConfig *ret, Er
         argv[argc] = arguments[argc - 3];
         argc++;
     }
-    _cleanup_(config_call_clear) ConfigCall call = {0};
+    _cleanup_(settings_call_clear) SettingsCall call = {0};
     int r = config_parse_arguments(argc, argv, &call, err);
     return r < 0 ? r : config_load(&call, ret, err);
 }
