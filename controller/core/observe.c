@@ -347,6 +347,20 @@ void observe_settle(Cluster *c, Scratch *s)
 
 /* ---- incidents, alerts and requests ---- */
 
+/* True when a row, found by the event's name or free, takes in the record that the event brings. A record that
+ * cannot be read leaves the row as it is: it is written over when there is something to say. */
+static bool row_takes(bool *used, Stamp *row_stamp, const Event *ev)
+{
+    if (!*used && !ev->record)
+        return false;
+    if (!*used)
+        *row_stamp = (Stamp){0};
+    if (!stamp(row_stamp, ev) || ev->health)
+        return false;
+    *used = ev->record != NULL;
+    return *used;
+}
+
 static void observe_incident(Cluster *c, const Event *ev)
 {
     Incident *place = NULL;
@@ -359,22 +373,12 @@ static void observe_incident(Cluster *c, const Event *ev)
         if (!incident->used && !place)
             place = incident;
     }
-    if (!place || (!place->used && !ev->incident)) {
-        if (ev->incident)
-            table_drop(c, TABLE_INCIDENTS);
+    if (!place && ev->incident)
+        table_drop(c, TABLE_INCIDENTS);
+    if (!place || !row_takes(&place->used, &place->stamp, ev))
         return;
-    }
-    if (!place->used)
-        place->stamp = (Stamp){0};
-    if (!stamp(&place->stamp, ev))
-        return;
-    if (ev->health)
-        return; /* written over when there is something to say */
-    place->used = ev->incident != NULL;
-    if (place->used) {
-        place->record = *ev->incident;
-        text_copy(place->record.id, sizeof(place->record.id), ev->name);
-    }
+    place->record = *ev->incident;
+    text_copy(place->record.id, sizeof(place->record.id), ev->name);
 }
 
 static void observe_alert(Cluster *c, const Event *ev)
@@ -389,23 +393,13 @@ static void observe_alert(Cluster *c, const Event *ev)
         if (!alert->used && !place)
             place = alert;
     }
-    if (!place || (!place->used && !ev->alert)) {
-        if (ev->alert)
-            table_drop(c, TABLE_ALERTS);
+    if (!place && ev->alert)
+        table_drop(c, TABLE_ALERTS);
+    if (!place || !row_takes(&place->used, &place->stamp, ev))
         return;
-    }
-    if (!place->used)
-        place->stamp = (Stamp){0};
-    if (!stamp(&place->stamp, ev))
-        return;
-    if (ev->health)
-        return;
-    place->used = ev->alert != NULL;
-    if (place->used) {
-        place->settled = ev->alert->settled;
-        place->incident_usec = ev->alert->incident_usec;
-        text_copy(place->id, sizeof(place->id), ev->name);
-    }
+    place->settled = ev->alert->settled;
+    place->incident_usec = ev->alert->incident_usec;
+    text_copy(place->id, sizeof(place->id), ev->name);
 }
 
 /* Every controller learns it, so that the next leader does not look for the node again. */
@@ -429,23 +423,15 @@ static void observe_request(Cluster *c, const Event *ev)
         if (!request->used && !place)
             place = request;
     }
-    if (!place || (!place->used && !ev->request)) {
-        if (ev->request)
-            table_drop(c, TABLE_REQUESTS);
+    if (!place && ev->request)
+        table_drop(c, TABLE_REQUESTS);
+    if (place && !place->used)
+        place->seen_usec = c->now_usec;
+    if (!place || !row_takes(&place->used, &place->stamp, ev))
         return;
-    }
-    if (!place->used)
-        *place = (Request){.seen_usec = c->now_usec};
-    if (!stamp(&place->stamp, ev))
-        return;
-    if (ev->health)
-        return;
-    place->used = ev->request != NULL;
-    if (place->used) {
-        place->record = *ev->request;
-        forget_missed(c, ev->request);
-        text_copy(place->record.id, sizeof(place->record.id), ev->name);
-    }
+    place->record = *ev->request;
+    forget_missed(c, ev->request);
+    text_copy(place->record.id, sizeof(place->record.id), ev->name);
 }
 
 void observe(Cluster *c, Scratch *s, const Event *ev)
