@@ -8,7 +8,13 @@
 
 #include <inttypes.h>
 
-static const Operation blank = {.in = {NO_VALUE, NO_VALUE, NO_VALUE}};
+/* An operation of x alone; its emitter adds other inputs and the shape. */
+static Operation operation_of(const OperationKind *kind, Layer layer, ValueId x)
+{
+    return (Operation){.kind = kind, .layer = layer, .in = {x, NO_VALUE, NO_VALUE}};
+}
+
+static const Layer no_layer = {0};
 
 static void *packed(const Tape *tape, const Operation *op)
 {
@@ -58,13 +64,6 @@ static const Value *in_value(const Tape *tape, const Operation *op, int i)
 }
 
 static int64_t rows_of(const Value *value) { return (int64_t)value->n * value->h * value->w; }
-
-/* What most kinds say about themselves: the shape that goes in and the one that comes out. */
-static void describe_values(const Tape *tape, const Operation *op, char *text, size_t size)
-{
-    const Value *x = in_value(tape, op, IN_X), *y = &tape->values[op->out];
-    (void)snprintf(text, size, "%dx%dx%d %d->%d", x->n, x->h, x->w, x->c, y->c);
-}
 
 /* ---- convolution ---- */
 
@@ -131,10 +130,7 @@ ValueId tape_conv(Tape *tape, Layer layer, ValueId x, int stride, ValueId per_im
                   ValueId residual)
 {
     const Value v = *tape_value(tape, x);
-    Operation op = blank;
-    op.kind = &conv_kind;
-    op.layer = layer;
-    op.in[IN_X] = x;
+    Operation op = operation_of(&conv_kind, layer, x);
     op.in[IN_SECOND] = per_image;
     op.in[IN_RESIDUAL] = residual;
     op.shape.conv = (ConvShape){.n = v.n,
@@ -193,16 +189,12 @@ static const OperationKind linear_kind = {
     .forward = linear_run_forward,
     .backward = linear_run_backward,
     .release = linear_release,
-    .describe = describe_values,
 };
 
 ValueId tape_linear(Tape *tape, Layer layer, ValueId x, ValueId residual)
 {
     const Value v = *tape_value(tape, x);
-    Operation op = blank;
-    op.kind = &linear_kind;
-    op.layer = layer;
-    op.in[IN_X] = x;
+    Operation op = operation_of(&linear_kind, layer, x);
     op.in[IN_RESIDUAL] = residual;
     op.shape.linear = (LinearShape){.rows = rows_of(&v), .in = layer.in, .out = layer.out};
     assert(tape->r < 0 || v.c == layer.in);
@@ -281,9 +273,7 @@ static ValueId emit_attention(Tape *tape, ValueId first, ValueId second, int hea
     const Value q = *tape_value(tape, first);
     const Value kv = second == NO_VALUE ? q : *tape_value(tape, second);
     int c = second == NO_VALUE ? q.c / 3 : q.c;
-    Operation op = blank;
-    op.kind = &attention_kind;
-    op.in[IN_X] = first;
+    Operation op = operation_of(&attention_kind, no_layer, first);
     op.in[IN_SECOND] = second;
     op.shape.attention = (AttentionShape){.n = q.n,
                                           .heads = heads,
@@ -337,16 +327,12 @@ static const OperationKind group_norm_kind = {
     .plan = group_norm_plan,
     .forward = group_norm_run_forward,
     .backward = group_norm_run_backward,
-    .describe = describe_values,
 };
 
 ValueId tape_group_norm(Tape *tape, Layer layer, ValueId x, int groups, double eps, bool silu)
 {
     const Value v = *tape_value(tape, x);
-    Operation op = blank;
-    op.kind = &group_norm_kind;
-    op.layer = layer;
-    op.in[IN_X] = x;
+    Operation op = operation_of(&group_norm_kind, layer, x);
     op.shape.group_norm = (GroupNormShape){
         .n = v.n, .h = v.h, .w = v.w, .c = layer.in, .groups = groups, .eps = eps, .silu = silu};
     assert(tape->r < 0 || (v.c == layer.in && v.c % groups == 0));
@@ -382,16 +368,12 @@ static const OperationKind layer_norm_kind = {
     .plan = layer_norm_plan,
     .forward = layer_norm_run_forward,
     .backward = layer_norm_run_backward,
-    .describe = describe_values,
 };
 
 ValueId tape_layer_norm(Tape *tape, Layer layer, ValueId x, double eps)
 {
     const Value v = *tape_value(tape, x);
-    Operation op = blank;
-    op.kind = &layer_norm_kind;
-    op.layer = layer;
-    op.in[IN_X] = x;
+    Operation op = operation_of(&layer_norm_kind, layer, x);
     op.shape.layer_norm = (LayerNormShape){.rows = rows_of(&v), .c = layer.in, .eps = eps};
     assert(tape->r < 0 || v.c == layer.in);
     return tape_emit(tape, op, v.n, v.h, v.w, v.c);
@@ -418,17 +400,13 @@ static const OperationKind geglu_kind = {
     .backward_reads = 1u << IN_X,
     .forward = geglu_run_forward,
     .backward = geglu_run_backward,
-    .describe = describe_values,
 };
 
 ValueId tape_geglu(Tape *tape, ValueId x)
 {
     const Value v = *tape_value(tape, x);
-    Operation op = blank;
-    op.kind = &geglu_kind;
-    op.in[IN_X] = x;
     assert(tape->r < 0 || v.c % 2 == 0);
-    return tape_emit(tape, op, v.n, v.h, v.w, v.c / 2);
+    return tape_emit(tape, operation_of(&geglu_kind, no_layer, x), v.n, v.h, v.w, v.c / 2);
 }
 
 static void silu_run_forward(const Tape *tape, const Operation *op)
@@ -448,16 +426,12 @@ static const OperationKind silu_kind = {
     .backward_reads = 1u << IN_X,
     .forward = silu_run_forward,
     .backward = silu_run_backward,
-    .describe = describe_values,
 };
 
 ValueId tape_silu(Tape *tape, ValueId x)
 {
     const Value v = *tape_value(tape, x);
-    Operation op = blank;
-    op.kind = &silu_kind;
-    op.in[IN_X] = x;
-    return tape_emit(tape, op, v.n, v.h, v.w, v.c);
+    return tape_emit(tape, operation_of(&silu_kind, no_layer, x), v.n, v.h, v.w, v.c);
 }
 
 static void concat_run_forward(const Tape *tape, const Operation *op)
@@ -479,15 +453,12 @@ static const OperationKind concat_kind = {
     .name = "concat",
     .forward = concat_run_forward,
     .backward = concat_run_backward,
-    .describe = describe_values,
 };
 
 ValueId tape_concat(Tape *tape, ValueId a, ValueId b)
 {
     const Value va = *tape_value(tape, a), vb = *tape_value(tape, b);
-    Operation op = blank;
-    op.kind = &concat_kind;
-    op.in[IN_X] = a;
+    Operation op = operation_of(&concat_kind, no_layer, a);
     op.in[IN_SECOND] = b;
     assert(tape->r < 0 || (a != b && va.h == vb.h && va.w == vb.w));
     assert(tape->r < 0 || va.wants_gradient == vb.wants_gradient);
@@ -512,17 +483,13 @@ static const OperationKind upsample_kind = {
     .name = "upsample",
     .forward = upsample_run_forward,
     .backward = upsample_run_backward,
-    .describe = describe_values,
 };
 
 ValueId tape_upsample(Tape *tape, ValueId x, int h, int w)
 {
     const Value v = *tape_value(tape, x);
     assert(tape->r < 0 || (v.h == (h + 1) / 2 && v.w == (w + 1) / 2));
-    Operation op = blank;
-    op.kind = &upsample_kind;
-    op.in[IN_X] = x;
-    return tape_emit(tape, op, v.n, h, w, v.c);
+    return tape_emit(tape, operation_of(&upsample_kind, no_layer, x), v.n, h, w, v.c);
 }
 
 static void time_run_forward(const Tape *tape, const Operation *op)
@@ -535,16 +502,13 @@ static void time_run_forward(const Tape *tape, const Operation *op)
 static const OperationKind time_kind = {
     .name = "time_embedding",
     .forward = time_run_forward,
-    .describe = describe_values,
 };
 
 ValueId tape_time_embedding(Tape *tape, ValueId timesteps, int c, bool flip_sin_to_cos,
                             double freq_shift)
 {
     const Value v = *tape_value(tape, timesteps);
-    Operation op = blank;
-    op.kind = &time_kind;
-    op.in[IN_X] = timesteps;
+    Operation op = operation_of(&time_kind, no_layer, timesteps);
     op.shape.time.flip_sin_to_cos = flip_sin_to_cos;
     op.shape.time.freq_shift = freq_shift;
     return tape_emit(tape, op, v.n, 1, 1, c);

@@ -418,11 +418,18 @@ void tape_backward(Tape *tape, float *gradients,
     }
 }
 
+/* What most kinds say: the shape that goes in and the number of channels that comes out. */
+static void describe_values(const Tape *tape, const Operation *op, char *text, size_t size)
+{
+    const Value *x = &tape->values[op->in[IN_X]], *y = &tape->values[op->out];
+    (void)snprintf(text, size, "%dx%dx%d %d->%d", x->n, x->h, x->w, x->c, y->c);
+}
+
 void tape_describe(const Tape *tape, size_t operation, char *text, size_t size)
 {
     const Operation *op = &tape->operations[operation];
     char shape[80] = "";
-    op->kind->describe(tape, op, shape, sizeof(shape));
+    (op->kind->describe ? op->kind->describe : describe_values)(tape, op, shape, sizeof(shape));
     const char *name =
         op->layer.n_elements > 0 ? tape->parameters->items[op->layer.first_parameter].name : "";
     (void)snprintf(text, size, "%s %s%s%s", op->kind->name, shape, *name ? " " : "", name);

@@ -93,6 +93,7 @@ struct OperationKind {
     void (*forward)(const Tape *tape, const Operation *op);
     void (*backward)(const Tape *tape, const Operation *op); /* may be NULL */
     void (*release)(Operation *op);                          /* may be NULL */
+    /* Writes its shape; NULL: that of x, and the output's channels. */
     void (*describe)(const Tape *tape, const Operation *op, char *text, size_t size);
 };
 
