@@ -60,20 +60,28 @@ Model *model_free(Model *m)
     return NULL;
 }
 
+/* Returns the index of the element whose text at that offset is name; n: there is none. */
+static size_t find(const void *array, size_t n, size_t size, size_t offset, const char *name)
+{
+    size_t i = 0;
+    while (i < n && strcmp((const char *)array + i * size + offset, name) != 0)
+        i++;
+    return i;
+}
+
+#define FIND(list, member, name)                                                                   \
+    find(m->list, m->n_##list, sizeof(*m->list), offsetof(typeof(*m->list), member), name)
+
 ModelJob *model_job(const Model *m, const char *name)
 {
-    for (size_t i = 0; i < m->n_jobs; i++)
-        if (strcmp(m->jobs[i].name, name) == 0)
-            return &m->jobs[i];
-    return NULL;
+    size_t i = FIND(jobs, name, name);
+    return i < m->n_jobs ? &m->jobs[i] : NULL;
 }
 
 const NodeRecord *model_node(const Model *m, const char *name)
 {
-    for (size_t i = 0; i < m->n_nodes; i++)
-        if (strcmp(m->nodes[i].name, name) == 0)
-            return &m->nodes[i];
-    return NULL;
+    size_t i = FIND(nodes, name, name);
+    return i < m->n_nodes ? &m->nodes[i] : NULL;
 }
 
 bool model_is_admitted(const Model *m, const NodeRecord *node)
@@ -84,18 +92,14 @@ bool model_is_admitted(const Model *m, const NodeRecord *node)
 
 const HealthRecord *model_health(const Model *m, const char *node)
 {
-    for (size_t i = 0; i < m->n_health; i++)
-        if (strcmp(m->health[i].node, node) == 0)
-            return &m->health[i];
-    return NULL;
+    size_t i = FIND(health, node, node);
+    return i < m->n_health ? &m->health[i] : NULL;
 }
 
 const CordonRecord *model_cordon(const Model *m, const char *node)
 {
-    for (size_t i = 0; i < m->n_cordons; i++)
-        if (strcmp(m->cordons[i].node, node) == 0)
-            return &m->cordons[i];
-    return NULL;
+    size_t i = FIND(cordons, node, node);
+    return i < m->n_cordons ? &m->cordons[i] : NULL;
 }
 
 const CordonCause *model_cause(const Model *m, const char *node, const char *job)
@@ -124,6 +128,19 @@ static void drop(void *array, size_t *n, size_t size, size_t at)
     memmove(a + at * size, a + (at + 1) * size, (*n - at - 1) * size);
     (*n)--;
 }
+
+/* Returns the element at index i, one more when i is their number; NULL after the element has gone. */
+static void *place(void **array, size_t *n, size_t size, size_t i, bool put)
+{
+    if (put)
+        return i < *n ? (char *)*array + i * size : insert(array, n, size, i);
+    if (i < *n)
+        drop(*array, n, size, i);
+    return NULL;
+}
+
+#define PLACE(list, member, name)                                                                  \
+    place((void **)&m->list, &m->n_##list, sizeof(*m->list), FIND(list, member, name), f->put)
 
 static ModelJob *job_of(Model *m, const char *name)
 {
@@ -197,47 +214,31 @@ static int feed_node(Model *m, Fed *f, const char *name)
 
 static int feed_cordon(Model *m, Fed *f, const char *name)
 {
-    size_t i = 0;
-    while (i < m->n_cordons && strcmp(m->cordons[i].node, name) != 0)
-        i++;
-    if (!f->put) {
-        if (i < m->n_cordons)
-            drop(m->cordons, &m->n_cordons, sizeof(*m->cordons), i);
+    CordonRecord *cordon = PLACE(cordons, node, name);
+    if (!cordon)
         return 0;
-    }
-    if (i == m->n_cordons)
-        (void)insert((void **)&m->cordons, &m->n_cordons, sizeof(*m->cordons), i);
-    int r = DECODE(cordon_record, &m->cordons[i]);
-    (void)snprintf(m->cordons[i].node, sizeof(m->cordons[i].node), "%s", name); /* the key's word */
+    int r = DECODE(cordon_record, cordon);
+    (void)snprintf(cordon->node, sizeof(cordon->node), "%s", name); /* the key's word */
     if (r < 0) { /* it is there for a reason, whatever that is */
-        m->cordons[i].causes[0] = (CordonCause){.mode = CORDON_CORDON};
-        m->cordons[i].n_causes = 1;
+        cordon->causes[0] = (CordonCause){.mode = CORDON_CORDON};
+        cordon->n_causes = 1;
     }
     return r;
 }
 
 static int feed_health(Model *m, Fed *f, const char *name)
 {
-    size_t i = 0;
-    while (i < m->n_health && strcmp(m->health[i].node, name) != 0)
-        i++;
-    if (!f->put) {
-        if (i < m->n_health)
-            drop(m->health, &m->n_health, sizeof(*m->health), i);
+    HealthRecord *health = PLACE(health, node, name);
+    if (!health)
         return 0;
-    }
-    if (i == m->n_health)
-        (void)insert((void **)&m->health, &m->n_health, sizeof(*m->health), i);
-    int r = DECODE(health_record, &m->health[i]);
-    (void)snprintf(m->health[i].node, sizeof(m->health[i].node), "%s", name); /* the key's word */
+    int r = DECODE(health_record, health);
+    (void)snprintf(health->node, sizeof(health->node), "%s", name); /* the key's word */
     return r;
 }
 
 static int feed_incident(Model *m, Fed *f, const char *id)
 {
-    size_t i = 0;
-    while (i < m->n_incidents && strcmp(m->incidents[i].id, id) != 0)
-        i++;
+    size_t i = FIND(incidents, id, id);
     if (i < m->n_incidents) {
         incident_record_clear(&m->incidents[i]);
         drop(m->incidents, &m->n_incidents, sizeof(*m->incidents), i);
@@ -297,24 +298,13 @@ static int feed_job(Model *m, Fed *f, KeyKind kind, const char *name)
 
 static int feed_request(Model *m, Fed *f, const char *id)
 {
-    size_t i = 0;
-    while (i < m->n_requests && strcmp(m->requests[i].id, id) != 0)
-        i++;
-    if (!f->put) {
-        if (i < m->n_requests)
-            drop(m->requests, &m->n_requests, sizeof(*m->requests), i);
-        return 0;
-    }
-    if (i == m->n_requests)
-        (void)insert((void **)&m->requests, &m->n_requests, sizeof(*m->requests), i);
-    return DECODE(request_record, &m->requests[i]);
+    RequestRecord *request = PLACE(requests, id, id);
+    return request ? DECODE(request_record, request) : 0;
 }
 
 static int feed_alert(Model *m, Fed *f, const char *id)
 {
-    size_t i = 0;
-    while (i < m->n_alerts && strcmp(m->alerts[i].id, id) != 0)
-        i++;
+    size_t i = FIND(alerts, id, id);
     if (i < m->n_alerts)
         drop(m->alerts, &m->n_alerts, sizeof(*m->alerts), i);
     if (!f->put)
@@ -331,9 +321,7 @@ static int feed_alert(Model *m, Fed *f, const char *id)
 /* The lowest create revision leads. */
 static int feed_candidate(Model *m, Fed *f)
 {
-    size_t at = 0;
-    while (at < m->n_candidates && strcmp(m->candidates[at].key, f->key) != 0)
-        at++;
+    size_t at = FIND(candidates, key, f->key);
     if (at < m->n_candidates)
         drop(m->candidates, &m->n_candidates, sizeof(Candidate), at);
     if (!f->put)
