@@ -48,6 +48,13 @@ int client_open(const ClientOptions *options, CtlClient *ret, Error *err)
     return r;
 }
 
+int client_open_for_node(const ClientOptions *options, const char *node, CtlClient *ret, Error *err)
+{
+    if (!name_is_valid(node))
+        return error_set(err, -ENOENT, "\"%s\" is not a node's name", node);
+    return client_open(options, ret, err);
+}
+
 void client_close(CtlClient *client)
 {
     client->etcd = etcd_free(client->etcd);

@@ -30,11 +30,7 @@ int node_check(const Arguments *a)
     HealthRecord health;
     bool there = false;
     double timeout_sec = a->timeout_sec < 0 ? HEALTH_CHECK_SEC : a->timeout_sec;
-    int r = 0;
-    if (!name_is_valid(a->operand))
-        r = error_set(&err, -ENOENT, "\"%s\" is not a node's name", a->operand);
-    if (r == 0)
-        r = client_open(&a->client, &client, &err);
+    int r = client_open_for_node(&a->client, a->operand, &client, &err);
     if (r == 0)
         r = health_ask(&client, a->operand, "", a->clear, timeout_sec, &request, &verdict, &err);
     if (r == 0)

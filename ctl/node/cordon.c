@@ -261,12 +261,8 @@ static int set(const Arguments *a, CordonMode mode, size_t *ret_left)
 {
     Error err = ERROR_INIT;
     CtlClient client = {0};
-    int r = 0;
+    int r = client_open_for_node(&a->client, a->operand, &client, &err);
     *ret_left = 0;
-    if (!name_is_valid(a->operand))
-        r = error_set(&err, -ENOENT, "\"%s\" is not a node's name", a->operand);
-    if (r == 0)
-        r = client_open(&a->client, &client, &err);
     if (r == 0)
         r = change(&client, a, mode, ret_left, &err);
     client_close(&client);

@@ -82,11 +82,7 @@ int node_forget(const Arguments *a)
 {
     Error err = ERROR_INIT;
     CtlClient client = {0};
-    int r = 0;
-    if (!name_is_valid(a->operand))
-        r = error_set(&err, -ENOENT, "\"%s\" is not a node's name", a->operand);
-    if (r == 0)
-        r = client_open(&a->client, &client, &err);
+    int r = client_open_for_node(&a->client, a->operand, &client, &err);
     if (r == 0)
         r = forget(&client, a->operand, &err);
     client_close(&client);
