@@ -18,9 +18,13 @@ static int on_timer_event(_unused_ sd_event_source *source, _unused_ uint64_t us
     return 0;
 }
 
-static void start(const Timers *timers, Timer *timer, uint64_t after_usec, int64_t priority)
+static void start(const Timers *timers, Timer *timer, uint64_t after_usec, TimerDue due,
+                  void *userdata, int64_t priority)
 {
+    assert(due);
     timer_stop(timer);
+    timer->due = due;
+    timer->userdata = userdata;
     int r = sd_event_add_time_relative(timers->event, &timer->source, CLOCK_BOOTTIME, after_usec,
                                        ACCURACY_USEC, on_timer_event, timer);
     if (r >= 0)
@@ -35,17 +39,11 @@ static void start(const Timers *timers, Timer *timer, uint64_t after_usec, int64
 void timer_start(const Timers *timers, Timer *timer, uint64_t after_usec, TimerDue due,
                  void *userdata)
 {
-    assert(due);
-    timer->due = due;
-    timer->userdata = userdata;
-    start(timers, timer, after_usec, SD_EVENT_PRIORITY_NORMAL);
+    start(timers, timer, after_usec, due, userdata, SD_EVENT_PRIORITY_NORMAL);
 }
 
 void timer_start_idle(const Timers *timers, Timer *timer, uint64_t after_usec, TimerDue due,
                       void *userdata)
 {
-    assert(due);
-    timer->due = due;
-    timer->userdata = userdata;
-    start(timers, timer, after_usec, SD_EVENT_PRIORITY_IDLE);
+    start(timers, timer, after_usec, due, userdata, SD_EVENT_PRIORITY_IDLE);
 }
