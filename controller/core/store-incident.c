@@ -12,8 +12,6 @@
 #include "controller/core/recovery/incident.h"
 #include "controller/core/text.h"
 
-#include <string.h>
-
 /* NULL: there is no progress/<job> of this world that is newer than the last commit. */
 static const ProgressRecord *present_progress(const CoreJob *job)
 {
@@ -55,29 +53,12 @@ static void say_store_incident(const CoreJob *job, const ProgressRecord *p, char
 static void open_incident(const Cluster *c, const CoreJob *job, const ProgressRecord *p,
                           Decision *d)
 {
-    assert(!d->put_incident && trouble_since(p));
-    IncidentRecord *record = &d->incident;
-    memset(record, 0, sizeof(*record));
-    Text id = text_begin(record->id, sizeof(record->id));
-    text_add(&id, job->name);
-    text_add(&id, "-");
-    text_add_int(&id, job->world.generation);
-    text_add(&id, ".");
-    text_add_int(&id, c->seen_revision); /* a world may have several, and fail beside them */
-    record->state = INCIDENT_OPEN;
-    record->severity = SEVERITY_WARNING;
-    text_copy(record->job, sizeof(record->job), job->name);
-    text_copy(record->submission, sizeof(record->submission), job->facts.submission);
-    text_copy(record->cause, sizeof(record->cause), cause_name(CAUSE_STORE_TROUBLE));
-    record->rank = -1;
-    record->generation = job->world.generation;
+    assert(trouble_since(p));
+    IncidentRecord *record =
+        incident_begin(c, job, CAUSE_STORE_TROUBLE, job->world.generation, false, d);
     record->step = p->step;
     say_store_incident(job, p, record->evidence, sizeof(record->evidence));
     record->at_usec = MIN(MAX(trouble_since(p), job->world.decided_usec), c->real_usec);
-    record->detect_sec = record->decide_sec = record->stop_sec = -1;
-    record->start_sec = record->restore_sec = record->replay_sec = -1;
-    d->put_incident = true;
-    d->incident_revision = 0;
 }
 
 /* A world that has just begun has nothing to save, and says so. */

@@ -90,34 +90,44 @@ static bool continue_outage(const Cluster *c, const CoreJob *job, const Failure 
     return true;
 }
 
-void incident_open(const Cluster *c, const CoreJob *job, const Failure *failure, Decision *d)
+IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause,
+                               int64_t generation, bool is_alone, Decision *d)
 {
-    assert(failure->cause > CAUSE_RECORD_LOST && !d->put_incident);
-    assert(failure->node < c->limits.nodes);
+    assert(!d->put_incident && job->used);
     IncidentRecord *record = &d->incident;
-    if (continue_outage(c, job, failure, d))
-        return;
     memset(record, 0, sizeof(*record));
     Text id = text_begin(record->id, sizeof(record->id));
     text_add(&id, job->name);
     text_add(&id, "-");
-    text_add_int(&id, job->world.generation);
-    if (incident_mod(
-            c,
-            record
-                ->id)) { /* of an earlier job of that name, and kept until its sinks are notified */
+    text_add_int(&id, generation);
+    if (!is_alone || incident_mod(c, record->id)) { /* an earlier job's, kept until it is told */
         text_add(&id, ".");
         text_add_int(&id, c->seen_revision);
     }
     record->state = INCIDENT_OPEN;
-    record->severity = severity_of(failure->cause);
+    record->severity = severity_of(cause);
     text_copy(record->job, sizeof(record->job), job->name);
     text_copy(record->submission, sizeof(record->submission), job->facts.submission);
-    text_copy(record->cause, sizeof(record->cause), cause_name(failure->cause));
+    text_copy(record->cause, sizeof(record->cause), cause_name(cause));
+    record->rank = -1;
+    record->generation = generation;
+    record->detect_sec = record->decide_sec = record->stop_sec = -1;
+    record->start_sec = record->restore_sec = record->replay_sec = -1;
+    d->put_incident = true;
+    d->incident_revision = 0;
+    return record;
+}
+
+void incident_open(const Cluster *c, const CoreJob *job, const Failure *failure, Decision *d)
+{
+    assert(failure->cause > CAUSE_RECORD_LOST && !d->put_incident);
+    assert(failure->node < c->limits.nodes);
+    if (continue_outage(c, job, failure, d))
+        return;
+    IncidentRecord *record = incident_begin(c, job, failure->cause, job->world.generation, true, d);
     if (failure->node >= 0)
         text_copy(record->node, sizeof(record->node), c->nodes[failure->node].record.name);
     record->rank = failure->rank;
-    record->generation = job->world.generation;
     record->step = failure->step;
     text_copy(record->evidence, sizeof(record->evidence), failure->evidence);
     /* what a node whose clock is off says of its ranks stays within the world's life */
@@ -125,8 +135,6 @@ void incident_open(const Cluster *c, const CoreJob *job, const Failure *failure,
     record->detect_sec = seconds_between(record->at_usec, job->failing_real_usec);
     record->decide_sec =
         seconds_between(MAX(record->at_usec, job->failing_real_usec), c->real_usec);
-    record->stop_sec = record->start_sec = record->restore_sec = record->replay_sec = -1;
-    d->put_incident = true;
     d->incident_revision = incident_mod(c, record->id);
 }
 

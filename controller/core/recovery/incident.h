@@ -12,6 +12,10 @@
 #include "controller/core/recovery/failure.h"
 #include "controller/core/text.h"
 
+/* Begins the decision's incident of the job, open, of no node, rank or step, and returns it for the rest. is_alone:
+ * the generation has no other incident of the kind; if not, its id names the revision, too. */
+IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause,
+                               int64_t generation, bool is_alone, Decision *d);
 /* Opens an incident for the failure, or goes on with the open one that is the same outage. */
 void incident_open(const Cluster *c, const CoreJob *job, const Failure *failure, Decision *d);
 /* True when it is of this submission of the job, not of one that had the name before. */

@@ -60,31 +60,17 @@ const Incident *lost_find_incident(const Cluster *c, const CoreJob *job)
 void lost_incident(const Cluster *c, const CoreJob *job, const char *evidence, bool over,
                    Decision *d)
 {
-    assert(!d->put_incident && job->used);
-    IncidentRecord *record = &d->incident;
-    memset(record, 0, sizeof(*record));
-    Text id = text_begin(record->id, sizeof(record->id));
-    text_add(&id, job->name);
-    text_add(&id, "-");
-    text_add_int(&id, job->phase.generation);
-    text_add(&id, ".");
-    text_add_int(&id, c->seen_revision); /* a world may have several, and fail beside them */
-    record->state = over ? INCIDENT_RESOLVED : INCIDENT_OPEN;
-    record->severity = SEVERITY_WARNING;
-    text_copy(record->job, sizeof(record->job), job->name);
-    text_copy(record->cause, sizeof(record->cause), cause_name(CAUSE_RECORD_LOST));
-    text_copy(record->submission, sizeof(record->submission),
-              job->facts.submission[0] ? job->facts.submission : job->phase.submission);
-    record->rank = -1;
-    record->generation = job->phase.generation;
+    IncidentRecord *record =
+        incident_begin(c, job, CAUSE_RECORD_LOST, job->phase.generation, false, d);
+    if (!record->submission[0])
+        text_copy(record->submission, sizeof(record->submission), job->phase.submission);
     record->step = checkpoints_known_mark(job).step;
     text_copy(record->evidence, sizeof(record->evidence), evidence);
     record->at_usec = c->real_usec;
-    record->resolved_usec = over ? c->real_usec : 0;
-    record->detect_sec = record->decide_sec = record->stop_sec = -1;
-    record->start_sec = record->restore_sec = record->replay_sec = -1;
-    d->put_incident = true;
-    d->incident_revision = 0;
+    if (over) {
+        record->state = INCIDENT_RESOLVED;
+        record->resolved_usec = c->real_usec;
+    }
 }
 
 /* ---- what nobody here can mend ---- */
