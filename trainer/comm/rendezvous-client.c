@@ -63,34 +63,15 @@ static int dial_any(const struct addrinfo *list, uint64_t deadline_usec, int *re
     }
 }
 
-static int send_all(int fd, const void *data, size_t n_bytes, uint64_t deadline_usec)
-{
-    const char *p = data;
-    while (n_bytes > 0) {
-        ssize_t n = send(fd, p, n_bytes, MSG_NOSIGNAL);
-        if (n < 0 && errno == EAGAIN) {
-            int r = wait_for(fd, POLLOUT, deadline_usec);
-            if (r < 0)
-                return r;
-            continue;
-        }
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        p += n;
-        n_bytes -= (size_t)n;
-    }
-    return 0;
-}
-
-static int receive_all(int fd, void *data, size_t n_bytes, uint64_t deadline_usec)
+/* Sends (POLLOUT) or receives (POLLIN) all of data. */
+static int transfer(int fd, short direction, void *data, size_t n_bytes, uint64_t deadline_usec)
 {
     char *p = data;
     while (n_bytes > 0) {
-        ssize_t n = recv(fd, p, n_bytes, 0);
+        ssize_t n =
+            direction == POLLOUT ? send(fd, p, n_bytes, MSG_NOSIGNAL) : recv(fd, p, n_bytes, 0);
         if (n < 0 && errno == EAGAIN) {
-            int r = wait_for(fd, POLLIN, deadline_usec);
+            int r = wait_for(fd, direction, deadline_usec);
             if (r < 0)
                 return r;
             continue;
@@ -155,13 +136,13 @@ static int take_answer(int fd, const Question *q, const RendezvousAsked *asked,
                        uint64_t deadline_usec)
 {
     RendezvousAnswer answer;
-    int r = receive_all(fd, &answer, sizeof(answer), deadline_usec);
+    int r = transfer(fd, POLLIN, &answer, sizeof(answer), deadline_usec);
     if (r < 0)
         return r;
     uint32_t status = le32toh(answer.status), n = le32toh(answer.value_bytes);
     if (status > 4095 || n > (q->operation == RENDEZVOUS_GET ? q->value_bytes : 0))
         return -EPROTO;
-    r = receive_all(fd, q->value, n, deadline_usec);
+    r = transfer(fd, POLLIN, q->value, n, deadline_usec);
     if (r < 0)
         return r;
     const RendezvousTold told = rendezvous_told(asked, &answer, q->value);
@@ -180,16 +161,16 @@ static int ask(int fd, const Question *q, uint64_t deadline_usec)
     RendezvousGreeting greeting;
     RendezvousRequest request;
     RendezvousAsked asked;
-    int r = receive_all(fd, &greeting, sizeof(greeting), deadline_usec);
+    int r = transfer(fd, POLLIN, &greeting, sizeof(greeting), deadline_usec);
     if (r < 0)
         return r;
     if (le32toh(greeting.magic) != RENDEZVOUS_MAGIC)
         return -EPROTO;
     r = request_make(q, &greeting, deadline_usec, &request, &asked);
     if (r >= 0)
-        r = send_all(fd, &request, sizeof(request), deadline_usec);
+        r = transfer(fd, POLLOUT, &request, sizeof(request), deadline_usec);
     if (r >= 0)
-        r = send_all(fd, q->body, q->body_bytes, deadline_usec);
+        r = transfer(fd, POLLOUT, (void *)q->body, q->body_bytes, deadline_usec);
     return r < 0 ? r : take_answer(fd, q, &asked, deadline_usec);
 }
 
