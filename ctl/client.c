@@ -185,6 +185,33 @@ int client_watch(CtlClient *client, ClientEventHandler handler, void *userdata,
     return w.r;
 }
 
+typedef struct Awaited {
+    char key[KEY_MAX];
+    RequestRecord *request;
+} Awaited;
+
+static int on_request_event(const EtcdEvent *event, void *userdata)
+{
+    Awaited *awaited = userdata;
+    RequestRecord request;
+    Error err = ERROR_INIT;
+    if (!event)
+        return *awaited->request->answer != '\0';
+    if (event->kind == ETCD_EVENT_PUT && strcmp(event->kv.key, awaited->key) == 0 &&
+        request_record_decode(awaited->key, event->kv.value, event->kv.n_value, &request, &err) ==
+            0)
+        *awaited->request = request; /* if somebody else wrote there, the deadline ends it */
+    return 0;
+}
+
+int client_await(CtlClient *client, RequestRecord *request, double timeout_sec, Error *err)
+{
+    Awaited awaited = {.request = request};
+    (void)key_of(client->cluster, KEY_REQUESTS, request->id, awaited.key);
+    int r = client_watch(client, on_request_event, &awaited, (uint64_t)(timeout_sec * 1e6), err);
+    return MIN(r, 0);
+}
+
 int ctl_fail(const Error *err, int r)
 {
     fprintf(stderr, "sdctl: %s\n", *err->text ? err->text : strerror(-r));

@@ -56,5 +56,9 @@ typedef int (*ClientEventHandler)(const EtcdEvent *event, void *userdata);
 int client_watch(CtlClient *client, ClientEventHandler handler, void *userdata,
                  uint64_t timeout_usec, Error *err);
 
+/* Waits for the answer to a request that client_request() put, and reads the record with it. Errors are those of
+ * client_watch(). */
+int client_await(CtlClient *client, RequestRecord *request, double timeout_sec, Error *err);
+
 /* Prints the error on standard error; returns its exit code. */
 int ctl_fail(const Error *err, int r);

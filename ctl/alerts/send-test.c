@@ -4,41 +4,16 @@
 #include "ctl/alerts/list.h"
 #include "ctl/alerts/verbs.h"
 #include "ctl/arguments.h"
-#include "ctl/model.h"
+#include "ctl/client.h"
 #include "ctl/print.h"
 
 #include <string.h>
 
 enum { WAIT_SEC = 40 };
-enum { ANSWERED = 1 };
-
-typedef struct TestAsk {
-    Model *model;
-    RequestRecord request; /* with the answer, once it is there */
-} TestAsk;
-
-static int judge(TestAsk *ask)
-{
-    for (size_t i = 0; i < ask->model->n_requests; i++) {
-        const RequestRecord *q = &ask->model->requests[i];
-        if (strcmp(q->id, ask->request.id) == 0 && q->answer[0]) {
-            ask->request = *q;
-            return ANSWERED;
-        }
-    }
-    return 0;
-}
-
-static int on_test_event(const EtcdEvent *event, void *userdata)
-{
-    TestAsk *ask = userdata;
-    return event ? model_feed(ask->model, event) : judge(ask);
-}
 
 /* Whether every sink took it. */
-static bool report(const TestAsk *ask, bool as_json)
+static bool report(const RequestRecord *q, bool as_json)
 {
-    const RequestRecord *q = &ask->request;
     bool good = q->n_deliveries > 0;
     for (size_t i = 0; i < q->n_deliveries; i++)
         good &= q->deliveries[i].state == DELIVERY_RESOLVED;
@@ -60,21 +35,19 @@ int alerts_test(const Arguments *a)
 {
     Error err = ERROR_INIT;
     CtlClient client = {0};
-    TestAsk ask = {0};
+    RequestRecord request = {0};
     const double timeout_sec = a->timeout_sec < 0 ? WAIT_SEC : a->timeout_sec;
     if (a->sink && strlen(a->sink) > SINK_NAME_MAX)
         return arguments_refuse(a->verb, "\"%s\" is longer than a sink's name", a->sink);
     int r = client_open(&a->client, &client, &err);
     if (r == 0)
-        r = client_request(&client, "alerts-test", a->sink ? a->sink : "", &ask.request, &err);
-    ask.model = model_new(client.cluster);
+        r = client_request(&client, "alerts-test", a->sink ? a->sink : "", &request, &err);
     if (r == 0)
-        r = client_watch(&client, on_test_event, &ask, (uint64_t)(timeout_sec * 1e6), &err);
+        r = client_await(&client, &request, timeout_sec, &err);
     client_close(&client);
-    ask.model = model_free(ask.model);
     if (r == -ETIMEDOUT)
         (void)error_set(&err, r, "no leader has answered within %g s", timeout_sec);
-    if (r != ANSWERED)
+    if (r < 0)
         return ctl_fail(&err, r);
-    return report(&ask, a->json) ? CTL_DONE : CTL_FAILED;
+    return report(&request, a->json) ? CTL_DONE : CTL_FAILED;
 }

@@ -12,13 +12,7 @@
 
 #include <string.h>
 
-enum { WAIT_SEC = 30, ANSWERED = 1 };
-
-typedef struct RecoverAsk {
-    Model *model;
-    RequestRecord request;
-    char answer[RECORD_TEXT_MAX + 1];
-} RecoverAsk;
+enum { WAIT_SEC = 30 };
 
 /* "step-...": a folder of the job's own; anything else is a URI or a path. */
 static int name_manifest(const ModelJob *job, const char *manifest, char *ret, size_t size,
@@ -70,7 +64,7 @@ static int read_manifest(const char *uri, CheckpointCommit *ret, Error *err)
     return json_close(&j);
 }
 
-static int begin(CtlClient *client, const Arguments *a, RecoverAsk *ask, Error *err)
+static int begin(CtlClient *client, const Arguments *a, RequestRecord *request, Error *err)
 {
     ModelJob *job;
     char uri[RECORD_URI_MAX + 1];
@@ -84,47 +78,32 @@ static int begin(CtlClient *client, const Arguments *a, RecoverAsk *ask, Error *
     if (r == 0 && a->second)
         r = name_manifest(job, a->second, uri, sizeof(uri), err);
     if (r == 0 && a->second)
-        r = read_manifest(uri, &ask->request.commit, err);
+        r = read_manifest(uri, &request->commit, err);
     if (r < 0)
         return r;
-    memcpy(ask->request.submission, job->spec.submission, sizeof(ask->request.submission));
-    return client_request(client, "recover", a->operand, &ask->request, err);
-}
-
-static int on_recover_event(const EtcdEvent *event, void *userdata)
-{
-    RecoverAsk *ask = userdata;
-    if (event)
-        return model_feed(ask->model, event);
-    for (size_t i = 0; i < ask->model->n_requests; i++) {
-        const RequestRecord *q = &ask->model->requests[i];
-        if (strcmp(q->id, ask->request.id) == 0)
-            (void)snprintf(ask->answer, sizeof(ask->answer), "%s", q->answer);
-    }
-    return *ask->answer ? ANSWERED : 0;
+    memcpy(request->submission, job->spec.submission, sizeof(request->submission));
+    return client_request(client, "recover", a->operand, request, err);
 }
 
 int job_recover(const Arguments *a)
 {
     Error err = ERROR_INIT;
     CtlClient client = {0};
-    RecoverAsk ask = {0};
+    RequestRecord request = {0};
     const double timeout_sec = a->timeout_sec < 0 ? WAIT_SEC : a->timeout_sec;
     int r = client_open(&a->client, &client, &err);
     if (r == 0)
-        r = begin(&client, a, &ask, &err);
-    ask.model = model_new(client.cluster);
+        r = begin(&client, a, &request, &err);
     if (r == 0)
-        r = client_watch(&client, on_recover_event, &ask, (uint64_t)(timeout_sec * 1e6), &err);
+        r = client_await(&client, &request, timeout_sec, &err);
     client_close(&client);
-    ask.model = model_free(ask.model);
     if (r == -ETIMEDOUT)
         (void)error_set(&err, r, "job %s: no leader has answered within %g s", a->operand,
                         timeout_sec);
-    else if (r == ANSWERED && strncmp(ask.answer, "refused", 7) == 0)
-        r = error_set(&err, -EBUSY, "job %s: %s", a->operand, ask.answer);
+    else if (r == 0 && strncmp(request.answer, "refused", 7) == 0)
+        r = error_set(&err, -EBUSY, "job %s: %s", a->operand, request.answer);
     if (r < 0)
         return ctl_fail(&err, r);
-    printf("job %s %s\n", a->operand, ask.answer);
+    printf("job %s %s\n", a->operand, request.answer);
     return CTL_DONE;
 }

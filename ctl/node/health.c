@@ -7,33 +7,9 @@
 #include "cluster/keys.h"
 #include "ctl/print.h"
 
-#include <string.h>
-
 static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
 
 /* ---- asking ---- */
-
-typedef struct HealthAsk {
-    const char *key;
-    RequestRecord request;
-    bool is_answered;
-} HealthAsk;
-
-static int on_health_event(const EtcdEvent *event, void *userdata)
-{
-    HealthAsk *ask = userdata;
-    Error err = ERROR_INIT;
-    if (!event)
-        return ask->is_answered;
-    if (event->kind != ETCD_EVENT_PUT || strcmp(event->kv.key, ask->key) != 0)
-        return 0;
-    RequestRecord request;
-    if (request_record_decode(ask->key, event->kv.value, event->kv.n_value, &request, &err) < 0)
-        return 0; /* somebody else wrote there; the deadline ends it */
-    ask->is_answered = *request.answer != '\0';
-    ask->request = request;
-    return 0;
-}
 
 static int must_be_here(CtlClient *client, const char *node, Error *err)
 {
@@ -50,26 +26,26 @@ int health_ask(CtlClient *client, const char *node, const char *machine_id, bool
 {
     char key[KEY_MAX];
     bool done;
-    HealthAsk ask = {.key = key};
+    RequestRecord request = {0};
     int r = must_be_here(client, node, err);
     if (r < 0)
         return r;
-    (void)snprintf(ask.request.machine_id, sizeof(ask.request.machine_id), "%s", machine_id);
-    r = client_request(client, clear ? "clear" : "check", node, &ask.request, err);
+    (void)snprintf(request.machine_id, sizeof(request.machine_id), "%s", machine_id);
+    r = client_request(client, clear ? "clear" : "check", node, &request, err);
     if (r < 0)
         return r;
-    (void)key_of(client->cluster, KEY_REQUESTS, ask.request.id, key);
+    (void)key_of(client->cluster, KEY_REQUESTS, request.id, key);
     const EtcdOp remove = {.kind = ETCD_DELETE, .key = key};
-    r = client_watch(client, on_health_event, &ask, (uint64_t)(timeout_sec * 1e6), err);
+    r = client_await(client, &request, timeout_sec, err);
     if (r == -ETIMEDOUT)
         (void)error_set(err, r, "node %s did not answer within %g s", node, timeout_sec);
     Error ignored = ERROR_INIT;
     (void)client_txn(client, NULL, 0, &remove, 1, &done, &ignored); /* else it goes in an hour */
     if (r < 0)
         return r;
-    if (!request_verdict(&ask.request, ret_verdict))
-        return error_set(err, -EPROTO, "node %s answers \"%s\"", node, ask.request.answer);
-    *ret = ask.request;
+    if (!request_verdict(&request, ret_verdict))
+        return error_set(err, -EPROTO, "node %s answers \"%s\"", node, request.answer);
+    *ret = request;
     return 0;
 }
 
