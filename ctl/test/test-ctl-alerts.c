@@ -92,23 +92,11 @@ static void a_test_waits_for_what_the_sinks_said(void **state)
     assert_int_equal(ctl_run(lab, "alerts test --sink a-name-that-no-sink-can-have-at-all"), 2);
 }
 
-static int start(void **state)
-{
-    *state = ctl_lab_start(true);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    *state = ctl_lab_stop(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_list_shows_how_far_each_sink_is),
         cmocka_unit_test(a_test_waits_for_what_the_sinks_said),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, ctl_setup, ctl_teardown);
 }

@@ -123,12 +123,6 @@ static int start(void **state)
     return 0;
 }
 
-static int stop(void **state)
-{
-    *state = ctl_lab_stop(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,5 +130,5 @@ int main(void)
         cmocka_unit_test(every_verb_explains_itself),
         cmocka_unit_test(an_etcd_that_is_down_is_said_soon),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, start, ctl_teardown);
 }

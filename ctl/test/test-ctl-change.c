@@ -565,18 +565,6 @@ static void a_checkpoint_is_asked_for_and_awaited(void **state)
     assert_string_equal(lab->err, "sdctl: job s does not run: it is stopped\n");
 }
 
-static int start(void **state)
-{
-    *state = ctl_lab_start(true);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    *state = ctl_lab_stop(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -597,5 +585,5 @@ int main(void)
         cmocka_unit_test(nodes_are_cordoned_drained_and_freed),
         cmocka_unit_test(a_checkpoint_is_asked_for_and_awaited),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, ctl_setup, ctl_teardown);
 }

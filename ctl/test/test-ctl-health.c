@@ -275,28 +275,20 @@ static void a_node_off_the_list_is_shown(void **state)
     assert_contains(lab->out, "\"admitted\": true");
 }
 
-static int start(void **state)
-{
-    *state = ctl_lab_start(true);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    *state = ctl_lab_stop(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_check_is_asked_for_and_shown, start, stop),
-        cmocka_unit_test_setup_teardown(a_quarantine_ends_with_a_good_check, start, stop),
-        cmocka_unit_test_setup_teardown(a_cordon_does_not_replace_a_quarantine, start, stop),
-        cmocka_unit_test_setup_teardown(a_quarantine_is_of_its_machine, start, stop),
-        cmocka_unit_test_setup_teardown(a_damaged_record_is_removed_by_force, start, stop),
-        cmocka_unit_test_setup_teardown(a_node_off_the_list_is_shown, start, stop),
-        cmocka_unit_test_setup_teardown(a_lost_node_stays_until_it_is_forgotten, start, stop),
+        cmocka_unit_test_setup_teardown(a_check_is_asked_for_and_shown, ctl_setup, ctl_teardown),
+        cmocka_unit_test_setup_teardown(a_quarantine_ends_with_a_good_check, ctl_setup,
+                                        ctl_teardown),
+        cmocka_unit_test_setup_teardown(a_cordon_does_not_replace_a_quarantine, ctl_setup,
+                                        ctl_teardown),
+        cmocka_unit_test_setup_teardown(a_quarantine_is_of_its_machine, ctl_setup, ctl_teardown),
+        cmocka_unit_test_setup_teardown(a_damaged_record_is_removed_by_force, ctl_setup,
+                                        ctl_teardown),
+        cmocka_unit_test_setup_teardown(a_node_off_the_list_is_shown, ctl_setup, ctl_teardown),
+        cmocka_unit_test_setup_teardown(a_lost_node_stays_until_it_is_forgotten, ctl_setup,
+                                        ctl_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -560,18 +560,6 @@ static void export_joins_the_weight_files(void **state)
     assert_int_equal(access(path, F_OK), -1);
 }
 
-static int start(void **state)
-{
-    *state = ctl_lab_start(true);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    *state = ctl_lab_stop(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -586,5 +574,5 @@ int main(void)
         cmocka_unit_test(a_report_says_which_metrics_are_lost),
         cmocka_unit_test(export_joins_the_weight_files),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, ctl_setup, ctl_teardown);
 }

@@ -143,18 +143,6 @@ static void a_job_without_its_file_is_shown(void **state)
     assert_contains(lab->err, "specs/gone is of another version");
 }
 
-static int start(void **state)
-{
-    *state = ctl_lab_start(true);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    *state = ctl_lab_stop(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -163,5 +151,5 @@ int main(void)
         cmocka_unit_test(what_cannot_be_read_is_not_changed),
         cmocka_unit_test(a_job_without_its_file_is_shown),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, ctl_setup, ctl_teardown);
 }

@@ -140,18 +140,6 @@ static void what_if_decides_and_writes_nothing(void **state)
     assert_non_null(node);
 }
 
-static int start(void **state)
-{
-    *state = ctl_lab_start(true);
-    return 0;
-}
-
-static int stop(void **state)
-{
-    *state = ctl_lab_stop(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,5 +148,5 @@ int main(void)
         cmocka_unit_test(cut_and_bad_lines),
         cmocka_unit_test(what_if_decides_and_writes_nothing),
     };
-    return cmocka_run_group_tests(tests, start, stop);
+    return cmocka_run_group_tests(tests, ctl_setup, ctl_teardown);
 }

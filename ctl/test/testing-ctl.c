@@ -48,6 +48,18 @@ CtlLab *ctl_lab_stop(CtlLab *lab)
     return NULL;
 }
 
+int ctl_setup(void **state)
+{
+    *state = ctl_lab_start(true);
+    return 0;
+}
+
+int ctl_teardown(void **state)
+{
+    *state = ctl_lab_stop(*state);
+    return 0;
+}
+
 /* ---- running ---- */
 
 /* In place; the words lie in the line. */

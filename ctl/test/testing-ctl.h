@@ -29,6 +29,9 @@ typedef struct CtlLab {
 
 CtlLab *ctl_lab_start(bool with_etcd);
 CtlLab *ctl_lab_stop(CtlLab *lab);
+/* The setup and teardown of tests whose state is a lab with etcd. */
+int ctl_setup(void **state);
+int ctl_teardown(void **state);
 
 /* Runs sdctl with the words of the line (parts in '...' are one word) and gives its exit code. */
 int ctl_run(CtlLab *lab, const char *line, ...) _printf_(2, 3);
