@@ -77,15 +77,15 @@ _Static_assert(sizeof(NodeState) == sizeof(int), "FIELD_CHOICE writes an int");
 
 static const char *const leader_state[] = {"untold", "up", "left"};
 static const char *const node_state[] = {"up", "left"};
-static const char *const node_verdict[] = {"healthy", "suspect", "drain", "isolate"};
-static const char *const cordon_mode[] = {"none", "cordon", "drain", "quarantine"};
-static const char *const cordon_owner[] = {"operator", "machine", "job"};
+const char *const node_verdict_names[] = {"healthy", "suspect", "drain", "isolate"};
+const char *const cordon_mode_names[] = {"none", "cordon", "drain", "quarantine"};
+const char *const cordon_owner_names[] = {"operator", "machine", "job"};
 static const char *const desired_state[] = {"running", "stopped", "deleted"};
 static const char *const resume_find[] = {"no", "any", "must"};
-static const char *const rank_state[] = {"starting", "ready", "running", "exited"};
+const char *const rank_state_names[] = {"starting", "ready", "running", "exited"};
 static const char *const incident_state[] = {"open", "resolved"};
-static const char *const severity[] = {"info", "warning", "critical"};
-static const char *const delivery_state[] = {"sending", "triggered", "resolved", "failed"};
+const char *const severity_names[] = {"info", "warning", "critical"};
+const char *const delivery_state_names[] = {"sending", "triggered", "resolved", "failed"};
 static const char *const job_phase[PHASE_COUNT] = {
     "pending",  "starting", "running",   "recovering", "resizing",
     "stopping", "stopped",  "succeeded", "failed",
@@ -99,8 +99,8 @@ const char *job_phase_name(JobPhase phase)
 
 const char *severity_name(Severity s)
 {
-    assert((size_t)s < ELEMENTSOF(severity));
-    return severity[s];
+    assert((size_t)s < ELEMENTSOF(severity_names));
+    return severity_names[s];
 }
 
 /* clang-format off */
@@ -151,7 +151,7 @@ static const Field node_fields[] = {
     INT(NodeRecord, "slots", n_slots, NEEDED, 0, RECORD_SLOTS_MAX),
     TEXT(NodeRecord, "version", version, MAYBE),
     CHOICE(NodeRecord, "state", state, NEEDED, node_state),
-    CHOICE(NodeRecord, "verdict", verdict, MAYBE, node_verdict),
+    CHOICE(NodeRecord, "verdict", verdict, MAYBE, node_verdict_names),
     TEXT(NodeRecord, "evidence", evidence, MAYBE),
     TEXT(NodeRecord, "job", job, MAYBE),
     INT64(NodeRecord, "world_revision", world_revision, MAYBE),
@@ -167,7 +167,7 @@ static const Field node_fields[] = {
 
 static const Field probe_fields[] = {
     TEXT(HealthProbeRecord, "name", name, NEEDED),
-    CHOICE(HealthProbeRecord, "verdict", verdict, NEEDED, node_verdict),
+    CHOICE(HealthProbeRecord, "verdict", verdict, NEEDED, node_verdict_names),
     TEXT(HealthProbeRecord, "text", text, MAYBE),
     TEXT(HealthProbeRecord, "cure", cure, MAYBE),
     SLOTS(HealthProbeRecord, "bad_slots", bad_slots, MAYBE),
@@ -181,7 +181,7 @@ static const Field probe_fields[] = {
 static const Field health_fields[] = {
     TEXT(HealthRecord, "node", node, NEEDED),
     TEXT(HealthRecord, "machine_id", machine_id, MAYBE),
-    CHOICE(HealthRecord, "verdict", verdict, NEEDED, node_verdict),
+    CHOICE(HealthRecord, "verdict", verdict, NEEDED, node_verdict_names),
     TEXT(HealthRecord, "evidence", evidence, MAYBE),
     TEXT(HealthRecord, "cure", cure, MAYBE),
     SLOTS(HealthRecord, "bad_slots", bad_slots, MAYBE),
@@ -193,11 +193,11 @@ static const Field health_fields[] = {
 };
 
 static const Field cause_fields[] = {
-    CHOICE(CordonCause, "owner", owner, NEEDED, cordon_owner),
+    CHOICE(CordonCause, "owner", owner, NEEDED, cordon_owner_names),
     TEXT(CordonCause, "job", job, MAYBE),
     TEXT(CordonCause, "submission", submission, MAYBE),
     TEXT(CordonCause, "machine_id", machine_id, MAYBE),
-    CHOICE(CordonCause, "mode", mode, NEEDED, cordon_mode),
+    CHOICE(CordonCause, "mode", mode, NEEDED, cordon_mode_names),
     TEXT(CordonCause, "reason", reason, MAYBE),
     INT64(CordonCause, "since_usec", since_usec, MAYBE),
     INT64(CordonCause, "until_usec", until_usec, MAYBE),
@@ -303,7 +303,7 @@ static const Field report_fields[] = {
     INT(RankReport, "slot", slot, NEEDED, 0, RECORD_SLOTS_MAX - 1),
     INT(RankReport, "rank", rank, NEEDED, 0, RECORD_RANKS_MAX - 1),
     INT(RankReport, "pid", pid, MAYBE, 0, INT32_MAX),
-    CHOICE(RankReport, "state", state, NEEDED, rank_state),
+    CHOICE(RankReport, "state", state, NEEDED, rank_state_names),
     INT(RankReport, "exit_code", exit_code, MAYBE, -128, 255),
     COUNT(RankReport, "step", step, MAYBE),
     INT(RankReport, "stage", stage, MAYBE, 0, STAGE_COUNT - 1),
@@ -375,7 +375,7 @@ static const Field progress_fields[] = {
 static const Field incident_fields[] = {
     TEXT(IncidentRecord, "id", id, NEEDED),
     CHOICE(IncidentRecord, "state", state, NEEDED, incident_state),
-    CHOICE(IncidentRecord, "severity", severity, MAYBE, severity),
+    CHOICE(IncidentRecord, "severity", severity, MAYBE, severity_names),
     TEXT(IncidentRecord, "job", job, NEEDED),
     TEXT(IncidentRecord, "submission", submission, MAYBE),
     TEXT(IncidentRecord, "cause", cause, NEEDED),
@@ -399,8 +399,8 @@ static const Field incident_fields[] = {
 
 static const Field delivery_fields[] = {
     TEXT(Delivery, "sink", sink, NEEDED),
-    CHOICE(Delivery, "state", state, NEEDED, delivery_state),
-    CHOICE(Delivery, "severity", severity, MAYBE, severity),
+    CHOICE(Delivery, "state", state, NEEDED, delivery_state_names),
+    CHOICE(Delivery, "severity", severity, MAYBE, severity_names),
     INT(Delivery, "attempts", attempts, MAYBE, 0, INT32_MAX),
     INT64(Delivery, "at_usec", at_usec, MAYBE),
     TEXT(Delivery, "text", text, MAYBE),
@@ -622,8 +622,9 @@ bool node_knows(const NodeRecord *node, const char *feature)
 bool request_verdict(const RequestRecord *request, NodeVerdict *ret)
 {
     size_t n = strcspn(request->answer, ":");
-    for (size_t i = 0; i < ELEMENTSOF(node_verdict); i++)
-        if (strlen(node_verdict[i]) == n && strncmp(request->answer, node_verdict[i], n) == 0) {
+    for (size_t i = 0; i < ELEMENTSOF(node_verdict_names); i++)
+        if (strlen(node_verdict_names[i]) == n &&
+            strncmp(request->answer, node_verdict_names[i], n) == 0) {
             *ret = (NodeVerdict)i;
             return true;
         }

@@ -441,6 +441,14 @@ typedef enum Severity { SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_CRITICAL } Sev
 
 const char *severity_name(Severity severity);
 
+/* The enums' words in records, by value. */
+extern const char *const node_verdict_names[4];
+extern const char *const cordon_mode_names[4];
+extern const char *const cordon_owner_names[3];
+extern const char *const rank_state_names[4];
+extern const char *const delivery_state_names[4];
+extern const char *const severity_names[3];
+
 typedef struct IncidentRecord {
     char id[RECORD_INCIDENT_MAX + 1]; /* "<job>-<generation>": of the world that failed */
     IncidentState state;

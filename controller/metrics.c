@@ -222,13 +222,12 @@ static void collect_progress(Metrics *m, const JobSurvey *j)
 
 static void collect_job(Metrics *m, const JobSurvey *j)
 {
-    static const char *const states[] = {"starting", "ready", "running", "exited"};
     const MetricLabels job = LABELS(j->name);
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         metrics_set(m, JOB_PHASE, LABELS(j->name, job_phase_name((JobPhase)phase)),
                     phase == (int)j->phase);
-    for (int state = 0; state < (int)ELEMENTSOF(states); state++)
-        metrics_set(m, JOB_RANKS, LABELS(j->name, states[state]), j->ranks[state]);
+    for (int state = 0; state < (int)ELEMENTSOF(rank_state_names); state++)
+        metrics_set(m, JOB_RANKS, LABELS(j->name, rank_state_names[state]), j->ranks[state]);
     metrics_set(m, JOB_PHASE_SINCE, job, seconds_of(j->phase_usec));
     metrics_set(m, JOB_GENERATION, job, (double)j->generation);
     metrics_set(m, JOB_STEPS, job, (double)j->steps);
@@ -247,12 +246,9 @@ static void collect_job(Metrics *m, const JobSurvey *j)
     }
 }
 
-static const char *const verdict_names[] = {"healthy", "suspect", "drain", "isolate"};
-static const char *const mode_names[] = {"none", "cordon", "drain", "quarantine"};
-
 typedef struct NodeCounts {
     int up, left, absent, slots, lost_slots;
-    int verdicts[ELEMENTSOF(verdict_names)], cordoned[ELEMENTSOF(mode_names)];
+    int verdicts[ELEMENTSOF(node_verdict_names)], cordoned[ELEMENTSOF(cordon_mode_names)];
     int named_absent, named_unhealthy, named_cordoned;
 } NodeCounts;
 
@@ -268,9 +264,9 @@ static void count_node(Metrics *m, NodeCounts *counts, const NodeSurvey *n)
     if (n->absent && counts->named_absent++ < NAMED_NODES_MAX)
         metrics_set(m, NODE_ABSENT, LABELS(n->name), 1);
     if (n->up && n->verdict != NODE_HEALTHY && counts->named_unhealthy++ < NAMED_NODES_MAX)
-        metrics_set(m, NODE_UNHEALTHY, LABELS(n->name, verdict_names[n->verdict]), 1);
+        metrics_set(m, NODE_UNHEALTHY, LABELS(n->name, node_verdict_names[n->verdict]), 1);
     if (n->cordoned && counts->named_cordoned++ < NAMED_NODES_MAX)
-        metrics_set(m, NODE_CORDONED, LABELS(n->name, mode_names[n->mode]), 1);
+        metrics_set(m, NODE_CORDONED, LABELS(n->name, cordon_mode_names[n->mode]), 1);
 }
 
 static void collect_nodes(Metrics *m, Cluster *cluster)
@@ -282,10 +278,10 @@ static void collect_nodes(Metrics *m, Cluster *cluster)
     metrics_set(m, NODES, LABELS("up"), counts.up);
     metrics_set(m, NODES, LABELS("left"), counts.left);
     metrics_set(m, NODES, LABELS("absent"), counts.absent);
-    for (size_t i = 0; i < ELEMENTSOF(verdict_names); i++)
-        metrics_set(m, NODE_VERDICTS, LABELS(verdict_names[i]), counts.verdicts[i]);
-    for (size_t i = 1; i < ELEMENTSOF(mode_names); i++)
-        metrics_set(m, NODES_CORDONED, LABELS(mode_names[i]), counts.cordoned[i]);
+    for (size_t i = 0; i < ELEMENTSOF(node_verdict_names); i++)
+        metrics_set(m, NODE_VERDICTS, LABELS(node_verdict_names[i]), counts.verdicts[i]);
+    for (size_t i = 1; i < ELEMENTSOF(cordon_mode_names); i++)
+        metrics_set(m, NODES_CORDONED, LABELS(cordon_mode_names[i]), counts.cordoned[i]);
     metrics_set(m, NODES_HELD, NO_LABELS, cluster_hold_until(cluster) != 0);
     metrics_set(m, SLOTS, NO_LABELS, counts.slots);
     metrics_set(m, SLOTS_FREE, NO_LABELS, cluster_free_slots(cluster));

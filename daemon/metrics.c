@@ -160,12 +160,11 @@ static void collect_lease(Metrics *to, const Manager *m, uint64_t now_usec)
 
 static void collect_node(Metrics *to, const Manager *m)
 {
-    static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
     int n_lost = 0;
     for (int i = 0; i < RECORD_SLOTS_MAX; i++)
         n_lost += (int)(m->workload.slots.lost >> i & 1);
-    for (size_t i = 0; i < ELEMENTSOF(verdicts); i++)
-        metrics_set(to, VERDICT, LABELS(verdicts[i]), i == (size_t)m->node.verdict);
+    for (size_t i = 0; i < ELEMENTSOF(node_verdict_names); i++)
+        metrics_set(to, VERDICT, LABELS(node_verdict_names[i]), i == (size_t)m->node.verdict);
     metrics_set(to, REGISTERED, NO_LABELS, m->node.registered && etcd_lease_id(m->lease) != 0);
     metrics_set(to, DRAINING, NO_LABELS, m->draining);
     metrics_set(to, FENCED, NO_LABELS, m->fence.fenced);
@@ -187,9 +186,8 @@ static void collect_probes(Metrics *to, const DaemonMetrics *d)
 
 static void collect_local_world(Metrics *to, const LocalWorld *local)
 {
-    static const char *const states[] = {"starting", "ready", "running", "exited"};
     const char *job = local->job->name;
-    int n[ELEMENTSOF(states)] = {0};
+    int n[ELEMENTSOF(rank_state_names)] = {0};
     for (size_t i = 0; i < local->n_local_ranks; i++) {
         const RankReport *report = &local->local_ranks[i].report;
         char rank[16];
@@ -197,8 +195,8 @@ static void collect_local_world(Metrics *to, const LocalWorld *local)
         n[report->state]++;
         metrics_set(to, RANK_STEP, LABELS(job, rank), (double)report->step);
     }
-    for (size_t i = 0; i < ELEMENTSOF(states); i++)
-        metrics_set(to, RANKS, LABELS(job, states[i]), n[i]);
+    for (size_t i = 0; i < ELEMENTSOF(rank_state_names); i++)
+        metrics_set(to, RANKS, LABELS(job, rank_state_names[i]), n[i]);
     const ProgressRecord *progress = &local->progress.record;
     if (progress->at_usec == 0)
         return;

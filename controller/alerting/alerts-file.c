@@ -12,7 +12,6 @@
 enum { FILE_BYTES_MAX = 1 << 16, LABEL_TEXT_MAX = 255 };
 
 static const char *const kinds[] = {"pagerduty", "alertmanager", "webhook", "heartbeat"};
-static const char *const severities[] = {"info", "warning", "critical"};
 
 /* What the payload says by itself. */
 static const char *const own_labels[] = {"alertname", "cluster", "incident", "cause",
@@ -124,7 +123,8 @@ static void read_labels(JsonReader *r, Sink *sink)
 static void read_severity(JsonReader *r, Severity otherwise, NotifierSink *ret)
 {
     int least = (int)otherwise;
-    (void)json_get_choice(r, "least", JSON_OPTIONAL, severities, ELEMENTSOF(severities), &least);
+    (void)json_get_choice(r, "least", JSON_OPTIONAL, severity_names, ELEMENTSOF(severity_names),
+                          &least);
     ret->least = (Severity)least;
 }
 

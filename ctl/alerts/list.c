@@ -9,15 +9,13 @@
 
 #include <string.h>
 
-static const char *const delivery_state[] = {"sending", "triggered", "resolved", "failed"};
-
 json_t *deliveries_json(const Delivery *deliveries, size_t n)
 {
     json_t *all = json_array();
     for (size_t i = 0; i < n; i++) {
         const Delivery *d = &deliveries[i];
         json_array_append_new(all, json_pack("{s:s, s:s, s:s, s:i, s:f, s:s}", "sink", d->sink,
-                                             "state", delivery_state[d->state], "severity",
+                                             "state", delivery_state_names[d->state], "severity",
                                              severity_name(d->severity), "attempts", d->attempts,
                                              "at", (double)d->at_usec * 1e-6, "text", d->text));
     }

@@ -7,8 +7,6 @@
 #include "cluster/keys.h"
 #include "ctl/print.h"
 
-static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
-
 /* ---- asking ---- */
 
 static int must_be_here(CtlClient *client, const char *node, Error *err)
@@ -66,17 +64,17 @@ json_t *health_json(const HealthRecord *h)
         const HealthProbeRecord *p = &h->probes[i];
         json_array_append_new(probes,
                               json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:f, s:i, s:i}",
-                                        "probe", p->name, "verdict", verdicts[p->verdict], "text",
-                                        p->text, "cleared_by", p->cure, "bad_slots",
+                                        "probe", p->name, "verdict", node_verdict_names[p->verdict],
+                                        "text", p->text, "cleared_by", p->cure, "bad_slots",
                                         slots_format(p->bad_slots, slots), "since",
                                         time_json(p->since_usec), "at", time_json(p->at_usec),
                                         "took_s", (double)p->took_usec * 1e-6, "hangs", p->hangs,
                                         "failures", p->failures));
     }
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "verdict", verdicts[h->verdict],
-                     "evidence", h->evidence, "cleared_by", h->cure, "bad_slots",
-                     slots_format(h->bad_slots, slots), "since", time_json(h->since_usec), "at",
-                     time_json(h->at_usec), "probes", probes);
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "verdict",
+                     node_verdict_names[h->verdict], "evidence", h->evidence, "cleared_by", h->cure,
+                     "bad_slots", slots_format(h->bad_slots, slots), "since",
+                     time_json(h->since_usec), "at", time_json(h->at_usec), "probes", probes);
 }
 
 static void print_probe(const HealthProbeRecord *p, uint64_t now_usec)
@@ -84,7 +82,7 @@ static void print_probe(const HealthProbeRecord *p, uint64_t now_usec)
     char age[SPAN_TEXT_BYTES] = "never";
     if (p->at_usec)
         (void)span_text((double)(now_usec - MIN(p->at_usec, now_usec)) * 1e-6, age);
-    printf("  %-12s %-8s %-12s %s\n", p->name, verdicts[p->verdict], age, p->text);
+    printf("  %-12s %-8s %-12s %s\n", p->name, node_verdict_names[p->verdict], age, p->text);
 }
 
 void health_print(const HealthRecord *h)
@@ -94,7 +92,7 @@ void health_print(const HealthRecord *h)
     if (!h)
         return;
     if (h->verdict != NODE_HEALTHY)
-        printf("  %s since %s, cleared by %s\n", verdicts[h->verdict],
+        printf("  %s since %s, cleared by %s\n", node_verdict_names[h->verdict],
                date_text(h->since_usec, since), *h->cure ? h->cure : "its next good check");
     if (h->bad_slots)
         printf("  slots not to be used: %s\n", slots_format(h->bad_slots, slots));

@@ -10,19 +10,16 @@
 
 #include <string.h>
 
-static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
-static const char *const modes[] = {"none", "cordon", "drain", "quarantine"};
-static const char *const owners[] = {"operator", "machine", "job"};
-
 static const char stranger_text[] =
     "it gets no rank: name it in admit of every controller's settings and systemctl reload "
     "sdcontroller, or stop its sdtraind";
 
 static json_t *cause_json(const CordonCause *c)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:o, s:i}", "owner", owners[c->owner], "mode",
-                     modes[c->mode], "reason", c->reason, "job", c->job, "machine_id",
-                     c->machine_id, "since", (double)c->since_usec * 1e-6, "until",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:o, s:i}", "owner",
+                     cordon_owner_names[c->owner], "mode", cordon_mode_names[c->mode], "reason",
+                     c->reason, "job", c->job, "machine_id", c->machine_id, "since",
+                     (double)c->since_usec * 1e-6, "until",
                      c->until_usec ? json_real((double)c->until_usec * 1e-6) : json_null(),
                      "strikes", c->strikes);
 }
@@ -116,9 +113,9 @@ static json_t *node_json(const Model *m, const char *name, const NodeRecord *rec
         "node", name, "state", state_of(m, name, record), "admitted",
         !record || model_is_admitted(m, record), "slots", n->n_slots, "lost_slots",
         slots_format(n->lost_slots, lost), "bad_slots", slots_format(n->bad_slots, bad), "address",
-        n->address, "verdict", record ? verdicts[n->verdict] : "unknown", "evidence", n->evidence,
-        "machine_id", n->machine_id, "boot_id", n->boot_id, "version", n->version, "log_dir",
-        n->log_dir, "cordon", cordon_json(m, name), "lost",
+        n->address, "verdict", record ? node_verdict_names[n->verdict] : "unknown", "evidence",
+        n->evidence, "machine_id", n->machine_id, "boot_id", n->boot_id, "version", n->version,
+        "log_dir", n->log_dir, "cordon", cordon_json(m, name), "lost",
         record ? json_null() : loss_json(m, name), "causes", causes_json(m, name), "ranks",
         ranks_json(m, name), "health", health_json(model_health(m, name)));
 }

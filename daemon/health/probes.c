@@ -397,10 +397,9 @@ static void on_round(void *userdata)
 
 static void answer_asks(Probes *p)
 {
-    static const char *const names[HEALTH_LEVELS] = {"healthy", "suspect", "drain", "isolate"};
     char answer[RECORD_TEXT_MAX + 1];
     size_t kept = 0;
-    (void)snprintf(answer, sizeof(answer), "%s%s%.230s", names[p->verdict.level],
+    (void)snprintf(answer, sizeof(answer), "%s%s%.230s", node_verdict_names[p->verdict.level],
                    p->verdict.worst >= 0 ? ": " : "", p->evidence);
     for (size_t i = 0; i < p->n_asks; i++) {
         ProbeAsk *ask = &p->asks[i];
