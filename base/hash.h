@@ -3,7 +3,7 @@
  *
  * Ownership: a Hash is a value. hasher_new() gives the caller a Hasher, for bytes that come in parts.
  * Units:     bytes. The text form of a Hash is 32 lower-case hexadecimal digits, high half first.
- * Errors:    hash_parse returns -EINVAL.
+ * Errors:    hash_parse(): -EINVAL.
  * Threads:   any; a Hasher belongs to one thread.
  */
 #pragma once

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* admission.h - which nodes a cluster takes in: a list of names, patterns and machines.
  *
- * For the core as for programs: no I/O, no memory, nothing of the C library.
+ * The core and the programs share this file, so it does no I/O, allocates nothing and calls no C library.
  *
- * Ownership: the caller's texts.
+ * Ownership: all texts are the caller's.
  * Units:     none.
- * Errors:    none: what is no word of a list fits nothing (admission_is_list() says so in advance).
+ * Errors:    none: a malformed word fits no node.
  * Threads:   any.
  */
 #pragma once
@@ -14,10 +14,10 @@
 
 enum { ADMISSION_MAX = 4095 }; /* bytes of a list */
 
-/* Words with ',' or ' ' between: PATTERN or PATTERN@MACHINE-ID. In a pattern '*' stands for any characters. */
+/* A list is words with ',' or ' ' between: PATTERN or PATTERN@MACHINE-ID. '*' stands for any characters. */
 static inline bool admission_is_between(char c) { return c == ',' || c == ' '; }
 
-/* A '*' that has taken too little takes one more: no more than pattern times name comparisons. */
+/* On a mismatch the last '*' takes one more character: at most n times strlen(name) comparisons. */
 static inline bool admission_pattern_fits(const char *pattern, size_t n, const char *name)
 {
     size_t at = 0, star = SIZE_MAX;
@@ -55,7 +55,7 @@ static inline bool admission_word_fits(const char *word, size_t n, const char *n
     return n_pattern == n || *machine_id == '\0';
 }
 
-/* list empty: everybody. */
+/* An empty list allows every node. */
 static inline bool admission_allows(const char *list, const char *name, const char *machine_id)
 {
     bool allowed = *list == '\0';

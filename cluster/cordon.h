@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cordon.h - the causes that hold a node back: which apply, and each owner's change of its own.
+/* cordon.h - the causes that hold a node back: which of them apply, and how one is found, set and dropped.
  *
- * For the core as for programs: no I/O, no memory, nothing of the C library.
+ * The core and the programs share this file, so it does no I/O, allocates nothing and calls no C library.
  *
- * Ownership: the caller's records; returned pointers lie in them, until the next change.
- * Units:     *_usec is realtime, as in the record.
- * Errors:    none; -1 or NULL where there is none.
+ * Ownership: records are the caller's; returned pointers point into them and hold until the next change.
+ * Units:     *_usec is CLOCK_REALTIME microseconds, as in the record.
+ * Errors:    -1 or NULL: no such cause.
  * Threads:   any.
  */
 #pragma once
@@ -21,14 +21,15 @@ static inline bool cordon_text_equal(const char *a, const char *b)
     return *a == *b;
 }
 
-/* The machine that the cause is about, or one of which nothing is known. */
+/* Tells whether the cause is about this machine. An unknown machine (either id empty) counts as this one. */
 static inline bool cause_is_of(const CordonCause *cause, const char *machine_id)
 {
     return !cause->machine_id[0] || !machine_id[0] ||
            cordon_text_equal(cause->machine_id, machine_id);
 }
 
-/* job NULL: for all jobs. A quarantine whose time is over holds until a check ends it. */
+/* Tells whether the cause holds the machine back from this job; job NULL: from every job. A quarantine whose
+ * time is over still applies: a check ends it. */
 static inline bool cause_applies(const CordonCause *cause, const char *machine_id, const char *job,
                                  uint64_t real_usec)
 {
@@ -39,7 +40,7 @@ static inline bool cause_applies(const CordonCause *cause, const char *machine_i
     return cause->owner != CORDON_JOB || (job && cordon_text_equal(cause->job, job));
 }
 
-/* What holds that machine back most, for that job or for all; NULL: nothing. */
+/* The strongest cause that applies, in the order of CordonMode; NULL: none does. */
 static inline const CordonCause *cordon_strongest(const CordonRecord *record,
                                                   const char *machine_id, const char *job,
                                                   uint64_t real_usec)
@@ -54,6 +55,7 @@ static inline const CordonCause *cordon_strongest(const CordonRecord *record,
     return strongest;
 }
 
+/* The index of the cause with this identity (owner, job, machine), or -1. */
 static inline int cordon_find(const CordonRecord *record, CordonOwner owner, const char *job,
                               const char *machine_id)
 {
@@ -73,8 +75,9 @@ static inline void cordon_drop(CordonRecord *record, size_t at)
     record->causes[record->n_causes] = (CordonCause){0};
 }
 
-/* In place of the one with its identity, or beside the others. Where there is no room, strikes make it,
- * or a job's refusal, which comes again if it must. -1: there is none. */
+/* Replaces the cause of the same identity, or adds one. A full record drops a cause that only counts strikes, or
+ * else, for an owner other than a job, a job's refusal: the job refuses the machine again if it must. Returns the
+ * index, or -1 when the record stays full. */
 static inline int cordon_set(CordonRecord *record, const CordonCause *cause)
 {
     int at = cordon_find(record, cause->owner, cause->job, cause->machine_id);

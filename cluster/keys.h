@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keys.h - the names of the records: /sdtrain/<cluster>/<kind>/<...>; secrets lie at
+/* keys.h - the keys of the records in etcd: /sdtrain/<cluster>/<kind>/<...>; those of secrets are
  * /sdtrain-secrets/<cluster>/<job>.
  *
- * Ownership: callers pass buffers of KEY_MAX bytes; the buffer is returned.
+ * Ownership: callers pass buffers of KEY_MAX bytes; functions that fill one return it.
  * Units:     none.
- * Errors:    key_parse_*: -EINVAL for a key that is not of that kind.
+ * Errors:    key_parse*(): -EINVAL for a key of another form or kind.
  * Threads:   any.
  */
 #pragma once
@@ -29,12 +29,12 @@ typedef enum KeyKind {
     KEY_ALERTS,
     KEY_REQUESTS,
     KEY_HEALTH,
-    KEY_SECRETS, /* under a prefix of their own: whoever may read a whole cluster may not read them */
+    KEY_SECRETS, /* has a prefix of its own, so that the right to read a cluster does not cover secrets */
     KEY_KINDS,
 } KeyKind;
 
 const char *key_kind_name(KeyKind kind); /* "leader" */
-/* "/sdtrain/<cluster>/" with kind -1, "/sdtrain/<cluster>/<kind>/" otherwise. */
+/* "/sdtrain/<cluster>/<kind>/"; kind -1: "/sdtrain/<cluster>/". */
 const char *key_prefix(const char *cluster, int kind, char ret[KEY_MAX]);
 /* "/sdtrain/<cluster>/<kind>/<name>" */
 const char *key_of(const char *cluster, KeyKind kind, const char *name, char ret[KEY_MAX]);
@@ -43,12 +43,12 @@ const char *key_ranks(const char *cluster, const char *job, int64_t generation, 
 const char *key_rendezvous(const char *cluster, const char *job, int64_t generation,
                            char ret[KEY_MAX]);
 
-/* The kind of a key of this cluster and what follows it ("a", "job/3/node"), borrowed from key. */
+/* Splits a key of this cluster into its kind and the rest ("a", "job/3/node"), which points into key. */
 int key_parse(const char *cluster, const char *key, KeyKind *ret_kind, const char **ret_rest);
-/* "job/3/node" and "job/3". */
+/* Both parse the rest of a key: "job/3/node", and "job/3" for a rendezvous. */
 int key_parse_ranks(const char *rest, char *ret_job, size_t job_size, int64_t *ret_generation,
                     char *ret_node, size_t node_size);
 int key_parse_rendezvous(const char *rest, char *ret_job, size_t job_size, int64_t *ret_generation);
 
-/* Names of clusters, nodes and jobs: [a-z0-9]([a-z0-9.-]*[a-z0-9])?, at most 63. */
+/* Checks the name of a cluster, node or job: [a-z0-9]([a-z0-9.-]*[a-z0-9])?, at most 63 characters. */
 bool name_is_valid(const char *name);

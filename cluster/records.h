@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* records.h - what the cluster keeps in etcd: one struct and one codec per kind of record.
+/* records.h - the records that the cluster keeps in etcd: one struct and one codec per kind.
  *
- * Keys lie under /sdtrain/<cluster>/, kind first (keys.h). Values are JSON with "v": 2. A reader
- * refuses any other "v" by name of key; fields it does not know are kept by whoever rewrites the
- * record (the *_encode functions take the old text and write over it).
+ * Keys lie under /sdtrain/<cluster>/, kind first (keys.h). Values are JSON with "v": 2. A reader refuses any other
+ * "v" and names the key. A writer keeps the fields that it does not know: *_encode() writes over the old text.
  *
  * Ownership: records are values with fixed arrays or allocated parts that *_clear() frees;
  *            *_decode() overwrites *ret (left empty on failure); *_encode() gives the caller a
@@ -23,7 +22,7 @@
 
 enum {
     RECORD_VERSION = 2,        /* grows when an older reader would do harm */
-    RECORD_VERSION_OLDEST = 2, /* that is still read */
+    RECORD_VERSION_OLDEST = 2, /* the oldest version that is still read */
     CLUSTER_NAME_MAX = 63,
     NODE_NAME_MAX = 63,
     RECORD_JOB_MAX = 63,
@@ -31,12 +30,12 @@ enum {
     RECORD_URI_MAX = 511,
     RECORD_SLOTS_MAX = SLOTS_MAX, /* slots of one node */
     RECORD_RANKS_MAX = 16384,     /* ranks of one world */
-    RECORD_COMMITS_MAX = 16,      /* kept in checkpoints/<job> */
+    RECORD_COMMITS_MAX = 16,      /* commits kept in checkpoints/<job> */
     RECORD_REQUEST_MAX = 39,
     RECORD_INCIDENT_MAX = 95, /* "<job>-<generation>" */
     RECORD_PAST_WORLDS_MAX = 64,
     RECORD_PROBES_MAX = 16,
-    RECORD_CAUSES_MAX = 12,     /* that hold one node back */
+    RECORD_CAUSES_MAX = 12,     /* causes in one cordon record */
     RECORD_RUNS_MAX = 8,        /* jobs that a node remembers */
     RECORD_DELIVERIES_MAX = 12, /* sinks that an alert remembers */
     SUBMISSION_BYTES = 33,      /* a submission's id: 32 hex digits and the end */
@@ -46,31 +45,33 @@ enum {
 /* ---- leader/<lease>: a controller that leads, or waits to; the oldest key leads ---- */
 
 typedef enum LeaderState {
-    LEADER_UNTOLD, /* of a version that does not say when it leaves */
+    LEADER_UNTOLD, /* the controller's version does not say when it leaves */
     LEADER_UP,
-    LEADER_LEFT, /* its key is about to go, in order */
+    LEADER_LEFT, /* the controller stops in order and is about to delete its key */
 } LeaderState;
 
 typedef struct LeaderDeath {
-    char name[128];    /* of the controller that died leading */
-    char journal[256]; /* where it recorded what it saw; empty: nowhere */
-    uint64_t at_usec;  /* when its key went */
+    char name[128];    /* the controller that died leading */
+    char journal[256]; /* path of that controller's journal; empty: it kept none */
+    uint64_t at_usec;  /* when that controller's key went */
 } LeaderDeath;
 
 enum { LEADER_DEATHS_MAX = 2 };
 
 typedef struct LeaderRecord {
-    char name[128]; /* of the controller */
+    char name[128]; /* the controller's */
     char version[32];
-    int max_nodes, max_jobs;       /* that there is room for; more of them are not looked at */
+    int max_nodes, max_jobs; /* sizes of the core's tables; further nodes and jobs are left out */
     char admit[ADMISSION_MAX + 1]; /* nodes that get ranks: cluster/admission.h; empty: all */
-    char lacks[64];                /* kinds of records that it may not write, blanks between */
+    char lacks[64]; /* kinds of records that the controller may not write, blanks between */
     LeaderState state;
-    char journal[256]; /* where it records what it sees; empty: nowhere */
-    int deaths;        /* leaders that died in a row, on the same records, before it took over */
-    int64_t records;   /* digest of what they died on; counts with deaths alone */
-    uint64_t still_until_usec; /* it has taken over and decides nothing until then; 0: it decides */
-    LeaderDeath before[LEADER_DEATHS_MAX]; /* the newest of those deaths, the older one first */
+    char journal[256]; /* path of the controller's journal; empty: it keeps none */
+    int deaths; /* leaders that died in a row, on the same records, before this one took over */
+    /* Digest of the records on which they died; has a meaning if deaths is not 0. */
+    int64_t records;
+    /* End of the time in which the new leader decides nothing; 0: it decides. */
+    uint64_t still_until_usec;
+    LeaderDeath before[LEADER_DEATHS_MAX]; /* the newest of those deaths, oldest first */
     size_t n_before;
 } LeaderRecord;
 
@@ -124,7 +125,7 @@ typedef struct NodeRecord {
     char evidence[RECORD_TEXT_MAX + 1];
     char job[RECORD_JOB_MAX + 1]; /* the job that the node runs; empty: none */
     int64_t world_revision;       /* mod revision of the worlds/<job> that the node runs */
-    int64_t generation;           /* of that world */
+    int64_t generation;           /* generation of the world that the node runs */
     uint64_t lost_slots;          /* bit i: slot i holds a process that SIGKILL did not end */
     uint64_t bad_slots;    /* bit i: the device of slot i is not to be used; evidence says why */
     uint64_t startup_usec; /* time that the node's trainers have to be ready; 0: unknown */
@@ -136,20 +137,20 @@ typedef struct NodeRecord {
     char features[64];
 } NodeRecord;
 
-/* ---- health/<node>: written by the node when something changes, and now and then for the ages.
+/* ---- health/<node>: written by the node when a finding changes, and after five minutes for the ages.
  *
- * For people: nothing decides by it. It stays when the node goes. ---- */
+ * The record is for people: no program decides by it. It stays when the node goes. ---- */
 
 typedef struct HealthProbeRecord {
     char name[24];
     NodeVerdict verdict;
-    char text[RECORD_TEXT_MAX + 1]; /* what is wrong, or what there is */
-    char cure[96];                  /* what makes it go away; empty: nothing is wrong */
+    char text[RECORD_TEXT_MAX + 1]; /* the fault found; of a healthy device, what the probe read */
+    char cure[96];                  /* the action that ends the fault; empty: there is no fault */
     uint64_t bad_slots;
-    uint64_t since_usec; /* when the finding became so */
+    uint64_t since_usec; /* when the finding last changed */
     uint64_t at_usec;    /* when the probe last answered; 0: not yet */
     uint64_t took_usec;  /* how long the last answer took */
-    int hangs, failures; /* in a row */
+    int hangs, failures; /* runs in a row that hung, or failed */
 } HealthProbeRecord;
 
 typedef struct HealthRecord {
@@ -159,7 +160,7 @@ typedef struct HealthRecord {
     char evidence[RECORD_TEXT_MAX + 1];
     char cure[96];
     uint64_t bad_slots;
-    uint64_t since_usec; /* when the verdict became so */
+    uint64_t since_usec; /* when the verdict last changed */
     uint64_t at_usec;    /* when the record was written */
     /* When the node took leave; 0: it did not, so without nodes/<node> the node is lost. */
     uint64_t left_usec;
@@ -167,28 +168,27 @@ typedef struct HealthRecord {
     size_t n_probes;
 } HealthRecord;
 
-/* ---- cordons/<node>: sdctl and the leader, each its own causes; questions of it: cordon.h ----
+/* ---- cordons/<node>: written by sdctl and the leader, each its own causes; cordon.h reads it ----
  *
- * What holds a node back is a set of causes, told apart by owner, job and machine. Each has a reason
- * and an end of its own, and ends alone. Who writes changes the causes that are its business in what
- * it has read, under a guard on that revision, and puts the others back as they were. The record is
- * removed with the last one. */
+ * A set of causes holds a node back. Owner, job and machine identify a cause, which has a reason and an end of its
+ * own. A writer changes its own causes in the record that it has read, keeps the others, and writes under a guard on
+ * that revision. The record is removed with its last cause. */
 
 typedef enum CordonMode { CORDON_NONE, CORDON_CORDON, CORDON_DRAIN, CORDON_QUARANTINE } CordonMode;
 
 typedef enum CordonOwner {
-    CORDON_OPERATOR, /* sdctl node cordon|drain: of whichever machine has the name */
+    CORDON_OPERATOR, /* sdctl node cordon|drain: holds for any machine of the node's name */
     CORDON_MACHINE,  /* the leader: strikes, a verdict, a slot that is lost */
-    CORDON_JOB, /* the leader: one job refuses the machine (numerics), while there is that job */
+    CORDON_JOB, /* the leader: one job refuses the machine (numerics), for as long as the job exists */
 } CordonOwner;
 
 typedef struct CordonCause {
     CordonOwner owner;
     char job[RECORD_JOB_MAX + 1];      /* CORDON_JOB: the job that refuses the machine */
-    char submission[SUBMISSION_BYTES]; /* CORDON_JOB: of that job */
-    /* The machine that is meant, under any name; empty: the one that has the node's name. */
+    char submission[SUBMISSION_BYTES]; /* CORDON_JOB: the job's submission */
+    /* The machine held back, whatever its name; empty: any machine of the node's name. */
     char machine_id[33];
-    CordonMode mode; /* CORDON_NONE: strikes are counted, and nothing is held back */
+    CordonMode mode; /* CORDON_NONE: the cause only counts strikes */
     char reason[RECORD_TEXT_MAX + 1];
     uint64_t since_usec;
     uint64_t until_usec; /* 0: until somebody uncordons */
@@ -209,7 +209,7 @@ typedef struct SpecRecord {
     char *spec;                          /* the job file's text */
     char resume_uri[RECORD_URI_MAX + 1]; /* job start --resume: manifest to adopt; empty: none */
     uint64_t submitted_usec;
-    /* 128 random bits, drawn when the job is submitted: a job that is submitted again under its name has others. */
+    /* 128 random bits, drawn at each submission, so that two jobs of one name are told apart. */
     char submission[SUBMISSION_BYTES];
     /* Hashes of empty_text and of each stream's index.json, as submitted; empty: not told. */
     char sources[RECORD_SOURCES_MAX];
@@ -220,9 +220,8 @@ typedef enum DesiredState { DESIRED_RUNNING, DESIRED_STOPPED, DESIRED_DELETED } 
 typedef struct DesiredRecord {
     DesiredState state;
     int min, max;
-    int priority; /* in the queue; more goes first */
-    int target;   /* exact world size wanted by a resize; 0: as many as min..max and the slots allow
-                 */
+    int priority; /* place in the queue: the highest goes first */
+    int target; /* world size that a resize asked for; 0: as many ranks as min..max and the slots allow */
 } DesiredRecord;
 
 /* ---- worlds/<job>: written once per generation by the leader ---- */
@@ -233,21 +232,21 @@ typedef struct WorldRun { /* consecutive ranks on one node */
     uint64_t slots;       /* bit mask; ranks take them in rising order */
 } WorldRun;
 
-/* Where no commit is known rank 0 looks into the checkpoint folder first. What it finds its node writes
- * into checkpoints/<job>, and the next world goes on from there. */
+/* Where no commit is known, rank 0 looks into the checkpoint folder first. Its node writes the checkpoints found
+ * into checkpoints/<job>, and the next world goes on from the newest. */
 typedef enum ResumeFind {
-    FIND_NOTHING, /* the rest says all */
-    FIND_ANY,     /* if there is nothing: as the rest says */
-    FIND_MUST,    /* there was something: to find nothing is a failure */
+    FIND_NOTHING, /* do not look: go on as the resume point says */
+    FIND_ANY,     /* look; if the folder holds no checkpoint, go on as the resume point says */
+    FIND_MUST,    /* look; a checkpoint was there, so an empty folder is a failure */
 } ResumeFind;
 
 typedef struct ResumePoint {
     int64_t step;
     char uri[RECORD_URI_MAX + 1]; /* of manifest.json; empty: start at step 0 */
     Hash hash;                    /* of manifest.json; zero with adopt: not known, not checked */
-    bool adopt;                   /* another job's checkpoint */
+    bool adopt;                   /* the checkpoint is another job's */
     ResumeFind find;
-    char takes_over[RECORD_REQUEST_MAX + 1]; /* as the commit's */
+    char takes_over[RECORD_REQUEST_MAX + 1]; /* copied from CheckpointCommit.takes_over */
 } ResumePoint;
 
 typedef struct WorldRecord {
@@ -256,19 +255,19 @@ typedef struct WorldRecord {
     WorldRun *runs;
     size_t n_runs;
     ResumePoint resume;
-    char incident[RECORD_INCIDENT_MAX +
-                  1]; /* id of the incident that made it; empty: start, resize, growth */
+    /* Id of the incident from which this world recovers; empty: start, resize, growth. */
+    char incident[RECORD_INCIDENT_MAX + 1];
     char reason[RECORD_TEXT_MAX + 1];
     uint64_t decided_usec;
     char submission[SUBMISSION_BYTES]; /* the spec's */
-    CommitMark committed;              /* when it was decided */
+    CommitMark committed;              /* the newest commit when the world was decided */
 } WorldRecord;
 
-/* Rank -> node and slot. -ENOENT when out of range. */
+/* Finds the run and the slot of a rank; -ENOENT when the rank is out of range. */
 int world_rank_place(const WorldRecord *world, int rank, size_t *ret_run, int *ret_slot);
 
-/* ---- secrets/<job>: written by the leader in the transaction of a world, so that its mod revision is
- * that world's. Nodes and controllers alone may read it; it goes into no journal, snapshot or log. ---- */
+/* ---- secrets/<job>: written by the leader in the transaction of a world, so that both have one mod revision.
+ * Nodes and controllers alone may read it; it goes into no journal, snapshot or log. ---- */
 
 enum { SECRET_BYTES = 32, SECRET_TEXT_BYTES = 2 * SECRET_BYTES + 1 };
 
@@ -280,13 +279,13 @@ typedef struct SecretRecord {
 /* The word in NodeRecord.features of a node that reads secrets. */
 #define FEATURE_SECRETS "secrets"
 bool node_knows(const NodeRecord *node, const char *feature);
-/* Of words with blanks between. */
+/* Tells whether words, which have blanks between, hold word. */
 bool words_have(const char *words, const char *word);
 
 /* ---- phases/<job> ----
  *
- * A node kills what it still runs of a job whose phase is pending, stopped, succeeded or failed, or
- * says that it pauses, of a job without worlds/<job>, and the ranks of every generation older than that. */
+ * A node kills its ranks of a job whose phase is pending, stopped, succeeded or failed, or that pauses, or that has
+ * no worlds/<job>; and all ranks older than the generation of worlds/<job>. */
 
 typedef enum JobPhase {
     PHASE_PENDING,
@@ -306,7 +305,7 @@ const char *job_phase_name(JobPhase phase);
 typedef struct PastWorld {
     int64_t generation;
     int size;     /* ranks */
-    int64_t step; /* that it went on from */
+    int64_t step; /* the step that the world went on from */
     uint64_t decided_usec;
     char reason[96]; /* cut to fit */
 } PastWorld;
@@ -315,49 +314,50 @@ typedef struct PhaseRecord {
     JobPhase phase;
     int64_t generation;
     bool go;    /* the old generation is dead or excluded: this one may join */
-    bool leave; /* resize, drain, stop: rank 0 is told to finish the step, save and leave */
+    bool leave; /* resize, drain, stop: rank 0 must finish the step, save and leave */
     char reason[RECORD_TEXT_MAX + 1];
     uint64_t since_usec;
     int64_t furthest_step; /* the job's furthest completed step when this generation began */
-    int failures_without_progress; /* generations in a row that did not pass it */
+    int failures_without_progress; /* generations in a row that did not pass furthest_step */
     double goodput;                /* training time that counts / wall time since start */
     double useful_sec;             /* training time that counts, up to since_usec */
     uint64_t started_usec;         /* when the job's first world was decided */
     uint64_t grown_usec;           /* when growth was last planned */
     int64_t tried_revision; /* newest desired or cordon revision that a leave was tried for */
-    uint64_t pause_usec; /* nothing runs, and the next world comes so long after since_usec; 0: no
-                               pause */
-    int pauses;          /* in a row, without progress */
-    uint64_t store_lost_usec; /* since when the store costs generations; 0: it does not */
-    PastWorld worlds[RECORD_PAST_WORLDS_MAX]; /* the newest, oldest first, with the present one */
+    /* How long after since_usec the next world comes, while nothing runs; 0: no pause. */
+    uint64_t pause_usec;
+    int pauses;               /* pauses in a row without progress */
+    uint64_t store_lost_usec; /* since when the store has cost generations; 0: it costs none */
+    /* The newest worlds with the present one, oldest first. */
+    PastWorld worlds[RECORD_PAST_WORLDS_MAX];
     size_t n_worlds;
     char submission[SUBMISSION_BYTES]; /* the spec's */
-    CommitMark committed;              /* when this was written, or later */
+    CommitMark committed;    /* the newest commit when the record was written, or a later one */
     int64_t furthest_resume; /* the furthest step that a world went on from, struck out or not */
-    int64_t serial;          /* how often it was written: an older copy has a lower one */
+    int64_t serial; /* number of times the record was written: an older copy has a lower one */
 } PhaseRecord;
 
 /* ---- ranks/<job>/<gen>/<node>: written by the node under its lease, on change only ----
  *
- * When a new world is decided, a node that still has ranks of an older one reports them EXITED in
- * their own record (guarded by the new world's mod revision) once they are confirmed dead; a node
- * that is in both worlds may instead set killed_usec in the new generation's record. A node that
- * takes a new lease puts its node record and its ranks records back in one transaction. */
+ * After a new world is decided, a node with ranks of an older one reports them EXITED in that generation's record,
+ * under a guard on the new world's mod revision, once they are confirmed dead. A node that is in both worlds may set
+ * killed_usec in the new generation's record instead. A node that takes a new lease puts its node record and its
+ * ranks records back in one transaction. */
 
 typedef enum RankState { RANK_STARTING, RANK_READY, RANK_RUNNING, RANK_EXITED } RankState;
 
 typedef struct RankReport {
     int slot, rank, pid;
     RankState state;
-    int exit_code;                  /* EXITED: exit code, or -signal */
-    int64_t step;                   /* last (step, stage) it spoke of */
-    int stage;                      /* TrainStage */
-    bool hung;                      /* the progress watchdog killed it */
-    bool killed;                    /* the daemon killed it on purpose (new world, fence, stop) */
-    char text[RECORD_TEXT_MAX + 1]; /* its own last words */
-    uint64_t at_usec; /* of the last change: ready, running (first step done) or exit */
-    int unmet;        /* 1 + the rank that it did not meet when it joined; 0: none */
-    uint64_t started_usec, ready_usec, joined_usec; /* phases of recovery; 0 unknown */
+    int exit_code; /* EXITED: exit code, or -signal */
+    int64_t step;  /* the newest step that the rank reported */
+    int stage;     /* the newest TrainStage that the rank reported */
+    bool hung;     /* the progress watchdog killed the rank */
+    bool killed;   /* the daemon killed the rank on purpose (new world, fence, stop) */
+    char text[RECORD_TEXT_MAX + 1]; /* the rank's last words */
+    uint64_t at_usec; /* when state last changed: ready, running (first step done) or exited */
+    int unmet;        /* 1 + the rank that this one could not join with; 0: none */
+    uint64_t started_usec, ready_usec, joined_usec; /* times of the start's phases; 0: unknown */
 } RankReport;
 
 typedef struct RanksRecord {
@@ -367,9 +367,9 @@ typedef struct RanksRecord {
     int64_t world_revision;
     RankReport *ranks;
     size_t n_ranks;
-    uint64_t killed_usec; /* when the previous generation's ranks on this node were confirmed dead;
-                             0: none ran */
-    int64_t first_step;   /* rank 0's node: first step this generation completed; 0: none yet */
+    /* When the previous generation's ranks on this node were confirmed dead; 0: none ran. */
+    uint64_t killed_usec;
+    int64_t first_step; /* rank 0's node: first step that this generation completed; 0: none yet */
     uint64_t first_step_usec;
     bool left;     /* all ranks exited 0 on request */
     bool finished; /* the job's last step is done and committed */
@@ -389,8 +389,8 @@ typedef struct CheckpointCommit {
     Hash hash, digest;
     bool struck_out;
     uint64_t at_usec;
-    /* id of the `job recover` that named it: who goes on from it may take the folder over, once; empty: nobody
-     * named it */
+    /* Id of the `job recover` that named this commit: the world that goes on from it may take the folder over, once.
+     * Empty: no request named it. */
     char takes_over[RECORD_REQUEST_MAX + 1];
 } CheckpointCommit;
 
@@ -400,11 +400,11 @@ typedef struct CheckpointsRecord {
     char submission[SUBMISSION_BYTES]; /* the spec's */
 } CheckpointsRecord;
 
-/* The newest that is not struck out, or NULL. */
+/* The newest commit that is not struck out, or NULL. */
 const CheckpointCommit *checkpoints_latest(const CheckpointsRecord *record);
-/* Appends, dropping the oldest beyond RECORD_COMMITS_MAX. */
+/* Appends a commit; a full record drops its oldest one. */
 void checkpoints_append(CheckpointsRecord *record, const CheckpointCommit *commit);
-/* Of the newest commit, struck out or not. */
+/* The mark of the newest commit, struck out or not. */
 static inline CommitMark checkpoints_mark(const CheckpointsRecord *record)
 {
     if (record->n_commits == 0)
@@ -413,7 +413,7 @@ static inline CommitMark checkpoints_mark(const CheckpointsRecord *record)
     return (CommitMark){.generation = newest->generation, .step = newest->step};
 }
 
-/* ---- progress/<job>: rank 0's node, at most 1/s (and at once for a world's first step) ---- */
+/* ---- progress/<job>: written by rank 0's node, at most once a second, but at once for a world's first step ---- */
 
 typedef struct ProgressRecord {
     int64_t generation, step, steps;
@@ -421,22 +421,22 @@ typedef struct ProgressRecord {
     double samples_per_sec, step_sec;
     int64_t samples_seen;
     uint64_t at_usec;
-    uint64_t unsaved_since_usec; /* checkpoints fail since then; 0: they do not */
+    uint64_t unsaved_since_usec; /* since when every save has failed; 0: the newest was good */
     char save_error[RECORD_TEXT_MAX + 1];
-    uint64_t waits_since_usec; /* the ranks wait for the data of one of them since then; 0: they do
-                                  not, or not for long */
+    /* Since when the ranks have waited for the data of waits_rank; 0: they do not wait, or not for long. */
+    uint64_t waits_since_usec;
     int waits_rank;
-    /* so many steps of the history have no metrics any more, between these; 0: all have */
-    int64_t metrics_lost, metrics_lost_first, metrics_lost_last;
-    CommitMark committed; /* written in the commit's own transaction */
+    int64_t metrics_lost;                          /* steps whose metrics are lost; 0: none */
+    int64_t metrics_lost_first, metrics_lost_last; /* the first and the last of these steps */
+    CommitMark committed; /* the newest commit; the commit's own transaction writes it */
 } ProgressRecord;
 
 /* ---- incidents/<id> ---- */
 
 typedef enum IncidentState { INCIDENT_OPEN, INCIDENT_RESOLVED } IncidentState;
 
-/* info: recovered alone, as it is built to; warning: worth a look; critical: somebody must act, or
- * hardware has failed. */
+/* info: the cluster recovered by itself; warning: worth a look; critical: a person must act, or hardware has
+ * failed. */
 typedef enum Severity { SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_CRITICAL } Severity;
 
 const char *severity_name(Severity severity);
@@ -450,55 +450,56 @@ extern const char *const delivery_state_names[4];
 extern const char *const severity_names[3];
 
 typedef struct IncidentRecord {
-    char id[RECORD_INCIDENT_MAX + 1]; /* "<job>-<generation>": of the world that failed */
+    char id[RECORD_INCIDENT_MAX + 1]; /* "<job>-<generation of the world that failed>" */
     IncidentState state;
     Severity severity;
     char job[RECORD_JOB_MAX + 1];
-    char submission[SUBMISSION_BYTES]; /* of the job; empty: of none */
+    char submission[SUBMISSION_BYTES]; /* the job's; empty: the incident is of no job */
     /* "trainer-died", "node-lost", "hang", "non-finite-loss", "data-corrupt", ... */
     char cause[48];
     char node[NODE_NAME_MAX + 1];
-    int rank; /* -1 unknown */
+    int rank; /* -1: unknown */
     int64_t generation, step;
     char evidence[RECORD_TEXT_MAX + 1];
     uint64_t at_usec, resolved_usec;
     bool ended; /* resolved because its job ended: nothing was recovered */
     int64_t lost_steps;
-    /* -1 unknown. detect: fault to known; decide: to the new world's record; stop: to old ranks
-     * dead; start: to processes up; restore: to all ready; replay: from first step to where the old
-     * world was. */
+    /* Length of each phase of the recovery; -1: unknown. detect ends when the fault is known, decide with the new
+     * world's record, stop when the old ranks are dead, start when the new processes run, restore when all are ready.
+     * replay is from the first step to the step of the old world. */
     double detect_sec, decide_sec, stop_sec, start_sec, restore_sec, replay_sec;
     /* Realtime of the first step that the next world completed; 0: not yet. */
     uint64_t first_step_usec;
 } IncidentRecord;
 
-/* ---- alerts/<id>: what of incidents/<id> has been told to which sink; written by the leader ----
+/* ---- alerts/<id>: which sink has been told what of incidents/<id>; written by the leader ----
  *
- * The incident is what must be told, and this is how far that has come: so no incident is without
- * its page, whenever the leader changes. */
+ * The incident itself obliges the leader to notify, and this record says how far it has come. So a change of leader
+ * loses no notification. */
 
 typedef enum DeliveryState {
-    DELIVERY_SENDING,   /* stored before the first try: the sink may have heard */
-    DELIVERY_TRIGGERED, /* it has accepted that the incident is open */
-    DELIVERY_RESOLVED,  /* and that it is over */
-    DELIVERY_FAILED, /* refused, or tried too often; tried on, slowly, while the incident is open */
+    DELIVERY_SENDING,   /* stored before the first attempt: the sink may have been told */
+    DELIVERY_TRIGGERED, /* the sink has accepted that the incident is open */
+    DELIVERY_RESOLVED,  /* the sink has accepted that the incident is over */
+    /* The sink refused, or too many attempts failed. Attempts go on slowly while the incident is open. */
+    DELIVERY_FAILED,
 } DeliveryState;
 
 typedef struct Delivery {
     char sink[SINK_NAME_MAX + 1];
     DeliveryState state;
-    Severity severity; /* as told */
-    int attempts;      /* that failed since the sink last accepted something */
-    uint64_t at_usec;  /* of the last change */
+    Severity severity; /* the severity told */
+    int attempts;      /* attempts that failed since the sink last accepted a message */
+    uint64_t at_usec;  /* when the delivery last changed */
     char text[128];    /* why the last attempt failed; empty: it did not */
 } Delivery;
 
 typedef struct AlertRecord {
     char id[RECORD_INCIDENT_MAX + 1];
-    /* The incident's at_usec: ids of a job that was born again come again. */
+    /* The incident's at_usec: a job submitted again under its name repeats ids. */
     uint64_t incident_usec;
-    int64_t term; /* of the leader that tells */
-    bool settled; /* the incident is over and nothing is left to tell anybody */
+    int64_t term; /* of the leader that notifies */
+    bool settled; /* the incident is over and no sink is left to be told */
     Delivery deliveries[RECORD_DELIVERIES_MAX];
     size_t n_deliveries;
 } AlertRecord;
@@ -507,22 +508,23 @@ typedef struct AlertRecord {
 
 typedef struct RequestRecord {
     char id[RECORD_REQUEST_MAX + 1];
-    /* Of a job: "checkpoint", "recover". Of a node: "check" runs its probes now; "clear" first forgets what only a
-     * reset would cure; "forget", which the leader answers, of a lost one that does not come back. "alerts-test". */
+    /* To a job: "checkpoint", "recover". To a node: "check" runs its probes now; "clear" first forgets the faults that
+     * only a reset cures. To the leader: "forget" a lost node that does not come back; "alerts-test". */
     char kind[24];
-    char target[64];                   /* job, node or sink; of a sink, empty: all */
-    char submission[SUBMISSION_BYTES]; /* of the job that is meant; empty: whichever has the name */
-    /* Of a node: it answers only if it is this machine; empty: whichever it is. */
+    char target[64]; /* a job, a node or a sink; "alerts-test" with an empty target: all sinks */
+    char submission[SUBMISSION_BYTES]; /* of the job; empty: any job of that name */
+    /* Only this machine answers as the node; empty: any machine does. */
     char machine_id[33];
     char answer[RECORD_TEXT_MAX + 1]; /* empty: not answered yet */
     uint64_t at_usec;
-    Delivery deliveries[RECORD_DELIVERIES_MAX]; /* of "alerts-test", with the answer */
+    Delivery deliveries[RECORD_DELIVERIES_MAX]; /* "alerts-test": come with the answer */
     size_t n_deliveries;
-    CheckpointCommit commit; /* of "recover": to go on from; uri empty: whatever the folder holds */
+    /* "recover": the commit to go on from; uri empty: the newest one that the folder holds. */
+    CheckpointCommit commit;
 } RequestRecord;
 
-/* The answer to "check" and "clear" begins with the node's verdict: "healthy", "suspect: ...". False
- * when it does not, or is not there yet. */
+/* Reads the node's verdict from the answer to "check" or "clear", which begins with it: "healthy",
+ * "suspect: ...". False when there is no verdict, or no answer yet. */
 bool request_verdict(const RequestRecord *request, NodeVerdict *ret);
 
 /* ---- codecs: source is the key, for errors; old_text (may be NULL) keeps unknown fields ---- */

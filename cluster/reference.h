@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reference.h - the records as docs/reference/etcd-records.md shows them: the tables of records.c, and a sentence
- * for each record and field.
+/* reference.h - the tables of records.c and a sentence for each record and field, of which
+ * docs/reference/etcd-records.md is made.
  *
  * Ownership: everything is static.
  * Units:     none.

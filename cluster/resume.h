@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* resume.h - the step that a world goes on from, as far as its record tells.
  *
- * For the core as for programs: no I/O, no memory, nothing of the C library.
+ * The core and the programs share this file, so it does no I/O, allocates nothing and calls no C library.
  *
  * Ownership: the caller's record.
  * Units:     steps.
@@ -12,9 +12,9 @@
 
 #include "cluster/records.h"
 
-/* Of another job's checkpoint (--resume) the record has no step: its folder's name says it, "step-", ten
- * digits, "-" (docs/reference/manifest.md). Where it has another name nothing does: 0. For
- * people, and for what is counted from there; what the ranks restored, they say themselves. */
+/* The record has no step for another job's checkpoint (--resume). There the folder's name tells it: "step-", ten
+ * digits, "-" (docs/reference/manifest.md); 0 with another name. The result is for people and for counting from
+ * there: the ranks report the step that they restored. */
 static inline int64_t resume_point_step(const ResumePoint *resume)
 {
     static const char word[] = "/step-";

@@ -9,11 +9,11 @@
  *   trainer -> daemon   hello rendezvous ready stage step saved error done found
  *
  * Ownership: strings inside a ChannelMessage are fixed buffers, except spec and text, which
- *            channel_receive() allocates and channel_message_clear() frees; senders borrow. What is
- *            cleared, and every packet, is wiped: one holds a secret.
+ *            channel_receive() allocates and channel_message_clear() frees; senders borrow. Clearing wipes the
+ *            message, and every packet's buffer is wiped: an assign holds a secret.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    -EAGAIN nothing there (non-blocking receive); -EPIPE the other side is gone;
- *            -EBADMSG a packet that is not a message (the text says why); -EMSGSIZE too long.
+ * Errors:    -EAGAIN: no packet (non-blocking receive). -EPIPE: the other side is gone. -EBADMSG: the packet is no
+ *            message; the text says why. -EMSGSIZE: too long.
  * Threads:   one sender and one receiver at a time per end; the two may be different threads.
  */
 #pragma once
@@ -59,7 +59,7 @@ typedef enum ChannelType {
     CHANNEL_TYPES,
 } ChannelType;
 
-/* What one process has asked of its store since it started. */
+/* The requests of one process to its store since it started. */
 typedef struct ChannelStoreUse {
     int64_t puts, gets;
     double put_sec, get_sec; /* waits for a flush count as put_sec */
@@ -78,7 +78,7 @@ typedef struct ChannelMessage {
     char *spec;                       /* the job file's text */
     char resume_uri[CHANNEL_URI_MAX]; /* manifest to restore; empty: start at step 0 */
     Hash resume_hash;                 /* of that manifest */
-    int find; /* 1, 2: look into checkpoint.uri first, as ResumeFind of cluster/records.h says; 0: no */
+    int find; /* ResumeFind of cluster/records.h as a number: whether to look into checkpoint.uri first */
     bool adopt; /* resume_uri is another job's (job start --resume): take state, not history */
     char takes_over[40]; /* id of the `job recover` that takes the checkpoint folder over, once */
     /* Hashes of the data as they were submitted; empty: not told. */
@@ -91,7 +91,7 @@ typedef struct ChannelMessage {
 
     uint64_t alive_usec;               /* assign, alive: time until SIGKILL unless re-armed */
     char address[CHANNEL_ADDRESS_MAX]; /* rendezvous, go: of rank 0's rendezvous store */
-    int pid;                           /* hello: of the trainer */
+    int pid;                           /* hello: the trainer's */
 
     TrainStage stage; /* stage, error: where the rank is, or was */
     /* stage: how long the ranks have waited, for the data of waits_rank at least or, in STAGE_SAVING, for a save;
@@ -126,7 +126,7 @@ typedef struct ChannelMessage {
     ChannelStoreUse store;     /* of the checkpoints' store */
 
     int exit_code; /* error */
-    int unmet;     /* error: 1 + the rank that this one did not meet when joining; 0: none */
+    int unmet;     /* error: 1 + the rank that this one could not join with; 0: none */
     char text[CHANNEL_TEXT_MAX]; /* error: for people; done: "finished" or "left" */
 } ChannelMessage;
 

@@ -17,7 +17,7 @@
 
 enum {
     JOB_NAME_MAX = 63,
-    JOB_PRIORITY_MAX = 1000, /* and as far below 0 */
+    JOB_PRIORITY_MAX = 1000, /* the lowest priority is -JOB_PRIORITY_MAX */
     JOB_STREAMS_MAX = 64,
     JOB_READ_AHEAD = 64,
     JOB_READ_AHEAD_MAX = 4096,
@@ -37,7 +37,7 @@ typedef struct JobStream {
 } JobStream;
 
 typedef struct Job {
-    int priority;                /* in the queue; more goes first */
+    int priority;                /* place in the queue: the highest goes first */
     char name[JOB_NAME_MAX + 1]; /* [a-z0-9][a-z0-9-]*, as it appears in keys and cgroups */
 
     struct {
@@ -58,10 +58,10 @@ typedef struct Job {
         double latent_scale;
         char *empty_text_uri; /* NULL only when caption_drop is 0 */
         int64_t shuffle_window;
-        char *cache_dir;                      /* NULL: none; a folder of this node */
-        int64_t cache_bytes;                  /* bound of cache_dir */
-        int64_t read_ahead, read_ahead_bytes; /* samples, and their bytes, that are asked for
-                                                 before they are wanted */
+        char *cache_dir;     /* folder on each node; NULL: no cache */
+        int64_t cache_bytes; /* bound of cache_dir */
+        /* Bounds on the samples that are asked for in advance: their number and their bytes. */
+        int64_t read_ahead, read_ahead_bytes;
     } data;
 
     struct {
@@ -70,8 +70,8 @@ typedef struct Job {
         uint64_t seed;
         Precision precision;
         Reduction reduction;
-        int zero_stage; /* 0, 1, 2 */
-        int threads;    /* OpenMP threads a rank */
+        int zero_stage; /* 0, 1 or 2 */
+        int threads;    /* OpenMP threads per rank */
         struct {
             double lr, beta1, beta2, eps, weight_decay;
             int64_t warmup_steps;
@@ -93,19 +93,20 @@ typedef struct Job {
     struct {
         char *uri;
         int64_t every_steps, keep_last, keep_every; /* keep_every 0: none are kept for ever */
-        bool blocking;       /* training waits while one is written: no copy of the state */
-        char *local_dir;     /* of each node, for copies of what it wrote; NULL: none */
+        /* Training waits while a checkpoint is written, so the state is not copied. */
+        bool blocking;
+        char *local_dir; /* folder on each node for copies of the objects it wrote; NULL: none */
         int64_t local_bytes; /* bound of the job's copies there */
     } checkpoint;
 
     struct {
         int max_failures_at_same_step;
         int64_t grow_interval_sec;
-        int64_t store_patience_sec; /* so long generations lost to the store do not count */
+        /* Generations that the store costs in this time are no failures. */
+        int64_t store_patience_sec;
     } recovery;
 
-    /* Hash of everything that may change a bit: all but name, world, steps, threads, zero_stage, checkpoint,
-     * recovery and the cache. Two jobs with equal identities train the same weights. */
+    /* Hash of everything that may change a bit of the weights. Two jobs with equal identities train the same. */
     Hash identity;
 } Job;
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest-limits.h - how large a checkpoint's manifest may be, for all who read one.
+/* manifest-limits.h - bounds on a checkpoint's manifest, shared by its readers and its writer.
  *
- * Ownership: nothing.
- * Units:     bytes of text; values are JSON's (json_parse_bounded()); the rest is counted.
- * Errors:    none here: who reads refuses what is larger before it parses it (JSON in memory is up to
- *            50 times as large as its text), and a writer refuses a model that does not fit.
+ * Ownership: none.
+ * Units:     *_BYTES_MAX and SAFETENSORS_HEADER_MAX are bytes of text; *_VALUES_MAX are JSON values
+ *            (json_parse_bounded()); the others are numbers of entries.
+ * Errors:    none here. A reader refuses a larger text before it parses it (JSON in memory is up to 50 times as
+ *            large as its text), and a writer refuses a model that does not fit.
  * Threads:   any.
  *
- * 17 thousand million parameters in chunks of 2^22 are 4,096 chunks and as many objects, some weight
- * files beside them; sd2-base has 207 chunks, 686 tensors and a header of 82 kB. Full arrays make 5 MB of
- * text (test-manifest-bounds).
+ * 17 thousand million parameters in chunks of 2^22 make 4,096 chunks and as many objects, beside a few weight
+ * files. sd2-base has 207 chunks, 686 tensors and a header of 82 kB. Full arrays make 5 MB of text
+ * (test-manifest-bounds).
  */
 #pragma once
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* paths.h - what a job may name on a node: prefixes that the node's administrator allows.
+/* paths.h - the paths and URIs that a job may name on a node: prefixes that the node's administrator allows.
  *
- * A job file comes from whoever may submit jobs; its ranks run as the node's user, with that user's rights. Without
- * prefixes everything that the user may reach may be named. A prefix is a folder ("/data", "file:///data") or a
- * part of a store ("s3://bucket", "s3://bucket/laion"); it covers itself and what lies below. Links are resolved
+ * Anybody who may submit jobs writes job files, and the ranks run with the rights of the node's user. Without
+ * prefixes a job may name everything that this user can reach. A prefix is a folder ("/data", "file:///data") or a
+ * part of a store ("s3://bucket", "s3://bucket/laion"); it covers itself and everything below. Links are resolved
  * before a file's path is compared.
  *
  * Ownership: nothing is kept.
@@ -17,6 +17,6 @@
 #include "protocol/job.h"
 
 /* may_read, may_write: JSON arrays of prefixes (PATHS_READ_VARIABLE, PATHS_WRITE_VARIABLE), or NULL for
- * everything. What may be written may be read. resume_uri: a manifest that the job goes on from; "": none. */
+ * everything. A writable path is readable too. resume_uri: the manifest that the job goes on from; "": none. */
 int paths_check_job(const Job *job, const char *resume_uri, const char *may_read,
                     const char *may_write, Error *err);

@@ -14,7 +14,7 @@
 typedef struct JobKey {
     const char *key;   /* "train.optimizer.lr" */
     const char *value; /* the default as JSON; NULL: there is none */
-    const char *shown; /* the default for people; NULL: as value */
+    const char *shown; /* the default for people; NULL: value says it */
     bool required;
     const char *help;
 } JobKey;
@@ -40,5 +40,5 @@ typedef struct ExitReference {
     const char *help, *consequence;
 } ExitReference;
 
-/* What a trainer's exit code says, and what the cluster does about it; NULL: no code of ours. */
+/* The meaning of a trainer's exit code and the cluster's answer to it; NULL: no code of ours. */
 const ExitReference *exit_code_reference(int code);

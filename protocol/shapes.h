@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shapes.h - whether the network's config, the data and the job's numbers fit each other.
  *
- * The one place that decides it, asked before anything of their sizes is allocated: by a rank, by
- * `sdtrainer sample` and by `sdctl job start`. Behind it buffers may be sized from any of the three.
+ * A rank, `sdtrainer sample` and `sdctl job start` call shapes_check() before they allocate anything of these sizes.
+ * After it buffers may be sized from any of the three.
  *
  * Ownership: a DatasetShape is a value.
  * Units:     pixels of latent, channels, tokens, elements.
  * Errors:    -EINVAL naming the config's file or the job's key, and both values.
- * Threads:   any; no state.
+ * Threads:   any.
  */
 #pragma once
 

@@ -3,8 +3,8 @@
  *
  * Ownership: a UnetConfig is a value.
  * Units:     channels, heads, pixels of latent.
- * Errors:    -EINVAL naming file, key and value; every key that would change the network and
- *            that we don't build is refused by name, keys that change nothing are ignored.
+ * Errors:    -EINVAL naming file, key and value. A key that would change the network in a way that we do not build is
+ *            refused by name; keys that change nothing are ignored.
  * Threads:   any; immutable.
  * Source:    diffusers UNet2DConditionModel; facts of stabilityai/stable-diffusion-2-base.
  */
@@ -22,8 +22,8 @@ typedef struct UnetConfig {
     bool down_attention[UNET_LEVELS_MAX]; /* CrossAttnDownBlock2D or DownBlock2D */
     bool up_attention[UNET_LEVELS_MAX];   /* of up_blocks.i: CrossAttnUpBlock2D or UpBlock2D */
     int layers_per_block;
-    int heads[UNET_LEVELS_MAX]; /* "attention_head_dim", which in this family is the number of heads
-                                 */
+    /* From "attention_head_dim", which in this family is the number of heads. */
+    int heads[UNET_LEVELS_MAX];
     int cross_attention_dim;
     int norm_num_groups;
     double norm_eps;
@@ -35,11 +35,11 @@ typedef struct UnetConfig {
 
 int unet_config_parse(const char *source, const char *text, size_t n_bytes, UnetConfig *ret,
                       Error *err);
-/* uri: a path or URI of the config.json or of the folder that holds it (of what lies elsewhere, a name
- * that ends with .json is the file's). fetch reads what is no local file: store_get_uri(); its errors
- * come out as they are. */
+/* Reads a URI that is no local file: store_get_uri(). */
 typedef int (*UnetConfigFetch)(const char *uri, size_t max_bytes, char **ret, size_t *ret_bytes,
                                Error *err);
+/* uri names the config.json or the folder that holds it; of a URI that is no local path, only a name ending in
+ * .json is taken for the file. Errors of fetch are returned unchanged. */
 int unet_config_read(const char *uri, UnetConfigFetch fetch, UnetConfig *ret, Error *err);
 /* The config.json that diffusers loads; the caller frees it. */
 int unet_config_format(const UnetConfig *config, char **ret);

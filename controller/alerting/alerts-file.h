@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* alerts-file.h - the file that says who hears of incidents (docs/operating/alerts.md).
+/* alerts-file.h - the file that names the sinks of incidents (docs/operating/alerts.md).
  *
- * Keys of sinks stand in files of their own: an absolute path, "%d/NAME" for systemd's
- * LoadCredential=, or a name beside the alerts file.
+ * A sink's key stands in a file of its own: an absolute path, "%d/NAME" for systemd's LoadCredential=, or a name
+ * beside the alerts file.
  *
- * Ownership: alerts_file_read() fills an AlertsFile of fixed buffers; alerts_file_clear() wipes the
- *            keys and drops what it refers to.
+ * Ownership: alerts_file_read() fills an AlertsFile of fixed buffers; alerts_file_clear() wipes the keys and frees
+ *            the labels.
  * Units:     as notifier.h.
  * Errors:    -EINVAL and others with "<file>: <path.to.key>: <what is wrong with which value>".
  *            A key's text is in no error.
@@ -28,22 +28,22 @@ enum { SINK_URL_MAX = 1023, SINK_SECRET_MAX = 255, SINK_LABELS_MAX = 16 };
 
 typedef struct Sink {
     SinkKind kind;
-    char url[SINK_URL_MAX + 1];       /* as it is posted to */
+    char url[SINK_URL_MAX + 1];       /* requests go there as it stands */
     char secret[SINK_SECRET_MAX + 1]; /* routing key or bearer token; empty: none */
     char ca_file[512];                /* empty: the system's authorities */
     char proxy[512];                  /* empty: as the environment says */
-    json_t *labels;                   /* of Alertmanager, beside ours; owned, may be NULL */
+    json_t *labels;                   /* Alertmanager: labels beside ours; owned, may be NULL */
 } Sink;
 
 typedef struct AlertsFile {
     NotifierConfig notifier;
-    Sink sinks[NOTIFIER_SINKS_MAX]; /* as notifier.sinks */
-    char link[SINK_URL_MAX + 1];    /* a page about what to do, sent along; empty: none */
+    Sink sinks[NOTIFIER_SINKS_MAX]; /* in the order of notifier.sinks */
+    char link[SINK_URL_MAX + 1]; /* a runbook's URL that each notification carries; empty: none */
 } AlertsFile;
 
-/* path empty: no sinks. */
+/* An empty path gives no sinks. */
 int alerts_file_read(const char *path, AlertsFile *ret, Error *err);
-/* source names the text in errors and gives its folder. */
+/* source names the text in errors; names of key files are relative to its folder. */
 int alerts_file_parse(const char *source, const char *text, size_t n_bytes, AlertsFile *ret,
                       Error *err);
 void alerts_file_clear(AlertsFile *file);

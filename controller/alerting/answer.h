@@ -3,8 +3,8 @@
  *
  * Ownership: none.
  * Units:     pause_usec in microseconds.
- * Errors:    none: any bytes mean something. The text is printable ASCII and holds no secret of
- *            ours that the reply did not repeat.
+ * Errors:    none: every reply has a meaning. The answer's text is printable ASCII; of our secrets it can hold only
+ *            what the reply itself repeats.
  * Threads:   any.
  */
 #pragma once
@@ -12,10 +12,10 @@
 #include "controller/core/notifier/notifier.h"
 
 typedef struct HttpReply {
-    int status;              /* 0: there was none */
-    const char *failure;     /* status 0: why */
-    int64_t retry_after_sec; /* as the sink asks; 0: it does not */
-    const char *body;        /* its beginning; not terminated */
+    int status;              /* of HTTP; 0: no reply came */
+    const char *failure;     /* if status is 0: why no reply came */
+    int64_t retry_after_sec; /* the sink's Retry-After; 0: it sent none */
+    const char *body;        /* the beginning of the body; not terminated */
     size_t n_body;
 } HttpReply;
 

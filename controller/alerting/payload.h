@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* payload.h - a message to a sink as bytes: PagerDuty Events v2, Alertmanager v2, webhook.
+/* payload.h - a notification as bytes: PagerDuty Events v2, Alertmanager v2, webhook.
  *
  * Ownership: payload_make() gives the caller a Payload; payload_clear() frees and wipes it.
  * Units:     real_usec is CLOCK_REALTIME microseconds.
@@ -25,8 +25,8 @@ typedef struct PayloadCall {
     const AlertsFile *file;
     int sink;
     MessageKind message_kind;
-    const IncidentRecord *incident; /* NULL: a beat that no incident asked for */
-    Severity told;                  /* as NotifierAction */
+    const IncidentRecord *incident; /* NULL: a heartbeat */
+    Severity told;                  /* the severity to tell, as in NotifierAction */
     uint64_t real_usec;
 } PayloadCall;
 
@@ -40,5 +40,5 @@ const char *payload_time(uint64_t usec, char ret[PAYLOAD_TIME_BYTES]);
 enum { PAYLOAD_SUMMARY_BYTES = 640 };
 const char *payload_summary(const char *cluster, const IncidentRecord *incident,
                             char ret[PAYLOAD_SUMMARY_BYTES]);
-/* What somebody who is woken by it should do; never NULL. */
+/* Tells the person on call what to do; never NULL. */
 const char *payload_advice(const IncidentRecord *incident);

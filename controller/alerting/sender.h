@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sender.h - the notifier's hands: its messages go out by HTTP, its marks into etcd.
+/* sender.h - carries out what the notifier decides: notifications by HTTP, marks into etcd.
  *
- * Ownership: sender_new() gives the caller an Sender; it borrows what SenderOptions point to, which
- *            must outlive it.
+ * Ownership: sender_new() gives the caller a Sender; everything that SenderOptions point to must outlive it.
  * Units:     microseconds.
- * Errors:    -errno with the text. Sinks that fail are logged when they begin and when they end to.
+ * Errors:    -errno with the text. A sink is logged when it begins to fail and when it works again.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -19,14 +18,16 @@ typedef struct Sender Sender;
 typedef struct SenderOptions {
     sd_event *event;
     Etcd *etcd;
-    const EtcdLease *lease; /* the leader's: nothing is said after its deadline */
+    const EtcdLease *lease; /* the leader's lease: nothing is sent after its deadline */
     const Feed *feed;
     const char *cluster;
-    const char *leader_key;  /* of this controller; filled in when it leads */
+    const char *leader_key;  /* the key that this controller leads by; filled in when it leads */
     const char *alerts_file; /* path; empty: no sinks */
     int notifications_max;
-    Rights *rights; /* without alerts nothing is told: a mark that cannot be stored is not begun */
-    /* A record that was read again, with value NULL when it is gone; then sender_observe(). */
+    /* Without the right to write alerts/ nothing is sent: no mark could be stored. */
+    Rights *rights;
+    /* Called with a record that the sender has read again, value NULL when it is gone. The caller feeds it to
+     * the core and calls sender_observe(). */
     void (*on_record)(const char *key, const char *value, size_t n_value, int64_t revision,
                       void *userdata);
     void *userdata;
@@ -36,10 +37,10 @@ int sender_new(const SenderOptions *options, Sender **ret, Error *err);
 Sender *sender_free(Sender *sender);
 DEFINE_CLEANUP(Sender, sender_free)
 
-/* Every event that the core sees; acts when it is the last of its moment (not event->more). */
+/* Takes every event that the core sees; acts on the last one of a batch (event->more is false). */
 void sender_observe(Sender *sender, const Event *event);
-/* Reads the alerts file again; on error all stays as it is. */
+/* Reads the alerts file again; on an error the sinks stay as they are. */
 int sender_reload(Sender *sender, Error *err);
 
-/* For metrics: -ENOENT beyond the last sink. */
+/* For metrics: the counts of the sink with this index; -ENOENT beyond the last. */
 int sender_count(const Sender *sender, int sink, const char **ret_name, SinkCounts *ret);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* admission.h - nodes that the setting `admit` leaves out.
+/* admission.h - which nodes count: those that the setting `admit` takes in.
  *
  * Ownership: borrows the Cluster for the call.
  * Units:     as cluster-internal.h.
@@ -10,8 +10,11 @@
 
 #include "controller/core/cluster-internal.h"
 
-extern const char admission_cause[]; /* of the one incident that names all of them */
+/* The cause of the one incident that names all nodes left out. */
+extern const char admission_cause[];
+/* Sets node->admitted by the present list. */
 void node_admit(const Cluster *c, CoreNode *node);
-/* Applies a new list to all nodes. */
+/* Applies a changed list to all nodes. */
 void admission_update(Cluster *c);
+/* Opens, rewrites or resolves the incident of admission_cause. Fills *d and returns true if there is work. */
 bool decide_admission(Cluster *c, Scratch *s, Decision *d);

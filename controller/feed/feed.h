@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* feed.h - keys and values of etcd into events of the core.
+/* feed.h - turns keys and values of etcd into events of the core.
  *
- * Remembers which keys there are, so that a re-read can tell what is gone, and the text of records
- * that the leader rewrites, so that fields it does not know are kept.
+ * A Feed remembers which keys exist, so that a re-read shows which are gone. It keeps the text of each record that
+ * the leader rewrites: fields of a later version are in that text alone.
  *
- * Ownership: feed_new() gives the caller a Feed; the record of an event belongs to the Feed
- *            until the next call.
+ * Ownership: feed_new() gives the caller a Feed; an event's record belongs to the Feed until the next call.
  * Units:     none.
- * Errors:    feed_event(): 1 an event, 0 a key that the core does not look at, -EINVAL for a key
- *            that is none of its kind. A record that cannot be read is an event, too: its health says
- *            so, and err why.
+ * Errors:    feed_event(): 1 an event; 0 a key that the core ignores; -EINVAL a key that is malformed for its kind.
+ *            An unreadable record is an event too: its health says so, and err says why.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -24,22 +22,22 @@ Feed *feed_new(const char *cluster);
 Feed *feed_free(Feed *feed);
 DEFINE_CLEANUP(Feed, feed_free)
 
-/* value NULL: the key is gone. created, revision: its create and mod revision. Fills all of *ret but the times. */
+/* value NULL: the key is gone. created, revision: the key's create and mod revision. Fills all of *ret but the
+ * times. */
 int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, int64_t created,
                int64_t revision, Event *ret, Error *err);
 
-/* The last text that could be read of a record that is put back when it is lost (specs, desired, phases,
- * checkpoints), also when the key is gone; NULL: never seen, or gone with its job. What is not known of it here
- * is in that text alone. */
+/* The last readable text of a record that the leader puts back when it is lost (specs, desired, phases,
+ * checkpoints); it outlives the key. NULL: the key was never seen, or went with its job. */
 const char *feed_last(const Feed *feed, const char *key);
 
-/* The last value of a key, NULL when it does not exist or is of a kind that is not rewritten. */
+/* The present value of a key; NULL: the key does not exist, or the leader does not rewrite its kind. */
 const char *feed_text(const Feed *feed, const char *key);
 
-/* Whether a node that is there says that it knows a feature. */
+/* Tells whether the node has a record and lists the feature in it. */
 bool feed_node_knows(const Feed *feed, const char *node, const char *feature);
 
-/* Between feed_mark() and feed_next_unseen(), feed every key that exists; then the latter names,
- * one a call, the keys that were known and are not there any more. NULL: no more. */
+/* After a gap in the watch: call feed_mark(), feed every key that exists, then call feed_next_unseen() until it
+ * returns NULL. Each call names one key that was known and no longer exists. */
 void feed_mark(Feed *feed);
 const char *feed_next_unseen(Feed *feed);

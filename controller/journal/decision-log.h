@@ -20,5 +20,5 @@ typedef struct LogLine {
 
 typedef void (*LogLineHandler)(const LogLine *line, void *userdata);
 
-/* decision->world.runs may be NULL: then the line with its nodes is left out. */
+/* Calls the handler for each line. If decision->world.runs is NULL, the line that names the nodes is left out. */
 void decision_log_lines(const Decision *decision, LogLineHandler handler, void *userdata);

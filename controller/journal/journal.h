@@ -3,26 +3,25 @@
  *
  * One JSON object a line, in the order in which the core saw them:
  *   {"journal":1,"version":..,"cluster":..,"config":{..},"limits":{..},"snapshot":n,"calm":true}
- *                                        a core begins; the n lines that follow are its state
+ *                                        a core begins; the next n lines are its state
  *   {"now":usec,"real":usec,"key":"/sdtrain/...","value":"...","revision":n}   value absent: gone
  *   {"now":..,"real":..,"leading":term} | {"deposed":true} | {"outcome":"done","id":n,"revision":n}
  *   {"now":..,"real":..,"tick":true}     decide now
  *   {"now":..,"real":..,"decision":n,"job":"..","does":["..",..]}   the answer to the line before
  *   {"now":..,"real":..,"config":{..}}   settings that were changed without a restart
- * "stalled":true is on the events before which the loop came late. Lines of a snapshot carry the
- * times of their events, so that deadlines derived from them are kept.
+ * "stalled":true marks an event before which the loop came late. Lines of a snapshot carry the times of their
+ * events, so that deadlines derived from these are kept.
  *
- * FILE is the present part, FILE.1 the one before. A part that has grown to a quarter of max_bytes
- * ends when nothing is under way (no decision, no key gone within a minute), or else ("calm":false)
- * at half; so both together stay below max_bytes, or six times the records if those are larger.
- * Each part begins with a snapshot and can be replayed without the other. A line is one write(2):
- * a process that dies loses nothing that was written, a machine the last seconds.
+ * FILE is the present part, FILE.1 the one before. A part that has grown to a quarter of max_bytes ends when
+ * nothing is under way (no decision, no key gone within a minute), or else ("calm":false) at half. Both parts
+ * together stay below max_bytes, or six times the records if those are larger. Each part begins with a snapshot and
+ * can be replayed without the other. A line is one write(2): a dying process loses no line, a dying machine the
+ * last seconds.
  *
- * Ownership: journal_new() gives the caller a Journal; journal_free() accepts NULL, and so does
- *            every other function (nothing is recorded then).
+ * Ownership: journal_new() gives the caller a Journal; with NULL, journal_free() and journal_record_*() do nothing.
  * Units:     microseconds, bytes.
- * Errors:    journal_new(): -errno with the path. A disk that is full later is said once; each
- *            minute a new part is tried: recording must not stop the cluster.
+ * Errors:    journal_new(): -errno with the path. A write that fails later is logged once, and each minute a new
+ *            part is tried: recording must not stop the cluster.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -46,7 +45,7 @@ typedef struct JournalHead {
 
 typedef struct Journal Journal;
 
-/* Goes on with the file at path; head says of what core. */
+/* Goes on with the file at path, or begins a new part if that is large. head describes the core. */
 int journal_new(const char *path, uint64_t max_bytes, const JournalHead *head, Journal **ret,
                 Error *err);
 Journal *journal_free(Journal *journal);
@@ -54,7 +53,7 @@ DEFINE_CLEANUP(Journal, journal_free)
 
 void journal_record_key(Journal *journal, const Event *event, const char *key, const char *value);
 void journal_record_event(Journal *journal, const Event *event);
-/* The core's answer to the event recorded last. */
+/* Records the core's answer to the newest event. */
 void journal_record_decision(Journal *journal, const Event *event, const Decision *decision);
 void journal_record_config(Journal *journal, const Event *event, const ClusterConfig *config);
 

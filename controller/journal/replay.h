@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replay.h - a journal (journal.h) through the present core: what it decided then, what it decides
- * now.
+/* replay.h - feeds a journal (journal.h) to the present core and compares its decisions with those recorded.
  *
- * The events are those that were recorded, so after a difference the core goes on with what
- * became of the old decision, not of its own.
+ * The recorded events are fed whatever the core answers, so after a difference it goes on with the effects of
+ * the old decision, not of its own.
  *
- * Ownership: a report belongs to rerun() and is valid until the handler returns.
+ * Ownership: a report belongs to journal_replay() and is valid until the handler returns.
  * Units:     real_usec is CLOCK_REALTIME of the controller that recorded.
- * Errors:    -errno with "FILE:LINE: <what is wrong>". A line that cannot be read is let pass where
- *            a writer died: at the end, or before a head. What the handler returns, unless it is
- *            0, ends it and is the result.
+ * Errors:    -errno with "FILE:LINE: <what is wrong>". An unreadable line is skipped where a writer may have died:
+ *            at the end, or before a head. A handler's result other than 0 ends the replay and is its result.
  * Threads:   one.
  */
 #pragma once
@@ -18,8 +16,8 @@
 
 typedef enum ReplayKind {
     REPLAY_HEAD,     /* a controller started, or a new part begins */
-    REPLAY_EVENT,    /* something was fed */
-    REPLAY_DECISION, /* then, now, or both */
+    REPLAY_EVENT,    /* an event was fed */
+    REPLAY_DECISION, /* the core decided: then, now, or both */
     REPLAY_CUT,      /* the line was cut when its writer died */
 } ReplayKind;
 
@@ -29,10 +27,10 @@ typedef struct ReplayReport {
     uint64_t real_usec;
     const JournalHead *head; /* HEAD */
     const char *event;       /* EVENT: "nodes/n1 gone", "tick", "leading, term 7" */
-    bool ignored;            /* EVENT: text says why the present version cannot read the record */
-    const char *text;
-    const char *job;    /* DECISION; empty: about the cluster */
-    json_t *then, *now; /* DECISION: arrays of words; NULL: none */
+    bool ignored;            /* EVENT: the present version cannot read the record */
+    const char *text;        /* EVENT, if ignored: why */
+    const char *job;         /* DECISION; empty: about the cluster */
+    json_t *then, *now;      /* DECISION: arrays of its lines in words; NULL: no decision */
     bool differs;
 } ReplayReport;
 
