@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* execute.h - a decision of the core as one guarded transaction.
+/* execute.h - turns a decision of the core into one guarded transaction.
  *
  * Ownership: borrows the client and the feed, which must outlive the call. The decision is copied.
  * Units:     none.
- * Errors:    -EIO without random bytes, or what etcd_txn() says; then the handler does not run.
+ * Errors:    -EIO: no random bytes; or those of etcd_txn(). After an error the handler does not run.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -15,14 +15,13 @@
 
 typedef struct Target {
     Etcd *etcd;
-    const Feed *feed;       /* old texts, whose unknown fields are kept */
-    const char *cluster;    /* its name */
+    const Feed *feed;       /* has the old texts, whose unknown fields are kept */
+    const char *cluster;    /* the cluster's name */
     const char *leader_key; /* the election key; the term is its create revision */
-    const Rights
-        *rights; /* an operation that is denied denies all; NULL: it may write everything */
+    const Rights *rights;   /* kinds to leave out; NULL: none */
 } Target;
 
 int execute(const Target *target, const Decision *decision, EtcdTxnHandler handler, void *userdata,
             Error *err);
-/* The fault point "decide.world.before" and its like: where a test ends the leader, or takes an answer away. */
+/* A fault point such as "decide.world.before", where a test kills the leader or loses an answer. */
 int execute_fault(const Decision *decision, const char *when);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history.h - a controller begins anew when etcd was restored from a snapshot: what it knows, remembers and
- * would write belongs to a history that is gone.
+/* history.h - restarts the controller when etcd was restored from a snapshot.
  *
- * Ownership: borrows both.
+ * After a restore everything that the controller has read, remembers or would write belongs to a history that is gone.
+ *
+ * Ownership: borrows the client and the loop.
  * Units:     none.
  * Errors:    the loop ends with -ERESTART, once.
  * Threads:   loop thread only.

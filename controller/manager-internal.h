@@ -8,7 +8,7 @@
  *
  * Ownership: the Controller owns what its fields point to, but for config.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    none is returned. What cannot go on without memory or timers ends the loop, with a line in the log.
+ * Errors:    none is returned. Without memory or timers the loop ends, with a line in the log.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -27,57 +27,59 @@ typedef struct Pending Pending;
 struct Pending {
     Controller *manager;
     Pending *next;
-    Decision decision;      /* without its world's runs, which were borrowed */
-    uint64_t begun_usec;    /* when the transaction was begun */
-    Outcome outcome;        /* what the core hears once everything has been read again */
-    sd_event_source *retry; /* until everything is read again */
+    Decision decision;      /* world.runs is NULL: the core lends it for one step */
+    uint64_t begun_usec;    /* when the transaction began */
+    Outcome outcome;        /* told to the core once everything has been read again */
+    sd_event_source *retry; /* timer of the next try to read everything again */
 };
 
 struct Controller {
     sd_event *event;
     const ControllerConfig *config; /* borrowed */
     Etcd *etcd;
-    EtcdLease *lease; /* this controller's key in the election hangs on it */
+    EtcdLease *lease; /* carries this controller's key in the election */
     EtcdElection *election;
     EtcdWatch *watch; /* of everything below the cluster's prefix */
     Feed *feed;
     Journal *journal;           /* NULL: nothing is recorded */
-    ControllerMetrics *metrics; /* NULL: there is no port for them */
+    ControllerMetrics *metrics; /* NULL: no port is set for metrics */
     Sender *sender;
-    void *memory; /* in which the cluster lies */
+    void *memory; /* holds the Cluster */
     Cluster *cluster;
-    Actions *actions;        /* the core's last answer; large */
-    ControllerStatus status; /* said to systemd */
+    Actions *actions;        /* the core's last answer; on the heap, because it is large */
+    ControllerStatus status; /* the line last told to systemd */
     Rights rights;
 
     /* ---- when the core is asked ---- */
-    sd_event_source *timer;        /* at wake_usec */
-    sd_event_source *gather_timer; /* GATHER_MSEC after decided_usec, when records have changed */
-    sd_event_source *status_timer; /* each STATUS_SEC */
+    sd_event_source *timer; /* fires at wake_usec */
+    /* Fires GATHER_MSEC after decided_usec, when records have changed. */
+    sd_event_source *gather_timer;
+    sd_event_source *status_timer; /* fires each STATUS_SEC */
     uint64_t wake_usec;    /* when the core wants to be asked at the latest; USEC_INFINITY: never */
     uint64_t decided_usec; /* when the core was last asked */
-    int64_t dropped;       /* records without room in the core, as far as the log tells of them */
+    int64_t dropped;       /* records without room in the core, as last logged */
 
     /* ---- what was read ---- */
     bool loaded;      /* the watch has listed every record once */
-    uint64_t n_lists; /* lists of the watch that are dealt with */
-    int64_t
-        read_revision; /* of the newest read of everything beside the watch; 0: there was none */
-    sd_event_source *room_timer; /* until what did not fit is read again */
-    EtcdCall *room_call;         /* that read */
+    uint64_t n_lists; /* number of the watch's lists that were fed */
+    /* Revision of the newest read of everything beside the watch; 0: there was none. */
+    int64_t read_revision;
+    sd_event_source *room_timer; /* fires when records that did not fit are to be read again */
+    EtcdCall *room_call;         /* the read that room_timer began */
 
     /* ---- leadership ---- */
-    bool has_lease;           /* etcd has granted it and not taken it back */
-    char leader_key[KEY_MAX]; /* of this controller in the election, once it was first */
-    int64_t elected;          /* the election's term for it; 0: another controller is first */
-    int64_t term;             /* the term in which it decides: elected, or 0: it does not decide */
-    bool is_still;            /* elected, and kept from deciding by the deaths before it */
+    bool has_lease; /* etcd has granted the lease and not taken it back */
+    /* This controller's key in the election, since it was first to lead. */
+    char leader_key[KEY_MAX];
+    int64_t elected; /* the term for which this controller is elected; 0: another one is */
+    int64_t term;    /* elected while this controller decides, else 0 */
+    bool is_still;   /* elected, but deaths of leaders before it keep it from deciding */
     Succession succession;
-    sd_event_source *still_timer; /* the end of that */
-    sd_event_source *leave_timer; /* bounds leaving; NULL: it was not told to leave */
+    sd_event_source *still_timer; /* fires at the end of the standstill */
+    sd_event_source *leave_timer; /* bounds leaving; NULL: the controller was not told to leave */
 
     /* ---- decisions ---- */
-    Pending *pending;  /* those under way, in no order */
+    Pending *pending;  /* decisions under way, in no order */
     unsigned refusals; /* transactions in a row that were refused or had no answer */
 };
 
@@ -85,18 +87,18 @@ struct Controller {
 
 void arm_timer(Controller *m, uint64_t wake_usec);
 void stamp_event(Controller *m, Event *event);
-/* An event that is no record's: stamps it, tells everybody, and lets the core decide until it comes to rest. */
+/* Handles an event that carries no record: stamps it, passes it on, and lets the core decide until it rests. */
 void step_kind(Controller *m, Event event);
 void tick(Controller *m);
-/* A record as it is now; value NULL: it is gone. Nothing is decided by it yet. */
+/* Feeds the present value of a record; value NULL: it is gone. The core decides nothing yet. */
 void feed_key(Controller *m, const char *key, const char *value, size_t n, int64_t created,
               int64_t revision);
-/* Everything that was read of the cluster at one revision. */
+/* Feeds all records of the cluster, read at one revision. */
 void feed_all(Controller *m, const EtcdRange *range);
 int on_gather(sd_event_source *source, uint64_t usec, void *userdata);
 void on_cluster_watch(const EtcdEvent *events, size_t n_events, int64_t revision, bool initial,
                       void *userdata);
-/* What the sender reads by itself, ahead of the watch. */
+/* Feeds a record that the sender has read by itself, ahead of the watch. */
 void on_cluster_record(const char *key, const char *value, size_t n, int64_t revision,
                        void *userdata);
 void leave_without_timer(Controller *m, int r);
@@ -105,14 +107,15 @@ void leave_without_timer(Controller *m, int r);
 
 void say_status(Controller *m);
 int on_status_timer(sd_event_source *source, uint64_t usec, void *userdata);
-/* The store shows another leader. */
+/* Called when etcd shows another leader. */
 void be_deposed(Controller *m);
 void on_election(bool leading, const char *key, int64_t term, void *userdata);
-/* Whether it has just begun to decide. Called whenever what speaks against it may have changed. */
+/* Begins to decide if nothing forbids it; true: it has begun just now. Called whenever a reason against it may have
+ * gone. */
 bool try_to_lead(Controller *m);
-/* What this controller's record in the election says; the text is the caller's. */
+/* Returns the text of this controller's record in the election; the caller frees it. */
 char *leader_text(const Controller *m, LeaderState state);
-/* Writes that record again. */
+/* Writes this controller's record in the election again. */
 void introduce(Controller *m);
 void on_rights_changed(void *userdata);
 void on_leader_lease(EtcdLeaseState state, int64_t lease, void *userdata);

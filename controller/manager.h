@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* manager.h - sdcontroller as one object: election, watch, the core, transactions under way.
  *
- * Ownership: manager_new() gives the caller a Manager; it borrows the loop and the Config.
+ * Ownership: manager_new() gives the caller a Controller, which borrows the loop and the settings.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    -errno with the text. Later failures are logged and tried again; only signals end it.
+ * Errors:    manager_new(), manager_reload(): -errno with the text. Later failures are logged and tried again.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -18,8 +18,8 @@ int manager_new(sd_event *event, const ControllerConfig *config, Controller **re
 Controller *manager_free(Controller *manager);
 DEFINE_CLEANUP(Controller, manager_free)
 
-/* Takes the settings of its Config that may change, and reads the alerts file again; on error what
- * was read before stays in force. */
+/* Applies the settings that may change without a restart, ends a standstill, and reads the alerts file again; on an
+ * error the old sinks stay in force. */
 int manager_reload(Controller *manager, Error *err);
 
 /* Gives leadership up at once and ends the loop, after two seconds at the latest. */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.h - what sdcontroller exports: itself, its requests, and while it leads the jobs, nodes
- * and incidents.
+/* metrics.h - the metrics of sdcontroller: of itself and its requests and, while it leads, of jobs, nodes and
+ * incidents.
  *
- * Counters of incidents and histograms of recoveries are made from the records, by every controller,
- * also while it follows: a new leader knows what is in etcd. What only the leader sees (decisions,
- * worlds, watch lag) counts from the start of the process.
+ * Every controller, a follower too, makes counters of incidents and histograms of recoveries from the records, so that
+ * a new leader has them. Decisions, worlds and watch lag, which only a leader sees, count since the start.
  *
  * Ownership: controller_metrics_new() gives the caller a ControllerMetrics. NULL is accepted
  *            everywhere: metrics are off.
@@ -25,28 +24,28 @@ typedef struct ControllerMetrics ControllerMetrics;
 typedef struct ControllerView {
     Cluster *cluster;
     const Sender *sender;
-    int64_t term;   /* 0: following */
+    int64_t term;   /* 0: the controller follows */
     bool loaded;    /* every record has been read once */
     bool connected; /* the watch is up and has caught up */
 } ControllerView;
 
 typedef ControllerView (*ControllerLook)(void *userdata);
 
-/* *ret is NULL when config->metrics is empty. */
+/* Sets *ret to NULL when config->metrics is empty. */
 int controller_metrics_new(sd_event *event, const ControllerConfig *config, ControllerLook look,
                            void *userdata, ControllerMetrics **ret, Error *err);
 ControllerMetrics *controller_metrics_free(ControllerMetrics *metrics);
 DEFINE_CLEANUP(ControllerMetrics, controller_metrics_free)
 
-/* What docs/reference/metrics.md shows. */
+/* Returns the families that docs/reference/metrics.md shows. */
 const MetricFamily *controller_metrics_families(size_t *ret_n);
-/* Has the client tell of its requests; it must go before the metrics do. */
+/* Makes the client report its requests; the client must be freed before the metrics. */
 void controller_metrics_observe(ControllerMetrics *metrics, Etcd *etcd);
-/* A record, before the core hears of it. */
+/* Takes in a record's event, before the core does. */
 void controller_metrics_note_event(ControllerMetrics *metrics, const Cluster *cluster,
                                    const Event *event);
 void controller_metrics_note_leading(ControllerMetrics *metrics);
-/* What became of a decision that was begun then; revision: what it wrote when it is done. */
+/* Takes in the outcome of a decision. revision: the transaction's, if the outcome is OUTCOME_DONE. */
 void controller_metrics_note_outcome(ControllerMetrics *metrics, const Decision *decision,
                                      Outcome outcome, uint64_t begun_usec, int64_t revision);
 /* The watch has shown everything up to this revision. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recording.h - the journal that this controller's settings ask for.
+/* recording.h - opens the journal that this controller's settings ask for.
  *
- * Ownership: *ret is the caller's: journal_free(); NULL where nothing is recorded.
+ * Ownership: *ret is the caller's (journal_free()); NULL if nothing is recorded.
  * Units:     none.
- * Errors:    -errno with the path, where somebody asked for a journal by name.
+ * Errors:    -errno with the path, if the settings name a journal.
  * Threads:   loop thread only.
  */
 #pragma once

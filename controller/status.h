@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* status.h - the line that `systemctl status sdcontroller` shows.
  *
- * "leading cluster prod, term 12: 3 of 4 nodes up, 2 jobs, 1 running". Said when it has changed.
- * Outside systemd nobody listens.
+ * Example: "leading cluster prod, term 12: 3 of 4 nodes up, 2 jobs, 1 running". The line is sent when it has changed;
+ * outside systemd nothing receives it.
  *
  * Ownership: a value.
  * Units:     none.
@@ -19,7 +19,7 @@ typedef struct ControllerStatus {
     char said[STATUS_BYTES];
 } ControllerStatus;
 
-/* term 0: it does not decide. is_still: it is elected, and waits for what succession.h says. has_lease: etcd has
- * granted it one and not taken it back. */
+/* term: 0 while this controller does not decide. is_still: it is elected and stands still (succession.h). has_lease:
+ * etcd has granted its lease and not taken it back. */
 void status_say(ControllerStatus *status, const Cluster *cluster, const char *name, int64_t term,
                 bool is_still, bool has_lease);

@@ -8,12 +8,12 @@
  * row is one longer. From two on it stands still: it keeps the leadership and decides nothing until the records
  * change, a pause is over, or an operator says so.
  *
- * A death is a leader's key that goes without the word that it leaves: a process that aborts, is killed, or whose
- * lease runs out. "The same records" are those that only leaders and operators write, as a sum of their hashes.
+ * A leader has died if its key goes before its record says that it leaves: the process aborted, was killed, or its
+ * lease ran out. "The same records" are those that only leaders and operators write, as a sum of their hashes.
  *
  * Ownership: succession_clear() frees what a zeroed Succession has come to hold.
  * Units:     now_usec is CLOCK_BOOTTIME, real_usec CLOCK_REALTIME, both in microseconds.
- * Errors:    none. A leader's record that cannot be read is one of a program that tells nothing.
+ * Errors:    none. An unreadable leader record counts as one of a version that tells nothing.
  * Threads:   loop thread only. No I/O and no clock: times are arguments.
  */
 #pragma once
@@ -24,7 +24,7 @@
 #include <jansson.h>
 
 enum {
-    SUCCESSION_DEATHS_MAX = 2, /* in a row; from then on the next one waits before it decides */
+    SUCCESSION_DEATHS_MAX = 2, /* after this many deaths in a row the next leader stands still */
     SUCCESSION_PAUSE_MAX_SEC = 600,
 };
 
@@ -36,8 +36,8 @@ typedef struct Successor {
 
 typedef enum SuccessionAnswer {
     SUCCESSION_WAIT, /* the key is not the first one, as far as the watch has shown */
-    SUCCESSION_TELL, /* succession_introduce() is to be written into this controller's record first */
-    SUCCESSION_STAND_STILL, /* until succession_still_until() */
+    SUCCESSION_TELL, /* this controller must first write succession_introduce() into its record */
+    SUCCESSION_STAND_STILL, /* this controller decides nothing until succession_still_until() */
     SUCCESSION_LEAD,
 } SuccessionAnswer;
 
@@ -47,38 +47,38 @@ typedef struct Succession {
     json_t *hashes;        /* key of each record that counts -> its hash */
     uint64_t records;      /* the sum of these hashes */
     int deaths;            /* leaders that died in a row before the present first one */
-    uint64_t dead_records; /* what they died on */
-    LeaderDeath last[LEADER_DEATHS_MAX]; /* the newest of them, the older one first */
+    uint64_t dead_records; /* the sum of hashes on which these leaders died */
+    LeaderDeath last[LEADER_DEATHS_MAX]; /* the newest of these deaths, oldest first */
     size_t n_last;
-    bool tells;           /* this controller's record is to tell deaths, told_records and last */
-    int64_t told_records; /* what they died on, as the record tells it */
-    /* It stands still until then; 0: it has not begun to. The second is the same time for people. */
+    bool tells;           /* this controller's record must tell deaths, told_records and last */
+    int64_t told_records; /* dead_records as this controller's record tells it */
+    /* End of the standstill in both clocks; 0: it has not begun. */
     uint64_t still_until_usec, still_real_usec;
-    uint64_t led_usec; /* since then this controller decides; 0: it does not */
+    uint64_t led_usec; /* since when this controller decides; 0: it does not */
 } Succession;
 
 void succession_clear(Succession *s);
 
-/* A record of the cluster, in the watch's order; value NULL: it is gone. */
+/* Takes in a record of the cluster, in the watch's order; value NULL: it is gone. */
 void succession_note_record(Succession *s, KeyKind kind, const char *key, const char *value,
                             size_t n_value);
-/* A controller's key, likewise. */
+/* Takes in a controller's key, in the watch's order; value NULL: it is gone. */
 void succession_note_leader(Succession *s, const char *key, const char *value, size_t n_value,
                             int64_t term, uint64_t real_usec);
 
-/* May the controller with that key decide now? base_usec: the pause after two deaths, which doubles with each further
- * one, and the time after which a leader that lives has shown that it can. */
+/* Tells whether the controller with that key may decide now. base_usec: the pause after two deaths, which doubles with
+ * each further one; also the time after which a leader that lives counts as sound. */
 SuccessionAnswer succession_ask(Succession *s, const char *key, uint64_t base_usec,
                                 uint64_t now_usec, uint64_t real_usec);
 uint64_t succession_still_until(const Succession *s);
-/* An operator's word: the pause is over. */
+/* Ends the pause by an operator's word. */
 void succession_overrule(Succession *s);
-/* It decides from now on. */
+/* Notes that this controller decides from now on. */
 void succession_led(Succession *s, uint64_t now_usec);
-/* It decides no more, and is not the first any more. */
+/* Notes that this controller decides no more and is not the first any more. */
 void succession_left(Succession *s);
-/* True once: this leader has lived for base_usec, so it forgets those before it and tells so. */
+/* True once, when this leader has lived for base_usec: it forgets the deaths before it, and its record is due. */
 bool succession_is_settled(Succession *s, uint64_t base_usec, uint64_t now_usec);
 
-/* Fills what the controller's own record tells of all this. */
+/* Fills the fields of the controller's own record that tell of deaths and standstill. */
 void succession_introduce(const Succession *s, LeaderRecord *record);

@@ -20,9 +20,8 @@ typedef struct ModelJob {
     char name[RECORD_JOB_MAX + 1];
     bool has_foreign_spec; /* the spec's record is of another version */
     bool has_spec, has_desired, has_world, has_phase, has_progress;
-    bool bad_desired,
-        bad_phase;      /* the record exists and does not decode, so it must not be changed */
-    char *desired_text; /* the record's text, unknown fields included; NULL: no record */
+    bool bad_desired, bad_phase; /* that record does not decode, so it must not be changed */
+    char *desired_text;          /* the record's text, unknown fields included; NULL: no record */
     SpecRecord spec;
     DesiredRecord desired;
     WorldRecord world;

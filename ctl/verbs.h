@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verbs.h - the table of sdctl's verbs (sdctl.c) and their exit codes; each room has its verbs.h.
+/* verbs.h - the table of sdctl's verbs (sdctl.c) and their exit codes; each folder below ctl has a verbs.h too.
  *
  * Ownership: verbs borrow their Arguments.
  * Units:     none.

@@ -25,8 +25,8 @@ typedef struct History {
     void *userdata; /* of `changed` */
 } History;
 
-/* Before anything is asked of etcd. changed: etcd lives in another history than the one that this daemon was started
- * in; the file says so already. */
+/* To be called before anything is asked of etcd. changed is called when etcd lives in another history than the one that
+ * this daemon was started in; the file says so already. */
 void history_open(History *h, const DaemonConfig *config, Etcd *etcd,
                   void (*changed)(void *userdata), void *userdata);
 /* Writes the file, with the highest revision that etcd has shown. */

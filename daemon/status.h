@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* status.h - tells systemd the line that `systemctl status sdtraind` shows, and when the service is ready or stops.
  *
- * "n1 of cluster prod: job first, generation 3, 2 of 4 ranks, step 1240; healthy; lease renewed 1 s
- * ago". A change of state is said at once, figures every STATUS_SEC. Outside systemd nobody listens, and
- * nothing is sent.
+ * Example: "n1 of cluster prod: job first, generation 3, 2 of 4 ranks, step 1240; healthy; lease renewed 1 s ago". A
+ * change of state is sent at once, figures every STATUS_SEC. Outside systemd nothing is sent.
  *
  * Ownership: a value, part of the Manager.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.

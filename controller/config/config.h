@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.h - what sdcontroller is told: a JSON file, then the command line over it.
+/* config.h - the settings of sdcontroller: a JSON file, then the command line over it.
  *
  * Every key of the file is an option of the command line ("lease_sec", --lease-sec); unknown keys
  * are refused by name.
@@ -29,14 +29,14 @@ typedef struct ControllerConfig {
     int64_t max_strikes, strike_window_sec, quarantine_sec;
     int64_t incidents_kept, max_nodes, max_jobs;
     int64_t escalate_sec, queue_patience_sec;
-    char admit[ADMISSION_MAX + 1];     /* "open", or cluster/admission.h */
-    char alerts_file[CONFIG_PATH_MAX]; /* who hears of incidents; empty: nobody */
+    char admit[ADMISSION_MAX + 1];     /* "open", or a list as in cluster/admission.h */
+    char alerts_file[CONFIG_PATH_MAX]; /* file that names the sinks of incidents; empty: none */
     char metrics[80];                  /* address:port of /metrics; empty: off */
-    char record[CONFIG_PATH_MAX];      /* as given; config_record() says what it means */
+    char record[CONFIG_PATH_MAX]; /* the setting as given; config_record() makes a path of it */
     int64_t record_mib;
 } ControllerConfig;
 
-/* -ECANCELED after --help or --version, which print and are done. */
+/* Returns -ECANCELED after --help or --version, which only print. */
 int config_parse_arguments(int argc, char *argv[], SettingsCall *ret, Error *err);
 
 int config_load(const SettingsCall *call, ControllerConfig *ret, Error *err);
@@ -44,13 +44,13 @@ int config_load(const SettingsCall *call, ControllerConfig *ret, Error *err);
 /* Works as settings_reload(). */
 void config_reload(ControllerConfig *config, ControllerConfig *fresh);
 
-/* The journal's file: as given; else, of a service, in $LOGS_DIRECTORY or $STATE_DIRECTORY. False:
- * none, or "none" was given. */
+/* Fills in the journal's path: the setting, or for a service a file in $LOGS_DIRECTORY or $STATE_DIRECTORY. False:
+ * nothing is recorded. */
 bool config_record(const ControllerConfig *config, char *ret, size_t size);
 
-/* Borrows the strings. */
+/* The results borrow the strings of config. */
 EtcdOptions config_etcd(const ControllerConfig *config);
 ClusterConfig config_cluster(const ControllerConfig *config);
 ClusterLimits config_limits(const ControllerConfig *config);
-/* What this controller's settings say of it in the election. lacks: kinds of records that it may not write. */
+/* Makes this controller's record in the election. lacks: kinds of records that it may not write. */
 LeaderRecord config_leader(const ControllerConfig *config, const char *lacks);

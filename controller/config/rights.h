@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rights.h - what this controller may write in etcd.
+/* rights.h - the kinds of records that this controller may write in etcd.
  *
- * An operation that etcd denies takes the whole transaction with it. So a controller asks at its start, for each kind
- * of record that it writes. A kind that came later than the roles may have (rights_without()) it leaves out; what the
- * others are for fails until somebody gives the right. It says either once, in its log and in the record by which it
- * stands for election, and looks again until there is nothing to say.
+ * One denied operation makes etcd refuse the whole transaction. So a controller asks at its start, for each kind of
+ * record that it writes, whether it may. Roles made for an older version may lack newer kinds: those that
+ * rights_without() names are left out of transactions. Decisions that need another denied kind fail until somebody
+ * grants it. A denial is told once in the log and in the controller's election record, and asked again until none is
+ * left.
  *
  * Ownership: part of the Controller; borrows the client and the settings.
  * Units:     none.
- * Errors:    none: what is not known is not allowed.
+ * Errors:    none: an unknown right counts as denied.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -19,21 +20,21 @@
 
 typedef struct Rights Rights;
 
-/* What is lacking is not what it was. */
+/* Called when the set of denied kinds has changed. */
 typedef void (*RightsChanged)(void *userdata);
 
 typedef struct RightsQuestion {
     Rights *rights;
     KeyKind kind;
-    EtcdCall *call; /* under way */
+    EtcdCall *call; /* the question under way; NULL: none */
 } RightsQuestion;
 
 struct Rights {
-    bool may[KEY_KINDS];    /* as etcd said last */
-    bool denied[KEY_KINDS]; /* and whether it was no; neither before its first word */
-    char lacks[64];         /* the names of those that are denied, blanks between; cut */
-    bool asked;             /* since the last tick, for a denial */
-    unsigned ticks;         /* with something denied or unknown */
+    bool may[KEY_KINDS];    /* etcd's last answer was yes */
+    bool denied[KEY_KINDS]; /* etcd's last answer was no; before the first answer both are false */
+    char lacks[64];         /* the names of denied kinds, blanks between; cut to fit */
+    bool asked;             /* a denied transaction has made it ask since the last tick */
+    unsigned ticks;         /* ticks in a row with a kind denied or unknown */
     Etcd *etcd;
     const ControllerConfig *config;
     RightsChanged changed;
@@ -41,15 +42,15 @@ struct Rights {
     RightsQuestion questions[KEY_KINDS];
 };
 
-/* Asks at once: it is answered before anything that is asked of etcd later. */
+/* Asks at once, so that etcd answers before anything that the controller asks later. */
 void rights_open(Rights *rights, Etcd *etcd, const ControllerConfig *config, RightsChanged changed,
                  void *userdata);
 void rights_clear(Rights *rights);
-/* Every STATUS_SEC: asks now and then while something is denied. */
+/* Called every STATUS_SEC; asks again from time to time while a kind is denied. */
 void rights_tick(Rights *rights);
-/* A transaction was denied, perhaps for a right that was taken away: asks for all; a later one goes without it. */
+/* Called when a transaction was denied, perhaps for a right that was taken away: asks for all kinds again. */
 void rights_denied(Rights *rights);
-/* Is this kind to be left out? NULL: all may be written. Kinds that are never left out: no. */
+/* Tells whether transactions leave this kind out. False if rights is NULL, or if rights_without() is NULL. */
 bool rights_leave_out(const Rights *rights, KeyKind kind);
-/* What there is not while a leader leaves the kind out; NULL: it is never left out. */
+/* Names the feature that is missing while a leader leaves the kind out; NULL: the kind is never left out. */
 const char *rights_without(KeyKind kind);

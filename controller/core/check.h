@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check.h - what must hold of each decision, whatever the records say.
+/* check.h - the rules that each decision keeps, whatever the records say.
  *
  * Ownership: borrows the Cluster and the decision for the call.
  * Units:     as cluster-internal.h.
@@ -11,6 +11,6 @@
 
 #include "controller/core/cluster-internal.h"
 
-/* job: the one that it is about; NULL: none. Checks that each record is put under the guard of the one that it was
- * derived from, and that what belongs together is there together. */
+/* Asserts that each record is put under the guard of the record that it was derived from, and that parts which belong
+ * together come together. job: the job that the decision is about; NULL: none. */
 void decision_check(const Cluster *c, const CoreJob *job, const Decision *d);

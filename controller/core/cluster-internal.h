@@ -31,7 +31,7 @@ typedef struct CoreNode {
     Stamp stamp;
     uint64_t changed_usec; /* when the node appeared or vanished */
     uint64_t vanished_real_usec;
-    bool missed; /* it was here, or a world has ranks on it, and it has not left */
+    bool missed; /* the node was here, or a world has ranks on it, and it has not left */
     char ran[RECORD_JOB_MAX + 32]; /* when it vanished: "2 ranks of job a"; empty: nothing */
     uint64_t left_incarnation;     /* the last incarnation that wrote that it leaves */
     int64_t drain_revision;        /* revision at which its verdict became drain; 0: it is not */
@@ -51,7 +51,7 @@ typedef struct CoreRank {
     int64_t step;
     uint64_t at_usec; /* realtime */
     int rank;
-    int unreachable_rank;       /* the rank that it did not meet when it joined; -1: none */
+    int unreachable_rank;       /* the rank that this one could not join with; -1: none */
     int16_t exit_code;          /* -128 to 255 */
     uint8_t slot, stage, state; /* TrainStage, RankState */
     bool hung, killed;
@@ -96,24 +96,25 @@ typedef struct CoreJob {
     CheckpointsRecord checkpoints;
     ProgressRecord progress;
     int64_t word; /* revision of the user's last request: desired, but not when it is put back */
-    int64_t reported_generation; /* the highest that its nodes wrote reports of */
-    int64_t ran_generation;      /* the highest that nodes tell of after etcd was restored */
-    CommitMark ran_mark;         /* the newest commit that nodes tell of after that */
+    int64_t reported_generation; /* the highest generation that nodes wrote reports of */
+    int64_t ran_generation; /* after a restore of etcd: the highest generation that nodes tell of */
+    CommitMark ran_mark;    /* after a restore of etcd: the newest commit that nodes tell of */
     Lost spec_lost, desired_lost, world_lost, phase_lost, checkpoints_lost;
     uint64_t lost_usec; /* since when a record is missing that nobody here has seen; 0: none is */
     int n_runs;
     uint64_t world_usec, phase_usec; /* when the world, the phase was learnt */
-    uint64_t failing_usec;           /* when the first sign of a failure was seen; 0: it is well */
-    uint64_t failing_real_usec;      /* the same in realtime */
-    uint64_t left_usec;              /* when rank 0's node was seen to have left; 0: it has not */
-    uint64_t grown_usec;             /* when phase.grown_usec was learnt */
-    uint64_t pending_usec;     /* when PHASE_PENDING was learnt; 0: the phase is another one */
-    int64_t oldest_generation; /* the lowest with records of its own; 0: none is known */
-    int64_t in_flight;         /* id of the decision under way; 0: none */
-    int64_t awaited_revision;  /* of the last write, until the watch has shown it */
-    bool
-        in_flight_places_world; /* others do not plan until its world is seen: its slots are taken */
-    int64_t in_flight_removes;  /* generation whose records it removes; 0: none */
+    uint64_t failing_usec; /* when the first sign of a failure was seen; 0: the world is well */
+    uint64_t failing_real_usec; /* the same in realtime */
+    uint64_t left_usec;         /* when rank 0's node was seen to have left; 0: it has not */
+    uint64_t grown_usec;        /* when phase.grown_usec was learnt */
+    uint64_t pending_usec;      /* when PHASE_PENDING was learnt; 0: the phase is another one */
+    int64_t oldest_generation;  /* the lowest with records of its own; 0: none is known */
+    int64_t in_flight;          /* id of the decision under way; 0: none */
+    int64_t awaited_revision;   /* revision of the last write, until the watch has shown it */
+    /* The decision under way creates a world: other jobs do not plan until that is seen. */
+    bool in_flight_places_world;
+    /* Generation whose records the decision under way deletes; 0: none. */
+    int64_t in_flight_removes;
 } CoreJob;
 
 typedef struct Incident {
@@ -167,7 +168,7 @@ struct Cluster {
     int64_t term;                /* 0: not leading */
     uint64_t observe_until_usec; /* a new leader does not act on absence before */
     uint64_t hold_usec;          /* when the last hold began */
-    uint64_t hold_until_usec;    /* when it ends: until then absence is not acted upon */
+    uint64_t hold_until_usec;    /* when the hold ends: until then absence is not acted upon */
     int unnamed_lost;   /* nodes that the incident nodes-lost counts and nobody here has seen */
     bool knows_summary; /* this leader has read the open incident nodes-lost */
     uint64_t uninvited_usec; /* when a node that is not admitted was last here; 0: a new list */
@@ -175,10 +176,11 @@ struct Cluster {
     bool probes_suspected;        /* too many nodes call themselves unhealthy at once */
     int64_t last_id;              /* of decisions */
     int64_t cluster_in_flight;    /* id of the decision under way about no single job; 0: none */
-    int64_t cluster_awaited;      /* revision of its last write */
-    int64_t dropped;              /* records that did not fit */
-    unsigned missed;              /* a bit for each Table: records did not fit */
-    unsigned taken; /* a bit for each Table that misses records: a place was taken since */
+    /* Revision of the last such decision's write, until the watch shows it. */
+    int64_t cluster_awaited;
+    int64_t dropped; /* records that did not fit */
+    unsigned missed; /* a bit for each Table: records did not fit */
+    unsigned taken;  /* a bit for each Table that misses records: a place was taken since */
     const CoreNode *nodes;
     const NodeCordons *cordons; /* by node */
     int *cordoned;              /* indices of nodes that have a cordon record, rising */
@@ -192,12 +194,13 @@ struct Cluster {
     int n_by_arrival;
     const Run *runs; /* limits.nodes for each job: job_runs() */
     const NodeRanks *reports;
-    int n_reports;         /* none was ever used from there on */
-    int first_free_report; /* of those before, chained by next_of_node; -1: none */
+    int n_reports;         /* entries from this index on were never used */
+    int first_free_report; /* a free entry below n_reports, chained by next_of_node; -1: none */
     const Incident *incidents;
     const Alert *alerts;
     const Request *requests;
-    Scratch scratch; /* cluster_step() hands it on; nobody else reads it here */
+    /* Only cluster_step() uses this field: it hands the Scratch on as an argument. */
+    Scratch scratch;
 };
 
 /* By hand: the built-in calls libgcc where the processor lacks the instruction. */
@@ -209,7 +212,7 @@ static inline int slots_count(uint64_t slots)
     return (int)(slots * UINT64_C(0x0101010101010101) >> 56);
 }
 
-/* True when the time has come; else the shell is woken then at the latest. The only way to wait. */
+/* True when the time has come; else the shell wakes the core at that time or before. Nothing waits in another way. */
 bool cluster_due(const Cluster *c, Scratch *s, uint64_t at_usec);
 const Run *job_runs(const Cluster *c, const CoreJob *job);
 int job_index(const Cluster *c, const CoreJob *job);

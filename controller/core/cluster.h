@@ -38,9 +38,9 @@ typedef struct ClusterConfig {
     uint64_t strike_window_usec;  /* strikes older than this are forgotten */
     uint64_t quarantine_usec;     /* quarantine for strikes; one for a device fault has no end */
     int incidents_kept;           /* records of incidents in etcd, open and resolved */
-    uint64_t
-        queue_patience_usec; /* a job that has waited this long goes before later jobs and growth */
-    uint64_t escalate_usec;  /* an incident open this long becomes critical; 0: never */
+    /* A job that has waited this long goes before later jobs and growth. */
+    uint64_t queue_patience_usec;
+    uint64_t escalate_usec;        /* an incident open this long becomes critical; 0: never */
     char admit[ADMISSION_MAX + 1]; /* nodes that get ranks: cluster/admission.h; empty: all */
 } ClusterConfig;
 
@@ -110,7 +110,7 @@ typedef struct Event {
     Outcome outcome;  /* of EVENT_OUTCOME */
     int64_t created;  /* create revision of the record */
     int64_t revision; /* at which the record was written or removed, or the decision done */
-    char name[CLUSTER_NAME_BYTES]; /* of the node, job, incident or request */
+    char name[CLUSTER_NAME_BYTES]; /* the node's, job's, incident's or request's */
     char node[NODE_NAME_MAX + 1];  /* of EVENT_RANKS */
     int64_t generation;            /* of EVENT_RANKS and EVENT_RENDEZVOUS */
     union {
@@ -139,7 +139,7 @@ enum { REVISION_ANY = -1 };
 typedef struct Decision {
     int64_t id; /* 0: nothing to do */
     int64_t term;
-    char job[RECORD_JOB_MAX + 1]; /* that the decision is about; empty: no single job */
+    char job[RECORD_JOB_MAX + 1]; /* the job that the decision is about; empty: no single job */
     int64_t world_revision, phase_revision, checkpoints_revision, desired_revision;
 
     bool put_world, put_phase, put_checkpoints, put_incident;
@@ -156,8 +156,8 @@ typedef struct Decision {
     int n_cordons;
     CordonRecord cordons[DECISION_CORDONS_MAX]; /* one without causes is removed */
     int64_t cordon_revisions[DECISION_CORDONS_MAX];
-    int cordon_changed
-        [DECISION_CORDONS_MAX]; /* index of the cause that is new or changed; -1: one has ended */
+    /* Index of the cause that is new or changed; -1: a cause has ended. */
+    int cordon_changed[DECISION_CORDONS_MAX];
 
     int64_t remove_generation; /* its ranks/ and rendezvous/ are removed; 0: none */
     bool remove_job;           /* every record of the job is removed */
@@ -171,7 +171,7 @@ typedef struct Actions {
     Decision decision;
     bool read;  /* the shell reads everything and feeds it: a record that did not fit may fit now */
     bool again; /* the shell calls again with EVENT_TICK: there may be more to decide */
-    uint64_t wake_usec; /* the shell calls again then at the latest; USEC_INFINITY: no need */
+    uint64_t wake_usec; /* the shell calls again at this time or before; USEC_INFINITY: no need */
 } Actions;
 
 typedef struct Cluster Cluster;

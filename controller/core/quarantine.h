@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quarantine.h - what a node's own verdict is worth, and how a quarantine ends.
+/* quarantine.h - how far a node's own verdict is trusted, and how a quarantine ends.
  *
  * Ownership: borrows the Cluster for the call.
  * Units:     as cluster-internal.h.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* queue.h - which jobs go before which.
+/* queue.h - the order in which jobs get slots.
  *
  * Ownership: borrows the Cluster for the call.
  * Units:     as cluster-internal.h.

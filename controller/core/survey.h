@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* survey.h - what the core knows, in numbers for metrics and status. Nothing here writes.
+/* survey.h - the core's state in numbers, for metrics and status. Nothing here writes.
  *
  * Ownership: names are borrowed from the Cluster until its next step.
  * Units:     *_usec is CLOCK_REALTIME microseconds, 0 unknown; *_sec seconds.

@@ -15,9 +15,9 @@
 enum { JOB_MEMORY_WORLDS = 40 };
 
 typedef struct JobMemory {
-    MemoryPlan
-        plans[JOB_MEMORY_WORLDS]; /* from world.min to world.max, at most twice as large each */
-    size_t n;                     /* 0: this machine cannot tell */
+    /* Plans of worlds from world.min to world.max, each at most twice as large as the one before. */
+    MemoryPlan plans[JOB_MEMORY_WORLDS];
+    size_t n; /* 0: this machine cannot tell */
 } JobMemory;
 
 /* Plans the memory of each world; the sides of the data must be known and fit the config. */

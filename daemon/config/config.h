@@ -43,11 +43,11 @@ typedef struct DaemonConfig {
     char nvml[CONFIG_PATH_MAX], kernel_log[CONFIG_PATH_MAX], sysfs[CONFIG_PATH_MAX];
     json_t *trainer_environment; /* array of "KEY=VALUE"; NULL: none */
     json_t *labels;              /* object of strings; NULL: none */
-    json_t *paths_read,
-        *paths_write; /* prefixes that jobs may name, arrays of strings; NULL: all */
+    /* Prefixes that jobs may name, arrays of strings; NULL: all. */
+    json_t *paths_read, *paths_write;
 } DaemonConfig;
 
-/* -ECANCELED after --help or --version, which print and are done. ret->own: the probe's name after --probe. */
+/* Returns -ECANCELED after --help or --version, which only print. ret->own: the probe's name after --probe. */
 int config_parse_arguments(int argc, char *argv[], SettingsCall *ret, Error *err);
 
 /* Reads the file, lays the command line over it, and fills in defaults. */

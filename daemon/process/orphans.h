@@ -8,8 +8,8 @@
  * Every process started for a rank carries SDTRAIN_OWNER=<run_dir>:<slot> in its environment, and its children inherit
  * that mark. One sdtraind at a time holds the lock of a run_dir, so a marked process without its sdtraind is an orphan.
  * A process that has cleared its environment is known by its session, which is that of its rank unless it has made
- * another. sdtraind and its keeper share the sessions of living ranks in memory. Nobody else knows them: a number in a
- * file might be a stranger's when it is read.
+ * another. sdtraind and its keeper share the sessions of living ranks in memory alone: a number in a file might belong
+ * to a stranger by the time it is read.
  *
  * Ownership: none.
  * Units:     none.

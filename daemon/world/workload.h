@@ -33,8 +33,8 @@ typedef struct WorkloadNeeds {
     uint64_t incarnation;      /* of this sdtraind; worlds that name another are not for it */
 } WorkloadNeeds;
 
-/* Calls in the middle of the work: the one who is called notes what it hears, and comes back to the Workload only
- * where the comment says so. All are set. */
+/* These are called in the middle of the work: a callee notes what it is told, and calls the Workload again only where
+ * the comment says so. All are set. */
 typedef struct WorkloadEvents {
     void *userdata;
     /* The node's record tells of worlds and lost slots, and these may have changed. */

@@ -75,8 +75,8 @@ typedef enum NotifierActionKind {
 typedef struct NotifierAction {
     NotifierActionKind kind;
     int64_t id; /* of the message or the write */
-    uint64_t
-        wake_usec; /* of NOTIFIER_REST: call notifier_next() again then; USEC_INFINITY: no need */
+    /* Of NOTIFIER_REST: call notifier_next() again at this time; USEC_INFINITY: no need. */
+    uint64_t wake_usec;
 
     /* of NOTIFIER_SEND */
     int sink; /* index in the configuration */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoints.h - what of a job is committed, whatever becomes of checkpoints/<job>.
+/* checkpoints.h - the commits of a job, whatever becomes of checkpoints/<job>.
  *
  * Ownership: borrows the Cluster for the call.
  * Units:     as cluster-internal.h.
@@ -12,7 +12,7 @@
 
 /* Takes in EVENT_CHECKPOINTS, which was stamped already. */
 void checkpoints_learn(CoreJob *job, const Event *ev);
-/* Drops commits of a job that had the name before: they are nothing to this one. */
+/* Drops commits of an earlier job of this name. */
 void checkpoints_drop_others(CoreJob *job);
 /* Returns the newest commit that any record speaks of. */
 CommitMark checkpoints_known_mark(const CoreJob *job);

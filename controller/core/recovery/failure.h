@@ -60,7 +60,7 @@ Cause cause_of_exit(const CoreJob *job, const NodeRanks *report, const CoreRank 
 bool failure_find_sign(const Cluster *c, Scratch *s, const CoreJob *job, FailureSign *ret);
 /* Notes since when the world fails, or that it is well. */
 void failure_note(const Cluster *c, CoreJob *job, const FailureSign *sign);
-/* Finds who is to blame. False while the world is well, or while that is not clear yet; the wait for it is bounded. */
+/* Finds the node to blame. False while the world is well, or while the culprit is not clear; that wait is bounded. */
 bool failure_judge(const Cluster *c, Scratch *s, const CoreJob *job, const FailureSign *sign,
                    Failure *ret);
 /* Returns the furthest step that the present generation is known to have completed. */

@@ -14,8 +14,8 @@
 /* The counters of a PhaseRecord, and the pause that follows from them. */
 typedef struct RestartCounters {
     int failures, pauses;
-    uint64_t
-        store_lost_usec; /* CLOCK_REALTIME of the first generation lost to the store; 0: none was */
+    /* CLOCK_REALTIME of the first generation lost to the store; 0: none was. */
+    uint64_t store_lost_usec;
     uint64_t pause_usec; /* 0: the next world comes at once */
 } RestartCounters;
 
