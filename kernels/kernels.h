@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernels.h - the one list of numeric operations; kernels/cpu and kernels/cuda implement it.
+/* kernels.h - the one list of numeric operations, which every kind of device implements (backend.h).
  *
  * Layout:    activations are NHWC, so that an image is also its tokens: [N][H*W][C]. They have
  *            the device's compute type (fp32 on CPUs; bf16 or fp16 on GPUs). Parameters and
@@ -8,12 +8,17 @@
  *            (Conv, Linear, Attention) are objects made once; running them neither allocates
  *            nor synchronises. All operations of one stream may share a workspace.
  * Ownership: *_new() gives the caller the object, *_free() accepts NULL and returns NULL;
- *            objects borrow their Device. All data pointers are device memory, borrowed, 64-byte
- *            aligned where they are activations, packed weights or workspace.
+ *            objects borrow their Device. All data pointers are device memory, borrowed,
+ *            DEVICE_ALIGNMENT aligned where they are activations, packed weights or workspace. A host may
+ *            not read device memory, whatever the device.
  * Units:     shapes in elements, workspace in bytes.
  * Errors:    *_new(): 0 or -errno with text. Running returns nothing: an error of a GPU is sticky,
- *            and device_synchronise() returns it.
- * Threads:   one stream per Device; one thread at a time.
+ *            and device_synchronise() and device_await() return it.
+ * Order:     a call is put on one of the device's lanes and may return before it is done. Calls of one
+ *            lane run in the order in which they were made. An operation is on LANE_COMPUTE unless its
+ *            comment says otherwise.
+ * Threads:   each lane is one thread's at a time; different lanes may be different threads'.
+ *            device_reached(), device_await() and device_host_*() are any thread's.
  * Exactness: the same inputs give the same bits on every run, for the same numerics
  *            (device_numerics()). No result depends on neighbours in memory, alignment or time;
  *            sums have a fixed tree.
@@ -42,7 +47,7 @@ typedef enum DeviceKind { DEVICE_CPU, DEVICE_CUDA } DeviceKind;
 
 typedef struct DeviceOptions {
     DeviceKind kind;
-    int index;     /* which GPU */
+    int index;     /* of the GPU */
     int threads;   /* CPU: OpenMP threads, 1 or more */
     DataType type; /* of activations */
 } DeviceOptions;
@@ -50,7 +55,7 @@ typedef struct DeviceOptions {
 int device_open(const DeviceOptions *options, Device **ret, Error *err);
 Device *device_free(Device *device);
 DEFINE_CLEANUP(Device, device_free)
-DeviceKind device_kind(const Device *device); /* DEVICE_CPU: device memory is host memory */
+DeviceKind device_kind(const Device *device);
 DataType device_type(const Device *device);
 /* All memory that the device has, in use or not; for a CPU the machine's memory and swap. */
 uint64_t device_memory_bytes(const Device *device);
@@ -60,14 +65,58 @@ uint64_t device_memory_bytes(const Device *device);
  * threads nor ISA nor compiler change a bit. */
 int device_numerics(const Device *device, char **ret);
 
-/* 64-byte aligned, zeroed. */
+/* ---- memory, lanes, fences ---- */
+
+/* Alignment of device_allocate() and of what a planner lays out. */
+enum { DEVICE_ALIGNMENT = 256 };
+
+/* Zeroed. */
 int device_allocate(Device *device, size_t n_bytes, void **ret, Error *err);
 void device_release(Device *device, void *memory);
+
+/* Host memory that device_send() and device_fetch() need in order to return at once: page-locked where
+ * that matters. Zeroed. */
+int device_host_allocate(Device *device, size_t n_bytes, void **ret, Error *err);
+void device_host_release(Device *device, void *memory);
+
+/* For cold paths: they run after what LANE_COMPUTE holds, and are done when they return. */
 void device_upload(Device *device, void *to, const void *from, size_t n_bytes);
 void device_download(Device *device, void *to, const void *from, size_t n_bytes);
+/* From device memory to device memory. */
 void device_copy(Device *device, void *to, const void *from, size_t n_bytes);
 void device_clear(Device *device, void *memory, size_t n_bytes);
+/* Waits until all lanes are empty. */
 int device_synchronise(Device *device, Error *err);
+
+/* In-order queues of the device. */
+typedef enum Lane {
+    LANE_COMPUTE, /* operations */
+    LANE_IN,      /* input of the grains to come */
+    LANE_OUT,     /* copies of a snapshot, losses, maxima */
+    LANE_COMM,    /* sums and weights on their way to and from other ranks */
+    N_LANES
+} Lane;
+
+/* Copies between host and device on the lane. The host's memory belongs to the device until a fence that is
+ * made on the lane afterwards is reached: the source of a send is not written, the target of a fetch neither
+ * read nor written. */
+void device_send(Device *device, Lane lane, void *to, const void *from, size_t n_bytes);
+void device_fetch(Device *device, Lane lane, void *to, const void *from, size_t n_bytes);
+
+/* A place in a lane: everything that was put there before. {0} is reached from the start. */
+typedef struct Fence {
+    Lane lane;
+    uint64_t serial;
+} Fence;
+
+Fence device_fence(Device *device, Lane lane);
+/* What is put on the lane from now on runs after the fence is reached. The host does not wait (on a CPU,
+ * whose compute lane is the calling thread, it does). */
+void device_wait(Device *device, Lane lane, Fence fence);
+bool device_reached(Device *device, Fence fence);
+/* Waits for the fence. -ETIMEDOUT: not reached in timeout_usec. -EIO: the device is broken, now and
+ * for ever. */
+int device_await(Device *device, Fence fence, uint64_t timeout_usec, Error *err);
 
 /* ---- convolution, 3x3 (padding 1, stride 1 or 2) and 1x1 ---- */
 
@@ -216,7 +265,7 @@ void cast_to_f32(Device *device, int64_t n, const void *x, float *y);
 /* ---- diffusion ---- */
 
 /* noise[n][n_each]: sample i's element j is draw j % 4 of Philox block j / 4 at counter
- * (position_i, block) under key, through exact_normal_pair. */
+ * (position_i, block) under key, through exact_normal_pair. positions: device memory. */
 void normal_noise(Device *device, uint64_t key, int n, int64_t n_each, const int64_t *positions,
                   float *noise);
 
@@ -230,7 +279,7 @@ void diffuse(Device *device, int n, int64_t n_each, const float *x0, const float
  * 2 / n * (prediction - target). */
 void mse_loss(Device *device, int64_t n, const void *prediction, const float *target, float scale,
               double *loss, void *dprediction, void *workspace);
-size_t mse_loss_workspace_bytes(int64_t n);
+size_t mse_loss_workspace_bytes(const Device *device, int64_t n);
 
 /* ---- training state: fp32 flat ranges; every one elementwise or with a tree fixed by n alone ----
  */

@@ -18,11 +18,12 @@ struct GrainWork {
 
     float *text_host; /* [grain][tokens][dim], captions dropped */
     int32_t *timesteps_host;
-    int64_t *positions;
+    int64_t *positions_host;
 
     /* device */
     float *x0, *noise, *x_t, *target, *text, *signal, *sigma;
     int32_t *timesteps;
+    int64_t *positions;
     void *input, *context, *prediction, *dprediction, *workspace;
     double *loss;
 };
@@ -47,14 +48,18 @@ bool draw_caption_drop(uint64_t seed, int64_t position, double probability)
 
 int draw_noise(Device *device, uint64_t seed, int64_t position, int64_t n, float *ret, Error *err)
 {
-    void *noise = NULL;
+    void *noise = NULL, *positions = NULL;
     int r = device_allocate(device, (size_t)n * sizeof(float), &noise, err);
-    if (r < 0)
-        return r;
-    normal_noise(device, draw_key(seed, "noise"), 1, n, &position, noise);
-    device_download(device, ret, noise, (size_t)n * sizeof(float));
-    r = device_synchronise(device, err);
+    if (r == 0)
+        r = device_allocate(device, sizeof(position), &positions, err);
+    if (r == 0) {
+        device_upload(device, positions, &position, sizeof(position));
+        normal_noise(device, draw_key(seed, "noise"), 1, n, positions, noise);
+        device_download(device, ret, noise, (size_t)n * sizeof(float));
+        r = device_synchronise(device, err);
+    }
     device_release(device, noise);
+    device_release(device, positions);
     return r;
 }
 
@@ -76,11 +81,12 @@ static int allocate_device(GrainWork *w, Error *err)
         {(void **)&w->signal, schedule},
         {(void **)&w->sigma, schedule},
         {(void **)&w->timesteps, (size_t)n * sizeof(int32_t)},
+        {(void **)&w->positions, (size_t)n * sizeof(int64_t)},
         {&w->input, (size_t)latents * type},
         {&w->context, (size_t)text * type},
         {&w->prediction, (size_t)latents * type},
         {&w->dprediction, (size_t)latents * type},
-        {&w->workspace, mse_loss_workspace_bytes(latents)},
+        {&w->workspace, mse_loss_workspace_bytes(w->device, latents)},
         {(void **)&w->loss, sizeof(double)},
     };
     for (size_t i = 0; i < ELEMENTSOF(buffers); i++) {
@@ -119,8 +125,8 @@ int grain_work_new(Device *device, Network *network, const Job *job, const Datas
     size_t n = (size_t)job->train.grain;
     w->text_host = calloc(n * (size_t)w->text_elements, sizeof(float));
     w->timesteps_host = calloc(n, sizeof(int32_t));
-    w->positions = calloc(n, sizeof(int64_t));
-    if (!w->text_host || !w->timesteps_host || !w->positions)
+    w->positions_host = calloc(n, sizeof(int64_t));
+    if (!w->text_host || !w->timesteps_host || !w->positions_host)
         return error_set(err, -ENOMEM, "out of memory for a grain's %zu samples", n);
     r = allocate_device(w, err);
     if (r < 0)
@@ -133,16 +139,16 @@ GrainWork *grain_work_free(GrainWork *w)
 {
     if (!w)
         return NULL;
-    void *buffers[] = {w->x0,         w->noise,       w->x_t,       w->target, w->text,
-                       w->signal,     w->sigma,       w->timesteps, w->input,  w->context,
-                       w->prediction, w->dprediction, w->workspace, w->loss};
+    void *buffers[] = {w->x0,      w->noise,      w->x_t,         w->target,    w->text,
+                       w->signal,  w->sigma,      w->timesteps,   w->positions, w->input,
+                       w->context, w->prediction, w->dprediction, w->workspace, w->loss};
     for (size_t i = 0; i < ELEMENTSOF(buffers); i++)
         if (buffers[i])
             device_release(w->device, buffers[i]);
     (void)noise_schedule_free(w->schedule);
     free(w->text_host);
     free(w->timesteps_host);
-    free(w->positions);
+    free(w->positions_host);
     free(w);
     return NULL;
 }
@@ -154,7 +160,7 @@ static void draw(GrainWork *w, const LoaderGrain *grain)
 
     for (int64_t i = 0; i < job->train.grain; i++) {
         int64_t position = grain->first_position + i;
-        w->positions[i] = position;
+        w->positions_host[i] = position;
         w->timesteps_host[i] = draw_timestep(job->train.seed, position, w->schedule->n_steps);
         bool drop =
             w->empty_text && draw_caption_drop(job->train.seed, position, job->train.caption_drop);
@@ -174,6 +180,7 @@ int grain_work_compute(GrainWork *w, const LoaderGrain *grain, float *gradients,
     device_upload(d, w->x0, grain->latents, (size_t)latents * sizeof(float));
     device_upload(d, w->text, w->text_host, (size_t)text * sizeof(float));
     device_upload(d, w->timesteps, w->timesteps_host, (size_t)n * sizeof(int32_t));
+    device_upload(d, w->positions, w->positions_host, (size_t)n * sizeof(int64_t));
 
     normal_noise(d, draw_key(w->job->train.seed, "noise"), n, w->latent_elements, w->positions,
                  w->noise);

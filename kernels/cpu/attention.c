@@ -103,7 +103,7 @@ static int check_shape(const AttentionShape *s, Error *err)
     return 0;
 }
 
-int attention_new(Device *device, const AttentionShape *shape, Attention **ret, Error *err)
+int cpu_attention_new(Device *device, const AttentionShape *shape, Attention **ret, Error *err)
 {
     int r = check_shape(shape, err);
     if (r < 0)
@@ -123,7 +123,7 @@ int attention_new(Device *device, const AttentionShape *shape, Attention **ret, 
     return 0;
 }
 
-Attention *attention_free(Attention *attention)
+Attention *cpu_attention_free(Attention *attention)
 {
     free(attention);
     return NULL;
@@ -136,12 +136,12 @@ static int attention_team(const Attention *attention)
                        (int64_t)s->n * s->heads * s->head_dim * s->q_tokens * s->kv_tokens);
 }
 
-size_t attention_workspace_bytes(const Attention *attention)
+size_t cpu_attention_workspace_bytes(const Attention *attention)
 {
     return attention->thread_bytes * (size_t)attention_team(attention);
 }
 
-size_t attention_saved_bytes(const Attention *attention)
+size_t cpu_attention_saved_bytes(const Attention *attention)
 {
     const AttentionShape *s = &attention->shape;
     return floats_bytes((size_t)s->n * (size_t)s->heads * (size_t)s->q_tokens * 2);
@@ -297,8 +297,8 @@ static void forward_block(const Head *h, const ForwardSpace *space, size_t first
     }
 }
 
-void attention_forward(Attention *attention, const void *q, const void *k, const void *v, void *out,
-                       void *saved, void *workspace)
+void cpu_attention_forward(Attention *attention, const void *q, const void *k, const void *v,
+                           void *out, void *saved, void *workspace)
 {
     const AttentionShape *shape = &attention->shape;
     const int team = attention_team(attention);
@@ -423,9 +423,9 @@ static void backward_head(const Head *h, const BackwardSpace *space, float *dq, 
     }
 }
 
-void attention_backward(Attention *attention, const void *q, const void *k, const void *v,
-                        const void *out, const void *saved, const void *dout, void *dq, void *dk,
-                        void *dv, void *workspace)
+void cpu_attention_backward(Attention *attention, const void *q, const void *k, const void *v,
+                            const void *out, const void *saved, const void *dout, void *dq,
+                            void *dk, void *dv, void *workspace)
 {
     const AttentionShape *shape = &attention->shape;
     const int team = attention_team(attention);

@@ -125,13 +125,15 @@ static int check_shape(const ConvShape *s, Error *err)
     return 0;
 }
 
-int conv_new(Device *device, const ConvShape *shape, Conv **ret, Error *err)
+DEFINE_CLEANUP(Conv, cpu_conv_free)
+
+int cpu_conv_new(Device *device, const ConvShape *shape, Conv **ret, Error *err)
 {
     int r = check_shape(shape, err);
     if (r < 0)
         return r;
 
-    _cleanup_(conv_freep) Conv *conv = calloc(1, sizeof(*conv));
+    _cleanup_(cpu_conv_freep) Conv *conv = calloc(1, sizeof(*conv));
     if (!conv)
         return error_set(err, -ENOMEM, "no memory for a convolution");
     conv->device = device;
@@ -152,7 +154,7 @@ int conv_new(Device *device, const ConvShape *shape, Conv **ret, Error *err)
     return 0;
 }
 
-Conv *conv_free(Conv *conv)
+Conv *cpu_conv_free(Conv *conv)
 {
     if (!conv)
         return NULL;
@@ -175,7 +177,7 @@ static size_t backward_panel(const Conv *conv)
     return (size_t)(conv->taps * conv->out.c) * TILE_COLUMNS;
 }
 
-size_t conv_packed_bytes(const Conv *conv)
+size_t cpu_conv_packed_bytes(const Conv *conv)
 {
     return floats_bytes(panels(conv->out.c) * forward_panel(conv));
 }
@@ -219,7 +221,7 @@ static void pack_backward_panel(const Conv *conv, const float *weight, size_t pa
     }
 }
 
-void conv_pack(Conv *conv, const float *weight, void *packed)
+void cpu_conv_pack(Conv *conv, const float *weight, void *packed)
 {
     const size_t n = panels(conv->out.c), panel = forward_panel(conv);
     const int team = pack_team(conv);
@@ -370,8 +372,8 @@ static void multiply(const Product *p)
                            MIN((j + 1) * group, n_panels));
 }
 
-void conv_forward(Conv *conv, const void *x, const void *packed, const float *bias,
-                  const void *per_image, const void *residual, void *y, void *workspace)
+void cpu_conv_forward(Conv *conv, const void *x, const void *packed, const float *bias,
+                      const void *per_image, const void *residual, void *y, void *workspace)
 {
     (void)workspace; /* the backward ones need it */
     Product p = {.conv = conv,
@@ -387,8 +389,8 @@ void conv_forward(Conv *conv, const void *x, const void *packed, const float *bi
     multiply(&p);
 }
 
-void conv_backward_data(Conv *conv, const void *dy, const float *weight, const void *packed,
-                        void *dx, bool accumulate, void *workspace)
+void cpu_conv_backward_data(Conv *conv, const void *dy, const float *weight, const void *packed,
+                            void *dx, bool accumulate, void *workspace)
 {
     (void)packed; /* it is the forward's */
     pack_backward(conv, weight, workspace);
@@ -438,7 +440,7 @@ static Gradient gradient_layout(const Conv *conv, void *workspace, size_t *ret_b
     return g;
 }
 
-size_t conv_workspace_bytes(const Conv *conv)
+size_t cpu_conv_workspace_bytes(const Conv *conv)
 {
     size_t bytes;
     (void)gradient_layout(conv, NULL, &bytes);
@@ -542,8 +544,8 @@ static void gradient_chunk(const Gradient *g, size_t panel, size_t first_six, si
         scatter_tiles(g, panel, six, dweight);
 }
 
-void conv_backward_weight(Conv *conv, const void *x, const void *dy, float *dweight, float *dbias,
-                          void *workspace)
+void cpu_conv_backward_weight(Conv *conv, const void *x, const void *dy, float *dweight,
+                              float *dbias, void *workspace)
 {
     size_t bytes;
     const Gradient g = gradient_layout(conv, workspace, &bytes);

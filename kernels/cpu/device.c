@@ -5,7 +5,9 @@
  * of threads, the compiler or the vector width. So the numerics record holds one number,
  * NUMERICS_VERSION, and test-bits holds the bits that belong to it. */
 #include "kernels/cpu/device.h"
-#include "kernels/kernels.h"
+
+#include "base/memory.h"
+#include "kernels/cpu/lane.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,8 +16,6 @@
 #include <sys/sysinfo.h>
 
 enum { MAX_THREADS = 1024 };
-
-size_t data_type_bytes(DataType type) { return type == DATA_F32 ? 4 : 2; }
 
 static int check_cpu(Error *err)
 {
@@ -28,13 +28,10 @@ static int check_cpu(Error *err)
     return 0;
 }
 
-int device_open(const DeviceOptions *options, Device **ret, Error *err)
+int cpu_device_open(const DeviceOptions *options, Device **ret, Error *err)
 {
     int r;
 
-    if (options->kind == DEVICE_CUDA)
-        return error_set(err, -ENODEV, "cannot open CUDA device %d: this build has no CUDA backend",
-                         options->index);
     if (options->type != DATA_F32)
         return error_set(err, -ENOTSUP, "the CPU computes in fp32 only: set precision to fp32");
     if (options->threads < 1 || options->threads > MAX_THREADS)
@@ -44,21 +41,25 @@ int device_open(const DeviceOptions *options, Device **ret, Error *err)
     if (r < 0)
         return r;
 
-    Device *device = malloc(sizeof(*device));
-    if (!device)
-        return error_set(err, -ENOMEM, "no memory for a device");
-    *device = (Device){.threads = options->threads};
-    *ret = device;
+    CpuDevice *device = memory_new(CpuDevice);
+    *device = (CpuDevice){.base = {.backend = &cpu_backend, .kind = DEVICE_CPU, .type = DATA_F32},
+                          .threads = options->threads,
+                          .out = cpu_lane_new()};
+    *ret = &device->base;
     return 0;
 }
 
-Device *device_free(Device *device)
+Device *cpu_device_free(Device *device)
 {
-    free(device);
+    CpuDevice *cpu = (CpuDevice *)device;
+    if (!cpu)
+        return NULL;
+    (void)cpu_lane_free(cpu->out);
+    free(cpu);
     return NULL;
 }
 
-uint64_t device_memory_bytes(const Device *device)
+uint64_t cpu_device_memory_bytes(const Device *device)
 {
     (void)device; /* host memory is what it has */
     struct sysinfo info;
@@ -67,19 +68,7 @@ uint64_t device_memory_bytes(const Device *device)
     return ((uint64_t)info.totalram + info.totalswap) * info.mem_unit;
 }
 
-DeviceKind device_kind(const Device *device)
-{
-    (void)device; /* the only one here */
-    return DEVICE_CPU;
-}
-
-DataType device_type(const Device *device)
-{
-    (void)device; /* the only one here */
-    return DATA_F32;
-}
-
-int device_numerics(const Device *device, char **ret)
+int cpu_device_numerics(const Device *device, char **ret)
 {
     (void)device; /* its threads change no bit */
     char *text;
@@ -90,14 +79,14 @@ int device_numerics(const Device *device, char **ret)
     return 0;
 }
 
-int device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
+int cpu_device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
 {
     (void)device;
-    if (n_bytes > PTRDIFF_MAX - WORKSPACE_ALIGNMENT) /* beyond what any allocator gives */
+    if (n_bytes > PTRDIFF_MAX - DEVICE_ALIGNMENT) /* beyond what any allocator gives */
         return error_set(err, -ENOMEM, "no memory for %zu bytes", n_bytes);
 
-    size_t rounded = MAX(ROUND_UP(n_bytes, (size_t)WORKSPACE_ALIGNMENT), (size_t)64);
-    void *memory = aligned_alloc(WORKSPACE_ALIGNMENT, rounded);
+    size_t rounded = MAX(ROUND_UP(n_bytes, (size_t)DEVICE_ALIGNMENT), (size_t)DEVICE_ALIGNMENT);
+    void *memory = aligned_alloc(DEVICE_ALIGNMENT, rounded);
     if (!memory)
         return error_set(err, -ENOMEM, "no memory for %zu bytes", n_bytes);
     memset(memory, 0, rounded);
@@ -105,39 +94,89 @@ int device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
     return 0;
 }
 
-void device_release(Device *device, void *memory)
+void cpu_device_release(Device *device, void *memory)
 {
     (void)device;
     free(memory);
 }
 
-void device_upload(Device *device, void *to, const void *from, size_t n_bytes)
+void cpu_device_upload(Device *device, void *to, const void *from, size_t n_bytes)
 {
     (void)device;
     memcpy(to, from, n_bytes);
 }
 
-void device_download(Device *device, void *to, const void *from, size_t n_bytes)
+void cpu_device_download(Device *device, void *to, const void *from, size_t n_bytes)
 {
     (void)device;
     memcpy(to, from, n_bytes);
 }
 
-void device_copy(Device *device, void *to, const void *from, size_t n_bytes)
+void cpu_device_copy(Device *device, void *to, const void *from, size_t n_bytes)
 {
     (void)device;
     memcpy(to, from, n_bytes);
 }
 
-void device_clear(Device *device, void *memory, size_t n_bytes)
+void cpu_device_clear(Device *device, void *memory, size_t n_bytes)
 {
     (void)device;
     memset(memory, 0, n_bytes);
 }
 
-int device_synchronise(Device *device, Error *err)
+int cpu_device_synchronise(Device *device, Error *err)
 {
-    (void)device;
-    (void)err; /* everything ran when it was called */
-    return 0;
+    CpuLane *out = ((CpuDevice *)device)->out;
+    return cpu_lane_await(out, cpu_lane_serial(out), USEC_INFINITY, err);
+}
+
+int cpu_device_host_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
+{
+    return cpu_device_allocate(device, n_bytes, ret, err);
+}
+
+void cpu_device_host_release(Device *device, void *memory) { cpu_device_release(device, memory); }
+
+/* ---- lanes: all but LANE_OUT are the calling thread, which has done a thing when the call returns ---- */
+
+static void lane_copy(Device *device, Lane lane, void *to, const void *from, size_t n_bytes)
+{
+    if (lane == LANE_OUT)
+        cpu_lane_copy(((CpuDevice *)device)->out, to, from, n_bytes);
+    else if (n_bytes > 0)
+        memcpy(to, from, n_bytes);
+}
+
+void cpu_device_send(Device *device, Lane lane, void *to, const void *from, size_t n_bytes)
+{
+    lane_copy(device, lane, to, from, n_bytes);
+}
+
+void cpu_device_fetch(Device *device, Lane lane, void *to, const void *from, size_t n_bytes)
+{
+    lane_copy(device, lane, to, from, n_bytes);
+}
+
+Fence cpu_device_fence(Device *device, Lane lane)
+{
+    if (lane != LANE_OUT)
+        return (Fence){0};
+    return (Fence){.lane = lane, .serial = cpu_lane_serial(((CpuDevice *)device)->out)};
+}
+
+void cpu_device_wait(Device *device, Lane lane, Fence fence)
+{
+    if (lane != LANE_OUT) /* which runs its copies in order, after what the others did before */
+        (void)cpu_device_await(device, fence, USEC_INFINITY,
+                               NULL); /* copies of memory do not fail */
+}
+
+bool cpu_device_reached(Device *device, Fence fence)
+{
+    return cpu_lane_reached(((CpuDevice *)device)->out, fence.serial);
+}
+
+int cpu_device_await(Device *device, Fence fence, uint64_t timeout_usec, Error *err)
+{
+    return cpu_lane_await(((CpuDevice *)device)->out, fence.serial, timeout_usec, err);
 }

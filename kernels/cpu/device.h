@@ -4,15 +4,25 @@
  * Ownership: as kernels.h.
  * Units:     workspace in bytes.
  * Errors:    as kernels.h.
- * Threads:   one thread drives a Device; operations fan out over OpenMP inside.
+ * Threads:   as kernels.h; operations fan out over OpenMP inside.
  */
 #pragma once
 
-#include "kernels/kernels.h"
+#include "kernels/backend.h"
 
-struct Device {
+typedef struct CpuLane CpuLane;
+
+typedef struct CpuDevice {
+    Device base;
     int threads;
-};
+    CpuLane *out; /* the lane that has a thread; the others are the calling thread itself */
+} CpuDevice;
+
+/* The functions of cpu_backend: cpu_conv_forward() and so on. */
+#define CPU_OPERATION(name) __typeof__(name) cpu_##name;
+KERNELS_OPERATIONS(CPU_OPERATION)
+#undef CPU_OPERATION
+int cpu_device_open(const DeviceOptions *options, Device **ret, Error *err);
 
 /* The version of the bits that the operations give on a CPU, with base/exactmath.c and base/philox.h below
  * them. It grows when any bit changes: a job that began with other bits does not go on here.
@@ -31,5 +41,6 @@ static inline size_t floats_bytes(size_t n)
 static inline int device_team(const Device *device, int64_t work)
 {
     const int64_t least_work = 16384;
-    return work < 2 * least_work ? 1 : (int)MIN((int64_t)device->threads, work / least_work);
+    const int threads = ((const CpuDevice *)device)->threads;
+    return work < 2 * least_work ? 1 : (int)MIN((int64_t)threads, work / least_work);
 }

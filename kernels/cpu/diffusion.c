@@ -12,8 +12,8 @@ enum {
     LOSS_CHUNK = 4096 /* elements of one partial loss */
 };
 
-void normal_noise(Device *device, uint64_t key, int n, int64_t n_each, const int64_t *positions,
-                  float *noise)
+void cpu_normal_noise(Device *device, uint64_t key, int n, int64_t n_each, const int64_t *positions,
+                      float *noise)
 {
     const int64_t blocks = DIV_ROUND_UP(n_each, (int64_t)DRAWS);
     const int team = device_team(device, n * n_each * NOISE_WORK);
@@ -32,9 +32,9 @@ void normal_noise(Device *device, uint64_t key, int n, int64_t n_each, const int
     }
 }
 
-void diffuse(Device *device, int n, int64_t n_each, const float *x0, const float *noise,
-             const int32_t *timesteps, const float *a, const float *b, bool v_prediction, void *x_t,
-             float *target)
+void cpu_diffuse(Device *device, int n, int64_t n_each, const float *x0, const float *noise,
+                 const int32_t *timesteps, const float *a, const float *b, bool v_prediction,
+                 void *x_t, float *target)
 {
     const int team = device_team(device, n * n_each);
 
@@ -51,14 +51,15 @@ void diffuse(Device *device, int n, int64_t n_each, const float *x0, const float
     }
 }
 
-size_t mse_loss_workspace_bytes(int64_t n)
+size_t cpu_mse_loss_workspace_bytes(const Device *device, int64_t n)
 {
+    (void)device;
     return ROUND_UP((size_t)DIV_ROUND_UP(n, (int64_t)LOSS_CHUNK) * sizeof(double),
                     (size_t)WORKSPACE_ALIGNMENT);
 }
 
-void mse_loss(Device *device, int64_t n, const void *prediction, const float *target, float scale,
-              double *loss, void *dprediction, void *workspace)
+void cpu_mse_loss(Device *device, int64_t n, const void *prediction, const float *target,
+                  float scale, double *loss, void *dprediction, void *workspace)
 {
     const int64_t chunks = DIV_ROUND_UP(n, (int64_t)LOSS_CHUNK);
     const int team = device_team(device, n);
@@ -91,8 +92,8 @@ void mse_loss(Device *device, int64_t n, const void *prediction, const float *ta
     *loss = sum / (double)n;
 }
 
-void time_embedding(Device *device, int n, int c, bool flip_sin_to_cos, double freq_shift,
-                    const int32_t *timesteps, void *y)
+void cpu_time_embedding(Device *device, int n, int c, bool flip_sin_to_cos, double freq_shift,
+                        const int32_t *timesteps, void *y)
 {
     (void)device; /* too little to share */
     const int half = c / 2;

@@ -9,7 +9,7 @@
 
 enum { RANGE = 8192 }; /* elements of one task */
 
-void geglu_forward(Device *device, int64_t rows, int f, const void *x, void *y)
+void cpu_geglu_forward(Device *device, int64_t rows, int f, const void *x, void *y)
 {
     const int team = device_team(device, rows * f * 8);
     const size_t width = (size_t)f;
@@ -26,7 +26,8 @@ void geglu_forward(Device *device, int64_t rows, int f, const void *x, void *y)
     }
 }
 
-void geglu_backward(Device *device, int64_t rows, int f, const void *x, const void *dy, void *dx)
+void cpu_geglu_backward(Device *device, int64_t rows, int f, const void *x, const void *dy,
+                        void *dx)
 {
     const int team = device_team(device, rows * f * 8);
     const size_t width = (size_t)f;
@@ -60,15 +61,15 @@ void geglu_backward(Device *device, int64_t rows, int f, const void *x, const vo
         }                                                                                          \
     } while (0)
 
-void silu_forward(Device *device, int64_t n, const void *x, void *y)
+void cpu_silu_forward(Device *device, int64_t n, const void *x, void *y)
 {
     const float *from = x;
     float *to = y;
     FOR_RANGES(device, n, 4, to[i] = vector_silu(from[i]));
 }
 
-void silu_backward(Device *device, int64_t n, const void *x, const void *dy, void *dx,
-                   bool accumulate_dx)
+void cpu_silu_backward(Device *device, int64_t n, const void *x, const void *dy, void *dx,
+                       bool accumulate_dx)
 {
     const float *from = x, *slope = dy;
     float *to = dx;
@@ -78,7 +79,7 @@ void silu_backward(Device *device, int64_t n, const void *x, const void *dy, voi
         FOR_RANGES(device, n, 4, to[i] = slope[i] * vector_silu_slope(from[i]));
 }
 
-void accumulate(Device *device, int64_t n, const void *x, void *y)
+void cpu_accumulate(Device *device, int64_t n, const void *x, void *y)
 {
     const float *from = x;
     float *to = y;
@@ -91,8 +92,8 @@ static void add_row(size_t n, const float *from, float *to)
         to[i] += from[i];
 }
 
-void concat_forward(Device *device, int64_t rows, int ca, int cb, const void *a, const void *b,
-                    void *y)
+void cpu_concat_forward(Device *device, int64_t rows, int ca, int cb, const void *a, const void *b,
+                        void *y)
 {
     const size_t left = (size_t)ca, right = (size_t)cb;
     const int team = device_team(device, rows * (ca + cb));
@@ -105,8 +106,8 @@ void concat_forward(Device *device, int64_t rows, int ca, int cb, const void *a,
     }
 }
 
-void concat_backward(Device *device, int64_t rows, int ca, int cb, const void *dy, void *da,
-                     bool accumulate_a, void *db, bool accumulate_b)
+void cpu_concat_backward(Device *device, int64_t rows, int ca, int cb, const void *dy, void *da,
+                         bool accumulate_a, void *db, bool accumulate_b)
 {
     const size_t left = (size_t)ca, right = (size_t)cb;
     const int team = device_team(device, rows * (ca + cb));
@@ -126,7 +127,7 @@ void concat_backward(Device *device, int64_t rows, int ca, int cb, const void *d
     }
 }
 
-void upsample_forward(Device *device, int n, int to_h, int to_w, int c, const void *x, void *y)
+void cpu_upsample_forward(Device *device, int n, int to_h, int to_w, int c, const void *x, void *y)
 {
     const size_t width = (size_t)c, columns = (size_t)to_w, from_columns = (columns + 1) / 2;
     const int h = (to_h + 1) / 2;
@@ -146,8 +147,8 @@ void upsample_forward(Device *device, int n, int to_h, int to_w, int c, const vo
 }
 
 /* Sums of four, two or one in this order; bits of even sides are golden. */
-void upsample_backward(Device *device, int n, int to_h, int to_w, int c, const void *dy, void *dx,
-                       bool accumulate_dx)
+void cpu_upsample_backward(Device *device, int n, int to_h, int to_w, int c, const void *dy,
+                           void *dx, bool accumulate_dx)
 {
     const size_t width = (size_t)c, columns = (size_t)to_w, to_columns = (columns + 1) / 2;
     const int h = (to_h + 1) / 2;
@@ -174,18 +175,18 @@ void upsample_backward(Device *device, int n, int to_h, int to_w, int c, const v
     }
 }
 
-void spatial_sum(Device *device, int n, int64_t pixels, int c, const void *dy, void *dper_image)
+void cpu_spatial_sum(Device *device, int n, int64_t pixels, int c, const void *dy, void *dper_image)
 {
     sum_columns(device, n, pixels, c, dy, dper_image);
 }
 
-void cast_from_f32(Device *device, int64_t n, const float *x, void *y)
+void cpu_cast_from_f32(Device *device, int64_t n, const float *x, void *y)
 {
     (void)device;
     memcpy(y, x, (size_t)n * sizeof(float));
 }
 
-void cast_to_f32(Device *device, int64_t n, const void *x, float *y)
+void cpu_cast_to_f32(Device *device, int64_t n, const void *x, float *y)
 {
     (void)device;
     memcpy(y, x, (size_t)n * sizeof(float));

@@ -108,8 +108,8 @@ static void normalise(const Groups *g, const float *gamma, const float *beta, fl
     }
 }
 
-void group_norm_forward(Device *device, const GroupNormShape *shape, const void *x,
-                        const float *gamma, const float *beta, void *y, float *saved)
+void cpu_group_norm_forward(Device *device, const GroupNormShape *shape, const void *x,
+                            const float *gamma, const float *beta, void *y, float *saved)
 {
     const int blocks = DIV_ROUND_UP(shape->groups, groups_at_once(shape));
     const int team = device_team(device, group_norm_work(shape));
@@ -236,15 +236,16 @@ static void store_slopes(const Groups *g, const float *gamma, const float *beta,
     }
 }
 
-size_t group_norm_workspace_bytes(const Device *device, const GroupNormShape *shape)
+size_t cpu_group_norm_workspace_bytes(const Device *device, const GroupNormShape *shape)
 {
     (void)device;
     return floats_bytes((size_t)shape->n * 2 * (size_t)shape->c);
 }
 
-void group_norm_backward(Device *device, const GroupNormShape *shape, const void *x,
-                         const float *gamma, const float *beta, const float *saved, const void *dy,
-                         void *dx, bool accumulate_dx, float *dgamma, float *dbeta, void *workspace)
+void cpu_group_norm_backward(Device *device, const GroupNormShape *shape, const void *x,
+                             const float *gamma, const float *beta, const float *saved,
+                             const void *dy, void *dx, bool accumulate_dx, float *dgamma,
+                             float *dbeta, void *workspace)
 {
     const int blocks = DIV_ROUND_UP(shape->groups, groups_at_once(shape));
     const int team = device_team(device, group_norm_work(shape));

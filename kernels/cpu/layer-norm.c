@@ -33,8 +33,8 @@ static float row_squares(const float *x, size_t n, float mean)
     return lanes_sum(lane);
 }
 
-void layer_norm_forward(Device *device, const LayerNormShape *shape, const void *x,
-                        const float *gamma, const float *beta, void *y, float *saved)
+void cpu_layer_norm_forward(Device *device, const LayerNormShape *shape, const void *x,
+                            const float *gamma, const float *beta, void *y, float *saved)
 {
     const size_t c = (size_t)shape->c;
     const int team = device_team(device, shape->rows * shape->c);
@@ -94,15 +94,15 @@ static void backward_row(const float *restrict x, const float *restrict dy,
     }
 }
 
-size_t layer_norm_workspace_bytes(const Device *device, const LayerNormShape *shape)
+size_t cpu_layer_norm_workspace_bytes(const Device *device, const LayerNormShape *shape)
 {
     (void)device;
     return floats_bytes((size_t)DIV_ROUND_UP(shape->rows, (int64_t)ROWS) * 2 * (size_t)shape->c);
 }
 
-void layer_norm_backward(Device *device, const LayerNormShape *shape, const void *x,
-                         const float *gamma, const float *saved, const void *dy, void *dx,
-                         bool accumulate_dx, float *dgamma, float *dbeta, void *workspace)
+void cpu_layer_norm_backward(Device *device, const LayerNormShape *shape, const void *x,
+                             const float *gamma, const float *saved, const void *dy, void *dx,
+                             bool accumulate_dx, float *dgamma, float *dbeta, void *workspace)
 {
     const size_t c = (size_t)shape->c;
     const int64_t chunks = DIV_ROUND_UP(shape->rows, (int64_t)ROWS);

@@ -1,65 +1,72 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* linear.c - a linear layer is a 1x1 convolution of one image of 1 x rows pixels. */
-#include "kernels/kernels.h"
+#include "kernels/cpu/device.h"
 
 #include <limits.h>
 #include <stdlib.h>
 
 struct Linear {
+    Device *device;
     Conv *conv;
 };
 
-int linear_new(Device *device, const LinearShape *shape, Linear **ret, Error *err)
+DEFINE_CLEANUP(Linear, cpu_linear_free)
+
+int cpu_linear_new(Device *device, const LinearShape *shape, Linear **ret, Error *err)
 {
     int r;
 
     if (shape->rows < 1 || shape->rows > INT_MAX)
         return error_set(err, -EINVAL, "linear layer of %lld rows is not supported",
                          (long long)shape->rows);
-    _cleanup_(linear_freep) Linear *linear = calloc(1, sizeof(*linear));
+    _cleanup_(cpu_linear_freep) Linear *linear = calloc(1, sizeof(*linear));
     if (!linear)
         return error_set(err, -ENOMEM, "no memory for a linear layer");
+    linear->device = device;
     const ConvShape conv = {1, 1, (int)shape->rows, shape->in, shape->out, 1, 1};
-    r = conv_new(device, &conv, &linear->conv, err);
+    r = cpu_conv_new(device, &conv, &linear->conv, err);
     if (r < 0)
         return error_prefix(err, r, "linear layer as a convolution");
     *ret = TAKE_PTR(linear);
     return 0;
 }
 
-Linear *linear_free(Linear *linear)
+Linear *cpu_linear_free(Linear *linear)
 {
     if (!linear)
         return NULL;
-    linear->conv = conv_free(linear->conv);
+    linear->conv = cpu_conv_free(linear->conv);
     free(linear);
     return NULL;
 }
 
-size_t linear_packed_bytes(const Linear *linear) { return conv_packed_bytes(linear->conv); }
+size_t cpu_linear_packed_bytes(const Linear *linear) { return cpu_conv_packed_bytes(linear->conv); }
 
-size_t linear_workspace_bytes(const Linear *linear) { return conv_workspace_bytes(linear->conv); }
-
-void linear_pack(Linear *linear, const float *weight, void *packed)
+size_t cpu_linear_workspace_bytes(const Linear *linear)
 {
-    conv_pack(linear->conv, weight, packed);
+    return cpu_conv_workspace_bytes(linear->conv);
 }
 
-void linear_forward(Linear *linear, const void *x, const float *weight, const void *packed,
-                    const float *bias, const void *residual, void *y, void *workspace)
+void cpu_linear_pack(Linear *linear, const float *weight, void *packed)
+{
+    cpu_conv_pack(linear->conv, weight, packed);
+}
+
+void cpu_linear_forward(Linear *linear, const void *x, const float *weight, const void *packed,
+                        const float *bias, const void *residual, void *y, void *workspace)
 {
     (void)weight;
-    conv_forward(linear->conv, x, packed, bias, NULL, residual, y, workspace);
+    cpu_conv_forward(linear->conv, x, packed, bias, NULL, residual, y, workspace);
 }
 
-void linear_backward_data(Linear *linear, const void *dy, const float *weight, const void *packed,
-                          void *dx, bool accumulate, void *workspace)
+void cpu_linear_backward_data(Linear *linear, const void *dy, const float *weight,
+                              const void *packed, void *dx, bool accumulate, void *workspace)
 {
-    conv_backward_data(linear->conv, dy, weight, packed, dx, accumulate, workspace);
+    cpu_conv_backward_data(linear->conv, dy, weight, packed, dx, accumulate, workspace);
 }
 
-void linear_backward_weight(Linear *linear, const void *x, const void *dy, float *dweight,
-                            float *dbias, void *workspace)
+void cpu_linear_backward_weight(Linear *linear, const void *x, const void *dy, float *dweight,
+                                float *dbias, void *workspace)
 {
-    conv_backward_weight(linear->conv, x, dy, dweight, dbias, workspace);
+    cpu_conv_backward_weight(linear->conv, x, dy, dweight, dbias, workspace);
 }

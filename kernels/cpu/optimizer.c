@@ -20,7 +20,7 @@ static double power_of_two(int exponent)
     return double_from_bits((uint64_t)(exponent + 1023) << 52);
 }
 
-void absolute_max(Device *device, int64_t n, const float *g, uint32_t *max)
+void cpu_absolute_max(Device *device, int64_t n, const float *g, uint32_t *max)
 {
     const int team = device_team(device, n);
     uint32_t largest = *max;
@@ -40,7 +40,7 @@ void absolute_max(Device *device, int64_t n, const float *g, uint32_t *max)
 /* 1.5 * 2^52 + v has v, rounded half to even, in its low bits. */
 static const double rounder = 0x1.8p52;
 
-void quantise_add(Device *device, int64_t n, const float *g, int exponent, int32_t *sum)
+void cpu_quantise_add(Device *device, int64_t n, const float *g, int exponent, int32_t *sum)
 {
     const int team = device_team(device, n);
     const float factor = (float)power_of_two(exponent);
@@ -75,7 +75,7 @@ static int64_t quantise_one(float g, double factor)
     return (int64_t)v; /* a float's 24 bits end above the point */
 }
 
-void quantise_add64(Device *device, int64_t n, const float *g, int exponent, int64_t *sum)
+void cpu_quantise_add64(Device *device, int64_t n, const float *g, int exponent, int64_t *sum)
 {
     const int team = device_team(device, n);
     const double factor = power_of_two(exponent);
@@ -86,7 +86,8 @@ void quantise_add64(Device *device, int64_t n, const float *g, int exponent, int
             sum[i] = (int64_t)((uint64_t)sum[i] + (uint64_t)quantise_one(g[i], factor));
 }
 
-void dequantise(Device *device, int64_t n, const int32_t *sum, int exponent, double scale, float *g)
+void cpu_dequantise(Device *device, int64_t n, const int32_t *sum, int exponent, double scale,
+                    float *g)
 {
     const int team = device_team(device, n);
     const double factor = power_of_two(-exponent);
@@ -97,8 +98,8 @@ void dequantise(Device *device, int64_t n, const int32_t *sum, int exponent, dou
             g[i] = (float)((double)sum[i] * factor * scale);
 }
 
-void dequantise64(Device *device, int64_t n, const int64_t *sum, int exponent, double scale,
-                  float *g)
+void cpu_dequantise64(Device *device, int64_t n, const int64_t *sum, int exponent, double scale,
+                      float *g)
 {
     const int team = device_team(device, n);
     const double factor = power_of_two(-exponent);
@@ -121,7 +122,7 @@ static double squares(const float *g, int64_t n)
     return lanes_sum_double(lane);
 }
 
-void sum_of_squares(Device *device, int64_t n, const float *g, double *sum)
+void cpu_sum_of_squares(Device *device, int64_t n, const float *g, double *sum)
 {
     const int team = device_team(device, n);
     const int64_t each = ROUND_UP(DIV_ROUND_UP(n, (int64_t)SEGMENTS), (int64_t)LANES);
@@ -138,8 +139,8 @@ void sum_of_squares(Device *device, int64_t n, const float *g, double *sum)
     *sum = total;
 }
 
-void adamw_update(Device *device, const AdamW *adamw, int64_t n, const float *g, float *w, float *m,
-                  float *v)
+void cpu_adamw_update(Device *device, const AdamW *adamw, int64_t n, const float *g, float *w,
+                      float *m, float *v)
 {
     const int team = device_team(device, n * 4);
     const AdamW a = *adamw;
@@ -160,7 +161,7 @@ void adamw_update(Device *device, const AdamW *adamw, int64_t n, const float *g,
     }
 }
 
-void ema_update(Device *device, double decay, int64_t n, const float *w, float *ema)
+void cpu_ema_update(Device *device, double decay, int64_t n, const float *w, float *ema)
 {
     const int team = device_team(device, n);
     const float keep = (float)decay, rest = (float)(1.0 - decay);

@@ -63,7 +63,7 @@ static void test_loss(void **state)
     Device *device = cpu_open(2);
     for (size_t k = 0; k < ELEMENTSOF(sizes); k++) {
         const size_t n = sizes[k];
-        const size_t n_space = workspace_floats(mse_loss_workspace_bytes((int64_t)n));
+        const size_t n_space = workspace_floats(mse_loss_workspace_bytes(device, (int64_t)n));
         float *guess = random_new(n, 1), *target = random_new(n, 2), *slope = floats_new(n);
         float *space = floats_new(n_space);
         double *expected = doubles_new(n), loss = -1, expected_loss = 0;

@@ -12,9 +12,9 @@
  */
 #pragma once
 
-#include "base/macro.h"
+#include "kernels/kernels.h"
 
-enum { PLANNER_ALIGNMENT = 64 };
+enum { PLANNER_ALIGNMENT = DEVICE_ALIGNMENT };
 
 typedef struct PlannedBuffer {
     size_t bytes;

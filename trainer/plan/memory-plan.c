@@ -38,6 +38,7 @@ static const char *const name_of[MEMORY_USES] = {
 typedef struct Counting {
     const Job *job;
     const ParameterList *parameters;
+    const Device *device;
     const DatasetShape *shape;
     ChunkLayout layout;
     int world_size, shards;
@@ -90,7 +91,8 @@ static uint64_t grain_bytes(const Counting *c)
     const DatasetShape *s = c->shape;
     const int64_t latents = c->job->train.grain * s->channels * s->height * s->width;
     const int64_t text = c->job->train.grain * s->text_tokens * s->text_dim;
-    return (uint64_t)(7 * latents + 3 * text) * sizeof(float) + mse_loss_workspace_bytes(latents);
+    return (uint64_t)(7 * latents + 3 * text) * sizeof(float) +
+           mse_loss_workspace_bytes(c->device, latents);
 }
 
 static void count_data(const Counting *c, const MemoryData *data, MemoryPlan *plan)
@@ -179,6 +181,7 @@ int memory_plan(const Job *job, const Network *network, const DatasetShape *shap
     const ParameterList *parameters = network_parameters(network);
     Counting c = {.job = job,
                   .parameters = parameters,
+                  .device = network_device(network),
                   .shape = shape,
                   .layout = chunk_layout(parameters->n_elements),
                   .world_size = world_size,

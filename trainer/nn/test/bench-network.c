@@ -133,7 +133,8 @@ static int step_open(Step *s, const Options *o, Error *err)
                   {&s->dprediction, s->n_latents},
                   {&s->text, s->n_text},
                   {&s->timesteps, o->shape.grain},
-                  {&s->workspace, (int64_t)mse_loss_workspace_bytes(s->n_latents) / 4 + 16},
+                  {&s->workspace,
+                   (int64_t)mse_loss_workspace_bytes(s->device, s->n_latents) / 4 + 16},
                   {&s->loss, 2},
                   {&s->squares, 2}};
     for (size_t i = 0; i < ELEMENTSOF(wanted); i++) {

@@ -193,7 +193,7 @@ static Bench bench_open(const UnetConfig *config, const NetworkShape *shape)
     b.dprediction = allocate(b.device, latent_bytes);
     b.text = allocate(b.device, (size_t)b.n_text * sizeof(float));
     b.timesteps = allocate(b.device, (size_t)shape->grain * sizeof(int32_t));
-    b.workspace = allocate(b.device, MAX(mse_loss_workspace_bytes(b.n_latents), 1));
+    b.workspace = allocate(b.device, MAX(mse_loss_workspace_bytes(b.device, b.n_latents), 1));
     b.loss = allocate(b.device, sizeof(double));
     b.alpha = allocate(b.device, 1000 * sizeof(float));
     b.sigma = allocate(b.device, 1000 * sizeof(float));

@@ -73,7 +73,7 @@ static void grain_open(Grain *g)
                   {&g->target, (size_t)g->n_latents * sizeof(float)},
                   {&g->prediction, (size_t)g->n_latents * sizeof(float)},
                   {&g->dprediction, (size_t)g->n_latents * sizeof(float)},
-                  {&g->workspace, mse_loss_workspace_bytes(g->n_latents)},
+                  {&g->workspace, mse_loss_workspace_bytes(g->device, g->n_latents)},
                   {&g->loss, sizeof(double)}};
     for (size_t i = 0; i < ELEMENTSOF(wanted); i++) {
         r = device_allocate(g->device, wanted[i].n_bytes, wanted[i].memory, &err);

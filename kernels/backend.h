@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* backend.h - what a kind of device implements: one function for each operation of kernels.h.
+ *
+ * kernels.c forwards each call to the table of the device that it names. A backend's Device embeds
+ * struct Device as its first member; its Conv, Linear and Attention begin with a Device pointer, by which
+ * kernels.c finds the table.
+ *
+ * A backend in a shared object (kernels/module.h) has a copy of base of its own, whose log and fault points
+ * nobody opened. It gets those of the program as a KernelsHost.
+ *
+ * Ownership: tables are static and constant; a KernelsHost outlives the process' last call.
+ * Units:     as kernels.h.
+ * Errors:    as kernels.h. No C++ exception leaves a function of the table.
+ * Threads:   as kernels.h.
+ */
+#pragma once
+
+#include "base/log.h"
+#include "kernels/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Everything of kernels.h that a device does, in that order. */
+#define KERNELS_OPERATIONS(X)                                                                      \
+    X(device_free)                                                                                 \
+    X(device_memory_bytes)                                                                         \
+    X(device_numerics)                                                                             \
+    X(device_allocate)                                                                             \
+    X(device_release)                                                                              \
+    X(device_host_allocate)                                                                        \
+    X(device_host_release)                                                                         \
+    X(device_upload)                                                                               \
+    X(device_download)                                                                             \
+    X(device_copy)                                                                                 \
+    X(device_clear)                                                                                \
+    X(device_synchronise)                                                                          \
+    X(device_send)                                                                                 \
+    X(device_fetch)                                                                                \
+    X(device_fence)                                                                                \
+    X(device_wait)                                                                                 \
+    X(device_reached)                                                                              \
+    X(device_await)                                                                                \
+    X(conv_new)                                                                                    \
+    X(conv_free)                                                                                   \
+    X(conv_packed_bytes)                                                                           \
+    X(conv_workspace_bytes)                                                                        \
+    X(conv_pack)                                                                                   \
+    X(conv_forward)                                                                                \
+    X(conv_backward_data)                                                                          \
+    X(conv_backward_weight)                                                                        \
+    X(linear_new)                                                                                  \
+    X(linear_free)                                                                                 \
+    X(linear_packed_bytes)                                                                         \
+    X(linear_workspace_bytes)                                                                      \
+    X(linear_pack)                                                                                 \
+    X(linear_forward)                                                                              \
+    X(linear_backward_data)                                                                        \
+    X(linear_backward_weight)                                                                      \
+    X(attention_new)                                                                               \
+    X(attention_free)                                                                              \
+    X(attention_workspace_bytes)                                                                   \
+    X(attention_saved_bytes)                                                                       \
+    X(attention_forward)                                                                           \
+    X(attention_backward)                                                                          \
+    X(group_norm_forward)                                                                          \
+    X(group_norm_backward)                                                                         \
+    X(group_norm_workspace_bytes)                                                                  \
+    X(layer_norm_forward)                                                                          \
+    X(layer_norm_backward)                                                                         \
+    X(layer_norm_workspace_bytes)                                                                  \
+    X(geglu_forward)                                                                               \
+    X(geglu_backward)                                                                              \
+    X(silu_forward)                                                                                \
+    X(silu_backward)                                                                               \
+    X(accumulate)                                                                                  \
+    X(concat_forward)                                                                              \
+    X(concat_backward)                                                                             \
+    X(upsample_forward)                                                                            \
+    X(upsample_backward)                                                                           \
+    X(spatial_sum)                                                                                 \
+    X(time_embedding)                                                                              \
+    X(cast_from_f32)                                                                               \
+    X(cast_to_f32)                                                                                 \
+    X(normal_noise)                                                                                \
+    X(diffuse)                                                                                     \
+    X(mse_loss)                                                                                    \
+    X(mse_loss_workspace_bytes)                                                                    \
+    X(absolute_max)                                                                                \
+    X(quantise_add)                                                                                \
+    X(quantise_add64)                                                                              \
+    X(dequantise)                                                                                  \
+    X(dequantise64)                                                                                \
+    X(sum_of_squares)                                                                              \
+    X(adamw_update)                                                                                \
+    X(ema_update)
+
+typedef struct KernelsBackend {
+    /* KERNELS_INTERFACE of the headers that it was compiled with. This member stays the first: it is read
+     * before anything else is known of the table. */
+    const char *interface;
+    int (*open)(const DeviceOptions *options, Device **ret, Error *err);
+#define KERNELS_MEMBER(name) __typeof__(name) *name;
+    KERNELS_OPERATIONS(KERNELS_MEMBER)
+#undef KERNELS_MEMBER
+} KernelsBackend;
+
+struct Device {
+    const KernelsBackend *backend;
+    DeviceKind kind;
+    DataType type; /* of activations */
+};
+
+/* What the program lends to a backend in a shared object. */
+typedef struct KernelsHost {
+    void (*log)(LogLevel level, const char *text);
+    int (*fault)(const char *point);
+} KernelsHost;
+
+/* The one symbol of such a shared object: "sdtrain_kernels_backend". */
+typedef const KernelsBackend *KernelsEntry(const KernelsHost *host);
+
+extern const KernelsBackend cpu_backend;
+
+#ifdef __cplusplus
+}
+#endif

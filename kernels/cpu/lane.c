@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lane.c - see lane.h. */
+#include "kernels/cpu/lane.h"
+
+#include "base/memory.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { CPU_LANE_ROOM = 1024 }; /* copies that wait */
+
+typedef struct LaneCopy {
+    void *to;
+    const void *from;
+    size_t n_bytes;
+} LaneCopy;
+
+struct CpuLane {
+    pthread_t thread;
+    bool thread_runs;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool quit;          /* lock */
+    uint64_t put, done; /* lock: copies, ever */
+    LaneCopy copies[CPU_LANE_ROOM];
+};
+
+static void lane_lock(CpuLane *lane)
+{
+    int r = pthread_mutex_lock(&lane->lock);
+    assert(r == 0);
+}
+
+static void lane_unlock(CpuLane *lane)
+{
+    int r = pthread_mutex_unlock(&lane->lock);
+    assert(r == 0);
+}
+
+static void lane_change(CpuLane *lane)
+{
+    int r = pthread_cond_broadcast(&lane->changed);
+    assert(r == 0);
+}
+
+/* Ends with a change by another thread. */
+static void lane_sleep(CpuLane *lane)
+{
+    int r = pthread_cond_wait(&lane->changed, &lane->lock);
+    assert(r == 0);
+}
+
+static void *lane_run(void *argument)
+{
+    CpuLane *lane = argument;
+    lane_lock(lane);
+    for (;;) {
+        while (lane->done == lane->put && !lane->quit)
+            lane_sleep(lane);
+        if (lane->done == lane->put)
+            break;
+        const LaneCopy copy = lane->copies[lane->done % CPU_LANE_ROOM];
+        lane_unlock(lane);
+        memcpy(copy.to, copy.from, copy.n_bytes);
+        lane_lock(lane);
+        lane->done++;
+        lane_change(lane);
+    }
+    lane_unlock(lane);
+    return NULL;
+}
+
+CpuLane *cpu_lane_new(void)
+{
+    CpuLane *lane = memory_new(CpuLane);
+    pthread_condattr_t attributes;
+    (void)pthread_mutex_init(&lane->lock, NULL); /* default attributes cannot fail */
+    (void)pthread_condattr_init(&attributes);    /* as above */
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* it is one that there is */
+    (void)pthread_cond_init(&lane->changed, &attributes);          /* as above */
+    (void)pthread_condattr_destroy(&attributes);                   /* it was made above */
+    return lane;
+}
+
+CpuLane *cpu_lane_free(CpuLane *lane)
+{
+    if (!lane)
+        return NULL;
+    if (lane->thread_runs) {
+        lane_lock(lane);
+        lane->quit = true;
+        lane_change(lane);
+        lane_unlock(lane);
+        int r = pthread_join(lane->thread, NULL);
+        assert(r == 0);
+    }
+    (void)pthread_cond_destroy(&lane->changed); /* nobody waits */
+    (void)pthread_mutex_destroy(&lane->lock);   /* nobody holds it */
+    free(lane);
+    return NULL;
+}
+
+/* Signals are the main thread's. */
+static bool lane_start(CpuLane *lane)
+{
+    sigset_t all, before;
+    (void)sigfillset(&all); /* cannot fail */
+    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0)
+        return false;
+    lane->thread_runs = pthread_create(&lane->thread, NULL, lane_run, lane) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL); /* it was accepted before */
+    return lane->thread_runs;
+}
+
+void cpu_lane_copy(CpuLane *lane, void *to, const void *from, size_t n_bytes)
+{
+    if (n_bytes == 0)
+        return;
+    if (!lane->thread_runs && !lane_start(lane)) {
+        memcpy(to, from, n_bytes);
+        return;
+    }
+    lane_lock(lane);
+    while (lane->put - lane->done == CPU_LANE_ROOM)
+        lane_sleep(lane);
+    lane->copies[lane->put++ % CPU_LANE_ROOM] =
+        (LaneCopy){.to = to, .from = from, .n_bytes = n_bytes};
+    lane_change(lane);
+    lane_unlock(lane);
+}
+
+uint64_t cpu_lane_serial(CpuLane *lane)
+{
+    lane_lock(lane);
+    uint64_t serial = lane->put;
+    lane_unlock(lane);
+    return serial;
+}
+
+bool cpu_lane_reached(CpuLane *lane, uint64_t serial)
+{
+    lane_lock(lane);
+    bool reached = lane->done >= serial;
+    lane_unlock(lane);
+    return reached;
+}
+
+int cpu_lane_await(CpuLane *lane, uint64_t serial, uint64_t timeout_usec, Error *err)
+{
+    const uint64_t now = clock_monotonic_usec();
+    const uint64_t deadline =
+        timeout_usec < USEC_INFINITY - now ? now + timeout_usec : USEC_INFINITY;
+    const struct timespec until = {.tv_sec = (time_t)(deadline / USEC_PER_SEC),
+                                   .tv_nsec = (long)(deadline % USEC_PER_SEC * 1000)};
+    int r = 0;
+
+    lane_lock(lane);
+    assert(serial <= lane->put);
+    while (lane->done < serial && r != ETIMEDOUT) {
+        if (deadline == USEC_INFINITY)
+            lane_sleep(lane);
+        else
+            r = pthread_cond_timedwait(&lane->changed, &lane->lock, &until);
+    }
+    const bool reached = lane->done >= serial;
+    lane_unlock(lane);
+    if (!reached)
+        return error_set(err, -ETIMEDOUT, "a copy out of device memory is not done after %.3f s",
+                         (double)timeout_usec * 1e-6);
+    return 0;
+}

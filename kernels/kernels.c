@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kernels.c - opens devices, and forwards each call of kernels.h to the backend of its device. */
+#include "kernels/kernels.h"
+
+#include "kernels/backend.h"
+#include "kernels/module.h"
+
+size_t data_type_bytes(DataType type) { return type == DATA_F32 ? 4 : 2; }
+
+DeviceKind device_kind(const Device *device) { return device->kind; }
+
+DataType device_type(const Device *device) { return device->type; }
+
+int device_open(const DeviceOptions *options, Device **ret, Error *err)
+{
+    const KernelsBackend *backend = &cpu_backend;
+    if (options->kind == DEVICE_CUDA) {
+        int r = kernels_module_open(&backend, err);
+        if (r < 0)
+            return r;
+    }
+    return backend->open(options, ret, err);
+}
+
+/* Of a Conv, Linear or Attention, which begin with their device. */
+static const KernelsBackend *backend_of(const void *object)
+{
+    return (*(Device *const *)object)->backend;
+}
+
+Device *device_free(Device *device) { return device ? device->backend->device_free(device) : NULL; }
+
+uint64_t device_memory_bytes(const Device *device)
+{
+    return device->backend->device_memory_bytes(device);
+}
+
+int device_numerics(const Device *device, char **ret)
+{
+    return device->backend->device_numerics(device, ret);
+}
+
+int device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
+{
+    return device->backend->device_allocate(device, n_bytes, ret, err);
+}
+
+void device_release(Device *device, void *memory)
+{
+    if (memory)
+        device->backend->device_release(device, memory);
+}
+
+int device_host_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
+{
+    return device->backend->device_host_allocate(device, n_bytes, ret, err);
+}
+
+void device_host_release(Device *device, void *memory)
+{
+    if (memory)
+        device->backend->device_host_release(device, memory);
+}
+
+void device_upload(Device *device, void *to, const void *from, size_t n_bytes)
+{
+    device->backend->device_upload(device, to, from, n_bytes);
+}
+
+void device_download(Device *device, void *to, const void *from, size_t n_bytes)
+{
+    device->backend->device_download(device, to, from, n_bytes);
+}
+
+void device_copy(Device *device, void *to, const void *from, size_t n_bytes)
+{
+    device->backend->device_copy(device, to, from, n_bytes);
+}
+
+void device_clear(Device *device, void *memory, size_t n_bytes)
+{
+    device->backend->device_clear(device, memory, n_bytes);
+}
+
+int device_synchronise(Device *device, Error *err)
+{
+    return device->backend->device_synchronise(device, err);
+}
+
+void device_send(Device *device, Lane lane, void *to, const void *from, size_t n_bytes)
+{
+    device->backend->device_send(device, lane, to, from, n_bytes);
+}
+
+void device_fetch(Device *device, Lane lane, void *to, const void *from, size_t n_bytes)
+{
+    device->backend->device_fetch(device, lane, to, from, n_bytes);
+}
+
+Fence device_fence(Device *device, Lane lane)
+{
+    return device->backend->device_fence(device, lane);
+}
+
+void device_wait(Device *device, Lane lane, Fence fence)
+{
+    device->backend->device_wait(device, lane, fence);
+}
+
+bool device_reached(Device *device, Fence fence)
+{
+    return device->backend->device_reached(device, fence);
+}
+
+int device_await(Device *device, Fence fence, uint64_t timeout_usec, Error *err)
+{
+    return device->backend->device_await(device, fence, timeout_usec, err);
+}
+
+int conv_new(Device *device, const ConvShape *shape, Conv **ret, Error *err)
+{
+    return device->backend->conv_new(device, shape, ret, err);
+}
+
+Conv *conv_free(Conv *conv) { return conv ? backend_of(conv)->conv_free(conv) : NULL; }
+
+size_t conv_packed_bytes(const Conv *conv) { return backend_of(conv)->conv_packed_bytes(conv); }
+
+size_t conv_workspace_bytes(const Conv *conv)
+{
+    return backend_of(conv)->conv_workspace_bytes(conv);
+}
+
+void conv_pack(Conv *conv, const float *weight, void *packed)
+{
+    backend_of(conv)->conv_pack(conv, weight, packed);
+}
+
+void conv_forward(Conv *conv, const void *x, const void *packed, const float *bias,
+                  const void *per_image, const void *residual, void *y, void *workspace)
+{
+    backend_of(conv)->conv_forward(conv, x, packed, bias, per_image, residual, y, workspace);
+}
+
+void conv_backward_data(Conv *conv, const void *dy, const float *weight, const void *packed,
+                        void *dx, bool accumulate, void *workspace)
+{
+    backend_of(conv)->conv_backward_data(conv, dy, weight, packed, dx, accumulate, workspace);
+}
+
+void conv_backward_weight(Conv *conv, const void *x, const void *dy, float *dweight, float *dbias,
+                          void *workspace)
+{
+    backend_of(conv)->conv_backward_weight(conv, x, dy, dweight, dbias, workspace);
+}
+
+int linear_new(Device *device, const LinearShape *shape, Linear **ret, Error *err)
+{
+    return device->backend->linear_new(device, shape, ret, err);
+}
+
+Linear *linear_free(Linear *linear)
+{
+    return linear ? backend_of(linear)->linear_free(linear) : NULL;
+}
+
+size_t linear_packed_bytes(const Linear *linear)
+{
+    return backend_of(linear)->linear_packed_bytes(linear);
+}
+
+size_t linear_workspace_bytes(const Linear *linear)
+{
+    return backend_of(linear)->linear_workspace_bytes(linear);
+}
+
+void linear_pack(Linear *linear, const float *weight, void *packed)
+{
+    backend_of(linear)->linear_pack(linear, weight, packed);
+}
+
+void linear_forward(Linear *linear, const void *x, const float *weight, const void *packed,
+                    const float *bias, const void *residual, void *y, void *workspace)
+{
+    backend_of(linear)->linear_forward(linear, x, weight, packed, bias, residual, y, workspace);
+}
+
+void linear_backward_data(Linear *linear, const void *dy, const float *weight, const void *packed,
+                          void *dx, bool accumulate, void *workspace)
+{
+    backend_of(linear)->linear_backward_data(linear, dy, weight, packed, dx, accumulate, workspace);
+}
+
+void linear_backward_weight(Linear *linear, const void *x, const void *dy, float *dweight,
+                            float *dbias, void *workspace)
+{
+    backend_of(linear)->linear_backward_weight(linear, x, dy, dweight, dbias, workspace);
+}
+
+int attention_new(Device *device, const AttentionShape *shape, Attention **ret, Error *err)
+{
+    return device->backend->attention_new(device, shape, ret, err);
+}
+
+Attention *attention_free(Attention *attention)
+{
+    return attention ? backend_of(attention)->attention_free(attention) : NULL;
+}
+
+size_t attention_workspace_bytes(const Attention *attention)
+{
+    return backend_of(attention)->attention_workspace_bytes(attention);
+}
+
+size_t attention_saved_bytes(const Attention *attention)
+{
+    return backend_of(attention)->attention_saved_bytes(attention);
+}
+
+void attention_forward(Attention *attention, const void *q, const void *k, const void *v, void *out,
+                       void *saved, void *workspace)
+{
+    backend_of(attention)->attention_forward(attention, q, k, v, out, saved, workspace);
+}
+
+void attention_backward(Attention *attention, const void *q, const void *k, const void *v,
+                        const void *out, const void *saved, const void *dout, void *dq, void *dk,
+                        void *dv, void *workspace)
+{
+    backend_of(attention)->attention_backward(attention, q, k, v, out, saved, dout, dq, dk, dv,
+                                              workspace);
+}
+
+void group_norm_forward(Device *device, const GroupNormShape *shape, const void *x,
+                        const float *gamma, const float *beta, void *y, float *saved)
+{
+    device->backend->group_norm_forward(device, shape, x, gamma, beta, y, saved);
+}
+
+void group_norm_backward(Device *device, const GroupNormShape *shape, const void *x,
+                         const float *gamma, const float *beta, const float *saved, const void *dy,
+                         void *dx, bool accumulate, float *dgamma, float *dbeta, void *workspace)
+{
+    device->backend->group_norm_backward(device, shape, x, gamma, beta, saved, dy, dx, accumulate,
+                                         dgamma, dbeta, workspace);
+}
+
+size_t group_norm_workspace_bytes(const Device *device, const GroupNormShape *shape)
+{
+    return device->backend->group_norm_workspace_bytes(device, shape);
+}
+
+void layer_norm_forward(Device *device, const LayerNormShape *shape, const void *x,
+                        const float *gamma, const float *beta, void *y, float *saved)
+{
+    device->backend->layer_norm_forward(device, shape, x, gamma, beta, y, saved);
+}
+
+void layer_norm_backward(Device *device, const LayerNormShape *shape, const void *x,
+                         const float *gamma, const float *saved, const void *dy, void *dx,
+                         bool accumulate, float *dgamma, float *dbeta, void *workspace)
+{
+    device->backend->layer_norm_backward(device, shape, x, gamma, saved, dy, dx, accumulate, dgamma,
+                                         dbeta, workspace);
+}
+
+size_t layer_norm_workspace_bytes(const Device *device, const LayerNormShape *shape)
+{
+    return device->backend->layer_norm_workspace_bytes(device, shape);
+}
+
+void geglu_forward(Device *device, int64_t rows, int f, const void *x, void *y)
+{
+    device->backend->geglu_forward(device, rows, f, x, y);
+}
+
+void geglu_backward(Device *device, int64_t rows, int f, const void *x, const void *dy, void *dx)
+{
+    device->backend->geglu_backward(device, rows, f, x, dy, dx);
+}
+
+void silu_forward(Device *device, int64_t n, const void *x, void *y)
+{
+    device->backend->silu_forward(device, n, x, y);
+}
+
+void silu_backward(Device *device, int64_t n, const void *x, const void *dy, void *dx,
+                   bool accumulate)
+{
+    device->backend->silu_backward(device, n, x, dy, dx, accumulate);
+}
+
+void accumulate(Device *device, int64_t n, const void *x, void *y)
+{
+    device->backend->accumulate(device, n, x, y);
+}
+
+void concat_forward(Device *device, int64_t rows, int ca, int cb, const void *a, const void *b,
+                    void *y)
+{
+    device->backend->concat_forward(device, rows, ca, cb, a, b, y);
+}
+
+void concat_backward(Device *device, int64_t rows, int ca, int cb, const void *dy, void *da,
+                     bool accumulate_a, void *db, bool accumulate_b)
+{
+    device->backend->concat_backward(device, rows, ca, cb, dy, da, accumulate_a, db, accumulate_b);
+}
+
+void upsample_forward(Device *device, int n, int to_h, int to_w, int c, const void *x, void *y)
+{
+    device->backend->upsample_forward(device, n, to_h, to_w, c, x, y);
+}
+
+void upsample_backward(Device *device, int n, int to_h, int to_w, int c, const void *dy, void *dx,
+                       bool accumulate)
+{
+    device->backend->upsample_backward(device, n, to_h, to_w, c, dy, dx, accumulate);
+}
+
+void spatial_sum(Device *device, int n, int64_t pixels, int c, const void *dy, void *dper_image)
+{
+    device->backend->spatial_sum(device, n, pixels, c, dy, dper_image);
+}
+
+void time_embedding(Device *device, int n, int c, bool flip_sin_to_cos, double freq_shift,
+                    const int32_t *timesteps, void *y)
+{
+    device->backend->time_embedding(device, n, c, flip_sin_to_cos, freq_shift, timesteps, y);
+}
+
+void cast_from_f32(Device *device, int64_t n, const float *x, void *y)
+{
+    device->backend->cast_from_f32(device, n, x, y);
+}
+
+void cast_to_f32(Device *device, int64_t n, const void *x, float *y)
+{
+    device->backend->cast_to_f32(device, n, x, y);
+}
+
+void normal_noise(Device *device, uint64_t key, int n, int64_t n_each, const int64_t *positions,
+                  float *noise)
+{
+    device->backend->normal_noise(device, key, n, n_each, positions, noise);
+}
+
+void diffuse(Device *device, int n, int64_t n_each, const float *x0, const float *noise,
+             const int32_t *timesteps, const float *a, const float *b, bool v_prediction, void *x_t,
+             float *target)
+{
+    device->backend->diffuse(device, n, n_each, x0, noise, timesteps, a, b, v_prediction, x_t,
+                             target);
+}
+
+void mse_loss(Device *device, int64_t n, const void *prediction, const float *target, float scale,
+              double *loss, void *dprediction, void *workspace)
+{
+    device->backend->mse_loss(device, n, prediction, target, scale, loss, dprediction, workspace);
+}
+
+size_t mse_loss_workspace_bytes(const Device *device, int64_t n)
+{
+    return device->backend->mse_loss_workspace_bytes(device, n);
+}
+
+void absolute_max(Device *device, int64_t n, const float *g, uint32_t *max)
+{
+    device->backend->absolute_max(device, n, g, max);
+}
+
+void quantise_add(Device *device, int64_t n, const float *g, int exponent, int32_t *sum)
+{
+    device->backend->quantise_add(device, n, g, exponent, sum);
+}
+
+void quantise_add64(Device *device, int64_t n, const float *g, int exponent, int64_t *sum)
+{
+    device->backend->quantise_add64(device, n, g, exponent, sum);
+}
+
+void dequantise(Device *device, int64_t n, const int32_t *sum, int exponent, double scale, float *g)
+{
+    device->backend->dequantise(device, n, sum, exponent, scale, g);
+}
+
+void dequantise64(Device *device, int64_t n, const int64_t *sum, int exponent, double scale,
+                  float *g)
+{
+    device->backend->dequantise64(device, n, sum, exponent, scale, g);
+}
+
+void sum_of_squares(Device *device, int64_t n, const float *g, double *sum)
+{
+    device->backend->sum_of_squares(device, n, g, sum);
+}
+
+void adamw_update(Device *device, const AdamW *adamw, int64_t n, const float *g, float *w, float *m,
+                  float *v)
+{
+    device->backend->adamw_update(device, adamw, n, g, w, m, v);
+}
+
+void ema_update(Device *device, double decay, int64_t n, const float *w, float *ema)
+{
+    device->backend->ema_update(device, decay, n, w, ema);
+}
