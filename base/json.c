@@ -233,6 +233,19 @@ bool json_get_text(JsonReader *r, const char *key, JsonNeed need, char *ret, siz
     return true;
 }
 
+void json_get_hash(JsonReader *r, const char *key, Hash *ret)
+{
+    const char *text;
+    if (json_get_string(r, key, JSON_REQUIRED, &text) && hash_parse(text, ret) < 0)
+        json_refuse(r, key, "%.40s is not a hash of 32 hexadecimal digits", text);
+}
+
+json_t *json_hash(Hash hash)
+{
+    char text[HASH_TEXT_BYTES];
+    return json_string(hash_format(hash, text));
+}
+
 bool json_get_choice(JsonReader *r, const char *key, JsonNeed need, const char *const *names,
                      size_t n, int *ret)
 {

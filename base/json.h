@@ -24,6 +24,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/hash.h"
 
 #include <jansson.h>
 
@@ -68,6 +69,10 @@ bool json_get_double(JsonReader *r, const char *key, JsonNeed need, double min, 
 bool json_get_bool(JsonReader *r, const char *key, JsonNeed need, bool *ret);
 /* *ret is borrowed from the json_t. */
 bool json_get_string(JsonReader *r, const char *key, JsonNeed need, const char **ret);
+/* Reads a required hash, of 32 hexadecimal digits. */
+void json_get_hash(JsonReader *r, const char *key, Hash *ret);
+/* Gives the caller the text that json_get_hash() reads. */
+json_t *json_hash(Hash hash);
 /* Copies the text; one that does not fit is an error. */
 bool json_get_text(JsonReader *r, const char *key, JsonNeed need, char *ret, size_t size);
 /* *ret is the value's index in names[n]; the error lists the names. */

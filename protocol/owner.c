@@ -24,33 +24,20 @@ int owner_key_parse(const char *key, int64_t *ret)
     return 0;
 }
 
-static json_t *hash_json(Hash hash)
-{
-    char text[HASH_TEXT_BYTES];
-    return json_string(hash_format(hash, text));
-}
-
 int owner_format(const OwnerRecord *o, char **ret)
 {
     _cleanup_json_ json_t *root =
         json_pack("{s:i, s:s, s:s, s:b, s:s, s:s, s:I, s:I, s:o, s:o, s:I}", "v", OWNER_VERSION,
                   "submission", o->submission, "claim", o->claim, "alone", o->alone, "job", o->job,
                   "host", o->host, "pid", (json_int_t)o->pid, "generation",
-                  (json_int_t)o->generation, "job_identity", hash_json(o->job_identity),
-                  "dataset_digest", hash_json(o->dataset_digest), "claimed_usec",
+                  (json_int_t)o->generation, "job_identity", json_hash(o->job_identity),
+                  "dataset_digest", json_hash(o->dataset_digest), "claimed_usec",
                   (json_int_t)o->claimed_usec);
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     if (!text)
         return -ENOMEM;
     *ret = text;
     return 0;
-}
-
-static void get_hash(JsonReader *r, const char *key, Hash *ret)
-{
-    const char *text;
-    if (json_get_string(r, key, JSON_REQUIRED, &text) && hash_parse(text, ret) < 0)
-        json_refuse(r, key, "%.40s is not a hash of 32 hexadecimal digits", text);
 }
 
 static void get_claim(JsonReader *r, OwnerRecord *o)
@@ -84,8 +71,8 @@ int owner_parse(const char *source, const char *text, size_t n_bytes, OwnerRecor
         (void)json_get_text(&j, "host", JSON_REQUIRED, o.host, sizeof(o.host));
         (void)json_get_int(&j, "pid", JSON_REQUIRED, 0, INT64_MAX, &o.pid);
         (void)json_get_int(&j, "generation", JSON_REQUIRED, 0, INT64_MAX, &o.generation);
-        get_hash(&j, "job_identity", &o.job_identity);
-        get_hash(&j, "dataset_digest", &o.dataset_digest);
+        json_get_hash(&j, "job_identity", &o.job_identity);
+        json_get_hash(&j, "dataset_digest", &o.dataset_digest);
         (void)json_get_int(&j, "claimed_usec", JSON_REQUIRED, 0, INT64_MAX, &o.claimed_usec);
         r = json_close(&j);
     }

@@ -55,6 +55,8 @@ int file_store_new(const char *folder, Store **ret, Error *err);
 /* Opens a store below `prefix` of a bucket: "", or any bytes without a slash at their end. */
 int s3_store_new(const char *bucket, const char *prefix, Store **ret, Error *err);
 
+/* Orders StoreObjects by key, for qsort(). */
+int store_compare_keys(const void *a, const void *b);
 /* Tells the caller of a read that it need not wait any more. Once per read, from any thread; the
  * backend's read_wait and read_cancel do not return while it runs. */
 void store_read_arrive(StoreRead *read);

@@ -446,11 +446,6 @@ static int list_folder(FileListing *l, const char *folder_key, int depth, Error 
     }
 }
 
-static int compare_file_keys(const void *a, const void *b)
-{
-    return strcmp(((const StoreObject *)a)->key, ((const StoreObject *)b)->key);
-}
-
 static int list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err)
 {
     FileListing l = {.files = file_store(store), .prefix = prefix, .max = max};
@@ -467,7 +462,7 @@ static int list(Store *store, const char *prefix, size_t max, StoreList *ret, Er
         return r;
     }
     if (l.list.n_objects > 0)
-        qsort(l.list.objects, l.list.n_objects, sizeof(*l.list.objects), compare_file_keys);
+        qsort(l.list.objects, l.list.n_objects, sizeof(*l.list.objects), store_compare_keys);
     *ret = l.list;
     return 0;
 }

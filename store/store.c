@@ -289,6 +289,11 @@ int store_delete(Store *store, const char *key, Error *err)
 
 /* ---- what a backend may leave to the others ---- */
 
+int store_compare_keys(const void *a, const void *b)
+{
+    return strcmp(((const StoreObject *)a)->key, ((const StoreObject *)b)->key);
+}
+
 void store_read_arrive(StoreRead *read)
 {
     assert(!atomic_load(&read->arrived));

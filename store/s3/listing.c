@@ -106,11 +106,6 @@ static int add_page(S3Listing *l, char **token, Error *err)
     return r;
 }
 
-static int compare_object_keys(const void *a, const void *b)
-{
-    return strcmp(((const StoreObject *)a)->key, ((const StoreObject *)b)->key);
-}
-
 int s3_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err)
 {
     S3Store *s3 = s3_store(store);
@@ -134,7 +129,7 @@ int s3_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error 
         return r;
     }
     if (l.list.n_objects > 0)
-        qsort(l.list.objects, l.list.n_objects, sizeof(*l.list.objects), compare_object_keys);
+        qsort(l.list.objects, l.list.n_objects, sizeof(*l.list.objects), store_compare_keys);
     *ret = l.list;
     return 0;
 }

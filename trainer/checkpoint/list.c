@@ -19,12 +19,6 @@ static int folder_of(const char *key, CheckpointName *ret, const char **ret_rest
     return checkpoint_name_parse(folder, ret);
 }
 
-static bool same_name(const CheckpointName *a, const CheckpointName *b)
-{
-    return a->step == b->step && a->owner == b->owner && a->generation == b->generation &&
-           a->attempt == b->attempt;
-}
-
 int catalogue_read(Store *store, Catalogue *ret, Error *err)
 {
     Catalogue c = {0};
@@ -43,7 +37,7 @@ int catalogue_read(Store *store, Catalogue *ret, Error *err)
         if (folder_of(c.objects.objects[i].key, &name, &rest) < 0)
             continue;
         CatalogueFolder *f = c.n_folders > 0 ? &c.folders[c.n_folders - 1] : NULL;
-        if (!f || !same_name(&f->name, &name)) {
+        if (!f || !checkpoint_name_equal(&f->name, &name)) {
             f = &c.folders[c.n_folders++];
             *f = (CatalogueFolder){.name = name, .first = i};
         }

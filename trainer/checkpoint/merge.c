@@ -155,12 +155,6 @@ MetricsKept *metrics_kept_free(MetricsKept *k)
 
 static uint64_t key_hash(const char *key) { return hash64_bytes(key, strlen(key), 0); }
 
-static bool same_name(const CheckpointName *a, const CheckpointName *b)
-{
-    return a->step == b->step && a->owner == b->owner && a->generation == b->generation &&
-           a->attempt == b->attempt;
-}
-
 static int read_kept(MetricsKept *k, Store *store, const CheckpointName *name, Error *err)
 {
     if (k->n == k->room) {
@@ -189,7 +183,7 @@ static int read_kept(MetricsKept *k, Store *store, const CheckpointName *name, E
 static KeptFolder *find_kept(const MetricsKept *k, const CheckpointName *name)
 {
     for (size_t i = 0; i < k->n; i++)
-        if (same_name(&k->folders[i].name, name))
+        if (checkpoint_name_equal(&k->folders[i].name, name))
             return &k->folders[i];
     return NULL;
 }
@@ -217,7 +211,7 @@ static int64_t read_all_kept(MetricsKept *k, Store *store, const Catalogue *c,
     for (size_t i = 0; i < c->n_folders; i++) {
         const CheckpointName *name = &c->folders[i].name;
         Error err = ERROR_INIT;
-        if (!keep[i] || !c->folders[i].has_manifest || same_name(name, &latest->name))
+        if (!keep[i] || !c->folders[i].has_manifest || checkpoint_name_equal(name, &latest->name))
             continue;
         KeptFolder *f = find_kept(k, name);
         int r = !f && name->step >= from ? read_kept(k, store, name, &err) : 0;

@@ -16,11 +16,6 @@ enum {
     RAW_SIDE_MAX = 1024,
 };
 
-static bool is_float(MdsNumber number)
-{
-    return number == MDS_FLOAT16 || number == MDS_FLOAT32 || number == MDS_FLOAT64;
-}
-
 int dataset_find_column(const MdsSchema *schema, const char *where, const char *key,
                         const char *name, size_t *ret, Error *err)
 {
@@ -30,7 +25,7 @@ int dataset_find_column(const MdsSchema *schema, const char *where, const char *
     const MdsColumn *column = &schema->columns[i];
     bool floats = column->kind == MDS_BYTES ||
                   (column->kind == MDS_NDARRAY &&
-                   (column->number == MDS_NUMBER_NONE || is_float(column->number)));
+                   (column->number == MDS_NUMBER_NONE || mds_is_float(column->number)));
     if (!floats)
         return error_set(err, -EINVAL,
                          "data.%s: %s: column %s is %s; ndarray of floats or bytes is needed", key,
@@ -51,7 +46,7 @@ static int dims_of(const MdsColumn *column, const MdsField *sample, int n_dims, 
         int r = mds_array_decode(column, *sample, &array, err);
         if (r < 0)
             return r;
-        if (!is_float(array.number))
+        if (!mds_is_float(array.number))
             return error_set(err, -EINVAL, "column %s: values of type %s are not supported",
                              column->name, mds_number_name(array.number));
     }

@@ -13,6 +13,12 @@ void checkpoint_name_format(const CheckpointName *name, char folder[CHECKPOINT_F
                    name->attempt);
 }
 
+bool checkpoint_name_equal(const CheckpointName *a, const CheckpointName *b)
+{
+    return a->step == b->step && a->owner == b->owner && a->generation == b->generation &&
+           a->attempt == b->attempt;
+}
+
 int checkpoint_name_parse(const char *folder, CheckpointName *ret)
 {
     long long step, owner, generation;

@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { CHECKPOINT_FOLDER_MAX = 64, METRICS_KEY_MAX = 96 };
@@ -21,6 +22,7 @@ typedef struct CheckpointName {
 
 /* "step-<step>-o<owner>-g<generation>-<attempt>" */
 void checkpoint_name_format(const CheckpointName *name, char folder[CHECKPOINT_FOLDER_MAX]);
+bool checkpoint_name_equal(const CheckpointName *a, const CheckpointName *b);
 int checkpoint_name_parse(const char *folder, CheckpointName *ret);
 
 /* "metrics/metrics-<first>-<last>-o<owner>-g<generation>-<attempt>.jsonl" */

@@ -8,12 +8,6 @@
 
 /* Numbers that must come back exactly are hexadecimal text: hashes, doubles, bit patterns. */
 
-static json_t *hash_json(Hash hash)
-{
-    char text[HASH_TEXT_BYTES];
-    return json_string(hash_format(hash, text));
-}
-
 static json_t *double_json(double x)
 {
     char text[32];
@@ -59,10 +53,10 @@ static json_t *object_json(const ObjectRecord *o)
     json_t *json = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "key", o->key, "kind",
                              object_kind_name[o->kind], "part", (json_int_t)o->part, "first",
                              (json_int_t)o->first, "count", (json_int_t)o->count, "bytes",
-                             (json_int_t)o->n_bytes, "xxh3_128", hash_json(o->hash), "crc32c",
+                             (json_int_t)o->n_bytes, "xxh3_128", json_hash(o->hash), "crc32c",
                              crc_json(o->crc));
     if (json && object_has_header(o->kind) &&
-        json_object_set_new(json, "header_xxh3_128", hash_json(o->header)) < 0) {
+        json_object_set_new(json, "header_xxh3_128", json_hash(o->header)) < 0) {
         json_decref(json);
         return NULL;
     }
@@ -74,7 +68,7 @@ static json_t *segment_json(const MetricsSegment *s)
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "key", s->key, "first",
                      (json_int_t)s->first, "last", (json_int_t)s->last, "lines",
                      (json_int_t)s->n_lines, "level", (json_int_t)s->level, "bytes",
-                     (json_int_t)s->n_bytes, "xxh3_128", hash_json(s->hash), "crc32c",
+                     (json_int_t)s->n_bytes, "xxh3_128", json_hash(s->hash), "crc32c",
                      crc_json(s->crc));
 }
 
@@ -82,7 +76,7 @@ typedef json_t *(*ItemJson)(const Manifest *m, size_t i);
 
 static json_t *object_item(const Manifest *m, size_t i) { return object_json(&m->objects[i]); }
 static json_t *segment_item(const Manifest *m, size_t i) { return segment_json(&m->segments[i]); }
-static json_t *chunk_item(const Manifest *m, size_t i) { return hash_json(m->chunks[i]); }
+static json_t *chunk_item(const Manifest *m, size_t i) { return json_hash(m->chunks[i]); }
 static json_t *committed_item(const Manifest *m, size_t i) { return json_string(m->committed[i]); }
 
 static json_t *array_json(const Manifest *m, size_t n, ItemJson item)
@@ -118,7 +112,7 @@ static int set_seal(json_t *root)
 {
     Hash seal;
     int r = manifest_seal(root, &seal);
-    return r < 0 ? r : set(root, "hash", hash_json(seal));
+    return r < 0 ? r : set(root, "hash", json_hash(seal));
 }
 
 /* The pair of what manifest_parse() refuses: a manifest that breaks one of these would be refused by every
@@ -157,16 +151,16 @@ int manifest_format(const Manifest *m, char **ret)
     r = r ?: set(root, "owner", json_integer(m->name.owner));
     r = r ?: set(root, "generation", json_integer(m->name.generation));
     r = r ?: set(root, "attempt", json_string(attempt));
-    r = r ?: set(root, "digest", hash_json(m->digest));
-    r = r ?: set(root, "job_identity", hash_json(f->job_identity));
-    r = r ?: set(root, "dataset_digest", hash_json(f->dataset_digest));
+    r = r ?: set(root, "digest", json_hash(m->digest));
+    r = r ?: set(root, "job_identity", json_hash(f->job_identity));
+    r = r ?: set(root, "dataset_digest", json_hash(f->dataset_digest));
     r = r
             ?: set(root, "algorithms",
                    json_pack("{s:I, s:I, s:i}", "order", (json_int_t)f->order_algorithm,
                              "reduction", (json_int_t)f->reduction_algorithm, "digest",
                              MANIFEST_DIGEST_ALGORITHM));
     r = r ?: set(root, "numerics", json_string(f->numerics));
-    r = r ?: set(root, "canned_grain", hash_json(f->canned_grain));
+    r = r ?: set(root, "canned_grain", json_hash(f->canned_grain));
     r = r
             ?: set(root, "layout",
                    json_pack("{s:I, s:I}", "n_elements", (json_int_t)m->layout.n_elements,

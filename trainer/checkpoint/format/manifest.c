@@ -17,13 +17,6 @@
 
 /* ---- values ---- */
 
-static void get_hash(JsonReader *r, const char *key, Hash *ret)
-{
-    const char *text;
-    if (json_get_string(r, key, JSON_REQUIRED, &text) && hash_parse(text, ret) < 0)
-        json_refuse(r, key, "%.40s is not a hash of 32 hexadecimal digits", text);
-}
-
 /* Exactly 8 lower-case hexadecimal digits at text. */
 static bool parse_hex32(const char *text, uint32_t *ret)
 {
@@ -80,10 +73,10 @@ static void read_facts(JsonReader *r, CheckpointFacts *f)
 {
     (void)json_get_text(r, "job", JSON_REQUIRED, f->job, sizeof(f->job)); /* the reader keeps it */
     (void)json_get_text(r, "submission", JSON_REQUIRED, f->submission, sizeof(f->submission));
-    get_hash(r, "job_identity", &f->job_identity);
-    get_hash(r, "dataset_digest", &f->dataset_digest);
+    json_get_hash(r, "job_identity", &f->job_identity);
+    json_get_hash(r, "dataset_digest", &f->dataset_digest);
     (void)json_get_text(r, "numerics", JSON_REQUIRED, f->numerics, sizeof(f->numerics)); /* same */
-    get_hash(r, "canned_grain", &f->canned_grain);
+    json_get_hash(r, "canned_grain", &f->canned_grain);
 
     JsonReader a = json_get_object(r, "algorithms", JSON_REQUIRED);
     int64_t digest = 0;
@@ -160,11 +153,11 @@ static void read_object(JsonReader *r, json_t *array, size_t i, ObjectRecord *o)
     get_count(&e, "count", INT64_MAX, &o->count);
     int64_t n_bytes = 0;
     get_count(&e, "bytes", INT64_MAX, &n_bytes);
-    get_hash(&e, "xxh3_128", &o->hash);
+    json_get_hash(&e, "xxh3_128", &o->hash);
     get_hex32(&e, "crc32c", &o->crc);
     o->kind = (ObjectKind)kind;
     if (object_has_header(o->kind))
-        get_hash(&e, "header_xxh3_128", &o->header);
+        json_get_hash(&e, "header_xxh3_128", &o->header);
     o->n_bytes = (uint64_t)n_bytes;
     (void)json_close(&e); /* passes its error on */
 }
@@ -196,7 +189,7 @@ static int64_t read_segment(JsonReader *r, json_t *array, size_t i, int64_t expe
     get_count(&e, "lines", INT64_MAX, &s->n_lines);
     get_count(&e, "level", METRICS_LEVEL_MAX, &s->level);
     get_count(&e, "bytes", INT64_MAX, &n_bytes);
-    get_hash(&e, "xxh3_128", &s->hash);
+    json_get_hash(&e, "xxh3_128", &s->hash);
     get_hex32(&e, "crc32c", &s->crc);
     s->n_bytes = (uint64_t)n_bytes;
     if (e.r == 0)
@@ -357,7 +350,7 @@ static void check_seal(JsonReader *r, const json_t *root)
 {
     Hash recorded = {0}, computed;
     char a[HASH_TEXT_BYTES], b[HASH_TEXT_BYTES];
-    get_hash(r, "hash", &recorded);
+    json_get_hash(r, "hash", &recorded);
     if (r->r < 0)
         return;
     if (manifest_seal(root, &computed) < 0)
@@ -384,7 +377,7 @@ static int parse_root(const char *source, json_t *root, Manifest *m, Error *err)
     get_count(&r, "owner", 999999, &m->name.owner);
     get_count(&r, "generation", INT64_C(999999999999), &m->name.generation);
     get_hex32(&r, "attempt", &m->name.attempt);
-    get_hash(&r, "digest", &m->digest);
+    json_get_hash(&r, "digest", &m->digest);
     (void)json_get_bool(&r, "ema", JSON_REQUIRED, &m->ema); /* the reader keeps the error */
     read_facts(&r, &m->facts);
     m->facts.generation = m->name.generation;
@@ -476,8 +469,7 @@ int manifest_read(Store *store, const char *folder, const Hash *expected, Manife
     r = manifest_parse(source, text, n_bytes, &m, err);
     if (r < 0)
         return r;
-    if (m->name.step != name.step || m->name.owner != name.owner ||
-        m->name.generation != name.generation || m->name.attempt != name.attempt)
+    if (!checkpoint_name_equal(&m->name, &name))
         return error_set(err, -EBADMSG,
                          "%s: it is the manifest of step %lld, owner %lld, generation %lld, "
                          "attempt %08x",

@@ -336,7 +336,7 @@ static bool number_text(MdsField field, char *text, size_t size)
     return true;
 }
 
-static bool is_float(MdsNumber number)
+bool mds_is_float(MdsNumber number)
 {
     return number == MDS_FLOAT16 || number == MDS_FLOAT32 || number == MDS_FLOAT64;
 }
@@ -356,7 +356,7 @@ int mds_integer_decode(const MdsColumn *column, MdsField field, int64_t *ret, Er
         *ret = value;
         return 0;
     }
-    if (column->kind != MDS_SCALAR || is_float(column->number) || field.n_bytes != column->size)
+    if (column->kind != MDS_SCALAR || mds_is_float(column->number) || field.n_bytes != column->size)
         return refuse_value(column, field, -EBADMSG, err);
 
     uint64_t word = 0;

@@ -82,6 +82,7 @@ typedef struct MdsArray {
 } MdsArray;
 
 size_t mds_number_size(MdsNumber number);
+bool mds_is_float(MdsNumber number);
 const char *mds_number_name(MdsNumber number); /* "float16", ... */
 
 /* Makes a column; its kind, number, shape and fixed size follow from the encoding. */
