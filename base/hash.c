@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <sys/random.h>
 #include <xxhash.h>
 
 struct Hasher {
@@ -27,6 +28,15 @@ const char *hash_format(Hash hash, char text[HASH_TEXT_BYTES])
     (void)snprintf(text, HASH_TEXT_BYTES, "%016llx%016llx", (unsigned long long)hash.high,
                    (unsigned long long)hash.low);
     return text;
+}
+
+int hash_draw(char text[HASH_TEXT_BYTES])
+{
+    Hash random;
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+        return -EIO;
+    (void)hash_format(random, text);
+    return 0;
 }
 
 static int hex_digit(char c)

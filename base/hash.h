@@ -26,6 +26,8 @@ bool hash_equal(Hash a, Hash b);
 /* Writes the text form into text and returns it. */
 const char *hash_format(Hash hash, char text[HASH_TEXT_BYTES]);
 int hash_parse(const char *text, Hash *ret);
+/* Writes the text form of 128 random bits, which no two calls share; -EIO. */
+int hash_draw(char text[HASH_TEXT_BYTES]);
 
 int hasher_new(Hasher **ret);
 Hasher *hasher_free(Hasher *hasher);

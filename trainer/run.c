@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 enum {
@@ -173,17 +172,6 @@ static int run_under_daemon(int fd)
     return code;
 }
 
-/* 32 hexadecimal digits; the same of no two runs. */
-static int draw_submission(char ret[33], Error *err)
-{
-    unsigned char bytes[16];
-    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-        return error_errno(err, -EIO, "cannot draw this run's id");
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        (void)snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
-    return 0;
-}
-
 /* Standalone: the newest checkpoint under the job's URI that verifies goes on; each start is an owner
  * of the folder and a generation of its own. */
 static int run_standalone(const char *job_path, bool take_over)
@@ -206,7 +194,9 @@ static int run_standalone(const char *job_path, bool take_over)
         log_error("%s", err.text);
         return EXIT_NEVER_RETRY;
     }
-    r = draw_submission(submission, &err);
+    r = hash_draw(submission);
+    if (r < 0)
+        (void)error_errno(&err, r, "cannot draw this run's id"); /* logged below */
     if (r == 0)
         r = daemon_link_open(-1, &link, &err);
     if (r < 0) {

@@ -16,7 +16,6 @@
 
 #include <limits.h>
 #include <string.h>
-#include <sys/random.h>
 
 enum { OBJECTS_LISTED_MAX = 100000 };
 
@@ -268,16 +267,6 @@ static int check_room(const JobDraft *d, const Model *model, Error *err)
                      model->cluster, c.jobs, c.ended, c.max_jobs);
 }
 
-/* 128 random bits: whose records, worlds and checkpoints are whose is told by them. */
-static int draw_submission(char ret[SUBMISSION_BYTES], Error *err)
-{
-    Hash random;
-    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-        return error_errno(err, -EIO, "cannot draw the submission's id");
-    (void)hash_format(random, ret);
-    return 0;
-}
-
 /* The submission's id is the old one, so that its history stays its own. */
 static int give_back(CtlClient *client, const JobDraft *d, SpecRecord *spec, Error *err)
 {
@@ -313,9 +302,9 @@ static int submit(CtlClient *client, const JobDraft *d, Error *err)
                                    .max = job->world.max};
     _Static_assert(sizeof(spec.sources) == JOB_SOURCES_MAX, "as long as ranks take it");
     (void)dataset_sources_format(&d->look.sources, spec.sources);
-    int r = draw_submission(spec.submission, err);
+    int r = hash_draw(spec.submission);
     if (r < 0)
-        return r;
+        return error_errno(err, r, "cannot draw the submission's id");
     if (d->resume && snprintf(spec.resume_uri, sizeof(spec.resume_uri), "%s", d->resume) >=
                          (int)sizeof(spec.resume_uri))
         return error_set(err, -EINVAL, "--resume: %.40s... is too long", d->resume);

@@ -8,7 +8,6 @@
 #include "trainer/checkpoint/list.h"
 
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 enum {
@@ -106,16 +105,6 @@ typedef struct Claimant {
     const Manifest *resumes;
     bool puts_if_absent;
 } Claimant;
-
-static int draw_hex(char ret[33], Error *err)
-{
-    unsigned char bytes[16];
-    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-        return error_errno(err, -EIO, "cannot draw a claim's id");
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        (void)snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
-    return 0;
-}
 
 /* Manifests that nobody claims are taken only by who goes on from one of them. */
 static int check_unclaimed(const Claimant *c, Error *err)
@@ -252,7 +241,8 @@ static int fill_record(const Claimant *c, int64_t number, OwnerRecord *ret, Erro
         format_act(c, ret->claim);
         return 0;
     }
-    return draw_hex(ret->claim, err);
+    int r = hash_draw(ret->claim);
+    return r < 0 ? error_errno(err, r, "cannot draw a claim's id") : 0;
 }
 
 /* Is the object under our number ours? */
