@@ -1,125 +1,179 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manager.c - see manager.h. Makes the parts of a Controller and hands them to each other.
- *
- * Records come in through one watch (intake.c), decisions go out through execute() (transactions.c), and nothing else
- * happens in the shell: whatever is decided is decided by cluster_step(). */
-#include "base/log.h"
+/* manager.c - see manager.h. Hands the Leader what it needs, and tells the others what the Leader says. */
+#include "controller/manager.h"
+
 #include "base/memory.h"
-#include "cluster/keys.h"
-#include "controller/history.h"
-#include "controller/manager-internal.h"
+#include "controller/alerting/sender.h"
+#include "controller/leader/leader.h"
+#include "controller/metrics.h"
 #include "controller/recording.h"
+#include "controller/status.h"
 
 #include <string.h>
+#include <sys/random.h>
+#include <systemd/sd-daemon.h>
+
+struct Controller {
+    sd_event *event;
+    const ControllerConfig *config; /* borrowed */
+    Etcd *etcd;
+    Journal *journal;           /* NULL: nothing is recorded */
+    ControllerMetrics *metrics; /* NULL: there is no port for them */
+    Leader *leader;
+    Sender *sender;
+    ControllerStatus status; /* said to systemd */
+};
+
+static LeaderSettings settings_of(const ControllerConfig *config)
+{
+    LeaderSettings s = {.lease_sec = config->lease_sec,
+                        .core = config_cluster(config),
+                        .limits = config_limits(config),
+                        .introduction = config_leader(config)};
+    _Static_assert(sizeof(s.cluster) >= sizeof(config->cluster), "every name fits");
+    memcpy(s.cluster, config->cluster, sizeof(config->cluster));
+    return s;
+}
+
+/* ---- what the Leader says ---- */
+
+static void on_loaded(_unused_ void *userdata)
+{
+    (void)sd_notify(0, "READY=1"); /* nobody listens outside systemd */
+}
+
+static void on_view_changed(void *userdata)
+{
+    Controller *m = userdata;
+    const LeaderView v = leader_view(m->leader);
+    status_say(&m->status, v.cluster, m->config->cluster, v.term, v.is_still, v.has_lease);
+}
+
+static void on_leads(void *userdata)
+{
+    const Controller *m = userdata;
+    controller_metrics_note_leading(m->metrics);
+}
+
+static void on_record_read(void *userdata, const Event *event)
+{
+    const Controller *m = userdata;
+    controller_metrics_note_event(m->metrics, leader_view(m->leader).cluster, event);
+}
+
+static void on_observed(void *userdata, const Event *event)
+{
+    const Controller *m = userdata;
+    sender_observe(m->sender, event);
+}
+
+static void on_answered(void *userdata, const Decision *decision, Outcome outcome,
+                        uint64_t begun_usec, int64_t revision)
+{
+    const Controller *m = userdata;
+    controller_metrics_note_outcome(m->metrics, decision, outcome, begun_usec, revision);
+}
+
+static void on_shown(void *userdata, int64_t revision)
+{
+    const Controller *m = userdata;
+    controller_metrics_note_shown(m->metrics, revision);
+}
+
+static void on_leader_ended(void *userdata, int r)
+{
+    const Controller *m = userdata;
+    const int code = r == 0 || r == -ERESTART ? r : 1;
+    (void)sd_event_exit(m->event, code); /* fails only when it is exiting already */
+}
+
+/* ---- what it asks for ---- */
+
+static bool draw(void *ret, size_t n) { return getrandom(ret, n, 0) == (ssize_t)n; }
+
+static int open_leader(Controller *m, const LeaderSettings *settings, Error *err)
+{
+    const LeaderNeeds needs = {.event = m->event,
+                               .etcd = m->etcd,
+                               .journal = m->journal,
+                               .draw = draw};
+    const LeaderEvents events = {.userdata = m,
+                                 .loaded = on_loaded,
+                                 .view_changed = on_view_changed,
+                                 .leads = on_leads,
+                                 .record_read = on_record_read,
+                                 .observed = on_observed,
+                                 .answered = on_answered,
+                                 .shown = on_shown,
+                                 .ended = on_leader_ended};
+    return leader_new(&needs, settings, &events, &m->leader, err);
+}
+
+/* ---- what the others ask for ---- */
 
 static ControllerView look_at_etcd(void *userdata)
 {
-    Controller *m = userdata;
-    return (ControllerView){.cluster = m->cluster,
-                            .sender = m->sender,
-                            .term = m->term,
-                            .loaded = m->loaded,
-                            .connected = m->watch && etcd_watch_connected(m->watch)};
+    const Controller *m = userdata;
+    return (ControllerView){.leader = leader_view(m->leader), .sender = m->sender};
 }
 
-static int connect_etcd(Controller *m, Error *err)
+static void on_mark_read_again(const char *key, const char *value, size_t n, int64_t revision,
+                               void *userdata)
 {
-    char prefix[KEY_MAX];
-    _cleanup_free_ char *leader = NULL;
-    EtcdOptions options = config_etcd(m->config);
-    int r = etcd_new(m->event, &options, &m->etcd, err);
-    if (r < 0)
-        return r;
-    controller_metrics_observe(m->metrics, m->etcd);
-    begin_anew_with_another_history(m->etcd, m->event);
-    rights_open(&m->rights, m->etcd, m->config, on_rights_changed, m);
-    r = etcd_watch_prefix(m->etcd, key_prefix(m->config->cluster, -1, prefix), on_cluster_watch, m,
-                          &m->watch);
-    if (r >= 0)
-        r = etcd_lease_new(m->etcd, m->config->lease_sec,
-                           key_prefix(m->config->cluster, KEY_LEADER, prefix), on_leader_lease, m,
-                           &m->lease);
-    leader = leader_text(m, LEADER_UP);
-    if (r >= 0)
-        r = etcd_election_new(m->etcd, key_prefix(m->config->cluster, KEY_LEADER, prefix), leader,
-                              m->lease, on_election, m, &m->election);
-    return r < 0 ? error_errno(err, r, "cannot watch cluster %s", m->config->cluster) : 0;
-}
-
-static int add_timers(Controller *m)
-{
-    int r = sd_event_add_time(m->event, &m->timer, CLOCK_BOOTTIME, 0, 1000, on_gather, m);
-    if (r >= 0) /* what etcd has to say comes first */
-        r = sd_event_source_set_priority(m->timer, SD_EVENT_PRIORITY_NORMAL + 10);
-    if (r >= 0)
-        r = sd_event_source_set_enabled(m->timer, SD_EVENT_OFF);
-    if (r >= 0)
-        r = sd_event_add_time(m->event, &m->gather_timer, CLOCK_BOOTTIME, 0, 1000, on_gather, m);
-    if (r >= 0) /* not behind a flood of records */
-        r = sd_event_source_set_priority(m->gather_timer, SD_EVENT_PRIORITY_NORMAL - 10);
-    if (r >= 0)
-        r = sd_event_source_set_enabled(m->gather_timer, SD_EVENT_OFF);
-    if (r >= 0)
-        r = sd_event_add_time_relative(m->event, &m->status_timer, CLOCK_BOOTTIME,
-                                       STATUS_SEC * USEC_PER_SEC, 0, on_status_timer, m);
-    return r;
+    const Controller *m = userdata;
+    leader_note_record(m->leader, key, value, n, revision);
 }
 
 static int open_sender(Controller *m, const ClusterLimits *limits, Error *err)
 {
-    enum { TESTS_MAX = 16 }; /* pages that somebody asks for */
+    enum { TESTS_MAX = 16 }; /* notifications that somebody asks for */
     SenderOptions options = {.event = m->event,
                              .etcd = m->etcd,
-                             .lease = m->lease,
-                             .feed = m->feed,
+                             .lease = leader_lease(m->leader),
+                             .feed = leader_feed(m->leader),
                              .cluster = m->config->cluster,
-                             .leader_key = m->leader_key,
+                             .leader_key = leader_key(m->leader),
                              .alerts_file = m->config->alerts_file,
                              .notifications_max = limits->incidents + TESTS_MAX,
-                             .rights = &m->rights,
-                             .on_record = on_cluster_record,
+                             .rights = leader_rights(m->leader),
+                             .on_record = on_mark_read_again,
                              .userdata = m};
     return sender_new(&options, &m->sender, err);
 }
 
+/* ---- the whole ---- */
+
 int manager_reload(Controller *m, Error *err)
 {
-    const ClusterConfig config = config_cluster(m->config);
-    Event event = {.kind = EVENT_TICK};
-    stamp_event(m, &event);
-    cluster_configure(m->cluster, &config);
-    journal_record_config(m->journal, &event, &config);
-    tick(m);
-    succession_overrule(&m->succession);
-    introduce(m);         /* what it says of itself holds some of them */
-    (void)try_to_lead(m); /* or not: either is good */
+    const LeaderSettings settings = settings_of(m->config);
+    leader_configure(m->leader, &settings);
     return sender_reload(m->sender, err);
+}
+
+void manager_leave(Controller *m)
+{
+    (void)sd_notify(0, "STOPPING=1"); /* nobody listens outside systemd */
+    leader_leave(m->leader);
 }
 
 int manager_new(sd_event *event, const ControllerConfig *config, Controller **ret, Error *err)
 {
     _cleanup_(manager_freep) Controller *m = memory_new(Controller);
+    const LeaderSettings settings = settings_of(config);
+    const EtcdOptions options = config_etcd(config);
     m->event = sd_event_ref(event);
     m->config = config;
-    m->wake_usec = USEC_INFINITY;
-    ClusterLimits limits = config_limits(config);
-    ClusterConfig cluster_config = config_cluster(config);
-    m->memory = memory_zeroed(1, cluster_bytes(&limits));
-    m->feed = feed_new(config->cluster);
-    m->actions = memory_new(Actions);
-    m->cluster = cluster_init(m->memory, &limits, &cluster_config);
-
-    int r = recording_open(config, &limits, &cluster_config, &m->journal, err);
+    int r = recording_open(config, &settings.limits, &settings.core, &m->journal, err);
     if (r >= 0)
         r = controller_metrics_new(event, config, look_at_etcd, m, &m->metrics, err);
+    if (r >= 0)
+        r = etcd_new(event, &options, &m->etcd, err);
     if (r < 0)
         return r;
-    r = add_timers(m);
-    if (r < 0)
-        return error_errno(err, r, "cannot set a timer");
-    r = connect_etcd(m, err);
+    controller_metrics_observe(m->metrics, m->etcd);
+    r = open_leader(m, &settings, err);
     if (r >= 0)
-        r = open_sender(m, &limits, err);
+        r = open_sender(m, &settings.limits, err);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(m);
@@ -131,27 +185,11 @@ Controller *manager_free(Controller *m)
     if (!m)
         return NULL;
     m->sender = sender_free(m->sender);
-    rights_clear(&m->rights);
-    m->election = etcd_election_free(m->election);
-    m->lease = etcd_lease_free(m->lease);
-    m->watch = etcd_watch_free(m->watch);
+    m->leader = leader_free(m->leader);
     m->etcd = etcd_free(m->etcd);
-    while (m->pending)
-        (void)pending_free(m->pending);
-    m->room_call = etcd_call_free(m->room_call);
-    m->room_timer = sd_event_source_disable_unref(m->room_timer);
-    m->timer = sd_event_source_disable_unref(m->timer);
-    m->leave_timer = sd_event_source_disable_unref(m->leave_timer);
-    m->still_timer = sd_event_source_disable_unref(m->still_timer);
-    succession_clear(&m->succession);
-    m->status_timer = sd_event_source_disable_unref(m->status_timer);
-    m->gather_timer = sd_event_source_disable_unref(m->gather_timer);
-    m->feed = feed_free(m->feed);
     m->journal = journal_free(m->journal);
     m->metrics = controller_metrics_free(m->metrics);
     m->event = sd_event_unref(m->event);
-    free(m->actions);
-    free(m->memory);
     free(m);
     return NULL;
 }

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manager.h - sdcontroller as one object: election, watch, the core, transactions under way.
+/* manager.h - sdcontroller as one object: a Leader (leader/leader.h) and what the program has around it.
+ *
+ * Here are the client of etcd, the journal's file, the port of /metrics, the status line for systemd, and the messages
+ * to sinks of notifications. What is decided, and whether, is the Leader's business.
  *
  * Ownership: manager_new() gives the caller a Controller, which borrows the loop and the settings.
- * Units:     *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    manager_new(), manager_reload(): -errno with the text. Later failures are logged and tried again.
+ * Units:     none.
+ * Errors:    manager_new(), manager_reload(): -errno with the text. The loop ends with 0 after manager_leave(), with
+ *            -ERESTART when etcd has another history, and with 1 when a timer cannot be set.
  * Threads:   loop thread only.
  */
 #pragma once

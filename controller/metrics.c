@@ -305,17 +305,17 @@ static unsigned collect_controller(Metrics *m, void *userdata)
 {
     ControllerMetrics *cm = userdata;
     ControllerView view = cm->look(cm->userdata);
-    bool leads = view.term != 0 && view.loaded;
+    bool leads = view.leader.term != 0 && view.leader.loaded;
     metrics_set(m, LEADING, NO_LABELS, leads);
-    metrics_set(m, TERM, NO_LABELS, (double)view.term);
-    metrics_set(m, WATCH_CONNECTED, NO_LABELS, view.connected);
-    metrics_set(m, RECORDS_DROPPED, NO_LABELS, (double)cluster_dropped(view.cluster));
+    metrics_set(m, TERM, NO_LABELS, (double)view.leader.term);
+    metrics_set(m, WATCH_CONNECTED, NO_LABELS, view.leader.connected);
+    metrics_set(m, RECORDS_DROPPED, NO_LABELS, (double)cluster_dropped(view.leader.cluster));
     if (!leads)
         return 0;
     JobSurvey job;
-    for (int i = 0; cluster_survey_job(view.cluster, i, &job); i++)
+    for (int i = 0; cluster_survey_job(view.leader.cluster, i, &job); i++)
         collect_job(m, &job);
-    collect_nodes(m, view.cluster);
+    collect_nodes(m, view.leader.cluster);
     collect_sinks(m, view.sender);
     return LEADER;
 }
@@ -325,10 +325,11 @@ static bool is_controller_healthy(char text[EXPORTER_HEALTH_BYTES], void *userda
     ControllerMetrics *cm = userdata;
     ControllerView view = cm->look(cm->userdata);
     (void)snprintf(text, EXPORTER_HEALTH_BYTES, "%s\n%s\n%s\n",
-                   !view.loaded ? "the cluster has not been read yet" : "the cluster has been read",
-                   view.connected ? "etcd: the watch is up" : "etcd: the watch is down",
-                   view.term ? "leading" : "following");
-    return view.loaded && view.connected;
+                   !view.leader.loaded ? "the cluster has not been read yet"
+                                       : "the cluster has been read",
+                   view.leader.connected ? "etcd: the watch is up" : "etcd: the watch is down",
+                   view.leader.term ? "leading" : "following");
+    return view.leader.loaded && view.leader.connected;
 }
 
 /* ---- what happens ---- */

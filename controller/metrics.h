@@ -15,6 +15,7 @@
 
 #include "controller/alerting/sender.h"
 #include "controller/config/config.h"
+#include "controller/leader/leader.h"
 #include "metrics/metrics.h"
 
 #include <systemd/sd-event.h>
@@ -22,11 +23,8 @@
 typedef struct ControllerMetrics ControllerMetrics;
 
 typedef struct ControllerView {
-    Cluster *cluster;
+    LeaderView leader;
     const Sender *sender;
-    int64_t term;   /* 0: the controller follows */
-    bool loaded;    /* every record has been read once */
-    bool connected; /* the watch is up and has caught up */
 } ControllerView;
 
 typedef ControllerView (*ControllerLook)(void *userdata);

@@ -13,7 +13,7 @@
 
 #include "controller/core/cluster.h"
 
-enum { STATUS_SEC = 2, STATUS_BYTES = 256 };
+enum { STATUS_BYTES = 256 };
 
 typedef struct ControllerStatus {
     char said[STATUS_BYTES];

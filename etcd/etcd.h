@@ -213,8 +213,8 @@ void etcd_lease_check(EtcdLease *lease);
 EtcdLease *etcd_lease_free(EtcdLease *lease); /* stops renewing; the lease runs out by itself */
 DEFINE_CLEANUP(EtcdLease, etcd_lease_free)
 /* Revokes the lease, so that its keys vanish now, and stops renewing. The lease may be freed before
- * or after done (may be NULL) has run. -ESTALE: no lease is held. */
-int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata);
+ * or after done (may be NULL) has run; the call in *ret (ret may be NULL) cancels it. -ESTALE: no lease is held. */
+int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata, EtcdCall **ret);
 
 /* ---- election ---- */
 

@@ -352,7 +352,7 @@ static void revoked(EtcdCall *call, int r, const Error *err, ProtobufCMessage *m
     message_free(message);
 }
 
-int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata)
+int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata, EtcdCall **ret)
 {
     Pb__LeaseRevokeRequest request = PB__LEASE_REVOKE_REQUEST__INIT;
     EtcdCall *call;
@@ -369,5 +369,7 @@ int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata)
     call->user.txn = done;
     call->userdata = userdata;
     call_start(call);
+    if (ret)
+        *ret = call;
     return 0;
 }

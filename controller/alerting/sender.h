@@ -9,8 +9,8 @@
 #pragma once
 
 #include "controller/alerting/alerts-file.h"
-#include "controller/config/rights.h"
 #include "controller/feed/feed.h"
+#include "controller/rights/rights.h"
 #include "etcd/etcd.h"
 
 typedef struct Sender Sender;

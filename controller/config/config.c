@@ -223,7 +223,7 @@ ClusterLimits config_limits(const ControllerConfig *c)
                            .requests = 256};
 }
 
-LeaderRecord config_leader(const ControllerConfig *c, const char *lacks)
+LeaderRecord config_leader(const ControllerConfig *c)
 {
     char journal[CONFIG_PATH_MAX + 16];
     LeaderRecord record = {.max_nodes = (int)c->max_nodes, .max_jobs = (int)c->max_jobs};
@@ -231,7 +231,6 @@ LeaderRecord config_leader(const ControllerConfig *c, const char *lacks)
         (void)snprintf(record.journal, sizeof(record.journal), "%s", journal); /* cut, for people */
     (void)snprintf(record.name, sizeof(record.name), "%s", c->name);
     (void)snprintf(record.version, sizeof(record.version), "%s", SDTRAIN_VERSION);
-    (void)snprintf(record.lacks, sizeof(record.lacks), "%s", lacks);
     if (strcmp(c->admit, "open") != 0)
         memcpy(record.admit, c->admit, sizeof(record.admit));
     return record;

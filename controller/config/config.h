@@ -52,5 +52,5 @@ bool config_record(const ControllerConfig *config, char *ret, size_t size);
 EtcdOptions config_etcd(const ControllerConfig *config);
 ClusterConfig config_cluster(const ControllerConfig *config);
 ClusterLimits config_limits(const ControllerConfig *config);
-/* Makes this controller's record in the election. lacks: kinds of records that it may not write. */
-LeaderRecord config_leader(const ControllerConfig *config, const char *lacks);
+/* Makes this controller's record in the election, but for what the Leader knows alone. */
+LeaderRecord config_leader(const ControllerConfig *config);

@@ -8,8 +8,8 @@
 #include "cluster/keys.h"
 #include "cluster/records.h"
 #include "controller/config/config.h"
-#include "controller/execute.h"
 #include "controller/journal/replay.h"
+#include "controller/leader/execute.h"
 #include "etcd/etcd-wait.h"
 #include "etcd/test/testing-etcd.h"
 
@@ -442,7 +442,7 @@ static void every_guard_is_compared(void **state)
     TESTING_RUN_UNTIL(lab->event, revision_at(lab, KEY_WORLDS, "a") > 0);
     _cleanup_(feed_freep) Feed *feed = NULL;
     feed = feed_new("lab");
-    Target target = {lab->etcd, feed, "lab", "/sdtrain/lab/leader/1", false};
+    Target target = {lab->etcd, feed, "lab", "/sdtrain/lab/leader/1", NULL, NULL};
     Decision good = {.id = 1,
                      .term = revision_at(lab, KEY_LEADER, "1"),
                      .job = "a",
@@ -464,11 +464,11 @@ static void every_guard_is_compared(void **state)
     Outcomes o = {0};
     Error err = ERROR_INIT;
     for (size_t i = 0; i < ELEMENTSOF(bad); i++)
-        assert_int_equal(execute(&target, &bad[i], on_outcome, &o, &err), 0);
+        assert_int_equal(execute(&target, &bad[i], on_outcome, &o, NULL, &err), 0);
     TESTING_RUN_UNTIL(lab->event, o.n_refused + o.n_done == (int)ELEMENTSOF(bad));
     assert_int_equal(o.n_done, 0);
     assert_null(text_at(lab, KEY_PHASES, "a"));
-    assert_int_equal(execute(&target, &good, on_outcome, &o, &err), 0);
+    assert_int_equal(execute(&target, &good, on_outcome, &o, NULL, &err), 0);
     TESTING_RUN_UNTIL(lab->event, o.n_done == 1);
 }
 

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/slots.h"
 #include "cluster/cordon.h"
-#include "controller/config/rights.h"
+#include "controller/rights/rights.h"
 #include "ctl/print.h"
 
 #include <stdarg.h>

@@ -121,7 +121,7 @@ static void test_loser_takes_over(void **state _unused_)
     int64_t old_term = first->term;
     char old_key[64];
     (void)snprintf(old_key, sizeof(old_key), "%s", first->key);
-    assert_int_equal(etcd_lease_revoke(first->lease, NULL, NULL), 0);
+    assert_int_equal(etcd_lease_revoke(first->lease, NULL, NULL, NULL), 0);
     TESTING_RUN_UNTIL(event, second->leading && first->n_lost == 1);
     assert_true(second->term > old_term);
     assert_true(guarded_write(second, second->key, second->term));

@@ -138,7 +138,7 @@ static void test_revoke(void **state _unused_)
     _cleanup_(client_freep) Client *client = client_new(&options, 60);
 
     put_under_lease(client, "/alive");
-    assert_int_equal(etcd_lease_revoke(client->lease, on_revoked, client), 0);
+    assert_int_equal(etcd_lease_revoke(client->lease, on_revoked, client, NULL), 0);
     assert_int_equal(etcd_lease_id(client->lease), 0);
     client->lease = etcd_lease_free(client->lease); /* before the answer */
     TESTING_RUN_UNTIL(client->event, client->n_revoked == 1);
@@ -165,10 +165,10 @@ static void test_lost_then_granted_anew(void **state _unused_)
     /* Revoking what is gone already. */
     (void)snprintf(id, sizeof(id), "%" PRIx64, (uint64_t)client->id);
     testing_etcd_ctl(server, "lease", "revoke", id, NULL);
-    assert_int_equal(etcd_lease_revoke(client->lease, on_revoked, client), 0);
+    assert_int_equal(etcd_lease_revoke(client->lease, on_revoked, client, NULL), 0);
     TESTING_RUN_UNTIL(client->event, client->n_revoked == 1);
     assert_int_equal(client->revoke_result, -ESTALE);
-    assert_int_equal(etcd_lease_revoke(client->lease, on_revoked, client), -ESTALE);
+    assert_int_equal(etcd_lease_revoke(client->lease, on_revoked, client, NULL), -ESTALE);
 }
 
 static void test_freed_by_its_handler(void **state _unused_)

@@ -227,7 +227,7 @@ static void on_watch(_unused_ Universe *u, void *who, const WatchEvent *events, 
     tick_soon(c);
 }
 
-/* ---- decisions into transactions: controller/execute.c ---- */
+/* ---- decisions into transactions: controller/leader/execute.c ---- */
 
 static void guard(ModelController *c, Txn *txn, KeyKind kind, const char *name, int64_t revision)
 {
@@ -316,7 +316,7 @@ static void draft(ModelController *c, const Decision *d, Txn *ret)
     draft_cluster(c, ret, d);
 }
 
-/* ---- what became of them: controller/transactions.c ---- */
+/* ---- what became of them: controller/leader/transactions.c ---- */
 
 static ModelPending *find_pending(ModelController *c, uint64_t token)
 {

@@ -3,11 +3,12 @@
  * decision. Against a real member. */
 #include "base/test/testing.h"
 #include "cluster/keys.h"
-#include "controller/execute.h"
+#include "controller/leader/execute.h"
 #include "etcd/etcd-wait.h"
 #include "etcd/test/testing-etcd.h"
 
 #include <string.h>
+#include <sys/random.h>
 
 #define LEADER_KEY "/sdtrain/lab/leader/1"
 
@@ -77,6 +78,8 @@ static void see_node(Lab *lab, const char *name, const char *features)
                      1);
 }
 
+static bool draw(void *ret, size_t n) { return getrandom(ret, n, 0) == (ssize_t)n; }
+
 /* The next world, on n1 and n2. */
 static int decide(Lab *lab, bool may_secrets, int size)
 {
@@ -89,7 +92,8 @@ static int decide(Lab *lab, bool may_secrets, int size)
                      .feed = lab->feed,
                      .cluster = "lab",
                      .leader_key = LEADER_KEY,
-                     .rights = &rights};
+                     .rights = &rights,
+                     .draw = draw};
     Decision d = {.id = 1,
                   .term = lab->term,
                   .job = "a",
@@ -103,7 +107,7 @@ static int decide(Lab *lab, bool may_secrets, int size)
                             .size = size,
                             .runs = runs,
                             .n_runs = (size_t)size}};
-    assert_int_equal(execute(&target, &d, on_done, &done, &err), 0);
+    assert_int_equal(execute(&target, &d, on_done, &done, NULL, &err), 0);
     TESTING_RUN_UNTIL(lab->event, done != 2);
     return done;
 }

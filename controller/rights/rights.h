@@ -7,7 +7,7 @@
  * grants it. A denial is told once in the log and in the controller's election record, and asked again until none is
  * left.
  *
- * Ownership: part of the Controller; borrows the client and the settings.
+ * Ownership: part of a Leader; borrows the client and the cluster's name.
  * Units:     none.
  * Errors:    none: an unknown right counts as denied.
  * Threads:   loop thread only.
@@ -15,7 +15,6 @@
 #pragma once
 
 #include "cluster/keys.h"
-#include "controller/config/config.h"
 #include "etcd/etcd.h"
 
 typedef struct Rights Rights;
@@ -36,17 +35,17 @@ struct Rights {
     bool asked;             /* a denied transaction has made it ask since the last tick */
     unsigned ticks;         /* ticks in a row with a kind denied or unknown */
     Etcd *etcd;
-    const ControllerConfig *config;
+    const char *cluster; /* its name */
     RightsChanged changed;
     void *userdata;
     RightsQuestion questions[KEY_KINDS];
 };
 
 /* Asks at once, so that etcd answers before anything that the controller asks later. */
-void rights_open(Rights *rights, Etcd *etcd, const ControllerConfig *config, RightsChanged changed,
+void rights_open(Rights *rights, Etcd *etcd, const char *cluster, RightsChanged changed,
                  void *userdata);
 void rights_clear(Rights *rights);
-/* Called every STATUS_SEC; asks again from time to time while a kind is denied. */
+/* Called every two seconds; asks again from time to time while a kind is denied. */
 void rights_tick(Rights *rights);
 /* Called when a transaction was denied, perhaps for a right that was taken away: asks for all kinds again. */
 void rights_denied(Rights *rights);

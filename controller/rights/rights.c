@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rights.c - see rights.h. */
-#include "controller/config/rights.h"
+#include "controller/rights/rights.h"
 
 #include "base/log.h"
 
@@ -76,15 +76,15 @@ static void ask(Rights *rights, bool again)
         if (q->call || (rights->may[kind] && !again) || !is_written(kind))
             continue;
         *q = (RightsQuestion){.rights = rights, .kind = (KeyKind)kind};
-        (void)key_of(rights->config->cluster, q->kind, ".rights", key);   /* no job has that name */
+        (void)key_of(rights->cluster, q->kind, ".rights", key);           /* no job has that name */
         (void)etcd_ask_rights(rights->etcd, key, on_answer, q, &q->call); /* else asked again */
     }
 }
 
-void rights_open(Rights *rights, Etcd *etcd, const ControllerConfig *config, RightsChanged changed,
+void rights_open(Rights *rights, Etcd *etcd, const char *cluster, RightsChanged changed,
                  void *userdata)
 {
-    *rights = (Rights){.etcd = etcd, .config = config, .changed = changed, .userdata = userdata};
+    *rights = (Rights){.etcd = etcd, .cluster = cluster, .changed = changed, .userdata = userdata};
     ask(rights, false);
 }
 

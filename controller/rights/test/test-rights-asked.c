@@ -3,7 +3,7 @@
  * forgets it when the right is given. Against a real member. */
 #include "base/test/testing.h"
 #include "cluster/records.h"
-#include "controller/config/rights.h"
+#include "controller/rights/rights.h"
 #include "etcd/etcd-wait.h"
 #include "etcd/test/testing-etcd.h"
 
@@ -13,7 +13,6 @@ typedef struct Lab {
     TestingEtcd *server;
     sd_event *event;
     Etcd *etcd;
-    ControllerConfig config;
 } Lab;
 
 static void prefix_of(KeyKind kind, char ret[KEY_MAX]) { (void)key_prefix("lab", kind, ret); }
@@ -48,7 +47,6 @@ static void open_lab(Lab *lab)
     testing_etcd_ctl(lab->server, "user", "grant-role", "old", "old", NULL);
     user.user = "old";
     user.password = "word";
-    (void)snprintf(lab->config.cluster, sizeof(lab->config.cluster), "lab");
     assert_true(sd_event_new(&lab->event) >= 0);
     assert_int_equal(etcd_new(lab->event, &user, &lab->etcd, &err), 0);
 }
@@ -81,7 +79,7 @@ static void each_kind_that_is_lacking_is_named(void **state)
         if (!is_written(kind))
             continue;
         take(&lab, (KeyKind)kind);
-        rights_open(&rights, lab.etcd, &lab.config, note_nothing, NULL);
+        rights_open(&rights, lab.etcd, "lab", note_nothing, NULL);
         TESTING_RUN_UNTIL(lab.event, is_answered(&rights));
         assert_string_equal(rights.lacks, key_kind_name((KeyKind)kind));
         for (int other = 0; other < KEY_KINDS; other++) /* nothing else is left out for it */
@@ -110,7 +108,7 @@ static void a_right_that_goes_is_missed_at_once(void **state)
     Lab lab;
     Rights rights;
     open_lab(&lab);
-    rights_open(&rights, lab.etcd, &lab.config, note_nothing, NULL);
+    rights_open(&rights, lab.etcd, "lab", note_nothing, NULL);
     TESTING_RUN_UNTIL(lab.event, is_answered(&rights));
     assert_string_equal(rights.lacks, "");
     take(&lab, KEY_ALERTS);

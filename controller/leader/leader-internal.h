@@ -1,54 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manager-internal.h - the inside of a Controller: what manager.c, intake.c, leadership.c and transactions.c share.
+/* leader-internal.h - the inside of a Leader: what leader.c, intake.c, leadership.c and transactions.c share.
  *
- *   intake.c        etcd -> events -> journal, metrics, core, sender; and when the core is asked to decide
+ *   intake.c        etcd -> events -> journal, core, LeaderEvents; and when the core is asked to decide
  *   leadership.c    lease and election -> when this controller decides, and how it leaves
  *   transactions.c  a decision -> one transaction -> its outcome as an event
- *   manager.c       makes and frees all of it
+ *   leader.c        makes and frees all of it
  *
- * Ownership: the Controller owns what its fields point to, but for config.
+ * Ownership: the Leader owns what its fields point to, but for its needs.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    none is returned. Without memory or timers the loop ends, with a line in the log.
+ * Errors:    none is returned. Without timers it logs a line and calls LeaderEvents.ended.
  * Threads:   loop thread only.
  */
 #pragma once
 
-#include "controller/alerting/sender.h"
-#include "controller/config/rights.h"
-#include "controller/feed/feed.h"
-#include "controller/journal/journal.h"
-#include "controller/manager.h"
-#include "controller/metrics.h"
-#include "controller/status.h"
-#include "controller/succession.h"
+#include "controller/leader/leader.h"
+#include "controller/leader/succession.h"
+
+enum { STATUS_SEC = 2 };
 
 /* A decision whose transaction is under way, or whose outcome is not known yet. */
 typedef struct Pending Pending;
 struct Pending {
-    Controller *manager;
+    Leader *leader;
     Pending *next;
     Decision decision;      /* world.runs is NULL: the core lends it for one step */
     uint64_t begun_usec;    /* when the transaction began */
     Outcome outcome;        /* told to the core once everything has been read again */
+    EtcdCall *call;         /* the transaction, or the read of everything after it */
     sd_event_source *retry; /* timer of the next try to read everything again */
 };
 
-struct Controller {
-    sd_event *event;
-    const ControllerConfig *config; /* borrowed */
-    Etcd *etcd;
+struct Leader {
+    LeaderNeeds needs;
+    LeaderSettings settings;
+    LeaderEvents events;
     EtcdLease *lease; /* carries this controller's key in the election */
     EtcdElection *election;
     EtcdWatch *watch; /* of everything below the cluster's prefix */
     Feed *feed;
-    Journal *journal;           /* NULL: nothing is recorded */
-    ControllerMetrics *metrics; /* NULL: no port is set for metrics */
-    Sender *sender;
     void *memory; /* holds the Cluster */
     Cluster *cluster;
-    Actions *actions;        /* the core's last answer; on the heap, because it is large */
-    ControllerStatus status; /* the line last told to systemd */
+    Actions *actions; /* the core's last answer; on the heap, because it is large */
     Rights rights;
+    bool is_over; /* LeaderEvents.ended was called */
 
     /* ---- when the core is asked ---- */
     sd_event_source *timer; /* fires at wake_usec */
@@ -77,6 +71,7 @@ struct Controller {
     Succession succession;
     sd_event_source *still_timer; /* fires at the end of the standstill */
     sd_event_source *leave_timer; /* bounds leaving; NULL: the controller was not told to leave */
+    EtcdCall *leave_call;         /* writes that it leaves, then revokes its lease */
 
     /* ---- decisions ---- */
     Pending *pending;  /* decisions under way, in no order */
@@ -85,42 +80,40 @@ struct Controller {
 
 /* ---- intake.c ---- */
 
-void arm_timer(Controller *m, uint64_t wake_usec);
-void stamp_event(Controller *m, Event *event);
+void arm_timer(Leader *l, uint64_t wake_usec);
+void stamp_event(Leader *l, Event *event);
 /* Handles an event that carries no record: stamps it, passes it on, and lets the core decide until it rests. */
-void step_kind(Controller *m, Event event);
-void tick(Controller *m);
+void step_kind(Leader *l, Event event);
+void tick(Leader *l);
 /* Feeds the present value of a record; value NULL: it is gone. The core decides nothing yet. */
-void feed_key(Controller *m, const char *key, const char *value, size_t n, int64_t created,
+void feed_key(Leader *l, const char *key, const char *value, size_t n, int64_t created,
               int64_t revision);
 /* Feeds all records of the cluster, read at one revision. */
-void feed_all(Controller *m, const EtcdRange *range);
+void feed_all(Leader *l, const EtcdRange *range);
 int on_gather(sd_event_source *source, uint64_t usec, void *userdata);
 void on_cluster_watch(const EtcdEvent *events, size_t n_events, int64_t revision, bool initial,
                       void *userdata);
-/* Feeds a record that the sender has read by itself, ahead of the watch. */
-void on_cluster_record(const char *key, const char *value, size_t n, int64_t revision,
-                       void *userdata);
-void leave_without_timer(Controller *m, int r);
+void end_without_timer(Leader *l, int r);
+/* Calls LeaderEvents.ended, the first time. */
+void tell_end(Leader *l, int r);
 
 /* ---- leadership.c ---- */
 
-void say_status(Controller *m);
 int on_status_timer(sd_event_source *source, uint64_t usec, void *userdata);
 /* Called when etcd shows another leader. */
-void be_deposed(Controller *m);
+void be_deposed(Leader *l);
 void on_election(bool leading, const char *key, int64_t term, void *userdata);
 /* Begins to decide if nothing forbids it; true: it has begun just now. Called whenever a reason against it may have
  * gone. */
-bool try_to_lead(Controller *m);
+bool try_to_lead(Leader *l);
 /* Returns the text of this controller's record in the election; the caller frees it. */
-char *leader_text(const Controller *m, LeaderState state);
+char *leader_text(const Leader *l, LeaderState state);
 /* Writes this controller's record in the election again. */
-void introduce(Controller *m);
+void introduce(Leader *l);
 void on_rights_changed(void *userdata);
 void on_leader_lease(EtcdLeaseState state, int64_t lease, void *userdata);
 
 /* ---- transactions.c ---- */
 
-void begin_decision(Controller *m, const Decision *decision);
+void begin_decision(Leader *l, const Decision *decision);
 Pending *pending_free(Pending *p);

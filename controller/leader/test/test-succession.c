@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-succession.c - who may decide after which deaths. */
 #include "base/test/testing.h"
-#include "controller/succession.h"
+#include "controller/leader/succession.h"
 
 #include <string.h>
 

@@ -9,9 +9,9 @@
 #include "base/memory.h"
 #include "base/probe.h"
 #include "cluster/keys.h"
-#include "controller/execute.h"
 #include "controller/journal/decision-log.h"
-#include "controller/manager-internal.h"
+#include "controller/leader/execute.h"
+#include "controller/leader/leader-internal.h"
 
 #include <string.h>
 
@@ -19,12 +19,13 @@ enum { RETRY_MSEC_MIN = 20, RETRY_DOUBLINGS_MAX = 6 };
 
 Pending *pending_free(Pending *p)
 {
-    Pending **at = &p->manager->pending;
+    Pending **at = &p->leader->pending;
     while (*at != p) {
         assert(*at); /* it is in the list as long as it lives */
         at = &(*at)->next;
     }
     *at = p->next;
+    p->call = etcd_call_free(p->call);
     p->retry = sd_event_source_disable_unref(p->retry);
     free(p);
     return NULL;
@@ -37,17 +38,17 @@ static void say_line(const LogLine *line, _unused_ void *userdata)
 
 static void finish(Pending *p, Outcome outcome, int64_t revision)
 {
-    Controller *m = p->manager;
+    Leader *l = p->leader;
     Event event = {.kind = EVENT_OUTCOME,
                    .id = p->decision.id,
                    .outcome = outcome,
                    .revision = revision};
     if (outcome == OUTCOME_DONE) {
-        m->refusals = 0;
+        l->refusals = 0;
         decision_log_lines(&p->decision, say_line, NULL);
     }
     (void)pending_free(p);
-    step_kind(m, event);
+    step_kind(l, event);
 }
 
 static void read_again(Pending *p);
@@ -63,50 +64,51 @@ static int on_again(_unused_ sd_event_source *source, _unused_ uint64_t usec, vo
 /* Later after more refusals, so that a fault does not spin. */
 static void read_again_later(Pending *p)
 {
-    Controller *m = p->manager;
-    unsigned doublings = MIN(m->refusals, (unsigned)RETRY_DOUBLINGS_MAX);
-    m->refusals++;
-    int r = sd_event_add_time_relative(m->event, &p->retry, CLOCK_BOOTTIME,
+    Leader *l = p->leader;
+    unsigned doublings = MIN(l->refusals, (unsigned)RETRY_DOUBLINGS_MAX);
+    l->refusals++;
+    int r = sd_event_add_time_relative(l->needs.event, &p->retry, CLOCK_BOOTTIME,
                                        (RETRY_MSEC_MIN << doublings) * USEC_PER_MSEC, 1000,
                                        on_again, p);
     if (r < 0)
-        leave_without_timer(m, r);
+        end_without_timer(l, r);
 }
 
 /* The election key must still be what the decision was guarded by. A list that is older than the
  * term says nothing about it. */
-static bool still_leads(const Controller *m, const EtcdRange *range)
+static bool still_leads(const Leader *l, const EtcdRange *range)
 {
-    if (range->revision < m->term)
+    if (range->revision < l->term)
         return true;
     for (size_t i = 0; i < range->n_kvs; i++)
-        if (strcmp(range->kvs[i].key, m->leader_key) == 0)
-            return range->kvs[i].create_revision == m->term;
+        if (strcmp(range->kvs[i].key, l->leader_key) == 0)
+            return range->kvs[i].create_revision == l->term;
     return false;
 }
 
 static void on_keys(int r, const Error *err, const EtcdRange *range, void *userdata)
 {
     Pending *p = userdata;
-    Controller *m = p->manager;
+    Leader *l = p->leader;
+    p->call = NULL; /* it frees itself */
     if (r < 0) {
         log_warning("cannot read the cluster again: %s", err->text);
         read_again_later(p);
         return;
     }
-    if (range->revision > m->read_revision)
-        feed_all(m, range);
-    if (m->term && !still_leads(m, range))
-        be_deposed(m);
+    if (range->revision > l->read_revision)
+        feed_all(l, range);
+    if (l->term && !still_leads(l, range))
+        be_deposed(l);
     finish(p, p->outcome, 0);
 }
 
 static void read_again(Pending *p)
 {
-    Controller *m = p->manager;
+    Leader *l = p->leader;
     char prefix[KEY_MAX];
-    EtcdCall *call;
-    int r = etcd_get(m->etcd, key_prefix(m->config->cluster, -1, prefix), true, on_keys, p, &call);
+    int r = etcd_get(l->needs.etcd, key_prefix(l->settings.cluster, -1, prefix), true, on_keys, p,
+                     &p->call);
     if (r < 0)
         read_again_later(p);
 }
@@ -114,7 +116,9 @@ static void read_again(Pending *p)
 static void on_transaction(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     Pending *p = userdata;
+    Leader *l = p->leader;
     Error lost = ERROR_INIT;
+    p->call = NULL; /* it frees itself */
     int struck = r == 0 && result->succeeded ? execute_fault(&p->decision, "after") : 0;
     if (struck < 0) {
         r = error_errno(&lost, struck, "the answer was lost");
@@ -122,8 +126,8 @@ static void on_transaction(int r, const Error *err, const EtcdTxnResult *result,
     }
     assert(!p->retry); /* nothing is read again before the answer */
     p->outcome = r < 0 ? OUTCOME_UNKNOWN : result->succeeded ? OUTCOME_DONE : OUTCOME_REFUSED;
-    controller_metrics_note_outcome(p->manager->metrics, &p->decision, p->outcome, p->begun_usec,
-                                    r < 0 ? 0 : result->revision);
+    l->events.answered(l->events.userdata, &p->decision, p->outcome, p->begun_usec,
+                       r < 0 ? 0 : result->revision);
     PROBE(decision, p->decision.id, p->decision.job, p->decision.world.generation, p->outcome,
           clock_boottime_usec() - p->begun_usec);
     if (p->outcome == OUTCOME_DONE) {
@@ -131,7 +135,7 @@ static void on_transaction(int r, const Error *err, const EtcdTxnResult *result,
         return;
     }
     if (r == -EACCES)
-        rights_denied(&p->manager->rights);
+        rights_denied(&l->rights);
     if (r < 0)
         log_warning("outcome unknown, reading again: %s JOB=%s", err->text, p->decision.job);
     else
@@ -139,30 +143,31 @@ static void on_transaction(int r, const Error *err, const EtcdTxnResult *result,
     read_again_later(p);
 }
 
-void begin_decision(Controller *m, const Decision *decision)
+void begin_decision(Leader *l, const Decision *decision)
 {
     Error err = ERROR_INIT;
-    /* The core leads exactly when this controller does. */
-    assert(m->term && decision->term == m->term);
-    for (const Pending *other = m->pending; other; other = other->next)
+    /* The core leads exactly when this candidate does. */
+    assert(l->term && decision->term == l->term);
+    for (const Pending *other = l->pending; other; other = other->next)
         assert(other->decision.id != decision->id);
     Pending *p = memory_new(Pending);
-    p->manager = m;
+    p->leader = l;
     p->begun_usec = clock_boottime_usec();
     p->decision = *decision;
     p->decision.world.runs = NULL;
-    p->next = m->pending;
-    m->pending = p;
-    Target target = {.etcd = m->etcd,
-                     .feed = m->feed,
-                     .cluster = m->config->cluster,
-                     .leader_key = m->leader_key,
-                     .rights = &m->rights};
+    p->next = l->pending;
+    l->pending = p;
+    Target target = {.etcd = l->needs.etcd,
+                     .feed = l->feed,
+                     .cluster = l->settings.cluster,
+                     .leader_key = l->leader_key,
+                     .rights = &l->rights,
+                     .draw = l->needs.draw};
     int r = execute_fault(decision, "before");
     if (r < 0)
         r = error_errno(&err, r, "cannot begin a transaction");
     else
-        r = execute(&target, decision, on_transaction, p, &err);
+        r = execute(&target, decision, on_transaction, p, &p->call, &err);
     if (r < 0) {
         log_error("%s JOB=%s", err.text, decision->job);
         p->outcome = OUTCOME_UNKNOWN;

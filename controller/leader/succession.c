@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* succession.c - see succession.h. */
-#include "controller/succession.h"
+#include "controller/leader/succession.h"
 
 #include "base/hash.h"
 #include "base/memory.h"

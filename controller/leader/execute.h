@@ -8,20 +8,21 @@
  */
 #pragma once
 
-#include "controller/config/rights.h"
 #include "controller/core/cluster.h"
 #include "controller/feed/feed.h"
+#include "controller/rights/rights.h"
 #include "etcd/etcd.h"
 
 typedef struct Target {
     Etcd *etcd;
-    const Feed *feed;       /* has the old texts, whose unknown fields are kept */
-    const char *cluster;    /* the cluster's name */
-    const char *leader_key; /* the election key; the term is its create revision */
-    const Rights *rights;   /* kinds to leave out; NULL: none */
+    const Feed *feed;                  /* has the old texts, whose unknown fields are kept */
+    const char *cluster;               /* the cluster's name */
+    const char *leader_key;            /* the election key; the term is its create revision */
+    const Rights *rights;              /* kinds to leave out; NULL: none */
+    bool (*draw)(void *ret, size_t n); /* fills in random bytes; false: there are none now */
 } Target;
 
 int execute(const Target *target, const Decision *decision, EtcdTxnHandler handler, void *userdata,
-            Error *err);
+            EtcdCall **ret, Error *err);
 /* A fault point such as "decide.world.before", where a test kills the leader or loses an answer. */
 int execute_fault(const Decision *decision, const char *when);

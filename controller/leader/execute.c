@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* execute.c - see execute.h. No policy here: every guard and every write is named by the decision.
  */
-#include "controller/execute.h"
+#include "controller/leader/execute.h"
 
 #include "base/fault.h"
 #include "base/memory.h"
@@ -9,7 +9,6 @@
 #include "cluster/keys.h"
 
 #include <string.h>
-#include <sys/random.h>
 
 enum { COMPARES_MAX = 9 + DECISION_CORDONS_MAX, OPS_MAX = 18 + DECISION_CORDONS_MAX };
 
@@ -104,7 +103,7 @@ static int put_secret(Draft *draft, const Decision *d)
     }
     SecretRecord record = {.generation = d->world.generation};
     uint8_t bytes[SECRET_BYTES];
-    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
+    if (!draft->target->draw(bytes, sizeof(bytes)))
         return -EIO;
     secret_format(bytes, sizeof(bytes), record.secret);
     explicit_bzero(bytes, sizeof(bytes));
@@ -197,7 +196,7 @@ static void remove_job(Draft *draft, const char *job)
 }
 
 int execute(const Target *target, const Decision *d, EtcdTxnHandler handler, void *userdata,
-            Error *err)
+            EtcdCall **ret, Error *err)
 {
     assert(d->id && d->term > 0 && target->leader_key[0]);
     assert(d->job[0] || !(d->put_world || d->put_phase || d->put_desired || d->put_spec ||
@@ -224,9 +223,8 @@ int execute(const Target *target, const Decision *d, EtcdTxnHandler handler, voi
         remove_generation(draft, d->job, d->remove_generation);
     if (d->remove_job)
         remove_job(draft, d->job);
-    EtcdCall *call;
     r = etcd_txn(target->etcd, draft->compares, draft->n_compares, draft->ops, draft->n_ops,
-                 handler, userdata, &call);
+                 handler, userdata, ret);
     return r < 0 ? error_errno(err, r, "cannot begin a transaction") : 0;
 }
 

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* leader.h - one controller of a cluster: it watches the records, stands for election, and while it leads it asks the
+ * core for decisions and writes each of them in one transaction.
+ *
+ * The modules of this folder know neither signals nor HTTP nor systemd nor a file, and no variable of the process. What
+ * they need is handed in as LeaderNeeds and LeaderSettings, and news for the rest of the program are calls of
+ * LeaderEvents. So a program with a loop (sd-event.h), a clock (clock.h) and an etcd (etcd.h) of its own can run one or
+ * several of them: test-leader.c does.
+ *
+ * Ownership: leader_new() gives the caller a Leader; leader_free() accepts NULL and half-built ones, and cancels
+ *            requests under way. Borrows its needs, which outlive it; copies the settings.
+ * Units:     seconds in *_sec; *_usec is CLOCK_BOOTTIME microseconds.
+ * Errors:    leader_new(): -errno with the text. Later failures are logged and tried again, or LeaderEvents.ended.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "controller/feed/feed.h"
+#include "controller/journal/journal.h"
+#include "controller/rights/rights.h"
+
+typedef struct Leader Leader;
+
+typedef struct LeaderSettings {
+    char cluster[CLUSTER_NAME_MAX + 1];
+    int64_t lease_sec;         /* TTL of the lease: etcd then lets another controller lead */
+    ClusterConfig core;        /* settings of the core */
+    ClusterLimits limits;      /* sizes of the core's tables; memory is taken once */
+    LeaderRecord introduction; /* this controller's record in the election; lacks is not read */
+} LeaderSettings;
+
+typedef struct LeaderNeeds {
+    sd_event *event;
+    Etcd *etcd;       /* the Leader sets its history handler */
+    Journal *journal; /* records every event and decision; NULL: nothing is recorded */
+    /* Fills in random bytes, for a world's secret; false: there are none now. */
+    bool (*draw)(void *ret, size_t n);
+} LeaderNeeds;
+
+/* Calls in the middle of the work: the callee notes the news, and calls the Leader only to look (leader_view() and
+ * below). All are set. */
+typedef struct LeaderEvents {
+    void *userdata;
+    /* Called once, when every record has been read. */
+    void (*loaded)(void *userdata);
+    /* Called when leader_view() may have changed, and every two seconds. */
+    void (*view_changed)(void *userdata);
+    /* Called when the controller begins to decide. */
+    void (*leads)(void *userdata);
+    /* Called for each record, before the core hears of it. */
+    void (*record_read)(void *userdata, const Event *event);
+    /* Called for each event, after the core has heard of it, and by leader_note_record(). */
+    void (*observed)(void *userdata, const Event *event);
+    /* Called at the answer to a decision's transaction; revision: of its writes, or 0 if the answer is an error. */
+    void (*answered)(void *userdata, const Decision *decision, Outcome outcome, uint64_t begun_usec,
+                     int64_t revision);
+    /* Called when the watch has shown everything up to this revision. */
+    void (*shown)(void *userdata, int64_t revision);
+    /* Called once, when the Leader is over. r: 0 after leader_leave(); -ERESTART if etcd has another history, so that
+     * a new Leader with a new client must take its place; another -errno if a timer cannot be set. The call may come
+     * from within libetcd: the Leader is freed after it. */
+    void (*ended)(void *userdata, int r);
+} LeaderEvents;
+
+typedef struct LeaderView {
+    Cluster *cluster;
+    int64_t term;   /* 0: the controller does not decide */
+    bool is_still;  /* elected, but deaths of leaders before it keep it from deciding */
+    bool has_lease; /* etcd has granted the lease and not taken it back */
+    bool loaded;    /* every record has been read once */
+    bool connected; /* the watch is up */
+} LeaderView;
+
+int leader_new(const LeaderNeeds *needs, const LeaderSettings *settings, const LeaderEvents *events,
+               Leader **ret, Error *err);
+Leader *leader_free(Leader *leader);
+DEFINE_CLEANUP(Leader, leader_free)
+
+/* Takes over the core's settings and the introduction; the others keep their values. Ends a standstill. */
+void leader_configure(Leader *leader, const LeaderSettings *settings);
+/* Gives leadership up at once; LeaderEvents.ended follows within two seconds. */
+void leader_leave(Leader *leader);
+/* Passes a record that was read beside the watch to `observed` alone; value NULL: it is gone. The core must not hear of
+ * it: once it has seen a revision of one key, it takes every key to be that new. */
+void leader_note_record(Leader *leader, const char *key, const char *value, size_t n,
+                        int64_t revision);
+
+LeaderView leader_view(const Leader *leader);
+/* ---- borrowed parts, for a program that writes beside the core while it leads ---- */
+
+const EtcdLease *leader_lease(const Leader *leader);
+const Feed *leader_feed(const Leader *leader);
+/* Returns this controller's key in the election, whose create revision is the term; "" until it was first to lead. */
+const char *leader_key(const Leader *leader);
+Rights *leader_rights(Leader *leader);
