@@ -135,5 +135,41 @@ class Hook(unittest.TestCase):
         self.git("commit", "-q", "-m", "Older")
 
 
+class Purity(unittest.TestCase):
+    """Libraries of one function each: what purity.sh says of them."""
+
+    def says(self, rule, body):
+        with tempfile.TemporaryDirectory(prefix="sdtrain-test-lint-") as folder:
+            source, made, library = (pathlib.Path(folder) / name for name in ("a.c", "a.o", "liba.a"))
+            source.write_text(body)
+            subprocess.run(["cc", "-c", "-O1", "-w", "-o", made, source], check=True)
+            subprocess.run(["ar", "rc", library, made], check=True)
+            words = [library] if rule == "pure" else ["--", library]
+            done = subprocess.run([ROOT / "tests/tidy/purity.sh", *words], text=True, stderr=subprocess.PIPE)
+            self.assertEqual(done.returncode == 0, not done.stderr, done.stderr)
+            return done.stderr
+
+    def calls(self, rule, name):
+        return self.says(rule, f"int {name}(void); int a(void) {{ return {name}() + 1; }}")
+
+    def test_a_pure_library_calls_nothing(self):
+        self.assertEqual(self.calls("pure", "memcmp"), "")
+        for name in ("clock_boottime_usec", "etcd_txn", "snprintf", "log_write"):
+            self.assertIn(f"not pure: calls {name}", self.calls("pure", name))
+
+    def test_a_library_without_a_process_is_handed_what_is_the_process_own(self):
+        for name in ("clock_boottime_usec", "etcd_txn", "sd_event_add_time", "snprintf", "log_write", "memcmp"):
+            self.assertEqual(self.calls("apart", name), "")
+        for name in ("sd_notify", "sd_notifyf", "sd_event_exit", "sd_event_add_signal", "sd_event_default", "http_post",
+                     "exporter_new", "getrandom", "arc4random", "getenv", "open", "file_read", "kill", "time", "etcd_new",
+                     "settings_load", "exit", "fork"):
+            self.assertIn(f"tied to a process: calls {name}", self.calls("apart", name))
+
+    def test_neither_has_variables(self):
+        for rule in ("pure", "apart"):
+            self.assertIn("has variables", self.says(rule, "static int n; int a(void) { return ++n; }"))
+            self.assertEqual(self.says(rule, "static const int n[] = {1, 2}; int a(int i) { return n[i]; }"), "")
+
+
 if __name__ == "__main__":
     sys.exit(unittest.main())

@@ -4,7 +4,7 @@
 
 usage: tidy.py SOURCE-ROOT [BUILD-FOLDER] [-- FILE...]
 All sources that git knows, or these files below SOURCE-ROOT.
-With a build folder it also checks that the pure libraries refer to nothing but mem* and __assert_fail.
+With a build folder it also has purity.sh look at what the libraries refer to.
 Prints one line for each break of a rule and exits 1 if there is any.
 """
 import pathlib
@@ -167,7 +167,7 @@ def check_functions(path, lines):
 
 
 def check_purity():
-    """The libraries that CMake's sdtrain_pure() named."""
+    """The libraries that CMake's sdtrain_pure() and, behind --, sdtrain_apart() named."""
     libraries = (BUILD / "pure-libraries").read_text().split()
     out = subprocess.run([ROOT / "tests/tidy/purity.sh", *libraries], stderr=subprocess.PIPE, text=True)
     problems.extend(out.stderr.splitlines())
