@@ -126,7 +126,7 @@ static void test_device(void **state)
         int r;
         const char *says;
     } bad[] = {
-        {{.kind = DEVICE_CUDA, .threads = 1, .type = DATA_BF16}, -ENODEV, "CUDA device 0"},
+        {{.kind = DEVICE_CUDA, .threads = 1, .type = DATA_BF16}, -ENODEV, "no CUDA module"},
         {{.kind = DEVICE_CPU, .threads = 1, .type = DATA_BF16}, -ENOTSUP, "fp32"},
         {{.kind = DEVICE_CPU, .threads = 0, .type = DATA_F32}, -EINVAL, "threads 0"},
     };

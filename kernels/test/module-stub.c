@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* module-stub.c - stands for libsdtrain-cuda.so in test-module: as it should be, of another version
+ * (STUB_INTERFACE), or without its symbol (STUB_NO_ENTRY). */
+#include "kernels/backend.h"
+
+#ifndef STUB_INTERFACE
+#define STUB_INTERFACE KERNELS_INTERFACE
+#endif
+
+static KernelsHost stub_host;
+
+/* Uses what the program lent, and refuses: there is no GPU behind it. */
+static int stub_open(const DeviceOptions *options, Device **ret, Error *err)
+{
+    (void)ret; /* no device comes of it */
+    stub_host.log(LOG_LEVEL_WARNING, "the stub was asked");
+    int r = stub_host.fault("module.stub");
+    err->code = r < 0 ? r : -ENOTSUP;
+    (void)snprintf(err->text, sizeof(err->text), "the stub has no GPU %d", options->index);
+    return err->code;
+}
+
+#ifdef STUB_NO_ENTRY
+#define sdtrain_kernels_backend another_name
+#endif
+const KernelsBackend *sdtrain_kernels_backend(const KernelsHost *host);
+__attribute__((visibility("default"))) const KernelsBackend *
+sdtrain_kernels_backend(const KernelsHost *host)
+{
+    static const KernelsBackend backend = {.interface = STUB_INTERFACE, .open = stub_open};
+    stub_host = *host;
+    return &backend;
+}
