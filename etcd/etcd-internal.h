@@ -36,8 +36,8 @@ typedef struct Rpc Rpc;
 
 enum {
     ETCD_ENDPOINTS_MAX = 16,
-    ETCD_MESSAGE_BYTES_MAX =
-        16 << 20, /* etcd's values have at most 1.5 MiB; a read shrinks its pages to fit */
+    /* Values in etcd have at most 1.5 MiB; a read shrinks its pages to fit. */
+    ETCD_MESSAGE_BYTES_MAX = 16 << 20,
 };
 
 typedef struct Endpoint {
@@ -196,8 +196,8 @@ struct EtcdCall {
     sd_event_source *timer;
     uint64_t deadline_usec; /* of the whole call */
     uint64_t attempt_usec;  /* when the present attempt began */
-    int64_t
-        floor_revision; /* highest revision seen when the call was made; a lower answer is of another history */
+    /* Highest revision seen when the call was made; a lower answer is of another history. */
+    int64_t floor_revision;
     unsigned n_attempts; /* attempts that have ended */
     unsigned n_tokens;   /* tokens that were refused */
     unsigned auth_round; /* of CALL_TOKENLESS: the token request that it waits for */

@@ -35,10 +35,9 @@ typedef struct EtcdElection EtcdElection;
 
 typedef struct EtcdOptions {
     const char *endpoints; /* "host:port,host:port"; http:// and https:// prefixes are accepted */
-    const char *ca_file, *cert_file,
-        *key_file;        /* PEM; TLS when ca_file is set, mTLS with the other two */
-    const char *tls_name; /* a name that every member's certificate holds; each endpoint's own host
-                             when NULL */
+    const char *ca_file, *cert_file, *key_file; /* PEM; ca_file turns TLS on, all three mTLS */
+    /* A name that every member's certificate holds; NULL: each endpoint's own host. */
+    const char *tls_name;
     const char *user, *password; /* etcd authentication; NULL for none */
     uint64_t timeout_usec;       /* deadline of every unary call; 5 s when 0 */
 } EtcdOptions;

@@ -49,9 +49,9 @@ const char *saver_uri(const Saver *saver);
 
 typedef struct SaverTrouble {
     int64_t n_failed; /* failed saves since the process started */
-    uint64_t
-        since_usec; /* begin of the first failed save after the last good one; 0: none failed */
-    Error error;    /* of the newest failed save; code 0: none has failed after the last good */
+    /* Begin of the first failed save after the last good one; 0: none failed. */
+    uint64_t since_usec;
+    Error error; /* of the newest failed save; code 0: none has failed after the last good */
 } SaverTrouble;
 const SaverTrouble *saver_trouble(const Saver *saver);
 /* Rank 0: the gap in the history's metrics, as it was found after the newest commit. */

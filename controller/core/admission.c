@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* admission.c - nodes that this controller's settings do not take in.
+/* admission.c - nodes that the setting `admit` leaves out.
  *
- * Anybody who may write nodes/<name> may register one. A node that no word of the list fits gets no rank; what
- * it says of its health, of its store and by its coming and going moves nothing. What it runs already, when a
- * new list leaves it out, runs on until the next world. One incident names them all, whoever comes and goes.
+ * Anybody who may write nodes/<name> may register a node. A node that no word of the list fits gets no rank, and its
+ * health, its reports of a store and its absence change no decision. If a new list leaves out a node with ranks, these
+ * run on until the next world. One incident names all such nodes while they come and go.
  *
  * Entry points: admission_update(), node_admit(), decide_admission(). */
 #include "controller/core/admission.h"
@@ -17,9 +17,9 @@
 #include <string.h>
 
 enum {
-    QUIET_SEC =
-        600, /* without such a node before the incident is over: one that comes and goes is one */
-    REWRITE_SEC = 60, /* between two lists of names */
+    /* The incident is over when no such node was here for this long: a node that comes and goes is one incident. */
+    QUIET_SEC = 600,
+    REWRITE_SEC = 60, /* the incident's list of names is rewritten no more often */
     NAMES_BYTES = 120,
 };
 

@@ -5,8 +5,8 @@
 #include "controller/core/cluster-internal.h"
 #include "controller/core/text.h"
 
-/* Not one whose world was lost: another leader that has never seen it does not know whose slots those were, and an
- * older one, put back by whoever, speaks of slots that are others' by now. */
+/* A lost world holds no slots: a leader that has never seen it does not know them, and an older world that somebody
+ * has put back names slots that other jobs have now. */
 static bool holds_slots(const CoreJob *job)
 {
     return job->used && !job->world_lost && job->phase.phase >= PHASE_STARTING &&

@@ -19,8 +19,8 @@
 
 enum {
     REQUEST_KEPT_SEC = 3600,
-    NAMES_BYTES = 160, /* of the nodes that one incident names */
-    ABSENCES_MAX = 10, /* incidents of lost nodes; further nodes share one */
+    NAMES_BYTES = 160, /* bound on the list of names in one incident */
+    ABSENCES_MAX = 10, /* lost nodes with an incident of their own; further nodes share one */
 };
 
 static const char hold_cause[] = "nodes-vanished", distrust_cause[] = "nodes-unhealthy",
@@ -36,7 +36,6 @@ void cluster_incident_resolve(const Cluster *c, const Incident *incident, Decisi
     d->put_incident = true;
 }
 
-/* An incident of the cluster, or of one node of it, that is of no job. */
 void cluster_incident_begin(const Cluster *c, const char *about, const char *cause, Decision *d)
 {
     assert(!d->put_incident && cause[0]);
@@ -102,7 +101,7 @@ static bool decide_suspected_probes(const Cluster *c, Decision *d)
     return true;
 }
 
-/* Whatever machine it is: another one under the name does not end it. */
+/* Looks at causes against any machine: another machine under the name does not end the quarantine. */
 static bool is_in_quarantine(const Cluster *c, const char *name)
 {
     for (int i = 0; i < c->limits.nodes; i++) {
@@ -117,7 +116,7 @@ static bool is_in_quarantine(const Cluster *c, const char *name)
     return false;
 }
 
-/* A node that was isolated while it ran nothing: over when it is let in again. */
+/* Resolves the incident of a node that was isolated while it ran nothing, once the node is let in again. */
 static bool decide_unhealthy_incident(const Cluster *c, Decision *d)
 {
     for (int i = 0; i < c->limits.incidents; i++) {
@@ -184,7 +183,7 @@ void node_note_absence(Cluster *c, CoreNode *node)
     node->missed = node->record.state != NODE_LEFT && (node->admitted || node->ran[0]);
 }
 
-/* Those that vanished before this leader, or any controller that runs now, had seen them. */
+/* Learns of nodes that vanished before any controller that runs now had seen them. */
 static void note_unseen(Cluster *c)
 {
     for (int j = 0; j < c->limits.jobs; j++) {
@@ -208,7 +207,7 @@ static bool is_forgotten(const Cluster *c, const char *name)
     return false;
 }
 
-/* The next of the names with ", " between; false: there is none that is whole. */
+/* Takes the next name of a list with ", " between; false: the list has no further whole name. */
 static bool take_name(const char **at, size_t *left, char ret[NODE_NAME_MAX + 1])
 {
     size_t n = 0;
@@ -223,9 +222,8 @@ static bool take_name(const char **at, size_t *left, char ret[NODE_NAME_MAX + 1]
     return whole;
 }
 
-/* "47 more nodes are lost: n13, n14, ...": an incident about nodes that this leader may never have seen. They are
- * lost until they are back, as if they had vanished here; how many more there are is all that a list that was
- * cut says of the rest. */
+/* Reads "47 more nodes are lost: n13, n14, ...", an incident about nodes that this leader may never have seen. The
+ * named ones count as lost until they are back; of a list that was cut, only the number of further ones is known. */
 static void note_summary(Cluster *c, const IncidentRecord *summary)
 {
     const char *at = summary->evidence;
@@ -259,7 +257,7 @@ static void note_summary(Cluster *c, const IncidentRecord *summary)
     c->unnamed_lost = CLAMP(n_lost - MAX(n_named, n_missed), 0, c->limits.nodes);
 }
 
-/* Back, or out of service by somebody's word or the leader's. */
+/* True when the node is back, or a cordon by an operator or the leader says that its absence was seen. */
 static bool is_known(const Cluster *c, const CoreNode *node)
 {
     return node->present || node_find_cordon(c, node, NULL);
@@ -278,7 +276,7 @@ static void open_absence(const Cluster *c, const CoreNode *node, Decision *d)
     d->incident.at_usec = node->vanished_real_usec;
 }
 
-/* One incident for all nodes that are lost beyond the first ten. */
+/* Opens, rewrites or resolves the one incident for all lost nodes beyond the first ABSENCES_MAX. */
 static bool decide_summary(const Cluster *c, const Incident *summary, int beyond, const char *names,
                            Decision *d)
 {
@@ -305,8 +303,8 @@ static bool decide_summary(const Cluster *c, const Incident *summary, int beyond
     return true;
 }
 
-/* A node that is lost, whatever it ran: its job's recovery is another incident. Over when it is back, is
- * cordoned, which says that it has been seen, or is forgotten (decide_forget()). */
+/* Opens an incident for each lost node, whatever it ran; its job's recovery is another incident. The incident is over
+ * when the node is back, is cordoned (so a person has seen it), or is forgotten (decide_forget()). */
 static bool decide_absence_incident(Cluster *c, Scratch *s, Decision *d)
 {
     char names[NAMES_BYTES];
@@ -354,7 +352,7 @@ static bool decide_absence_incident(Cluster *c, Scratch *s, Decision *d)
 static bool has_job(const Cluster *c, const IncidentRecord *record)
 {
     for (int i = 0; i < c->limits.jobs; i++)
-        /* one whose spec nobody has read may be any submission */
+        /* a job whose spec nobody has read may be any submission */
         if (c->jobs[i].used && (c->jobs[i].spec_stamp.mod && c->jobs[i].facts.submission[0]
                                     ? incident_is_of(record, &c->jobs[i])
                                     : text_equal(c->jobs[i].name, record->job)))
@@ -362,7 +360,7 @@ static bool has_job(const Cluster *c, const IncidentRecord *record)
     return false;
 }
 
-/* Failures during a recovery are one outage of the job: one of them wakes somebody. */
+/* Failures during a recovery are one outage of the job: one critical incident is enough. */
 static bool outage_is_critical(const Cluster *c, const IncidentRecord *record)
 {
     for (int i = 0; i < c->limits.incidents; i++) {
@@ -375,7 +373,7 @@ static bool outage_is_critical(const Cluster *c, const IncidentRecord *record)
     return false;
 }
 
-/* An incident that recovers alone need not wake anybody; one that stays open does. */
+/* Makes an incident critical that has stayed open for escalate_usec. */
 static bool decide_escalation(const Cluster *c, Scratch *s, Decision *d)
 {
     for (int i = 0; i < c->limits.incidents && c->config.escalate_usec; i++) {
@@ -408,8 +406,8 @@ static bool goes_before(const Cluster *c, const IncidentRecord *a, const Inciden
     return a->at_usec < b->at_usec;
 }
 
-/* Incidents of a job that is gone are over and go, beside the oldest of too many. One that a sink
- * was not notified of yet stays as long as there is room. */
+/* Resolves and removes incidents of jobs that are gone, and removes the oldest beyond incidents_kept. An incident of
+ * which a sink was not notified yet stays as long as there is room. */
 static bool decide_incident_cap(const Cluster *c, Decision *d)
 {
     const IncidentRecord *first = NULL;
@@ -458,7 +456,7 @@ static const char *refusal_of_request(const Cluster *c, const RequestRecord *req
     return "refused: there is no such job";
 }
 
-/* Somebody says that a lost node does not come back. Its records are gone already (sdctl). */
+/* Answers an operator's word that a lost node does not come back. sdctl has removed its records already. */
 static bool decide_forget(const Cluster *c, const Request *request, Decision *d)
 {
     const char *answer = "forgotten";

@@ -72,8 +72,8 @@ size_t cluster_bytes(const ClusterLimits *limits)
     return parts.used;
 }
 
-/* Pages that are zero already are read alone, which costs no memory: of a large table only what is
- * used counts, if the caller's memory is calloc()ed. */
+/* Only reads pages that are zero already, which costs no memory: of a large table in calloc()ed memory only the used
+ * part is ever backed by pages. */
 static void make_zero(char *memory, size_t bytes)
 {
     enum { BLOCK_BYTES = 4096 };
@@ -135,7 +135,7 @@ int job_index(const Cluster *c, const CoreJob *job)
     return (int)(job - c->jobs);
 }
 
-/* Nodes' records count, too: world and phase may both be lost, or put back as they once were. */
+/* Nodes' records count, too: world and phase may both be lost, or an old copy of them put back. */
 int64_t job_newest_generation(const CoreJob *job)
 {
     int64_t newest = MAX(job->ran_generation, MAX(job->world.generation, job->phase.generation));
@@ -143,7 +143,7 @@ int64_t job_newest_generation(const CoreJob *job)
     return MAX(newest, MAX(written, checkpoints_mark(&job->checkpoints).generation));
 }
 
-/* The watch must have shown the last write before anything is decided on top of it. */
+/* True when no decision is under way and the watch has shown the last write. */
 static bool is_settled(const Cluster *c, int64_t in_flight, int64_t awaited)
 {
     return in_flight == 0 && awaited <= c->seen_revision;

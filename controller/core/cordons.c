@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cordons.c - the leader's own causes in cordons/<node>, and their ends.
  *
- * Entry points: cordon_put_cause(), cordon_end_cause(), decide_cordons(). Guarantees: a decision
- * changes causes of machines and of jobs alone, and an operator's only once its time is over; it
- * carries the whole record under a guard on the revision that it was derived from, so that a change of
- * another writer is seen before anything is put over it. */
+ * Entry points: cordon_put_cause(), cordon_end_cause(), decide_cordons(). Guarantees: a decision changes only causes of
+ * machines and of jobs, and ends an operator's once its time is over. It carries the whole record under a guard on the
+ * revision that it was derived from, so that it never overwrites a change that was not seen. */
 #include "controller/core/cordons.h"
 
 #include "controller/core/cluster-decisions.h"
@@ -35,7 +34,7 @@ CordonCause cordon_begin_cause(const Cluster *c, const CoreNode *node, const Cor
     return cause;
 }
 
-/* The record as this decision leaves it so far; NULL: the decision is full. */
+/* Returns the record as the decision changes it; NULL: the decision is full. */
 static CordonRecord *change(const Cluster *c, const CoreNode *node, Decision *d, int **ret_changed)
 {
     int i = 0;
@@ -83,7 +82,7 @@ void cordon_end_cause(const Cluster *c, const CoreNode *node, const CordonCause 
 
 /* ---- how causes end by themselves ---- */
 
-/* The submission that refused the node is not there any more. */
+/* True when the submission that refused the node does not exist any more. */
 static bool job_is_gone(const Cluster *c, const CordonCause *cause)
 {
     for (int i = 0; i < c->limits.jobs; i++) {
@@ -92,10 +91,10 @@ static bool job_is_gone(const Cluster *c, const CordonCause *cause)
             return job->spec_stamp.mod && cause->submission[0] &&
                    !text_equal(job->facts.submission, cause->submission);
     }
-    return c->dropped == 0; /* else it may be one that has no room here */
+    return c->dropped == 0; /* a dropped record may be that job's */
 }
 
-/* When a cause ends by itself; 0: it does not. */
+/* Returns when a cause ends by itself; 0: it does not. */
 static uint64_t end_of(const Cluster *c, const CordonCause *cause)
 {
     if (cause->mode != CORDON_NONE)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* decide.c - one job's next decision: start, go, run, resize, drain, grow, stop, end, remove.
  *
- * Entry point: decide_job(), called only when no decision of the job is under way and everything
- * that was written has been seen again. Every decision puts the phase record under a guard on the
- * one it was derived from, so two leaders, or one that lags, cannot both succeed. */
+ * Entry point: decide_job(), called only when no decision of the job is under way and the watch has shown its last
+ * write. Every decision puts the phase record under a guard on the record that it was derived from, so of two leaders
+ * only one succeeds. */
 #include "controller/core/decide.h"
 
 #include "controller/core/cluster-internal.h"
@@ -26,7 +26,7 @@ static bool is_active(JobPhase phase) { return phase >= PHASE_STARTING && phase 
 
 /* ---- phase records ---- */
 
-/* Seconds that a step of the present world takes, as measured; 0 unknown. */
+/* Returns the measured seconds of a step of the present world; 0: unknown. */
 static double step_seconds(const Cluster *c, const CoreJob *job)
 {
     const NodeRanks *rank0 = job_rank0_report(c, job);
@@ -40,7 +40,7 @@ static double step_seconds(const Cluster *c, const CoreJob *job)
     return p->step_sec > 0 ? p->step_sec : 0;
 }
 
-/* Of another job's checkpoint only the ranks know the step; until they say it nothing counts. */
+/* Only the ranks know the step of another job's checkpoint; until they report it, no step of the world counts. */
 static int64_t resumed_step(const Cluster *c, const CoreJob *job, int64_t otherwise)
 {
     const NodeRanks *rank0 = job_rank0_report(c, job);
@@ -65,7 +65,7 @@ void decide_phase(const Cluster *c, const CoreJob *job, JobPhase phase, const ch
     d->phase.leave = false;
     d->phase.pause_usec = 0;
     if (phase != PHASE_PENDING || job->phase.phase != PHASE_PENDING || !job->phase_stamp.mod)
-        d->phase.since_usec = c->real_usec; /* who waits for something else now waits on */
+        d->phase.since_usec = c->real_usec; /* a job that stays pending waits on */
     d->phase.committed = checkpoints_known_mark(job);
     d->phase.serial = job_next_serial(c, job);
     text_copy(d->phase.reason, sizeof(d->phase.reason), reason);
@@ -89,8 +89,7 @@ void decide_end(const Cluster *c, const CoreJob *job, JobPhase phase, const char
     d->desired_revision = job->desired_stamp.mod;
 }
 
-/* A node that has not said yet what it runs of the present world may be about to start ranks; of one that was
- * lost not for long. */
+/* True while ranks of the job live, or may be about to start: a node that has not reported yet may start them. */
 static bool ranks_are_left(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     int ignored;
@@ -117,10 +116,10 @@ void decide_stopped(const Cluster *c, Scratch *s, const CoreJob *job, const char
         return;
     }
     decide_end(c, job, PHASE_STOPPING, reason, d);
-    d->phase.pause_usec = 1; /* nodes end what is left */
+    d->phase.pause_usec = 1; /* nodes end the ranks of a job that pauses */
 }
 
-/* Stopped means that every rank is reaped, or its node lost or fenced. */
+/* A job is stopped once every rank is reaped, or its node is lost or fenced. */
 static bool decide_ending(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     if (ranks_are_left(c, s, job))
@@ -131,8 +130,7 @@ static bool decide_ending(const Cluster *c, Scratch *s, const CoreJob *job, Deci
 
 /* ---- worlds ---- */
 
-/* The newest worlds stay with the phase: worlds/<job> holds only the present one, reports show all.
- */
+/* Keeps the newest worlds in the phase: worlds/<job> holds only the present one, and job reports show earlier ones. */
 static void remember_world(const WorldRecord *world, PhaseRecord *phase)
 {
     if (phase->n_worlds == RECORD_PAST_WORLDS_MAX) {
@@ -183,7 +181,7 @@ bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase pha
     world->committed = checkpoints_known_mark(job);
     const Incident *open = incident_find_open(c, job);
     if (!d->put_incident && open && open->record.generation == job->world.generation) {
-        d->incident = open->record; /* the job waited for slots since */
+        d->incident = open->record; /* the job has waited for slots since that incident */
         d->incident_revision = open->stamp.mod;
         d->put_incident = true;
     }
@@ -211,8 +209,8 @@ bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase pha
     return true;
 }
 
-/* The records of generations before the last, whatever the job does now: one that fails again and
- * again must not fill the table of reports. */
+/* Removes the records of generations before the last, whatever the job does now: a job that fails again and again must
+ * not fill the table of reports. */
 static bool decide_cleanup(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
     int node;
@@ -237,7 +235,7 @@ static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Dec
 {
     assert(job->phase.phase == PHASE_PENDING);
     if (job->desired.state == DESIRED_STOPPED) {
-        if (ranks_are_left(c, s, job)) /* nodes end them; its slots may be another job's by now */
+        if (ranks_are_left(c, s, job)) /* nodes end them; the slots may be another job's now */
             return false;
         decide_end(c, job, PHASE_STOPPED, "stopped", d);
         return true;
@@ -261,7 +259,7 @@ static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Dec
                         again ? "starts again" : "starts", d);
 }
 
-/* An open incident of a job that has ended is over: nothing is to be recovered any more. */
+/* Resolves open incidents of a job that has ended: nothing is left to recover. */
 static bool decide_over(const Cluster *c, const CoreJob *job, Decision *d)
 {
     assert(!is_active(job->phase.phase));
@@ -275,8 +273,8 @@ static bool decide_over(const Cluster *c, const CoreJob *job, Decision *d)
     return open || decide_store_incident_over(c, job, d);
 }
 
-/* The incident of a job that has failed stays open until somebody acts: starts it again (it is
- * resolved when the job trains), stops it, which says that it has been seen, or deletes it. */
+/* The incident of a failed job stays open until a person acts: starts the job again (it is resolved when the job
+ * trains), stops it, or deletes it. */
 static bool decide_acknowledged(const Cluster *c, const CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
@@ -289,7 +287,7 @@ static bool decide_acknowledged(const Cluster *c, const CoreJob *job, Decision *
     return true;
 }
 
-/* A new word from the user takes a job out of stopped and failed. */
+/* Takes a job out of stopped or failed when the user has asked anew for it to run. */
 static bool decide_restart(const Cluster *c, const CoreJob *job, Decision *d)
 {
     assert(job->phase.phase == PHASE_STOPPED || job->phase.phase == PHASE_FAILED);
@@ -321,7 +319,7 @@ static bool decide_removal(const Cluster *c, Scratch *s, const CoreJob *job, Dec
     return true;
 }
 
-/* A node has written about the job after the job was removed: its records go, too. */
+/* Removes records that a node has written about a job after the job was removed. */
 static bool decide_remains(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     int node;
@@ -356,7 +354,7 @@ static bool all_ready(const Cluster *c, const CoreJob *job)
     return job->n_runs > 0;
 }
 
-/* Why the job is to leave the node, where that has not been tried yet; NULL: nothing says so. */
+/* Returns the cause for which the job must leave the node, unless a leave was tried for it already; else NULL. */
 static const CordonCause *find_drain(const Cluster *c, const CoreJob *job, const CoreNode *node)
 {
     const NodeCordons *cordons = node_cordons(c, node);
@@ -369,7 +367,7 @@ static const CordonCause *find_drain(const Cluster *c, const CoreJob *job, const
     return NULL;
 }
 
-/* A node of its world that is to be left, and was not when the world was decided. */
+/* Looks for a node that the world must leave for a cause newer than the last leave that was tried. */
 static bool find_drained(const Cluster *c, const CoreJob *job, char *ret_reason, size_t size)
 {
     for (int i = 0; i < job->n_runs; i++) {
@@ -414,7 +412,7 @@ static bool decide_first_step(const Cluster *c, const CoreJob *job, Decision *d)
     const NodeRanks *rank0 = job_rank0_report(c, job);
     if (!rank0 || rank0->first_step == 0)
         return false;
-    /* from here on the incident and the history say why there is another world */
+    /* from now on the incident and the history tell why there is another world */
     decide_phase(c, job, PHASE_RUNNING, job->world.incident[0] ? "" : job->phase.reason, d);
     if (d->phase.n_worlds > 0 && job->world.resume.adopt)
         d->phase.worlds[d->phase.n_worlds - 1].step = resumed_step(c, job, 0);
@@ -431,7 +429,7 @@ bool ask_to_leave(const Cluster *c, const CoreJob *job, JobPhase phase, const ch
 {
     decide_phase(c, job, phase, reason, d);
     d->phase.leave = true;
-    assert(d->phase.go && is_active(phase)); /* who has not gone has nothing to save */
+    assert(d->phase.go && is_active(phase)); /* a world without go has nothing to save */
     d->phase.tried_revision = c->seen_revision;
     d->desired_revision = job->desired_stamp.mod;
     return true;
@@ -444,7 +442,8 @@ static bool decide_drain(const Cluster *c, const CoreJob *job, Decision *d)
            ask_to_leave(c, job, PHASE_RESIZING, reason, d);
 }
 
-/* Each commit is also known from progress/<job>; here the first, and now and then the newest. */
+/* Notes the newest commit in the phase: the first one at once, later ones at most once a minute. progress/<job> has
+ * each. */
 static bool decide_mark(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     enum { PERIOD_SEC = 60 };
@@ -497,7 +496,7 @@ static bool decide_left(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
         if (job->left_usec == 0)
             job->left_usec = c->now_usec;
         if (!job_all_exited(c, job) && !cluster_due(c, s, job->left_usec + c->config.ttl_usec))
-            return false; /* the others are done, too, and on their way out */
+            return false; /* the other ranks are done, too, and are exiting */
         decide_stopped(c, s, job, "stopped", d);
         return true;
     }

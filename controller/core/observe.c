@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* observe.c - records into state.
+/* observe.c - takes records into the core's state.
  *
  * Entry points: observe(), observe_settle(). Guarantees: an older copy of a record never replaces a
  * newer one; records of unknown jobs and nodes get a place when there is one. Nothing is decided
@@ -35,7 +35,7 @@ static void observe_node(Cluster *c, const Event *ev)
 {
     int n = node_intern(c, ev->name);
     if (n < 0 || ev->health || !stamp(&node_at(c, n)->stamp, ev))
-        return; /* what it says of itself counts as before, until it can be read again */
+        return; /* the node's last readable record counts on */
     CoreNode *node = node_at(c, n);
     const NodeRecord *record = ev->node_record;
     if (!record) {
@@ -66,7 +66,7 @@ static void observe_node(Cluster *c, const Event *ev)
             lost_learn_runs(job_at(c, i), record);
 }
 
-/* A cause that another owner's write has left as it was is no news. */
+/* Returns the revision at which the cause became what it is: another owner's write leaves it unchanged. */
 static int64_t revision_of_cause(const NodeCordons *old, const CordonCause *cause, int64_t revision)
 {
     int at = cordon_find(&old->record, cause->owner, cause->job, cause->machine_id);
@@ -75,7 +75,7 @@ static int64_t revision_of_cause(const NodeCordons *old, const CordonCause *caus
     return same ? old->revisions[at] : revision;
 }
 
-/* It is there for a reason, whatever that is. */
+/* Stands for a cordon record that cannot be read: it was written for some reason, so the node is held back. */
 static void hold_back(CordonCause *ret)
 {
     *ret = (CordonCause){.owner = CORDON_OPERATOR, .mode = CORDON_CORDON};
@@ -83,7 +83,7 @@ static void hold_back(CordonCause *ret)
               "its cordon record cannot be read; sdctl node uncordon --force removes it");
 }
 
-/* Few have one: who asks of each node about all others' must not look at all. */
+/* Keeps the list of nodes that have a cordon record. They are few, and loops over pairs of nodes look at them alone. */
 static void note_cordoned(Cluster *c, int n)
 {
     int at = 0;
@@ -113,7 +113,7 @@ static void observe_cordon(Cluster *c, const Event *ev)
     if (!ev->cordon && !ev->health)
         memset(cordons, 0, sizeof(*cordons));
     if (!ev->cordon && ev->health && cordons->record.n_causes == 0) {
-        hold_back(&cordons->record.causes[0]); /* else what was known holds on */
+        hold_back(&cordons->record.causes[0]); /* otherwise the causes known before hold on */
         cordons->record.n_causes = 1;
         cordons->revisions[0] = ev->revision;
     }
@@ -131,7 +131,7 @@ static void observe_cordon(Cluster *c, const Event *ev)
 static void attach_report(const Cluster *c, const CoreJob *job, Run *run)
 {
     assert(run->node >= 0 &&
-           c->nodes[run->node].used); /* its place is not given away: node_is_needed() */
+           c->nodes[run->node].used); /* node_is_needed() keeps the node's place */
     run->report = -1;
     for (int k = c->nodes[run->node].first_report; k >= 0; k = c->reports[k].next_of_node) {
         const NodeRanks *report = &c->reports[k];
@@ -142,7 +142,7 @@ static void attach_report(const Cluster *c, const CoreJob *job, Run *run)
     }
 }
 
-/* node -1: of all. */
+/* Links the runs of the present world to their nodes' reports; node -1: all runs. */
 static void attach_reports(Cluster *c, const CoreJob *job, int node)
 {
     Run *runs = runs_at(c, job);
@@ -151,7 +151,7 @@ static void attach_reports(Cluster *c, const CoreJob *job, int node)
             attach_report(c, job, &runs[i]);
 }
 
-/* Nobody reports of one that is lost, or older than what is known; the slots stay until another follows. */
+/* A lost or older world gets no reports, and keeps its slots until another world follows. */
 static void observe_world(Cluster *c, CoreJob *job, const Event *ev)
 {
     const WorldRecord *world = ev->world;
@@ -250,7 +250,7 @@ static void observe_job(Cluster *c, const Event *ev)
 
 /* ---- ranks ---- */
 
-/* Last words are kept of one rank: one that exited by itself, with an error of its own at best. */
+/* A report keeps the last words of one rank: it exited by itself, at best with an error of its own. */
 static int worth_quoting(const RankReport *rank)
 {
     if (rank->state != RANK_EXITED || rank->exit_code == 0 || !rank->text[0])
@@ -324,8 +324,8 @@ static bool gone_report_is_over(const Cluster *c, Scratch *s, const NodeRanks *r
         return true;
     if (!node->present)
         return node_is_lost(c, s, node);
-    /* The node is here. It was away and has not put this report back yet: its record says whether
-     * it still runs the generation. It never was away: the key was removed on purpose. */
+    /* The node is here. Either it was away and has not put this report back yet: then its record says whether it still
+     * runs the generation. Or it never was away: then the key was removed on purpose. */
     if (node->stamp.mod < report->stamp.seen)
         return true;
     return node->record.world_revision != report->world_revision;
@@ -402,7 +402,7 @@ static void observe_alert(Cluster *c, const Event *ev)
     text_copy(place->id, sizeof(place->id), ev->name);
 }
 
-/* Every controller learns it, so that the next leader does not look for the node again. */
+/* Every controller forgets the node, so that the next leader does not miss it again. */
 static void forget_missed(Cluster *c, const RequestRecord *request)
 {
     int at = node_place_of_name(c, request->target);

@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-/* One whose phase nobody here has read may be running. */
+/* A job whose phase nobody here has read may be running. */
 static bool holds_slots(const CoreJob *job)
 {
     bool unknown = job->phase.serial == 0 && job->world.generation > 0 &&
@@ -72,7 +72,6 @@ static uint64_t lowest_slots(uint64_t slots, int n)
     return taken;
 }
 
-/* Nodes in order of preference. */
 static int order_nodes(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     int n = 0;
@@ -136,7 +135,7 @@ void plan_say_refusals(const Cluster *c, Scratch *s, const CoreJob *job, Text *t
     for (int i = 0; i < c->n_by_name; i++) {
         const CoreNode *node = &c->nodes[c->by_name[i]];
         const char *why = node_refusal(c, s, node, job);
-        if (node->present && !node->admitted) { /* they must not crowd the others out */
+        if (node->present && !node->admitted) { /* only their number is told */
             strangers++;
             continue;
         }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* presence.c - which nodes and processes count as dead, and since when.
  *
- * A vanished node key means unknown, not dead: it may come back within the grace, a new leader
- * observes for one TTL first, and when nodes vanish in numbers the store or the network is the
- * suspect and absence is not acted upon for at most ten TTL (docs/concepts/failure-and-blame.md). */
+ * A vanished node key means unknown, not dead: the key may come back within the grace, and a new leader observes
+ * for one TTL first. When nodes vanish in numbers, etcd or the network is the suspect, and absence is not acted
+ * upon for at most ten TTL (docs/concepts/failure-and-blame.md). */
 #include "controller/core/presence.h"
 
 #include "controller/core/cluster-internal.h"
@@ -20,7 +20,7 @@ static bool are_many(int absent, int present)
 void presence_update_hold(Cluster *c, Scratch *s)
 {
     const uint64_t ttl_usec = c->config.ttl_usec;
-    int present = 0, absent = 0, fresh = 0; /* absent: since the hold, and what began it */
+    int present = 0, absent = 0, fresh = 0; /* absent: vanished since the hold began, or began it */
     for (int i = 0; i < c->limits.nodes; i++) {
         const CoreNode *node = &c->nodes[i];
         if (!node->used || node->stamp.seen == 0 || node->record.state == NODE_LEFT ||
@@ -33,7 +33,7 @@ void presence_update_hold(Cluster *c, Scratch *s)
     if (c->now_usec < c->hold_until_usec) {
         if (!are_many(absent, present)) /* the stragglers get one more TTL */
             c->hold_until_usec = MIN(c->hold_until_usec, c->now_usec + ttl_usec);
-        (void)cluster_due(c, s, c->hold_until_usec); /* wakes the shell then */
+        (void)cluster_due(c, s, c->hold_until_usec); /* wakes the shell at the end of the hold */
     } else if (are_many(fresh, present)) {
         c->hold_usec = c->now_usec;
         c->hold_until_usec = c->now_usec + HOLD_TTLS * ttl_usec;
@@ -106,7 +106,7 @@ const char *node_refusal(const Cluster *c, Scratch *s, const CoreNode *node, con
     return NULL;
 }
 
-/* A quarantined node is excluded: what may still run there cannot join or commit any more. */
+/* A quarantined node is excluded: ranks that still run there cannot join or commit any more. */
 static bool node_is_excluded(const Cluster *c, const CoreNode *node)
 {
     const CordonCause *cause = node_find_cordon(c, node, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* quarantine.c - what a node's own verdict is worth, and how a quarantine ends.
+/* quarantine.c - how far a node's own verdict is trusted, and how a quarantine ends.
  *
  * Entry points: health_update_trust(), decide_quarantine(). Guarantees: no more than half of the nodes
  * (and never fewer than three) are isolated on their own word at one time; a quarantine that was
@@ -29,8 +29,7 @@ void health_count(const Cluster *c, int *ret_unhealthy, int *ret_present)
     assert(*ret_unhealthy <= *ret_present);
 }
 
-/* Those that were isolated before count too: node after node must not add up to a cluster that its
- * probes have taken apart. */
+/* Nodes that were isolated before count too: probes that fail on node after node must not take the cluster apart. */
 void health_update_trust(Cluster *c)
 {
     int unhealthy, present;
@@ -128,7 +127,7 @@ static void ask(const Cluster *c, const CoreNode *node, const char *id, Decision
     d->put_request = true;
 }
 
-/* The machine that the cause is about, whatever its name is now; NULL: it is not here. */
+/* Returns the node that is the cause's machine, whatever its name is now; NULL: the machine is not here. */
 static const CoreNode *find_machine(const Cluster *c, const CoreNode *node,
                                     const CordonCause *cause)
 {
@@ -142,7 +141,7 @@ static const CoreNode *find_machine(const Cluster *c, const CoreNode *node,
     return NULL;
 }
 
-/* Its id follows from the quarantine, so that a new leader finds what its predecessor asked. */
+/* The request's id follows from the quarantine, so that a new leader finds the request of its predecessor. */
 bool decide_quarantine(const Cluster *c, const CoreNode *node, const CordonCause *cause,
                        Decision *d)
 {
@@ -166,7 +165,7 @@ bool decide_quarantine(const Cluster *c, const CoreNode *node, const CordonCause
         return false; /* not answered, or of another machine's quarantine under this name */
     bool well = begins_with(answer, "healthy") || begins_with(answer, "suspect");
     if (well && machine->record.verdict >= NODE_DRAIN)
-        return false; /* its record is on the way, or it has become worse since */
+        return false; /* the node's record is on the way, or its verdict has become worse since */
 
     if (well) {
         cordon_end_cause(c, node, cause, d);
@@ -176,7 +175,7 @@ bool decide_quarantine(const Cluster *c, const CoreNode *node, const CordonCause
         Text why = text_begin(longer.reason, sizeof(longer.reason));
         text_add(&why, "checked when its time was over: ");
         text_add(&why, answer);
-        (void)cordon_put_cause(c, node, &longer, d); /* in its own place: there is room */
+        (void)cordon_put_cause(c, node, &longer, d); /* replaces the cause: there is room */
     }
     d->request = request->record;
     d->request_revision = request->stamp.mod;

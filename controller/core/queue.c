@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* queue.c - which jobs go before which, and what a job that waits keeps the others from.
+/* queue.c - the order in which jobs get slots, and how a waiting job holds back the others.
  *
- * Order: priority, then age (the create revision of specs/<job>; no clock can change it). A job that fits
- * passes one that does not. Once the first in order that could run at all has waited queue_patience_usec
- * it reserves: nothing that comes after it starts or grows until it runs. One that fits no more than the
- * nodes that are there and open could hold reserves nothing.
+ * Order: priority, then age (the create revision of specs/<job>; no clock can change it). A job that fits passes a job
+ * that does not. Once the first job in order that could run at all has waited queue_patience_usec, it reserves: no job
+ * after it starts or grows until it runs. A job that does not fit on all nodes that are here and open reserves nothing.
  *
  * Entry points: queue_goes_before(), queue_find_ahead(), queue_somebody_starts(). */
 #include "controller/core/queue.h"
@@ -29,7 +28,7 @@ bool queue_job_waits(const CoreJob *job)
     return job->used && job->phase.phase == PHASE_PENDING && job_wants_to_run(job);
 }
 
-/* By this machine's time since it learnt that the job waits, or by the record's, whichever is first. */
+/* True when the job has waited queue_patience_usec, by this machine's clock or by the record's times. */
 static bool is_patient_no_more(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     uint64_t patience = c->config.queue_patience_usec;
@@ -39,7 +38,7 @@ static bool is_patient_no_more(const Cluster *c, Scratch *s, const CoreJob *job)
            cluster_due(c, s, MIN(job->pending_usec + patience, c->now_usec + rest));
 }
 
-/* Were nobody else there. */
+/* True when the job would fit if it were the only job. */
 static bool could_run(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     int slots = 0, needed = plan_needed(job);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resize.c - a world that is to have more ranks, or fewer: a user's word, growth, and what it waits for.
+/* resize.c - changes of a running world's size: by a user's request and by growth, and the reason for a wait.
  *
- * Entry points: decide_resize(), decide_wait(). A word acts at once or never; what it asks for beyond the
- * slots that are there comes by growth. The phase of a job that was given a size says what it waits for. */
+ * Entry points: decide_resize(), decide_wait(). A request acts at once or never; ranks beyond the free slots come by
+ * growth. The phase of a job that has another size than the one it was given says what it waits for. */
 #include "controller/core/resize.h"
 
 #include "controller/core/cluster-internal.h"
@@ -22,8 +22,8 @@ static void say_sizes(Text *t, const char *verb, int from, int to)
     text_add_int(t, to);
 }
 
-/* A node that has just appeared may vanish again, and others may follow it: growth waits until every
- * one has stayed for a TTL, or for as long as a growth too early would cost, whichever is less. */
+/* A node that has just appeared may vanish again, and others may follow it. So growth waits until every node has stayed
+ * for a TTL, or for the time that a growth too early would cost, whichever is less. */
 static bool nodes_have_stayed(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     uint64_t stay_usec = MIN(job->facts.grow_interval_usec, c->config.ttl_usec);
@@ -36,8 +36,8 @@ static bool nodes_have_stayed(const Cluster *c, Scratch *s, const CoreJob *job)
 
 static bool may_grow_now(const Cluster *c, Scratch *s, const CoreJob *job)
 {
-    /* By the record's time, or by this machine's since it learnt of that growth, whichever is first: a clock
-     * that is set back must not hold growth up. */
+    /* The interval is over by the record's time or by this machine's since it learnt of the last growth, whichever
+     * comes first: a clock that is set back must not hold growth up. */
     uint64_t interval = job->facts.grow_interval_usec, next = job->phase.grown_usec + interval;
     uint64_t rest = job->phase.grown_usec && next > c->real_usec ? next - c->real_usec : 0;
     if (rest && !cluster_due(c, s, MIN(c->now_usec + rest, job->grown_usec + interval)))
@@ -45,8 +45,8 @@ static bool may_grow_now(const Cluster *c, Scratch *s, const CoreJob *job)
     return nodes_have_stayed(c, s, job);
 }
 
-/* The user's newest word was looked at, and nothing is to be done for it: more ranks than there are slots
- * for come by growth, when its time is. Kept in mind it would act on whatever changes the plan later. */
+/* Notes that the user's newest request was looked at and changes nothing now: ranks for which there are no slots
+ * come by growth. A request that stayed open would act on any later change of the plan. */
 static bool decide_heard(const Cluster *c, const CoreJob *job, Decision *d)
 {
     assert(!d->put_phase);
@@ -60,7 +60,7 @@ static bool decide_heard(const Cluster *c, const CoreJob *job, Decision *d)
     return true;
 }
 
-/* desired/<job> was put back as it was: the next leader must not take that for a new request. */
+/* desired/<job> was put back unchanged: the next leader must not take that for a new request. */
 bool decide_old_word(const Cluster *c, const CoreJob *job, Decision *d)
 {
     return job->word <= job->phase.tried_revision &&
@@ -78,9 +78,9 @@ bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
 
     Plan plan;
     plan_world(c, s, job, &plan);
-    /* what is cordoned meanwhile must not make less of a world that is to be as large, or larger */
+    /* nodes cordoned meanwhile must not shrink a world that is meant to stay as large, or to grow */
     bool smaller = wanted < present && plan.size > 0, larger = plan.size > present;
-    if (!smaller && !larger) /* who wants less, and cannot have it now, still wants it */
+    if (!smaller && !larger) /* a request for fewer ranks that cannot be met now stays open */
         return asked && wanted >= present && decide_heard(c, job, d);
     if (asked) {
         say_sizes(&t, "resizes", present, plan.size);
@@ -96,11 +96,11 @@ bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
     return true;
 }
 
-/* ---- a size that was asked for and is not there ---- */
+/* ---- waiting for the size that was asked for ---- */
 
 static const char wanted_word[] = " wanted: ";
 
-/* Growth needs no slot any more: what else holds it up. */
+/* Says what holds growth up although the slots are free. */
 static void say_hold(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
 {
     const CoreJob *ahead = queue_find_ahead(c, s, job);
@@ -117,7 +117,7 @@ static void say_hold(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
     }
 }
 
-/* "2 ranks, 4 wanted: needs 1 slot; n3 is cordoned: its fan" */
+/* Says "2 ranks, 4 wanted: needs 1 slot; n3 is cordoned: its fan". */
 static void say_wait(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
 {
     int wanted = plan_wanted(job), present = job->world.size;
@@ -138,8 +138,8 @@ static void say_wait(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
     plan_say_refusals(c, s, job, t);
 }
 
-/* For a running job that was given a size and has another one. At most once a second, because each node reads the
- * phase. A reason that says why the world went on when it should have left stays. */
+/* Tells what a running job waits for that has another size than the one it was given, at most once a second, because
+ * each node reads the phase. A reason stays that says why the world went on when it should have left. */
 bool decide_wait(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     static const char goes_on[] = "goes on: ";

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store-incident.c - a store that does not take a job's checkpoints, or keeps its data back, while no world ends
- * of it: training goes on, or waits, and somebody should know.
+/* store-incident.c - the incident of a store that does not take a job's checkpoints or keeps its data back while
+ * the job trains on or waits: no world ends, and a person should know.
  *
- * Entry points: decide_store_incident(), decide_store_incident_over(). Guarantees: at most one such incident of a job
- * is open; it is resolved when rank 0 says that all is well again, and, if the world has changed since,
- * not before something was committed. */
+ * Entry points: decide_store_incident(), decide_store_incident_over(). Guarantees: at most one such incident of a
+ * job is open. It is resolved when rank 0 says that the store works again; if the world has changed since, not
+ * before a commit.
+ */
 #include "controller/core/store-incident.h"
 
 #include "controller/core/cluster-internal.h"
@@ -12,7 +13,7 @@
 #include "controller/core/recovery/incident.h"
 #include "controller/core/text.h"
 
-/* NULL: there is no progress/<job> of this world that is newer than the last commit. */
+/* Returns progress/<job> if it is of this world and newer than the last commit, else NULL. */
 static const ProgressRecord *present_progress(const CoreJob *job)
 {
     bool present = job->progress_stamp.mod > job->checkpoints_stamp.mod &&
@@ -61,7 +62,7 @@ static void open_incident(const Cluster *c, const CoreJob *job, const ProgressRe
     record->at_usec = MIN(MAX(trouble_since(p), job->world.decided_usec), c->real_usec);
 }
 
-/* A world that has just begun has nothing to save, and says so. */
+/* A world that has just begun has nothing to save, so its progress shows no failed save: that ends no incident. */
 static bool is_over(const CoreJob *job, const IncidentRecord *record, const ProgressRecord *p)
 {
     if (!p || trouble_since(p))

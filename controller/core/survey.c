@@ -103,7 +103,7 @@ bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret)
     return true;
 }
 
-/* Block by block, so that nothing is needed that a decision works with. */
+/* Counts in blocks on the stack, since the Scratch belongs to decisions. */
 int cluster_free_slots(const Cluster *c)
 {
     enum { BLOCK = 256 };

@@ -12,14 +12,14 @@
 
 #include <string.h>
 
-/* Nobody sends again what did not fit: room that comes later is noticed by tables_have_room(). */
+/* The watch does not send a record twice: tables_have_room() notices when a dropped one may fit. */
 void table_drop(Cluster *c, Table table)
 {
     c->dropped++;
     c->missed |= 1U << table;
 }
 
-/* A place that is new may be of something that was known in part before, and did not fit then. */
+/* Notes a new place in a table that misses records: a part of what it is for may have been dropped before. */
 static void take(Cluster *c, Table table) { c->taken |= c->missed & 1U << table; }
 
 static bool node_is_needed(const Cluster *c, int n)
@@ -64,7 +64,6 @@ static int free_node(Cluster *c)
     return -1;
 }
 
-/* Where in by_name the name is, or would be. */
 int node_place_of_name(const Cluster *c, const char *name)
 {
     int low = 0, high = c->n_by_name;
@@ -102,7 +101,6 @@ int node_intern(Cluster *c, const char *name)
     return n;
 }
 
-/* Jobs in the order of the queue. */
 void jobs_sort(Cluster *c)
 {
     c->n_by_arrival = 0;
@@ -185,8 +183,8 @@ void report_forget(Cluster *c, NodeRanks *report)
     c->first_free_report = own;
 }
 
-/* Those that were used before come first: the rest of the table costs no memory until it is needed. When
- * it is full, a report of an older world whose ranks are dead makes room. */
+/* Takes entries that were used before first: the rest of the table costs no memory until it is needed. In a full table
+ * a report of an older world whose ranks are dead makes room. */
 static NodeRanks *free_report(Cluster *c, Scratch *s)
 {
     if (c->first_free_report < 0 && c->n_reports == c->limits.reports) {
@@ -249,7 +247,7 @@ static bool has_room(const Cluster *c, Table table)
 
 bool tables_have_room(Cluster *c)
 {
-    assert(!(c->taken & ~c->missed)); /* only what was missed is looked out for */
+    assert(!(c->taken & ~c->missed)); /* take() notes only tables that miss records */
     bool room = false;
     for (int table = 0; table < TABLES && c->missed; table++) {
         unsigned bit = 1U << table;

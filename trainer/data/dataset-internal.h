@@ -30,9 +30,9 @@ struct Dataset {
     Hash digest;
     float latent_scale;
     float *empty_text;
-    int64_t
-        read_ahead; /* samples that are asked for before they are wanted, of a store elsewhere */
-    Cache *cache;   /* NULL: none */
+    /* Samples that are asked for before they are wanted, of a store elsewhere. */
+    int64_t read_ahead;
+    Cache *cache;       /* NULL: none */
     EventCount *events; /* signalled when a read may go on */
     size_t n_streams;
     Stream streams[JOB_STREAMS_MAX];

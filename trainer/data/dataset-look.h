@@ -12,8 +12,8 @@
 
 typedef struct DatasetLook {
     DatasetShape shape;
-    bool
-        sides_known; /* false: only a sample of a large compressed shard would tell height and width */
+    /* False: only a sample of a large compressed shard would tell height and width. */
+    bool sides_known;
     bool compressed;    /* the shards of some stream are */
     uint64_t n_samples; /* of the streams whose index.json was read whole */
     DatasetSources sources;

@@ -20,8 +20,8 @@ typedef struct Loader Loader;
 typedef struct LoaderGrain {
     int64_t step, grain, first_position;
     const float *latents; /* [grain][height][width][channels] */
-    const float
-        *text; /* [grain][text_tokens][text_dim], as stored: caption drop is applied later */
+    /* [grain][text_tokens][text_dim], as stored: caption drop is applied later. */
+    const float *text;
     const OrderSample *samples; /* [grain] */
 } LoaderGrain;
 

@@ -20,7 +20,7 @@ static bool is_due(Notifier *c, uint64_t at_usec)
 
 /* ---- marks ---- */
 
-/* One place is always free or taken by a sink that is not there any more. */
+/* There is always a place that is free, or whose sink is no longer configured. */
 static Delivery *new_delivery(const Notifier *c, AlertRecord *alert, const NotifierSink *sink)
 {
     _Static_assert((int)RECORD_DELIVERIES_MAX > (int)NOTIFIER_SINKS_MAX, "a place for each");
@@ -56,7 +56,7 @@ static bool is_late(Notifier *c, const Notification *notification)
     return true;
 }
 
-/* Intent: sinks that the incident concerns and that have no mark yet. */
+/* Notes the intent: marks each sink that the incident concerns and that has no mark yet. */
 static void mark_concerned(Notifier *c, Notification *notification)
 {
     bool late = is_late(c, notification);
@@ -78,7 +78,7 @@ static void mark_concerned(Notifier *c, Notification *notification)
     }
 }
 
-/* No message is left to send. A sink that is not configured here and may still hold an open alert is waited for. */
+/* True when no message is left to send. A sink that is not configured here and may hold an open alert is waited for. */
 static bool nothing_is_left(Notifier *c, Notification *notification)
 {
     MessageKind message_kind;
@@ -93,7 +93,7 @@ static bool nothing_is_left(Notifier *c, Notification *notification)
     return true;
 }
 
-/* Brings the record to what this leader means; true when it must be stored. */
+/* Makes the record say what this leader intends; true when it must be stored. */
 static bool prepare_alert(Notifier *c, Notification *notification)
 {
     AlertRecord *alert = &notification->alert;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* notifier.c - what the notifier learns (records, answers, outcomes), and its memory.
+/* notifier.c - takes records, answers and outcomes into the notifier's state, and lays out its memory.
  *
- * Guarantees: a mark only moves forward while one leader leads; what another leader has stored
- * replaces what was only meant to be stored here. */
+ * Guarantees: a mark only moves forward while one leader leads; a mark that another leader has stored replaces one that
+ * this leader only intended to store. */
 #include "controller/core/notifier/notifier-internal.h"
 #include "controller/core/text.h"
 
@@ -162,7 +162,7 @@ static void observe_alert(Notifier *c, const Event *ev)
     bool own = ev->alert && c->term && ev->alert->term == c->term &&
                notification->alert.term == c->term &&
                ev->alert->incident_usec == notification->alert.incident_usec;
-    if (!own) { /* our own come back later than we know better */
+    if (!own) { /* our own writes come back when the marks here may be newer already */
         if (ev->alert)
             notification->alert = *ev->alert;
         else
@@ -239,7 +239,7 @@ static void learn_leadership(Notifier *c, int64_t term, uint64_t now_usec)
         Notification *notification = &c->notifications[i];
         notification->storing = 0;
         notification->inherited = false;
-        notification->dirty = false; /* what this term means to store is found again */
+        notification->dirty = false; /* the new term prepares its marks anew */
     }
     begin_tests(c);
 }
@@ -250,7 +250,7 @@ bool notifier_observe(Notifier *c, const Event *ev)
     c->now_usec = MAX(c->now_usec, ev->now_usec);
     c->real_usec = ev->real_usec;
     if (ev->health)
-        return false; /* what it was counts */
+        return false; /* the last readable record counts on */
     switch (ev->kind) {
     case EVENT_INCIDENT:
         observe_incident(c, ev);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoints.c - what of a job is committed, whatever becomes of checkpoints/<job>.
+/* checkpoints.c - the commits of a job, whatever becomes of checkpoints/<job>.
  *
- * The record is kept in memory as it was last seen, and each commit is also witnessed by a mark in
- * phases, worlds and progress. A record that vanishes, does not decode or is older than that costs no
- * checkpoint: a leader that remembers it puts it back; else the next world's rank 0 looks into the
- * checkpoint folder. A world that runs is not ended for it: its next commit writes the record anew.
+ * The core keeps the record as it last saw it, and marks in phases, worlds and progress witness each commit. A record
+ * that vanishes, does not decode or is older than the marks costs no checkpoint: a leader that remembers it puts it
+ * back, or else the next world's rank 0 looks into the checkpoint folder. No running world ends for it: its next commit
+ * writes the record anew.
  *
  * Entry points: checkpoints_learn(), checkpoints_find_resume(), decide_checkpoints(), decide_found().
  * Guarantees: what was known to be committed or struck out stays so while this leader lives. */
@@ -41,14 +41,14 @@ static void append(CheckpointsRecord *record, const CheckpointCommit *commit)
     record->commits[record->n_commits++] = *commit;
 }
 
-/* Adds to what is known what the record has beyond it. True when the record lacked some of it. */
+/* Adds the commits of the record to the known ones. True when the record lacked a known commit. */
 static bool merge(CheckpointsRecord *known, const CheckpointsRecord *seen)
 {
-    CheckpointsRecord *news = (CheckpointsRecord *)seen; /* only looked at */
+    CheckpointsRecord *news = (CheckpointsRecord *)seen; /* read only */
     const CommitMark before = checkpoints_mark(known);
     bool lacks = known->n_commits > 0 &&
                  !find_commit(news, &known->commits[known->n_commits - 1]) &&
-                 !(seen->n_commits == RECORD_COMMITS_MAX && /* it has moved on by so many */
+                 !(seen->n_commits == RECORD_COMMITS_MAX && /* all are newer than the known ones */
                    commit_mark_is_before(before, checkpoints_mark(seen)));
     for (size_t i = 0; i < known->n_commits; i++) {
         const CheckpointCommit *same = find_commit(news, &known->commits[i]);
@@ -74,7 +74,7 @@ void checkpoints_drop_others(CoreJob *job)
     memset(&job->checkpoints, 0, sizeof(job->checkpoints));
     job->checkpoints_lost = LOST_NOT;
     if (job->progress.generation > MAX(job->world.generation, job->phase.generation))
-        job->progress = (ProgressRecord){0}; /* it went with them */
+        job->progress = (ProgressRecord){0}; /* it was of the same earlier job */
 }
 
 void checkpoints_learn(CoreJob *job, const Event *ev)
@@ -113,14 +113,14 @@ bool checkpoints_are_missing(const CoreJob *job)
     return commit_mark_is_before(checkpoints_mark(&job->checkpoints), checkpoints_known_mark(job));
 }
 
-/* The newest checkpoint that is not struck out; what the folder holds; the one to adopt; the beginning. */
+/* In this order: the newest commit that is not struck out; a search of the folder; the checkpoint to adopt; step 0. */
 bool checkpoints_find_resume(const CoreJob *job, const CheckpointsRecord *checkpoints,
                              ResumePoint *ret)
 {
     memset(ret, 0, sizeof(*ret));
     if (checkpoints_are_missing(job)) {
         ret->find = FIND_MUST;
-        ret->step = checkpoints_known_mark(job).step; /* about; for people */
+        ret->step = checkpoints_known_mark(job).step; /* an estimate, for people */
         return true;
     }
     for (size_t i = checkpoints->n_commits; i-- > 0;) {
@@ -224,8 +224,8 @@ static const Request *find_request(const Cluster *c, const CoreJob *job)
     return NULL;
 }
 
-/* What was known is struck out, and the manifest becomes the newest commit, of a generation of its own: so
- * no older mark says that there was more. Somebody's word: the folder may be another's by now. */
+/* Strikes out the known commits and makes the manifest the newest one, with a generation of its own, so that no older
+ * mark claims a newer commit. An operator asks for it, so the job may take the folder over from another owner. */
 static void recover_from(const Cluster *c, const CoreJob *job, const RequestRecord *request,
                          Decision *d)
 {

@@ -19,7 +19,8 @@
 #include <signal.h>
 
 #define KILL_CONFIRM_USEC (2 * USEC_PER_SEC)
-#define STARTUP_USEC_MAX (UINT64_C(86400) * USEC_PER_SEC) /* more is not believed */
+/* A node's longer startup_usec is cut to this. */
+#define STARTUP_USEC_MAX (UINT64_C(86400) * USEC_PER_SEC)
 
 static const char cause_names[CAUSES][20] = {
     [CAUSE_NONE] = "none",
@@ -95,8 +96,7 @@ bool job_all_exited(const Cluster *c, const CoreJob *job)
     return true;
 }
 
-/* A rank that cannot verify what it restores says so before it is ready, or names the checkpoint.
- */
+/* A rank that fails to verify its restore exits before it is ready, or names the checkpoint. */
 static bool blames_checkpoint(const CoreJob *job, const NodeRanks *report, const CoreRank *rank)
 {
     static const char key[] = "checkpoint.uri";
@@ -166,7 +166,7 @@ static void describe_exit(const NodeRanks *report, const CoreRank *rank, Cause c
     }
 }
 
-/* The more telling one; among hangs the rank that is furthest behind; else the earliest. */
+/* True when a tells more than b; among hangs, when its rank is further behind; else when it is earlier. */
 static bool outranks(const Failure *a, int a_stage, const Failure *b, int b_stage)
 {
     if (a->cause != b->cause)
@@ -176,8 +176,8 @@ static bool outranks(const Failure *a, int a_stage, const Failure *b, int b_stag
     return a->at_usec < b->at_usec;
 }
 
-/* A daemon that is to stop writes that it drains, ends its ranks, and writes that it has left. Ranks that ended in
- * between are no failure, as the leaving is none. */
+/* A daemon that stops first writes that it drains, then ends its ranks, then writes that it has left. Ranks that ended
+ * in between are no failure, as the leaving is none. */
 static bool ended_with_its_node(const Cluster *c, const Run *run, const CoreRank *rank)
 {
     const NodeRecord *node = &c->nodes[run->node].record;
@@ -186,7 +186,7 @@ static bool ended_with_its_node(const Cluster *c, const Run *run, const CoreRank
            (rank->killed || rank->exit_code == -SIGTERM || rank->exit_code == -SIGKILL);
 }
 
-/* Those that have ended, or those that were found hung and have not. */
+/* Considers the run's ranks that have exited (ended), or those that were found hung and have not. */
 static void consider_ranks(const Cluster *c, const CoreJob *job, const Run *run, bool ended,
                            Failure *best, int *best_stage)
 {
@@ -228,9 +228,8 @@ static bool start_is_late(const Cluster *c, Scratch *s, const CoreJob *job)
     return !job->phase.go && cluster_due(c, s, job->world_usec + c->config.start_deadline_usec);
 }
 
-/* Ranks that are up and not ready yet, as with a large checkpoint, are their node's business, which
- * ends them after startup_usec; the leader takes over one TTL later. One that has ended for a reason is
- * not late: it is judged by that. */
+/* The node itself ends ranks that are up and not ready after startup_usec (a large checkpoint takes long to restore);
+ * the leader takes over one TTL later. A rank that has exited is not late: its exit is judged. */
 bool run_is_late(const Cluster *c, Scratch *s, const CoreJob *job, const Run *run)
 {
     const NodeRanks *report = run->report >= 0 ? &c->reports[run->report] : NULL;
@@ -251,8 +250,8 @@ bool run_is_late(const Cluster *c, Scratch *s, const CoreJob *job, const Run *ru
     return start_is_late(c, s, job);
 }
 
-/* The key of a report that was there is missing although its node is here: the node was away and
- * does not know these ranks any more. */
+/* True when a report's key has vanished although its node is here: the node was away and does not know these ranks any
+ * more. */
 static bool report_is_missing(const Cluster *c, Scratch *s, const CoreJob *job, const Run *run)
 {
     const CoreNode *node = &c->nodes[run->node];
@@ -277,7 +276,7 @@ static void consider_node(const Cluster *c, Scratch *s, const CoreJob *job, cons
         f.at_usec = node->vanished_real_usec;
         if (job->progress.at_usec && job->progress.at_usec < f.at_usec &&
             job->progress.generation == job->world.generation)
-            f.at_usec = job->progress.at_usec; /* it ran until about then */
+            f.at_usec = job->progress.at_usec; /* the world ran until about that time */
         text_copy(f.evidence, sizeof(f.evidence), "its lease ran out");
     } else if (node->record.incarnation != run->incarnation) {
         bool left = node->left_incarnation == run->incarnation;
@@ -308,8 +307,8 @@ static void consider_node(const Cluster *c, Scratch *s, const CoreJob *job, cons
         *best = f;
 }
 
-/* Its ranks have saved and left as asked, or finished: what becomes of the node now, a stop or a reboot,
- * is no failure of this world. Rank 0's node has the last word about the world, and is looked at still. */
+/* True when the node's ranks have saved and left as asked, or finished: a stop or reboot of the node is then no failure
+ * of this world. Rank 0's node never counts as done, since it reports the end of the world. */
 static bool has_done_its_part(const Cluster *c, const CoreJob *job, int i)
 {
     const Run *run = &job_runs(c, job)[i];
@@ -319,8 +318,8 @@ static bool has_done_its_part(const Cluster *c, const CoreJob *job, int i)
     return report->finished || (report->left && job->phase.leave);
 }
 
-/* Ranks of an older generation whose end a present node does not confirm. While others still restore, and
- * may, nothing is won by it. */
+/* Finds ranks of an older generation whose end a present node does not confirm. It waits while other ranks still
+ * restore in time: ending the world then gains nothing. */
 static void consider_older_ranks(const Cluster *c, Scratch *s, const CoreJob *job, Failure *best)
 {
     int node;
@@ -339,7 +338,7 @@ static void consider_older_ranks(const Cluster *c, Scratch *s, const CoreJob *jo
 }
 
 typedef struct Suspects {
-    int n_nodes, node, rank; /* the first one */
+    int n_nodes, node, rank; /* node, rank: of the first suspect */
 } Suspects;
 
 static void suspect(Suspects *s, const Run *run, const CoreRank *rank)
@@ -352,8 +351,8 @@ static void suspect(Suspects *s, const Run *run, const CoreRank *rank)
     }
 }
 
-/* A rank that stands still in a collective waits for others: to blame is who has not ended by now, whether
- * its node calls it hung or not. When all have, it is any of those that waited. */
+/* A rank that stands still in a collective waits for others: the rank to blame is the one that has not exited, whether
+ * its node calls it hung or not. When all have exited, any of those that waited may be to blame. */
 static void judge_hang(const Cluster *c, const CoreJob *job, Failure *best, int stage)
 {
     for (int i = 0; i < job->n_runs; i++) {
@@ -399,7 +398,7 @@ static uint64_t wait_for_blame(const Cluster *c, Scratch *s, const CoreJob *job,
     case CAUSE_PEER_LOST:
         return c->config.ttl_usec + 2 * c->config.grace_usec;
     case CAUSE_HANG:
-    case CAUSE_NON_FINITE: /* every rank is on its way out by itself, and says so */
+    case CAUSE_NON_FINITE: /* every rank exits by itself and reports it */
         return c->config.hang_wait_usec;
     case CAUSE_BAD_JOB: /* whether others say the same matters where a spare may take over */
     case CAUSE_DATA_CORRUPT:
@@ -413,8 +412,8 @@ static uint64_t wait_for_blame(const Cluster *c, Scratch *s, const CoreJob *job,
     }
 }
 
-/* A node of the world has vanished, and it is too early to say for good: no world is made without
- * it, whatever else happened. Bounded by the grace, or by the hold. */
+/* While a vanished node of the world may come back, no world is made without it, whatever else happened. The grace or
+ * the hold bounds this wait. */
 bool job_absence_is_open(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     bool open = false;
@@ -425,9 +424,9 @@ bool job_absence_is_open(const Cluster *c, Scratch *s, const CoreJob *job)
     return open;
 }
 
-/* A node that etcd hears and its peers do not: no rank dies of it, but joining fails again and
- * again. To blame is the rank that most others did not meet; among equals the highest, for rank 0
- * was met by whoever got as far as to miss another. */
+/* etcd may hear a node whose peers do not: no rank dies of it, but joining fails again and again. The rank to blame is
+ * the one that most others could not join with; among equals the highest, because a rank that misses another has met
+ * rank 0. */
 static void find_unreachable(const Cluster *c, const CoreJob *job, Failure *best)
 {
     int most = 0;
@@ -457,8 +456,8 @@ static void find_unreachable(const Cluster *c, const CoreJob *job, Failure *best
     text_add(&t, " did not meet it when they joined");
 }
 
-/* A rank that was found hung is being killed: when it survives that, its slot is lost, which says more than
- * the hang. Its node knows after KILL_CONFIRM_USEC (daemon/world/rank.h). */
+/* A rank that was found hung is being killed. If it survives SIGKILL its slot is lost, which tells more than the hang.
+ * Its node knows after KILL_CONFIRM_USEC (RANK_KILL_CONFIRM_MSEC in daemon/world/rank.h). */
 static bool end_is_open(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     for (int i = 0; i < job->n_runs; i++) {
@@ -514,7 +513,7 @@ bool failure_judge(const Cluster *c, Scratch *s, const CoreJob *job, const Failu
     if (best.cause == CAUSE_HANG && end_is_open(c, s, job))
         return false;
     if (best.cause == CAUSE_PEER_LOST) {
-        best.node = -1; /* whoever says so is a victim */
+        best.node = -1; /* a rank that reports it is a victim */
         find_unreachable(c, job, &best);
     }
     if (best.cause == CAUSE_HANG)

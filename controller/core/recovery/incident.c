@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* incident.c - what went wrong, to whom, and how long each phase of the recovery took.
+/* incident.c - incidents of jobs: cause, rank and node, and how long each phase of the recovery took.
  *
- * An incident is opened with the decision that answers it, unless it goes on with one that is open,
- * and resolved when a later world of the job completes its first step. Its id is
- * "<job>-<generation>" of the world that failed. */
+ * The decision that answers a failure opens its incident, or goes on with an open one of the same outage. The
+ * incident is resolved when a later world of the job completes its first step. Its id is "<job>-<generation>" of
+ * the world that failed. */
 #include "controller/core/recovery/incident.h"
 
 #include "controller/core/cluster-internal.h"
@@ -61,8 +61,8 @@ bool incident_is_told(const Cluster *c, const IncidentRecord *record)
     return false;
 }
 
-/* Try after try meets the same store: one outage, one incident. A process that hung and then survived the kill
- * is one fault, too. */
+/* Returns the open incident of the same fault, or NULL. All failures by one outage of a store are one incident; so
+ * are a hang and the slot that is lost by it. */
 static const Incident *find_same_fault(const Cluster *c, const CoreJob *job, const Failure *failure)
 {
     if (failure->cause == CAUSE_STORE_UNREACHABLE)
@@ -100,7 +100,7 @@ IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause
     text_add(&id, job->name);
     text_add(&id, "-");
     text_add_int(&id, generation);
-    if (!is_alone || incident_mod(c, record->id)) { /* an earlier job's, kept until it is told */
+    if (!is_alone || incident_mod(c, record->id)) { /* an earlier job's has that id */
         text_add(&id, ".");
         text_add_int(&id, c->seen_revision);
     }
@@ -130,7 +130,7 @@ void incident_open(const Cluster *c, const CoreJob *job, const Failure *failure,
     record->rank = failure->rank;
     record->step = failure->step;
     text_copy(record->evidence, sizeof(record->evidence), failure->evidence);
-    /* what a node whose clock is off says of its ranks stays within the world's life */
+    /* the clock of the node may be off: the time is cut to the world's life */
     record->at_usec = MIN(MAX(failure->at_usec, job->world.decided_usec), c->real_usec);
     record->detect_sec = seconds_between(record->at_usec, job->failing_real_usec);
     record->decide_sec =
@@ -210,7 +210,7 @@ static void find_milestones(const Cluster *c, const CoreJob *job, Milestones *re
     }
 }
 
-/* The phases follow each other; what overlapped an earlier one counts as none. */
+/* The phases follow each other; the part of a phase that overlaps an earlier one is not counted. */
 static void time_phases(const Cluster *c, const CoreJob *job, IncidentRecord *record)
 {
     Milestones m;
@@ -234,7 +234,7 @@ void incident_resolve(const Cluster *c, const CoreJob *job, const Incident *inci
     d->incident_revision = incident->stamp.mod;
     const NodeRanks *rank0 = job_rank0_report(c, job);
     if (!rank0 || !text_equal(job->world.incident, incident->record.id))
-        return; /* an earlier failure of the same recovery: its phases ended with it */
+        return; /* an earlier failure of the same recovery: its phases were timed when it happened */
     time_phases(c, job, &d->incident);
     d->incident.first_step_usec = rank0->first_step_usec;
     if (incident->record.lost_steps == 0)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lost.c - records of a job that do not return by themselves and vanish, are damaged, or are put back as
- * they once were: specs, desired, worlds, phases, and with checkpoints.c checkpoints.
+/* lost.c - records of a job that vanish, are damaged, or come back as an older copy: specs, desired, worlds,
+ * phases and, with checkpoints.c, checkpoints.
  *
- * Somebody's etcdctl, a restore from a backup, a bug: whatever it was, a job must neither lose a
- * checkpoint nor stand still without a word. A leader remembers each record as it last saw it and puts
- * it back, guarded by the revision of what is there now; one that never saw it makes up what can be
- * made up, else says in an incident what is missing and what to do. A world is not put back: a new one
- * follows it, whose generation lies beyond all that were seen. A record of another version is neither
- * lost nor overwritten, and nothing is decided about its job.
+ * An etcdctl command, a restore from a backup or a bug may do that, and still a job must neither lose a checkpoint
+ * nor stand still without a word. A leader remembers each record as it last saw it and puts it back, guarded by
+ * the revision of the present one. A leader that never saw it derives the record from others, or says in an
+ * incident what is missing and what to do. A world is not put back: a new one follows, with a generation beyond
+ * all that were seen. A record of another version is neither lost nor overwritten, and nothing is decided about
+ * its job.
  *
  * Entry points: decide_lost(), world_is_lost(). */
 #include "controller/core/recovery/lost.h"
@@ -92,7 +92,7 @@ static bool is_foreign(const CoreJob *job, char *ret, size_t size)
     return true;
 }
 
-/* Only who submitted the job has its file. */
+/* A lost spec cannot be derived: only the person who submitted the job has its file. */
 static bool is_without_spec(const CoreJob *job, char *ret, size_t size)
 {
     if (job->spec_lost != LOST_DAMAGED &&
@@ -120,7 +120,6 @@ bool lost_hides(const CoreJob *job)
            is_without_spec(job, ignored, sizeof(ignored));
 }
 
-/* The job is gone, or another one has its name. */
 void lost_forget(CoreJob *job, const char *submission)
 {
     if (!job->desired_stamp.mod)
@@ -152,7 +151,6 @@ bool lost_with_its_job(const CoreJob *job, const char *submission)
     return job->spec_stamp.mod && !text_equal(submission, job->facts.submission);
 }
 
-/* How far the job was before the store was restored. */
 void lost_learn_runs(CoreJob *job, const NodeRecord *node)
 {
     for (size_t i = 0; i < node->n_runs; i++) {
@@ -204,7 +202,7 @@ void lost_learn_desired(CoreJob *job, const Event *ev)
     job->desired = *ev->desired;
 }
 
-/* An older copy, put back by whoever, changes nothing. */
+/* An older copy that somebody has put back changes nothing. */
 void lost_learn_phase(const Cluster *c, CoreJob *job, const Event *ev)
 {
     const PhaseRecord *phase = ev->phase;
@@ -225,7 +223,7 @@ void lost_learn_phase(const Cluster *c, CoreJob *job, const Event *ev)
     job->phase = *phase;
 }
 
-/* A transaction comes whole; a list that is not complete yet does not say what is missing. */
+/* True when the loss has lasted: a list that is not complete yet does not tell which records are missing. */
 static bool lasts(Cluster *c, Scratch *s, CoreJob *job)
 {
     if (job->lost_usec == 0)
@@ -239,7 +237,7 @@ static void say_put_back(const Cluster *c, const CoreJob *job, Lost lost, const 
                          const char *how, Decision *d)
 {
     assert(lost != LOST_NOT &&
-           lost != LOST_FOREIGN); /* of another version nothing is overwritten */
+           lost != LOST_FOREIGN); /* records of another version are never overwritten */
     char why[RECORD_TEXT_MAX + 1];
     Text t = text_begin(why, sizeof(why));
     lost_say(&t, lost, kind, job->name);
@@ -277,7 +275,7 @@ static bool put_back_desired(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
                                      .min = job->facts.min,
                                      .max = job->facts.max,
                                      .priority = job->facts.priority};
-    job->desired = d->desired; /* when it is there it is nobody's new word */
+    job->desired = d->desired; /* so that the record, once read, is no new request of a user */
     job->desired_lost = job->desired_lost ? job->desired_lost : LOST_GONE;
     say_put_back(c, job, job->desired_lost ? job->desired_lost : LOST_GONE, "desired",
                  known ? "; put back as it was known" : "; made anew from the job file", d);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recover.c - the answer to a failure: whom it costs what, and the world that comes next.
+/* recover.c - the answer to a failure: strikes, quarantines and the next world.
  *
  * Entry point: decide_failure(). One decision holds everything: the incident, cordons and strikes,
  * a struck-out checkpoint, the next world (or the pause before it, restart-backoff.c) and the phase. */
@@ -31,10 +31,10 @@ static void quarantine(const Cluster *c, Scratch *s, int n, const char *reason,
     cause.since_usec = c->real_usec;
     cause.until_usec = until_usec;
     text_copy(cause.reason, sizeof(cause.reason), reason);
-    (void)cordon_put_cause(c, node, &cause, d); /* no room: the next failure names it again */
+    (void)cordon_put_cause(c, node, &cause, d); /* no room: the next failure tries again */
 }
 
-/* A trainer that died alone starts again on its node; one that does so again and again does not. */
+/* A trainer that has died once starts again on its node; max_strikes deaths quarantine the node. */
 void strike(const Cluster *c, Scratch *s, const Failure *f, Decision *d)
 {
     const CoreNode *node = &c->nodes[f->node];
@@ -60,10 +60,10 @@ void strike(const Cluster *c, Scratch *s, const Failure *f, Decision *d)
         cause.since_usec = c->real_usec;
         cause.until_usec = c->real_usec + c->config.quarantine_usec;
     }
-    (void)cordon_put_cause(c, node, &cause, d); /* as above */
+    (void)cordon_put_cause(c, node, &cause, d); /* as in quarantine() */
 }
 
-/* Every node that was not ready in time is left out of the next world, not for longer. */
+/* Leaves every node that was not ready in time out of the next world, and of no later one. */
 static void leave_out_late(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     for (int i = 0; i < job->n_runs; i++) {
@@ -73,7 +73,7 @@ static void leave_out_late(const Cluster *c, Scratch *s, const CoreJob *job)
     }
 }
 
-/* All nodes that say the same, so that each does not cost a generation. */
+/* Quarantines all nodes that report the same cause at once, so that each of them does not cost a generation. */
 static void quarantine_all(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f,
                            Decision *d)
 {
@@ -101,7 +101,7 @@ static void blame(const Cluster *c, Scratch *s, const CoreJob *job, const Failur
     case CAUSE_UNREACHABLE:
         assert(f->node >= 0);
         strike(c, s, f, d);
-        s->left_out[f->node] = true; /* of the next world; to grow again is another try */
+        s->left_out[f->node] = true; /* for the next world; growth tries the node again */
         break;
     case CAUSE_DEVICE_FAULT:
     case CAUSE_NODE_UNHEALTHY:
@@ -120,7 +120,7 @@ static void blame(const Cluster *c, Scratch *s, const CoreJob *job, const Failur
     }
 }
 
-/* A spare takes the place of the node that failed alone. True when that answers the failure, whatever its
+/* Lets a spare take the place of the node that failed alone. True when that answers the failure, whatever its
  * cause says of the job. */
 static bool answer_by_spare(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f,
                             Decision *d)
@@ -128,7 +128,7 @@ static bool answer_by_spare(const Cluster *c, Scratch *s, const CoreJob *job, co
     if (!failure_is_of_one_node(c, job, f) || !job_has_spare_for(c, s, job, f->node))
         return false;
     bool is_struck = f->cause == CAUSE_TRAINER_DIED || f->cause == CAUSE_HANG;
-    if (!is_struck && job->n_runs > 1) /* of a world of one node nobody says the contrary */
+    if (!is_struck && job->n_runs > 1) /* in a world of one node no other contradicts it */
         strike(c, s, f, d);
     s->left_out[f->node] = true;
     return true;
@@ -145,7 +145,7 @@ static void strike_out_checkpoint(const CoreJob *job, Decision *d)
         }
 }
 
-/* Causes that another try cannot cure. */
+/* True when another try cannot cure the cause. */
 static bool is_final(const CoreJob *job, const Failure *f, const Decision *d)
 {
     return f->cause == CAUSE_NON_FINITE || f->cause == CAUSE_BAD_JOB ||
@@ -154,7 +154,7 @@ static bool is_final(const CoreJob *job, const Failure *f, const Decision *d)
             (!d->put_checkpoints || job->world.resume.adopt));
 }
 
-/* A node, or the whole job. */
+/* True when the decision takes a node or the whole job out of service. */
 static bool takes_out_of_service(const Decision *d)
 {
     bool out = d->phase.phase == PHASE_FAILED;
@@ -164,8 +164,8 @@ static bool takes_out_of_service(const Decision *d)
     return out;
 }
 
-/* One outage is one incident. It names a node only where that alone reached no store, so that one that says it
- * alone later, when the outage is over for the others, is known for it. */
+/* An outage of a store is one incident. It names a node only if that node alone reached no store, so that a node which
+ * says so alone later, after the outage, is recognised. */
 static void name_teller(const Cluster *c, const CoreJob *job, const Failure *f, bool is_answered,
                         Decision *d)
 {
@@ -226,7 +226,7 @@ bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Fail
     d->phase.store_lost_usec = counters.store_lost_usec;
     d->phase.furthest_resume = MAX(job->phase.furthest_resume, checkpoints_resume_step(job));
     if (f->cause == CAUSE_START_TIMEOUT || f->cause == CAUSE_UNREACHABLE)
-        d->phase.grown_usec = c->real_usec; /* whom it left out, a growth would take at once */
+        d->phase.grown_usec = c->real_usec; /* growth must not take a left-out node back at once */
     if (takes_out_of_service(d))
         d->incident.severity = SEVERITY_CRITICAL;
     return true;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* restart-backoff.c - what a failure counts, and the pause before the next world when another try at once would
- * meet the same: a store that is away, or whatever made a rank ask to be started again.
+/* restart-backoff.c - how a failure counts, and the pause before the next world when a try at once would fail
+ * again: the store is away, or a rank has asked to be started again.
  *
  * Entry points: restart_counters_after(), decide_pause(), decide_paused(). Guarantees: a pause is at most 30 s and
- * in the phase's record, so that a new leader keeps it; nothing of the job runs meanwhile. Generations
- * that are lost to the store alone count as failures only when the job's patience is over, by the
- * clock or by the number of pauses, whichever comes first (I7). */
+ * stands in the phase's record, so that a new leader keeps it; nothing of the job runs meanwhile. Generations lost to
+ * the store alone count as failures only when the job's patience is over, by the clock or by the number of pauses,
+ * whichever comes first (I7). */
 #include "controller/core/recovery/restart-backoff.h"
 
 #include "controller/core/cluster-internal.h"
@@ -36,8 +36,8 @@ static bool has_patience(const Cluster *c, const CoreJob *job)
     return c->real_usec < phase->store_lost_usec + patience && (uint64_t)phase->pauses <= most;
 }
 
-/* A step beyond the furthest, or a checkpoint to go on from beyond every earlier one: a job that is moved
- * again and again may repeat steps, and be further each time all the same. */
+/* Progress is a step beyond the furthest, or a checkpoint beyond every earlier one to go on from: a job that is moved
+ * again and again may repeat steps and still be further each time. */
 static bool job_has_progressed(const Cluster *c, const CoreJob *job)
 {
     return job_reached_step(c, job) > job->phase.furthest_step ||
@@ -81,8 +81,8 @@ void decide_pause(const Cluster *c, const CoreJob *job, uint64_t pause_usec, Dec
     d->phase.pause_usec = pause_usec;
 }
 
-/* By this machine's time since the pause was learnt, or by the record's, whichever ends first: a new
- * leader waits for the rest alone, and a clock that steps prolongs nothing. */
+/* The pause ends by this machine's time since it learnt of the pause or by the record's, whichever is first: a new
+ * leader waits only for the rest, and a clock that steps prolongs nothing. */
 static bool pause_is_over(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     uint64_t end_usec = job->phase.since_usec + job->phase.pause_usec;

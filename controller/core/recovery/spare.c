@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spare.c - a failure that is one node's own, and the spare that takes its place.
+/* spare.c - a failure that is one node's own, and the spare that takes the node's place.
  *
- * Entry points: failure_is_of_one_node(), leave_out_if_as_large(). What another try on the same nodes
- * would meet again is no reason to end the job while others stand by: a trainer that dies before the
- * world's first step, or that one node alone says "again" (75), "never" (78), "corrupt" (82) or, where all
- * others have reached it, "no store" (83). The node is left out of the next world where that stays as large
- * without it. When a second one says the same before the job has got past that step, it is not the node:
- * failure_is_of_one_node() is false from then on. */
+ * Entry points: failure_is_of_one_node(), job_has_spare_for(). Some failures would come again on the same nodes but not
+ * on others: a trainer dies before the world's first step, or one node alone reports "again" (75), "never" (78),
+ * "corrupt" (82) or, where all others have reached it, "no store" (83). Such a failure does not end the job while a
+ * spare stands by: the next world leaves the node out if it stays as large without it. When a second node reports the
+ * same before the job has passed that step, the first was not to blame, and failure_is_of_one_node() is false. */
 #include "controller/core/recovery/spare.h"
 
 #include "controller/core/cluster-internal.h"
@@ -34,7 +33,7 @@ int job_find_lone_teller(const Cluster *c, const CoreJob *job, Cause cause)
     return lone;
 }
 
-/* Since the job last got past that step. */
+/* True when another node has reported the cause since the job last got past that step. */
 static bool another_has_told(const Cluster *c, const CoreJob *job, const Failure *f)
 {
     assert(f->node >= 0);
@@ -51,7 +50,7 @@ static bool another_has_told(const Cluster *c, const CoreJob *job, const Failure
     return false;
 }
 
-/* Each rank elsewhere has restored in this world, and nothing says that the store is in trouble for them. */
+/* True when each rank on other nodes has restored in this world, and no store incident concerns them. */
 static bool others_reached_store(const Cluster *c, const CoreJob *job, int node)
 {
     int others = 0;

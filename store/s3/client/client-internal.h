@@ -85,8 +85,8 @@ struct S3Try {
     char region[S3_REGION_MAX]; /* for which it was signed */
     bool tls;                   /* its URL's scheme is https */
 
-    unsigned
-        connections; /* on which it was begun: a second one, of libcurl's own accord, is refused */
+    /* Connections on which the try was begun: a second one, of libcurl's own accord, is refused. */
+    unsigned connections;
     size_t part,
         part_offset;  /* the next byte of the body: index into the iovecs, offset in that one */
     uint64_t n_given; /* bytes of the body that libcurl took */

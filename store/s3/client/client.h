@@ -81,8 +81,8 @@ struct S3Request {
     bool checksum;          /* the body's crc32c is sent if the server knows it */
     bool repeatable;        /* doing it twice is as good as once; always true of GET and HEAD */
     uint64_t deadline_usec; /* CLOCK_BOOTTIME; 0: the options' deadline, from now */
-    const atomic_bool
-        *stop; /* the request ends with -ECANCELED once this is true; NULL: it does not */
+    /* The request ends with -ECANCELED once this is true; NULL: it does not. */
+    const atomic_bool *stop;
 
     /* The destination of a successful reply's body. With a buffer (GET alone), the body must fill it exactly; `ranged`
      * then asks for the bytes offset .. offset + n_bytes - 1 (n_bytes > 0). With buffer NULL the body goes into `text`,

@@ -29,10 +29,10 @@ enum { RETRY_REDIRECTS_MAX = 3 };
 
 /* The outcome of one try. */
 typedef struct RetryReply {
-    bool
-        sent; /* all of the request left this machine: before that no server can have acted on it */
-    bool
-        failed; /* no whole, right reply came: no connection, reset, stalled, cut off, too long, wrong checksum */
+    /* All of the request left this machine: before that no server can have acted on it. */
+    bool sent;
+    /* No whole, right reply came: no connection, reset, stalled, cut off, too long, wrong checksum. */
+    bool failed;
     int hopeless; /* -errno that another try would not change (a bad certificate); 0: it may */
     long status;  /* of HTTP */
     const S3Error *error; /* code "": the reply had none */
