@@ -23,11 +23,12 @@ typedef enum FaultAction {
     FAULT_SLOW,
     FAULT_ENOSPC,
     FAULT_EIO,
-    FAULT_ENOMEM
+    FAULT_ENOMEM,
+    FAULT_EFAULT
 } FaultAction;
 
-static const char *const action_name[] = {"kill",   "stop", "stall", "slow",
-                                          "enospc", "eio",  "enomem"};
+static const char *const action_name[] = {"kill",   "stop", "stall",  "slow",
+                                          "enospc", "eio",  "enomem", "efault"};
 
 typedef struct Fault {
     char point[64];
@@ -113,6 +114,8 @@ static int fault_strike(const Fault *f)
         return -EIO;
     case FAULT_ENOMEM:
         return -ENOMEM;
+    case FAULT_EFAULT:
+        return -EFAULT;
     }
     return 0;
 }

@@ -163,6 +163,7 @@ static const Field node_fields[] = {
     ELEMENTS(NodeRecord, FIELD_ARRAY, "runs", runs, n_runs, MAYBE, JobRun, job_run_fields, RECORD_RUNS_MAX, "job"),
     TEXT(NodeRecord, "features", features, MAYBE),
     INT64(NodeRecord, "memory_bytes", memory_bytes, MAYBE),
+    INT(NodeRecord, "gpus", n_gpus, MAYBE, 0, RECORD_SLOTS_MAX),
 };
 
 static const Field probe_fields[] = {

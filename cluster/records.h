@@ -130,6 +130,7 @@ typedef struct NodeRecord {
     uint64_t bad_slots;    /* bit i: the device of slot i is not to be used; evidence says why */
     uint64_t startup_usec; /* time that the node's trainers have to be ready; 0: unknown */
     uint64_t memory_bytes; /* memory of the machine, with swap; 0: unknown */
+    int n_gpus; /* GPUs seen since the boot: slot i has the i-th in order of PCI address; 0: none, or not told */
     JobRun runs[RECORD_RUNS_MAX]; /* the entries with told set */
     size_t n_runs;
     char log_dir[512]; /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */

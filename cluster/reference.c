@@ -91,6 +91,8 @@ static const FieldHelp helps[] = {
     {"nodes.log_dir", "folder of its ranks' logs"},
     {"nodes.runs", "after etcd was restored from a snapshot: how far the node was with its jobs"},
     {"nodes.memory_bytes", "memory of the machine, with swap; 0: unknown"},
+    {"nodes.gpus", "GPUs that its driver has shown since the boot: the first slots have one each; "
+                   "0: none, or not told"},
     {"nodes.features", "words for what its version can do and its rights allow, such as `secrets`"},
     {"runs[].job", "name of the job"},
     {"runs[].submission", "submission of that job"},

@@ -111,6 +111,7 @@ static void init_workload(Manager *m)
                                  .etcd = m->etcd,
                                  .lease = m->lease,
                                  .knows_secrets = &m->node.knows_secrets,
+                                 .gpus = &m->node.gpus,
                                  .ranks = m->needs.ranks,
                                  .incarnation = m->needs.incarnation};
     const WorkloadEvents events = {.userdata = m,

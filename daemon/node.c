@@ -70,7 +70,8 @@ static char *node_encode(const OwnNode *node)
                          .lost_slots = node->needs.workload->slots.lost,
                          .bad_slots = node->bad_slots,
                          .startup_usec = (uint64_t)(node->needs.config->startup_sec * 1e6),
-                         .memory_bytes = machine_memory()};
+                         .memory_bytes = machine_memory(),
+                         .n_gpus = node->gpus.n};
     (void)snprintf(record.name, sizeof(record.name), "%s", node->needs.config->node);
     (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s",
                    node->needs.config->machine_id);
@@ -343,8 +344,11 @@ void node_touch(OwnNode *node)
     node->needs.touched(node->needs.userdata);
 }
 
-void node_note_health(OwnNode *node, NodeVerdict verdict, uint64_t bad_slots, const char *evidence)
+void node_note_health(OwnNode *node, NodeVerdict verdict, uint64_t bad_slots, const char *evidence,
+                      const SlotGpus *gpus)
 {
+    assert(gpus->n >= 0 && gpus->n <= RECORD_SLOTS_MAX);
+    node->gpus = *gpus;
     node->verdict = verdict;
     node->bad_slots = bad_slots;
     (void)snprintf(node->evidence, sizeof(node->evidence), "%s", evidence);

@@ -49,6 +49,7 @@ typedef struct OwnNode {
     NodeVerdict verdict;                /* of the probes */
     char evidence[RECORD_TEXT_MAX + 1]; /* of the verdict, for people; "": healthy */
     uint64_t bad_slots;                 /* slots that the verdict costs */
+    SlotGpus gpus;                      /* as the probes have seen them since the boot */
 
     int64_t revision;      /* mod revision of the key as last put or read; 0: there is no key */
     int64_t seen_revision; /* of the last change of the key that the watch has shown, ours or not */
@@ -75,7 +76,8 @@ void node_touch(OwnNode *node);
 /* The node takes leave: its record says so from now on. */
 void node_leave(OwnNode *node);
 /* The probes have judged. */
-void node_note_health(OwnNode *node, NodeVerdict verdict, uint64_t bad_slots, const char *evidence);
+void node_note_health(OwnNode *node, NodeVerdict verdict, uint64_t bad_slots, const char *evidence,
+                      const SlotGpus *gpus);
 /* The lease is granted, renewed or lost. */
 void node_lease_changed(OwnNode *node, EtcdLeaseState state);
 /* The watch shows a change of our key at that revision. A change that was not ours is made good. */

@@ -171,7 +171,11 @@ static void on_probe_ended(void *userdata, const char *probe, HealthLevel level,
 static void on_judged(void *userdata, NodeVerdict verdict, uint64_t bad_slots, const char *evidence)
 {
     Daemon *d = userdata;
-    node_note_health(&d->manager->node, verdict, bad_slots, evidence);
+    SlotGpus gpus = {.n = d->probes.gpus_answer ? (int)d->probes.gpus.n : 0};
+    _Static_assert(sizeof(gpus.pci[0]) == PCI_ADDRESS_MAX, "one address");
+    for (int i = 0; i < gpus.n; i++)
+        memcpy(gpus.pci[i], d->probes.gpus.gpus[i].pci, PCI_ADDRESS_MAX);
+    node_note_health(&d->manager->node, verdict, bad_slots, evidence, &gpus);
 }
 
 static void on_answer(void *userdata, const EtcdKeyValue *kv, const char *text)

@@ -50,8 +50,20 @@ typedef struct DeviceOptions {
     int index;     /* of the GPU */
     int threads;   /* CPU: OpenMP threads, 1 or more */
     DataType type; /* of activations */
+    /* CUDA: which GPU, as "0000:3b:00"; NULL: the one of `index`. A CPU ignores it. */
+    const char *pci_address;
 } DeviceOptions;
 
+/* Errors say whose fault it is that there is no device (trainer/device-exit.h makes an exit code of it):
+ *   -ENODEV     no module, driver, device node or GPU of that address here
+ *   -EPROTO     the module, the driver or a library is of another version
+ *   -ENOTSUP    this machine's device cannot compute it: MIG, a driver too old, a CPU without AVX2
+ *   -ENOMEM     the device's memory is too small, whoever uses it
+ *   -EAGAIN     other processes hold memory of the device that is needed
+ *   -EINVAL     the options are what no device has
+ *   -EIO        the device is broken or lost
+ * A device that breaks later gives -EIO, -EFAULT (a trap or an illegal address: the program is wrong there) or
+ * -ETIMEDOUT (it does not answer) to whoever waits for it, then for ever. */
 int device_open(const DeviceOptions *options, Device **ret, Error *err);
 Device *device_free(Device *device);
 DEFINE_CLEANUP(Device, device_free)

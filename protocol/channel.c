@@ -67,6 +67,7 @@ static const ChannelFieldRow rows[] = {
     NEWER(sources, sources, TEXT, T(ASSIGN)),
     NEWER(takes_over, takes_over, TEXT, T(ASSIGN)),
     NEWER(secret, secret, TEXT, T(ASSIGN)),
+    NEWER(gpu, gpu, TEXT, T(ASSIGN)),
     FIELD(numerics, TEXT, T(ASSIGN)),
     FIELD(alive_usec, UINT64, T(ALIVE) | T(ASSIGN)),
     FIELD(address, TEXT, T(RENDEZVOUS) | T(GO)),

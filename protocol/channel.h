@@ -84,6 +84,8 @@ typedef struct ChannelMessage {
     /* Hashes of the data as they were submitted; empty: not told. */
     char sources[CHANNEL_SOURCES_MAX];
     char submission[33]; /* of the job: 32 hex digits, drawn anew with each submission */
+    char gpu
+        [24]; /* PCI address of the slot's GPU, "0000:3b:00"; empty: the slot has none, or it is not told */
     char bind_address[CHANNEL_ADDRESS_MAX]; /* this node's address for collectives */
     char secret[65]; /* of the world: 64 hex digits; empty: the world has none */
     /* Empty: nobody fills or reads it. It stays, since trainers of 0.2.0 refuse an assign without it. */

@@ -9,6 +9,7 @@
 #pragma once
 
 typedef enum ExitCode {
+    EXIT_ABORTED = -6, /* no exit code: the process says why it ends, and ends by SIGABRT */
     EXIT_DONE = 0,
     EXIT_RETRY = 75,        /* transient; start again */
     EXIT_NEVER_RETRY = 78,  /* the job itself is bad */
@@ -17,8 +18,9 @@ typedef enum ExitCode {
     EXIT_DATA_CORRUPT = 82, /* a shard, sample or manifest did not verify */
     EXIT_STORE_UNREACHABLE = 83,
     EXIT_NON_FINITE = 84, /* loss or gradient is not finite; the same on every rank */
-    EXIT_NUMERICS = 85,   /* the canned grain's hash differs: this node can't run this job */
-    EXIT_NOT_OWNER = 86,  /* the checkpoint folder belongs to another job, which the text names */
+    /* this node can't run this job: the canned grain's hash differs, or what its device needs is missing */
+    EXIT_NUMERICS = 85,
+    EXIT_NOT_OWNER = 86, /* the checkpoint folder belongs to another job, which the text names */
 } ExitCode;
 
 /* "done", "retry", "never-retry", "device-fault", "peer-lost", "data-corrupt", "store-unreachable",

@@ -186,14 +186,18 @@ static void parse_noise_schedule(JsonReader *train, Job *job)
 
 static void parse_train_kinds(JsonReader *r, Job *job)
 {
+    static const char *const devices[] = {"cpu", "cuda"};
     static const char *const precisions[] = {"fp32", "bf16", "fp16"};
     static const char *const reductions[] = {"exact", "exact64", "float"};
     static const char *const predictions[] = {"epsilon", "v_prediction"};
+    int device = JOB_DEVICE_CPU;
     int precision = PRECISION_FP32, reduction = REDUCTION_EXACT, prediction = PREDICTION_EPSILON;
+    json_get_choice(r, "device", JSON_OPTIONAL, devices, ELEMENTSOF(devices), &device);
     json_get_choice(r, "precision", JSON_OPTIONAL, precisions, ELEMENTSOF(precisions), &precision);
     json_get_choice(r, "reduction", JSON_OPTIONAL, reductions, ELEMENTSOF(reductions), &reduction);
     json_get_choice(r, "prediction", JSON_OPTIONAL, predictions, ELEMENTSOF(predictions),
                     &prediction);
+    job->train.device = (JobDevice)device;
     job->train.precision = (Precision)precision;
     job->train.reduction = (Reduction)reduction;
     job->train.prediction = (Prediction)prediction;
@@ -261,6 +265,21 @@ static void parse_recovery(JsonReader *root, Job *job)
     json_close(&r);
 }
 
+/* What no node could compute. */
+static void check_device(JsonReader *root, const Job *job)
+{
+    const bool gpu = job->train.device == JOB_DEVICE_CUDA;
+    if (job->train.precision == PRECISION_FP16)
+        json_refuse(root, "train.precision",
+                    "fp16 needs a loss scale, which is not there yet; fp32 and bf16 need none");
+    if (job->train.precision == PRECISION_BF16 && !gpu)
+        json_refuse(root, "train.precision",
+                    "bf16 needs train.device \"cuda\"; only fp32 is possible on CPUs");
+    if (job->train.reduction == REDUCTION_FLOAT && gpu)
+        json_refuse(root, "train.reduction",
+                    "\"float\" is for CPUs alone; train.device \"cuda\" needs exact or exact64");
+}
+
 static void check_across(JsonReader *root, const Job *job)
 {
     if (root->r < 0)
@@ -274,8 +293,7 @@ static void check_across(JsonReader *root, const Job *job)
     if (job->train.caption_drop > 0 && !job->data.empty_text_uri)
         json_refuse(root, "data.empty_text", "missing; train.caption_drop %g needs it",
                     job->train.caption_drop);
-    if (job->train.precision != PRECISION_FP32)
-        json_refuse(root, "train.precision", "only fp32 is possible on CPUs");
+    check_device(root, job);
 }
 
 /* Everything that may change a bit, defaults filled in, as canonical text. */
@@ -314,6 +332,9 @@ static json_t *identity_json(const Job *job)
 static void job_identify(Job *job)
 {
     _cleanup_json_ json_t *json = identity_json(job);
+    if (job->train.device != JOB_DEVICE_CPU) /* jobs from before there was a choice keep theirs */
+        json_object_set_new(json_object_get(json, "train"), "device",
+                            json_integer((json_int_t)job->train.device));
     _cleanup_free_ char *text =
         json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
     assert(text); /* finite numbers, and texts that JSON gave */

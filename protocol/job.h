@@ -26,6 +26,7 @@ enum {
     JOB_SOURCES_MAX = 33 * (JOB_STREAMS_MAX + 1), /* dataset_sources_format() */
 };
 
+typedef enum JobDevice { JOB_DEVICE_CPU, JOB_DEVICE_CUDA } JobDevice;
 typedef enum Precision { PRECISION_FP32, PRECISION_BF16, PRECISION_FP16 } Precision;
 typedef enum Reduction { REDUCTION_EXACT, REDUCTION_EXACT64, REDUCTION_FLOAT } Reduction;
 typedef enum Prediction { PREDICTION_EPSILON, PREDICTION_V } Prediction;
@@ -68,6 +69,7 @@ typedef struct Job {
         int64_t global_batch, grain, steps;
         int64_t n_grains; /* global_batch / grain: G */
         uint64_t seed;
+        JobDevice device;
         Precision precision;
         Reduction reduction;
         int zero_stage; /* 0, 1 or 2 */

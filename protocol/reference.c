@@ -38,9 +38,12 @@ const JobKey job_keys[] = {
     {"train.grain", NULL, NULL, true, "samples computed at once; divides `global_batch`"},
     {"train.steps", NULL, NULL, true, "steps of the whole job"},
     {"train.seed", "17", NULL, false, "of initial weights, order, timesteps, noise and caption drop"},
-    {"train.precision", "\"fp32\"", NULL, false, "the only one on CPUs"},
+    {"train.device", "\"cpu\"", NULL, false,
+     "or `\"cuda\"`: a GPU for each rank. Such a job gets only slots that have one; no CUDA module exists yet. "
+     "Nodes and controllers of 0.2.0 refuse this key"},
+    {"train.precision", "\"fp32\"", NULL, false, "or `\"bf16\"` with `train.device` `\"cuda\"`"},
     {"train.reduction", "\"exact\"", NULL, false,
-     "`\"exact\"` (int32), `\"exact64\"` (int64), or `\"float\"`, which gives up equal bits"},
+     "`\"exact\"` (int32), `\"exact64\"` (int64), or on CPUs `\"float\"`, which gives up equal bits"},
     {"train.zero_stage", "1", NULL, false, "0, 1 or 2: how the optimizer's state is divided among the ranks"},
     {"train.threads", "1", NULL, false, "OpenMP threads of a rank"},
     {"train.optimizer.lr", "1e-4", NULL, false, "learning rate after warm-up"},
@@ -100,6 +103,7 @@ static const struct {
     {"submission", "submission of the job"},
     {"sources", "hashes of the data as submitted; empty: not told"},
     {"secret", "secret of the world; empty: it has none"},
+    {"gpu", "PCI address of the slot's GPU; empty: it has none"},
     {"numerics", "the job's numerics as JSON; empty: not chosen yet"},
     {"alive_usec", "time after which the process is killed unless another `alive` comes"},
     {"address", "address of the rendezvous store"},
@@ -187,8 +191,9 @@ const ExitReference *exit_code_reference(int code)
     static const ExitReference store = {"the store cannot be reached",
                                         "the job starts again after a pause"};
     static const ExitReference infinite = {"loss or gradient is not finite", "the job fails"};
-    static const ExitReference numerics = {"numerics differ from the job's",
-                                           "the node is taken out of service, for this job alone"};
+    static const ExitReference numerics = {
+        "numerics differ from the job's, or the node lacks what its device needs",
+        "the node is taken out of service, for this job alone"};
     static const ExitReference owner = {"the checkpoint folder is another job's", "the job fails"};
     switch (code) {
     case EXIT_DONE:

@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/probe.h"
+#include "trainer/device-exit.h"
 #include "trainer/saver.h"
 
 #include <math.h>
@@ -107,14 +108,16 @@ static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
 
     double loss;
     daemon_link_stage(s->link, step, STAGE_COMPUTING);
-    *l->exit = EXIT_DEVICE_FAULT;
     r = fault("loop.compute");
     if (r < 0)
-        return error_errno(err, r, "step %lld, grain %lld: compute failed", (long long)step + 1,
-                           (long long)grain);
-    r = grain_work_compute(s->work, &data, s->gradients, &loss, err);
-    if (r < 0)
+        (void)error_errno(err, r, "step %lld, grain %lld: compute failed", (long long)step + 1,
+                          (long long)grain); /* returned below */
+    else
+        r = grain_work_compute(s->work, &data, s->gradients, &loss, err);
+    if (r < 0) {
+        *l->exit = device_exit_code(r);
         return r;
+    }
     if (fault("loop.nan") < 0) /* a poisoned gradient, as a bad sample or a flipped bit makes it */
         memset(s->gradients, 0xff, sizeof(float));
 

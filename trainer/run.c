@@ -99,6 +99,8 @@ static int train_and_report(DaemonLink *link, const SessionAssignment *a)
     int r = train(link, a, &s, &code, &err);
     if (r < 0) {
         say_error(link, s, a->generation, code, &err);
+        if (code == EXIT_ABORTED)
+            abort();
         return (int)code;
     }
     return EXIT_DONE;
@@ -164,6 +166,7 @@ static int run_under_daemon(int fd)
                                *assign.resume_uri && !assign.adopt ? &assign.resume_hash : NULL,
                            .find = assign.find,
                            .bind_address = assign.bind_address,
+                           .gpu = assign.gpu,
                            .submission = assign.submission,
                            .claim = claim_of(&assign),
                            .secret = secret};

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "protocol/paths.h"
 #include "trainer/data/order.h"
+#include "trainer/device-exit.h"
 #include "trainer/folder-lock.h"
 #include "trainer/found.h"
 #include "trainer/initial-state.h"
@@ -148,13 +149,32 @@ static int open_config(Session *s, ExitCode *ret_exit, Error *err)
     return shapes_check(job, &s->config, dataset_shape(s->dataset), job->train.grain, err);
 }
 
-static int open_network(Session *s, ExitCode *ret_exit, Error *err)
+/* gpu: as SessionAssignment has it. */
+static int open_device(Session *s, const char *gpu, ExitCode *ret_exit, Error *err)
+{
+    const Job *job = s->job;
+    const bool cuda = job->train.device == JOB_DEVICE_CUDA;
+    const DeviceOptions options = {
+        .kind = cuda ? DEVICE_CUDA : DEVICE_CPU,
+        .threads = job->train.threads,
+        .type = job->train.precision == PRECISION_BF16 ? DATA_BF16 : DATA_F32,
+        .pci_address = gpu,
+    };
+    int r = cuda && gpu && !*gpu
+                ? error_set(err, -ENODEV, "this rank's slot has no GPU that sdtraind knows of")
+                : device_open(&options, &s->device, err);
+    if (r < 0) {
+        *ret_exit = device_exit_code(r);
+        return error_prefix(err, r, "train.device \"%s\"", cuda ? "cuda" : "cpu");
+    }
+    return 0;
+}
+
+static int open_network(Session *s, const char *gpu, ExitCode *ret_exit, Error *err)
 {
     const Job *job = s->job;
     const DatasetShape *data = dataset_shape(s->dataset);
-    DeviceOptions options = {.kind = DEVICE_CPU, .threads = job->train.threads, .type = DATA_F32};
-    *ret_exit = EXIT_DEVICE_FAULT;
-    int r = device_open(&options, &s->device, err);
+    int r = open_device(s, gpu, ret_exit, err);
     if (r < 0)
         return r;
 
@@ -169,7 +189,8 @@ static int open_network(Session *s, ExitCode *ret_exit, Error *err)
         return r;
     r = memory_plan(job, s->network, data, NULL, s->world_size, &s->memory, err);
     if (r == 0)
-        r = memory_check(&s->memory, device_memory_bytes(s->device), "this machine", err);
+        r = memory_check(&s->memory, device_memory_bytes(s->device),
+                         device_kind(s->device) == DEVICE_CUDA ? "this GPU" : "this machine", err);
     if (r < 0)
         return error_prefix(err, r, "%s", job->model.config_uri);
 
@@ -263,8 +284,10 @@ static int open_state(Session *s, ExitCode *ret_exit, Error *err)
     if (r < 0)
         return r;
     r = canned_grain(s->work, s->gradients, parameters->n_elements, &s->facts.canned_grain, err);
-    if (r < 0)
+    if (r < 0) {
+        *ret_exit = r == -ENOMEM ? EXIT_RETRY : device_exit_code(r);
         return r;
+    }
 
     return restore_state(s, ret_exit, err);
 }
@@ -377,7 +400,7 @@ int session_open(DaemonLink *link, const SessionAssignment *a, Session **ret, Ex
         if (r < 0)
             return r;
     }
-    r = open_network(s, ret_exit, err);
+    r = open_network(s, a->gpu, ret_exit, err);
     if (r < 0)
         return r;
     r = open_state(s, ret_exit, err);

@@ -36,6 +36,8 @@ typedef struct SessionAssignment {
     bool find_resume; /* go on from the newest own checkpoint that verifies; without any, step 0 */
     int find; /* FIND_ANY, FIND_MUST: tell the daemon first which checkpoints there are; 0: do not */
     const char *bind_address;
+    const char
+        *gpu; /* PCI address of this rank's GPU; "": its slot has none; NULL: any GPU will do */
     uint8_t *secret; /* the world's, COMM_SECRET_BYTES, wiped by session_join(); NULL: none */
 } SessionAssignment;
 

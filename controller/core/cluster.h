@@ -55,6 +55,7 @@ typedef struct JobFacts {
     uint64_t store_patience_usec; /* an outage of the store shorter than this counts no failures */
     int64_t arrival;              /* create revision of specs/<job>: the order of the queue */
     int min, max;                 /* ranks, as the job file has them */
+    bool needs_gpu;               /* each rank needs a slot that has a GPU */
     char submission[SUBMISSION_BYTES];   /* tells apart two jobs that have had the same name */
     int priority;                        /* as the job file has it */
     char resume_uri[RECORD_URI_MAX + 1]; /* checkpoint to adopt; empty: none */

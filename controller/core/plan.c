@@ -22,9 +22,11 @@ static bool holds_slots(const CoreJob *job)
     return job->used && (active || unknown);
 }
 
-uint64_t plan_slots_of(const CoreNode *node)
+uint64_t plan_slots_of(const CoreNode *node, const CoreJob *job)
 {
     int n = node->record.n_slots;
+    if (job && job->facts.needs_gpu)
+        n = MIN(n, node->record.n_gpus);
     uint64_t slots = n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
     return slots & ~(node->record.lost_slots | node->record.bad_slots);
 }
@@ -35,7 +37,7 @@ void plan_find_free_slots(const Cluster *c, Scratch *s, const CoreJob *job, int 
     assert(first >= 0 && n >= 0 && first + n <= c->limits.nodes);
     for (int i = 0; i < n; i++) {
         const CoreNode *node = &c->nodes[first + i];
-        ret[i] = node->used && !node_refusal(c, s, node, job) ? plan_slots_of(node) : 0;
+        ret[i] = node->used && !node_refusal(c, s, node, job) ? plan_slots_of(node, job) : 0;
     }
     for (int j = 0; j < c->limits.jobs; j++) {
         const CoreJob *other = &c->jobs[j];
@@ -123,20 +125,41 @@ void plan_world(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret)
         text_copy(run->node, sizeof(run->node), node->record.name);
         run->incarnation = node->record.incarnation;
         run->slots = s->free_slots[c->by_name[i]];
+        assert((run->slots & ~plan_slots_of(node, job)) == 0);
     }
     ret->size = size;
     assert(ret->n_runs > 0 && ret->n_runs <= ret->size && ret->size <= ret->available);
 }
 
+/* Nodes that are refused for their lack of a GPU alone are counted, and not named. */
+static void say_lack_of_gpus(const Cluster *c, int lacking, Text *t)
+{
+    bool any = false;
+    for (int i = 0; i < c->n_by_name; i++) {
+        const CoreNode *node = &c->nodes[c->by_name[i]];
+        any |= node->present && node->admitted && node->record.n_gpus > 0;
+    }
+    text_add(t, "; ");
+    if (any)
+        text_add_int(t, lacking);
+    text_add(t, !any           ? "no node has a GPU"
+                : lacking == 1 ? " node has no GPU"
+                               : " nodes have no GPU");
+}
+
 void plan_say_refusals(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
 {
     enum { NAMED_MAX = 4 };
-    int named = 0, strangers = 0;
+    int named = 0, strangers = 0, lacking = 0;
     for (int i = 0; i < c->n_by_name; i++) {
         const CoreNode *node = &c->nodes[c->by_name[i]];
         const char *why = node_refusal(c, s, node, job);
         if (node->present && !node->admitted) { /* only their number is told */
             strangers++;
+            continue;
+        }
+        if (why && text_equal(why, node_lacks_gpu)) {
+            lacking++;
             continue;
         }
         if (!why || ++named > NAMED_MAX)
@@ -156,11 +179,21 @@ void plan_say_refusals(const Cluster *c, Scratch *s, const CoreJob *job, Text *t
         text_add_int(t, named - NAMED_MAX);
         text_add(t, " more");
     }
+    if (lacking)
+        say_lack_of_gpus(c, lacking, t);
     if (strangers) {
         text_add(t, "; ");
         text_add_int(t, strangers);
         text_add(t, strangers == 1 ? " node is not admitted" : " nodes are not admitted");
     }
+}
+
+void plan_say_slots(const CoreJob *job, int n, Text *t)
+{
+    text_add_int(t, n);
+    text_add(t, n == 1 ? " slot" : " slots");
+    if (job->facts.needs_gpu)
+        text_add(t, n == 1 ? " that has a GPU" : " that have a GPU");
 }
 
 void plan_explain(const Cluster *c, Scratch *s, const CoreJob *job, const Plan *plan, char *ret,
@@ -169,8 +202,8 @@ void plan_explain(const Cluster *c, Scratch *s, const CoreJob *job, const Plan *
     Text t = text_begin(ret, size);
     int needed = plan_needed(job);
     text_add(&t, "needs ");
-    text_add_int(&t, needed);
-    text_add(&t, needed == 1 ? " slot, " : " slots, ");
+    plan_say_slots(job, needed, &t);
+    text_add(&t, ", ");
     text_add_int(&t, plan->available);
     text_add(&t, plan->available == 1 ? " is free" : " are free");
     plan_say_refusals(c, s, job, &t);

@@ -22,13 +22,16 @@ typedef struct Plan {
 void plan_find_free_slots(const Cluster *c, Scratch *s, const CoreJob *job, int first, int n,
                           uint64_t *ret);
 void plan_world(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret);
-/* Returns the node's slots, whoever uses them, without those that are lost or bad. */
-uint64_t plan_slots_of(const CoreNode *node);
+/* Returns the node's slots that can host a rank of the job (NULL: of any job), whoever uses them: none that is lost or
+ * bad and, where the job needs GPUs, none without one. */
+uint64_t plan_slots_of(const CoreNode *node, const CoreJob *job);
 /* Returns how many ranks the job is to have at most, and at least. */
 int plan_wanted(const CoreJob *job);
 int plan_needed(const CoreJob *job);
 /* Says "needs 2 slots, 1 is free; n2 is absent". */
 void plan_explain(const Cluster *c, Scratch *s, const CoreJob *job, const Plan *plan, char *ret,
                   size_t size);
+/* Says "2 slots", "1 slot that has a GPU". */
+void plan_say_slots(const CoreJob *job, int n, Text *t);
 /* Says "; n2 is absent; n3 is cordoned: its fan; and 7 more". */
 void plan_say_refusals(const Cluster *c, Scratch *s, const CoreJob *job, Text *t);

@@ -81,6 +81,8 @@ const CordonCause *node_own_cause(const Cluster *c, const CoreNode *node)
     return at < 0 ? NULL : &record->causes[at];
 }
 
+const char node_lacks_gpu[] = "has no GPU";
+
 const char *node_refusal(const Cluster *c, Scratch *s, const CoreNode *node, const CoreJob *job)
 {
     if (!node->present)
@@ -103,6 +105,8 @@ const char *node_refusal(const Cluster *c, Scratch *s, const CoreNode *node, con
         return "is a machine that is quarantined under another name";
     if (s->left_out && s->left_out[node - c->nodes])
         return "is left out";
+    if (job && job->facts.needs_gpu && node->record.n_gpus == 0)
+        return node_lacks_gpu;
     return NULL;
 }
 

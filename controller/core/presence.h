@@ -25,6 +25,8 @@ static inline const NodeCordons *node_cordons(const Cluster *c, const CoreNode *
 const CordonCause *node_own_cause(const Cluster *c, const CoreNode *node);
 /* True when a world that has not ended has ranks on the node. */
 bool node_hosts_ranks(const Cluster *c, const CoreNode *node);
+/* What node_refusal() returns for a node that is open and has no GPU for a job that needs them. */
+extern const char node_lacks_gpu[];
 /* Returns why no rank of the job (NULL: of any job) may be placed on the node; NULL: one may. */
 const char *node_refusal(const Cluster *c, Scratch *s, const CoreNode *node, const CoreJob *job);
 /* True while a process of the report may run: nobody reported its end, and its node is not known to be dead. */

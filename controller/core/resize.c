@@ -108,8 +108,7 @@ static void say_hold(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
         text_add(t, "waits for job ");
         text_add(t, ahead->name);
         text_add(t, ", which comes first and needs ");
-        text_add_int(t, plan_needed(ahead));
-        text_add(t, plan_needed(ahead) == 1 ? " slot" : " slots");
+        plan_say_slots(ahead, plan_needed(ahead), t);
     } else if (incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) {
         text_add(t, "waits until its store takes checkpoints again");
     } else {
@@ -133,8 +132,7 @@ static void say_wait(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
         return;
     }
     text_add(t, "needs ");
-    text_add_int(t, missing);
-    text_add(t, missing == 1 ? " slot" : " slots");
+    plan_say_slots(job, missing, t);
     plan_say_refusals(c, s, job, t);
 }
 

@@ -201,6 +201,7 @@ static void read_job_file(Feed *feed, const char *key, const char *name)
     facts->priority = job->priority;
     facts->min = job->world.min;
     facts->max = job->world.max;
+    facts->needs_gpu = job->train.device == JOB_DEVICE_CUDA;
     facts->steps = job->train.steps;
     facts->max_failures = job->recovery.max_failures_at_same_step;
     facts->grow_interval_usec = (uint64_t)job->recovery.grow_interval_sec * USEC_PER_SEC;

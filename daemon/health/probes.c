@@ -115,6 +115,7 @@ static void learn_gpus(Probes *p)
         if (list[i] == &probe_gpu && boot_id && strcmp(boot_id, p->needs.boot_id) == 0)
             gpus_parse(json_object_get(state, "gpus"), &p->gpus);
     }
+    p->gpus_answer = p->gpus_answer || p->gpus.n > 0;
     if (p->gpus.n > 0)
         return;
     n = gpus_list_pci(p->needs.config->sysfs, bus);

@@ -84,6 +84,8 @@ struct Probes {
     ProbeChild children[PROBES_MAX];
     int n_waited; /* children that the round waits for */
     Gpus gpus;    /* GPUs seen since the boot; the place of each is its slot */
+    bool
+        gpus_answer; /* the driver has shown `gpus` to the probe; false: they were seen on the bus alone */
     ProbeAsk asks[PROBE_ASKS_MAX];
     size_t n_asks;
     uint64_t posted_usec; /* when health/<node> was last put; 0: never */

@@ -249,7 +249,15 @@ Rank *rank_free(Rank *rank)
 
 void rank_retire(Rank *rank) { (void)rank_free(rank); /* NULL always */ }
 void rank_await_exit(_unused_ const Rank *rank) {}
-void rank_send(Rank *rank, ChannelMessage *message) { told[rank->slot] = message->type; }
+static char told_gpu[RECORD_SLOTS_MAX]
+                    [24]; /* the GPU of the last assign to the rank in each slot */
+
+void rank_send(Rank *rank, ChannelMessage *message)
+{
+    told[rank->slot] = message->type;
+    if (message->type == CHANNEL_ASSIGN)
+        memcpy(told_gpu[rank->slot], message->gpu, sizeof(message->gpu));
+}
 void rank_send_alive(_unused_ Rank *rank, _unused_ uint64_t alive_usec) {}
 void rank_expect_exit(_unused_ Rank *rank) {}
 
@@ -301,12 +309,14 @@ static void on_commit(_unused_ void *userdata, _unused_ const LocalWorld *local,
 static const char submission[] = "0123456789abcdef0123456789abcdef";
 static DaemonConfig config = {.cluster = "lab", .node = "n1", .slots = 2, .lease_sec = 10};
 static bool knows_secrets;
+static SlotGpus gpus; /* of this node */
 static Workload w;
 
 static int set_up(_unused_ void **state)
 {
     const WorkloadNeeds needs = {.config = &config,
                                  .knows_secrets = &knows_secrets,
+                                 .gpus = &gpus,
                                  .incarnation = INCARNATION};
     const WorkloadEvents events = {.node_changed = on_nothing,
                                    .etcd_answered = on_nothing,
@@ -437,6 +447,16 @@ static void a_new_world_waits_until_the_old_is_dead(_unused_ void **state)
     assert_null(w.jobs->over); /* etcd knows that it is dead */
 }
 
+/* Whether the job needs it is the trainer's business. */
+static void a_rank_is_told_the_gpu_of_its_slot(_unused_ void **state)
+{
+    gpus = (SlotGpus){.pci = {"0000:3b:00"}, .n = 1};
+    run_world(1);
+    assert_string_equal(told_gpu[0], "0000:3b:00");
+    assert_string_equal(told_gpu[1], "");
+    gpus = (SlotGpus){.n = 0};
+}
+
 static void a_refused_write_kills_the_ranks(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -508,6 +528,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(a_world_is_assigned_goes_and_steps),
+        CASE(a_rank_is_told_the_gpu_of_its_slot),
         CASE(a_new_world_waits_until_the_old_is_dead),
         CASE(a_refused_write_kills_the_ranks),
         CASE(a_lost_slot_is_told_before_its_rank_counts_as_ended),

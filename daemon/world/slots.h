@@ -17,6 +17,14 @@
 
 #include <sys/types.h>
 
+enum { SLOT_GPU_MAX = 16 };
+
+/* The GPU of each slot, by its PCI address ("0000:3b:00"): the first n slots have one each. */
+typedef struct SlotGpus {
+    char pci[RECORD_SLOTS_MAX][SLOT_GPU_MAX];
+    int n;
+} SlotGpus;
+
 typedef struct SlotTable {
     Rank *of[RECORD_SLOTS_MAX]; /* the rank that has the slot; NULL: the slot is clear */
     uint64_t lost;              /* slots whose rank survives SIGKILL */

@@ -29,6 +29,7 @@ typedef struct WorkloadNeeds {
     Etcd *etcd;
     EtcdLease *lease;          /* this node's: records of ranks are put under it */
     const bool *knows_secrets; /* the record of this node says that it may read worlds' secrets */
+    const SlotGpus *gpus;      /* of this node, as its record tells */
     const RankNeeds *ranks;    /* what trainer processes are started with; used by rank.c alone */
     uint64_t incarnation;      /* of this sdtraind; worlds that name another are not for it */
 } WorkloadNeeds;

@@ -46,6 +46,8 @@ static void defaults_are_the_recipe(void **state)
     assert_true(job->train.caption_drop == 0.1);
     assert_true(job->train.noise_schedule.beta_end == 0.012);
     assert_int_equal(job->train.noise_schedule.steps, 1000);
+    assert_int_equal(job->train.device, JOB_DEVICE_CPU);
+    assert_int_equal(job->train.precision, PRECISION_FP32);
     assert_int_equal(job->train.zero_stage, 1);
     assert_string_equal(job->data.latents, "latents");
     assert_int_equal(job->checkpoint.keep_last, 3);
@@ -89,7 +91,33 @@ static void bad_files_are_refused_by_key_and_value(void **state)
         {"\"steps\": 100", "\"steps\": 1, \"optimizer\": {\"betas\": [0.9, 1.5]}",
          "job.json: train.optimizer.betas: expected two numbers in [0, 1)"},
         {"\"steps\": 100", "\"steps\": 1, \"precision\": \"bf16\"",
-         "job.json: train.precision: only fp32 is possible on CPUs"},
+         "job.json: train.precision: bf16 needs train.device \"cuda\"; only fp32 is possible on "
+         "CPUs"},
+        {"\"steps\": 100", "\"steps\": 1, \"device\": \"cpu\", \"precision\": \"bf16\"",
+         "job.json: train.precision: bf16 needs train.device \"cuda\"; only fp32 is possible on "
+         "CPUs"},
+        {"\"steps\": 100", "\"steps\": 1, \"device\": \"cuda\", \"precision\": \"fp16\"",
+         "job.json: train.precision: fp16 needs a loss scale, which is not there yet; fp32 and "
+         "bf16 "
+         "need none"},
+        {"\"steps\": 100", "\"steps\": 1, \"precision\": \"fp16\"",
+         "job.json: train.precision: fp16 needs a loss scale, which is not there yet; fp32 and "
+         "bf16 "
+         "need none"},
+        {"\"steps\": 100", "\"steps\": 1, \"device\": \"cuda\", \"reduction\": \"float\"",
+         "job.json: train.reduction: \"float\" is for CPUs alone; train.device \"cuda\" needs "
+         "exact "
+         "or exact64"},
+        {"\"steps\": 100", "\"steps\": 1, \"device\": \"gpu\"",
+         "job.json: train.device: gpu is not one of cpu, cuda"},
+        {"\"steps\": 100", "\"steps\": 1, \"device\": \"CUDA\"",
+         "job.json: train.device: CUDA is not one of cpu, cuda"},
+        {"\"steps\": 100", "\"steps\": 1, \"device\": \"\"",
+         "job.json: train.device:  is not one of cpu, cuda"},
+        {"\"steps\": 100", "\"steps\": 1, \"device\": 7",
+         "job.json: train.device: expected a string, got 7"},
+        {"\"steps\": 100", "\"steps\": 1, \"device\": {\"kind\": \"cuda\"}",
+         "job.json: train.device: expected a string, got {\"kind\":\"cuda\"}"},
         {"\"steps\": 100", "\"steps\": 1, \"reduction\": \"fast\"",
          "job.json: train.reduction: fast is not one of exact, exact64, float"},
         {"\"checkpoint\": {\"uri\": \"/ckpt\"}", "\"checkpoint\": {}",
@@ -132,6 +160,39 @@ static void identity_covers_what_changes_bits_and_nothing_else(void **state)
     assert_false(same_identity("\"steps\": 100",
                                "\"steps\": 100, \"optimizer\": {\"lr\": 0.00010000000001}"));
     assert_false(same_identity("\"steps\": 100", "\"steps\": 100, \"ema\": {}"));
+    assert_true(same_identity("\"steps\": 100",
+                              "\"steps\": 100, \"device\": \"cpu\", \"precision\": \"fp32\""));
+    assert_true(
+        same_identity("\"steps\": 100", "\"steps\": 100, \"device\": null")); /* not given */
+    assert_false(same_identity("\"steps\": 100", "\"steps\": 100, \"device\": \"cuda\""));
+}
+
+/* Checkpoints hold it: a job that was there before a key goes on with its own. */
+static void identity_of_a_job_without_newer_keys_stays(void **state)
+{
+    (void)state;
+    char text[HASH_TEXT_BYTES];
+    _cleanup_(job_freep) Job *job = parse(good);
+    assert_string_equal(hash_format(job->identity, text), "5f56ea44c2c70620abe47235ebd16ed2");
+}
+
+static void gpu_jobs_choose_a_precision(void **state)
+{
+    (void)state;
+    _cleanup_free_ char *plain = with("\"steps\": 100", "\"steps\": 100, \"device\": \"cuda\"");
+    _cleanup_free_ char *half =
+        with("\"steps\": 100", "\"steps\": 100, \"device\": \"cuda\", \"precision\": \"bf16\", "
+                               "\"reduction\": \"exact64\"");
+    _cleanup_free_ char *wide =
+        with("\"steps\": 100", "\"steps\": 100, \"device\": \"cuda\", \"reduction\": \"exact64\"");
+    _cleanup_(job_freep) Job *a = parse(plain);
+    _cleanup_(job_freep) Job *b = parse(half);
+    _cleanup_(job_freep) Job *c = parse(wide);
+    assert_int_equal(a->train.device, JOB_DEVICE_CUDA);
+    assert_int_equal(a->train.precision, PRECISION_FP32);
+    assert_int_equal(b->train.precision, PRECISION_BF16);
+    assert_int_equal(b->train.reduction, REDUCTION_EXACT64);
+    assert_false(hash_equal(b->identity, c->identity)); /* the precision alone */
 }
 
 static void model_init_takes_its_three_forms(void **state)
@@ -164,6 +225,8 @@ int main(void)
         cmocka_unit_test(defaults_are_the_recipe),
         cmocka_unit_test(bad_files_are_refused_by_key_and_value),
         cmocka_unit_test(identity_covers_what_changes_bits_and_nothing_else),
+        cmocka_unit_test(identity_of_a_job_without_newer_keys_stays),
+        cmocka_unit_test(gpu_jobs_choose_a_precision),
         cmocka_unit_test(model_init_takes_its_three_forms),
         cmocka_unit_test(exit_codes_have_classes),
     };

@@ -134,6 +134,7 @@ static ChannelMessage expect(Rank *rank, ChannelType type)
     return m;
 }
 
+static const char *gpu = "";          /* as the daemon tells of the next rank's slot */
 static char sources[JOB_SOURCES_MAX]; /* as job start would have told them */
 
 /* text: the job's; resume: the `saved` of an earlier life, or NULL. */
@@ -150,6 +151,7 @@ static void assign(Rank *rank, const char *text, int64_t generation, int number,
                         .spec = (char *)text,
                         .bind_address = "127.0.0.1"};
     (void)snprintf(m.sources, sizeof(m.sources), "%s", sources);
+    (void)snprintf(m.gpu, sizeof(m.gpu), "%s", gpu);
     if (resume) {
         (void)snprintf(m.resume_uri, sizeof(m.resume_uri), "%s", resume->uri);
         m.resume_hash = resume->hash;
@@ -468,6 +470,74 @@ static void a_device_fault_is_ones_own(void **unused)
     assert_int_equal(end(&ranks[0]), EXIT_PEER_LOST);
 }
 
+/* A trap or an illegal address: the process ends as if the kernel had ended it, and says what it was. */
+static void a_program_that_went_wrong_on_its_device_dies_by_signal(void **unused)
+{
+    (void)unused;
+    _cleanup_free_ char *text = testing_job_text(&files, "trap", "");
+    Rank *rank = &ranks[0];
+    start_with(rank, "loop.compute=efault@3");
+    assign(rank, text, 1, 0, 1, NULL);
+    (void)expect(rank, CHANNEL_READY);
+    say(rank, (ChannelMessage){.type = CHANNEL_GO, .generation = 1});
+    (void)expect(rank, CHANNEL_SAVED);
+    commit(rank, 1);
+    ChannelMessage error = expect(rank, CHANNEL_ERROR);
+    assert_int_equal(error.exit_code, -SIGABRT);
+    assert_non_null(strstr(error.text, "compute failed: Bad address"));
+    assert_int_equal(end(rank), -SIGABRT);
+}
+
+/* No module is built here. What a node lacks excludes it for this job alone. */
+static void a_device_that_is_not_there_is_this_nodes_fault(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *gpu, *text;
+    } cases[] = {
+        {"", "train.device \"cuda\": this rank's slot has no GPU that sdtraind knows of"},
+        {"0000:3b:00", "train.device \"cuda\": no CUDA module: "},
+    };
+    _cleanup_free_ char *text = testing_job_text(&files, "gpu", ", \"device\": \"cuda\"");
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        gpu = cases[i].gpu;
+        start(&ranks[0]);
+        assign(&ranks[0], text, 1, 0, 1, NULL);
+        ChannelMessage error = expect(&ranks[0], CHANNEL_ERROR);
+        assert_int_equal(error.exit_code, EXIT_NUMERICS);
+        if (!strstr(error.text, cases[i].text))
+            fail_msg("%s", error.text);
+        assert_int_equal(end(&ranks[0]), EXIT_NUMERICS);
+    }
+    gpu = "";
+}
+
+/* What no node could compute is the job's. */
+static void a_device_that_nobody_has_is_the_jobs_fault(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *train, *key;
+    } cases[] = {
+        {", \"precision\": \"bf16\"", "train.precision: bf16 needs train.device \"cuda\""},
+        {", \"device\": \"cuda\", \"reduction\": \"float\"",
+         "train.reduction: \"float\" is for CPUs"},
+        {", \"device\": \"cuda\", \"precision\": \"fp16\"",
+         "train.precision: fp16 needs a loss scale"},
+        {", \"device\": \"gpu\"", "train.device: gpu is not one of cpu, cuda"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        _cleanup_free_ char *text = testing_job_text(&files, "nobody", cases[i].train);
+        start(&ranks[0]);
+        assign(&ranks[0], text, 1, 0, 1, NULL);
+        ChannelMessage error = expect(&ranks[0], CHANNEL_ERROR);
+        assert_int_equal(error.exit_code, EXIT_NEVER_RETRY);
+        if (!strstr(error.text, cases[i].key))
+            fail_msg("%s", error.text);
+        assert_int_equal(end(&ranks[0]), EXIT_NEVER_RETRY);
+    }
+}
+
 /* Until it has said that it waits for at least so long; for whom. */
 static int hear_waiting(const Rank *rank, uint64_t usec)
 {
@@ -527,6 +597,9 @@ int main(void)
         cmocka_unit_test_teardown(three_ranks_train_the_same, end_all),
         cmocka_unit_test_teardown(what_is_not_finite_stops_all_alike, end_all),
         cmocka_unit_test_teardown(a_device_fault_is_ones_own, end_all),
+        cmocka_unit_test_teardown(a_program_that_went_wrong_on_its_device_dies_by_signal, end_all),
+        cmocka_unit_test_teardown(a_device_that_is_not_there_is_this_nodes_fault, end_all),
+        cmocka_unit_test_teardown(a_device_that_nobody_has_is_the_jobs_fault, end_all),
         cmocka_unit_test_teardown(all_say_that_one_waits_for_data, end_all),
         cmocka_unit_test_teardown(a_lost_peer_is_not_ones_own_fault, end_all),
     };

@@ -268,7 +268,8 @@ static void put_node(Story *s)
                     .n_slots = (int)find_number(s, "slots", 1),
                     .state = has_flag(s, "left") ? NODE_LEFT : NODE_UP,
                     .generation = (int64_t)find_number(s, "gen", 0),
-                    .startup_usec = USEC(find_number(s, "startup", 0))};
+                    .startup_usec = USEC(find_number(s, "startup", 0)),
+                    .n_gpus = (int)find_number(s, "gpus", 0)};
     n.verdict = (NodeVerdict)choice(s, find_text(s, "verdict", "healthy"), verdicts, 4);
     JobRun *run = &n.runs[0];
     n.n_runs = sscanf(find_text(s, "ran", ""), "%63[^:]:%" SCNd64 ":%" SCNd64, run->job,
@@ -308,6 +309,7 @@ static void put_job(Story *s)
                   .store_patience_usec = USEC(find_number(s, "patience", 3600)),
                   .min = 1,
                   .max = 2,
+                  .needs_gpu = has_flag(s, "gpu"),
                   .arrival = (int64_t)find_number(s, "submitted", 1)};
     COPY(f.resume_uri, find_text(s, "resume", ""));
     COPY(f.submission, find_text(s, "submission", ""));

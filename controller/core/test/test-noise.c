@@ -109,6 +109,7 @@ static void fill_node(Walk *w, NodeRecord *r)
                       .lost_slots = often(w) ? 0 : w->random,
                       .bad_slots = often(w) ? 0 : w->random,
                       .startup_usec = often(w) ? 0 : moment(w),
+                      .n_gpus = (int)draw(w, often(w) ? 3 : RECORD_SLOTS_MAX + 1),
                       .n_runs = often(w) ? 0 : draw(w, RECORD_RUNS_MAX + 1)};
     NODE(w, r->name);
     MACHINE(w, r->machine_id);
@@ -149,7 +150,8 @@ static void fill_facts(Walk *w, JobFacts *r)
                     .arrival = number(w),
                     .min = 1,
                     .max = 1 + (int)draw(w, 4),
-                    .priority = (int)draw(w, 5) - 2};
+                    .priority = (int)draw(w, 5) - 2,
+                    .needs_gpu = draw(w, 4) == 0};
     SUBMISSION(w, r->submission);
     if (!often(w))
         TEXT(w, r->resume_uri);

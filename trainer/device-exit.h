@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device-exit.h - whose fault it is that a device does not open or does not go on.
+ *
+ * A GPU may be missing, too small, taken by somebody else or broken. Each costs something else: the job, a pause, or
+ * the node, for this job or for all. The leader knows by the exit code alone.
+ *
+ * Ownership: none.
+ * Units:     -errno as device_open() in kernels.h has it.
+ * Errors:    none.
+ * Threads:   any.
+ */
+#pragma once
+
+#include "protocol/exit-code.h"
+
+/* Returns the exit code that a device's error means: 85 for what this node lacks, 78 for what is too small for the job,
+ * 75 for what others hold, EXIT_ABORTED for a program that went wrong on the device, and 80 for all else. */
+ExitCode device_exit_code(int r);
