@@ -75,7 +75,7 @@ static void cancel_messages(Sender *o)
         (void)message_free(o->messages);
 }
 
-/* One line when a sink begins to fail and one when it has recovered; one for each page accepted. */
+/* Logs one line when a sink begins to fail, one when it has recovered, and one for each notification accepted. */
 static void say_answer(Sender *o, const Message *m, const Answer *answer)
 {
     const char *name = o->file.notifier.sinks[m->sink].name;

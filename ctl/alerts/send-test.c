@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* send-test.c - `sdctl alerts test`: asks the leader for a page at every sink, which it resolves
+/* send-test.c - `sdctl alerts test`: asks the leader for a notification to every sink, which it resolves
  * at once, and waits for what the sinks said. */
 #include "ctl/alerts/list.h"
 #include "ctl/alerts/verbs.h"

@@ -4,7 +4,7 @@
 
 usage: markdown.py SOURCE-ROOT [FILE...]      every page of the tree without files
 A page has one title, on its first line; no level of headings is left out; a blank line stands around headings, fences
-and tables; a fence says its language (text for what is none); a line of prose is at most WIDTH columns wide; nothing
+and tables; a fence says its language (text for what is none); a line of prose is no wider than .editorconfig says; nothing
 ends in blanks; an address is a link or code; no tab; one newline at the end, and no two blank lines in a row.
 Prints one line for each break and exits 1 if there is any.
 """
@@ -13,7 +13,8 @@ import re
 import subprocess
 import sys
 
-WIDTH = 140
+EDITORCONFIG = (pathlib.Path(__file__).resolve().parents[2] / ".editorconfig").read_text(encoding="utf-8")
+WIDTH = int(re.search(r"^\[\*\.md\]\n(?:[^\[]*\n)?max_line_length = (\d+)$", EDITORCONFIG, re.MULTILINE).group(1))
 FENCE = re.compile(r"^ *(```+|~~~+) *(\S*)$")
 LANGUAGES = {"sh", "c", "json", "text", "diff", "python", "xml", "yaml", "ini", "makefile", "cmake", "gdb", "promql"}
 
