@@ -3,15 +3,10 @@
  * writing their records. */
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/json.h"
-#include "base/test/testing.h"
-#include "cluster/keys.h"
-#include "cluster/records.h"
-#include "controller/config/config.h"
 #include "controller/journal/replay.h"
 #include "controller/leader/execute.h"
+#include "controller/leader/test/testing-lab.h"
 #include "etcd/etcd-wait.h"
-#include "etcd/test/testing-etcd.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -19,87 +14,25 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-enum { CONTROLLERS_MAX = 3, LEASE_SEC = 2, TEXT_BYTES = 4096 };
+enum { CONTROLLERS_MAX = 3 };
 
-static const char job_text[] =
-    "{\"name\":\"a\",\"kind\":\"train\",\"world\":{\"min\":1,\"max\":2},"
-    "\"model\":{\"config\":\"file:///m/config.json\",\"init\":\"random\"},"
-    "\"data\":{\"streams\":[{\"uri\":\"file:///d/\"}],\"empty_text\":\"file:///d/empty.npy\"},"
-    "\"train\":{\"global_batch\":8,\"grain\":1,\"steps\":100},"
-    "\"checkpoint\":{\"uri\":\"file:///c/\"}}";
+static pid_t controllers[CONTROLLERS_MAX];
 
-/* etcd, controllers, and what a watch has shown of the store. */
-typedef struct Lab {
-    sd_event *event;
-    TestingEtcd *server;
-    Etcd *etcd;
-    EtcdWatch *watch;
-    json_t *texts;     /* key -> value */
-    json_t *revisions; /* key -> mod revision */
-    json_t *versions;  /* key -> version */
-    pid_t controllers[CONTROLLERS_MAX];
-} Lab;
-
-static void on_watch(const EtcdEvent *events, size_t n, _unused_ int64_t revision,
-                     _unused_ bool initial, void *userdata)
+static void stop_controller(int i, int signal_number)
 {
-    Lab *lab = userdata;
-    for (size_t i = 0; i < n; i++) {
-        const EtcdKeyValue *kv = &events[i].kv;
-        if (events[i].kind == ETCD_EVENT_DELETE) {
-            (void)json_object_del(lab->texts, kv->key);
-            (void)json_object_del(lab->revisions, kv->key);
-            continue;
-        }
-        assert_int_equal(json_object_set_new(lab->texts, kv->key, json_string(kv->value)), 0);
-        assert_int_equal(json_object_set_new(lab->revisions, kv->key,
-                                             json_integer(kv->mod_revision)),
-                         0);
-        assert_int_equal(json_object_set_new(lab->versions, kv->key, json_integer(kv->version)), 0);
-    }
-}
-
-static int lab_begin(void **state)
-{
-    Lab *lab = calloc(1, sizeof(*lab));
-    assert_non_null(lab);
-    lab->texts = json_object();
-    lab->revisions = json_object();
-    lab->versions = json_object();
-    assert_true(sd_event_new(&lab->event) >= 0);
-    lab->server = testing_etcd_start(1, 0);
-    EtcdOptions options = testing_etcd_options(lab->server);
-    Error err = ERROR_INIT;
-    assert_int_equal(etcd_new(lab->event, &options, &lab->etcd, &err), 0);
-    assert_int_equal(etcd_watch_prefix(lab->etcd, "/sdtrain/lab/", on_watch, lab, &lab->watch), 0);
-    *state = lab;
-    return 0;
-}
-
-static void stop_controller(Lab *lab, int i, int signal_number)
-{
-    if (!lab->controllers[i])
+    if (!controllers[i])
         return;
-    (void)kill(lab->controllers[i], signal_number);
-    (void)kill(lab->controllers[i], SIGCONT);
-    assert_int_equal(waitpid(lab->controllers[i], NULL, 0), lab->controllers[i]);
-    lab->controllers[i] = 0;
+    (void)kill(controllers[i], signal_number);
+    (void)kill(controllers[i], SIGCONT);
+    assert_int_equal(waitpid(controllers[i], NULL, 0), controllers[i]);
+    controllers[i] = 0;
 }
 
-static int lab_end(void **state)
+static int end_all(void **state)
 {
-    Lab *lab = *state;
     for (int i = 0; i < CONTROLLERS_MAX; i++)
-        stop_controller(lab, i, SIGKILL);
-    lab->watch = etcd_watch_free(lab->watch);
-    lab->etcd = etcd_free(lab->etcd);
-    lab->server = testing_etcd_stop(lab->server);
-    lab->event = sd_event_unref(lab->event);
-    json_decref(lab->texts);
-    json_decref(lab->revisions);
-    json_decref(lab->versions);
-    free(lab);
-    return 0;
+        stop_controller(i, SIGKILL);
+    return lab_end(state);
 }
 
 /* ---- programs ---- */
@@ -119,9 +52,9 @@ static void start_controller(Lab *lab, int i)
     (void)program(path);
     const char *endpoints = testing_etcd_endpoints(lab->server);
     pid_t parent = getpid();
-    lab->controllers[i] = fork();
-    assert_true(lab->controllers[i] >= 0);
-    if (lab->controllers[i] > 0)
+    controllers[i] = fork();
+    assert_true(controllers[i] >= 0);
+    if (controllers[i] > 0)
         return;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
@@ -141,160 +74,6 @@ static void write_config(Lab *lab, const char *text)
     Error err = ERROR_INIT;
     (void)snprintf(path, sizeof(path), "%s/config-0.json", testing_etcd_folder(lab->server));
     assert_int_equal(file_write(path, text, strlen(text), 0, &err), 0);
-}
-
-/* ---- the store ---- */
-
-static const char *text_at(Lab *lab, KeyKind kind, const char *name)
-{
-    char key[KEY_MAX];
-    return json_string_value(json_object_get(lab->texts, key_of("lab", kind, name, key)));
-}
-
-static int64_t revision_at(Lab *lab, KeyKind kind, const char *name)
-{
-    char key[KEY_MAX];
-    return json_integer_value(json_object_get(lab->revisions, key_of("lab", kind, name, key)));
-}
-
-static int64_t version_at(Lab *lab, KeyKind kind, const char *name)
-{
-    char key[KEY_MAX];
-    return json_integer_value(json_object_get(lab->versions, key_of("lab", kind, name, key)));
-}
-
-static void put_text(Lab *lab, const char *key, const char *value, int64_t lease)
-{
-    Error err = ERROR_INIT;
-    EtcdOp op = {.kind = ETCD_PUT, .key = key, .value = value, .lease = lease};
-    if (etcd_txn_wait(lab->etcd, NULL, 0, &op, 1, NULL, &err) < 0)
-        fail_msg("%s", err.text);
-}
-
-#define PUT(lab, prefix, record, key)                                                              \
-    do {                                                                                           \
-        _cleanup_free_ char *_text = NULL;                                                         \
-        _text = prefix##_encode(record, NULL);                                                     \
-        put_text(lab, key, _text, 0);                                                              \
-    } while (0)
-
-static PhaseRecord phase_of(Lab *lab, const char *job)
-{
-    PhaseRecord phase = {0};
-    Error err = ERROR_INIT;
-    const char *text = text_at(lab, KEY_PHASES, job);
-    if (text && phase_record_decode("phase", text, strlen(text), &phase, &err) < 0)
-        fail_msg("%s", err.text);
-    return phase;
-}
-
-static bool is_in(Lab *lab, const char *job, JobPhase phase, int64_t generation, bool go)
-{
-    PhaseRecord p = phase_of(lab, job);
-    return text_at(lab, KEY_PHASES, job) && p.phase == phase && p.generation == generation &&
-           p.go == go;
-}
-
-static void wait_for(Lab *lab, const char *job, JobPhase phase, int64_t generation, bool go)
-{
-    TESTING_RUN_UNTIL(lab->event, is_in(lab, job, phase, generation, go));
-}
-
-static bool leads(Lab *lab, const char *name)
-{
-    /* The lowest create revision leads; without a later put, the mod revision is that. */
-    const char *key, *best = NULL;
-    json_t *value;
-    int64_t lowest = INT64_MAX;
-    json_object_foreach (lab->texts, key, value) {
-        int64_t revision = json_integer_value(json_object_get(lab->revisions, key));
-        if (strncmp(key, "/sdtrain/lab/leader/", 20) == 0 && revision < lowest) {
-            lowest = revision;
-            best = json_string_value(value);
-        }
-    }
-    return best && strstr(best, name);
-}
-
-static int count_candidates(Lab *lab)
-{
-    const char *key;
-    json_t *value;
-    int n = 0;
-    json_object_foreach (lab->texts, key, value)
-        n += strncmp(key, "/sdtrain/lab/leader/", 20) == 0;
-    return n;
-}
-
-/* ---- the node side ---- */
-
-static void put_node(Lab *lab, const char *name, uint64_t incarnation)
-{
-    char key[KEY_MAX];
-    NodeRecord node = {.machine_id = "m", .incarnation = incarnation, .n_slots = 1};
-    (void)snprintf(node.name, sizeof(node.name), "%s", name);
-    PUT(lab, node_record, &node, key_of("lab", KEY_NODES, name, key));
-}
-
-static void put_job(Lab *lab, const char *name, const char *text, int min, int max)
-{
-    char key[KEY_MAX];
-    _cleanup_free_ char *copy = strdup(text);
-    SpecRecord spec = {.spec = copy, .submitted_usec = 1};
-    PUT(lab, spec_record, &spec, key_of("lab", KEY_SPECS, name, key));
-    DesiredRecord desired = {.min = min, .max = max};
-    PUT(lab, desired_record, &desired, key_of("lab", KEY_DESIRED, name, key));
-}
-
-/* The one rank that a node of these tests runs. */
-static void put_rank(Lab *lab, int64_t generation, const char *node, RankReport report,
-                     int64_t first_step, bool old_is_dead)
-{
-    char key[KEY_MAX];
-    uint64_t now = clock_realtime_usec();
-    report.at_usec = report.started_usec = report.ready_usec = now;
-    RanksRecord record = {.incarnation = 1,
-                          .generation = generation,
-                          .world_revision = revision_at(lab, KEY_WORLDS, "a"),
-                          .ranks = &report,
-                          .n_ranks = 1,
-                          .killed_usec = old_is_dead ? now : 0,
-                          .first_step = first_step,
-                          .first_step_usec = first_step ? now : 0};
-    (void)snprintf(record.node, sizeof(record.node), "%s", node);
-    PUT(lab, ranks_record, &record, key_ranks("lab", "a", generation, node, key));
-}
-
-static void commit(Lab *lab, int64_t step, int64_t generation)
-{
-    char key[KEY_MAX];
-    CheckpointsRecord record = {
-        .commits = {{.step = step, .generation = generation, .uri = "file:///c/10/manifest.json"}},
-        .n_commits = 1};
-    PUT(lab, checkpoints_record, &record, key_of("lab", KEY_CHECKPOINTS, "a", key));
-}
-
-/* The world of that generation, on both nodes, from its record to its first step. */
-static void train(Lab *lab, int64_t generation, int64_t first_step)
-{
-    bool first = generation == 1;
-    JobPhase phase = first ? PHASE_STARTING : PHASE_RECOVERING;
-    wait_for(lab, "a", phase, generation, false);
-    put_rank(lab, generation, "n1", (RankReport){.rank = 0, .state = RANK_READY}, 0, !first);
-    put_rank(lab, generation, "n2", (RankReport){.rank = 1, .state = RANK_READY}, 0, !first);
-    wait_for(lab, "a", phase, generation, true);
-    put_rank(lab, generation, "n1", (RankReport){.rank = 0, .state = RANK_RUNNING}, first_step,
-             !first);
-    wait_for(lab, "a", PHASE_RUNNING, generation, true);
-}
-
-static void bring_to_running(Lab *lab)
-{
-    put_node(lab, "n1", 1);
-    put_node(lab, "n2", 1);
-    put_job(lab, "a", job_text, 1, 2);
-    train(lab, 1, 1);
-    commit(lab, 10, 1);
 }
 
 static WorldRecord world_of(Lab *lab)
@@ -374,7 +153,7 @@ static void another_controller_takes_over_without_a_new_generation(void **state)
     TESTING_RUN_UNTIL(lab->event, count_candidates(lab) == 2);
     bring_to_running(lab);
 
-    stop_controller(lab, 0, SIGKILL);
+    stop_controller(0, SIGKILL);
     TESTING_RUN_UNTIL(lab->event, leads(lab, "c1"));
     /* The next thing that happens is decided by the new leader, as generation 2. */
     put_rank(lab, 1, "n2", (RankReport){.rank = 1, .state = RANK_EXITED, .exit_code = -9}, 0,
@@ -390,10 +169,10 @@ static void a_controller_that_is_told_to_stop_gives_way_at_once(void **state)
     TESTING_RUN_UNTIL(lab->event, leads(lab, "c0"));
     start_controller(lab, 1);
     TESTING_RUN_UNTIL(lab->event, count_candidates(lab) == 2);
-    (void)kill(lab->controllers[0], SIGTERM);
+    (void)kill(controllers[0], SIGTERM);
     int status;
-    assert_int_equal(waitpid(lab->controllers[0], &status, 0), lab->controllers[0]);
-    lab->controllers[0] = 0;
+    assert_int_equal(waitpid(controllers[0], &status, 0), controllers[0]);
+    controllers[0] = 0;
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     TESTING_RUN_UNTIL(lab->event, count_candidates(lab) == 1);
     assert_true(leads(lab, "c1"));
@@ -409,12 +188,12 @@ static void a_deposed_leader_cannot_write(void **state)
     TESTING_RUN_UNTIL(lab->event, count_candidates(lab) == 2);
     bring_to_running(lab);
 
-    (void)kill(lab->controllers[0], SIGSTOP);
+    (void)kill(controllers[0], SIGSTOP);
     TESTING_RUN_UNTIL(lab->event, leads(lab, "c1"));
     put_rank(lab, 1, "n2", (RankReport){.rank = 1, .state = RANK_EXITED, .exit_code = -9}, 0,
              false);
     wait_for(lab, "a", PHASE_RECOVERING, 2, false);
-    (void)kill(lab->controllers[0], SIGCONT);
+    (void)kill(controllers[0], SIGCONT);
     TESTING_RUN_UNTIL(lab->event, count_candidates(lab) == 2); /* it has understood */
     assert_true(leads(lab, "c1"));
     assert_true(is_in(lab, "a", PHASE_RECOVERING, 2, false));
@@ -585,14 +364,14 @@ static void what_was_recorded_is_decided_again(void **state)
     put_rank(lab, 1, "n2", (RankReport){.rank = 1, .state = RANK_EXITED, .exit_code = -9}, 0,
              false);
     wait_for(lab, "a", PHASE_RECOVERING, 2, false);
-    stop_controller(lab, 0, SIGKILL);
+    stop_controller(0, SIGKILL);
     TESTING_RUN_UNTIL(lab->event, leads(lab, "c1"));
     put_rank(lab, 2, "n1", (RankReport){.rank = 0, .state = RANK_READY}, 0, true);
     put_rank(lab, 2, "n2", (RankReport){.rank = 1, .state = RANK_READY}, 0, true);
     wait_for(lab, "a", PHASE_RECOVERING, 2, true);
     put_rank(lab, 2, "n1", (RankReport){.rank = 0, .state = RANK_RUNNING}, 11, true);
     wait_for(lab, "a", PHASE_RUNNING, 2, true);
-    stop_controller(lab, 1, SIGTERM);
+    stop_controller(1, SIGTERM);
 
     Replayed first = replay_record(lab, 0), second = replay_record(lab, 1);
     assert_int_equal(first.n_differences, 0);
@@ -619,13 +398,13 @@ static void settings_change_while_it_runs(void **state)
     start_controller(lab, 0);
     bring_to_running(lab);
     write_config(lab, "{\"max_strikes\": 1, \"lease_sec\": 3}");
-    assert_int_equal(kill(lab->controllers[0], SIGHUP), 0);
+    assert_int_equal(kill(controllers[0], SIGHUP), 0);
     TESTING_RUN_UNTIL(lab->event, record_has(lab, 0, "{\"config\":{\"ttl_usec\":2000000,"));
     put_rank(lab, 1, "n2", (RankReport){.rank = 1, .state = RANK_EXITED, .exit_code = -9}, 0,
              false);
     wait_for(lab, "a", PHASE_RECOVERING, 2, false);
     assert_non_null(strstr(text_at(lab, KEY_CORDONS, "n2"), "quarantine"));
-    stop_controller(lab, 0, SIGTERM);
+    stop_controller(0, SIGTERM);
     Replayed seen = replay_record(lab, 0);
     assert_int_equal(seen.n_differences, 0);
 }
@@ -634,15 +413,15 @@ static void settings_change_while_it_runs(void **state)
 static void what_did_not_fit_starts_when_there_is_room(void **state)
 {
     Lab *lab = *state;
-    char text[sizeof(job_text)];
+    char text[sizeof(lab_job)];
     write_config(lab, "{\"max_jobs\": 1}");
     start_controller(lab, 0);
     bring_to_running(lab);
-    (void)snprintf(text, sizeof(text), "{\"name\":\"b\"%s", job_text + strlen("{\"name\":\"a\""));
+    (void)snprintf(text, sizeof(text), "{\"name\":\"b\"%s", lab_job + strlen("{\"name\":\"a\""));
     put_job(lab, "b", text, 1, 2);
     delete_the_job(lab);
     wait_for(lab, "b", PHASE_STARTING, 1, false);
-    stop_controller(lab, 0, SIGTERM);
+    stop_controller(0, SIGTERM);
     assert_int_equal(replay_record(lab, 0).n_differences, 0);
 }
 
@@ -661,7 +440,7 @@ static void a_reload_leaves_what_it_knows_alone(void **state)
                        "{\"max_nodes\": 2, \"max_strikes\": 0, \"quarantine_sec\": %d}",
                        1000 + (int)generation);
         write_config(lab, written);
-        assert_int_equal(kill(lab->controllers[0], SIGHUP), 0);
+        assert_int_equal(kill(controllers[0], SIGHUP), 0);
         (void)snprintf(written, sizeof(written), "\"quarantine_usec\":%d000000",
                        1000 + (int)generation);
         TESTING_RUN_UNTIL(lab->event, record_has(lab, 0, written));
@@ -669,15 +448,15 @@ static void a_reload_leaves_what_it_knows_alone(void **state)
                  (RankReport){.rank = 1, .state = RANK_EXITED, .exit_code = -9}, 0, true);
         train(lab, generation + 1, 10 + generation);
     }
-    (void)kill(lab->controllers[0], SIGTERM);
+    (void)kill(controllers[0], SIGTERM);
     int status;
-    assert_int_equal(waitpid(lab->controllers[0], &status, 0), lab->controllers[0]);
-    lab->controllers[0] = 0;
+    assert_int_equal(waitpid(controllers[0], &status, 0), controllers[0]);
+    controllers[0] = 0;
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_int_equal(replay_record(lab, 0).n_differences, 0);
 }
 
-#define WITH_LAB(test) cmocka_unit_test_setup_teardown(test, lab_begin, lab_end)
+#define WITH_LAB(test) cmocka_unit_test_setup_teardown(test, lab_begin, end_all)
 
 int main(void)
 {
