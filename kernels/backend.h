@@ -2,7 +2,7 @@
 /* backend.h - what a kind of device implements: one function for each operation of kernels.h.
  *
  * kernels.c forwards each call to the table of the device that it names. A backend's Device embeds
- * struct Device as its first member; its Conv, Linear and Attention begin with a Device pointer, by which
+ * struct Device as its first member; its Conv, Linear, Attention and StatePlan begin with a Device pointer, by which
  * kernels.c finds the table.
  *
  * A backend in a shared object (kernels/module.h) has a copy of base of its own, whose log and fault points
@@ -42,6 +42,7 @@ extern "C" {
     X(device_wait)                                                                                 \
     X(device_reached)                                                                              \
     X(device_await)                                                                                \
+    X(gradient_take)                                                                               \
     X(conv_new)                                                                                    \
     X(conv_free)                                                                                   \
     X(conv_packed_bytes)                                                                           \
@@ -49,6 +50,7 @@ extern "C" {
     X(conv_pack)                                                                                   \
     X(conv_forward)                                                                                \
     X(conv_backward_data)                                                                          \
+    X(conv_gradient_form)                                                                          \
     X(conv_backward_weight)                                                                        \
     X(linear_new)                                                                                  \
     X(linear_free)                                                                                 \
@@ -57,6 +59,7 @@ extern "C" {
     X(linear_pack)                                                                                 \
     X(linear_forward)                                                                              \
     X(linear_backward_data)                                                                        \
+    X(linear_gradient_form)                                                                        \
     X(linear_backward_weight)                                                                      \
     X(attention_new)                                                                               \
     X(attention_free)                                                                              \
@@ -87,6 +90,11 @@ extern "C" {
     X(diffuse)                                                                                     \
     X(mse_loss)                                                                                    \
     X(mse_loss_workspace_bytes)                                                                    \
+    X(state_plan_new)                                                                              \
+    X(state_plan_free)                                                                             \
+    X(state_count)                                                                                 \
+    X(state_squares)                                                                               \
+    X(state_update)                                                                                \
     X(absolute_max)                                                                                \
     X(quantise_add)                                                                                \
     X(quantise_add64)                                                                              \

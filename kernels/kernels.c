@@ -7,6 +7,11 @@
 
 size_t data_type_bytes(DataType type) { return type == DATA_F32 ? 4 : 2; }
 
+size_t gradient_form_bytes(const GradientForm *form)
+{
+    return (size_t)form->out * (size_t)form->in * (size_t)form->taps * data_type_bytes(form->type);
+}
+
 DeviceKind device_kind(const Device *device) { return device->kind; }
 
 DataType device_type(const Device *device) { return device->type; }
@@ -22,7 +27,7 @@ int device_open(const DeviceOptions *options, Device **ret, Error *err)
     return backend->open(options, ret, err);
 }
 
-/* Of a Conv, Linear or Attention, which begin with their device. */
+/* Of a Conv, Linear, Attention or StatePlan, which begin with their device. */
 static const KernelsBackend *backend_of(const void *object)
 {
     return (*(Device *const *)object)->backend;
@@ -117,6 +122,12 @@ int device_await(Device *device, Fence fence, uint64_t timeout_usec, Error *err)
     return device->backend->device_await(device, fence, timeout_usec, err);
 }
 
+void gradient_take(Device *device, const GradientForm *form, const void *gradient,
+                   const GradientPlace *place, const GradientSink *sink)
+{
+    device->backend->gradient_take(device, form, gradient, place, sink);
+}
+
 int conv_new(Device *device, const ConvShape *shape, Conv **ret, Error *err)
 {
     return device->backend->conv_new(device, shape, ret, err);
@@ -148,7 +159,12 @@ void conv_backward_data(Conv *conv, const void *dy, const float *weight, const v
     backend_of(conv)->conv_backward_data(conv, dy, weight, packed, dx, accumulate, workspace);
 }
 
-void conv_backward_weight(Conv *conv, const void *x, const void *dy, float *dweight, float *dbias,
+GradientForm conv_gradient_form(const Conv *conv)
+{
+    return backend_of(conv)->conv_gradient_form(conv);
+}
+
+void conv_backward_weight(Conv *conv, const void *x, const void *dy, void *dweight, float *dbias,
                           void *workspace)
 {
     backend_of(conv)->conv_backward_weight(conv, x, dy, dweight, dbias, workspace);
@@ -191,7 +207,12 @@ void linear_backward_data(Linear *linear, const void *dy, const float *weight, c
     backend_of(linear)->linear_backward_data(linear, dy, weight, packed, dx, accumulate, workspace);
 }
 
-void linear_backward_weight(Linear *linear, const void *x, const void *dy, float *dweight,
+GradientForm linear_gradient_form(const Linear *linear)
+{
+    return backend_of(linear)->linear_gradient_form(linear);
+}
+
+void linear_backward_weight(Linear *linear, const void *x, const void *dy, void *dweight,
                             float *dbias, void *workspace)
 {
     backend_of(linear)->linear_backward_weight(linear, x, dy, dweight, dbias, workspace);
@@ -362,6 +383,33 @@ void mse_loss(Device *device, int64_t n, const void *prediction, const float *ta
 size_t mse_loss_workspace_bytes(const Device *device, int64_t n)
 {
     return device->backend->mse_loss_workspace_bytes(device, n);
+}
+
+int state_plan_new(Device *device, const StatePlanShape *shape, StatePlan **ret, Error *err)
+{
+    return device->backend->state_plan_new(device, shape, ret, err);
+}
+
+StatePlan *state_plan_free(StatePlan *plan)
+{
+    return plan ? backend_of(plan)->state_plan_free(plan) : NULL;
+}
+
+void state_count(StatePlan *plan, const float *gradient, int64_t begin, int64_t end,
+                 const GradientSink *sink)
+{
+    backend_of(plan)->state_count(plan, gradient, begin, end, sink);
+}
+
+void state_squares(StatePlan *plan, const GradientSums *sums, double *squares)
+{
+    backend_of(plan)->state_squares(plan, sums, squares);
+}
+
+void state_update(StatePlan *plan, const AdamW *adamw, double ema_decay, const GradientSums *sums,
+                  float *weights, float *m, float *v, float *ema)
+{
+    backend_of(plan)->state_update(plan, adamw, ema_decay, sums, weights, m, v, ema);
 }
 
 void absolute_max(Device *device, int64_t n, const float *g, uint32_t *max)

@@ -2,11 +2,13 @@
 /* kernels.h - the one list of numeric operations, which every kind of device implements (backend.h).
  *
  * Layout:    activations are NHWC, so that an image is also its tokens: [N][H*W][C]. They have
- *            the device's compute type (fp32 on CPUs; bf16 or fp16 on GPUs). Parameters and
- *            gradients are fp32 in diffusers' layout (OIHW, [out][in]); what a kernel wants
- *            instead is packed once per weight update. Operations with shapes that need planning
- *            (Conv, Linear, Attention) are objects made once; running them neither allocates
- *            nor synchronises. All operations of one stream may share a workspace.
+ *            the device's compute type (fp32 on CPUs; bf16 or fp16 on GPUs). Parameters are
+ *            fp32 in diffusers' layout (OIHW, [out][in]), all in one flat buffer, the state's order;
+ *            what a kernel wants instead is packed once per weight update. The gradient of a weight
+ *            has the GradientForm that its operation says; gradient_take() brings it back to the
+ *            state's order. Operations with shapes that need planning
+ *            (Conv, Linear, Attention, StatePlan) are objects made once; running them neither
+ *            allocates nor synchronises. All operations of one stream may share a workspace.
  * Ownership: *_new() gives the caller the object, *_free() accepts NULL and returns NULL;
  *            objects borrow their Device. All data pointers are device memory, borrowed,
  *            DEVICE_ALIGNMENT aligned where they are activations, packed weights or workspace. A host may
@@ -130,6 +132,54 @@ bool device_reached(Device *device, Fence fence);
  * for ever. */
 int device_await(Device *device, Fence fence, uint64_t timeout_usec, Error *err);
 
+/* ---- gradients of parameters ---- */
+
+/* The order of a weight's gradient where its operation leaves it. */
+typedef enum GradientOrder {
+    GRADIENT_AS_STATE,      /* [out][in][taps], as the parameter in the state */
+    GRADIENT_CHANNELS_LAST, /* [out][taps][in] */
+} GradientOrder;
+
+typedef struct GradientForm {
+    DataType type;
+    GradientOrder order;
+    int out, in, taps;
+} GradientForm;
+
+typedef enum SinkKind {
+    SINK_PLAIN,  /* to[i] = g; no maxima */
+    SINK_MAXIMA, /* maxima alone */
+    SINK_COUNT,  /* maxima, and to[i] += rint(g * 2^exponent), wrapping; rounds half to even */
+    SINK_ADD,    /* maxima, and to[i] += g */
+} SinkKind;
+
+/* What becomes of the gradients of one backward. SINK_COUNT's caller ensures that |g * 2^exponent| < 2^31 (2^62
+ * for 64 bits): larger values saturate, and values that are not finite count as 0 (the maxima show both). */
+typedef struct GradientSink {
+    SinkKind kind;
+    int bits;      /* of SINK_COUNT: 32 or 64 */
+    void *to;      /* float, int32_t or int64_t; element 0 is the state's element `first` */
+    int64_t first; /* see `to` */
+    const int32_t *exponents; /* of tensors, device memory; SINK_COUNT */
+    uint32_t *maxima; /* of tensors, device memory, only raised: the largest sign-cleared bit
+                                 pattern of g (so NaN > infinity > finite) */
+    const uint32_t
+        *fresh; /* a word in device memory; while it is not 0, SINK_COUNT and SINK_ADD begin
+                                 with 0 instead of to[i] */
+} GradientSink;
+
+/* The weights of one operation: elements [offset, offset + n) of the state. They are n_tensors tensors of equally
+ * many output rows (q, k and v are one weight and three tensors); the first is number `tensor` of the state's. */
+typedef struct GradientPlace {
+    int64_t offset, n;
+    int tensor, n_tensors;
+} GradientPlace;
+
+size_t gradient_form_bytes(const GradientForm *form);
+/* gradient: out * in * taps elements in that form. Brings them to the state's order, then into the sink. */
+void gradient_take(Device *device, const GradientForm *form, const void *gradient,
+                   const GradientPlace *place, const GradientSink *sink);
+
 /* ---- convolution, 3x3 (padding 1, stride 1 or 2) and 1x1 ---- */
 
 typedef struct ConvShape {
@@ -155,8 +205,9 @@ void conv_forward(Conv *conv, const void *x, const void *packed, const float *bi
 /* dx = (accumulate: +=) the gradient of x. weight: the one that was packed; a backend reads either. */
 void conv_backward_data(Conv *conv, const void *dy, const float *weight, const void *packed,
                         void *dx, bool accumulate, void *workspace);
-/* Overwrites dweight [c_out][c_in][k][k] and, unless NULL, dbias [c_out]. */
-void conv_backward_weight(Conv *conv, const void *x, const void *dy, float *dweight, float *dbias,
+GradientForm conv_gradient_form(const Conv *conv);
+/* Overwrites dweight, in conv_gradient_form(), and, unless NULL, dbias [c_out] fp32. */
+void conv_backward_weight(Conv *conv, const void *x, const void *dy, void *dweight, float *dbias,
                           void *workspace);
 
 /* ---- linear: y[rows][out] = x[rows][in] * weight[out][in]^T ---- */
@@ -180,7 +231,8 @@ void linear_forward(Linear *linear, const void *x, const float *weight, const vo
                     const float *bias, const void *residual, void *y, void *workspace);
 void linear_backward_data(Linear *linear, const void *dy, const float *weight, const void *packed,
                           void *dx, bool accumulate, void *workspace);
-void linear_backward_weight(Linear *linear, const void *x, const void *dy, float *dweight,
+GradientForm linear_gradient_form(const Linear *linear);
+void linear_backward_weight(Linear *linear, const void *x, const void *dy, void *dweight,
                             float *dbias, void *workspace);
 
 /* ---- attention: softmax(q k^T / sqrt(d)) v, no mask ---- */
@@ -293,6 +345,64 @@ void mse_loss(Device *device, int64_t n, const void *prediction, const float *ta
               double *loss, void *dprediction, void *workspace);
 size_t mse_loss_workspace_bytes(const Device *device, int64_t n);
 
+/* ---- training state: whole-range operations ---- */
+
+/* One tensor in the flat state. */
+typedef struct TensorSpan {
+    int64_t offset, n;
+} TensorSpan;
+
+/* The state is n_elements long, its tensors lie one after the other without gaps, and it is cut into chunks of
+ * chunk_elements (the last one may be shorter). */
+typedef struct StatePlanShape {
+    const TensorSpan *tensors; /* read by state_plan_new() alone */
+    int n_tensors;
+    int64_t n_elements, chunk_elements;
+    int n_ranks, rank; /* the squares of chunk c are those of rank c mod n_ranks */
+    int n_shards,
+        shard; /* a shard holds the chunks c with c mod n_shards == shard, one after another,
+                            chunk_elements each: m, v and EMA */
+} StatePlanShape;
+
+typedef struct StatePlan StatePlan;
+
+int state_plan_new(Device *device, const StatePlanShape *shape, StatePlan **ret, Error *err);
+StatePlan *state_plan_free(StatePlan *plan);
+DEFINE_CLEANUP(StatePlan, state_plan_free)
+
+typedef enum SumType { SUM_I32, SUM_I64, SUM_F32 } SumType;
+
+/* Reduced sums of gradients. The gradient of element i is data[i] * 2^-exponent * scale, computed in double and
+ * rounded once; with SUM_F32 it is data[i]. */
+typedef struct GradientSums {
+    const void *data;
+    SumType type;
+    bool is_shard;            /* `data` is this rank's shard; else the whole flat state */
+    const int32_t *exponents; /* of tensors, device memory */
+    double scale;
+} GradientSums;
+
+/* Brings elements [begin, end) of a flat fp32 gradient into the sink; `gradient` is element `begin`. */
+void state_count(StatePlan *plan, const float *gradient, int64_t begin, int64_t end,
+                 const GradientSink *sink);
+
+/* squares[c / n_ranks] (device memory) = the sum of squares of the gradient of each chunk c that is this rank's, in
+ * double, by a tree that the chunk's length alone determines. */
+void state_squares(StatePlan *plan, const GradientSums *sums, double *squares);
+
+typedef struct AdamW {
+    float lr, eps, weight_decay;
+    double beta1, beta2;            /* double, as 1 - beta is taken of them before rounding */
+    float gradient_scale;           /* clipping: g is multiplied by it first */
+    float correction1, correction2; /* 1 - beta1^t, 1 - beta2^t; the caller computes in double */
+} AdamW;
+
+/* Updates the chunks of this rank's shard. torch.optim.AdamW: w -= lr * weight_decay * w; m, v moments; w -= lr /
+ * correction1 * m / (sqrt(v / correction2) + eps). Then, unless ema is NULL, ema = ema_decay * ema + (1 -
+ * ema_decay) * w. weights: flat; m, v, ema: the shard. */
+void state_update(StatePlan *plan, const AdamW *adamw, double ema_decay, const GradientSums *sums,
+                  float *weights, float *m, float *v, float *ema);
+
 /* ---- training state: fp32 flat ranges; every one elementwise or with a tree fixed by n alone ----
  */
 
@@ -313,13 +423,6 @@ void dequantise64(Device *device, int64_t n, const int64_t *sum, int exponent, d
 
 /* *sum = sum of squares in double, by a tree that n alone determines. */
 void sum_of_squares(Device *device, int64_t n, const float *g, double *sum);
-
-typedef struct AdamW {
-    float lr, eps, weight_decay;
-    double beta1, beta2;            /* double, as 1 - beta is taken of them before rounding */
-    float gradient_scale;           /* clipping: g is multiplied by it first */
-    float correction1, correction2; /* 1 - beta1^t, 1 - beta2^t; the caller computes in double */
-} AdamW;
 
 /* torch.optim.AdamW: w -= lr * weight_decay * w; m, v moments; w -= lr / correction1 * m / (sqrt(v
  * / correction2) + eps). */

@@ -544,7 +544,16 @@ static void gradient_chunk(const Gradient *g, size_t panel, size_t first_six, si
         scatter_tiles(g, panel, six, dweight);
 }
 
-void cpu_conv_backward_weight(Conv *conv, const void *x, const void *dy, float *dweight,
+GradientForm cpu_conv_gradient_form(const Conv *conv)
+{
+    return (GradientForm){.type = DATA_F32,
+                          .order = GRADIENT_AS_STATE,
+                          .out = conv->out.c,
+                          .in = conv->in.c,
+                          .taps = conv->taps};
+}
+
+void cpu_conv_backward_weight(Conv *conv, const void *x, const void *dy, void *dweight,
                               float *dbias, void *workspace)
 {
     size_t bytes;

@@ -65,7 +65,12 @@ void cpu_linear_backward_data(Linear *linear, const void *dy, const float *weigh
     cpu_conv_backward_data(linear->conv, dy, weight, packed, dx, accumulate, workspace);
 }
 
-void cpu_linear_backward_weight(Linear *linear, const void *x, const void *dy, float *dweight,
+GradientForm cpu_linear_gradient_form(const Linear *linear)
+{
+    return cpu_conv_gradient_form(linear->conv);
+}
+
+void cpu_linear_backward_weight(Linear *linear, const void *x, const void *dy, void *dweight,
                                 float *dbias, void *workspace)
 {
     cpu_conv_backward_weight(linear->conv, x, dy, dweight, dbias, workspace);

@@ -157,10 +157,43 @@ static void run_diffusion(Space *s)
     print_floats("time embedding", s->b[0], (size_t)3 * 320);
 }
 
+/* A gradient of n elements, counted with one exponent from nothing, and what its sums stand for: moments that
+ * remember nothing are the gradient. */
+static void run_sums(Space *s, StatePlan *plan, int64_t n, int bits, int32_t exponent,
+                     const char *counted, const char *mean)
+{
+    const AdamW moments = {
+        .eps = 1, .beta2 = 0.5, .gradient_scale = 1, .correction1 = 1, .correction2 = 1};
+    uint32_t max = 0, fresh = 1;
+    const GradientSink sink = {.kind = SINK_COUNT,
+                               .bits = bits,
+                               .to = s->packed,
+                               .exponents = &exponent,
+                               .maxima = &max,
+                               .fresh = &fresh};
+    const GradientSums sums = {.data = s->packed,
+                               .type = bits == 64 ? SUM_I64 : SUM_I32,
+                               .exponents = &exponent,
+                               .scale = 1.0 / 3};
+
+    state_count(plan, s->b[0], 0, n, &sink);
+    print(counted, s->packed, (size_t)n * (size_t)bits / 8);
+    memset(s->b[5], 0, (size_t)n * sizeof(float));
+    state_update(plan, &moments, 0, &sums, s->b[6], s->b[5], s->b[7], NULL);
+    print_floats(mean, s->b[5], (size_t)n);
+}
+
 static void run_state(Space *s)
 {
     const int64_t n = 100003;
     const size_t size = (size_t)n;
+    const TensorSpan span = {0, n};
+    const StatePlanShape shape = {.tensors = &span,
+                                  .n_tensors = 1,
+                                  .n_elements = n,
+                                  .chunk_elements = 1 << 17,
+                                  .n_ranks = 1,
+                                  .n_shards = 1};
     const AdamW adamw = {.lr = 1e-3f,
                          .eps = 1e-8f,
                          .weight_decay = 0.01f,
@@ -169,32 +202,29 @@ static void run_state(Space *s)
                          .gradient_scale = 0.7f,
                          .correction1 = 0.19f,
                          .correction2 = 0.002f};
+    const GradientSums plain = {.data = s->b[0], .type = SUM_F32};
+    _cleanup_(state_plan_freep) StatePlan *plan = NULL;
+    Error err = ERROR_INIT;
     double sum;
     uint32_t max = 0;
+    const GradientSink maxima = {.kind = SINK_MAXIMA, .maxima = &max};
 
+    if (state_plan_new(s->device, &shape, &plan, &err) < 0)
+        stop(&err);
     fill(s);
     for (size_t i = 0; i < size; i++)
         s->b[3][i] = s->b[3][i] * s->b[3][i];
-    adamw_update(s->device, &adamw, n, s->b[0], s->b[1], s->b[2], s->b[3]);
+    state_update(plan, &adamw, 0.9999, &plain, s->b[1], s->b[2], s->b[3], s->b[4]);
     print_floats("weights", s->b[1], size);
     print_floats("first moments", s->b[2], size);
     print_floats("second moments", s->b[3], size);
-    ema_update(s->device, 0.9999, n, s->b[1], s->b[4]);
     print_floats("ema", s->b[4], size);
-    sum_of_squares(s->device, n, s->b[0], &sum);
+    state_squares(plan, &plain, &sum);
     print("sum of squares", &sum, sizeof(sum));
-    absolute_max(s->device, n, s->b[0], &max);
+    state_count(plan, s->b[0], 0, n, &maxima);
     print("absolute maximum", &max, sizeof(max));
-    memset(s->packed, 0, size * sizeof(int64_t));
-    quantise_add(s->device, n, s->b[0], 29, s->packed);
-    print("quantised", s->packed, size * sizeof(int32_t));
-    dequantise(s->device, n, s->packed, 29, 1.0 / 3, s->b[5]);
-    print_floats("dequantised", s->b[5], size);
-    memset(s->packed, 0, size * sizeof(int64_t));
-    quantise_add64(s->device, n, s->b[0], 57, s->packed);
-    print("quantised to 64 bits", s->packed, size * sizeof(int64_t));
-    dequantise64(s->device, n, s->packed, 57, 1.0 / 3, s->b[5]);
-    print_floats("dequantised from 64 bits", s->b[5], size);
+    run_sums(s, plan, n, 32, 29, "quantised", "dequantised");
+    run_sums(s, plan, n, 64, 57, "quantised to 64 bits", "dequantised from 64 bits");
 }
 
 /* What the operations stand on, and what the order, initial weights and schedules draw by themselves. */

@@ -1,184 +1,325 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-state.c - the training state's ranges: exactly where exactness is promised. */
+/* test-state.c - the whole-range operations of the training state against loops over elements: exactly where
+ * exactness is promised. */
 #include "kernels/test/testing-reference.h"
 
-static uint32_t bits_of(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof(bits));
-    return bits;
-}
+enum { TENSORS = 9, CHUNK = 4096, SQUARES_PARTS = 64, SQUARES_LANES = 16 };
 
-static void test_absolute_max(void **state)
-{
-    (void)state;
-    const size_t n = 100003;
-    Device *device = cpu_open(2);
-    float *g = random_new(n, 1);
-    uint32_t max = 0, again;
-    g[n - 1] = -1.5f;
-    absolute_max(device, (int64_t)n, g, &max);
-    assert_int_equal(max, bits_of(1.5f));
-    again = bits_of(2.0f);
-    absolute_max(device, (int64_t)n, g, &again);
-    assert_int_equal(again, bits_of(2.0f));
-    g[7] = -INFINITY;
-    absolute_max(device, (int64_t)n, g, &max);
-    assert_int_equal(max, bits_of(INFINITY));
-    g[n / 2] = -NAN;
-    absolute_max(device, (int64_t)n, g, &max);
-    assert_true(max > bits_of(INFINITY));
-    absolute_max(device, 0, g, &again);
-    assert_int_equal(again, bits_of(2.0f));
-    floats_free(g, n);
-    device = device_free(device);
-}
+static const int64_t lengths[TENSORS] = {3, 20001, 1, 4095, 4096, 17, 9000, 2, 1337};
 
-/* Ties, signs, both ends of the range, what saturates and what counts as nothing. */
-/* The largest float below 2^31. */
-enum { SATURATED = 2147483520 };
+/* A state of nine tensors, the last chunk short. */
+typedef struct Fixture {
+    TensorSpan spans[TENSORS];
+    int32_t exponents[TENSORS];
+    int64_t n, n_chunks;
+    float *gradient; /* that the sums stand for */
+    int32_t *sums;
+    int64_t *sums64;
+} Fixture;
 
-static void test_quantise_corners(void **state)
+static const double scale = 1.0 / 3;
+
+static void fixture_open(Fixture *f)
 {
-    (void)state;
-    static const struct {
-        float g;
-        int64_t expected32, expected64;
-    } corners[] = {
-        {0.5f, 0, 0},
-        {1.5f, 2, 2},
-        {2.5f, 2, 2},
-        {-0.5f, 0, 0},
-        {-1.5f, -2, -2},
-        {-2.5f, -2, -2},
-        {0.49999997f, 0, 0},
-        {8388607.5f, 8388608, 8388608},
-        {0x1.fffffep30f, 2147483520, 2147483520},
-        {-0x1p31f, INT32_MIN, INT32_MIN},
-        {0x1p31f, SATURATED, INT64_C(1) << 31},
-        {-0x1.8p31f, INT32_MIN, -(INT64_C(3) << 30)},
-        {0x1.000002p51f, SATURATED, (INT64_C(1) << 51) + (INT64_C(1) << 28)},
-        {0x1.fffffep61f, SATURATED, (INT64_C(1) << 62) - (INT64_C(1) << 38)},
-        {0x1p63f, SATURATED, INT64_MAX},
-        {-0x1p70f, INT32_MIN, INT64_MIN},
-        {INFINITY, 0, 0},
-        {-INFINITY, 0, 0},
-        {NAN, 0, 0},
-    };
-    Device *device = cpu_open(1);
-    for (size_t i = 0; i < ELEMENTSOF(corners); i++)
-        for (int exponent = -40; exponent <= 40; exponent += 40) {
-            const float g = corners[i].g * (float)ldexp(1, -exponent);
-            int32_t sum = 0;
-            int64_t sum64 = 0;
-            quantise_add(device, 1, &g, exponent, &sum);
-            quantise_add64(device, 1, &g, exponent, &sum64);
-            assert_int_equal(sum, (int32_t)corners[i].expected32);
-            assert_true(sum64 == corners[i].expected64);
+    *f = (Fixture){0};
+    for (int t = 0; t < TENSORS; f->n += lengths[t++]) {
+        f->spans[t] = (TensorSpan){.offset = f->n, .n = lengths[t]};
+        f->exponents[t] = t == 4 ? -20 : 20 + t;
+    }
+    f->n_chunks = DIV_ROUND_UP(f->n, (int64_t)CHUNK);
+    assert_true(f->n % CHUNK != 0);
+    f->gradient = floats_new((size_t)f->n);
+    f->sums = calloc((size_t)f->n, sizeof(*f->sums));
+    f->sums64 = calloc((size_t)f->n, sizeof(*f->sums64));
+    for (int t = 0; t < TENSORS; t++)
+        for (int64_t i = f->spans[t].offset; i < f->spans[t].offset + f->spans[t].n; i++) {
+            f->sums[i] = (int32_t)philox4x32(5, (uint64_t)i, 0).word[0] >> (i % 20);
+            f->sums64[i] = f->sums[i];
+            f->gradient[i] = (float)(ldexp((double)f->sums[i], -f->exponents[t]) * scale);
         }
+}
+
+static void fixture_close(Fixture *f)
+{
+    floats_free(f->gradient, (size_t)f->n);
+    free(f->sums);
+    free(f->sums64);
+}
+
+static StatePlan *plan_new(Device *device, const Fixture *f, int n_ranks, int rank, int n_shards)
+{
+    const StatePlanShape shape = {.tensors = f->spans,
+                                  .n_tensors = TENSORS,
+                                  .n_elements = f->n,
+                                  .chunk_elements = CHUNK,
+                                  .n_ranks = n_ranks,
+                                  .rank = rank,
+                                  .n_shards = n_shards,
+                                  .shard = n_shards == 1 ? 0 : rank};
+    StatePlan *plan;
+    Error err = ERROR_INIT;
+    assert_int_equal(state_plan_new(device, &shape, &plan, &err), 0);
+    return plan;
+}
+
+static int64_t slots(const Fixture *f, int n_shards) { return DIV_ROUND_UP(f->n_chunks, n_shards); }
+
+/* The shard of `flat`, padded with zeros. */
+static void *shard_new(const Fixture *f, const void *flat, size_t element_bytes, int n_shards,
+                       int shard)
+{
+    char *to = calloc((size_t)(slots(f, n_shards) * CHUNK), element_bytes);
+    assert_non_null(to);
+    for (int64_t c = shard; c < f->n_chunks; c += n_shards)
+        memcpy(to + (size_t)(c / n_shards * CHUNK) * element_bytes,
+               (const char *)flat + (size_t)(c * CHUNK) * element_bytes,
+               (size_t)MIN((int64_t)CHUNK, f->n - c * CHUNK) * element_bytes);
+    return to;
+}
+
+static const SumType types[] = {SUM_I32, SUM_I64, SUM_F32};
+
+/* The sums of one type, whole or of one shard; `*ret_data` is to be freed. */
+static GradientSums sums_of(const Fixture *f, SumType type, bool is_shard, int n_shards, int shard,
+                            void **ret_data)
+{
+    const void *flat = type == SUM_I32   ? (const void *)f->sums
+                       : type == SUM_I64 ? (const void *)f->sums64
+                                         : (const void *)f->gradient;
+    const size_t bytes = type == SUM_I64 ? sizeof(int64_t) : sizeof(int32_t);
+    *ret_data = shard_new(f, flat, bytes, is_shard ? n_shards : 1, is_shard ? shard : 0);
+    return (GradientSums){.data = *ret_data,
+                          .type = type,
+                          .is_shard = is_shard,
+                          .exponents = f->exponents,
+                          .scale = scale};
+}
+
+/* The tree: 64 parts of whole lanes, each lane a chain, lanes folded in halves, parts in order. */
+static double squares_of(const float *g, int64_t n)
+{
+    int64_t each = DIV_ROUND_UP(DIV_ROUND_UP(n, (int64_t)SQUARES_PARTS), (int64_t)SQUARES_LANES) *
+                   SQUARES_LANES;
+    double total = 0;
+    for (int part = 0; part < SQUARES_PARTS; part++) {
+        double lane[SQUARES_LANES] = {0};
+        for (int64_t i = part * each; i < MIN((part + 1) * each, n); i++)
+            lane[(i - part * each) % SQUARES_LANES] += (double)g[i] * (double)g[i];
+        for (int width = SQUARES_LANES / 2; width > 0; width /= 2)
+            for (int j = 0; j < width; j++)
+                lane[j] += lane[j + width];
+        total += lane[0];
+    }
+    return total;
+}
+
+static void check_squares(const Fixture *f, int threads, int n_ranks, int rank, int n_shards,
+                          SumType type)
+{
+    Device *device = cpu_open(threads);
+    StatePlan *plan = plan_new(device, f, n_ranks, rank, n_shards);
+    void *data;
+    const bool is_shard = n_shards > 1;
+    GradientSums sums = sums_of(f, type, is_shard, n_shards, rank, &data);
+    double squares[64];
+    for (size_t i = 0; i < ELEMENTSOF(squares); i++)
+        squares[i] = -1;
+    state_squares(plan, &sums, squares);
+    int64_t slot = 0;
+    for (int64_t c = rank; c < f->n_chunks; c += n_ranks, slot++)
+        assert_true(squares[slot] ==
+                    squares_of(f->gradient + c * CHUNK, MIN((int64_t)CHUNK, f->n - c * CHUNK)));
+    assert_true(squares[slot] == -1);
+    free(data);
+    plan = state_plan_free(plan);
     device = device_free(device);
 }
 
-static void test_quantise(void **state)
+static void squares_are_of_each_chunk_by_one_tree(void **state)
 {
     (void)state;
-    const size_t n = 50021;
-    const int exponent = 24;
+    Fixture f;
+    fixture_open(&f);
+    for (int threads = 1; threads <= 5; threads += 2)
+        for (int n_ranks = 1; n_ranks <= 4; n_ranks++)
+            for (int rank = 0; rank < n_ranks; rank++)
+                for (size_t type = 0; type < ELEMENTSOF(types); type++) {
+                    check_squares(&f, threads, n_ranks, rank, 1, types[type]);
+                    check_squares(&f, threads, n_ranks, rank, n_ranks, types[type]);
+                }
+    fixture_close(&f);
+}
+
+/* One chunk as long as the state, of any length. */
+static void squares_hold_for_any_length(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 15, 16, 17, 1023, 1025, 100003};
+    for (size_t k = 0; k < ELEMENTSOF(sizes); k++)
+        for (int threads = 1; threads <= 2; threads++) {
+            float *g = random_new((size_t)sizes[k], 1);
+            const TensorSpan span = {0, sizes[k]};
+            const StatePlanShape shape = {.tensors = &span,
+                                          .n_tensors = 1,
+                                          .n_elements = sizes[k],
+                                          .chunk_elements = 1 << 17,
+                                          .n_ranks = 1,
+                                          .n_shards = 1};
+            const GradientSums sums = {.data = g, .type = SUM_F32};
+            Device *device = cpu_open(threads);
+            StatePlan *plan;
+            Error err = ERROR_INIT;
+            double found;
+            long double expected = 0;
+            assert_int_equal(state_plan_new(device, &shape, &plan, &err), 0);
+            state_squares(plan, &sums, &found);
+            for (int64_t i = 0; i < sizes[k]; i++)
+                expected += (long double)g[i] * (long double)g[i];
+            assert_true(found == squares_of(g, sizes[k]));
+            assert_true(fabsl((long double)found / expected - 1) < 1e-13L);
+            floats_free(g, (size_t)sizes[k]);
+            plan = state_plan_free(plan);
+            device = device_free(device);
+        }
+}
+
+typedef struct Moments {
+    float *w, *m, *v, *ema; /* of the whole state */
+} Moments;
+
+static Moments moments_new(size_t n)
+{
+    Moments s = {random_new(n, 1), random_new(n, 2), random_new(n, 3), random_new(n, 4)};
+    for (size_t i = 0; i < n; i++)
+        s.v[i] *= s.v[i];
+    return s;
+}
+
+static void moments_free(Moments *s, size_t n)
+{
+    floats_free(s->w, n);
+    floats_free(s->m, n);
+    floats_free(s->v, n);
+    floats_free(s->ema, n);
+}
+
+static const AdamW settings = {.lr = 1e-3f,
+                               .eps = 1e-8f,
+                               .weight_decay = 0.01f,
+                               .beta1 = 0.9,
+                               .beta2 = 0.999,
+                               .gradient_scale = 0.7f,
+                               .correction1 = 0.19f,
+                               .correction2 = 0.002f};
+
+/* One element, in the order of rounding that the bits have. */
+static void expect_update(const AdamW *a, double decay, float g, Moments *s, int64_t i, bool ema)
+{
+    const float gradient = g * a->gradient_scale;
+    s->m[i] = (float)a->beta1 * s->m[i] + (float)(1.0 - a->beta1) * gradient;
+    s->v[i] = (float)a->beta2 * s->v[i] + (float)(1.0 - a->beta2) * (gradient * gradient);
+    s->w[i] = (s->w[i] - a->lr * a->weight_decay * s->w[i]) -
+              a->lr / a->correction1 * (s->m[i] / (sqrtf(s->v[i] / a->correction2) + a->eps));
+    if (ema)
+        s->ema[i] = (float)decay * s->ema[i] + (float)(1.0 - decay) * s->w[i];
+}
+
+/* All shards of one world together are the whole. */
+static void check_update(const Fixture *f, int threads, int n_shards, SumType type, bool is_shard,
+                         bool ema)
+{
+    const size_t n = (size_t)f->n, bytes = sizeof(float);
+    Moments wanted = moments_new(n), before = moments_new(n);
+    Device *device = cpu_open(threads);
+    for (int64_t i = 0; i < f->n; i++)
+        expect_update(&settings, 0.75, f->gradient[i], &wanted, i, ema);
+    for (int shard = 0; shard < n_shards; shard++) {
+        StatePlan *plan = plan_new(device, f, n_shards, shard, n_shards);
+        void *data, *m = shard_new(f, before.m, bytes, n_shards, shard);
+        void *v = shard_new(f, before.v, bytes, n_shards, shard);
+        void *e = shard_new(f, before.ema, bytes, n_shards, shard);
+        GradientSums sums = sums_of(f, type, is_shard, n_shards, shard, &data);
+        state_update(plan, &settings, 0.75, &sums, before.w, m, v, ema ? e : NULL);
+        void *const found[] = {m, v, e};
+        const float *const flat[] = {wanted.m, wanted.v, wanted.ema};
+        for (size_t k = 0; k < ELEMENTSOF(found); k++) {
+            void *expected = shard_new(f, flat[k], bytes, n_shards, shard);
+            assert_memory_equal(found[k], expected, (size_t)(slots(f, n_shards) * CHUNK) * bytes);
+            free(expected);
+            free(found[k]);
+        }
+        free(data);
+        plan = state_plan_free(plan);
+    }
+    assert_memory_equal(before.w, wanted.w, n * bytes);
+    moments_free(&wanted, n);
+    moments_free(&before, n);
+    device = device_free(device);
+}
+
+static void an_update_is_one_of_each_element(void **state)
+{
+    (void)state;
+    Fixture f;
+    fixture_open(&f);
+    for (int threads = 1; threads <= 5; threads += 2)
+        for (int n_shards = 1; n_shards <= 4; n_shards++)
+            for (size_t type = 0; type < ELEMENTSOF(types); type++) {
+                check_update(&f, threads, n_shards, types[type], false, true);
+                check_update(&f, threads, n_shards, types[type], true, n_shards % 2 == 0);
+            }
+    fixture_close(&f);
+}
+
+/* A shard without a chunk, where ranks outnumber chunks: nothing is touched. */
+static void a_rank_without_a_chunk_does_nothing(void **state)
+{
+    (void)state;
+    Fixture f;
+    fixture_open(&f);
+    const int world = (int)f.n_chunks + 2;
     Device *device = cpu_open(2);
-    float *g = random_new(n, 1), *back = floats_new(n);
-    int32_t *sum = calloc(n, sizeof(*sum));
-    int64_t *sum64 = calloc(n, sizeof(*sum64));
-    sum[3] = INT32_MAX;
-    sum64[3] = INT64_MAX;
-    g[3] = 1.0f;
-    quantise_add(device, (int64_t)n, g, exponent, sum);
-    quantise_add64(device, (int64_t)n, g, exponent, sum64);
-    assert_int_equal(sum[3], INT32_MIN + (1 << 24) - 1); /* wraps */
-    assert_true(sum64[3] == INT64_MIN + (1 << 24) - 1);
-    sum[3] = 1 << 24;
-    sum64[3] = 1 << 24;
-    for (size_t i = 0; i < n; i++) {
-        assert_int_equal(sum[i], (int32_t)nearbyint(ldexp((double)g[i], exponent)));
-        assert_true(sum64[i] == sum[i]);
-    }
-    quantise_add(device, (int64_t)n, g, exponent, sum);
-    dequantise(device, (int64_t)n, sum, exponent, 0.5, back);
-    for (size_t i = 0; i < n; i++)
-        assert_true(back[i] == (float)(ldexp((double)sum[i], -exponent) * 0.5));
-    dequantise64(device, (int64_t)n, sum64, exponent, 0.25, back);
-    for (size_t i = 0; i < n; i++)
-        assert_true(back[i] == (float)(ldexp((double)sum64[i], -exponent) * 0.25));
-    /* the extremes that the exponents allow */
-    const float tiny = 0x1p-120f, huge = 0x1p100f;
-    int32_t one[2] = {0, 0};
-    float returned[2];
-    quantise_add(device, 1, &tiny, 120, one);
-    quantise_add(device, 1, &huge, -100, one + 1);
-    assert_int_equal(one[0], 1);
-    assert_int_equal(one[1], 1);
-    dequantise(device, 1, one, 120, 1, returned);
-    dequantise(device, 1, one, -100, 1, returned + 1);
-    assert_true(returned[0] == tiny && returned[1] == huge);
-    free(sum);
-    free(sum64);
-    floats_free(g, n);
-    floats_free(back, n);
+    StatePlan *plan = plan_new(device, &f, world, world - 1, world);
+    GradientSums sums = {.data = f.sums, .exponents = f.exponents, .scale = scale};
+    double square = -1;
+    state_squares(plan, &sums, &square);
+    assert_true(square == -1);
+    state_update(plan, &settings, 0.5, &sums, NULL, NULL, NULL, NULL);
+    plan = state_plan_free(plan);
     device = device_free(device);
+    fixture_close(&f);
 }
 
-static void test_sum_of_squares(void **state)
-{
-    (void)state;
-    static const size_t sizes[] = {1, 15, 16, 17, 1023, 1025, 100003};
-    Device *device = cpu_open(2), *single = cpu_open(1);
-    for (size_t k = 0; k < ELEMENTSOF(sizes); k++) {
-        float *g = random_new(sizes[k], 1);
-        long double expected = 0;
-        double sum, other;
-        for (size_t i = 0; i < sizes[k]; i++)
-            expected += (long double)g[i] * (long double)g[i];
-        sum_of_squares(device, (int64_t)sizes[k], g, &sum);
-        sum_of_squares(single, (int64_t)sizes[k], g, &other);
-        assert_true(sum == other);
-        assert_true(fabsl((long double)sum / expected - 1) < 1e-13L);
-        floats_free(g, sizes[k]);
-    }
-    double sum = 1;
-    sum_of_squares(device, 0, NULL, &sum);
-    assert_true(sum == 0);
-    device = device_free(device);
-    single = device_free(single);
-}
-
-/* Ten steps from zero moments; then the same state cut into ranges gives the same bits. */
+/* Ten steps from zero moments against float64. */
 static void test_adamw(void **state)
 {
     (void)state;
-    const size_t n = 70001, cuts[] = {0, 1, 17, 16400, 33000, 70001};
-    AdamW a = {.lr = 1e-3f,
-               .eps = 1e-8f,
-               .weight_decay = 0.01f,
-               .beta1 = 0.9,
-               .beta2 = 0.999,
-               .gradient_scale = 0.5f};
+    const size_t n = 70001;
+    const TensorSpan span = {0, (int64_t)n};
+    const StatePlanShape shape = {.tensors = &span,
+                                  .n_tensors = 1,
+                                  .n_elements = (int64_t)n,
+                                  .chunk_elements = 1 << 14,
+                                  .n_ranks = 1,
+                                  .n_shards = 1};
+    AdamW a = settings;
+    a.gradient_scale = 0.5f;
     Device *device = cpu_open(2);
+    StatePlan *plan;
+    Error err = ERROR_INIT;
     float *w = random_new(n, 1), *m = floats_new(n), *v = floats_new(n);
-    float *w2 = random_new(n, 1), *m2 = floats_new(n), *v2 = floats_new(n);
     double *ew = doubles_new(n), *em = doubles_new(n), *ev = doubles_new(n);
+    assert_int_equal(state_plan_new(device, &shape, &plan, &err), 0);
     memset(m, 0, n * sizeof(float));
     memset(v, 0, n * sizeof(float));
-    memset(m2, 0, n * sizeof(float));
-    memset(v2, 0, n * sizeof(float));
     for (size_t i = 0; i < n; i++)
         ew[i] = (double)w[i];
     for (int step = 1; step <= 10; step++) {
         float *g = random_new(n, 100 + (uint64_t)step);
+        const GradientSums sums = {.data = g, .type = SUM_F32};
         a.correction1 = (float)(1 - pow(0.9, step));
         a.correction2 = (float)(1 - pow(0.999, step));
-        adamw_update(device, &a, (int64_t)n, g, w, m, v);
-        for (size_t k = 0; k + 1 < ELEMENTSOF(cuts); k++)
-            adamw_update(device, &a, (int64_t)(cuts[k + 1] - cuts[k]), g + cuts[k], w2 + cuts[k],
-                         m2 + cuts[k], v2 + cuts[k]);
+        state_update(plan, &a, 0, &sums, w, m, v, NULL);
         for (size_t i = 0; i < n; i++) {
             const double gradient = (double)g[i] * 0.5;
             ew[i] -= 1e-3 * 0.01 * ew[i];
@@ -192,30 +333,25 @@ static void test_adamw(void **state)
     assert_near("weights", w, ew, n, 1e-6);
     assert_near("first moments", m, em, n, 1e-6);
     assert_near("second moments", v, ev, n, 1e-6);
-    assert_memory_equal(w, w2, n * sizeof(float));
-    assert_memory_equal(m, m2, n * sizeof(float));
-    assert_memory_equal(v, v2, n * sizeof(float));
-
-    ema_update(device, 0.75f, (int64_t)n, w, m);
-    for (size_t i = 0; i < n; i++)
-        assert_true(m[i] == 0.75f * m2[i] + 0.25f * w[i]);
     floats_free(w, n);
     floats_free(m, n);
     floats_free(v, n);
-    floats_free(w2, n);
-    floats_free(m2, n);
-    floats_free(v2, n);
     free(ew);
     free(em);
     free(ev);
+    plan = state_plan_free(plan);
     device = device_free(device);
 }
 
 int main(void)
 {
+    /* threads that outnumber the cores must not spin */
+    (void)setenv("OMP_WAIT_POLICY", "passive", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_absolute_max), cmocka_unit_test(test_quantise_corners),
-        cmocka_unit_test(test_quantise),     cmocka_unit_test(test_sum_of_squares),
+        cmocka_unit_test(squares_are_of_each_chunk_by_one_tree),
+        cmocka_unit_test(squares_hold_for_any_length),
+        cmocka_unit_test(an_update_is_one_of_each_element),
+        cmocka_unit_test(a_rank_without_a_chunk_does_nothing),
         cmocka_unit_test(test_adamw),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
