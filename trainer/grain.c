@@ -1,11 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grain.c - see grain.h. */
+/* grain.c - see grain.h.
+ *
+ * Grain k uses set k mod 2. The host writes a set's staging again when its copy of grain k - 2 is done; the
+ * input lane writes its device memory again when grain k - 2 is computed. */
 #include "trainer/grain.h"
 
+#include "base/clock.h"
 #include "base/exactmath.h"
+#include "base/fault.h"
 #include "base/philox.h"
 
+#include <math.h>
 #include <string.h>
+
+enum { SETS = 2 };
+
+/* The samples of a grain, on the host and on the device. */
+typedef struct SampleSet {
+    float *latents, *text; /* host; captions are dropped */
+    int32_t *timesteps;    /* host */
+    int64_t *positions;    /* host */
+    float *x0, *device_text;
+    int32_t *device_timesteps;
+    int64_t *device_positions;
+    Fence staged;   /* LANE_IN: the host's part may be written again */
+    Fence computed; /* LANE_COMPUTE: the device's part may be written again */
+} SampleSet;
 
 struct GrainWork {
     Device *device;
@@ -16,16 +36,12 @@ struct GrainWork {
     NoiseSchedule *schedule;
     int64_t latent_elements, text_elements; /* of one sample */
 
-    float *text_host; /* [grain][tokens][dim], captions dropped */
-    int32_t *timesteps_host;
-    int64_t *positions_host;
+    SampleSet sets[SETS];
+    int64_t n_submitted;
 
     /* device */
-    float *x0, *noise, *x_t, *target, *text, *signal, *sigma;
-    int32_t *timesteps;
-    int64_t *positions;
+    float *noise, *x_t, *target, *signal, *sigma;
     void *input, *context, *prediction, *dprediction, *workspace;
-    double *loss;
 };
 
 /* Draws of different purposes never share a block. */
@@ -63,37 +79,62 @@ int draw_noise(Device *device, uint64_t seed, int64_t position, int64_t n, float
     return r;
 }
 
+typedef struct Buffer {
+    void **at;
+    size_t n_bytes;
+    bool host;
+} Buffer;
+
+static int allocate_buffers(GrainWork *w, const Buffer *buffers, size_t n, Error *err)
+{
+    int r = 0;
+    for (size_t i = 0; i < n && r == 0; i++)
+        r = buffers[i].host
+                ? device_host_allocate(w->device, buffers[i].n_bytes, buffers[i].at, err)
+                : device_allocate(w->device, buffers[i].n_bytes, buffers[i].at, err);
+    return r;
+}
+
+static int allocate_set(GrainWork *w, SampleSet *set, Error *err)
+{
+    const size_t n = (size_t)w->job->train.grain;
+    const size_t latents = n * (size_t)w->latent_elements * sizeof(float);
+    const size_t text = n * (size_t)w->text_elements * sizeof(float);
+    const Buffer buffers[] = {
+        {(void **)&set->latents, latents, true},
+        {(void **)&set->text, text, true},
+        {(void **)&set->timesteps, n * sizeof(int32_t), true},
+        {(void **)&set->positions, n * sizeof(int64_t), true},
+        {(void **)&set->x0, latents, false},
+        {(void **)&set->device_text, text, false},
+        {(void **)&set->device_timesteps, n * sizeof(int32_t), false},
+        {(void **)&set->device_positions, n * sizeof(int64_t), false},
+    };
+    return allocate_buffers(w, buffers, ELEMENTSOF(buffers), err);
+}
+
 static int allocate_device(GrainWork *w, Error *err)
 {
-    const int64_t n = w->job->train.grain, latents = n * w->latent_elements,
-                  text = n * w->text_elements;
+    const int64_t n = w->job->train.grain, latents = n * w->latent_elements;
     const size_t type = data_type_bytes(device_type(w->device));
     const size_t schedule = (size_t)w->schedule->n_steps * sizeof(float);
-    const struct {
-        void **at;
-        size_t n_bytes;
-    } buffers[] = {
-        {(void **)&w->x0, (size_t)latents * sizeof(float)},
-        {(void **)&w->noise, (size_t)latents * sizeof(float)},
-        {(void **)&w->x_t, (size_t)latents * sizeof(float)},
-        {(void **)&w->target, (size_t)latents * sizeof(float)},
-        {(void **)&w->text, (size_t)text * sizeof(float)},
-        {(void **)&w->signal, schedule},
-        {(void **)&w->sigma, schedule},
-        {(void **)&w->timesteps, (size_t)n * sizeof(int32_t)},
-        {(void **)&w->positions, (size_t)n * sizeof(int64_t)},
-        {&w->input, (size_t)latents * type},
-        {&w->context, (size_t)text * type},
-        {&w->prediction, (size_t)latents * type},
-        {&w->dprediction, (size_t)latents * type},
-        {&w->workspace, mse_loss_workspace_bytes(w->device, latents)},
-        {(void **)&w->loss, sizeof(double)},
+    const Buffer buffers[] = {
+        {(void **)&w->noise, (size_t)latents * sizeof(float), false},
+        {(void **)&w->x_t, (size_t)latents * sizeof(float), false},
+        {(void **)&w->target, (size_t)latents * sizeof(float), false},
+        {(void **)&w->signal, schedule, false},
+        {(void **)&w->sigma, schedule, false},
+        {&w->input, (size_t)latents * type, false},
+        {&w->context, (size_t)(n * w->text_elements) * type, false},
+        {&w->prediction, (size_t)latents * type, false},
+        {&w->dprediction, (size_t)latents * type, false},
+        {&w->workspace, mse_loss_workspace_bytes(w->device, latents), false},
     };
-    for (size_t i = 0; i < ELEMENTSOF(buffers); i++) {
-        int r = device_allocate(w->device, buffers[i].n_bytes, buffers[i].at, err);
-        if (r < 0)
-            return r;
-    }
+    int r = allocate_buffers(w, buffers, ELEMENTSOF(buffers), err);
+    for (int i = 0; i < SETS && r == 0; i++)
+        r = allocate_set(w, &w->sets[i], err);
+    if (r < 0)
+        return r;
     device_upload(w->device, w->signal, w->schedule->signal, schedule);
     device_upload(w->device, w->sigma, w->schedule->noise, schedule);
     return 0;
@@ -122,12 +163,6 @@ int grain_work_new(Device *device, Network *network, const Job *job, const Datas
                            job->train.noise_schedule.steps, &w->schedule, err);
     if (r < 0)
         return r;
-    size_t n = (size_t)job->train.grain;
-    w->text_host = calloc(n * (size_t)w->text_elements, sizeof(float));
-    w->timesteps_host = calloc(n, sizeof(int32_t));
-    w->positions_host = calloc(n, sizeof(int64_t));
-    if (!w->text_host || !w->timesteps_host || !w->positions_host)
-        return error_set(err, -ENOMEM, "out of memory for a grain's %zu samples", n);
     r = allocate_device(w, err);
     if (r < 0)
         return r;
@@ -139,62 +174,111 @@ GrainWork *grain_work_free(GrainWork *w)
 {
     if (!w)
         return NULL;
-    void *buffers[] = {w->x0,      w->noise,      w->x_t,         w->target,    w->text,
-                       w->signal,  w->sigma,      w->timesteps,   w->positions, w->input,
-                       w->context, w->prediction, w->dprediction, w->workspace, w->loss};
+    if (w->n_submitted > 0) /* the device still writes and reads what is released here */
+        (void)device_synchronise(w->device, NULL);
+    void *buffers[] = {w->noise, w->x_t,     w->target,     w->signal,      w->sigma,
+                       w->input, w->context, w->prediction, w->dprediction, w->workspace};
     for (size_t i = 0; i < ELEMENTSOF(buffers); i++)
-        if (buffers[i])
-            device_release(w->device, buffers[i]);
+        device_release(w->device, buffers[i]);
+    for (int i = 0; i < SETS; i++) {
+        const SampleSet *set = &w->sets[i];
+        void *host[] = {set->latents, set->text, set->timesteps, set->positions};
+        void *device[] = {set->x0, set->device_text, set->device_timesteps, set->device_positions};
+        for (size_t k = 0; k < ELEMENTSOF(host); k++) {
+            device_host_release(w->device, host[k]);
+            device_release(w->device, device[k]);
+        }
+    }
     (void)noise_schedule_free(w->schedule);
-    free(w->text_host);
-    free(w->timesteps_host);
-    free(w->positions_host);
     free(w);
     return NULL;
 }
 
-static void draw(GrainWork *w, const LoaderGrain *grain)
+/* ---- a grain ---- */
+
+static void draw(const GrainWork *w, const LoaderGrain *grain, SampleSet *set)
 {
     const Job *job = w->job;
     const size_t text_bytes = (size_t)w->text_elements * sizeof(float);
 
+    memcpy(set->latents, grain->latents,
+           (size_t)(job->train.grain * w->latent_elements) * sizeof(float));
     for (int64_t i = 0; i < job->train.grain; i++) {
         int64_t position = grain->first_position + i;
-        w->positions_host[i] = position;
-        w->timesteps_host[i] = draw_timestep(job->train.seed, position, w->schedule->n_steps);
+        set->positions[i] = position;
+        set->timesteps[i] = draw_timestep(job->train.seed, position, w->schedule->n_steps);
         bool drop =
             w->empty_text && draw_caption_drop(job->train.seed, position, job->train.caption_drop);
-        memcpy(w->text_host + i * w->text_elements,
+        memcpy(set->text + i * w->text_elements,
                drop ? w->empty_text : grain->text + i * w->text_elements, text_bytes);
     }
 }
 
-int grain_work_compute(GrainWork *w, const LoaderGrain *grain, float *gradients, double *ret_loss,
-                       Error *err)
+/* Sends the staged samples after what the grain before the last one still reads. */
+static void send_samples(GrainWork *w, SampleSet *set)
+{
+    Device *d = w->device;
+    const size_t n = (size_t)w->job->train.grain;
+    device_wait(d, LANE_IN, set->computed);
+    device_send(d, LANE_IN, set->x0, set->latents, n * (size_t)w->latent_elements * sizeof(float));
+    device_send(d, LANE_IN, set->device_text, set->text,
+                n * (size_t)w->text_elements * sizeof(float));
+    device_send(d, LANE_IN, set->device_timesteps, set->timesteps, n * sizeof(int32_t));
+    device_send(d, LANE_IN, set->device_positions, set->positions, n * sizeof(int64_t));
+    set->staged = device_fence(d, LANE_IN);
+}
+
+static void put_grain(GrainWork *w, SampleSet *set, float *gradients, double *loss)
 {
     Device *d = w->device;
     const int n = (int)w->job->train.grain;
     const int64_t latents = n * w->latent_elements, text = n * w->text_elements;
 
-    draw(w, grain);
-    device_upload(d, w->x0, grain->latents, (size_t)latents * sizeof(float));
-    device_upload(d, w->text, w->text_host, (size_t)text * sizeof(float));
-    device_upload(d, w->timesteps, w->timesteps_host, (size_t)n * sizeof(int32_t));
-    device_upload(d, w->positions, w->positions_host, (size_t)n * sizeof(int64_t));
-
-    normal_noise(d, draw_key(w->job->train.seed, "noise"), n, w->latent_elements, w->positions,
-                 w->noise);
-    diffuse(d, n, w->latent_elements, w->x0, w->noise, w->timesteps, w->signal, w->sigma,
+    device_wait(d, LANE_COMPUTE, set->staged);
+    normal_noise(d, draw_key(w->job->train.seed, "noise"), n, w->latent_elements,
+                 set->device_positions, w->noise);
+    diffuse(d, n, w->latent_elements, set->x0, w->noise, set->device_timesteps, w->signal, w->sigma,
             w->job->train.prediction == PREDICTION_V, w->x_t, w->target);
     cast_from_f32(d, latents, w->x_t, w->input);
-    cast_from_f32(d, text, w->text, w->context);
+    cast_from_f32(d, text, set->device_text, w->context);
 
-    network_forward(w->network, w->input, w->timesteps, w->context, w->prediction);
-    mse_loss(d, latents, w->prediction, w->target, 1.0f, w->loss, w->dprediction, w->workspace);
+    network_forward(w->network, w->input, set->device_timesteps, w->context, w->prediction);
+    mse_loss(d, latents, w->prediction, w->target, 1.0f, loss, w->dprediction, w->workspace);
     network_backward(w->network, w->dprediction, gradients, NULL, NULL);
+    set->computed = device_fence(d, LANE_COMPUTE);
+}
 
-    device_download(d, ret_loss, w->loss, sizeof(*ret_loss));
-    return device_synchronise(d, err);
+static int submit(GrainWork *w, const LoaderGrain *grain, bool poisoned, float *gradients,
+                  double *loss, uint64_t timeout_usec, Error *err)
+{
+    SampleSet *set = &w->sets[w->n_submitted % SETS];
+    int r = device_await(w->device, set->staged, timeout_usec, err);
+    if (r < 0)
+        return error_prefix(err, r, "staging a grain's samples");
+    draw(w, grain, set);
+    if (poisoned)
+        set->latents[0] = NAN;
+    send_samples(w, set);
+    put_grain(w, set, gradients, loss);
+    w->n_submitted++;
+    return 0;
+}
+
+int grain_work_submit(GrainWork *w, const LoaderGrain *grain, float *gradients, double *loss,
+                      uint64_t timeout_usec, Error *err)
+{
+    bool poisoned = fault("loop.nan") < 0; /* as a bad sample or a flipped bit would */
+    return submit(w, grain, poisoned, gradients, loss, timeout_usec, err);
+}
+
+int grain_work_await(GrainWork *w, int n_behind, uint64_t timeout_usec, Error *err)
+{
+    assert(n_behind >= 0 && n_behind < SETS);
+    if (w->n_submitted <= n_behind)
+        return 0;
+    const SampleSet *set = &w->sets[(w->n_submitted - 1 - n_behind) % SETS];
+    int r = device_await(w->device, set->computed, timeout_usec, err);
+    return r < 0 ? error_prefix(err, r, "computing a grain") : 0;
 }
 
 /* n draws of N(0, 1) at counter block / 4. */
@@ -222,7 +306,15 @@ int canned_grain(GrainWork *w, float *gradients, int64_t n_gradients, Hash *ret,
 
     LoaderGrain grain = {.latents = latents, .text = text};
     double loss;
-    int r = grain_work_compute(w, &grain, gradients, &loss, err);
+    void *device_loss;
+    int r = device_allocate(w->device, sizeof(loss), &device_loss, err);
+    if (r < 0)
+        return r;
+    r = submit(w, &grain, false, gradients, device_loss, USEC_INFINITY, err);
+    device_download(w->device, &loss, device_loss, sizeof(loss));
+    device_release(w->device, device_loss);
+    if (r == 0)
+        r = device_synchronise(w->device, err);
     if (r < 0)
         return r;
 

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grain.h - computes one grain: draws, noise, forward, loss, backward.
+/* grain.h - puts the work on a grain on the device: draws, noise, forward, loss, backward.
  *
  * Every draw is a function of (seed, purpose, position), so timestep, noise and caption drop of a
  * sample are the same on whichever rank trains it.
  *
+ * A device must not be idle while the next grain's samples are copied. So a grain is submitted: its
+ * samples are staged in one of two sets of buffers and sent while the grain before it is computed.
+ *
  * Ownership: grain_work_new() gives the caller a GrainWork; borrows Device, Network, Job and
  *            empty_text.
  * Units:     as loader.h and network.h.
- * Errors:    -ENOMEM; those of the device.
+ * Errors:    -ENOMEM; -ETIMEDOUT: the device did not reach a fence in timeout_usec; those of the device.
  * Threads:   the training thread.
  */
 #pragma once
@@ -24,9 +27,13 @@ int grain_work_new(Device *device, Network *network, const Job *job, const Datas
 GrainWork *grain_work_free(GrainWork *work);
 DEFINE_CLEANUP(GrainWork, grain_work_free)
 
-/* Overwrites gradients (flat, device memory) with those of the grain's mean loss. */
-int grain_work_compute(GrainWork *work, const LoaderGrain *grain, float *gradients,
-                       double *ret_loss, Error *err);
+/* Puts the grain on the device's lanes and returns: the samples are staged by then, and the loader may
+ * overwrite its own. Device memory gets the grain's mean loss and its gradients (flat). The host waits for
+ * nothing but the copy of the samples of the grain before the last one. */
+int grain_work_submit(GrainWork *work, const LoaderGrain *grain, float *gradients, double *loss,
+                      uint64_t timeout_usec, Error *err);
+/* Waits until all submitted grains but the newest n_behind (0 or 1) are computed. */
+int grain_work_await(GrainWork *work, int n_behind, uint64_t timeout_usec, Error *err);
 
 /* The timestep of a position, and whether its caption is dropped. */
 int32_t draw_timestep(uint64_t seed, int64_t position, int n_steps);

@@ -16,6 +16,8 @@ enum {
     DATA_TIMEOUT_SEC = 1800, /* beyond what a store tries by itself, some times over */
     WAIT_SLICE_MSEC = 500,   /* a rank that waits for data says so as often */
 };
+/* Last resort: a daemon that sees a hang kills long before. */
+#define DEVICE_USEC (600 * USEC_PER_SEC)
 #define METRICS_KEY "metrics.jsonl"
 
 typedef struct Loop {
@@ -106,20 +108,21 @@ static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
         return r;
     }
 
-    double loss;
+    double loss = 0;
     daemon_link_stage(s->link, step, STAGE_COMPUTING);
     r = fault("loop.compute");
     if (r < 0)
         (void)error_errno(err, r, "step %lld, grain %lld: compute failed", (long long)step + 1,
                           (long long)grain); /* returned below */
     else
-        r = grain_work_compute(s->work, &data, s->gradients, &loss, err);
+        r = grain_work_submit(s->work, &data, s->gradients, s->loss, DEVICE_USEC, err);
+    if (r == 0)
+        r = grain_work_await(s->work, 0, DEVICE_USEC, err);
     if (r < 0) {
         *l->exit = device_exit_code(r);
         return r;
     }
-    if (fault("loop.nan") < 0) /* a poisoned gradient, as a bad sample or a flipped bit makes it */
-        memset(s->gradients, 0xff, sizeof(float));
+    device_download(s->device, &loss, s->loss, sizeof(loss));
 
     daemon_link_stage(s->link, step, STAGE_REDUCING);
     *l->exit = EXIT_PEER_LOST;

@@ -202,9 +202,10 @@ static int open_network(Session *s, const char *gpu, ExitCode *ret_exit, Error *
                        err);
     if (r < 0)
         return r;
-    return device_allocate(s->device,
-                           (size_t)network_parameters(s->network)->n_elements * sizeof(float),
-                           (void **)&s->gradients, err);
+    r = device_allocate(s->device,
+                        (size_t)network_parameters(s->network)->n_elements * sizeof(float),
+                        (void **)&s->gradients, err);
+    return r < 0 ? r : device_allocate(s->device, sizeof(double), (void **)&s->loss, err);
 }
 
 /* What this rank computes with, in one text: equal texts and equal canned grains mean equal bits.
@@ -590,8 +591,10 @@ Session *session_free(Session *s)
     (void)train_state_free(s->state);
     (void)grain_work_free(s->work);
     (void)network_free(s->network);
-    if (s->gradients)
+    if (s->device) {
         device_release(s->device, s->gradients);
+        device_release(s->device, s->loss);
+    }
     (void)device_free(s->device);
     (void)dataset_free(s->dataset);
     (void)manifest_free(s->resume);

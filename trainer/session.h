@@ -64,6 +64,7 @@ typedef struct Session {
     TrainState *state;
     GrainWork *work;
     float *gradients;
+    double *loss; /* of a grain; device memory */
     CheckpointFacts facts;
     CheckpointClaim claim;
     int folder_lock; /* descriptor; a run without a cluster holds it */

@@ -3,12 +3,14 @@
  * on its samples, their positions and the weights, and on nothing else. */
 #include "trainer/grain.h"
 
+#include "base/clock.h"
 #include "base/test/testing.h"
 #include "store/store.h"
 #include "trainer/test/testing-job.h"
 
 #include <string.h>
 
+#define WAIT_USEC (60 * USEC_PER_SEC)
 enum { LATENTS = 4 * 8 * 8, TEXT = 7 * 16 };
 
 static TestingJob files;
@@ -20,7 +22,8 @@ typedef struct Bench {
     Network *network;
     GrainWork *work;
     float *weights, *gradients;
-    size_t n_bytes; /* of either */
+    double *loss;
+    size_t n_bytes; /* of weights, and of gradients */
 } Bench;
 
 static Bench bench_open(const char *train)
@@ -42,7 +45,12 @@ static Bench bench_open(const char *train)
     b.n_bytes = (size_t)network_parameters(b.network)->n_elements * sizeof(float);
     assert_int_equal(device_allocate(b.device, b.n_bytes, (void **)&b.weights, &err), 0);
     assert_int_equal(device_allocate(b.device, b.n_bytes, (void **)&b.gradients, &err), 0);
-    parameters_initialise(network_parameters(b.network), b.job->train.seed, b.weights);
+    assert_int_equal(device_allocate(b.device, sizeof(double), (void **)&b.loss, &err), 0);
+    float *weights = malloc(b.n_bytes);
+    assert_non_null(weights);
+    parameters_initialise(network_parameters(b.network), b.job->train.seed, weights);
+    device_upload(b.device, b.weights, weights, b.n_bytes);
+    free(weights);
     network_set_weights(b.network, b.weights);
     return b;
 }
@@ -51,6 +59,7 @@ static void bench_close(Bench *b)
 {
     device_release(b->device, b->weights);
     device_release(b->device, b->gradients);
+    device_release(b->device, b->loss);
     (void)grain_work_free(b->work);
     (void)network_free(b->network);
     (void)device_free(b->device);
@@ -58,18 +67,46 @@ static void bench_close(Bench *b)
     (void)job_free(b->job);
 }
 
-/* Of the loss and all gradients. */
-static Hash compute(Bench *b, int64_t position, const float *latents, const float *text)
+static LoaderGrain grain_of(int64_t position, const float *latents, const float *text)
+{
+    return (LoaderGrain){.first_position = position, .latents = latents, .text = text};
+}
+
+static void submit(Bench *b, const LoaderGrain *grain, float *gradients, double *loss)
 {
     Error err = ERROR_INIT;
-    double loss;
-    const LoaderGrain grain = {.first_position = position, .latents = latents, .text = text};
-    if (grain_work_compute(b->work, &grain, b->gradients, &loss, &err) < 0)
+    if (grain_work_submit(b->work, grain, gradients, loss, WAIT_USEC, &err) < 0)
         fail_msg("%s", err.text);
+}
+
+static void await(Bench *b, int n_behind)
+{
+    Error err = ERROR_INIT;
+    if (grain_work_await(b->work, n_behind, WAIT_USEC, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+/* Of the loss and all gradients. */
+static Hash hash_of(Bench *b, const float *gradients, const double *device_loss)
+{
+    double loss;
+    float *host = malloc(b->n_bytes);
+    assert_non_null(host);
+    device_download(b->device, host, gradients, b->n_bytes);
+    device_download(b->device, &loss, device_loss, sizeof(loss));
     assert_true(loss > 0 && loss < 100);
-    Hash hash = hash_bytes(b->gradients, b->n_bytes);
+    Hash hash = hash_bytes(host, b->n_bytes);
     hash.low ^= hash64_bytes(&loss, sizeof(loss), 0);
+    free(host);
     return hash;
+}
+
+static Hash compute(Bench *b, int64_t position, const float *latents, const float *text)
+{
+    const LoaderGrain grain = grain_of(position, latents, text);
+    submit(b, &grain, b->gradients, b->loss);
+    await(b, 0);
+    return hash_of(b, b->gradients, b->loss);
 }
 
 static void draws_are_pinned(void **unused)
@@ -146,6 +183,42 @@ static void gradients_are_a_function_of_the_sample(void **unused)
     bench_close(&b);
 }
 
+/* Nothing is waited for between the grains, and the loader's memory is another's when a call returns. */
+static void grains_under_way_do_not_disturb_each_other(void **unused)
+{
+    (void)unused;
+    enum { GRAINS = 7 };
+    Bench b = bench_open("");
+    float latents[GRAINS][LATENTS], text[GRAINS][TEXT], lent_latents[LATENTS], lent_text[TEXT];
+    float *gradients[GRAINS];
+    double *losses;
+    Hash alone[GRAINS];
+    Error err = ERROR_INIT;
+    assert_int_equal(device_allocate(b.device, sizeof(double) * GRAINS, (void **)&losses, &err), 0);
+    for (int i = 0; i < GRAINS; i++) {
+        const OrderSample sample = {.stream = 0, .sample = i};
+        assert_int_equal(dataset_read(b.dataset, sample, latents[i], text[i], NULL, &err), 0);
+        assert_int_equal(device_allocate(b.device, b.n_bytes, (void **)&gradients[i], &err), 0);
+        alone[i] = compute(&b, i, latents[i], text[i]);
+    }
+    for (int i = 0; i < GRAINS; i++) {
+        const LoaderGrain lent = grain_of(i, lent_latents, lent_text);
+        memcpy(lent_latents, latents[i], sizeof(lent_latents));
+        memcpy(lent_text, text[i], sizeof(lent_text));
+        submit(&b, &lent, gradients[i], &losses[i]);
+        memset(lent_latents, 0xa5, sizeof(lent_latents));
+        memset(lent_text, 0xa5, sizeof(lent_text));
+    }
+    await(&b, 1);
+    await(&b, 0);
+    for (int i = 0; i < GRAINS; i++) {
+        assert_true(hash_equal(hash_of(&b, gradients[i], &losses[i]), alone[i]));
+        device_release(b.device, gradients[i]);
+    }
+    device_release(b.device, losses);
+    bench_close(&b);
+}
+
 static void canned_grains_tell_machines_apart(void **unused)
 {
     (void)unused;
@@ -158,9 +231,9 @@ static void canned_grains_tell_machines_apart(void **unused)
     assert_true(hash_equal(one, again));
 
     uint32_t bits; /* one wrong bit in one weight, as a machine that computes wrongly makes them */
-    memcpy(&bits, &b.weights[n / 2], sizeof(bits));
+    device_download(b.device, &bits, &b.weights[n / 2], sizeof(bits));
     bits ^= 1;
-    memcpy(&b.weights[n / 2], &bits, sizeof(bits));
+    device_upload(b.device, &b.weights[n / 2], &bits, sizeof(bits));
     network_set_weights(b.network, b.weights);
     assert_int_equal(canned_grain(b.work, b.gradients, n, &other, &err), 0);
     assert_false(hash_equal(one, other));
@@ -174,6 +247,7 @@ int main(void)
         cmocka_unit_test(timesteps_are_uniform),
         cmocka_unit_test(captions_drop_as_often_as_told),
         cmocka_unit_test(gradients_are_a_function_of_the_sample),
+        cmocka_unit_test(grains_under_way_do_not_disturb_each_other),
         cmocka_unit_test(canned_grains_tell_machines_apart),
     };
     testing_job_open(&files);
