@@ -35,7 +35,7 @@ int ctl_teardown(void **state);
 
 /* Runs sdctl with the words of the line (parts in '...' are one word) and gives its exit code. */
 int ctl_run(CtlLab *lab, const char *line, ...) _printf_(2, 3);
-/* The same in two halves, for what happens meanwhile. */
+/* Both halves of ctl_run(), for a test that acts while sdctl runs. */
 void ctl_begin(CtlLab *lab, const char *line, ...) _printf_(2, 3);
 int ctl_finish(CtlLab *lab);
 /* The last output as JSON; the caller drops it. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-disk.h - a disk that stops answering under a program, without a disk and without root.
  *
- * What the program syncs waits for a process of its own (seccomp's user notification), which lets
- * every sync go on. Stopped with SIGSTOP it is a disk that hangs: the program's other threads run,
+ * Each sync of the program waits for a helper process (seccomp's user notification), which lets it go on. Stopped with
+ * SIGSTOP the helper is a disk that hangs: the program's other threads run,
  * its sockets answer, nothing of it reaches stable storage. SIGCONT ends that.
  *
  * Ownership: that process dies with the program.

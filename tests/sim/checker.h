@@ -94,7 +94,7 @@ void checker_phase_acts(Universe *u, const Team *team, const PhaseRecord *phase)
 void checker_process_starts(Universe *u, const Process *p);
 void checker_ring_begins(Universe *u, const Ring *ring);
 void checker_step(Universe *u, const Ring *ring);
-/* Whether somebody has been told that the job has trouble with its store. */
+/* Tells whether an incident says that the job's store fails. */
 bool checker_knows_trouble(Universe *u, int job);
-/* What must hold at the end, when all is well again. */
+/* Checks the end of the schedule, when all is healed. */
 void checker_end(Universe *u);

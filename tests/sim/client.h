@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* client.h - a model of libetcd and of the network between one process and etcd.
  *
- * Calls whose answer may be lost, a lease that is renewed and taken anew, watches that list, stream,
- * are cut and list again. What it promises its user is what etcd/etcd.h promises; what happens on
- * the way is drawn.
+ * It has calls whose answer may be lost, a lease that is renewed and taken anew, and watches that list, stream, are cut
+ * and list again. It promises its user what etcd/etcd.h promises; delays and losses are drawn.
  *
- * Ownership: a Client is part of its process; client_close() cancels everything. Handlers borrow
- *            what they are given.
+ * Ownership: a ModelClient is part of its process; client_close() cancels everything. Handlers borrow their arguments.
  * Units:     microseconds of virtual time.
  * Errors:    r of a handler: 0, -ETIMEDOUT or -EIO (neither done nor not done), -ESTALE (no lease).
  * Threads:   one.
@@ -16,8 +14,8 @@
 #include "tests/sim/etcd.h"
 
 typedef struct Link {      /* of a client with etcd */
-    bool cut_up, cut_down; /* what it sends, what it is sent, does not arrive */
-    uint64_t clog_usec;    /* at most so late */
+    bool cut_up, cut_down; /* messages to etcd, messages from etcd do not arrive */
+    uint64_t clog_usec;    /* the longest delay of a message */
 } Link;
 
 typedef struct Item { /* of a list */

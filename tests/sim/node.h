@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* node.h - a model of sdtraind: what the rest of the cluster can see of it.
  *
- * It follows daemon/ file by file: registration under a lease (node.c), teams and their reports,
- * posts under the world's guard, the commit (job.c, local-world.c, record-writer.c, commit.c, here in team.c), hangs
- * and the fence. Where daemon/ has pure code, that is what runs: plan.c, watchdog.c, exit.c,
- * fence_is_due().
+ * It follows daemon/ file by file: registration under a lease (node.c), local worlds with their ranks and reports,
+ * writes under the world's guard, commits (job.c, local-world.c, record-writer.c, commit.c), hangs and the fence.
+ * A Team stands for a LocalWorld, a Seat for a LocalRank, a Post for a RecordWriter. The pure code of daemon/ runs
+ * here itself: plan.c, watchdog.c, exit.c, fence_is_due().
  *
- * Ownership: the Universe owns the Nodes; a Node its Processes and Teams.
+ * Ownership: the Universe owns the SimNodes; a SimNode owns its Processes and Teams.
  * Units:     microseconds of virtual boottime; realtime by node_real_usec().
  * Errors:    none.
  * Threads:   one.
@@ -72,8 +72,8 @@ struct SimNode {
     bool host_up;
     uint64_t frozen_until_usec; /* the host, with everything on it */
     int64_t real_offset_usec;
-    int island;     /* whom its ranks reach */
-    int n_machines; /* that had the name before */
+    int island;     /* its ranks reach the ranks of nodes on the same island */
+    int n_machines; /* machines that had the name before */
     bool refuses_numerics;
     bool has_no_store; /* nothing can be restored there */
     NodeVerdict verdict;
@@ -103,7 +103,7 @@ uint64_t node_real_usec(const SimNode *node);
 /* ---- what may happen to it ---- */
 
 void node_boot(SimNode *node); /* the host comes up, and with it sdtraind */
-/* Its ranks reach no store for so long, and others' do; one of them may die just then. */
+/* Keeps the store from its ranks alone for this time; one of them may die just then. */
 void node_lose_store(SimNode *node, uint64_t usec);
 void node_crash(SimNode *node); /* sdtraind dies, its ranks with it */
 void node_lose_power(SimNode *node);

@@ -22,7 +22,7 @@ typedef struct ModelManifest {
     int parent;          /* the manifest whose history it continues; -1: the beginning */
     int64_t first, last; /* steps of its own segment; last is the checkpoint's */
     bool corrupt;
-    bool was_corrupt; /* once: who passed over it then was right */
+    bool was_corrupt; /* at some time: a search that passed over it then was right */
     bool removed;     /* by retention */
 } ModelManifest;
 
@@ -39,7 +39,7 @@ void store_lose(ModelStore *store, uint64_t now_usec);
 int store_put(ModelStore *store, const ModelManifest *manifest);
 /* The newest of the submission that is whole; -1: none. trainer/checkpoint/search.c */
 int store_search(const ModelStore *store, const char *submission);
-/* After a commit: what is not kept goes. trainer/checkpoint/retire.c */
+/* Removes, after a commit, the checkpoints that are not kept, as trainer/checkpoint/retire.c does. */
 void store_retire(Universe *u, int latest);
 void store_clear(ModelStore *store);
 

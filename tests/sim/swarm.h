@@ -23,10 +23,10 @@ typedef struct Options { /* drawn from the seed */
     int n_nodes, n_slots, n_jobs, n_controllers;
     uint64_t ttl_usec, fence_usec, drain_usec;
     uint64_t step_usec, save_usec, restore_usec;
-    uint64_t ahead_usec;  /* what is read ahead lasts so long */
-    uint64_t faults_usec; /* how long they strike */
-    uint64_t gap_usec;    /* between two, on average */
-    uint64_t faults;      /* which exist: a bit each */
+    uint64_t ahead_usec;  /* how long the samples that were read ahead last */
+    uint64_t faults_usec; /* how long faults strike */
+    uint64_t gap_usec;    /* time between two faults, on average */
+    uint64_t faults;      /* kinds of faults that exist: a bit each */
     ClusterConfig core;
     ClusterLimits limits;
     WatchdogLimits watchdog;
@@ -45,7 +45,7 @@ typedef struct Swarm {
     uint64_t n_faults;
 } Swarm;
 
-size_t swarm_n_faults(void); /* kinds of them */
+size_t swarm_n_faults(void); /* the number of kinds of faults */
 /* options.c */
 void swarm_draw_options(Sim *sim, int n_nodes, Options *ret);
 void swarm_describe(const Universe *u);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* team.h - between team.c, records.c and commit.c: a node's share of one world.
+/* team.h - the model of a LocalWorld: a node's share of one world, for team.c, records.c and commit.c.
  *
- * Ownership: a Node owns its Teams.
+ * Ownership: a SimNode owns its Teams.
  * Units:     revisions.
  * Errors:    none.
  * Threads:   one.
@@ -10,7 +10,7 @@
 
 #include "tests/sim/node.h"
 
-/* Whoever calls back names a token, because a team may be gone by then. */
+/* Finds the team of a callback, by its token, because the team may be gone when the callback comes. */
 Team *team_find(SimNode *node, bool (*is_it)(const Team *team, uint64_t token), uint64_t token);
 /* The living process of a seat, or NULL. seat may be NULL. */
 Process *team_process(const SimNode *node, const Team *team, const Seat *seat);
@@ -23,6 +23,6 @@ int64_t team_guard_revision(const SimNode *node, const Team *team);
 int team_post_key(SimNode *node, const Team *team, PostKind kind);
 ModelValue *team_post_value(const SimNode *node, const Team *team, PostKind kind);
 
-/* What rank 0 has saved, or found. */
+/* Commits the checkpoint that rank 0 has saved, or those that it has found. */
 void team_commit(SimNode *node, Team *team, const Process *p);
 void team_commit_found(SimNode *node, Team *team, const Process *p);

@@ -21,7 +21,7 @@ struct Universe {
     Options options;
     ModelEtcd etcd;
     struct ModelCall *calls;
-    uint64_t etcd_slow_usec; /* at most so late, each way */
+    uint64_t etcd_slow_usec; /* the longest delay of a message to or from etcd */
     uint32_t lost_request_permille, lost_answer_permille;
     ModelStore store;
     Ring *rings;

@@ -41,16 +41,16 @@ Lab *lab_new(const NotifierSink *sinks, int n);
 void lab_free(Lab *lab);
 
 void lead(Lab *lab, int64_t term); /* 0: deposed */
-/* Observed, and acted upon by run(). record NULL: gone. */
+/* Lets the notifier observe a record, on which run() then acts. record NULL: it is gone. */
 void feed(Lab *lab, EventKind kind, const char *name, const void *record);
 void run(Lab *lab);
-/* The same at once. */
+/* Feeds an incident and runs. */
 void put_incident(Lab *lab, const char *id, Severity severity, bool over);
 /* Time passes; the notifier is woken when it asked for it. */
 void pass(Lab *lab, double seconds);
-/* A sink answers what it was sent about an incident ("-": a beat). */
+/* Lets a sink answer the message that it was sent about an incident ("-": a heartbeat). */
 void answer(Lab *lab, const char *sink, const char *incident, Answer a);
-/* What was said so far is of no interest. */
+/* Empties the log. */
 void forget(Lab *lab);
 
 #define ACCEPTED ((Answer){.kind = ANSWER_ACCEPTED})

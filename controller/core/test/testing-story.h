@@ -27,7 +27,7 @@ typedef struct Story {
 /* Adds to the answers. */
 void say(Story *s, const char *format, ...) _printf_(2, 3);
 void begin_line(Story *s);
-/* changed: which cause of it the decision is about; -1: one that has ended. */
+/* changed: index of the cause that the decision is about; -1: one that has ended. */
 void say_cordon(Story *s, const CordonRecord *record, int changed);
-/* What metrics would show. */
+/* Adds the figures that metrics would show. */
 void survey(Story *s);

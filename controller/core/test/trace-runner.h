@@ -2,7 +2,7 @@
 /* trace-runner.h - a store that stands in for etcd around the core, for tests: puts become events,
  * decisions are checked against their guards, applied and shown to the core again.
  *
- * Ownership: trace_new() gives the caller a Replay; it owns the Cluster and every record.
+ * Ownership: trace_new() gives the caller a TraceRunner; it owns the Cluster and every record.
  * Units:     *_usec count from TRACE_EPOCH_USEC, boottime and, unless it is set, realtime.
  * Errors:    none: what cannot be is an assertion.
  * Threads:   one.
@@ -34,14 +34,15 @@ TraceRunner *trace_free(TraceRunner *runner);
 DEFINE_CLEANUP(TraceRunner, trace_free)
 
 uint64_t trace_now(const TraceRunner *runner);
-/* Realtime is so far ahead of boottime; 0 at first. */
+/* Sets how far realtime is ahead of boottime; 0 at first. */
 void trace_set_clock(TraceRunner *runner, int64_t ahead_usec);
 /* Lets time pass, serving the core's wake-ups on the way. */
 void trace_advance(TraceRunner *runner, uint64_t until_usec);
 const Cluster *trace_cluster(const TraceRunner *runner);
-Cluster *trace_cluster_for_survey(TraceRunner *runner); /* whose scratch is used */
+Cluster *
+trace_cluster_for_survey(TraceRunner *runner); /* for functions that use the Cluster's Scratch */
 
-/* What becomes of the next decision; DONE again afterwards. applied matters for UNKNOWN. */
+/* Sets the outcome of the next decision; later ones are DONE again. applied matters for UNKNOWN. */
 void trace_set_outcome(TraceRunner *runner, Outcome outcome, bool applied);
 void trace_lead(TraceRunner *runner, int64_t term); /* 0: deposed */
 /* Other settings from now on, as a reload brings them. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-endpoint.h - a small HTTP server on loopback whose answers a test makes: replies, garbage, late ones, none.
  *
- * Ownership: endpoint_start() gives the caller an Endpoint; a request's texts are valid in the answer.
+ * Ownership: endpoint_start() gives the caller a FakeEndpoint; a request's texts are valid in the answer.
  * Units:     bytes.
  * Errors:    a failure of the set-up ends the process.
  * Threads:   `answer` is called on the endpoint's thread, one request at a time.
