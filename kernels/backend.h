@@ -31,6 +31,7 @@ extern "C" {
     X(device_release)                                                                              \
     X(device_host_allocate)                                                                        \
     X(device_host_release)                                                                         \
+    X(device_host_view)                                                                            \
     X(device_upload)                                                                               \
     X(device_download)                                                                             \
     X(device_copy)                                                                                 \

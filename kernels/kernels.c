@@ -67,6 +67,11 @@ void device_host_release(Device *device, void *memory)
         device->backend->device_host_release(device, memory);
 }
 
+const void *device_host_view(Device *device, const void *memory)
+{
+    return device->backend->device_host_view(device, memory);
+}
+
 void device_upload(Device *device, void *to, const void *from, size_t n_bytes)
 {
     device->backend->device_upload(device, to, from, n_bytes);

@@ -93,6 +93,10 @@ void device_release(Device *device, void *memory);
 int device_host_allocate(Device *device, size_t n_bytes, void **ret, Error *err);
 void device_host_release(Device *device, void *memory);
 
+/* Where the host may read device memory itself, while no lane writes it; NULL: nowhere, and the host fetches it.
+ * A CPU's device memory is host memory. Only who saves a copy by it asks. */
+const void *device_host_view(Device *device, const void *memory);
+
 /* For cold paths: they run after what LANE_COMPUTE holds, and are done when they return. */
 void device_upload(Device *device, void *to, const void *from, size_t n_bytes);
 void device_download(Device *device, void *to, const void *from, size_t n_bytes);

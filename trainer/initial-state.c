@@ -22,6 +22,21 @@ static void restart_scalars(TrainState *state, bool keep_optimizer)
     state->ema_active = false;
 }
 
+int init_random(const Job *job, TrainState *state, Error *err)
+{
+    const int64_t n = state->parameters->n_elements;
+    _cleanup_free_ float *piece = malloc(PIECE_ELEMENTS * sizeof(*piece));
+    if (!piece)
+        return error_set(err, -ENOMEM, "initial weights: out of memory");
+    for (int64_t begin = 0; begin < n; begin += PIECE_ELEMENTS) {
+        const int64_t end = MIN(begin + PIECE_ELEMENTS, n);
+        parameters_initialise_range(state->parameters, job->train.seed, begin, end, piece);
+        device_upload(state->device, state->weights + begin, piece,
+                      (size_t)(end - begin) * sizeof(*piece));
+    }
+    return 0;
+}
+
 static int init_from_manifest(const Manifest *manifest, Store *store, bool optimizer,
                               TrainState *state, Error *err)
 {
@@ -124,9 +139,6 @@ static int read_tensor(const WeightsFile *f, const Parameter *p, TrainState *sta
         }
         device_upload(state->device, state->weights + p->offset + at,
                       wide ? (const void *)f->piece : f->floats, n * sizeof(float));
-        r = device_synchronise(state->device, err); /* the piece is used again */
-        if (r < 0)
-            return r;
     }
     return 0;
 }

@@ -138,19 +138,15 @@ static int load_weights(Sampling *s, const SampleOptions *o, Error *err)
     _cleanup_(store_freep) Store *store = NULL;
     _cleanup_(manifest_freep) Manifest *manifest = NULL;
     const ParameterList *list = network_parameters(s->network);
-    const size_t n_bytes = (size_t)list->n_elements * sizeof(float);
-    _cleanup_free_ float *link = malloc(n_bytes);
-    if (!link)
-        return error_set(err, -ENOMEM, "out of memory for the weights");
     int r = open_checkpoint(o, s->job, &store, &manifest, err);
     if (r == 0)
-        r = checkpoint_restore_weights(store, manifest, manifest_has_ema(manifest), list, NULL,
-                                       link, err);
+        r = device_allocate(s->device, (size_t)list->n_elements * sizeof(float),
+                            (void **)&s->weights, err);
     if (r == 0)
-        r = device_allocate(s->device, n_bytes, (void **)&s->weights, err);
+        r = checkpoint_restore_weights(store, manifest, manifest_has_ema(manifest), list, s->device,
+                                       s->weights, err);
     if (r < 0)
         return r;
-    device_upload(s->device, s->weights, link, n_bytes);
     network_set_weights(s->network, s->weights);
     log_info("sampling with the %s of step %lld",
              manifest_has_ema(manifest) ? "EMA weights" : "weights",

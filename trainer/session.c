@@ -279,7 +279,9 @@ static int open_state(Session *s, ExitCode *ret_exit, Error *err)
 
     /* The canned grain runs on the job's random initial weights, whatever is restored after it. */
     daemon_link_stage(s->link, 0, STAGE_STARTING);
-    parameters_initialise(parameters, job->train.seed, s->state->weights);
+    r = init_random(job, s->state, err);
+    if (r < 0)
+        return r;
     network_set_weights(s->network, s->state->weights);
     r = fill_numerics(s, err);
     if (r < 0)

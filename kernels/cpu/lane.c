@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { CPU_LANE_ROOM = 1024 }; /* copies that wait */
 
@@ -22,6 +23,7 @@ typedef struct LaneCopy {
 struct CpuLane {
     pthread_t thread;
     bool thread_runs;
+    pid_t process; /* whose thread it is */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool quit;          /* lock */
@@ -74,34 +76,23 @@ static void *lane_run(void *argument)
     return NULL;
 }
 
-CpuLane *cpu_lane_new(void)
+static void lane_prepare(CpuLane *lane)
 {
-    CpuLane *lane = memory_new(CpuLane);
     pthread_condattr_t attributes;
+    lane->process = getpid();
+    lane->thread_runs = false;
     (void)pthread_mutex_init(&lane->lock, NULL); /* default attributes cannot fail */
     (void)pthread_condattr_init(&attributes);    /* as above */
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* it is one that there is */
     (void)pthread_cond_init(&lane->changed, &attributes);          /* as above */
     (void)pthread_condattr_destroy(&attributes);                   /* it was made above */
-    return lane;
 }
 
-CpuLane *cpu_lane_free(CpuLane *lane)
+CpuLane *cpu_lane_new(void)
 {
-    if (!lane)
-        return NULL;
-    if (lane->thread_runs) {
-        lane_lock(lane);
-        lane->quit = true;
-        lane_change(lane);
-        lane_unlock(lane);
-        int r = pthread_join(lane->thread, NULL);
-        assert(r == 0);
-    }
-    (void)pthread_cond_destroy(&lane->changed); /* nobody waits */
-    (void)pthread_mutex_destroy(&lane->lock);   /* nobody holds it */
-    free(lane);
-    return NULL;
+    CpuLane *lane = memory_new(CpuLane);
+    lane_prepare(lane);
+    return lane;
 }
 
 /* Signals are the main thread's. */
@@ -116,10 +107,42 @@ static bool lane_start(CpuLane *lane)
     return lane->thread_runs;
 }
 
+/* A child of fork() has the queue and not the thread. */
+static void lane_adopt(CpuLane *lane)
+{
+    if (lane->process == getpid())
+        return;
+    lane_prepare(lane);
+    while (lane->done < lane->put && !lane->thread_runs && !lane_start(lane)) {
+        const LaneCopy copy = lane->copies[lane->done++ % CPU_LANE_ROOM];
+        memcpy(copy.to, copy.from, copy.n_bytes);
+    }
+}
+
+CpuLane *cpu_lane_free(CpuLane *lane)
+{
+    if (!lane)
+        return NULL;
+    lane_adopt(lane);
+    if (lane->thread_runs) {
+        lane_lock(lane);
+        lane->quit = true;
+        lane_change(lane);
+        lane_unlock(lane);
+        int r = pthread_join(lane->thread, NULL);
+        assert(r == 0);
+    }
+    (void)pthread_cond_destroy(&lane->changed); /* nobody waits */
+    (void)pthread_mutex_destroy(&lane->lock);   /* nobody holds it */
+    free(lane);
+    return NULL;
+}
+
 void cpu_lane_copy(CpuLane *lane, void *to, const void *from, size_t n_bytes)
 {
     if (n_bytes == 0)
         return;
+    lane_adopt(lane);
     if (!lane->thread_runs && !lane_start(lane)) {
         memcpy(to, from, n_bytes);
         return;
@@ -135,6 +158,7 @@ void cpu_lane_copy(CpuLane *lane, void *to, const void *from, size_t n_bytes)
 
 uint64_t cpu_lane_serial(CpuLane *lane)
 {
+    lane_adopt(lane);
     lane_lock(lane);
     uint64_t serial = lane->put;
     lane_unlock(lane);
@@ -143,6 +167,7 @@ uint64_t cpu_lane_serial(CpuLane *lane)
 
 bool cpu_lane_reached(CpuLane *lane, uint64_t serial)
 {
+    lane_adopt(lane);
     lane_lock(lane);
     bool reached = lane->done >= serial;
     lane_unlock(lane);
@@ -158,6 +183,7 @@ int cpu_lane_await(CpuLane *lane, uint64_t serial, uint64_t timeout_usec, Error 
                                    .tv_nsec = (long)(deadline % USEC_PER_SEC * 1000)};
     int r = 0;
 
+    lane_adopt(lane);
     lane_lock(lane);
     assert(serial <= lane->put);
     while (lane->done < serial && r != ETIMEDOUT) {

@@ -17,6 +17,7 @@ typedef struct ReaderSlot {
 struct Reader {
     Store *store;
     const CheckpointLocal *local;
+    Device *device;
     const ReaderRange *ranges;
     size_t n_ranges;
     size_t range; /* where the next piece to begin lies */
@@ -27,8 +28,8 @@ struct Reader {
     ReaderSlot slots[SLOTS];
 };
 
-int reader_new(Store *store, const CheckpointLocal *local, const ReaderRange *ranges,
-               size_t n_ranges, Reader **ret, Error *err)
+int reader_new(Store *store, const CheckpointLocal *local, Device *device,
+               const ReaderRange *ranges, size_t n_ranges, Reader **ret, Error *err)
 {
     char path[4096];
     Reader *reader = calloc(1, sizeof(*reader));
@@ -36,6 +37,7 @@ int reader_new(Store *store, const CheckpointLocal *local, const ReaderRange *ra
         return error_set(err, -ENOMEM, "out of memory reading from %s", store_uri(store));
     reader->store = store;
     reader->local = local;
+    reader->device = device;
     reader->ranges = ranges;
     reader->n_ranges = n_ranges;
     /* Files are read when they are waited for: one buffer, which stays in the processor's cache. */
@@ -58,6 +60,16 @@ static void drop_first(Reader *r)
     r->n--;
 }
 
+static void slot_release(Reader *r, ReaderSlot *slot)
+{
+    if (r->device)
+        device_host_release(r->device, slot->buffer);
+    else
+        free(slot->buffer);
+    slot->buffer = NULL;
+    slot->buffer_bytes = 0;
+}
+
 Reader *reader_free(Reader *reader)
 {
     if (!reader)
@@ -65,7 +77,7 @@ Reader *reader_free(Reader *reader)
     while (reader->n > 0)
         drop_first(reader);
     for (size_t i = 0; i < ELEMENTSOF(reader->slots); i++)
-        free(reader->slots[i].buffer);
+        slot_release(reader, &reader->slots[i]);
     free(reader);
     return NULL;
 }
@@ -79,15 +91,20 @@ void reader_rewind(Reader *reader, size_t range)
     reader->at = 0;
 }
 
-static int slot_reserve(ReaderSlot *slot, size_t n_bytes, Error *err)
+static int slot_reserve(Reader *r, ReaderSlot *slot, size_t n_bytes, Error *err)
 {
+    void *buffer = NULL;
+    int q = 0;
     if (slot->buffer_bytes >= n_bytes)
         return 0;
-    free(slot->buffer);
-    slot->buffer_bytes = 0;
-    slot->buffer = malloc(n_bytes);
-    if (!slot->buffer)
+    slot_release(r, slot);
+    if (r->device)
+        q = device_host_allocate(r->device, n_bytes, &buffer, err);
+    else
+        buffer = malloc(n_bytes);
+    if (q < 0 || !buffer)
         return error_set(err, -ENOMEM, "out of memory for a piece of %zu bytes", n_bytes);
+    slot->buffer = buffer;
     slot->buffer_bytes = n_bytes;
     return 0;
 }
@@ -101,7 +118,7 @@ static int begin_piece(Reader *r, Error *err)
         (ReaderPiece){.range = r->range,
                       .at = r->at,
                       .n_bytes = (size_t)MIN(range->n_bytes - r->at, (uint64_t)reader_piece_bytes)};
-    int q = slot_reserve(slot, slot->piece.n_bytes, err);
+    int q = slot_reserve(r, slot, slot->piece.n_bytes, err);
     if (q < 0)
         return q;
     slot->piece.data = slot->buffer;

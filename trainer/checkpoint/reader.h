@@ -4,8 +4,8 @@
  * One request at a time would wait a network's round trip for each. So a range comes in pieces, and
  * while the caller uses one, up to 15 further ones are under way.
  *
- * Ownership: reader_new() gives the caller a Reader, which borrows the store, the local copies and
- *            the ranges. A piece's data are the caller's until the next call.
+ * Ownership: reader_new() gives the caller a Reader, which borrows the store, the local copies, the device
+ *            and the ranges. A piece's data are the caller's until the next call.
  * Units:     bytes.
  * Errors:    as store_get_range(); from a local copy also -errno of the file.
  * Threads:   one.
@@ -14,6 +14,7 @@
 
 #include "store/store.h"
 #include "trainer/checkpoint/local.h"
+#include "trainer/state/train-state.h"
 
 enum { READER_KEY_MAX = 192 };
 
@@ -36,8 +37,9 @@ typedef struct ReaderPiece {
 
 typedef struct Reader Reader;
 
-int reader_new(Store *store, const CheckpointLocal *local, const ReaderRange *ranges,
-               size_t n_ranges, Reader **ret, Error *err);
+/* device: pieces lie in its host memory, from where they can be sent to it; NULL: in plain memory. */
+int reader_new(Store *store, const CheckpointLocal *local, Device *device,
+               const ReaderRange *ranges, size_t n_ranges, Reader **ret, Error *err);
 Reader *reader_free(Reader *reader);
 DEFINE_CLEANUP(Reader, reader_free)
 /* 1: the next piece is in *ret; 0: there is no further one. After an error ret->range is the range

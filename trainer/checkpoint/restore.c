@@ -20,6 +20,7 @@
 #include <string.h>
 
 enum { TRIES = 3, NOISY_TRIES = 12 };
+static const uint64_t PIECE_TIMEOUT_USEC = 60 * USEC_PER_SEC; /* of one on its way to the device */
 
 /* Where restored weights go: device memory of a state, or plain host memory. */
 typedef struct RestoreTarget {
@@ -54,40 +55,37 @@ static void restore_clear(Restore *rs)
 
 /* ---- what becomes of a piece ---- */
 
-static int target_write(const Restore *rs, const RestoreTarget *t, uint64_t byte, const void *from,
-                        size_t n_bytes)
+static void target_write(const RestoreTarget *t, uint64_t byte, const void *from, size_t n_bytes)
 {
     char *to = (char *)t->flat + byte;
-    if (!t->device) {
+    if (t->device)
+        device_send(t->device, LANE_IN, to, from, n_bytes);
+    else
         memcpy(to, from, n_bytes);
-        return 0;
-    }
-    device_upload(t->device, to, from, n_bytes);
-    return device_synchronise(t->device, rs->err); /* the piece is used again */
 }
 
 /* Bytes [at, at + n_bytes) of m, then v, of one chunk. */
-static int take_moments(const Restore *rs, const ObjectRecord *o, uint64_t at, const char *from,
-                        size_t n_bytes)
+static void take_moments(const Restore *rs, const ObjectRecord *o, uint64_t at, const char *from,
+                         size_t n_bytes)
 {
     TrainState *state = rs->state;
     const uint64_t half = (uint64_t)o->count * sizeof(float);
     const RestoreTarget m = {state->device, train_state_chunk(state, state->m, o->part)};
     const RestoreTarget v = {state->device, train_state_chunk(state, state->v, o->part)};
     const size_t n_m = at < half ? (size_t)MIN(half - at, (uint64_t)n_bytes) : 0;
-    int r = n_m > 0 ? target_write(rs, &m, at, from, n_m) : 0;
-    if (r == 0 && n_m < n_bytes)
-        r = target_write(rs, &v, at + n_m - half, from + n_m, n_bytes - n_m);
-    return r;
+    if (n_m > 0)
+        target_write(&m, at, from, n_m);
+    if (n_m < n_bytes)
+        target_write(&v, at + n_m - half, from + n_m, n_bytes - n_m);
 }
 
-static int take_ema(const Restore *rs, const Part *part, uint64_t at, const char *from,
-                    size_t n_bytes)
+static void take_ema(const Restore *rs, const Part *part, uint64_t at, const char *from,
+                     size_t n_bytes)
 {
     TrainState *state = rs->state;
     const RestoreTarget ema = {state->device, train_state_chunk(state, state->ema, part->chunk)};
     const int64_t first = part->first - chunk_begin(&state->layout, part->chunk);
-    return target_write(rs, &ema, (uint64_t)first * sizeof(float) + at, from, n_bytes);
+    target_write(&ema, (uint64_t)first * sizeof(float) + at, from, n_bytes);
 }
 
 /* Only what is read whole can replace a copy. */
@@ -125,28 +123,40 @@ static int begin_part(Restore *rs, const Part *part, const ReaderRange *range)
     return 0;
 }
 
+/* Puts the piece on its way to the device. */
+static void send_piece(const Restore *rs, const Part *part, const ReaderPiece *piece)
+{
+    switch (part->kind) {
+    case PART_TEXT:
+        return;
+    case PART_HEADER:
+        memcpy(rs->header + piece->at, piece->data, piece->n_bytes);
+        return;
+    case PART_DATA:
+        target_write(&rs->weights, (uint64_t)part->first * sizeof(float) + piece->at, piece->data,
+                     piece->n_bytes);
+        return;
+    case PART_MOMENTS:
+        take_moments(rs, part->object, piece->at, piece->data, piece->n_bytes);
+        return;
+    case PART_EMA:
+        take_ema(rs, part, piece->at, piece->data, piece->n_bytes);
+        return;
+    }
+    assert(false);
+}
+
+/* Hashes the piece while it travels. It has arrived when this returns: its memory is used again. */
 static int take_piece(Restore *rs, const Part *part, const ReaderPiece *piece)
 {
+    send_piece(rs, part, piece);
     if (part->kind != PART_EMA)
         hasher_update(rs->hasher, piece->data, piece->n_bytes);
     if (rs->mended.path && local_file_write(&rs->mended, piece->data, piece->n_bytes, NULL) < 0)
         (void)local_file_close(&rs->mended, false, NULL); /* a full disk: there is no copy */
-    switch (part->kind) {
-    case PART_TEXT:
-        return 0;
-    case PART_HEADER:
-        memcpy(rs->header + piece->at, piece->data, piece->n_bytes);
-        return 0;
-    case PART_DATA:
-        return target_write(rs, &rs->weights, (uint64_t)part->first * sizeof(float) + piece->at,
-                            piece->data, piece->n_bytes);
-    case PART_MOMENTS:
-        return take_moments(rs, part->object, piece->at, piece->data, piece->n_bytes);
-    case PART_EMA:
-        return take_ema(rs, part, piece->at, piece->data, piece->n_bytes);
-    }
-    assert(false);
-    return -EINVAL;
+    Device *device = rs->weights.device;
+    return device ? device_await(device, device_fence(device, LANE_IN), PIECE_TIMEOUT_USEC, rs->err)
+                  : 0;
 }
 
 /* ---- what a part has to be ---- */
@@ -287,10 +297,12 @@ static int read_parts(Restore *rs)
     _cleanup_(reader_freep) Reader *reader = NULL;
     int r = plan_check_sizes(&rs->plan);
     if (r == 0)
-        r = reader_new(rs->plan.store, rs->plan.local, rs->plan.ranges, rs->plan.n_parts, &reader,
-                       rs->err);
+        r = reader_new(rs->plan.store, rs->plan.local, rs->weights.device, rs->plan.ranges,
+                       rs->plan.n_parts, &reader, rs->err);
     if (r < 0)
         return r;
+    if (rs->weights.device) /* what is restored replaces what operations wrote before */
+        device_wait(rs->weights.device, LANE_IN, device_fence(rs->weights.device, LANE_COMPUTE));
     for (;;) {
         ReaderPiece piece;
         r = reader_next(reader, &piece, rs->err);
@@ -345,7 +357,10 @@ static int restore_state(Restore *rs)
     state->ema_active = rs->plan.manifest->ema;
 
     r = plan_state(&rs->plan, state);
-    return r < 0 ? r : read_parts(rs);
+    if (r == 0)
+        r = read_parts(rs);
+    train_state_release_staging(state);
+    return r;
 }
 
 int checkpoint_restore(Store *store, const CheckpointLocal *local, const Manifest *manifest,

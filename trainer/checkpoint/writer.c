@@ -360,17 +360,18 @@ static void copy_scalars(CheckpointWriter *w, const TrainState *state)
 /* The parts that are written from the state itself. */
 static bool is_lent(const CheckpointWriter *w, const TrainState *state)
 {
-    return w->options.blocking && device_kind(state->device) == DEVICE_CPU;
+    return w->options.blocking && device_host_view(state->device, state->weights);
 }
 
 static void lend_state(Snapshot *p, const TrainState *state)
 {
-    p->weights = state->weights;
-    p->m = state->m;
-    p->v = state->v;
+    Device *device = state->device;
+    p->weights = device_host_view(device, state->weights);
+    p->m = device_host_view(device, state->m);
+    p->v = device_host_view(device, state->v);
     p->n_shards = train_state_shards(state);
-    if (p->ema_complete) /* then it lies as the weights do */
-        p->ema = state->ema;
+    if (p->ema_active && p->ema_complete) /* then it lies as the weights do, and is read alone */
+        p->ema = (float *)(uintptr_t)device_host_view(device, state->ema);
 }
 
 static int copy_state(CheckpointWriter *w, const TrainState *state, Error *err)

@@ -69,38 +69,43 @@ static void fill(float *to, int64_t n, float value)
         to[i] = value;
 }
 
-/* Element j is word j % 4 of block j / 4: 2u - 1 is exact in fp32, the product is rounded once. */
-static void fill_uniform(float *to, int64_t n, uint64_t key, uint64_t tensor, float bound)
+/* Elements [begin, end) of a tensor. Element j is word j % 4 of block j / 4: 2u - 1 is exact in fp32, the product
+ * is rounded once. */
+static void fill_uniform(float *to, int64_t begin, int64_t end, uint64_t key, uint64_t tensor,
+                         float bound)
 {
-#pragma omp parallel for schedule(static) if (n >= 1 << 16)
-    for (int64_t block = 0; block < n / 4; block++) {
+    const int64_t blocks = DIV_ROUND_UP(end, (int64_t)4);
+#pragma omp parallel for schedule(static) if (end - begin >= 1 << 16)
+    for (int64_t block = begin / 4; block < blocks; block++) {
         Philox draw = philox4x32(key, tensor, (uint64_t)block);
-        for (int64_t k = 0; k < 4; k++)
-            to[block * 4 + k] = (2.0f * philox_uniform(draw.word[k]) - 1.0f) * bound;
+        for (int64_t j = MAX(block * 4, begin); j < MIN(block * 4 + 4, end); j++)
+            to[j - begin] = (2.0f * philox_uniform(draw.word[j % 4]) - 1.0f) * bound;
     }
-    Philox last = philox4x32(key, tensor, (uint64_t)(n / 4));
-    for (int64_t j = n / 4 * 4; j < n; j++)
-        to[j] = (2.0f * philox_uniform(last.word[j % 4]) - 1.0f) * bound;
 }
 
-void parameters_initialise(const ParameterList *list, uint64_t seed, float *flat)
+void parameters_initialise_range(const ParameterList *list, uint64_t seed, int64_t begin,
+                                 int64_t end, float *to)
 {
     static const char purpose[] = "initial weights";
     uint64_t key = hash64_bytes(purpose, strlen(purpose), seed);
 
     for (size_t i = 0; i < list->n_items; i++) {
         const Parameter *p = &list->items[i];
-        float *to = flat + p->offset;
+        const int64_t first = MAX(begin - p->offset, INT64_C(0));
+        const int64_t last = MIN(end - p->offset, p->n_elements);
+        float *at = to + (p->offset + first - begin);
+        if (first >= last)
+            continue;
         switch (p->kind) {
         case PARAMETER_NORM_WEIGHT:
-            fill(to, p->n_elements, 1.0f);
+            fill(at, last - first, 1.0f);
             break;
         case PARAMETER_NORM_BIAS:
-            fill(to, p->n_elements, 0.0f);
+            fill(at, last - first, 0.0f);
             break;
         case PARAMETER_WEIGHT:
         case PARAMETER_BIAS:
-            fill_uniform(to, p->n_elements, key, i, (float)(1.0 / sqrt((double)p->fan_in)));
+            fill_uniform(at, first, last, key, i, (float)(1.0 / sqrt((double)p->fan_in)));
             break;
         }
     }

@@ -55,7 +55,13 @@ int parameter_list_new(ParameterList **ret);
 int parameter_list_add(ParameterList *list, ParameterKind kind, const char *prefix,
                        const char *suffix, const int64_t dims[PARAMETER_DIMS_MAX], int64_t fan_in);
 
-/* Fills flat (host memory) with PyTorch's defaults: uniform(-1/sqrt(fan_in), 1/sqrt(fan_in)) for
- * weights and biases of layers, 1 and 0 for norms. Draws are Philox's at counter (tensor index,
- * block), key hash("initial weights", seed). */
-void parameters_initialise(const ParameterList *list, uint64_t seed, float *flat);
+/* Fills `to` (host memory) with elements [begin, end) of PyTorch's defaults: uniform(-1/sqrt(fan_in),
+ * 1/sqrt(fan_in)) for weights and biases of layers, 1 and 0 for norms. Draws are Philox's at counter (tensor
+ * index, block), key hash("initial weights", seed). */
+void parameters_initialise_range(const ParameterList *list, uint64_t seed, int64_t begin,
+                                 int64_t end, float *to);
+/* All elements. */
+static inline void parameters_initialise(const ParameterList *list, uint64_t seed, float *flat)
+{
+    parameters_initialise_range(list, seed, 0, list->n_elements, flat);
+}

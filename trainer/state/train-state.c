@@ -5,8 +5,12 @@
 
 #include <string.h>
 
-/* Elements that are hashed at once: a copy of this size stays in the second-level cache. */
-enum { HASH_ELEMENTS = 1 << 15 };
+size_t train_state_piece_bytes = 8 << 20;
+static const uint64_t HASH_TIMEOUT_USEC = 60 * USEC_PER_SEC; /* of one piece */
+
+struct StateStaging {
+    float *pieces[2]; /* host memory for copies; NULL until the first hash */
+};
 
 /* ZeRO 0 keeps every chunk, in chunk order: the layout of a world of one. */
 int train_state_shards(const TrainState *state)
@@ -55,7 +59,8 @@ int train_state_new(Device *device, const ParameterList *parameters, int rank, i
         .scalars = {.loss_scale = 1},
     };
     state->scalars.maxima = calloc(parameters->n_items, MAXIMA_WINDOW * sizeof(uint32_t));
-    if (!state->scalars.maxima)
+    state->staging = calloc(1, sizeof(*state->staging));
+    if (!state->scalars.maxima || !state->staging)
         return error_set(err, -ENOMEM, "training state: out of memory");
     int r = buffers_allocate(state, ema, err);
     if (r < 0)
@@ -69,11 +74,13 @@ TrainState *train_state_free(TrainState *state)
 {
     if (!state)
         return NULL;
+    train_state_release_staging(state);
     device_release(state->device, state->weights);
     device_release(state->device, state->m);
     device_release(state->device, state->v);
     device_release(state->device, state->ema);
     free(state->scalars.maxima);
+    free(state->staging);
     free(state);
     return NULL;
 }
@@ -88,17 +95,81 @@ float *train_state_chunk(const TrainState *state, float *shard, int64_t chunk)
     return shard + chunk / train_state_shards(state) * state->layout.chunk_elements;
 }
 
-static int hash_floats(const TrainState *state, Hasher *hasher, const float *values, int64_t n,
-                       float *scratch, Error *err)
+/* ---- hashes ---- */
+
+void train_state_release_staging(const TrainState *state)
 {
-    for (int64_t done = 0; done < n;) {
-        int64_t part = MIN(n - done, (int64_t)HASH_ELEMENTS);
-        device_download(state->device, scratch, values + done, (size_t)part * sizeof(float));
-        int r = device_synchronise(state->device, err);
+    if (!state->staging)
+        return;
+    for (size_t i = 0; i < ELEMENTSOF(state->staging->pieces); i++) {
+        device_host_release(state->device, state->staging->pieces[i]);
+        state->staging->pieces[i] = NULL;
+    }
+}
+
+static int64_t piece_elements(const TrainState *state)
+{
+    return MIN((int64_t)(train_state_piece_bytes / sizeof(float)), state->layout.chunk_elements);
+}
+
+static int stage(const TrainState *state, Error *err)
+{
+    for (size_t i = 0; i < ELEMENTSOF(state->staging->pieces); i++) {
+        if (state->staging->pieces[i])
+            continue;
+        int r = device_host_allocate(state->device, (size_t)piece_elements(state) * sizeof(float),
+                                     (void **)&state->staging->pieces[i], err);
         if (r < 0)
             return r;
-        hasher_update(hasher, scratch, (size_t)part * sizeof(float));
-        done += part;
+    }
+    return 0;
+}
+
+/* Up to four ranges of n elements each, one after another in pieces. */
+typedef struct HashedRanges {
+    const float *ranges[4];
+    size_t n_ranges;
+    int64_t n;
+} HashedRanges;
+
+typedef struct HashPlace {
+    size_t range;
+    int64_t at;
+} HashPlace;
+
+/* Puts the copy of a piece on the lane; 0 elements: there is none left. */
+static int64_t fetch_piece(const TrainState *state, const HashedRanges *h, HashPlace *place,
+                           float *to)
+{
+    if (place->range == h->n_ranges)
+        return 0;
+    const int64_t part = MIN(h->n - place->at, piece_elements(state));
+    device_fetch(state->device, LANE_OUT, to, h->ranges[place->range] + place->at,
+                 (size_t)part * sizeof(float));
+    place->at += part;
+    if (place->at == h->n)
+        *place = (HashPlace){.range = place->range + 1};
+    return part;
+}
+
+/* The next piece is copied while this one is hashed. No copy is under way when it returns, unless the device
+ * is broken. */
+static int hash_ranges(const TrainState *state, const HashedRanges *h, Hasher *hasher, Error *err)
+{
+    float *const *pieces = state->staging->pieces;
+    HashPlace place = {0};
+    int64_t n[2];
+    Fence fences[2];
+    device_wait(state->device, LANE_OUT, device_fence(state->device, LANE_COMPUTE));
+    n[0] = fetch_piece(state, h, &place, pieces[0]);
+    fences[0] = device_fence(state->device, LANE_OUT);
+    for (size_t k = 0; n[k] > 0; k = 1 - k) {
+        n[1 - k] = fetch_piece(state, h, &place, pieces[1 - k]);
+        fences[1 - k] = device_fence(state->device, LANE_OUT);
+        int r = device_await(state->device, fences[k], HASH_TIMEOUT_USEC, err);
+        if (r < 0)
+            return r;
+        hasher_update(hasher, pieces[k], (size_t)n[k] * sizeof(float));
     }
     return 0;
 }
@@ -106,25 +177,21 @@ static int hash_floats(const TrainState *state, Hasher *hasher, const float *val
 int train_state_chunk_hash(const TrainState *state, int64_t chunk, Hash *ret, Error *err)
 {
     _cleanup_(hasher_freep) Hasher *hasher = NULL;
-    _cleanup_free_ float *scratch = malloc(HASH_ELEMENTS * sizeof(float));
-    if (!scratch || hasher_new(&hasher) < 0)
+    HashedRanges h = {.ranges = {state->weights + chunk_begin(&state->layout, chunk),
+                                 train_state_chunk(state, state->m, chunk),
+                                 train_state_chunk(state, state->v, chunk)},
+                      .n_ranges = 3,
+                      .n = chunk_length(&state->layout, chunk)};
+    assert(h.ranges[1] && h.ranges[2]); /* only who keeps a chunk can hash it */
+    if (state->ema_active)
+        h.ranges[h.n_ranges++] = train_state_chunk(state, state->ema, chunk);
+    if (hasher_new(&hasher) < 0)
         return error_set(err, -ENOMEM, "hash of chunk %lld: out of memory", (long long)chunk);
-
-    const float *parts[] = {
-        state->weights + chunk_begin(&state->layout, chunk),
-        train_state_chunk(state, state->m, chunk),
-        train_state_chunk(state, state->v, chunk),
-        state->ema_active ? train_state_chunk(state, state->ema, chunk) : NULL,
-    };
-    assert(parts[1] && parts[2]); /* only who keeps a chunk can hash it */
-    for (size_t i = 0; i < ELEMENTSOF(parts); i++) {
-        if (!parts[i])
-            continue;
-        int r =
-            hash_floats(state, hasher, parts[i], chunk_length(&state->layout, chunk), scratch, err);
-        if (r < 0)
-            return error_prefix(err, r, "hash of chunk %lld", (long long)chunk);
-    }
+    int r = stage(state, err);
+    if (r == 0)
+        r = hash_ranges(state, &h, hasher, err);
+    if (r < 0)
+        return error_prefix(err, r, "hash of chunk %lld", (long long)chunk);
     *ret = hasher_digest(hasher);
     return 0;
 }

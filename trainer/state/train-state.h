@@ -21,6 +21,8 @@
 #include "trainer/nn/parameters.h"
 #include "trainer/state/state-digest.h"
 
+typedef struct StateStaging StateStaging;
+
 typedef struct TrainState {
     Device *device;
     const ParameterList *parameters;
@@ -32,6 +34,7 @@ typedef struct TrainState {
     float *ema;      /* laid out like m; NULL: the job has no EMA */
     bool ema_active; /* the EMA has started */
     TrainScalars scalars;
+    StateStaging *staging; /* owned; host memory through which hashes read the state */
 } TrainState;
 
 int train_state_new(Device *device, const ParameterList *parameters, int rank, int world_size,
@@ -46,5 +49,10 @@ bool train_state_keeps(const TrainState *state, int64_t chunk);
 /* Where the chunk of shard (m, v or ema) lies; NULL: shard is NULL, or another rank keeps the chunk. */
 float *train_state_chunk(const TrainState *state, float *shard, int64_t chunk);
 
-/* XXH3-128 of a chunk that this rank keeps: weights, m, v, and EMA when it is active, unpadded. */
+/* XXH3-128 of a chunk that this rank keeps: weights, m, v, and EMA when it is active, unpadded. What LANE_COMPUTE
+ * holds is part of it. */
 int train_state_chunk_hash(const TrainState *state, int64_t chunk, Hash *ret, Error *err);
+/* How much of a chunk is copied at once to be hashed; tests lower it. */
+extern size_t train_state_piece_bytes;
+/* Gives back the host memory that hashes keep from call to call. */
+void train_state_release_staging(const TrainState *state);

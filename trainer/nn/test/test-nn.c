@@ -119,6 +119,10 @@ static void initial_weights_are_uniform_and_fixed(void **state)
     parameters_initialise(list, 17, a);
     parameters_initialise(list, 17, b);
     assert_memory_equal(a, b, (size_t)list->n_elements * sizeof(float));
+    memset(b, 0, (size_t)list->n_elements * sizeof(float));
+    for (int64_t begin = 0, n = 1; begin < list->n_elements; begin += n, n = n * 3 % 50021)
+        parameters_initialise_range(list, 17, begin, MIN(begin + n, list->n_elements), b + begin);
+    assert_memory_equal(a, b, (size_t)list->n_elements * sizeof(float));
     parameters_initialise(list, 18, b);
     assert_memory_not_equal(a, b, (size_t)list->n_elements * sizeof(float));
 

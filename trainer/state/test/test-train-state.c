@@ -152,12 +152,46 @@ static void the_digest_covers_everything(void **state)
     f.device = device_free(f.device);
 }
 
+/* The hash of a chunk is that of its bytes, however they are cut on their way to the host. */
+static void a_hash_does_not_depend_on_the_pieces(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    Fixture f;
+    open_fixture(&f);
+    TrainState *s = open_state(&f, 1, 3, 1);
+    s->ema_active = true;
+    static const size_t sizes[] = {8 << 20, 4, 12, 1000, 16384, 32764, 32768, 65536};
+    for (size_t i = 0; i < ELEMENTSOF(sizes); i++) {
+        train_state_piece_bytes = sizes[i];
+        train_state_release_staging(s);
+        for (int64_t c = 1; c < s->layout.n_chunks; c += 3) {
+            const size_t n_bytes = (size_t)chunk_length(&s->layout, c) * sizeof(float);
+            Hash expected, found;
+            Hasher *hasher = NULL;
+            assert_int_equal(hasher_new(&hasher), 0);
+            hasher_update(hasher, s->weights + chunk_begin(&s->layout, c), n_bytes);
+            hasher_update(hasher, train_state_chunk(s, s->m, c), n_bytes);
+            hasher_update(hasher, train_state_chunk(s, s->v, c), n_bytes);
+            hasher_update(hasher, train_state_chunk(s, s->ema, c), n_bytes);
+            expected = hasher_digest(hasher);
+            hasher = hasher_free(hasher);
+            assert_int_equal(train_state_chunk_hash(s, c, &found, &err), 0);
+            assert_true(hash_equal(found, expected));
+        }
+    }
+    train_state_piece_bytes = sizes[0];
+    s = train_state_free(s);
+    f.device = device_free(f.device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chunks_cover_the_buffer),
         cmocka_unit_test(the_digest_does_not_depend_on_the_world),
         cmocka_unit_test(the_digest_covers_everything),
+        cmocka_unit_test(a_hash_does_not_depend_on_the_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
