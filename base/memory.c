@@ -28,6 +28,15 @@ void *memory_resize(void *p, size_t n, size_t size)
     return given(reallocarray(p, n, size), n * size);
 }
 
+void *memory_grow(void *array, size_t n, size_t *room, size_t size)
+{
+    assert(n <= *room);
+    if (n < *room)
+        return array;
+    *room = MAX(2 * *room, (size_t)16);
+    return memory_resize(array, *room, size);
+}
+
 void *memory_given(void *p) { return given(p, 1); }
 
 char *memory_text(const char *text) { return memory_bytes(text, strlen(text)); }

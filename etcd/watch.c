@@ -93,10 +93,7 @@ static void known_update(EtcdWatch *watch, const EtcdEvent *event)
         return;
     }
     if (!found) {
-        if (watch->n_known == watch->known_size) {
-            watch->known_size = MAX(2 * watch->known_size, (size_t)16);
-            watch->known = memory_resize(watch->known, watch->known_size, sizeof(Known));
-        }
+        watch->known = memory_grow(watch->known, watch->n_known, &watch->known_size, sizeof(Known));
         assert(at <= watch->n_known && watch->n_known < watch->known_size);
         memmove(&watch->known[at + 1], &watch->known[at], (watch->n_known - at) * sizeof(Known));
         watch->n_known++;

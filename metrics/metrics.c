@@ -137,10 +137,7 @@ static Series *insert(Metrics *m, Family *f, size_t at, const char *key)
 {
     if (m->n_series >= METRICS_SERIES_MAX)
         return NULL;
-    if (f->n == f->size) {
-        f->size = MAX(2 * f->size, (size_t)4);
-        f->series = memory_resize(f->series, f->size, sizeof(*f->series));
-    }
+    f->series = memory_grow(f->series, f->n, &f->size, sizeof(*f->series));
     Series made = {.key = memory_text(key)};
     if (f->family->kind == METRIC_HISTOGRAM)
         made.buckets = memory_zeroed(f->family->n_bounds, sizeof(*made.buckets));

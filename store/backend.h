@@ -51,7 +51,7 @@ struct Store {
 };
 
 /* Opens a store in `folder`, an absolute and normalised path. */
-int file_store_new(const char *folder, Store **ret, Error *err);
+Store *file_store_new(const char *folder);
 /* Opens a store below `prefix` of a bucket: "", or any bytes without a slash at their end. */
 int s3_store_new(const char *bucket, const char *prefix, Store **ret, Error *err);
 

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/memory.h"
 #include "store/backend.h"
 
 #include <dirent.h>
@@ -367,18 +368,9 @@ static int listing_add(FileListing *l, const char *key, const struct stat *st, E
     if (l->list.n_objects == l->max)
         return error_set(err, -E2BIG, "%s/%s: more than %zu objects", l->files->store.uri,
                          l->prefix, l->max);
-    if (l->list.n_objects == l->capacity) {
-        size_t capacity = MAX(2 * l->capacity, (size_t)64);
-        StoreObject *more = reallocarray(l->list.objects, capacity, sizeof(*more));
-        if (!more)
-            return error_set(err, -ENOMEM, "out of memory listing %s", l->files->store.uri);
-        l->list.objects = more;
-        l->capacity = capacity;
-    }
-    char *copy = strdup(key);
-    if (!copy)
-        return error_set(err, -ENOMEM, "out of memory listing %s", l->files->store.uri);
-    l->list.objects[l->list.n_objects++] = (StoreObject){.key = copy,
+    l->list.objects =
+        memory_grow(l->list.objects, l->list.n_objects, &l->capacity, sizeof(StoreObject));
+    l->list.objects[l->list.n_objects++] = (StoreObject){.key = memory_text(key),
                                                          .n_bytes = (uint64_t)st->st_size,
                                                          .modified_usec = modified_usec(st)};
     return 0;
@@ -616,18 +608,11 @@ static const StoreBackend file_backend = {
     .version = file_version,
 };
 
-int file_store_new(const char *folder, Store **ret, Error *err)
+Store *file_store_new(const char *folder)
 {
-    FileStore *files = calloc(1, sizeof(*files));
-    char *copy = strdup(folder);
-    if (!files || !copy) {
-        free(files);
-        free(copy);
-        return error_set(err, -ENOMEM, "out of memory opening store %s", folder);
-    }
+    FileStore *files = memory_new(FileStore);
     files->store.backend = &file_backend;
-    files->folder = copy;
+    files->folder = memory_text(folder);
     (void)pthread_mutex_init(&files->lock, NULL); /* cannot fail with default attributes */
-    *ret = &files->store;
-    return 0;
+    return &files->store;
 }

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/memory.h"
 
 #include <limits.h>
 #include <string.h>
@@ -65,15 +66,9 @@ static int open_folder(const char *uri, Store **ret, Error *err)
     if (r < 0)
         return r;
 
-    _cleanup_(store_freep) Store *store = NULL;
-    r = file_store_new(folder, &store, err);
-    if (r < 0)
-        return r;
-    if (asprintf(&store->uri, "file://%s", folder) < 0) {
-        store->uri = NULL;
-        return error_set(err, -ENOMEM, "out of memory opening store %s", uri);
-    }
-    *ret = TAKE_PTR(store);
+    Store *store = file_store_new(folder);
+    store->uri = memory_format("file://%s", folder);
+    *ret = store;
     return 0;
 }
 
@@ -111,11 +106,8 @@ static int open_bucket(const char *uri, Store **ret, Error *err)
 {
     const char *begin = uri + strlen("s3://");
     const size_t n_bucket = strcspn(begin, "/");
-    _cleanup_free_ char *bucket = strndup(begin, n_bucket);
-    _cleanup_free_ char *prefix = strdup(begin + n_bucket + (begin[n_bucket] == '/'));
-    if (!bucket || !prefix)
-        return error_set(err, -ENOMEM, "out of memory opening store %s", uri);
-
+    _cleanup_free_ char *bucket = memory_bytes(begin, n_bucket);
+    _cleanup_free_ char *prefix = memory_text(begin + n_bucket + (begin[n_bucket] == '/'));
     for (size_t n = strlen(prefix); n > 0 && prefix[n - 1] == '/';)
         prefix[--n] = '\0';
     const char *why = bucket_refuse(bucket);
@@ -127,15 +119,12 @@ static int open_bucket(const char *uri, Store **ret, Error *err)
     if (why)
         return error_set(err, -EINVAL, "store %.300s: %s", uri, why);
 
-    _cleanup_(store_freep) Store *store = NULL;
+    Store *store = NULL;
     int r = s3_store_new(bucket, prefix, &store, err);
     if (r < 0)
         return r;
-    if (asprintf(&store->uri, "s3://%s%s%s", bucket, *prefix ? "/" : "", prefix) < 0) {
-        store->uri = NULL;
-        return error_set(err, -ENOMEM, "out of memory opening store %s", uri);
-    }
-    *ret = TAKE_PTR(store);
+    store->uri = memory_format("s3://%s%s%s", bucket, *prefix ? "/" : "", prefix);
+    *ret = store;
     return 0;
 }
 
@@ -242,10 +231,8 @@ int store_get_uri(const char *uri, size_t max_bytes, char **ret, size_t *ret_byt
 {
     const char *slash = strrchr(uri, '/');
     _cleanup_free_ char *folder =
-        slash ? strndup(uri, (size_t)(slash - uri) + (slash == uri)) : strdup(".");
+        slash ? memory_bytes(uri, (size_t)(slash - uri) + (slash == uri)) : memory_text(".");
     _cleanup_(store_freep) Store *store = NULL;
-    if (!folder)
-        return error_set(err, -ENOMEM, "out of memory");
     int r = store_open(folder, &store, err);
     return r < 0 ? r : store_get(store, slash ? slash + 1 : uri, max_bytes, ret, ret_bytes, err);
 }

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/memory.h"
 #include "base/philox.h"
 #include "base/printable.h"
 #include "base/test/testing.h"
@@ -270,6 +271,22 @@ static void fault_settings_are_checked(void **state)
     unsetenv("SDTRAIN_FAULT");
 }
 
+static void arrays_grow_and_keep_what_they_hold(_unused_ void **state)
+{
+    _cleanup_free_ int *array = NULL;
+    size_t room = 0, growths = 0;
+    for (int i = 0; i < 1000; i++) {
+        const size_t before = room;
+        array = memory_grow(array, (size_t)i, &room, sizeof(*array));
+        assert_true(room > (size_t)i);
+        growths += room != before;
+        array[i] = i;
+    }
+    assert_true(growths < 10); /* else n elements cost n * n copies */
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(array[i], i);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -283,6 +300,7 @@ int main(void)
         cmocka_unit_test(normal_draws_have_the_right_moments),
         cmocka_unit_test(files_appear_whole_or_not_at_all),
         cmocka_unit_test(room_is_made_or_refused),
+        cmocka_unit_test(arrays_grow_and_keep_what_they_hold),
         cmocka_unit_test(fault_settings_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

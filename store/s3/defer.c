@@ -4,6 +4,7 @@
  * A few threads, begun when there is something to do for them, take the puts in the order in which
  * they came. How many requests run at once is the client's to decide: it counts all of them.
  */
+#include "base/memory.h"
 #include "store/s3/s3-internal.h"
 
 #include <string.h>
@@ -85,14 +86,10 @@ int s3_defer(S3Store *s3, const char *key, const struct iovec *parts, size_t n_p
              StorePutFlags flags, Error *err)
 {
     S3Deferral *d = s3->deferral;
-    S3Deferred put = {.key = strdup(key),
-                      .parts = calloc(n_parts + 1, sizeof(*parts)),
+    S3Deferred put = {.key = memory_text(key),
+                      .parts = memory_zeroed(n_parts, sizeof(*parts)),
                       .n_parts = n_parts,
                       .flags = flags};
-    if (!put.key || !put.parts) {
-        deferred_clear(&put);
-        return error_set(err, -ENOMEM, "out of memory writing %s/%s", s3->store.uri, key);
-    }
     for (size_t i = 0; i < n_parts; i++)
         put.parts[i] = parts[i];
 
@@ -124,16 +121,13 @@ int s3_flush(Store *store, Error *err)
     return failure.code < 0 ? error_set(err, failure.code, "%s", failure.text) : 0;
 }
 
-int s3_deferral_new(S3Store *s3, S3Deferral **ret, Error *err)
+S3Deferral *s3_deferral_new(S3Store *s3)
 {
-    S3Deferral *d = calloc(1, sizeof(*d));
-    if (!d)
-        return error_set(err, -ENOMEM, "out of memory");
+    S3Deferral *d = memory_new(S3Deferral);
     d->s3 = s3;
     (void)pthread_mutex_init(&d->lock, NULL);   /* cannot fail with default attributes */
     (void)pthread_cond_init(&d->changed, NULL); /* as above */
-    *ret = d;
-    return 0;
+    return d;
 }
 
 S3Deferral *s3_deferral_free(S3Deferral *d)

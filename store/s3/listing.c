@@ -4,6 +4,7 @@
  * Names that are no keys of a store (folders' markers of consoles, scratch objects) are passed over.
  */
 #include "base/clock.h"
+#include "base/memory.h"
 #include "store/s3/s3-internal.h"
 
 #include <string.h>
@@ -43,11 +44,6 @@ typedef struct S3Listing {
     StoreList list;
 } S3Listing;
 
-static int out_of_memory(const S3Store *s3, Error *err)
-{
-    return error_set(err, -ENOMEM, "out of memory listing %s", s3->store.uri);
-}
-
 /* Takes the name; what it keeps is the key. */
 static int add(S3Listing *l, StoreObject *object, Error *err)
 {
@@ -61,20 +57,11 @@ static int add(S3Listing *l, StoreObject *object, Error *err)
     if (l->list.n_objects == l->max)
         return error_set(err, -E2BIG, "s3://%s/%s: more than %zu objects", l->s3->bucket, l->prefix,
                          l->max);
-    if (l->list.n_objects == l->capacity) {
-        size_t capacity = MAX(2 * l->capacity, (size_t)64);
-        StoreObject *more = reallocarray(l->list.objects, capacity, sizeof(*more));
-        if (!more)
-            return out_of_memory(l->s3, err);
-        l->list.objects = more;
-        l->capacity = capacity;
-    }
-    char *key = strdup(object->key + skip);
-    if (!key)
-        return out_of_memory(l->s3, err);
+    l->list.objects =
+        memory_grow(l->list.objects, l->list.n_objects, &l->capacity, sizeof(StoreObject));
     StoreObject *kept = &l->list.objects[l->list.n_objects++];
     *kept = *object;
-    kept->key = key;
+    kept->key = memory_text(object->key + skip);
     return 0;
 }
 

@@ -5,6 +5,7 @@
  * between is read again. A whole object in one answer is held against its ETag.
  */
 #include "base/clock.h"
+#include "base/memory.h"
 #include "store/s3/s3-internal.h"
 
 #include <openssl/evp.h>
@@ -289,10 +290,8 @@ int s3_get(Store *store, const char *key, size_t max_bytes, char **ret, size_t *
             return r;
     } else if (r < 0) {
         return s3_refuse(s3, key, &request, "read", err);
-    } else if (!text && !(text = strdup(""))) {
-        return error_set(err, -ENOMEM, "out of memory reading %s/%s", store->uri, key);
     }
-    *ret = TAKE_PTR(text);
+    *ret = text ? TAKE_PTR(text) : memory_text("");
     if (ret_bytes)
         *ret_bytes = n_bytes;
     return 0;

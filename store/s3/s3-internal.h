@@ -98,7 +98,7 @@ int s3_abort(S3Store *s3, const char *name, const char *id, Error *err);
 
 /* ---- defer.c ---- */
 
-int s3_deferral_new(S3Store *s3, S3Deferral **ret, Error *err);
+S3Deferral *s3_deferral_new(S3Store *s3);
 S3Deferral *s3_deferral_free(S3Deferral *deferral); /* cancels the puts under way */
 int s3_defer(S3Store *s3, const char *key, const struct iovec *parts, size_t n_parts,
              StorePutFlags flags, Error *err);

@@ -6,6 +6,7 @@
  * signs, tries again and judges; here is what needs more than one request.
  */
 #include "base/clock.h"
+#include "base/memory.h"
 #include "store/s3/s3-internal.h"
 
 #include <string.h>
@@ -133,22 +134,14 @@ static int open_client(S3Client **ret, Error *err)
 
 int s3_store_new(const char *bucket, const char *prefix, Store **ret, Error *err)
 {
-    S3Store *s3 = calloc(1, sizeof(*s3));
-    if (!s3)
-        return error_set(err, -ENOMEM, "out of memory opening store s3://%s", bucket);
+    S3Store *s3 = memory_new(S3Store);
     s3->store.backend = &s3_backend;
     (void)pthread_mutex_init(&s3->lock, NULL);    /* cannot fail with default attributes */
     (void)pthread_cond_init(&s3->finished, NULL); /* as above */
-    int r = 0;
-    s3->bucket = strdup(bucket);
-    if (!s3->bucket || asprintf(&s3->prefix, "%s%s", prefix, *prefix ? "/" : "") < 0) {
-        s3->prefix = NULL;
-        r = error_set(err, -ENOMEM, "out of memory opening store s3://%s", bucket);
-    }
-    if (r == 0)
-        r = s3_deferral_new(s3, &s3->deferral, err);
-    if (r == 0)
-        r = open_client(&s3->client, err);
+    s3->bucket = memory_text(bucket);
+    s3->prefix = memory_format("%s%s", prefix, *prefix ? "/" : "");
+    s3->deferral = s3_deferral_new(s3);
+    int r = open_client(&s3->client, err);
     if (r < 0) {
         (void)s3_free(&s3->store); /* half built */
         return error_prefix(err, r, "store s3://%s/%s", bucket, prefix);

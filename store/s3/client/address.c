@@ -2,6 +2,7 @@
 /* address.c - see address.h. */
 #include "store/s3/client/address.h"
 
+#include "base/memory.h"
 #include "store/s3/protocol/sign.h"
 
 #include <string.h>
@@ -142,22 +143,17 @@ int s3_address_make(const S3Options *options, const char *region, const char *bu
     if (options->addressing == S3_ADDRESS_VIRTUAL && !bucket_makes_host(bucket, address.tls))
         return error_set(err, -EINVAL, "bucket %.100s: cannot be part of a host name", bucket);
 
-    _cleanup_free_ char *encoded_bucket = NULL, *encoded_key = NULL;
-    r = sign_encode(key, true, &encoded_key);
-    r = r < 0 ? r : sign_encode(bucket, false, &encoded_bucket);
-    if (r < 0)
-        return error_set(err, r, "out of memory making a URL");
+    _cleanup_free_ char *encoded_key = sign_encode(key, true);
+    _cleanup_free_ char *encoded_bucket = sign_encode(bucket, false);
     if (virtual) {
         char host[S3_HOST_MAX];
         if (snprintf(host, sizeof(host), "%s.%s", bucket, address.host) >= (int)sizeof(host))
             return error_set(err, -EINVAL, "bucket %.100s: too long a host name", bucket);
         memcpy(address.host, host, sizeof(host));
-        r = asprintf(&address.path, "/%s", encoded_key);
+        address.path = memory_format("/%s", encoded_key);
     } else {
-        r = asprintf(&address.path, "/%s%s%s", encoded_bucket, *key ? "/" : "", encoded_key);
+        address.path = memory_format("/%s%s%s", encoded_bucket, *key ? "/" : "", encoded_key);
     }
-    if (r < 0)
-        return error_set(err, -ENOMEM, "out of memory making a URL");
     *ret = address;
     return 0;
 }
@@ -175,9 +171,7 @@ int s3_address_parse(const char *location, bool from_tls, S3Address *ret, Error 
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)rest[i] <= ' ' || (unsigned char)rest[i] >= 0x7f)
             return error_set(err, -EINVAL, "%.200s: not a URL", location);
-    address.path = n > 0 ? strndup(rest, n) : strdup("/");
-    if (!address.path)
-        return error_set(err, -ENOMEM, "out of memory following a redirect");
+    address.path = n > 0 ? memory_bytes(rest, n) : memory_text("/");
     *ret = address;
     return 0;
 }

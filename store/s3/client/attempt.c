@@ -4,6 +4,7 @@
 #include "store/s3/client/client-internal.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <string.h>
@@ -119,18 +120,15 @@ DEFINE_CLEANUP(S3Try, transfer_free)
 
 /* ---- the beginning ---- */
 
-static int add_header(S3Try *t, const char *name, const char *value)
+static void add_line(S3Try *t, const char *line)
 {
-    _cleanup_free_ char *line = NULL;
-    if (asprintf(&line, *value ? "%s: %s" : "%s;", name, value) < 0) {
-        line = NULL;
-        return -ENOMEM;
-    }
-    struct curl_slist *more = curl_slist_append(t->headers, line);
-    if (!more)
-        return -ENOMEM;
-    t->headers = more;
-    return 0;
+    t->headers = memory_given(curl_slist_append(t->headers, line));
+}
+
+static void add_header(S3Try *t, const char *name, const char *value)
+{
+    _cleanup_free_ char *line = memory_format("%s%s%s", name, *value ? ": " : ";", value);
+    add_line(t, line);
 }
 
 static long receive_bytes(const S3Try *t)
@@ -239,38 +237,25 @@ static int prepare(S3Try *t, const S3Address *address, const S3Credentials *cred
         return r;
     _cleanup_free_ char *authorization = done.authorization;
 
-    r = add_header(t, "Authorization", authorization);
-    r = r < 0 ? r : add_header(t, "x-amz-date", done.date);
-    r = r < 0 ? r : add_header(t, "x-amz-content-sha256", request->progress.body_hash);
-    if (r == 0 && credentials->token[0])
-        r = add_header(t, "x-amz-security-token", credentials->token);
-    for (size_t i = 0; r == 0 && i < headers.n; i++)
-        r = add_header(t, headers.pairs[i].name, headers.pairs[i].value);
-    if (r == 0) {
-        /* No waiting for 100 Continue. */
-        struct curl_slist *more = curl_slist_append(t->headers, "Expect:");
-        r = more ? 0 : -ENOMEM;
-        t->headers = more ? more : t->headers;
-    }
+    add_header(t, "Authorization", authorization);
+    add_header(t, "x-amz-date", done.date);
+    add_header(t, "x-amz-content-sha256", request->progress.body_hash);
+    if (credentials->token[0])
+        add_header(t, "x-amz-security-token", credentials->token);
+    for (size_t i = 0; i < headers.n; i++)
+        add_header(t, headers.pairs[i].name, headers.pairs[i].value);
+    add_line(t, "Expect:"); /* no waiting for 100 Continue */
 
-    _cleanup_free_ char *query = NULL;
-    r = r < 0 ? r : sign_query(request->query, request->n_query, &query);
-    if (r == 0 && asprintf(ret_url, "%s://%s%s%s%s", address->tls ? "https" : "http", address->host,
-                           address->path, *query ? "?" : "", query) < 0) {
-        *ret_url = NULL;
-        r = -ENOMEM;
-    }
-    return r < 0 ? error_set(err, r, "out of memory") : 0;
+    _cleanup_free_ char *query = sign_query(request->query, request->n_query);
+    *ret_url = memory_format("%s://%s%s%s%s", address->tls ? "https" : "http", address->host,
+                             address->path, *query ? "?" : "", query);
+    return 0;
 }
 
 int transfer_begin(S3Client *client, S3Request *request, const S3Credentials *credentials,
                    uint64_t serial, uint8_t *buffer, S3Try **ret, Error *err)
 {
-    _cleanup_(transfer_freep) S3Try *t = calloc(1, sizeof(*t));
-    if (!t) {
-        free(buffer);
-        return error_set(err, -ENOMEM, "out of memory");
-    }
+    _cleanup_(transfer_freep) S3Try *t = memory_new(S3Try);
     t->client = client;
     t->request = request;
     t->serial = serial;

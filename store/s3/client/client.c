@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <openssl/evp.h>
@@ -33,20 +34,16 @@ static bool same_options(const S3Options *a, const S3Options *b)
            a->sign_payload == b->sign_payload && a->checksum == b->checksum;
 }
 
-static int copy_text(const char *text, char **ret)
-{
-    *ret = text ? strdup(text) : NULL;
-    return text && !*ret ? -ENOMEM : 0;
-}
+static char *copy_text(const char *text) { return text ? memory_text(text) : NULL; }
 
-static int copy_options(const S3Options *options, S3Options *ret)
+static S3Options copy_options(const S3Options *options)
 {
-    *ret = *options;
-    ret->endpoint = ret->region = ret->profile = ret->ca_bundle = NULL;
-    int r = copy_text(options->endpoint, &ret->endpoint);
-    r = r < 0 ? r : copy_text(options->region, &ret->region);
-    r = r < 0 ? r : copy_text(options->profile, &ret->profile);
-    return r < 0 ? r : copy_text(options->ca_bundle, &ret->ca_bundle);
+    S3Options copy = *options;
+    copy.endpoint = copy_text(options->endpoint);
+    copy.region = copy_text(options->region);
+    copy.profile = copy_text(options->profile);
+    copy.ca_bundle = copy_text(options->ca_bundle);
+    return copy;
 }
 
 static void on_credentials(void *context) { loop_wake(context); }
@@ -91,10 +88,7 @@ static int client_new(const S3Options *options, S3Client **ret, Error *err)
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return error_set(err, -ENOMEM, "libcurl does not begin");
 
-    S3Client *fresh = calloc(1, sizeof(*fresh));
-    if (!fresh)
-        return error_set(err, -ENOMEM, "out of memory opening an S3 client");
-    _cleanup_(client_freep) S3Client *client = fresh;
+    _cleanup_(client_freep) S3Client *client = memory_new(S3Client);
     client->pid = getpid();
     client->epoll_fd = client->wake_fd = -EBADF;
     (void)pthread_mutex_init(&client->lock, NULL); /* cannot fail on Linux */
@@ -102,9 +96,7 @@ static int client_new(const S3Options *options, S3Client **ret, Error *err)
     TAILQ_INIT(&client->waiting);
     TAILQ_INIT(&client->paused);
     TAILQ_INIT(&client->active);
-    r = copy_options(options, &client->options);
-    if (r < 0)
-        return error_set(err, r, "out of memory opening an S3 client");
+    client->options = copy_options(options);
     client->tls = strncasecmp(options->endpoint, "https:", 6) == 0;
     atomic_store(&client->knows_checksum, options->checksum == S3_ON);
     retry_limit_init(&client->limit, options->connections);

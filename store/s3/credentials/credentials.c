@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "store/s3/credentials/source.h"
 
 #include <inttypes.h>
@@ -209,9 +210,7 @@ int s3_identity_new(const S3Options *options, void (*ready)(void *context), void
     int r = s3_source_find(options, &source, err);
     if (r < 0)
         return r;
-    S3Identity *made = calloc(1, sizeof(*made));
-    if (!made)
-        return error_set(err, -ENOMEM, "out of memory for credentials");
+    S3Identity *made = memory_new(S3Identity);
     r = init_lock(made, err);
     if (r < 0) {
         free(made);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* endpoint.c - the endpoints of this machine: a container's (ECS, EKS Pod Identity) and
  * the instance's metadata (IMDSv2). Both answer with the same JSON. */
+#include "base/memory.h"
 #include "base/secret.h"
 #include "store/s3/credentials/source.h"
 
@@ -22,11 +23,6 @@ enum {
 #define INSTANCE_HOST "http://169.254.169.254"
 #define INSTANCE_HOST_IPV6 "http://[fd00:ec2::254]"
 #define ROLES "/latest/meta-data/iam/security-credentials/"
-
-static int out_of_memory(Error *err)
-{
-    return error_set(err, -ENOMEM, "out of memory for the credentials' source");
-}
 
 /* ---- the container's ---- */
 
@@ -58,10 +54,8 @@ static void curl_freep(char **p) { curl_free(*p); }
 /* The token is sent to nobody but these. libcurl's own parser decides what the host is. */
 static int check_url(const char *text, Error *err)
 {
-    _cleanup_(url_cleanup) CURLU *url = curl_url();
+    _cleanup_(url_cleanup) CURLU *url = memory_given(curl_url());
     _cleanup_(curl_freep) char *scheme = NULL, *host = NULL, *user = NULL;
-    if (!url)
-        return out_of_memory(err);
     if (curl_url_set(url, CURLUPART_URL, text, 0) != CURLUE_OK ||
         curl_url_get(url, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
         curl_url_get(url, CURLUPART_HOST, &host, 0) != CURLUE_OK ||
@@ -81,12 +75,12 @@ static int set_token(S3Source *source, Error *err)
     const char *file = source_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
     const char *token = source_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
     if (file)
-        return (source->token_file = strdup(file)) ? 0 : out_of_memory(err);
-    if (!token)
-        return 0;
-    if (strpbrk(token, "\r\n"))
+        source->token_file = memory_text(file);
+    else if (token && strpbrk(token, "\r\n"))
         return error_set(err, -EINVAL, "AWS_CONTAINER_AUTHORIZATION_TOKEN holds a line's end");
-    return (source->token = strdup(token)) ? 0 : out_of_memory(err);
+    else if (token)
+        source->token = memory_text(token);
+    return 0;
 }
 
 int source_find_container(S3Source *source, Error *err)
@@ -103,15 +97,9 @@ int source_find_container(S3Source *source, Error *err)
     if (r < 0)
         return r;
     source->kind = S3_SOURCE_CONTAINER;
-    if (asprintf(&source->url, "%s%s", relative ? CONTAINER_HOST : "", relative ?: full) < 0) {
-        source->url = NULL;
-        return out_of_memory(err);
-    }
-    if (asprintf(&source->name, "the container's endpoint %.*s", (int)strcspn(source->url, "?#"),
-                 source->url) < 0) {
-        source->name = NULL;
-        return out_of_memory(err);
-    }
+    source->url = memory_format("%s%s", relative ? CONTAINER_HOST : "", relative ?: full);
+    source->name = memory_format("the container's endpoint %.*s", (int)strcspn(source->url, "?#"),
+                                 source->url);
     return set_token(source, err);
 }
 
@@ -139,14 +127,11 @@ static int ask(S3Source *source, S3HttpRequest *request, S3HttpReply *ret, Error
 
 int source_fetch_container(S3Source *source, S3Fetched *ret, Error *err)
 {
-    _cleanup_secret_ char *authorization = NULL;
     int r = source_read_token(source, err);
     if (r < 0)
         return r;
-    if (source->token && asprintf(&authorization, "Authorization: %s", source->token) < 0) {
-        authorization = NULL;
-        return out_of_memory(err);
-    }
+    _cleanup_secret_ char *authorization =
+        source->token ? memory_format("Authorization: %s", source->token) : NULL;
     S3HttpRequest request = {.method = "GET",
                              .url = source->url,
                              .headers = {authorization},
@@ -158,7 +143,7 @@ int source_fetch_container(S3Source *source, S3Fetched *ret, Error *err)
 
 /* ---- the instance's ---- */
 
-int source_find_instance(S3Source *source, Error *err)
+int source_find_instance(S3Source *source)
 {
     const char *disabled = source_variable("AWS_EC2_METADATA_DISABLED");
     const char *endpoint = source_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
@@ -171,12 +156,8 @@ int source_find_instance(S3Source *source, Error *err)
     while (n > 0 && endpoint[n - 1] == '/')
         n--;
     source->kind = S3_SOURCE_INSTANCE;
-    if (!(source->url = strndup(endpoint, n)))
-        return out_of_memory(err);
-    if (asprintf(&source->name, "the metadata of the instance (%s)", source->url) < 0) {
-        source->name = NULL;
-        return out_of_memory(err);
-    }
+    source->url = memory_bytes(endpoint, n);
+    source->name = memory_format("the metadata of the instance (%s)", source->url);
     return 0;
 }
 
@@ -184,16 +165,8 @@ int source_find_instance(S3Source *source, Error *err)
 static int metadata_get(S3Source *source, const char *path, const char *more, S3HttpReply *ret,
                         Error *err)
 {
-    _cleanup_free_ char *url = NULL;
-    _cleanup_secret_ char *header = NULL;
-    if (asprintf(&url, "%s%s%s", source->url, path, more) < 0) {
-        url = NULL;
-        return out_of_memory(err);
-    }
-    if (asprintf(&header, "X-aws-ec2-metadata-token: %s", source->token) < 0) {
-        header = NULL;
-        return out_of_memory(err);
-    }
+    _cleanup_free_ char *url = memory_format("%s%s%s", source->url, path, more);
+    _cleanup_secret_ char *header = memory_format("X-aws-ec2-metadata-token: %s", source->token);
     S3HttpRequest request = {.method = "GET",
                              .url = url,
                              .headers = {header},
@@ -209,11 +182,7 @@ static int status_error(const S3Source *source, const char *what, long status, E
 
 static int metadata_token(S3Source *source, Error *err)
 {
-    _cleanup_free_ char *url = NULL;
-    if (asprintf(&url, "%s/latest/api/token", source->url) < 0) {
-        url = NULL;
-        return out_of_memory(err);
-    }
+    _cleanup_free_ char *url = memory_format("%s/latest/api/token", source->url);
     S3HttpRequest request = {.method = "PUT",
                              .url = url,
                              .headers = {"X-aws-ec2-metadata-token-ttl-seconds: 21600"},
@@ -231,8 +200,8 @@ static int metadata_token(S3Source *source, Error *err)
                                 "abcdefghijklmnopqrstuvwxyz0123456789+/=-_."))
         return error_set(err, -EACCES, "%s: what it gave is no token", source->name);
     secret_free(source->token);
-    source->token = strndup(reply.body, n);
-    return source->token ? 0 : out_of_memory(err);
+    source->token = memory_bytes(reply.body, n);
+    return 0;
 }
 
 static int metadata_role(S3Source *source, char ret[ROLE_MAX], Error *err)

@@ -4,6 +4,7 @@
 #include "store/s3/credentials/http.h"
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "base/secret.h"
 
 #include <curl/curl.h>
@@ -21,13 +22,11 @@ struct S3Http {
     char body[S3_HTTP_REPLY_MAX + 1];
 };
 
-int s3_http_new(S3Http **ret, Error *err)
+S3Http *s3_http_new(void)
 {
-    _cleanup_(s3_http_freep) S3Http *http = calloc(1, sizeof(*http));
-    if (!http || !(http->multi = curl_multi_init()))
-        return error_set(err, -ENOMEM, "out of memory for asking for credentials");
-    *ret = TAKE_PTR(http);
-    return 0;
+    S3Http *http = memory_new(S3Http);
+    http->multi = memory_given(curl_multi_init());
+    return http;
 }
 
 S3Http *s3_http_free(S3Http *http)
@@ -82,22 +81,20 @@ static void headers_free(struct curl_slist **headers)
     curl_slist_free_all(*headers);
 }
 
-static bool header_add(struct curl_slist **headers, const char *line)
+static void header_add(struct curl_slist **headers, const char *line)
 {
-    struct curl_slist *longer = curl_slist_append(*headers, line);
-    if (longer)
-        *headers = longer;
-    return longer != NULL;
+    *headers = memory_given(curl_slist_append(*headers, line));
 }
 
 /* True when libcurl took everything. */
 static bool prepare(S3Http *http, CURL *easy, const S3HttpRequest *request,
                     struct curl_slist **headers, char failure[CURL_ERROR_SIZE])
 {
-    bool good = header_add(headers, "Accept: */*");
+    header_add(headers, "Accept: */*");
     for (size_t i = 0; i < S3_HTTP_HEADERS_MAX && request->headers[i]; i++)
-        good = good && header_add(headers, request->headers[i]);
+        header_add(headers, request->headers[i]);
 
+    bool good = true;
 #define SET(option, value) good = good && curl_easy_setopt(easy, option, value) == CURLE_OK
     SET(CURLOPT_URL, request->url);
     SET(CURLOPT_PROTOCOLS_STR, "http,https");

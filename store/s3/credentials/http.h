@@ -32,7 +32,7 @@ typedef struct S3HttpReply {
     size_t n_body;
 } S3HttpReply;
 
-int s3_http_new(S3Http **ret, Error *err);
+S3Http *s3_http_new(void);
 S3Http *s3_http_free(S3Http *http);
 DEFINE_CLEANUP(S3Http, s3_http_free)
 int s3_http_ask(S3Http *http, const S3HttpRequest *request, S3HttpReply *ret, Error *err);

@@ -4,6 +4,7 @@
 #include "store/s3/credentials/source.h"
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/secret.h"
 
 #include <string.h>
@@ -14,11 +15,6 @@ const char *source_variable(const char *name)
 {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
-}
-
-static int out_of_memory(Error *err)
-{
-    return error_set(err, -ENOMEM, "out of memory for the credentials' source");
 }
 
 int source_read_token(S3Source *source, Error *err)
@@ -56,8 +52,8 @@ static int find_environment(S3Source *source, Error *err)
                          key ? "ACCESS_KEY_ID" : "SECRET_ACCESS_KEY",
                          key ? "SECRET_ACCESS_KEY" : "ACCESS_KEY_ID");
     source->kind = S3_SOURCE_ENVIRONMENT;
-    source->name = strdup("the environment");
-    return source->name ? 0 : out_of_memory(err);
+    source->name = memory_text("the environment");
+    return 0;
 }
 
 static int fetch_environment(S3Source *source, S3Credentials *ret, Error *err)
@@ -134,10 +130,7 @@ static int find_profile(S3Source *source, const char *profile, const SharedFile 
     if (!file)
         return -ENOENT;
     source->kind = S3_SOURCE_PROFILE;
-    if (asprintf(&source->name, "profile %s of %s", profile, shared_file_name(file)) < 0) {
-        source->name = NULL;
-        return out_of_memory(err);
-    }
+    source->name = memory_format("profile %s of %s", profile, shared_file_name(file));
     return 0;
 }
 
@@ -189,29 +182,25 @@ static int find(S3Source *source, const S3Options *options, Error *err)
     if (r == -ENOENT)
         r = source_find_container(source, err);
     if (r == -ENOENT)
-        r = source_find_instance(source, err);
+        r = source_find_instance(source);
     if (r != -ENOENT)
         return r;
     source->kind = S3_SOURCE_NONE;
-    source->name = strdup("nowhere");
-    return source->name ? 0 : out_of_memory(err);
+    source->name = memory_text("nowhere");
+    return 0;
 }
 
 int s3_source_find(const S3Options *options, S3Source **ret, Error *err)
 {
-    _cleanup_(s3_source_freep) S3Source *source = calloc(1, sizeof(*source));
-    if (!source || !(source->profile = strdup(options->profile)) ||
-        (options->ca_bundle && !(source->ca_bundle = strdup(options->ca_bundle))))
-        return out_of_memory(err);
+    _cleanup_(s3_source_freep) S3Source *source = memory_new(S3Source);
+    source->profile = memory_text(options->profile);
+    source->ca_bundle = options->ca_bundle ? memory_text(options->ca_bundle) : NULL;
     int r = find(source, options, err);
     if (r < 0)
         return r;
     if (source->kind == S3_SOURCE_WEB_IDENTITY || source->kind == S3_SOURCE_CONTAINER ||
-        source->kind == S3_SOURCE_INSTANCE) {
-        r = s3_http_new(&source->http, err);
-        if (r < 0)
-            return r;
-    }
+        source->kind == S3_SOURCE_INSTANCE)
+        source->http = s3_http_new();
     *ret = TAKE_PTR(source);
     return 0;
 }

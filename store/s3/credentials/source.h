@@ -55,7 +55,7 @@ int source_fetch_web_identity(S3Source *source, S3Fetched *ret, Error *err);
 /* -ENOENT if no variable names a container's endpoint. */
 int source_find_container(S3Source *source, Error *err);
 int source_fetch_container(S3Source *source, S3Fetched *ret, Error *err);
-int source_find_instance(S3Source *source, Error *err);
+int source_find_instance(S3Source *source);
 int source_fetch_instance(S3Source *source, S3Fetched *ret, Error *err);
 
 /* Returns a variable of the environment; NULL: unset or empty. */

@@ -3,6 +3,7 @@
  * AssumeRoleWithWebIdentity, which answers with credentials. The request is not signed.
  *
  * It is a POST, so that the token is in no URL and so in nobody's access log. */
+#include "base/memory.h"
 #include "base/secret.h"
 #include "store/s3/credentials/source.h"
 
@@ -21,7 +22,7 @@ enum {
 /* ---- what is set up ---- */
 
 /* STS takes letters, digits and "_=,.@-", at least two. */
-static int session_name(const char *wanted, char **ret)
+static char *session_name(const char *wanted)
 {
     char host[SESSION_MAX] = "node", name[SESSION_MAX + 1];
     (void)gethostname(host, sizeof(host) - 1); /* "node" is as good */
@@ -30,20 +31,13 @@ static int session_name(const char *wanted, char **ret)
     for (char *p = name; *p; p++)
         if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_=,.@-", *p))
             *p = '-';
-    *ret = strdup(name);
-    return *ret ? 0 : -ENOMEM;
+    return memory_text(name);
 }
 
-static int sts_url(const char *endpoint, const char *region, char **ret)
+static char *sts_url(const char *endpoint, const char *region)
 {
     const char *domain = strncmp(region, "cn-", 3) == 0 ? "amazonaws.com.cn" : "amazonaws.com";
-    int n = endpoint ? asprintf(ret, "%s", endpoint)
-                     : asprintf(ret, "https://sts.%s.%s/", region, domain);
-    if (n < 0) {
-        *ret = NULL;
-        return -ENOMEM;
-    }
-    return 0;
+    return endpoint ? memory_text(endpoint) : memory_format("https://sts.%s.%s/", region, domain);
 }
 
 int source_find_web_identity(S3Source *source, const S3Options *options, const SharedFile *config,
@@ -73,45 +67,37 @@ int source_find_web_identity(S3Source *source, const S3Options *options, const S
                        ?: source_variable("AWS_ENDPOINT_URL")
                        ?: source_profile_value(config, credentials, profile, "endpoint_url");
     source->kind = S3_SOURCE_WEB_IDENTITY;
-    if (sts_url(endpoint, options->region, &source->url) < 0 ||
-        session_name(session, &source->session_name) < 0 || !(source->token_file = strdup(file)) ||
-        !(source->role_arn = strdup(role)) ||
-        asprintf(&source->name, "web identity (%s at %s)", role, source->url) < 0)
-        return error_set(err, -ENOMEM, "out of memory for the credentials' source");
+    source->url = sts_url(endpoint, options->region);
+    source->session_name = session_name(session);
+    source->token_file = memory_text(file);
+    source->role_arn = memory_text(role);
+    source->name = memory_format("web identity (%s at %s)", role, source->url);
     return 0;
 }
 
 /* ---- the request ---- */
 
-static int form_body(const S3Source *source, const char *token, char **ret)
+static char *form_body(const S3Source *source, const char *token)
 {
-    int r = -ENOMEM;
-    char *role = curl_easy_escape(NULL, source->role_arn, 0);
-    char *session = curl_easy_escape(NULL, source->session_name, 0);
-    char *escaped = curl_easy_escape(NULL, token, 0);
-    if (role && session && escaped &&
-        asprintf(ret,
-                 "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn=%s&"
-                 "RoleSessionName=%s&WebIdentityToken=%s",
-                 role, session, escaped) >= 0)
-        r = 0;
-    if (escaped)
-        explicit_bzero(escaped, strlen(escaped));
+    char *role = memory_given(curl_easy_escape(NULL, source->role_arn, 0));
+    char *session = memory_given(curl_easy_escape(NULL, source->session_name, 0));
+    char *escaped = memory_given(curl_easy_escape(NULL, token, 0));
+    char *body = memory_format("Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn=%s&"
+                               "RoleSessionName=%s&WebIdentityToken=%s",
+                               role, session, escaped);
+    explicit_bzero(escaped, strlen(escaped));
     curl_free(escaped);
     curl_free(session);
     curl_free(role);
-    return r;
+    return body;
 }
 
 int source_fetch_web_identity(S3Source *source, S3Fetched *ret, Error *err)
 {
-    _cleanup_secret_ char *body = NULL;
     int r = source_read_token(source, err);
     if (r < 0)
         return r;
-    if (form_body(source, source->token, &body) < 0)
-        return error_set(err, -ENOMEM, "%s: out of memory", source->name);
-
+    _cleanup_secret_ char *body = form_body(source, source->token);
     S3HttpRequest request = {.method = "POST",
                              .url = source->url,
                              .headers = {"Content-Type: application/x-www-form-urlencoded"},

@@ -6,6 +6,7 @@
 #include "store/s3/protocol/reply.h"
 
 #include "base/cleanup.h"
+#include "base/memory.h"
 
 #include <expat.h>
 #include <string.h>
@@ -107,16 +108,10 @@ static int walk(const char *what, const char *body, size_t n_bytes,
     skip_blanks(&body, &n_bytes);
     if (n_bytes == 0 || n_bytes > BODY_MAX)
         return error_set(err, -EBADMSG, "%s: a body of %zu bytes", what, n_bytes);
-    _cleanup_free_ Walk *w = malloc(sizeof(*w));
-    XML_Parser parser = w ? XML_ParserCreate("UTF-8") : NULL;
-    if (!parser)
-        return error_set(err, -ENOMEM, "out of memory reading %s", what);
-    w->parser = parser;
-    w->path[0] = '\0';
-    w->n_text = 0;
+    _cleanup_free_ Walk *w = memory_new(Walk);
+    XML_Parser parser = w->parser = memory_given(XML_ParserCreate("UTF-8"));
     w->leaf = leaf;
     w->out = out;
-    w->r = 0;
     XML_SetUserData(parser, w);
     XML_SetElementHandler(parser, on_begin, on_reply_end);
     XML_SetCharacterDataHandler(parser, on_reply_text);
@@ -210,11 +205,10 @@ static int decode_url(char *text)
     return 0;
 }
 
-static int set_text(char **ret, const char *text)
+static void set_text(char **ret, const char *text)
 {
     free(*ret);
-    *ret = strdup(text);
-    return *ret ? 0 : -ENOMEM;
+    *ret = memory_text(text);
 }
 
 /* The path below its prefix, or NULL. */
@@ -226,7 +220,7 @@ static const char *below(const char *path, const char *prefix)
 
 /* ---- <Error> ---- */
 
-static int set_error(S3Error *e, const char *name, const char *text)
+static void set_error(S3Error *e, const char *name, const char *text)
 {
     uint64_t usec;
     const char *why;
@@ -244,7 +238,6 @@ static int set_error(S3Error *e, const char *name, const char *text)
         copy_text(e->bucket, sizeof(e->bucket), text);
     else if (strcmp(name, "ServerTime") == 0 && parse_time(text, &usec, &why) == 0)
         e->server_time = (int64_t)(usec / USEC_PER_SEC);
-    return 0;
 }
 
 typedef struct ErrorWalk {
@@ -257,11 +250,11 @@ static int error_leaf(void *out, const char *path, const char *text, const char 
     (void)ret_why;
     ErrorWalk *w = out;
     const char *name = below(path, "/Error");
-    if (!name)
-        return 0;
-    if (!*name)
+    if (name && !*name)
         w->is_error = true;
-    return *name == '/' ? set_error(&w->error, name + 1, text) : 0;
+    else if (name && *name == '/')
+        set_error(&w->error, name + 1, text);
+    return 0;
 }
 
 int reply_error(const char *body, size_t n_bytes, S3Error *ret)
@@ -284,21 +277,6 @@ typedef struct ListWalk {
 
 static const StoreObject no_object = {.n_bytes = UNKNOWN, .modified_usec = UNKNOWN};
 
-static int grow(void *array, size_t n, size_t *room, size_t size)
-{
-    if (n >= ELEMENTS_MAX)
-        return -EBADMSG;
-    if (n < *room)
-        return 0;
-    size_t more = *room ? 2 * *room : 64;
-    void *larger = reallocarray(*(void **)array, more, size);
-    if (!larger)
-        return -ENOMEM;
-    *(void **)array = larger;
-    *room = more;
-    return 0;
-}
-
 static int end_object(ListWalk *w, const char **ret_why)
 {
     const StoreObject *o = &w->object;
@@ -306,11 +284,12 @@ static int end_object(ListWalk *w, const char **ret_why)
         *ret_why = "an object without its key, size or time";
         return -EBADMSG;
     }
-    int r = grow(&w->list.objects, w->list.n_objects, &w->room, sizeof(StoreObject));
-    if (r < 0) {
+    if (w->list.n_objects >= ELEMENTS_MAX) {
         *ret_why = "too many objects";
-        return r;
+        return -EBADMSG;
     }
+    w->list.objects =
+        memory_grow(w->list.objects, w->list.n_objects, &w->room, sizeof(StoreObject));
     w->list.objects[w->list.n_objects++] = *o;
     w->object = no_object;
     return 0;
@@ -325,7 +304,7 @@ static int list_leaf(void *out, const char *path, const char *text, const char *
     if (!*name)
         w->is_list = true;
     else if (strcmp(name, "/Contents/Key") == 0)
-        return set_text(&w->object.key, text);
+        set_text(&w->object.key, text);
     else if (strcmp(name, "/Contents/Size") == 0)
         return parse_size(text, &w->object.n_bytes, ret_why);
     else if (strcmp(name, "/Contents/LastModified") == 0)
@@ -333,7 +312,7 @@ static int list_leaf(void *out, const char *path, const char *text, const char *
     else if (strcmp(name, "/Contents") == 0)
         return end_object(w, ret_why);
     else if (strcmp(name, "/NextContinuationToken") == 0)
-        return set_text(&w->list.next, text);
+        set_text(&w->list.next, text);
     else if (strcmp(name, "/IsTruncated") == 0)
         w->truncated = strcmp(text, "true") == 0;
     else if (strcmp(name, "/EncodingType") == 0)
@@ -406,11 +385,12 @@ static int end_upload(UploadsWalk *w, const char **ret_why)
         *ret_why = "an upload without its key, id or time";
         return -EBADMSG;
     }
-    int r = grow(&w->uploads.uploads, w->uploads.n_uploads, &w->room, sizeof(ReplyUpload));
-    if (r < 0) {
+    if (w->uploads.n_uploads >= ELEMENTS_MAX) {
         *ret_why = "too many uploads";
-        return r;
+        return -EBADMSG;
     }
+    w->uploads.uploads =
+        memory_grow(w->uploads.uploads, w->uploads.n_uploads, &w->room, sizeof(ReplyUpload));
     w->uploads.uploads[w->uploads.n_uploads++] = *u;
     w->upload = no_upload;
     return 0;
@@ -425,17 +405,17 @@ static int uploads_leaf(void *out, const char *path, const char *text, const cha
     if (!*name)
         w->is_list = true;
     else if (strcmp(name, "/Upload/Key") == 0)
-        return set_text(&w->upload.key, text);
+        set_text(&w->upload.key, text);
     else if (strcmp(name, "/Upload/UploadId") == 0)
-        return set_text(&w->upload.id, text);
+        set_text(&w->upload.id, text);
     else if (strcmp(name, "/Upload/Initiated") == 0)
         return parse_time(text, &w->upload.begun_usec, ret_why);
     else if (strcmp(name, "/Upload") == 0)
         return end_upload(w, ret_why);
     else if (strcmp(name, "/NextKeyMarker") == 0)
-        return set_text(&w->uploads.next_key, text);
+        set_text(&w->uploads.next_key, text);
     else if (strcmp(name, "/NextUploadIdMarker") == 0)
-        return set_text(&w->uploads.next_id, text);
+        set_text(&w->uploads.next_id, text);
     else if (strcmp(name, "/IsTruncated") == 0)
         w->truncated = strcmp(text, "true") == 0;
     else if (strcmp(name, "/EncodingType") == 0)
@@ -501,8 +481,10 @@ typedef struct TextWalk {
 static int text_leaf(void *out, const char *path, const char *text, const char **ret_why)
 {
     TextWalk *w = out;
-    return strcmp(path, w->path) == 0 ? set_text(&w->text, text)
-                                      : error_leaf(&w->error, path, text, ret_why);
+    if (strcmp(path, w->path) != 0)
+        return error_leaf(&w->error, path, text, ret_why);
+    set_text(&w->text, text);
+    return 0;
 }
 
 static int find_text(const char *what, const char *body, size_t n_bytes, const char *path,
@@ -562,7 +544,7 @@ static int delete_leaf(void *out, const char *path, const char *text, const char
     if (!*name)
         w->is_result = true;
     else if (strcmp(name, "/Error/Key") == 0)
-        return set_text(&w->key, text);
+        set_text(&w->key, text);
     else if (strcmp(name, "/Error") == 0) {
         if (!w->failed && strcmp(w->error.code, "NoSuchKey") != 0) {
             w->failed = true;
@@ -571,7 +553,7 @@ static int delete_leaf(void *out, const char *path, const char *text, const char
         }
         w->error = (S3Error){.server_time = 0};
     } else if ((name = below(name, "/Error/")))
-        return set_error(&w->error, name, text);
+        set_error(&w->error, name, text);
     return 0;
 }
 
@@ -585,12 +567,10 @@ int reply_delete(const char *body, size_t n_bytes, S3Error *ret_first, char **re
     } else if (r == 0 && !w.is_result)
         r = error_set(err, -EBADMSG, "a deletion: another document");
     free(w.key);
-    if (r == 0 && w.failed && !w.first_key)
-        r = set_text(&w.first_key, "");
     if (r == 0 && w.failed) {
         *ret_first = w.first;
-        *ret_key = w.first_key;
-        return error_set(err, -EIO, "cannot delete %.128s: %s: %s", w.first_key, w.first.code,
+        *ret_key = w.first_key ?: memory_text("");
+        return error_set(err, -EIO, "cannot delete %.128s: %s: %s", *ret_key, w.first.code,
                          w.first.message);
     }
     free(w.first_key);

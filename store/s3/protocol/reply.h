@@ -7,7 +7,7 @@
  *
  * Ownership: the caller clears a value with the function declared beside it.
  * Units:     bytes; microseconds since 1970.
- * Errors:    -EBADMSG the answer is malformed, with the line of the body; -ENOMEM.
+ * Errors:    -EBADMSG the answer is malformed, with the line of the body; -ENOMEM of expat.
  * Threads:   any.
  * Source:    Amazon S3 API Reference, ListObjectsV2, CreateMultipartUpload, CompleteMultipartUpload,
  *            ListMultipartUploads, DeleteObjects, Error responses.

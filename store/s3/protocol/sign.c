@@ -3,6 +3,8 @@
  * scope, signing key. */
 #include "store/s3/protocol/sign.h"
 
+#include "base/memory.h"
+
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <string.h>
@@ -25,13 +27,10 @@ static bool is_unreserved(char c)
            c == '.' || c == '_' || c == '~';
 }
 
-int sign_encode(const char *text, bool keep_slash, char **ret)
+char *sign_encode(const char *text, bool keep_slash)
 {
     static const char digits[] = "0123456789ABCDEF";
-    char *out = malloc(3 * strlen(text) + 1);
-    if (!out)
-        return -ENOMEM;
-    char *to = out;
+    char *out = memory_zeroed(3 * strlen(text) + 1, 1), *to = out;
     for (const char *p = text; *p; p++) {
         if (is_unreserved(*p) || (keep_slash && *p == '/')) {
             *to++ = *p;
@@ -41,9 +40,7 @@ int sign_encode(const char *text, bool keep_slash, char **ret)
         *to++ = digits[(uint8_t)*p >> 4];
         *to++ = digits[(uint8_t)*p & 15];
     }
-    *to = '\0';
-    *ret = out;
-    return 0;
+    return out;
 }
 
 typedef struct Encoded {
@@ -57,45 +54,25 @@ static int compare_encoded(const void *a, const void *b)
     return order ? order : strcmp(left->value, right->value);
 }
 
-static int join_query(const Encoded *pairs, size_t n, char **ret)
-{
-    size_t size = 1;
-    for (size_t i = 0; i < n; i++)
-        size += strlen(pairs[i].name) + strlen(pairs[i].value) + 2;
-    char *out = malloc(size);
-    if (!out)
-        return -ENOMEM;
-    char *to = out;
-    *to = '\0';
-    for (size_t i = 0; i < n; i++)
-        to += snprintf(to, size - (size_t)(to - out), "%s%s=%s", i ? "&" : "", pairs[i].name,
-                       pairs[i].value);
-    *ret = out;
-    return 0;
-}
-
 /* By name and value as they are when encoded: '=' would put "a-b" in front of "a". */
-int sign_query(const S3Pair *query, size_t n_query, char **ret)
+char *sign_query(const S3Pair *query, size_t n_query)
 {
-    Encoded *pairs = calloc(n_query + 1, sizeof(*pairs));
-    if (!pairs)
-        return -ENOMEM;
-    int r = 0;
-    for (size_t i = 0; i < n_query && r == 0; i++) {
-        r = sign_encode(query[i].name, false, &pairs[i].name);
-        if (r == 0)
-            r = sign_encode(query[i].value ? query[i].value : "", false, &pairs[i].value);
-    }
-    if (r == 0) {
-        qsort(pairs, n_query, sizeof(*pairs), compare_encoded);
-        r = join_query(pairs, n_query, ret);
-    }
+    _cleanup_free_ Encoded *pairs = memory_zeroed(n_query, sizeof(*pairs));
+    size_t size = 1, n = 0;
     for (size_t i = 0; i < n_query; i++) {
+        pairs[i].name = sign_encode(query[i].name, false);
+        pairs[i].value = sign_encode(query[i].value ?: "", false);
+        size += strlen(pairs[i].name) + strlen(pairs[i].value) + 2;
+    }
+    qsort(pairs, n_query, sizeof(*pairs), compare_encoded);
+    char *out = memory_zeroed(size, 1);
+    for (size_t i = 0; i < n_query; i++) {
+        n += (size_t)snprintf(out + n, size - n, "%s%s=%s", i ? "&" : "", pairs[i].name,
+                              pairs[i].value);
         free(pairs[i].name);
         free(pairs[i].value);
     }
-    free(pairs);
-    return r;
+    return out;
 }
 
 /* ---- hashes ---- */
@@ -211,14 +188,12 @@ static void sha256_headers(EVP_MD_CTX *sha, const Header *headers, size_t n)
     }
 }
 
-static int signed_names(const Header *headers, size_t n, char **ret)
+static char *signed_names(const Header *headers, size_t n)
 {
     size_t size = 1;
     for (size_t i = 0; i < n; i++)
         size += strlen(headers[i].name) + 1;
-    char *out = malloc(size), *to = out;
-    if (!out)
-        return -ENOMEM;
+    char *out = memory_zeroed(size, 1), *to = out;
     for (size_t i = 0; i < n; i++) {
         if (i > 0 && strcasecmp(headers[i].name, headers[i - 1].name) == 0)
             continue;
@@ -227,9 +202,7 @@ static int signed_names(const Header *headers, size_t n, char **ret)
         for (const char *p = headers[i].name; *p; p++)
             *to++ = *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p;
     }
-    *to = '\0';
-    *ret = out;
-    return 0;
+    return out;
 }
 
 /* All that is signed, sorted, into `ret`, which has room for OWN_HEADERS more than the caller's. */
@@ -260,10 +233,7 @@ static int collect_headers(const SignRequest *request, const S3Credentials *cred
 static int canonical_request(const SignRequest *request, const Header *headers, size_t n_headers,
                              const char *names, char ret_hash[static SIGN_HASH_BYTES])
 {
-    _cleanup_free_ char *query = NULL;
-    int r = sign_query(request->query, request->n_query, &query);
-    if (r < 0)
-        return r;
+    _cleanup_free_ char *query = sign_query(request->query, request->n_query);
     _cleanup_(sha256_freep) EVP_MD_CTX *sha = sha256_new();
     if (!sha)
         return -ENOMEM;
@@ -335,11 +305,8 @@ static int format_date(int64_t seconds, char ret[static 17])
 static int authorize(const char *access_key, const char *scope, const char *date, const char *names,
                      const char *request_hash, const uint8_t key[static KEY_BYTES], char **ret)
 {
-    _cleanup_free_ char *text = NULL;
-    if (asprintf(&text, "AWS4-HMAC-SHA256\n%s\n%s\n%s", date, scope, request_hash) < 0) {
-        text = NULL;
-        return -ENOMEM;
-    }
+    _cleanup_free_ char *text =
+        memory_format("AWS4-HMAC-SHA256\n%s\n%s\n%s", date, scope, request_hash);
     uint8_t digest[KEY_BYTES];
     char signature[SIGN_HASH_BYTES];
     int r = hmac(key, KEY_BYTES, text, strlen(text), digest);
@@ -347,11 +314,8 @@ static int authorize(const char *access_key, const char *scope, const char *date
         return r;
     hex(digest, signature);
 
-    char *out;
-    if (asprintf(&out, "AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s",
-                 access_key, scope, names, signature) < 0)
-        return -ENOMEM;
-    *ret = out;
+    *ret = memory_format("AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s",
+                         access_key, scope, names, signature);
     return 0;
 }
 
@@ -368,24 +332,19 @@ int sign_request(const SignRequest *request, const S3Credentials *credentials, c
         return error_set(err, -EINVAL,
                          "the access key's id or the region holds a control character");
 
-    _cleanup_free_ Header *headers = calloc(request->n_headers + OWN_HEADERS, sizeof(*headers));
-    if (!headers)
-        return error_set(err, -ENOMEM, "out of memory signing a request");
+    _cleanup_free_ Header *headers =
+        memory_zeroed(request->n_headers + OWN_HEADERS, sizeof(*headers));
     size_t n_headers = 0;
     int r = collect_headers(request, credentials, service, out.date, headers, &n_headers, err);
     if (r < 0)
         return r;
 
-    _cleanup_free_ char *names = NULL, *scope = NULL;
+    _cleanup_free_ char *names = signed_names(headers, n_headers);
+    _cleanup_free_ char *scope =
+        memory_format("%.8s/%s/%s/aws4_request", out.date, region, service);
     char hash[SIGN_HASH_BYTES];
     uint8_t key[KEY_BYTES];
-    r = signed_names(headers, n_headers, &names);
-    if (r == 0)
-        r = canonical_request(request, headers, n_headers, names, hash);
-    if (r == 0 && asprintf(&scope, "%.8s/%s/%s/aws4_request", out.date, region, service) < 0) {
-        scope = NULL;
-        r = -ENOMEM;
-    }
+    r = canonical_request(request, headers, n_headers, names, hash);
     if (r == 0)
         r = signing_key(credentials->secret_key, out.date, region, service, cache, key);
     if (r == 0)

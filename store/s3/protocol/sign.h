@@ -3,7 +3,7 @@
  *
  * Ownership: the caller frees returned texts.
  * Units:     time is seconds since 1970.
- * Errors:    -ENOMEM; -EINVAL a control character in a header, key id, token or region, or a time that
+ * Errors:    -ENOMEM of OpenSSL; -EINVAL a control character in a header, key id, token or region, or a time that
  *            is no date.
  * Threads:   any; a SignCache belongs to one thread.
  * Source:    AWS General Reference, "Create a signed AWS API request"; S3's exceptions: a path is
@@ -55,7 +55,7 @@ int sign_request(const SignRequest *request, const S3Credentials *credentials, c
                  Error *err);
 
 /* Encodes all bytes but letters, digits, "-._~" (and "/" when keep_slash) as %XX (RFC 3986). */
-int sign_encode(const char *text, bool keep_slash, char **ret);
+char *sign_encode(const char *text, bool keep_slash);
 /* Returns the canonical query string, "a=1&b=": sorted, encoded, each name with "=". */
-int sign_query(const S3Pair *query, size_t n_query, char **ret);
+char *sign_query(const S3Pair *query, size_t n_query);
 int sign_payload_hash(const struct iovec *parts, size_t n_parts, char ret[SIGN_HASH_BYTES]);

@@ -2,6 +2,8 @@
 /* options.c - see options.h. */
 #include "store/s3/settings/options.h"
 
+#include "base/memory.h"
+
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -73,25 +75,18 @@ static int refuse(const Load *load, const Found *found, const char *what)
                      what);
 }
 
-static int copy(const Load *load, const char *value, char **ret)
-{
-    free(*ret);
-    *ret = strdup(value);
-    return *ret ? 0 : error_set(load->err, -ENOMEM, "out of memory reading the store's options");
-}
-
 /* ---- texts ---- */
 
 static int load_region(const Load *load, S3Options *o)
 {
     Found found = find(load, "AWS_REGION", "AWS_DEFAULT_REGION", "region");
-    if (!found.value)
-        return copy(load, "us-east-1", &o->region);
-    if (strlen(found.value) > REGION_MAX ||
-        found.value[strspn(found.value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                        "0123456789-_.")])
+    const char *region = found.value ?: "us-east-1";
+    if (strlen(region) > REGION_MAX ||
+        region[strspn(region, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                              "0123456789-_.")])
         return refuse(load, &found, "the name of a region");
-    return copy(load, found.value, &o->region);
+    o->region = memory_text(region);
+    return 0;
 }
 
 /* host[:port], [v6][:port] */
@@ -123,12 +118,9 @@ static int load_endpoint(const Load *load, S3Options *o)
     if (!ignore || strcasecmp(ignore, "true") != 0)
         found = find(load, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "endpoint_url");
     if (!found.value) {
-        free(o->endpoint);
-        if (asprintf(&o->endpoint, "https://s3.%s.amazonaws.com%s", o->region,
-                     strncmp(o->region, "cn-", 3) == 0 ? ".cn" : "") >= 0)
-            return 0;
-        o->endpoint = NULL;
-        return error_set(load->err, -ENOMEM, "out of memory reading the store's options");
+        o->endpoint = memory_format("https://s3.%s.amazonaws.com%s", o->region,
+                                    strncmp(o->region, "cn-", 3) == 0 ? ".cn" : "");
+        return 0;
     }
     bool tls = strncasecmp(found.value, "https://", 8) == 0;
     if (!tls && strncasecmp(found.value, "http://", 7) != 0)
@@ -140,9 +132,8 @@ static int load_endpoint(const Load *load, S3Options *o)
     size_t n_port = strlen(own_port);
     if (n > n_port && strncmp(host + n - n_port, own_port, n_port) == 0)
         n -= n_port;
-    char text[TEXT_MAX];
-    snprintf(text, sizeof(text), "%s://%.*s", tls ? "https" : "http", (int)n, host);
-    return copy(load, text, &o->endpoint);
+    o->endpoint = memory_format("%s://%.*s", tls ? "https" : "http", (int)n, host);
+    return 0;
 }
 
 static int load_ca_bundle(const Load *load, S3Options *o)
@@ -152,7 +143,8 @@ static int load_ca_bundle(const Load *load, S3Options *o)
         return 0;
     if (access(found.value, R_OK) < 0)
         return error_errno(load->err, -EINVAL, "%s: cannot read %.256s", found.where, found.value);
-    return copy(load, found.value, &o->ca_bundle);
+    o->ca_bundle = memory_text(found.value);
+    return 0;
 }
 
 /* ---- words and numbers ---- */
@@ -289,7 +281,8 @@ static int load_profile(Load *load, S3Options *o)
         return error_set(load->err, -EINVAL,
                          "AWS_PROFILE: there is no profile \"%.64s\" in %.128s or %.128s", named,
                          shared_file_name(load->files[0]), shared_file_name(load->files[1]));
-    return copy(load, load->profile, &o->profile);
+    o->profile = memory_text(load->profile);
+    return 0;
 }
 
 static int load_all(Load *load, S3Options *o)

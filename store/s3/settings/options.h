@@ -9,7 +9,7 @@
  *            texts that it returns.
  * Units:     bytes, microseconds.
  * Errors:    -EINVAL a wrong value; the text names variable and value, or file, line and key; never a
- *            secret. -ENOMEM; -errno of a shared file that exists and cannot be read.
+ *            secret. -errno of a shared file that exists and cannot be read.
  * Threads:   any; reads the environment.
  * Source:    AWS SDKs and Tools Reference Guide: shared config and credentials files, endpoints.
  */

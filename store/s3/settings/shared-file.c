@@ -5,6 +5,7 @@
 #include "store/s3/settings/options.h"
 
 #include "base/file.h"
+#include "base/memory.h"
 
 #include <string.h>
 #include <strings.h>
@@ -208,18 +209,14 @@ int shared_file_parse(SharedFileKind kind, const char *name, const char *text, S
     if (strlen(text) > FILE_BYTES_MAX)
         return error_set(err, -EINVAL, "%s is larger than %d bytes", name, FILE_BYTES_MAX);
 
-    _cleanup_(shared_file_freep) SharedFile *file = calloc(1, sizeof(*file));
-    if (!file)
-        return error_set(err, -ENOMEM, "out of memory reading %s", name);
+    _cleanup_(shared_file_freep) SharedFile *file = memory_new(SharedFile);
     file->kind = kind;
     file->last = file->parent = NONE;
     file->n_text = strlen(text);
-    file->name = strdup(name);
-    file->text = strdup(text);
-    file->sections = calloc(n_lines, sizeof(*file->sections));
-    file->entries = calloc(MIN(n_lines, (size_t)ENTRIES_MAX), sizeof(*file->entries));
-    if (!file->name || !file->text || !file->sections || !file->entries)
-        return error_set(err, -ENOMEM, "out of memory reading %s", name);
+    file->name = memory_text(name);
+    file->text = memory_text(text);
+    file->sections = memory_zeroed(n_lines, sizeof(*file->sections));
+    file->entries = memory_zeroed(MIN(n_lines, (size_t)ENTRIES_MAX), sizeof(*file->entries));
     int r = parse_lines(file, err);
     if (r < 0)
         return r;
@@ -229,26 +226,20 @@ int shared_file_parse(SharedFileKind kind, const char *name, const char *text, S
 
 /* ---- where it lies ---- */
 
-static int find_file(SharedFileKind kind, char **ret)
+static char *find_file(SharedFileKind kind)
 {
     const char *named =
         getenv(kind == SHARED_CONFIG ? "AWS_CONFIG_FILE" : "AWS_SHARED_CREDENTIALS_FILE");
     const char *home = getenv("HOME"), *own = kind == SHARED_CONFIG ? "config" : "credentials";
-    char *path;
-    int n = named && strncmp(named, "~/", 2) == 0 && home ? asprintf(&path, "%s%s", home, named + 1)
-            : named && *named                             ? asprintf(&path, "%s", named)
-                              : asprintf(&path, "%s/.aws/%s", home ? home : "/nonexistent", own);
-    if (n < 0)
-        return -ENOMEM;
-    *ret = path;
-    return 0;
+    if (named && strncmp(named, "~/", 2) == 0 && home)
+        return memory_format("%s%s", home, named + 1);
+    return named && *named ? memory_text(named)
+                           : memory_format("%s/.aws/%s", home ?: "/nonexistent", own);
 }
 
 int shared_file_load(SharedFileKind kind, SharedFile **ret, Error *err)
 {
-    _cleanup_free_ char *path = NULL, *text = NULL;
-    if (find_file(kind, &path) < 0)
-        return error_set(err, -ENOMEM, "out of memory looking for the shared files");
+    _cleanup_free_ char *path = find_file(kind), *text = NULL;
     size_t n = 0;
     int r =
         strcmp(path, "/dev/null") == 0 ? -ENOENT : file_read(path, FILE_BYTES_MAX, &text, &n, err);

@@ -338,11 +338,8 @@ static bool encodes(const S3Request *q)
 
 static void put_name(FILE *out, const S3Request *q, const char *name)
 {
-    char *encoded = NULL;
-    if (encodes(q))
-        check(sign_encode(name, true, &encoded) == 0, "memory");
-    s3_xml_escape(out, encoded ? encoded : name);
-    free(encoded);
+    _cleanup_free_ char *encoded = encodes(q) ? sign_encode(name, true) : NULL;
+    s3_xml_escape(out, encoded ?: name);
 }
 
 static void serve_list(S3Request *q)
