@@ -570,6 +570,9 @@ void checker_process_starts(Universe *u, const Process *p)
 {
     if (p->alive)
         BROKEN(u, "I3", "slot %d of %s runs two processes", p->slot, p->node->name);
+    if (u->options.jobs[p->job].facts.needs_gpu && p->slot >= p->node->n_gpus)
+        BROKEN(u, "gpu", "a rank of %s starts in slot %d of %s, which has %d GPUs",
+               universe_job_name(p->job), p->slot, p->node->name, p->node->n_gpus);
 }
 
 void checker_ring_begins(Universe *u, const Ring *ring)

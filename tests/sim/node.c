@@ -55,6 +55,7 @@ static void encode(const SimNode *node, NodeRecord *ret)
     ret->state = node->state;
     ret->verdict = node->verdict;
     ret->lost_slots = node->lost_slots;
+    ret->n_gpus = node->n_gpus;
     if (node->draining && ret->verdict < NODE_DRAIN) {
         ret->verdict = NODE_DRAIN;
         (void)snprintf(ret->evidence, sizeof(ret->evidence), "sdtraind is told to stop");
@@ -489,6 +490,7 @@ void node_replace(SimNode *node)
         node_lose_power(node);
     sim_say(sim_of(node), "%s: another machine gets its name", node->name);
     node->n_machines++;
+    node->n_gpus = swarm_gpus(&node->universe->options, node->index, node->n_machines);
     node->refuses_numerics = false;
     node->verdict = NODE_HEALTHY;
 }
@@ -531,11 +533,19 @@ void node_set_verdict(SimNode *node, NodeVerdict verdict)
         node_touch(node);
 }
 
+void node_set_gpus(SimNode *node, int n_gpus)
+{
+    node->n_gpus = n_gpus;
+    if (node->actor.alive)
+        node_touch(node);
+}
+
 void node_init(SimNode *node, Universe *u, int index)
 {
     *node =
         (SimNode){.universe = u, .index = index, .n_slots = u->options.n_slots, .put_lease = -1};
     (void)snprintf(node->name, sizeof(node->name), "n%d", index);
+    node->n_gpus = swarm_gpus(&u->options, index, 0);
     node->slots = sim_new((size_t)node->n_slots * sizeof(Process));
     for (int i = 0; i < node->n_slots; i++)
         node->slots[i] = (Process){.node = node, .slot = i};

@@ -77,6 +77,7 @@ struct SimNode {
     bool refuses_numerics;
     bool has_no_store; /* nothing can be restored there */
     NodeVerdict verdict;
+    int n_gpus; /* that it tells of */
 
     int64_t said_up_revision, said_left_revision; /* the checker's: its record's last of each */
 
@@ -112,6 +113,8 @@ void node_freeze(SimNode *node, uint64_t usec); /* the whole host */
 void node_freeze_daemon(SimNode *node, uint64_t usec); /* sdtraind alone: SIGSTOP */
 void node_drain(SimNode *node);                        /* systemctl stop */
 void node_set_verdict(SimNode *node, NodeVerdict verdict);
+/* Its driver shows so many GPUs, all of a sudden. */
+void node_set_gpus(SimNode *node, int n_gpus);
 /* The id of the machine that has the name now. */
 const char *node_machine(const SimNode *node, char ret[33]);
 /* Whether etcd holds a record of it. */

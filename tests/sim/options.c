@@ -5,6 +5,29 @@
 #define SEC(n) ((uint64_t)(n)*USEC_PER_SEC)
 #define MSEC(n) ((uint64_t)(n)*USEC_PER_MSEC)
 
+/* Of its own: seeds without GPUs draw what they drew before there were any. */
+static uint64_t mix(uint64_t x)
+{
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+int swarm_gpus(const Options *options, int node, int n_machines)
+{
+    uint64_t key = options->gpu_key + (uint64_t)node * 64 + (uint64_t)n_machines;
+    return options->gpu_key ? (int)(mix(key) % (uint64_t)(options->n_slots + 1)) : 0;
+}
+
+/* In one seed of eight some nodes have GPUs, and some jobs need them. */
+static void draw_gpus(const Sim *sim, Options *ret)
+{
+    ret->gpu_key = sim->seed % 8 == 5 ? mix(sim->seed) | 1 : 0;
+    for (int job = 0; ret->gpu_key && job < ret->n_jobs; job++)
+        ret->jobs[job].facts.needs_gpu = mix(ret->gpu_key ^ (uint64_t)(job + 1)) % 3 > 0;
+}
+
 static void draw_job(Sim *sim, const Options *o, JobPlan *ret)
 {
     int slots = o->n_nodes * o->n_slots;
@@ -55,4 +78,5 @@ void swarm_draw_options(Sim *sim, int n_nodes, Options *ret)
     for (int job = 0; job < ret->n_jobs; job++)
         draw_job(sim, ret, &ret->jobs[job]);
     ret->core.queue_patience_usec = SEC(sim_draw(sim, 3));
+    draw_gpus(sim, ret);
 }

@@ -5,8 +5,15 @@
 
 #include <string.h>
 
-/* Slots that the leader knows to be there and open: what it had seen when it decided. */
-static int open_slots(Universe *u, const ModelController *leader, int64_t seen_revision)
+static int usable(const Universe *u, int job, const NodeRecord *node)
+{
+    int n = u->options.jobs[job].facts.needs_gpu ? MIN(node->n_slots, node->n_gpus) : node->n_slots;
+    uint64_t bad = (node->lost_slots | node->bad_slots) & ((UINT64_C(1) << n) - 1);
+    return n - __builtin_popcountll(bad);
+}
+
+/* Slots for the job that the leader knows to be there and open: what it had seen when it decided. */
+static int open_slots(Universe *u, const ModelController *leader, int job, int64_t seen_revision)
 {
     int slots = 0;
     for (int i = 0; i < u->options.n_nodes; i++) {
@@ -19,7 +26,7 @@ static int open_slots(Universe *u, const ModelController *leader, int64_t seen_r
             key->mod_revision <= seen_revision && node->state == NODE_UP &&
             node->verdict == NODE_HEALTHY && cordon->mod_revision == 0 &&
             cordon->deleted_revision <= seen_revision)
-            slots += node->n_slots - __builtin_popcountll(node->lost_slots | node->bad_slots);
+            slots += usable(u, job, node);
     }
     return slots;
 }
@@ -50,7 +57,7 @@ void checker_queue(Universe *u, const Txn *txn, int job, const PhaseRecord *phas
             waits && desired->mod_revision <= phase->tried_revision &&
             waits->mod_revision <= phase->tried_revision && goes_before(u, i, job) &&
             u->sim.now_usec > since + u->options.core.queue_patience_usec + slack &&
-            wants->min <= open_slots(u, txn->leader, phase->tried_revision))
+            wants->min <= open_slots(u, txn->leader, i, phase->tried_revision))
             sim_fail(&u->sim, "queue", "%s starts before %s, which has waited for %.1f s: %s",
                      universe_job_name(job), name, (double)(u->sim.now_usec - since) / 1e6,
                      ((const PhaseRecord *)value_record(waits->value))->reason);

@@ -31,6 +31,7 @@ typedef struct Options { /* drawn from the seed */
     ClusterLimits limits;
     WatchdogLimits watchdog;
     JobPlan jobs[4];
+    uint64_t gpu_key; /* what GPUs the machines have; 0: none, and no job needs one */
 } Options;
 
 typedef struct Foreign { /* a record that a later version has written over */
@@ -48,6 +49,8 @@ typedef struct Swarm {
 size_t swarm_n_faults(void); /* the number of kinds of faults */
 /* options.c */
 void swarm_draw_options(Sim *sim, int n_nodes, Options *ret);
+/* GPUs of the machine that has the node's name after so many others. */
+int swarm_gpus(const Options *options, int node, int n_machines);
 void swarm_describe(const Universe *u);
 /* lost.c: one record that does not return by itself; somebody else's claim; and their ends. */
 void lost_strike(Universe *u);
