@@ -101,6 +101,7 @@ static void put_facts(json_t *page, const JobReport *r)
     report_put(page, "steps=%lld batch=%lld grains=%lld grain=%lld", (long long)s->train.steps,
                (long long)s->train.global_batch, (long long)s->train.n_grains,
                (long long)s->train.grain);
+    report_put(page, "device=%s", s->train.device == JOB_DEVICE_CUDA ? "cuda" : "cpu");
     report_put(page, "precision=%s reduction=%s lr=%g warmup=%lld clip=%g seed=%llu",
                precision[s->train.precision], reduction[s->train.reduction], s->train.optimizer.lr,
                (long long)s->train.optimizer.warmup_steps, s->train.optimizer.clip_norm,

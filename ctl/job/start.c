@@ -109,7 +109,8 @@ static int check_model(JobDraft *d, Error *err)
         return refuse(d, "model.config", job->model.config_uri, r, err);
     r = d->look.sides_known ? shapes_check(job, &config, &d->look.shape, job->train.grain, err)
                             : 0; /* the ranks will see */
-    if (r == 0 && d->look.sides_known)
+    if (r == 0 && d->look.sides_known &&
+        job->train.device == JOB_DEVICE_CPU) /* what a GPU has, its node's ranks will see */
         r = job_memory_plan(job, &config, &d->look, &d->memory, err);
     if (r < 0)
         return error_prefix(err, r, "%s: model.config", d->source);
@@ -332,12 +333,16 @@ static int submit(CtlClient *client, const JobDraft *d, Error *err)
                      d->source, job->name, job->name);
 }
 
-/* Slots of every node that is known, cordoned or lost; INT_MAX: not known. */
-static int known_slots(const Model *model)
+/* Slots for the job of every node that is known, cordoned or lost; INT_MAX: not known. */
+static int known_slots(const Model *model, const Job *job)
 {
     int slots = 0;
-    for (size_t i = 0; i < model->n_nodes; i++)
-        slots += model_is_admitted(model, &model->nodes[i]) ? model->nodes[i].n_slots : 0;
+    for (size_t i = 0; i < model->n_nodes; i++) {
+        const NodeRecord *node = &model->nodes[i];
+        int n =
+            job->train.device == JOB_DEVICE_CUDA ? MIN(node->n_slots, node->n_gpus) : node->n_slots;
+        slots += model_is_admitted(model, node) ? n : 0;
+    }
     for (size_t i = 0; i < model->n_health;
          i++) /* it was there, and may come back as large as any */
         if (!model_node(model, model->health[i].node))
@@ -348,14 +353,23 @@ static int known_slots(const Model *model)
 /* What could never start should not wait without a word. */
 static int check_slots(const JobDraft *d, const Model *model, const Arguments *a, Error *err)
 {
-    const int slots = known_slots(model), min = d->job->world.min;
+    const int slots = known_slots(model, d->job), min = d->job->world.min;
+    const bool gpu = d->job->train.device == JOB_DEVICE_CUDA;
     if (a->queue || min <= slots)
         return 0;
+    if (gpu && slots == 0)
+        return error_set(err, -ENOSPC,
+                         "%s: train.device: \"cuda\" needs %d slot%s that %s a GPU, and no node "
+                         "that is known has a GPU; --queue submits it all the same",
+                         d->source, min, min == 1 ? "" : "s", min == 1 ? "has" : "have");
     return error_set(
         err, -ENOSPC,
         "%s: world.min: %d ranks are needed at least, and the nodes that are known have "
-        "%d slot%s; --queue submits it all the same",
-        d->source, min, slots, slots == 1 ? "" : "s");
+        "%d slot%s%s; --queue submits it all the same",
+        d->source, min, slots, slots == 1 ? "" : "s",
+        !gpu         ? ""
+        : slots == 1 ? " that has a GPU"
+                     : " that have a GPU");
 }
 
 /* A name that nobody uses is a slip of the pen; controllers that are down for a while left something. */

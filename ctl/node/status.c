@@ -107,17 +107,18 @@ static json_t *node_json(const Model *m, const char *name, const NodeRecord *rec
     const NodeRecord *n = record ? record : &none;
     char lost[SLOTS_TEXT_MAX];
     char bad[SLOTS_TEXT_MAX];
-    return json_pack(
-        "{s:s, s:s, s:b, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, "
-        "s:o}",
-        "node", name, "state", state_of(m, name, record), "admitted",
-        !record || model_is_admitted(m, record), "slots", n->n_slots, "lost_slots",
-        slots_format(n->lost_slots, lost), "bad_slots", slots_format(n->bad_slots, bad), "address",
-        n->address, "verdict", record ? node_verdict_names[n->verdict] : "unknown", "evidence",
-        n->evidence, "machine_id", n->machine_id, "boot_id", n->boot_id, "version", n->version,
-        "log_dir", n->log_dir, "cordon", cordon_json(m, name), "lost",
-        record ? json_null() : loss_json(m, name), "causes", causes_json(m, name), "ranks",
-        ranks_json(m, name), "health", health_json(model_health(m, name)));
+    return json_pack("{s:s, s:s, s:b, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, "
+                     "s:o, s:o, s:o, "
+                     "s:o}",
+                     "node", name, "state", state_of(m, name, record), "admitted",
+                     !record || model_is_admitted(m, record), "slots", n->n_slots, "gpus",
+                     n->n_gpus, "lost_slots", slots_format(n->lost_slots, lost), "bad_slots",
+                     slots_format(n->bad_slots, bad), "address", n->address, "verdict",
+                     record ? node_verdict_names[n->verdict] : "unknown", "evidence", n->evidence,
+                     "machine_id", n->machine_id, "boot_id", n->boot_id, "version", n->version,
+                     "log_dir", n->log_dir, "cordon", cordon_json(m, name), "lost",
+                     record ? json_null() : loss_json(m, name), "causes", causes_json(m, name),
+                     "ranks", ranks_json(m, name), "health", health_json(model_health(m, name)));
 }
 
 /* "since 12:03:04; its lease ran out; it ran 2 ranks of job a" */
@@ -222,9 +223,11 @@ static void print_node(json_t *j, const HealthRecord *health)
     printf("node %s: %s, %s", json_text(j, "node"), json_text(j, "state"), json_text(j, "verdict"));
     if (*json_text(j, "evidence"))
         printf(" (%s)", json_text(j, "evidence"));
-    printf("\n  %lld slot%s at %s, machine %s, version %s\n", json_count(j, "slots"),
-           json_count(j, "slots") == 1 ? "" : "s", json_text(j, "address"),
-           json_text(j, "machine_id"), json_text(j, "version"));
+    printf("\n  %lld slot%s", json_count(j, "slots"), json_count(j, "slots") == 1 ? "" : "s");
+    if (json_count(j, "gpus") > 0)
+        printf(", %lld GPU%s,", json_count(j, "gpus"), json_count(j, "gpus") == 1 ? "" : "s");
+    printf(" at %s, machine %s, version %s\n", json_text(j, "address"), json_text(j, "machine_id"),
+           json_text(j, "version"));
     if (*json_text(j, "lost_slots"))
         printf("  lost slots: %s (a process there survives SIGKILL)\n", json_text(j, "lost_slots"));
     if (!json_is_true(json_object_get(j, "admitted")))

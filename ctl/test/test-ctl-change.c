@@ -10,18 +10,20 @@
 
 #include <string.h>
 
+static char *replace(const char *text, const char *from, const char *to)
+{
+    const char *at = strstr(text, from);
+    char *changed = NULL;
+    assert_non_null(at);
+    assert_true(asprintf(&changed, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)) > 0);
+    return changed;
+}
+
 static void write_job(CtlLab *lab, const char *name, const char *from, const char *to)
 {
     _cleanup_free_ char *text = ctl_job_text(lab, name);
-    if (!from) {
-        ctl_write(lab, "job.json", text);
-        return;
-    }
-    char *at = strstr(text, from);
-    _cleanup_free_ char *changed = NULL;
-    assert_non_null(at);
-    assert_true(asprintf(&changed, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)) > 0);
-    ctl_write(lab, "job.json", changed);
+    _cleanup_free_ char *changed = from ? replace(text, from, to) : NULL;
+    ctl_write(lab, "job.json", changed ? changed : text);
 }
 
 static DesiredRecord desired_of(CtlLab *lab, const char *job)
@@ -43,6 +45,12 @@ static void bad_jobs_are_refused_by_file_key_and_value(void **state)
         {"\"grain\": 4", "\"grain\": 5", "train.grain"},
         {"\"steps\": 100", "\"steps\": 100, \"stepz\": 1", "train.stepz"},
         {"\"steps\": 100", "\"steps\": \"many\"", "train.steps"},
+        {"\"steps\": 100", "\"steps\": 100, \"device\": \"gpu\"",
+         "train.device: gpu is not one of"},
+        {"\"steps\": 100", "\"steps\": 100, \"precision\": \"bf16\"",
+         "train.precision: bf16 needs"},
+        {"\"steps\": 100", "\"steps\": 100, \"device\": \"cuda\", \"reduction\": \"float\"",
+         "train.reduction: \"float\" is for CPUs alone"},
         {"\"min\": 1, \"max\": 4", "\"min\": 3, \"max\": 2", "world"},
         {"\"max\": 4", "\"max\": 5", "world.max"},
         {"/data\"}]", "/nowhere\"}]", "data.streams[0].uri: "},
@@ -273,6 +281,44 @@ static void start_is_refused_where_no_memory_suffices(void **state)
     ctl_remove(lab, KEY_NODES, "n1");
     ctl_remove(lab, KEY_SPECS, "big");
     ctl_remove(lab, KEY_DESIRED, "big");
+}
+
+/* A job that needs GPUs, where no node tells of any; cards' memory is not the machines'. */
+static void start_is_refused_where_no_node_has_a_gpu(void **state)
+{
+    CtlLab *lab = *state;
+    NodeRecord node = {
+        .name = "n1", .machine_id = "m", .incarnation = 1, .n_slots = 4, .memory_bytes = 100000};
+    CTL_PUT(lab, KEY_NODES, "n1", node_record, node);
+    _cleanup_free_ char *text = ctl_job_text(lab, "gpu");
+    _cleanup_free_ char *two = replace(text, "\"min\": 1, \"max\": 4", "\"min\": 2, \"max\": 4");
+    _cleanup_free_ char *gpu =
+        replace(two, "\"steps\": 100", "\"steps\": 100, \"device\": \"cuda\"");
+    ctl_write(lab, "job.json", gpu);
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
+    assert_contains(lab->err,
+                    "job.json: train.device: \"cuda\" needs 2 slots that have a GPU, and no "
+                    "node that is known has a GPU; --queue submits it all the same\n");
+    assert_null(ctl_get(lab, KEY_SPECS, "gpu"));
+
+    node.n_gpus = 1;
+    CTL_PUT(lab, KEY_NODES, "n1", node_record, node);
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
+    assert_contains(lab->err,
+                    "world.min: 2 ranks are needed at least, and the nodes that are known "
+                    "have 1 slot that has a GPU; --queue submits it all the same\n");
+    assert_int_equal(ctl_run(lab, "node status n1"), 0);
+    assert_contains(lab->out, "4 slots, 1 GPU, at ");
+
+    node.n_gpus = 8; /* of which slots use four */
+    CTL_PUT(lab, KEY_NODES, "n1", node_record, node);
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 0);
+    ctl_remove(lab, KEY_SPECS, "gpu");
+    ctl_remove(lab, KEY_DESIRED, "gpu");
+    ctl_remove(lab, KEY_NODES, "n1");
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json --queue", lab->folder), 0);
+    ctl_remove(lab, KEY_SPECS, "gpu");
+    ctl_remove(lab, KEY_DESIRED, "gpu");
 }
 
 /* What could never start is refused, once it is known what there is. */
@@ -576,6 +622,7 @@ int main(void)
         cmocka_unit_test(start_is_refused_where_there_is_no_room),
         cmocka_unit_test(start_by_name_goes_on),
         cmocka_unit_test(start_is_refused_where_no_memory_suffices),
+        cmocka_unit_test(start_is_refused_where_no_node_has_a_gpu),
         cmocka_unit_test(start_is_refused_where_no_node_could_hold_it),
         cmocka_unit_test(checkpoints_of_another_are_not_taken),
         cmocka_unit_test(resize_stop_delete_change_what_is_desired),

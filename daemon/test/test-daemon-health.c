@@ -195,6 +195,55 @@ static void test_fault_of_one_gpu_loses_its_slot(_unused_ void **state)
     end_host(&h);
 }
 
+static bool tells_gpus(Lab *lab, const void *n)
+{
+    NodeRecord record;
+    return lab_node_record(lab, 0, &record) && record.n_gpus == *(const int *)n;
+}
+
+/* What the driver has shown since the boot counts, with the slots that it belongs to: one more is told at once, and one
+ * that is gone keeps its place. */
+static void test_record_tells_how_many_gpus(_unused_ void **state)
+{
+    Host h = new_host("\"health_sec\": 1");
+    NodeRecord record;
+    assert_true(lab_node_record(h.lab, 0, &record));
+    assert_int_equal(record.n_gpus, 2);
+    say_nvml(&h, "{\"gpus\": [{\"pci\": \"00000000:3B:00.0\"}, {\"pci\": \"00000000:5E:00.0\"}, "
+                 "{\"pci\": \"00000000:86:00.0\"}]}");
+    lab_wait(h.lab, tells_gpus, &(int){3});
+    say_nvml(&h, "{\"gpus\": [{\"pci\": \"00000000:3B:00.0\"}]}");
+    lab_wait(h.lab, says, (&(Wanted){NODE_ISOLATE, 0, "was here since the boot and is gone"}));
+    assert_true(tells_gpus(h.lab, &(int){3}));
+    end_host(&h);
+}
+
+/* A card on the bus whose driver shows nothing is none that a rank could use. */
+static void test_gpu_without_a_driver_does_not_count(_unused_ void **state)
+{
+    Host h = {.lab = lab_start()};
+    char folder[400], path[500], settings[1200];
+    static const struct {
+        const char *name, *text;
+    } files[] = {{"vendor", "0x10de\n"}, {"class", "0x030200\n"}};
+    (void)snprintf(folder, sizeof(folder), "%s/sys/bus/pci/devices/0000:3b:00.0",
+                   lab_folder(h.lab));
+    assert_int_equal(folder_make(folder, NULL), 0);
+    for (size_t i = 0; i < ELEMENTSOF(files); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", folder, files[i].name);
+        assert_int_equal(file_write(path, files[i].text, strlen(files[i].text), 0, NULL), 0);
+    }
+    (void)snprintf(settings, sizeof(settings),
+                   "\"slots\": 2, \"kernel_log\": \"off\", \"nvml\": \"no-such-nvml\", "
+                   "\"sysfs\": \"%s/sys\"",
+                   lab_folder(h.lab));
+    (void)lab_start_node(h.lab, 0, settings, NULL);
+    NodeRecord record;
+    assert_true(lab_node_record(h.lab, 0, &record));
+    assert_int_equal(record.n_gpus, 0);
+    (void)lab_stop(h.lab); /* NULL always */
+}
+
 /* Probes run each second: what NVML and sysfs show comes and goes by itself. */
 static void test_rounds(_unused_ void **state)
 {
@@ -265,6 +314,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_xid_isolates_at_once),
         cmocka_unit_test(test_fault_of_one_gpu_loses_its_slot),
+        cmocka_unit_test(test_record_tells_how_many_gpus),
+        cmocka_unit_test(test_gpu_without_a_driver_does_not_count),
         cmocka_unit_test(test_rounds),
         cmocka_unit_test(test_log_that_cannot_be_read),
         cmocka_unit_test(test_hung_probe_is_killed),

@@ -533,10 +533,11 @@ void node_set_verdict(SimNode *node, NodeVerdict verdict)
         node_touch(node);
 }
 
-void node_set_gpus(SimNode *node, int n_gpus)
+void node_fill_slots(SimNode *node)
 {
-    node->n_gpus = n_gpus;
-    if (node->actor.alive)
+    if (node->universe->options.gpu_key)
+        node->n_gpus = node->n_slots;
+    if (node->universe->options.gpu_key && node->actor.alive)
         node_touch(node);
 }
 
@@ -546,6 +547,8 @@ void node_init(SimNode *node, Universe *u, int index)
         (SimNode){.universe = u, .index = index, .n_slots = u->options.n_slots, .put_lease = -1};
     (void)snprintf(node->name, sizeof(node->name), "n%d", index);
     node->n_gpus = swarm_gpus(&u->options, index, 0);
+    if (node->n_gpus > 0)
+        sim_say(&u->sim, "%s: %d GPUs", node->name, node->n_gpus);
     node->slots = sim_new((size_t)node->n_slots * sizeof(Process));
     for (int i = 0; i < node->n_slots; i++)
         node->slots[i] = (Process){.node = node, .slot = i};

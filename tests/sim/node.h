@@ -113,8 +113,8 @@ void node_freeze(SimNode *node, uint64_t usec); /* the whole host */
 void node_freeze_daemon(SimNode *node, uint64_t usec); /* sdtraind alone: SIGSTOP */
 void node_drain(SimNode *node);                        /* systemctl stop */
 void node_set_verdict(SimNode *node, NodeVerdict verdict);
-/* Its driver shows so many GPUs, all of a sudden. */
-void node_set_gpus(SimNode *node, int n_gpus);
+/* Where there are GPUs at all, its driver shows one for each slot, all of a sudden. */
+void node_fill_slots(SimNode *node);
 /* The id of the machine that has the name now. */
 const char *node_machine(const SimNode *node, char ret[33]);
 /* Whether etcd holds a record of it. */

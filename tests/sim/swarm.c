@@ -526,8 +526,6 @@ void swarm_describe(const Universe *u)
     for (size_t i = 0; i < ELEMENTSOF(faults); i++)
         if (o->faults >> i & 1)
             printf(" %s", faults[i].name);
-    for (int i = 0; o->gpu_key && i < o->n_nodes; i++)
-        printf("%s%d", i ? " " : "; GPUs: ", swarm_gpus(o, i, 0));
     printf("\n");
 }
 
@@ -562,8 +560,7 @@ static void heal_node(Universe *u, SimNode *node)
     }
     if (node->verdict != NODE_HEALTHY)
         node_set_verdict(node, NODE_HEALTHY);
-    if (u->options.gpu_key)
-        node_set_gpus(node, node->n_slots);
+    node_fill_slots(node);
     if (etcd_find(&u->etcd, KEY_CORDONS, node->name))
         etcd_put(&u->etcd, KEY_CORDONS, node->name, NULL);
     if (node->draining && node->actor.alive)
