@@ -112,7 +112,7 @@ static int on_child(_unused_ sd_event_source *source, _unused_ const struct sign
             (void)waitid(P_PID, (id_t)child.si_pid, &child, WEXITED | WNOHANG); /* as just seen */
     }
     for (size_t i = 0; i < ELEMENTSOF(slots->of); i++)
-        if (slots->of[i] && slots->of[i]->exited)
+        if (slots->of[i] && slots->of[i]->process.exited)
             rank_look(slots->of[i]);
     return 0;
 }
@@ -248,12 +248,12 @@ static int open_loop(Daemon *d, Error *err)
 
 static int start(Daemon *d, Error *err)
 {
-    d->ranks = (RankNeeds){.event = d->event,
-                           .cgroups = &d->cgroups,
-                           .sessions = d->sessions,
-                           .trainer = &d->trainer,
-                           .is_other_child = is_other_child,
-                           .userdata = d};
+    d->ranks =
+        (RankNeeds){.process = {.event = d->event, .cgroups = &d->cgroups, .sessions = d->sessions},
+                    .environment = environ,
+                    .trainer = &d->trainer,
+                    .is_other_child = is_other_child,
+                    .userdata = d};
     const ManagerNeeds needs = {.config = d->config,
                                 .event = d->event,
                                 .timers = &d->timers,

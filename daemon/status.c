@@ -41,7 +41,7 @@ static const Rank *slowest_rank(const Manager *m, const LocalWorld *local, int *
     *ret_n = 0;
     for (size_t i = 0; i < ELEMENTSOF(m->workload.slots.of); i++) {
         const Rank *rank = m->workload.slots.of[i];
-        if (!rank || rank->local != local || rank->exited)
+        if (!rank || rank->local != local || rank->process.exited)
             continue;
         ++*ret_n;
         if (!slowest || rank->watchdog.step < slowest->watchdog.step)

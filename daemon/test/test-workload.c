@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-workload.c - daemon/world runs without a process around it: here etcd is a list of keys, time stands still
- * until the test moves it, and a rank is a struct that does what the test says. So it may also run in a simulator.
+ * until the test moves it, and a trainer is a struct that does what the test says. So it may also run in a simulator.
  *
- * The functions below replace etcd.h, timer.h, clock.h and rank.h when this program is linked. */
+ * The functions below replace etcd.h, timer.h, clock.h, process.h and logs.h when this program is linked. */
 #include "base/clock.h"
 #include "base/test/testing.h"
 #include "cluster/keys.h"
 #include "daemon/world/local-world.h"
 #include "daemon/world/rank.h"
-#include "daemon/world/trainer-messages.h"
 
 #include <signal.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 
 enum { KEYS_MAX = 16, CALLS_MAX = 32, TIMERS_MAX = 16, LEASE = 77, INCARNATION = 5 };
+
+static Workload w;
 
 /* ---- a clock that the test moves ---- */
 
@@ -219,68 +222,123 @@ static void answer_all(void)
     }
 }
 
-/* ---- ranks that do what the test says ---- */
+/* ---- trainers that do what the test says ---- */
+
+typedef struct FakeTrainer {
+    Process *process; /* NULL: none was started in this slot, or its rank is gone */
+    int far;          /* the trainer's end of the channel */
+    bool killed;      /* it got SIGKILL */
+    int status;       /* of its end: exit code, or -signal; ENDS_NOT: it lives */
+    bool leaves;      /* something that it started lives on */
+    ChannelType told; /* the last message to it, but for `alive` */
+    char gpu[24];     /* as the last `assign` said */
+} FakeTrainer;
+
+enum { ENDS_NOT = -1000 };
 
 static int n_started;
-static ChannelType told[RECORD_SLOTS_MAX]; /* the last message to the rank in each slot */
+static FakeTrainer trainers[RECORD_SLOTS_MAX]; /* by slot */
 
-int rank_start(LocalWorld *local, LocalRank *local_rank, _unused_ Error *err)
+int process_start(const ProcessNeeds *needs, int slot, const ProcessProgram *program, Process *ret,
+                  _unused_ Error *err)
 {
-    Rank *rank = calloc(1, sizeof(*rank));
-    assert_non_null(rank);
-    *rank = (Rank){.workload = local->job->workload,
-                   .local = local,
-                   .generation = local->generation,
-                   .slot = local_rank->slot,
-                   .rank = local_rank->report.rank,
-                   .pid = 1000 + ++n_started};
-    (void)snprintf(rank->job, sizeof(rank->job), "%s", local->job->name);
-    slots_put(&rank->workload->slots, rank);
-    local_rank->report.pid = rank->pid;
-    watchdog_start(&rank->watchdog, 0, now_usec);
+    int pair[2];
+    assert_null(trainers[slot].process); /* the slot is clear */
+    assert_string_equal(program->argv[1], "run");
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair),
+                     0);
+    *ret = (Process){.needs = needs, .slot = slot, .pid = 1000 + ++n_started, .channel = pair[0]};
+    trainers[slot] = (FakeTrainer){.process = ret, .far = pair[1], .status = ENDS_NOT};
     return 0;
 }
 
-Rank *rank_free(Rank *rank)
+int process_watch(Process *p, const ProcessEvents *events)
 {
-    free(rank);
-    return NULL;
+    p->events = *events;
+    return 0;
 }
 
-void rank_retire(Rank *rank) { (void)rank_free(rank); /* NULL always */ }
-void rank_await_exit(_unused_ const Rank *rank) {}
-static char told_gpu[RECORD_SLOTS_MAX]
-                    [24]; /* the GPU of the last assign to the rank in each slot */
+void process_deafen(_unused_ Process *p) {}
+void process_kill(const Process *p) { trainers[p->slot].killed = true; }
 
-void rank_send(Rank *rank, ChannelMessage *message)
+bool process_reap(Process *p, siginfo_t *ret)
 {
-    told[rank->slot] = message->type;
-    if (message->type == CHANNEL_ASSIGN)
-        memcpy(told_gpu[rank->slot], message->gpu, sizeof(message->gpu));
-}
-void rank_send_alive(_unused_ Rank *rank, _unused_ uint64_t alive_usec) {}
-void rank_expect_exit(_unused_ Rank *rank) {}
-
-void rank_kill(Rank *rank, _unused_ const char *why, ...) { rank->killing = true; }
-
-/* The trainer of that slot was killed, or ended with exit code 0, and nothing of it is left. */
-static void dies(Workload *w, int slot)
-{
-    Rank *rank = w->slots.of[slot];
-    ExitVerdict verdict = {.code = rank->killing ? -SIGKILL : 0, .text = "ended"};
-    rank->exited = true;
-    if (rank->local)
-        local_world_note_exit(rank->local, rank, &verdict);
-    workload_slot_clear(w, rank);
+    const int status = trainers[p->slot].status;
+    if (p->exited || status == ENDS_NOT)
+        return false;
+    *ret = (siginfo_t){.si_code = status < 0 ? CLD_KILLED : CLD_EXITED, .si_status = abs(status)};
+    return p->exited = true;
 }
 
-static void says(Workload *w, int slot, ChannelType type, int64_t step)
+bool process_is_gone(const Process *p, _unused_ const char *run_dir,
+                     _unused_ bool (*is_ours)(void *, pid_t), _unused_ void *userdata)
 {
-    Rank *rank = w->slots.of[slot];
+    return p->exited && !trainers[p->slot].leaves;
+}
+
+void process_await_exit(_unused_ const Process *p, _unused_ int timeout_msec) {}
+
+void process_close(Process *p)
+{
+    if (!p->needs)
+        return;
+    assert_ptr_equal(trainers[p->slot].process, p);
+    (void)fd_close(p->channel);
+    (void)fd_close(trainers[p->slot].far);
+    trainers[p->slot].process = NULL;
+    p->needs = NULL;
+}
+
+void process_retire(Process *p) { process_close(p); }
+
+int rank_log_new(_unused_ sd_event *event, _unused_ const char *log_dir, _unused_ const char *job,
+                 _unused_ int64_t generation, _unused_ int rank, _unused_ int64_t max_bytes,
+                 int *ret_write_fd, RankLog **ret, _unused_ Error *err)
+{
+    *ret_write_fd = -EBADF;
+    *ret = NULL;
+    return 0;
+}
+RankLog *rank_log_free(_unused_ RankLog *log) { return NULL; }
+void rank_log_drain(_unused_ RankLog *log) {}
+const char *rank_log_last_line(_unused_ const RankLog *log) { return "its last line"; }
+
+/* The last message to the trainer in that slot. */
+static ChannelType told(int slot)
+{
+    FakeTrainer *t = &trainers[slot];
+    Error err = ERROR_INIT;
+    ChannelMessage m;
+    while (channel_receive(t->far, &m, &err) >= 0) {
+        if (m.type != CHANNEL_ALIVE)
+            t->told = m.type;
+        if (m.type == CHANNEL_ASSIGN)
+            memcpy(t->gpu, m.gpu, sizeof(t->gpu));
+        channel_message_clear(&m);
+    }
+    return t->told;
+}
+
+/* The trainer of that slot was killed, or ended with exit code 0. */
+static void dies(int slot)
+{
+    FakeTrainer *t = &trainers[slot];
+    if (t->status == ENDS_NOT)
+        t->status = t->killed ? -SIGKILL : 0;
+    t->process->events.moved(t->process->events.userdata);
+}
+
+static void says(int slot, ChannelType type, int64_t step)
+{
+    FakeTrainer *t = &trainers[slot];
+    Error err = ERROR_INIT;
+    const Rank *rank = w.slots.of[slot];
     ChannelMessage m = {.type = type, .generation = rank->generation, .step = step};
     (void)snprintf(m.address, sizeof(m.address), "127.0.0.1:4000");
     (void)snprintf(m.uri, sizeof(m.uri), "file:///c/%lld", (long long)step);
-    trainer_messages_take(rank, &m);
+    if (channel_send(t->far, &m, &err) < 0)
+        fail_msg("%s", err.text);
+    t->process->events.heard(t->process->events.userdata);
 }
 
 /* ---- the daemon around it ---- */
@@ -310,11 +368,14 @@ static const char submission[] = "0123456789abcdef0123456789abcdef";
 static DaemonConfig config = {.cluster = "lab", .node = "n1", .slots = 2, .lease_sec = 10};
 static bool knows_secrets;
 static SlotGpus gpus; /* of this node */
-static Workload w;
 
 static int set_up(_unused_ void **state)
 {
+    static const int trainer = -1;
+    static char *environment[] = {NULL};
+    static const RankNeeds ranks = {.environment = environment, .trainer = &trainer};
     const WorkloadNeeds needs = {.config = &config,
+                                 .ranks = &ranks,
                                  .knows_secrets = &knows_secrets,
                                  .gpus = &gpus,
                                  .incarnation = INCARNATION};
@@ -398,19 +459,19 @@ static void expect(int64_t generation, RankState rank0, RankState rank1, bool ki
 static void run_world(int64_t generation)
 {
     decide(generation);
-    says(&w, 0, CHANNEL_HELLO, 0);
-    says(&w, 1, CHANNEL_HELLO, 0);
+    says(0, CHANNEL_HELLO, 0);
+    says(1, CHANNEL_HELLO, 0);
     answer_all();
-    assert_int_equal(told[0], CHANNEL_ASSIGN);
-    assert_int_equal(told[1], CHANNEL_ASSIGN);
-    says(&w, 0, CHANNEL_RENDEZVOUS, 0);
-    says(&w, 0, CHANNEL_READY, 0);
-    says(&w, 1, CHANNEL_READY, 0);
+    assert_int_equal(told(0), CHANNEL_ASSIGN);
+    assert_int_equal(told(1), CHANNEL_ASSIGN);
+    says(0, CHANNEL_RENDEZVOUS, 0);
+    says(0, CHANNEL_READY, 0);
+    says(1, CHANNEL_READY, 0);
     answer_all();
     expect(generation, RANK_READY, RANK_READY, generation > 1);
     phase(generation, PHASE_RUNNING, true);
-    assert_int_equal(told[0], CHANNEL_GO);
-    assert_int_equal(told[1], CHANNEL_GO);
+    assert_int_equal(told(0), CHANNEL_GO);
+    assert_int_equal(told(1), CHANNEL_GO);
 }
 
 /* ---- cases ---- */
@@ -418,7 +479,7 @@ static void run_world(int64_t generation)
 static void a_world_is_assigned_goes_and_steps(_unused_ void **state)
 {
     run_world(1);
-    says(&w, 0, CHANNEL_STEP, 1);
+    says(0, CHANNEL_STEP, 1);
     answer_all();
     RanksRecord record = report_of(1);
     assert_int_equal(record.first_step, 1);
@@ -434,11 +495,11 @@ static void a_new_world_waits_until_the_old_is_dead(_unused_ void **state)
     assert_int_equal(n_started, 2);
     assert_true(workload_has_old_ranks(&w));
 
-    dies(&w, 0);
+    dies(0);
     assert_int_equal(n_started,
                      3); /* its slot is clear; the other still holds a rank of the old world */
     answer_all();
-    dies(&w, 1);
+    dies(1);
     assert_int_equal(n_started, 4);
     assert_false(workload_has_old_ranks(&w));
     answer_all();
@@ -452,8 +513,8 @@ static void a_rank_is_told_the_gpu_of_its_slot(_unused_ void **state)
 {
     gpus = (SlotGpus){.pci = {"0000:3b:00"}, .n = 1};
     run_world(1);
-    assert_string_equal(told_gpu[0], "0000:3b:00");
-    assert_string_equal(told_gpu[1], "");
+    assert_string_equal(trainers[0].gpu, "0000:3b:00");
+    assert_string_equal(trainers[1].gpu, "");
     gpus = (SlotGpus){.n = 0};
 }
 
@@ -462,7 +523,7 @@ static void a_refused_write_kills_the_ranks(_unused_ void **state)
     char key[KEY_MAX];
     run_world(1);
     (void)put(key_of("lab", KEY_WORLDS, "a", key), "a world that no watch has shown yet", 0);
-    says(&w, 0, CHANNEL_STEP, 1);
+    says(0, CHANNEL_STEP, 1);
     assert_false(w.slots.of[0]->killing);
     answer_all();
     assert_true(w.slots.of[0]->killing && w.slots.of[1]->killing);
@@ -472,8 +533,8 @@ static void a_lost_slot_is_told_before_its_rank_counts_as_ended(_unused_ void **
 {
     run_world(1);
     decide(2);
-    workload_slot_lost(&w, w.slots.of[0]);
-    dies(&w, 1);
+    dies(1);
+    pass(RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC); /* nothing is heard of the other */
     answer_all();
     assert_int_equal(w.slots.lost, 1);
     expect(1, RANK_READY, RANK_EXITED, true);
@@ -486,7 +547,7 @@ static void a_lost_slot_is_told_before_its_rank_counts_as_ended(_unused_ void **
     workload_note_node_told(&w);
     answer_all();
     assert_null(w.jobs->over);
-    dies(&w, 0);
+    dies(0);
     assert_int_equal(w.slots.lost, 0);
 }
 
@@ -494,13 +555,13 @@ static void a_checkpoint_counts_only_in_its_world(_unused_ void **state)
 {
     char key[KEY_MAX];
     run_world(1);
-    says(&w, 0, CHANNEL_SAVED, 10);
+    says(0, CHANNEL_SAVED, 10);
     answer_all();
-    assert_int_equal(told[0], CHANNEL_COMMITTED);
+    assert_int_equal(told(0), CHANNEL_COMMITTED);
     (void)put(key_of("lab", KEY_WORLDS, "a", key), "a world that no watch has shown yet", 0);
-    says(&w, 0, CHANNEL_SAVED, 20);
+    says(0, CHANNEL_SAVED, 20);
     answer_all();
-    assert_int_equal(told[0], CHANNEL_REFUSED);
+    assert_int_equal(told(0), CHANNEL_REFUSED);
     assert_int_equal(n_committed, 1);
     assert_int_equal(n_refused, 1);
     assert_true(w.slots.of[0]->killing);
@@ -512,15 +573,60 @@ static void a_spec_that_is_late_is_read_again(_unused_ void **state)
     size_t at = find(key_of("lab", KEY_SPECS, "a", key));
     char *late = TAKE_PTR(store[at].value);
     decide(1);
-    says(&w, 0, CHANNEL_HELLO, 0);
-    told[0] = CHANNEL_ALIVE;
+    says(0, CHANNEL_HELLO, 0);
     answer_all();
-    assert_int_equal(told[0], CHANNEL_ALIVE);
+    assert_int_equal(told(0), 0);
     (void)put(key, late, 0);
     free(late);
     pass(USEC_PER_SEC);
     answer_all();
-    assert_int_equal(told[0], CHANNEL_ASSIGN);
+    assert_int_equal(told(0), CHANNEL_ASSIGN);
+}
+
+static void what_a_trainer_leaves_keeps_its_slot(_unused_ void **state)
+{
+    run_world(1);
+    decide(2);
+    assert_true(trainers[0].killed && trainers[1].killed);
+    trainers[0].leaves = true;
+    dies(0);
+    dies(1);
+    assert_int_equal(n_started, 3); /* that of slot 1 */
+    trainers[0].leaves = false;
+    dies(0); /* the rest of it */
+    assert_int_equal(n_started, 4);
+    answer_all();
+    expect(2, RANK_STARTING, RANK_STARTING, true);
+}
+
+static void a_trainer_that_hangs_up_has_a_moment_to_end(_unused_ void **state)
+{
+    run_world(1);
+    assert_int_equal(shutdown(trainers[0].far, SHUT_RDWR), 0);
+    trainers[0].process->events.heard(trainers[0].process->events.userdata);
+    pass(RANK_LAST_WORDS_MSEC * USEC_PER_MSEC - 1);
+    assert_false(trainers[0].killed);
+    pass(1);
+    assert_true(trainers[0].killed && w.slots.of[0]->killing);
+    dies(0);
+    answer_all();
+    expect(1, RANK_EXITED, RANK_READY, false);
+}
+
+static void the_dead_mans_timer_looks_like_a_hang(_unused_ void **state)
+{
+    run_world(1);
+    trainers[1].status = -SIGKILL; /* by somebody, early */
+    dies(1);
+    pass(8 * USEC_PER_SEC); /* more than three quarters of the lease */
+    trainers[0].status = -SIGKILL;
+    dies(0);
+    answer_all();
+    RanksRecord record = report_of(1);
+    assert_int_equal(record.ranks[0].exit_code, -SIGKILL);
+    assert_true(record.ranks[0].hung && !record.ranks[1].hung);
+    assert_non_null(strstr(record.ranks[0].text, "stood still for 8.0 s"));
+    ranks_record_clear(&record);
 }
 
 int main(void)
@@ -534,6 +640,9 @@ int main(void)
         CASE(a_lost_slot_is_told_before_its_rank_counts_as_ended),
         CASE(a_checkpoint_counts_only_in_its_world),
         CASE(a_spec_that_is_late_is_read_again),
+        CASE(what_a_trainer_leaves_keeps_its_slot),
+        CASE(a_trainer_that_hangs_up_has_a_moment_to_end),
+        CASE(the_dead_mans_timer_looks_like_a_hang),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

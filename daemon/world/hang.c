@@ -9,7 +9,7 @@
 
 static bool is_watched(const Rank *rank)
 {
-    return rank && rank->local && !rank->local->over && !rank->exited && !rank->killing;
+    return rank && rank->local && !rank->local->over && !rank->process.exited && !rank->killing;
 }
 
 static bool is_behind(const Watchdog *a, const Watchdog *b)

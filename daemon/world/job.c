@@ -222,7 +222,7 @@ static void start_pending(LocalWorld *local)
         local_rank->pending = false;
         changed = true;
         int r = tenant ? error_set(&err, -EBUSY, "slot %d holds process %d, which survives SIGKILL",
-                                   local_rank->slot, (int)tenant->pid)
+                                   local_rank->slot, (int)tenant->process.pid)
                        : rank_start(local, local_rank, &err);
         if (r < 0)
             local_world_rank_failed(local, local_rank, err.text);

@@ -248,7 +248,7 @@ void local_world_note_exit(LocalWorld *local, const Rank *rank, const ExitVerdic
 {
     LocalRank *local_rank = local_world_rank_of(local, rank);
     assert(local_rank && !local_rank->pending && local_rank->report.rank == rank->rank);
-    assert(rank->exited || rank->lost);
+    assert(rank->process.exited || rank->lost);
     RankReport *report = &local_rank->report;
     report->state = RANK_EXITED;
     report->exit_code = verdict->code;

@@ -5,16 +5,12 @@
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
  * Errors:    -errno from starting; afterwards everything is reported through the local world.
  * Threads:   loop thread only.
- * Invariant: a slot is clear when nothing of its rank lives: its cgroup is not populated, or its
- *            process group and every process handed to us with its mark are gone. The end of the
- *            trainer alone does not clear the slot.
  */
 #pragma once
 
 #include "daemon/loop/timer.h"
-#include "daemon/process/cgroup.h"
 #include "daemon/process/logs.h"
-#include "daemon/process/orphans.h"
+#include "daemon/process/process.h"
 #include "daemon/world/exit.h"
 #include "daemon/world/job.h"
 #include "daemon/world/watchdog.h"
@@ -25,9 +21,8 @@ enum { RANK_KILL_CONFIRM_MSEC = 2000, RANK_LAST_WORDS_MSEC = 200 };
 
 /* The parts of the process that trainers are started with. */
 struct RankNeeds {
-    sd_event *event; /* the loop that watches pidfd, channel, cgroup and output */
-    const CgroupBase *cgroups;
-    RankSessions *sessions; /* shared with the keeper */
+    ProcessNeeds process;
+    char *const *environment; /* of this process; a trainer's is made from it */
     const int *trainer; /* the program, opened; negative: the path in the settings is executed */
     /* A child of this process that belongs to no rank: the keeper, or a probe. */
     bool (*is_other_child)(void *userdata, pid_t pid);
@@ -40,11 +35,7 @@ struct Rank {
     char job[RECORD_JOB_MAX + 1];
     int64_t generation;
     int slot, rank;
-    pid_t pid; /* of the trainer, which leads a session and a process group */
-    int pidfd;
-    int channel;               /* our end of the socket pair */
-    int cgroup, cgroup_events; /* negative: the rank is in no cgroup of its own */
-    sd_event_source *exit_source, *channel_source, *cgroup_source;
+    Process process;
     Timer timer; /* until the trainer must have exited; then, until the slot must be clear */
     RankLog *log;
     Watchdog watchdog;
@@ -59,7 +50,6 @@ struct Rank {
     bool is_ready;     /* `ready` came: the state is restored */
     bool has_gone;     /* `go` was sent */
     bool was_stopped;  /* `stop` was sent */
-    bool exited;       /* the trainer process is reaped */
     bool killing;      /* the daemon has sent SIGKILL */
     bool lost;         /* the slot was not clear RANK_KILL_CONFIRM_MSEC after the end or SIGKILL */
     char why[160];     /* the reason of `killing` */

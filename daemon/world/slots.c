@@ -17,7 +17,7 @@ static void check(const SlotTable *slots, const Rank *rank)
 void slots_put(SlotTable *slots, Rank *rank)
 {
     assert(!slots->of[rank->slot]);
-    assert(!rank->exited && !rank->killing && rank->local);
+    assert(!rank->process.exited && !rank->killing && rank->local);
     slots->of[rank->slot] = rank;
     check(slots, rank);
 }
@@ -25,7 +25,7 @@ void slots_put(SlotTable *slots, Rank *rank)
 void slots_take(SlotTable *slots, const Rank *rank)
 {
     check(slots, rank);
-    assert(rank->exited);
+    assert(rank->process.exited);
     slots->lost &= ~bit_of(rank);
     slots->of[rank->slot] = NULL;
 }
@@ -33,7 +33,7 @@ void slots_take(SlotTable *slots, const Rank *rank)
 void slots_lose(SlotTable *slots, Rank *rank)
 {
     check(slots, rank);
-    assert(rank->killing || rank->exited);
+    assert(rank->killing || rank->process.exited);
     rank->lost = true;
     slots->lost |= bit_of(rank);
 }
@@ -42,7 +42,7 @@ Rank *slots_rank_of(const LocalWorld *local, const LocalRank *local_rank)
 {
     const SlotTable *slots = &local->job->workload->slots;
     Rank *rank = local_rank ? slots->of[local_rank->slot] : NULL;
-    if (!rank || rank->local != local || rank->exited)
+    if (!rank || rank->local != local || rank->process.exited)
         return NULL;
     check(slots, rank);
     assert(rank->generation == local->generation);
@@ -53,7 +53,7 @@ Rank *slots_rank_of(const LocalWorld *local, const LocalRank *local_rank)
 Rank *slots_rank_of_process(const SlotTable *slots, pid_t pid)
 {
     for (size_t i = 0; i < ELEMENTSOF(slots->of); i++)
-        if (slots->of[i] && !slots->of[i]->exited && slots->of[i]->pid == pid)
+        if (slots->of[i] && !slots->of[i]->process.exited && slots->of[i]->process.pid == pid)
             return slots->of[i];
     return NULL;
 }

@@ -122,7 +122,7 @@ void trainer_messages_take(Rank *rank, const ChannelMessage *m)
     if (!local || local->over)
         return; /* nobody asks any more */
     LocalRank *local_rank = local_world_rank_of(local, rank);
-    assert(local_rank && !local_rank->pending && local_rank->report.pid == rank->pid);
+    assert(local_rank && !local_rank->pending && local_rank->report.pid == rank->process.pid);
 
     switch (m->type) {
     case CHANNEL_HELLO:
@@ -165,7 +165,7 @@ void trainer_messages_receive(Rank *rank)
     for (int i = 0; i < MESSAGES_A_CALL; i++) {
         _cleanup_(channel_message_clear) ChannelMessage m = {0};
         Error err = ERROR_INIT;
-        int r = channel_receive(rank->channel, &m, &err);
+        int r = channel_receive(rank->process.channel, &m, &err);
         if (r == -EAGAIN)
             return;
         if (r == -EBADMSG || r == -EMSGSIZE) {
@@ -173,8 +173,8 @@ void trainer_messages_receive(Rank *rank)
             continue;
         }
         if (r < 0) { /* closed: the process ends, which its pidfd will say */
-            rank->channel_source = sd_event_source_disable_unref(rank->channel_source);
-            if (!rank->exited)
+            process_deafen(&rank->process);
+            if (!rank->process.exited)
                 rank_expect_exit(rank);
             return;
         }

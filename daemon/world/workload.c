@@ -127,7 +127,8 @@ void workload_slot_lost(Workload *w, Rank *rank)
 {
     log_event(LOG_LEVEL_ERROR, MESSAGE_SLOT_LOST,
               "slot %d is lost: process %d survives SIGKILL JOB=%s GENERATION=%lld RANK=%d",
-              rank->slot, (int)rank->pid, rank->job, (long long)rank->generation, rank->rank);
+              rank->slot, (int)rank->process.pid, rank->job, (long long)rank->generation,
+              rank->rank);
     slots_lose(&w->slots, rank);
     workload_advance(w);
 }

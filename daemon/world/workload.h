@@ -3,8 +3,8 @@
  *
  * The modules of this folder know neither signals nor HTTP nor probes, and no variable of the process. What
  * they need is handed in as WorkloadNeeds, and what the rest of the daemon must hear is a call of
- * WorkloadEvents. Only rank.c deals with processes. So a program with an etcd (etcd.h), a clock (clock.h, timer.h) and
- * ranks (rank.h) of its own can run the rest: test-workload.c does.
+ * WorkloadEvents. So a program with an etcd (etcd.h), a clock (clock.h, timer.h) and processes (process.h, logs.h)
+ * of its own can run it: test-workload.c does.
  *
  * Ownership: a value; workload_clear() kills what still runs. Borrows all its needs, which outlive it.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds; incarnation is CLOCK_REALTIME microseconds.

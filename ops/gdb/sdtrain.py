@@ -57,7 +57,8 @@ def held(symbol, frame, name):
 
 
 # Who has one: a program that waits has its own object on the stack, and no more.
-HOLDERS = {"Cluster": [("Controller", ["cluster"]), ("Program", ["manager", "cluster"])],
+HOLDERS = {"Cluster": [("Leader", ["cluster"]), ("Controller", ["leader", "cluster"]),
+                       ("Program", ["manager", "leader", "cluster"])],
            "Workload": [("Manager", ["workload"]), ("Daemon", ["manager", "workload"])]}
 
 
@@ -183,8 +184,8 @@ class LocalWorldsCommand(Command):
                 lines("slot %d: empty", slot)
             else:
                 lines("slot %d: rank %d of %s, generation %d, pid %d%s%s", slot, rank["rank"], text(rank["job"]),
-                      rank["generation"], rank["pid"], ", being killed" if rank["killing"] else "",
-                      ", exited" if rank["exited"] else "")
+                      rank["generation"], rank["process"]["pid"], ", being killed" if rank["killing"] else "",
+                      ", exited" if rank["process"]["exited"] else "")
         job = plain(w["jobs"])
         while job is not None:
             lines("job %s: %s", text(job["name"]), word(job["phase"]["phase"]) if job["has_phase"] else "no phase")

@@ -34,7 +34,7 @@ class Hook(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory(prefix="sdtrain-test-lint-")
         self.addCleanup(scratch.cleanup)
         self.tree = pathlib.Path(scratch.name) / "tree"
-        for name in ("ops/lint", "tests/tidy/tidy.py", "tests/tidy/markdown.py", ".clang-format"):
+        for name in ("ops/lint", "tests/tidy/tidy.py", "tests/tidy/markdown.py", ".clang-format", ".editorconfig"):
             (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.tree / name)
         # Nothing of the person's own settings, nor of a hook that runs this test.
