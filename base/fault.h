@@ -22,6 +22,9 @@
 /* Reads SDTRAIN_FAULT; to be called once, early in main(). */
 int fault_open(Error *err);
 
+/* Gives each visit to `visit`: the copy of this file in a shared object lends its points to the program. */
+void fault_lend(int (*visit)(const char *point));
+
 /* Returns 0 unless a fault strikes here. A caller treats a negative result as the failure of the
  * operation that follows. */
 int fault(const char *point);

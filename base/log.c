@@ -26,6 +26,7 @@ static struct {
     LogLevel level;
     bool journal;  /* standard error is the journal's */
     LogSend *send; /* NULL: lines alone */
+    void (*lent_to)(LogLevel level, const char *text);
     LogField fields[FIELDS_MAX];
     size_t n_fields;
     pthread_mutex_t lock; /* guards fields */
@@ -57,6 +58,12 @@ void log_open(const char *program)
 }
 
 void log_use_journal(LogSend *send) { logger.send = send; }
+
+void log_lend(void (*write)(LogLevel level, const char *text))
+{
+    logger.lent_to = write;
+    logger.level = LOG_LEVEL_DEBUG;
+}
 
 void log_set_level(LogLevel level) { logger.level = level; }
 
@@ -211,6 +218,10 @@ void log_text(LogLevel level, const char *message_id, const char *format, const 
     char line[LINE_MAX_BYTES];
     if (level > logger.level)
         return;
+    if (logger.lent_to) {
+        logger.lent_to(level, formatted);
+        return;
+    }
     memcpy(line, prefix, sizeof(prefix));
     char *text = line + sizeof(prefix) - 1;
     (void)snprintf(text, sizeof(line) - sizeof(prefix), "%s", formatted); /* cut at 2 KiB */

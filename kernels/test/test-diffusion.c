@@ -140,15 +140,16 @@ static void test_device(void **state)
 
     Error err = ERROR_INIT;
     void *memory, *empty;
-    char text[3] = "ab", back[3] = "", *numerics, *again;
+    char text[3] = "ab", back[1000], *numerics, *again;
+    static const char zeros[sizeof(back)];
     device = cpu_open(3);
     assert_int_equal(device_type(device), DATA_F32);
     assert_int_equal(device_allocate(device, 1000, &memory, &err), 0);
-    assert_int_equal((uintptr_t)memory % 64, 0);
-    for (int i = 0; i < 1000; i++)
-        assert_int_equal(((char *)memory)[i], 0);
-    device_upload(device, memory, text, sizeof(text));
+    assert_int_equal((uintptr_t)memory % DEVICE_ALIGNMENT, 0);
     device_download(device, back, memory, sizeof(back));
+    assert_memory_equal(back, zeros, sizeof(back));
+    device_upload(device, memory, text, sizeof(text));
+    device_download(device, back, memory, sizeof(text));
     assert_string_equal(text, back);
     assert_int_equal(device_allocate(device, 0, &empty, &err), 0);
     assert_int_equal(device_allocate(device, SIZE_MAX - 100, &empty, &err), -ENOMEM);

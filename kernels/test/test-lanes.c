@@ -56,12 +56,13 @@ static void test_compute_waits_for_the_copy(void **state)
         assert_int_equal(*(const char *)host, 0);
     }
     assert_int_equal(device_synchronise(device, &err), 0);
-    device_fetch(device, LANE_OUT, host, memory, N); /* freeing waits for it */
+    device_fetch(device, LANE_OUT, host, memory, N);
+    assert_int_equal(device_synchronise(device, &err), 0);
+    assert_int_equal(*(const char *)host, 'x');
+    device_host_release(device, host);
+    device_release(device, memory);
     device_release(device, NULL);
     device = device_free(device);
-    assert_int_equal(*(const char *)host, 'x');
-    free(host);
-    free(memory);
 }
 
 int main(void)

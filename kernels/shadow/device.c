@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device.c - the shadow device's copies and fences. */
+#include "kernels/shadow/device.h"
+
+#include "base/fault.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { UNFETCHED = 0xa5, DELAY_USEC = 300, EACH = 64, DELAY_MAX = 1000000 };
+
+static const char *const lane_name[] = {"compute", "in", "out", "comm"};
+static_assert(ELEMENTSOF(lane_name) == N_LANES, "each lane has a name");
+
+/* ---- open, free ---- */
+
+int shadow_options_parse(const char *text, ShadowOptions *ret, Error *err)
+{
+    ShadowOptions o = {.delay_usec = DELAY_USEC, .each = EACH};
+    for (const char *p = text ? text : ""; *p;) {
+        uint64_t value;
+        int n = 0;
+        if (sscanf(p, "seed=%" SCNu64 "%n", &value, &n) == 1 && n > 0)
+            o.seed = value;
+        else if (sscanf(p, "delay=%" SCNu64 "%n", &value, &n) == 1 && value <= DELAY_MAX)
+            o.delay_usec = value;
+        else if (sscanf(p, "each=%" SCNu64 "%n", &value, &n) == 1 && value <= UINT32_MAX)
+            o.each = (uint32_t)value;
+        else if (strncmp(p, "host", 4) == 0) {
+            o.takes_host = true;
+            n = 4;
+        } else
+            return error_set(err, -EINVAL, "a shadow device has no option %.100s", p);
+        p += n;
+        if (*p == ',')
+            p++;
+        else if (*p)
+            return error_set(err, -EINVAL, "a shadow device has no option %.100s", p);
+    }
+    *ret = o;
+    return 0;
+}
+
+int shadow_open(const DeviceOptions *options, const ShadowOptions *shadow, Device **ret, Error *err)
+{
+    const DeviceOptions cpu = {.kind = DEVICE_CPU,
+                               .threads = options->threads,
+                               .type = options->type};
+    Device *inner;
+    int r = cpu_backend.open(&cpu, &inner, err);
+    if (r < 0)
+        return r;
+    ShadowDevice *device = memory_new(ShadowDevice);
+    device->base = (Device){.backend = &shadow_backend, .kind = DEVICE_CUDA, .type = options->type};
+    device->inner = inner;
+    device->pid = getpid();
+    device->lanes.options = *shadow;
+    (void)pthread_mutex_init(&device->lock, NULL); /* default attributes cannot fail */
+    for (int i = 0; i < N_LANES; i++) {
+        device->lane[i].lanes = &device->lanes;
+        device->lane[i].number = i;
+    }
+    log_debug("a shadow device computes SHADOW_SEED=%" PRIu64, shadow->seed);
+    *ret = &device->base;
+    return 0;
+}
+
+/* The child of a fork has the device's memory, and none of its threads. */
+static void follow_fork(ShadowDevice *device)
+{
+    if (device->pid == getpid())
+        return;
+    device->pid = getpid();
+    for (int i = 0; i < N_LANES; i++)
+        shadow_lane_forked(&device->lane[i]);
+}
+
+Device *shadow_device_free(Device *base)
+{
+    ShadowDevice *device = shadow_of(base);
+    follow_fork(device);
+    atomic_store_explicit(&device->lanes.ending, true, memory_order_relaxed);
+    for (int i = 0; i < N_LANES; i++)
+        shadow_lane_end(&device->lane[i]);
+    shadow_memory_end(device);
+    device->inner = cpu_backend.device_free(device->inner);
+    (void)pthread_mutex_destroy(&device->lock); /* nobody holds it */
+    free(device);
+    return NULL;
+}
+
+void shadow_break(Device *device, int error)
+{
+    atomic_store_explicit(&shadow_of(device)->lanes.broken, error, memory_order_relaxed);
+}
+
+static void hang(const void *arguments)
+{
+    const ShadowDevice *device = *(ShadowDevice *const *)arguments;
+    while (!atomic_load_explicit(&device->lanes.ending, memory_order_relaxed))
+        (void)usleep(1000); /* signals are blocked here */
+}
+
+void shadow_hang(Device *device, Lane lane)
+{
+    ShadowCall *call = shadow_call_new(device, "shadow_hang", hang);
+    atomic_store_explicit(&shadow_of(device)->lanes.hung, true, memory_order_relaxed);
+    memcpy(call->arguments, &device, sizeof(device));
+    shadow_call_put(device, lane, call);
+}
+
+/* ---- calls ---- */
+
+ShadowCall *shadow_call_new(Device *device, const char *name, void (*run)(const void *arguments))
+{
+    follow_fork(shadow_of(device));
+    ShadowCall *call = memory_new(ShadowCall);
+    call->name = name;
+    call->run = run;
+    return call;
+}
+
+void shadow_call_put(Device *base, Lane lane, ShadowCall *call)
+{
+    ShadowDevice *device = shadow_of(base);
+    ShadowLane *to = &device->lane[lane];
+    if (call->is_operation && fault("shadow.hang") < 0)
+        shadow_hang(base, lane);
+    shadow_lane_put(to, call);
+    if (device->lanes.options.takes_host)
+        (void)shadow_lane_await(to, to->put, USEC_INFINITY); /* without a deadline it cannot fail */
+}
+
+/* ---- copies ---- */
+
+typedef struct CopyCall {
+    void *to;
+    const void *from;
+    size_t n_bytes;
+    uint64_t hash; /* of a sent source when it was lent */
+    Lane lane;
+} CopyCall;
+
+static void send_run(const void *arguments)
+{
+    const CopyCall *c = arguments;
+    memcpy(c->to, c->from, c->n_bytes);
+    if (hash64_bytes(c->from, c->n_bytes, 0) != c->hash)
+        shadow_fail("lane %s: %p, %zu bytes, was written between device_send() and its copy",
+                    lane_name[c->lane], c->from, c->n_bytes);
+}
+
+static void fetch_run(const void *arguments)
+{
+    const CopyCall *c = arguments;
+    memcpy(c->to, c->from, c->n_bytes);
+}
+
+void shadow_device_send(Device *device, Lane lane, void *to, const void *from, size_t n_bytes)
+{
+    if (n_bytes == 0)
+        return;
+    ShadowCall *call = shadow_call_new(device, "device_send", send_run);
+    *(CopyCall *)call->arguments = (CopyCall){.to = shadow_call_memory(device, call, to, n_bytes),
+                                              .from = from,
+                                              .n_bytes = n_bytes,
+                                              .hash = hash64_bytes(from, n_bytes, 0),
+                                              .lane = lane};
+    shadow_call_host(device, call, from);
+    shadow_call_put(device, lane, call);
+}
+
+void shadow_device_fetch(Device *device, Lane lane, void *to, const void *from, size_t n_bytes)
+{
+    if (n_bytes == 0)
+        return;
+    ShadowCall *call = shadow_call_new(device, "device_fetch", fetch_run);
+    *(CopyCall *)call->arguments =
+        (CopyCall){.to = to,
+                   .from = shadow_call_memory(device, call, from, n_bytes),
+                   .n_bytes = n_bytes,
+                   .lane = lane};
+    shadow_call_host(device, call, to);
+    memset(to, UNFETCHED, n_bytes);
+    shadow_call_put(device, lane, call);
+}
+
+static void await_compute(Device *device)
+{
+    ShadowLane *lane = &shadow_of(device)->lane[LANE_COMPUTE];
+    (void)shadow_lane_await(lane, lane->put, USEC_INFINITY); /* without a deadline it cannot fail */
+}
+
+void shadow_device_upload(Device *device, void *to, const void *from, size_t n_bytes)
+{
+    shadow_device_send(device, LANE_COMPUTE, to, from, n_bytes);
+    await_compute(device);
+}
+
+void shadow_device_download(Device *device, void *to, const void *from, size_t n_bytes)
+{
+    shadow_device_fetch(device, LANE_COMPUTE, to, from, n_bytes);
+    await_compute(device);
+}
+
+/* ---- fences ---- */
+
+typedef struct WaitCall {
+    ShadowLane *on;
+    uint64_t serial;
+} WaitCall;
+
+static void wait_run(const void *arguments)
+{
+    const WaitCall *c = arguments;
+    (void)shadow_lane_await(c->on, c->serial,
+                            USEC_INFINITY); /* without a deadline it cannot fail */
+}
+
+Fence shadow_device_fence(Device *device, Lane lane)
+{
+    return (Fence){.lane = lane, .serial = shadow_of(device)->lane[lane].put};
+}
+
+void shadow_device_wait(Device *device, Lane lane, Fence fence)
+{
+    if (fence.serial == 0)
+        return;
+    ShadowCall *call = shadow_call_new(device, "device_wait", wait_run);
+    *(WaitCall *)call->arguments =
+        (WaitCall){.on = &shadow_of(device)->lane[fence.lane], .serial = fence.serial};
+    call->runs_broken = true;
+    shadow_call_put(device, lane, call);
+}
+
+bool shadow_device_reached(Device *device, Fence fence)
+{
+    return shadow_lane_reached(&shadow_of(device)->lane[fence.lane], fence.serial);
+}
+
+int shadow_device_await(Device *base, Fence fence, uint64_t timeout_usec, Error *err)
+{
+    ShadowDevice *device = shadow_of(base);
+    follow_fork(device);
+    int r = shadow_lane_await(&device->lane[fence.lane], fence.serial, timeout_usec);
+    const int broken = atomic_load_explicit(&device->lanes.broken, memory_order_relaxed);
+    if (broken < 0)
+        return error_errno(err, broken, "the shadow device is broken");
+    if (r < 0)
+        return error_set(err, r, "lane %s of the shadow device is not done after %.3f s",
+                         lane_name[fence.lane], (double)timeout_usec * 1e-6);
+    return 0;
+}
+
+int shadow_device_synchronise(Device *device, Error *err)
+{
+    int r = 0;
+    for (int lane = 0; lane < N_LANES && r == 0; lane++)
+        r = shadow_device_await(device, shadow_device_fence(device, (Lane)lane), USEC_INFINITY,
+                                err);
+    return r;
+}

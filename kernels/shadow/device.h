@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device.h - the shadow device's memory and calls.
+ *
+ * Ownership: shadow_call_new() gives the caller a call, which shadow_call_put() takes over.
+ * Units:     bytes.
+ * Errors:    a breach of kernels.h' contract aborts.
+ * Threads:   as kernels.h.
+ */
+#pragma once
+
+#include "kernels/shadow/lane.h"
+
+/* Addresses that a program gets lie this much above the memory, where nothing is mapped. */
+#define SHADOW_DISTANCE ((uintptr_t)1 << 46)
+
+typedef struct ShadowMemory {
+    char *real;
+    size_t n_bytes;
+    bool is_host;
+    atomic_int uses; /* by queued calls */
+} ShadowMemory;
+
+typedef struct ShadowDevice {
+    Device base;
+    Device *inner;         /* the CPU */
+    pid_t pid;             /* of the process that the lanes' threads are in */
+    pthread_mutex_t lock;  /* guards memory, n_memory, room */
+    ShadowMemory **memory; /* by address of `real` */
+    size_t n_memory, room;
+    ShadowLanes lanes;
+    ShadowLane lane[N_LANES];
+} ShadowDevice;
+
+/* A Conv, Linear, Attention or StatePlan. */
+typedef struct ShadowObject {
+    Device *device;
+    void *inner;     /* the CPU's */
+    atomic_int uses; /* by queued calls */
+} ShadowObject;
+
+static inline ShadowDevice *shadow_of(Device *device) { return (ShadowDevice *)device; }
+
+/* Broken or hung: work in its queues may never be done. */
+static inline bool shadow_is_lost(const ShadowDevice *device)
+{
+    return device->lanes.broken || device->lanes.hung;
+}
+
+/* Ends what is left, once no lane runs. */
+void shadow_memory_end(ShadowDevice *device);
+
+ShadowCall *shadow_call_new(Device *device, const char *name, void (*run)(const void *arguments));
+/* The memory behind an address of the device, which the call uses; NULL for NULL. */
+void *shadow_call_memory(Device *device, ShadowCall *call, const void *address, size_t n_bytes);
+/* What the host lends to a copy; memory that is not of device_host_allocate() is not watched. */
+void shadow_call_host(Device *device, ShadowCall *call, const void *address);
+/* The CPU's object behind one of the device, which the call uses. */
+void *shadow_call_object(ShadowCall *call, void *object);
+void shadow_call_put(Device *device, Lane lane, ShadowCall *call);
+
+void shadow_object_new(Device *device, void *inner, void **ret);
+/* Gives the CPU's object back. */
+void *shadow_object_free(ShadowObject *object, const char *name);
+
+_Noreturn void shadow_fail(const char *format, ...) _printf_(1, 2);
+
+/* The table's entries that memory.c and device.c have. */
+__typeof__(device_free) shadow_device_free;
+__typeof__(device_allocate) shadow_device_allocate;
+__typeof__(device_release) shadow_device_release;
+__typeof__(device_host_allocate) shadow_device_host_allocate;
+__typeof__(device_host_release) shadow_device_host_release;
+__typeof__(device_upload) shadow_device_upload;
+__typeof__(device_download) shadow_device_download;
+__typeof__(device_synchronise) shadow_device_synchronise;
+__typeof__(device_send) shadow_device_send;
+__typeof__(device_fetch) shadow_device_fetch;
+__typeof__(device_fence) shadow_device_fence;
+__typeof__(device_wait) shadow_device_wait;
+__typeof__(device_reached) shadow_device_reached;
+__typeof__(device_await) shadow_device_await;

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* module.c - the one symbol of libsdtrain-shadow.so, which SDTRAIN_CUDA_MODULE may name: whole programs run on a
+ * shadow device. */
+#include "base/fault.h"
+#include "kernels/shadow/shadow.h"
+
+__attribute__((visibility("default"))) KernelsEntry sdtrain_kernels_backend;
+
+const KernelsBackend *sdtrain_kernels_backend(const KernelsHost *host)
+{
+    log_lend(host->log);
+    fault_lend(host->fault);
+    return &shadow_backend;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shadow.h - for tests: a device on which code that waits for too little, or too late, fails on any machine.
+ *
+ * It computes with the CPU's kernels, to the same bits and under the same numerics, but behaves as a GPU
+ * may: the host cannot read or write its memory (SIGSEGV), each lane is a queue with a thread of its own,
+ * which is late by random times, and nothing is done when a call returns. It ends the process, and says
+ * why, where a call breaks what kernels.h asks for: an address that is not the device's, a source of
+ * device_send() that was written before its fence, memory or an object that is released while queued work
+ * uses it, a write behind an allocation. What is read too early is 0xa5, bytes of another time, or a report
+ * of ThreadSanitizer.
+ *
+ * Ownership: shadow_open() gives the caller a Device for device_free().
+ * Units:     microseconds.
+ * Errors:    as kernels.h. A breach of its contract aborts.
+ * Threads:   as kernels.h; shadow_break() and shadow_hang() are any thread's.
+ */
+#pragma once
+
+#include "kernels/backend.h"
+
+typedef struct ShadowOptions {
+    uint64_t seed;       /* of the delays */
+    uint64_t delay_usec; /* the longest delay */
+    uint32_t
+        each; /* one operation in so many is delayed; of copies and waits every second one is */
+    /* Memory that device_allocate() did not give is taken as the device's, and a call is done when it
+     * returns: for the kernels' own tests, which look at each result. */
+    bool takes_host;
+} ShadowOptions;
+
+/* "seed=7,delay=300,each=64,host", any of them, or "" or NULL for the usual ones; -EINVAL. */
+int shadow_options_parse(const char *text, ShadowOptions *ret, Error *err);
+int shadow_open(const DeviceOptions *options, const ShadowOptions *shadow, Device **ret,
+                Error *err);
+/* Its open() takes ShadowOptions from SDTRAIN_SHADOW. */
+extern const KernelsBackend shadow_backend;
+
+/* From now on queued work is dropped, and device_await() and device_synchronise() return `error` (-EIO, -EFAULT). */
+void shadow_break(Device *device, int error);
+/* What is put on the lane from now on does not run before device_free(). */
+void shadow_hang(Device *device, Lane lane);

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-shadow.c - what breaks the contract of kernels.h is found on a shadow device; what keeps it gives the CPU's
+ * bits. */
+#include "kernels/shadow/shadow.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/test/testing.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { N = 1000, BYTES = N * sizeof(float) };
+
+static Device *open_shadow(uint64_t seed, uint64_t delay_usec)
+{
+    const DeviceOptions options = {.kind = DEVICE_CUDA, .threads = 1, .type = DATA_F32};
+    const ShadowOptions shadow = {.seed = seed, .delay_usec = delay_usec, .each = 2};
+    Device *device;
+    Error err = ERROR_INIT;
+    if (shadow_open(&options, &shadow, &device, &err) < 0)
+        fail_msg("%s", err.text);
+    return device;
+}
+
+typedef struct Pair {
+    Device *device;
+    float *memory, *host; /* of N floats */
+} Pair;
+
+static Pair pair_open(uint64_t seed, uint64_t delay_usec)
+{
+    Pair p = {.device = open_shadow(seed, delay_usec)};
+    Error err = ERROR_INIT;
+    assert_int_equal(device_allocate(p.device, BYTES, (void **)&p.memory, &err), 0);
+    assert_int_equal(device_host_allocate(p.device, BYTES, (void **)&p.host, &err), 0);
+    return p;
+}
+
+static void pair_close(Pair *p)
+{
+    device_release(p->device, p->memory);
+    device_host_release(p->device, p->host);
+    p->device = device_free(p->device);
+}
+
+/* The signal by which a child that does this ends; 0: none. */
+static int signal_of(void (*breach)(Pair *))
+{
+    fflush(NULL);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+        (void)signal(SIGSEGV, SIG_DFL);
+        (void)signal(SIGBUS, SIG_DFL);
+        (void)signal(SIGABRT, SIG_DFL);
+        Pair p = pair_open(1, 50000);
+        breach(&p);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void read_by_host(Pair *p) { p->host[0] = *(volatile float *)p->memory; }
+
+static void write_by_host(Pair *p) { *(volatile float *)p->memory = 1; }
+
+/* Ten copies, of which five are up to 50 ms late. */
+static void send_slowly(Pair *p, Lane lane)
+{
+    for (int i = 0; i < 10; i++)
+        device_send(p->device, lane, p->memory, p->host, BYTES);
+}
+
+static void reuse_a_source(Pair *p)
+{
+    send_slowly(p, LANE_IN);
+    p->host[N - 1] = 1;
+    (void)device_synchronise(p->device, NULL);
+}
+
+static void release_what_is_sent(Pair *p)
+{
+    send_slowly(p, LANE_IN);
+    device_host_release(p->device, p->host);
+}
+
+static void release_what_is_computed_with(Pair *p)
+{
+    send_slowly(p, LANE_COMPUTE);
+    silu_forward(p->device, N, p->memory, p->memory);
+    device_release(p->device, p->memory);
+}
+
+static void free_an_object_in_use(Pair *p)
+{
+    Linear *linear;
+    send_slowly(p, LANE_COMPUTE);
+    if (linear_new(p->device, &(LinearShape){.rows = 1, .in = 1, .out = 1}, &linear, NULL) < 0)
+        return;
+    linear_forward(linear, p->memory, p->memory, p->memory, NULL, NULL, p->memory, p->memory);
+    (void)linear_free(linear);
+}
+
+static void give_host_memory(Pair *p) { silu_forward(p->device, N, p->memory, p->host); }
+
+static void copy_too_much(Pair *p)
+{
+    device_fetch(p->device, LANE_OUT, p->host, p->memory + 1, BYTES);
+}
+
+static void write_behind(Pair *p)
+{
+    accumulate(p->device, N + 1, p->memory, p->memory);
+    (void)device_synchronise(p->device, NULL);
+    device_release(p->device, p->memory);
+}
+
+static void leave_memory_behind(Pair *p) { p->device = device_free(p->device); }
+
+static void keep_the_contract(Pair *p)
+{
+    silu_forward(p->device, N, p->memory, p->memory);
+    (void)device_synchronise(p->device, NULL);
+    pair_close(p);
+}
+
+static void breaches_end_the_process(void **state)
+{
+    (void)state;
+    static void (*const aborts[])(Pair *) = {
+        reuse_a_source,        release_what_is_sent, release_what_is_computed_with,
+        free_an_object_in_use, give_host_memory,     copy_too_much,
+        write_behind,          leave_memory_behind,
+    };
+    static void (*const accesses[])(Pair *) = {read_by_host, write_by_host};
+    for (size_t i = 0; i < ELEMENTSOF(accesses);
+         i++) { /* a sanitizer catches the signal, and ends by another */
+        const int number = signal_of(accesses[i]);
+        assert_true(number == SIGSEGV || number == SIGBUS || number == SIGABRT);
+    }
+    for (size_t i = 0; i < ELEMENTSOF(aborts); i++)
+        if (signal_of(aborts[i]) != SIGABRT)
+            fail_msg("breach %zu was not found", i);
+    assert_int_equal(signal_of(keep_the_contract), 0);
+}
+
+/* What nobody awaited is not there. */
+static void a_fetch_is_late(void **state)
+{
+    (void)state;
+    Pair p = pair_open(2, 0);
+    Error err = ERROR_INIT;
+    uint32_t early;
+    shadow_hang(p.device, LANE_COMPUTE); /* for as long as the device lives */
+    device_wait(p.device, LANE_COMM, device_fence(p.device, LANE_COMPUTE));
+    device_fetch(p.device, LANE_COMM, p.host, p.memory, BYTES);
+    memcpy(&early, p.host, sizeof(early));
+    assert_int_equal(early, 0xa5a5a5a5);
+    assert_false(device_reached(p.device, device_fence(p.device, LANE_COMM)));
+
+    const uint64_t before = clock_monotonic_usec();
+    assert_int_equal(device_await(p.device, device_fence(p.device, LANE_COMM), 50000, &err),
+                     -ETIMEDOUT);
+    assert_true(clock_monotonic_usec() - before >= 50000);
+    assert_non_null(strstr(err.text, "lane comm"));
+    assert_int_equal(device_await(p.device, device_fence(p.device, LANE_IN), 0, &err), 0);
+    pair_close(&p); /* what hangs may be left */
+}
+
+/* A lane that does not wait for another overtakes it, and one that does never: the seeds' delays decide. */
+static void only_a_wait_orders_lanes(void **state)
+{
+    (void)state;
+    int n_wrong = 0;
+    for (uint64_t seed = 0; seed < 40; seed++)
+        for (int waits = 0; waits <= 1; waits++) {
+            Pair p = pair_open(seed, 2000);
+            Error err = ERROR_INIT;
+            for (size_t i = 0; i < N; i++)
+                p.host[i] = 1;
+            device_send(p.device, LANE_IN, p.memory, p.host, BYTES);
+            if (waits)
+                device_wait(p.device, LANE_COMPUTE, device_fence(p.device, LANE_IN));
+            accumulate(p.device, N, p.memory, p.memory);
+            assert_int_equal(device_synchronise(p.device, &err), 0);
+            device_fetch(p.device, LANE_COMPUTE, p.host, p.memory, BYTES);
+            assert_int_equal(device_synchronise(p.device, &err), 0);
+            n_wrong += p.host[N - 1] != 2;
+            if (waits)
+                assert_true(p.host[N - 1] == 2);
+            pair_close(&p);
+        }
+    assert_in_range(n_wrong, 1, 40);
+}
+
+static void a_broken_device_stays_broken(void **state)
+{
+    (void)state;
+    static const int errors[] = {-EIO, -EFAULT};
+    for (size_t i = 0; i < ELEMENTSOF(errors); i++) {
+        Pair p = pair_open(3, 100);
+        Error err = ERROR_INIT;
+        accumulate(p.device, N, p.memory, p.memory);
+        assert_int_equal(device_synchronise(p.device, &err), 0);
+        shadow_break(p.device, errors[i]);
+        accumulate(p.device, N, p.memory, p.memory);
+        const Fence fence = device_fence(p.device, LANE_COMPUTE);
+        for (int k = 0; k < 3; k++) {
+            assert_int_equal(device_await(p.device, fence, USEC_INFINITY, &err), errors[i]);
+            assert_int_equal(device_synchronise(p.device, &err), errors[i]);
+        }
+        assert_true(device_reached(p.device, fence));
+        pair_close(&p);
+    }
+}
+
+/* More calls than a lane has room for, arguments that change behind them, and a child of a fork. */
+static void calls_keep_their_arguments(void **state)
+{
+    (void)state;
+    Pair p = pair_open(4, 100);
+    float one = 1, result;
+    device_upload(p.device, p.memory, &one, sizeof(one));
+    for (int i = 0; i < 5000; i++) {
+        AdamW adamw = {.lr = 1,
+                       .weight_decay = i == 4999 ? 0.5f : 0,
+                       .correction1 = 1,
+                       .correction2 = 1,
+                       .eps = 1};
+        adamw_update(p.device, &adamw, 1, p.memory + 1, p.memory, p.memory + 2, p.memory + 3);
+        memset(&adamw, 0xff, sizeof(adamw));
+    }
+    device_download(p.device, &result, p.memory, sizeof(result));
+    assert_true(result == 0.5f);
+
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        accumulate(p.device, 1, p.memory, p.memory);
+        device_download(p.device, &result, p.memory, sizeof(result));
+        _exit(result == 1 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    pair_close(&p);
+}
+
+/* The copy of base in the module gives its messages and its fault points to this program. */
+static void programs_open_it_as_a_module(void **state)
+{
+    (void)state;
+    const DeviceOptions options = {.kind = DEVICE_CUDA, .threads = 1, .type = DATA_F32};
+    Error err = ERROR_INIT;
+    Device *device;
+    float *memory;
+    char said[512] = "";
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    const int before = dup(STDERR_FILENO);
+    assert_true(before >= 0 && dup2(ends[1], STDERR_FILENO) >= 0);
+    log_set_level(LOG_LEVEL_DEBUG);
+    int r = setenv("SDTRAIN_FAULT", "shadow.break=efault@2", 1);
+    assert_int_equal(r, 0);
+    assert_int_equal(fault_open(&err), 0);
+    r = device_open(&options, &device, &err);
+    log_set_level(LOG_LEVEL_INFO);
+    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    if (r < 0)
+        fail_msg("%s", err.text);
+    assert_true(read(ends[0], said, sizeof(said) - 1) > 0);
+    if (!strstr(said, "debug sdtrain: a shadow device computes SHADOW_SEED=7"))
+        fail_msg("it said: %s", said);
+    (void)close(before);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+
+    assert_int_equal(device_kind(device), DEVICE_CUDA);
+    assert_int_equal(device_allocate(device, BYTES, (void **)&memory, &err), 0);
+    accumulate(device, N, memory, memory);
+    assert_int_equal(device_synchronise(device, &err), 0);
+    accumulate(device, N, memory, memory); /* SDTRAIN_FAULT */
+    assert_int_equal(device_synchronise(device, &err), -EFAULT);
+    device_release(device, memory);
+    device = device_free(device);
+}
+
+static void options_are_read(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"seed",    "seed=",    "delay=9999999",
+                                      "seed=1 ", "each=1,x", "hosts"};
+    ShadowOptions o;
+    Error err = ERROR_INIT;
+    assert_int_equal(shadow_options_parse("seed=7,delay=20,each=3,host", &o, &err), 0);
+    assert_true(o.seed == 7 && o.delay_usec == 20 && o.each == 3 && o.takes_host);
+    assert_int_equal(shadow_options_parse(NULL, &o, &err), 0);
+    assert_true(o.seed == 0 && o.delay_usec > 0 && !o.takes_host);
+    for (size_t i = 0; i < ELEMENTSOF(bad); i++)
+        assert_int_equal(shadow_options_parse(bad[i], &o, &err), -EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(breaches_end_the_process),
+        cmocka_unit_test(a_fetch_is_late),
+        cmocka_unit_test(only_a_wait_orders_lanes),
+        cmocka_unit_test(a_broken_device_stays_broken),
+        cmocka_unit_test(calls_keep_their_arguments),
+        cmocka_unit_test(options_are_read),
+        cmocka_unit_test(programs_open_it_as_a_module),
+    };
+    if (setenv("SDTRAIN_CUDA_MODULE", SHADOW_MODULE, 1) < 0 ||
+        setenv("SDTRAIN_SHADOW", "seed=7", 1) < 0)
+        return 1;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
