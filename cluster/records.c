@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* One line a field: the member's name is the key, unless it carries a unit. */
+/* A table has one line per field. The member's name is the key, unless it carries a unit. */
 #define AT(T, member) .offset = offsetof(T, member)
 #define SIZE_OF(T, member) sizeof(((T *)NULL)->member)
 #define TEXT(T, key, member, how)                                                                  \
@@ -31,7 +31,7 @@
     {                                                                                              \
         .name = key, .type = FIELD_INT64, .need = how, AT(T, member), .min = 0, .max = INT64_MAX   \
     }
-/* Programs count on from such a number; one so large that this could overflow comes from nobody of ours. */
+/* The bound of numbers that programs count on from: no program of ours writes one that could overflow. */
 #define COUNT_MAX (INT64_MAX / 2)
 #define COUNT(T, key, member, how)                                                                 \
     {                                                                                              \
@@ -451,7 +451,7 @@ const RecordTable record_tables[] = {
 };
 const size_t n_record_tables = ELEMENTSOF(record_tables);
 
-/* What a table cannot say: every rank has a slot. */
+/* Checks the rule that a table cannot hold: every rank has a slot. */
 static int world_check(const char *source, const WorldRecord *world, Error *err)
 {
     int size = 0;
@@ -544,7 +544,7 @@ DEFINE_RECORD(CordonRecord, cordon_record, cordon_fields, unchecked)
 DEFINE_RECORD(SpecRecord, spec_record, spec_fields, unchecked)
 DEFINE_RECORD(DesiredRecord, desired_record, desired_fields, unchecked)
 DEFINE_RECORD(WorldRecord, world_record, world_fields, world_check)
-/* Its words say nothing of what is there. */
+/* Checks a secret. The error's text quotes nothing of it. */
 static int secret_check(const char *source, SecretRecord *record, Error *err)
 {
     uint8_t bytes[SECRET_BYTES];

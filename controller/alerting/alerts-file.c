@@ -13,7 +13,7 @@ enum { FILE_BYTES_MAX = 1 << 16, LABEL_TEXT_MAX = 255 };
 
 static const char *const kinds[] = {"pagerduty", "alertmanager", "webhook", "heartbeat"};
 
-/* What the payload says by itself. */
+/* Labels that payload.c sets itself: a sink's own labels must not have these names. */
 static const char *const own_labels[] = {"alertname", "cluster", "incident", "cause",
                                          "severity",  "job",     "node"};
 
@@ -24,8 +24,8 @@ void alerts_file_clear(AlertsFile *file)
     explicit_bzero(file, sizeof(*file));
 }
 
-/* As a setting that names a file: %d is what units write for $CREDENTIALS_DIRECTORY. A relative
- * name lies beside the alerts file. */
+/* Makes a path of a name, as for a setting of a file: %d stands for $CREDENTIALS_DIRECTORY, and a relative name is
+ * beside the alerts file. */
 static bool find_secret(JsonReader *r, const char *key, const char *name, char *ret, size_t size)
 {
     const char *folder = getenv("CREDENTIALS_DIRECTORY"), *slash = strrchr(r->source, '/');
@@ -52,7 +52,7 @@ static bool is_printable(const char *text)
     return true;
 }
 
-/* The first line of the file that the key names. */
+/* Reads the first line of the file that the key names. */
 static void read_secret(JsonReader *r, const char *key, JsonNeed need, char *ret, size_t size)
 {
     const char *name;
@@ -75,7 +75,7 @@ static void check_url(JsonReader *r, const char *key, const char *url)
                     strcmp(key, "url") == 0 ? url : "its content");
 }
 
-/* "url", or "url_file" where the address itself is a secret. */
+/* Reads "url", or "url_file" for an address that is a secret itself. */
 static void read_url(JsonReader *r, Sink *sink)
 {
     bool plain = json_get_text(r, "url", JSON_OPTIONAL, sink->url, sizeof(sink->url));
@@ -131,7 +131,7 @@ static void read_severity(JsonReader *r, Severity otherwise, NotifierSink *ret)
 static uint64_t read_seconds(JsonReader *r, const char *key, int64_t otherwise, int64_t most)
 {
     int64_t seconds = otherwise;
-    (void)json_get_int(r, key, JSON_OPTIONAL, 1, most, &seconds); /* else the default stays */
+    (void)json_get_int(r, key, JSON_OPTIONAL, 1, most, &seconds); /* or the default stays */
     return (uint64_t)seconds * USEC_PER_SEC;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http.c - see http.h. libcurl's multi interface: it says which sockets and which time to wait for,
- * the loop waits, and says what happened. */
+/* http.c - see http.h. libcurl's multi interface names the sockets and the time to wait for; the loop waits, and tells
+ * libcurl what happened. */
 #include "controller/alerting/http.h"
 
 #include "base/memory.h"
@@ -11,7 +11,7 @@
 
 enum {
     BODY_KEPT_MAX = 4096,
-    BODY_BYTES_MAX = 1 << 20, /* of a reply; who says more is cut off */
+    BODY_BYTES_MAX = 1 << 20, /* a reply with a longer body is cut off */
     CONNECTIONS_MAX = 64,
     MSEC_PER_SEC = 1000,
 };
@@ -30,7 +30,7 @@ struct HttpCall {
     HttpCall *next;
     CURL *easy;
     struct curl_slist *headers;
-    char *request; /* libcurl reads it where it lies */
+    char *request; /* the body, which libcurl reads in place */
     char body[BODY_KEPT_MAX];
     size_t n_body, received;
     char failure[CURL_ERROR_SIZE];

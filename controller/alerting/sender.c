@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sender.c - see sender.h. No policy: what is said when is the notifier's business. */
+/* sender.c - see sender.h. It has no policy: the notifier decides what is sent, and when. */
 #include "controller/alerting/sender.h"
 
 #include "base/clock.h"
@@ -45,8 +45,8 @@ struct Sender {
     Notifier *notifier;
     Http *http;
     sd_event_source *timer;
-    bool ailing[NOTIFIER_SINKS_MAX]; /* its last answer was none that it should give */
-    bool stirred;                    /* it has observed something and not been asked since */
+    bool ailing[NOTIFIER_SINKS_MAX]; /* the sink's last answer was a failure */
+    bool stirred; /* the notifier has observed an event and was not asked since */
     int64_t dropped;
     unsigned refusals;
     Message *messages;
@@ -231,7 +231,7 @@ static void read_again_after(RecordWrite *w, uint64_t msec)
     }
 }
 
-/* Soon after the first refusal, later after more of them, so that a fault does not spin. */
+/* The pause grows with the number of refusals, so that a fault does not spin. */
 static void read_again_later(RecordWrite *w)
 {
     unsigned doublings = MIN(w->sender->refusals, (unsigned)RETRY_DOUBLINGS_MAX);

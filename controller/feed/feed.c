@@ -54,10 +54,10 @@ DEFINE_CODEC(request_record)
 
 static const struct {
     EventKind kind;
-    bool rewritten; /* by the leader, over the old text */
+    bool rewritten; /* the leader writes such records over their old text */
     Decode decode;
     Clear clear;
-    bool is_put_back; /* when it is lost */
+    bool is_put_back; /* the leader puts such a record back when it is lost */
 } kinds[KEY_KINDS] = {
     [KEY_NODES] = {EVENT_NODE, false, CODEC(node_record)},
     [KEY_CORDONS] = {EVENT_CORDON, true, CODEC(cordon_record)},
@@ -77,14 +77,14 @@ static const struct {
 struct Feed {
     char cluster[CLUSTER_NAME_MAX + 1];
     json_t *known;  /* key -> text, or true for kinds that are not rewritten */
-    json_t *last;   /* key -> the last text that could be read, for a leader that puts it back */
+    json_t *last;   /* key -> the last readable text, for a leader that puts it back */
     json_t *nodes;  /* names of nodes -> the features that they know */
     json_t *unseen; /* keys that a re-read has not shown yet; NULL outside of one */
     char unseen_key[KEY_MAX];
     Record record;
     Clear clear; /* of the record; NULL: empty */
     JobFacts facts;
-    int64_t created; /* revision at which the key that is read was made */
+    int64_t created; /* create revision of the key that is being read */
 };
 
 Feed *feed_new(const char *cluster)
@@ -128,8 +128,8 @@ const char *feed_last(const Feed *feed, const char *key)
     return json_string_value(json_object_get(feed->last, key));
 }
 
-/* A job that is removed loses all of them at once, and then the core knows it no more; of one that has lost some the
- * texts are still wanted. */
+/* Drops the texts of a job that has lost all of its records: it was removed, and the core forgets it. While some are
+ * left the texts are still wanted. */
 static void forget_last(Feed *feed, const char *name)
 {
     static const KeyKind all[] = {KEY_SPECS, KEY_DESIRED, KEY_WORLDS, KEY_PHASES, KEY_CHECKPOINTS};
@@ -162,7 +162,7 @@ bool feed_node_knows(const Feed *feed, const char *node, const char *feature)
     return node_knows(&record, feature);
 }
 
-/* What follows the kind: a name, or job/generation/node. */
+/* Parses the part of a key after the kind: a name, or job/generation/node. */
 static int parse_rest(KeyKind kind, const char *rest, Event *ret)
 {
     if (kind == KEY_RANKS)

@@ -29,7 +29,7 @@ static void say(const Speaker *s, LogLevel level, const char *message_id, const 
     s->handler(&(LogLine){level, message_id, format, line}, s->userdata);
 }
 
-/* A phase of the recovery that is not known is not said. */
+/* Leaves out a phase of the recovery whose length is not known. */
 static void add_phase(char *text, size_t size, const char *name, double sec)
 {
     size_t used = strlen(text);
@@ -85,7 +85,7 @@ static void say_cordon(const Speaker *s, const CordonRecord *record, int changed
             words[c->mode], record->node, c->reason, record->node, c->strikes);
 }
 
-/* "world 3 runs on n1 (slots 0-7), n2 (slots 0-3)"; as many as a line holds. */
+/* Says "world 3 runs on n1 (slots 0-7), n2 (slots 0-3)", with as many nodes as fit on a line. */
 static void say_places(const Speaker *s, const WorldRecord *world, const char *job)
 {
     char places[LINE_BYTES - 200] = "", slots[SLOTS_TEXT_MAX];

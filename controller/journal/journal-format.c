@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* journal-format.c - the lines of a journal that are more than an event: its head, its settings and
- * the words of a decision. Written and read through one table. */
+/* journal-format.c - the lines of a journal that are more than an event: its head, its settings and the words of a
+ * decision. One table serves writing and reading. */
 #include "base/field-table.h"
 #include "cluster/keys.h"
 #include "controller/journal/decision-log.h"
@@ -17,7 +17,7 @@
 #field, FIELD_INT, need, offsetof(T, field), .min = low, .max = high                       \
     }
 
-/* What an older version did not write is as it comes. */
+/* A setting that an older version did not write keeps its default. */
 static const Field config_numbers[] = {
     WIDE(ClusterConfig, ttl_usec),
     WIDE(ClusterConfig, grace_usec),

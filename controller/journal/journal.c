@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* journal.c - see journal.h.
  *
- * `present` says for each key that exists (and under "" for leadership) where in the present part its
- * last line lies, in the order of time: what a new part begins with. Every part holds all of them,
- * because it began with a snapshot. Lines that could not be written are kept in memory. */
+ * `present` holds for each key that exists (and under "" for leadership) the place of its last line in the present
+ * part, in the order of time. A new part begins with these lines; so every part has all of them. Lines that could
+ * not be written are kept in memory. */
 #include "controller/journal/journal.h"
 
 #include "base/clock.h"
@@ -19,8 +19,8 @@
 #include <sys/stat.h>
 
 enum {
-    CALM_SEC = 60,  /* after a key has vanished */
-    RETRY_SEC = 60, /* after a line could not be written */
+    CALM_SEC = 60,  /* time after a key has vanished in which a part is not calm */
+    RETRY_SEC = 60, /* pause after a failed write */
     SNAPSHOTS_MIN = 3,
     PLACE_BITS = 24, /* a line is shorter than 16 MiB, which replay.c reads */
 };
@@ -92,7 +92,7 @@ static int copy_line(Journal *journal, int fd, Place from, Place *ret)
     return fd_write_all(fd, text, from.n_bytes);
 }
 
-/* ret: the places in the new part, by key. */
+/* Writes the present lines into the new part; ret gets their places by key. */
 static int write_snapshot(Journal *journal, int fd, json_t *ret)
 {
     const char *key;
@@ -114,7 +114,8 @@ static bool is_calm(const Journal *journal, uint64_t now_usec)
            now_usec >= journal->vanished_usec + CALM_SEC * USEC_PER_SEC;
 }
 
-/* As small as the records allow, so that a large cluster does not do nothing else. */
+/* Sets the bounds of a part, larger than asked for if the records are many: a large cluster must not write
+ * snapshots all the time. */
 static void set_bounds(Journal *journal, uint64_t snapshot_bytes)
 {
     journal->soft_bytes = MAX(journal->max_bytes / 4, SNAPSHOTS_MIN * snapshot_bytes);
@@ -160,7 +161,7 @@ static void give_up(Journal *journal, uint64_t now_usec, int r)
     journal->retry_usec = now_usec + RETRY_SEC * USEC_PER_SEC;
 }
 
-/* Before the event is written: the file is there, and of the right size. */
+/* Sees to it, before an event is written, that there is a part and that it is not too large. */
 static void make_ready(Journal *journal, uint64_t now_usec)
 {
     bool calm = is_calm(journal, now_usec), was_broken = journal->broken;
@@ -176,7 +177,7 @@ static void make_ready(Journal *journal, uint64_t now_usec)
 
 /* ---- lines ---- */
 
-/* False: it is not in the file. */
+/* Returns false if the line is not in the file. */
 static bool write_line(Journal *journal, const Event *event, json_t *line, Place *ret)
 {
     if (journal->broken)
@@ -214,7 +215,7 @@ static void write_state(Journal *journal, const Event *event, const char *key, j
         log_warning("record: out of memory for %s; the next part lacks it", key);
 }
 
-/* The same of one that is gone. */
+/* Writes the line of a key that is gone. */
 static void write_end(Journal *journal, const Event *event, const char *key, json_t *line)
 {
     Place ignored;
@@ -302,7 +303,7 @@ void journal_record_config(Journal *journal, const Event *event, const ClusterCo
 
 /* ---- open ---- */
 
-/* A line that was cut when the last writer died is ended, so that the head stands on its own. */
+/* Ends a line that was cut when the last writer died, so that the head is a line of its own. */
 static int end_cut_line(Journal *journal)
 {
     char last = '\n';
@@ -313,7 +314,7 @@ static int end_cut_line(Journal *journal)
     return fd_write_all(journal->fd, "\n", 1);
 }
 
-/* A disk that is full does not keep the controller from starting; a path that is wrong does. */
+/* Opens the file and writes a head. A full disk does not keep the controller from starting; a wrong path does. */
 static int open_part(Journal *journal)
 {
     struct stat st;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* replay.c - see replay.h.
  *
- * Each event line is fed to the core; the line behind it, if it is a decision, is what the core that
- * was recorded answered. Ids of decisions are translated: a recorded outcome is told of the
- * decision that the present core made in the place of the recorded one. */
+ * Each event line is fed to the core. The next line, if it is a decision, is the answer of the recorded core. Ids of
+ * decisions are translated: a recorded outcome is fed for the decision that the present core made in place of the
+ * recorded one. */
 #include "controller/journal/replay.h"
 
 #include "base/json.h"
@@ -33,11 +33,11 @@ typedef struct Replay {
     size_t n_pairs;
     int64_t n_snapshot; /* lines of the snapshot that are to come */
     Actions actions;
-    /* its answer to the last event, until the next line says whether it is the recorded one */
+    /* the present core's answer to the last event, until the next line shows the recorded one */
     int64_t now_id;
     json_t *now;
     char now_job[RECORD_JOB_MAX + 1];
-    json_t *last_extra; /* what only the present core decides, said once */
+    json_t *last_extra; /* a decision of the present core alone, which is reported once */
     uint64_t now_usec, real_usec;
     bool cut;
     Error cut_error;
@@ -99,7 +99,7 @@ static void forget_now(Replay *x)
     x->now_id = 0;
 }
 
-/* The recorded core did not decide this: the present one may decide again later. */
+/* Drops the present core's decision that the recorded core did not make: it may decide again later. */
 static void release_now(Replay *x)
 {
     Event refused = {.kind = EVENT_OUTCOME,
@@ -110,7 +110,7 @@ static void release_now(Replay *x)
     step(x, &refused);
 }
 
-/* The line after an event is no decision, or the end. */
+/* Handles a decision of the present core when the line after the event is no decision, or the journal ends. */
 static int settle_extra(Replay *x, bool at_end)
 {
     if (!x->now_id)
@@ -308,7 +308,7 @@ static int take_line(Replay *x, json_t *line, Error *err)
     return config ? take_config(x, config, source, err) : take_event(x, line, source, err);
 }
 
-/* A line that cannot be read is known to be a cut one by what follows it. */
+/* Takes a line of the journal. The next line tells whether an unreadable one was cut when its writer died. */
 static int take_text(Replay *x, const char *text, size_t n, Error *err)
 {
     char source[512];

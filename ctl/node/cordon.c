@@ -203,7 +203,7 @@ static bool is_in_quarantine(const CordonList *c)
 
 /* A quarantine ends when the machine's probes find nothing, or by force: then what only a reset would
  * have cured is forgotten, and the node says what it finds nevertheless. */
-static int retest(CtlClient *client, const Arguments *a, const CordonList *c, Error *err)
+static int check_quarantine(CtlClient *client, const Arguments *a, const CordonList *c, Error *err)
 {
     RequestRecord request;
     NodeVerdict verdict;
@@ -244,7 +244,7 @@ static int change(CtlClient *client, const Arguments *a, CordonMode mode, size_t
         if (r == 0 && mode != CORDON_NONE)
             r = add(&cordons, a, mode, err);
         if (r == 0 && mode == CORDON_NONE) {
-            r = retest(client, a, &cordons, err);
+            r = check_quarantine(client, a, &cordons, err);
             end_causes(&cordons, a->force, ret_left);
         }
         if (r == 0)
