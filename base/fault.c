@@ -24,11 +24,12 @@ typedef enum FaultAction {
     FAULT_ENOSPC,
     FAULT_EIO,
     FAULT_ENOMEM,
-    FAULT_EFAULT
+    FAULT_EFAULT,
+    FAULT_EAGAIN
 } FaultAction;
 
-static const char *const action_name[] = {"kill",   "stop", "stall",  "slow",
-                                          "enospc", "eio",  "enomem", "efault"};
+static const char *const action_name[] = {"kill", "stop",   "stall",  "slow",  "enospc",
+                                          "eio",  "enomem", "efault", "eagain"};
 
 typedef struct Fault {
     char point[64];
@@ -119,6 +120,8 @@ static int fault_strike(const Fault *f)
         return -ENOMEM;
     case FAULT_EFAULT:
         return -EFAULT;
+    case FAULT_EAGAIN:
+        return -EAGAIN;
     }
     return 0;
 }

@@ -6,7 +6,7 @@
  *   stop     SIGSTOP to this process
  *   stall    sleep for an hour (a hang that a signal still ends)
  *   slow     sleep for 100 ms (with @* it slows each step without using a processor)
- *   enospc, eio, enomem, efault   fault() returns that errno, negative
+ *   enospc, eio, enomem, efault, eagain   fault() returns that errno, negative
  * and n is the visit, counted from 1, at which the fault strikes (1 by default; "@*": each visit).
  * fault_open() refuses an unknown action. Without the variable a point costs one load.
  *

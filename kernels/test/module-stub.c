@@ -16,7 +16,9 @@ static int stub_open(const DeviceOptions *options, Device **ret, Error *err)
     stub_host.log(LOG_LEVEL_WARNING, "the stub was asked");
     int r = stub_host.fault("module.stub");
     err->code = r < 0 ? r : -ENOTSUP;
-    (void)snprintf(err->text, sizeof(err->text), "the stub has no GPU %d", options->index);
+    (void)snprintf(err->text, sizeof(err->text), "the stub has no GPU %d%s%s", options->index,
+                   options->pci_address ? " at " : "",
+                   options->pci_address ? options->pci_address : "");
     return err->code;
 }
 

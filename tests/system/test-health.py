@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A fatal word of the kernel, from the log to the same bits without its node, and the way back in."""
+"""A fatal word of the kernel, from the log to the same bits without its node, and the way back in. A job that needs
+GPUs, on nodes without and with them."""
 import os
 import unittest
 
-from lab import LabCase, until
+from lab import BIN, LabCase, until
 
 
 class Health(LabCase):
@@ -36,6 +37,39 @@ class Health(LabCase):
         self.check_same(cluster.finish(job), reference, "xid")
         status = cluster.status(job)
         self.assertEqual([(i["cause"], i["node"]) for i in status["incidents"]], [("node-unhealthy", "node3")])
+
+    def test_gpu_job_waits_for_a_gpu(self):
+        """It waits where no node has one, other jobs train meanwhile; where its node lacks the module it is refused there,
+        for this job alone."""
+        nvml = self.lab.write("nvml.json", '{"gpus": [{"pci": "00000000:3B:00.0"}]}')
+        self.lab.environment["FAKE_NVML"] = nvml
+        cluster = self.lab.cluster(2)
+        self.addCleanup(cluster.down)
+        job = self.lab.job("gpu", train__device="cuda", world={"min": 1, "max": 2})
+        code, text = cluster.ctl_code("job", "start", "-f", self.lab.job_file(job))
+        self.assertEqual(code, 1, text)
+        self.assertIn('train.device: "cuda" needs 1 slot that has a GPU, and no node that is known has a GPU', text)
+        cluster.submit(job, "--queue", "--priority", "9")
+
+        def reason():
+            return cluster.status(job)["reason"]
+        until(lambda: reason() == "needs 1 slot that has a GPU, 0 are free; no node has a GPU", "why it waits")
+        cluster.ctl("job", "resize", "gpu", "--world", "2")  # it waits on
+        until(lambda: reason() == "needs 1 slot that has a GPU, 0 are free; no node has a GPU", "why it waits on")
+        other = self.lab.job("cpu", world={"min": 1, "max": 2}, train__steps=10)
+        cluster.submit(other)
+        cluster.finish(other)
+
+        cluster.configure("node2", nvml=os.path.join(BIN, "fake-nvml.so"), sysfs=self.lab.path("sys"))
+        self.assertIn("1 slot, 1 GPU, at ", cluster.ctl("node", "status", "node2"))
+        until(lambda: cluster.status(job)["incidents"], "a node that lacks the module")
+        incident = cluster.status(job)["incidents"][0]
+        self.assertEqual((incident["cause"], incident["node"]), ("numerics", "node2"))
+        self.assertIn('train.device "cuda": no CUDA module: ', incident["evidence"])
+        until(lambda: "node2 is refused for this job: exit 85" in reason(), "the job waits again")
+        again = self.lab.job("cpu-again", world={"min": 2, "max": 2}, train__steps=10)
+        cluster.submit(again)
+        cluster.finish(again)
 
 
 if __name__ == "__main__":

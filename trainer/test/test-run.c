@@ -488,28 +488,38 @@ static void a_program_that_went_wrong_on_its_device_dies_by_signal(void **unused
     assert_int_equal(end(rank), -SIGABRT);
 }
 
-/* No module is built here. What a node lacks excludes it for this job alone. */
-static void a_device_that_is_not_there_is_this_nodes_fault(void **unused)
+/* A module that stands for CUDA and refuses in every way. What a node lacks excludes it for this job alone. */
+static void a_device_that_does_not_open_says_whose_fault_it_is(void **unused)
 {
     (void)unused;
     static const struct {
-        const char *gpu, *text;
+        const char *gpu, *module, *fault, *text;
+        int code;
     } cases[] = {
-        {"", "train.device \"cuda\": this rank's slot has no GPU that sdtraind knows of"},
-        {"0000:3b:00", "train.device \"cuda\": no CUDA module: "},
+        {"", MODULE_GOOD, NULL, "this rank's slot has no GPU that sdtraind knows of",
+         EXIT_NUMERICS},
+        {"0000:3b:00", "", NULL, "no CUDA module: ", EXIT_NUMERICS},
+        {"0000:3b:00", MODULE_OTHER_VERSION, NULL, "another version", EXIT_NUMERICS},
+        {"0000:3b:00", MODULE_GOOD, NULL, "the stub has no GPU 0 at 0000:3b:00", EXIT_NUMERICS},
+        {"0000:3b:00", MODULE_GOOD, "module.stub=enomem", "the stub has no GPU", EXIT_NEVER_RETRY},
+        {"0000:3b:00", MODULE_GOOD, "module.stub=eagain", "the stub has no GPU", EXIT_RETRY},
+        {"0000:3b:00", MODULE_GOOD, "module.stub=eio", "the stub has no GPU", EXIT_DEVICE_FAULT},
+        {"0000:3b:00", MODULE_GOOD, "module.stub=efault", "the stub has no GPU", EXIT_ABORTED},
     };
     _cleanup_free_ char *text = testing_job_text(&files, "gpu", ", \"device\": \"cuda\"");
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         gpu = cases[i].gpu;
-        start(&ranks[0]);
+        assert_int_equal(setenv("SDTRAIN_CUDA_MODULE", cases[i].module, 1), 0);
+        start_with(&ranks[0], cases[i].fault);
         assign(&ranks[0], text, 1, 0, 1, NULL);
         ChannelMessage error = expect(&ranks[0], CHANNEL_ERROR);
-        assert_int_equal(error.exit_code, EXIT_NUMERICS);
-        if (!strstr(error.text, cases[i].text))
-            fail_msg("%s", error.text);
-        assert_int_equal(end(&ranks[0]), EXIT_NUMERICS);
+        if (error.exit_code != cases[i].code || !strstr(error.text, "train.device \"cuda\": ") ||
+            !strstr(error.text, cases[i].text))
+            fail_msg("%d: %s", error.exit_code, error.text);
+        assert_int_equal(end(&ranks[0]), cases[i].code);
     }
     gpu = "";
+    assert_int_equal(unsetenv("SDTRAIN_CUDA_MODULE"), 0);
 }
 
 /* What no node could compute is the job's. */
@@ -598,7 +608,7 @@ int main(void)
         cmocka_unit_test_teardown(what_is_not_finite_stops_all_alike, end_all),
         cmocka_unit_test_teardown(a_device_fault_is_ones_own, end_all),
         cmocka_unit_test_teardown(a_program_that_went_wrong_on_its_device_dies_by_signal, end_all),
-        cmocka_unit_test_teardown(a_device_that_is_not_there_is_this_nodes_fault, end_all),
+        cmocka_unit_test_teardown(a_device_that_does_not_open_says_whose_fault_it_is, end_all),
         cmocka_unit_test_teardown(a_device_that_nobody_has_is_the_jobs_fault, end_all),
         cmocka_unit_test_teardown(all_say_that_one_waits_for_data, end_all),
         cmocka_unit_test_teardown(a_lost_peer_is_not_ones_own_fault, end_all),
