@@ -284,7 +284,7 @@ typedef struct Orphans {
     uint64_t age_usec; /* since our creation began */
 } Orphans;
 
-static int abort_orphan(void *context, const ReplyUpload *found, int64_t server_date, Error *err)
+static int abort_orphan(void *context, const ReplyEntry *found, int64_t server_date, Error *err)
 {
     const Orphans *o = context;
     const S3Put *put = o->upload->put;
@@ -292,7 +292,7 @@ static int abort_orphan(void *context, const ReplyUpload *found, int64_t server_
         server_date > 0 ? (uint64_t)server_date * USEC_PER_SEC : clock_realtime_usec();
     if (strcmp(found->key, put->name.text) != 0 ||
         (o->upload->id && strcmp(found->id, o->upload->id) == 0) ||
-        found->begun_usec + o->age_usec + 2 * USEC_PER_SEC < now_usec) /* whole seconds, twice */
+        found->usec + o->age_usec + 2 * USEC_PER_SEC < now_usec) /* whole seconds, twice */
         return 0;
     return s3_abort(put->s3, found->key, found->id, err);
 }
@@ -301,8 +301,8 @@ static int abort_orphan(void *context, const ReplyUpload *found, int64_t server_
 static void abort_orphans(const Upload *u)
 {
     Orphans o = {.upload = u, .age_usec = clock_boottime_usec() - u->begun_usec};
-    (void)s3_each_upload(u->put->s3, u->put->name.text, ABORT_SEC * USEC_PER_SEC, abort_orphan, &o,
-                         NULL);
+    (void)s3_each_entry(u->put->s3, true, u->put->name.text, ABORT_SEC * USEC_PER_SEC, abort_orphan,
+                        &o, NULL);
 }
 
 static int upload(Upload *u, Error *err)

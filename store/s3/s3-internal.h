@@ -125,12 +125,12 @@ void s3_read_cancel(Store *store, StoreRead *read);
 int s3_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err);
 int s3_sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, void *context,
              size_t *ret_removed, Error *err);
-/* server_date: seconds since 1970 by the server's clock; 0: unknown. A negative result ends s3_each_upload(). */
-typedef int (*S3EachUpload)(void *context, const ReplyUpload *upload, int64_t server_date,
-                            Error *err);
-/* Calls `each` for every unfinished upload of a name that begins with prefix. Each request may take patience_usec. */
-int s3_each_upload(S3Store *s3, const char *prefix, uint64_t patience_usec, S3EachUpload each,
-                   void *context, Error *err);
+/* server_date: seconds since 1970 by the server's clock; 0: unknown. A negative result ends s3_each_entry(). */
+typedef int (*S3EachEntry)(void *context, const ReplyEntry *entry, int64_t server_date, Error *err);
+/* Calls `each` for every object, or every unfinished upload, of a name that begins with prefix; on some servers for
+ * other names, too. Each request may take patience_usec. */
+int s3_each_entry(S3Store *s3, bool uploads, const char *prefix, uint64_t patience_usec,
+                  S3EachEntry each, void *context, Error *err);
 
 /* ---- delete.c ---- */
 

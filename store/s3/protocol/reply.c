@@ -266,53 +266,100 @@ int reply_error(const char *body, size_t n_bytes, S3Error *ret)
     return 0;
 }
 
-/* ---- ListObjectsV2 ---- */
+/* ---- ListObjectsV2, ListMultipartUploads ---- */
 
-typedef struct ListWalk {
-    ReplyList list;
+/* Where a listing says what. Paths are below the document's; "": it does not say that. */
+typedef struct Listing {
+    const char *what, *document, *entry, *key, *id, *size, *time, *next, *next_id;
+    const char *lacks, *too_many;
+} Listing;
+
+static const Listing objects = {
+    .what = "a list",
+    .document = "/ListBucketResult",
+    .entry = "/Contents",
+    .key = "/Contents/Key",
+    .id = "",
+    .size = "/Contents/Size",
+    .time = "/Contents/LastModified",
+    .next = "/NextContinuationToken",
+    .next_id = "",
+    .lacks = "an object without its key, size or time",
+    .too_many = "too many objects",
+};
+
+static const Listing uploads = {
+    .what = "a list of uploads",
+    .document = "/ListMultipartUploadsResult",
+    .entry = "/Upload",
+    .key = "/Upload/Key",
+    .id = "/Upload/UploadId",
+    .size = "",
+    .time = "/Upload/Initiated",
+    .next = "/NextKeyMarker",
+    .next_id = "/NextUploadIdMarker",
+    .lacks = "an upload without its key, id or time",
+    .too_many = "too many uploads",
+};
+
+typedef struct PageWalk {
+    const Listing *listing;
+    ReplyPage page;
     size_t room;
-    bool encoded, truncated, is_list;
-    StoreObject object; /* the one under way */
-} ListWalk;
+    bool encoded, truncated, is_page;
+    ReplyEntry entry; /* the one under way */
+} PageWalk;
 
-static const StoreObject no_object = {.n_bytes = UNKNOWN, .modified_usec = UNKNOWN};
+static const ReplyEntry no_entry = {.n_bytes = UNKNOWN, .usec = UNKNOWN};
 
-static int end_object(ListWalk *w, const char **ret_why)
+static void free_entry(ReplyEntry *entry)
 {
-    const StoreObject *o = &w->object;
-    if (!o->key || !*o->key || o->n_bytes == UNKNOWN || o->modified_usec == UNKNOWN) {
-        *ret_why = "an object without its key, size or time";
+    free(entry->key);
+    free(entry->id);
+}
+
+static int end_entry(PageWalk *w, const char **ret_why)
+{
+    const ReplyEntry *e = &w->entry;
+    ReplyPage *page = &w->page;
+    if (!e->key || !*e->key || (*w->listing->id && (!e->id || !*e->id)) ||
+        (*w->listing->size && e->n_bytes == UNKNOWN) || e->usec == UNKNOWN) {
+        *ret_why = w->listing->lacks;
         return -EBADMSG;
     }
-    if (w->list.n_objects >= ELEMENTS_MAX) {
-        *ret_why = "too many objects";
+    if (page->n_entries >= ELEMENTS_MAX) {
+        *ret_why = w->listing->too_many;
         return -EBADMSG;
     }
-    w->list.objects =
-        memory_grow(w->list.objects, w->list.n_objects, &w->room, sizeof(StoreObject));
-    w->list.objects[w->list.n_objects++] = *o;
-    w->object = no_object;
+    page->entries = memory_grow(page->entries, page->n_entries, &w->room, sizeof(ReplyEntry));
+    page->entries[page->n_entries++] = *e;
+    w->entry = no_entry;
     return 0;
 }
 
-static int list_leaf(void *out, const char *path, const char *text, const char **ret_why)
+static int page_leaf(void *out, const char *path, const char *text, const char **ret_why)
 {
-    ListWalk *w = out;
-    const char *name = below(path, "/ListBucketResult");
+    PageWalk *w = out;
+    const Listing *listing = w->listing;
+    const char *name = below(path, listing->document);
     if (!name)
         return 0;
     if (!*name)
-        w->is_list = true;
-    else if (strcmp(name, "/Contents/Key") == 0)
-        set_text(&w->object.key, text);
-    else if (strcmp(name, "/Contents/Size") == 0)
-        return parse_size(text, &w->object.n_bytes, ret_why);
-    else if (strcmp(name, "/Contents/LastModified") == 0)
-        return parse_time(text, &w->object.modified_usec, ret_why);
-    else if (strcmp(name, "/Contents") == 0)
-        return end_object(w, ret_why);
-    else if (strcmp(name, "/NextContinuationToken") == 0)
-        set_text(&w->list.next, text);
+        w->is_page = true;
+    else if (strcmp(name, listing->key) == 0)
+        set_text(&w->entry.key, text);
+    else if (strcmp(name, listing->id) == 0)
+        set_text(&w->entry.id, text);
+    else if (strcmp(name, listing->size) == 0)
+        return parse_size(text, &w->entry.n_bytes, ret_why);
+    else if (strcmp(name, listing->time) == 0)
+        return parse_time(text, &w->entry.usec, ret_why);
+    else if (strcmp(name, listing->entry) == 0)
+        return end_entry(w, ret_why);
+    else if (strcmp(name, listing->next) == 0)
+        set_text(&w->page.next, text);
+    else if (strcmp(name, listing->next_id) == 0)
+        set_text(&w->page.next_id, text);
     else if (strcmp(name, "/IsTruncated") == 0)
         w->truncated = strcmp(text, "true") == 0;
     else if (strcmp(name, "/EncodingType") == 0)
@@ -320,154 +367,65 @@ static int list_leaf(void *out, const char *path, const char *text, const char *
     return 0;
 }
 
-static int finish_list(ListWalk *w, Error *err)
+static int finish_page(PageWalk *w, Error *err)
 {
-    if (!w->is_list)
-        return error_set(err, -EBADMSG, "a list: another document");
-    for (size_t i = 0; i < w->list.n_objects && w->encoded; i++)
-        if (decode_url(w->list.objects[i].key) < 0)
-            return error_set(err, -EBADMSG, "a list: the key %.64s is not encoded as it should be",
-                             w->list.objects[i].key);
-    if (w->truncated && (!w->list.next || !*w->list.next))
-        return error_set(err, -EBADMSG, "a list: there is more, and no token to ask for it");
+    const char *what = w->listing->what;
+    ReplyPage *page = &w->page;
+    if (!w->is_page)
+        return error_set(err, -EBADMSG, "%s: another document", what);
+    for (size_t i = 0; i < page->n_entries && w->encoded; i++)
+        if (decode_url(page->entries[i].key) < 0)
+            return error_set(err, -EBADMSG, "%s: the key %.64s is not encoded as it should be",
+                             what, page->entries[i].key);
+    const bool key_is_next = *w->listing->next_id;
+    if (w->encoded && key_is_next && page->next && decode_url(page->next) < 0)
+        return error_set(err, -EBADMSG, "%s: the marker %.64s is not encoded as it should be", what,
+                         page->next);
+    if (w->truncated && (!page->next || !*page->next))
+        return error_set(err, -EBADMSG, "%s: there is more, and no %s to ask for it", what,
+                         key_is_next ? "marker" : "token");
     if (!w->truncated) {
-        free(w->list.next);
-        w->list.next = NULL;
+        free(page->next);
+        free(page->next_id);
+        page->next = page->next_id = NULL;
     }
     return 0;
 }
 
-int reply_list(const char *body, size_t n_bytes, ReplyList *ret, Error *err)
+static int read_page(const Listing *listing, const char *body, size_t n_bytes, ReplyPage *ret,
+                     Error *err)
 {
-    ListWalk w = {.object = no_object};
-    int r = walk("a list", body, n_bytes, list_leaf, &w, err);
+    PageWalk w = {.listing = listing, .entry = no_entry};
+    int r = walk(listing->what, body, n_bytes, page_leaf, &w, err);
     if (r == 0)
-        r = finish_list(&w, err);
-    free(w.object.key);
+        r = finish_page(&w, err);
+    free_entry(&w.entry);
     if (r < 0) {
-        reply_list_clear(&w.list);
+        reply_page_clear(&w.page);
         return r;
     }
-    *ret = w.list;
+    *ret = w.page;
     return 0;
 }
 
-void reply_list_clear(ReplyList *list)
+int reply_list(const char *body, size_t n_bytes, ReplyPage *ret, Error *err)
 {
-    for (size_t i = 0; i < list->n_objects; i++)
-        free(list->objects[i].key);
-    free(list->objects);
-    free(list->next);
-    *list = (ReplyList){.objects = NULL};
+    return read_page(&objects, body, n_bytes, ret, err);
 }
 
-/* ---- ListMultipartUploads ---- */
-
-typedef struct UploadsWalk {
-    ReplyUploads uploads;
-    size_t room;
-    bool encoded, truncated, is_list;
-    ReplyUpload upload; /* the one under way */
-} UploadsWalk;
-
-static const ReplyUpload no_upload = {.begun_usec = UNKNOWN};
-
-static void free_upload(ReplyUpload *upload)
+int reply_uploads(const char *body, size_t n_bytes, ReplyPage *ret, Error *err)
 {
-    free(upload->key);
-    free(upload->id);
+    return read_page(&uploads, body, n_bytes, ret, err);
 }
 
-static int end_upload(UploadsWalk *w, const char **ret_why)
+void reply_page_clear(ReplyPage *page)
 {
-    const ReplyUpload *u = &w->upload;
-    if (!u->key || !*u->key || !u->id || !*u->id || u->begun_usec == UNKNOWN) {
-        *ret_why = "an upload without its key, id or time";
-        return -EBADMSG;
-    }
-    if (w->uploads.n_uploads >= ELEMENTS_MAX) {
-        *ret_why = "too many uploads";
-        return -EBADMSG;
-    }
-    w->uploads.uploads =
-        memory_grow(w->uploads.uploads, w->uploads.n_uploads, &w->room, sizeof(ReplyUpload));
-    w->uploads.uploads[w->uploads.n_uploads++] = *u;
-    w->upload = no_upload;
-    return 0;
-}
-
-static int uploads_leaf(void *out, const char *path, const char *text, const char **ret_why)
-{
-    UploadsWalk *w = out;
-    const char *name = below(path, "/ListMultipartUploadsResult");
-    if (!name)
-        return 0;
-    if (!*name)
-        w->is_list = true;
-    else if (strcmp(name, "/Upload/Key") == 0)
-        set_text(&w->upload.key, text);
-    else if (strcmp(name, "/Upload/UploadId") == 0)
-        set_text(&w->upload.id, text);
-    else if (strcmp(name, "/Upload/Initiated") == 0)
-        return parse_time(text, &w->upload.begun_usec, ret_why);
-    else if (strcmp(name, "/Upload") == 0)
-        return end_upload(w, ret_why);
-    else if (strcmp(name, "/NextKeyMarker") == 0)
-        set_text(&w->uploads.next_key, text);
-    else if (strcmp(name, "/NextUploadIdMarker") == 0)
-        set_text(&w->uploads.next_id, text);
-    else if (strcmp(name, "/IsTruncated") == 0)
-        w->truncated = strcmp(text, "true") == 0;
-    else if (strcmp(name, "/EncodingType") == 0)
-        w->encoded = strcmp(text, "url") == 0;
-    return 0;
-}
-
-static int finish_uploads(UploadsWalk *w, Error *err)
-{
-    ReplyUploads *u = &w->uploads;
-    if (!w->is_list)
-        return error_set(err, -EBADMSG, "a list of uploads: another document");
-    bool good = true;
-    for (size_t i = 0; i < u->n_uploads && w->encoded; i++)
-        good &= decode_url(u->uploads[i].key) == 0;
-    if (w->encoded && u->next_key)
-        good &= decode_url(u->next_key) == 0;
-    if (!good)
-        return error_set(err, -EBADMSG, "a list of uploads: a key is not encoded as it should be");
-    if (w->truncated && (!u->next_key || !*u->next_key))
-        return error_set(err, -EBADMSG, "a list of uploads: there is more, and no marker for it");
-    if (!w->truncated) {
-        free(u->next_key);
-        free(u->next_id);
-        u->next_key = u->next_id = NULL;
-    }
-    return 0;
-}
-
-int reply_uploads(const char *body, size_t n_bytes, ReplyUploads *ret, Error *err)
-{
-    UploadsWalk w = {.upload = no_upload};
-    int r = walk("a list of uploads", body, n_bytes, uploads_leaf, &w, err);
-    if (r == 0)
-        r = finish_uploads(&w, err);
-    free_upload(&w.upload);
-    if (r < 0) {
-        reply_uploads_clear(&w.uploads);
-        return r;
-    }
-    *ret = w.uploads;
-    return 0;
-}
-
-void reply_uploads_clear(ReplyUploads *uploads)
-{
-    for (size_t i = 0; i < uploads->n_uploads; i++)
-        free_upload(&uploads->uploads[i]);
-    free(uploads->uploads);
-    free(uploads->next_key);
-    free(uploads->next_id);
-    *uploads = (ReplyUploads){.uploads = NULL};
+    for (size_t i = 0; i < page->n_entries; i++)
+        free_entry(&page->entries[i]);
+    free(page->entries);
+    free(page->next);
+    free(page->next_id);
+    *page = (ReplyPage){.entries = NULL};
 }
 
 /* ---- one text, or an error ---- */

@@ -27,28 +27,24 @@ typedef struct S3Error {
 /* Parses an <Error>; -ENOENT if the body is another document, or none. */
 int reply_error(const char *body, size_t n_bytes, S3Error *ret);
 
-typedef struct ReplyList {
-    StoreObject *objects; /* their keys are whole names, decoded from encoding-type=url */
-    size_t n_objects;
-    char *next; /* continuation token of the next page; NULL: this page is the last */
-} ReplyList;
+/* An object, or an upload that nobody has completed. */
+typedef struct ReplyEntry {
+    char *key;        /* whole name, decoded from encoding-type=url */
+    char *id;         /* an upload's; NULL: this is an object */
+    uint64_t n_bytes; /* an object's size */
+    uint64_t usec;    /* time of the object's put, or of the upload's begin */
+} ReplyEntry;
 
-int reply_list(const char *body, size_t n_bytes, ReplyList *ret, Error *err);
-void reply_list_clear(ReplyList *list);
+typedef struct ReplyPage {
+    ReplyEntry *entries;
+    size_t n_entries;
+    /* Continuation token, or markers of key and id, of the next page; NULL: this page is the last. */
+    char *next, *next_id;
+} ReplyPage;
 
-typedef struct ReplyUpload {
-    char *key, *id;
-    uint64_t begun_usec;
-} ReplyUpload;
-
-typedef struct ReplyUploads {
-    ReplyUpload *uploads;
-    size_t n_uploads;
-    char *next_key, *next_id; /* markers of the next page; NULL: this page is the last */
-} ReplyUploads;
-
-int reply_uploads(const char *body, size_t n_bytes, ReplyUploads *ret, Error *err);
-void reply_uploads_clear(ReplyUploads *uploads);
+int reply_list(const char *body, size_t n_bytes, ReplyPage *ret, Error *err);
+int reply_uploads(const char *body, size_t n_bytes, ReplyPage *ret, Error *err);
+void reply_page_clear(ReplyPage *page);
 
 /* Returns the <UploadId> of CreateMultipartUpload; the caller frees it. */
 int reply_upload_id(const char *body, size_t n_bytes, char **ret, Error *err);

@@ -28,23 +28,23 @@ static void check_error(const S3Error *e)
 static void try_lists(const char *body, size_t n)
 {
     Error err = ERROR_INIT;
-    ReplyList list;
+    ReplyPage list;
     int r = reply_list(body, n, &list, &err);
     if (r == 0) {
-        for (size_t i = 0; i < list.n_objects; i++)
-            assert(*list.objects[i].key);
+        for (size_t i = 0; i < list.n_entries; i++)
+            assert(*list.entries[i].key);
         assert(!list.next || *list.next);
-        reply_list_clear(&list);
+        reply_page_clear(&list);
     } else
         assert(r == -EBADMSG && err.text[0]);
 
-    ReplyUploads uploads;
+    ReplyPage uploads;
     r = reply_uploads(body, n, &uploads, &err);
     if (r == 0) {
-        for (size_t i = 0; i < uploads.n_uploads; i++)
-            assert(*uploads.uploads[i].key && *uploads.uploads[i].id);
-        assert(!uploads.next_key || *uploads.next_key);
-        reply_uploads_clear(&uploads);
+        for (size_t i = 0; i < uploads.n_entries; i++)
+            assert(*uploads.entries[i].key && *uploads.entries[i].id);
+        assert(!uploads.next || *uploads.next);
+        reply_page_clear(&uploads);
     } else
         assert(r == -EBADMSG && err.text[0]);
 }

@@ -85,10 +85,10 @@ static void test_long_error(void **state)
 
 /* ---- lists ---- */
 
-static ReplyList list_of(const char *body)
+static ReplyPage list_of(const char *body)
 {
     Error err = ERROR_INIT;
-    ReplyList list;
+    ReplyPage list;
     if (reply_list(body, strlen(body), &list, &err) < 0)
         fail_msg("%s", err.text);
     return list;
@@ -109,16 +109,16 @@ static void test_list(void **state)
         "<Contents><Key>a/%E6%97%A5//%2e</Key><LastModified>2038-01-19T03:14:08Z</LastModified>"
         "<Size>0</Size><ChecksumAlgorithm>CRC64NVME</ChecksumAlgorithm></Contents>"
         "<CommonPrefixes><Prefix>a/b/</Prefix></CommonPrefixes></ListBucketResult>";
-    ReplyList list = list_of(aws);
-    assert_int_equal(list.n_objects, 2);
-    assert_string_equal(list.objects[0].key, "a/my own+key%.txt");
-    assert_int_equal(list.objects[0].n_bytes, 434234);
-    assert_int_equal(list.objects[0].modified_usec, UINT64_C(1255369830123000));
-    assert_string_equal(list.objects[1].key, "a/\xe6\x97\xa5//.");
-    assert_int_equal(list.objects[1].n_bytes, 0);
-    assert_int_equal(list.objects[1].modified_usec, UINT64_C(2147483648000000));
+    ReplyPage list = list_of(aws);
+    assert_int_equal(list.n_entries, 2);
+    assert_string_equal(list.entries[0].key, "a/my own+key%.txt");
+    assert_int_equal(list.entries[0].n_bytes, 434234);
+    assert_int_equal(list.entries[0].usec, UINT64_C(1255369830123000));
+    assert_string_equal(list.entries[1].key, "a/\xe6\x97\xa5//.");
+    assert_int_equal(list.entries[1].n_bytes, 0);
+    assert_int_equal(list.entries[1].usec, UINT64_C(2147483648000000));
     assert_string_equal(list.next, "1ueGcxLPRx1Tr/XYExHnhbYLgveDs2J/wm36Hy4vbOwM=");
-    reply_list_clear(&list);
+    reply_page_clear(&list);
 
     /* Ceph tells the encoding last. */
     static const char ceph[] = XML
@@ -129,11 +129,11 @@ static void test_list(void **state)
         "<Type>Normal</Type></Contents><Marker></Marker><EncodingType>url</EncodingType>"
         "</ListBucketResult>";
     list = list_of(ceph);
-    assert_int_equal(list.n_objects, 1);
-    assert_string_equal(list.objects[0].key, "sp a+b");
-    assert_int_equal(list.objects[0].n_bytes, UINT64_C(5368709121));
+    assert_int_equal(list.n_entries, 1);
+    assert_string_equal(list.entries[0].key, "sp a+b");
+    assert_int_equal(list.entries[0].n_bytes, UINT64_C(5368709121));
     assert_null(list.next);
-    reply_list_clear(&list);
+    reply_page_clear(&list);
 
     /* Not encoded; a last page that repeats its token. */
     static const char plain[] =
@@ -142,14 +142,14 @@ static void test_list(void **state)
         "<Contents>\n<Key>a+%41&lt;</Key>\n<Size>1</Size><LastModified>1970-01-01T00:00:00.000Z"
         "</LastModified></Contents></ListBucketResult>\n";
     list = list_of(plain);
-    assert_string_equal(list.objects[0].key, "a+%41<");
-    assert_int_equal(list.objects[0].modified_usec, 0);
+    assert_string_equal(list.entries[0].key, "a+%41<");
+    assert_int_equal(list.entries[0].usec, 0);
     assert_null(list.next);
-    reply_list_clear(&list);
+    reply_page_clear(&list);
 
     list = list_of("<ListBucketResult/>");
-    assert_int_equal(list.n_objects, 0);
-    reply_list_clear(&list);
+    assert_int_equal(list.n_entries, 0);
+    reply_page_clear(&list);
 }
 
 #define TIME "<LastModified>2026-01-31T12:00:00.000Z</LastModified>"
@@ -193,10 +193,10 @@ static void test_bad_lists(void **state)
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         Error err = ERROR_INIT;
-        ReplyList list = {.n_objects = 7};
+        ReplyPage list = {.n_entries = 7};
         assert_int_equal(reply_list(cases[i].body, strlen(cases[i].body), &list, &err), -EBADMSG);
         assert_text(err.text, cases[i].words);
-        assert_int_equal(list.n_objects, 7);
+        assert_int_equal(list.n_entries, 7);
     }
 }
 
@@ -216,7 +216,7 @@ static FILE *body_begin(Body *body)
 static void assert_bad_list(Body *body, const char *words)
 {
     Error err = ERROR_INIT;
-    ReplyList list;
+    ReplyPage list;
     assert_int_equal(fclose(body->stream), 0);
     assert_int_equal(reply_list(body->text, body->n, &list, &err), -EBADMSG);
     assert_text(err.text, words);
@@ -271,23 +271,23 @@ static void test_uploads(void **state)
             "Initiated>"
             "</Upload></ListMultipartUploadsResult>";
     Error err = ERROR_INIT;
-    ReplyUploads u;
+    ReplyPage u;
     assert_int_equal(reply_uploads(body, strlen(body), &u, &err), 0);
-    assert_int_equal(u.n_uploads, 1);
-    assert_string_equal(u.uploads[0].key, "a b/");
-    assert_string_equal(u.uploads[0].id, "XMgbGlrZSBlbHZpbmcncyBub3QgaGF2aW5nIG11Y2ggbHVjaw");
-    assert_int_equal(u.uploads[0].begun_usec, UINT64_C(1289422113000000));
-    assert_string_equal(u.next_key, "my movie");
+    assert_int_equal(u.n_entries, 1);
+    assert_string_equal(u.entries[0].key, "a b/");
+    assert_string_equal(u.entries[0].id, "XMgbGlrZSBlbHZpbmcncyBub3QgaGF2aW5nIG11Y2ggbHVjaw");
+    assert_int_equal(u.entries[0].usec, UINT64_C(1289422113000000));
+    assert_string_equal(u.next, "my movie");
     assert_string_equal(u.next_id, "YW55+Ig==");
-    reply_uploads_clear(&u);
+    reply_page_clear(&u);
 
     static const char last[] = "<ListMultipartUploadsResult><NextKeyMarker>x</NextKeyMarker>"
                                "<IsTruncated>false</IsTruncated></ListMultipartUploadsResult>";
     assert_int_equal(reply_uploads(last, strlen(last), &u, &err), 0);
-    assert_int_equal(u.n_uploads, 0);
-    assert_null(u.next_key);
+    assert_int_equal(u.n_entries, 0);
+    assert_null(u.next);
     assert_null(u.next_id);
-    reply_uploads_clear(&u);
+    reply_page_clear(&u);
 
     static const struct {
         const char *body, *words;
