@@ -148,6 +148,13 @@ static void drop_lines(Saver *s, int64_t step)
     s->committed_step = step;
 }
 
+/* The update after a save may have waited for its copies. */
+static void count_wait(const Saver *s, CheckpointResult *result)
+{
+    if (!s->session->job->checkpoint.blocking)
+        result->blocked_usec += train_state_waited_usec(s->session->state);
+}
+
 /* What a save that is over says about the next one. */
 static void note_result(Saver *s, const CheckpointResult *result)
 {
@@ -259,6 +266,7 @@ int saver_pump(Saver *s, Error *err)
 {
     CheckpointResult result;
     checkpoint_poll(s->session->writer, &result);
+    count_wait(s, &result);
     int r = take_result(s, &result, err);
     if (r < 0)
         return r;
@@ -276,6 +284,8 @@ static int wait_for_writer(Saver *s, int64_t step, CheckpointResult *ret)
     for (;;) {
         int r = checkpoint_wait(s->session->writer, WAIT_SLICE_MSEC * USEC_PER_MSEC, ret);
         uint64_t waited_usec = clock_boottime_usec() - began_usec;
+        if (r == 0)
+            count_wait(s, ret);
         if (r != -ETIMEDOUT || waited_usec > WRITE_TIMEOUT_SEC * USEC_PER_SEC)
             return r;
         daemon_link_wait(s->session->link, step, STAGE_SAVING, waited_usec, s->session->rank);

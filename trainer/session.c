@@ -519,6 +519,9 @@ static int open_writer(Session *s, Error *err)
     r = checkpoint_writer_new(&options, &s->writer, err);
     if (r < 0)
         return r;
+    Error said = ERROR_INIT;
+    if (checkpoint_prepare(s->writer, s->state, &said) < 0) /* saves fail, and training goes on */
+        log_warning("%s", said.text);
     /* A history that lies elsewhere stays there; this one begins with the adopted step. */
     if (s->rank == 0 && session_resumes_own(s))
         return checkpoint_adopt_history(s->writer, s->resume, err);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lane.c - see lane.h. */
+/* lane.c - see lane.h.
+ *
+ * Fault points: device.copy (each, before it; slow, stall). */
 #include "kernels/cpu/lane.h"
 
+#include "base/fault.h"
 #include "base/memory.h"
 
 #include <errno.h>
@@ -67,6 +70,7 @@ static void *lane_run(void *argument)
             break;
         const LaneCopy copy = lane->copies[lane->done % CPU_LANE_ROOM];
         lane_unlock(lane);
+        (void)fault("device.copy"); /* a copy of memory does not fail */
         memcpy(copy.to, copy.from, copy.n_bytes);
         lane_lock(lane);
         lane->done++;

@@ -98,9 +98,11 @@ typedef struct CheckpointResult {
     Hash hash;                    /* of manifest.json */
     Hash digest;                  /* of the state */
     Error error;                  /* CHECKPOINT_FAILED */
-    uint64_t blocked_usec;        /* how long the training thread was held up */
-    uint64_t write_usec;          /* how long the writer's thread took */
-    uint64_t n_bytes;             /* rank 0: of all ranks' objects */
+    uint64_t blocked_usec; /* how long checkpoint_begin() or, in a save that blocks, the whole
+                                     took; what the state's next write waited besides is
+                                     train_state_waited_usec() */
+    uint64_t write_usec;   /* how long the writer's thread took */
+    uint64_t n_bytes;      /* rank 0: of all ranks' objects */
 } CheckpointResult;
 
 typedef struct CheckpointOptions {
@@ -118,7 +120,7 @@ typedef struct CheckpointOptions {
     CheckpointLocal *local;     /* borrowed, used by the writer alone: gets a copy of each object
                                    that is put; NULL: no copies */
     bool blocking; /* the state is not copied: the caller leaves it as it is until the save is over.
-                      (Memory that is not the host's is copied all the same.) */
+                      (Memory that the host cannot read is copied all the same.) */
 } CheckpointOptions;
 
 int checkpoint_writer_new(const CheckpointOptions *options, CheckpointWriter **ret, Error *err);
@@ -126,8 +128,13 @@ int checkpoint_writer_new(const CheckpointOptions *options, CheckpointWriter **r
 CheckpointWriter *checkpoint_writer_free(CheckpointWriter *writer);
 DEFINE_CLEANUP(CheckpointWriter, checkpoint_writer_free)
 
-/* All ranks call it at the same step. Copies this rank's part (unless the options say `blocking`)
- * and returns; the thread does the rest.
+/* Gets the host memory for copies of such a state ahead of the first save, which else gets it. A save that
+ * follows a failure tries again, and fails if there is none. Borrows the state's device for as long as the
+ * writer lives. */
+int checkpoint_prepare(CheckpointWriter *writer, const TrainState *state, Error *err);
+/* All ranks call it at the same step. Puts the copies of this rank's part on their way (unless the options
+ * say `blocking`) and returns; the thread does the rest. The state may be changed after
+ * train_state_before_write(). Copies that fail, or that there is no memory for, fail the save.
  * metrics (rank 0; NULL elsewhere): one line for each step in [metrics_first, metrics_last], the
  * steps since the last committed checkpoint; "" with metrics_last = metrics_first - 1 when there are
  * none. -EBUSY on rank 0 while the save before is being written or is not settled. Waits for

@@ -120,9 +120,10 @@ static int put_index(Put *p, const ObjectRecord *record, ObjectReport *ret, Erro
     return put_text(p, record, until_flush(p, index), ret, err);
 }
 
-static int put_weights(Put *p, const ObjectRecord *record, const float *flat, ObjectReport *ret,
+static int put_weights(Put *p, const ObjectRecord *record, SnapshotKind kind, ObjectReport *ret,
                        Error *err)
 {
+    const float *from = snapshot_range(p->writer, kind, record->first, record->count);
     char *header;
     size_t n_bytes;
     int r = weight_file_header(p->writer->options.parameters, record, &header, &n_bytes, err);
@@ -130,38 +131,35 @@ static int put_weights(Put *p, const ObjectRecord *record, const float *flat, Ob
         return r;
     ret->header = hash_bytes(header, n_bytes);
     struct iovec parts[] = {{until_flush(p, header), n_bytes},
-                            {(void *)(uintptr_t)(flat + record->first), /* read only */
+                            {(void *)(uintptr_t)from, /* read only */
                              (size_t)record->count * sizeof(float)}};
     return put_object(p, record, parts, ELEMENTSOF(parts), ret, err);
 }
 
 /* The same hash as train_state_chunk_hash(). */
-static int snapshot_chunk_hash(const Snapshot *p, const ObjectRecord *record, const float *m,
-                               const float *v, Hash *ret)
+static int snapshot_chunk_hash(const CheckpointWriter *w, const ObjectRecord *record, Hash *ret)
 {
     _cleanup_(hasher_freep) Hasher *hasher = NULL;
+    const SnapshotKind n_kinds = w->snapshot.ema_active ? SNAPSHOT_KINDS : SNAPSHOT_EMA;
     if (hasher_new(&hasher) < 0)
         return -ENOMEM;
-    const size_t n_bytes = (size_t)record->count * sizeof(float);
-    hasher_update(hasher, p->weights + record->first, n_bytes);
-    hasher_update(hasher, m, n_bytes);
-    hasher_update(hasher, v, n_bytes);
-    if (p->ema_active)
-        hasher_update(hasher, p->ema + record->first, n_bytes);
+    for (SnapshotKind kind = 0; kind < n_kinds; kind++)
+        hasher_update(hasher, snapshot_range(w, kind, record->first, record->count),
+                      (size_t)record->count * sizeof(float));
     *ret = hasher_digest(hasher);
     return 0;
 }
 
 static int put_moments(Put *p, const ObjectRecord *record, ObjectReport *ret, Error *err)
 {
-    const Snapshot *s = &p->writer->snapshot;
-    assert(chunk_owner(record->part, p->writer->size) == p->writer->rank);
+    const CheckpointWriter *w = p->writer;
+    assert(chunk_owner(record->part, w->size) == w->rank);
     const size_t n_bytes = (size_t)record->count * sizeof(float);
-    const int64_t at = record->part / s->n_shards * p->writer->layout.chunk_elements;
-    const float *m = s->m + at, *v = s->v + at;
+    const float *m = snapshot_range(w, SNAPSHOT_MOMENTS_M, record->first, record->count);
+    const float *v = snapshot_range(w, SNAPSHOT_MOMENTS_V, record->first, record->count);
     struct iovec parts[] = {{(void *)(uintptr_t)m, n_bytes}, /* read only */
                             {(void *)(uintptr_t)v, n_bytes}};
-    if (snapshot_chunk_hash(s, record, m, v, &ret->chunk) < 0)
+    if (snapshot_chunk_hash(w, record, &ret->chunk) < 0)
         return error_set(err, -ENOMEM, "%s: out of memory", record->key);
     return put_object(p, record, parts, ELEMENTSOF(parts), ret, err);
 }
@@ -177,9 +175,9 @@ static int put_record(Put *p, const ObjectRecord *record, ObjectReport *ret, Err
     case OBJECT_EMA_INDEX:
         return put_index(p, record, ret, err);
     case OBJECT_WEIGHTS:
-        return put_weights(p, record, w->snapshot.weights, ret, err);
+        return put_weights(p, record, SNAPSHOT_WEIGHTS, ret, err);
     case OBJECT_EMA_WEIGHTS:
-        return put_weights(p, record, w->snapshot.ema, ret, err);
+        return put_weights(p, record, SNAPSHOT_EMA, ret, err);
     case OBJECT_MOMENTS:
         return put_moments(p, record, ret, err);
     case OBJECT_KINDS:

@@ -356,6 +356,7 @@ static int restore_state(Restore *rs)
     state->scalars.maxima = maxima;
     state->ema_active = rs->plan.manifest->ema;
 
+    train_state_before_write(state);
     r = plan_state(&rs->plan, state);
     if (r == 0)
         r = read_parts(rs);

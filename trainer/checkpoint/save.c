@@ -138,32 +138,6 @@ static int agree_on_plan(Save *s, Error *err)
     return 0;
 }
 
-/* Brings the EMA that this rank writes to this rank. A small one goes to all ranks at once (25
- * chunks by 25 broadcasts took 50 ms on three ranks); of a large one each chunk does, one at a
- * time, and those that do not write it drop it. */
-static int gather_ema(Save *s, Error *err)
-{
-    CheckpointWriter *w = s->writer;
-    const size_t n_bytes = (size_t)w->layout.n_elements * sizeof(float);
-    if (n_bytes <= w->ema_at_once_bytes) {
-        int r = comm_all_gather_dealt(w->options.reports, w->snapshot.ema, n_bytes,
-                                      (size_t)w->layout.chunk_elements * sizeof(float), err);
-        return r < 0 ? error_prefix(err, r, "gathering the EMA") : 0;
-    }
-    for (int64_t c = 0; c < w->layout.n_chunks; c++) {
-        const int owner = chunk_owner(c, w->size);
-        const bool keep =
-            owner == w->rank ||
-            object_table_needs(s->table, &w->layout, OBJECT_EMA_WEIGHTS, c, w->rank, w->size);
-        float *to = keep ? w->snapshot.ema + chunk_begin(&w->layout, c) : w->scratch;
-        int r = comm_broadcast(w->options.reports, owner, to,
-                               (size_t)chunk_length(&w->layout, c) * sizeof(float), err);
-        if (r < 0)
-            return error_prefix(err, r, "gathering the EMA");
-    }
-    return 0;
-}
-
 /* ---- reports ---- */
 
 /* 0 when every rank has written all of its part; else the first rank's error. */
@@ -397,13 +371,20 @@ typedef struct SaveOutcome {
 static int save_steps(Save *s, SaveOutcome *outcome, Error *err)
 {
     CheckpointWriter *w = s->writer;
+    Error local = ERROR_INIT;
     int r = agree_on_plan(s, err);
-    if (r == 0 && w->snapshot.ema_active && !w->snapshot.ema_complete)
-        r = gather_ema(s, err);
     if (r < 0)
         return r;
+    r = snapshot_await(w, &local);
+    if (r < 0)
+        fail(s, r, &local);
+    if (w->snapshot.ema_active && !w->snapshot.ema_complete) {
+        r = snapshot_gather_ema(w, err);
+        if (r < 0)
+            return r;
+    }
 
-    Error local = ERROR_INIT;
+    local = ERROR_INIT;
     if (s->error.code == 0) {
         r = checkpoint_put_objects(w, &s->plan, s->own, &s->metrics, &local);
         if (r < 0)

@@ -2,10 +2,9 @@
 /* writer.c - what the training thread sees of the writer: begin, poll, settle.
  *
  * One mutex and one condition hand the writer's fields to its thread and back (`task`); the thread
- * runs checkpoint_save() or checkpoint_retire() and never touches the TrainState. The stall of the
- * training thread is the copy in checkpoint_begin().
+ * runs checkpoint_save() or checkpoint_retire() and never touches the TrainState.
  *
- * Fault points: checkpoint.copied, checkpoint.settle.
+ * Fault points: checkpoint.settle.
  */
 #include "trainer/checkpoint/writer.h"
 
@@ -18,9 +17,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
-
-enum { EMA_AT_ONCE_BYTES = 64 << 20 };
 
 const ObjectTable *writer_table(const CheckpointWriter *w)
 {
@@ -180,33 +176,6 @@ static void writer_forget_result(CheckpointWriter *w)
 
 /* ---- new, free ---- */
 
-/* Address space of the whole flat buffer; memory comes with the first touch. */
-static float *reserve_flat(const CheckpointWriter *w)
-{
-    void *p = mmap(NULL, (size_t)w->layout.n_elements * sizeof(float), PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
-
-static void release_flat(const CheckpointWriter *w, float *flat)
-{
-    if (flat)
-        (void)munmap(flat, (size_t)w->layout.n_elements * sizeof(float)); /* it was mapped so */
-}
-
-static int snapshot_reserve(CheckpointWriter *w)
-{
-    SnapshotCopies *c = &w->snapshot.copies;
-    uint32_t **maxima = &w->snapshot.scalars.maxima;
-    c->weights = reserve_flat(w);
-    c->m = reserve_flat(w);
-    c->v = reserve_flat(w);
-    c->ema = reserve_flat(w);
-    *maxima = calloc(w->options.parameters->n_items * MAXIMA_WINDOW, sizeof(**maxima));
-    w->scratch = calloc((size_t)w->layout.chunk_elements, sizeof(float));
-    return c->weights && c->m && c->v && c->ema && *maxima && w->scratch ? 0 : -ENOMEM;
-}
-
 /* The largest number of objects that any rank writes, which sizes everybody's report. */
 static int reports_reserve(CheckpointWriter *w)
 {
@@ -240,7 +209,7 @@ static int writer_allocate(CheckpointWriter *w, const CheckpointOptions *options
     for (int ema = 0; r == 0 && ema <= 1; ema++)
         r = object_table_new(options->parameters, &w->layout, file_bytes, ema, &w->tables[ema]);
     if (r == 0)
-        r = snapshot_reserve(w);
+        r = snapshot_new(w);
     if (r == 0)
         r = reports_reserve(w);
     return r;
@@ -281,7 +250,6 @@ int checkpoint_writer_new(const CheckpointOptions *options, CheckpointWriter **r
     w->options.unet_config = NULL;
     w->rank = comm_rank(options->reports);
     w->size = comm_size(options->reports);
-    w->ema_at_once_bytes = EMA_AT_ONCE_BYTES;
     w->layout = chunk_layout(options->parameters->n_elements);
     r = writer_allocate(w, options);
     if (r < 0)
@@ -318,13 +286,7 @@ CheckpointWriter *checkpoint_writer_free(CheckpointWriter *w)
     (void)pthread_mutex_destroy(&w->lock);   /* nobody holds it */
     (void)fd_close(w->event_fd);
 
-    release_flat(w, w->snapshot.copies.weights);
-    release_flat(w, w->snapshot.copies.m);
-    release_flat(w, w->snapshot.copies.v);
-    release_flat(w, w->snapshot.copies.ema);
-    free(w->snapshot.scalars.maxima);
-    free(w->snapshot.metrics);
-    free(w->scratch);
+    snapshot_clear(w);
     free(w->reports);
     free(w->texts);
     object_table_clear(&w->tables[0]);
@@ -339,74 +301,6 @@ CheckpointWriter *checkpoint_writer_free(CheckpointWriter *w)
 }
 
 /* ---- begin ---- */
-
-static bool needs_chunk(const CheckpointWriter *w, ObjectKind kind, int64_t c)
-{
-    return object_table_needs(writer_table(w), &w->layout, kind, c, w->rank, w->size);
-}
-
-static void copy_scalars(CheckpointWriter *w, const TrainState *state)
-{
-    Snapshot *p = &w->snapshot;
-    uint32_t *maxima = p->scalars.maxima;
-    memcpy(maxima, state->scalars.maxima,
-           state->parameters->n_items * MAXIMA_WINDOW * sizeof(*maxima));
-    p->scalars = state->scalars;
-    p->scalars.maxima = maxima;
-    p->ema_active = state->ema_active;
-    p->ema_complete = state->zero_stage == 0 || w->size == 1;
-}
-
-/* The parts that are written from the state itself. */
-static bool is_lent(const CheckpointWriter *w, const TrainState *state)
-{
-    return w->options.blocking && device_host_view(state->device, state->weights);
-}
-
-static void lend_state(Snapshot *p, const TrainState *state)
-{
-    Device *device = state->device;
-    p->weights = device_host_view(device, state->weights);
-    p->m = device_host_view(device, state->m);
-    p->v = device_host_view(device, state->v);
-    p->n_shards = train_state_shards(state);
-    if (p->ema_active && p->ema_complete) /* then it lies as the weights do, and is read alone */
-        p->ema = (float *)(uintptr_t)device_host_view(device, state->ema);
-}
-
-static int copy_state(CheckpointWriter *w, const TrainState *state, Error *err)
-{
-    Snapshot *p = &w->snapshot;
-    const SnapshotCopies *to = &p->copies;
-    const bool lent = is_lent(w, state);
-    copy_scalars(w, state);
-    p->weights = to->weights;
-    p->m = to->m;
-    p->v = to->v;
-    p->ema = to->ema;
-    p->n_shards = 1;
-    if (lent)
-        lend_state(p, state);
-
-    for (int64_t c = 0; c < w->layout.n_chunks; c++) {
-        const int64_t at = chunk_begin(&w->layout, c);
-        const size_t n_bytes = (size_t)chunk_length(&w->layout, c) * sizeof(float);
-        const bool owned = chunk_owner(c, w->size) == w->rank;
-        if (!lent && (owned || needs_chunk(w, OBJECT_WEIGHTS, c)))
-            device_download(state->device, to->weights + at, state->weights + at, n_bytes);
-        if (!lent && owned) {
-            device_download(state->device, to->m + at, train_state_chunk(state, state->m, c),
-                            n_bytes);
-            device_download(state->device, to->v + at, train_state_chunk(state, state->v, c),
-                            n_bytes);
-        }
-        if (p->ema_active && p->ema == to->ema &&
-            (owned || (p->ema_complete && needs_chunk(w, OBJECT_EMA_WEIGHTS, c))))
-            device_download(state->device, to->ema + at, train_state_chunk(state, state->ema, c),
-                            n_bytes);
-    }
-    return device_synchronise(state->device, err);
-}
 
 static int check_metrics(const CheckpointWriter *w, int64_t step, const char *metrics,
                          int64_t first, int64_t last, Error *err)
@@ -445,11 +339,16 @@ static int take_snapshot(CheckpointWriter *w, const TrainState *state, const cha
         p->metrics_first = metrics_first;
         p->metrics_last = metrics_last;
     }
-    int r = copy_state(w, state, err);
-    if (r < 0)
-        return r;
-    r = fault("checkpoint.copied");
-    return r < 0 ? error_errno(err, r, "checkpoint: after copying the state") : 0;
+    snapshot_take(w, state);
+    return 0;
+}
+
+int checkpoint_prepare(CheckpointWriter *w, const TrainState *state, Error *err)
+{
+    writer_lock(w);
+    writer_wait_idle(w);
+    writer_unlock(w);
+    return snapshot_allocate(w, state, err);
 }
 
 int checkpoint_begin(CheckpointWriter *w, const TrainState *state, const char *metrics,

@@ -17,26 +17,42 @@
 
 typedef enum WriterTask { TASK_NONE, TASK_SAVE, TASK_RETIRE, TASK_QUIT } WriterTask;
 
-/* Buffers of [n_elements] each, reserved once and kept from save to save. Pages that a rank never
- * copies to are never touched, so they cost no memory. */
-typedef struct SnapshotCopies {
-    float *weights, *m, *v, *ema;
-} SnapshotCopies;
+typedef enum SnapshotKind {
+    SNAPSHOT_WEIGHTS,
+    SNAPSHOT_MOMENTS_M,
+    SNAPSHOT_MOMENTS_V,
+    SNAPSHOT_EMA,
+    SNAPSHOT_KINDS
+} SnapshotKind;
 
-/* This rank's part of the state at one step, in host memory: copies, or, when the save blocks,
- * pointers into the state itself. */
+typedef struct SnapshotPart {
+    float *memory;   /* owned, from device_host_allocate(): the chunks that this rank ever needs, in
+                             chunk order without gaps; NULL: not had, or none needed */
+    int64_t *places; /* owned, [n_chunks]: where a chunk that this rank needs begins in memory */
+    const float *
+        *chunks; /* owned, [n_chunks]: where a chunk is read in this save, in memory or in the
+                             state itself; NULL: nowhere */
+} SnapshotPart;
+
+/* This rank's part of the state at one step (snapshot.c). */
 typedef struct Snapshot {
-    SnapshotCopies copies;
-    const float *weights; /* laid out as the flat parameter buffer */
-    const float *m, *v;   /* chunk c is the (c / n_shards)-th of them */
-    int n_shards;
-    float *ema;           /* laid out as the flat parameter buffer; gathered parts are copies */
+    Device *device; /* borrowed from the first state that was saved; NULL: none was */
+    SnapshotPart parts[SNAPSHOT_KINDS];
+    float *
+        scratch; /* one chunk, or the whole EMA if it is gathered at once: what is gathered and not kept */
+    Fence copied;         /* the copies have arrived */
+    Error error;          /* code 0: the copies were put on their way, and did not fail */
     TrainScalars scalars; /* owns maxima */
     bool ema_active;
+    bool
+        ema_at_once; /* on all ranks alike: each gets the whole EMA, not the chunks that it writes */
     bool ema_complete; /* on all ranks alike: each has the EMA ranges that it writes already */
     char *metrics;     /* rank 0 */
     int64_t metrics_first, metrics_last;
 } Snapshot;
+
+/* A larger EMA is gathered chunk by chunk; tests lower it before they make a writer. */
+extern size_t snapshot_ema_at_once_bytes;
 
 /* What a rank reports to the others about one object that it wrote. */
 typedef struct ObjectReport {
@@ -64,8 +80,6 @@ struct CheckpointWriter {
     size_t report_bytes;   /* size of one WriterReport, the same on all ranks */
     WriterReport *reports; /* [size] of report_bytes each */
     Snapshot snapshot;
-    float *scratch;           /* one chunk, while it is gathered or hashed */
-    size_t ema_at_once_bytes; /* a larger EMA is gathered chunk by chunk; tests set it to 0 */
     bool asked;       /* rank 0: the store has answered, leftovers of dead writers are gone */
     bool said_absent; /* rank 0: the log says already that the store lacks put-if-absent */
     char **texts;     /* [texts_max], owned; deferred puts point to them until the flush */
@@ -94,6 +108,23 @@ static inline WriterReport *writer_report(CheckpointWriter *writer, int rank)
 
 /* Rank 0: claims the folder or, once claimed, checks that no other has taken it over. */
 int writer_own(CheckpointWriter *writer, Error *err);
+
+/* -ENOMEM. */
+int snapshot_new(CheckpointWriter *writer);
+void snapshot_clear(CheckpointWriter *writer);
+/* Gets the host memory of all copies of such a state, once. */
+int snapshot_allocate(CheckpointWriter *writer, const TrainState *state, Error *err);
+/* Puts the copies on LANE_OUT; a failure is snapshot.error. */
+void snapshot_take(CheckpointWriter *writer, const TrainState *state);
+/* In the writer's thread: waits until the copies have arrived. */
+int snapshot_await(CheckpointWriter *writer, Error *err);
+/* Brings the EMA that this rank writes to this rank. A small one goes to all ranks at once (25 chunks by 25
+ * broadcasts took 50 ms on three ranks); of a large one each chunk does, one at a time, and ranks that do not write
+ * it drop it. */
+int snapshot_gather_ema(CheckpointWriter *writer, Error *err);
+/* Where [first, first + count) of the flat buffer is read. */
+const float *snapshot_range(const CheckpointWriter *writer, SnapshotKind kind, int64_t first,
+                            int64_t count);
 
 /* Runs in the writer's thread: uploads the snapshot, gathers, writes the manifest. Fills
  * result->uri, hash, digest, or error. */

@@ -3,13 +3,19 @@
 
 #include "trainer/state/train-state.h"
 
+#include "base/clock.h"
+
 #include <string.h>
 
 size_t train_state_piece_bytes = 8 << 20;
 static const uint64_t HASH_TIMEOUT_USEC = 60 * USEC_PER_SEC; /* of one piece */
 
-struct StateStaging {
-    float *pieces[2]; /* host memory for copies; NULL until the first hash */
+static const uint64_t COPY_TIMEOUT_USEC = 120 * USEC_PER_SEC; /* of a save's copies, at the end */
+
+struct StateTraffic {
+    float *pieces[2]; /* host memory for copies that are hashed; NULL until the first hash */
+    Fence copied;     /* the newest save's copies have been read */
+    uint64_t waited_usec;
 };
 
 /* ZeRO 0 keeps every chunk, in chunk order: the layout of a world of one. */
@@ -59,8 +65,8 @@ int train_state_new(Device *device, const ParameterList *parameters, int rank, i
         .scalars = {.loss_scale = 1},
     };
     state->scalars.maxima = calloc(parameters->n_items, MAXIMA_WINDOW * sizeof(uint32_t));
-    state->staging = calloc(1, sizeof(*state->staging));
-    if (!state->scalars.maxima || !state->staging)
+    state->traffic = calloc(1, sizeof(*state->traffic));
+    if (!state->scalars.maxima || !state->traffic)
         return error_set(err, -ENOMEM, "training state: out of memory");
     int r = buffers_allocate(state, ema, err);
     if (r < 0)
@@ -75,12 +81,16 @@ TrainState *train_state_free(TrainState *state)
     if (!state)
         return NULL;
     train_state_release_staging(state);
-    device_release(state->device, state->weights);
-    device_release(state->device, state->m);
-    device_release(state->device, state->v);
-    device_release(state->device, state->ema);
+    /* Memory from which a copy never ends is kept: the device still reads it. */
+    if (!state->traffic ||
+        device_await(state->device, state->traffic->copied, COPY_TIMEOUT_USEC, NULL) == 0) {
+        device_release(state->device, state->weights);
+        device_release(state->device, state->m);
+        device_release(state->device, state->v);
+        device_release(state->device, state->ema);
+    }
     free(state->scalars.maxima);
-    free(state->staging);
+    free(state->traffic);
     free(state);
     return NULL;
 }
@@ -95,15 +105,35 @@ float *train_state_chunk(const TrainState *state, float *shard, int64_t chunk)
     return shard + chunk / train_state_shards(state) * state->layout.chunk_elements;
 }
 
+/* ---- copies of a save ---- */
+
+void train_state_copying(const TrainState *state, Fence copied)
+{
+    state->traffic->copied = copied;
+    state->traffic->waited_usec = 0;
+}
+
+void train_state_before_write(const TrainState *state)
+{
+    StateTraffic *traffic = state->traffic;
+    if (device_reached(state->device, traffic->copied))
+        return;
+    const uint64_t begun = clock_boottime_usec();
+    device_wait(state->device, LANE_COMPUTE, traffic->copied);
+    traffic->waited_usec += clock_boottime_usec() - begun;
+}
+
+uint64_t train_state_waited_usec(const TrainState *state) { return state->traffic->waited_usec; }
+
 /* ---- hashes ---- */
 
 void train_state_release_staging(const TrainState *state)
 {
-    if (!state->staging)
+    if (!state->traffic)
         return;
-    for (size_t i = 0; i < ELEMENTSOF(state->staging->pieces); i++) {
-        device_host_release(state->device, state->staging->pieces[i]);
-        state->staging->pieces[i] = NULL;
+    for (size_t i = 0; i < ELEMENTSOF(state->traffic->pieces); i++) {
+        device_host_release(state->device, state->traffic->pieces[i]);
+        state->traffic->pieces[i] = NULL;
     }
 }
 
@@ -114,11 +144,11 @@ static int64_t piece_elements(const TrainState *state)
 
 static int stage(const TrainState *state, Error *err)
 {
-    for (size_t i = 0; i < ELEMENTSOF(state->staging->pieces); i++) {
-        if (state->staging->pieces[i])
+    for (size_t i = 0; i < ELEMENTSOF(state->traffic->pieces); i++) {
+        if (state->traffic->pieces[i])
             continue;
         int r = device_host_allocate(state->device, (size_t)piece_elements(state) * sizeof(float),
-                                     (void **)&state->staging->pieces[i], err);
+                                     (void **)&state->traffic->pieces[i], err);
         if (r < 0)
             return r;
     }
@@ -156,7 +186,7 @@ static int64_t fetch_piece(const TrainState *state, const HashedRanges *h, HashP
  * is broken. */
 static int hash_ranges(const TrainState *state, const HashedRanges *h, Hasher *hasher, Error *err)
 {
-    float *const *pieces = state->staging->pieces;
+    float *const *pieces = state->traffic->pieces;
     HashPlace place = {0};
     int64_t n[2];
     Fence fences[2];

@@ -11,8 +11,9 @@
  *            ParameterList.
  * Units:     elements of fp32. Buffers are device memory.
  * Errors:    -ENOMEM.
- * Threads:   the training thread's; the checkpoint writer reads copies, or, in a save that blocks,
- *            the state while the training thread waits.
+ * Threads:   the training thread's. A save's copies are read from it by LANE_OUT, and whoever writes weights, m,
+ *            v or EMA calls train_state_before_write() first; in a save that blocks, the checkpoint writer
+ *            reads the state while the training thread waits.
  */
 #pragma once
 
@@ -21,7 +22,7 @@
 #include "trainer/nn/parameters.h"
 #include "trainer/state/state-digest.h"
 
-typedef struct StateStaging StateStaging;
+typedef struct StateTraffic StateTraffic;
 
 typedef struct TrainState {
     Device *device;
@@ -34,7 +35,7 @@ typedef struct TrainState {
     float *ema;      /* laid out like m; NULL: the job has no EMA */
     bool ema_active; /* the EMA has started */
     TrainScalars scalars;
-    StateStaging *staging; /* owned; host memory through which hashes read the state */
+    StateTraffic *traffic; /* owned; what is under way between the state and the host */
 } TrainState;
 
 int train_state_new(Device *device, const ParameterList *parameters, int rank, int world_size,
@@ -48,6 +49,13 @@ int train_state_shards(const TrainState *state);
 bool train_state_keeps(const TrainState *state, int64_t chunk);
 /* Where the chunk of shard (m, v or ema) lies; NULL: shard is NULL, or another rank keeps the chunk. */
 float *train_state_chunk(const TrainState *state, float *shard, int64_t chunk);
+
+/* Copies of the state, as it is now, are under way until the fence is reached. */
+void train_state_copying(const TrainState *state, Fence copied);
+/* What is put on LANE_COMPUTE from now on runs after those copies. */
+void train_state_before_write(const TrainState *state);
+/* How long the host waited for the newest copies in train_state_before_write(). */
+uint64_t train_state_waited_usec(const TrainState *state);
 
 /* XXH3-128 of a chunk that this rank keeps: weights, m, v, and EMA when it is active, unpadded. What LANE_COMPUTE
  * holds is part of it. */

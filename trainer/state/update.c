@@ -180,6 +180,7 @@ static void ema_start_if_due(Update *update)
     TrainState *state = update->state;
     if (!state->ema || state->ema_active || state->scalars.step < update->job->train.ema.start_step)
         return;
+    train_state_before_write(state);
     for (int64_t chunk = 0; chunk < state->layout.n_chunks; chunk++) {
         if (train_state_keeps(state, chunk))
             device_copy(state->device, train_state_chunk(state, state->ema, chunk),
@@ -436,6 +437,7 @@ int update_apply(Update *update, uint32_t word, uint32_t *ret_word, UpdateResult
     result->gradient_norm = norm * mean;
     result->lr = job->train.optimizer.lr * (step < warmup ? (double)step / (double)warmup : 1.0);
     AdamW adamw = adamw_of_step(update, result->lr, result->gradient_norm, mean);
+    train_state_before_write(state);
     for (int64_t chunk = 0; chunk < state->layout.n_chunks; chunk++) {
         if (train_state_keeps(state, chunk))
             update_chunk(update, &adamw, chunk);
