@@ -16,8 +16,7 @@
 
 #include <string.h>
 
-static const uint64_t COPY_TIMEOUT_USEC = 120 * USEC_PER_SEC; /* of all copies of a save */
-
+uint64_t snapshot_timeout_usec = 120 * USEC_PER_SEC;
 size_t snapshot_ema_at_once_bytes = 64 << 20;
 
 static size_t ema_bytes(const CheckpointWriter *w)
@@ -53,7 +52,8 @@ void snapshot_clear(CheckpointWriter *w)
 {
     Snapshot *p = &w->snapshot;
     /* Copies that never arrive keep their memory: the device may still write to it. */
-    const bool idle = p->device && device_await(p->device, p->copied, COPY_TIMEOUT_USEC, NULL) == 0;
+    const bool idle =
+        p->device && device_await(p->device, p->copied, snapshot_timeout_usec, NULL) == 0;
     for (SnapshotKind kind = 0; kind < SNAPSHOT_KINDS; kind++) {
         if (idle)
             device_host_release(p->device, p->parts[kind].memory);
@@ -207,7 +207,7 @@ int snapshot_await(CheckpointWriter *w, Error *err)
         *err = p->error;
         return err->code;
     }
-    int r = device_await(p->device, p->copied, COPY_TIMEOUT_USEC, err);
+    int r = device_await(p->device, p->copied, snapshot_timeout_usec, err);
     if (r == 0) {
         r = fault("checkpoint.copied");
         if (r < 0)

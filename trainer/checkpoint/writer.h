@@ -53,6 +53,8 @@ typedef struct Snapshot {
 
 /* A larger EMA is gathered chunk by chunk; tests lower it before they make a writer. */
 extern size_t snapshot_ema_at_once_bytes;
+/* How long all copies of a save may take; tests lower it. */
+extern uint64_t snapshot_timeout_usec;
 
 /* What a rank reports to the others about one object that it wrote. */
 typedef struct ObjectReport {

@@ -570,6 +570,7 @@ static void test_failed_save(void **unused)
         {"store.put.before=eio@2", 2},         {"store.put.after=enospc@5", 0},
         {"checkpoint.object=enospc@4", 1},     {"checkpoint.gathered=enospc", 0},
         {"checkpoint.manifest.before=eio", 0}, {"checkpoint.manifest.after=eio", 0},
+        {"checkpoint.copied=eio", 1},          {"checkpoint.memory=enospc@4", 2},
     };
     SaveCase *good = run_save(3, (SaveCase){.step = 5, .zero_stage = 2, .ema_active = true});
     const size_t n_objects = count_objects(good->uri);
@@ -578,6 +579,7 @@ static void test_failed_save(void **unused)
         SaveCase *c = run_save(3, (SaveCase){.step = 5,
                                              .zero_stage = 2,
                                              .ema_active = true,
+                                             .chunk_by_chunk = i % 2,
                                              .fault = cases[i].fault,
                                              .fault_rank = cases[i].rank});
         const int expected = strstr(cases[i].fault, "enospc") ? -ENOSPC : -EIO;

@@ -2,6 +2,7 @@
 /* test-update.c - the exact reduction: the same bits for every world size and ZeRO stage, through
  * redone steps, non-finite gradients, warm-up, clipping and the start of the EMA. */
 
+#include "base/fault.h"
 #include "base/philox.h"
 #include "base/test/testing.h"
 #include "trainer/comm/test/testing-world.h"
@@ -292,6 +293,78 @@ static void bits_do_not_depend_on_the_world(void **state)
             }
         }
     }
+}
+
+/* ---- beside a save's copies ---- */
+
+enum { COPIED = 4 };
+
+/* The copies of all that an update writes, put on a lane that is late with each. */
+static void copy_late(Rank *rank, float *copies[COPIED])
+{
+    const TrainState *state = rank->state;
+    Device *device = rank->device;
+    const float *from[COPIED] = {state->weights, state->m, state->v, state->ema};
+    const size_t n_bytes = (size_t)rank->list.n_elements * sizeof(float);
+    device_wait(device, LANE_OUT, device_fence(device, LANE_COMPUTE));
+    for (size_t i = 0; i < COPIED; i++)
+        device_fetch(device, LANE_OUT, copies[i], from[i], n_bytes);
+    train_state_copying(state, device_fence(device, LANE_OUT));
+}
+
+static int write_beside_copies(_unused_ World *world, Comm *comm, void *arg)
+{
+    Error err = ERROR_INIT;
+    Rank rank = {0};
+    UpdateResult result;
+    uint32_t word;
+    rank_open(&rank, arg, comm);
+    const size_t n_bytes = (size_t)rank.list.n_elements * sizeof(float);
+    float *copies[COPIED], *before[COPIED];
+    for (size_t i = 0; i < COPIED; i++) {
+        before[i] = calloc(1, n_bytes);
+        int r = device_host_allocate(rank.device, n_bytes, (void **)&copies[i], &err);
+        world_check(r == 0 && before[i], "memory");
+    }
+    (void)setenv("SDTRAIN_FAULT", "device.copy=slow@*", 1); /* a valid name */
+    world_check(fault_open(&err) == 0, "%s", err.text);
+
+    for (int pass = 0; pass < 2; pass++) { /* the EMA begins; then a step */
+        const float *from[COPIED] = {rank.state->weights, rank.state->m, rank.state->v,
+                                     rank.state->ema};
+        for (size_t i = 0; i < COPIED; i++)
+            device_download(rank.device, before[i], from[i], n_bytes);
+        copy_late(&rank, copies);
+        update_begin(rank.update);
+        if (pass == 0)
+            world_check(rank.state->ema_active, "the EMA has not begun");
+        while (pass == 1) {
+            compute_grains(&rank, false);
+            if (decide(&rank, &result) == UPDATE_ACCEPT)
+                break;
+        }
+        if (pass == 1)
+            world_check(update_apply(rank.update, 0, &word, &result, &err) == 0, "%s", err.text);
+        world_check(device_synchronise(rank.device, &err) == 0, "%s", err.text);
+        world_check(train_state_waited_usec(rank.state) > 0, "nothing was waited for");
+        for (size_t i = 0; i < COPIED; i++)
+            world_check(memcmp(before[i], copies[i], n_bytes) == 0,
+                        "pass %d: copy %zu has numbers of the step after it", pass, i);
+    }
+    for (size_t i = 0; i < COPIED; i++) {
+        free(before[i]);
+        device_host_release(rank.device, copies[i]);
+    }
+    rank_close(&rank);
+    return 0;
+}
+
+static void an_update_waits_for_the_copies_of_a_save(void **state)
+{
+    (void)state;
+    Case c = {4, 0, REDUCTION_EXACT, 0, 1.0};
+    World world = {.size = 1, .run = write_beside_copies, .arg = &c};
+    assert_int_equal(world_run(&world, WORLD_SEC), 0);
 }
 
 /* ---- against float64 ---- */
@@ -592,6 +665,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shares_cover_all_grains),
         cmocka_unit_test(bits_do_not_depend_on_the_world),
+        cmocka_unit_test(an_update_waits_for_the_copies_of_a_save),
         cmocka_unit_test(planted_bugs_are_found),
         cmocka_unit_test(steps_follow_adamw),
         cmocka_unit_test(growth_is_redone_before_it_overflows),

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-snapshot.c - the copies of a save run beside training: however late they are, a checkpoint has the numbers
+ * of its step, and copies that fail or never arrive fail the save alone.
+ *
+ * The lane is made late by fault points that sleep before each copy. */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/test/testing.h"
+#include "trainer/checkpoint/format/manifest-internal.h"
+#include "trainer/checkpoint/test/testing-state.h"
+#include "trainer/checkpoint/writer.h"
+
+#include <string.h>
+
+enum { GENERATION = 1, STEPS = 3 };
+
+static char folder[] = "/tmp/test-snapshot-XXXXXX";
+static Fixture fixture;
+
+typedef struct Case {
+    int zero_stage;
+    bool chunk_by_chunk;
+    bool ema;
+    const char *fault; /* SDTRAIN_FAULT of the last rank */
+    Hash digests[STEPS];
+    char text[sizeof(((Error *)0)->text)]; /* of the save that failed */
+} Case;
+
+static void set_fault(const char *fault)
+{
+    Error err = ERROR_INIT;
+    (void)setenv("SDTRAIN_FAULT", fault, 1); /* a valid name */
+    world_check(fault_open(&err) == 0, "%s", err.text);
+}
+
+/* What an update does, as far as a save can tell: it waits, and then nothing is as it was. */
+static void write_state(TrainState *state, int64_t step)
+{
+    _cleanup_(train_state_freep) TrainState *next =
+        testing_state(&fixture, step, state->rank, state->world_size, state->zero_stage, true);
+    const size_t shard = (size_t)(shard_slots(&state->layout, train_state_shards(state)) *
+                                  state->layout.chunk_elements) *
+                         sizeof(float);
+    train_state_before_write(state);
+    device_copy(state->device, state->weights, next->weights,
+                (size_t)state->layout.n_elements * sizeof(float));
+    device_copy(state->device, state->m, next->m, shard);
+    device_copy(state->device, state->v, next->v, shard);
+    device_copy(state->device, state->ema, next->ema, shard);
+    memcpy(state->scalars.maxima, next->scalars.maxima,
+           state->parameters->n_items * MAXIMA_WINDOW * sizeof(uint32_t));
+    next->scalars.maxima = state->scalars.maxima;
+    TrainScalars scalars = next->scalars;
+    next->scalars.maxima = NULL;
+    state->scalars = scalars;
+}
+
+static void begin(CheckpointWriter *writer, const TrainState *state)
+{
+    Error err = ERROR_INIT;
+    const int64_t step = state->scalars.step;
+    _cleanup_free_ char *metrics = testing_metrics(GENERATION, 1, step);
+    int r = checkpoint_begin(writer, state, state->rank == 0 ? metrics : NULL, 1, step, &err);
+    world_check(r == 0, "%s", err.text);
+}
+
+static CheckpointResult end(CheckpointWriter *writer)
+{
+    CheckpointResult result;
+    int r = checkpoint_wait(writer, 60 * USEC_PER_SEC, &result);
+    world_check(r == 0, "the save hangs");
+    if (writer->rank == 0 && result.phase == CHECKPOINT_WRITTEN)
+        checkpoint_settle(writer, false); /* the next one lists all metrics again */
+    return result;
+}
+
+static Store *open_store(void)
+{
+    Error err = ERROR_INIT;
+    char path[128];
+    Store *store = NULL;
+    (void)snprintf(path, sizeof(path), "%s/store", folder);
+    world_check(store_open(path, &store, &err) == 0, "%s", err.text);
+    return store;
+}
+
+static void check_written(const CheckpointResult *result, Hash wanted, int64_t step)
+{
+    char got[HASH_TEXT_BYTES], want[HASH_TEXT_BYTES];
+    world_check(result->phase == CHECKPOINT_WRITTEN, "step %lld: %s", (long long)step,
+                result->error.text);
+    world_check(hash_equal(result->digest, wanted), "step %lld has digest %s, not %s",
+                (long long)step, hash_format(result->digest, got), hash_format(wanted, want));
+}
+
+/* Saves that follow each other, each with an update right behind it. */
+static int save_late(World *world, Comm *comm, void *arg)
+{
+    const Case *c = arg;
+    if (c->chunk_by_chunk)
+        snapshot_ema_at_once_bytes = 0; /* this process ends with the case */
+    _cleanup_(store_freep) Store *store = open_store();
+    _cleanup_(train_state_freep) TrainState *state =
+        testing_state(&fixture, 1, world->rank, world->size, c->zero_stage, c->ema);
+    _cleanup_(checkpoint_writer_freep) CheckpointWriter *writer =
+        testing_writer(&fixture, store, comm, GENERATION, 20000);
+    if (world->rank == world->size - 1)
+        set_fault(c->fault);
+    for (int64_t step = 1; step <= STEPS; step++) {
+        begin(writer, state);
+        write_state(state, step + 1);
+        CheckpointResult result = end(writer);
+        check_written(&result, c->digests[step - 1], step);
+    }
+    return 0;
+}
+
+static void run_late(int size, Case c)
+{
+    for (int64_t step = 1; step <= STEPS; step++)
+        c.digests[step - 1] = testing_digest(&fixture, step, c.ema);
+    World world = {.size = size, .run = save_late, .arg = &c};
+    assert_int_equal(world_run(&world, WORLD_SEC), 0);
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s/store", folder);
+    assert_int_equal(folder_remove(path, NULL), 0);
+}
+
+static void late_copies_are_of_their_step(_unused_ void **state)
+{
+    run_late(1, (Case){.ema = true, .fault = "device.copy=slow@*"});
+    run_late(1, (Case){.fault = "device.copy=slow@*"});
+    run_late(2, (Case){.ema = true, .zero_stage = 1, .fault = "device.copy=slow@*"});
+    run_late(2, (Case){.ema = true,
+                       .zero_stage = 2,
+                       .chunk_by_chunk = true,
+                       .fault = "device.copy=slow@*"});
+    run_late(3, (Case){.ema = true, .fault = "device.copy=slow@*"});
+}
+
+/* The first of many is late, the last of them is: whichever the wait forgets. */
+static void one_late_copy_is_of_its_step(_unused_ void **state)
+{
+    char fault[64];
+    for (int visit = 1; visit <= 24; visit++) {
+        (void)snprintf(fault, sizeof(fault), "device.copy=slow@%d", visit);
+        run_late(1, (Case){.ema = true, .fault = fault});
+    }
+}
+
+/* ---- copies that fail ---- */
+
+static int save_failing(World *world, Comm *comm, void *arg)
+{
+    Case *c = arg;
+    _cleanup_(store_freep) Store *store = open_store();
+    _cleanup_(train_state_freep) TrainState *state =
+        testing_state(&fixture, 1, world->rank, world->size, c->zero_stage, true);
+    _cleanup_(checkpoint_writer_freep) CheckpointWriter *writer =
+        testing_writer(&fixture, store, comm, GENERATION, 20000);
+    if (world->rank == world->size - 1)
+        set_fault(c->fault);
+    begin(writer, state);
+    write_state(state, 2);
+    CheckpointResult result = end(writer);
+    world_check(result.phase == CHECKPOINT_FAILED, "it was written");
+    if (world->rank == 0)
+        (void)snprintf(c->text, sizeof(c->text), "%s", result.error.text);
+    begin(writer, state);
+    write_state(state, 3);
+    result = end(writer);
+    check_written(&result, c->digests[1], 2);
+    return 0;
+}
+
+static const char *text_of_failing(int size, const char *fault)
+{
+    Case *c = world_share(sizeof(*c));
+    *c = (Case){.fault = fault, .zero_stage = size > 1};
+    c->digests[1] = testing_digest(&fixture, 2, true);
+    World world = {.size = size, .run = save_failing, .arg = c};
+    assert_int_equal(world_run(&world, WORLD_SEC), 0);
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s/store", folder);
+    assert_int_equal(folder_remove(path, NULL), 0);
+    return c->text;
+}
+
+static void failing_copies_fail_the_save_alone(_unused_ void **state)
+{
+    for (int size = 1; size <= 3; size++) {
+        assert_non_null(strstr(text_of_failing(size, "checkpoint.copied=eio"),
+                               "copying the state: a copy out of device memory"));
+        for (int visit = 1; visit <= 4; visit++) {
+            char fault[64];
+            (void)snprintf(fault, sizeof(fault), "checkpoint.memory=enomem@%d", visit);
+            const char *text = text_of_failing(size, fault);
+            assert_non_null(strstr(text, "the copy of the state that a save makes"));
+            assert_non_null(strstr(text, "no host memory for"));
+        }
+    }
+}
+
+/* Nothing is closed: the lane never ends. */
+static int save_stalled(_unused_ World *world, Comm *comm, _unused_ void *arg)
+{
+    Store *store = open_store();
+    TrainState *state = testing_state(&fixture, 1, 0, 1, 0, true);
+    CheckpointWriter *writer = testing_writer(&fixture, store, comm, GENERATION, 20000);
+    snapshot_timeout_usec = USEC_PER_SEC / 10;
+    set_fault("device.copy=stall@2");
+    const uint64_t begun = clock_boottime_usec();
+    begin(writer, state);
+    CheckpointResult result = end(writer);
+    world_check(result.phase == CHECKPOINT_FAILED && result.error.code == -ETIMEDOUT, "%d %s",
+                (int)result.phase, result.error.text);
+    world_check(clock_boottime_usec() - begun < 20 * USEC_PER_SEC, "it took too long");
+    world_check(strstr(result.error.text, "copying the state"), "%s", result.error.text);
+    _exit(0);
+}
+
+static void copies_that_never_arrive_fail_the_save(_unused_ void **state)
+{
+    World world = {.size = 1, .run = save_stalled};
+    assert_int_equal(world_run(&world, WORLD_SEC), 0);
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s/store", folder);
+    assert_int_equal(folder_remove(path, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(late_copies_are_of_their_step),
+        cmocka_unit_test(one_late_copy_is_of_its_step),
+        cmocka_unit_test(failing_copies_fail_the_save_alone),
+        cmocka_unit_test(copies_that_never_arrive_fail_the_save),
+    };
+    log_set_level(LOG_LEVEL_ERROR);
+    assert(mkdtemp(folder));
+    fixture_open(FIXTURE_SMALL, &fixture);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    fixture_close(&fixture);
+    (void)folder_remove(folder, NULL); /* a failed case leaves it */
+    return failed;
+}
