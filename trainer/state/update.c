@@ -226,7 +226,8 @@ static int exchange_reports(Update *update, Error *err)
     size_t n = (size_t)(update->share * update->n_tensors);
     device_download(update->state->device, update->grain_maxima, update->maxima,
                     n * sizeof(*update->maxima));
-    int r = device_synchronise(update->state->device, err);
+    int r = device_await(update->state->device, device_fence(update->state->device, LANE_COMPUTE),
+                         USEC_INFINITY, err); /* a save's copies may go on */
     if (r < 0)
         return r;
     report_grains(update);
@@ -352,7 +353,8 @@ static int gather_norm(Update *update, uint32_t word, uint32_t *ret_word, double
     uint64_t *own = update->gathered + (size_t)state->rank * (1 + slots);
     own[0] = word;
     device_download(state->device, own + 1, update->chunk_sums, slots * sizeof(double));
-    int r = device_synchronise(state->device, err);
+    int r = device_await(state->device, device_fence(state->device, LANE_COMPUTE), USEC_INFINITY,
+                         err); /* as above */
     if (r < 0)
         return r;
     uint64_t t = clock_boottime_usec();
