@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "protocol/paths.h"
+#include "trainer/comm/bulk.h"
 #include "trainer/data/order.h"
 #include "trainer/device-exit.h"
 #include "trainer/folder-lock.h"
@@ -432,8 +433,15 @@ static int open_comms(Session *s, const char *address, const char *bind_address,
                            .connect_usec = CONNECT_SEC * USEC_PER_SEC,
                            .timeout_usec = COLLECTIVE_SEC * USEC_PER_SEC,
                            .unmet = &s->unmet};
+    int r = bulk_offer(&options, err);
+    if (r < 0)
+        return r;
     (void)snprintf(prefix, sizeof(prefix), "g%lld/train", (long long)s->generation);
-    int r = comm_open_gloo(&options, &s->train, err);
+    r = comm_open_gloo(&options, &s->train, err);
+    if (r < 0)
+        return r;
+    (void)snprintf(prefix, sizeof(prefix), "g%lld/bulk", (long long)s->generation);
+    r = bulk_open(&options, &s->bulk, err);
     if (r < 0)
         return r;
     (void)snprintf(prefix, sizeof(prefix), "g%lld/reports", (long long)s->generation);
@@ -576,7 +584,7 @@ int session_join(Session *s, const char *address, const char *bind_address, Exit
         *ret_exit = EXIT_NEVER_RETRY;
     if (r < 0)
         return r;
-    r = update_new(s->state, s->train, s->job, &s->update, err);
+    r = update_new(s->state, s->train, s->bulk, s->job, &s->update, err);
     if (r < 0)
         return r;
     return loader_new(s->dataset, s->job, s->state->scalars.step, s->first_grain, s->n_grains,
@@ -591,6 +599,7 @@ Session *session_free(Session *s)
     (void)checkpoint_writer_free(s->writer);
     (void)update_free(s->update);
     (void)comm_free(s->reports);
+    (void)comm_free(s->bulk);
     (void)comm_free(s->train);
     (void)rendezvous_free(s->rendezvous);
     (void)train_state_free(s->state);

@@ -90,6 +90,7 @@ typedef struct Question {
     const CommKey *key;
     const char *name;
     uint32_t operation;
+    bool look;                      /* GET answers at once */
     char *value;                    /* what SET gives, or where GET's goes */
     size_t value_bytes, *ret_bytes; /* of it; how many came */
     char *body;                     /* what follows the request's header */
@@ -115,7 +116,7 @@ static int request_make(const Question *q, const RendezvousGreeting *greeting,
 {
     uint64_t now = clock_boottime_usec();
     uint64_t msec = now < deadline_usec ? (deadline_usec - now) / USEC_PER_MSEC : 0;
-    msec = MIN(msec, (uint64_t)RENDEZVOUS_WAIT_MSEC_MAX);
+    msec = q->look ? 0 : MIN(msec, (uint64_t)RENDEZVOUS_WAIT_MSEC_MAX);
     bool set = q->operation == RENDEZVOUS_SET;
     *ret = (RendezvousRequest){
         .magic = htole32(RENDEZVOUS_MAGIC),
@@ -149,7 +150,7 @@ static int take_answer(int fd, const Question *q, const RendezvousAsked *asked,
     if (!proof_good(q->key, "tell", &told, sizeof(told), answer.proof))
         return -EPROTO;
     if (status != 0)
-        return -(int)status;
+        return q->look && status == ETIMEDOUT ? -ENOENT : -(int)status;
     if (q->ret_bytes)
         *q->ret_bytes = n;
     return 0;
@@ -228,14 +229,27 @@ int rendezvous_set(const char *address, const CommKey *key, const char *name, co
     return dial_and_ask(address, &q, deadline_usec, err);
 }
 
-int rendezvous_get(const char *address, const CommKey *key, const char *name, void *ret,
-                   size_t max_bytes, size_t *ret_bytes, uint64_t deadline_usec, Error *err)
+static int get(const char *address, const CommKey *key, const char *name, bool look, void *ret,
+               size_t max_bytes, size_t *ret_bytes, uint64_t deadline_usec, Error *err)
 {
     Question q = {.key = key,
                   .name = name,
                   .operation = RENDEZVOUS_GET,
+                  .look = look,
                   .value = ret,
                   .value_bytes = max_bytes,
                   .ret_bytes = ret_bytes};
     return dial_and_ask(address, &q, deadline_usec, err);
+}
+
+int rendezvous_look(const char *address, const CommKey *key, const char *name, void *ret,
+                    size_t max_bytes, size_t *ret_bytes, uint64_t deadline_usec, Error *err)
+{
+    return get(address, key, name, true, ret, max_bytes, ret_bytes, deadline_usec, err);
+}
+
+int rendezvous_get(const char *address, const CommKey *key, const char *name, void *ret,
+                   size_t max_bytes, size_t *ret_bytes, uint64_t deadline_usec, Error *err)
+{
+    return get(address, key, name, false, ret, max_bytes, ret_bytes, deadline_usec, err);
 }

@@ -16,6 +16,9 @@
 
 int rendezvous_set(const char *address, const CommKey *key, const char *name, const void *value,
                    size_t n_bytes, uint64_t deadline_usec, Error *err);
+/* -ENOENT: the store says that no rank has set the key yet. */
+int rendezvous_look(const char *address, const CommKey *key, const char *name, void *ret,
+                    size_t max_bytes, size_t *ret_bytes, uint64_t deadline_usec, Error *err);
 /* Waits until a rank has set the key. */
 int rendezvous_get(const char *address, const CommKey *key, const char *name, void *ret,
                    size_t max_bytes, size_t *ret_bytes, uint64_t deadline_usec, Error *err);

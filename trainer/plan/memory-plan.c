@@ -11,8 +11,8 @@
 enum {
     LIBRARIES_BYTES =
         32 << 20, /* code, stacks, heap's slack; of a rank that trains next to nothing */
-    EXCHANGE_BYTES = 8 << 20, /* scratch of two comms */
-    BUCKET_BYTES = 4 << 20,   /* gradient-sum.c, as are rows of one chunk a rank */
+    EXCHANGE_BYTES = 12 << 20, /* scratch of three comms */
+    BUCKET_BYTES = 4 << 20,    /* gradient-sum.c, as are rows of one chunk a rank */
     EMA_AT_ONCE_BYTES = 64 << 20,
     AHEAD_BYTES = 256 << 20, /* what session.c lets the loader take, */
     AHEAD_STEPS = 64,        /* and loader.c */

@@ -1,77 +1,393 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device-comm.c - see device-comm.h. */
+/* device-comm.c - see device-comm.h.
+ *
+ * Off a CPU a buffer is cut into parts. A part is the same range of one row of pieces, a piece a rank, so
+ * that each rank is dealt in a part what it is dealt of the whole. While a part is on the network, the
+ * next one is copied into the other piece of host memory. */
 
 #include "trainer/state/device-comm.h"
 
-int device_comm_open(Device *device, Comm *comm, size_t max_bytes, DeviceComm *ret, Error *err)
+#include "base/memory.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+enum { STAGING_BYTES = 4 << 20 };
+
+/* What a run of a call needs and leaves, on whichever thread. */
+typedef struct Run {
+    Device *device;
+    Comm *comm;
+    uint8_t *const *staging;
+    DeviceCommCall call;
+    Fence before; /* in LANE_COMPUTE: the data are there */
+    Fence after;  /* in LANE_COMM: the result is there */
+    uint64_t usec;
+    bool device_failed;
+} Run;
+
+struct DeviceCommThread {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    Comm *bulk;
+    bool begun, done, quit; /* lock */
+    Run run;                /* the thread's own while begun and not done */
+    int result;
+    Error error;
+};
+
+/* ---- one collective ---- */
+
+DeviceCommCall device_all_reduce(CommType type, void *data, size_t n)
+{
+    return (DeviceCommCall){.kind = DEVICE_ALL_REDUCE,
+                            .type = type,
+                            .element_bytes = comm_type_bytes(type),
+                            .data = data,
+                            .n = n,
+                            .piece = MAX(n, (size_t)1)};
+}
+
+DeviceCommCall device_reduce_scatter_dealt(CommType type, void *data, size_t n, size_t piece,
+                                           void *out)
+{
+    return (DeviceCommCall){.kind = DEVICE_REDUCE_SCATTER,
+                            .type = type,
+                            .element_bytes = comm_type_bytes(type),
+                            .data = data,
+                            .n = n,
+                            .piece = piece,
+                            .out = out};
+}
+
+DeviceCommCall device_all_gather_dealt(void *data, size_t n_bytes, size_t piece_bytes)
+{
+    return (DeviceCommCall){.kind = DEVICE_ALL_GATHER,
+                            .element_bytes = 1,
+                            .data = data,
+                            .n = n_bytes,
+                            .piece = piece_bytes};
+}
+
+/* The collective on host memory. */
+static int call_comm(Run *run, void *data, size_t n, size_t piece, void *out, Error *err)
+{
+    const uint64_t t = clock_boottime_usec();
+    int r = 0;
+    switch (run->call.kind) {
+    case DEVICE_ALL_REDUCE:
+        r = comm_all_reduce(run->comm, run->call.type, COMM_SUM, data, n, err);
+        break;
+    case DEVICE_REDUCE_SCATTER:
+        r = comm_reduce_scatter_dealt(run->comm, run->call.type, data, n, piece, out, err);
+        break;
+    case DEVICE_ALL_GATHER:
+        r = comm_all_gather_dealt(run->comm, data, n, piece, err);
+        break;
+    }
+    run->usec += clock_boottime_usec() - t;
+    return r;
+}
+
+/* Part `i`: elements [begin, begin + width) of each piece of a row. Only the last row's may be cut short. */
+typedef struct Part {
+    size_t ranks; /* that are dealt to: an all-reduce has one piece */
+    size_t row, begin, width;
+} Part;
+
+static size_t part_elements(const Run *run, size_t ranks)
+{
+    return CLAMP(STAGING_BYTES / (ranks * run->call.element_bytes), (size_t)1, run->call.piece);
+}
+
+static size_t dealt_ranks(const Run *run)
+{
+    return run->call.kind == DEVICE_ALL_REDUCE ? 1 : (size_t)comm_size(run->comm);
+}
+
+static size_t count_parts(const Run *run)
+{
+    const size_t ranks = dealt_ranks(run);
+    return DIV_ROUND_UP(run->call.n, run->call.piece * ranks) *
+           DIV_ROUND_UP(run->call.piece, part_elements(run, ranks));
+}
+
+static Part part_at(const Run *run, size_t i)
+{
+    const size_t ranks = dealt_ranks(run), elements = part_elements(run, ranks);
+    const size_t each = DIV_ROUND_UP(run->call.piece, elements);
+    const size_t begin = i % each * elements;
+    return (Part){.ranks = ranks,
+                  .row = i / each,
+                  .begin = begin,
+                  .width = MIN(elements, run->call.piece - begin)};
+}
+
+/* Where a rank's range of the part lies in the buffer; its length is 0 beyond the end. */
+static size_t part_range(const Run *run, const Part *part, size_t rank, size_t *ret_length)
+{
+    const size_t at = (part->row * part->ranks + rank) * run->call.piece + part->begin;
+    *ret_length = at < run->call.n ? MIN(part->width, run->call.n - at) : 0;
+    return at;
+}
+
+/* Copies the ranges of this rank, or of the others, or of all. Of the others: before an all-gather there is
+ * nothing to fetch; after a reduce-scatter there is nothing to send. */
+static void copy_part(Run *run, size_t i, uint8_t *host, bool own, bool others, bool fetch)
+{
+    const Part part = part_at(run, i);
+    const size_t bytes = run->call.element_bytes;
+    const size_t mine = part.ranks == 1 ? 0 : (size_t)comm_rank(run->comm);
+    for (size_t rank = 0; rank < part.ranks; rank++) {
+        size_t length;
+        const size_t at = part_range(run, &part, rank, &length);
+        if (rank == mine ? !own : !others)
+            continue;
+        uint8_t *there = (uint8_t *)run->call.data + at * bytes,
+                *here = host + rank * part.width * bytes;
+        if (fetch)
+            device_fetch(run->device, LANE_COMM, here, there, length * bytes);
+        else
+            device_send(run->device, LANE_COMM, there, here, length * bytes);
+    }
+}
+
+static int exchange_part(Run *run, size_t i, uint8_t *host, Error *err)
+{
+    const Part part = part_at(run, i);
+    const size_t bytes = run->call.element_bytes;
+    const size_t mine = part.ranks == 1 ? 0 : (size_t)comm_rank(run->comm);
+    size_t n = 0;
+    for (size_t rank = 0; rank < part.ranks; rank++) {
+        size_t length;
+        (void)part_range(run, &part, rank, &length); /* where it lies is not asked here */
+        n += length;
+    }
+    int r = call_comm(run, host, n, part.width, NULL, err);
+    if (r == 0 && run->call.out) {
+        size_t length;
+        (void)part_range(run, &part, mine, &length); /* as above */
+        memcpy((uint8_t *)run->call.out + (part.row * run->call.piece + part.begin) * bytes,
+               host + mine * part.width * bytes, length * bytes);
+    }
+    return r;
+}
+
+static int run_staged(Run *run, Error *err)
+{
+    Device *d = run->device;
+    const size_t n_parts = count_parts(run);
+    const bool gathers = run->call.kind == DEVICE_ALL_GATHER;
+    const bool scatters = run->call.kind == DEVICE_REDUCE_SCATTER;
+    int r = 0;
+    device_wait(d, LANE_COMM, run->before);
+    if (n_parts > 0)
+        copy_part(run, 0, run->staging[0], true, !gathers, true);
+    for (size_t i = 0; i < n_parts && r == 0; i++) {
+        const Fence fetched = device_fence(d, LANE_COMM);
+        if (i + 1 < n_parts) /* after what was sent from there, since a lane keeps its order */
+            copy_part(run, i + 1, run->staging[(i + 1) % 2], true, !gathers, true);
+        r = device_await(d, fetched, DEVICE_TIMEOUT_USEC, err);
+        if (r < 0)
+            run->device_failed = true;
+        else
+            r = exchange_part(run, i, run->staging[i % 2], err);
+        if (r == 0 && !run->call.out)
+            copy_part(run, i, run->staging[i % 2], !gathers, !scatters, false);
+    }
+    run->after = device_fence(d, LANE_COMM);
+    return r;
+}
+
+static int run_call(Run *run, Error *err)
+{
+    const DeviceCommCall *call = &run->call;
+    if (!run->staging[0])
+        return call_comm(run, call->data, call->n, call->piece, call->out, err);
+    if (comm_size(run->comm) == 1 && !call->out)
+        return 0; /* the result lies there */
+    return run_staged(run, err);
+}
+
+/* ---- the thread ---- */
+
+static void thread_lock(DeviceCommThread *t)
+{
+    int r = pthread_mutex_lock(&t->lock);
+    assert(r == 0);
+}
+
+static void thread_unlock(DeviceCommThread *t)
+{
+    int r = pthread_mutex_unlock(&t->lock);
+    assert(r == 0);
+}
+
+static void thread_change(DeviceCommThread *t)
+{
+    int r = pthread_cond_broadcast(&t->changed);
+    assert(r == 0);
+}
+
+static void thread_sleep(DeviceCommThread *t)
+{
+    int r = pthread_cond_wait(&t->changed, &t->lock);
+    assert(r == 0);
+}
+
+static void *thread_main(void *argument)
+{
+    DeviceCommThread *t = argument;
+    thread_lock(t);
+    for (;;) {
+        while (!t->quit && (!t->begun || t->done))
+            thread_sleep(t);
+        if (t->quit)
+            break;
+        thread_unlock(t);
+        t->error = (Error)ERROR_INIT;
+        t->result = run_call(&t->run, &t->error);
+        thread_lock(t);
+        t->done = true;
+        thread_change(t);
+    }
+    thread_unlock(t);
+    return NULL;
+}
+
+/* Signals are the main thread's. */
+static int thread_new(Comm *bulk, DeviceCommThread **ret, Error *err)
+{
+    DeviceCommThread *t = memory_new(DeviceCommThread);
+    sigset_t all, before;
+    t->bulk = bulk;
+    (void)pthread_mutex_init(&t->lock, NULL);   /* default attributes cannot fail */
+    (void)pthread_cond_init(&t->changed, NULL); /* as above */
+    (void)sigfillset(&all);                     /* cannot fail */
+    int r = -pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (r == 0) {
+        r = -pthread_create(&t->thread, NULL, thread_main, t);
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL); /* it was accepted before */
+    }
+    if (r < 0) {
+        free(t);
+        return error_errno(err, r, "cannot start the thread of the bulk comm");
+    }
+    *ret = t;
+    return 0;
+}
+
+static DeviceCommThread *thread_free(DeviceCommThread *t)
+{
+    if (!t)
+        return NULL;
+    thread_lock(t);
+    if (t->begun && !t->done)
+        comm_abort(t->bulk);
+    t->quit = true;
+    thread_change(t);
+    thread_unlock(t);
+    int r = pthread_join(t->thread, NULL);
+    assert(r == 0);
+    (void)pthread_cond_destroy(&t->changed); /* nobody waits */
+    (void)pthread_mutex_destroy(&t->lock);   /* nobody holds it */
+    free(t);
+    return NULL;
+}
+
+/* ---- begin, finish ---- */
+
+int device_comm_open(Device *device, Comm *comm, Comm *bulk, DeviceComm *ret, Error *err)
 {
     *ret = (DeviceComm){.device = device, .comm = comm};
-    if (device_kind(device) == DEVICE_CPU)
-        return 0;
-    ret->staging = malloc(max_bytes);
-    return ret->staging ? 0 : error_set(err, -ENOMEM, "no memory to stage %zu bytes", max_bytes);
+    int r = 0;
+    for (int i = 0; i < 2 && r == 0 && device_kind(device) != DEVICE_CPU; i++)
+        r = device_host_allocate(device, STAGING_BYTES, (void **)&ret->staging[i], err);
+    if (r == 0 && bulk)
+        r = thread_new(bulk, &ret->thread, err);
+    if (r < 0)
+        device_comm_close(ret);
+    return r;
 }
 
 void device_comm_close(DeviceComm *dc)
 {
-    free(dc->staging);
-    dc->staging = NULL;
+    dc->thread = thread_free(dc->thread);
+    for (int i = 0; i < 2; i++) {
+        if (dc->staging[i])
+            device_host_release(dc->device, dc->staging[i]);
+        dc->staging[i] = NULL;
+    }
 }
 
-static int stage_in(DeviceComm *dc, void *data, size_t n_bytes, void **ret, Error *err)
+static Run run_of(const DeviceComm *dc, const DeviceCommCall *call, Comm *comm)
 {
-    *ret = data;
-    if (!dc->staging)
+    return (Run){.device = dc->device,
+                 .comm = comm,
+                 .staging = dc->staging,
+                 .call = *call,
+                 .before = device_fence(dc->device, LANE_COMPUTE)};
+}
+
+void device_comm_begin(DeviceComm *dc, const DeviceCommCall *call)
+{
+    assert(!dc->begun && call->piece > 0);
+    dc->begun = true;
+    dc->call = *call;
+    DeviceCommThread *t = dc->thread;
+    if (!t)
+        return;
+    thread_lock(t);
+    assert(!t->begun);
+    t->run = run_of(dc, call, t->bulk);
+    t->begun = true;
+    t->done = false;
+    thread_change(t);
+    thread_unlock(t);
+}
+
+int device_comm_finish(DeviceComm *dc, Error *err)
+{
+    if (!dc->begun)
         return 0;
-    *ret = dc->staging;
-    device_download(dc->device, dc->staging, data, n_bytes);
-    return device_synchronise(dc->device, err);
-}
-
-static void stage_out(DeviceComm *dc, void *data, size_t n_bytes)
-{
-    if (dc->staging)
-        device_upload(dc->device, data, dc->staging, n_bytes);
-}
-
-int device_comm_all_reduce(DeviceComm *dc, CommType type, void *data, size_t n, Error *err)
-{
-    size_t n_bytes = n * comm_type_bytes(type);
-    void *host;
-    int r = stage_in(dc, data, n_bytes, &host, err);
+    dc->begun = false;
+    DeviceCommThread *t = dc->thread;
+    Error error = ERROR_INIT;
+    Run run;
+    int r;
+    if (t) {
+        thread_lock(t);
+        while (!t->done)
+            thread_sleep(t);
+        t->begun = false;
+        run = t->run;
+        r = t->result;
+        error = t->error;
+        thread_unlock(t);
+    } else {
+        run = run_of(dc, &dc->call, dc->comm);
+        r = run_call(&run, &error);
+    }
+    dc->usec += run.usec;
+    dc->device_failed = dc->device_failed || run.device_failed;
     if (r < 0)
-        return r;
-    uint64_t t = clock_boottime_usec();
-    r = device_comm_timed(dc, t, comm_all_reduce(dc->comm, type, COMM_SUM, host, n, err));
-    stage_out(dc, data, n_bytes);
-    return r;
+        return error_set(err, r, "%s", error.text);
+    device_wait(dc->device, LANE_COMPUTE, run.after);
+    return 0;
 }
 
-int device_comm_reduce_scatter_dealt(DeviceComm *dc, CommType type, void *data, size_t n,
-                                     size_t piece, void *out, Error *err)
+int device_comm_drop(DeviceComm *dc, Error *err)
 {
-    size_t n_bytes = n * comm_type_bytes(type);
-    void *host;
-    int r = stage_in(dc, data, n_bytes, &host, err);
-    if (r < 0)
-        return r;
-    uint64_t t = clock_boottime_usec();
-    r = device_comm_timed(dc, t,
-                          comm_reduce_scatter_dealt(dc->comm, type, host, n, piece, out, err));
-    if (!out)
-        stage_out(dc, data, n_bytes);
-    return r;
+    if (dc->thread)
+        return device_comm_finish(dc, err);
+    dc->begun = false;
+    return 0;
 }
 
-int device_comm_all_gather_dealt(DeviceComm *dc, void *data, size_t n_bytes, size_t piece_bytes,
-                                 Error *err)
+int device_comm_run(DeviceComm *dc, const DeviceCommCall *call, Error *err)
 {
-    void *host;
-    int r = stage_in(dc, data, n_bytes, &host, err);
-    if (r < 0)
-        return r;
-    uint64_t t = clock_boottime_usec();
-    r = device_comm_timed(dc, t, comm_all_gather_dealt(dc->comm, host, n_bytes, piece_bytes, err));
-    stage_out(dc, data, n_bytes);
-    return r;
+    device_comm_begin(dc, call);
+    return device_comm_finish(dc, err);
 }

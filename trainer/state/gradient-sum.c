@@ -64,13 +64,6 @@ static int64_t bucket_elements(const TrainState *state, CommType type)
     return MIN(rows * row, ROUND_UP(state->layout.n_elements, row));
 }
 
-size_t gradient_sum_comm_bytes(const TrainState *state, Reduction reduction)
-{
-    CommType type = type_of(reduction);
-    int64_t n = bucketed(state) ? bucket_elements(state, type) : state->layout.n_elements;
-    return (size_t)n * comm_type_bytes(type);
-}
-
 static int allocate(GradientSum *sum, Error *err)
 {
     TrainState *state = sum->state;
@@ -233,8 +226,10 @@ static int add_bucket(GradientSum *sum, const float *gradients, uint32_t *maxima
     int world = sum->state->world_size;
     assert(begin % (layout->chunk_elements * world) == 0 && end > begin);
     add_range(sum, gradients, maxima, begin, end, true, sum->bucket);
-    int r = device_comm_reduce_scatter_dealt(sum->dc, sum->type, sum->bucket, (size_t)(end - begin),
-                                             (size_t)layout->chunk_elements, sum->partial, err);
+    const DeviceCommCall call =
+        device_reduce_scatter_dealt(sum->type, sum->bucket, (size_t)(end - begin),
+                                    (size_t)layout->chunk_elements, sum->partial);
+    int r = device_comm_run(sum->dc, &call, err);
     if (r < 0)
         return r;
     int64_t first = begin / layout->chunk_elements + sum->state->rank;
@@ -281,18 +276,26 @@ static void *chunk_sums(const GradientSum *sum, int64_t chunk)
     return element(sum, sum->sums, at);
 }
 
-int gradient_sum_reduce(GradientSum *sum, Error *err)
+void gradient_sum_begin_reduce(GradientSum *sum)
 {
     TrainState *state = sum->state;
-    size_t n = (size_t)state->layout.n_elements;
-    int r = 0;
+    const size_t n = (size_t)state->layout.n_elements;
     assert(sum->exponents);
-    if (state->zero_stage == 0)
-        r = device_comm_all_reduce(sum->dc, sum->type, sum->sums, n, err);
-    else if (state->zero_stage == 1)
-        r = device_comm_reduce_scatter_dealt(sum->dc, sum->type, sum->sums, n,
-                                             (size_t)state->layout.chunk_elements, NULL, err);
-    else if (sum->shard_sums != sum->sums)
+    if (bucketed(state)) /* each bucket was reduced when it was full */
+        return;
+    const DeviceCommCall call =
+        state->zero_stage == 0
+            ? device_all_reduce(sum->type, sum->sums, n)
+            : device_reduce_scatter_dealt(sum->type, sum->sums, n,
+                                          (size_t)state->layout.chunk_elements, NULL);
+    device_comm_begin(sum->dc, &call);
+}
+
+int gradient_sum_finish_reduce(GradientSum *sum, Error *err)
+{
+    TrainState *state = sum->state;
+    int r = device_comm_finish(sum->dc, err);
+    if (r == 0 && sum->exponents && bucketed(state) && sum->shard_sums != sum->sums)
         device_upload(state->device, sum->sums, sum->shard_sums,
                       (size_t)shard_elements(state) * element_bytes(sum));
     return r;

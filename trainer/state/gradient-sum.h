@@ -22,17 +22,16 @@ int gradient_sum_new(TrainState *state, DeviceComm *dc, Reduction reduction, int
 GradientSum *gradient_sum_free(GradientSum *sum);
 DEFINE_CLEANUP(GradientSum, gradient_sum_free)
 
-/* The largest buffer that the sum gives to its DeviceComm. */
-size_t gradient_sum_comm_bytes(const TrainState *state, Reduction reduction);
-
 /* Empties the sum. exponents [tensors] are borrowed until the next call; NULL: only maxima are
  * computed, and no gradients are summed or sent. */
 void gradient_sum_begin(GradientSum *sum, const int *exponents);
 /* maxima: device memory; each becomes the larger of itself and the grain's. gradients NULL: this rank
  * has no grain left while others have. */
 int gradient_sum_add(GradientSum *sum, const float *gradients, uint32_t *maxima, Error *err);
-/* Collective, after each rank's last grain. */
-int gradient_sum_reduce(GradientSum *sum, Error *err);
-/* After gradient_sum_reduce(): the mean gradient of a chunk whose optimizer state this rank keeps;
+/* Collective, after each rank's last grain; not in a pass that finds maxima alone. */
+void gradient_sum_begin_reduce(GradientSum *sum);
+/* Before the sums are read. */
+int gradient_sum_finish_reduce(GradientSum *sum, Error *err);
+/* After gradient_sum_finish_reduce(): the mean gradient of a chunk whose optimizer state this rank keeps;
  * with REDUCTION_FLOAT the sum over the grains. Device memory, valid until the next call. */
 float *gradient_sum_chunk(const GradientSum *sum, int64_t chunk);

@@ -84,7 +84,7 @@ static int allocate(Update *update, Error *err)
                            (void **)&update->chunk_sums, err);
 }
 
-int update_new(TrainState *state, Comm *comm, const Job *job, Update **ret, Error *err)
+int update_new(TrainState *state, Comm *comm, Comm *bulk, const Job *job, Update **ret, Error *err)
 {
     assert(comm_rank(comm) == state->rank && comm_size(comm) == state->world_size);
     _cleanup_(update_freep) Update *update = calloc(1, sizeof(*update));
@@ -97,9 +97,7 @@ int update_new(TrainState *state, Comm *comm, const Job *job, Update **ret, Erro
     update->infinite = exponent_infinite(job->train.n_grains);
     grain_share(job->train.n_grains, state->rank, state->world_size, &update->first, &update->n_own,
                 &update->share);
-    size_t weight_bytes = (size_t)state->layout.n_elements * sizeof(float);
-    size_t sum_bytes = gradient_sum_comm_bytes(state, job->train.reduction);
-    int r = device_comm_open(state->device, comm, MAX(weight_bytes, sum_bytes), &update->dc, err);
+    int r = device_comm_open(state->device, comm, bulk, &update->dc, err);
     if (r >= 0)
         r = gradient_sum_new(state, &update->dc, job->train.reduction, job->train.n_grains,
                              &update->sum, err);
@@ -116,8 +114,8 @@ Update *update_free(Update *update)
     if (!update)
         return NULL;
     Device *device = update->state->device;
+    device_comm_close(&update->dc); /* nobody reduces what is freed */
     update->sum = gradient_sum_free(update->sum);
-    device_comm_close(&update->dc);
     device_release(device, update->maxima);
     device_release(device, update->chunk_sums);
     free(update->exponents);
@@ -196,6 +194,8 @@ void update_begin(Update *update)
     assert(scalars->n_maxima >= 0 &&
            scalars->n_maxima <= MIN(scalars->n_accepted, (int64_t)MAXIMA_WINDOW));
     ema_start_if_due(update);
+    (void)device_comm_drop(&update->dc,
+                           NULL); /* of a step that was refused; a comm fails for ever */
     update->dc.usec = 0;
     update->redone = false;
     update->measuring = scalars->n_maxima == 0 && update->job->train.reduction != REDUCTION_FLOAT;
@@ -302,6 +302,8 @@ int update_decide(Update *update, UpdateVerdict *ret, UpdateResult *ret_result, 
 {
     assert(update->n_added == update->share && !update->decided);
     assert(!update->redone || !update->measuring);
+    if (!update->measuring) /* what is redone was reduced for nothing, which is rare */
+        gradient_sum_begin_reduce(update->sum);
     int r = exchange_reports(update, err);
     if (r == 0)
         r = check_reports(update, err);
@@ -323,6 +325,10 @@ int update_decide(Update *update, UpdateVerdict *ret, UpdateResult *ret_result, 
         assert(!any_overflow(update)); /* exponent_infinite() saw to it */
     } else if (update->job->train.reduction != REDUCTION_FLOAT &&
                (update->measuring || any_overflow(update))) {
+        r = device_comm_drop(&update->dc, err);
+        if (r < 0)
+            return error_prefix(err, r, "reducing the gradients of step %" PRId64,
+                                update->state->scalars.step + 1);
         verdict = UPDATE_REDO;
         update->redone = true;
         update->measuring = false;
@@ -419,6 +425,15 @@ static void update_chunk(Update *update, const AdamW *adamw, int64_t chunk)
                    train_state_chunk(state, state->ema, chunk));
 }
 
+static int gather_weights(Update *update, Error *err)
+{
+    const ChunkLayout *layout = &update->state->layout;
+    const DeviceCommCall call =
+        device_all_gather_dealt(update->state->weights, (size_t)layout->n_elements * sizeof(float),
+                                (size_t)layout->chunk_elements * sizeof(float));
+    return device_comm_run(&update->dc, &call, err);
+}
+
 int update_apply(Update *update, uint32_t word, uint32_t *ret_word, UpdateResult *result,
                  Error *err)
 {
@@ -427,7 +442,7 @@ int update_apply(Update *update, uint32_t word, uint32_t *ret_word, UpdateResult
     const Job *job = update->job;
     int64_t step = state->scalars.step + 1;
     double norm = 0;
-    int r = gradient_sum_reduce(update->sum, err);
+    int r = gradient_sum_finish_reduce(update->sum, err);
     if (r >= 0)
         r = gather_norm(update, word, ret_word, &norm, err);
     if (r < 0)
@@ -451,9 +466,7 @@ int update_apply(Update *update, uint32_t word, uint32_t *ret_word, UpdateResult
     ema_start_if_due(update);
     update->decided = false;
     if (state->zero_stage > 0)
-        r = device_comm_all_gather_dealt(&update->dc, state->weights,
-                                         (size_t)state->layout.n_elements * sizeof(float),
-                                         (size_t)state->layout.chunk_elements * sizeof(float), err);
+        r = gather_weights(update, err);
     return r < 0 ? error_prefix(err, r, "gathering the weights of step %" PRId64, step) : 0;
 }
 

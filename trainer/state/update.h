@@ -6,7 +6,7 @@
  * update_apply() (collective). A rank with fewer grains than the largest share calls
  * update_add_grain() with gradients = NULL for the missing ones, so that ZeRO 2's collectives match.
  *
- * Ownership: update_new() gives the caller an Update; borrows TrainState, Comm and Job.
+ * Ownership: update_new() gives the caller an Update; borrows TrainState, Comms and Job.
  * Units:     gradients are flat fp32 of one grain's mean loss; the step's gradient is the mean
  *            over G grains.
  * Errors:    those of comm.h; -ENOMEM.
@@ -37,7 +37,8 @@ typedef struct UpdateResult {
     bool redone;                         /* the step was computed twice */
 } UpdateResult;
 
-int update_new(TrainState *state, Comm *comm, const Job *job, Update **ret, Error *err);
+/* bulk: for sums and weights, from a thread of its own; NULL: over comm. */
+int update_new(TrainState *state, Comm *comm, Comm *bulk, const Job *job, Update **ret, Error *err);
 Update *update_free(Update *update);
 DEFINE_CLEANUP(Update, update_free)
 
@@ -49,6 +50,7 @@ void grain_share(int64_t n_grains, int rank, int world_size, int64_t *ret_first,
 void update_begin(Update *update);
 int update_add_grain(Update *update, int64_t grain, const float *gradients, double loss,
                      Error *err);
+/* The reduction of the sums is begun before the verdict. */
 int update_decide(Update *update, UpdateVerdict *ret, UpdateResult *ret_result, Error *err);
 /* Clips, runs AdamW and the EMA on the owned chunks, all-gathers the weights, advances the scalars.
  * word: flags that travel in the norm's collective; on every rank *ret_word are all ranks' flags, or-ed. */

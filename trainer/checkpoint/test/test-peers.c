@@ -270,7 +270,7 @@ static int decide_beside(Verdict peer, UpdateVerdict *ret, Error *err)
     _cleanup_(train_state_freep) TrainState *state = testing_state(&fixture, STEP, 0, 2, 1, false);
     _cleanup_(update_freep) Update *update = NULL; /* it borrows the state: freed before it */
     state->scalars.n_maxima = state->scalars.n_accepted = 0;
-    assert_int_equal(update_new(state, comm, &job, &update, err), 0);
+    assert_int_equal(update_new(state, comm, NULL, &job, &update, err), 0);
     _cleanup_free_ float *gradients =
         calloc((size_t)fixture.parameters->n_elements, sizeof(*gradients));
     UpdateResult result;

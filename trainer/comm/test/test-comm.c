@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/philox.h"
 #include "base/test/testing.h"
+#include "trainer/comm/bulk.h"
 #include "trainer/comm/test/testing-world.h"
 
 #include <math.h>
@@ -233,12 +234,59 @@ static void two_comms_stay_apart(void **state)
     assert_int_equal(world_run(&world, WORLD_SEC), 0);
 }
 
+/* A world has the bulk comm when all its ranks know of it, and none of them else: a rank of 0.2.0 says nothing and
+ * opens nothing. */
+typedef struct BulkCase {
+    int size;
+    unsigned knowing; /* a bit a rank */
+} BulkCase;
+
+static int run_bulk(World *world, Comm *unused, void *arg)
+{
+    const BulkCase *c = arg;
+    (void)unused;
+    _cleanup_(comm_freep) Comm *train = NULL, *bulk = NULL;
+    const bool knows = (c->knowing >> world->rank & 1) != 0;
+    const bool all = c->knowing == (1U << c->size) - 1;
+    const CommOptions options = {.rank = world->rank,
+                                 .size = world->size,
+                                 .rendezvous = world->rendezvous,
+                                 .prefix = "g1/bulk",
+                                 .bind_address = "127.0.0.1",
+                                 .key = world->key,
+                                 .connect_usec = 60 * USEC_PER_SEC,
+                                 .timeout_usec = 60 * USEC_PER_SEC};
+    if (knows)
+        CHECK_OK(bulk_offer(&options, err));
+    CHECK_OK(world_open(world, "g1/train", &train, err));
+    if (knows)
+        CHECK_OK(bulk_open(&options, &bulk, err));
+    world_check((bulk != NULL) == all, "rank %d of %d, %x", world->rank, c->size, c->knowing);
+    int32_t one = 1;
+    CHECK_OK(comm_all_reduce(bulk ? bulk : train, COMM_I32, COMM_SUM, &one, 1, err));
+    world_check(one == c->size, "%d", one);
+    CHECK_OK(world_barrier(train, err)); /* rank 0 serves the store until all have read it */
+    return 0;
+}
+
+static void a_bulk_comm_is_all_ranks_or_nobodys(void **state)
+{
+    (void)state;
+    static const BulkCase cases[] = {{2, 3}, {3, 7}, {3, 6}, {3, 5}, {3, 3}, {2, 2}, {2, 1}};
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        BulkCase c = cases[i];
+        World world = {.size = c.size, .run = run_bulk, .arg = &c, .without_comm = true};
+        assert_int_equal(world_run(&world, WORLD_SEC), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(collectives_are_right),
         cmocka_unit_test(barriers_hold),
         cmocka_unit_test(two_comms_stay_apart),
+        cmocka_unit_test(a_bulk_comm_is_all_ranks_or_nobodys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

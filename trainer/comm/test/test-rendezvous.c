@@ -110,6 +110,9 @@ static void a_get_waits_for_its_key_and_no_longer_than_it_may(void **state)
                      -ETIMEDOUT);
     assert_in_range(clock_boottime_usec() - t, 190000, 20 * USEC_PER_SEC);
     assert_non_null(strstr(err.text, "waiting for never"));
+    assert_int_equal(rendezvous_look(address, &key, "never", value, sizeof(value), &n, in(MINUTE),
+                                     &err),
+                     -ENOENT);
 
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, set_later, (void *)address), 0);

@@ -170,7 +170,7 @@ static void measure_time(Grain *grain, Comm *comm, const Options *options, int r
         int r = train_state_new(grain->device, grain->parameters, rank, world, options->zero_stage,
                                 false, &states[k], &err);
         if (r == 0)
-            r = update_new(states[k], comm, &jobs[k], &updates[k], &err);
+            r = update_new(states[k], comm, NULL, &jobs[k], &updates[k], &err);
         world_check(r == 0, "%s", err.text);
     }
     int64_t first, n, share, n_elements = grain->parameters->n_elements;

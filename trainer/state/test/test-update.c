@@ -100,6 +100,7 @@ typedef struct StepRecord {
 
 typedef struct Run {
     Case c;
+    bool bulk; /* sums and weights have a comm of their own */
     StepRecord records[STEPS];
     int64_t bad_grain;
     char bad_tensor[PARAMETER_NAME_MAX];
@@ -112,6 +113,7 @@ typedef struct Rank {
     Job job;
     TrainState *state;
     Update *update;
+    Comm *bulk;
     float *gradients;
 } Rank;
 
@@ -126,7 +128,7 @@ static void rank_open(Rank *rank, const Case *c, Comm *comm)
     r = train_state_new(rank->device, &rank->list, comm_rank(comm), comm_size(comm), c->zero_stage,
                         true, &rank->state, &err);
     world_check(r == 0, "%s", err.text);
-    r = update_new(rank->state, comm, &rank->job, &rank->update, &err);
+    r = update_new(rank->state, comm, rank->bulk, &rank->job, &rank->update, &err);
     world_check(r == 0, "%s", err.text);
     for (int64_t i = 0; i < rank->list.n_elements; i++)
         rank->state->weights[i] = philox_uniform(philox4x32(1, 2, (uint64_t)i).word[0]) - 0.5f;
@@ -137,6 +139,7 @@ static void rank_close(Rank *rank)
 {
     rank->update = update_free(rank->update);
     rank->state = train_state_free(rank->state);
+    rank->bulk = comm_free(rank->bulk);
     rank->device = device_free(rank->device);
     free(rank->gradients);
 }
@@ -247,9 +250,11 @@ static void one_step(Rank *rank, Comm *comm, Run *run)
 
 static int run_steps(World *world, Comm *comm, void *arg)
 {
-    (void)world;
     Run *run = arg;
     Rank rank = {0};
+    Error err = ERROR_INIT;
+    if (run->bulk)
+        world_check(world_open(world, "bulk", &rank.bulk, &err) == 0, "%s", err.text);
     rank_open(&rank, &run->c, comm);
     for (int step = 1; step <= STEPS; step++)
         one_step(&rank, comm, run);
@@ -257,10 +262,11 @@ static int run_steps(World *world, Comm *comm, void *arg)
     return 0;
 }
 
-static void run_world(int size, const Case *c, Run *run)
+static void run_world(int size, const Case *c, bool bulk, Run *run)
 {
     memset(run, 0, sizeof(*run));
     run->c = *c;
+    run->bulk = bulk;
     World world = {.size = size, .run = run_steps, .arg = run};
     assert_int_equal(world_run(&world, WORLD_SEC), 0);
 }
@@ -276,7 +282,7 @@ static void bits_do_not_depend_on_the_world(void **state)
     };
     Run *alone = world_share(sizeof(Run)), *run = world_share(sizeof(Run));
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
-        run_world(1, &cases[i], alone);
+        run_world(1, &cases[i], false, alone);
         assert_true(alone->records[0].redone); /* no history */
         for (int step = 2; step <= STEPS; step++)
             assert_int_equal(alone->records[step - 1].redone, step == 8 || step == 20);
@@ -284,7 +290,7 @@ static void bits_do_not_depend_on_the_world(void **state)
             for (int zero_stage = 0; zero_stage <= 2; zero_stage++) {
                 Case c = cases[i];
                 c.zero_stage = zero_stage;
-                run_world(size, &c, run);
+                run_world(size, &c, size > 1 && (size + zero_stage + (int)i) % 3 > 0, run);
                 for (int step = 0; step < STEPS; step++) {
                     if (memcmp(&run->records[step], &alone->records[step], sizeof(StepRecord)) != 0)
                         fail_msg("G %d, world %d, ZeRO %d: step %d differs", (int)c.n_grains, size,
@@ -479,7 +485,7 @@ static void planted_bugs_are_found(void **state)
     (void)state;
     Run *alone = world_share(sizeof(Run)), *run = world_share(sizeof(Run));
     const Case c = {4, 0, REDUCTION_EXACT, EMA_START, 1.0};
-    run_world(1, &c, alone);
+    run_world(1, &c, false, alone);
     for (plant = PLANT_NONE; plant <= PLANT_LOST_RANK; plant++) {
         memset(run, 0, sizeof(*run));
         run->c = c;

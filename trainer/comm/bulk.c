@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bulk.c - see bulk.h. */
+#include "trainer/comm/bulk.h"
+
+#include "base/clock.h"
+#include "trainer/comm/rendezvous-client.h"
+#include "trainer/comm/rendezvous-wire.h"
+
+#include <string.h>
+
+#define YES "yes"
+#define NO "no"
+
+static int set(const CommOptions *options, const char *name, const char *value, Error *err)
+{
+    int r = rendezvous_set(options->rendezvous, &options->key, name, value, strlen(value),
+                           clock_boottime_usec() + options->connect_usec, err);
+    if (r < 0 && options->unmet && options->rank != 0)
+        *options->unmet = 1; /* rank 0, whose store it is */
+    return r;
+}
+
+static void offer_name(const CommOptions *options, int rank, char name[RENDEZVOUS_KEY_MAX])
+{
+    (void)snprintf(name, RENDEZVOUS_KEY_MAX, "g%lld/knows-bulk/%d",
+                   (long long)options->key.generation, rank); /* it fits */
+}
+
+int bulk_offer(const CommOptions *options, Error *err)
+{
+    char name[RENDEZVOUS_KEY_MAX];
+    offer_name(options, options->rank, name);
+    return set(options, name, YES, err);
+}
+
+/* 1: the rank knows of the bulk comm; 0: it does not. */
+static int look(const CommOptions *options, int rank, Error *err)
+{
+    char name[RENDEZVOUS_KEY_MAX], value[RENDEZVOUS_KEY_MAX];
+    size_t n;
+    offer_name(options, rank, name);
+    int r = rendezvous_look(options->rendezvous, &options->key, name, value, sizeof(value), &n,
+                            clock_boottime_usec() + options->connect_usec, err);
+    if (r == -ENOENT)
+        return 0;
+    if (r < 0 && options->unmet && options->rank != 0)
+        *options->unmet = 1;
+    return r < 0 ? r : 1;
+}
+
+/* Rank 0 reads what all ranks said. */
+static int settle(const CommOptions *options, const char *name, Error *err)
+{
+    int r = 1;
+    for (int rank = 0; rank < options->size && r == 1; rank++)
+        r = look(options, rank, err);
+    if (r < 0)
+        return r;
+    int set_r = set(options, name, r ? YES : NO, err);
+    return set_r < 0 ? set_r : r;
+}
+
+/* The answer of a rank 0 that gives one. */
+static int learn(const CommOptions *options, const char *name, Error *err)
+{
+    char value[RENDEZVOUS_KEY_MAX];
+    size_t n = 0;
+    int r = look(options, 0, err);
+    if (r <= 0)
+        return r;
+    r = rendezvous_get(options->rendezvous, &options->key, name, value, sizeof(value), &n,
+                       clock_boottime_usec() + options->connect_usec, err);
+    if (r < 0) {
+        if (options->unmet)
+            *options->unmet = 1;
+        return r;
+    }
+    return n == strlen(YES) && memcmp(value, YES, n) == 0;
+}
+
+int bulk_open(const CommOptions *options, Comm **ret, Error *err)
+{
+    char name[RENDEZVOUS_KEY_MAX];
+    (void)snprintf(name, sizeof(name), "g%lld/uses-bulk",
+                   (long long)options->key.generation); /* it fits */
+    int r = options->rank == 0 ? settle(options, name, err) : learn(options, name, err);
+    *ret = NULL;
+    return r <= 0 ? r : comm_open_gloo(options, ret, err);
+}
