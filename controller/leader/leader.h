@@ -5,7 +5,7 @@
  * The modules of this folder know neither signals nor HTTP nor systemd nor a file, and no variable of the process. What
  * they need is handed in as LeaderNeeds and LeaderSettings, and news for the rest of the program are calls of
  * LeaderEvents. So a program with a loop (sd-event.h), a clock (clock.h) and an etcd (etcd.h) of its own can run one or
- * several of them: test-leader.c does.
+ * several of them: test-shell.c and test-leader.c do.
  *
  * Ownership: leader_new() gives the caller a Leader; leader_free() accepts NULL and half-built ones, and cancels
  *            requests under way. Borrows its needs, which outlive it; copies the settings.

@@ -192,7 +192,8 @@ static void on_revoked(_unused_ int r, _unused_ const Error *err,
 static int on_leave_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
     Leader *l = userdata;
-    log_warning("etcd does not answer; leadership ends with its lease");
+    if (!l->is_over)
+        log_warning("etcd does not answer; leadership ends with its lease");
     tell_end(l, 0);
     return 0;
 }

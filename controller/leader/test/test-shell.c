@@ -1,0 +1,524 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-shell.c - the leader's shell where nothing is real: no etcd, no loop, no clock but those of testing-store.h. So
+ * it may also run in a simulator, and here answers are lost and the watch is late at any moment. */
+#include "base/memory.h"
+#include "cluster/records.h"
+#include "controller/core/survey.h"
+#include "controller/leader/leader.h"
+#include "controller/leader/test/testing-store.h"
+
+#include <string.h>
+
+/* ---- the program around it ---- */
+
+static Leader *leader;
+static LeaderSettings settings;
+static int n_loaded, n_leads, n_ended, ended, n_views, n_stalled, n_answers[3];
+
+static void on_loaded(_unused_ void *userdata) { n_loaded++; }
+static void on_view_changed(_unused_ void *userdata) { n_views++; }
+static void on_leads(_unused_ void *userdata) { n_leads++; }
+static void on_record_read(_unused_ void *userdata, const Event *event)
+{
+    NodeSurvey node;
+    if (event->kind != EVENT_NODE || !event->record)
+        return;
+    for (int i = 0; cluster_survey_node(leader_view(leader).cluster, i, &node); i++)
+        assert_false(strcmp(node.name, "new") == 0); /* the core has not heard of it yet */
+}
+static void on_observed(_unused_ void *userdata, const Event *event)
+{
+    n_stalled += event->stalled;
+}
+static void on_answered(_unused_ void *userdata, _unused_ const Decision *decision, Outcome outcome,
+                        _unused_ uint64_t begun_usec, _unused_ int64_t at)
+{
+    n_answers[outcome]++;
+}
+static void on_shown(_unused_ void *userdata, _unused_ int64_t at) {}
+static void on_ended(_unused_ void *userdata, int r)
+{
+    n_ended++;
+    ended = r;
+}
+
+static bool draw(void *ret, size_t n)
+{
+    memset(ret, 7, n);
+    return true;
+}
+
+static int set_up(_unused_ void **state)
+{
+    Error err = ERROR_INIT;
+    store_begin();
+    n_loaded = n_leads = n_ended = n_views = n_stalled = 0;
+    memset(n_answers, 0, sizeof(n_answers));
+    settings = (LeaderSettings){
+        .cluster = "lab",
+        .lease_sec = 10,
+        .core = cluster_config_default,
+        .limits = {.nodes = 8, .jobs = 1, .reports = 32, .incidents = 201, .requests = 8},
+        .introduction = {.name = "c", .max_nodes = 8, .max_jobs = 1}};
+    const LeaderNeeds needs = {.draw = draw};
+    const LeaderEvents events = {.loaded = on_loaded,
+                                 .view_changed = on_view_changed,
+                                 .leads = on_leads,
+                                 .record_read = on_record_read,
+                                 .observed = on_observed,
+                                 .answered = on_answered,
+                                 .shown = on_shown,
+                                 .ended = on_ended};
+    assert_int_equal(leader_new(&needs, &settings, &events, &leader, &err), 0);
+    answer_all(); /* about rights */
+    return 0;
+}
+
+static int tear_down(_unused_ void **state)
+{
+    leader = leader_free(leader);
+    store_end();
+    return 0;
+}
+
+#define PUT(prefix, record, kind, name)                                                            \
+    do {                                                                                           \
+        char _key[KEY_MAX];                                                                        \
+        char *_text = prefix##_encode(record, NULL);                                               \
+        put_text(key_of("lab", kind, name, _key), _text);                                          \
+        free(_text);                                                                               \
+    } while (0)
+
+static void put_node(const char *name)
+{
+    NodeRecord node = {.machine_id = "m", .incarnation = 1, .n_slots = 1};
+    (void)snprintf(node.name, sizeof(node.name), "%s", name);
+    PUT(node_record, &node, KEY_NODES, name);
+}
+
+static void put_job(const char *name)
+{
+    char text[512];
+    (void)snprintf(text, sizeof(text),
+                   "{\"name\":\"%s\",\"kind\":\"train\",\"world\":{\"min\":1,\"max\":2},"
+                   "\"model\":{\"config\":\"file:///m/config.json\",\"init\":\"random\"},"
+                   "\"data\":{\"streams\":[{\"uri\":\"file:///d/\"}],"
+                   "\"empty_text\":\"file:///d/empty.npy\"},"
+                   "\"train\":{\"global_batch\":8,\"grain\":1,\"steps\":100},"
+                   "\"checkpoint\":{\"uri\":\"file:///c/\"}}",
+                   name);
+    SpecRecord spec = {.spec = text, .submitted_usec = 1};
+    DesiredRecord desired = {.min = 1, .max = 2};
+    PUT(spec_record, &spec, KEY_SPECS, name);
+    PUT(desired_record, &desired, KEY_DESIRED, name);
+}
+
+static void cordon(const char *node)
+{
+    CordonRecord record = {.n_causes = 1, .causes = {{.mode = CORDON_CORDON, .since_usec = 1}}};
+    (void)snprintf(record.node, sizeof(record.node), "%s", node);
+    PUT(cordon_record, &record, KEY_CORDONS, node);
+}
+
+static bool is_cordoned(const char *name)
+{
+    NodeSurvey node;
+    for (int i = 0; cluster_survey_node(leader_view(leader).cluster, i, &node); i++)
+        if (strcmp(node.name, name) == 0)
+            return node.cordoned;
+    fail_msg("the core does not know %s", name);
+    return false;
+}
+
+/* It stands for election and is the first. */
+static void elect(void)
+{
+    seen.on_lease(ETCD_LEASE_GRANTED, 1, leader);
+    put_text(LEADER_KEY, seen.introduced);
+    const int64_t term = seen.revision;
+    seen.on_elected(true, LEADER_KEY, term, seen.userdata);
+    show_all();
+    assert_int_equal(leader_view(leader).term, term);
+}
+
+/* A leader, two nodes and a job whose first world is about to be written. */
+static void begin(void)
+{
+    list_all();
+    elect();
+    put_node("n1");
+    put_node("n2");
+    put_job("a");
+    show_all();
+    pass(5 * USEC_PER_MSEC);
+    (void)under_way(false);
+}
+
+static int64_t generation(void)
+{
+    char key[KEY_MAX];
+    Error err = ERROR_INIT;
+    WorldRecord world;
+    const StoredKey *k = find(key_of("lab", KEY_WORLDS, "a", key));
+    if (!k)
+        return 0;
+    assert_int_equal(world_record_decode(key, k->value, strlen(k->value), &world, &err), 0);
+    const int64_t ret = world.generation;
+    world_record_clear(&world);
+    return ret;
+}
+
+/* ---- cases ---- */
+
+static void a_leader_reads_decides_and_writes(_unused_ void **state)
+{
+    put_node("n1");
+    seen.on_lease(ETCD_LEASE_GRANTED, 1, leader);
+    put_text(LEADER_KEY, seen.introduced);
+    seen.on_elected(true, LEADER_KEY, seen.revision, seen.userdata);
+    assert_int_equal(n_leads, 0); /* it has not read the cluster */
+    list_all();
+    assert_int_equal(n_loaded, 1);
+    assert_int_equal(n_leads, 1);
+    put_node("n2");
+    put_job("a");
+    settle();
+    assert_int_equal(generation(), 1);
+    assert_int_equal(n_answers[OUTCOME_REFUSED] + n_answers[OUTCOME_UNKNOWN], 0);
+    list_all();
+    assert_int_equal(n_loaded, 1);
+    put_node("new");
+    settle();
+}
+
+/* Between a read beside the watch and the watch's next list, a key comes and goes. The watch, which makes up deletes of
+ * what it has shown alone, never tells of it. */
+static void a_key_that_only_a_read_has_shown_goes_with_the_next_list(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    begin();
+    cordon("n1");
+    answer(under_way(false), LOST_BEFORE);
+    pass(USEC_PER_SEC);
+    EtcdCall *read = under_way(true);
+    take_snapshot(read);
+    answer(read, GIVEN);
+    assert_true(is_cordoned("n1"));
+    delete_key(key_of("lab", KEY_CORDONS, "n1", key));
+    list_all();
+    assert_false(is_cordoned("n1"));
+}
+
+/* What the watch shows late is older than the read. */
+static void a_key_that_a_read_has_not_shown_does_not_come_back(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    begin();
+    cordon("n1");
+    show_all();
+    assert_true(is_cordoned("n1"));
+    (void)key_of("lab", KEY_CORDONS, "n1", key);
+    delete_key(key);
+    cordon("n1");
+    delete_key(key);
+    IncidentRecord incident = {.id = "a-1", .job = "a", .cause = "node-lost", .at_usec = 1};
+    PUT(incident_record, &incident, KEY_INCIDENTS, "a-1");
+    delete_key(key_of("lab", KEY_INCIDENTS, "a-1", key));
+    answer(under_way(false), LOST_BEFORE);
+    pass(USEC_PER_SEC);
+    answer(under_way(true), GIVEN);
+    assert_false(is_cordoned("n1"));
+    while (show_one()) {
+        assert_false(is_cordoned("n1"));
+        assert_null(cluster_find_incident(leader_view(leader).cluster, "a-1"));
+    }
+    /* And what is newer counts. */
+    cordon("n1");
+    show_all();
+    assert_true(is_cordoned("n1"));
+}
+
+static void a_refused_decision_is_made_again_of_what_was_read(_unused_ void **state)
+{
+    begin();
+    const int before = seen.n_txns;
+    put_text("/sdtrain/lab/phases/a", "{}"); /* what it is guarded by was there once */
+    delete_key("/sdtrain/lab/phases/a");
+    put_text("/sdtrain/lab/desired/a", find("/sdtrain/lab/desired/a")->value);
+    answer(under_way(false), GIVEN);
+    assert_int_equal(n_answers[OUTCOME_REFUSED], 1);
+    assert_int_equal(generation(), 0);
+    pass(USEC_PER_SEC);
+    assert_int_equal(seen.n_txns, before); /* not before it has read */
+    answer(under_way(true), GIVEN);
+    pass(5 * USEC_PER_MSEC);
+    answer(under_way(false), GIVEN);
+    assert_int_equal(n_answers[OUTCOME_DONE], 1);
+    assert_int_equal(generation(), 1);
+}
+
+static void an_answer_that_is_lost_is_looked_for(_unused_ void **state)
+{
+    begin();
+    answer(under_way(false), LOST_AFTER);
+    assert_int_equal(n_answers[OUTCOME_UNKNOWN], 1);
+    assert_int_equal(generation(), 1);
+    const int before = seen.n_txns;
+    pass(USEC_PER_SEC);
+    answer(under_way(true), LOST_BEFORE); /* nor does the read come back */
+    pass(USEC_PER_SEC);
+    assert_int_equal(seen.n_txns, before);
+    answer(under_way(true), GIVEN);
+    settle();
+    assert_int_equal(generation(), 1);
+    assert_int_equal(n_answers[OUTCOME_REFUSED], 0);
+}
+
+static void another_ones_key_deposes(_unused_ void **state)
+{
+    begin();
+    delete_key(LEADER_KEY);
+    answer(under_way(false), GIVEN);
+    assert_int_equal(n_answers[OUTCOME_REFUSED], 1);
+    pass(USEC_PER_SEC);
+    answer(under_way(true), GIVEN);
+    assert_int_equal(leader_view(leader).term, 0);
+    const int before = seen.n_txns;
+    settle();
+    pass(100 * USEC_PER_SEC);
+    assert_int_equal(seen.n_txns, before);
+    assert_int_equal(generation(), 0);
+}
+
+/* The read was asked for in an earlier term, and shows no key of this one. */
+static void an_old_list_deposes_nobody(_unused_ void **state)
+{
+    begin();
+    answer(under_way(false), LOST_BEFORE);
+    pass(USEC_PER_SEC);
+    EtcdCall *read = under_way(true);
+    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
+    delete_key(LEADER_KEY);
+    take_snapshot(read);
+    elect();
+    answer(read, GIVEN);
+    assert_int_equal(leader_view(leader).term, find(LEADER_KEY)->created);
+    settle();
+    assert_int_equal(generation(), 1);
+}
+
+static void without_its_lease_it_does_not_lead(_unused_ void **state)
+{
+    begin();
+    seen.on_lease(ETCD_LEASE_LOST, 1, leader);
+    const LeaderView view = leader_view(leader);
+    assert_false(view.has_lease || seen.has_candidate);
+    assert_int_equal(view.term, 0);
+    const int before = seen.n_txns;
+    delete_key(LEADER_KEY);
+    answer(under_way(false), GIVEN); /* refused by its guard */
+    assert_int_equal(n_answers[OUTCOME_REFUSED], 1);
+    assert_int_equal(generation(), 0);
+    settle();
+    put_node("n3");
+    settle();
+    pass(100 * USEC_PER_SEC);
+    assert_int_equal(seen.n_txns, before);
+    elect(); /* and again */
+    settle();
+    assert_int_equal(generation(), 1);
+    assert_int_equal(n_leads, 2);
+}
+
+static void it_says_that_it_leaves(_unused_ void **state)
+{
+    begin();
+    settle();
+    leader_leave(leader);
+    leader_leave(leader);
+    answer(under_way(false), GIVEN);
+    assert_non_null(strstr(find(LEADER_KEY)->value, "left"));
+    assert_int_equal(seen.n_revoked, 1);
+    assert_int_equal(n_ended, 0);
+    answer(under_way(false), GIVEN);
+    assert_int_equal(n_ended, 1);
+    assert_int_equal(ended, 0);
+    pass(100 * USEC_PER_SEC);
+    assert_int_equal(n_ended, 1);
+}
+
+/* The word that it leaves has no answer: nobody waits for more than two seconds. */
+static void it_leaves_without_etcd(_unused_ void **state)
+{
+    begin();
+    settle();
+    leader_leave(leader);
+    pass(2 * USEC_PER_SEC - 1);
+    assert_int_equal(n_ended, 0);
+    pass(1);
+    assert_int_equal(n_ended, 1);
+    answer_all();
+    answer_all();
+    assert_int_equal(n_ended, 1);
+}
+
+static void who_leaves_does_not_begin_to_lead(_unused_ void **state)
+{
+    list_all();
+    leader_leave(leader);
+    seen.on_elected(true, LEADER_KEY, ++seen.revision, seen.userdata);
+    put_text(LEADER_KEY, seen.introduced);
+    show_all();
+    assert_int_equal(n_leads, 0);
+    answer_all();
+}
+
+static void another_history_ends_it(_unused_ void **state)
+{
+    const EtcdHistory was = {.cluster = 1, .revision = 9}, is = {.cluster = 1, .revision = 3};
+    seen.on_history(&was, &is, leader);
+    assert_int_equal(n_ended, 1);
+    assert_int_equal(ended, -ERESTART);
+}
+
+static void a_denied_transaction_has_it_ask_for_its_rights(_unused_ void **state)
+{
+    begin();
+    const int before = seen.n_asks;
+    answer(under_way(false), DENIED);
+    assert_true(seen.n_asks > before);
+    settle();
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(generation(), 1);
+}
+
+/* A world of which nobody reports anything: the core has said when it wants to be asked. */
+static void time_alone_is_a_reason_to_decide(_unused_ void **state)
+{
+    begin();
+    settle();
+    const int before = seen.n_txns;
+    pass(settings.core.start_deadline_usec - USEC_PER_SEC);
+    assert_int_equal(seen.n_txns, before);
+    assert_int_equal(n_stalled, 0);
+    pass(30 * USEC_PER_SEC);
+    assert_true(seen.n_txns > before);
+}
+
+static void a_loop_that_comes_late_says_so(_unused_ void **state)
+{
+    begin();
+    settle();
+    stall(settings.core.start_deadline_usec + USEC_PER_SEC);
+    put_node("n3");
+    show_all();
+    assert_true(n_stalled > 0);
+}
+
+static void what_did_not_fit_is_read_when_there_is_room(_unused_ void **state)
+{
+    JobSurvey job;
+    begin();
+    settle();
+    put_job("b");
+    settle();
+    assert_true(cluster_dropped(leader_view(leader).cluster) > 0);
+    static const char *const all[] = {"specs", "desired", "worlds", "phases"};
+    for (size_t i = 0; i < ELEMENTSOF(all); i++) {
+        char key[KEY_MAX];
+        (void)snprintf(key, sizeof(key), "/sdtrain/lab/%s/a", all[i]);
+        delete_key(key);
+    }
+    const int before = seen.n_reads;
+    show_all();
+    pass(2 * USEC_PER_SEC);
+    settle();
+    assert_int_equal(seen.n_reads, before + 1); /* one serves all */
+    assert_true(cluster_survey_job(leader_view(leader).cluster, 0, &job));
+    assert_string_equal(job.name, "b");
+}
+
+static void new_settings_are_shown_and_used(_unused_ void **state)
+{
+    begin();
+    settle();
+    (void)snprintf(settings.introduction.admit, sizeof(settings.introduction.admit), "n1");
+    settings.core.start_deadline_usec = 5 * USEC_PER_SEC;
+    leader_configure(leader, &settings);
+    assert_non_null(strstr(seen.introduced, "\"n1\""));
+    settle();
+    const int before = seen.n_txns;
+    pass(10 * USEC_PER_SEC);
+    assert_true(seen.n_txns > before); /* the new deadline is over */
+}
+
+static void the_view_is_told_every_two_seconds(_unused_ void **state)
+{
+    list_all();
+    const int before = n_views;
+    pass(10 * USEC_PER_SEC);
+    assert_in_range(n_views - before, 5, 6);
+}
+
+/* Two leaders died on the same records. It keeps still, tells so, and begins by itself when the pause is over. */
+static void a_standstill_ends_by_itself(_unused_ void **state)
+{
+    LeaderRecord dead = {.name = "d", .version = "1", .state = LEADER_UP};
+    char *text = leader_record_encode(&dead, NULL);
+    put_text("/sdtrain/lab/leader/1", text);
+    free(text);
+    list_all();
+    delete_key("/sdtrain/lab/leader/1");
+    show_all();
+    dead = (LeaderRecord){.name = "e", .version = "1", .state = LEADER_UP, .deaths = 1};
+    text = leader_record_encode(&dead, NULL);
+    put_text("/sdtrain/lab/leader/2", text);
+    free(text);
+    put_text(LEADER_KEY, seen.introduced);
+    const int64_t term = seen.revision;
+    show_all();
+    delete_key("/sdtrain/lab/leader/2");
+    show_all();
+    seen.on_elected(true, LEADER_KEY, term, seen.userdata);
+    settle();
+    assert_int_equal(leader_view(leader).term, 0);
+    assert_true(leader_view(leader).is_still);
+    pass(29 * USEC_PER_SEC);
+    settle();
+    assert_int_equal(leader_view(leader).term, 0);
+    pass(2 * USEC_PER_SEC); /* three leases */
+    settle();
+    assert_int_equal(leader_view(leader).term, term);
+}
+
+/* Requests under way when it goes are cancelled. */
+static void it_goes_with_a_transaction_under_way(_unused_ void **state) { begin(); }
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(a_leader_reads_decides_and_writes),
+        CASE(a_key_that_only_a_read_has_shown_goes_with_the_next_list),
+        CASE(a_key_that_a_read_has_not_shown_does_not_come_back),
+        CASE(a_refused_decision_is_made_again_of_what_was_read),
+        CASE(an_answer_that_is_lost_is_looked_for),
+        CASE(another_ones_key_deposes),
+        CASE(an_old_list_deposes_nobody),
+        CASE(without_its_lease_it_does_not_lead),
+        CASE(it_says_that_it_leaves),
+        CASE(it_leaves_without_etcd),
+        CASE(who_leaves_does_not_begin_to_lead),
+        CASE(another_history_ends_it),
+        CASE(a_denied_transaction_has_it_ask_for_its_rights),
+        CASE(time_alone_is_a_reason_to_decide),
+        CASE(a_loop_that_comes_late_says_so),
+        CASE(what_did_not_fit_is_read_when_there_is_room),
+        CASE(new_settings_are_shown_and_used),
+        CASE(the_view_is_told_every_two_seconds),
+        CASE(a_standstill_ends_by_itself),
+        CASE(it_goes_with_a_transaction_under_way),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
