@@ -7,7 +7,10 @@
  * One rank without an EMA: weights, m and v are MIB together (1024). The store's folder is emptied of
  * what was saved. Prints one JSON line a figure. "raw" moves the same bytes in the same run and does
  * nothing else with them: objects of a chunk's size are put, and read in pieces of 8 MiB, 16 under
- * way. */
+ * way.
+ *
+ * "stall" is what a save costs the training thread: the call that begins it, and what the update waits for the
+ * copies, after a grain that keeps one core busy for COMPUTE_MSEC. */
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -17,8 +20,9 @@
 
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
-enum { ROUNDS_MAX = 32, PIECE_BYTES = 8 << 20, SLOTS = 16, GENERATION = 1 };
+enum { COMPUTE_MSEC = 500, ROUNDS_MAX = 32, PIECE_BYTES = 8 << 20, SLOTS = 16, GENERATION = 1 };
 
 typedef struct Bench {
     Store *store;
@@ -161,13 +165,22 @@ static double put_raw(Bench *b)
     return mib_per_sec;
 }
 
+/* Stands for a grain. */
+static void compute(void)
+{
+    static char block[1 << 16];
+    const uint64_t begun_usec = clock_boottime_usec();
+    for (uint64_t seed = 0; since(begun_usec) < COMPUTE_MSEC / 1e3; seed++)
+        block[seed % sizeof(block)] = (char)hash64_bytes(block, sizeof(block), seed);
+}
+
 static Manifest *measure_saves(Bench *b)
 {
     Error err = ERROR_INIT;
     CheckpointWriter *writer = NULL;
     Manifest *m = NULL;
     double mib_per_sec[ROUNDS_MAX], blocked_msec[ROUNDS_MAX], cpu[ROUNDS_MAX];
-    double raw[ROUNDS_MAX], ratio[ROUNDS_MAX];
+    double raw[ROUNDS_MAX], ratio[ROUNDS_MAX], stall_msec[ROUNDS_MAX];
     int r = checkpoint_writer_new(&(CheckpointOptions){.store = b->store,
                                                        .reports = b->comm,
                                                        .parameters = b->parameters,
@@ -178,14 +191,20 @@ static Manifest *measure_saves(Bench *b)
                                                        .keep_last = 2,
                                                        .local = b->local},
                                   &writer, &err);
+    if (r == 0)
+        r = checkpoint_prepare(writer, b->saved, &err);
     world_check(r == 0, "%s", err.text);
     for (int i = 0; i < b->rounds; i++) {
         CheckpointResult result;
+        while (checkpoint_busy(writer)) /* with the removal of old ones, which a save waits for */
+            (void)usleep(1000);
         b->saved->scalars.step = i;
         const uint64_t begun_usec = clock_boottime_usec();
         const double cpu_before = cpu_sec();
         r = checkpoint_begin(writer, b->saved, i == 0 ? "" : "{}\n", MAX(i, 1), i, &err);
         world_check(r == 0, "%s", err.text);
+        compute();
+        train_state_before_write(b->saved);
         r = checkpoint_wait(writer, 3600 * USEC_PER_SEC, &result);
         world_check(r == 0 && result.phase == CHECKPOINT_WRITTEN, "%s", result.error.text);
         mib_per_sec[i] = b->mib / since(begun_usec);
@@ -193,6 +212,7 @@ static Manifest *measure_saves(Bench *b)
         raw[i] = put_raw(b);
         ratio[i] = mib_per_sec[i] / raw[i];
         blocked_msec[i] = (double)result.blocked_usec / 1e3;
+        stall_msec[i] = blocked_msec[i] + (double)train_state_waited_usec(b->saved) / 1e3;
         checkpoint_settle(writer, true);
         if (i + 1 < b->rounds)
             continue;
@@ -205,7 +225,8 @@ static Manifest *measure_saves(Bench *b)
     print("checkpoint_raw_put", "MiB/s", raw, b->rounds);
     print("checkpoint_save", "MiB/s", mib_per_sec, b->rounds);
     print("checkpoint_save_to_raw", "ratio", ratio, b->rounds);
-    print("checkpoint_save_blocked", "ms", blocked_msec, b->rounds);
+    print("checkpoint_save_begin", "ms", blocked_msec, b->rounds);
+    print("checkpoint_save_stall", "ms", stall_msec, b->rounds);
     print("checkpoint_save_cpu", "core s/GiB", cpu, b->rounds);
     return m;
 }

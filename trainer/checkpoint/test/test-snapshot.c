@@ -150,6 +150,47 @@ static void one_late_copy_is_of_its_step(_unused_ void **state)
     }
 }
 
+/* A state that is restored while its copies are under way. */
+static int restore_late(World *world, Comm *comm, void *arg)
+{
+    const Case *c = arg;
+    Error err = ERROR_INIT;
+    _cleanup_(store_freep) Store *store = open_store();
+    _cleanup_(store_freep) Store *other = NULL;
+    _cleanup_(manifest_freep) Manifest *m = NULL;
+    _cleanup_(train_state_freep) TrainState *state =
+        testing_state(&fixture, 1, world->rank, world->size, 0, true);
+    _cleanup_(checkpoint_writer_freep) CheckpointWriter *writer =
+        testing_writer(&fixture, store, comm, GENERATION, 20000);
+    begin(writer, state);
+    write_state(state, 2);
+    CheckpointResult first = end(writer);
+    check_written(&first, c->digests[0], 1);
+    int r = manifest_read_uri(first.uri, &first.hash, &other, &m, &err);
+    world_check(r == 0, "%s", err.text);
+
+    set_fault(c->fault);
+    begin(writer, state);
+    r = checkpoint_restore(store, NULL, m, state, &err);
+    world_check(r == 0, "%s", err.text);
+    CheckpointResult second = end(writer);
+    check_written(&second, c->digests[1], 2);
+    testing_state_check(state, 1, true);
+    return 0;
+}
+
+static void a_restore_waits_for_late_copies(_unused_ void **state)
+{
+    Case c = {.fault = "device.copy=slow@*"};
+    for (int64_t step = 1; step <= 2; step++)
+        c.digests[step - 1] = testing_digest(&fixture, step, true);
+    World world = {.size = 1, .run = restore_late, .arg = &c};
+    assert_int_equal(world_run(&world, WORLD_SEC), 0);
+    char path[128];
+    (void)snprintf(path, sizeof(path), "%s/store", folder);
+    assert_int_equal(folder_remove(path, NULL), 0);
+}
+
 /* ---- copies that fail ---- */
 
 static int save_failing(World *world, Comm *comm, void *arg)
@@ -235,6 +276,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(late_copies_are_of_their_step),
         cmocka_unit_test(one_late_copy_is_of_its_step),
+        cmocka_unit_test(a_restore_waits_for_late_copies),
         cmocka_unit_test(failing_copies_fail_the_save_alone),
         cmocka_unit_test(copies_that_never_arrive_fail_the_save),
     };
