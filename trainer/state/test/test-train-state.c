@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-train-state.c - chunks: bounds, owners, where they lie, what their hashes cover. */
 
+#include "base/fault.h"
 #include "base/test/testing.h"
 #include "trainer/state/train-state.h"
 
@@ -152,11 +153,33 @@ static void the_digest_covers_everything(void **state)
     f.device = device_free(f.device);
 }
 
+static void hash_downloaded(const TrainState *s, Hasher *hasher, const float *from, size_t n_bytes)
+{
+    _cleanup_free_ void *copy = malloc(n_bytes);
+    assert_non_null(copy);
+    device_download(s->device, copy, from, n_bytes);
+    hasher_update(hasher, copy, n_bytes);
+}
+
+static void check_hash(const TrainState *s, int64_t c)
+{
+    Error err = ERROR_INIT;
+    const size_t n_bytes = (size_t)chunk_length(&s->layout, c) * sizeof(float);
+    Hash found;
+    _cleanup_(hasher_freep) Hasher *hasher = NULL;
+    assert_int_equal(hasher_new(&hasher), 0);
+    assert_int_equal(train_state_chunk_hash(s, c, &found, &err), 0);
+    hash_downloaded(s, hasher, s->weights + chunk_begin(&s->layout, c), n_bytes);
+    hash_downloaded(s, hasher, train_state_chunk(s, s->m, c), n_bytes);
+    hash_downloaded(s, hasher, train_state_chunk(s, s->v, c), n_bytes);
+    hash_downloaded(s, hasher, train_state_chunk(s, s->ema, c), n_bytes);
+    assert_true(hash_equal(found, hasher_digest(hasher)));
+}
+
 /* The hash of a chunk is that of its bytes, however they are cut on their way to the host. */
 static void a_hash_does_not_depend_on_the_pieces(void **state)
 {
     (void)state;
-    Error err = ERROR_INIT;
     Fixture f;
     open_fixture(&f);
     TrainState *s = open_state(&f, 1, 3, 1);
@@ -165,22 +188,27 @@ static void a_hash_does_not_depend_on_the_pieces(void **state)
     for (size_t i = 0; i < ELEMENTSOF(sizes); i++) {
         train_state_piece_bytes = sizes[i];
         train_state_release_staging(s);
-        for (int64_t c = 1; c < s->layout.n_chunks; c += 3) {
-            const size_t n_bytes = (size_t)chunk_length(&s->layout, c) * sizeof(float);
-            Hash expected, found;
-            Hasher *hasher = NULL;
-            assert_int_equal(hasher_new(&hasher), 0);
-            hasher_update(hasher, s->weights + chunk_begin(&s->layout, c), n_bytes);
-            hasher_update(hasher, train_state_chunk(s, s->m, c), n_bytes);
-            hasher_update(hasher, train_state_chunk(s, s->v, c), n_bytes);
-            hasher_update(hasher, train_state_chunk(s, s->ema, c), n_bytes);
-            expected = hasher_digest(hasher);
-            hasher = hasher_free(hasher);
-            assert_int_equal(train_state_chunk_hash(s, c, &found, &err), 0);
-            assert_true(hash_equal(found, expected));
-        }
+        for (int64_t c = 1; c < s->layout.n_chunks; c += sizes[i] < 1000 ? 33 : 3)
+            check_hash(s, c);
     }
     train_state_piece_bytes = sizes[0];
+    s = train_state_free(s);
+    f.device = device_free(f.device);
+}
+
+/* The last test: the lane stays late. */
+static void a_hash_waits_for_late_pieces(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    Fixture f;
+    open_fixture(&f);
+    TrainState *s = open_state(&f, 0, 1, 0);
+    s->ema_active = true;
+    assert_int_equal(setenv("SDTRAIN_FAULT", "device.copy=slow@*", 1), 0);
+    assert_int_equal(fault_open(&err), 0);
+    train_state_piece_bytes = 20000;
+    check_hash(s, 2);
     s = train_state_free(s);
     f.device = device_free(f.device);
 }
@@ -192,6 +220,7 @@ int main(void)
         cmocka_unit_test(the_digest_does_not_depend_on_the_world),
         cmocka_unit_test(the_digest_covers_everything),
         cmocka_unit_test(a_hash_does_not_depend_on_the_pieces),
+        cmocka_unit_test(a_hash_waits_for_late_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
