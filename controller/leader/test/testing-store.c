@@ -136,7 +136,7 @@ static void store_put(const char *key, const char *value)
     free(k->value);
     k->value = copy;
     k->modified = seen.revision;
-    note_change(k, value);
+    note_change(k, copy);
 }
 
 static void store_delete(const char *key, bool prefix)
