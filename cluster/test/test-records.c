@@ -382,6 +382,37 @@ static void values_arrive_as_they_were_sent(void **state)
     assert_true(isnan(nan_back.loss));
 }
 
+/* Of a node that does not tell, as those of 0.2.0 do not, no GPU is known. */
+static void gpus_of_a_node_are_a_number_of_slots(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *gpus, *error;
+        int n;
+    } cases[] = {
+        {"", "", 0},
+        {",\"gpus\":0", "", 0},
+        {",\"gpus\":8", "", 8},
+        {",\"gpus\":64", "", 64},
+        {",\"gpus\":65", "key: gpus: 65 is not in 0..64", 0},
+        {",\"gpus\":-1", "key: gpus: -1 is not in 0..64", 0},
+        {",\"gpus\":\"8\"", "key: gpus: expected an integer, got \"8\"", 0},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        Error err = ERROR_INIT;
+        NodeRecord node;
+        char text[256];
+        (void)snprintf(text, sizeof(text),
+                       "{\"v\":2,\"name\":\"n1\",\"machine_id\":\"m\",\"incarnation\":1,"
+                       "\"slots\":4,\"state\":\"up\"%s}",
+                       cases[i].gpus);
+        assert_int_equal(node_record_decode("key", text, strlen(text), &node, &err),
+                         *cases[i].error ? -EINVAL : 0);
+        assert_string_equal(err.text, cases[i].error);
+        assert_int_equal(node.n_gpus, cases[i].n);
+    }
+}
+
 static void worlds_place_ranks_in_slot_order(void **state)
 {
     (void)state;
@@ -519,6 +550,7 @@ int main(void)
         cmocka_unit_test(health_survives_a_round_trip),
         cmocka_unit_test(records_of_what_went_wrong_survive_a_round_trip),
         cmocka_unit_test(values_arrive_as_they_were_sent),
+        cmocka_unit_test(gpus_of_a_node_are_a_number_of_slots),
         cmocka_unit_test(worlds_place_ranks_in_slot_order),
         cmocka_unit_test(fields_of_later_versions_are_kept),
         cmocka_unit_test(old_elements_that_are_no_objects_are_written_over),

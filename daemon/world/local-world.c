@@ -425,8 +425,7 @@ void local_world_assign(LocalWorld *local)
                        w->needs.config->address);
         (void)snprintf(assign.submission, sizeof(assign.submission), "%s", local->submission);
         (void)snprintf(assign.sources, sizeof(assign.sources), "%s", local->sources);
-        if (rank->slot < w->needs.gpus->n)
-            (void)snprintf(assign.gpu, sizeof(assign.gpu), "%s", w->needs.gpus->pci[rank->slot]);
+        (void)snprintf(assign.gpu, sizeof(assign.gpu), "%s", w->needs.gpus->pci[rank->slot]);
         memcpy(assign.secret, local->secret, sizeof(assign.secret));
         assert(rank->local == local && rank->rank < local->world_size);
         rank->was_assigned = true;

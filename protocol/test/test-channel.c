@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-channel.c - every message survives the wire; bad packets are told apart from a closed
  * channel. */
+#include "base/json.h"
 #include "base/test/testing.h"
 #include "protocol/channel.h"
 
@@ -126,6 +127,29 @@ static void an_older_step_is_read(void **state)
     assert_string_equal(in.save_error, "");
 }
 
+/* What an older daemon does not say is empty: it knows no GPU of the slot. */
+static void an_older_assign_is_read(void **state)
+{
+    (void)state;
+    ChannelMessage out = {.type = CHANNEL_ASSIGN, .gpu = "0000:3b:00"}, in = {0}, older = {0};
+    Error err = ERROR_INIT;
+    _cleanup_free_ char *text = NULL;
+    _cleanup_free_ char *without = NULL;
+    char spec[] = "{}";
+    size_t n;
+    out.spec = spec;
+    assert_int_equal(channel_encode(&out, &text, &n, &err), 0);
+    assert_int_equal(channel_decode(text, n, &in, &err), 0);
+    assert_string_equal(in.gpu, "0000:3b:00");
+    _cleanup_json_ json_t *json = json_loads(text, 0, NULL);
+    assert_int_equal(json_object_del(json, "gpu"), 0);
+    without = json_dumps(json, 0);
+    assert_int_equal(channel_decode(without, strlen(without), &older, &err), 0);
+    assert_string_equal(older.gpu, "");
+    channel_message_clear(&in);
+    channel_message_clear(&older);
+}
+
 static void bad_packets_are_named(void **state)
 {
     (void)state;
@@ -176,6 +200,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_loss_that_is_not_a_number_travels, open_pair, close_pair),
         cmocka_unit_test_setup_teardown(a_text_that_was_cut_travels, open_pair, close_pair),
         cmocka_unit_test(an_older_step_is_read),
+        cmocka_unit_test(an_older_assign_is_read),
         cmocka_unit_test_setup_teardown(bad_packets_are_named, open_pair, close_pair),
         cmocka_unit_test_setup_teardown(silence_and_end_differ, open_pair, close_pair),
         cmocka_unit_test_setup_teardown(too_long_is_refused_before_sending, open_pair, close_pair),
