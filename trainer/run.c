@@ -229,9 +229,9 @@ static void help(void)
         "                which ends when it wants to write again\n\n"
         "Exit codes: 0 done or left, 75 retry, 78 bad job, 80 device fault, 81 peer lost, 82 data "
         "corrupt,\n"
-        "83 store unreachable, 84 non-finite loss, 85 other numerics than the job's, 86 the "
-        "checkpoint folder\n"
-        "is another's.\n");
+        "83 store unreachable, 84 non-finite loss, 85 other numerics than the job's or no such "
+        "device\n"
+        "here, 86 the checkpoint folder is another's.\n");
 }
 
 int verb_run(int argc, char **argv)

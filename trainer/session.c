@@ -2,6 +2,7 @@
 /* session.c - see session.h. */
 #include "trainer/session.h"
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -287,7 +288,12 @@ static int open_state(Session *s, ExitCode *ret_exit, Error *err)
     r = fill_numerics(s, err);
     if (r < 0)
         return r;
-    r = canned_grain(s->work, s->gradients, parameters->n_elements, &s->facts.canned_grain, err);
+    r = fault("canned.compute");
+    if (r < 0)
+        (void)error_errno(err, r, "the canned grain: compute failed"); /* returned below */
+    else
+        r = canned_grain(s->work, s->gradients, parameters->n_elements, &s->facts.canned_grain,
+                         err);
     if (r < 0) {
         *ret_exit = r == -ENOMEM ? EXIT_RETRY : device_exit_code(r);
         return r;

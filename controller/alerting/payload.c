@@ -29,8 +29,10 @@ static const struct {
     {"node-unhealthy", "The node is in quarantine. Repair it, then sdctl node uncordon."},
     {"device-fault", "The node is in quarantine. Check the device (sdctl node status), repair or "
                      "replace it, then sdctl node uncordon."},
-    {"numerics", "The node computes other bits than the rest: suspect its memory or its device. It "
-                 "is refused for this job until sdctl node uncordon."},
+    {"numerics",
+     "The node computes other bits than the rest (suspect its memory or its device), or "
+     "lacks the module, driver or GPU that the job needs: the evidence says which. It is "
+     "refused for this job until sdctl node uncordon."},
     {"slot-lost",
      "A process survives SIGKILL there, or the GPU is bad: the slot gets no new ranks. "
      "See sdctl node status; reset the GPU or reboot."},

@@ -488,6 +488,25 @@ static void a_program_that_went_wrong_on_its_device_dies_by_signal(void **unused
     assert_int_equal(end(rank), -SIGABRT);
 }
 
+/* Before the rank is ready: the grain that every rank computes first. */
+static void a_device_that_fails_at_once_is_ones_own(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *fault;
+        int code;
+    } cases[] = {{"canned.compute=eio", EXIT_DEVICE_FAULT}, {"canned.compute=enomem", EXIT_RETRY}};
+    _cleanup_free_ char *text = testing_job_text(&files, "canned", "");
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        start_with(&ranks[0], cases[i].fault);
+        assign(&ranks[0], text, 1, 0, 1, NULL);
+        ChannelMessage error = expect(&ranks[0], CHANNEL_ERROR);
+        assert_int_equal(error.exit_code, cases[i].code);
+        assert_non_null(strstr(error.text, "the canned grain: compute failed"));
+        assert_int_equal(end(&ranks[0]), cases[i].code);
+    }
+}
+
 /* A module that stands for CUDA and refuses in every way. What a node lacks excludes it for this job alone. */
 static void a_device_that_does_not_open_says_whose_fault_it_is(void **unused)
 {
@@ -607,6 +626,7 @@ int main(void)
         cmocka_unit_test_teardown(three_ranks_train_the_same, end_all),
         cmocka_unit_test_teardown(what_is_not_finite_stops_all_alike, end_all),
         cmocka_unit_test_teardown(a_device_fault_is_ones_own, end_all),
+        cmocka_unit_test_teardown(a_device_that_fails_at_once_is_ones_own, end_all),
         cmocka_unit_test_teardown(a_program_that_went_wrong_on_its_device_dies_by_signal, end_all),
         cmocka_unit_test_teardown(a_device_that_does_not_open_says_whose_fault_it_is, end_all),
         cmocka_unit_test_teardown(a_device_that_nobody_has_is_the_jobs_fault, end_all),
