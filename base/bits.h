@@ -12,28 +12,28 @@
 
 #include <string.h>
 
-static inline uint32_t float_bits(float x)
+_device_ static inline uint32_t float_bits(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof(bits));
     return bits;
 }
 
-static inline float float_from_bits(uint32_t bits)
+_device_ static inline float float_from_bits(uint32_t bits)
 {
     float x;
     memcpy(&x, &bits, sizeof(x));
     return x;
 }
 
-static inline uint64_t double_bits(double x)
+_device_ static inline uint64_t double_bits(double x)
 {
     uint64_t bits;
     memcpy(&bits, &x, sizeof(bits));
     return bits;
 }
 
-static inline double double_from_bits(uint64_t bits)
+_device_ static inline double double_from_bits(uint64_t bits)
 {
     double x;
     memcpy(&x, &bits, sizeof(x));

@@ -12,6 +12,10 @@
 #include "base/macro.h"
 #include <stdarg.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef struct Error {
     int code;       /* negative errno, 0 when unset */
     char text[496]; /* names the action, its object, the other side's answer and the remedy */
@@ -31,3 +35,7 @@ int error_prefix(Error *err, int r, const char *format, ...) _printf_(3, 4);
 /* Makes an Error that another process sent as bytes safe to use: ends its text, replaces control characters, and
  * turns a code that is no errno (neither 0 nor -1 to -4095) into -EPROTO. */
 void error_from_outside(Error *err);
+
+#ifdef __cplusplus
+}
+#endif

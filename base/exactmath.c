@@ -11,20 +11,33 @@
 
 #include <math.h>
 
+#ifndef EXACT_INTERNAL
+#define EXACT_INTERNAL static
+#endif
+#ifdef __CUDA_ARCH__ /* a GPU has no stack for messages: who calls keeps the ranges */
+#define EXACT_ASSERT(x)
+#else
+#define EXACT_ASSERT(x) assert(x)
+#endif
+
 /* Round to nearest by the classic constant: exact for |x| < 2^51 and the same on every IEEE
  * machine. */
-static double nearest(double x)
+EXACT_INTERNAL double nearest(double x)
 {
     const double magic = 0x1.8p52;
+#ifdef __CUDA_ARCH__
+    return __dsub_rn(__dadd_rn(x, magic), magic);
+#else
     volatile double shifted = x + magic; /* volatile: no compiler may fold the two additions */
     return shifted - magic;
+#endif
 }
 
 static const double ln2_high =
     0x1.62e42fefa3800p-1; /* ln 2 to 42 bits, so that k * ln2_high is exact */
 static const double ln2_low = 0x1.ef35793c76730p-45;
 
-double exact_exp(double x)
+EXACT_FUNCTION double exact_exp(double x)
 {
     if (x != x)
         return x;
@@ -49,11 +62,11 @@ double exact_exp(double x)
     return y * double_from_bits((uint64_t)((int64_t)k + 1023) << 52);
 }
 
-double exact_log(double x)
+EXACT_FUNCTION double exact_log(double x)
 {
     if (x != x)
         return x;
-    assert(x >= 0x1p-1022);
+    EXACT_ASSERT(x >= 0x1p-1022);
 
     uint64_t bits = double_bits(x);
     int64_t k = (int64_t)(bits >> 52) - 1023;
@@ -72,7 +85,7 @@ double exact_log(double x)
 }
 
 /* sin and cos of r in [-pi/4, pi/4]. */
-static double sin_reduced(double r)
+EXACT_INTERNAL double sin_reduced(double r)
 {
     static const double c[] = {
         1.0 / 355687428096000.0, -1.0 / 1307674368000.0, 1.0 / 6227020800.0, -1.0 / 39916800.0,
@@ -84,7 +97,7 @@ static double sin_reduced(double r)
     return r + r * r2 * p;
 }
 
-static double cos_reduced(double r)
+EXACT_INTERNAL double cos_reduced(double r)
 {
     static const double c[] = {
         -1.0 / 6402373705728000.0, 1.0 / 20922789888000.0, -1.0 / 87178291200.0, 1.0 / 479001600.0,
@@ -96,7 +109,7 @@ static double cos_reduced(double r)
     return 1.0 - (0.5 * r2 - r2 * r2 * p);
 }
 
-static double reduce(double x, int *quadrant)
+EXACT_INTERNAL double reduce(double x, int *quadrant)
 {
     static const double part1 = 0x1.921fb54400000p+0; /* pi/2 in parts of 33 bits */
     static const double part2 = 0x1.0b4611a600000p-34;
@@ -106,11 +119,11 @@ static double reduce(double x, int *quadrant)
     return ((x - k * part1) - k * part2) - k * part3;
 }
 
-double exact_sin(double x)
+EXACT_FUNCTION double exact_sin(double x)
 {
     if (x != x)
         return x;
-    assert(x >= -1e5 && x <= 1e5);
+    EXACT_ASSERT(x >= -1e5 && x <= 1e5);
 
     int q;
     double r = reduce(x, &q);
@@ -118,11 +131,11 @@ double exact_sin(double x)
     return (q & 2) ? -y : y;
 }
 
-double exact_cos(double x)
+EXACT_FUNCTION double exact_cos(double x)
 {
     if (x != x)
         return x;
-    assert(x >= -1e5 && x <= 1e5);
+    EXACT_ASSERT(x >= -1e5 && x <= 1e5);
 
     int q;
     double r = reduce(x, &q);
@@ -130,7 +143,7 @@ double exact_cos(double x)
     return (q == 1 || q == 2) ? -y : y;
 }
 
-void exact_normal_pair(uint32_t word0, uint32_t word1, float ret[2])
+EXACT_FUNCTION void exact_normal_pair(uint32_t word0, uint32_t word1, float ret[2])
 {
     double u = ((double)word0 + 0.5) * 0x1p-32; /* in (0, 1): the logarithm is finite */
     double angle = ((double)word1 + 0.5) * (0x1p-32 * 0x1.921fb54442d18p+2);

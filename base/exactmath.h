@@ -15,6 +15,12 @@
 
 #include "base/macro.h"
 
+/* A kernel of a GPU has them as functions of its own: it defines EXACT_FUNCTION and includes exactmath.c. */
+#ifndef EXACT_FUNCTION
+#define EXACT_FUNCTION
+#ifdef __cplusplus
+extern "C" {
+#endif
 double exact_exp(double x); /* error under 2 ulp; |x| > 708 clamps to 0 or infinity */
 double exact_log(double x); /* x > 0, normal; error under 2 ulp */
 double exact_sin(double x); /* |x| <= 1e5; absolute error under 1e-15 */
@@ -22,3 +28,9 @@ double exact_cos(double x); /* |x| <= 1e5; absolute error under 1e-15 */
 
 /* Turns two random words into two independent draws of N(0, 1), rounded to float (Box-Muller). */
 void exact_normal_pair(uint32_t word0, uint32_t word1, float ret[2]);
+#ifdef __cplusplus
+}
+#endif
+#else
+#define EXACT_INTERNAL EXACT_FUNCTION
+#endif

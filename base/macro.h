@@ -29,6 +29,13 @@
 #define NSEC_PER_USEC UINT64_C(1000)
 #define USEC_INFINITY UINT64_MAX
 
+/* A function that kernels of a GPU call, too. */
+#ifdef __CUDACC__
+#define _device_ __host__ __device__
+#else
+#define _device_
+#endif
+
 #define _printf_(a, b) __attribute__((format(printf, a, b)))
 #define _unused_ __attribute__((unused))
 #define _must_check_ __attribute__((warn_unused_result))

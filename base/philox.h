@@ -16,7 +16,7 @@ typedef struct Philox {
 } Philox;
 
 /* Returns the 128-bit block of a 64-bit key and a 128-bit counter, given as (high, low). */
-static inline Philox philox4x32(uint64_t key, uint64_t counter_high, uint64_t counter_low)
+_device_ static inline Philox philox4x32(uint64_t key, uint64_t counter_high, uint64_t counter_low)
 {
     uint32_t c0 = (uint32_t)counter_low, c1 = (uint32_t)(counter_low >> 32);
     uint32_t c2 = (uint32_t)counter_high, c3 = (uint32_t)(counter_high >> 32);
@@ -36,4 +36,4 @@ static inline Philox philox4x32(uint64_t key, uint64_t counter_high, uint64_t co
 }
 
 /* Turns a word into a number in [0, 1) with 24 bits. */
-static inline float philox_uniform(uint32_t word) { return (float)(word >> 8) * 0x1p-24f; }
+_device_ static inline float philox_uniform(uint32_t word) { return (float)(word >> 8) * 0x1p-24f; }

@@ -22,8 +22,8 @@
 extern "C" {
 #endif
 
-/* Everything of kernels.h that a device does, in that order. */
-#define KERNELS_OPERATIONS(X)                                                                      \
+/* Memory, lanes and fences, and everything else of kernels.h that a device does, in that order. */
+#define KERNELS_DEVICE_OPERATIONS(X)                                                               \
     X(device_free)                                                                                 \
     X(device_memory_bytes)                                                                         \
     X(device_numerics)                                                                             \
@@ -42,7 +42,8 @@ extern "C" {
     X(device_fence)                                                                                \
     X(device_wait)                                                                                 \
     X(device_reached)                                                                              \
-    X(device_await)                                                                                \
+    X(device_await)
+#define KERNELS_COMPUTE_OPERATIONS(X)                                                              \
     X(gradient_take)                                                                               \
     X(conv_new)                                                                                    \
     X(conv_free)                                                                                   \
@@ -95,7 +96,8 @@ extern "C" {
     X(state_plan_free)                                                                             \
     X(state_count)                                                                                 \
     X(state_squares)                                                                               \
-    X(state_update)                                                                                \
+    X(state_update)
+#define KERNELS_RANGE_OPERATIONS(X)                                                                \
     X(absolute_max)                                                                                \
     X(quantise_add)                                                                                \
     X(quantise_add64)                                                                              \
@@ -104,6 +106,8 @@ extern "C" {
     X(sum_of_squares)                                                                              \
     X(adamw_update)                                                                                \
     X(ema_update)
+#define KERNELS_OPERATIONS(X)                                                                      \
+    KERNELS_DEVICE_OPERATIONS(X) KERNELS_COMPUTE_OPERATIONS(X) KERNELS_RANGE_OPERATIONS(X)
 
 typedef struct KernelsBackend {
     /* KERNELS_INTERFACE of the headers that it was compiled with. This member stays the first: it is read

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernels.c - opens devices, and forwards each call of kernels.h to the backend of its device. */
+/* kernels.c - forwards each call of kernels.h to the backend of its device. */
 #include "kernels/kernels.h"
 
 #include "kernels/backend.h"
-#include "kernels/module.h"
 
 size_t data_type_bytes(DataType type) { return type == DATA_F32 ? 4 : 2; }
 
@@ -15,17 +14,6 @@ size_t gradient_form_bytes(const GradientForm *form)
 DeviceKind device_kind(const Device *device) { return device->kind; }
 
 DataType device_type(const Device *device) { return device->type; }
-
-int device_open(const DeviceOptions *options, Device **ret, Error *err)
-{
-    const KernelsBackend *backend = &cpu_backend;
-    if (options->kind == DEVICE_CUDA) {
-        int r = kernels_module_open(&backend, err);
-        if (r < 0)
-            return r;
-    }
-    return backend->open(options, ret, err);
-}
 
 /* Of a Conv, Linear, Attention or StatePlan, which begin with their device. */
 static const KernelsBackend *backend_of(const void *object)
@@ -372,8 +360,8 @@ void normal_noise(Device *device, uint64_t key, int n, int64_t n_each, const int
 }
 
 void diffuse(Device *device, int n, int64_t n_each, const float *x0, const float *noise,
-             const int32_t *timesteps, const float *a, const float *b, bool v_prediction, void *x_t,
-             float *target)
+             const int32_t *timesteps, const float *a, const float *b, bool v_prediction,
+             float *x_t, float *target)
 {
     device->backend->diffuse(device, n, n_each, x0, noise, timesteps, a, b, v_prediction, x_t,
                              target);

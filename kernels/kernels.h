@@ -340,8 +340,8 @@ void normal_noise(Device *device, uint64_t key, int n, int64_t n_each, const int
 /* x_t = a[t] x0 + b[t] noise; target = noise (epsilon) or a[t] noise - b[t] x0 (v). a, b: [n_steps]
  * floats. */
 void diffuse(Device *device, int n, int64_t n_each, const float *x0, const float *noise,
-             const int32_t *timesteps, const float *a, const float *b, bool v_prediction, void *x_t,
-             float *target);
+             const int32_t *timesteps, const float *a, const float *b, bool v_prediction,
+             float *x_t, float *target);
 
 /* *loss = mean (prediction - target)^2 over n as one double by a fixed tree; dprediction = scale *
  * 2 / n * (prediction - target). */

@@ -34,7 +34,7 @@ void cpu_normal_noise(Device *device, uint64_t key, int n, int64_t n_each, const
 
 void cpu_diffuse(Device *device, int n, int64_t n_each, const float *x0, const float *noise,
                  const int32_t *timesteps, const float *a, const float *b, bool v_prediction,
-                 void *x_t, float *target)
+                 float *x_t, float *target)
 {
     const int team = device_team(device, n * n_each);
 
@@ -43,7 +43,7 @@ void cpu_diffuse(Device *device, int n, int64_t n_each, const float *x0, const f
         const float signal = a[timesteps[sample]], spread = b[timesteps[sample]];
         const size_t at = (size_t)sample * (size_t)n_each;
         const float *clean = x0 + at, *random = noise + at;
-        float *noisy = (float *)x_t + at, *to = target + at;
+        float *noisy = x_t + at, *to = target + at;
         for (int64_t i = 0; i < n_each; i++) {
             noisy[i] = signal * clean[i] + spread * random[i];
             to[i] = v_prediction ? signal * random[i] - spread * clean[i] : random[i];

@@ -22,7 +22,7 @@
  *
  * x = k ln 2 + r; adding 1.5 * 2^23 leaves k in the low bits of the sum. e^r is 1 + r + r^2 P(r),
  * P fitted at Chebyshev points of |r| <= ln 2 / 2 (error 1e-8). */
-static inline float vector_exp(float x)
+_device_ static inline float vector_exp(float x)
 {
     float clamped = x > 88.0f ? 88.0f : x;
     float shifted = fmaf(clamped, 0x1.715476p+0f, 0x1.8p+23f);
@@ -36,12 +36,12 @@ static inline float vector_exp(float x)
     return x < -87.0f ? 0.0f : y;
 }
 
-static inline float vector_sigmoid(float x) { return 1.0f / (1.0f + vector_exp(-x)); }
+_device_ static inline float vector_sigmoid(float x) { return 1.0f / (1.0f + vector_exp(-x)); }
 
-static inline float vector_silu(float x) { return x / (1.0f + vector_exp(-x)); }
+_device_ static inline float vector_silu(float x) { return x / (1.0f + vector_exp(-x)); }
 
 /* d silu / dx */
-static inline float vector_silu_slope(float x)
+_device_ static inline float vector_silu_slope(float x)
 {
     float s = vector_sigmoid(x);
     return s * fmaf(x, 1.0f - s, 1.0f);
@@ -52,7 +52,7 @@ static inline float vector_silu_slope(float x)
  * The tail is e^(-x^2/2) u Q(u) with u = 1 / (1 + 0.3 |x|), Q fitted at Chebyshev points of
  * |x| <= 14 (relative error 4e-9), so that it keeps its relative precision where
  * 1 + erf(x / sqrt 2) would cancel. */
-static inline void vector_normal(float x, float *density, float *distribution)
+_device_ static inline void vector_normal(float x, float *density, float *distribution)
 {
     float a = float_from_bits(float_bits(x) & 0x7fffffffu);
     float e = vector_exp(-0.5f * x * x);
@@ -72,7 +72,7 @@ static inline void vector_normal(float x, float *density, float *distribution)
  * the width of the machine's registers. */
 enum { LANES = 16 };
 
-static inline float lanes_sum(const float lane[LANES])
+_device_ static inline float lanes_sum(const float lane[LANES])
 {
     float t[LANES];
     memcpy(t, lane, sizeof(t));
@@ -82,7 +82,7 @@ static inline float lanes_sum(const float lane[LANES])
     return t[0];
 }
 
-static inline double lanes_sum_double(const double lane[LANES])
+_device_ static inline double lanes_sum_double(const double lane[LANES])
 {
     double t[LANES];
     memcpy(t, lane, sizeof(t));

@@ -210,7 +210,7 @@ OPERATION(normal_noise, (VALUE, uint64_t, key), (VALUE, int, n), (VALUE, int64_t
 OPERATION(diffuse, (VALUE, int, n), (VALUE, int64_t, n_each), (DATA, const float *, x0),
           (DATA, const float *, noise), (DATA, const int32_t *, timesteps),
           (DATA, const float *, a), (DATA, const float *, b), (VALUE, bool, v_prediction),
-          (DATA, void *, x_t), (DATA, float *, target))
+          (DATA, float *, x_t), (DATA, float *, target))
 OPERATION(mse_loss, (VALUE, int64_t, n), (DATA, const void *, prediction),
           (DATA, const float *, target), (VALUE, float, scale), (DATA, double *, loss),
           (DATA, void *, dprediction), (DATA, void *, workspace))

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-device.c - stands between a test and device_open() (ld --wrap): with SDTRAIN_TEST_DEVICE=shadow[:OPTIONS]
- * the CPU that a test opens is a shadow device. CMake's sdtrain_test(... DEVICE) registers a test for both. */
+ * the CPU that a test opens is a shadow device, with emulated[:SEED] the emulator of the CUDA kernels. CMake's
+ * sdtrain_test(... DEVICE shadow EMULATED) registers a test for each. */
+#include "kernels/cuda/emulated.h"
 #include "kernels/shadow/shadow.h"
 
 #include <stdlib.h>
@@ -8,16 +10,30 @@
 
 __typeof__(device_open) __real_device_open, __wrap_device_open;
 
+/* What stands behind "name:" in `wanted`, or behind "name"; NULL: it is another name. */
+static const char *behind(const char *wanted, const char *name)
+{
+    const size_t n = strlen(name);
+    if (strncmp(wanted, name, n) != 0 || (wanted[n] != ':' && wanted[n] != '\0'))
+        return NULL;
+    return wanted[n] ? wanted + n + 1 : "";
+}
+
 int __wrap_device_open(const DeviceOptions *options, Device **ret, Error *err)
 {
     const char *wanted = getenv("SDTRAIN_TEST_DEVICE");
-    const size_t n = strlen("shadow");
-    if (!wanted || options->kind != DEVICE_CPU)
+    if (!wanted || options->kind != DEVICE_CPU || options->type != DATA_F32)
         return __real_device_open(options, ret, err);
-    if (strncmp(wanted, "shadow", n) != 0 || (wanted[n] != ':' && wanted[n] != '\0'))
-        return error_set(err, -EINVAL, "SDTRAIN_TEST_DEVICE=%.100s is not shadow[:OPTIONS]",
+    const char *seed = behind(wanted, "emulated"), *rest = behind(wanted, "shadow");
+    if (seed) {
+        emulated_device_seed(strtoull(seed, NULL, 10));
+        return emulated_device_open(options, ret, err);
+    }
+    if (!rest)
+        return error_set(err, -EINVAL,
+                         "SDTRAIN_TEST_DEVICE=%.100s is not shadow[:OPTIONS] or emulated[:SEED]",
                          wanted);
     ShadowOptions shadow;
-    int r = shadow_options_parse(wanted[n] ? wanted + n + 1 : "", &shadow, err);
+    int r = shadow_options_parse(rest, &shadow, err);
     return r < 0 ? r : shadow_open(options, &shadow, ret, err);
 }

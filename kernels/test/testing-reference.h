@@ -58,7 +58,7 @@ static inline float *random_new(size_t n, uint64_t seed)
 /* Bytes of workspace as floats, so that the guards watch it. */
 static inline size_t workspace_floats(size_t n_bytes)
 {
-    return DIV_ROUND_UP(n_bytes, sizeof(float));
+    return MAX(DIV_ROUND_UP(n_bytes, sizeof(float)), (size_t)1); /* some devices need none */
 }
 
 /* ||a - b|| / ||b|| <= tolerance. */

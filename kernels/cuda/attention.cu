@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention.cu - softmax(q k^T / sqrt(d)) v without a library: any length, fp32 and bf16, deterministic, not fast.
+ *
+ * A block takes one query of one head (forward, dq) or one key (dk, dv). Probabilities of a row lie in shared
+ * memory; backward makes them again from the row's maximum and 1 / sum, which forward saved. */
+#include "kernels/cuda/kernel.cuh"
+#include "kernels/cuda/operations.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum {
+    HEAD_MAX = 512,         /* elements of a head */
+    TOKENS_MAX = 11 * 1024, /* whose floats fit 48 KiB of shared memory */
+};
+
+struct Attention {
+    Device *device;
+    AttentionShape shape;
+};
+
+/* What the kernels want of an AttentionShape. */
+struct Heads {
+    int64_t queries, keys, q_stride, kv_stride, out_stride;
+    int heads, d;
+    float scale;
+};
+
+static Heads heads_of(const Attention *attention)
+{
+    const AttentionShape &s = attention->shape;
+    return Heads{s.q_tokens,
+                 s.kv_tokens,
+                 s.q_stride,
+                 s.kv_stride,
+                 (int64_t)s.heads * s.head_dim,
+                 s.heads,
+                 s.head_dim,
+                 (float)(1.0 / sqrt((double)s.head_dim))};
+}
+
+int cuda_attention_new(Device *device, const AttentionShape *shape, Attention **ret, Error *err)
+{
+    if (shape->n < 1 || shape->heads < 1 || shape->head_dim < 1 || shape->head_dim > HEAD_MAX ||
+        shape->q_tokens < 1 || shape->kv_tokens < 1 || shape->q_tokens > TOKENS_MAX ||
+        shape->kv_tokens > TOKENS_MAX || shape->q_stride < shape->heads * shape->head_dim ||
+        shape->kv_stride < shape->heads * shape->head_dim)
+        return error_set(err, -EINVAL,
+                         "attention of %d heads of %d, %lld to %lld tokens, is not supported",
+                         shape->heads, shape->head_dim, (long long)shape->q_tokens,
+                         (long long)shape->kv_tokens);
+    Attention *attention = (Attention *)calloc(1, sizeof(*attention));
+    if (!attention)
+        return error_set(err, -ENOMEM, "no memory for an attention");
+    attention->device = device;
+    attention->shape = *shape;
+    *ret = attention;
+    return 0;
+}
+
+Attention *cuda_attention_free(Attention *attention)
+{
+    free(attention);
+    return NULL;
+}
+
+static size_t rows_of(const Attention *attention)
+{
+    const AttentionShape &s = attention->shape;
+    return (size_t)s.n * (size_t)s.heads * (size_t)s.q_tokens;
+}
+
+size_t cuda_attention_workspace_bytes(const Attention *attention)
+{
+    return rows_of(attention) * sizeof(float); /* of each query: sum of dout * out */
+}
+
+size_t cuda_attention_saved_bytes(const Attention *attention)
+{
+    return rows_of(attention) * 2 * sizeof(float);
+}
+
+/* The place of a token of this block's head. grid: x token, y head, z image. */
+template <typename T>
+__device__ static inline T *token(T *base, int64_t tokens, int64_t stride, int64_t i, int d)
+{
+    return base + (blockIdx.z * tokens + i) * stride + (int64_t)blockIdx.y * d;
+}
+
+__device__ static inline int64_t row_number(const Heads &h, int64_t query)
+{
+    return ((int64_t)blockIdx.z * h.heads + blockIdx.y) * h.queries + query;
+}
+
+template <typename T> __device__ static inline float dot(const T *a, const T *b, int d)
+{
+    float sum = 0;
+    for (int i = 0; i < d; i++)
+        sum = fmaf(widen(a[i]), widen(b[i]), sum);
+    return sum;
+}
+
+__device__ static inline float block_max(float x, float *part)
+{
+    for (int mask = 16; mask > 0; mask /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, mask));
+    __syncthreads();
+    if (threadIdx.x % 32 == 0)
+        part[threadIdx.x / 32] = x;
+    __syncthreads();
+    for (int i = 0; i < WARPS; i++)
+        x = fmaxf(x, part[i]);
+    return x;
+}
+
+#ifdef __CUDACC__
+#define SHARED_FLOATS(name) extern __shared__ float name[]
+#else
+#define SHARED_FLOATS(name) float *name = (float *)emulate::shared()
+#endif
+
+template <typename T>
+__global__ void attention_forward_kernel(Heads h, const T *q, const T *k, const T *v, T *out,
+                                         float *saved)
+{
+    __shared__ float part[WARPS];
+    SHARED_FLOATS(weights); /* [keys] */
+    const int64_t query = blockIdx.x;
+    const T *mine = token(q, h.queries, h.q_stride, query, h.d);
+    float most = -INFINITY, sum = 0;
+    for (int64_t i = threadIdx.x; i < h.keys; i += THREADS) {
+        weights[i] = h.scale * dot(mine, token(k, h.keys, h.kv_stride, i, h.d), h.d);
+        most = fmaxf(most, weights[i]);
+    }
+    most = block_max(most, part);
+    for (int64_t i = threadIdx.x; i < h.keys; i += THREADS) {
+        weights[i] = vector_exp(weights[i] - most);
+        sum += weights[i];
+    }
+    sum = block_sum(sum, part); /* its barriers let all see the weights */
+    const float inverse = 1.0f / sum;
+    for (int j = (int)threadIdx.x; j < h.d; j += THREADS) {
+        float value = 0;
+        for (int64_t i = 0; i < h.keys; i++)
+            value = fmaf(weights[i], widen(token(v, h.keys, h.kv_stride, i, h.d)[j]), value);
+        token(out, h.queries, h.out_stride, query, h.d)[j] = narrow<T>(value * inverse);
+    }
+    if (threadIdx.x == 0) {
+        saved[2 * row_number(h, query)] = most;
+        saved[2 * row_number(h, query) + 1] = inverse;
+    }
+}
+
+void cuda_attention_forward(Attention *attention, const void *q, const void *k, const void *v,
+                            void *out, void *saved, void *workspace)
+{
+    (void)workspace;
+    Device *device = attention->device;
+    const AttentionShape &s = attention->shape;
+    const dim3 grid((unsigned)s.q_tokens, (unsigned)s.heads, (unsigned)s.n);
+    WITH_TYPE(device, LAUNCH(device, grid, THREADS, (size_t)s.kv_tokens * sizeof(float),
+                             attention_forward_kernel<T>, heads_of(attention), (const T *)q,
+                             (const T *)k, (const T *)v, (T *)out, (float *)saved));
+}
+
+/* The probability that a query gives a key, and the gradient of their scaled product. */
+template <typename T>
+__device__ static inline void pair_slope(const Heads &h, const T *q, const T *k, const T *v,
+                                         const T *dout, const float *saved, float delta,
+                                         float *probability, float *slope)
+{
+    *probability = vector_exp(h.scale * dot(q, k, h.d) - saved[0]) * saved[1];
+    *slope = *probability * (dot(dout, v, h.d) - delta) * h.scale;
+}
+
+template <typename T>
+__global__ void attention_query_kernel(Heads h, const T *q, const T *k, const T *v, const T *out,
+                                       const float *saved, const T *dout, T *dq, float *deltas)
+{
+    __shared__ float part[WARPS];
+    SHARED_FLOATS(slopes); /* [keys] */
+    const int64_t query = blockIdx.x, row = row_number(h, query);
+    const T *mine = token(q, h.queries, h.q_stride, query, h.d);
+    const T *result = token(out, h.queries, h.out_stride, query, h.d);
+    const T *dresult = token(dout, h.queries, h.out_stride, query, h.d);
+    float delta = 0;
+    for (int j = (int)threadIdx.x; j < h.d; j += THREADS)
+        delta = fmaf(widen(result[j]), widen(dresult[j]), delta);
+    delta = block_sum(delta, part);
+    for (int64_t i = threadIdx.x; i < h.keys; i += THREADS) {
+        float probability;
+        pair_slope(h, mine, token(k, h.keys, h.kv_stride, i, h.d),
+                   token(v, h.keys, h.kv_stride, i, h.d), dresult, saved + 2 * row, delta,
+                   &probability, &slopes[i]);
+    }
+    __syncthreads();
+    for (int j = (int)threadIdx.x; j < h.d; j += THREADS) {
+        float value = 0;
+        for (int64_t i = 0; i < h.keys; i++)
+            value = fmaf(slopes[i], widen(token(k, h.keys, h.kv_stride, i, h.d)[j]), value);
+        token(dq, h.queries, h.q_stride, query, h.d)[j] = narrow<T>(value);
+    }
+    if (threadIdx.x == 0)
+        deltas[row] = delta;
+}
+
+template <typename T>
+__global__ void attention_key_kernel(Heads h, const T *q, const T *k, const T *v,
+                                     const float *saved, const T *dout, const float *deltas, T *dk,
+                                     T *dv)
+{
+    SHARED_FLOATS(columns); /* of the key: probabilities [queries], or slopes */
+    const int64_t key = blockIdx.x;
+    const T *mine = token(k, h.keys, h.kv_stride, key, h.d);
+    const T *value = token(v, h.keys, h.kv_stride, key, h.d);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t i = threadIdx.x; i < h.queries; i += THREADS) {
+            const int64_t row = row_number(h, i);
+            float probability, slope;
+            pair_slope(h, token(q, h.queries, h.q_stride, i, h.d), mine, value,
+                       token(dout, h.queries, h.out_stride, i, h.d), saved + 2 * row, deltas[row],
+                       &probability, &slope);
+            columns[i] = pass == 0 ? probability : slope;
+        }
+        __syncthreads();
+        for (int j = (int)threadIdx.x; j < h.d; j += THREADS) {
+            float sum = 0;
+            for (int64_t i = 0; i < h.queries; i++) {
+                const T *from = pass == 0 ? token(dout, h.queries, h.out_stride, i, h.d)
+                                          : token(q, h.queries, h.q_stride, i, h.d);
+                sum = fmaf(columns[i], widen(from[j]), sum);
+            }
+            token(pass == 0 ? dv : dk, h.keys, h.kv_stride, key, h.d)[j] = narrow<T>(sum);
+        }
+        __syncthreads();
+    }
+}
+
+void cuda_attention_backward(Attention *attention, const void *q, const void *k, const void *v,
+                             const void *out, const void *saved, const void *dout, void *dq,
+                             void *dk, void *dv, void *workspace)
+{
+    Device *device = attention->device;
+    const AttentionShape &s = attention->shape;
+    const Heads h = heads_of(attention);
+    const dim3 queries((unsigned)s.q_tokens, (unsigned)s.heads, (unsigned)s.n);
+    const dim3 keys((unsigned)s.kv_tokens, (unsigned)s.heads, (unsigned)s.n);
+    float *deltas = (float *)workspace;
+    WITH_TYPE(device, {
+        LAUNCH(device, queries, THREADS, (size_t)s.kv_tokens * sizeof(float),
+               attention_query_kernel<T>, h, (const T *)q, (const T *)k, (const T *)v,
+               (const T *)out, (const float *)saved, (const T *)dout, (T *)dq, deltas);
+        LAUNCH(device, keys, THREADS, (size_t)s.q_tokens * sizeof(float), attention_key_kernel<T>,
+               h, (const T *)q, (const T *)k, (const T *)v, (const float *)saved, (const T *)dout,
+               (const float *)deltas, (T *)dk, (T *)dv);
+    });
+}

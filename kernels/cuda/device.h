@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device.h - a GPU as a Device: its streams, and the first error that one of its calls met.
+ *
+ * Ownership: as kernels.h.
+ * Units:     as kernels.h.
+ * Errors:    the first failing call of the runtime is kept, with its name and what it was for; everything that
+ *            can fail from then on fails with it, since a broken context never works again.
+ * Threads:   as kernels.h; the CUDA device is made current in each thread that calls.
+ */
+#pragma once
+
+#include "kernels/backend.h"
+
+#include <cuda_runtime_api.h>
+#include <pthread.h>
+
+enum {
+    EVENTS = 256
+}; /* of a lane: older fences are reached when the one that took their place is */
+
+typedef struct CudaLane {
+    cudaStream_t stream;
+    cudaEvent_t events[EVENTS];
+    uint64_t serial; /* of the newest fence */
+} CudaLane;
+
+typedef struct CudaDevice {
+    Device base;
+    int ordinal; /* the runtime's number of the GPU */
+    struct cudaDeviceProp properties;
+    CudaLane lanes[N_LANES];
+    pthread_mutex_t lock; /* of lanes' serials and of failure */
+    Error failure;        /* code 0: none */
+} CudaDevice;
+
+/* Keeps the failure, if it is one and the first; returns whether all is well so far. */
+bool cuda_check(CudaDevice *device, cudaError_t code, const char *what);
+/* Makes the GPU current in the calling thread. */
+void cuda_enter(CudaDevice *device);
+/* LANE_COMPUTE's, for launches; makes the GPU current. */
+cudaStream_t cuda_compute_stream(const Device *device);

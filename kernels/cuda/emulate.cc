@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* emulate.cc - see emulate.h: fibers, their order, barriers. */
+#include "kernels/cuda/emulate.h"
+
+#include "base/philox.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include <sys/mman.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+#ifndef __x86_64__
+#error "the emulator switches stacks on x86-64 only"
+#endif
+
+/* Saves the callee's registers on the running stack, leaves its pointer in *save, goes on with `to`. */
+extern "C" void emulate_switch(void **save, void *to);
+asm(R"(
+.text
+.globl emulate_switch
+.hidden emulate_switch
+.type emulate_switch, @function
+emulate_switch:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+.size emulate_switch, .-emulate_switch
+)");
+
+namespace emulate
+{
+uint3 thread_index, block_index;
+dim3 block_dim, grid_dim;
+
+namespace
+{
+enum State { READY, AT_BLOCK, AT_WARP, ENDED };
+enum { STACK_BYTES = 64 << 10, SAVED_REGISTERS = 6 };
+
+struct Fiber {
+    char *stack;
+    void *at; /* its stack pointer while another one runs */
+    void *fake_stack;
+    State state;
+    uint3 index;
+    uint64_t given, taken; /* by a shuffle */
+    unsigned from;
+};
+
+std::vector<Fiber> fibers;
+std::vector<unsigned> order;
+alignas(256) char shared_memory[SHARED_MAX];
+size_t shared_size;
+const std::function<void()> *body;
+Fiber *running;
+void *scheduler; /* its stack pointer while a fiber runs */
+uint64_t seed, drawn;
+
+[[noreturn]] void misuse(const char *what)
+{
+    fprintf(stderr, "emulated kernel, block %u %u %u: %s\n", block_index.x, block_index.y,
+            block_index.z, what);
+    abort();
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+void *scheduler_fake_stack;
+const void *scheduler_bottom;
+size_t scheduler_bytes;
+#endif
+
+/* Back to the scheduler, until it chooses this fiber again. */
+void pause(State state)
+{
+    Fiber *self = running;
+    self->state = state;
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(state == ENDED ? nullptr : &self->fake_stack, scheduler_bottom,
+                                   scheduler_bytes);
+#endif
+    emulate_switch(&self->at, scheduler);
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(self->fake_stack, nullptr, nullptr);
+#endif
+}
+
+void fiber_main()
+{
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(nullptr, &scheduler_bottom, &scheduler_bytes);
+#endif
+    (*body)();
+    pause(ENDED);
+    misuse("an ended thread goes on"); /* nobody chooses it */
+}
+
+void resume(Fiber *fiber)
+{
+    running = fiber;
+    thread_index = fiber->index;
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_start_switch_fiber(&scheduler_fake_stack, fiber->stack, STACK_BYTES);
+#endif
+    emulate_switch(&scheduler, fiber->at);
+#if defined(__SANITIZE_ADDRESS__)
+    __sanitizer_finish_switch_fiber(scheduler_fake_stack, nullptr, nullptr);
+#endif
+}
+
+/* The fiber's first resume() enters fiber_main(). */
+void prepare(Fiber *fiber, unsigned number)
+{
+    void **top = (void **)(fiber->stack + STACK_BYTES) - 1;
+    *top-- = nullptr; /* fiber_main's return address: it does not return; keeps the stack aligned */
+    *top = (void *)fiber_main;
+    top -= SAVED_REGISTERS;
+    memset(top, 0, SAVED_REGISTERS * sizeof(*top));
+    fiber->at = top;
+    fiber->state = READY;
+    fiber->index = {number % block_dim.x, number / block_dim.x % block_dim.y,
+                    number / (block_dim.x * block_dim.y)};
+}
+
+void grow(unsigned n)
+{
+    while (fibers.size() < n) {
+        void *stack = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (stack == MAP_FAILED)
+            misuse("no memory for its stacks");
+        Fiber fiber = {};
+        fiber.stack = (char *)stack;
+        fibers.push_back(fiber);
+    }
+}
+
+void shuffle_order(std::vector<unsigned> &to, unsigned n)
+{
+    to.resize(n);
+    for (unsigned i = 0; i < n; i++)
+        to[i] = i;
+    for (unsigned i = n; seed != 0 && i > 1; i--)
+        std::swap(to[i - 1], to[philox4x32(seed, 0, drawn++).word[0] % i]);
+}
+
+/* Lets the warp go on if all its lanes are there; false: some lane runs, ended or waits elsewhere. */
+bool release_warp(unsigned first, unsigned end)
+{
+    for (unsigned i = first; i < end; i++)
+        if (fibers[i].state != AT_WARP)
+            return false;
+    for (unsigned i = first; i < end; i++) {
+        if (fibers[i].from >= end - first)
+            misuse("a shuffle asks for a lane that the block has not");
+        fibers[i].taken = fibers[first + fibers[i].from].given;
+    }
+    for (unsigned i = first; i < end; i++)
+        fibers[i].state = READY;
+    return true;
+}
+
+/* Nothing is ready: lets warps go on, or, if all that live are at the barrier, the block. */
+void release(unsigned n)
+{
+    unsigned at_block = 0, ended = 0;
+    bool any = false;
+    for (unsigned first = 0; first < n; first += WARP)
+        any = release_warp(first, std::min(first + WARP, n)) || any;
+    if (any)
+        return;
+    for (unsigned i = 0; i < n; i++) {
+        at_block += fibers[i].state == AT_BLOCK;
+        ended += fibers[i].state == ENDED;
+    }
+    if (at_block == 0 || at_block + ended != n)
+        misuse("some threads of a warp are not at its shuffle");
+    if (ended > 0)
+        misuse("some threads ended before a barrier that others wait at");
+    for (unsigned i = 0; i < n; i++)
+        fibers[i].state = READY;
+}
+
+void run_block(unsigned n)
+{
+    memset(shared_memory, 0xff, shared_size); /* NaN: what nobody wrote */
+    for (unsigned i = 0; i < n; i++)
+        prepare(&fibers[i], i);
+    shuffle_order(order, n);
+    for (unsigned live = n; live > 0;) {
+        bool any = false;
+        for (unsigned i : order) {
+            if (fibers[i].state != READY)
+                continue;
+            any = true;
+            resume(&fibers[i]);
+            live -= fibers[i].state == ENDED;
+        }
+        if (!any)
+            release(n);
+    }
+}
+} // namespace
+
+void set_seed(uint64_t seed_)
+{
+    seed = seed_;
+    drawn = 0;
+}
+
+void *shared() { return shared_memory; }
+
+void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &kernel)
+{
+    const unsigned n = block.x * block.y * block.z, blocks = grid.x * grid.y * grid.z;
+    grid_dim = grid;
+    block_dim = block;
+    block_index = {0, 0, 0};
+    if (n < 1 || n > BLOCK_MAX || blocks < 1 || shared_bytes > SHARED_MAX)
+        misuse("a launch beyond what a GPU takes");
+    body = &kernel;
+    shared_size = shared_bytes;
+    grow(n);
+    std::vector<unsigned> numbers;
+    shuffle_order(numbers, blocks);
+    for (unsigned i : numbers) {
+        block_index = {i % grid.x, i / grid.x % grid.y, i / (grid.x * grid.y)};
+        run_block(n);
+    }
+}
+
+void sync_block() { pause(AT_BLOCK); }
+
+uint64_t shuffle(uint64_t bits, unsigned from)
+{
+    Fiber *self = running;
+    self->given = bits;
+    self->from = from;
+    pause(AT_WARP);
+    return self->taken;
+}
+
+void sync_warp() { (void)shuffle(0, 0); }
+} // namespace emulate

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* emulate.h - runs the CUDA kernels of this folder on a CPU: the same sources, compiled by a host compiler.
+ *
+ * Each thread of a block is a fiber with a stack of its own. A fiber runs until it ends or meets a barrier or a
+ * shuffle; which one runs next is drawn from a seed, so that a kernel whose result depends on the order of its
+ * threads shows another result with another seed. Blocks run one after another, in an order drawn from the
+ * seed, too.
+ *
+ * What a GPU leaves undefined ends the process with a text here: threads of a block at different barriers, a
+ * shuffle that not all 32 lanes of a warp reach, shared memory beyond what was asked for.
+ *
+ * Ownership: none.
+ * Units:     bytes, threads.
+ * Errors:    a misuse ends the process.
+ * Threads:   one launch at a time.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+#include <functional>
+
+struct uint3 {
+    unsigned x, y, z;
+};
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+
+namespace emulate
+{
+extern uint3 thread_index, block_index;
+extern dim3 block_dim, grid_dim;
+
+enum { WARP = 32, BLOCK_MAX = 1024, SHARED_MAX = 227 << 10 };
+
+/* The order of threads and blocks in the launches from now on; 0: as they are numbered. */
+void set_seed(uint64_t seed);
+void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &kernel);
+void sync_block();
+void sync_warp();
+/* The bits that the lane `from` of the warp gave. */
+uint64_t shuffle(uint64_t bits, unsigned from);
+/* The shared memory that the launch asked for. */
+void *shared();
+} // namespace emulate
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __restrict__ __restrict
+#define __launch_bounds__(...)
+#define __shared__ static
+#define threadIdx (emulate::thread_index)
+#define blockIdx (emulate::block_index)
+#define blockDim (emulate::block_dim)
+#define gridDim (emulate::grid_dim)
+#define __syncthreads() emulate::sync_block()
+#define __syncwarp() emulate::sync_warp()
+
+template <typename T> T __shfl_xor_sync(unsigned, T value, int mask)
+{
+    static_assert(sizeof(T) <= sizeof(uint64_t), "a lane gives 8 bytes at most");
+    uint64_t bits = 0;
+    __builtin_memcpy(&bits, &value, sizeof(value));
+    bits = emulate::shuffle(bits, (emulate::thread_index.x % emulate::WARP) ^ (unsigned)mask);
+    __builtin_memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+template <typename T> T atomicAdd(T *at, T value)
+{
+    static_assert((T)0.5 == (T)0, "only integers: sums of floats depend on their order");
+    T before = *at;
+    *at = (T)(before + value);
+    return before;
+}
+
+template <typename T> T atomicMax(T *at, T value)
+{
+    static_assert((T)0.5 == (T)0, "only integers");
+    T before = *at;
+    *at = before > value ? before : value;
+    return before;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* emulated.h - a device whose operations are the CUDA kernels, run by the emulator (emulate.h); memory and lanes are
+ * the CPU's. For tests.
+ *
+ * Ownership: as kernels.h.
+ * Units:     as kernels.h.
+ * Errors:    as kernels.h.
+ * Threads:   one device at a time in a process.
+ */
+#pragma once
+
+#include "kernels/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* options->type: DATA_F32 or DATA_BF16. */
+int emulated_device_open(const DeviceOptions *options, Device **ret, Error *err);
+/* The order of threads and blocks from now on: emulate::set_seed(). */
+void emulated_device_seed(uint64_t seed);
+
+#ifdef __cplusplus
+}
+#endif
