@@ -28,11 +28,13 @@ json_t *report_put(json_t *to, const char *format, ...)
     for (int n; sscanf(format, " %31[a-z_]=%15s%n", name, one, &n) == 2; format += n) {
         const char type = one[strlen(one) - 1];
         assert(strchr("sdufg", type));
+        /* NOLINTBEGIN(bugprone-branch-clone): the last two differ in the type that va_arg() takes */
         _cleanup_free_ char *text = type == 's' ? memory_text(va_arg(ap, const char *))
                                     : type == 'f' || type == 'g'
                                         ? memory_format(one, va_arg(ap, double))
                                     : strstr(one, "ll") ? memory_format(one, va_arg(ap, long long))
                                                         : memory_format(one, va_arg(ap, int));
+        /* NOLINTEND(bugprone-branch-clone) */
         /* A text may be cut within a letter, so it need not be UTF-8. */
         (void)json_object_set_new(object, name, json_string_nocheck(text));
     }
