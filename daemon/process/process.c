@@ -118,8 +118,10 @@ void process_kill(const Process *p)
         if (r < 0)
             log_warning("slot %d: cannot kill its cgroup: %s", p->slot, strerror(-r));
     }
-    if (!p->exited)                   /* afterwards the number may be another's */
-        (void)kill(-p->pid, SIGKILL); /* ESRCH: gone already */
+    if (p->exited) /* the number may be another's */
+        return;
+    if (kill(-p->pid, SIGKILL) < 0)
+        (void)kill(p->pid, SIGKILL); /* a moment after its start it leads no group yet */
 }
 
 bool process_reap(Process *p, siginfo_t *ret)

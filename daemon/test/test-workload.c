@@ -239,6 +239,14 @@ enum { ENDS_NOT = -1000 };
 static int n_started;
 static FakeTrainer trainers[RECORD_SLOTS_MAX]; /* by slot */
 
+static bool has(char *const *environment, const char *variable)
+{
+    for (; *environment; environment++)
+        if (strcmp(*environment, variable) == 0)
+            return true;
+    return false;
+}
+
 int process_start(const ProcessNeeds *needs, int slot, const ProcessProgram *program, Process *ret,
                   _unused_ Error *err)
 {
@@ -248,6 +256,9 @@ int process_start(const ProcessNeeds *needs, int slot, const ProcessProgram *pro
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair),
                      0);
     *ret = (Process){.needs = needs, .slot = slot, .pid = 1000 + ++n_started, .channel = pair[0]};
+    assert_true(has(program->environment, "LANG=C") && has(program->environment, "SDTRAIN_LOG=x"));
+    assert_true(has(program->environment, slot ? "SDTRAIN_SLOT=1" : "SDTRAIN_SLOT=0"));
+    assert_false(has(program->environment, "SDTRAIN_FAULT=x"));
     trainers[slot] = (FakeTrainer){.process = ret, .far = pair[1], .status = ENDS_NOT};
     return 0;
 }
@@ -328,7 +339,8 @@ static void dies(int slot)
     t->process->events.moved(t->process->events.userdata);
 }
 
-static void says(int slot, ChannelType type, int64_t step)
+/* The message waits in the channel. */
+static void writes(int slot, ChannelType type, int64_t step)
 {
     FakeTrainer *t = &trainers[slot];
     Error err = ERROR_INIT;
@@ -338,7 +350,12 @@ static void says(int slot, ChannelType type, int64_t step)
     (void)snprintf(m.uri, sizeof(m.uri), "file:///c/%lld", (long long)step);
     if (channel_send(t->far, &m, &err) < 0)
         fail_msg("%s", err.text);
-    t->process->events.heard(t->process->events.userdata);
+}
+
+static void says(int slot, ChannelType type, int64_t step)
+{
+    writes(slot, type, step);
+    trainers[slot].process->events.heard(trainers[slot].process->events.userdata);
 }
 
 /* ---- the daemon around it ---- */
@@ -372,7 +389,8 @@ static SlotGpus gpus; /* of this node */
 static int set_up(_unused_ void **state)
 {
     static const int trainer = -1;
-    static char *environment[] = {NULL};
+    static char *environment[] = {(char *)"LANG=C", (char *)"SDTRAIN_LOG=x",
+                                  (char *)"SDTRAIN_FAULT=x", NULL};
     static const RankNeeds ranks = {.environment = environment, .trainer = &trainer};
     const WorkloadNeeds needs = {.config = &config,
                                  .ranks = &ranks,
@@ -599,6 +617,38 @@ static void what_a_trainer_leaves_keeps_its_slot(_unused_ void **state)
     expect(2, RANK_STARTING, RANK_STARTING, true);
 }
 
+static void what_outlives_its_trainer_loses_the_slot(_unused_ void **state)
+{
+    run_world(1);
+    trainers[0].leaves = true;
+    dies(0); /* nobody has killed it */
+    pass(RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC - 1);
+    assert_int_equal(w.slots.lost, 0);
+    pass(1);
+    assert_int_equal(w.slots.lost, 1);
+}
+
+static void the_last_words_of_a_trainer_are_read(_unused_ void **state)
+{
+    run_world(1);
+    writes(0, CHANNEL_STEP, 1);
+    dies(0);
+    answer_all();
+    RanksRecord record = report_of(1);
+    assert_int_equal(record.first_step, 1);
+    assert_int_equal(record.ranks[0].state, RANK_EXITED);
+    ranks_record_clear(&record);
+}
+
+static void who_is_killed_is_told_nothing(_unused_ void **state)
+{
+    run_world(1);
+    ChannelMessage stop = {.type = CHANNEL_STOP, .generation = 1};
+    rank_kill(w.slots.of[0], "the test says so");
+    rank_send(w.slots.of[0], &stop);
+    assert_int_equal(told(0), CHANNEL_GO);
+}
+
 static void a_trainer_that_hangs_up_has_a_moment_to_end(_unused_ void **state)
 {
     run_world(1);
@@ -641,6 +691,9 @@ int main(void)
         CASE(a_checkpoint_counts_only_in_its_world),
         CASE(a_spec_that_is_late_is_read_again),
         CASE(what_a_trainer_leaves_keeps_its_slot),
+        CASE(what_outlives_its_trainer_loses_the_slot),
+        CASE(the_last_words_of_a_trainer_are_read),
+        CASE(who_is_killed_is_told_nothing),
         CASE(a_trainer_that_hangs_up_has_a_moment_to_end),
         CASE(the_dead_mans_timer_looks_like_a_hang),
     };
