@@ -367,6 +367,22 @@ static int publish_metrics(Loop *l, Error *err)
     return r < 0 ? r : publish(l, store, manifest, err);
 }
 
+/* A device that breaks fails whatever waits for it next, a collective or a save too: it explains
+ * what failed after it. */
+static int blame_device(const Session *s, int r, ExitCode *ret_exit, Error *err)
+{
+    Error why = ERROR_INIT;
+    int broken = fault("device.broken");
+    if (broken < 0)
+        (void)error_errno(&why, broken, "the device is broken"); /* returned below */
+    else
+        broken = device_await(s->device, device_fence(s->device, LANE_COMPUTE), 0, &why);
+    if (broken == 0 || broken == -ETIMEDOUT) /* it computes still */
+        return r;
+    *ret_exit = device_exit_code(broken);
+    return error_set(err, broken, "%s", why.text);
+}
+
 int loop_run(Session *session, LoopResult *ret, ExitCode *ret_exit, Error *err)
 {
     _cleanup_(saver_freep) Saver *saver = NULL;
@@ -386,5 +402,5 @@ int loop_run(Session *session, LoopResult *ret, ExitCode *ret_exit, Error *err)
         *ret_exit = EXIT_PEER_LOST;
     if (r == -CHECKPOINT_NOT_OWNER)
         *ret_exit = EXIT_NOT_OWNER;
-    return r;
+    return r < 0 ? blame_device(session, r, ret_exit, err) : r;
 }

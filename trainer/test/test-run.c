@@ -612,6 +612,21 @@ static void a_lost_peer_is_not_ones_own_fault(void **unused)
     assert_int_equal(end(&ranks[0]), EXIT_PEER_LOST);
 }
 
+/* The peer's end is what this rank meets first, and not why it cannot go on. */
+static void a_broken_device_explains_more_than_a_lost_peer(void **unused)
+{
+    (void)unused;
+    _cleanup_free_ char *text = testing_job_text(&files, "broken", "");
+    start_world(text, 1, 2, "device.broken=eio");
+    (void)expect(&ranks[0], CHANNEL_SAVED);
+    assert_int_equal(kill(ranks[0].pid, SIGKILL), 0);
+    assert_int_equal(end(&ranks[0]), -SIGKILL);
+    ChannelMessage error = expect(&ranks[1], CHANNEL_ERROR);
+    assert_int_equal(error.exit_code, EXIT_DEVICE_FAULT);
+    assert_string_equal(error.text, "the device is broken: Input/output error");
+    assert_int_equal(end(&ranks[1]), EXIT_DEVICE_FAULT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -632,6 +647,7 @@ int main(void)
         cmocka_unit_test_teardown(a_device_that_nobody_has_is_the_jobs_fault, end_all),
         cmocka_unit_test_teardown(all_say_that_one_waits_for_data, end_all),
         cmocka_unit_test_teardown(a_lost_peer_is_not_ones_own_fault, end_all),
+        cmocka_unit_test_teardown(a_broken_device_explains_more_than_a_lost_peer, end_all),
     };
     testing_job_open(&files);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
