@@ -22,7 +22,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { COMPUTE_MSEC = 500, ROUNDS_MAX = 32, PIECE_BYTES = 8 << 20, SLOTS = 16, GENERATION = 1 };
+enum { COMPUTE_MSEC = 2000, ROUNDS_MAX = 32, PIECE_BYTES = 8 << 20, SLOTS = 16, GENERATION = 1 };
 
 typedef struct Bench {
     Store *store;

@@ -38,6 +38,7 @@ static void set_fault(const char *fault)
 /* What an update does, as far as a save can tell: it waits, and then nothing is as it was. */
 static void write_state(TrainState *state, int64_t step)
 {
+    Error err = ERROR_INIT;
     _cleanup_(train_state_freep) TrainState *next =
         testing_state(&fixture, step, state->rank, state->world_size, state->zero_stage, true);
     const size_t shard = (size_t)(shard_slots(&state->layout, train_state_shards(state)) *
@@ -49,11 +50,13 @@ static void write_state(TrainState *state, int64_t step)
     device_copy(state->device, state->m, next->m, shard);
     device_copy(state->device, state->v, next->v, shard);
     device_copy(state->device, state->ema, next->ema, shard);
+    int r = device_await(state->device, device_fence(state->device, LANE_COMPUTE),
+                         60 * USEC_PER_SEC, &err); /* next is given back */
+    world_check(r == 0, "%s", err.text);
     memcpy(state->scalars.maxima, next->scalars.maxima,
            state->parameters->n_items * MAXIMA_WINDOW * sizeof(uint32_t));
-    next->scalars.maxima = state->scalars.maxima;
     TrainScalars scalars = next->scalars;
-    next->scalars.maxima = NULL;
+    scalars.maxima = state->scalars.maxima;
     state->scalars = scalars;
 }
 
@@ -265,6 +268,8 @@ static int save_stalled(_unused_ World *world, Comm *comm, _unused_ void *arg)
 static void copies_that_never_arrive_fail_the_save(_unused_ void **state)
 {
     World world = {.size = 1, .run = save_stalled};
+    if (getenv("SDTRAIN_TEST_DEVICE"))
+        skip(); /* the point is of a CPU's lane */
     assert_int_equal(world_run(&world, WORLD_SEC), 0);
     char path[128];
     (void)snprintf(path, sizeof(path), "%s/store", folder);
