@@ -2,6 +2,8 @@
 /* testing-state.c - see testing-state.h. */
 #include "trainer/checkpoint/test/testing-state.h"
 
+#include "kernels/test/testing-copy.h"
+
 #include <string.h>
 
 const char testing_config[] = "{\"_class_name\": \"UNet2DConditionModel\"}\n";
@@ -89,29 +91,36 @@ static TrainScalars scalars_of(int64_t step, uint32_t *maxima, size_t n_tensors)
 }
 
 /* Fills or checks [first, first + n) of one buffer. */
-static void visit(float *at, int64_t step, Kind kind, int64_t first, int64_t n, bool check)
+static void visit(Device *device, float *at, int64_t step, Kind kind, int64_t first, int64_t n,
+                  bool check)
 {
+    const size_t n_bytes = (size_t)n * sizeof(float);
+    float *host = device_copy_of(device, at, n_bytes);
     for (int64_t i = 0; i < n; i++)
         if (!check)
-            at[i] = value_of(step, kind, first + i);
+            host[i] = value_of(step, kind, first + i);
         else
-            world_check(at[i] == value_of(step, kind, first + i),
+            world_check(host[i] == value_of(step, kind, first + i),
                         "step %lld, buffer %d, element %lld", (long long)step, (int)kind,
                         (long long)(first + i));
+    if (!check)
+        device_upload(device, at, host, n_bytes);
+    free(host);
 }
 
 static void visit_all(const TrainState *state, int64_t step, bool ema_active, bool check)
 {
-    visit(state->weights, step, WEIGHTS, 0, state->layout.n_elements, check);
+    Device *device = state->device;
+    visit(device, state->weights, step, WEIGHTS, 0, state->layout.n_elements, check);
     for (int64_t c = 0; c < state->layout.n_chunks; c++) {
         float *m = train_state_chunk(state, state->m, c);
         const int64_t first = chunk_begin(&state->layout, c), n = chunk_length(&state->layout, c);
         if (!m)
             continue;
-        visit(m, step, M, first, n, check);
-        visit(train_state_chunk(state, state->v, c), step, V, first, n, check);
+        visit(device, m, step, M, first, n, check);
+        visit(device, train_state_chunk(state, state->v, c), step, V, first, n, check);
         if (ema_active)
-            visit(train_state_chunk(state, state->ema, c), step, EMA, first, n, check);
+            visit(device, train_state_chunk(state, state->ema, c), step, EMA, first, n, check);
     }
 }
 

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/test/testing.h"
+#include "kernels/test/testing-copy.h"
 #include "trainer/nn/ddim.h"
 #include "trainer/nn/network.h"
 #include "trainer/nn/schedule.h"
@@ -549,21 +550,32 @@ static int time_of(const Tape *tape, TapePhase phase, size_t operation)
     return phase == TAPE_FORWARD ? i : 2 * n - 1 - i;
 }
 
+typedef struct Poison {
+    Device *device;
+    char *keep, *nans; /* as large as the arena; as what is larger, arena or workspace */
+} Poison;
+
+static void poison_all(const Poison *poison, void *memory, size_t n_bytes)
+{
+    device_upload(poison->device, memory, poison->nans, n_bytes);
+}
+
 /* Fills everything that no later step may read with NaNs: all of the arena but the buffers that
  * were written and will be touched again, and the whole workspace. */
 static void poison_the_dead(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
 {
-    char *keep = userdata;
+    const Poison *poison = userdata;
     if (phase == TAPE_PACK)
         return;
     int now = time_of(tape, phase, operation);
-    memcpy(keep, tape->arena, tape->arena_bytes);
-    memset(tape->arena, 0xff, tape->arena_bytes);
-    memset(tape->workspace, 0xff, tape->workspace_bytes);
+    device_download(poison->device, poison->keep, tape->arena, tape->arena_bytes);
+    poison_all(poison, tape->arena, tape->arena_bytes);
+    poison_all(poison, tape->workspace, tape->workspace_bytes);
     for (size_t i = 0; i < tape->n_buffers; i++) {
         const PlannedBuffer *b = &tape->buffers[i];
         if (b->first <= now && b->last > now)
-            memcpy(tape->arena + b->offset, keep + b->offset, b->bytes);
+            device_upload(poison->device, tape->arena + b->offset, poison->keep + b->offset,
+                          b->bytes);
     }
 }
 
@@ -577,16 +589,19 @@ static void no_step_reads_dead_memory(void **state)
         _cleanup_(bench_close) Bench b = bench_golden(&g, true);
         _cleanup_free_ float *weights = golden_flat(&g, "weights", b.list);
         Tape *tape = network_tape(b.network);
-        _cleanup_free_ char *keep = malloc(tape->arena_bytes);
-        assert_non_null(keep);
+        const size_t n_nans = MAX(tape->arena_bytes, tape->workspace_bytes);
+        _cleanup_free_ char *keep = malloc(tape->arena_bytes), *nans = malloc(n_nans);
+        assert_true(keep && nans);
+        memset(nans, 0xff, n_nans);
+        Poison poison = {.device = b.device, .keep = keep, .nans = nans};
         set_weights(&b, weights);
         load_step(&b, &g, 0);
         (void)forward_backward(&b, NULL, NULL);
         _cleanup_free_ float *plain = download(&b, b.gradients, b.n_parameters);
 
-        memset(tape->arena, 0xff, tape->arena_bytes);
+        poison_all(&poison, tape->arena, tape->arena_bytes);
         tape->observer = poison_the_dead;
-        tape->observer_userdata = keep;
+        tape->observer_userdata = &poison;
         (void)forward_backward(&b, NULL, NULL);
         _cleanup_free_ float *poisoned = download(&b, b.gradients, b.n_parameters);
         assert_memory_equal(plain, poisoned, (size_t)b.n_parameters * sizeof(float));

@@ -3,6 +3,7 @@
 
 #include "base/fault.h"
 #include "base/test/testing.h"
+#include "kernels/test/testing-copy.h"
 #include "trainer/state/train-state.h"
 
 #include <string.h>
@@ -40,19 +41,29 @@ static void chunks_cover_the_buffer(void **state)
     }
 }
 
+/* Element i of n is first + i + plus. */
+static void fill_range(Device *device, float *to, int64_t first, int64_t n, float plus)
+{
+    float *host = malloc((size_t)n * sizeof(float));
+    assert_non_null(host);
+    for (int64_t i = 0; i < n; i++)
+        host[i] = (float)(first + i) + plus;
+    device_upload(device, to, host, (size_t)n * sizeof(float));
+    free(host);
+}
+
 static void fill(TrainState *state)
 {
     const ChunkLayout *layout = &state->layout;
+    Device *device = state->device;
+    fill_range(device, state->weights, 0, layout->n_elements, 0);
     for (int64_t c = 0; c < layout->n_chunks; c++) {
-        for (int64_t i = 0; i < chunk_length(layout, c); i++) {
-            int64_t at = chunk_begin(layout, c) + i;
-            state->weights[at] = (float)at;
-            if (!train_state_keeps(state, c))
-                continue;
-            train_state_chunk(state, state->m, c)[i] = (float)at + 0.25f;
-            train_state_chunk(state, state->v, c)[i] = (float)at + 0.5f;
-            train_state_chunk(state, state->ema, c)[i] = (float)at + 0.75f;
-        }
+        const int64_t first = chunk_begin(layout, c), n = chunk_length(layout, c);
+        if (!train_state_keeps(state, c))
+            continue;
+        fill_range(device, train_state_chunk(state, state->m, c), first, n, 0.25f);
+        fill_range(device, train_state_chunk(state, state->v, c), first, n, 0.5f);
+        fill_range(device, train_state_chunk(state, state->ema, c), first, n, 0.75f);
     }
 }
 
@@ -125,10 +136,15 @@ static void the_digest_covers_everything(void **state)
     open_fixture(&f);
     TrainState *s = open_state(&f, 0, 1, 0);
     Hash before = digest_of(&s, 1);
-    uint32_t *words[] = {(uint32_t *)s->weights + ELEMENTS - 1,
-                         (uint32_t *)s->m,
-                         (uint32_t *)s->v + 77777,
-                         (uint32_t *)&s->scalars.step,
+    uint32_t *on_device[] = {(uint32_t *)s->weights + ELEMENTS - 1, (uint32_t *)s->m,
+                             (uint32_t *)s->v + 77777};
+    for (size_t i = 0; i < ELEMENTSOF(on_device); i++) {
+        device_flip(f.device, on_device[i]);
+        assert_false(hash_equal(digest_of(&s, 1), before));
+        device_flip(f.device, on_device[i]);
+        assert_true(hash_equal(digest_of(&s, 1), before));
+    }
+    uint32_t *words[] = {(uint32_t *)&s->scalars.step,
                          (uint32_t *)&s->scalars.position,
                          (uint32_t *)&s->scalars.adam_t,
                          (uint32_t *)&s->scalars.loss_scale,
@@ -142,12 +158,12 @@ static void the_digest_covers_everything(void **state)
         *words[i] ^= 1;
         assert_true(hash_equal(digest_of(&s, 1), before));
     }
-    s->ema[5] += 1;
+    device_flip(f.device, (uint32_t *)s->ema + 5);
     assert_true(hash_equal(digest_of(&s, 1), before));
     s->ema_active = true;
     Hash active = digest_of(&s, 1);
     assert_false(hash_equal(active, before));
-    s->ema[5] += 1;
+    device_flip(f.device, (uint32_t *)s->ema + 5);
     assert_false(hash_equal(digest_of(&s, 1), active));
     s = train_state_free(s);
     f.device = device_free(f.device);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* testing-copy.h - for tests: host copies of device memory, to look at and to write back.
+ *
+ * Ownership: device_copy_of() gives the caller memory to free().
+ * Units:     bytes.
+ * Errors:    without memory the process ends.
+ * Threads:   LANE_COMPUTE's.
+ */
+#pragma once
+
+#include "base/memory.h"
+#include "kernels/kernels.h"
+
+/* What LANE_COMPUTE has left there. */
+static inline void *device_copy_of(Device *device, const void *from, size_t n_bytes)
+{
+    void *copy = memory_given(malloc(MAX(n_bytes, (size_t)1)));
+    device_download(device, copy, from, n_bytes);
+    return copy;
+}
+
+/* Changes one bit of a word in device memory. */
+static inline void device_flip(Device *device, uint32_t *word)
+{
+    uint32_t value;
+    device_download(device, &value, word, sizeof(value));
+    value ^= 1;
+    device_upload(device, word, &value, sizeof(value));
+}
