@@ -155,6 +155,12 @@ static void send_run(const void *arguments)
                     lane_name[c->lane], c->from, c->n_bytes);
 }
 
+static void fetch_begin(const void *arguments)
+{
+    const CopyCall *c = arguments;
+    memset(c->to, UNFETCHED, c->n_bytes);
+}
+
 static void fetch_run(const void *arguments)
 {
     const CopyCall *c = arguments;
@@ -185,8 +191,9 @@ void shadow_device_fetch(Device *device, Lane lane, void *to, const void *from, 
                    .from = shadow_call_memory(device, call, from, n_bytes),
                    .n_bytes = n_bytes,
                    .lane = lane};
-    shadow_call_host(device, call, to);
-    memset(to, UNFETCHED, n_bytes);
+    if (!shadow_call_host(device, call, to)) /* else the lane may still read there, in its order */
+        memset(to, UNFETCHED, n_bytes);
+    call->begin = fetch_begin;
     shadow_call_put(device, lane, call);
 }
 

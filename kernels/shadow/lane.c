@@ -69,11 +69,13 @@ static void *lane_thread(void *argument)
         atomic_store_explicit(slot, NULL, memory_order_relaxed);
         const bool ends = !call->run;
         if (!ends) {
+            if (call->begin)
+                call->begin(call->arguments);
             delay(lane, call, n);
             run(lane, call);
         }
         for (int i = 0; i < call->n_uses; i++)
-            atomic_fetch_sub_explicit(call->uses[i], 1, memory_order_relaxed);
+            atomic_fetch_sub_explicit(call->uses[i], 1, memory_order_release);
         free(call);
         atomic_store_explicit(&lane->done, ++n, memory_order_release);
         counter_wake(&lane->done);

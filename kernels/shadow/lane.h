@@ -24,10 +24,11 @@ enum { SHADOW_LANE_ROOM = 1024, SHADOW_USES_MAX = 16, SHADOW_ARGUMENT_BYTES = 32
 typedef struct ShadowLane ShadowLane;
 
 typedef struct ShadowCall {
-    void (*run)(const void *arguments); /* NULL: ends the lane */
-    const char *name;                   /* of the function of kernels.h */
-    bool is_operation;                  /* not a copy or a wait */
-    bool runs_broken;                   /* also on a broken device: a wait */
+    void (*run)(const void *arguments);   /* NULL: ends the lane */
+    void (*begin)(const void *arguments); /* before it is late; or NULL */
+    const char *name;                     /* of the function of kernels.h */
+    bool is_operation;                    /* not a copy or a wait */
+    bool runs_broken;                     /* also on a broken device: a wait */
     int n_uses;
     atomic_int *uses[SHADOW_USES_MAX]; /* of memory and objects; each was raised by one */
     alignas(16) char arguments[SHADOW_ARGUMENT_BYTES];

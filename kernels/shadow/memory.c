@@ -167,14 +167,18 @@ void *shadow_call_memory(Device *base, ShadowCall *call, const void *address, si
     return (void *)p;
 }
 
-void shadow_call_host(Device *base, ShadowCall *call, const void *address)
+bool shadow_call_host(Device *base, ShadowCall *call, const void *address)
 {
     ShadowDevice *device = shadow_of(base);
+    bool in_use = false;
     (void)pthread_mutex_lock(&device->lock); /* as above */
     ShadowMemory *m = find(device, (uintptr_t)address, true);
-    if (m)
+    if (m) {
+        in_use = atomic_load_explicit(&m->uses, memory_order_acquire) > 0;
         use(call, &m->uses);
+    }
     (void)pthread_mutex_unlock(&device->lock); /* as above */
+    return in_use;
 }
 
 void *shadow_call_object(ShadowCall *call, void *object)

@@ -5,10 +5,8 @@
 
 #include "base/file.h"
 #include "base/test/testing.h"
-#include "protocol/channel.h"
-#include "protocol/exit-code.h"
-#include "trainer/data/dataset-look.h"
 #include "trainer/test/testing-job.h"
+#include "trainer/test/testing-ranks.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -19,175 +17,34 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-enum { RANKS_MAX = 3, STEPS = 12, PATIENCE_MSEC = 60000 };
+enum { STEPS = 12, PATIENCE_MSEC = 60000 };
 
 static TestingJob files;
 static Hash reference; /* digest of the undisturbed run's last step */
 
-typedef struct Rank {
-    pid_t pid;
-    int fd;
-    ChannelMessage saved; /* newest */
-    int64_t step;         /* newest reported */
-    ChannelMessage told;  /* how */
-    ChannelMessage error; /* with text, when it said one */
-} Rank;
-
-static Rank ranks[RANKS_MAX];
-
 /* ---- the daemon's side ---- */
-
-/* fault: SDTRAIN_FAULT for it, or NULL. */
-static void start_with(Rank *rank, const char *fault)
-{
-    int pair[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-    const char *bin = getenv("SDTRAIN_BIN");
-    assert_non_null(bin);
-    char path[512];
-    (void)snprintf(path, sizeof(path), "%s/sdtrainer", bin);
-    fflush(NULL);
-    *rank = (Rank){.fd = pair[0], .pid = fork()};
-    assert_true(rank->pid >= 0);
-    if (rank->pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (dup2(pair[1], CHANNEL_FD) < 0 || setenv("SDTRAIN_CHANNEL", "3", 1) < 0 ||
-            (fault && setenv("SDTRAIN_FAULT", fault, 1) < 0))
-            _exit(126);
-        (void)fcntl(CHANNEL_FD, F_SETFD, 0); /* when it was descriptor 3 already */
-        (void)execl(path, path, "run", (char *)NULL);
-        _exit(127);
-    }
-    (void)fd_close(pair[1]);
-}
-
-static void start(Rank *rank) { start_with(rank, NULL); }
-
-static int end(Rank *rank)
-{
-    int status;
-    assert_int_equal(waitpid(rank->pid, &status, 0), rank->pid);
-    rank->pid = 0;
-    rank->fd = fd_close(rank->fd);
-    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-static int end_all(void **unused)
-{
-    (void)unused;
-    for (int i = 0; i < RANKS_MAX; i++)
-        if (ranks[i].pid > 0) {
-            (void)kill(ranks[i].pid, SIGKILL);
-            (void)end(&ranks[i]);
-        }
-    return 0;
-}
-
-static void say(const Rank *rank, ChannelMessage m)
-{
-    Error err = ERROR_INIT;
-    if (channel_send(rank->fd, &m, &err) < 0)
-        fail_msg("%s", err.text);
-}
-
-/* The next message, which is noted. */
-static ChannelMessage hear_any(Rank *rank)
-{
-    Error err = ERROR_INIT;
-    ChannelMessage m = {0};
-    struct pollfd p = {.fd = rank->fd, .events = POLLIN};
-    if (poll(&p, 1, PATIENCE_MSEC) != 1)
-        fail_msg("process %d says nothing more after step %lld", (int)rank->pid,
-                 (long long)rank->step);
-    if (channel_receive(rank->fd, &m, &err) < 0)
-        fail_msg("%s", err.text);
-    if (m.type == CHANNEL_STEP) {
-        assert_int_equal(m.step, rank->step + 1);
-        assert_int_equal(m.steps, STEPS);
-        assert_int_equal(m.samples_seen, 4 * m.step);
-        rank->step = m.step;
-        rank->told = m;
-    }
-    if (m.type == CHANNEL_SAVED)
-        rank->saved = m;
-    if (m.type == CHANNEL_ERROR)
-        rank->error = m;
-    return m;
-}
-
-/* The next one that is neither stage nor step. */
-static ChannelMessage hear(Rank *rank)
-{
-    ChannelMessage m;
-    do
-        m = hear_any(rank);
-    while (m.type == CHANNEL_STEP || m.type == CHANNEL_STAGE);
-    return m;
-}
-
-static ChannelMessage expect(Rank *rank, ChannelType type)
-{
-    ChannelMessage m = hear(rank);
-    if (m.type != type)
-        fail_msg("%s instead of %s: %s", channel_type_name(m.type), channel_type_name(type),
-                 m.text);
-    return m;
-}
-
-static const char *gpu = "";          /* as the daemon tells of the next rank's slot */
-static char sources[JOB_SOURCES_MAX]; /* as job start would have told them */
-
-/* text: the job's; resume: the `saved` of an earlier life, or NULL. */
-static void assign(Rank *rank, const char *text, int64_t generation, int number, int size,
-                   const ChannelMessage *resume)
-{
-    ChannelMessage hello = expect(rank, CHANNEL_HELLO);
-    assert_int_equal(hello.pid, rank->pid);
-    ChannelMessage m = {.type = CHANNEL_ASSIGN,
-                        .generation = generation,
-                        .rank = number,
-                        .world_size = size,
-                        .job = "testing",
-                        .spec = (char *)text,
-                        .bind_address = "127.0.0.1"};
-    (void)snprintf(m.sources, sizeof(m.sources), "%s", sources);
-    (void)snprintf(m.gpu, sizeof(m.gpu), "%s", gpu);
-    if (resume) {
-        (void)snprintf(m.resume_uri, sizeof(m.resume_uri), "%s", resume->uri);
-        m.resume_hash = resume->hash;
-    }
-    say(rank, m);
-    rank->step = resume ? resume->step : 0;
-}
-
-static void commit(Rank *rank, int64_t generation)
-{
-    say(rank, (ChannelMessage){.type = CHANNEL_COMMITTED,
-                               .generation = generation,
-                               .step = rank->saved.step});
-}
 
 /* One rank until it has been told to go. */
 static void start_alone(const char *text, int64_t generation, const ChannelMessage *resume)
 {
     Rank *rank = &ranks[0];
-    start(rank);
-    assign(rank, text, generation, 0, 1, resume);
-    ChannelMessage ready = expect(rank, CHANNEL_READY);
+    rank_start(rank, NULL);
+    rank_assign(rank, text, generation, 0, 1, resume);
+    ChannelMessage ready = rank_expect(rank, CHANNEL_READY);
     assert_int_equal(ready.step, resume ? resume->step : 0);
-    say(rank, (ChannelMessage){.type = CHANNEL_GO, .generation = generation});
+    rank_say(rank, (ChannelMessage){.type = CHANNEL_GO, .generation = generation});
 }
 
 /* Commits what is saved until the rank is done; how it ended. */
 static ChannelMessage serve_until_done(Rank *rank, int64_t generation)
 {
     for (;;) {
-        ChannelMessage m = hear(rank);
+        ChannelMessage m = rank_hear(rank);
         if (m.type == CHANNEL_DONE)
             return m;
         if (m.type != CHANNEL_SAVED)
             fail_msg("%s: %s", channel_type_name(m.type), m.text);
-        commit(rank, generation);
+        rank_commit(rank, generation);
     }
 }
 
@@ -200,25 +57,13 @@ static void check_finished(const ChannelMessage *done)
 
 /* ---- cases ---- */
 
-/* As submitted: the ranks of other tests are told so, too. */
-static void look_at_data(void)
-{
-    Error err = ERROR_INIT;
-    DatasetLook look;
-    Job *job = testing_job_parse(files.text);
-    if (dataset_look(job, &look, &err) < 0)
-        fail_msg("%s", err.text);
-    (void)dataset_sources_format(&look.sources, sources);
-    job_free(job);
-}
-
 /* The embedding of the empty caption and index.json: nothing else vouches for their bytes at step 0. */
 static void data_must_be_what_was_submitted(void **unused)
 {
     (void)unused;
     static const char *const names[] = {"empty.npy", "data/index.json"};
     Rank *rank = &ranks[0];
-    look_at_data();
+    ranks_look_at_data(files.text);
     for (size_t i = 0; i < ELEMENTSOF(names); i++) {
         char path[128], *text;
         size_t n;
@@ -227,13 +72,13 @@ static void data_must_be_what_was_submitted(void **unused)
         assert_int_equal(file_read(path, 1 << 20, &text, &n, &err), 0);
         text[n - 1] ^= 1;
         assert_int_equal(file_write(path, text, n, 0, &err), 0);
-        start(rank);
-        assign(rank, files.text, 1, 0, 1, NULL);
-        ChannelMessage error = expect(rank, CHANNEL_ERROR);
+        rank_start(rank, NULL);
+        rank_assign(rank, files.text, 1, 0, 1, NULL);
+        ChannelMessage error = rank_expect(rank, CHANNEL_ERROR);
         assert_int_equal(error.exit_code, EXIT_DATA_CORRUPT);
         assert_non_null(strstr(error.text, names[i]));
         assert_non_null(strstr(error.text, "not what it was when the job was submitted"));
-        assert_int_equal(end(rank), EXIT_DATA_CORRUPT);
+        assert_int_equal(rank_end(rank), EXIT_DATA_CORRUPT);
         text[n - 1] ^= 1;
         assert_int_equal(file_write(path, text, n, 0, &err), 0);
         free(text);
@@ -245,19 +90,19 @@ static void a_whole_life(void **unused)
     (void)unused;
     Rank *rank = &ranks[0];
     start_alone(files.text, 1, NULL);
-    ChannelMessage saved = expect(rank, CHANNEL_SAVED);
+    ChannelMessage saved = rank_expect(rank, CHANNEL_SAVED);
     assert_int_equal(saved.step, 0); /* before the first step, which waits for the answer */
     assert_int_equal(rank->step, 0);
-    commit(rank, 1);
-    saved = expect(rank, CHANNEL_SAVED);
+    rank_commit(rank, 1);
+    saved = rank_expect(rank, CHANNEL_SAVED);
     assert_int_equal(saved.step, STEPS);
     assert_int_equal(rank->step, STEPS);
-    commit(rank, 1);
-    ChannelMessage done = expect(rank, CHANNEL_DONE);
+    rank_commit(rank, 1);
+    ChannelMessage done = rank_expect(rank, CHANNEL_DONE);
     reference = done.digest;
     assert_true(hash_equal(saved.digest, reference));
     check_finished(&done);
-    assert_int_equal(end(rank), EXIT_DONE);
+    assert_int_equal(rank_end(rank), EXIT_DONE);
 }
 
 static void leaves_when_told_and_goes_on(void **unused)
@@ -266,20 +111,21 @@ static void leaves_when_told_and_goes_on(void **unused)
     Rank *rank = &ranks[0];
     _cleanup_free_ char *text = testing_job_text(&files, "leave", "");
     start_alone(text, 1, NULL);
-    (void)expect(rank, CHANNEL_SAVED);
-    say(rank, (ChannelMessage){.type = CHANNEL_STOP, .generation = 1}); /* before the first step */
-    commit(rank, 1);
+    (void)rank_expect(rank, CHANNEL_SAVED);
+    rank_say(rank,
+             (ChannelMessage){.type = CHANNEL_STOP, .generation = 1}); /* before the first step */
+    rank_commit(rank, 1);
     ChannelMessage done = serve_until_done(rank, 1);
     assert_string_equal(done.text, "left");
     assert_int_equal(done.step, 1);
     assert_int_equal(rank->saved.step, 1);
-    assert_int_equal(end(rank), EXIT_DONE);
+    assert_int_equal(rank_end(rank), EXIT_DONE);
 
     const ChannelMessage resume = rank->saved;
     start_alone(text, 2, &resume);
     done = serve_until_done(rank, 2);
     check_finished(&done);
-    assert_int_equal(end(rank), EXIT_DONE);
+    assert_int_equal(rank_end(rank), EXIT_DONE);
 }
 
 /* At once, or as soon as the save that is in flight is over. */
@@ -288,25 +134,25 @@ static void saves_when_asked(void **unused)
     (void)unused;
     Rank *rank = &ranks[0];
     _cleanup_free_ char *text = testing_job_text(&files, "asked", "");
-    start_with(rank, "loop.compute=slow@*");
-    assign(rank, text, 1, 0, 1, NULL);
-    (void)expect(rank, CHANNEL_READY);
-    say(rank, (ChannelMessage){.type = CHANNEL_GO, .generation = 1});
-    (void)expect(rank, CHANNEL_SAVED);
-    say(rank, (ChannelMessage){.type = CHANNEL_CHECKPOINT, .generation = 1});
-    commit(rank, 1);
-    const int64_t first = expect(rank, CHANNEL_SAVED).step;
+    rank_start(rank, "loop.compute=slow@*");
+    rank_assign(rank, text, 1, 0, 1, NULL);
+    (void)rank_expect(rank, CHANNEL_READY);
+    rank_say(rank, (ChannelMessage){.type = CHANNEL_GO, .generation = 1});
+    (void)rank_expect(rank, CHANNEL_SAVED);
+    rank_say(rank, (ChannelMessage){.type = CHANNEL_CHECKPOINT, .generation = 1});
+    rank_commit(rank, 1);
+    const int64_t first = rank_expect(rank, CHANNEL_SAVED).step;
     assert_in_range(first, 1, STEPS - 6);
-    say(rank,
-        (ChannelMessage){.type = CHANNEL_CHECKPOINT, .generation = 1}); /* it is not settled */
+    rank_say(rank,
+             (ChannelMessage){.type = CHANNEL_CHECKPOINT, .generation = 1}); /* it is not settled */
     while (rank->step < first + 3)
-        assert_int_not_equal(hear_any(rank).type, CHANNEL_SAVED);
-    commit(rank, 1);
-    assert_in_range(expect(rank, CHANNEL_SAVED).step, first + 3, STEPS - 1);
-    commit(rank, 1);
+        assert_int_not_equal(rank_hear_any(rank).type, CHANNEL_SAVED);
+    rank_commit(rank, 1);
+    assert_in_range(rank_expect(rank, CHANNEL_SAVED).step, first + 3, STEPS - 1);
+    rank_commit(rank, 1);
     ChannelMessage done = serve_until_done(rank, 1);
     check_finished(&done);
-    assert_int_equal(end(rank), EXIT_DONE);
+    assert_int_equal(rank_end(rank), EXIT_DONE);
 }
 
 /* A save that fails is told with each step, and made up for without being due. */
@@ -315,25 +161,26 @@ static void catches_up_after_a_failed_save(void **unused)
     (void)unused;
     Rank *rank = &ranks[0];
     _cleanup_free_ char *text = testing_job_text(&files, "late", "");
-    start_with(rank, "checkpoint.manifest.before=eio@2,loop.compute=slow@*");
-    assign(rank, text, 1, 0, 1, NULL);
-    (void)expect(rank, CHANNEL_READY);
-    say(rank, (ChannelMessage){.type = CHANNEL_GO, .generation = 1});
-    (void)expect(rank, CHANNEL_SAVED);
-    say(rank, (ChannelMessage){.type = CHANNEL_CHECKPOINT, .generation = 1}); /* it will fail */
-    commit(rank, 1);
-    ChannelMessage saved = expect(rank, CHANNEL_SAVED);
+    rank_start(rank, "checkpoint.manifest.before=eio@2,loop.compute=slow@*");
+    rank_assign(rank, text, 1, 0, 1, NULL);
+    (void)rank_expect(rank, CHANNEL_READY);
+    rank_say(rank, (ChannelMessage){.type = CHANNEL_GO, .generation = 1});
+    (void)rank_expect(rank, CHANNEL_SAVED);
+    rank_say(rank,
+             (ChannelMessage){.type = CHANNEL_CHECKPOINT, .generation = 1}); /* it will fail */
+    rank_commit(rank, 1);
+    ChannelMessage saved = rank_expect(rank, CHANNEL_SAVED);
     assert_true(saved.step > 1 && saved.step < STEPS); /* nobody asked for this one */
     assert_int_equal(rank->told.failed_saves, 1);
     assert_true(rank->told.unsaved_since_usec > 0);
     assert_non_null(strstr(rank->told.save_error, "manifest.json"));
-    commit(rank, 1);
+    rank_commit(rank, 1);
     ChannelMessage done = serve_until_done(rank, 1);
     check_finished(&done);
     assert_int_equal(rank->told.failed_saves, 1);
     assert_int_equal(rank->told.unsaved_since_usec, 0);
     assert_string_equal(rank->told.save_error, "");
-    assert_int_equal(end(rank), EXIT_DONE);
+    assert_int_equal(rank_end(rank), EXIT_DONE);
 }
 
 static void ends_when_refused(void **unused)
@@ -342,13 +189,13 @@ static void ends_when_refused(void **unused)
     Rank *rank = &ranks[0];
     _cleanup_free_ char *text = testing_job_text(&files, "refused", "");
     start_alone(text, 1, NULL);
-    (void)expect(rank, CHANNEL_SAVED);
-    say(rank, (ChannelMessage){.type = CHANNEL_REFUSED, .generation = 1, .step = 0});
-    ChannelMessage error = expect(rank, CHANNEL_ERROR);
+    (void)rank_expect(rank, CHANNEL_SAVED);
+    rank_say(rank, (ChannelMessage){.type = CHANNEL_REFUSED, .generation = 1, .step = 0});
+    ChannelMessage error = rank_expect(rank, CHANNEL_ERROR);
     assert_int_equal(error.exit_code, EXIT_RETRY);
     assert_non_null(strstr(error.text, "refused"));
     assert_int_equal(rank->step, 0);
-    assert_int_equal(end(rank), EXIT_RETRY);
+    assert_int_equal(rank_end(rank), EXIT_RETRY);
 }
 
 static void ends_with_its_daemon(void **unused)
@@ -356,32 +203,32 @@ static void ends_with_its_daemon(void **unused)
     (void)unused;
     Rank *rank = &ranks[0];
     _cleanup_free_ char *text = testing_job_text(&files, "orphan", "");
-    start(rank);
+    rank_start(rank, NULL);
     rank->fd = fd_close(rank->fd); /* before assign */
-    assert_int_equal(end(rank), EXIT_RETRY);
-    start(rank);
-    assign(rank, text, 1, 0, 1, NULL);
-    (void)expect(rank, CHANNEL_READY);
+    assert_int_equal(rank_end(rank), EXIT_RETRY);
+    rank_start(rank, NULL);
+    rank_assign(rank, text, 1, 0, 1, NULL);
+    (void)rank_expect(rank, CHANNEL_READY);
     rank->fd = fd_close(rank->fd); /* before go */
-    assert_int_equal(end(rank), EXIT_RETRY);
+    assert_int_equal(rank_end(rank), EXIT_RETRY);
     start_alone(text, 1, NULL);
-    (void)expect(rank, CHANNEL_SAVED);
+    (void)rank_expect(rank, CHANNEL_SAVED);
     rank->fd = fd_close(rank->fd); /* instead of an answer */
-    assert_int_equal(end(rank), EXIT_RETRY);
+    assert_int_equal(rank_end(rank), EXIT_RETRY);
 }
 
 /* What a rank that is assigned this says, and its exit code. */
 static void refuses(const char *text, const ChannelMessage *resume, ExitCode code, const char *word)
 {
     Rank *rank = &ranks[0];
-    start(rank);
-    assign(rank, text, 3, 0, 1, resume);
-    ChannelMessage error = expect(rank, CHANNEL_ERROR);
+    rank_start(rank, NULL);
+    rank_assign(rank, text, 3, 0, 1, resume);
+    ChannelMessage error = rank_expect(rank, CHANNEL_ERROR);
     assert_int_equal(error.exit_code, code);
     assert_int_equal(error.generation, 3);
     if (!strstr(error.text, word))
         fail_msg("\"%s\" does not name %s", error.text, word);
-    assert_int_equal(end(rank), code);
+    assert_int_equal(rank_end(rank), code);
 }
 
 static void says_what_is_wrong(void **unused)
@@ -394,8 +241,8 @@ static void says_what_is_wrong(void **unused)
     refuses(stage, NULL, EXIT_NEVER_RETRY, "train.zero_stage");
 
     start_alone(text, 3, NULL);
-    ChannelMessage resume = expect(&ranks[0], CHANNEL_SAVED);
-    (void)end_all(NULL);
+    ChannelMessage resume = rank_expect(&ranks[0], CHANNEL_SAVED);
+    (void)ranks_end(NULL);
     refuses(seed, &resume, EXIT_NEVER_RETRY, "job identity");
     resume.hash.low ^= 1;
     refuses(text, &resume, EXIT_DATA_CORRUPT, "manifest.json");
@@ -409,17 +256,17 @@ static void start_world(const char *text, int64_t generation, int size, const ch
 {
     char address[CHANNEL_ADDRESS_MAX] = "";
     for (int i = 0; i < size; i++)
-        start_with(&ranks[i], i == size - 1 ? fault : NULL);
+        rank_start(&ranks[i], i == size - 1 ? fault : NULL);
     for (int i = 0; i < size; i++)
-        assign(&ranks[i], text, generation, i, size, NULL);
-    ChannelMessage rendezvous = expect(&ranks[0], CHANNEL_RENDEZVOUS);
+        rank_assign(&ranks[i], text, generation, i, size, NULL);
+    ChannelMessage rendezvous = rank_expect(&ranks[0], CHANNEL_RENDEZVOUS);
     memcpy(address, rendezvous.address, sizeof(address));
     ChannelMessage go = {.type = CHANNEL_GO, .generation = generation};
     memcpy(go.address, address, sizeof(go.address));
     for (int i = 0; i < size; i++)
-        (void)expect(&ranks[i], CHANNEL_READY);
+        (void)rank_expect(&ranks[i], CHANNEL_READY);
     for (int i = 0; i < size; i++)
-        say(&ranks[i], go);
+        rank_say(&ranks[i], go);
 }
 
 static void three_ranks_train_the_same(void **unused)
@@ -430,7 +277,7 @@ static void three_ranks_train_the_same(void **unused)
     for (int i = 0; i < 3; i++) {
         ChannelMessage done = serve_until_done(&ranks[i], 1);
         check_finished(&done);
-        assert_int_equal(end(&ranks[i]), EXIT_DONE);
+        assert_int_equal(rank_end(&ranks[i]), EXIT_DONE);
     }
 }
 
@@ -440,17 +287,17 @@ static void what_is_not_finite_stops_all_alike(void **unused)
     (void)unused;
     _cleanup_free_ char *text = testing_job_text(&files, "poisoned", "");
     start_world(text, 1, 3, "loop.nan=eio@9"); /* two grains a step, and step 1 twice: step 3 */
-    (void)expect(&ranks[0], CHANNEL_SAVED);
-    commit(&ranks[0], 1);
+    (void)rank_expect(&ranks[0], CHANNEL_SAVED);
+    rank_commit(&ranks[0], 1);
     for (int i = 0; i < 3; i++) {
-        ChannelMessage error = expect(&ranks[i], CHANNEL_ERROR);
+        ChannelMessage error = rank_expect(&ranks[i], CHANNEL_ERROR);
         assert_int_equal(error.exit_code, EXIT_NON_FINITE);
         assert_int_equal(error.step, 3);
         assert_non_null(strstr(error.text, "step 4"));
         assert_non_null(strstr(error.text, "grain 2"));
         assert_non_null(strstr(error.text, "shard."));
         assert_string_equal(error.text, ranks[0].error.text);
-        assert_int_equal(end(&ranks[i]), EXIT_NON_FINITE);
+        assert_int_equal(rank_end(&ranks[i]), EXIT_NON_FINITE);
     }
     assert_int_equal(ranks[0].step, 3);
 }
@@ -460,14 +307,14 @@ static void a_device_fault_is_ones_own(void **unused)
     (void)unused;
     _cleanup_free_ char *text = testing_job_text(&files, "device", "");
     start_world(text, 1, 2, "loop.compute=eio@7");
-    (void)expect(&ranks[0], CHANNEL_SAVED);
-    commit(&ranks[0], 1);
-    ChannelMessage own = expect(&ranks[1], CHANNEL_ERROR);
+    (void)rank_expect(&ranks[0], CHANNEL_SAVED);
+    rank_commit(&ranks[0], 1);
+    ChannelMessage own = rank_expect(&ranks[1], CHANNEL_ERROR);
     assert_int_equal(own.exit_code, EXIT_DEVICE_FAULT);
-    assert_int_equal(end(&ranks[1]), EXIT_DEVICE_FAULT);
-    ChannelMessage other = expect(&ranks[0], CHANNEL_ERROR);
+    assert_int_equal(rank_end(&ranks[1]), EXIT_DEVICE_FAULT);
+    ChannelMessage other = rank_expect(&ranks[0], CHANNEL_ERROR);
     assert_int_equal(other.exit_code, EXIT_PEER_LOST);
-    assert_int_equal(end(&ranks[0]), EXIT_PEER_LOST);
+    assert_int_equal(rank_end(&ranks[0]), EXIT_PEER_LOST);
 }
 
 /* A trap or an illegal address: the process ends as if the kernel had ended it, and says what it was. */
@@ -476,16 +323,16 @@ static void a_program_that_went_wrong_on_its_device_dies_by_signal(void **unused
     (void)unused;
     _cleanup_free_ char *text = testing_job_text(&files, "trap", "");
     Rank *rank = &ranks[0];
-    start_with(rank, "loop.compute=efault@3");
-    assign(rank, text, 1, 0, 1, NULL);
-    (void)expect(rank, CHANNEL_READY);
-    say(rank, (ChannelMessage){.type = CHANNEL_GO, .generation = 1});
-    (void)expect(rank, CHANNEL_SAVED);
-    commit(rank, 1);
-    ChannelMessage error = expect(rank, CHANNEL_ERROR);
+    rank_start(rank, "loop.compute=efault@3");
+    rank_assign(rank, text, 1, 0, 1, NULL);
+    (void)rank_expect(rank, CHANNEL_READY);
+    rank_say(rank, (ChannelMessage){.type = CHANNEL_GO, .generation = 1});
+    (void)rank_expect(rank, CHANNEL_SAVED);
+    rank_commit(rank, 1);
+    ChannelMessage error = rank_expect(rank, CHANNEL_ERROR);
     assert_int_equal(error.exit_code, -SIGABRT);
     assert_non_null(strstr(error.text, "compute failed: Bad address"));
-    assert_int_equal(end(rank), -SIGABRT);
+    assert_int_equal(rank_end(rank), -SIGABRT);
 }
 
 /* Before the rank is ready: the grain that every rank computes first. */
@@ -498,12 +345,12 @@ static void a_device_that_fails_at_once_is_ones_own(void **unused)
     } cases[] = {{"canned.compute=eio", EXIT_DEVICE_FAULT}, {"canned.compute=enomem", EXIT_RETRY}};
     _cleanup_free_ char *text = testing_job_text(&files, "canned", "");
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
-        start_with(&ranks[0], cases[i].fault);
-        assign(&ranks[0], text, 1, 0, 1, NULL);
-        ChannelMessage error = expect(&ranks[0], CHANNEL_ERROR);
+        rank_start(&ranks[0], cases[i].fault);
+        rank_assign(&ranks[0], text, 1, 0, 1, NULL);
+        ChannelMessage error = rank_expect(&ranks[0], CHANNEL_ERROR);
         assert_int_equal(error.exit_code, cases[i].code);
         assert_non_null(strstr(error.text, "the canned grain: compute failed"));
-        assert_int_equal(end(&ranks[0]), cases[i].code);
+        assert_int_equal(rank_end(&ranks[0]), cases[i].code);
     }
 }
 
@@ -526,25 +373,31 @@ static void a_device_that_does_not_open_says_whose_fault_it_is(void **unused)
         {"0000:3b:00", MODULE_GOOD, "module.stub=efault", "the stub has no GPU", EXIT_ABORTED},
     };
     _cleanup_free_ char *text = testing_job_text(&files, "gpu", ", \"device\": \"cuda\"");
+    const char *gpu = ranks_gpu, *before = getenv("SDTRAIN_CUDA_MODULE");
+    _cleanup_free_ char *module = before ? strdup(before) : NULL;
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
-        gpu = cases[i].gpu;
+        ranks_gpu = cases[i].gpu;
         assert_int_equal(setenv("SDTRAIN_CUDA_MODULE", cases[i].module, 1), 0);
-        start_with(&ranks[0], cases[i].fault);
-        assign(&ranks[0], text, 1, 0, 1, NULL);
-        ChannelMessage error = expect(&ranks[0], CHANNEL_ERROR);
+        rank_start(&ranks[0], cases[i].fault);
+        rank_assign(&ranks[0], text, 1, 0, 1, NULL);
+        ChannelMessage error = rank_expect(&ranks[0], CHANNEL_ERROR);
         if (error.exit_code != cases[i].code || !strstr(error.text, "train.device \"cuda\": ") ||
             !strstr(error.text, cases[i].text))
             fail_msg("%d: %s", error.exit_code, error.text);
-        assert_int_equal(end(&ranks[0]), cases[i].code);
+        assert_int_equal(rank_end(&ranks[0]), cases[i].code);
     }
-    gpu = "";
-    assert_int_equal(unsetenv("SDTRAIN_CUDA_MODULE"), 0);
+    ranks_gpu = gpu;
+    assert_int_equal(module ? setenv("SDTRAIN_CUDA_MODULE", module, 1)
+                            : unsetenv("SDTRAIN_CUDA_MODULE"),
+                     0);
 }
 
 /* What no node could compute is the job's. */
 static void a_device_that_nobody_has_is_the_jobs_fault(void **unused)
 {
     (void)unused;
+    if (getenv("SDTRAIN_TEST_DEVICE"))
+        skip(); /* its jobs are for CPUs */
     static const struct {
         const char *train, *key;
     } cases[] = {
@@ -557,13 +410,13 @@ static void a_device_that_nobody_has_is_the_jobs_fault(void **unused)
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         _cleanup_free_ char *text = testing_job_text(&files, "nobody", cases[i].train);
-        start(&ranks[0]);
-        assign(&ranks[0], text, 1, 0, 1, NULL);
-        ChannelMessage error = expect(&ranks[0], CHANNEL_ERROR);
+        rank_start(&ranks[0], NULL);
+        rank_assign(&ranks[0], text, 1, 0, 1, NULL);
+        ChannelMessage error = rank_expect(&ranks[0], CHANNEL_ERROR);
         assert_int_equal(error.exit_code, EXIT_NEVER_RETRY);
         if (!strstr(error.text, cases[i].key))
             fail_msg("%s", error.text);
-        assert_int_equal(end(&ranks[0]), EXIT_NEVER_RETRY);
+        assert_int_equal(rank_end(&ranks[0]), EXIT_NEVER_RETRY);
     }
 }
 
@@ -592,8 +445,8 @@ static void all_say_that_one_waits_for_data(void **unused)
     (void)unused;
     _cleanup_free_ char *text = testing_job_text(&files, "starved", "");
     start_world(text, 1, 3, "loader.fill=stall@4");
-    (void)expect(&ranks[0], CHANNEL_SAVED);
-    commit(&ranks[0], 1);
+    (void)rank_expect(&ranks[0], CHANNEL_SAVED);
+    rank_commit(&ranks[0], 1);
     for (int i = 0; i < 3; i++)
         assert_int_equal(hear_waiting(&ranks[i], 1500 * USEC_PER_MSEC), 2);
 }
@@ -603,13 +456,13 @@ static void a_lost_peer_is_not_ones_own_fault(void **unused)
     (void)unused;
     _cleanup_free_ char *text = testing_job_text(&files, "lost", "");
     start_world(text, 1, 2, NULL);
-    (void)expect(&ranks[0], CHANNEL_SAVED); /* both wait for its answer, or for each other */
+    (void)rank_expect(&ranks[0], CHANNEL_SAVED); /* both wait for its answer, or for each other */
     assert_int_equal(kill(ranks[1].pid, SIGKILL), 0);
-    assert_int_equal(end(&ranks[1]), -SIGKILL);
-    commit(&ranks[0], 1);
-    ChannelMessage error = expect(&ranks[0], CHANNEL_ERROR);
+    assert_int_equal(rank_end(&ranks[1]), -SIGKILL);
+    rank_commit(&ranks[0], 1);
+    ChannelMessage error = rank_expect(&ranks[0], CHANNEL_ERROR);
     assert_int_equal(error.exit_code, EXIT_PEER_LOST);
-    assert_int_equal(end(&ranks[0]), EXIT_PEER_LOST);
+    assert_int_equal(rank_end(&ranks[0]), EXIT_PEER_LOST);
 }
 
 /* The peer's end is what this rank meets first, and not why it cannot go on. */
@@ -618,36 +471,39 @@ static void a_broken_device_explains_more_than_a_lost_peer(void **unused)
     (void)unused;
     _cleanup_free_ char *text = testing_job_text(&files, "broken", "");
     start_world(text, 1, 2, "device.broken=eio");
-    (void)expect(&ranks[0], CHANNEL_SAVED);
+    (void)rank_expect(&ranks[0], CHANNEL_SAVED);
     assert_int_equal(kill(ranks[0].pid, SIGKILL), 0);
-    assert_int_equal(end(&ranks[0]), -SIGKILL);
-    ChannelMessage error = expect(&ranks[1], CHANNEL_ERROR);
+    assert_int_equal(rank_end(&ranks[0]), -SIGKILL);
+    ChannelMessage error = rank_expect(&ranks[1], CHANNEL_ERROR);
     assert_int_equal(error.exit_code, EXIT_DEVICE_FAULT);
     assert_string_equal(error.text, "the device is broken: Input/output error");
-    assert_int_equal(end(&ranks[1]), EXIT_DEVICE_FAULT);
+    assert_int_equal(rank_end(&ranks[1]), EXIT_DEVICE_FAULT);
 }
 
 int main(void)
 {
+    if (getenv("SDTRAIN_TEST_DEVICE"))
+        ranks_gpu = "0000:3b:00";
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(data_must_be_what_was_submitted, end_all),
-        cmocka_unit_test_teardown(a_whole_life, end_all), /* makes the reference */
-        cmocka_unit_test_teardown(leaves_when_told_and_goes_on, end_all),
-        cmocka_unit_test_teardown(saves_when_asked, end_all),
-        cmocka_unit_test_teardown(catches_up_after_a_failed_save, end_all),
-        cmocka_unit_test_teardown(ends_when_refused, end_all),
-        cmocka_unit_test_teardown(ends_with_its_daemon, end_all),
-        cmocka_unit_test_teardown(says_what_is_wrong, end_all),
-        cmocka_unit_test_teardown(three_ranks_train_the_same, end_all),
-        cmocka_unit_test_teardown(what_is_not_finite_stops_all_alike, end_all),
-        cmocka_unit_test_teardown(a_device_fault_is_ones_own, end_all),
-        cmocka_unit_test_teardown(a_device_that_fails_at_once_is_ones_own, end_all),
-        cmocka_unit_test_teardown(a_program_that_went_wrong_on_its_device_dies_by_signal, end_all),
-        cmocka_unit_test_teardown(a_device_that_does_not_open_says_whose_fault_it_is, end_all),
-        cmocka_unit_test_teardown(a_device_that_nobody_has_is_the_jobs_fault, end_all),
-        cmocka_unit_test_teardown(all_say_that_one_waits_for_data, end_all),
-        cmocka_unit_test_teardown(a_lost_peer_is_not_ones_own_fault, end_all),
-        cmocka_unit_test_teardown(a_broken_device_explains_more_than_a_lost_peer, end_all),
+        cmocka_unit_test_teardown(data_must_be_what_was_submitted, ranks_end),
+        cmocka_unit_test_teardown(a_whole_life, ranks_end), /* makes the reference */
+        cmocka_unit_test_teardown(leaves_when_told_and_goes_on, ranks_end),
+        cmocka_unit_test_teardown(saves_when_asked, ranks_end),
+        cmocka_unit_test_teardown(catches_up_after_a_failed_save, ranks_end),
+        cmocka_unit_test_teardown(ends_when_refused, ranks_end),
+        cmocka_unit_test_teardown(ends_with_its_daemon, ranks_end),
+        cmocka_unit_test_teardown(says_what_is_wrong, ranks_end),
+        cmocka_unit_test_teardown(three_ranks_train_the_same, ranks_end),
+        cmocka_unit_test_teardown(what_is_not_finite_stops_all_alike, ranks_end),
+        cmocka_unit_test_teardown(a_device_fault_is_ones_own, ranks_end),
+        cmocka_unit_test_teardown(a_device_that_fails_at_once_is_ones_own, ranks_end),
+        cmocka_unit_test_teardown(a_program_that_went_wrong_on_its_device_dies_by_signal,
+                                  ranks_end),
+        cmocka_unit_test_teardown(a_device_that_does_not_open_says_whose_fault_it_is, ranks_end),
+        cmocka_unit_test_teardown(a_device_that_nobody_has_is_the_jobs_fault, ranks_end),
+        cmocka_unit_test_teardown(all_say_that_one_waits_for_data, ranks_end),
+        cmocka_unit_test_teardown(a_lost_peer_is_not_ones_own_fault, ranks_end),
+        cmocka_unit_test_teardown(a_broken_device_explains_more_than_a_lost_peer, ranks_end),
     };
     testing_job_open(&files);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -109,6 +109,16 @@ void testing_job_close(TestingJob *job)
 
 char *testing_job_text(const TestingJob *job, const char *name, const char *train)
 {
+    return testing_job_text_of(job, name, train, 12, 100);
+}
+
+char *testing_job_text_of(const TestingJob *job, const char *name, const char *train, int steps,
+                          int every)
+{
+    /* Where a test runs on the shadow device, a job that does not choose one does, too. */
+    const char *device = getenv("SDTRAIN_TEST_DEVICE") && !strstr(train, "\"device\"")
+                             ? ", \"device\": \"cuda\""
+                             : "";
     char *text = NULL;
     const char *f = job->folder;
     int n = asprintf(
@@ -116,10 +126,10 @@ char *testing_job_text(const TestingJob *job, const char *name, const char *trai
         "{\"name\": \"testing\", \"world\": {\"min\": 1, \"max\": 4},"
         " \"model\": {\"config\": \"%s/config.json\"},"
         " \"data\": {\"streams\": [{\"uri\": \"%s/data\"}], \"empty_text\": \"%s/empty.npy\"},"
-        " \"train\": {\"global_batch\": 4, \"grain\": 1, \"steps\": 12,"
-        "  \"optimizer\": {\"lr\": 1e-3, \"warmup_steps\": 2}%s},"
-        " \"checkpoint\": {\"uri\": \"%s/%s\", \"every_steps\": 100}}",
-        f, f, f, train, f, name);
+        " \"train\": {\"global_batch\": 4, \"grain\": 1, \"steps\": %d,"
+        "  \"optimizer\": {\"lr\": 1e-3, \"warmup_steps\": 2}%s%s},"
+        " \"checkpoint\": {\"uri\": \"%s/%s\", \"every_steps\": %d}}",
+        f, f, f, steps, train, device, f, name, every);
     assert_true(n > 0);
     return text;
 }

@@ -20,4 +20,7 @@ void testing_job_close(TestingJob *job);
 /* The same job with its checkpoints in <folder>/<name> and more in "train" (", \"key\": value").
  * Caller frees. */
 char *testing_job_text(const TestingJob *job, const char *name, const char *train);
+/* The same with so many steps, of which every n-th is saved. */
+char *testing_job_text_of(const TestingJob *job, const char *name, const char *train, int steps,
+                          int every);
 Job *testing_job_parse(const char *text);

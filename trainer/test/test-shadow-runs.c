@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-shadow-runs.c - whole jobs on shadow devices: worlds of 1 to 4 ranks, ZeRO 0 to 2, saves and kills, all drawn
+ * from a seed, end with the digest that one rank has on the CPU.
+ *
+ * SDTRAIN_SHADOW_RUNS=200 test-shadow-runs      seeds 1..200 (16 by default)
+ * SDTRAIN_SHADOW_SEED=77 test-shadow-runs       from that seed on, one by default */
+#include "trainer/run.h"
+
+#include "base/philox.h"
+#include "base/test/testing.h"
+#include "trainer/test/testing-job.h"
+#include "trainer/test/testing-ranks.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { STEPS = 20, RUNS = 16, KILLS_MAX = 2, PATIENCE_MSEC = 120000 };
+
+static TestingJob files;
+static Hash reference;
+
+/* Where a rank is killed, and how often the point is visited at most. */
+static const struct {
+    const char *point;
+    uint32_t visits;
+} points[] = {
+    {"loop.compute", 40}, {"checkpoint.copied", 4},          {"checkpoint.object", 12},
+    {"saver.saved", 4},   {"checkpoint.manifest.before", 3}, {"store.put.half", 12},
+    {"saver.saved", 2},   {"checkpoint.settle", 3},
+};
+
+typedef struct Draws {
+    uint64_t seed, n;
+} Draws;
+
+static uint32_t draw(Draws *draws, uint32_t below)
+{
+    return philox4x32(draws->seed, 0, draws->n++).word[0] % below;
+}
+
+/* A life of the world: until all are done, or somebody is gone. */
+typedef struct Life {
+    int64_t generation;
+    int size;
+    int n_done;
+    bool done[RANKS_MAX];
+    bool lost;
+    ChannelMessage saved; /* the newest checkpoint that a daemon commits; type 0: none yet */
+} Life;
+
+static void serve(Life *life, int number)
+{
+    Rank *rank = &ranks[number];
+    char byte;
+    if (recv(rank->fd, &byte, sizeof(byte), MSG_PEEK) <= 0) {
+        life->lost = true;
+        return;
+    }
+    const ChannelMessage m = rank_hear_any(rank);
+    switch (m.type) {
+    case CHANNEL_SAVED:
+        life->saved = m;
+        rank_commit(rank, life->generation);
+        break;
+    case CHANNEL_DONE:
+        assert_string_equal(m.text, "finished");
+        assert_int_equal(m.step, STEPS);
+        if (!hash_equal(m.digest, reference))
+            fail_msg("another digest");
+        life->done[number] = true;
+        life->n_done++;
+        break;
+    case CHANNEL_ERROR: /* beside one that was killed */
+        assert_int_equal(m.exit_code, EXIT_PEER_LOST);
+        life->lost = true;
+        break;
+    default:
+        break;
+    }
+}
+
+static void live(Life *life)
+{
+    while (!life->lost && life->n_done < life->size) {
+        struct pollfd fds[RANKS_MAX];
+        for (int i = 0; i < life->size; i++)
+            fds[i] = (struct pollfd){.fd = life->done[i] ? -1 : ranks[i].fd, .events = POLLIN};
+        if (poll(fds, (nfds_t)life->size, PATIENCE_MSEC) < 1)
+            fail_msg("nobody says anything after step %d", (int)ranks[0].step);
+        for (int i = 0; i < life->size && !life->lost; i++)
+            if (fds[i].revents)
+                serve(life, i);
+    }
+}
+
+/* fault: of the last rank. */
+static void begin(Life *life, const char *text, const char *fault)
+{
+    for (int i = 0; i < life->size; i++)
+        rank_start(&ranks[i], i == life->size - 1 ? fault : NULL);
+    for (int i = 0; i < life->size; i++)
+        rank_assign(&ranks[i], text, life->generation, i, life->size,
+                    life->saved.type == CHANNEL_SAVED ? &life->saved : NULL);
+    ChannelMessage go = {.type = CHANNEL_GO, .generation = life->generation};
+    if (life->size > 1) {
+        const ChannelMessage rendezvous = rank_expect(&ranks[0], CHANNEL_RENDEZVOUS);
+        memcpy(go.address, rendezvous.address, sizeof(go.address));
+    }
+    for (int i = 0; i < life->size; i++)
+        (void)rank_expect(&ranks[i], CHANNEL_READY);
+    for (int i = 0; i < life->size; i++)
+        rank_say(&ranks[i], go);
+}
+
+static void run_seed(uint64_t seed)
+{
+    char name[32], shadow[32];
+    Draws draws = {.seed = seed};
+    _cleanup_free_ char *train = NULL, *text = NULL;
+    (void)snprintf(name, sizeof(name), "seed-%llu", (unsigned long long)seed);
+    assert_true(asprintf(&train, ", \"device\": \"cuda\", \"zero_stage\": %u", draw(&draws, 3)) >
+                0);
+    text = testing_job_text_of(&files, name, train, STEPS, 2 + (int)draw(&draws, 7));
+    const uint32_t n_kills = draw(&draws, KILLS_MAX + 1);
+
+    Life life = {0};
+    for (uint32_t i = 0;; i++) {
+        char fault[64];
+        const uint32_t k = draw(&draws, ELEMENTSOF(points));
+        (void)snprintf(fault, sizeof(fault), "%s=kill@%u", points[k].point,
+                       1 + draw(&draws, points[k].visits));
+        (void)snprintf(shadow, sizeof(shadow), "seed=%llu", (unsigned long long)(seed * 8 + i));
+        assert_int_equal(setenv("SDTRAIN_SHADOW", shadow, 1), 0);
+        life = (Life){.generation = i + 1, .size = 1 + (int)draw(&draws, 4), .saved = life.saved};
+        print_message("seed %llu: %d ranks%s, from step %d, %s\n", (unsigned long long)seed,
+                      life.size, train, (int)life.saved.step, i < n_kills ? fault : "no fault");
+        begin(&life, text, i < n_kills ? fault : NULL);
+        live(&life);
+        if (!life.lost)
+            break;
+        if (i >= n_kills)
+            fail_msg("a rank was lost: %s", ranks[0].error.text);
+        (void)ranks_end(NULL);
+    }
+    for (int i = 0; i < life.size; i++)
+        assert_int_equal(rank_end(&ranks[i]), EXIT_DONE);
+}
+
+static uint64_t number(const char *name, uint64_t usual)
+{
+    const char *text = getenv(name);
+    return text ? strtoull(text, NULL, 10) : usual;
+}
+
+static void the_cpus_digest(void **state)
+{
+    (void)state;
+    _cleanup_free_ char *text = testing_job_text_of(&files, "reference", "", STEPS, 100);
+    Rank *rank = &ranks[0];
+    rank_start(rank, NULL);
+    rank_assign(rank, text, 1, 0, 1, NULL);
+    (void)rank_expect(rank, CHANNEL_READY);
+    rank_say(rank, (ChannelMessage){.type = CHANNEL_GO, .generation = 1});
+    for (;;) {
+        const ChannelMessage m = rank_hear(rank);
+        if (m.type == CHANNEL_DONE) {
+            reference = m.digest;
+            break;
+        }
+        assert_int_equal(m.type, CHANNEL_SAVED);
+        rank_commit(rank, 1);
+    }
+    assert_int_equal(rank_end(rank), EXIT_DONE);
+}
+
+static void every_seed_has_it(void **state)
+{
+    (void)state;
+    const uint64_t first = number("SDTRAIN_SHADOW_SEED", 1);
+    const uint64_t n = number("SDTRAIN_SHADOW_RUNS", first > 1 ? 1 : RUNS);
+    for (uint64_t seed = first; seed < first + n; seed++)
+        run_seed(seed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(the_cpus_digest, ranks_end),
+        cmocka_unit_test_teardown(every_seed_has_it, ranks_end),
+    };
+    if (setenv("SDTRAIN_CUDA_MODULE", SHADOW_MODULE, 1) < 0)
+        return 1;
+    ranks_gpu = "0000:3b:00";
+    ranks_steps = STEPS;
+    testing_job_open(&files);
+    ranks_look_at_data(files.text);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    testing_job_close(&files);
+    return failed;
+}

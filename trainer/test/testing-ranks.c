@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* testing-ranks.c - see testing-ranks.h. */
+#include "trainer/test/testing-ranks.h"
+
+#include "base/cleanup.h"
+#include "base/test/testing.h"
+#include "trainer/data/dataset-look.h"
+#include "trainer/test/testing-job.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+enum { PATIENCE_MSEC = 60000 };
+
+Rank ranks[RANKS_MAX];
+const char *ranks_gpu = "";
+int64_t ranks_steps = 12;
+
+static char sources[JOB_SOURCES_MAX]; /* as job start would have told them */
+
+void ranks_look_at_data(const char *text)
+{
+    Error err = ERROR_INIT;
+    DatasetLook look;
+    Job *job = testing_job_parse(text);
+    if (dataset_look(job, &look, &err) < 0)
+        fail_msg("%s", err.text);
+    (void)dataset_sources_format(&look.sources, sources);
+    job_free(job);
+}
+
+void rank_start(Rank *rank, const char *fault)
+{
+    int pair[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    const char *bin = getenv("SDTRAIN_BIN");
+    assert_non_null(bin);
+    char path[512];
+    (void)snprintf(path, sizeof(path), "%s/sdtrainer", bin);
+    fflush(NULL);
+    *rank = (Rank){.fd = pair[0], .pid = fork()};
+    assert_true(rank->pid >= 0);
+    if (rank->pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (dup2(pair[1], CHANNEL_FD) < 0 || setenv("SDTRAIN_CHANNEL", "3", 1) < 0 ||
+            (fault && setenv("SDTRAIN_FAULT", fault, 1) < 0))
+            _exit(126);
+        (void)fcntl(CHANNEL_FD, F_SETFD, 0); /* when it was descriptor 3 already */
+        (void)execl(path, path, "run", (char *)NULL);
+        _exit(127);
+    }
+    (void)fd_close(pair[1]);
+}
+
+int rank_end(Rank *rank)
+{
+    int status;
+    assert_int_equal(waitpid(rank->pid, &status, 0), rank->pid);
+    rank->pid = 0;
+    rank->fd = fd_close(rank->fd);
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+int ranks_end(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < RANKS_MAX; i++)
+        if (ranks[i].pid > 0) {
+            (void)kill(ranks[i].pid, SIGKILL);
+            (void)rank_end(&ranks[i]);
+        }
+    return 0;
+}
+
+void rank_say(const Rank *rank, ChannelMessage m)
+{
+    Error err = ERROR_INIT;
+    if (channel_send(rank->fd, &m, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+ChannelMessage rank_hear_any(Rank *rank)
+{
+    Error err = ERROR_INIT;
+    ChannelMessage m = {0};
+    struct pollfd p = {.fd = rank->fd, .events = POLLIN};
+    if (poll(&p, 1, PATIENCE_MSEC) != 1)
+        fail_msg("process %d says nothing more after step %lld", (int)rank->pid,
+                 (long long)rank->step);
+    if (channel_receive(rank->fd, &m, &err) < 0)
+        fail_msg("%s", err.text);
+    if (m.type == CHANNEL_STEP) {
+        assert_int_equal(m.step, rank->step + 1);
+        assert_int_equal(m.steps, ranks_steps);
+        assert_int_equal(m.samples_seen, 4 * m.step);
+        rank->step = m.step;
+        rank->told = m;
+    }
+    if (m.type == CHANNEL_SAVED)
+        rank->saved = m;
+    if (m.type == CHANNEL_ERROR)
+        rank->error = m;
+    return m;
+}
+
+ChannelMessage rank_hear(Rank *rank)
+{
+    ChannelMessage m;
+    do
+        m = rank_hear_any(rank);
+    while (m.type == CHANNEL_STEP || m.type == CHANNEL_STAGE);
+    return m;
+}
+
+ChannelMessage rank_expect(Rank *rank, ChannelType type)
+{
+    ChannelMessage m = rank_hear(rank);
+    if (m.type != type)
+        fail_msg("%s instead of %s: %s", channel_type_name(m.type), channel_type_name(type),
+                 m.text);
+    return m;
+}
+
+void rank_assign(Rank *rank, const char *text, int64_t generation, int number, int size,
+                 const ChannelMessage *resume)
+{
+    ChannelMessage hello = rank_expect(rank, CHANNEL_HELLO);
+    assert_int_equal(hello.pid, rank->pid);
+    ChannelMessage m = {.type = CHANNEL_ASSIGN,
+                        .generation = generation,
+                        .rank = number,
+                        .world_size = size,
+                        .job = "testing",
+                        .spec = (char *)text,
+                        .bind_address = "127.0.0.1"};
+    (void)snprintf(m.sources, sizeof(m.sources), "%s", sources);
+    (void)snprintf(m.gpu, sizeof(m.gpu), "%s", ranks_gpu);
+    if (resume) {
+        (void)snprintf(m.resume_uri, sizeof(m.resume_uri), "%s", resume->uri);
+        m.resume_hash = resume->hash;
+    }
+    rank_say(rank, m);
+    rank->step = resume ? resume->step : 0;
+}
+
+void rank_commit(Rank *rank, int64_t generation)
+{
+    rank_say(rank, (ChannelMessage){.type = CHANNEL_COMMITTED,
+                                    .generation = generation,
+                                    .step = rank->saved.step});
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* testing-ranks.h - for tests: real trainers under a daemon that the test plays over a socketpair.
+ *
+ * Ownership: rank_start() fills a Rank, rank_end() empties it; ranks_end() kills what is left.
+ * Units:     steps.
+ * Errors:    a failed cmocka assertion.
+ * Threads:   the main thread.
+ */
+#pragma once
+
+#include "protocol/channel.h"
+#include "protocol/exit-code.h"
+
+enum { RANKS_MAX = 4 };
+
+typedef struct Rank {
+    pid_t pid;
+    int fd;
+    ChannelMessage saved; /* newest */
+    int64_t step;         /* newest reported */
+    ChannelMessage told;  /* how */
+    ChannelMessage error; /* with text, when it said one */
+} Rank;
+
+extern Rank ranks[RANKS_MAX];
+extern const char *ranks_gpu; /* as the daemon tells of the next rank's slot: "0000:3b:00" */
+extern int64_t ranks_steps;   /* of the job */
+
+/* What the job's data is when it is submitted: all ranks that are assigned a job are told so. */
+void ranks_look_at_data(const char *text);
+
+/* Starts sdtrainer. fault: SDTRAIN_FAULT for it, or NULL. */
+void rank_start(Rank *rank, const char *fault);
+/* Waits for its end: the exit code, or minus the signal. */
+int rank_end(Rank *rank);
+/* A cmocka teardown. */
+int ranks_end(void **unused);
+
+void rank_say(const Rank *rank, ChannelMessage m);
+/* The next message, which is noted. */
+ChannelMessage rank_hear_any(Rank *rank);
+/* The next one that is neither stage nor step. */
+ChannelMessage rank_hear(Rank *rank);
+ChannelMessage rank_expect(Rank *rank, ChannelType type);
+/* text: the job's; resume: the `saved` of an earlier life, or NULL. */
+void rank_assign(Rank *rank, const char *text, int64_t generation, int number, int size,
+                 const ChannelMessage *resume);
+void rank_commit(Rank *rank, int64_t generation);
