@@ -312,9 +312,19 @@ int device_comm_open(Device *device, Comm *comm, Comm *bulk, DeviceComm *ret, Er
     return r;
 }
 
+/* Waits for what may still use the memory that an end releases; a device that hangs keeps nobody. */
+static void await_lanes(Device *device)
+{
+    int r = 0;
+    for (int lane = 0; lane < N_LANES && r == 0; lane++)
+        r = device_await(device, device_fence(device, (Lane)lane), 10 * USEC_PER_SEC, NULL);
+}
+
 void device_comm_close(DeviceComm *dc)
 {
     dc->thread = thread_free(dc->thread);
+    if (dc->device)
+        await_lanes(dc->device);
     for (int i = 0; i < 2; i++) {
         if (dc->staging[i])
             device_host_release(dc->device, dc->staging[i]);
