@@ -19,6 +19,22 @@ static_assert(ELEMENTSOF(lane_name) == N_LANES, "each lane has a name");
 
 /* ---- open, free ---- */
 
+/* The option's value at `p`, and how long its text is. */
+static ShadowDrop parse_drop(const char *p, int *n)
+{
+    static const char *const names[] = {
+        [SHADOW_DROP_WAITS] = "drop=waits",
+        [SHADOW_DROP_AWAITS] = "drop=awaits",
+        [SHADOW_DROP_STAGING] = "drop=staging",
+    };
+    for (size_t i = SHADOW_DROP_WAITS; i < ELEMENTSOF(names); i++)
+        if (strncmp(p, names[i], strlen(names[i])) == 0) {
+            *n = (int)strlen(names[i]);
+            return (ShadowDrop)i;
+        }
+    return SHADOW_DROP_NOTHING;
+}
+
 int shadow_options_parse(const char *text, ShadowOptions *ret, Error *err)
 {
     ShadowOptions o = {.delay_usec = DELAY_USEC, .each = EACH};
@@ -34,7 +50,7 @@ int shadow_options_parse(const char *text, ShadowOptions *ret, Error *err)
         else if (strncmp(p, "host", 4) == 0) {
             o.takes_host = true;
             n = 4;
-        } else
+        } else if ((o.drop = parse_drop(p, &n)) == SHADOW_DROP_NOTHING)
             return error_set(err, -EINVAL, "a shadow device has no option %.100s", p);
         p += n;
         if (*p == ',')
@@ -236,7 +252,7 @@ Fence shadow_device_fence(Device *device, Lane lane)
 
 void shadow_device_wait(Device *device, Lane lane, Fence fence)
 {
-    if (fence.serial == 0)
+    if (fence.serial == 0 || shadow_of(device)->lanes.options.drop == SHADOW_DROP_WAITS)
         return;
     ShadowCall *call = shadow_call_new(device, "device_wait", wait_run);
     *(WaitCall *)call->arguments =
@@ -253,7 +269,10 @@ bool shadow_device_reached(Device *device, Fence fence)
 int shadow_device_await(Device *base, Fence fence, uint64_t timeout_usec, Error *err)
 {
     ShadowDevice *device = shadow_of(base);
+    const ShadowDrop drop = device->lanes.options.drop;
     follow_fork(device);
+    if (drop == SHADOW_DROP_AWAITS || (drop == SHADOW_DROP_STAGING && fence.lane == LANE_IN))
+        return 0;
     int r = shadow_lane_await(&device->lane[fence.lane], fence.serial, timeout_usec);
     const int broken = atomic_load_explicit(&device->lanes.broken, memory_order_relaxed);
     if (broken < 0)

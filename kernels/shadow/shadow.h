@@ -18,6 +18,14 @@
 
 #include "kernels/backend.h"
 
+/* Which calls a device ignores, as if the program had forgotten them: the tests' own test. */
+typedef enum ShadowDrop {
+    SHADOW_DROP_NOTHING,
+    SHADOW_DROP_WAITS,   /* device_wait() */
+    SHADOW_DROP_AWAITS,  /* device_await() */
+    SHADOW_DROP_STAGING, /* device_await() for LANE_IN: staging is written again too early */
+} ShadowDrop;
+
 typedef struct ShadowOptions {
     uint64_t seed;       /* of the delays */
     uint64_t delay_usec; /* the longest delay */
@@ -26,9 +34,11 @@ typedef struct ShadowOptions {
     /* Memory that device_allocate() did not give is taken as the device's, and a call is done when it
      * returns: for the kernels' own tests, which look at each result. */
     bool takes_host;
+    ShadowDrop drop;
 } ShadowOptions;
 
-/* "seed=7,delay=300,each=64,host", any of them, or "" or NULL for the usual ones; -EINVAL. */
+/* "seed=7,delay=300,each=64,host,drop=waits|awaits|staging", any of them, or "" or NULL for the usual ones;
+ * -EINVAL. */
 int shadow_options_parse(const char *text, ShadowOptions *ret, Error *err);
 int shadow_open(const DeviceOptions *options, const ShadowOptions *shadow, Device **ret,
                 Error *err);

@@ -300,8 +300,9 @@ static void options_are_read(void **state)
                                       "seed=1 ", "each=1,x", "hosts"};
     ShadowOptions o;
     Error err = ERROR_INIT;
-    assert_int_equal(shadow_options_parse("seed=7,delay=20,each=3,host", &o, &err), 0);
-    assert_true(o.seed == 7 && o.delay_usec == 20 && o.each == 3 && o.takes_host);
+    assert_int_equal(shadow_options_parse("seed=7,delay=20,each=3,host,drop=waits", &o, &err), 0);
+    assert_true(o.seed == 7 && o.delay_usec == 20 && o.each == 3 && o.takes_host &&
+                o.drop == SHADOW_DROP_WAITS);
     assert_int_equal(shadow_options_parse(NULL, &o, &err), 0);
     assert_true(o.seed == 0 && o.delay_usec > 0 && !o.takes_host);
     for (size_t i = 0; i < ELEMENTSOF(bad); i++)
