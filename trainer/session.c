@@ -604,6 +604,9 @@ Session *session_free(Session *s)
     (void)loader_free(s->loader);
     (void)checkpoint_writer_free(s->writer);
     (void)update_free(s->update);
+    if (s->device) /* where a start failed, grains may still use what is released below */
+        (void)device_await(s->device, device_fence(s->device, LANE_COMPUTE), 10 * USEC_PER_SEC,
+                           NULL);
     (void)comm_free(s->reports);
     (void)comm_free(s->bulk);
     (void)comm_free(s->train);
