@@ -97,17 +97,7 @@ extern "C" {
     X(state_count)                                                                                 \
     X(state_squares)                                                                               \
     X(state_update)
-#define KERNELS_RANGE_OPERATIONS(X)                                                                \
-    X(absolute_max)                                                                                \
-    X(quantise_add)                                                                                \
-    X(quantise_add64)                                                                              \
-    X(dequantise)                                                                                  \
-    X(dequantise64)                                                                                \
-    X(sum_of_squares)                                                                              \
-    X(adamw_update)                                                                                \
-    X(ema_update)
-#define KERNELS_OPERATIONS(X)                                                                      \
-    KERNELS_DEVICE_OPERATIONS(X) KERNELS_COMPUTE_OPERATIONS(X) KERNELS_RANGE_OPERATIONS(X)
+#define KERNELS_OPERATIONS(X) KERNELS_DEVICE_OPERATIONS(X) KERNELS_COMPUTE_OPERATIONS(X)
 
 typedef struct KernelsBackend {
     /* KERNELS_INTERFACE of the headers that it was compiled with. This member stays the first: it is read

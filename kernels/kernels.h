@@ -407,34 +407,6 @@ typedef struct AdamW {
 void state_update(StatePlan *plan, const AdamW *adamw, double ema_decay, const GradientSums *sums,
                   float *weights, float *m, float *v, float *ema);
 
-/* ---- training state: fp32 flat ranges; every one elementwise or with a tree fixed by n alone ----
- */
-
-/* *max = the larger of itself and the largest sign-cleared bit pattern of g (so NaN > infinity >
- * finite). */
-void absolute_max(Device *device, int64_t n, const float *g, uint32_t *max);
-
-/* sum[i] += rint(g[i] * 2^exponent), wrapping; rounds half to even. The caller ensures that
- * |g * 2^exponent| < 2^31 (2^62 for 64 bits): larger values saturate, and values that are not finite
- * count as 0 (absolute_max() shows both). */
-void quantise_add(Device *device, int64_t n, const float *g, int exponent, int32_t *sum);
-void quantise_add64(Device *device, int64_t n, const float *g, int exponent, int64_t *sum);
-/* g[i] = sum[i] * 2^-exponent * scale, computed in double, rounded once. */
-void dequantise(Device *device, int64_t n, const int32_t *sum, int exponent, double scale,
-                float *g);
-void dequantise64(Device *device, int64_t n, const int64_t *sum, int exponent, double scale,
-                  float *g);
-
-/* *sum = sum of squares in double, by a tree that n alone determines. */
-void sum_of_squares(Device *device, int64_t n, const float *g, double *sum);
-
-/* torch.optim.AdamW: w -= lr * weight_decay * w; m, v moments; w -= lr / correction1 * m / (sqrt(v
- * / correction2) + eps). */
-void adamw_update(Device *device, const AdamW *adamw, int64_t n, const float *g, float *w, float *m,
-                  float *v);
-/* ema = decay * ema + (1 - decay) * w */
-void ema_update(Device *device, double decay, int64_t n, const float *w, float *ema);
-
 #ifdef __cplusplus
 }
 #endif

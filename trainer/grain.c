@@ -228,7 +228,7 @@ static void send_samples(GrainWork *w, SampleSet *set)
     set->staged = device_fence(d, LANE_IN);
 }
 
-static void put_grain(GrainWork *w, SampleSet *set, float *gradients, double *loss)
+static void put_grain(GrainWork *w, SampleSet *set, const GradientSink *sink, double *loss)
 {
     Device *d = w->device;
     const int n = (int)w->job->train.grain;
@@ -244,11 +244,11 @@ static void put_grain(GrainWork *w, SampleSet *set, float *gradients, double *lo
 
     network_forward(w->network, w->input, set->device_timesteps, w->context, w->prediction);
     mse_loss(d, latents, w->prediction, w->target, 1.0f, loss, w->dprediction, w->workspace);
-    network_backward(w->network, w->dprediction, gradients, NULL, NULL);
+    network_backward(w->network, w->dprediction, sink, NULL, NULL);
     set->computed = device_fence(d, LANE_COMPUTE);
 }
 
-static int submit(GrainWork *w, const LoaderGrain *grain, bool poisoned, float *gradients,
+static int submit(GrainWork *w, const LoaderGrain *grain, bool poisoned, const GradientSink *sink,
                   double *loss, uint64_t timeout_usec, Error *err)
 {
     SampleSet *set = &w->sets[w->n_submitted % SETS];
@@ -259,16 +259,16 @@ static int submit(GrainWork *w, const LoaderGrain *grain, bool poisoned, float *
     if (poisoned)
         set->latents[0] = NAN;
     send_samples(w, set);
-    put_grain(w, set, gradients, loss);
+    put_grain(w, set, sink, loss);
     w->n_submitted++;
     return 0;
 }
 
-int grain_work_submit(GrainWork *w, const LoaderGrain *grain, float *gradients, double *loss,
-                      uint64_t timeout_usec, Error *err)
+int grain_work_submit(GrainWork *w, const LoaderGrain *grain, const GradientSink *sink,
+                      double *loss, uint64_t timeout_usec, Error *err)
 {
     bool poisoned = fault("loop.nan") < 0; /* as a bad sample or a flipped bit would */
-    return submit(w, grain, poisoned, gradients, loss, timeout_usec, err);
+    return submit(w, grain, poisoned, sink, loss, timeout_usec, err);
 }
 
 int grain_work_await(GrainWork *w, int n_behind, uint64_t timeout_usec, Error *err)
@@ -293,40 +293,117 @@ static void fill_normal(float *to, int64_t n, uint64_t key)
     }
 }
 
-int canned_grain(GrainWork *w, float *gradients, int64_t n_gradients, Hash *ret, Error *err)
+/* What the canned grain is computed with: synthetic samples, and device memory for two passes. */
+typedef struct Canned {
+    LoaderGrain grain;
+    float *latents, *text;
+    float *gradients; /* device memory: flat */
+    uint32_t
+        *maxima;    /* device memory: [2][tensors], of the plain gradients and of the second pass */
+    double *losses; /* device memory: [2] */
+    StatePlan *plan; /* of all parameters, in one chunk */
+} Canned;
+
+static void canned_close(const GrainWork *w, Canned *c)
+{
+    c->plan = state_plan_free(c->plan);
+    device_release(w->device, c->gradients);
+    device_release(w->device, c->maxima);
+    device_release(w->device, c->losses);
+    free(c->latents);
+    free(c->text);
+}
+
+static int canned_open(const GrainWork *w, const ParameterList *list, Canned *c, Error *err)
 {
     const int64_t n = w->job->train.grain;
-    _cleanup_free_ float *latents = calloc((size_t)(n * w->latent_elements), sizeof(float));
-    _cleanup_free_ float *text = calloc((size_t)(n * w->text_elements), sizeof(float));
-    _cleanup_(hasher_freep) Hasher *hasher = NULL;
-    if (!latents || !text || hasher_new(&hasher) < 0)
-        return error_set(err, -ENOMEM, "out of memory for the canned grain");
-    fill_normal(latents, n * w->latent_elements, 1);
-    fill_normal(text, n * w->text_elements, 2);
-
-    LoaderGrain grain = {.latents = latents, .text = text};
-    double loss;
-    void *device_loss;
-    int r = device_allocate(w->device, sizeof(loss), &device_loss, err);
-    if (r < 0)
-        return r;
-    r = submit(w, &grain, false, gradients, device_loss, USEC_INFINITY, err);
-    device_download(w->device, &loss, device_loss, sizeof(loss));
-    device_release(w->device, device_loss);
+    c->latents = calloc((size_t)(n * w->latent_elements), sizeof(float));
+    c->text = calloc((size_t)(n * w->text_elements), sizeof(float));
+    if (!c->latents || !c->text)
+        return error_set(err, -ENOMEM, "out of memory");
+    fill_normal(c->latents, n * w->latent_elements, 1);
+    fill_normal(c->text, n * w->text_elements, 2);
+    c->grain = (LoaderGrain){.latents = c->latents, .text = c->text};
+    int r = device_allocate(w->device, (size_t)list->n_elements * sizeof(float),
+                            (void **)&c->gradients, err);
     if (r == 0)
-        r = device_synchronise(w->device, err);
-    if (r < 0)
-        return r;
+        r = device_allocate(w->device, 2 * list->n_items * sizeof(*c->maxima), (void **)&c->maxima,
+                            err);
+    if (r == 0)
+        r = device_allocate(w->device, 2 * sizeof(*c->losses), (void **)&c->losses, err);
+    const StatePlanShape whole = {.n_ranks = 1, .n_shards = 1};
+    return r == 0 ? parameter_list_plan(list, w->device, whole, &c->plan, err) : r;
+}
 
-    _cleanup_free_ float *piece = malloc((size_t)MIN(n_gradients, 1 << 20) * sizeof(float));
-    if (!piece)
-        return error_set(err, -ENOMEM, "out of memory for the canned grain");
-    for (int64_t i = 0; i < n_gradients; i += 1 << 20) {
-        size_t bytes = (size_t)MIN(n_gradients - i, 1 << 20) * sizeof(float);
-        device_download(w->device, piece, gradients + i, bytes);
+/* Of all gradients, then the loss. */
+static int canned_hash(const GrainWork *w, const Canned *c, int64_t n, Hash *ret, Error *err)
+{
+    _cleanup_(hasher_freep) Hasher *hasher = NULL;
+    _cleanup_free_ float *piece = malloc((size_t)MIN(n, 1 << 20) * sizeof(float));
+    double loss;
+    if (!piece || hasher_new(&hasher) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    for (int64_t i = 0; i < n; i += 1 << 20) {
+        size_t bytes = (size_t)MIN(n - i, 1 << 20) * sizeof(float);
+        device_download(w->device, piece, c->gradients + i, bytes);
         hasher_update(hasher, piece, bytes);
     }
+    device_download(w->device, &loss, c->losses, sizeof(loss));
     hasher_update(hasher, &loss, sizeof(loss));
     *ret = hasher_digest(hasher);
+    return device_synchronise(w->device, err);
+}
+
+/* What the kernels leave in a plain gradient is what they give to the sinks of a step. */
+static int canned_compare(const GrainWork *w, const ParameterList *list, const Canned *c,
+                          Error *err)
+{
+    const size_t n = list->n_items;
+    _cleanup_free_ uint32_t *maxima = calloc(2 * n, sizeof(*maxima));
+    double losses[2];
+    if (!maxima)
+        return error_set(err, -ENOMEM, "out of memory");
+    device_download(w->device, maxima, c->maxima, 2 * n * sizeof(*maxima));
+    device_download(w->device, losses, c->losses, sizeof(losses));
+    int r = device_synchronise(w->device, err);
+    if (r < 0)
+        return r;
+    if (memcmp(&losses[0], &losses[1], sizeof(losses[0])) != 0)
+        return error_set(err, -EXDEV, "the loss is %.17g, and %.17g when it is computed again",
+                         losses[0], losses[1]);
+    for (size_t i = 0; i < n; i++)
+        if (maxima[i] != maxima[n + i])
+            return error_set(err, -EXDEV,
+                             "%s: the largest gradient has the bits %08x, and %08x when it is "
+                             "computed again",
+                             list->items[i].name, maxima[i], maxima[n + i]);
     return 0;
+}
+
+/* Once with plain gradients, once with maxima alone. */
+static int canned_compute(GrainWork *w, const ParameterList *list, const Canned *c, Error *err)
+{
+    const GradientSink plain = {.kind = SINK_PLAIN, .to = c->gradients};
+    const GradientSink of_plain = {.kind = SINK_MAXIMA, .maxima = c->maxima};
+    const GradientSink again = {.kind = SINK_MAXIMA, .maxima = c->maxima + list->n_items};
+    int r = submit(w, &c->grain, false, &plain, &c->losses[0], USEC_INFINITY, err);
+    if (r < 0)
+        return r;
+    state_count(c->plan, c->gradients, 0, list->n_elements, &of_plain);
+    return submit(w, &c->grain, false, &again, &c->losses[1], USEC_INFINITY, err);
+}
+
+int canned_grain(GrainWork *w, Hash *ret, Error *err)
+{
+    const ParameterList *list = network_parameters(w->network);
+    Canned c = {0};
+    int r = canned_open(w, list, &c, err);
+    if (r == 0)
+        r = canned_compute(w, list, &c, err);
+    if (r == 0)
+        r = canned_hash(w, &c, list->n_elements, ret, err);
+    if (r == 0)
+        r = canned_compare(w, list, &c, err);
+    canned_close(w, &c);
+    return r < 0 ? error_prefix(err, r, "the canned grain") : 0;
 }

@@ -28,10 +28,10 @@ GrainWork *grain_work_free(GrainWork *work);
 DEFINE_CLEANUP(GrainWork, grain_work_free)
 
 /* Puts the grain on the device's lanes and returns: the samples are staged by then, and the loader may
- * overwrite its own. Device memory gets the grain's mean loss and its gradients (flat). The host waits for
- * nothing but the copy of the samples of the grain before the last one. */
-int grain_work_submit(GrainWork *work, const LoaderGrain *grain, float *gradients, double *loss,
-                      uint64_t timeout_usec, Error *err);
+ * overwrite its own. The grain's mean loss goes to device memory, its gradients into the sink. The host waits
+ * for nothing but the copy of the samples of the grain before the last one. */
+int grain_work_submit(GrainWork *work, const LoaderGrain *grain, const GradientSink *sink,
+                      double *loss, uint64_t timeout_usec, Error *err);
 /* Waits until all submitted grains but the newest n_behind (0 or 1) are computed. */
 int grain_work_await(GrainWork *work, int n_behind, uint64_t timeout_usec, Error *err);
 
@@ -41,6 +41,7 @@ bool draw_caption_drop(uint64_t seed, int64_t position, double probability);
 /* The first n elements of the noise that is added to a sample, for `sdtrainer order` to print. */
 int draw_noise(Device *device, uint64_t seed, int64_t position, int64_t n, float *ret, Error *err);
 
-/* Hashes the prediction and all gradients of one grain of synthetic data with the network's present
- * weights. The hash is equal on every machine that can run this job with these numerics. */
-int canned_grain(GrainWork *work, float *gradients, int64_t n_gradients, Hash *ret, Error *err);
+/* Hashes all gradients and the loss of one grain of synthetic data with the network's present weights. The hash is
+ * equal on every machine that can run this job with these numerics. -EXDEV: computed again, into another sink, the
+ * grain has other maxima or another loss. */
+int canned_grain(GrainWork *work, Hash *ret, Error *err);

@@ -95,6 +95,13 @@ static int wait_for_data(Loop *l, int64_t step, Error *err)
     return 0;
 }
 
+static int submit_grain(Session *s, int64_t grain, const LoaderGrain *data, Error *err)
+{
+    GradientSink sink;
+    update_sink(s->update, grain, &sink);
+    return grain_work_submit(s->work, data, &sink, s->loss, DEVICE_USEC, err);
+}
+
 static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
 {
     Session *s = l->session;
@@ -115,7 +122,7 @@ static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
         (void)error_errno(err, r, "step %lld, grain %lld: compute failed", (long long)step + 1,
                           (long long)grain); /* returned below */
     else
-        r = grain_work_submit(s->work, &data, s->gradients, s->loss, DEVICE_USEC, err);
+        r = submit_grain(s, grain, &data, err);
     if (r == 0)
         r = grain_work_await(s->work, 0, DEVICE_USEC, err);
     if (r < 0) {
@@ -126,7 +133,7 @@ static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
 
     daemon_link_stage(s->link, step, STAGE_REDUCING);
     *l->exit = EXIT_PEER_LOST;
-    return update_add_grain(s->update, grain, s->gradients, loss, err);
+    return update_add_grain(s->update, grain, true, loss, err);
 }
 
 /* All of this rank's grains; those that only larger shares have are passed as nothing. */
@@ -139,7 +146,7 @@ static int compute_grains(Loop *l, int64_t step, Error *err)
             r = compute_grain(l, step, s->first_grain + k, err);
         } else {
             *l->exit = EXIT_PEER_LOST;
-            r = update_add_grain(s->update, -1, NULL, 0, err);
+            r = update_add_grain(s->update, -1, false, 0, err);
         }
         if (r < 0)
             return r;

@@ -204,10 +204,7 @@ static int open_network(Session *s, const char *gpu, ExitCode *ret_exit, Error *
                        err);
     if (r < 0)
         return r;
-    r = device_allocate(s->device,
-                        (size_t)network_parameters(s->network)->n_elements * sizeof(float),
-                        (void **)&s->gradients, err);
-    return r < 0 ? r : device_allocate(s->device, sizeof(double), (void **)&s->loss, err);
+    return device_allocate(s->device, sizeof(double), (void **)&s->loss, err);
 }
 
 /* What this rank computes with, in one text: equal texts and equal canned grains mean equal bits.
@@ -292,10 +289,9 @@ static int open_state(Session *s, ExitCode *ret_exit, Error *err)
     if (r < 0)
         (void)error_errno(err, r, "the canned grain: compute failed"); /* returned below */
     else
-        r = canned_grain(s->work, s->gradients, parameters->n_elements, &s->facts.canned_grain,
-                         err);
+        r = canned_grain(s->work, &s->facts.canned_grain, err);
     if (r < 0) {
-        *ret_exit = r == -ENOMEM ? EXIT_RETRY : device_exit_code(r);
+        *ret_exit = r == -ENOMEM ? EXIT_RETRY : r == -EXDEV ? EXIT_NUMERICS : device_exit_code(r);
         return r;
     }
 
@@ -614,10 +610,8 @@ Session *session_free(Session *s)
     (void)train_state_free(s->state);
     (void)grain_work_free(s->work);
     (void)network_free(s->network);
-    if (s->device) {
-        device_release(s->device, s->gradients);
+    if (s->device)
         device_release(s->device, s->loss);
-    }
     (void)device_free(s->device);
     (void)dataset_free(s->dataset);
     (void)manifest_free(s->resume);

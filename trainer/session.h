@@ -63,7 +63,6 @@ typedef struct Session {
     Network *network;
     TrainState *state;
     GrainWork *work;
-    float *gradients;
     double *loss; /* of a grain; device memory */
     CheckpointFacts facts;
     CheckpointClaim claim;

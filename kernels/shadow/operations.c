@@ -223,21 +223,6 @@ OBJECT_OPERATION(StatePlan, state_update, (SHAPE, AdamW, adamw), (VALUE, double,
                  (SUMS, GradientSums, sums), (DATA, float *, weights), (DATA, float *, m),
                  (DATA, float *, v), (DATA, float *, ema))
 
-OPERATION(absolute_max, (VALUE, int64_t, n), (DATA, const float *, g), (DATA, uint32_t *, max))
-OPERATION(quantise_add, (VALUE, int64_t, n), (DATA, const float *, g), (VALUE, int, exponent),
-          (DATA, int32_t *, sum))
-OPERATION(quantise_add64, (VALUE, int64_t, n), (DATA, const float *, g), (VALUE, int, exponent),
-          (DATA, int64_t *, sum))
-OPERATION(dequantise, (VALUE, int64_t, n), (DATA, const int32_t *, sum), (VALUE, int, exponent),
-          (VALUE, double, scale), (DATA, float *, g))
-OPERATION(dequantise64, (VALUE, int64_t, n), (DATA, const int64_t *, sum), (VALUE, int, exponent),
-          (VALUE, double, scale), (DATA, float *, g))
-OPERATION(sum_of_squares, (VALUE, int64_t, n), (DATA, const float *, g), (DATA, double *, sum))
-OPERATION(adamw_update, (SHAPE, AdamW, adamw), (VALUE, int64_t, n), (DATA, const float *, g),
-          (DATA, float *, w), (DATA, float *, m), (DATA, float *, v))
-OPERATION(ema_update, (VALUE, double, decay), (VALUE, int64_t, n), (DATA, const float *, w),
-          (DATA, float *, ema))
-
 /* ---- answers that need no lane ---- */
 
 static uint64_t shadow_device_memory_bytes(const Device *device)

@@ -19,6 +19,7 @@ typedef struct Bench {
     const char *only;
     float *buffer[BUFFERS];
     void *workspace;
+    StatePlan *plan; /* of 8192 x 256 elements */
 } Bench;
 
 typedef struct Operation {
@@ -186,15 +187,24 @@ static void run_noise(const Bench *b, const void *shape)
     normal_noise(b->device, 1, 8, 4096, positions, b->buffer[0]);
 }
 
-static void run_quantise(const Bench *b, const void *shape)
+static void run_count(const Bench *b, const void *shape)
 {
     const LayerNormShape *s = shape;
-    quantise_add(b->device, s->rows * s->c, b->buffer[0], 20, (int32_t *)b->buffer[3]);
+    static const int32_t exponent = 20;
+    uint32_t maximum = 0;
+    const GradientForm form = {DATA_F32, GRADIENT_AS_STATE, (int)s->rows, s->c, 1};
+    const GradientPlace place = {.n = s->rows * s->c, .n_tensors = 1};
+    const GradientSink sink = {.kind = SINK_COUNT,
+                               .bits = 32,
+                               .to = b->buffer[3],
+                               .exponents = &exponent,
+                               .maxima = &maximum};
+    gradient_take(b->device, &form, b->buffer[0], &place, &sink);
 }
 
 static void run_adamw(const Bench *b, const void *shape)
 {
-    const LayerNormShape *s = shape;
+    (void)shape; /* the plan has it */
     const AdamW adamw = {.lr = 1e-4f,
                          .eps = 1e-8f,
                          .beta1 = 0.9,
@@ -202,8 +212,8 @@ static void run_adamw(const Bench *b, const void *shape)
                          .gradient_scale = 1,
                          .correction1 = 1,
                          .correction2 = 1};
-    adamw_update(b->device, &adamw, s->rows * s->c, b->buffer[0], b->buffer[1], b->buffer[2],
-                 b->buffer[4]);
+    const GradientSums sums = {.data = b->buffer[0], .type = SUM_F32};
+    state_update(b->plan, &adamw, 0, &sums, b->buffer[1], b->buffer[2], b->buffer[4], NULL);
 }
 
 static void bench_memory(const Bench *bench)
@@ -230,7 +240,7 @@ static void bench_memory(const Bench *bench)
         {"geglu", 3 * wide_bytes, "GB/s", run_geglu, &wide},
         {"geglu-backward", 5 * wide_bytes, "GB/s", run_geglu_backward, &wide},
         {"noise", 4.0 * 8 * 4096, "GB/s", run_noise, &wide},
-        {"quantise", 3 * wide_bytes, "GB/s", run_quantise, &wide},
+        {"count", 3 * wide_bytes, "GB/s", run_count, &wide},
         {"adamw", 7 * wide_bytes, "GB/s", run_adamw, &wide},
     };
     for (size_t i = 0; i < ELEMENTSOF(ops); i++)
@@ -289,6 +299,16 @@ int main(int argc, char **argv)
     if (device_allocate(bench.device, n_floats * 8, &bench.workspace, &err) < 0)
         refuse(&err);
 
+    const TensorSpan span = {0, 8192 * 256};
+    const StatePlanShape state = {.tensors = &span,
+                                  .n_tensors = 1,
+                                  .n_elements = span.n,
+                                  .chunk_elements = 1 << 20,
+                                  .n_ranks = 1,
+                                  .n_shards = 1};
+    if (state_plan_new(bench.device, &state, &bench.plan, &err) < 0)
+        refuse(&err);
+
     for (size_t i = 0; i < ELEMENTSOF(convs); i++)
         bench_conv(&bench, &convs[i]);
     for (size_t i = 0; i < ELEMENTSOF(attentions); i++)
@@ -299,6 +319,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < BUFFERS; i++)
         device_release(bench.device, bench.buffer[i]);
     device_release(bench.device, bench.workspace);
+    bench.plan = state_plan_free(bench.plan);
     bench.device = device_free(bench.device);
     return 0;
 }

@@ -95,9 +95,9 @@ class Memory(LabCase):
                 self.check(job, SAID.findall(text), 1)
 
     def test_bytes_of_a_parameter(self):
-        """No more than 29 on one rank without an EMA and without a copy for saves."""
+        """No more than 25 on one rank without an EMA and without a copy for saves."""
         plan = self.plan(self.job_of("bytes", dict(checkpoint__blocking=True)), 1)
-        self.assertLess(plan["bytes a parameter, without grain"], 29)
+        self.assertLess(plan["bytes a parameter, without grain"], 25)
 
     def test_never_fits(self):
         job = self.job_of("never", dict(checkpoint__blocking=True))

@@ -106,10 +106,10 @@ void network_forward(Network *network, const void *latents, const int32_t *times
     tape_forward(tape);
 }
 
-void network_backward(Network *network, const void *dprediction, float *gradients,
+void network_backward(Network *network, const void *dprediction, const GradientSink *sink,
                       NetworkGradientReady on_ready, void *userdata)
 {
     assert(network->shape.backward);
     tape_bind_gradient(network->tape, network->values.prediction, dprediction);
-    tape_backward(network->tape, gradients, on_ready, userdata);
+    tape_backward(network->tape, sink, on_ready, userdata);
 }

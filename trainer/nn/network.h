@@ -54,9 +54,9 @@ void network_set_weights(Network *network, const float *flat);
  * and unchanged until the backward that follows is done. */
 void network_forward(Network *network, const void *latents, const int32_t *timesteps,
                      const void *text, void *prediction);
-/* After a forward: overwrites gradients (flat, fp32) with the gradient of every parameter. Tensors
- * become final in an order that the tape fixes; on_ready (may be NULL) is called once for each
- * range, so that a reduction can begin. */
+/* After a forward: brings the gradient of every parameter into the sink. Tensors become final in an
+ * order that the tape fixes; on_ready (may be NULL) is called once for each range, so that a reduction
+ * can begin. */
 typedef void (*NetworkGradientReady)(int64_t offset, int64_t n_elements, void *userdata);
-void network_backward(Network *network, const void *dprediction, float *gradients,
+void network_backward(Network *network, const void *dprediction, const GradientSink *sink,
                       NetworkGradientReady on_ready, void *userdata);

@@ -31,14 +31,10 @@ static const float *bias(const Tape *tape, const Operation *op)
     return op->layer.bias < 0 ? NULL : tape->weights + op->layer.bias;
 }
 
-static float *weight_gradient(const Tape *tape, const Operation *op)
+/* Of a parameter that is a vector. */
+static GradientForm vector_form(const Operation *op)
 {
-    return tape->parameter_gradients + op->layer.weight;
-}
-
-static float *bias_gradient(const Tape *tape, const Operation *op)
-{
-    return op->layer.bias < 0 ? NULL : tape->parameter_gradients + op->layer.bias;
+    return (GradientForm){DATA_F32, GRADIENT_AS_STATE, op->layer.out, 1, 1};
 }
 
 static void *in_data(const Tape *tape, const Operation *op, int i)
@@ -72,6 +68,7 @@ static int conv_plan(Tape *tape, Operation *op, Error *err)
     int r = conv_new(tape->device, &op->shape.conv, &op->kernel.conv, err);
     if (r < 0)
         return r;
+    op->form = conv_gradient_form(op->kernel.conv);
     op->packed_bytes = conv_packed_bytes(op->kernel.conv);
     op->workspace_bytes = conv_workspace_bytes(op->kernel.conv);
     return 0;
@@ -98,8 +95,10 @@ static void conv_run_backward(const Tape *tape, const Operation *op)
     assert(!op->accumulate[IN_SECOND]); /* a projection of the time serves one convolution */
     if (dper_image)
         spatial_sum(tape->device, out->n, (int64_t)out->h * out->w, out->c, dy, dper_image);
-    conv_backward_weight(op->kernel.conv, in_data(tape, op, IN_X), dy, weight_gradient(tape, op),
-                         bias_gradient(tape, op), tape->workspace);
+    conv_backward_weight(op->kernel.conv, in_data(tape, op, IN_X), dy,
+                         tape_weight_gradient(tape, op), tape_bias_gradient(tape, op),
+                         tape->workspace);
+    tape_take_gradients(tape, op);
     if (dx)
         conv_backward_data(op->kernel.conv, dy, weight(tape, op), packed(tape, op), dx,
                            op->accumulate[IN_X], tape->workspace);
@@ -152,6 +151,7 @@ static int linear_plan(Tape *tape, Operation *op, Error *err)
     int r = linear_new(tape->device, &op->shape.linear, &op->kernel.linear, err);
     if (r < 0)
         return r;
+    op->form = linear_gradient_form(op->kernel.linear);
     op->packed_bytes = linear_packed_bytes(op->kernel.linear);
     op->workspace_bytes = linear_workspace_bytes(op->kernel.linear);
     return 0;
@@ -173,7 +173,9 @@ static void linear_run_backward(const Tape *tape, const Operation *op)
 {
     void *dy = out_gradient(tape, op), *dx = in_gradient(tape, op, IN_X);
     linear_backward_weight(op->kernel.linear, in_data(tape, op, IN_X), dy,
-                           weight_gradient(tape, op), bias_gradient(tape, op), tape->workspace);
+                           tape_weight_gradient(tape, op), tape_bias_gradient(tape, op),
+                           tape->workspace);
+    tape_take_gradients(tape, op);
     if (dx)
         linear_backward_data(op->kernel.linear, dy, weight(tape, op), packed(tape, op), dx,
                              op->accumulate[IN_X], tape->workspace);
@@ -302,6 +304,7 @@ static int group_norm_plan(Tape *tape, Operation *op, Error *err)
 {
     (void)err; /* nothing to fail */
     const GroupNormShape *s = &op->shape.group_norm;
+    op->form = vector_form(op);
     op->saved_bytes = (size_t)s->n * (size_t)s->groups * 2 * sizeof(float);
     op->workspace_bytes = group_norm_workspace_bytes(tape->device, s);
     return 0;
@@ -318,7 +321,9 @@ static void group_norm_run_backward(const Tape *tape, const Operation *op)
     group_norm_backward(tape->device, &op->shape.group_norm, in_data(tape, op, IN_X),
                         weight(tape, op), bias(tape, op), tape_saved(tape, op),
                         out_gradient(tape, op), in_gradient(tape, op, IN_X), op->accumulate[IN_X],
-                        weight_gradient(tape, op), bias_gradient(tape, op), tape->workspace);
+                        tape_weight_gradient(tape, op), tape_bias_gradient(tape, op),
+                        tape->workspace);
+    tape_take_gradients(tape, op);
 }
 
 static const OperationKind group_norm_kind = {
@@ -343,6 +348,7 @@ static int layer_norm_plan(Tape *tape, Operation *op, Error *err)
 {
     (void)err; /* nothing to fail */
     const LayerNormShape *s = &op->shape.layer_norm;
+    op->form = vector_form(op);
     op->saved_bytes = (size_t)s->rows * 2 * sizeof(float);
     op->workspace_bytes = layer_norm_workspace_bytes(tape->device, s);
     return 0;
@@ -359,7 +365,9 @@ static void layer_norm_run_backward(const Tape *tape, const Operation *op)
     layer_norm_backward(tape->device, &op->shape.layer_norm, in_data(tape, op, IN_X),
                         weight(tape, op), tape_saved(tape, op), out_gradient(tape, op),
                         in_gradient(tape, op, IN_X), op->accumulate[IN_X],
-                        weight_gradient(tape, op), bias_gradient(tape, op), tape->workspace);
+                        tape_weight_gradient(tape, op), tape_bias_gradient(tape, op),
+                        tape->workspace);
+    tape_take_gradients(tape, op);
 }
 
 static const OperationKind layer_norm_kind = {

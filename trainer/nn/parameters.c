@@ -110,3 +110,19 @@ void parameters_initialise_range(const ParameterList *list, uint64_t seed, int64
         }
     }
 }
+
+int parameter_list_plan(const ParameterList *list, Device *device, StatePlanShape cut,
+                        StatePlan **ret, Error *err)
+{
+    _cleanup_free_ TensorSpan *tensors = calloc(list->n_items, sizeof(*tensors));
+    if (!tensors)
+        return error_set(err, -ENOMEM, "out of memory for %zu tensors", list->n_items);
+    for (size_t i = 0; i < list->n_items; i++)
+        tensors[i] = (TensorSpan){list->items[i].offset, list->items[i].n_elements};
+    cut.tensors = tensors;
+    cut.n_tensors = (int)list->n_items;
+    cut.n_elements = list->n_elements;
+    if (cut.chunk_elements == 0)
+        cut.chunk_elements = list->n_elements;
+    return state_plan_new(device, &cut, ret, err);
+}

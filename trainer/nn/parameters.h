@@ -18,6 +18,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "kernels/kernels.h"
 #include "protocol/unet-config.h"
 
 enum { PARAMETER_NAME_MAX = 128, PARAMETER_DIMS_MAX = 4 };
@@ -65,3 +66,8 @@ static inline void parameters_initialise(const ParameterList *list, uint64_t see
 {
     parameters_initialise_range(list, seed, 0, list->n_elements, flat);
 }
+
+/* The plan of the state that the list lays out. cut: how it is cut and whose the parts are; its tensors and
+ * n_elements are the list's, and chunk_elements of 0 make one chunk of it. */
+int parameter_list_plan(const ParameterList *list, Device *device, StatePlanShape cut,
+                        StatePlan **ret, Error *err);

@@ -70,6 +70,7 @@ static Layer declare_layer(Tape *tape, const char *name, int in, int out, int ke
     Layer layer = {.first_parameter = tape->parameters->n_items,
                    .weight = start,
                    .bias = -1,
+                   .n_weights = 1,
                    .in = in,
                    .out = out,
                    .kernel = kernel};
@@ -106,7 +107,10 @@ Layer tape_join(Layer a, Layer b)
     assert(a.in == b.in && a.kernel == 1 && b.kernel == 1);
     assert(a.bias < 0 && b.bias < 0);
     assert(b.weight == a.weight + a.n_elements);
+    assert(a.out * b.n_weights ==
+           b.out * a.n_weights); /* a sink knows the tensors by their equal shares */
     a.out += b.out;
+    a.n_weights += b.n_weights;
     a.n_elements += b.n_elements;
     return a;
 }
@@ -252,6 +256,29 @@ static void schedule_backward(Tape *tape, Operation *op, int time)
     schedule_gradient(tape, op, IN_SECOND, time);
 }
 
+/* The gradients of the operation's parameters in the workspace: where the bias' lies behind the weight's, and where
+ * both end. */
+static size_t bias_scratch_offset(const Tape *tape, const Operation *op)
+{
+    return tape->scratch_offset +
+           ROUND_UP(gradient_form_bytes(&op->form), (size_t)PLANNER_ALIGNMENT);
+}
+
+static size_t scratch_end(const Tape *tape, const Operation *op)
+{
+    return bias_scratch_offset(tape, op) +
+           (op->layer.bias < 0 ? 0 : (size_t)op->layer.out) * sizeof(float);
+}
+
+static void plan_scratch(Tape *tape)
+{
+    tape->scratch_offset = ROUND_UP(tape->workspace_bytes, (size_t)PLANNER_ALIGNMENT);
+    for (size_t i = 0; i < tape->n_operations; i++)
+        if (tape->operations[i].layer.n_elements > 0)
+            tape->workspace_bytes =
+                MAX(tape->workspace_bytes, scratch_end(tape, &tape->operations[i]));
+}
+
 static int make_kernels(Tape *tape, Error *err)
 {
     for (size_t i = 0; i < tape->n_operations; i++) {
@@ -290,6 +317,8 @@ int tape_measure(Tape *tape, Device *device, bool backward, Error *err)
     if (r < 0)
         return r;
 
+    if (backward)
+        plan_scratch(tape);
     int time = 0;
     for (size_t i = 0; i < tape->n_operations; i++)
         schedule_forward(tape, &tape->operations[i], time++);
@@ -363,6 +392,59 @@ void *tape_gradient(const Tape *tape, ValueId id)
 
 void *tape_saved(const Tape *tape, const Operation *op) { return buffer_address(tape, op->saved); }
 
+/* ---- gradients of parameters ---- */
+
+/* Where the state's element lies in a plain sink. */
+static float *plain_element(const Tape *tape, int64_t offset)
+{
+    return (float *)tape->sink.to + (offset - tape->sink.first);
+}
+
+/* Tells whether the kernel can write into the sink, as nothing remains to be done with what it leaves. */
+static bool is_direct(const Tape *tape, const Operation *op)
+{
+    return tape->sink.kind == SINK_PLAIN && op->form.type == DATA_F32 &&
+           op->form.order == GRADIENT_AS_STATE;
+}
+
+void *tape_weight_gradient(const Tape *tape, const Operation *op)
+{
+    return is_direct(tape, op) ? (void *)plain_element(tape, op->layer.weight)
+                               : tape->workspace + tape->scratch_offset;
+}
+
+float *tape_bias_gradient(const Tape *tape, const Operation *op)
+{
+    if (op->layer.bias < 0)
+        return NULL;
+    return tape->sink.kind == SINK_PLAIN
+               ? plain_element(tape, op->layer.bias)
+               : (float *)(void *)(tape->workspace + bias_scratch_offset(tape, op));
+}
+
+void tape_take_gradients(const Tape *tape, const Operation *op)
+{
+    const Layer *layer = &op->layer;
+    const int64_t n_bias = layer->bias < 0 ? 0 : layer->out;
+    const GradientPlace weight = {.offset = layer->weight,
+                                  .n = layer->n_elements - n_bias,
+                                  .tensor = (int)layer->first_parameter,
+                                  .n_tensors = layer->n_weights};
+    if (!is_direct(tape, op))
+        gradient_take(tape->device, &op->form, tape_weight_gradient(tape, op), &weight,
+                      &tape->sink);
+    if (n_bias == 0 || tape->sink.kind == SINK_PLAIN)
+        return;
+    const GradientForm form = {DATA_F32, GRADIENT_AS_STATE, layer->out, 1, 1};
+    const GradientPlace bias = {.offset = layer->bias,
+                                .n = n_bias,
+                                .tensor = (int)layer->first_parameter + layer->n_weights,
+                                .n_tensors = 1};
+    gradient_take(tape->device, &form, tape_bias_gradient(tape, op), &bias, &tape->sink);
+}
+
+/* ---- the schedule ---- */
+
 static void observe(const Tape *tape, TapePhase phase, size_t operation)
 {
     if (tape->observer)
@@ -400,12 +482,12 @@ static void backward_residual(const Tape *tape, const Operation *op)
                    tape_gradient(tape, op->out), tape_gradient(tape, op->in[IN_RESIDUAL]));
 }
 
-void tape_backward(Tape *tape, float *gradients,
+void tape_backward(Tape *tape, const GradientSink *sink,
                    void (*on_ready)(int64_t offset, int64_t n_elements, void *userdata),
                    void *userdata)
 {
     assert(tape->device && (tape->weights || tape->parameters->n_items == 0));
-    tape->parameter_gradients = gradients;
+    tape->sink = *sink;
     for (size_t i = tape->n_operations; i-- > 0;) {
         const Operation *op = &tape->operations[i];
         if (!op->runs_backward)

@@ -9,7 +9,9 @@
  *    gradient, what an operation saves for its backward) the first and the last step that touches
  *    it. The planner packs them into one arena, where dead memory is used again.
  * 3. Run. tape_forward() and tape_backward() walk the schedule through kernels.h. They allocate
- *    nothing, copy nothing, and never look at device memory from the host.
+ *    nothing, copy nothing, and never look at device memory from the host. The gradient of a layer's
+ *    parameters lies in the workspace until, right after it was computed, the sink has taken it; only a
+ *    plain sink is written to by the kernels themselves.
  *
  * Gradients need no clearing: the first writer of a gradient overwrites it, later ones add. Where
  * an operation adds a residual, the residual's gradient is the output's gradient; when nothing was
@@ -48,6 +50,7 @@ typedef struct Layer {
     size_t first_parameter; /* index in the parameter list, for names */
     int64_t weight;         /* offset in the flat buffer */
     int64_t bias;           /* offset in the flat buffer; -1: none */
+    int n_weights;          /* tensors that the weight is joined of, all of one shape */
     int64_t n_elements;     /* weight and bias together; 0: an operation without parameters */
     int in, out, kernel;
 } Layer;
@@ -76,6 +79,7 @@ struct Operation {
         Linear *linear;
         Attention *attention;
     } kernel;
+    GradientForm form;                  /* of its weight's gradient */
     size_t packed_bytes, packed_offset; /* of its packed weights in Tape.packed */
     size_t saved_bytes;                 /* what forward keeps for backward */
     size_t workspace_bytes;
@@ -113,10 +117,13 @@ struct Tape {
     PlannedBuffer *buffers;
     size_t n_buffers;
     size_t element_bytes; /* of the compute type */
-    size_t arena_bytes, workspace_bytes, packed_bytes;
+    size_t arena_bytes, packed_bytes;
+    size_t
+        workspace_bytes; /* all of it; gradients of parameters lie in it from scratch_offset on */
+    size_t scratch_offset;
     char *arena, *workspace, *packed; /* device memory */
     const float *weights;             /* flat, of the newest tape_set_weights() */
-    float *parameter_gradients;       /* flat, of the backward that is running */
+    GradientSink sink;                /* of the backward that is running */
     TapeObserver observer;            /* NULL: none */
     void *observer_userdata;
     int r; /* first error while emitting */
@@ -182,9 +189,9 @@ void tape_bind_gradient(Tape *tape, ValueId value, const void *gradient);
  * the next call. */
 void tape_set_weights(Tape *tape, const float *weights);
 void tape_forward(const Tape *tape);
-/* After tape_forward(), with the same inputs still in place. Overwrites all gradients (flat). Calls
- * on_ready with the range of every operation's parameters once their gradients are final. */
-void tape_backward(Tape *tape, float *gradients,
+/* After tape_forward(), with the same inputs still in place. Brings all gradients of parameters into the
+ * sink. Calls on_ready with the range of every operation's parameters once they are there. */
+void tape_backward(Tape *tape, const GradientSink *sink,
                    void (*on_ready)(int64_t offset, int64_t n_elements, void *userdata),
                    void *userdata);
 
@@ -197,4 +204,9 @@ ValueId tape_emit(Tape *tape, Operation op, int n, int h, int w, int c);
 void *tape_data(const Tape *tape, ValueId value);     /* NULL for NO_VALUE */
 void *tape_gradient(const Tape *tape, ValueId value); /* NULL where none is wanted */
 void *tape_saved(const Tape *tape, const Operation *op);
+/* Where the backward leaves the gradients of the operation's parameters; NULL for a bias that it has not. */
+void *tape_weight_gradient(const Tape *tape, const Operation *op);
+float *tape_bias_gradient(const Tape *tape, const Operation *op);
+/* To be called when they are there. */
+void tape_take_gradients(const Tape *tape, const Operation *op);
 int64_t value_elements(const Value *value);

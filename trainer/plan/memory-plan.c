@@ -76,8 +76,7 @@ static void count_sums(const Counting *c, MemoryPlan *plan)
 {
     const uint64_t element = sum_element_bytes(c->job);
     const bool bucketed = c->job->train.zero_stage == 2;
-    plan->bytes[MEMORY_GRADIENTS] =
-        c->n + (c->job->train.reduction == REDUCTION_FLOAT ? 0 : c->chunk);
+    plan->bytes[MEMORY_GRADIENTS] = bucketed ? c->n : 0;
     plan->bytes[MEMORY_SUMS] = (bucketed ? c->shard : c->n) / 4 * element +
                                (uint64_t)c->share * c->parameters->n_items * 2 * sizeof(uint32_t);
     plan->bytes[MEMORY_EXCHANGE] = c->world_size > 1 ? EXCHANGE_BYTES : 0;

@@ -21,7 +21,7 @@ typedef enum MemoryUse {
     MEMORY_PACKED,  /* the weights as the kernels read them */
     MEMORY_MOMENTS,
     MEMORY_EMA,
-    MEMORY_GRADIENTS, /* a grain's, and a chunk of the mean */
+    MEMORY_GRADIENTS, /* a grain's, which ZeRO 2 has plain */
     MEMORY_SUMS,
     MEMORY_ACTIVATIONS, /* a grain's, with workspace */
     MEMORY_EXCHANGE,    /* buffers of the collectives */

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradient-sum.c - see gradient-sum.h.
  *
- * A grain's gradient is cut into segments: a tensor's part within a chunk, at most SEGMENT long, so
- * that it is still in the cache when after its maximum its integers are added. The sums lie in flat
- * order (ZeRO 0 and 1) or, reduced bucket by bucket, as this rank's shard (ZeRO 2). */
+ * The sums lie in flat order (ZeRO 0 and 1) or, reduced bucket by bucket, as this rank's shard (ZeRO 2). */
 
 #include "trainer/state/gradient-sum.h"
 
@@ -11,24 +9,23 @@
 
 #include <string.h>
 
-enum {
-    SEGMENT = 1 << 15,
-    BUCKET_BYTES = 4 << 20, /* reduced at once, or one chunk a rank if that is more */
-};
+enum { BUCKET_BYTES = 4 << 20 }; /* reduced at once, or one chunk a rank if that is more */
 
 struct GradientSum {
     TrainState *state;
     DeviceComm *dc;
+    StatePlan *plan;
     Reduction reduction;
     int64_t n_grains;
     CommType type;
-    const int *exponents; /* NULL: this pass finds maxima alone */
-    bool fresh;           /* nothing was added yet in this pass */
+    const int32_t *exponents; /* NULL: this pass finds maxima alone */
+    bool fresh;               /* nothing was added yet in this pass */
 
     /* Device memory. */
-    void *sums;       /* whole, flat (ZeRO 0, 1) or shard */
-    void *bucket;     /* ZeRO 2 */
-    float *gradients; /* one chunk's, made when it is asked for; NULL when the sums are floats */
+    void *sums;            /* whole, flat (ZeRO 0, 1) or shard */
+    uint32_t *fresh_words; /* {0, 1}, by `fresh`: a sink's word is chosen, not written */
+    float *gradients;      /* ZeRO 2: a grain's, flat */
+    void *bucket;          /* ZeRO 2 */
 
     /* Host memory, ZeRO 2. */
     void *shard_sums; /* `sums` on a CPU */
@@ -64,25 +61,53 @@ static int64_t bucket_elements(const TrainState *state, CommType type)
     return MIN(rows * row, ROUND_UP(state->layout.n_elements, row));
 }
 
+static int make_plan(GradientSum *sum, Error *err)
+{
+    const TrainState *state = sum->state;
+    const int shards = train_state_shards(state);
+    const StatePlanShape cut = {.chunk_elements = state->layout.chunk_elements,
+                                .n_ranks = state->world_size,
+                                .rank = state->rank,
+                                .n_shards = shards,
+                                .shard = state->rank % shards};
+    return parameter_list_plan(state->parameters, state->device, cut, &sum->plan, err);
+}
+
+static int allocate_words(GradientSum *sum, Error *err)
+{
+    static const uint32_t words[] = {0, 1};
+    int r = device_allocate(sum->state->device, sizeof(words), (void **)&sum->fresh_words, err);
+    if (r >= 0)
+        device_upload(sum->state->device, sum->fresh_words, words, sizeof(words));
+    return r;
+}
+
+static int allocate_buckets(GradientSum *sum, Error *err)
+{
+    TrainState *state = sum->state;
+    const size_t bytes = element_bytes(sum), shard = (size_t)shard_elements(state) * bytes;
+    const size_t bucket = (size_t)bucket_elements(state, sum->type) * bytes;
+    int r = device_allocate(state->device, (size_t)state->layout.n_elements * sizeof(float),
+                            (void **)&sum->gradients, err);
+    if (r >= 0)
+        r = device_allocate(state->device, bucket, &sum->bucket, err);
+    if (r < 0)
+        return r;
+    sum->partial = malloc(bucket / (size_t)state->world_size);
+    sum->shard_sums = device_kind(state->device) == DEVICE_CPU ? sum->sums : malloc(shard);
+    return sum->partial && sum->shard_sums ? 0 : error_set(err, -ENOMEM, "out of memory");
+}
+
 static int allocate(GradientSum *sum, Error *err)
 {
     TrainState *state = sum->state;
-    size_t bytes = element_bytes(sum), shard = (size_t)shard_elements(state);
-    size_t summed = bucketed(state) ? shard : (size_t)state->layout.n_elements;
-    size_t bucket = bucketed(state) ? (size_t)bucket_elements(state, sum->type) : 0;
-    int r = device_allocate(state->device, summed * bytes, &sum->sums, err);
-    if (r >= 0 && sum->reduction != REDUCTION_FLOAT)
-        r = device_allocate(state->device, (size_t)state->layout.chunk_elements * sizeof(float),
-                            (void **)&sum->gradients, err);
-    if (r < 0 || !bucketed(state))
-        return r;
-
-    r = device_allocate(state->device, bucket * bytes, &sum->bucket, err);
-    if (r < 0)
-        return r;
-    sum->partial = malloc(bucket / (size_t)state->world_size * bytes);
-    sum->shard_sums = device_kind(state->device) == DEVICE_CPU ? sum->sums : malloc(shard * bytes);
-    return sum->partial && sum->shard_sums ? 0 : error_set(err, -ENOMEM, "out of memory");
+    const int64_t n = bucketed(state) ? shard_elements(state) : state->layout.n_elements;
+    int r = make_plan(sum, err);
+    if (r >= 0)
+        r = allocate_words(sum, err);
+    if (r >= 0)
+        r = device_allocate(state->device, (size_t)n * element_bytes(sum), &sum->sums, err);
+    return r < 0 || !bucketed(state) ? r : allocate_buckets(sum, err);
 }
 
 int gradient_sum_new(TrainState *state, DeviceComm *dc, Reduction reduction, int64_t n_grains,
@@ -114,50 +139,13 @@ GradientSum *gradient_sum_free(GradientSum *sum)
     if (sum->shard_sums != sum->sums)
         free(sum->shard_sums);
     free(sum->partial);
+    sum->plan = state_plan_free(sum->plan);
     device_release(device, sum->sums);
-    device_release(device, sum->bucket);
+    device_release(device, sum->fresh_words);
     device_release(device, sum->gradients);
+    device_release(device, sum->bucket);
     free(sum);
     return NULL;
-}
-
-/* ---- segments ---- */
-
-typedef struct SumSegment {
-    int64_t tensor, begin, length;
-} SumSegment;
-
-/* Before the first segment of [begin, ...). */
-static SumSegment segments_from(const GradientSum *sum, int64_t begin)
-{
-    const ParameterList *list = sum->state->parameters;
-    size_t low = 0, high = list->n_items; /* the last tensor that starts at or before begin */
-    while (high - low > 1) {
-        size_t middle = low + (high - low) / 2;
-        if (list->items[middle].offset <= begin)
-            low = middle;
-        else
-            high = middle;
-    }
-    return (SumSegment){.tensor = (int64_t)low, .begin = begin};
-}
-
-/* Chunks are powers of two of at least 2^12, so cuts at multiples of SEGMENT or of the chunk are
- * cuts at multiples of the smaller one. */
-static bool segment_next(const GradientSum *sum, int64_t end, SumSegment *segment)
-{
-    const Parameter *items = sum->state->parameters->items;
-    int64_t cut = MIN(sum->state->layout.chunk_elements, (int64_t)SEGMENT);
-    segment->begin += segment->length;
-    if (segment->begin >= end)
-        return false;
-    while (segment->begin >= items[segment->tensor].offset + items[segment->tensor].n_elements)
-        segment->tensor++;
-    int64_t tensor_end = items[segment->tensor].offset + items[segment->tensor].n_elements;
-    int64_t cut_end = (segment->begin / cut + 1) * cut;
-    segment->length = MIN(MIN(tensor_end, cut_end), end) - segment->begin;
-    assert(segment->length > 0 && segment->begin >= items[segment->tensor].offset);
-    return true;
 }
 
 static void *element(const GradientSum *sum, void *sums, int64_t i)
@@ -167,7 +155,7 @@ static void *element(const GradientSum *sum, void *sums, int64_t i)
 
 /* ---- adding a grain ---- */
 
-void gradient_sum_begin(GradientSum *sum, const int *exponents)
+void gradient_sum_begin(GradientSum *sum, const int32_t *exponents)
 {
     sum->exponents = exponents;
     sum->fresh = true;
@@ -175,57 +163,42 @@ void gradient_sum_begin(GradientSum *sum, const int *exponents)
         memset(sum->shard_sums, 0, (size_t)shard_elements(sum->state) * element_bytes(sum));
 }
 
-static void quantise_segment(GradientSum *sum, const SumSegment *segment, const float *g,
-                             void *sums)
+/* Into `to`, which begins with the state's element `first`. */
+static GradientSink summing_sink(const GradientSum *sum, uint32_t *maxima, void *to, int64_t first,
+                                 bool fresh)
 {
-    Device *device = sum->state->device;
-    int exponent = sum->exponents[segment->tensor];
-    switch (sum->reduction) {
-    case REDUCTION_FLOAT:
-        accumulate(device, segment->length, g, sums);
-        break;
-    case REDUCTION_EXACT64:
-        quantise_add64(device, segment->length, g, exponent, sums);
-        break;
-    case REDUCTION_EXACT:
-        quantise_add(device, segment->length, g, exponent, sums);
-        break;
-    }
+    return (GradientSink){.kind = sum->reduction == REDUCTION_FLOAT ? SINK_ADD : SINK_COUNT,
+                          .bits = sum->reduction == REDUCTION_EXACT64 ? 64 : 32,
+                          .to = to,
+                          .first = first,
+                          .exponents = sum->exponents,
+                          .maxima = maxima,
+                          .fresh = &sum->fresh_words[fresh ? 1 : 0]};
 }
 
-static void find_maxima(GradientSum *sum, const float *gradients, uint32_t *maxima)
+void gradient_sum_sink(GradientSum *sum, uint32_t *maxima, GradientSink *ret)
 {
-    SumSegment s = segments_from(sum, 0);
-    while (segment_next(sum, sum->state->layout.n_elements, &s))
-        absolute_max(sum->state->device, s.length, gradients + s.begin, &maxima[s.tensor]);
-}
-
-/* Adds [begin, end) to sums, which begin with element `begin`, and which are cleared before. */
-static void add_range(GradientSum *sum, const float *gradients, uint32_t *maxima, int64_t begin,
-                      int64_t end, bool clear, void *sums)
-{
-    Device *device = sum->state->device;
-    SumSegment s = segments_from(sum, begin);
-    while (segment_next(sum, end, &s)) {
-        void *to = element(sum, sums, s.begin - begin);
-        if (clear)
-            device_clear(device, to, (size_t)s.length * element_bytes(sum));
-        if (!gradients)
-            continue;
-        absolute_max(device, s.length, gradients + s.begin, &maxima[s.tensor]);
-        quantise_segment(sum, &s, gradients + s.begin, to);
-    }
+    if (!sum->exponents)
+        *ret = (GradientSink){.kind = SINK_MAXIMA, .maxima = maxima};
+    else if (bucketed(sum->state))
+        *ret = (GradientSink){.kind = SINK_PLAIN, .to = sum->gradients};
+    else
+        *ret = summing_sink(sum, maxima, sum->sums, 0, sum->fresh);
 }
 
 /* [begin, end) of all ranks' gradients into this rank's shard. begin is at a row, so that chunks
  * belong to the ranks that the comm deals them to. */
-static int add_bucket(GradientSum *sum, const float *gradients, uint32_t *maxima, int64_t begin,
+static int add_bucket(GradientSum *sum, bool has_grain, uint32_t *maxima, int64_t begin,
                       int64_t end, Error *err)
 {
     const ChunkLayout *layout = &sum->state->layout;
     int world = sum->state->world_size;
     assert(begin % (layout->chunk_elements * world) == 0 && end > begin);
-    add_range(sum, gradients, maxima, begin, end, true, sum->bucket);
+    const GradientSink sink = summing_sink(sum, maxima, sum->bucket, begin, true);
+    if (has_grain)
+        state_count(sum->plan, sum->gradients + begin, begin, end, &sink);
+    else
+        device_clear(sum->state->device, sum->bucket, (size_t)(end - begin) * element_bytes(sum));
     const DeviceCommCall call =
         device_reduce_scatter_dealt(sum->type, sum->bucket, (size_t)(end - begin),
                                     (size_t)layout->chunk_elements, sum->partial);
@@ -244,22 +217,17 @@ static int add_bucket(GradientSum *sum, const float *gradients, uint32_t *maxima
     return 0;
 }
 
-int gradient_sum_add(GradientSum *sum, const float *gradients, uint32_t *maxima, Error *err)
+int gradient_sum_add(GradientSum *sum, bool has_grain, uint32_t *maxima, Error *err)
 {
-    int64_t n = sum->state->layout.n_elements;
-    if (!sum->exponents) {
-        if (gradients)
-            find_maxima(sum, gradients, maxima);
-        return 0;
-    }
-    if (!bucketed(sum->state)) { /* the first grain finds what is left of the last step */
-        add_range(sum, gradients, maxima, 0, n, sum->fresh, sum->sums);
+    const int64_t n = sum->state->layout.n_elements;
+    if (!sum->exponents || !bucketed(sum->state)) { /* the sink has done it */
+        assert(has_grain || !sum->fresh);
         sum->fresh = false;
         return 0;
     }
-    int64_t step = bucket_elements(sum->state, sum->type);
+    const int64_t step = bucket_elements(sum->state, sum->type);
     for (int64_t begin = 0; begin < n; begin += step) {
-        int r = add_bucket(sum, gradients, maxima, begin, MIN(begin + step, n), err);
+        int r = add_bucket(sum, has_grain, maxima, begin, MIN(begin + step, n), err);
         if (r < 0)
             return r;
     }
@@ -267,14 +235,6 @@ int gradient_sum_add(GradientSum *sum, const float *gradients, uint32_t *maxima,
 }
 
 /* ---- the reduced gradient ---- */
-
-static void *chunk_sums(const GradientSum *sum, int64_t chunk)
-{
-    const ChunkLayout *layout = &sum->state->layout;
-    int64_t at = bucketed(sum->state) ? chunk / sum->state->world_size * layout->chunk_elements
-                                      : chunk_begin(layout, chunk);
-    return element(sum, sum->sums, at);
-}
 
 void gradient_sum_begin_reduce(GradientSum *sum)
 {
@@ -301,24 +261,16 @@ int gradient_sum_finish_reduce(GradientSum *sum, Error *err)
     return r;
 }
 
-/* Twice a step, for the norm and for the update: less traffic than a second copy of all of them. */
-float *gradient_sum_chunk(const GradientSum *sum, int64_t chunk)
+GradientSums gradient_sum_reduced(const GradientSum *sum)
 {
-    assert(sum->exponents && train_state_keeps(sum->state, chunk));
-    if (sum->reduction == REDUCTION_FLOAT)
-        return chunk_sums(sum, chunk);
-    Device *device = sum->state->device;
-    const ChunkLayout *layout = &sum->state->layout;
-    int64_t begin = chunk_begin(layout, chunk), end = begin + chunk_length(layout, chunk);
-    double mean = 1.0 / (double)sum->n_grains;
-    SumSegment s = segments_from(sum, begin);
-    while (segment_next(sum, end, &s)) {
-        void *sums = element(sum, chunk_sums(sum, chunk), s.begin - begin);
-        float *g = sum->gradients + (s.begin - begin);
-        if (sum->reduction == REDUCTION_EXACT64)
-            dequantise64(device, s.length, sums, sum->exponents[s.tensor], mean, g);
-        else
-            dequantise(device, s.length, sums, sum->exponents[s.tensor], mean, g);
-    }
-    return sum->gradients;
+    assert(sum->exponents);
+    return (GradientSums){.data = sum->sums,
+                          .type = sum->type == COMM_I64   ? SUM_I64
+                                  : sum->type == COMM_F32 ? SUM_F32
+                                                          : SUM_I32,
+                          .is_shard = bucketed(sum->state),
+                          .exponents = sum->exponents,
+                          .scale = 1.0 / (double)sum->n_grains};
 }
+
+StatePlan *gradient_sum_plan(GradientSum *sum) { return sum->plan; }

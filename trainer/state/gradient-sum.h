@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradient-sum.h - sums the grains' gradients over all ranks, as integers (or plain floats).
  *
- * ZeRO 0 and 1 sum a rank's grains whole and reduce once; ZeRO 2 reduces each grain, bucket by
- * bucket, into the shard.
+ * A grain's gradients reach the sum through its sink. ZeRO 0 and 1 have them added as they are computed, and
+ * reduce once; ZeRO 2 has them plain, and reduces each grain, bucket by bucket, into the shard.
  *
- * Ownership: gradient_sum_new() gives the caller a GradientSum; borrows TrainState, DeviceComm.
- * Units:     gradients are flat fp32; maxima are bit patterns of |g|, one for each tensor.
+ * Ownership: gradient_sum_new() gives the caller a GradientSum; borrows TrainState, DeviceComm. Exponents and
+ *            maxima are borrowed device memory.
+ * Units:     maxima are bit patterns of |g|; maxima and exponents are one for each tensor.
  * Errors:    those of comm.h; -ENOMEM, -ENOTSUP.
  * Threads:   the training thread.
  */
@@ -22,16 +23,19 @@ int gradient_sum_new(TrainState *state, DeviceComm *dc, Reduction reduction, int
 GradientSum *gradient_sum_free(GradientSum *sum);
 DEFINE_CLEANUP(GradientSum, gradient_sum_free)
 
-/* Empties the sum. exponents [tensors] are borrowed until the next call; NULL: only maxima are
- * computed, and no gradients are summed or sent. */
-void gradient_sum_begin(GradientSum *sum, const int *exponents);
-/* maxima: device memory; each becomes the larger of itself and the grain's. gradients NULL: this rank
- * has no grain left while others have. */
-int gradient_sum_add(GradientSum *sum, const float *gradients, uint32_t *maxima, Error *err);
+/* Empties the sum. NULL: this pass finds maxima alone, and no gradients are summed or sent. */
+void gradient_sum_begin(GradientSum *sum, const int32_t *exponents);
+/* The sink of the next grain, which raises its maxima; valid until the grain is added. */
+void gradient_sum_sink(GradientSum *sum, uint32_t *maxima, GradientSink *ret);
+/* After the grain's backward; maxima as before. has_grain false: this rank has no grain left while others
+ * have. */
+int gradient_sum_add(GradientSum *sum, bool has_grain, uint32_t *maxima, Error *err);
 /* Collective, after each rank's last grain; not in a pass that finds maxima alone. */
 void gradient_sum_begin_reduce(GradientSum *sum);
 /* Before the sums are read. */
 int gradient_sum_finish_reduce(GradientSum *sum, Error *err);
-/* After gradient_sum_finish_reduce(): the mean gradient of a chunk whose optimizer state this rank keeps;
- * with REDUCTION_FLOAT the sum over the grains. Device memory, valid until the next call. */
-float *gradient_sum_chunk(const GradientSum *sum, int64_t chunk);
+/* After gradient_sum_finish_reduce(): what stands for the mean gradient; with REDUCTION_FLOAT for the sum over the
+ * grains. Valid until gradient_sum_begin(). */
+GradientSums gradient_sum_reduced(const GradientSum *sum);
+/* For the squares and the update of what was reduced. */
+StatePlan *gradient_sum_plan(GradientSum *sum);

@@ -30,13 +30,15 @@ struct Update {
     int64_t first, n_own, share; /* grains */
     SumWidth width;
     uint32_t infinite; /* a maximum from here on is no number */
-    int *exponents;    /* of tensors, in this pass */
 
     /* Device memory. */
-    uint32_t *maxima;   /* [share][tensors] */
-    double *chunk_sums; /* of squares, by slot */
+    int32_t *sum_exponents; /* [tensors], in this pass */
+    uint32_t *maxima;       /* [share][tensors] */
+    double *chunk_sums;     /* of squares, by slot */
 
     /* Host memory. */
+    int32_t *exponents; /* [tensors]: what sum_exponents are, or, in a measuring pass, nothing; the
+                                 device reads it until the pass' maxima are there */
     uint32_t *grain_maxima;   /* [share][tensors] */
     uint32_t *global_maxima;  /* [tensors] */
     uint32_t *first_maxima;   /* of the pass that was redone */
@@ -66,17 +68,22 @@ static int allocate(Update *update, Error *err)
     size_t world = (size_t)state->world_size, share = (size_t)update->share;
     size_t tensors = (size_t)update->n_tensors;
     size_t slots = (size_t)shard_slots(&state->layout, state->world_size);
-    update->exponents = calloc(tensors, sizeof(*update->exponents));
     update->grain_maxima = calloc(share * tensors, sizeof(*update->grain_maxima));
     update->global_maxima = calloc(tensors, sizeof(*update->global_maxima));
     update->first_maxima = calloc(tensors, sizeof(*update->first_maxima));
     update->reports = calloc(world * share, sizeof(*update->reports));
     update->own_reports = calloc(share, sizeof(*update->own_reports));
     update->gathered = calloc(world * (1 + slots), sizeof(*update->gathered));
-    if (!update->exponents || !update->grain_maxima || !update->global_maxima ||
-        !update->first_maxima || !update->reports || !update->own_reports || !update->gathered)
+    if (!update->grain_maxima || !update->global_maxima || !update->first_maxima ||
+        !update->reports || !update->own_reports || !update->gathered)
         return error_set(err, -ENOMEM, "out of memory");
-    int r = device_allocate(state->device, share * tensors * sizeof(*update->maxima),
+    int r = device_host_allocate(state->device, tensors * sizeof(*update->exponents),
+                                 (void **)&update->exponents, err);
+    if (r >= 0)
+        r = device_allocate(state->device, tensors * sizeof(*update->sum_exponents),
+                            (void **)&update->sum_exponents, err);
+    if (r >= 0)
+        r = device_allocate(state->device, share * tensors * sizeof(*update->maxima),
                             (void **)&update->maxima, err);
     if (r < 0)
         return r;
@@ -116,9 +123,10 @@ Update *update_free(Update *update)
     Device *device = update->state->device;
     device_comm_close(&update->dc); /* nobody reduces what is freed */
     update->sum = gradient_sum_free(update->sum);
+    device_release(device, update->sum_exponents);
     device_release(device, update->maxima);
     device_release(device, update->chunk_sums);
-    free(update->exponents);
+    device_host_release(device, update->exponents);
     free(update->grain_maxima);
     free(update->global_maxima);
     free(update->first_maxima);
@@ -133,20 +141,34 @@ Update *update_free(Update *update)
 
 static void pass_begin(Update *update)
 {
+    Device *device = update->state->device;
     update->n_added = 0;
     update->decided = false;
-    device_clear(update->state->device, update->maxima,
+    device_clear(device, update->maxima,
                  (size_t)(update->share * update->n_tensors) * sizeof(*update->maxima));
-    gradient_sum_begin(update->sum, update->measuring ? NULL : update->exponents);
+    if (!update->measuring)
+        device_send(device, LANE_COMPUTE, update->sum_exponents, update->exponents,
+                    (size_t)update->n_tensors * sizeof(*update->exponents));
+    gradient_sum_begin(update->sum, update->measuring ? NULL : update->sum_exponents);
 }
 
-int update_add_grain(Update *update, int64_t grain, const float *gradients, double loss, Error *err)
+static uint32_t *next_maxima(const Update *update)
+{
+    return update->maxima + update->n_added * update->n_tensors;
+}
+
+void update_sink(Update *update, int64_t grain, GradientSink *ret)
+{
+    assert(update->n_added < update->n_own && grain == update->first + update->n_added);
+    gradient_sum_sink(update->sum, next_maxima(update), ret);
+}
+
+int update_add_grain(Update *update, int64_t grain, bool has_grain, double loss, Error *err)
 {
     assert(update->n_added < update->share);
-    assert(gradients ? grain == update->first + update->n_added : update->n_added >= update->n_own);
+    assert(has_grain ? grain == update->first + update->n_added : update->n_added >= update->n_own);
     update->own_reports[update->n_added] = (GrainReport){.loss = loss, .bad = BAD_NONE};
-    int r = gradient_sum_add(update->sum, gradients,
-                             update->maxima + update->n_added * update->n_tensors, err);
+    int r = gradient_sum_add(update->sum, has_grain, next_maxima(update), err);
     update->n_added++;
     return r < 0 ? error_prefix(err, r, "reducing grain %" PRId64, grain) : 0;
 }
@@ -353,9 +375,8 @@ static int gather_norm(Update *update, uint32_t word, uint32_t *ret_word, double
     TrainState *state = update->state;
     int world = state->world_size;
     size_t slots = (size_t)shard_slots(&state->layout, world);
-    for (int64_t chunk = state->rank; chunk < state->layout.n_chunks; chunk += world)
-        sum_of_squares(state->device, chunk_length(&state->layout, chunk),
-                       gradient_sum_chunk(update->sum, chunk), &update->chunk_sums[chunk / world]);
+    const GradientSums sums = gradient_sum_reduced(update->sum);
+    state_squares(gradient_sum_plan(update->sum), &sums, update->chunk_sums);
     uint64_t *own = update->gathered + (size_t)state->rank * (1 + slots);
     own[0] = word;
     device_download(state->device, own + 1, update->chunk_sums, slots * sizeof(double));
@@ -412,19 +433,6 @@ static AdamW adamw_of_step(const Update *update, double lr, double norm, double 
     };
 }
 
-static void update_chunk(Update *update, const AdamW *adamw, int64_t chunk)
-{
-    TrainState *state = update->state;
-    int64_t n = chunk_length(&state->layout, chunk);
-    float *weights = state->weights + chunk_begin(&state->layout, chunk);
-    adamw_update(state->device, adamw, n, gradient_sum_chunk(update->sum, chunk), weights,
-                 train_state_chunk(state, state->m, chunk),
-                 train_state_chunk(state, state->v, chunk));
-    if (state->ema_active)
-        ema_update(state->device, (float)update->job->train.ema.decay, n, weights,
-                   train_state_chunk(state, state->ema, chunk));
-}
-
 static int gather_weights(Update *update, Error *err)
 {
     const ChunkLayout *layout = &update->state->layout;
@@ -454,11 +462,10 @@ int update_apply(Update *update, uint32_t word, uint32_t *ret_word, UpdateResult
     result->gradient_norm = norm * mean;
     result->lr = job->train.optimizer.lr * (step < warmup ? (double)step / (double)warmup : 1.0);
     AdamW adamw = adamw_of_step(update, result->lr, result->gradient_norm, mean);
+    const GradientSums sums = gradient_sum_reduced(update->sum);
     train_state_before_write(state);
-    for (int64_t chunk = 0; chunk < state->layout.n_chunks; chunk++) {
-        if (train_state_keeps(state, chunk))
-            update_chunk(update, &adamw, chunk);
-    }
+    state_update(gradient_sum_plan(update->sum), &adamw, (float)job->train.ema.decay, &sums,
+                 state->weights, state->m, state->v, state->ema_active ? state->ema : NULL);
     state->scalars.step = step;
     state->scalars.position = step * job->train.global_batch;
     state->scalars.adam_t++;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* update.h - turns the grains' gradients into new weights, with the same bits for any world size.
  *
- * Each step calls update_begin(); update_add_grain() for each owned grain after its backward;
- * update_decide() (collective), and on UPDATE_REDO computes and adds all grains again; then
- * update_apply() (collective). A rank with fewer grains than the largest share calls
- * update_add_grain() with gradients = NULL for the missing ones, so that ZeRO 2's collectives match.
+ * Each step calls update_begin(); for each owned grain update_sink(), its backward into that sink, and
+ * update_add_grain(); update_decide() (collective), and on UPDATE_REDO computes and adds all grains again;
+ * then update_apply() (collective). A rank with fewer grains than the largest share calls
+ * update_add_grain() with has_grain = false for the missing ones, so that ZeRO 2's collectives match.
  *
  * Ownership: update_new() gives the caller an Update; borrows TrainState, Comms and Job.
- * Units:     gradients are flat fp32 of one grain's mean loss; the step's gradient is the mean
+ * Units:     gradients are those of one grain's mean loss; the step's gradient is the mean
  *            over G grains.
  * Errors:    those of comm.h; -ENOMEM.
  * Threads:   the training thread.
@@ -48,8 +48,9 @@ void grain_share(int64_t n_grains, int rank, int world_size, int64_t *ret_first,
                  int64_t *ret_share);
 
 void update_begin(Update *update);
-int update_add_grain(Update *update, int64_t grain, const float *gradients, double loss,
-                     Error *err);
+/* The sink of this rank's next grain: valid until the next call of update_*(). */
+void update_sink(Update *update, int64_t grain, GradientSink *ret);
+int update_add_grain(Update *update, int64_t grain, bool has_grain, double loss, Error *err);
 /* The reduction of the sums is begun before the verdict. */
 int update_decide(Update *update, UpdateVerdict *ret, UpdateResult *ret_result, Error *err);
 /* Clips, runs AdamW and the EMA on the owned chunks, all-gathers the weights, advances the scalars.

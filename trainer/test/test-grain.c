@@ -75,7 +75,8 @@ static LoaderGrain grain_of(int64_t position, const float *latents, const float 
 static void submit(Bench *b, const LoaderGrain *grain, float *gradients, double *loss)
 {
     Error err = ERROR_INIT;
-    if (grain_work_submit(b->work, grain, gradients, loss, WAIT_USEC, &err) < 0)
+    const GradientSink plain = {.kind = SINK_PLAIN, .to = gradients};
+    if (grain_work_submit(b->work, grain, &plain, loss, WAIT_USEC, &err) < 0)
         fail_msg("%s", err.text);
 }
 
@@ -226,8 +227,8 @@ static void canned_grains_tell_machines_apart(void **unused)
     Error err = ERROR_INIT;
     const int64_t n = network_parameters(b.network)->n_elements;
     Hash one, again, other;
-    assert_int_equal(canned_grain(b.work, b.gradients, n, &one, &err), 0);
-    assert_int_equal(canned_grain(b.work, b.gradients, n, &again, &err), 0);
+    assert_int_equal(canned_grain(b.work, &one, &err), 0);
+    assert_int_equal(canned_grain(b.work, &again, &err), 0);
     assert_true(hash_equal(one, again));
 
     uint32_t bits; /* one wrong bit in one weight, as a machine that computes wrongly makes them */
@@ -235,8 +236,130 @@ static void canned_grains_tell_machines_apart(void **unused)
     bits ^= 1;
     device_upload(b.device, &b.weights[n / 2], &bits, sizeof(bits));
     network_set_weights(b.network, b.weights);
-    assert_int_equal(canned_grain(b.work, b.gradients, n, &other, &err), 0);
+    assert_int_equal(canned_grain(b.work, &other, &err), 0);
     assert_false(hash_equal(one, other));
+    bench_close(&b);
+}
+
+/* What one sink has, in device memory. */
+typedef struct Bowl {
+    GradientSink sink;
+    void *to;
+    uint32_t *maxima;
+    size_t n_bytes, maxima_bytes;
+} Bowl;
+
+static Bowl bowl_open(const Bench *b, SinkKind kind, int bits, const int32_t *exponents)
+{
+    Bowl bowl = {.n_bytes = b->n_bytes * (bits == 64 ? 2 : 1),
+                 .maxima_bytes = network_parameters(b->network)->n_items * sizeof(uint32_t)};
+    Error err = ERROR_INIT;
+    if (device_allocate(b->device, bowl.n_bytes, &bowl.to, &err) < 0 ||
+        device_allocate(b->device, bowl.maxima_bytes, (void **)&bowl.maxima, &err) < 0)
+        fail_msg("%s", err.text);
+    bowl.sink = (GradientSink){
+        .kind = kind, .bits = bits, .to = bowl.to, .exponents = exponents, .maxima = bowl.maxima};
+    return bowl;
+}
+
+static void bowl_close(const Bench *b, Bowl *bowl)
+{
+    device_release(b->device, bowl->to);
+    device_release(b->device, bowl->maxima);
+}
+
+static void assert_same_bytes(const Bench *b, const void *x, const void *y, size_t n_bytes)
+{
+    void *found = malloc(n_bytes), *wanted = malloc(n_bytes);
+    assert_true(found && wanted);
+    device_download(b->device, found, x, n_bytes);
+    device_download(b->device, wanted, y, n_bytes);
+    assert_memory_equal(found, wanted, n_bytes);
+    free(found);
+    free(wanted);
+}
+
+/* Two grains into a sink, by the tape and as plain gradients that are counted afterwards. */
+static void check_sink(Bench *b, StatePlan *plan, SinkKind kind, int bits, const int32_t *exponents)
+{
+    Bowl found = bowl_open(b, kind, bits, exponents), wanted = bowl_open(b, kind, bits, exponents);
+    float latents[LATENTS], text[TEXT];
+    Error err = ERROR_INIT;
+    for (int i = 0; i < 2; i++) {
+        const OrderSample sample = {.stream = 0, .sample = i};
+        const LoaderGrain grain = grain_of(i, latents, text);
+        assert_int_equal(dataset_read(b->dataset, sample, latents, text, NULL, &err), 0);
+        submit(b, &grain, b->gradients, b->loss);
+        state_count(plan, b->gradients, 0, network_parameters(b->network)->n_elements,
+                    &wanted.sink);
+        assert_int_equal(grain_work_submit(b->work, &grain, &found.sink, b->loss, WAIT_USEC, &err),
+                         0);
+    }
+    assert_same_bytes(b, found.to, wanted.to, found.n_bytes);
+    assert_same_bytes(b, found.maxima, wanted.maxima, found.maxima_bytes);
+    bowl_close(b, &found);
+    bowl_close(b, &wanted);
+}
+
+/* The tensors of joined layers have exponents and maxima of their own. */
+static void every_sink_takes_what_plain_gradients_are(void **unused)
+{
+    (void)unused;
+    Bench b = bench_open("");
+    const ParameterList *list = network_parameters(b.network);
+    const StatePlanShape whole = {.n_ranks = 1, .n_shards = 1};
+    const size_t bytes = list->n_items * sizeof(int32_t);
+    int32_t *exponents = malloc(bytes);
+    void *on_device;
+    StatePlan *plan;
+    Error err = ERROR_INIT;
+    assert_non_null(exponents);
+    for (size_t t = 0; t < list->n_items; t++)
+        exponents[t] = 18 + (int32_t)(t * 5 % 11);
+    assert_int_equal(device_allocate(b.device, bytes, &on_device, &err), 0);
+    device_upload(b.device, on_device, exponents, bytes);
+    assert_int_equal(parameter_list_plan(list, b.device, whole, &plan, &err), 0);
+    check_sink(&b, plan, SINK_MAXIMA, 0, NULL);
+    check_sink(&b, plan, SINK_COUNT, 32, on_device);
+    check_sink(&b, plan, SINK_COUNT, 64, on_device);
+    check_sink(&b, plan, SINK_ADD, 0, NULL);
+    plan = state_plan_free(plan);
+    device_release(b.device, on_device);
+    free(exponents);
+    bench_close(&b);
+}
+
+/* ---- a planted bug ---- */
+
+static bool planted; /* what a sink gets is not what plain gradients are */
+
+void __real_gradient_take(Device *device, const GradientForm *form, const void *gradient,
+                          const GradientPlace *place, const GradientSink *sink);
+void __wrap_gradient_take(Device *device, const GradientForm *form, const void *gradient,
+                          const GradientPlace *place, const GradientSink *sink);
+
+/* Stands between tape and kernels (ld --wrap). */
+void __wrap_gradient_take(Device *device, const GradientForm *form, const void *gradient,
+                          const GradientPlace *place, const GradientSink *sink)
+{
+    GradientPlace wrong = *place;
+    wrong.tensor -= planted && place->tensor == 5;
+    __real_gradient_take(device, form, gradient, &wrong, sink);
+}
+
+static void a_canned_grain_that_differs_the_second_time_is_an_error(void **unused)
+{
+    (void)unused;
+    Bench b = bench_open("");
+    Error err = ERROR_INIT;
+    Hash hash;
+    assert_int_equal(canned_grain(b.work, &hash, &err), 0);
+    planted = true;
+    assert_int_equal(canned_grain(b.work, &hash, &err), -EXDEV);
+    assert_non_null(strstr(err.text, "the canned grain: "));
+    assert_non_null(strstr(err.text, "the largest gradient has the bits"));
+    planted = false;
+    assert_int_equal(canned_grain(b.work, &hash, &err), 0);
     bench_close(&b);
 }
 
@@ -248,7 +371,9 @@ int main(void)
         cmocka_unit_test(captions_drop_as_often_as_told),
         cmocka_unit_test(gradients_are_a_function_of_the_sample),
         cmocka_unit_test(grains_under_way_do_not_disturb_each_other),
+        cmocka_unit_test(every_sink_takes_what_plain_gradients_are),
         cmocka_unit_test(canned_grains_tell_machines_apart),
+        cmocka_unit_test(a_canned_grain_that_differs_the_second_time_is_an_error),
     };
     testing_job_open(&files);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -228,6 +228,17 @@ static void calls_keep_their_arguments(void **state)
     (void)state;
     Pair p = pair_open(4, 100);
     float one = 1, result;
+    const TensorSpan span = {0, 1};
+    const StatePlanShape shape = {.tensors = &span,
+                                  .n_tensors = 1,
+                                  .n_elements = 1,
+                                  .chunk_elements = 1,
+                                  .n_ranks = 1,
+                                  .n_shards = 1};
+    const GradientSums sums = {.data = p.memory + 1, .type = SUM_F32};
+    StatePlan *plan;
+    Error err = ERROR_INIT;
+    assert_int_equal(state_plan_new(p.device, &shape, &plan, &err), 0);
     device_upload(p.device, p.memory, &one, sizeof(one));
     for (int i = 0; i < 5000; i++) {
         AdamW adamw = {.lr = 1,
@@ -235,11 +246,12 @@ static void calls_keep_their_arguments(void **state)
                        .correction1 = 1,
                        .correction2 = 1,
                        .eps = 1};
-        adamw_update(p.device, &adamw, 1, p.memory + 1, p.memory, p.memory + 2, p.memory + 3);
+        state_update(plan, &adamw, 0, &sums, p.memory, p.memory + 2, p.memory + 3, NULL);
         memset(&adamw, 0xff, sizeof(adamw));
     }
     device_download(p.device, &result, p.memory, sizeof(result));
     assert_true(result == 0.5f);
+    plan = state_plan_free(plan);
 
     fflush(NULL);
     pid_t pid = fork();

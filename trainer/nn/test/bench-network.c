@@ -34,6 +34,7 @@ typedef struct Step {
     void *latents, *text, *prediction, *dprediction, *workspace;
     int32_t *timesteps;
     double *loss, *squares;
+    StatePlan *plan; /* of one chunk */
 } Step;
 
 /* Comma-separated counts; how many, or -EINVAL. */
@@ -142,7 +143,8 @@ static int step_open(Step *s, const Options *o, Error *err)
         if (r < 0)
             return r;
     }
-    return 0;
+    return parameter_list_plan(network_parameters(s->network), s->device,
+                               (StatePlanShape){.n_ranks = 1, .n_shards = 1}, &s->plan, err);
 }
 
 static void step_close(Step *s)
@@ -153,6 +155,7 @@ static void step_close(Step *s)
     for (size_t i = 0; i < ELEMENTSOF(memory); i++)
         if (memory[i])
             device_release(s->device, memory[i]);
+    (void)state_plan_free(s->plan);
     (void)network_free(s->network);
     (void)device_free(s->device);
 }
@@ -182,8 +185,10 @@ static void step_run(Step *s, int step)
     network_forward(s->network, s->latents, s->timesteps, s->text, s->prediction);
     mse_loss(s->device, s->n_latents, s->prediction, s->target, 1.0f, s->loss, s->dprediction,
              s->workspace);
-    network_backward(s->network, s->dprediction, s->gradients, NULL, NULL);
-    sum_of_squares(s->device, s->n_parameters, s->gradients, s->squares);
+    const GradientSink plain = {.kind = SINK_PLAIN, .to = s->gradients};
+    const GradientSums sums = {.data = s->gradients, .type = SUM_F32};
+    network_backward(s->network, s->dprediction, &plain, NULL, NULL);
+    state_squares(s->plan, &sums, s->squares);
     double squares;
     device_download(s->device, &squares, s->squares, sizeof(squares));
     AdamW adamw = {.lr = 1e-4f,
@@ -194,7 +199,7 @@ static void step_run(Step *s, int step)
                    .gradient_scale = (float)fmin(1.0, 1.0 / (sqrt(squares) + 1e-6)),
                    .correction1 = (float)(1.0 - pow(0.9, step)),
                    .correction2 = (float)(1.0 - pow(0.999, step))};
-    adamw_update(s->device, &adamw, s->n_parameters, s->gradients, s->weights, s->m, s->v);
+    state_update(s->plan, &adamw, 0, &sums, s->weights, s->m, s->v, NULL);
     network_set_weights(s->network, s->weights);
 }
 
@@ -241,12 +246,13 @@ static void profile_step(const Tape *tape, TapePhase phase, size_t operation, vo
 
 static void profile_run(Step *s, Profile *p)
 {
+    const GradientSink plain = {.kind = SINK_PLAIN, .to = s->gradients};
     p->last_usec = clock_boottime_usec();
     network_forward(s->network, s->latents, s->timesteps, s->text, s->prediction);
     mse_loss(s->device, s->n_latents, s->prediction, s->target, 1.0f, s->loss, s->dprediction,
              s->workspace);
     p->last_usec = clock_boottime_usec();
-    network_backward(s->network, s->dprediction, s->gradients, NULL, NULL);
+    network_backward(s->network, s->dprediction, &plain, NULL, NULL);
     p->last_usec = clock_boottime_usec();
     network_set_weights(s->network, s->weights);
 }

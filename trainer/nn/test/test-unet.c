@@ -157,6 +157,7 @@ typedef struct Bench {
     float *alpha, *sigma;
     int32_t *timesteps;
     double *loss;
+    StatePlan *plan; /* of all parameters, in one chunk */
 } Bench;
 
 static void *allocate(Device *device, size_t n_bytes)
@@ -179,6 +180,9 @@ static Bench bench_open(const UnetConfig *config, const NetworkShape *shape)
         fail_msg("%s", err.text);
     b.list = network_parameters(b.network);
     b.n_parameters = b.list->n_elements;
+    if (parameter_list_plan(b.list, b.device, (StatePlanShape){.n_ranks = 1, .n_shards = 1},
+                            &b.plan, &err) < 0)
+        fail_msg("%s", err.text);
     int64_t pixels = (int64_t)shape->grain * shape->height * shape->width;
     b.n_latents = pixels * config->in_channels;
     b.n_text = (int64_t)shape->grain * shape->text_tokens * config->cross_attention_dim;
@@ -210,6 +214,7 @@ static void bench_close(Bench *b)
                             b->loss,    b->workspace,  b->alpha,       b->sigma};
     for (size_t i = 0; i < ELEMENTSOF(memory); i++)
         device_release(b->device, memory[i]);
+    (void)state_plan_free(b->plan);
     (void)network_free(b->network);
     (void)noise_schedule_free(b->schedule);
     (void)device_free(b->device);
@@ -247,11 +252,12 @@ static void load_step(Bench *b, const Golden *g, int i)
 
 static double forward_backward(Bench *b, NetworkGradientReady on_ready, void *userdata)
 {
+    const GradientSink plain = {.kind = SINK_PLAIN, .to = b->gradients};
     double loss;
     network_forward(b->network, b->x, b->timesteps, b->text, b->prediction);
     mse_loss(b->device, b->n_latents, b->prediction, b->target, 1.0f, b->loss, b->dprediction,
              b->workspace);
-    network_backward(b->network, b->dprediction, b->gradients, on_ready, userdata);
+    network_backward(b->network, b->dprediction, &plain, on_ready, userdata);
     device_download(b->device, &loss, b->loss, sizeof(loss));
     return loss;
 }
@@ -330,13 +336,13 @@ static void optimizer_step(Bench *b, const Golden *g, int step, double norm, flo
                    .gradient_scale = (float)clip,
                    .correction1 = (float)(1.0 - pow(setting(g, "beta1"), step)),
                    .correction2 = (float)(1.0 - pow(setting(g, "beta2"), step))};
-    adamw_update(b->device, &adamw, b->n_parameters, b->gradients, b->weights, m, v);
+    const GradientSums sums = {.data = b->gradients, .type = SUM_F32};
     int start = (int)setting(g, "ema_start");
+    state_update(b->plan, &adamw, (float)setting(g, "ema_decay"), &sums, b->weights, m, v,
+                 step > start ? ema : NULL);
     if (step == start) {
         _cleanup_free_ float *master = download(b, b->weights, b->n_parameters);
         device_upload(b->device, ema, master, (size_t)b->n_parameters * sizeof(float));
-    } else if (step > start) {
-        ema_update(b->device, (float)setting(g, "ema_decay"), b->n_parameters, b->weights, ema);
     }
     network_set_weights(b->network, b->weights);
 }
@@ -369,7 +375,8 @@ static void ten_optimizer_steps_are_torchs(void **state)
         for (int step = 1; step <= g.steps; step++) {
             load_step(&b, &g, step - 1);
             double loss = forward_backward(&b, NULL, NULL);
-            sum_of_squares(b.device, b.n_parameters, b.gradients, sum);
+            const GradientSums sums = {.data = b.gradients, .type = SUM_F32};
+            state_squares(b.plan, &sums, sum);
             device_download(b.device, &norm, sum, sizeof(norm));
             norm = sqrt(norm);
             assert_true(fabs(loss / (double)losses[step - 1] - 1) < tolerance);

@@ -97,6 +97,7 @@ static void grain_close(Grain *g)
 static double grain_compute(Grain *g, int64_t grain, float *gradients)
 {
     uint64_t begin = clock_boottime_usec();
+    const GradientSink plain = {.kind = SINK_PLAIN, .to = gradients};
     int32_t *timesteps = g->timesteps;
     for (int i = 0; i < shape.grain; i++)
         timesteps[i] = (int32_t)((grain * shape.grain + i) * 997 + 13) % 1000;
@@ -106,7 +107,7 @@ static double grain_compute(Grain *g, int64_t grain, float *gradients)
     network_forward(g->network, g->latents, g->timesteps, g->text, g->prediction);
     mse_loss(g->device, g->n_latents, g->prediction, g->target, 1.0f, g->loss, g->dprediction,
              g->workspace);
-    network_backward(g->network, g->dprediction, gradients, NULL, NULL);
+    network_backward(g->network, g->dprediction, &plain, NULL, NULL);
     return (double)(clock_boottime_usec() - begin) / 1000;
 }
 
@@ -128,8 +129,8 @@ static void print(const char *figure, const char *unit, double *values, size_t n
 /* ---- time ---- */
 
 /* One step with given gradients; its time in milliseconds without the redone pass. */
-static double step(Update *update, Comm *comm, const float *gradients, int64_t n_elements,
-                   int64_t first, int64_t n, int64_t share)
+static double step(Update *update, StatePlan *plan, Comm *comm, const float *gradients,
+                   int64_t n_elements, int64_t first, int64_t n, int64_t share)
 {
     Error err = ERROR_INIT;
     UpdateVerdict verdict = UPDATE_REDO;
@@ -141,8 +142,12 @@ static double step(Update *update, Comm *comm, const float *gradients, int64_t n
     while (verdict == UPDATE_REDO) {
         begin = clock_boottime_usec();
         for (int64_t i = 0; i < share; i++) {
-            const float *g = i < n ? gradients + i * n_elements : NULL;
-            r = update_add_grain(update, i < n ? first + i : -1, g, 1, &err);
+            if (i < n) {
+                GradientSink sink;
+                update_sink(update, first + i, &sink);
+                state_count(plan, gradients + i * n_elements, 0, n_elements, &sink);
+            }
+            r = update_add_grain(update, i < n ? first + i : -1, i < n, 1, &err);
             world_check(r == 0, "%s", err.text);
         }
         r = update_decide(update, &verdict, &result, &err);
@@ -160,6 +165,10 @@ static void measure_time(Grain *grain, Comm *comm, const Options *options, int r
     Job jobs[KINDS] = {0};
     TrainState *states[KINDS] = {0};
     Update *updates[KINDS] = {0};
+    _cleanup_(state_plan_freep) StatePlan *plan = NULL;
+    int r = parameter_list_plan(grain->parameters, grain->device,
+                                (StatePlanShape){.n_ranks = 1, .n_shards = 1}, &plan, &err);
+    world_check(r == 0, "%s", err.text);
     for (int k = 0; k < KINDS; k++) {
         jobs[k].train.n_grains = options->n_grains;
         jobs[k].train.reduction = kinds[k];
@@ -167,8 +176,8 @@ static void measure_time(Grain *grain, Comm *comm, const Options *options, int r
         jobs[k].train.optimizer.beta1 = 0.9;
         jobs[k].train.optimizer.beta2 = 0.999;
         jobs[k].train.optimizer.eps = 1e-8;
-        int r = train_state_new(grain->device, grain->parameters, rank, world, options->zero_stage,
-                                false, &states[k], &err);
+        r = train_state_new(grain->device, grain->parameters, rank, world, options->zero_stage,
+                            false, &states[k], &err);
         if (r == 0)
             r = update_new(states[k], comm, NULL, &jobs[k], &updates[k], &err);
         world_check(r == 0, "%s", err.text);
@@ -185,7 +194,7 @@ static void measure_time(Grain *grain, Comm *comm, const Options *options, int r
     double total[KINDS][ROUNDS], comm_part[KINDS][ROUNDS];
     for (int round = -2; round < ROUNDS; round++) { /* two rounds warm up */
         for (int k = 0; k < KINDS; k++) {
-            double msec = step(updates[k], comm, gradients, n_elements, first, n, share);
+            double msec = step(updates[k], plan, comm, gradients, n_elements, first, n, share);
             if (round >= 0) {
                 total[k][round] = msec;
                 comm_part[k][round] = (double)update_comm_usec(updates[k]) / 1000;
@@ -226,12 +235,17 @@ static void tensor_error(Device *device, const float *const *gradients, int64_t 
     int32_t *counted = calloc((size_t)n, sizeof(*counted));
     world_check(sum && floats && counted, "out of memory");
     uint32_t maximum = 0;
+    const GradientForm form = {DATA_F32, GRADIENT_AS_STATE, (int)n, 1, 1};
+    const GradientPlace place = {.n = n, .n_tensors = 1};
+    const GradientSink maxima = {.kind = SINK_MAXIMA, .maxima = &maximum};
     for (int64_t k = 0; k < n_grains; k++)
-        absolute_max(device, n, gradients[k] + offset, &maximum);
-    int exponent = exponent_choose(maximum, n_grains, SUM_32);
+        gradient_take(device, &form, gradients[k] + offset, &place, &maxima);
+    const int32_t exponent = exponent_choose(maximum, n_grains, SUM_32);
+    const GradientSink count = {
+        .kind = SINK_COUNT, .bits = 32, .to = counted, .exponents = &exponent, .maxima = &maximum};
     for (int64_t k = 0; k < n_grains; k++) {
         const float *g = gradients[k] + offset;
-        quantise_add(device, n, g, exponent, counted);
+        gradient_take(device, &form, g, &place, &count);
         for (int64_t i = 0; i < n; i++) {
             sum[i] += (double)g[i];
             floats[i] += g[i];

@@ -114,7 +114,8 @@ typedef struct Rank {
     TrainState *state;
     Update *update;
     Comm *bulk;
-    float *gradients;
+    StatePlan *plan;
+    float *gradients, *device_gradients;
 } Rank;
 
 static void rank_open(Rank *rank, const Case *c, Comm *comm)
@@ -133,6 +134,25 @@ static void rank_open(Rank *rank, const Case *c, Comm *comm)
     for (int64_t i = 0; i < rank->list.n_elements; i++)
         rank->state->weights[i] = philox_uniform(philox4x32(1, 2, (uint64_t)i).word[0]) - 0.5f;
     rank->gradients = malloc((size_t)rank->list.n_elements * sizeof(float));
+    r = device_allocate(rank->device, (size_t)rank->list.n_elements * sizeof(float),
+                        (void **)&rank->device_gradients, &err);
+    if (r == 0)
+        r = parameter_list_plan(&rank->list, rank->device,
+                                (StatePlanShape){.n_ranks = 1, .n_shards = 1}, &rank->plan, &err);
+    world_check(r == 0, "%s", err.text);
+}
+
+/* As a backward does it, but for all tensors at once. */
+static int add_grain(Rank *rank, int64_t grain, bool has_grain, double loss, Error *err)
+{
+    if (has_grain) {
+        GradientSink sink;
+        update_sink(rank->update, grain, &sink);
+        device_upload(rank->device, rank->device_gradients, rank->gradients,
+                      (size_t)rank->list.n_elements * sizeof(float));
+        state_count(rank->plan, rank->device_gradients, 0, rank->list.n_elements, &sink);
+    }
+    return update_add_grain(rank->update, grain, has_grain, loss, err);
 }
 
 static void rank_close(Rank *rank)
@@ -140,6 +160,8 @@ static void rank_close(Rank *rank)
     rank->update = update_free(rank->update);
     rank->state = train_state_free(rank->state);
     rank->bulk = comm_free(rank->bulk);
+    rank->plan = state_plan_free(rank->plan);
+    device_release(rank->device, rank->device_gradients);
     rank->device = device_free(rank->device);
     free(rank->gradients);
 }
@@ -160,8 +182,8 @@ static void compute_grains(Rank *rank, bool poisoned)
             rank->gradients[rank->items[6].offset + 8000] = NAN;
         if (poisoned && grain == 3)
             rank->gradients[rank->items[1].offset] = INFINITY;
-        int r = update_add_grain(rank->update, grain, i < n ? rank->gradients : NULL,
-                                 i < n ? loss_of(rank->state->weights, step, grain) : 0, &err);
+        int r = add_grain(rank, grain, i < n,
+                          i < n ? loss_of(rank->state->weights, step, grain) : 0, &err);
         world_check(r == 0, "%s", err.text);
     }
 }
@@ -530,7 +552,7 @@ static UpdateVerdict small_pass(Small *small, float g, UpdateResult *result)
     for (int64_t i = 0; i < rank->list.n_elements; i++)
         rank->gradients[i] = g;
     for (int64_t grain = 0; grain < rank->job.train.n_grains; grain++)
-        assert_int_equal(update_add_grain(rank->update, grain, rank->gradients, 1, &err), 0);
+        assert_int_equal(add_grain(rank, grain, true, 1, &err), 0);
     return decide(rank, result);
 }
 
@@ -589,8 +611,7 @@ static void a_redone_step_must_repeat_its_gradients(void **state)
     for (int64_t i = 0; i < small.rank.list.n_elements; i++)
         small.rank.gradients[i] = 1.5f;
     for (int64_t grain = 0; grain < 2; grain++)
-        assert_int_equal(update_add_grain(small.rank.update, grain, small.rank.gradients, 1, &err),
-                         0);
+        assert_int_equal(add_grain(&small.rank, grain, true, 1, &err), 0);
     UpdateVerdict verdict;
     assert_int_equal(update_decide(small.rank.update, &verdict, &result, &err), -EBADMSG);
     small_close(&small);
@@ -616,9 +637,7 @@ static void non_finite_is_never_redone(void **state)
     update_begin(small.rank.update);
     memset(small.rank.gradients, 0, (size_t)small.rank.list.n_elements * sizeof(float));
     for (int64_t grain = 0; grain < 9; grain++)
-        assert_int_equal(update_add_grain(small.rank.update, grain, small.rank.gradients,
-                                          grain >= 7 ? NAN : 1, &err),
-                         0);
+        assert_int_equal(add_grain(&small.rank, grain, true, grain >= 7 ? NAN : 1, &err), 0);
     assert_int_equal(decide(&small.rank, &result), UPDATE_NON_FINITE);
     assert_int_equal(result.bad_grain, 7);
     assert_string_equal(result.bad_tensor, "loss");
