@@ -174,8 +174,6 @@ GrainWork *grain_work_free(GrainWork *w)
 {
     if (!w)
         return NULL;
-    if (w->n_submitted > 0) /* the device still writes and reads what is released here */
-        (void)device_synchronise(w->device, NULL);
     void *buffers[] = {w->noise, w->x_t,     w->target,     w->signal,      w->sigma,
                        w->input, w->context, w->prediction, w->dprediction, w->workspace};
     for (size_t i = 0; i < ELEMENTSOF(buffers); i++)

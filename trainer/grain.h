@@ -24,6 +24,7 @@ typedef struct GrainWork GrainWork;
 
 int grain_work_new(Device *device, Network *network, const Job *job, const DatasetShape *shape,
                    const float *empty_text, GrainWork **ret, Error *err);
+/* No grain is under way. */
 GrainWork *grain_work_free(GrainWork *work);
 DEFINE_CLEANUP(GrainWork, grain_work_free)
 

@@ -8,6 +8,7 @@
 #include "base/probe.h"
 #include "trainer/device-exit.h"
 #include "trainer/saver.h"
+#include "trainer/state/device-comm.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,8 +17,6 @@ enum {
     DATA_TIMEOUT_SEC = 1800, /* beyond what a store tries by itself, some times over */
     WAIT_SLICE_MSEC = 500,   /* a rank that waits for data says so as often */
 };
-/* Last resort: a daemon that sees a hang kills long before. */
-#define DEVICE_USEC (600 * USEC_PER_SEC)
 #define METRICS_KEY "metrics.jsonl"
 
 typedef struct Loop {
@@ -95,63 +94,80 @@ static int wait_for_data(Loop *l, int64_t step, Error *err)
     return 0;
 }
 
-static int submit_grain(Session *s, int64_t grain, const LoaderGrain *data, Error *err)
+/* Whose fault a failed call of update.h is. */
+static int judge_update(Loop *l, int r)
 {
-    GradientSink sink;
-    update_sink(s->update, grain, &sink);
-    return grain_work_submit(s->work, data, &sink, s->loss, DEVICE_USEC, err);
+    if (r < 0)
+        *l->exit = update_device_failed(l->session->update) ? device_exit_code(r) : EXIT_PEER_LOST;
+    return r;
 }
 
+static int load_grain(Loop *l, int64_t step, int64_t grain, LoaderGrain *ret, Error *err)
+{
+    Session *s = l->session;
+    daemon_link_stage(s->link, step, STAGE_LOADING);
+    const uint64_t asked_usec = clock_boottime_usec();
+    int r = loader_get(s->loader, step, grain, DATA_TIMEOUT_SEC * USEC_PER_SEC, ret, err);
+    l->data_usec += clock_boottime_usec() - asked_usec;
+    if (r < 0)
+        *l->exit = exit_code_of_store(r);
+    return r;
+}
+
+/* Puts a grain on the device, and returns when the one before it is computed: while the host stages a grain,
+ * the device has one to compute. */
 static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
 {
     Session *s = l->session;
     LoaderGrain data;
-    daemon_link_stage(s->link, step, STAGE_LOADING);
-    const uint64_t asked_usec = clock_boottime_usec();
-    int r = loader_get(s->loader, step, grain, DATA_TIMEOUT_SEC * USEC_PER_SEC, &data, err);
-    l->data_usec += clock_boottime_usec() - asked_usec;
-    if (r < 0) {
-        *l->exit = exit_code_of_store(r);
+    GradientSink sink;
+    int r = load_grain(l, step, grain, &data, err);
+    if (r < 0)
         return r;
-    }
-
-    double loss = 0;
     daemon_link_stage(s->link, step, STAGE_COMPUTING);
+    update_sink(s->update, grain, &sink);
     r = fault("loop.compute");
     if (r < 0)
         (void)error_errno(err, r, "step %lld, grain %lld: compute failed", (long long)step + 1,
                           (long long)grain); /* returned below */
     else
-        r = submit_grain(s, grain, &data, err);
+        r = grain_work_submit(s->work, &data, &sink, update_loss(s->update), DEVICE_TIMEOUT_USEC,
+                              err);
     if (r == 0)
-        r = grain_work_await(s->work, 0, DEVICE_USEC, err);
-    if (r < 0) {
+        r = grain_work_await(s->work, 1, DEVICE_TIMEOUT_USEC, err);
+    if (r < 0)
         *l->exit = device_exit_code(r);
-        return r;
-    }
-    device_download(s->device, &loss, s->loss, sizeof(loss));
+    return r;
+}
 
-    daemon_link_stage(s->link, step, STAGE_REDUCING);
-    *l->exit = EXIT_PEER_LOST;
-    return update_add_grain(s->update, grain, true, loss, err);
+/* With ZeRO 2 ranks exchange each grain: whoever waits for others must have computed. */
+static int add_grain(Loop *l, int64_t step, int64_t grain, bool has_grain, Error *err)
+{
+    Session *s = l->session;
+    if (s->job->train.zero_stage == 2) {
+        int r = grain_work_await(s->work, 0, DEVICE_TIMEOUT_USEC, err);
+        if (r < 0) {
+            *l->exit = device_exit_code(r);
+            return r;
+        }
+        daemon_link_stage(s->link, step, STAGE_REDUCING);
+    }
+    return judge_update(l, update_add_grain(s->update, grain, has_grain, err));
 }
 
 /* All of this rank's grains; those that only larger shares have are passed as nothing. */
 static int compute_grains(Loop *l, int64_t step, Error *err)
 {
     Session *s = l->session;
-    for (int64_t k = 0; k < s->share; k++) {
-        int r;
-        if (k < s->n_grains) {
-            r = compute_grain(l, step, s->first_grain + k, err);
-        } else {
-            *l->exit = EXIT_PEER_LOST;
-            r = update_add_grain(s->update, -1, false, 0, err);
-        }
-        if (r < 0)
-            return r;
+    int r = 0;
+    for (int64_t k = 0; k < s->share && r == 0; k++) {
+        const int64_t grain = s->first_grain + k;
+        if (k < s->n_grains)
+            r = compute_grain(l, step, grain, err);
+        if (r == 0)
+            r = add_grain(l, step, k < s->n_grains ? grain : -1, k < s->n_grains, err);
     }
-    return 0;
+    return r < 0 ? r : judge_update(l, update_collect(s->update, err));
 }
 
 static int refuse_non_finite(Loop *l, int64_t step, const UpdateResult *result, Error *err)
@@ -175,8 +191,7 @@ static int compute_step(Loop *l, int64_t step, UpdateResult *ret, Error *err)
         if (r < 0)
             return r;
         daemon_link_stage(l->session->link, step, STAGE_REDUCING);
-        *l->exit = EXIT_PEER_LOST;
-        r = update_decide(l->session->update, &verdict, ret, err);
+        r = judge_update(l, update_decide(l->session->update, &verdict, ret, err));
         if (r < 0)
             return r;
         if (verdict == UPDATE_NON_FINITE)
@@ -257,7 +272,7 @@ static int run_step(Loop *l, int64_t step, uint32_t *flags, Error *err)
     bool is_last = step + 1 == s->job->train.steps;
     if (!is_last && look_for_data(s, step + 1, 0, NULL) < 0)
         mine |= STEP_WAIT_DATA; /* not there, or never: that is told when all listen */
-    r = update_apply(s->update, mine, flags, &result, err);
+    r = judge_update(l, update_apply(s->update, mine, flags, &result, err));
     if (r < 0)
         return r;
     network_set_weights(s->network, s->state->weights);

@@ -93,6 +93,7 @@ static int train(DaemonLink *link, const SessionAssignment *a, Session **s, Exit
 
 static int train_and_report(DaemonLink *link, const SessionAssignment *a)
 {
+    static Session *left; /* until exit */
     _cleanup_(session_freep) Session *s = NULL;
     ExitCode code = EXIT_RETRY;
     Error err = ERROR_INIT;
@@ -101,6 +102,9 @@ static int train_and_report(DaemonLink *link, const SessionAssignment *a)
         say_error(link, s, a->generation, code, &err);
         if (code == EXIT_ABORTED)
             abort();
+        if (code == EXIT_DEVICE_FAULT) /* a device that hangs would hold up the end of its lanes */
+            left = TAKE_PTR(s);
+        (void)left; /* nobody reads it */
         return (int)code;
     }
     return EXIT_DONE;

@@ -200,11 +200,8 @@ static int open_network(Session *s, const char *gpu, ExitCode *ret_exit, Error *
     r = network_allocate(s->network, err);
     if (r < 0)
         return r;
-    r = grain_work_new(s->device, s->network, job, data, dataset_empty_text(s->dataset), &s->work,
-                       err);
-    if (r < 0)
-        return r;
-    return device_allocate(s->device, sizeof(double), (void **)&s->loss, err);
+    return grain_work_new(s->device, s->network, job, data, dataset_empty_text(s->dataset),
+                          &s->work, err);
 }
 
 /* What this rank computes with, in one text: equal texts and equal canned grains mean equal bits.
@@ -597,6 +594,8 @@ Session *session_free(Session *s)
 {
     if (!s)
         return NULL;
+    if (s->device) /* a grain may be under way when something else has failed */
+        (void)device_synchronise(s->device, NULL);
     (void)loader_free(s->loader);
     (void)checkpoint_writer_free(s->writer);
     (void)update_free(s->update);
@@ -610,8 +609,6 @@ Session *session_free(Session *s)
     (void)train_state_free(s->state);
     (void)grain_work_free(s->work);
     (void)network_free(s->network);
-    if (s->device)
-        device_release(s->device, s->loss);
     (void)device_free(s->device);
     (void)dataset_free(s->dataset);
     (void)manifest_free(s->resume);

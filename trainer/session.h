@@ -63,7 +63,6 @@ typedef struct Session {
     Network *network;
     TrainState *state;
     GrainWork *work;
-    double *loss; /* of a grain; device memory */
     CheckpointFacts facts;
     CheckpointClaim claim;
     int folder_lock; /* descriptor; a run without a cluster holds it */

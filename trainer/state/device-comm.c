@@ -20,6 +20,7 @@ typedef struct Run {
     Device *device;
     Comm *comm;
     uint8_t *const *staging;
+    Fence *sent;
     DeviceCommCall call;
     Fence before; /* in LANE_COMPUTE: the data are there */
     Fence after;  /* in LANE_COMM: the result is there */
@@ -175,29 +176,47 @@ static int exchange_part(Run *run, size_t i, uint8_t *host, Error *err)
     return r;
 }
 
+static int await(Run *run, Fence fence, Error *err)
+{
+    int r = device_await(run->device, fence, DEVICE_TIMEOUT_USEC, err);
+    run->device_failed = run->device_failed || r < 0;
+    return r;
+}
+
+static int fetch_part(Run *run, size_t i, Error *err)
+{
+    int r = await(run, run->sent[i % 2], err);
+    if (r == 0)
+        copy_part(run, i, run->staging[i % 2], true, run->call.kind != DEVICE_ALL_GATHER, true);
+    return r;
+}
+
+static void send_part(Run *run, size_t i)
+{
+    copy_part(run, i, run->staging[i % 2], run->call.kind != DEVICE_ALL_GATHER,
+              run->call.kind != DEVICE_REDUCE_SCATTER, false);
+    run->sent[i % 2] = device_fence(run->device, LANE_COMM);
+}
+
 static int run_staged(Run *run, Error *err)
 {
-    Device *d = run->device;
     const size_t n_parts = count_parts(run);
-    const bool gathers = run->call.kind == DEVICE_ALL_GATHER;
-    const bool scatters = run->call.kind == DEVICE_REDUCE_SCATTER;
     int r = 0;
-    device_wait(d, LANE_COMM, run->before);
+    device_wait(run->device, LANE_COMM, run->before);
     if (n_parts > 0)
-        copy_part(run, 0, run->staging[0], true, !gathers, true);
+        r = fetch_part(run, 0, err);
     for (size_t i = 0; i < n_parts && r == 0; i++) {
-        const Fence fetched = device_fence(d, LANE_COMM);
-        if (i + 1 < n_parts) /* after what was sent from there, since a lane keeps its order */
-            copy_part(run, i + 1, run->staging[(i + 1) % 2], true, !gathers, true);
-        r = device_await(d, fetched, DEVICE_TIMEOUT_USEC, err);
-        if (r < 0)
-            run->device_failed = true;
-        else
+        const Fence fetched = device_fence(run->device, LANE_COMM);
+        if (i + 1 < n_parts)
+            r = fetch_part(run, i + 1, err);
+        if (r == 0)
+            r = await(run, fetched, err);
+        if (r == 0)
             r = exchange_part(run, i, run->staging[i % 2], err);
         if (r == 0 && !run->call.out)
-            copy_part(run, i, run->staging[i % 2], !gathers, !scatters, false);
+            send_part(run, i);
     }
-    run->after = device_fence(d, LANE_COMM);
+    run->after = device_fence(run->device, LANE_COMM);
     return r;
 }
 
@@ -332,11 +351,12 @@ void device_comm_close(DeviceComm *dc)
     }
 }
 
-static Run run_of(const DeviceComm *dc, const DeviceCommCall *call, Comm *comm)
+static Run run_of(DeviceComm *dc, const DeviceCommCall *call, Comm *comm)
 {
     return (Run){.device = dc->device,
                  .comm = comm,
                  .staging = dc->staging,
+                 .sent = dc->sent,
                  .call = *call,
                  .before = device_fence(dc->device, LANE_COMPUTE)};
 }

@@ -45,6 +45,7 @@ typedef struct DeviceComm {
     Comm *comm;               /* of the training thread */
     DeviceCommThread *thread; /* NULL: there is no bulk comm */
     uint8_t *staging[2];      /* NULL on a CPU */
+    Fence sent[2];            /* what was sent from there last */
     bool begun;
     DeviceCommCall call;
     uint64_t usec;

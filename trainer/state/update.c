@@ -34,12 +34,17 @@ struct Update {
     /* Device memory. */
     int32_t *sum_exponents; /* [tensors], in this pass */
     uint32_t *maxima;       /* [share][tensors] */
+    double *losses;         /* [share] */
     double *chunk_sums;     /* of squares, by slot */
+
+    /* Host memory that the device writes. */
+    uint32_t *grain_maxima; /* [share][tensors] */
+    double *grain_losses;   /* [share] */
+    double *squares;        /* by slot */
 
     /* Host memory. */
     int32_t *exponents; /* [tensors]: what sum_exponents are, or, in a measuring pass, nothing; the
                                  device reads it until the pass' maxima are there */
-    uint32_t *grain_maxima;   /* [share][tensors] */
     uint32_t *global_maxima;  /* [tensors] */
     uint32_t *first_maxima;   /* of the pass that was redone */
     GrainReport *reports;     /* [world][share] */
@@ -47,8 +52,9 @@ struct Update {
     uint64_t *gathered;       /* [world][1 + slots]: word, then sums of squares */
 
     bool measuring; /* there is no history: this pass finds the maxima alone */
-    bool redone, decided;
-    int64_t n_added; /* in this pass, missing ones counted */
+    bool redone, collected, decided;
+    bool device_failed; /* an error was the device's */
+    int64_t n_added;    /* in this pass, missing ones counted */
 };
 
 void grain_share(int64_t n_grains, int rank, int world_size, int64_t *ret_first, int64_t *ret_n,
@@ -68,27 +74,35 @@ static int allocate(Update *update, Error *err)
     size_t world = (size_t)state->world_size, share = (size_t)update->share;
     size_t tensors = (size_t)update->n_tensors;
     size_t slots = (size_t)shard_slots(&state->layout, state->world_size);
-    update->grain_maxima = calloc(share * tensors, sizeof(*update->grain_maxima));
     update->global_maxima = calloc(tensors, sizeof(*update->global_maxima));
     update->first_maxima = calloc(tensors, sizeof(*update->first_maxima));
     update->reports = calloc(world * share, sizeof(*update->reports));
     update->own_reports = calloc(share, sizeof(*update->own_reports));
     update->gathered = calloc(world * (1 + slots), sizeof(*update->gathered));
-    if (!update->grain_maxima || !update->global_maxima || !update->first_maxima ||
-        !update->reports || !update->own_reports || !update->gathered)
+    if (!update->global_maxima || !update->first_maxima || !update->reports ||
+        !update->own_reports || !update->gathered)
         return error_set(err, -ENOMEM, "out of memory");
-    int r = device_host_allocate(state->device, tensors * sizeof(*update->exponents),
-                                 (void **)&update->exponents, err);
-    if (r >= 0)
-        r = device_allocate(state->device, tensors * sizeof(*update->sum_exponents),
-                            (void **)&update->sum_exponents, err);
-    if (r >= 0)
-        r = device_allocate(state->device, share * tensors * sizeof(*update->maxima),
-                            (void **)&update->maxima, err);
-    if (r < 0)
-        return r;
-    return device_allocate(state->device, slots * sizeof(*update->chunk_sums),
-                           (void **)&update->chunk_sums, err);
+
+    const struct {
+        void **at;
+        size_t n_bytes;
+        bool host;
+    } buffers[] = {
+        {(void **)&update->sum_exponents, tensors * sizeof(int32_t), false},
+        {(void **)&update->maxima, share * tensors * sizeof(uint32_t), false},
+        {(void **)&update->losses, share * sizeof(double), false},
+        {(void **)&update->chunk_sums, slots * sizeof(double), false},
+        {(void **)&update->exponents, tensors * sizeof(int32_t), true},
+        {(void **)&update->grain_maxima, share * tensors * sizeof(uint32_t), true},
+        {(void **)&update->grain_losses, share * sizeof(double), true},
+        {(void **)&update->squares, slots * sizeof(double), true},
+    };
+    int r = 0;
+    for (size_t i = 0; i < ELEMENTSOF(buffers) && r == 0; i++)
+        r = buffers[i].host
+                ? device_host_allocate(state->device, buffers[i].n_bytes, buffers[i].at, err)
+                : device_allocate(state->device, buffers[i].n_bytes, buffers[i].at, err);
+    return r;
 }
 
 int update_new(TrainState *state, Comm *comm, Comm *bulk, const Job *job, Update **ret, Error *err)
@@ -123,11 +137,12 @@ Update *update_free(Update *update)
     Device *device = update->state->device;
     device_comm_close(&update->dc); /* nobody reduces what is freed */
     update->sum = gradient_sum_free(update->sum);
-    device_release(device, update->sum_exponents);
-    device_release(device, update->maxima);
-    device_release(device, update->chunk_sums);
-    device_host_release(device, update->exponents);
-    free(update->grain_maxima);
+    void *memory[] = {update->sum_exponents, update->maxima, update->losses, update->chunk_sums};
+    void *host[] = {update->exponents, update->grain_maxima, update->grain_losses, update->squares};
+    for (size_t i = 0; i < ELEMENTSOF(memory); i++) {
+        device_release(device, memory[i]);
+        device_host_release(device, host[i]);
+    }
     free(update->global_maxima);
     free(update->first_maxima);
     free(update->reports);
@@ -143,7 +158,7 @@ static void pass_begin(Update *update)
 {
     Device *device = update->state->device;
     update->n_added = 0;
-    update->decided = false;
+    update->collected = update->decided = false;
     device_clear(device, update->maxima,
                  (size_t)(update->share * update->n_tensors) * sizeof(*update->maxima));
     if (!update->measuring)
@@ -163,14 +178,44 @@ void update_sink(Update *update, int64_t grain, GradientSink *ret)
     gradient_sum_sink(update->sum, next_maxima(update), ret);
 }
 
-int update_add_grain(Update *update, int64_t grain, bool has_grain, double loss, Error *err)
+double *update_loss(Update *update)
+{
+    assert(update->n_added < update->n_own);
+    return update->losses + update->n_added;
+}
+
+int update_add_grain(Update *update, int64_t grain, bool has_grain, Error *err)
 {
     assert(update->n_added < update->share);
     assert(has_grain ? grain == update->first + update->n_added : update->n_added >= update->n_own);
-    update->own_reports[update->n_added] = (GrainReport){.loss = loss, .bad = BAD_NONE};
     int r = gradient_sum_add(update->sum, has_grain, next_maxima(update), err);
     update->n_added++;
     return r < 0 ? error_prefix(err, r, "reducing grain %" PRId64, grain) : 0;
+}
+
+/* The one wait that leaves a device idle when nothing else was put there. A save's copies may go on. */
+static int wait_for_compute(Update *update, Error *err)
+{
+    Device *device = update->state->device;
+    int r = device_await(device, device_fence(device, LANE_COMPUTE), DEVICE_TIMEOUT_USEC, err);
+    update->device_failed = update->device_failed || r < 0;
+    return r;
+}
+
+int update_collect(Update *update, Error *err)
+{
+    assert(update->n_added == update->share && !update->collected);
+    Device *device = update->state->device;
+    device_fetch(device, LANE_COMPUTE, update->grain_maxima, update->maxima,
+                 (size_t)(update->share * update->n_tensors) * sizeof(*update->maxima));
+    device_fetch(device, LANE_COMPUTE, update->grain_losses, update->losses,
+                 (size_t)update->share * sizeof(*update->losses));
+    if (!update->measuring) /* what is redone was reduced for nothing, which is rare */
+        gradient_sum_begin_reduce(update->sum);
+    int r = wait_for_compute(update, err);
+    update->collected = r == 0;
+    return r < 0 ? error_prefix(err, r, "computing step %" PRId64, update->state->scalars.step + 1)
+                 : 0;
 }
 
 /* ---- the verdict ---- */
@@ -234,6 +279,7 @@ static void report_grains(Update *update)
     for (int64_t i = 0; i < update->n_own; i++) {
         const uint32_t *maxima = update->grain_maxima + i * update->n_tensors;
         GrainReport *report = &update->own_reports[i];
+        report->loss = update->grain_losses[i];
         report->bad = isfinite(report->loss) ? BAD_NONE : BAD_LOSS;
         for (int64_t tensor = update->n_tensors - 1; tensor >= 0; tensor--) {
             update->global_maxima[tensor] = MAX(update->global_maxima[tensor], maxima[tensor]);
@@ -245,17 +291,10 @@ static void report_grains(Update *update)
 
 static int exchange_reports(Update *update, Error *err)
 {
-    size_t n = (size_t)(update->share * update->n_tensors);
-    device_download(update->state->device, update->grain_maxima, update->maxima,
-                    n * sizeof(*update->maxima));
-    int r = device_await(update->state->device, device_fence(update->state->device, LANE_COMPUTE),
-                         USEC_INFINITY, err); /* a save's copies may go on */
-    if (r < 0)
-        return r;
     report_grains(update);
     uint64_t t = clock_boottime_usec();
-    r = comm_all_reduce(update->dc.comm, COMM_U32, COMM_MAX, update->global_maxima,
-                        (size_t)update->n_tensors, err);
+    int r = comm_all_reduce(update->dc.comm, COMM_U32, COMM_MAX, update->global_maxima,
+                            (size_t)update->n_tensors, err);
     if (r >= 0)
         r = comm_all_gather(update->dc.comm, update->own_reports, update->reports,
                             (size_t)update->share * sizeof(GrainReport), err);
@@ -322,10 +361,8 @@ static bool any_overflow(const Update *update)
 
 int update_decide(Update *update, UpdateVerdict *ret, UpdateResult *ret_result, Error *err)
 {
-    assert(update->n_added == update->share && !update->decided);
+    assert(update->collected && !update->decided);
     assert(!update->redone || !update->measuring);
-    if (!update->measuring) /* what is redone was reduced for nothing, which is rare */
-        gradient_sum_begin_reduce(update->sum);
     int r = exchange_reports(update, err);
     if (r == 0)
         r = check_reports(update, err);
@@ -379,11 +416,12 @@ static int gather_norm(Update *update, uint32_t word, uint32_t *ret_word, double
     state_squares(gradient_sum_plan(update->sum), &sums, update->chunk_sums);
     uint64_t *own = update->gathered + (size_t)state->rank * (1 + slots);
     own[0] = word;
-    device_download(state->device, own + 1, update->chunk_sums, slots * sizeof(double));
-    int r = device_await(state->device, device_fence(state->device, LANE_COMPUTE), USEC_INFINITY,
-                         err); /* as above */
+    device_fetch(state->device, LANE_COMPUTE, update->squares, update->chunk_sums,
+                 slots * sizeof(double));
+    int r = wait_for_compute(update, err);
     if (r < 0)
         return r;
+    memcpy(own + 1, update->squares, slots * sizeof(double));
     uint64_t t = clock_boottime_usec();
     r = comm_all_gather(update->dc.comm, own, update->gathered, (1 + slots) * sizeof(*own), err);
     r = device_comm_timed(&update->dc, t, r);
@@ -475,6 +513,11 @@ int update_apply(Update *update, uint32_t word, uint32_t *ret_word, UpdateResult
     if (state->zero_stage > 0)
         r = gather_weights(update, err);
     return r < 0 ? error_prefix(err, r, "gathering the weights of step %" PRId64, step) : 0;
+}
+
+bool update_device_failed(const Update *update)
+{
+    return update->device_failed || update->dc.device_failed;
 }
 
 uint64_t update_comm_usec(const Update *update) { return update->dc.usec; }

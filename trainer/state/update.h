@@ -2,8 +2,8 @@
 /* update.h - turns the grains' gradients into new weights, with the same bits for any world size.
  *
  * Each step calls update_begin(); for each owned grain update_sink(), its backward into that sink, and
- * update_add_grain(); update_decide() (collective), and on UPDATE_REDO computes and adds all grains again;
- * then update_apply() (collective). A rank with fewer grains than the largest share calls
+ * update_add_grain(); update_collect() and update_decide() (collective), and on UPDATE_REDO computes and
+ * adds all grains again; then update_apply() (collective). A rank with fewer grains than the largest share calls
  * update_add_grain() with has_grain = false for the missing ones, so that ZeRO 2's collectives match.
  *
  * Ownership: update_new() gives the caller an Update; borrows TrainState, Comms and Job.
@@ -50,13 +50,19 @@ void grain_share(int64_t n_grains, int rank, int world_size, int64_t *ret_first,
 void update_begin(Update *update);
 /* The sink of this rank's next grain: valid until the next call of update_*(). */
 void update_sink(Update *update, int64_t grain, GradientSink *ret);
-int update_add_grain(Update *update, int64_t grain, bool has_grain, double loss, Error *err);
-/* The reduction of the sums is begun before the verdict. */
+/* Device memory that the grain's mean loss goes to; valid as the sink is. */
+double *update_loss(Update *update);
+int update_add_grain(Update *update, int64_t grain, bool has_grain, Error *err);
+/* After the last grain: begins the reduction of the sums, and waits until the device has computed all grains and
+ * their losses and maxima are on the host. */
+int update_collect(Update *update, Error *err);
 int update_decide(Update *update, UpdateVerdict *ret, UpdateResult *ret_result, Error *err);
 /* Clips, runs AdamW and the EMA on the owned chunks, all-gathers the weights, advances the scalars.
  * word: flags that travel in the norm's collective; on every rank *ret_word are all ranks' flags, or-ed. */
 int update_apply(Update *update, uint32_t word, uint32_t *ret_word, UpdateResult *result,
                  Error *err);
 
+/* Tells whether an error was the device's, and not a peer's. */
+bool update_device_failed(const Update *update);
 /* The time that this rank's collectives took in the last step. */
 uint64_t update_comm_usec(const Update *update);

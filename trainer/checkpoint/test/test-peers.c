@@ -273,7 +273,8 @@ static int decide_beside(Verdict peer, UpdateVerdict *ret, Error *err)
     assert_int_equal(update_new(state, comm, NULL, &job, &update, err), 0);
     UpdateResult result;
     update_begin(update);
-    assert_int_equal(update_add_grain(update, 0, true, 1.0, err), 0); /* its gradients are 0 */
+    assert_int_equal(update_add_grain(update, 0, true, err), 0); /* its gradients and loss are 0 */
+    assert_int_equal(update_collect(update, err), 0);
     return update_decide(update, ret, &result, err);
 }
 

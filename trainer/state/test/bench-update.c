@@ -147,9 +147,11 @@ static double step(Update *update, StatePlan *plan, Comm *comm, const float *gra
                 update_sink(update, first + i, &sink);
                 state_count(plan, gradients + i * n_elements, 0, n_elements, &sink);
             }
-            r = update_add_grain(update, i < n ? first + i : -1, i < n, 1, &err);
+            r = update_add_grain(update, i < n ? first + i : -1, i < n, &err);
             world_check(r == 0, "%s", err.text);
         }
+        r = update_collect(update, &err);
+        world_check(r == 0, "%s", err.text);
         r = update_decide(update, &verdict, &result, &err);
         world_check(r == 0 && verdict != UPDATE_NON_FINITE, "%s", err.text);
     }
