@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kernels-bits.c - runs every operation on fixed inputs and prints a digest of what each wrote.
  *
- *     kernels-bits THREADS OFFSET
+ *     kernels-bits THREADS OFFSET [f32|bf16 SEED]
  *
  * The first line is the device's numerics. tests/golden/kernels-bits.txt holds what must come out.
  * test-bits compares what this prints for other numbers of threads, other alignments (inputs and
  * outputs lie OFFSET floats behind a 64-byte boundary), other neighbours (random, here) and the
- * library built without vectors. */
+ * library built without vectors.
+ *
+ * kernels-bits-emulated is the same for the CUDA kernels, by their emulator: activations have the type that is named,
+ * and SEED draws the order in which threads and blocks run. */
 #include "base/exactmath.h"
 #include "base/hash.h"
 #include "base/philox.h"
@@ -21,14 +24,23 @@ enum { BUFFERS = 8, BUFFER_FLOATS = 1 << 18 };
 typedef struct Space {
     Device *device;
     float *memory[BUFFERS], *b[BUFFERS]; /* memory as allocated; as used, OFFSET behind */
+    void *a[BUFFERS]; /* the same values in the device's type: b itself, or memory of its own */
     void *packed, *workspace;
 } Space;
+
+static void cast_all(Space *s)
+{
+    for (int i = 0; i < BUFFERS; i++)
+        if (s->a[i] != s->b[i])
+            cast_from_f32(s->device, BUFFER_FLOATS, s->b[i], s->a[i]);
+}
 
 static void fill(Space *s)
 {
     for (int i = 0; i < BUFFERS; i++)
         for (size_t j = 0; j < BUFFER_FLOATS; j++)
             s->b[i][j] = 2 * philox_uniform(philox4x32(99, (uint64_t)i, j).word[0]) - 1;
+    cast_all(s);
 }
 
 static void print(const char *name, const void *data, size_t n_bytes)
@@ -40,6 +52,12 @@ static void print(const char *name, const void *data, size_t n_bytes)
 static void print_floats(const char *name, const float *data, size_t n)
 {
     print(name, data, n * sizeof(float));
+}
+
+/* In the device's type. */
+static void print_values(const Space *s, const char *name, const void *data, size_t n)
+{
+    print(name, data, n * data_type_bytes(device_type(s->device)));
 }
 
 static void stop(const Error *err)
@@ -62,11 +80,11 @@ static void run_conv(Space *s, const ConvShape *shape)
         stop(&err);
     fill(s);
     conv_pack(conv, s->b[1], s->packed);
-    conv_forward(conv, s->b[0], s->packed, s->b[2], s->b[3], s->b[4], s->b[5], s->workspace);
-    print_floats("conv forward", s->b[5], n_y);
-    conv_backward_data(conv, s->b[4], s->b[1], s->packed, s->b[6], true, s->workspace);
-    print_floats("conv backward by data", s->b[6], n_x);
-    conv_backward_weight(conv, s->b[0], s->b[4], s->b[7], s->b[3], s->workspace);
+    conv_forward(conv, s->a[0], s->packed, s->b[2], s->a[3], s->a[4], s->a[5], s->workspace);
+    print_values(s, "conv forward", s->a[5], n_y);
+    conv_backward_data(conv, s->a[4], s->b[1], s->packed, s->a[6], true, s->workspace);
+    print_values(s, "conv backward by data", s->a[6], n_x);
+    conv_backward_weight(conv, s->a[0], s->a[4], s->b[7], s->b[3], s->workspace);
     print_floats("conv backward by weight", s->b[7],
                  taps * (size_t)shape->c_in * (size_t)shape->c_out);
     print_floats("conv bias", s->b[3], (size_t)shape->c_out);
@@ -82,13 +100,13 @@ static void run_attention(Space *s, const AttentionShape *shape)
     if (attention_new(s->device, shape, &attention, &err) < 0)
         stop(&err);
     fill(s);
-    attention_forward(attention, s->b[0], s->b[1], s->b[2], s->b[3], s->b[4], s->workspace);
-    print_floats("attention forward", s->b[3], n_q);
-    attention_backward(attention, s->b[0], s->b[1], s->b[2], s->b[3], s->b[4], s->b[5], s->b[6],
-                       s->b[7], s->packed, s->workspace);
-    print_floats("attention dq", s->b[6], n_q);
-    print_floats("attention dk", s->b[7], n_kv);
-    print_floats("attention dv", s->packed, n_kv);
+    attention_forward(attention, s->a[0], s->a[1], s->a[2], s->a[3], s->b[4], s->workspace);
+    print_values(s, "attention forward", s->a[3], n_q);
+    attention_backward(attention, s->a[0], s->a[1], s->a[2], s->a[3], s->b[4], s->a[5], s->a[6],
+                       s->a[7], s->packed, s->workspace);
+    print_values(s, "attention dq", s->a[6], n_q);
+    print_values(s, "attention dk", s->a[7], n_kv);
+    print_values(s, "attention dv", s->packed, n_kv);
 }
 
 static void run_norms(Space *s)
@@ -98,19 +116,19 @@ static void run_norms(Space *s)
     const size_t n_group = 3 * 9 * 11 * 120, n_layer = 211 * 93;
 
     fill(s);
-    group_norm_forward(s->device, &group, s->b[0], s->b[1], s->b[2], s->b[3], s->b[4]);
-    print_floats("group norm forward", s->b[3], n_group);
-    group_norm_backward(s->device, &group, s->b[0], s->b[1], s->b[2], s->b[4], s->b[3], s->b[5],
+    group_norm_forward(s->device, &group, s->a[0], s->b[1], s->b[2], s->a[3], s->b[4]);
+    print_values(s, "group norm forward", s->a[3], n_group);
+    group_norm_backward(s->device, &group, s->a[0], s->b[1], s->b[2], s->b[4], s->a[3], s->a[5],
                         false, s->b[6], s->b[7], s->workspace);
-    print_floats("group norm dx", s->b[5], n_group);
+    print_values(s, "group norm dx", s->a[5], n_group);
     print_floats("group norm dgamma", s->b[6], 120);
     print_floats("group norm dbeta", s->b[7], 120);
     fill(s);
-    layer_norm_forward(s->device, &layer, s->b[0], s->b[1], s->b[2], s->b[3], s->b[4]);
-    print_floats("layer norm forward", s->b[3], n_layer);
-    layer_norm_backward(s->device, &layer, s->b[0], s->b[1], s->b[4], s->b[3], s->b[5], true,
+    layer_norm_forward(s->device, &layer, s->a[0], s->b[1], s->b[2], s->a[3], s->b[4]);
+    print_values(s, "layer norm forward", s->a[3], n_layer);
+    layer_norm_backward(s->device, &layer, s->a[0], s->b[1], s->b[4], s->a[3], s->a[5], true,
                         s->b[6], s->b[7], s->workspace);
-    print_floats("layer norm dx", s->b[5], n_layer);
+    print_values(s, "layer norm dx", s->a[5], n_layer);
     print_floats("layer norm dgamma", s->b[6], 93);
     print_floats("layer norm dbeta", s->b[7], 93);
 }
@@ -123,18 +141,19 @@ static void run_elementwise(Space *s)
     fill(s);
     for (int64_t i = 0; i < n; i++)
         s->b[0][i] *= 20;
-    geglu_forward(s->device, 331, 151, s->b[0], s->b[2]);
-    print_floats("geglu forward", s->b[2], 331 * 151);
-    geglu_backward(s->device, 331, 151, s->b[0], s->b[1], s->b[2]);
-    print_floats("geglu backward", s->b[2], 2 * 331 * 151);
-    silu_forward(s->device, n, s->b[0], s->b[2]);
-    print_floats("silu forward", s->b[2], size);
-    silu_backward(s->device, n, s->b[0], s->b[1], s->b[3], true);
-    print_floats("silu backward", s->b[3], size);
-    upsample_backward(s->device, 3, 18, 22, 67, s->b[0], s->b[4], true);
-    print_floats("upsample backward", s->b[4], 3 * 9 * 11 * 67);
-    spatial_sum(s->device, 5, 199, 37, s->b[0], s->b[5]);
-    print_floats("spatial sum", s->b[5], 5 * 37);
+    cast_all(s);
+    geglu_forward(s->device, 331, 151, s->a[0], s->a[2]);
+    print_values(s, "geglu forward", s->a[2], 331 * 151);
+    geglu_backward(s->device, 331, 151, s->a[0], s->a[1], s->a[2]);
+    print_values(s, "geglu backward", s->a[2], 2 * 331 * 151);
+    silu_forward(s->device, n, s->a[0], s->a[2]);
+    print_values(s, "silu forward", s->a[2], size);
+    silu_backward(s->device, n, s->a[0], s->a[1], s->a[3], true);
+    print_values(s, "silu backward", s->a[3], size);
+    upsample_backward(s->device, 3, 18, 22, 67, s->a[0], s->a[4], true);
+    print_values(s, "upsample backward", s->a[4], 3 * 9 * 11 * 67);
+    spatial_sum(s->device, 5, 199, 37, s->a[0], s->a[5]);
+    print_values(s, "spatial sum", s->a[5], 5 * 37);
 }
 
 static void run_diffusion(Space *s)
@@ -150,11 +169,11 @@ static void run_diffusion(Space *s)
             s->b[5]);
     print_floats("noised", s->b[4], (size_t)3 * 4093);
     print_floats("target", s->b[5], (size_t)3 * 4093);
-    mse_loss(s->device, 100003, s->b[0], s->b[1], 0.37f, &loss, s->b[6], s->workspace);
+    mse_loss(s->device, 100003, s->a[0], s->b[1], 0.37f, &loss, s->a[6], s->workspace);
     print("loss", &loss, sizeof(loss));
-    print_floats("slope of the loss", s->b[6], 100003);
-    time_embedding(s->device, 3, 320, true, 0, timesteps, s->b[0]);
-    print_floats("time embedding", s->b[0], (size_t)3 * 320);
+    print_values(s, "slope of the loss", s->a[6], 100003);
+    time_embedding(s->device, 3, 320, true, 0, timesteps, s->a[0]);
+    print_values(s, "time embedding", s->a[0], (size_t)3 * 320);
 }
 
 /* A gradient of n elements, counted with one exponent from nothing, and what its sums stand for: moments that
@@ -256,6 +275,21 @@ static void print_numerics(const Space *s)
     puts(text);
 }
 
+#ifdef BITS_EMULATED
+#include "kernels/cuda/emulated.h"
+static int open_device(const DeviceOptions *options, const char *seed, Device **ret, Error *err)
+{
+    emulated_device_seed(seed ? strtoull(seed, NULL, 10) : 0);
+    return emulated_device_open(options, ret, err);
+}
+#else
+static int open_device(const DeviceOptions *options, const char *seed, Device **ret, Error *err)
+{
+    (void)seed; /* there is no order to draw */
+    return device_open(options, ret, err);
+}
+#endif
+
 int main(int argc, char **argv)
 {
     static const ConvShape convs[] = {{2, 9, 11, 30, 50, 3, 1}, {1, 16, 16, 64, 64, 3, 1},
@@ -266,21 +300,26 @@ int main(int argc, char **argv)
     Space s = {0};
     Error err = ERROR_INIT;
 
-    if (argc != 3) {
-        (void)fprintf(stderr, "usage: kernels-bits THREADS OFFSET\n");
+    if (argc != 3 && argc != 5) {
+        (void)fprintf(stderr, "usage: kernels-bits THREADS OFFSET [f32|bf16 SEED]\n");
         return EXIT_FAILURE;
     }
-    const DeviceOptions options = {.kind = DEVICE_CPU, .threads = atoi(argv[1]), .type = DATA_F32};
+    const bool is_bf16 = argc == 5 && strcmp(argv[3], "bf16") == 0;
+    const DeviceOptions options = {.kind = DEVICE_CPU,
+                                   .threads = atoi(argv[1]),
+                                   .type = is_bf16 ? DATA_BF16 : DATA_F32};
     const int offset = atoi(argv[2]);
     const size_t bytes = (BUFFER_FLOATS + 16) * sizeof(float);
-    if (device_open(&options, &s.device, &err) < 0)
+    if (open_device(&options, argc == 5 ? argv[4] : NULL, &s.device, &err) < 0)
         stop(&err);
     for (int i = 0; i < BUFFERS; i++) {
         void *memory;
         if (device_allocate(s.device, bytes, &memory, &err) < 0)
             stop(&err);
         s.memory[i] = memory;
-        s.b[i] = s.memory[i] + offset;
+        s.a[i] = s.b[i] = s.memory[i] + offset;
+        if (is_bf16 && device_allocate(s.device, bytes, &s.a[i], &err) < 0)
+            stop(&err);
     }
     if (device_allocate(s.device, 8 * bytes, &s.packed, &err) < 0 ||
         device_allocate(s.device, 32 * bytes, &s.workspace, &err) < 0)
@@ -297,8 +336,11 @@ int main(int argc, char **argv)
     run_diffusion(&s);
     run_state(&s);
 
-    for (int i = 0; i < BUFFERS; i++)
+    for (int i = 0; i < BUFFERS; i++) {
+        if (s.a[i] != s.b[i])
+            device_release(s.device, s.a[i]);
         device_release(s.device, s.memory[i]);
+    }
     device_release(s.device, s.packed);
     device_release(s.device, s.workspace);
     s.device = device_free(s.device);

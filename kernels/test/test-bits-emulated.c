@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-bits-emulated.c - the CUDA kernels give the same bits in whatever order threads and blocks run, and the same as
+ * ever: tests/golden/kernels-cuda.txt holds them, and a GPU must show the very same.
+ *
+ * SDTRAIN_BITS=write writes that file: for new kernels, or where a bit was changed on purpose. */
+#include "base/cleanup.h"
+#include "base/file.h"
+#include "base/test/testing.h"
+
+#include <string.h>
+
+enum { TEXT_BYTES = 1 << 16, SEEDS = 8 };
+
+/* What kernels-bits-emulated prints. */
+static void run(const char *type, int seed, char text[TEXT_BYTES])
+{
+    char command[512];
+    const char *folder = getenv("SDTRAIN_BIN");
+
+    assert_non_null(folder);
+    (void)snprintf(command, sizeof(command), "%s/kernels-bits-emulated 1 0 %s %d", folder, type,
+                   seed);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    size_t n = fread(text, 1, TEXT_BYTES - 1, pipe);
+    text[n] = '\0';
+    assert_int_equal(pclose(pipe), 0);
+    assert_non_null(strstr(text, "dequantised from 64 bits")); /* the last one */
+}
+
+static void check_orders(const char *type)
+{
+    static char first[TEXT_BYTES], text[TEXT_BYTES];
+    run(type, 0, first);
+    for (int seed = 1; seed < SEEDS; seed++) {
+        run(type, seed, text);
+        assert_string_equal(text, first);
+    }
+}
+
+static void fp32_has_one_result(void **state)
+{
+    (void)state;
+    check_orders("f32");
+}
+
+static void bf16_has_one_result(void **state)
+{
+    (void)state;
+    check_orders("bf16");
+}
+
+static void test_golden(void **state)
+{
+    (void)state;
+    static char text[2 * TEXT_BYTES], half[TEXT_BYTES];
+    char path[512];
+    Error err = ERROR_INIT;
+    _cleanup_free_ char *golden = NULL;
+    const char *source = getenv("SDTRAIN_SOURCE"), *how = getenv("SDTRAIN_BITS");
+
+    assert_non_null(source);
+    (void)snprintf(path, sizeof(path), "%s/tests/golden/kernels-cuda.txt", source);
+    run("f32", 0, text);
+    run("bf16", 0, half);
+    strcat(text, half);
+    if (how && strcmp(how, "write") == 0)
+        assert_int_equal(file_write(path, text, strlen(text), 0, &err), 0);
+    assert_int_equal(file_read(path, 2 * TEXT_BYTES, &golden, NULL, &err), 0);
+    assert_string_equal(golden, text);
+}
+
+/* Draws, sums, squares and the update are those of a CPU, whatever computed the gradients. */
+static void the_state_has_the_bits_of_a_cpu(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"\nnoise ",
+                                        "\nnoised ",
+                                        "\ntarget ",
+                                        "\nweights ",
+                                        "\nfirst moments ",
+                                        "\nsecond moments ",
+                                        "\nema ",
+                                        "\nsum of squares ",
+                                        "\nabsolute maximum ",
+                                        "\nquantised ",
+                                        "\nquantised to 64 bits ",
+                                        "\ndequantised ",
+                                        "\ndequantised from 64 bits "};
+    static char text[TEXT_BYTES];
+    char path[512];
+    Error err = ERROR_INIT;
+    _cleanup_free_ char *golden = NULL;
+
+    (void)snprintf(path, sizeof(path), "%s/tests/golden/kernels-bits.txt",
+                   getenv("SDTRAIN_SOURCE"));
+    assert_int_equal(file_read(path, TEXT_BYTES, &golden, NULL, &err), 0);
+    run("f32", 0, text);
+    for (size_t i = 0; i < ELEMENTSOF(names); i++) {
+        const char *mine = strstr(text, names[i]), *cpu = strstr(golden, names[i]);
+        assert_non_null(mine);
+        assert_non_null(cpu);
+        assert_memory_equal(mine, cpu, strcspn(cpu + 1, "\n") + 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fp32_has_one_result),
+        cmocka_unit_test(bf16_has_one_result),
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(the_state_has_the_bits_of_a_cpu),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
