@@ -189,9 +189,9 @@ static void the_planner_uses_dead_memory_again(void **state)
     PlannedBuffer b[10]; /* a chain: each lives while the next is made */
     size_t arena;
     for (int i = 0; i < 10; i++)
-        b[i] = (PlannedBuffer){.bytes = 640, .first = i, .last = i + 1};
+        b[i] = (PlannedBuffer){.bytes = 768, .first = i, .last = i + 1};
     assert_int_equal(planner_place(b, 10, &arena), 0);
-    assert_int_equal(arena, 2 * 640);
+    assert_int_equal(arena, 2 * 768);
     assert_int_equal(planner_place(b, 0, &arena), 0);
     assert_int_equal(arena, 0);
 }
