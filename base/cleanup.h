@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +57,13 @@ static inline void file_closep(FILE **f)
         (void)fclose(*f); /* readers only; writers check fclose() themselves */
 }
 
+static inline void dir_closep(DIR **dir)
+{
+    if (*dir)
+        (void)closedir(*dir); /* was only read */
+}
+
 #define _cleanup_free_ _cleanup_(freep)
 #define _cleanup_fd_ _cleanup_(fd_closep)
 #define _cleanup_file_ _cleanup_(file_closep)
+#define _cleanup_dir_ _cleanup_(dir_closep)

@@ -21,7 +21,6 @@
 #include "base/memory.h"
 #include "store/backend.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -408,12 +407,6 @@ static bool is_object_name(const char *name)
            strncmp(name, STORE_TEMPORARY, strlen(STORE_TEMPORARY)) != 0;
 }
 
-static void dir_closep(DIR **dir)
-{
-    if (*dir)
-        (void)closedir(*dir); /* read only */
-}
-
 static int list_folder(FileListing *l, const char *folder_key, int depth, Error *err)
 {
     char path[PATH_MAX];
@@ -421,7 +414,7 @@ static int list_folder(FileListing *l, const char *folder_key, int depth, Error 
     if (depth > DEPTH_MAX)
         return error_set(err, -ELOOP, "%s: folders are more than %d deep", path, DEPTH_MAX);
 
-    _cleanup_(dir_closep) DIR *dir = opendir(path);
+    _cleanup_dir_ DIR *dir = opendir(path);
     if (!dir)
         return errno == ENOENT ? 0 : error_errno(err, -errno, "cannot list %s", path);
 
@@ -530,7 +523,7 @@ static int sweep_folder(FileSweep *sweep, const char *folder, int depth, bool *r
         return error_set(err, -ELOOP, "%s: folders are more than %d deep", folder, DEPTH_MAX);
     *ret_empty = false;
 
-    _cleanup_(dir_closep) DIR *dir = opendir(folder);
+    _cleanup_dir_ DIR *dir = opendir(folder);
     if (!dir)
         return errno == ENOENT ? 0 : error_errno(err, -errno, "cannot list %s", folder);
 

@@ -16,7 +16,6 @@
 #include "base/hash.h"
 #include "base/log.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -46,12 +45,6 @@ typedef struct CacheFile {
 } CacheFile;
 
 /* ---- whose it is ---- */
-
-static void dir_closep(DIR **dir)
-{
-    if (*dir)
-        (void)closedir(*dir); /* reading only */
-}
 
 static const char *skip(const char *text, const char *what)
 {
@@ -100,7 +93,7 @@ static int find_stranger(int folder_fd, DIR *dir, char ret[NAME_MAX + 1])
 static int look_at_folder(const char *folder, Error *err)
 {
     char name[NAME_MAX + 1];
-    _cleanup_(dir_closep) DIR *dir = opendir(folder);
+    _cleanup_dir_ DIR *dir = opendir(folder);
     if (!dir)
         return 0; /* missing; what else it may be, its use will tell */
     if (faccessat(dirfd(dir), "index.json", F_OK, AT_SYMLINK_NOFOLLOW) == 0)
@@ -292,7 +285,7 @@ static int make_room(const Cache *cache, const char *name, int fd, uint64_t n_by
     CacheListing l = {0};
     char own[CACHE_NAME_MAX + 1];
     (void)snprintf(own, sizeof(own), "%s" PART, name);
-    _cleanup_(dir_closep) DIR *dir = opendir(cache->folder);
+    _cleanup_dir_ DIR *dir = opendir(cache->folder);
     int r = dir ? list_files(dir, own, &l) : -errno;
     while (r == 0 && cache->bound && l.total + n_bytes > cache->bound)
         if (!evict_one(dir, &l))
