@@ -176,17 +176,9 @@ static int parse_empty_text(const char *uri, const char *file, size_t n_bytes, D
 int dataset_read_empty_text(const char *uri, const Hash *submitted, DatasetShape *shape,
                             float **ret, Hash *ret_hash, Error *err)
 {
-    const char *slash = strrchr(uri, '/');
-    _cleanup_free_ char *folder =
-        slash ? strndup(uri, (size_t)(slash - uri) + (slash == uri)) : strdup(".");
-    _cleanup_(store_freep) Store *store = NULL;
     _cleanup_free_ char *file = NULL;
     size_t n_bytes;
-    if (!folder)
-        return error_set(err, -ENOMEM, "out of memory");
-    int r = store_open(folder, &store, err);
-    if (r == 0)
-        r = store_get(store, slash ? slash + 1 : uri, EMPTY_TEXT_BYTES_MAX, &file, &n_bytes, err);
+    int r = store_get_uri(uri, EMPTY_TEXT_BYTES_MAX, &file, &n_bytes, err);
     if (r < 0)
         return error_prefix(err, exit_errno_of_named(r), "data.empty_text");
     const Hash hash = hash_bytes(file, n_bytes);
