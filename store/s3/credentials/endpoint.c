@@ -72,8 +72,8 @@ static int check_url(const char *text, Error *err)
 
 static int set_token(S3Source *source, Error *err)
 {
-    const char *file = source_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
-    const char *token = source_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+    const char *file = s3_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+    const char *token = s3_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN");
     if (file)
         source->token_file = memory_text(file);
     else if (token && strpbrk(token, "\r\n"))
@@ -85,8 +85,8 @@ static int set_token(S3Source *source, Error *err)
 
 int source_find_container(S3Source *source, Error *err)
 {
-    const char *relative = source_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-    const char *full = source_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+    const char *relative = s3_variable("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    const char *full = s3_variable("AWS_CONTAINER_CREDENTIALS_FULL_URI");
     if (!relative && !full)
         return -ENOENT;
     if (relative && relative[0] != '/')
@@ -145,9 +145,9 @@ int source_fetch_container(S3Source *source, S3Fetched *ret, Error *err)
 
 int source_find_instance(S3Source *source)
 {
-    const char *disabled = source_variable("AWS_EC2_METADATA_DISABLED");
-    const char *endpoint = source_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
-    const char *mode = source_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE");
+    const char *disabled = s3_variable("AWS_EC2_METADATA_DISABLED");
+    const char *endpoint = s3_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+    const char *mode = s3_variable("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE");
     if (disabled && strcasecmp(disabled, "true") == 0)
         return -ENOENT;
     if (!endpoint)

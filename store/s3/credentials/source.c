@@ -11,12 +11,6 @@
 
 enum { TOKEN_FILE_MAX = 65536 };
 
-const char *source_variable(const char *name)
-{
-    const char *value = getenv(name);
-    return value && *value ? value : NULL;
-}
-
 int source_read_token(S3Source *source, Error *err)
 {
     _cleanup_secret_ char *text = NULL;
@@ -42,8 +36,8 @@ int source_read_token(S3Source *source, Error *err)
 
 static int find_environment(S3Source *source, Error *err)
 {
-    const char *key = source_variable("AWS_ACCESS_KEY_ID");
-    const char *secret = source_variable("AWS_SECRET_ACCESS_KEY");
+    const char *key = s3_variable("AWS_ACCESS_KEY_ID");
+    const char *secret = s3_variable("AWS_SECRET_ACCESS_KEY");
     if (!key && !secret)
         return -ENOENT;
     if (!key || !secret)
@@ -63,7 +57,7 @@ static int fetch_environment(S3Source *source, S3Credentials *ret, Error *err)
     if (r >= 0)
         r = source_take(source, "AWS_SECRET_ACCESS_KEY", getenv("AWS_SECRET_ACCESS_KEY"),
                         ret->secret_key, sizeof(ret->secret_key), err);
-    if (r >= 0 && source_variable("AWS_SESSION_TOKEN"))
+    if (r >= 0 && s3_variable("AWS_SESSION_TOKEN"))
         r = source_take(source, "AWS_SESSION_TOKEN", getenv("AWS_SESSION_TOKEN"), ret->token,
                         sizeof(ret->token), err);
     return r;

@@ -58,8 +58,6 @@ int source_fetch_container(S3Source *source, S3Fetched *ret, Error *err);
 int source_find_instance(S3Source *source);
 int source_fetch_instance(S3Source *source, S3Fetched *ret, Error *err);
 
-/* Returns a variable of the environment; NULL: unset or empty. */
-const char *source_variable(const char *name);
 /* Returns a profile's value from the credentials file, else from the config file; NULL: missing or empty. */
 const char *source_profile_value(const SharedFile *config, const SharedFile *credentials,
                                  const char *profile, const char *key);

@@ -44,9 +44,9 @@ int source_find_web_identity(S3Source *source, const S3Options *options, const S
                              const SharedFile *credentials, Error *err)
 {
     const char *profile = options->profile;
-    const char *file = source_variable("AWS_WEB_IDENTITY_TOKEN_FILE");
-    const char *role = source_variable("AWS_ROLE_ARN");
-    const char *session = source_variable("AWS_ROLE_SESSION_NAME");
+    const char *file = s3_variable("AWS_WEB_IDENTITY_TOKEN_FILE");
+    const char *role = s3_variable("AWS_ROLE_ARN");
+    const char *session = s3_variable("AWS_ROLE_SESSION_NAME");
     const char *where = "AWS_WEB_IDENTITY_TOKEN_FILE";
     if (!file) {
         file = source_profile_value(config, credentials, profile, "web_identity_token_file");
@@ -60,11 +60,11 @@ int source_find_web_identity(S3Source *source, const S3Options *options, const S
         return error_set(err, -EINVAL, "web identity: %s is set (%s), and no role's ARN beside it",
                          where, file);
 
-    const char *ignore = source_variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
+    const char *ignore = s3_variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
     const char *endpoint = NULL;
     if (!ignore || strcasecmp(ignore, "true") != 0)
-        endpoint = source_variable("AWS_ENDPOINT_URL_STS")
-                       ?: source_variable("AWS_ENDPOINT_URL")
+        endpoint = s3_variable("AWS_ENDPOINT_URL_STS")
+                       ?: s3_variable("AWS_ENDPOINT_URL")
                        ?: source_profile_value(config, credentials, profile, "endpoint_url");
     source->kind = S3_SOURCE_WEB_IDENTITY;
     source->url = sts_url(endpoint, options->region);

@@ -34,7 +34,7 @@ typedef struct Found {
     char where[256];
 } Found;
 
-static const char *variable(const char *name)
+const char *s3_variable(const char *name)
 {
     const char *value = getenv(name);
     return value && *value ? value : NULL;
@@ -42,7 +42,7 @@ static const char *variable(const char *name)
 
 static Found find_variable(const char *name)
 {
-    Found found = {.value = variable(name)};
+    Found found = {.value = s3_variable(name)};
     snprintf(found.where, sizeof(found.where), "%s", name);
     return found;
 }
@@ -113,7 +113,7 @@ static bool is_host(const char *host, size_t n)
 
 static int load_endpoint(const Load *load, S3Options *o)
 {
-    const char *ignore = variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
+    const char *ignore = s3_variable("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
     Found found = {NULL};
     if (!ignore || strcasecmp(ignore, "true") != 0)
         found = find(load, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "endpoint_url");
@@ -275,7 +275,7 @@ static int check_names(const Load *load)
 
 static int load_profile(Load *load, S3Options *o)
 {
-    const char *named = variable("AWS_PROFILE");
+    const char *named = s3_variable("AWS_PROFILE");
     load->profile = named ? named : "default";
     if (named && !shared_file_has(load->files[0], named) && !shared_file_has(load->files[1], named))
         return error_set(load->err, -EINVAL,

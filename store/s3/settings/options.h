@@ -54,6 +54,8 @@ typedef struct S3Options {
     S3Switch checksum;
 } S3Options;
 
+/* Returns a variable of the environment; NULL: unset or empty. */
+const char *s3_variable(const char *name);
 int s3_options_load(S3Options *ret, Error *err);
 void s3_options_clear(S3Options *options);
 
