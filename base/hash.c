@@ -30,6 +30,17 @@ const char *hash_format(Hash hash, char text[HASH_TEXT_BYTES])
     return text;
 }
 
+const char *hash_format_bytes(const uint8_t *bytes, size_t n_bytes, char *text)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < n_bytes; i++) {
+        text[2 * i] = digits[bytes[i] >> 4];
+        text[2 * i + 1] = digits[bytes[i] & 15];
+    }
+    text[2 * n_bytes] = '\0';
+    return text;
+}
+
 int hash_draw(char text[HASH_TEXT_BYTES])
 {
     Hash random;

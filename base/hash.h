@@ -26,6 +26,8 @@ bool hash_equal(Hash a, Hash b);
 /* Writes the text form into text and returns it. */
 const char *hash_format(Hash hash, char text[HASH_TEXT_BYTES]);
 int hash_parse(const char *text, Hash *ret);
+/* Writes the bytes as lower-case hexadecimal digits and a NUL, 2 n_bytes + 1 characters, and returns text. */
+const char *hash_format_bytes(const uint8_t *bytes, size_t n_bytes, char *text);
 /* Writes the text form of 128 random bits, which no two calls share; -EIO. */
 int hash_draw(char text[HASH_TEXT_BYTES]);
 

@@ -28,18 +28,8 @@ static inline void secret_free(void *p)
 
 static inline void secret_freep(void *p) { secret_free(*(void **)p); }
 
-/* Writes the bytes as lower-case hexadecimal digits and a NUL: 2 n_bytes + 1 characters. */
-static inline void secret_format(const uint8_t *bytes, size_t n_bytes, char *ret)
-{
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < n_bytes; i++) {
-        ret[2 * i] = digits[bytes[i] >> 4];
-        ret[2 * i + 1] = digits[bytes[i] & 15];
-    }
-    ret[2 * n_bytes] = '\0';
-}
-
-/* Returns false unless text is exactly n_bytes as secret_format() writes them; ret may then hold some of the bytes. */
+/* Returns false unless text is exactly n_bytes as hash_format_bytes() writes them; ret may then hold some of the
+ * bytes. */
 static inline bool secret_parse(const char *text, uint8_t *ret, size_t n_bytes)
 {
     for (size_t i = 0; i < n_bytes; i++) {

@@ -4,6 +4,7 @@
 #include "controller/leader/execute.h"
 
 #include "base/fault.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/secret.h"
 #include "cluster/keys.h"
@@ -105,7 +106,7 @@ static int put_secret(Draft *draft, const Decision *d)
     uint8_t bytes[SECRET_BYTES];
     if (!draft->target->draw(bytes, sizeof(bytes)))
         return -EIO;
-    secret_format(bytes, sizeof(bytes), record.secret);
+    (void)hash_format_bytes(bytes, sizeof(bytes), record.secret);
     explicit_bzero(bytes, sizeof(bytes));
     put(draft, key, secret_record_encode(&record, NULL));
     secret_record_clear(&record);

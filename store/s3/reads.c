@@ -5,6 +5,7 @@
  * between is read again. A whole object in one answer is held against its ETag.
  */
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include "store/s3/s3-internal.h"
 
@@ -236,9 +237,7 @@ static bool is_of_etag(const char *etag, const char *data, size_t n_bytes, char 
     unsigned n = 0;
     if (strlen(etag) != 32 || EVP_Digest(data, n_bytes, digest, &n, EVP_md5(), NULL) != 1)
         return true; /* the second: a machine that forbids MD5 */
-    for (unsigned i = 0; i < n; i++)
-        (void)snprintf(ret_md5 + 2 * i, 3, "%02x", digest[i]); /* fits */
-    return strcasecmp(etag, ret_md5) == 0;
+    return strcasecmp(etag, hash_format_bytes(digest, n, ret_md5)) == 0;
 }
 
 /* With one request. Bytes that disagree with their ETag were turned on their way, or the ETag is no

@@ -3,6 +3,7 @@
  * scope, signing key. */
 #include "store/s3/protocol/sign.h"
 
+#include "base/hash.h"
 #include "base/memory.h"
 
 #include <openssl/evp.h>
@@ -12,12 +13,6 @@
 #include <time.h>
 
 enum { KEY_BYTES = 32, DATE_BYTES = 8 /* of 20130524T000000Z */, OWN_HEADERS = 4 };
-
-static void hex(const uint8_t bytes[static KEY_BYTES], char ret[static SIGN_HASH_BYTES])
-{
-    for (int i = 0; i < KEY_BYTES; i++)
-        snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
-}
 
 /* ---- URLs ---- */
 
@@ -113,7 +108,7 @@ int sign_payload_hash(const struct iovec *parts, size_t n_parts, char ret[SIGN_H
         sha256_add(sha, parts[i].iov_base, parts[i].iov_len);
     uint8_t digest[KEY_BYTES];
     sha256_end(sha, digest);
-    hex(digest, ret);
+    (void)hash_format_bytes(digest, KEY_BYTES, ret);
     return 0;
 }
 
@@ -251,7 +246,7 @@ static int canonical_request(const SignRequest *request, const Header *headers, 
 
     uint8_t digest[KEY_BYTES];
     sha256_end(sha, digest);
-    hex(digest, ret_hash);
+    (void)hash_format_bytes(digest, KEY_BYTES, ret_hash);
     return 0;
 }
 
@@ -312,7 +307,7 @@ static int authorize(const char *access_key, const char *scope, const char *date
     int r = hmac(key, KEY_BYTES, text, strlen(text), digest);
     if (r < 0)
         return r;
-    hex(digest, signature);
+    (void)hash_format_bytes(digest, KEY_BYTES, signature);
 
     *ret = memory_format("AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s",
                          access_key, scope, names, signature);

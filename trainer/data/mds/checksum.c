@@ -177,17 +177,6 @@ int checksum_bytes(const char *algorithm, const void *data, size_t n_bytes,
     return r < 0 ? error_errno(err, r, "cannot compute %s", algorithm) : 0;
 }
 
-const char *checksum_format(const uint8_t *digest, size_t n_bytes, char *text)
-{
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < n_bytes; i++) {
-        text[2 * i] = digits[digest[i] >> 4];
-        text[2 * i + 1] = digits[digest[i] & 15];
-    }
-    text[2 * n_bytes] = '\0';
-    return text;
-}
-
 int checksum_parse(const char *text, size_t n_bytes, uint8_t *ret)
 {
     static const char digits[] = "0123456789abcdef";

@@ -32,7 +32,5 @@ int checksum_finish(Checksum *checksum, uint8_t ret[CHECKSUM_BYTES_MAX]);
 int checksum_bytes(const char *algorithm, const void *data, size_t n_bytes,
                    uint8_t ret[CHECKSUM_BYTES_MAX], Error *err);
 
-/* Writes a digest in lower-case hexadecimal; text has room for 2 * n_bytes + 1. */
-const char *checksum_format(const uint8_t *digest, size_t n_bytes, char *text);
 /* Reads a digest; -EINVAL unless text is exactly 2 * n_bytes digits. */
 int checksum_parse(const char *text, size_t n_bytes, uint8_t *ret);

@@ -2,6 +2,8 @@
 /* mds-writer.c - see mds-writer.h. JSON is written as Python's json.dumps(sort_keys=True) does. */
 #include "trainer/data/mds/mds-writer.h"
 
+#include "base/hash.h"
+
 #include <inttypes.h>
 #include <string.h>
 #include <zstd.h>
@@ -242,7 +244,7 @@ static int format_file(const MdsWriter *w, const char *key, const char *basename
         r = checksum_bytes(w->hashes[i], bytes, n_bytes, digest, err);
         if (r == 0)
             r = text_format(text, "%s\"%s\": \"%s\"", i ? ", " : "", w->hashes[i],
-                            checksum_format(digest, (size_t)checksum_size(w->hashes[i]), hex));
+                            hash_format_bytes(digest, (size_t)checksum_size(w->hashes[i]), hex));
     }
     if (r == 0)
         r = text_format(text, "}}");

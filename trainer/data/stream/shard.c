@@ -61,7 +61,7 @@ static int compare_hash(const char *name, const char *algorithm, const uint8_t *
         return 0;
     char a[2 * CHECKSUM_BYTES_MAX + 1], b[2 * CHECKSUM_BYTES_MAX + 1];
     return error_set(err, -EBADMSG, "%s is corrupt: its %s is %.64s, index.json says %.64s", name,
-                     algorithm, checksum_format(found, n, b), checksum_format(wanted, n, a));
+                     algorithm, hash_format_bytes(found, n, b), hash_format_bytes(wanted, n, a));
 }
 
 void shard_hashes_clear(ShardHashes *hashes)
