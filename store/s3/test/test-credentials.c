@@ -226,6 +226,8 @@ static void test_container(void **state)
     assert_string_equal(c.access_key, "AKSECOND");
     f->identity = s3_identity_free(f->identity);
     fixture_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", NULL);
+    fixture_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN", PASS "\r\nX-Forged: 1");
+    REFUSE(f, -EINVAL, "AWS_CONTAINER_AUTHORIZATION_TOKEN holds a line's end");
     fixture_variable("AWS_CONTAINER_AUTHORIZATION_TOKEN", PASS);
     fixture_expect(f, "AKFIRST");
     f->identity = s3_identity_free(f->identity);

@@ -147,6 +147,13 @@ static void test_list(void **state)
     assert_null(list.next);
     reply_page_clear(&list);
 
+    /* A token is no key: encoding-type says nothing of it. */
+    list = list_of("<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>true"
+                   "</IsTruncated><NextContinuationToken>a+b%2Fc</NextContinuationToken>"
+                   "</ListBucketResult>");
+    assert_string_equal(list.next, "a+b%2Fc");
+    reply_page_clear(&list);
+
     list = list_of("<ListBucketResult/>");
     assert_int_equal(list.n_entries, 0);
     reply_page_clear(&list);
@@ -294,6 +301,9 @@ static void test_uploads(void **state)
     } bad[] = {
         {"<a/>", "another document"},
         {"<ListMultipartUploadsResult><Upload><Key>a</Key><UploadId>b</UploadId></Upload>",
+         "an upload without its key, id or time"},
+        {"<ListMultipartUploadsResult><Upload><Key>a</Key>"
+         "<Initiated>2010-11-10T20:48:33.000Z</Initiated></Upload>",
          "an upload without its key, id or time"},
         {"<ListMultipartUploadsResult><IsTruncated>true</IsTruncated></ListMultipartUploadsResult>",
          "no marker"},

@@ -514,6 +514,17 @@ static void test_list(void **state)
     fake_break(FAKE_LIST, 2, FAKE_ERROR_200);
     assert_int_equal(store_list(store, "many/", 2500, &list, &err), -EIO);
     assert_non_null(strstr(err.text, "cannot list s3://bucket/" PREFIX "/many/"));
+
+    /* A server whose pages lead nowhere is left. */
+    fake_mend();
+    fake.stands_still = true;
+    assert_int_equal(store_list(store, "many/", 5000, &list, &err), -EIO);
+    assert_non_null(strstr(err.text, "the same page again"));
+    fake.stands_still = false;
+    fake.page = fake.n[FAKE_LIST] = 0;
+    assert_int_equal(store_list(store, "many/", 5000, &list, &err), -EIO);
+    assert_non_null(strstr(err.text, "1000 pages without an object"));
+    assert_int_equal(fake.n[FAKE_LIST], 1001);
 }
 
 static bool not_kept(void *context, const char *key)
@@ -535,6 +546,7 @@ static void test_sweep(void **state)
     }
     fake_begin_upload(PREFIX "/kept", 0);
     fake_begin_upload(PREFIX "beside", 0);
+    fake.ignores_prefix = true;
     fake.page = 2;
     assert_int_equal(store_sweep(store, 5400 * USEC_PER_SEC, not_kept, &asked, &removed, &err), 0);
     assert_int_equal(asked, 6); /* the old ones alone */

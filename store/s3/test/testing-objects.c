@@ -344,7 +344,8 @@ static void put_name(FILE *out, const S3Request *q, const char *name)
 
 static void serve_list(S3Request *q)
 {
-    const char *prefix = query(q, "prefix"), *after = query(q, "continuation-token");
+    const char *prefix = query(q, "prefix");
+    const char *after = fake.stands_still ? NULL : query(q, "continuation-token");
     size_t size, n = 0;
     char *body;
     FILE *out = open_memstream(&body, &size);
@@ -368,7 +369,10 @@ static void serve_list(S3Request *q)
     fprintf(out, "<IsTruncated>%s</IsTruncated>", n > fake.page ? "true" : "false");
     if (n > fake.page) {
         fputs("<NextContinuationToken>", out);
-        s3_xml_escape(out, last);
+        if (last)
+            s3_xml_escape(out, last);
+        else
+            fprintf(out, "%zu", fake.n[FAKE_LIST]);
         fputs("</NextContinuationToken>", out);
     }
     fputs("</ListBucketResult>", out);
@@ -390,8 +394,8 @@ static void serve_uploads(S3Request *q)
     for (;;) {
         const Upload *next = NULL;
         for (size_t i = 0; i < n_uploads; i++)
-            if (strncmp(uploads[i].name, prefix, strlen(prefix)) == 0 && uploads[i].id > last &&
-                (!next || uploads[i].id < next->id))
+            if ((fake.ignores_prefix || strncmp(uploads[i].name, prefix, strlen(prefix)) == 0) &&
+                uploads[i].id > last && (!next || uploads[i].id < next->id))
                 next = &uploads[i];
         if (!next || n++ == fake.page)
             break;

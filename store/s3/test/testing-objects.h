@@ -46,7 +46,9 @@ typedef struct FakeServer {
     FakeAbsent if_absent;
     bool complete_ignores_absent; /* as Ceph's */
     bool checks_crc32c, says_bad_digest, lacks_delete_many, lacks_encoding, lacks_bucket;
-    size_t page; /* objects or uploads at most */
+    bool ignores_prefix; /* in a list of uploads */
+    bool stands_still;   /* each page of objects is the first */
+    size_t page;         /* objects or uploads at most; 0: pages without an object go on for ever */
     /* Records of the requests. */
     size_t n[FAKE_KINDS]; /* number of requests of each kind */
     bool sends_crc32c;    /* as set by s3_client_set_checksum() */
