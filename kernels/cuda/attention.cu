@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention.cu - softmax(q k^T / sqrt(d)) v without a library: any length, fp32 and bf16, deterministic, not fast.
  *
- * A block takes one query of one head (forward, dq) or one key (dk, dv). Probabilities of a row lie in shared
+ * A block of one warp takes one query of one head (forward, dq) or one key (dk, dv). Probabilities of a row lie in shared
  * memory; backward makes them again from the row's maximum and 1 / sum, which forward saved. */
 #include "kernels/cuda/kernel.cuh"
 #include "kernels/cuda/operations.h"
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 enum {
+    LANES_OF_QUERY = 32,
     HEAD_MAX = 512,         /* elements of a head */
     TOKENS_MAX = 11 * 1024, /* whose floats fit 48 KiB of shared memory */
 };
@@ -100,16 +101,10 @@ template <typename T> __device__ static inline float dot(const T *a, const T *b,
     return sum;
 }
 
-__device__ static inline float block_max(float x, float *part)
+__device__ static inline float warp_max(float x)
 {
     for (int mask = 16; mask > 0; mask /= 2)
         x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, mask));
-    __syncthreads();
-    if (threadIdx.x % 32 == 0)
-        part[threadIdx.x / 32] = x;
-    __syncthreads();
-    for (int i = 0; i < WARPS; i++)
-        x = fmaxf(x, part[i]);
     return x;
 }
 
@@ -123,23 +118,23 @@ template <typename T>
 __global__ void attention_forward_kernel(Heads h, const T *q, const T *k, const T *v, T *out,
                                          float *saved)
 {
-    __shared__ float part[WARPS];
     SHARED_FLOATS(weights); /* [keys] */
     const int64_t query = blockIdx.x;
     const T *mine = token(q, h.queries, h.q_stride, query, h.d);
     float most = -INFINITY, sum = 0;
-    for (int64_t i = threadIdx.x; i < h.keys; i += THREADS) {
+    for (int64_t i = threadIdx.x; i < h.keys; i += LANES_OF_QUERY) {
         weights[i] = h.scale * dot(mine, token(k, h.keys, h.kv_stride, i, h.d), h.d);
         most = fmaxf(most, weights[i]);
     }
-    most = block_max(most, part);
-    for (int64_t i = threadIdx.x; i < h.keys; i += THREADS) {
+    most = warp_max(most);
+    for (int64_t i = threadIdx.x; i < h.keys; i += LANES_OF_QUERY) {
         weights[i] = vector_exp(weights[i] - most);
         sum += weights[i];
     }
-    sum = block_sum(sum, part); /* its barriers let all see the weights */
+    sum = warp_sum(sum);
+    __syncwarp(); /* all see the weights */
     const float inverse = 1.0f / sum;
-    for (int j = (int)threadIdx.x; j < h.d; j += THREADS) {
+    for (int j = (int)threadIdx.x; j < h.d; j += LANES_OF_QUERY) {
         float value = 0;
         for (int64_t i = 0; i < h.keys; i++)
             value = fmaf(weights[i], widen(token(v, h.keys, h.kv_stride, i, h.d)[j]), value);
@@ -158,7 +153,7 @@ void cuda_attention_forward(Attention *attention, const void *q, const void *k, 
     Device *device = attention->device;
     const AttentionShape &s = attention->shape;
     const dim3 grid((unsigned)s.q_tokens, (unsigned)s.heads, (unsigned)s.n);
-    WITH_TYPE(device, LAUNCH(device, grid, THREADS, (size_t)s.kv_tokens * sizeof(float),
+    WITH_TYPE(device, LAUNCH(device, grid, LANES_OF_QUERY, (size_t)s.kv_tokens * sizeof(float),
                              attention_forward_kernel<T>, heads_of(attention), (const T *)q,
                              (const T *)k, (const T *)v, (T *)out, (float *)saved));
 }
@@ -177,24 +172,23 @@ template <typename T>
 __global__ void attention_query_kernel(Heads h, const T *q, const T *k, const T *v, const T *out,
                                        const float *saved, const T *dout, T *dq, float *deltas)
 {
-    __shared__ float part[WARPS];
     SHARED_FLOATS(slopes); /* [keys] */
     const int64_t query = blockIdx.x, row = row_number(h, query);
     const T *mine = token(q, h.queries, h.q_stride, query, h.d);
     const T *result = token(out, h.queries, h.out_stride, query, h.d);
     const T *dresult = token(dout, h.queries, h.out_stride, query, h.d);
     float delta = 0;
-    for (int j = (int)threadIdx.x; j < h.d; j += THREADS)
+    for (int j = (int)threadIdx.x; j < h.d; j += LANES_OF_QUERY)
         delta = fmaf(widen(result[j]), widen(dresult[j]), delta);
-    delta = block_sum(delta, part);
-    for (int64_t i = threadIdx.x; i < h.keys; i += THREADS) {
+    delta = warp_sum(delta);
+    for (int64_t i = threadIdx.x; i < h.keys; i += LANES_OF_QUERY) {
         float probability;
         pair_slope(h, mine, token(k, h.keys, h.kv_stride, i, h.d),
                    token(v, h.keys, h.kv_stride, i, h.d), dresult, saved + 2 * row, delta,
                    &probability, &slopes[i]);
     }
-    __syncthreads();
-    for (int j = (int)threadIdx.x; j < h.d; j += THREADS) {
+    __syncwarp();
+    for (int j = (int)threadIdx.x; j < h.d; j += LANES_OF_QUERY) {
         float value = 0;
         for (int64_t i = 0; i < h.keys; i++)
             value = fmaf(slopes[i], widen(token(k, h.keys, h.kv_stride, i, h.d)[j]), value);
@@ -214,7 +208,7 @@ __global__ void attention_key_kernel(Heads h, const T *q, const T *k, const T *v
     const T *mine = token(k, h.keys, h.kv_stride, key, h.d);
     const T *value = token(v, h.keys, h.kv_stride, key, h.d);
     for (int pass = 0; pass < 2; pass++) {
-        for (int64_t i = threadIdx.x; i < h.queries; i += THREADS) {
+        for (int64_t i = threadIdx.x; i < h.queries; i += LANES_OF_QUERY) {
             const int64_t row = row_number(h, i);
             float probability, slope;
             pair_slope(h, token(q, h.queries, h.q_stride, i, h.d), mine, value,
@@ -222,8 +216,8 @@ __global__ void attention_key_kernel(Heads h, const T *q, const T *k, const T *v
                        &probability, &slope);
             columns[i] = pass == 0 ? probability : slope;
         }
-        __syncthreads();
-        for (int j = (int)threadIdx.x; j < h.d; j += THREADS) {
+        __syncwarp();
+        for (int j = (int)threadIdx.x; j < h.d; j += LANES_OF_QUERY) {
             float sum = 0;
             for (int64_t i = 0; i < h.queries; i++) {
                 const T *from = pass == 0 ? token(dout, h.queries, h.out_stride, i, h.d)
@@ -232,7 +226,7 @@ __global__ void attention_key_kernel(Heads h, const T *q, const T *k, const T *v
             }
             token(pass == 0 ? dv : dk, h.keys, h.kv_stride, key, h.d)[j] = narrow<T>(sum);
         }
-        __syncthreads();
+        __syncwarp();
     }
 }
 
@@ -247,11 +241,11 @@ void cuda_attention_backward(Attention *attention, const void *q, const void *k,
     const dim3 keys((unsigned)s.kv_tokens, (unsigned)s.heads, (unsigned)s.n);
     float *deltas = (float *)workspace;
     WITH_TYPE(device, {
-        LAUNCH(device, queries, THREADS, (size_t)s.kv_tokens * sizeof(float),
+        LAUNCH(device, queries, LANES_OF_QUERY, (size_t)s.kv_tokens * sizeof(float),
                attention_query_kernel<T>, h, (const T *)q, (const T *)k, (const T *)v,
                (const T *)out, (const float *)saved, (const T *)dout, (T *)dq, deltas);
-        LAUNCH(device, keys, THREADS, (size_t)s.q_tokens * sizeof(float), attention_key_kernel<T>,
-               h, (const T *)q, (const T *)k, (const T *)v, (const float *)saved, (const T *)dout,
-               (const float *)deltas, (T *)dk, (T *)dv);
+        LAUNCH(device, keys, LANES_OF_QUERY, (size_t)s.q_tokens * sizeof(float),
+               attention_key_kernel<T>, h, (const T *)q, (const T *)k, (const T *)v,
+               (const float *)saved, (const T *)dout, (const float *)deltas, (T *)dk, (T *)dv);
     });
 }

@@ -93,8 +93,8 @@ int cuda_device_open(const DeviceOptions *options, Device **ret, Error *err)
         code = cudaDeviceGetByPCIBusId(&ordinal, options->pci_address);
     if (code != cudaSuccess || ordinal < 0 || ordinal >= n)
         return error_set(err, code == cudaSuccess ? -ENODEV : errno_of_open(code),
-                         "no GPU %s among %d: %s (%s)%s",
-                         options->pci_address ? options->pci_address : "", n,
+                         "no GPU %s among the %d of this machine: %s (%s)%s",
+                         options->pci_address ? options->pci_address : "at all", n,
                          cudaGetErrorName(code), cudaGetErrorString(code),
                          code == cudaErrorUnknown || code == cudaErrorNoDevice
                              ? "; where the driver is there and /dev/nvidia-uvm is not: "

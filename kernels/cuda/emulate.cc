@@ -57,8 +57,8 @@ enum State { READY, AT_BLOCK, AT_WARP, ENDED };
 enum { STACK_BYTES = 64 << 10, SAVED_REGISTERS = 6 };
 
 struct Fiber {
-    char *stack;
-    void *at; /* its stack pointer while another one runs */
+    char *stack; /* NULL: it has not begun, or has ended */
+    void *at;    /* its stack pointer while another one runs */
     void *fake_stack;
     State state;
     uint3 index;
@@ -67,6 +67,8 @@ struct Fiber {
 };
 
 std::vector<Fiber> fibers;
+/* A thread takes the stack that was left last, which is in the cache: those of a kernel without barriers share one. */
+std::vector<char *> free_stacks;
 std::vector<unsigned> order;
 alignas(256) char shared_memory[SHARED_MAX];
 size_t shared_size;
@@ -113,8 +115,38 @@ void fiber_main()
     misuse("an ended thread goes on"); /* nobody chooses it */
 }
 
+char *take_stack()
+{
+    if (free_stacks.empty()) {
+        void *stack = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (stack == MAP_FAILED)
+            misuse("no memory for its stacks");
+        return (char *)stack;
+    }
+    char *stack = free_stacks.back();
+    free_stacks.pop_back();
+    return stack;
+}
+
+/* The fiber's first resume() enters fiber_main(). Stacks begin at different places of a page, since the cache would
+ * hold few of them otherwise. */
+void begin(Fiber *fiber)
+{
+    fiber->stack = take_stack();
+    const size_t colour = (size_t)((uintptr_t)fiber->stack / STACK_BYTES % 64) * 128;
+    void **top = (void **)(fiber->stack + STACK_BYTES - colour) - 1;
+    *top-- = nullptr; /* fiber_main's return address: it does not return; keeps the stack aligned */
+    *top = (void *)fiber_main;
+    top -= SAVED_REGISTERS;
+    memset(top, 0, SAVED_REGISTERS * sizeof(*top));
+    fiber->at = top;
+}
+
 void resume(Fiber *fiber)
 {
+    if (!fiber->stack)
+        begin(fiber);
     running = fiber;
     thread_index = fiber->index;
 #if defined(__SANITIZE_ADDRESS__)
@@ -124,33 +156,17 @@ void resume(Fiber *fiber)
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(scheduler_fake_stack, nullptr, nullptr);
 #endif
+    if (fiber->state == ENDED) {
+        free_stacks.push_back(fiber->stack);
+        fiber->stack = nullptr;
+    }
 }
 
-/* The fiber's first resume() enters fiber_main(). */
 void prepare(Fiber *fiber, unsigned number)
 {
-    void **top = (void **)(fiber->stack + STACK_BYTES) - 1;
-    *top-- = nullptr; /* fiber_main's return address: it does not return; keeps the stack aligned */
-    *top = (void *)fiber_main;
-    top -= SAVED_REGISTERS;
-    memset(top, 0, SAVED_REGISTERS * sizeof(*top));
-    fiber->at = top;
     fiber->state = READY;
     fiber->index = {number % block_dim.x, number / block_dim.x % block_dim.y,
                     number / (block_dim.x * block_dim.y)};
-}
-
-void grow(unsigned n)
-{
-    while (fibers.size() < n) {
-        void *stack = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (stack == MAP_FAILED)
-            misuse("no memory for its stacks");
-        Fiber fiber = {};
-        fiber.stack = (char *)stack;
-        fibers.push_back(fiber);
-    }
 }
 
 void shuffle_order(std::vector<unsigned> &to, unsigned n)
@@ -238,7 +254,8 @@ void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void
         misuse("a launch beyond what a GPU takes");
     body = &kernel;
     shared_size = shared_bytes;
-    grow(n);
+    if (fibers.size() < n)
+        fibers.resize(n);
     std::vector<unsigned> numbers;
     shuffle_order(numbers, blocks);
     for (unsigned i : numbers) {

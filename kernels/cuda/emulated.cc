@@ -20,6 +20,7 @@ static int emulated_numerics(const Device *device, char **ret)
 static void fill_table()
 {
     table = cpu_backend;
+    table.open = emulated_device_open;
     table.device_numerics = emulated_numerics;
 #define EMULATED_MEMBER(name) table.name = cuda_##name;
     KERNELS_COMPUTE_OPERATIONS(EMULATED_MEMBER)
@@ -41,6 +42,12 @@ extern "C" int emulated_device_open(const DeviceOptions *options, Device **ret, 
     (*ret)->kind = DEVICE_CUDA;
     (*ret)->type = options->type;
     return 0;
+}
+
+extern "C" const KernelsBackend *emulated_backend(void)
+{
+    fill_table();
+    return &table;
 }
 
 extern "C" void emulated_device_seed(uint64_t seed) { emulate::set_seed(seed); }

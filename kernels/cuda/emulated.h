@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "kernels/kernels.h"
+#include "kernels/backend.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -17,6 +17,8 @@ extern "C" {
 
 /* options->type: DATA_F32 or DATA_BF16. */
 int emulated_device_open(const DeviceOptions *options, Device **ret, Error *err);
+/* The table whose open() is emulated_device_open(). */
+const KernelsBackend *emulated_backend(void);
 /* The order of threads and blocks from now on: emulate::set_seed(). */
 void emulated_device_seed(uint64_t seed);
 

@@ -2,6 +2,7 @@
 /* module.c - the one symbol of libsdtrain-cuda.so, and its table. */
 #include "kernels/cuda/module.h"
 
+#include "base/fault.h"
 #include "kernels/cuda/operations.h"
 
 #define CUDA_MEMBER(name) .name = cuda_##name,
@@ -11,13 +12,11 @@ const KernelsBackend cuda_backend = {.interface = KERNELS_INTERFACE,
                                      KERNELS_DEVICE_OPERATIONS(CUDA_MEMBER)
                                          KERNELS_COMPUTE_OPERATIONS(CUDA_MEMBER)};
 
-KernelsHost cuda_host;
+__attribute__((visibility("default"))) KernelsEntry sdtrain_kernels_backend;
 
-KernelsEntry sdtrain_kernels_backend;
-
-__attribute__((visibility("default"))) const KernelsBackend *
-sdtrain_kernels_backend(const KernelsHost *host)
+const KernelsBackend *sdtrain_kernels_backend(const KernelsHost *host)
 {
-    cuda_host = *host;
+    log_lend(host->log);
+    fault_lend(host->fault);
     return &cuda_backend;
 }

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* module.h - the table of the CUDA backend, and what the program lent it.
+/* module.h - the table of the CUDA backend.
  *
  * Ownership: static.
  * Units:     none.
  * Errors:    none.
- * Threads:   any, after the module was entered.
+ * Threads:   any.
  */
 #pragma once
 
 #include "kernels/backend.h"
 
 extern const KernelsBackend cuda_backend;
-extern KernelsHost cuda_host;

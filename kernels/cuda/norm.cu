@@ -257,28 +257,41 @@ void cuda_group_norm_backward(Device *device, const GroupNormShape *shape, const
     LAUNCH(device, blocks_for(g.c), THREADS, 0, group_parameters_kernel, g, sums, dgamma, dbeta);
 }
 
-/* ---- LayerNorm: a block for each row ---- */
+/* ---- LayerNorm: a warp for each row ---- */
 
 enum { ROWS = 64 }; /* of one partial sum of the gradients of gamma and beta */
 
-template <typename T>
-__global__ void layer_norm_forward_kernel(int c, double eps, const T *x, const float *gamma,
-                                          const float *beta, T *y, float *saved)
+/* The row of this warp; a whole warp has one, or is beyond the last. */
+__device__ static inline int64_t warp_row(void)
 {
-    __shared__ float part[WARPS];
-    const int64_t row = blockIdx.x;
+    return (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+}
+
+static unsigned blocks_of_rows(int64_t rows)
+{
+    return (unsigned)DIV_ROUND_UP(rows, (int64_t)WARPS);
+}
+
+template <typename T>
+__global__ void layer_norm_forward_kernel(int64_t rows, int c, double eps, const T *x,
+                                          const float *gamma, const float *beta, T *y, float *saved)
+{
+    const int64_t row = warp_row();
+    if (row >= rows)
+        return;
+    const int lane = (int)threadIdx.x % 32;
     const T *from = x + row * c;
     float sum = 0, squares = 0;
-    for (int i = (int)threadIdx.x; i < c; i += THREADS)
+    for (int i = lane; i < c; i += 32)
         sum += widen(from[i]);
-    const float mean = block_sum(sum, part) / (float)c;
-    for (int i = (int)threadIdx.x; i < c; i += THREADS)
+    const float mean = warp_sum(sum) / (float)c;
+    for (int i = lane; i < c; i += 32)
         squares += (widen(from[i]) - mean) * (widen(from[i]) - mean);
-    const double variance = (double)block_sum(squares, part) / (double)c;
+    const double variance = (double)warp_sum(squares) / (double)c;
     const float inverse = (float)(1.0 / sqrt(variance + eps));
-    for (int i = (int)threadIdx.x; i < c; i += THREADS)
+    for (int i = lane; i < c; i += 32)
         y[row * c + i] = narrow<T>((widen(from[i]) - mean) * inverse * gamma[i] + beta[i]);
-    if (threadIdx.x == 0) {
+    if (lane == 0) {
         saved[2 * row] = mean;
         saved[2 * row + 1] = inverse;
     }
@@ -288,26 +301,28 @@ void cuda_layer_norm_forward(Device *device, const LayerNormShape *shape, const 
                              const float *gamma, const float *beta, void *y, float *saved)
 {
     WITH_TYPE(device,
-              LAUNCH(device, (unsigned)shape->rows, THREADS, 0, layer_norm_forward_kernel<T>,
-                     shape->c, shape->eps, (const T *)x, gamma, beta, (T *)y, saved));
+              LAUNCH(device, blocks_of_rows(shape->rows), THREADS, 0, layer_norm_forward_kernel<T>,
+                     shape->rows, shape->c, shape->eps, (const T *)x, gamma, beta, (T *)y, saved));
 }
 
 template <typename T>
-__global__ void layer_norm_backward_kernel(int c, const T *x, const float *gamma,
+__global__ void layer_norm_backward_kernel(int64_t rows, int c, const T *x, const float *gamma,
                                            const float *saved, const T *dy, T *dx, bool add)
 {
-    __shared__ float part[WARPS];
-    const int64_t row = blockIdx.x;
+    const int64_t row = warp_row();
+    if (row >= rows)
+        return;
+    const int lane = (int)threadIdx.x % 32;
     const float mean = saved[2 * row], inverse = saved[2 * row + 1];
     float plain = 0, scaled = 0;
-    for (int i = (int)threadIdx.x; i < c; i += THREADS) {
+    for (int i = lane; i < c; i += 32) {
         const float g = widen(dy[row * c + i]) * gamma[i];
         plain += g;
         scaled += g * ((widen(x[row * c + i]) - mean) * inverse);
     }
-    plain = block_sum(plain, part) / (float)c;
-    scaled = block_sum(scaled, part) / (float)c;
-    for (int i = (int)threadIdx.x; i < c; i += THREADS) {
+    plain = warp_sum(plain) / (float)c;
+    scaled = warp_sum(scaled) / (float)c;
+    for (int i = lane; i < c; i += 32) {
         const int64_t at = row * c + i;
         const float normal = (widen(x[at]) - mean) * inverse;
         const float d = inverse * ((widen(dy[at]) * gamma[i] - plain) - normal * scaled);
@@ -370,8 +385,8 @@ void cuda_layer_norm_backward(Device *device, const LayerNormShape *shape, const
     WITH_TYPE(device, {
         LAUNCH(device, grid, THREADS, 0, layer_slopes_kernel<T>, shape->rows, c, (const T *)x,
                saved, (const T *)dy, sums);
-        LAUNCH(device, (unsigned)shape->rows, THREADS, 0, layer_norm_backward_kernel<T>, c,
-               (const T *)x, gamma, saved, (const T *)dy, (T *)dx, accumulate);
+        LAUNCH(device, blocks_of_rows(shape->rows), THREADS, 0, layer_norm_backward_kernel<T>,
+               shape->rows, c, (const T *)x, gamma, saved, (const T *)dy, (T *)dx, accumulate);
     });
     LAUNCH(device, blocks_for(c), THREADS, 0, layer_parameters_kernel, blocks, c, sums, dgamma,
            dbeta);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-device.c - stands between a test and device_open() (ld --wrap): with SDTRAIN_TEST_DEVICE=shadow[:OPTIONS]
- * the CPU that a test opens is a shadow device, with emulated[:SEED] the emulator of the CUDA kernels. CMake's
- * sdtrain_test(... DEVICE shadow EMULATED) registers a test for each. */
+ * the CPU that a test opens is a shadow device, with emulated[:SEED] the emulator of the CUDA kernels, with cuda the
+ * first GPU, by the module. CMake's sdtrain_test(... DEVICE shadow EMULATED) registers a test for the first two. */
 #include "kernels/cuda/emulated.h"
 #include "kernels/shadow/shadow.h"
 
@@ -29,9 +29,15 @@ int __wrap_device_open(const DeviceOptions *options, Device **ret, Error *err)
         emulated_device_seed(strtoull(seed, NULL, 10));
         return emulated_device_open(options, ret, err);
     }
+    if (strcmp(wanted, "cuda") == 0) {
+        DeviceOptions gpu = *options;
+        gpu.kind = DEVICE_CUDA;
+        return __real_device_open(&gpu, ret, err);
+    }
     if (!rest)
         return error_set(err, -EINVAL,
-                         "SDTRAIN_TEST_DEVICE=%.100s is not shadow[:OPTIONS] or emulated[:SEED]",
+                         "SDTRAIN_TEST_DEVICE=%.100s is not shadow[:OPTIONS], emulated[:SEED] or "
+                         "cuda",
                          wanted);
     ShadowOptions shadow;
     int r = shadow_options_parse(rest, &shadow, err);

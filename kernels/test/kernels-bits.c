@@ -2,6 +2,7 @@
 /* kernels-bits.c - runs every operation on fixed inputs and prints a digest of what each wrote.
  *
  *     kernels-bits THREADS OFFSET [f32|bf16 SEED]
+ *     kernels-bits cuda OFFSET f32|bf16 0
  *
  * The first line is the device's numerics. tests/golden/kernels-bits.txt holds what must come out.
  * test-bits compares what this prints for other numbers of threads, other alignments (inputs and
@@ -9,11 +10,13 @@
  * library built without vectors.
  *
  * kernels-bits-emulated is the same for the CUDA kernels, by their emulator: activations have the type that is named,
- * and SEED draws the order in which threads and blocks run. */
+ * and SEED draws the order in which threads and blocks run. `cuda` runs them on a GPU, which must print the same but
+ * for the first line. */
 #include "base/exactmath.h"
 #include "base/hash.h"
 #include "base/philox.h"
 #include "kernels/kernels.h"
+#include "kernels/test/testing-copy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,43 +24,66 @@
 
 enum { BUFFERS = 8, BUFFER_FLOATS = 1 << 18 };
 
+enum { WORDS_BYTES = 256 };
+
 typedef struct Space {
     Device *device;
-    float *memory[BUFFERS], *b[BUFFERS]; /* memory as allocated; as used, OFFSET behind */
+    float *host[BUFFERS]; /* what fill() puts into b */
+    /* Device memory. */
+    float *memory[BUFFERS], *b[BUFFERS]; /* as allocated; as used, OFFSET behind */
     void *a[BUFFERS]; /* the same values in the device's type: b itself, or memory of its own */
     void *packed, *workspace;
+    char *words; /* [8] of WORDS_BYTES: what is small */
 } Space;
 
-static void cast_all(Space *s)
+/* Brings what the host has to the device, in both types. */
+static void upload(Space *s)
 {
-    for (int i = 0; i < BUFFERS; i++)
+    for (int i = 0; i < BUFFERS; i++) {
+        device_upload(s->device, s->b[i], s->host[i], BUFFER_FLOATS * sizeof(float));
         if (s->a[i] != s->b[i])
             cast_from_f32(s->device, BUFFER_FLOATS, s->b[i], s->a[i]);
+    }
+}
+
+/* The same bytes in device memory. */
+static void *word(Space *s, int i, const void *value, size_t n_bytes)
+{
+    char *to = s->words + (size_t)i * WORDS_BYTES;
+    device_upload(s->device, to, value, n_bytes);
+    return to;
 }
 
 static void fill(Space *s)
 {
     for (int i = 0; i < BUFFERS; i++)
         for (size_t j = 0; j < BUFFER_FLOATS; j++)
-            s->b[i][j] = 2 * philox_uniform(philox4x32(99, (uint64_t)i, j).word[0]) - 1;
-    cast_all(s);
+            s->host[i][j] = 2 * philox_uniform(philox4x32(99, (uint64_t)i, j).word[0]) - 1;
+    upload(s);
 }
 
-static void print(const char *name, const void *data, size_t n_bytes)
+static void print_host(const char *name, const void *data, size_t n_bytes)
 {
     char text[HASH_TEXT_BYTES];
     printf("%s %s\n", name, hash_format(hash_bytes(data, n_bytes), text));
 }
 
-static void print_floats(const char *name, const float *data, size_t n)
+/* Of device memory. */
+static void print(const Space *s, const char *name, const void *data, size_t n_bytes)
 {
-    print(name, data, n * sizeof(float));
+    _cleanup_free_ void *copy = device_copy_of(s->device, data, n_bytes);
+    print_host(name, copy, n_bytes);
+}
+
+static void print_floats(const Space *s, const char *name, const float *data, size_t n)
+{
+    print(s, name, data, n * sizeof(float));
 }
 
 /* In the device's type. */
 static void print_values(const Space *s, const char *name, const void *data, size_t n)
 {
-    print(name, data, n * data_type_bytes(device_type(s->device)));
+    print(s, name, data, n * data_type_bytes(device_type(s->device)));
 }
 
 static void stop(const Error *err)
@@ -85,9 +111,9 @@ static void run_conv(Space *s, const ConvShape *shape)
     conv_backward_data(conv, s->a[4], s->b[1], s->packed, s->a[6], true, s->workspace);
     print_values(s, "conv backward by data", s->a[6], n_x);
     conv_backward_weight(conv, s->a[0], s->a[4], s->b[7], s->b[3], s->workspace);
-    print_floats("conv backward by weight", s->b[7],
+    print_floats(s, "conv backward by weight", s->b[7],
                  taps * (size_t)shape->c_in * (size_t)shape->c_out);
-    print_floats("conv bias", s->b[3], (size_t)shape->c_out);
+    print_floats(s, "conv bias", s->b[3], (size_t)shape->c_out);
 }
 
 static void run_attention(Space *s, const AttentionShape *shape)
@@ -121,16 +147,16 @@ static void run_norms(Space *s)
     group_norm_backward(s->device, &group, s->a[0], s->b[1], s->b[2], s->b[4], s->a[3], s->a[5],
                         false, s->b[6], s->b[7], s->workspace);
     print_values(s, "group norm dx", s->a[5], n_group);
-    print_floats("group norm dgamma", s->b[6], 120);
-    print_floats("group norm dbeta", s->b[7], 120);
+    print_floats(s, "group norm dgamma", s->b[6], 120);
+    print_floats(s, "group norm dbeta", s->b[7], 120);
     fill(s);
     layer_norm_forward(s->device, &layer, s->a[0], s->b[1], s->b[2], s->a[3], s->b[4]);
     print_values(s, "layer norm forward", s->a[3], n_layer);
     layer_norm_backward(s->device, &layer, s->a[0], s->b[1], s->b[4], s->a[3], s->a[5], true,
                         s->b[6], s->b[7], s->workspace);
     print_values(s, "layer norm dx", s->a[5], n_layer);
-    print_floats("layer norm dgamma", s->b[6], 93);
-    print_floats("layer norm dbeta", s->b[7], 93);
+    print_floats(s, "layer norm dgamma", s->b[6], 93);
+    print_floats(s, "layer norm dbeta", s->b[7], 93);
 }
 
 static void run_elementwise(Space *s)
@@ -140,8 +166,8 @@ static void run_elementwise(Space *s)
 
     fill(s);
     for (int64_t i = 0; i < n; i++)
-        s->b[0][i] *= 20;
-    cast_all(s);
+        s->host[0][i] *= 20;
+    upload(s);
     geglu_forward(s->device, 331, 151, s->a[0], s->a[2]);
     print_values(s, "geglu forward", s->a[2], 331 * 151);
     geglu_backward(s->device, 331, 151, s->a[0], s->a[1], s->a[2]);
@@ -158,19 +184,20 @@ static void run_elementwise(Space *s)
 
 static void run_diffusion(Space *s)
 {
-    const int64_t positions[] = {5, 6, INT64_C(1) << 33};
-    const int32_t timesteps[] = {3, 999, 77};
-    double loss;
+    static const int64_t positions[] = {5, 6, INT64_C(1) << 33};
+    static const int32_t steps[] = {3, 999, 77};
+    const int32_t *timesteps = word(s, 0, steps, sizeof(steps));
+    double *loss = word(s, 1, &(double){0}, sizeof(double));
 
-    normal_noise(s->device, 12345, 3, 4093, positions, s->b[0]);
-    print_floats("noise", s->b[0], (size_t)3 * 4093);
+    normal_noise(s->device, 12345, 3, 4093, word(s, 2, positions, sizeof(positions)), s->b[0]);
+    print_floats(s, "noise", s->b[0], (size_t)3 * 4093);
     fill(s);
     diffuse(s->device, 3, 4093, s->b[0], s->b[1], timesteps, s->b[2], s->b[3], true, s->b[4],
             s->b[5]);
-    print_floats("noised", s->b[4], (size_t)3 * 4093);
-    print_floats("target", s->b[5], (size_t)3 * 4093);
-    mse_loss(s->device, 100003, s->a[0], s->b[1], 0.37f, &loss, s->a[6], s->workspace);
-    print("loss", &loss, sizeof(loss));
+    print_floats(s, "noised", s->b[4], (size_t)3 * 4093);
+    print_floats(s, "target", s->b[5], (size_t)3 * 4093);
+    mse_loss(s->device, 100003, s->a[0], s->b[1], 0.37f, loss, s->a[6], s->workspace);
+    print(s, "loss", loss, sizeof(*loss));
     print_values(s, "slope of the loss", s->a[6], 100003);
     time_embedding(s->device, 3, 320, true, 0, timesteps, s->a[0]);
     print_values(s, "time embedding", s->a[0], (size_t)3 * 320);
@@ -183,23 +210,23 @@ static void run_sums(Space *s, StatePlan *plan, int64_t n, int bits, int32_t exp
 {
     const AdamW moments = {
         .eps = 1, .beta2 = 0.5, .gradient_scale = 1, .correction1 = 1, .correction2 = 1};
-    uint32_t max = 0, fresh = 1;
+    int32_t *exponents = word(s, 0, &exponent, sizeof(exponent));
     const GradientSink sink = {.kind = SINK_COUNT,
                                .bits = bits,
                                .to = s->packed,
-                               .exponents = &exponent,
-                               .maxima = &max,
-                               .fresh = &fresh};
+                               .exponents = exponents,
+                               .maxima = word(s, 1, &(uint32_t){0}, sizeof(uint32_t)),
+                               .fresh = word(s, 2, &(uint32_t){1}, sizeof(uint32_t))};
     const GradientSums sums = {.data = s->packed,
                                .type = bits == 64 ? SUM_I64 : SUM_I32,
-                               .exponents = &exponent,
+                               .exponents = exponents,
                                .scale = 1.0 / 3};
 
     state_count(plan, s->b[0], 0, n, &sink);
-    print(counted, s->packed, (size_t)n * (size_t)bits / 8);
-    memset(s->b[5], 0, (size_t)n * sizeof(float));
+    print(s, counted, s->packed, (size_t)n * (size_t)bits / 8);
+    device_clear(s->device, s->b[5], (size_t)n * sizeof(float));
     state_update(plan, &moments, 0, &sums, s->b[6], s->b[5], s->b[7], NULL);
-    print_floats(mean, s->b[5], (size_t)n);
+    print_floats(s, mean, s->b[5], (size_t)n);
 }
 
 static void run_state(Space *s)
@@ -224,47 +251,48 @@ static void run_state(Space *s)
     const GradientSums plain = {.data = s->b[0], .type = SUM_F32};
     _cleanup_(state_plan_freep) StatePlan *plan = NULL;
     Error err = ERROR_INIT;
-    double sum;
-    uint32_t max = 0;
-    const GradientSink maxima = {.kind = SINK_MAXIMA, .maxima = &max};
+    double *sum = word(s, 3, &(double){0}, sizeof(double));
+    uint32_t *max = word(s, 4, &(uint32_t){0}, sizeof(uint32_t));
+    const GradientSink maxima = {.kind = SINK_MAXIMA, .maxima = max};
 
     if (state_plan_new(s->device, &shape, &plan, &err) < 0)
         stop(&err);
     fill(s);
     for (size_t i = 0; i < size; i++)
-        s->b[3][i] = s->b[3][i] * s->b[3][i];
+        s->host[3][i] = s->host[3][i] * s->host[3][i];
+    upload(s);
     state_update(plan, &adamw, 0.9999, &plain, s->b[1], s->b[2], s->b[3], s->b[4]);
-    print_floats("weights", s->b[1], size);
-    print_floats("first moments", s->b[2], size);
-    print_floats("second moments", s->b[3], size);
-    print_floats("ema", s->b[4], size);
-    state_squares(plan, &plain, &sum);
-    print("sum of squares", &sum, sizeof(sum));
+    print_floats(s, "weights", s->b[1], size);
+    print_floats(s, "first moments", s->b[2], size);
+    print_floats(s, "second moments", s->b[3], size);
+    print_floats(s, "ema", s->b[4], size);
+    state_squares(plan, &plain, sum);
+    print(s, "sum of squares", sum, sizeof(*sum));
     state_count(plan, s->b[0], 0, n, &maxima);
-    print("absolute maximum", &max, sizeof(max));
+    print(s, "absolute maximum", max, sizeof(*max));
     run_sums(s, plan, n, 32, 29, "quantised", "dequantised");
     run_sums(s, plan, n, 64, 57, "quantised to 64 bits", "dequantised from 64 bits");
 }
 
 /* What the operations stand on, and what the order, initial weights and schedules draw by themselves. */
-static void run_base(const Space *s)
+static void run_base(void)
 {
     enum { N = 20000 };
-    double *const values = s->packed;
+    static double values[N];
 
     for (size_t i = 0; i < N; i++)
         values[i] = exact_exp(((double)i - 10000) / 14);
-    print("exp", values, N * sizeof(double));
+    print_host("exp", values, N * sizeof(double));
     for (size_t i = 0; i < N; i++)
         values[i] = exact_log(((double)i + 1) * 0.37);
-    print("log", values, N * sizeof(double));
+    print_host("log", values, N * sizeof(double));
     for (size_t i = 0; i < N; i++)
         values[i] = exact_sin(((double)i - 10000) * 3.7) + 2 * exact_cos((double)i * 4.9);
-    print("sin and cos", values, N * sizeof(double));
-    Philox *const words = s->packed;
+    print_host("sin and cos", values, N * sizeof(double));
+    static Philox words[N];
     for (size_t i = 0; i < N; i++)
         words[i] = philox4x32(i * UINT64_C(0x9E3779B97F4A7C15), i, ~i);
-    print("philox", words, N * sizeof(Philox));
+    print_host("philox", words, N * sizeof(Philox));
 }
 
 static void print_numerics(const Space *s)
@@ -305,8 +333,9 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     }
     const bool is_bf16 = argc == 5 && strcmp(argv[3], "bf16") == 0;
-    const DeviceOptions options = {.kind = DEVICE_CPU,
-                                   .threads = atoi(argv[1]),
+    const bool is_cuda = strcmp(argv[1], "cuda") == 0;
+    const DeviceOptions options = {.kind = is_cuda ? DEVICE_CUDA : DEVICE_CPU,
+                                   .threads = MAX(atoi(argv[1]), 1),
                                    .type = is_bf16 ? DATA_BF16 : DATA_F32};
     const int offset = atoi(argv[2]);
     const size_t bytes = (BUFFER_FLOATS + 16) * sizeof(float);
@@ -316,17 +345,19 @@ int main(int argc, char **argv)
         void *memory;
         if (device_allocate(s.device, bytes, &memory, &err) < 0)
             stop(&err);
+        s.host[i] = memory_given(calloc(BUFFER_FLOATS, sizeof(float)));
         s.memory[i] = memory;
         s.a[i] = s.b[i] = s.memory[i] + offset;
         if (is_bf16 && device_allocate(s.device, bytes, &s.a[i], &err) < 0)
             stop(&err);
     }
-    if (device_allocate(s.device, 8 * bytes, &s.packed, &err) < 0 ||
+    if (device_allocate(s.device, 8 * WORDS_BYTES, (void **)&s.words, &err) < 0 ||
+        device_allocate(s.device, 8 * bytes, &s.packed, &err) < 0 ||
         device_allocate(s.device, 32 * bytes, &s.workspace, &err) < 0)
         stop(&err);
 
     print_numerics(&s);
-    run_base(&s);
+    run_base();
     for (size_t i = 0; i < ELEMENTSOF(convs); i++)
         run_conv(&s, &convs[i]);
     for (size_t i = 0; i < ELEMENTSOF(attentions); i++)
@@ -340,7 +371,9 @@ int main(int argc, char **argv)
         if (s.a[i] != s.b[i])
             device_release(s.device, s.a[i]);
         device_release(s.device, s.memory[i]);
+        free(s.host[i]);
     }
+    device_release(s.device, s.words);
     device_release(s.device, s.packed);
     device_release(s.device, s.workspace);
     s.device = device_free(s.device);

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* emulated-module.c - the one symbol of libsdtrain-emulated.so, which SDTRAIN_CUDA_MODULE may name: whole programs run
+ * on the CUDA kernels without a GPU. SDTRAIN_EMULATED=SEED draws the order of threads. */
+#include "base/fault.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/emulated.h"
+
+#include <stdlib.h>
+
+__attribute__((visibility("default"))) KernelsEntry sdtrain_kernels_backend;
+
+const KernelsBackend *sdtrain_kernels_backend(const KernelsHost *host)
+{
+    const char *seed = getenv("SDTRAIN_EMULATED");
+    log_lend(host->log);
+    fault_lend(host->fault);
+    emulated_device_seed(seed ? strtoull(seed, NULL, 10) : 0);
+    return emulated_backend();
+}
