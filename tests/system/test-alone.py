@@ -12,13 +12,15 @@ import unittest
 from lab import BIN, SOURCE, LabCase
 
 # Each is visited in the life of a job of 12 steps that saves every two.
-POINTS = ["loop.compute", "loop.nan", "data.open", "data.read", "saver.saved", "checkpoint.copied",
+POINTS = ["canned.compute", "loop.compute", "loop.nan", "data.open", "data.read", "saver.saved",
+          "checkpoint.memory", "checkpoint.copied",
           "checkpoint.object", "checkpoint.local", "checkpoint.gathered", "checkpoint.manifest.before", "checkpoint.manifest.after",
           "checkpoint.settle", "checkpoint.retire.manifest", "checkpoint.retire.object", "store.put.before",
           "store.put.half", "store.put.after"]
-# Of compressed shards and of data that lie elsewhere: test-cache and test-stream strike there. Of S3: test-checkpoint-s3.
+# Of compressed shards and of data that lie elsewhere: test-cache and test-stream strike there. Of S3: test-checkpoint-s3. Of a
+# device that breaks: test-run.
 ELSEWHERE = {"store.put.parts", "cache.write", "cache.reserve", "cache.patience", "cache.commit", "loader.fill",
-             "saver.patience"}
+             "saver.patience", "device.broken"}
 SHORT = dict(train__steps=12, checkpoint__every_steps=2, checkpoint__keep_last=2, train__ema={"start_step": 4})
 
 
