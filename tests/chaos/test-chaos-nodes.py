@@ -179,7 +179,9 @@ class Nodes(ChaosCase):
         self.scenario("all-nodes", lambda: ([self.cluster.power_off(node) for node in nodes],
                                             until(lambda: self.cluster.answer("nodes/") == {}, "the end of all nodes"),
                                             [self.cluster.power_on(node) for node in nodes]),
-                      Row("power loss of all nodes, back once all leases have run out", ["node-lost"], nodes=nodes, most=2,
+                      # A leader that is late sees a node's end and its return at once: a restart.
+                      Row("power loss of all nodes, back once all leases have run out", ["node-lost", "node-restarted"],
+                          nodes=nodes, most=2,
                           outcome="waits for nodes, goes on where it was saved"))
 
         def outlast(at):
