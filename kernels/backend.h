@@ -27,6 +27,8 @@ extern "C" {
     X(device_free)                                                                                 \
     X(device_memory_bytes)                                                                         \
     X(device_numerics)                                                                             \
+    X(device_plans)                                                                                \
+    X(device_use_plans)                                                                            \
     X(device_allocate)                                                                             \
     X(device_release)                                                                              \
     X(device_host_allocate)                                                                        \

@@ -33,6 +33,16 @@ int device_numerics(const Device *device, char **ret)
     return device->backend->device_numerics(device, ret);
 }
 
+int device_plans(const Device *device, char **ret)
+{
+    return device->backend->device_plans(device, ret);
+}
+
+int device_use_plans(Device *device, const char *text, Error *err)
+{
+    return device->backend->device_use_plans(device, text, err);
+}
+
 int device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
 {
     return device->backend->device_allocate(device, n_bytes, ret, err);

@@ -79,6 +79,17 @@ uint64_t device_memory_bytes(const Device *device);
  * threads nor ISA nor compiler change a bit. */
 int device_numerics(const Device *device, char **ret);
 
+/* A plan set says which of its libraries' algorithms each operation uses: a library may choose another one on
+ * another day, with other bits. At most so many bytes of text. */
+enum { DEVICE_PLANS_MAX = 4 << 20 };
+/* The plans in use, as canonical JSON text, which the caller frees; device_numerics() has its hash under
+ * "plans". -ENOENT: this device has no plans, as a CPU. */
+int device_plans(const Device *device, char **ret);
+/* Uses those plans, a text of device_plans(), instead of choosing; called before the first object is made on the
+ * device. -EINVAL: the device cannot replay the plan of an operation, which the error's text names. -ENOENT: it
+ * has no plans. */
+int device_use_plans(Device *device, const char *text, Error *err);
+
 /* ---- memory, lanes, fences ---- */
 
 /* Alignment of device_allocate() and of what a planner lays out. */

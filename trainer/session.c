@@ -172,11 +172,48 @@ static int open_device(Session *s, const char *gpu, ExitCode *ret_exit, Error *e
     return 0;
 }
 
+/* What was looked for and does not verify leads to the one before it. Returns r where it was not looked for, or is
+ * not what is wrong. */
+static int pass_over(Session *s, int r, ExitCode *ret_exit, Error *err)
+{
+    if (!s->search || !s->resume || (r != -EBADMSG && r != -EIO))
+        return r;
+    checkpoint_search_reject(s->search, err);
+    r = find_next(s, err);
+    if (r < 0)
+        *ret_exit = exit_code_of_store(r);
+    return r;
+}
+
+/* The checkpoint's plans, before the device chooses some for the network. */
+static int use_plans(Session *s, ExitCode *ret_exit, Error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    int r;
+    if (!s->resume)
+        return 0;
+    while ((r = checkpoint_restore_plans(s->resume_store, session_resumes_own(s) ? s->local : NULL,
+                                         s->resume, &text, err)) < 0) {
+        *ret_exit = exit_code_of_store(r);
+        r = pass_over(s, r, ret_exit, err);
+        if (r < 0)
+            return r;
+    }
+    r = text ? device_use_plans(s->device, text, err) : 0;
+    if (r == 0)
+        return 0;
+    *ret_exit = r == -EINVAL || r == -ENOENT ? EXIT_NUMERICS : device_exit_code(r);
+    return error_prefix(err, r, "the plans of the checkpoint of step %lld",
+                        (long long)manifest_step(s->resume));
+}
+
 static int open_network(Session *s, const char *gpu, ExitCode *ret_exit, Error *err)
 {
     const Job *job = s->job;
     const DatasetShape *data = dataset_shape(s->dataset);
     int r = open_device(s, gpu, ret_exit, err);
+    if (r == 0)
+        r = use_plans(s, ret_exit, err);
     if (r < 0)
         return r;
 
@@ -204,6 +241,19 @@ static int open_network(Session *s, const char *gpu, ExitCode *ret_exit, Error *
                           &s->work, err);
 }
 
+/* They are what the numerics name. */
+static int keep_plans(Session *s, const json_t *numerics, Error *err)
+{
+    char hash[HASH_TEXT_BYTES];
+    int r = device_plans(s->device, &s->plans);
+    if (r < 0)
+        return r == -ENOENT ? 0 : error_errno(err, r, "cannot tell the device's plans");
+    const char *named = json_string_value(json_object_get(numerics, "plans"));
+    assert(named &&
+           strcmp(named, hash_format(hash_bytes(s->plans, strlen(s->plans)), hash)) == 0);
+    return 0;
+}
+
 /* What this rank computes with, in one text: equal texts and equal canned grains mean equal bits.
  */
 static int fill_numerics(Session *s, Error *err)
@@ -214,6 +264,9 @@ static int fill_numerics(Session *s, Error *err)
         return error_errno(err, r, "cannot describe the device");
     _cleanup_json_ json_t *json = json_loads(device, 0, NULL);
     assert(json);
+    r = keep_plans(s, json, err);
+    if (r < 0)
+        return r;
     json_object_set_new(json, "policy", json_string(network_policy(s->network)));
     _cleanup_free_ char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
     if (!text || strlen(text) >= sizeof(s->facts.numerics))
@@ -238,7 +291,6 @@ static int check_numerics(const CheckpointFacts *mine, const CheckpointFacts *th
     return 0;
 }
 
-/* What was looked for and does not verify leads to the one before it. */
 static int restore_state(Session *s, ExitCode *ret_exit, Error *err)
 {
     for (;;) {
@@ -252,14 +304,11 @@ static int restore_state(Session *s, ExitCode *ret_exit, Error *err)
         }
         r = init_state(s->job, s->resume_store, session_resumes_own(s) ? s->local : NULL, s->resume,
                        s->state, ret_exit, err);
-        if (!s->search || !s->resume || (r != -EBADMSG && r != -EIO))
+        if (r == 0)
+            return 0;
+        r = pass_over(s, r, ret_exit, err);
+        if (r < 0)
             return r;
-        checkpoint_search_reject(s->search, err);
-        r = find_next(s, err);
-        if (r < 0) {
-            *ret_exit = exit_code_of_store(r);
-            return r;
-        }
     }
 }
 
@@ -517,6 +566,7 @@ static int open_writer(Session *s, Error *err)
                                  .reports = s->reports,
                                  .parameters = network_parameters(s->network),
                                  .unet_config = config,
+                                 .plans = s->plans,
                                  .facts = s->facts,
                                  .claim = s->claim,
                                  .keep_last = s->job->checkpoint.keep_last,
@@ -610,6 +660,7 @@ Session *session_free(Session *s)
     (void)grain_work_free(s->work);
     (void)network_free(s->network);
     (void)device_free(s->device);
+    free(s->plans);
     (void)dataset_free(s->dataset);
     (void)manifest_free(s->resume);
     (void)checkpoint_search_free(s->search);

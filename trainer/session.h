@@ -58,6 +58,7 @@ typedef struct Session {
     size_t n_left_aside;      /* checkpoints that the search passed over and the log names */
     Dataset *dataset;
     Device *device;
+    char *plans; /* in use by the device; NULL: it has none */
     UnetConfig config;
     MemoryPlan memory;
     Network *network;

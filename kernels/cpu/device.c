@@ -79,6 +79,20 @@ int cpu_device_numerics(const Device *device, char **ret)
     return 0;
 }
 
+int cpu_device_plans(const Device *device, char **ret)
+{
+    (void)device; /* one algorithm for each operation */
+    (void)ret;
+    return -ENOENT;
+}
+
+int cpu_device_use_plans(Device *device, const char *text, Error *err)
+{
+    (void)device; /* as above */
+    (void)text;
+    return error_set(err, -ENOENT, "a CPU has no plans");
+}
+
 int cpu_device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
 {
     (void)device;

@@ -161,6 +161,20 @@ int cuda_device_numerics(const Device *device, char **ret)
     return 0;
 }
 
+int cuda_device_plans(const Device *device, char **ret)
+{
+    (void)device; /* all its kernels are this project's: one algorithm for each operation */
+    (void)ret;
+    return -ENOENT;
+}
+
+int cuda_device_use_plans(Device *device, const char *text, Error *err)
+{
+    (void)text; /* as above */
+    return error_set(err, -ENOENT, "GPU %s has no plans: no library computes for it",
+                     gpu(device)->properties.name);
+}
+
 /* ---- memory ---- */
 
 int cuda_device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)

@@ -47,6 +47,8 @@ int shadow_options_parse(const char *text, ShadowOptions *ret, Error *err)
             o.delay_usec = value;
         else if (sscanf(p, "each=%" SCNu64 "%n", &value, &n) == 1 && value <= UINT32_MAX)
             o.each = (uint32_t)value;
+        else if (sscanf(p, "plans=%63[a-z/]%n", o.plans, &n) == 1)
+            ;
         else if (strncmp(p, "host", 4) == 0) {
             o.takes_host = true;
             n = 4;
@@ -60,6 +62,12 @@ int shadow_options_parse(const char *text, ShadowOptions *ret, Error *err)
     }
     *ret = o;
     return 0;
+}
+
+/* The plan set of which the algorithm's name is n bytes long. */
+static char *plans_text(const char *algorithm, size_t n)
+{
+    return memory_format("{\"conv\":\"%.*s\"}", (int)n, algorithm);
 }
 
 int shadow_open(const DeviceOptions *options, const ShadowOptions *shadow, Device **ret, Error *err)
@@ -76,6 +84,8 @@ int shadow_open(const DeviceOptions *options, const ShadowOptions *shadow, Devic
     device->inner = inner;
     device->pid = getpid();
     device->lanes.options = *shadow;
+    if (*shadow->plans)
+        device->plans = plans_text(shadow->plans, strcspn(shadow->plans, "/"));
     (void)pthread_mutex_init(&device->lock, NULL); /* default attributes cannot fail */
     for (int i = 0; i < N_LANES; i++) {
         device->lane[i].lanes = &device->lanes;
@@ -106,8 +116,60 @@ Device *shadow_device_free(Device *base)
     shadow_memory_end(device);
     device->inner = cpu_backend.device_free(device->inner);
     (void)pthread_mutex_destroy(&device->lock); /* nobody holds it */
+    free(device->plans);
     free(device);
     return NULL;
+}
+
+/* The CPU's text, and the hash of the plans. */
+int shadow_device_numerics(const Device *device, char **ret)
+{
+    const ShadowDevice *d = (const ShadowDevice *)device;
+    _cleanup_free_ char *cpu = NULL;
+    char hash[HASH_TEXT_BYTES];
+    int r = cpu_backend.device_numerics(d->inner, &cpu);
+    if (r < 0)
+        return r;
+    if (!d->plans) {
+        *ret = TAKE_PTR(cpu);
+        return 0;
+    }
+    cpu[strlen(cpu) - 1] = '\0'; /* the brace at its end */
+    int n = asprintf(ret, "%s,\"plans\":\"%s\"}", cpu,
+                     hash_format(hash_bytes(d->plans, strlen(d->plans)), hash));
+    return n < 0 ? -ENOMEM : 0;
+}
+
+int shadow_device_plans(const Device *device, char **ret)
+{
+    const ShadowDevice *d = (const ShadowDevice *)device;
+    if (!d->plans)
+        return -ENOENT;
+    char *text = strdup(d->plans);
+    if (!text)
+        return -ENOMEM;
+    *ret = text;
+    return 0;
+}
+
+int shadow_device_use_plans(Device *device, const char *text, Error *err)
+{
+    ShadowDevice *d = shadow_of(device);
+    if (d->has_objects)
+        shadow_fail("device_use_plans() after an object was made");
+    if (!d->plans)
+        return error_set(err, -ENOENT, "a shadow device without the option \"plans\" has no plans");
+    for (const char *p = d->lanes.options.plans; *p; p += *p == '/') {
+        const size_t n = strcspn(p, "/");
+        _cleanup_free_ char *own = plans_text(p, n);
+        if (strcmp(own, text) == 0) {
+            free(d->plans);
+            d->plans = TAKE_PTR(own);
+            return 0;
+        }
+        p += n;
+    }
+    return error_set(err, -EINVAL, "conv: this device cannot replay the plan of %.100s", text);
 }
 
 void shadow_break(Device *device, int error)

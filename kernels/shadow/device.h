@@ -23,6 +23,8 @@ typedef struct ShadowMemory {
 typedef struct ShadowDevice {
     Device base;
     Device *inner;         /* the CPU */
+    char *plans;           /* owned, in use; NULL: the device has none */
+    bool has_objects;      /* one was made */
     pid_t pid;             /* of the process that the lanes' threads are in */
     pthread_mutex_t lock;  /* guards memory, n_memory, room */
     ShadowMemory **memory; /* by address of `real` */
@@ -67,6 +69,9 @@ _Noreturn void shadow_fail(const char *format, ...) _printf_(1, 2);
 
 /* The table's entries that memory.c and device.c have. */
 __typeof__(device_free) shadow_device_free;
+__typeof__(device_numerics) shadow_device_numerics;
+__typeof__(device_plans) shadow_device_plans;
+__typeof__(device_use_plans) shadow_device_use_plans;
 __typeof__(device_allocate) shadow_device_allocate;
 __typeof__(device_release) shadow_device_release;
 __typeof__(device_host_allocate) shadow_device_host_allocate;

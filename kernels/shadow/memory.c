@@ -192,6 +192,7 @@ void shadow_object_new(Device *device, void *inner, void **ret)
 {
     ShadowObject *o = memory_new(ShadowObject);
     *o = (ShadowObject){.device = device, .inner = inner};
+    shadow_of(device)->has_objects = true;
     *ret = o;
 }
 

@@ -230,11 +230,6 @@ static uint64_t shadow_device_memory_bytes(const Device *device)
     return cpu_backend.device_memory_bytes(ON_CPU(device));
 }
 
-static int shadow_device_numerics(const Device *device, char **ret)
-{
-    return cpu_backend.device_numerics(ON_CPU(device), ret);
-}
-
 static size_t shadow_group_norm_workspace_bytes(const Device *device, const GroupNormShape *shape)
 {
     return cpu_backend.group_norm_workspace_bytes(ON_CPU(device), shape);

@@ -26,6 +26,8 @@ typedef enum ShadowDrop {
     SHADOW_DROP_STAGING, /* device_await() for LANE_IN: staging is written again too early */
 } ShadowDrop;
 
+enum { SHADOW_PLANS_MAX = 64 };
+
 typedef struct ShadowOptions {
     uint64_t seed;       /* of the delays */
     uint64_t delay_usec; /* the longest delay */
@@ -35,9 +37,12 @@ typedef struct ShadowOptions {
      * returns: for the kernels' own tests, which look at each result. */
     bool takes_host;
     ShadowDrop drop;
+    /* "a/b/c": the algorithms that the device pretends to have for convolutions. It chooses the first one, so
+     * that its plans are {"conv":"a"}, and can replay each; bits are the same. "": it has no plans. */
+    char plans[SHADOW_PLANS_MAX];
 } ShadowOptions;
 
-/* "seed=7,delay=300,each=64,host,drop=waits|awaits|staging", any of them, or "" or NULL for the usual ones;
+/* "seed=7,delay=300,each=64,host,plans=a/b,drop=waits|awaits|staging", any of them, or "" or NULL for the usual ones;
  * -EINVAL. */
 int shadow_options_parse(const char *text, ShadowOptions *ret, Error *err);
 int shadow_open(const DeviceOptions *options, const ShadowOptions *shadow, Device **ret,

@@ -9,6 +9,7 @@
  *     unet/config.json, unet/diffusion_pytorch_model*.safetensors (+ index)   as diffusers loads it
  *     unet_ema/...             the same, once the EMA is active
  *     moments/c<chunk, 6 digits>.bin   m then v of one chunk, fp32 little-endian
+ *     plans.json               of a device that has plans: which
  *   metrics/metrics-<first>-<last>-o<owner>-g<generation>-<attempt>.jsonl   one line a step; this
  *                              checkpoint's manifest lists it, and so do later ones of the history
  *                              until it is merged with its neighbours
@@ -74,6 +75,10 @@ int checkpoint_list(Store *store, StoreList *ret, Error *err);
  * copies; bad ones are replaced. No rank waits for another. On failure *state is undefined. */
 int checkpoint_restore(Store *store, const CheckpointLocal *local, const Manifest *manifest,
                        TrainState *state, Error *err);
+/* Reads the plan set of the device that wrote the checkpoint (device_plans()), and verifies it like every object.
+ * *ret: its text, which the caller frees; NULL: the manifest names none. local: as checkpoint_restore(). */
+int checkpoint_restore_plans(Store *store, const CheckpointLocal *local, const Manifest *manifest,
+                             char **ret, Error *err);
 /* Reads the weights only (for a start from another run, or sampling): those of unet/ or, with ema,
  * of unet_ema/. flat is memory of the device or, when device is NULL, of the host. */
 int checkpoint_restore_weights(Store *store, const Manifest *manifest, bool ema,
@@ -112,6 +117,7 @@ typedef struct CheckpointOptions {
                       fastest */
     const ParameterList *parameters; /* borrowed */
     const char *unet_config;         /* config.json's text (unet_config_format()); copied */
+    const char *plans; /* the device's, as device_plans() gives them; borrowed; NULL: it has none */
     CheckpointFacts facts;
     CheckpointClaim claim;
     int64_t keep_last;          /* how many of the newest committed checkpoints stay, 2 or more */

@@ -8,6 +8,9 @@
 #include <string.h>
 
 enum { TEXT_BYTES_MAX = 4 << 20, LISTED_MAX = 1 << 20 };
+static_assert((int)MANIFEST_PLANS_BYTES_MAX == (int)DEVICE_PLANS_MAX &&
+                  (int)MANIFEST_PLANS_BYTES_MAX <= (int)TEXT_BYTES_MAX,
+              "what a device has can be saved, and what is saved can be restored");
 
 void plan_open(Store *store, const CheckpointLocal *local, const Manifest *manifest, Error *err,
                RestorePlan *ret)
@@ -128,6 +131,12 @@ int plan_weights(RestorePlan *p, ObjectKind kind)
         if (p->manifest->objects[i].kind == kind)
             r = plan_weight_file(p, &p->manifest->objects[i]);
     return r;
+}
+
+int plan_device_plans(RestorePlan *p)
+{
+    const ObjectRecord *last = &p->manifest->objects[p->manifest->n_objects - 1];
+    return last->kind == OBJECT_PLANS ? plan_text(p, last) : 0;
 }
 
 int plan_state(RestorePlan *p, const TrainState *state)

@@ -13,7 +13,7 @@
 #include "trainer/checkpoint/reader.h"
 
 typedef enum PartKind {
-    PART_TEXT,    /* config or index: read only so that the whole checkpoint is verified */
+    PART_TEXT,    /* config, index or plans; a restore reads them so that the whole checkpoint is verified */
     PART_HEADER,  /* the header of a weight file */
     PART_DATA,    /* the data of a weight file; the part before is its header */
     PART_MOMENTS, /* m and v of an own chunk */
@@ -47,6 +47,8 @@ void plan_open(Store *store, const CheckpointLocal *local, const Manifest *manif
 void plan_clear(RestorePlan *plan);
 /* Plans all weight files of that kind. */
 int plan_weights(RestorePlan *plan, ObjectKind kind);
+/* Plans the object that holds the device's plans; without one the plan stays empty. */
+int plan_device_plans(RestorePlan *plan);
 /* Plans a whole restore: small objects, then the weights, then the chunks that this rank keeps. */
 int plan_state(RestorePlan *plan, const TrainState *state);
 /* Checks by one listing that every planned object is there with its size. */

@@ -30,9 +30,10 @@ typedef struct Put {
 
 /* ---- local copies ---- */
 
-static uint64_t bytes_about(const ObjectRecord *record)
+static uint64_t bytes_about(const CheckpointWriter *w, const ObjectRecord *record)
 {
-    const uint64_t n = (uint64_t)record->count * sizeof(float);
+    const uint64_t n = record->kind == OBJECT_PLANS ? strlen(w->options.plans)
+                                                    : (uint64_t)record->count * sizeof(float);
     return 65536 + (record->kind == OBJECT_MOMENTS ? 2 * n : n); /* with a header, or a text */
 }
 
@@ -47,7 +48,7 @@ static void begin_copies(Put *p, const PutPlan *plan)
     uint64_t n_bytes = 0;
     for (size_t i = 0; i < p->table->n_records; i++)
         if (object_owner(p->table, &p->table->records[i], w->size) == w->rank)
-            n_bytes += bytes_about(&p->table->records[i]);
+            n_bytes += bytes_about(w, &p->table->records[i]);
 
     Error err = ERROR_INIT;
     p->copying =
@@ -180,6 +181,8 @@ static int put_record(Put *p, const ObjectRecord *record, ObjectReport *ret, Err
         return put_weights(p, record, SNAPSHOT_EMA, ret, err);
     case OBJECT_MOMENTS:
         return put_moments(p, record, ret, err);
+    case OBJECT_PLANS:
+        return put_text(p, record, w->options.plans, ret, err);
     case OBJECT_KINDS:
         break;
     }

@@ -35,6 +35,7 @@ typedef struct Restore {
     RestoreTarget weights;
     Hasher *hasher;                  /* owned; of the object being read */
     char *header;                    /* owned; of the weight file being read */
+    char *text;                      /* of the one PART_TEXT that is kept; NULL: none is */
     LocalFile mended;                /* a new local copy of that object */
     size_t failed_part;              /* the one that the tries count */
     Hash found;                      /* of what was checked last */
@@ -128,6 +129,8 @@ static void send_piece(const Restore *rs, const Part *part, const ReaderPiece *p
 {
     switch (part->kind) {
     case PART_TEXT:
+        if (rs->text)
+            memcpy(rs->text + piece->at, piece->data, piece->n_bytes);
         return;
     case PART_HEADER:
         memcpy(rs->header + piece->at, piece->data, piece->n_bytes);
@@ -376,6 +379,27 @@ int checkpoint_restore(Store *store, const CheckpointLocal *local, const Manifes
                       .err = err ?: &scratch};
     plan_open(store, local, manifest, rs.err, &rs.plan);
     return restore_state(&rs);
+}
+
+int checkpoint_restore_plans(Store *store, const CheckpointLocal *local, const Manifest *manifest,
+                             char **ret, Error *err)
+{
+    Error scratch;
+    _cleanup_free_ char *text = NULL;
+    _cleanup_(restore_clear) Restore rs = {.mended = LOCAL_FILE_INIT, .err = err ?: &scratch};
+    plan_open(store, local, manifest, rs.err, &rs.plan);
+    int r = plan_device_plans(&rs.plan);
+    if (r < 0 || rs.plan.n_parts == 0) {
+        *ret = NULL;
+        return r;
+    }
+    text = rs.text = calloc((size_t)rs.plan.ranges[0].n_bytes + 1, 1); /* ends with a NUL */
+    if (!text)
+        return error_set(rs.err, -ENOMEM, "the plans of %s: out of memory", rs.plan.folder);
+    r = read_parts(&rs);
+    if (r == 0)
+        *ret = TAKE_PTR(text);
+    return r;
 }
 
 int checkpoint_restore_weights(Store *store, const Manifest *manifest, bool ema,

@@ -206,8 +206,11 @@ static int writer_allocate(CheckpointWriter *w, const CheckpointOptions *options
     if (!w->options.unet_config)
         return -ENOMEM;
     int r = metrics_kept_new(&w->kept);
-    for (int ema = 0; r == 0 && ema <= 1; ema++)
+    for (int ema = 0; r == 0 && ema <= 1; ema++) {
         r = object_table_new(options->parameters, &w->layout, file_bytes, ema, &w->tables[ema]);
+        if (r == 0 && options->plans)
+            object_table_add_plans(&w->tables[ema]);
+    }
     if (r == 0)
         r = snapshot_new(w);
     if (r == 0)
@@ -226,6 +229,10 @@ static int check_limits(const CheckpointOptions *options, Error *err)
                          "tensors and %d chunks of %lld parameters",
                          p->n_items, (long long)p->n_elements, MANIFEST_TENSORS_MAX,
                          MANIFEST_CHUNKS_MAX, (long long)layout.chunk_elements);
+    const size_t n_plans = options->plans ? strlen(options->plans) : 1;
+    if (n_plans < 1 || n_plans > MANIFEST_PLANS_BYTES_MAX)
+        return error_set(err, -E2BIG, "the device's plans have %zu bytes: a checkpoint holds 1 to %d",
+                         n_plans, MANIFEST_PLANS_BYTES_MAX);
     return 0;
 }
 

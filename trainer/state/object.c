@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 const char *const object_kind_name[OBJECT_KINDS] = {
-    "config", "index", "weights", "ema-config", "ema-index", "ema-weights", "moments",
+    "config", "index", "weights", "ema-config", "ema-index", "ema-weights", "moments", "plans",
 };
 
 void object_key(ObjectKind kind, int64_t part, int64_t n_files, char key[OBJECT_KEY_MAX])
@@ -38,6 +38,9 @@ void object_key(ObjectKind kind, int64_t part, int64_t n_files, char key[OBJECT_
         return;
     case OBJECT_MOMENTS:
         (void)snprintf(key, OBJECT_KEY_MAX, "moments/c%06lld.bin", (long long)part);
+        return;
+    case OBJECT_PLANS:
+        (void)snprintf(key, OBJECT_KEY_MAX, "plans.json");
         return;
     case OBJECT_KINDS:
         break;
@@ -89,7 +92,7 @@ int object_table_new(const ParameterList *parameters, const ChunkLayout *layout,
     if (!firsts)
         return -ENOMEM;
     ObjectTable table = {.n_files = files_plan(parameters, weight_file_bytes, firsts)};
-    size_t capacity = 2 * (2 + (size_t)table.n_files) + (size_t)layout->n_chunks;
+    size_t capacity = 2 * (2 + (size_t)table.n_files) + (size_t)layout->n_chunks + 1; /* the plans */
     table.records = calloc(capacity, sizeof(*table.records));
     if (!table.records)
         return -ENOMEM;
@@ -102,6 +105,12 @@ int object_table_new(const ParameterList *parameters, const ChunkLayout *layout,
     assert(table.n_records <= capacity);
     *ret = table;
     return 0;
+}
+
+void object_table_add_plans(ObjectTable *table)
+{
+    assert(table->n_records > 0 && table->records[table->n_records - 1].kind == OBJECT_MOMENTS);
+    add(table, OBJECT_PLANS, 0, 0, 0); /* object_table_new() left room for it */
 }
 
 void object_table_clear(ObjectTable *table)

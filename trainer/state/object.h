@@ -2,7 +2,7 @@
 /* object.h - which objects a checkpoint consists of, and which rank writes which.
  *
  * The table of objects is a function of (parameters, chunks, size of weight files, EMA active or
- * not). All ranks compute the same table, each fills in what it wrote, and the manifest lists it.
+ * not, plans or not). All ranks compute the same table, each fills in what it wrote, and the manifest lists it.
  *
  * Ownership: object_table_new() fills a table that object_table_clear() empties.
  * Units:     first and count are elements of the flat parameter buffer; bytes are bytes.
@@ -29,6 +29,7 @@ typedef enum ObjectKind {
     OBJECT_EMA_INDEX,
     OBJECT_EMA_WEIGHTS,
     OBJECT_MOMENTS,
+    OBJECT_PLANS, /* only of a device that has plans (device_plans()) */
     OBJECT_KINDS,
 } ObjectKind;
 
@@ -59,6 +60,8 @@ typedef struct ObjectTable {
 /* weight_file_bytes: a file ends before the tensor that would make it larger. */
 int object_table_new(const ParameterList *parameters, const ChunkLayout *layout,
                      uint64_t weight_file_bytes, bool ema, ObjectTable *ret);
+/* Once, for the checkpoints of a device that has plans. */
+void object_table_add_plans(ObjectTable *table);
 void object_table_clear(ObjectTable *table);
 /* The rank that writes the object. */
 int object_owner(const ObjectTable *table, const ObjectRecord *record, int world_size);

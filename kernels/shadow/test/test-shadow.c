@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/hash.h"
 #include "base/test/testing.h"
 
 #include <signal.h>
@@ -123,6 +124,13 @@ static void write_behind(Pair *p)
     device_release(p->device, p->memory);
 }
 
+static void use_plans_too_late(Pair *p)
+{
+    Linear *linear;
+    if (linear_new(p->device, &(LinearShape){.rows = 1, .in = 1, .out = 1}, &linear, NULL) == 0)
+        (void)device_use_plans(p->device, "{}", NULL);
+}
+
 static void leave_memory_behind(Pair *p) { p->device = device_free(p->device); }
 
 static void keep_the_contract(Pair *p)
@@ -138,7 +146,7 @@ static void breaches_end_the_process(void **state)
     static void (*const aborts[])(Pair *) = {
         reuse_a_source,        release_what_is_sent, release_what_is_computed_with,
         free_an_object_in_use, give_host_memory,     copy_too_much,
-        write_behind,          leave_memory_behind,
+        write_behind,          leave_memory_behind,  use_plans_too_late,
     };
     static void (*const accesses[])(Pair *) = {read_by_host, write_by_host};
     for (size_t i = 0; i < ELEMENTSOF(accesses);
@@ -266,6 +274,71 @@ static void calls_keep_their_arguments(void **state)
     pair_close(&p);
 }
 
+static char *numerics_of(const Device *device)
+{
+    char *text;
+    assert_int_equal(device_numerics(device, &text), 0);
+    return text;
+}
+
+/* A device that chooses its algorithms says which, and takes others that it has. */
+static void plans_are_told_and_used(void **state)
+{
+    (void)state;
+    const DeviceOptions options = {.kind = DEVICE_CUDA, .threads = 1, .type = DATA_F32};
+    Error err = ERROR_INIT;
+    Device *device;
+    char *plans, hash[HASH_TEXT_BYTES];
+    ShadowOptions shadow;
+    assert_int_equal(shadow_options_parse("plans=b/a,seed=9", &shadow, &err), 0);
+    assert_int_equal(shadow.seed, 9);
+    assert_int_equal(shadow_open(&options, &shadow, &device, &err), 0);
+    assert_int_equal(device_plans(device, &plans), 0);
+    assert_string_equal(plans, "{\"conv\":\"b\"}");
+    char *numerics = numerics_of(device);
+    assert_non_null(strstr(numerics, hash_format(hash_bytes(plans, strlen(plans)), hash)));
+    free(plans);
+
+    assert_int_equal(device_use_plans(device, "{\"conv\":\"c\"}", &err), -EINVAL);
+    assert_non_null(strstr(err.text, "conv: "));
+    assert_int_equal(device_use_plans(device, "{\"conv\":\"\"}", &err), -EINVAL);
+    char *same = numerics_of(device);
+    assert_string_equal(same, numerics); /* what was refused changes nothing */
+    assert_int_equal(device_use_plans(device, "{\"conv\":\"a\"}", &err), 0);
+    assert_int_equal(device_plans(device, &plans), 0);
+    assert_string_equal(plans, "{\"conv\":\"a\"}");
+    char *other = numerics_of(device);
+    assert_string_not_equal(other, numerics);
+    assert_non_null(strstr(other, hash_format(hash_bytes(plans, strlen(plans)), hash)));
+    free(plans);
+    free(numerics);
+    free(same);
+    free(other);
+    device = device_free(device);
+}
+
+static void a_device_may_have_no_plans(void **state)
+{
+    (void)state;
+    const DeviceOptions cpu = {.kind = DEVICE_CPU, .threads = 1, .type = DATA_F32};
+    Error err = ERROR_INIT;
+    Device *devices[2];
+    assert_int_equal(device_open(&cpu, &devices[0], &err), 0);
+    devices[1] = open_shadow(1, 0);
+    char *numerics[2];
+    for (size_t i = 0; i < ELEMENTSOF(devices); i++) {
+        char *plans;
+        assert_int_equal(device_plans(devices[i], &plans), -ENOENT);
+        assert_int_equal(device_use_plans(devices[i], "{\"conv\":\"a\"}", &err), -ENOENT);
+        assert_non_null(strstr(err.text, "no plans"));
+        numerics[i] = numerics_of(devices[i]);
+        devices[i] = device_free(devices[i]);
+    }
+    assert_string_equal(numerics[0], numerics[1]);
+    free(numerics[0]);
+    free(numerics[1]);
+}
+
 /* The copy of base in the module gives its messages and its fault points to this program. */
 static void programs_open_it_as_a_module(void **state)
 {
@@ -330,6 +403,8 @@ int main(void)
         cmocka_unit_test(a_broken_device_stays_broken),
         cmocka_unit_test(calls_keep_their_arguments),
         cmocka_unit_test(options_are_read),
+        cmocka_unit_test(plans_are_told_and_used),
+        cmocka_unit_test(a_device_may_have_no_plans),
         cmocka_unit_test(programs_open_it_as_a_module),
     };
     if (setenv("SDTRAIN_CUDA_MODULE", SHADOW_MODULE, 1) < 0 ||

@@ -63,6 +63,21 @@ static json_t *object_json(const ObjectRecord *o)
     return json;
 }
 
+/* How many objects stand under "objects": plans, which are the last one, do not. */
+static size_t n_listed(const Manifest *m)
+{
+    const bool has_plans = m->objects[m->n_objects - 1].kind == OBJECT_PLANS;
+    return m->n_objects - has_plans;
+}
+
+/* They have a key of their own, which a reader of 0.2.0 passes over. */
+static json_t *plans_json(const Manifest *m)
+{
+    const ObjectRecord *o = &m->objects[n_listed(m)];
+    return json_pack("{s:s, s:I, s:o, s:o}", "key", o->key, "bytes", (json_int_t)o->n_bytes,
+                     "xxh3_128", json_hash(o->hash), "crc32c", crc_json(o->crc));
+}
+
 static json_t *segment_json(const MetricsSegment *s)
 {
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "key", s->key, "first",
@@ -130,6 +145,7 @@ static void assert_consistent(const Manifest *m)
         next = s->last + 1;
     }
     assert(next == m->scalars.step + 1);
+    assert(m->n_objects > 0);
     for (size_t i = 0; i < m->n_objects; i++)
         assert(m->objects[i].key[0] && (i == 0 || m->objects[i].kind >= m->objects[i - 1].kind));
     assert(hash_equal(m->digest, manifest_state_digest(m)));
@@ -167,7 +183,9 @@ int manifest_format(const Manifest *m, char **ret)
                              "chunk_elements", (json_int_t)m->layout.chunk_elements));
     r = r ?: set(root, "ema", json_boolean(m->ema));
     r = r ?: set(root, "scalars", scalars_json(m));
-    r = r ?: set(root, "objects", array_json(m, m->n_objects, object_item));
+    r = r ?: set(root, "objects", array_json(m, n_listed(m), object_item));
+    if (r == 0 && n_listed(m) < m->n_objects)
+        r = set(root, "plans", plans_json(m));
     r = r ?: set(root, "chunks", array_json(m, (size_t)m->layout.n_chunks, chunk_item));
     r = r ?: set(root, "metrics_first", json_integer(m->metrics_first));
     r = r ?: set(root, "metrics", array_json(m, m->n_segments, segment_item));

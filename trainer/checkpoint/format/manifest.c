@@ -147,7 +147,8 @@ static void read_object(JsonReader *r, json_t *array, size_t i, ObjectRecord *o)
     JsonReader e = json_get_element(r, "objects", array, i);
     int kind = 0;
     (void)json_get_text(&e, "key", JSON_REQUIRED, o->key, sizeof(o->key)); /* the reader keeps it */
-    (void)json_get_choice(&e, "kind", JSON_REQUIRED, object_kind_name, OBJECT_KINDS, &kind);
+    (void)json_get_choice(&e, "kind", JSON_REQUIRED, object_kind_name, OBJECT_PLANS,
+                          &kind); /* plans stand elsewhere */
     get_count(&e, "part", INT64_MAX, &o->part);
     get_count(&e, "first", INT64_MAX, &o->first);
     get_count(&e, "count", INT64_MAX, &o->count);
@@ -329,6 +330,28 @@ static void read_objects(JsonReader *r, Manifest *m)
         check_moments(r, m, at);
 }
 
+/* Of a checkpoint whose device has plans: the last one of its objects, under a key of its own. */
+static void read_plans(JsonReader *r, Manifest *m)
+{
+    JsonReader e = json_get_object(r, "plans", JSON_OPTIONAL);
+    if (e.object) {
+        ObjectRecord *o = &m->objects[m->n_objects++]; /* read_objects() left room for it */
+        char key[OBJECT_KEY_MAX];
+        int64_t n_bytes = 0;
+        o->kind = OBJECT_PLANS;
+        object_key(OBJECT_PLANS, 0, 1, key);
+        if (json_get_text(&e, "key", JSON_REQUIRED, o->key, sizeof(o->key)) &&
+            strcmp(o->key, key) != 0)
+            json_refuse(&e, "key", "%s should be %s", o->key, key);
+        (void)json_get_int(&e, "bytes", JSON_REQUIRED, 1, MANIFEST_PLANS_BYTES_MAX,
+                           &n_bytes); /* the reader keeps the error */
+        json_get_hash(&e, "xxh3_128", &o->hash);
+        get_hex32(&e, "crc32c", &o->crc);
+        o->n_bytes = (uint64_t)n_bytes;
+    }
+    (void)json_close(&e); /* passes its error on */
+}
+
 /* ---- the whole ---- */
 
 Hash manifest_state_digest(const Manifest *m)
@@ -388,6 +411,8 @@ static int parse_root(const char *source, json_t *root, Manifest *m, Error *err)
                     (long long)m->scalars.step);
     if (r.r == 0)
         read_objects(&r, m);
+    if (r.r == 0)
+        read_plans(&r, m);
     if (r.r == 0)
         read_chunks(&r, m);
     if (r.r == 0)

@@ -4,6 +4,7 @@
 
 #include "kernels/test/testing-copy.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 const char testing_config[] = "{\"_class_name\": \"UNet2DConditionModel\"}\n";
@@ -204,6 +205,7 @@ CheckpointWriter *testing_writer(const Fixture *fixture, Store *store, Comm *rep
                                                        .reports = reports,
                                                        .parameters = fixture->parameters,
                                                        .unet_config = testing_config,
+                                                       .plans = getenv("SDTRAIN_TEST_PLANS"),
                                                        .facts = testing_facts(generation),
                                                        .keep_last = 2,
                                                        .keep_every = 100,

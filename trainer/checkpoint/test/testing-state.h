@@ -39,7 +39,7 @@ extern const char testing_config[]; /* a config.json */
 /* "step 5 of generation 2\n"...: lines of [first, last]. Caller frees. */
 char *testing_metrics(int64_t generation, int64_t first, int64_t last);
 
-/* A writer of that generation: keep_last 2, keep_every 100. */
+/* A writer of that generation: keep_last 2, keep_every 100; SDTRAIN_TEST_PLANS: the device's plans, if it is set. */
 CheckpointWriter *testing_writer(const Fixture *fixture, Store *store, Comm *reports,
                                  int64_t generation, uint64_t weight_file_bytes);
 /* Begins and waits; no settling. metrics_first > step: none. */
