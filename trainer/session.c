@@ -249,8 +249,7 @@ static int keep_plans(Session *s, const json_t *numerics, Error *err)
     if (r < 0)
         return r == -ENOENT ? 0 : error_errno(err, r, "cannot tell the device's plans");
     const char *named = json_string_value(json_object_get(numerics, "plans"));
-    assert(named &&
-           strcmp(named, hash_format(hash_bytes(s->plans, strlen(s->plans)), hash)) == 0);
+    assert(named && strcmp(named, hash_format(hash_bytes(s->plans, strlen(s->plans)), hash)) == 0);
     return 0;
 }
 

@@ -13,7 +13,7 @@
 #include "trainer/checkpoint/reader.h"
 
 typedef enum PartKind {
-    PART_TEXT,    /* config, index or plans; a restore reads them so that the whole checkpoint is verified */
+    PART_TEXT, /* config, index or plans; a restore reads them so that the whole checkpoint is verified */
     PART_HEADER,  /* the header of a weight file */
     PART_DATA,    /* the data of a weight file; the part before is its header */
     PART_MOMENTS, /* m and v of an own chunk */

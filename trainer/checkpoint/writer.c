@@ -231,8 +231,9 @@ static int check_limits(const CheckpointOptions *options, Error *err)
                          MANIFEST_CHUNKS_MAX, (long long)layout.chunk_elements);
     const size_t n_plans = options->plans ? strlen(options->plans) : 1;
     if (n_plans < 1 || n_plans > MANIFEST_PLANS_BYTES_MAX)
-        return error_set(err, -E2BIG, "the device's plans have %zu bytes: a checkpoint holds 1 to %d",
-                         n_plans, MANIFEST_PLANS_BYTES_MAX);
+        return error_set(err, -E2BIG,
+                         "the device's plans have %zu bytes: a checkpoint holds 1 to %d", n_plans,
+                         MANIFEST_PLANS_BYTES_MAX);
     return 0;
 }
 

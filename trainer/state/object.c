@@ -92,7 +92,8 @@ int object_table_new(const ParameterList *parameters, const ChunkLayout *layout,
     if (!firsts)
         return -ENOMEM;
     ObjectTable table = {.n_files = files_plan(parameters, weight_file_bytes, firsts)};
-    size_t capacity = 2 * (2 + (size_t)table.n_files) + (size_t)layout->n_chunks + 1; /* the plans */
+    size_t capacity =
+        2 * (2 + (size_t)table.n_files) + (size_t)layout->n_chunks + 1; /* the plans */
     table.records = calloc(capacity, sizeof(*table.records));
     if (!table.records)
         return -ENOMEM;

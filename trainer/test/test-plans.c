@@ -16,7 +16,10 @@ enum { STEPS = 6 };
 
 static TestingJob files;
 
-static void shadow(const char *options) { assert_int_equal(setenv("SDTRAIN_SHADOW", options, 1), 0); }
+static void shadow(const char *options)
+{
+    assert_int_equal(setenv("SDTRAIN_SHADOW", options, 1), 0);
+}
 
 static char *job_text(const char *name)
 {
@@ -67,7 +70,8 @@ static void path_of(const ChannelMessage *saved, const char *name, char path[512
     assert_true(snprintf(path, 512, "%.*s/%s", (int)(strrchr(at, '/') - at), at, name) < 512);
 }
 
-static void expect_refusal(const char *text, const ChannelMessage *resume, int code, const char *says)
+static void expect_refusal(const char *text, const ChannelMessage *resume, int code,
+                           const char *says)
 {
     Rank *rank = &ranks[0];
     rank_start(rank, NULL);
