@@ -46,12 +46,13 @@ class Flips(LabCase):
     @unittest.skipUnless(os.path.exists(SHADOW), "the shadow module was not built")
     def test_one_bit_of_the_plans(self):
         """On a device that chooses its algorithms, the network is planned by an object of the checkpoint."""
+        self.addCleanup(setattr, self.lab, "environment", dict(self.lab.environment))
         self.lab.environment.update(SDTRAIN_CUDA_MODULE=SHADOW, SDTRAIN_SHADOW="plans=a/b")
-        reference = self.lab.reference(self.lab.job("reference", **dict(JOB, train__steps=6, train__device="cuda")))
-        job = self.lab.job("flipped", **dict(JOB, train__device="cuda"))
+        reference = self.lab.reference(self.lab.job("plans-reference", **dict(JOB, train__steps=6, train__device="cuda")))
+        job = self.lab.job("plans-flipped", **dict(JOB, train__device="cuda"))
         code, text = self.lab.train(job)
         self.assertEqual(code, 0, text)
-        root, good = job["checkpoint"]["uri"], self.lab.path("good")
+        root, good = job["checkpoint"]["uri"], self.lab.path("plans-good")
         shutil.copytree(root, good)
         job["train"]["steps"] = 6
         self.lab.environment.update(SDTRAIN_SHADOW="plans=b/a")
