@@ -93,7 +93,7 @@ static int train(DaemonLink *link, const SessionAssignment *a, Session **s, Exit
 
 static int train_and_report(DaemonLink *link, const SessionAssignment *a)
 {
-    static Session *left; /* until exit */
+    static _unused_ Session *volatile left; /* until exit; volatile, since nobody reads it */
     _cleanup_(session_freep) Session *s = NULL;
     ExitCode code = EXIT_RETRY;
     Error err = ERROR_INIT;
@@ -104,7 +104,6 @@ static int train_and_report(DaemonLink *link, const SessionAssignment *a)
             abort();
         if (code == EXIT_DEVICE_FAULT) /* a device that hangs would hold up the end of its lanes */
             left = TAKE_PTR(s);
-        (void)left; /* nobody reads it */
         return (int)code;
     }
     return EXIT_DONE;
