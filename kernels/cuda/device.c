@@ -12,10 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-enum {
-    CUDA_NUMERICS = 1, /* of our own kernels: it grows when a bit of theirs changes */
-    POLL_USEC = 20,    /* between two looks at a fence that the host waits for */
-};
+enum { POLL_USEC = 20 }; /* between two looks at a fence that the host waits for */
 
 DEFINE_CLEANUP(Device, cuda_device_free)
 
@@ -155,8 +152,8 @@ int cuda_device_numerics(const Device *device, char **ret)
     if (asprintf(ret,
                  "{\"backend\":\"cuda\",\"device\":\"%s\",\"sms\":%d,\"runtime\":%d,"
                  "\"numerics\":%d,\"type\":\"%s\"}",
-                 d->properties.name, d->properties.multiProcessorCount, version, CUDA_NUMERICS,
-                 device->type == DATA_BF16 ? "bf16" : "f32") < 0)
+                 d->properties.name, d->properties.multiProcessorCount, version,
+                 CUDA_NUMERICS_VERSION, device->type == DATA_BF16 ? "bf16" : "f32") < 0)
         return -ENOMEM;
     return 0;
 }

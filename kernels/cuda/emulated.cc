@@ -12,8 +12,8 @@ static KernelsBackend table;
 /* What depends on the type that the CPU knows nothing of. */
 static int emulated_numerics(const Device *device, char **ret)
 {
-    int n = asprintf(ret, "{\"backend\":\"cuda-emulated\",\"numerics\":%d,\"type\":\"%s\"}", 1,
-                     device->type == DATA_BF16 ? "bf16" : "f32");
+    int n = asprintf(ret, "{\"backend\":\"cuda-emulated\",\"numerics\":%d,\"type\":\"%s\"}",
+                     CUDA_NUMERICS_VERSION, device->type == DATA_BF16 ? "bf16" : "f32");
     return n < 0 ? -ENOMEM : 0;
 }
 

@@ -25,8 +25,8 @@ __device__ static inline double sum_lines(double x, double (*lines)[COLUMNS])
     return sum;
 }
 
-template <typename T>
-__global__ void column_sums_kernel(int64_t rows, int c, const T *from, float *to)
+template <typename From, typename To>
+__global__ void column_sums_kernel(int64_t rows, int c, const From *from, To *to)
 {
     __shared__ double lines[LINES][COLUMNS];
     const int column = (int)blockIdx.x * COLUMNS + (int)threadIdx.x % COLUMNS;
@@ -36,44 +36,27 @@ __global__ void column_sums_kernel(int64_t rows, int c, const T *from, float *to
         sum += (double)widen(from[(matrix * rows + row) * c + column]);
     sum = sum_lines(sum, lines);
     if (threadIdx.x < COLUMNS && column < c)
-        to[matrix * c + column] = (float)sum;
+        to[matrix * c + column] = narrow<To>((float)sum);
 }
 
-template <typename T>
-static void column_sums(Device *device, int64_t n_matrices, int64_t rows, int c, const T *from,
-                        float *to)
+template <typename From, typename To>
+static void column_sums(Device *device, int64_t n_matrices, int64_t rows, int c, const From *from,
+                        To *to)
 {
     const dim3 grid((unsigned)DIV_ROUND_UP(c, (int)COLUMNS), (unsigned)n_matrices);
-    LAUNCH(device, grid, THREADS, 0, column_sums_kernel<T>, rows, c, from, to);
+    LAUNCH(device, grid, THREADS, 0, (column_sums_kernel<From, To>), rows, c, from, to);
 }
 
 void cuda_column_sums(Device *device, int64_t n_matrices, int64_t rows, int c, const void *from,
                       float *to)
 {
-    WITH_TYPE(device, column_sums<T>(device, n_matrices, rows, c, (const T *)from, to));
-}
-
-/* As column sums, in the device's type. */
-template <typename T>
-__global__ void spatial_sum_kernel(int64_t pixels, int c, const T *from, T *to)
-{
-    __shared__ double lines[LINES][COLUMNS];
-    const int column = (int)blockIdx.x * COLUMNS + (int)threadIdx.x % COLUMNS;
-    const int64_t image = blockIdx.y;
-    double sum = 0;
-    for (int64_t i = threadIdx.x / COLUMNS; i < pixels && column < c; i += LINES)
-        sum += (double)widen(from[(image * pixels + i) * c + column]);
-    sum = sum_lines(sum, lines);
-    if (threadIdx.x < COLUMNS && column < c)
-        to[image * c + column] = narrow<T>((float)sum);
+    WITH_TYPE(device, column_sums(device, n_matrices, rows, c, (const T *)from, to));
 }
 
 void cuda_spatial_sum(Device *device, int n, int64_t pixels, int c, const void *dy,
                       void *dper_image)
 {
-    const dim3 grid((unsigned)DIV_ROUND_UP(c, (int)COLUMNS), (unsigned)n);
-    WITH_TYPE(device, LAUNCH(device, grid, THREADS, 0, spatial_sum_kernel<T>, pixels, c,
-                             (const T *)dy, (T *)dper_image));
+    WITH_TYPE(device, column_sums(device, n, pixels, c, (const T *)dy, (T *)dper_image));
 }
 
 /* ---- GroupNorm ---- */

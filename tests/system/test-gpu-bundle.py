@@ -4,6 +4,7 @@
 with the emulator of the kernels in the GPU's place."""
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -46,9 +47,27 @@ class Bundle(unittest.TestCase):
         with open(os.path.join(self.folder, "results/bits.json"), encoding="utf-8") as file:
             self.assertIn("silu forward", json.load(file)["differ"]["f32"][0])
 
+    def test_what_is_no_bundle_is_not_deleted(self):
+        other = os.path.join(os.path.dirname(self.folder), "thesis")
+        os.makedirs(other)
+        kept = os.path.join(other, "chapter")
+        with open(kept, "w", encoding="utf-8") as file:
+            file.write("years of work")
+        for name in ("chapter", "ops/gpu", "CMakeLists.txt"):  # the last two: as a source tree has them
+            path = os.path.join(other, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "a", encoding="utf-8"):
+                pass
+            if name == "ops/gpu":
+                continue
+            done = subprocess.run([os.path.join(SOURCE, "ops/gpu"), "bundle", "--no-build", "--out", other], check=False, timeout=60,
+                                  capture_output=True, text=True)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(other, done.stderr)
+            self.assertTrue(os.path.exists(kept))
+
     def test_without_a_gpu_nothing_is_run(self):
-        environment = dict(os.environ, PATH="/nowhere:" + os.path.dirname(os.path.realpath("/usr/bin/python3")))
-        if subprocess.run(["sh", "-c", "command -v nvidia-smi"], check=False, env=environment, capture_output=True).returncode == 0:
+        if shutil.which("nvidia-smi"):
             self.skipTest("there is a GPU's driver")
         code, stages = self.stages()
         self.assertEqual(code, 2)
